@@ -50,7 +50,7 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     While the agent is alive, ``beat`` is called every few seconds.
 
     Raises:
-        AgentError: the agent has no account at the API server.
+        AgentError: there is neither a service account nor a KUBECONFIG file for the API server.
         OSError: a file, socket or port is not available.
     """
     # a terminal's Ctrl-C: the supervisor stops this process

@@ -40,9 +40,9 @@ def variable(
 ) -> Any:
     """Declare a dataclass field that an environment variable sets.
 
-    ``read`` converts the text to a value. If it raises ValueError, the message states what is
-    wrong with the text.
-    The DaemonSet sets a field without a default from ``source``.
+    ``read`` converts the variable's text to a value. If ``read`` raises ValueError, the error's
+    message states what is wrong with the text. If the field has no default, the DaemonSet sets the
+    variable from ``source``, a field of the pod.
     """
     declared = Variable(name, read, empty_is_unset or default is MISSING, source)
     return field(default=default, metadata={_METADATA: declared})

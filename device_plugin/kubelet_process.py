@@ -26,7 +26,10 @@ from gpu_operator.api.v1alpha1.base import Reason
 
 
 def run(settings: Settings, listener: Listener) -> Never:
-    """Serve until SIGTERM. Raises OSError if the registry cannot be used."""
+    """Serve this node's resources to the kubelet until SIGTERM, and then end the process.
+
+    Raises OSError if the registry cannot be used.
+    """
     # a terminal's Ctrl-C: the supervisor stops this process
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # blocked in all threads; the main thread waits for it below

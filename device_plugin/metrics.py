@@ -101,7 +101,11 @@ class AgentMetrics(Collector):
 
     @contextmanager
     def kubelet_call(self, call: Call) -> Iterator[None]:
-        """Count a call of the kubelet; it counts as failed if the body raises."""
+        """Count a call to or from the kubelet, which the body of the ``with`` statement makes or
+        serves.
+
+        The call counts as failed if the body raises.
+        """
         with self._count_result(_KUBELET_CALLS, call):
             yield
 

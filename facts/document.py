@@ -20,7 +20,10 @@ from facts import fields
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """The facts that a pool sets for each of its GPUs; a pool that sets none has the defaults."""
+    """Facts about GPUs, such as their topology, that a pool sets for all of its GPUs.
+
+    A fact that the pool does not set has its default.
+    """
 
     topology: str = fields.text(
         "flat", 1024, "The pool's topology, or its customTopology as one line."

@@ -68,9 +68,9 @@ def own_environment() -> Mapping[str, str]:
 def program_environment(slices: Path, token_hex: str, libraries: Path) -> Mapping[str, str]:
     """Return this process's environment plus the variables that locate a slice and libcuda.
 
-    Programs find the library at run time, and compilers when they link with ``-lcuda``.
-    Tessera's nvidia-smi precedes the system's in PATH, because Tessera's libnvidia-ml supports
-    only a part of the functions that the system's nvidia-smi calls.
+    The variables let programs find libcuda at run time, and let compilers find it when they link
+    with ``-lcuda``. Tessera's nvidia-smi precedes the system's in PATH, because Tessera's
+    libnvidia-ml supports only a part of the functions that the system's nvidia-smi calls.
     """
     environment = _with_libraries(os.environ, libraries)
     environment["PATH"] = f"{PROGRAMS_DIR}{os.pathsep}{environment.get('PATH') or os.defpath}"

@@ -34,7 +34,9 @@ def adopt_orphans() -> None:
 
 
 def probe_sandbox(uid: int | None) -> dict[str, bool]:
-    """Return by name which sandbox mechanisms a worker with this uid would have on this system."""
+    """Return, for each sandbox mechanism by name, whether a worker with this uid would have it on
+    this system.
+    """
     return sandbox.probe(uid).to_json()
 
 
@@ -46,8 +48,9 @@ def run_worker(config: WorkerConfig, client: socket.socket, gpud: socket.socket)
 
 
 def run_spare(config: WorkerConfig, zygote: socket.socket) -> NoReturn:
-    """Run a spare worker. A context can claim it if the context's configuration agrees with
-    ``config`` in all that the client does not choose. This ends the process and never returns.
+    """Run a spare worker. A context can claim the worker if the context's configuration agrees with
+    ``config`` in everything that the client does not choose. The process ends with the worker, so
+    this function never returns.
     """
     worker.be_spare(config, zygote, _make_backend)
 

@@ -38,17 +38,18 @@ def option(
     after: str | None = None,
     **settings: Any,
 ) -> Any:
-    """Declare a dataclass field that is an option.
+    """Declare a dataclass field that is a command line option.
 
     Args:
         names: the option's names; by default the field's name, with dashes.
         default: the default of the field, and of the option unless ``option_default`` is given;
             a field without a default is None if its option is optional and absent.
-        convert: converts the option's value to the field's in ``Given.make``; None values are not
-            converted.
+        convert: converts the option's value to the field's value. ``Given.make`` calls it, but not
+            for None.
         after: name of the option after which ``--help`` lists this one; by default the order is
             that of the fields.
-        settings: arguments of ``click.option``, such as ``help``; ``type`` defaults to the field's.
+        settings: arguments of ``click.option``, such as ``help``. ``type`` is by default the
+            field's type.
     """
     if "option_default" in settings:
         settings["default"] = settings.pop("option_default")
@@ -110,8 +111,8 @@ def command_line(*kinds: type) -> Callable[[Callable[[Given], None]], Callable[.
 
 
 def to_arguments(values: object) -> list[str]:
-    """Return command line arguments that set a dataclass's options to its field values; None is
-    omitted.
+    """Return command line arguments that set a dataclass's options to its field values. Fields that
+    are None or False are omitted.
     """
     found: list[str] = []
     for one, declared in _options_of(type(values)):
@@ -124,7 +125,9 @@ def to_arguments(values: object) -> list[str]:
 
 
 def declared_by(kind: type) -> dict[str, tuple[tuple[str, ...], Option]]:
-    """Return the options of a dataclass, keyed by field: each with its names and its ``Option``."""
+    """Return the options of a dataclass by field. The value for each field has the option's names
+    and the ``Option``.
+    """
     return {one.name: (_names(one, declared), declared) for one, declared in _options_of(kind)}
 
 

@@ -21,8 +21,8 @@ class Device:
 class BoardRecord:
     """The record of one product.
 
-    A bare number comes from ``data_sheet``; a ``Figure`` names another source. ``device`` is
-    None for a board that can be predicted but not simulated.
+    A bare number comes from ``data_sheet``. A ``Figure`` is a number that names another source.
+    ``device`` is None for a board that cannot be simulated; only its performance can be predicted.
     """
 
     key: str
@@ -50,7 +50,10 @@ class BoardRecord:
 
     @property
     def l2_bytes(self) -> int:
-        """Return the size of the L2 cache in bytes; data sheets write MB where they mean MiB."""
+        """Return the size of the L2 cache in bytes.
+
+        One MB of a data sheet is counted as one MiB, because data sheets mean MiB.
+        """
         return int(number_of(self.l2_mb)) << 20
 
     @property

@@ -11,7 +11,10 @@ from boards.record.shapes import Shape
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """The resources of one instance of a shape; ``engines`` counts CE, DEC, ENC, JPG and OFA."""
+    """The resources of one MIG instance of a shape, on one board.
+
+    ``engines`` has the numbers of CE, DEC, ENC, JPG and OFA engines, in this order.
+    """
 
     shape: Shape
     memory_mib: int
@@ -28,7 +31,7 @@ class ProfileRow:
 class Geometry:
     """How MIG divides a board.
 
-    One of ``rows`` must describe the whole GPU; its engines are all engines of the board.
+    One of ``rows`` must describe the whole GPU. That row's engines are all engines of the board.
     """
 
     pci_device_id: int

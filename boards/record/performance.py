@@ -8,10 +8,11 @@ from boards.record.figures import Bare
 
 @dataclass(frozen=True, slots=True)
 class CublasException:
-    """Shapes for which cuBLAS chooses a kernel without split-k and with little prefetching.
+    """Shapes of matrix products for which cuBLAS chooses an exceptional kernel on one board.
 
-    Such a shape has at most ``m`` tokens, exactly ``n`` features and an inner dimension of at
-    most ``k``. ``stages`` is the depth of the kernel's pipeline.
+    The kernel has no split-k and prefetches little. ``stages`` is the depth of its pipeline.
+    The shapes are those with at most ``m`` tokens, exactly ``n`` features and an inner dimension
+    of at most ``k``.
     """
 
     m: int
@@ -22,12 +23,12 @@ class CublasException:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performance:
-    """Rates from the data sheet, and the board whose fitted parameters predictions use.
+    """The rates in a board's data sheet, and the boards whose fitted parameters predictions use.
 
-    Tensor rates are dense, in Tflop/s (or Tera-operations/s) at the boost clock; a type that the
-    board's tensor cores do not support is absent. Rates of DRAM and links are in GB/s of 10^9
-    bytes. The rate of a link is that of one direction. ``link`` is NVLink if the board has it, else
-    PCIe.
+    Tensor rates are those of dense matrices, in Tflop/s (or Tera-operations/s) at the boost clock.
+    A type that the board's tensor cores do not support has no tensor rate. Rates of DRAM and links
+    are in GB/s; a GB is 10^9 bytes. The rate of a link is that of one direction.
+    ``link_gb_per_s`` is the rate of NVLink if the board has NVLink, else the rate of PCIe.
     """
 
     boost_ghz: Bare

@@ -13,7 +13,10 @@ from boards.record.nvml import GpuInstanceProfile as Gi
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A GPU instance profile without its board. ``starts`` and ``size`` are in placement units."""
+    """Those properties of a GPU instance profile that do not depend on the board.
+
+    ``starts`` and ``size`` are in placement units.
+    """
 
     compute_slices: int
     attribute: str

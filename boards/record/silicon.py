@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silicon:
-    """Clocks and memory bus of the whole GPU, from the vendor's data sheets.
+    """The clocks and the memory bus of a whole GPU, from the vendor's data sheets.
 
-    ``max_clock_khz`` is the largest SM clock, which programs read and sensors show under load.
+    ``max_clock_khz`` is the largest SM clock. Programs can read it, and sensors show it under load.
     ``Performance.boost_ghz`` is a different clock: the one that the data sheet's rates assume.
     """
 

@@ -145,9 +145,9 @@ def unavailable_instances(
 ) -> tuple[geometry.Instance, ...]:
     """Return the instances of a GPU that are not available to claims.
 
-    These are the existing instances that no claim has, and the planned ones. If the board cannot
-    have the planned instances, for example while a pool changes its board, the result omits all
-    of them, because the agent will create none of them (``steps``).
+    These are the existing instances that no claim has, and the planned instances. If the board
+    cannot have the planned instances, for example while a pool changes its board, the agent
+    creates none of them. The result then omits all planned instances.
     """
     there = [s.instance for s in gpu.slices]
     result = [s.instance for s in gpu.unclaimed]

@@ -43,7 +43,7 @@ class Desired:
 
     @property
     def sharing(self) -> dict[str, tuple[Shared, ...]]:
-        """Return the shared resources of each GPU, by its UUID."""
+        """Return how the devices of each GPU are shared, by the GPU's UUID."""
         return {uuid: spec.sharing for uuid, spec in self.gpus.items()}
 
     def instances(self, gpu: Gpu) -> tuple[PlacedInstance, ...] | None:

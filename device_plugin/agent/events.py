@@ -18,7 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 def describe(event: dict[str, Any]) -> tuple[Reason, str] | None:
-    """Return reason and message of an event for a user; None if users need not see the event."""
+    """Return the reason and the message with which users are notified of an event of gpud.
+
+    The result is None if users need not be notified of the event.
+    """
     name = event["event"]
     if name == "fault":
         return Reason.FAULTED, f"{_place(event)}{event.get('message') or 'fault'}"

@@ -27,9 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 def install(root: Path, sources: Sequence[Path] = ()) -> Path:
-    """Copy the client libraries of this build below ``root`` unless they are there.
+    """Copy the client libraries of this build to a directory below ``root``; return the directory.
 
-    Return their directory.
+    Nothing is copied if the directory already has the libraries. If ``sources`` is empty, the
+    libraries of this installation are copied.
 
     Raises:
         OSError: a library is missing from this installation, or ``root`` cannot be written.
@@ -60,7 +61,7 @@ def _is_installed() -> tuple[Path, ...]:
 
 
 def remove_others(directory: Path) -> None:
-    """Remove all builds except the one in ``directory``. Raises OSError."""
+    """Remove the libraries of all builds except the build in ``directory``. Raises OSError."""
     for entry in directory.parent.iterdir():
         if entry == directory or entry.is_symlink() or not _BUILD.fullmatch(entry.name):
             continue

@@ -35,7 +35,7 @@ class Entry:
 
     @property
     def kind(self) -> Kind:
-        """Return the kind of each of the slice's devices in the list."""
+        """Return the resource of the slice's devices, and whether each device is a share."""
         return Kind(self.resource, self.shared is not None)
 
     def has_all_of(self, other: "Entry") -> bool:
@@ -45,15 +45,16 @@ class Entry:
 
 @dataclass(slots=True)
 class Listing:
-    """The entries of slices in the kubelet's lists. Used by the reconcile thread only.
+    """The entries of slices in the kubelet's lists of devices. Used by the reconcile thread only.
 
     An agent that has just started does not know what its predecessor listed, so it lists all
     slices at once under their target resources. A predecessor that was shut down, not killed,
     has waited until ``allocatable`` was lowered for all listed slices.
 
-    ``seen_at`` returns the start time of the last answered List of pods. A slice that has left one
-    list joins the next list only after such a List, which shows whether the kubelet has just given
-    the slice to a pod.
+    ``seen_at`` returns the start time of the last call of List, which lists pods, that the kubelet
+    has answered. A slice that has left one list of devices joins the next one only after a newer
+    call of List was answered. The answer shows whether the kubelet has just given the slice to a
+    pod.
     """
 
     seen_at: Callable[[], float]

@@ -34,7 +34,9 @@ from gpu_operator.api.v1alpha1.sharing import Shared
 
 
 class Offering:
-    """Updates the node's offer to the kubelet. Used by the reconcile thread only.
+    """Updates the lists of devices that the node offers to the kubelet.
+
+    Used by the reconcile thread only.
 
     ``informed`` is true once the API server has reported the node's GPU objects, even if there are
     none. ``in_pool`` is true if the last report had some. ``listed`` are the resources whose last
@@ -112,7 +114,7 @@ class Offering:
     def shares(
         self, inventory: Inventory, steps: Mapping[str, Steps]
     ) -> dict[str, tuple[str, int]] | None:
-        """Return the kind and the number of shares of each shared slice, by the slice's UUID.
+        """Return the kind of sharing and the number of shares of each shared slice, by its UUID.
 
         The result is None until the API server has reported the GPU objects. If pods hold a
         slice under a former resource, the slice stays shared or exclusive as it was under that

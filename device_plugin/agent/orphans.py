@@ -49,7 +49,10 @@ def _device(gpu: Gpu, s: MigSlice) -> str:
 
 
 class Orphans:
-    """Removes orphaned slices in its own thread, because the API server may be slow."""
+    """Removes slices whose claims no longer need them.
+
+    It uses a thread of its own, because the API server may be slow.
+    """
 
     def __init__(
         self,
@@ -82,7 +85,7 @@ class Orphans:
             time.sleep(_PERIOD_S)
 
     def sweep(self) -> None:
-        """Destroy the slices, and delete the CDI files, of claims that no longer need them.
+        """Destroy slices that their claims no longer need, and delete these claims' CDI files.
 
         Raises:
             AgentError: gpud or the API server did not answer.

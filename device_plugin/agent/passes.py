@@ -13,9 +13,10 @@ from gpu_operator.api.v1alpha1.gpu import FaultStatus
 
 @dataclass(slots=True)
 class Pulse:
-    """When the loop last began a pass, and when it last finished one without an error.
+    """The times at which the reconcile loop last began a pass, and last finished one without
+    errors.
 
-    Both are times of ``time.monotonic``; None: never.
+    Both are times of ``time.monotonic``. None means that there was no such pass yet.
     """
 
     began: float | None = None
@@ -24,7 +25,7 @@ class Pulse:
 
 @dataclass(slots=True)
 class Pass:
-    """The facts of one pass; each stage reads what earlier stages wrote."""
+    """The data of one pass of the reconcile loop. Each stage reads what earlier stages wrote."""
 
     failures: list[AgentError] = field(default_factory=list)
     """Errors after which later stages could still run."""

@@ -31,9 +31,9 @@ class Daemon(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LayerStatus:
-    """How far the second layer enforces the tables.
+    """How far linkd enforces the RDMA tables on the pods' links.
 
-    ``message`` is the reason why they are not fully enforced.
+    ``message`` is the reason why the tables are not fully enforced.
     """
 
     state: SecondLayer = SecondLayer.UNKNOWN
@@ -41,9 +41,9 @@ class LayerStatus:
 
 
 class LinkCarrier:
-    """Sends the tables to linkd, on the thread that sends them to hcad.
+    """Sends the RDMA tables to linkd, on the thread that also sends them to hcad.
 
-    No failure here delays the engine's tables.
+    A failure of linkd does not delay the tables for hcad's engine.
     """
 
     def __init__(
@@ -64,7 +64,9 @@ class LinkCarrier:
         self._counted: dict[tuple[str, bool, str], int] | None = None
 
     def sync_tables(self, wanted: Tables | None) -> LayerStatus:
-        """Send the tables to linkd if it lacks them; return how far they are enforced."""
+        """Send the tables to linkd if linkd lacks them; return how far linkd enforces the
+        tables.
+        """
         now = self._clock()
         if now < self._again_at:
             return self._status  # linkd hangs: the engine must not wait each time

@@ -38,10 +38,10 @@ class Daemon(Protocol):
 
 
 class TableCarrier:
-    """Sends tables to hcad, and writes their status and this node's heartbeat.
+    """Sends RDMA tables to hcad, and writes the tables' status and this node's heartbeat.
 
-    Three threads run ``follow``, ``run`` and ``renew_heartbeat``. Values that they share are never
-    modified, only replaced.
+    Three threads run ``follow``, ``run`` and ``renew_heartbeat``. Values that the threads share
+    are never modified, only replaced.
     """
 
     def __init__(

@@ -68,19 +68,22 @@ class Allocations:
             self._condemned.clear()
 
     def confirm_listed(self, uuids: Iterable[str]) -> None:
-        """Record that the kubelet's Lists include the pods of these slices from now on."""
+        """Record that the kubelet's Lists now include the pods of these slices."""
         with self._lock:
             for uuid in uuids:
                 self._allocated_at.pop(uuid, None)
 
     def has_pending(self) -> bool:
-        """Return whether an allocated slice has not been listed yet."""
+        """Return whether a slice was allocated to a pod that the kubelet has not listed yet."""
         with self._lock:
             newest = max(self._allocated_at.values(), default=float("-inf"))
             return self._clock() - newest < self._listed_within_s
 
     def under_way(self) -> list[str]:
-        """Return the device ids that are allocated and not yet listed, the newest first."""
+        """Return the device ids that were allocated to pods that the kubelet has not listed yet.
+
+        The newest allocation is the first.
+        """
         with self._lock:
             known = self._clock() - self._listed_within_s
             recent = {u: t for u, t in self._allocated_at.items() if t > known}

@@ -84,7 +84,11 @@ class ResourceServer:
         os.chmod(self._path, 0o600)
 
     def begin_stop(self) -> Callable[[], None]:
-        """Leave the registry; return a function that waits until calls in progress have ended."""
+        """Begin to stop the server; return a function that waits until calls in progress have
+        ended.
+
+        The returned function also deletes the server's socket.
+        """
         self.plugin.stop()
         stopped = self._server.stop(UNDER_WAY_S)
 

@@ -58,7 +58,10 @@ class Resources:
         return frozenset(name for name, server in servers if server.plugin.connected)
 
     def update(self, offers: Mapping[str, Offer]) -> None:
-        """Serve exactly these resources; empty the others now and retire them later.
+        """Serve exactly these resources.
+
+        Other resources that are still served get an empty list now, and their servers stop
+        later.
 
         Raises:
             OSError: a resource's socket cannot be bound.

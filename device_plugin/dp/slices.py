@@ -22,14 +22,14 @@ _log = logging.getLogger(__name__)
 class SliceOffer:
     """A resource's slices at one moment, and their GPUs.
 
-    ``withdrawn``: slices that are no longer listed; an allocation in progress may still name them.
-    ``leaving``: the UUIDs of slices that will be withdrawn soon; they are allocated only if no
-    other slice is left. ``shared``: by UUID, the slices that are listed several times, once for
-    each container that may share them.
+    ``withdrawn`` are slices that are no longer listed; an allocation in progress may still name
+    them. ``leaving`` has the UUIDs of slices that will be withdrawn soon; they are allocated only
+    if no other slice is left. ``shared`` has, by UUID, the slices that are listed several times,
+    once for each container that may share them.
 
     After a reduction of a slice's number of shares, a pod may hold an id beyond the new number.
-    ``left_over`` has all held ids of each such slice. On the list they take the place of free ids,
-    so that the list never has more ids of the slice than the slice has shares.
+    ``left_over`` has all held ids of each such slice. On the list these ids take the places of free
+    ids, so that the list never has more ids of the slice than the slice has shares.
     """
 
     slices: tuple[MigSlice, ...]
@@ -72,7 +72,10 @@ class SliceOffer:
         return sorted([*held, *free][: one.replicas])
 
     def allocatable_ids(self) -> Collection[str]:
-        """Return the ids that may be allocated, including ids that held ids replace on the list."""
+        """Return the ids that may be allocated.
+
+        They include free ids that are not on the list because left-over ids took their places.
+        """
         there = (*self.slices, *self.withdrawn)
         spare = (replicas(s.uuid, self.shared[s.uuid]) for s in there if s.uuid in self.shared)
         return {device for s in there for device in self._ids(s)}.union(*spare)
@@ -195,7 +198,11 @@ def replicas(uuid: str, shared: Shared) -> list[str]:
 
 
 def left_over_ids(shared: Mapping[str, Shared], held: Collection[str]) -> frozenset[str]:
-    """Return all held ids of the slices that have a held id beyond their number of shares."""
+    """Return the held ids of each slice of which a pod holds an id beyond the number of shares.
+
+    The result has all ids of such a slice that pods hold, also those within the number of
+    shares.
+    """
     ids = {device: shared_uuid(device) for device in held if is_share(device)}
     ids = {device: uuid for device, uuid in ids.items() if uuid in shared}
     fewer = {uuid for device, uuid in ids.items() if device not in replicas(uuid, shared[uuid])}

@@ -18,7 +18,7 @@ _HEAD: Final = "# Written by python -m device_plugin.dra.classes; boards are in 
 
 
 def classes() -> Iterator[dict[str, Any]]:
-    """Yield each class: its name, its CEL selectors, and its resource without a prefix."""
+    """Yield each DeviceClass as its name, its CEL expression, and its resource without a prefix."""
     yield _class(f"gpu.{CLASS_DOMAIN}", geometry.WHOLE_RESOURCE, _is("type", "gpu"))
     yield _class(f"mig.{CLASS_DOMAIN}", "", _is("type", "mig"))
     names = {

@@ -63,7 +63,7 @@ def remaining_counters(board: Board, taken: Iterable[Instance]) -> dict[str, int
 def fits(left: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
     """Return whether every counter has enough ``left`` for ``wanted``, by the scheduler's rule.
 
-    The rule counts a counter that is absent from ``left`` as 0.
+    By this rule, a counter that is absent from ``left`` has 0 left.
     """
     return all(count <= left.get(name, 0) for name, count in wanted.items())
 

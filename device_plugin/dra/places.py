@@ -14,7 +14,7 @@ from mig.geometry import Board, Instance, Profile
 
 @cache
 def in_order(board: Board) -> tuple[Instance, ...]:
-    """Return all devices of the board in the order of publication.
+    """Return all devices that a board can have, in the order in which they are published.
 
     Smaller profiles come first, each at every place, and the whole GPU comes last.
     """

@@ -130,7 +130,7 @@ class Preparer:
             cdi.refresh(self._cdi_dir, self._libraries_dir, self._programs)
 
     def prepare(self, ref: ClaimRef) -> tuple[Prepared, ...]:
-        """Create the claim's allocated devices unless they exist; return how pods get them.
+        """Create the claim's allocated devices unless they exist; return them with their CDI names.
 
         Raises:
             ClaimError: the claim cannot be prepared, for the reason in the message. Slices that

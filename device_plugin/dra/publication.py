@@ -28,10 +28,10 @@ def plan(
     owners: Sequence[Document],
     least: int = 1,
 ) -> Plan:
-    """Plan the writes that turn the slices in ``there`` into the ``wanted`` specs.
+    """Plan the writes that change the existing ResourceSlices, ``there``, to the ``wanted`` specs.
 
-    ``owners`` are the owner references of each slice. ``least`` is the lowest generation that
-    may be used: a pool whose slices were all deleted must not restart from 1.
+    ``owners`` are the owner references that every slice gets. ``least`` is the lowest generation
+    that may be used: a pool whose slices were all deleted must not restart from 1.
     """
     surplus = tuple(sorted(name for name in there if name not in wanted))
     newest = max(map(generation, there.values()), default=0)

@@ -27,7 +27,7 @@ class Slices(Source, Protocol):
 
 
 class Publisher:
-    """Keeps the slices at the API server as ``offer`` last set them.
+    """Keeps the ResourceSlices at the API server equal to those that ``offer`` has set last.
 
     ``run`` and ``follow`` have a thread each; any thread may call ``offer`` and ``problem``.
     """

@@ -116,7 +116,7 @@ class DraRegistration:
 
 
 class DraServer:
-    """Serves the registration socket and the services' socket."""
+    """Serves the socket for registration, and the socket for the DRA and health services."""
 
     def __init__(
         self,
@@ -161,7 +161,10 @@ class DraServer:
             os.chmod(path, 0o600)
 
     def begin_stop(self) -> Callable[[], None]:
-        """Leave the registry; return a function that waits until calls in progress have ended."""
+        """Unregister the driver and begin to stop the servers.
+
+        Return a function that waits until calls in progress have ended.
+        """
         registry = self._registry.stop(grace=0.5)
         self._registration.unlink(missing_ok=True)
         self._health.stop()

@@ -87,9 +87,9 @@ def _add(family: Metric, row: Family, named: Labels, value: float) -> None:
 
 
 def exposition(collector: Collector, accept: str) -> Answer:
-    """Return the answer with the metrics.
+    """Return the answer with the metrics, in the format that ``accept`` requests.
 
-    In Prometheus's own format, DCGM's counters are declared as counters.
+    In Prometheus's own format, the type of DCGM's counters is changed from untyped to counter.
     """
     given = serving.exposition(collector, accept)
     if given.content_type.startswith("application/openmetrics-text"):

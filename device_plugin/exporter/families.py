@@ -29,10 +29,10 @@ _SOURCE_NOTE: Final[dict[Source, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric family: its name and meaning. ``origin`` names the figure in gpud's inventory.
+    """A metric family, with its name and meaning.
 
-    ``unit`` and ``origin`` are for docs/metrics-reference.md, which is generated from these
-    rows.
+    ``origin`` names the figure in gpud's inventory from which the metric comes. ``unit`` and
+    ``origin`` are for docs/metrics-reference.md, which is generated from all families.
     """
 
     name: str
@@ -65,7 +65,10 @@ class OfInstance(Family):
 
 
 def is_of_dcgm(row: Family) -> bool:
-    """Return whether the family has one of DCGM's names, which dashboards query unchanged."""
+    """Return whether the family has one of DCGM's names.
+
+    Dashboards that were made for DCGM query such a family without changes.
+    """
     return row.name.startswith("DCGM_")
 
 

@@ -157,7 +157,9 @@ class Kube:
         return sorted(map(read, documents), key=lambda gpu: gpu.name)
 
     def list_gpus(self) -> tuple[list[dict[str, Any]], str]:
-        """Return this node's GPU objects as they were sent, and the version of their list."""
+        """Return this node's GPU objects as the API server sent them, and the version of the
+        list.
+        """
         found: list[dict[str, Any]] = []
         token = ""
         while True:
@@ -177,10 +179,10 @@ class Kube:
     def watch_gpus(
         self, version: str, accepted: Callable[[], None] = lambda: None
     ) -> Iterator[dict[str, Any]]:
-        """Watch the GPU objects after a version; yield events (``type``, ``object``) until the
-        watch ends.
+        """Watch for changes of the GPU objects after a version of their list.
 
-        ``accepted`` is called when the API server has accepted the watch.
+        Yield events (``type``, ``object``) until the watch ends. ``accepted`` is called when the
+        API server has accepted the watch.
         """
         selector = f"{NODE_LABEL}={self._node}"
         return self._watch(self._gpus, _WATCH_TIMEOUT_S, version, accepted, label_selector=selector)

@@ -80,9 +80,9 @@ class GpuWatch:
             return [found for _, found in self._read.values()]
 
     def apply_status(self, name: str, status: GPUStatus) -> None:
-        """Write a GPU's status, and apply the answer without waiting for the watch.
+        """Write a GPU's status, and update the known GPU objects from the API server's answer.
 
-        Raises ClusterError.
+        The update does not wait for the watch. Raises ClusterError.
         """
         answer = self._kube.apply_status(name, status)
         if answer is not None:

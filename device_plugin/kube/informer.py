@@ -20,7 +20,9 @@ _jitter = random.Random()  # private to this module: the shared generator may be
 
 
 class Source(Protocol):
-    """One kind of objects at the API server. All methods raise ClusterError."""
+    """Lists and watches the objects of one kind at the API server. All methods raise
+    ClusterError.
+    """
 
     def list(self) -> tuple[list[dict[str, Any]], str]: ...
     def watch(self, version: str, accepted: Callable[[], None]) -> Iterator[dict[str, Any]]: ...
@@ -59,13 +61,13 @@ class Informer:
             return dict(self._known) if self._listed else None
 
     def apply_write(self, document: dict[str, Any]) -> None:
-        """Apply the answer to one of the agent's own writes."""
+        """Update a known object from the API server's answer to one of the agent's own writes."""
         with self._lock:
             if document["metadata"].get("uid") not in self._gone:
                 self._store(document)
 
     def apply_delete(self, name: str) -> None:
-        """Apply one of the agent's own deletions."""
+        """Remove an object from the known objects, because the agent itself has deleted it."""
         with self._lock:
             if name in self._known:
                 self._forget(self._known[name])

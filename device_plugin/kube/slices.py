@@ -38,10 +38,10 @@ class SliceKube(Kube):
         return list(answer.get("items") or ()), str(version)
 
     def watch(self, version: str, accepted: Callable[[], None]) -> Iterator[dict[str, Any]]:
-        """Watch the slices after a version; yield events (``type``, ``object``) until the watch
-        ends.
+        """Watch for changes of the slices after a version of their list.
 
-        ``accepted`` is called when the API server has accepted the watch.
+        Yield events (``type``, ``object``) until the watch ends. ``accepted`` is called when the
+        API server has accepted the watch.
         """
         return self._watch(self._slices, _WATCH_S, version, accepted, field_selector=self._selector)
 

@@ -25,7 +25,7 @@ _CONNECT_TIMEOUT_S = 5.0
 class Tables:
     """RDMA tables as the operator wrote them.
 
-    ``owners`` are the owner references of their object.
+    ``owners`` are the owner references of the API object that contains the tables.
     """
 
     uid: str

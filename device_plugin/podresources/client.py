@@ -61,8 +61,7 @@ class PodResources:
         self._last = float("-inf")
 
     def list(self) -> Listing:
-        """Return the pods that hold devices of this node's kinds, even under a former resource
-        name.
+        """Return the pods that hold slices or HCA functions, even under a former resource name.
 
         Raises:
             PodResourcesError: the kubelet did not answer (it may be restarting).

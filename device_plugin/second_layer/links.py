@@ -19,7 +19,7 @@ _TIMEOUT_S = 20.0
 
 
 class Links:
-    """Loads the second layer in one network namespace.
+    """Loads the rules and the classifier of the second layer in one network namespace.
 
     ``entering`` is a command prefix that runs ``nft`` in this namespace, if it is not the process's
     own.
@@ -41,7 +41,8 @@ class Links:
     ) -> None:
         """Load the rules of ``tables`` in one step, and attach the classifier to every link.
 
-        ``others`` are the veths that belong to no pod, as for ``ruleset``.
+        ``others`` are the veths that belong to no pod. If ``others`` is None, there are no rules
+        for forwarded packets.
 
         Raises:
             SecondLayerError: ``nft`` or the kernel refused the rules; the previous rules remain.

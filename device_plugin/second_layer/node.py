@@ -159,7 +159,8 @@ class Node:
         }
 
     def drops(self) -> dict[str, Any]:
-        """Return the numbers of dropped packets: in total by reason, and by link and direction.
+        """Return the numbers of dropped packets by reason: in total, and for each direction of a
+        link.
 
         If another program has removed the rules, they are loaded again.
 

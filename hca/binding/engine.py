@@ -78,7 +78,7 @@ class Engine(Saving, Counting):
         self._library.hca_client_free(self._engine, client)
 
     def count_visits(self, client: EngineClient) -> int:
-        """Wake the engine; return how many visits to a client's function it has finished.
+        """Wake the engine; return how often the engine has finished processing a client's function.
 
         Once the number has grown by two, the engine has processed everything that was posted
         before the call.
@@ -105,7 +105,7 @@ class Engine(Saving, Counting):
         return EngineCq(self._check_created(made, "a completion queue"))
 
     def resize_cq(self, cq: EngineCq, page_fd: int, page_bytes: int, count: int) -> None:
-        """Move a completion queue to another page.
+        """Move a completion queue to another page, which has ``count`` entries.
 
         Raises OSError: EINVAL if the entries that the client has not polled yet do not fit.
         """
@@ -175,9 +175,7 @@ class Engine(Saving, Counting):
         return bool(self._library.hca_qp_set(self._engine, qp, before, *given))
 
     def state_of(self, qp: EngineQp) -> int:
-        """Return a queue pair's state, which is ERR if the engine has put the queue pair into
-        it.
-        """
+        """Return a queue pair's state. The engine itself can change the state to ERR."""
         state: int = self._library.hca_qp_state(self._engine, qp)
         return state
 
@@ -249,8 +247,9 @@ class Engine(Saving, Counting):
             raise OSError(number, os.strerror(number))
 
     def add_wire(self, wanted: HcaWire) -> EngineWire:
-        """Add a wire: queue pairs that have its address reach other nodes over it. Raises
-        OSError.
+        """Add a wire. Queue pairs with the wire's address reach other nodes over it.
+
+        Raises OSError.
         """
         made = self._library.hca_wire_new(self._engine, ctypes.byref(wanted))
         return EngineWire(self._check_created(made, "a wire"))
@@ -301,9 +300,9 @@ class Engine(Saving, Counting):
         self._library.hca_source_unknown(self._engine, wire, gid)
 
     def receive_mads(self, wire: EngineWire, descriptor: int) -> None:
-        """Set the pipe into which the engine writes each datagram for queue pair 1 of a wire.
+        """Set the pipe for management datagrams that a wire receives for queue pair 1.
 
-        The engine writes each datagram as one ``HcaMad``. Raises OSError.
+        The engine writes each datagram into the pipe as one ``HcaMad``. Raises OSError.
         """
         number = self._library.hca_wire_mads(self._engine, wire, descriptor)
         if number:
@@ -367,16 +366,18 @@ class Engine(Saving, Counting):
     def add_member(self, qp: EngineQp, gid: bytes, *, receives_all: bool) -> EngineMember:
         """Attach a queue pair to a multicast group. Raises OSError.
 
-        If ``receives_all`` is false, the queue pair receives from a sender of this engine only
-        what the rights of their pair (``add_pair``) permit.
+        If ``receives_all`` is true, the queue pair receives from every sender. Otherwise each
+        sender of this engine needs a pair with the queue pair's function (``add_pair``), and the
+        queue pair receives only what the pair's rights permit.
         """
         assert len(gid) == 16
         made = self._library.hca_member_new(self._engine, qp, gid, receives_all)
         return EngineMember(self._check_created(made, "a membership"))
 
     def remove_member(self, member: EngineMember) -> None:
-        """Remove a queue pair's membership in a multicast group, before the queue pair itself is
-        removed.
+        """Remove a queue pair's membership in a multicast group.
+
+        Call this before the queue pair is removed.
         """
         self._library.hca_member_free(self._engine, member)
 

@@ -7,8 +7,9 @@ from hca.contract.hca_engine import HcaFlowCounts, HcaWireCounts, HcaWorkCounts
 
 
 class Counting:
-    """The methods of ``Engine`` that read counters; flows and wires are given as the engine's
-    handles.
+    """The methods of ``Engine`` that read counters.
+
+    Their arguments for flows and wires are the handles that the engine returned.
     """
 
     _library: ctypes.CDLL

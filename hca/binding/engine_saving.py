@@ -7,7 +7,10 @@ from hca.contract.hca_engine import HcaSavedCq, HcaSavedQp, HcaSavedSrq, HcaSave
 
 
 class Saving:
-    """The methods of ``Engine`` for handovers; objects are given as the engine's handles."""
+    """The methods of ``Engine`` that save and load its objects' progress for a handover.
+
+    Their arguments for objects are the handles that the engine returned.
+    """
 
     _library: ctypes.CDLL
     _engine: int

@@ -147,7 +147,8 @@ class CmEvent(ctypes.Structure):
     """An event of an id. For CONNECT_REQUEST, ``listener`` is the listening id.
 
     ``status`` is 0, a negative errno value, or the reason of a rejection. ``path`` has the
-    attributes to set on the queue pair, unless ``path.state`` is INIT: then the event has none.
+    attributes to set on the queue pair. If ``path.state`` is INIT, the event has no such
+    attributes.
     """
 
     _fields_ = (

@@ -24,7 +24,7 @@ _MAX_SHOWN_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """The state of a file between two stages.
+    """The state of a file's compilation between two stages.
 
     ``unsupported`` are all findings about unsupported features.
     """
@@ -41,7 +41,7 @@ class Compilation:
 class Stage:
     """A named step of the compiler.
 
-    ``needs_module`` states that it needs the lowered module, not only the syntax tree.
+    ``needs_module`` states that the step needs the lowered module, not only the syntax tree.
     """
 
     name: str
@@ -117,7 +117,7 @@ STAGES: tuple[Stage, ...] = (
 def run(
     compilation: Compilation, stages: Sequence[Stage] = STAGES, observe: Observer | None = None
 ) -> Compilation:
-    """Run ``stages`` on a file; after each, call ``observe`` with its name and result.
+    """Run ``stages`` on a file; after each stage, call ``observe`` with its name and result.
 
     Raises:
         PtxError: a stage reports findings.

@@ -20,7 +20,7 @@ _OWN: Final = "__tessera_"
 
 
 def add_system_calls(module: tree.Module) -> tree.Module:
-    """Add the driver functions that a module declares and calls but does not define."""
+    """Return a module with the driver functions that it declares and uses but does not define."""
     declared = {f.name: f.line for f in module.functions if f.body is None}
     defined = {f.name for f in module.functions if f.body is not None}
     wanted = NAMES & declared.keys() - defined

@@ -31,7 +31,7 @@ def check(module: tree.Module, capability: tuple[int, int], name: str = "<ptx>")
     """Check a module against a device's compute capability.
 
     Raises:
-        TargetError: it was made for another or a newer device.
+        TargetError: the module was made for another or a newer device.
         PtxSyntaxError, UnsupportedPtxError: as ``required_capability``.
     """
     for target, (major, minor, suffix) in zip(

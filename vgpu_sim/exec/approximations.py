@@ -103,7 +103,7 @@ class Doubles(Protocol[N, B, F]):
 class Singles(Protocol[N, B, F]):
     """Operations on binary32 numbers (N), 32-bit patterns (B) and flags (F), one for each lane.
 
-    ``fuse`` is a * b + c, rounded once; the others are as in ``Doubles``.
+    ``fuse`` is a * b + c, rounded once; the other operations are as in ``Doubles``.
     """
 
     def constant(self, value: float) -> N: ...

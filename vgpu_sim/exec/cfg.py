@@ -60,12 +60,13 @@ class Cfg:
     Tuples with an element for each block are indexed by block; the element of an unreachable
     block is -1.
 
-    ``idom`` of the entry is the entry. ``ipdom`` may be ``exit``. A block that cannot reach the
-    exit (an endless loop) is given an edge to it first, so every reachable block has an immediate
-    post-dominator. ``loops`` maps a header to the blocks of its natural loop, header included.
-    ``innermost_loop`` gives the header of the smallest loop around a block, or -1. ``loop_depth``
-    is the number of loops around a block. ``irreducible_edges`` are the retreating edges that enter
-    a cycle elsewhere than at a header that dominates it; if there are any, ``loops`` is incomplete.
+    ``idom`` has the immediate dominators; that of the entry is the entry itself. ``ipdom`` has the
+    immediate post-dominators, which may be ``exit``. A block that cannot reach the exit (an endless
+    loop) first gets an edge to the exit, so every reachable block has an immediate post-dominator.
+    ``loops`` maps a header to the blocks of its natural loop, header included. ``innermost_loop``
+    gives the header of the smallest loop around a block, or -1. ``loop_depth`` is the largest
+    number of loops around any block. ``irreducible_edges`` are the retreating edges that enter a
+    cycle elsewhere than at a header that dominates it; if there are any, ``loops`` is incomplete.
     """
 
     blocks: tuple[Block, ...]

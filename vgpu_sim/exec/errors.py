@@ -96,7 +96,7 @@ class BarrierFault(KernelError):
 
 
 class BadAddress(ExecutionError):
-    """A memory lacks some bytes of an access; ``address`` is where the access begins."""
+    """Some bytes of an access do not exist in memory; ``address`` is where the access begins."""
 
     def __init__(self, address: int) -> None:
         super().__init__(f"no memory at {address:#x}")
@@ -104,7 +104,10 @@ class BadAddress(ExecutionError):
 
 
 class UnsupportedError(ExecutionError):
-    """Valid code that this executor cannot run; ``word`` is the first such instruction, or None."""
+    """Valid code that this executor cannot run.
+
+    ``word`` is the index of the first instruction that it cannot run, or None.
+    """
 
     def __init__(self, what: str, function: str, word: int | None = None) -> None:
         where = function if word is None else f"{function}, instruction {word}"

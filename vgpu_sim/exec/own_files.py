@@ -12,7 +12,8 @@ from pathlib import Path
 
 
 def read(path: Path, limit_bytes: int) -> bytes | None:
-    """Return the content of a regular file of this user that is smaller than ``limit_bytes``.
+    """Return the content of a regular file that this user owns and that has at most
+    ``limit_bytes``.
 
     Return None for any other file.
     """

@@ -70,7 +70,8 @@ def sentence(name: str, fields: Mapping[str, Any]) -> str | None:
 class EventBus(events.EventBus):
     """Logs each event, then sends it to the subscribers.
 
-    ``for_user``: gpud serves one user's run, whose terminal shows messages instead of records.
+    ``for_user`` states that gpud serves one user's run. The run's terminal then shows messages
+    instead of event records.
     """
 
     def __init__(self, for_user: bool = False) -> None:

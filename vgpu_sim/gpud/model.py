@@ -43,12 +43,16 @@ def parse_instance_uuid(text: object) -> InstanceUuid:
 
 
 def is_owner(text: str) -> bool:
-    """Return whether a text names an instance's owner: a claim, or (empty) a layout."""
+    """Return whether a text can be the owner of an instance: ``claim:UID`` for a ResourceClaim, or
+    the empty text for an instance that no claim owns.
+    """
     return not text or _CLAIM.fullmatch(text) is not None
 
 
 def check_owner(owner: str, name: str) -> None:
-    """Validate an instance's owner and its name (``MigInstance``). Raises ValueError."""
+    """Validate the owner of an instance and the owner's name (``owner`` and ``owner_name`` in
+    ``MigInstance``). Raises ValueError.
+    """
     if not is_owner(owner):
         raise ValueError("an owner must be empty or claim:<uid of a ResourceClaim in lower case>")
     if bool(name) != bool(owner) or (name and not _CLAIM_NAME.fullmatch(name)):
@@ -68,19 +72,22 @@ def new_instance_uuid() -> InstanceUuid:
 
 
 def instance_uuid_of(gpu: "Gpu", profile: Profile) -> InstanceUuid:
-    """Return the UUID of a new instance: random, or the GPU's own for a whole GPU."""
+    """Return a UUID for a new instance. It is random, except that an instance which is a whole GPU
+    has the GPU's UUID.
+    """
     return InstanceUuid(gpu.uuid) if profile.is_whole else new_instance_uuid()
 
 
 def uuid_bytes(text: str) -> bytes:
-    """Return the 16 bytes of a UUID given with its prefix."""
+    """Return the 16 bytes of a UUID given with its prefix, "GPU-" or "MIG-"."""
     return uuid.UUID(text[4:]).bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A simulated GPU. ``index`` is its position on the node and in the aperture, and selects its
-    place in the topology that its facts name (``vgpu_sim.perf.topology``).
+    """A simulated GPU. ``index`` is the GPU's position on the node and in the aperture. The facts
+    name a topology (``vgpu_sim.perf.topology``), and ``index`` also selects the GPU's place in
+    that topology.
     """
 
     uuid: GpuUuid
@@ -131,13 +138,13 @@ class MigInstance:
     """A MIG device: a compute instance in its GPU instance; or a whole GPU whose MIG mode is off.
 
     If ``compute`` is False, this is a GPU instance without any compute instance. ``profile`` and
-    ``start`` describe the GPU instance, so all compute instances in it have the same ones.
-    ``within`` is the place of the compute instance in it, if it is narrower than the GPU
-    instance.
+    ``start`` describe the GPU instance, so all compute instances in it have the same ones. If the
+    compute instance is narrower than its GPU instance, ``within`` is the place of the compute
+    instance in the GPU instance.
 
-    ``slot`` is the smallest number that was free on the node when the instance was created; the uid
-    of its workers follows from it. If ``admit`` is False, the instance is being withdrawn: running
-    contexts continue, and new ones are refused.
+    ``slot`` is the smallest number that was free on the node when the instance was created. The
+    uid of the instance's workers follows from ``slot``. If ``admit`` is False, the instance is
+    being withdrawn: running contexts continue, and new ones are refused.
 
     ``owner`` is ``claim:UID`` of the ResourceClaim for which the instance was created, and
     ``owner_name`` is that claim's "namespace/name". Both are empty for a layout's instance, for a
@@ -162,7 +169,9 @@ class MigInstance:
         return sum(one.memory_bytes for one in self.shares)
 
     def share_of(self, owner: str) -> ClaimShare | None:
-        """Return the share of a claim (``claim:UID``); None: the claim has none."""
+        """Return the share that a claim (``claim:UID``) has of this instance; None if it has no
+        share.
+        """
         return next((one for one in self.shares if one.owner == owner), None)
 
     @property
@@ -186,7 +195,9 @@ class MigInstance:
 
     @property
     def compute_start(self) -> int | None:
-        """The device's first compute slice in its GPU instance; None if it has all slices."""
+        """The first compute slice of the device in its GPU instance. None if the device has all
+        compute slices of the GPU instance.
+        """
         return None if self.within is None else self.within.start
 
     @property
@@ -200,8 +211,9 @@ class MigInstance:
     def gi_id(self) -> int:
         """The GPU instance's number on its GPU; -1 for a whole GPU.
 
-        The possible placements of aligned sizes form a binary tree, numbered by rows from the
-        whole GPU (0), so that instances that exist together never have the same number.
+        The possible placements of aligned sizes form a binary tree. They are numbered row by
+        row, from the whole GPU (0), so that instances that exist together never have the same
+        number.
         """
         if self.profile.is_whole:
             return -1

@@ -41,10 +41,11 @@ class TelemetryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
-    """gpud's configuration. If it has a token, gpud is standalone: without pods, for one user.
+    """gpud's configuration. With a ``token``, gpud is standalone: it serves one user, without pods.
 
-    ``budget_bytes`` 0 is half of the host's memory. ``libraries_dir`` holds the client libraries
-    that are mounted into containers. ``hca`` describes the hcad that may request device memory.
+    ``budget_bytes`` is the host memory for all slices; 0 stands for half of the host's memory.
+    ``libraries_dir`` holds the client libraries that are mounted into containers. ``hca`` describes
+    the hcad that may request device memory.
     """
 
     run_dir: Path = option(
@@ -78,7 +79,9 @@ class NodeOptions:
 
     @property
     def slices_dir(self) -> Path:
-        """The directory that holds a directory with a socket for each instance."""
+        """The directory that contains one directory per instance, which holds the instance's
+        socket.
+        """
         return self.run_dir / "slices"
 
     @property

@@ -24,7 +24,9 @@ _SCAN_PAUSE_SECONDS = 0.05
 
 
 class OwnerWatch:
-    """gpud's end of the link to its owner. ``on_end`` is called once, when the link ends."""
+    """gpud's end of the link to its owner, the command that started gpud for itself. ``on_end`` is
+    called once, when the link ends.
+    """
 
     def __init__(self, descriptor: int, on_end: Callable[[], None]) -> None:
         self._socket = socket.socket(fileno=descriptor)
@@ -49,7 +51,9 @@ class OwnerWatch:
 
 
 def end_what_is_left(token: bytes) -> None:
-    """End the processes that a dead owner's command left running."""
+    """End the processes that a dead owner's command left running. They are recognised by ``token``,
+    the run's token, in their environment.
+    """
     quiet_scans = 0
     for _ in range(_DEAD_OWNER_SCANS):
         quiet_scans = 0 if _kill_holders_of(token.hex()) else quiet_scans + 1

@@ -28,7 +28,7 @@ def check(options: NodeOptions) -> None:
     """Check everything that gpud needs in order to start.
 
     Raises:
-        JournalError: this gpud cannot read the state of the one that serves.
+        JournalError: this gpud cannot read the state of the gpud that serves now.
         OSError: a file or a socket cannot be created where gpud needs it.
     """
     _read_copies(options.state_dir)

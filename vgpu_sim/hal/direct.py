@@ -55,9 +55,9 @@ class DirectGrant(ctypes.Structure):
 class ExportRequest:
     """hcad's request for device memory.
 
-    The memory is identified by its address in the process ``pid``. If ``range`` is set, it is
-    the content of a descriptor that identifies a range of memory, and ``address`` is an offset
-    in that range.
+    The memory is identified by its address in the process ``pid``. If ``range`` is set,
+    ``range`` is the content of a descriptor that identifies a range of memory, and ``address``
+    is an offset in that range of memory.
     """
 
     request: int

@@ -145,12 +145,12 @@ def render_contracts(
     defined: Iterable[str] = (),
     additions: Mapping[ModuleType, Sequence[str]] | None = None,
 ) -> dict[str, str]:
-    """Return C headers as texts, keyed by path: one header for each contract, and the umbrella
-    header that includes them all.
+    """Return the texts of C headers by path: one header for each contract, and an umbrella header
+    that includes all of these.
 
-    ``includes`` are headers that the umbrella includes first. ``defined`` are the lines of the
-    constants that other headers already define. ``additions`` maps a contract to lines that its
-    header has after the enumerations.
+    ``includes`` are headers that the umbrella includes first. ``defined`` are lines that define
+    constants in other headers; they are not repeated. ``additions`` maps a contract to lines that
+    its header has after the enumerations.
     """
     files: dict[str, str] = {}
     known = set(defined)

@@ -59,13 +59,14 @@ LINK_REGISTERS_SHIFT: Final = 8
 
 
 class LinkFlag(IntEnum):
-    """The operation of MODULE_LINK, in the low bits of its flags.
+    """The operation of MODULE_LINK, in the low bits of the message's flags.
 
-    The bits from LINK_REGISTERS_SHIFT on limit the registers of a thread; 0: there is no limit.
+    The bits from LINK_REGISTERS_SHIFT on limit the registers of a thread; 0 means no limit.
 
-    Each input consists of the size of its name (u32), zero (u32), the size of its image (u64),
-    the name and the image. On failure, the reply's descriptor holds a module table with a log.
-    If the operation only checks the inputs and finds no errors, the reply has no container.
+    The message has several inputs. Each input consists of the size of its name (u32), zero
+    (u32), the size of its image (u64), the name and the image. On failure, the reply's
+    descriptor holds a module table with a log. If the operation only checks the inputs and finds
+    no errors, the reply has no container.
     """
 
     LINK = 0
@@ -148,8 +149,8 @@ class DeviceInfo(ctypes.Structure):
 
 
 class ContextReady(ctypes.Structure):
-    """The reply of a worker that serves a new context; the sizes in it let the client check that
-    its header matches the worker's.
+    """The reply of a worker that serves a new context. The client compares the sizes in this reply
+    with those in its own header, to check that its header matches the worker's.
     """
 
     _fields_ = (
@@ -168,8 +169,8 @@ class ModuleLoad(ctypes.Structure):
 
 
 class ModuleTable(ctypes.Structure):
-    """The reply about a loaded module; its descriptor holds the module's records and strings, after
-    a ``TableHeader``.
+    """The reply to a request that loads a module. The reply's descriptor holds a ``TableHeader``,
+    and after it the module's records and strings.
 
     On failure the reply's status is set and the descriptor, if any, holds only a log.
     """
@@ -287,7 +288,7 @@ class SharedRange(ctypes.Structure):
 
 
 class MemoryInfo(ctypes.Structure):
-    """The free and the total bytes of a slice's memory, not those of one context."""
+    """The free and the total bytes of the memory of a whole slice, not of one context."""
 
     _fields_ = (("free_bytes", c_uint64), ("total_bytes", c_uint64))
 

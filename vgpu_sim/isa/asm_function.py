@@ -84,8 +84,8 @@ class FunctionParser:
         )
 
     def position_of(self, word: int | None) -> _Place:
-        """Return line and column of the instruction with index ``word``, or of the function if
-        None.
+        """Return the line and the column of the instruction with index ``word``. If ``word`` is
+        None, return the position of the function.
         """
         return self._header_place if word is None else self._places[word]
 

@@ -76,7 +76,7 @@ def encode(module: Module) -> bytes:
 
     Raises:
         InvalidFunction: ``verify`` refuses the module, or a literal pool overflows.
-        ContainerError: a text in it has no UTF-8 form.
+        ContainerError: a text in the module has no UTF-8 form.
     """
     check_module(module)
     strings = Strings()

@@ -66,7 +66,9 @@ Destination = Register | Predicate | None
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A guard ``@p`` or ``@!p``: lanes for which it is false skip the instruction."""
+    """A guard ``@p`` or ``@!p`` of an instruction. Lanes for which the guard is false skip the
+    instruction.
+    """
 
     predicate: Predicate
     negated: bool = False
@@ -77,9 +79,9 @@ class Instruction:
     """A decoded 128-bit word. Fields that an opcode does not use keep their defaults.
 
     ``target`` is the index of an instruction in the same function. ``displacement`` is in bytes,
-    signed, 32 bits. ``vector`` is 1, 2 or 4; vector operands are listed one by one. A destination
-    wider than the result is zero- or sign-extended by the result's type (PTX ISA, "Operand Size
-    Exceeding Instruction-Type Size").
+    signed, 32 bits. ``vector`` is 1, 2 or 4; vector operands are listed one by one. If the
+    destination is wider than the result, the result is zero- or sign-extended, depending on the
+    result's type (PTX ISA, "Operand Size Exceeding Instruction-Type Size").
     """
 
     op: Op

@@ -36,7 +36,7 @@ class Modifier:
     ``codes`` maps the field's values to their bits. ``words`` maps those values that appear in a
     mnemonic to their text. Both are empty if the field is a number. ``types`` lists the
     instruction types with which each value is legal; None means all types. Rules that depend on
-    more than the type are in the row's ``check``.
+    more than the type are in the opcode's ``OpSpec.check``.
     """
 
     name: str
@@ -104,16 +104,19 @@ def choice(
     *,
     spoken: bool = True,
 ) -> Modifier:
-    """Return a modifier with the values of an enumeration, whose names appear in mnemonics.
+    """Return a modifier whose values are those of the enumeration ``kind``.
 
-    With ``spoken`` false the value is written among the operands, or after the type.
+    If ``spoken`` is set, a value's name appears in the mnemonic. Otherwise, the value is written
+    among the operands, or after the type.
     """
     words = {m: m.name for m in kind if m != DEFAULTS[name]} if spoken else {}
     return Modifier(name, first, width, {m: m.value for m in kind}, words, types)
 
 
 def flag(name: str, word: str, first: int, types: Types | None = None) -> Modifier:
-    """Return a one-bit modifier; ``types`` are the instruction types that may set it."""
+    """Return a one-bit modifier, which the mnemonic shows as ``word`` if the bit is set. ``types``
+    are the instruction types that may set the bit; None means all types.
+    """
     legal = None if types is None else {False: tuple(DataType), True: types}
     return Modifier(name, first, 1, {False: 0, True: 1}, {True: word}, legal)
 

@@ -59,11 +59,11 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """A part of a variable's address in the initial data: ``size`` bytes at ``offset`` of a
-    variable.
+    """An address that is stored in a variable's initial data when the module is loaded. It takes
+    ``size`` bytes at ``offset`` of that variable.
 
-    The part is bits ``shift`` to ``shift + bits - 1`` of the address of ``name`` plus
-    ``addend``.
+    The address is that of the variable ``name`` plus ``addend``. Only its bits ``shift`` to
+    ``shift + bits - 1`` are stored.
     """
 
     offset: int
@@ -76,8 +76,8 @@ class Relocation:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A module-scope variable. All variables of a module are in one segment, at ``offset``
-    bytes.
+    """A module-scope variable. All variables of a module are in one segment, in which this variable
+    begins at byte ``offset``.
     """
 
     name: str

@@ -19,7 +19,7 @@ def _pack(values: list[int]) -> bytes:
 
 
 class PoolWriter:
-    """Collects the entries of a literal pool; each distinct one gets an index, in order of first
+    """Collects the entries of a literal pool. Each distinct entry gets an index, in order of first
     use.
     """
 
@@ -30,8 +30,8 @@ class PoolWriter:
         self._known: dict[Operand | tuple[int, ...], int] = {}
 
     def operand(self, operand: Operand | None) -> int:
-        """Return the 16-bit field that represents an operand; a literal or address is added to the
-        pool.
+        """Return the 16-bit field that represents an operand. If the operand is a literal or an
+        address, add it to the pool.
         """
         if operand is None:
             return SINK

@@ -50,7 +50,9 @@ def destination_roles(instruction: Instruction, spec: OpSpec) -> tuple[Role, ...
 
 
 def matrix_registers(instruction: Instruction) -> tuple[int, int, int]:
-    """Return how many registers of a lane hold A, B, and C or D in a matrix product."""
+    """Return three numbers for a matrix product: how many registers of a lane hold A, how many hold
+    B, and how many hold C (or D).
+    """
     shape, factor = instruction.matrix, instruction.source_type
     if shape is None or factor is None:
         return 1, 1, 1
@@ -78,7 +80,7 @@ def operands_in(role: Role, instruction: Instruction) -> int:
 
 
 def operand_bits(role: Role, instruction: Instruction) -> int:
-    """Return the width of an operand with that role in bits; 1 means a predicate."""
+    """Return the width in bits of an operand with this role; 1 means a predicate."""
     if role in _PREDICATES:
         return 1
     if role in (Role.COUNT, Role.WAY, *MATRICES):

@@ -50,8 +50,9 @@ class OpSpec:
 
     ``types`` is empty where the type is not significant (it keeps its default, B32).
     ``modifiers`` are in the order of their words in a mnemonic. ``dst_places`` and ``src_places``
-    are the first bits of the operands' fields. ``check`` yields errors of the instruction beyond
-    those of its modifiers and roles; ``notes`` describe these rules in the reference.
+    are the positions of the operands' fields: the number of each field's first bit. ``check``
+    yields errors of the instruction beyond those of its modifiers and roles; ``notes`` describe
+    these rules in the reference.
     """
 
     op: Op

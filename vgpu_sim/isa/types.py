@@ -193,8 +193,8 @@ class MulMode(IntEnum):
 
 
 class Permute(IntEnum):
-    """The rule by which PRMT selects bytes; with NONE, its third operand selects them one by
-    one.
+    """The rule by which PRMT selects bytes. With NONE, the third operand selects each byte of the
+    result separately.
     """
 
     NONE = 0
@@ -207,8 +207,8 @@ class Permute(IntEnum):
 
 
 class ShuffleMode(IntEnum):
-    """How SHFL computes the index of its source lane from the lane's own index and an operand: by
-    subtraction, by addition, by exclusive or, or as the operand itself.
+    """How SHFL computes the index of the source lane: by subtraction, by addition or by exclusive
+    or of the lane's own index and an operand; or the operand itself is the index.
     """
 
     UP = 0

@@ -29,7 +29,7 @@ def check_module(module: Module) -> None:
     """Check that a module, with all its functions and variables, is valid.
 
     Raises:
-        InvalidFunction: ``function`` is the name of the invalid object.
+        InvalidFunction: an object is invalid; the error's ``function`` is the object's name.
     """
     names = [function.name for function in module.functions]
     names += [variable.name for variable in module.variables]
@@ -62,7 +62,7 @@ def check_function(function: Function, variables: Collection[str]) -> None:
     """Check that a function is valid; it may refer to the named module variables.
 
     Raises:
-        InvalidFunction: with the first error.
+        InvalidFunction: the function is invalid; this is the first error.
     """
     reason = next(_frame_errors(function), None)
     if reason is not None:

@@ -39,10 +39,10 @@ class Parameter:
 class Fitted:
     """The result of fitting a model's parameters.
 
-    ``covariance`` is that of the logarithms of the parameters' values, in the order of
-    ``names``. ``scatter`` holds pairs of a time in microseconds and the 90th percentile of
-    |ln(predicted / measured)| around that time; each row is predicted by a fit that did not use
-    the row's fold (cross-validation). ``note`` states limits of the fit.
+    ``covariance`` is that of the logarithms of the parameters' values, in the order of ``names``.
+    ``scatter`` holds pairs: a time in microseconds, and the 90th percentile of |ln(predicted /
+    measured)| for measurements near that time. It comes from cross-validation: each measurement is
+    predicted by a fit that did not use the measurement's fold. ``note`` states limits of the fit.
     """
 
     values: dict[str, float]
@@ -92,8 +92,8 @@ def _there(family: str) -> str:
 
 
 def nearest(family: str, board: str, dtype: str, library: str) -> Fitted:
-    """Return the parameters fitted for a board, or those of a sibling board with a note that states
-    this.
+    """Return the parameters fitted for a board. If there are none, return those of a sibling board,
+    with a note that names the sibling.
 
     Raises:
         UnknownModel: neither exists.

@@ -17,9 +17,9 @@ Facts = dict[str, Any]
 class Prediction:
     """The modelled time of an operation on a board; times are in microseconds.
 
-    ``shape`` repeats the sizes of the request. ``rates`` are derived rates, by name including
-    the unit. ``choice`` is the kernel that the model chose. The causes in ``stack`` add up to
-    ``us``.
+    ``shape`` repeats the sizes of the request. ``rates`` are rates derived from the time; each name
+    includes the unit, such as "GB/s". ``choice`` is the kernel that the model chose. The causes in
+    ``stack`` add up to ``us``.
     """
 
     op: str
@@ -46,10 +46,11 @@ class Prediction:
         rates: Facts,
         sizes: np.ndarray | None = None,
     ) -> "Prediction":
-        """Return the prediction for a stack with one element.
+        """Create the prediction for one shape from ``stack``, the causes of its time.
 
-        ``rates`` holds amounts; each is divided by the predicted time to get the rate. With
-        ``sizes``, which are inputs of the residual, the fitted residual is applied.
+        ``rates`` holds the amount for each derived rate; the rate is this amount divided by the
+        predicted time. If ``sizes`` (inputs of the residual) are given, the fitted residual is
+        applied.
         """
         half_width = fitted.half_width
         if fitted.residual is not None and sizes is not None:

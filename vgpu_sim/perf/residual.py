@@ -65,8 +65,8 @@ class Residual:
 
 
 def inputs(stack: Stack, sizes: Array) -> Array:
-    """Return the inputs of a residual for each row: the logarithms of its sizes and its time, and
-    the shares of its causes.
+    """Return a residual's inputs, one row per shape. A row has the shape's ``sizes`` (logarithms),
+    the logarithm of the predicted time, and the share of each cause in that time.
     """
     total = stack.total
     shares = [part / total for part in stack.causes.values()]
@@ -74,8 +74,8 @@ def inputs(stack: Stack, sizes: Array) -> Array:
 
 
 def learn(rows: Array, errors: Array, us: Array) -> Residual | None:
-    """Fit a residual to ``errors``, the ln(measured / predicted) of rows of inputs whose times are
-    ``us``.
+    """Fit a residual. ``rows`` are its inputs, ``errors`` the ln(measured / predicted) of each row,
+    and ``us`` the predicted times of the rows in microseconds.
 
     Return None if there are too few rows. Also return None if the residual does not improve the
     rows outside the fit by more than one standard error of the improvement (Breiman et al.,

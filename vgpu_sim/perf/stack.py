@@ -7,8 +7,8 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The causes of predicted times by name, each an array in microseconds with one element per
-    shape.
+    """The causes of the predicted times of several shapes. ``causes`` holds, by the cause's name,
+    an array in microseconds with one element per shape.
     """
 
     causes: dict[str, np.ndarray]
@@ -19,5 +19,7 @@ class Stack:
         return np.asarray(np.sum(list(self.causes.values()), axis=0))
 
     def at(self, index: int) -> dict[str, float]:
-        """Return the causes of the time of the shape at ``index``, in microseconds by name."""
+        """Return the causes of the predicted time of one shape, in microseconds by name. ``index``
+        is the shape's index.
+        """
         return {name: float(part[index]) for name, part in self.causes.items()}

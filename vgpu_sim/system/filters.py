@@ -39,8 +39,8 @@ THREADS: Final[tuple[Step, ...]] = (
 
 
 def without_bits(number: int, argument: int, bits: int) -> tuple[Step, ...]:
-    """Return filter steps that allow a system call unless one of its arguments has any of these
-    bits.
+    """Return filter steps for the system call ``number``. They allow the call unless the argument
+    with the index ``argument`` has any of the bits ``bits``.
     """
     return (
         (_JUMP_EQUAL, 0, 4, number),
@@ -52,8 +52,9 @@ def without_bits(number: int, argument: int, bits: int) -> tuple[Step, ...]:
 
 
 def sockets_of(number: int, domains: tuple[int, int], kind: int) -> tuple[Step, ...]:
-    """Return filter steps that allow ``socket`` for two domains and for one kind of socket, with
-    any flags.
+    """Return filter steps that allow the system call ``socket`` only for two domains and one type
+    of socket. ``number`` is the number of the call. ``kind`` is the only allowed value of the
+    call's second argument, a type with its flags.
     """
     first, second = domains
     return (

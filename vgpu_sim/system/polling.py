@@ -11,8 +11,8 @@ class _HasDescriptor(Protocol):
 
 
 def readable(descriptor: int | _HasDescriptor, within_s: float = 0.0) -> bool:
-    """Return whether a read of a descriptor would return at once, which it also does at end of
-    file. Waits up to ``within_s``.
+    """Return whether a read of a descriptor would return at once, with data or because of the end
+    of the file. Wait up to ``within_s`` for this.
     """
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)

@@ -66,7 +66,8 @@ def raise_priority(nice: int = GPUD_NICE) -> bool:
     """Raise this thread's priority in its control group; return False if that is not permitted.
 
     Processes and threads that this thread starts have the usual priority (SCHED_RESET_ON_FORK of
-    sched(7)). A thread started with a lower priority keeps it. Requires CAP_SYS_NICE.
+    sched(7)). If this thread already has a lower priority than usual, the priority is not
+    changed and the result is False. Requires CAP_SYS_NICE.
     """
     if os.getpriority(os.PRIO_PROCESS, 0) > 0:
         return False

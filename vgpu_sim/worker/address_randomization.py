@@ -38,8 +38,8 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 def reserve_gap() -> None:
-    """Reserve a gap that is larger than any hole between mappings. The gap costs address space
-    only.
+    """Reserve an address range of random size, the gap. The gap is larger than any hole between
+    mappings, so later mappings are below it. It costs address space only.
 
     Raises:
         OSError: the kernel refuses.
@@ -49,8 +49,8 @@ def reserve_gap() -> None:
 
 
 def fill_holes_above_gap(size: int) -> None:
-    """Fill the holes above the gap that are large enough for the code of an object of ``size``
-    bytes.
+    """Fill those free address ranges above the gap (see ``reserve_gap``) that are large enough for
+    the code of an object of ``size`` bytes.
 
     Raises:
         OSError: the kernel refuses.
@@ -72,8 +72,8 @@ def _take(size: int) -> int:
 
 
 def fill_holes() -> None:
-    """Fill the holes between mappings. This repeats the search for holes, because the search itself
-    maps memory.
+    """Fill the holes between mappings with inaccessible memory. The search for holes is repeated,
+    because it maps memory itself.
     """
     for _ in range(_MOST_ROUNDS):
         holes = list(_holes())

@@ -24,12 +24,14 @@ class Channel:
     """The worker's end of its channel to gpud; each packet is one JSON message. Not thread-safe:
     only the worker's main thread uses it.
 
-    ``interrupt`` is a descriptor that ends a wait for an answer when it becomes readable (the
-    context has faulted). ``on_fence`` is called when a fence arrives. Its arguments are the
-    fence's reason, and the CUresult if the GPU failed, else 0. ``on_export`` is called when hcad
-    requests memory. Its arguments are hcad's connection, the address and the size of the memory,
-    and the content of the descriptor that names a range. If that content is not empty, the
-    address is an offset in the range.
+    ``interrupt`` is a descriptor that becomes readable when the context has faulted. A wait for an
+    answer then ends. ``on_fence`` is called when a fence arrives. Its arguments are the fence's
+    reason, and the CUresult if the GPU failed, else 0.
+
+    ``on_export`` is called when hcad requests memory. Its arguments are hcad's connection, the
+    address and size of the memory, and bytes. The bytes are empty unless hcad requests a part of a
+    shared range. They are then the content of the range's descriptor, and the address is an offset
+    in the range.
 
     gpud's first message carries the reconnect socket, on which a later gpud sends a new
     connection.
@@ -119,8 +121,8 @@ class Channel:
         return True
 
     def resume(self, **counters: int | str) -> None:
-        """Report to a later gpud the state that it needs: memory held, counters, sandbox
-        mechanisms.
+        """Report to a later gpud the state that it needs: how much memory is reserved, the
+        counters, and the sandbox mechanisms.
         """
         account = {"held_bytes": self._held_bytes, "allocations": self._allocations}
         self._send({"type": "resume", "sandbox": self._sandbox, **account, **counters})

@@ -34,8 +34,8 @@ class _Kept:
 
 
 class Exports:
-    """The descriptors of the live chunks, and the connections of the HCA clients that received one
-    of them.
+    """The descriptors of the live chunks and, for each chunk, the connections of the HCA clients
+    that received its descriptor.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,9 @@ class Exports:
             self._kept[offset] = _Kept(size, os.dup(descriptor), self._serials)
 
     def export_range(self, asker: socket.socket, offset: int, size: int) -> None:
-        """Answer a request for a range of memory, given by its offset from the aperture's base."""
+        """Answer a request that arrived on the connection ``asker`` for a range of memory.
+        ``offset`` is relative to the aperture's base.
+        """
         try:
             begin, kept = self._chunk_of(offset, size)
         except KeyError:
@@ -94,8 +96,9 @@ class Exports:
     def export_shared_range(
         self, asker: socket.socket, data: bytes, offset: int, size: int
     ) -> None:
-        """Answer a request for a part of the range that the descriptor's content ``data`` names.
-        The part begins ``offset`` bytes after the start of the range.
+        """Answer a request for a part of a range that ``share`` has named. ``data`` is the content
+        of the descriptor that ``share`` returned. The part begins ``offset`` bytes after the
+        start of the range.
         """
         named = SharedRange.from_buffer_copy(data)
         if self._vouches(named) and offset + size <= named.bytes:

@@ -42,8 +42,8 @@ _MESSAGE_BYTES: Final = Call.message.size - 1
 
 
 class Launches:
-    """Answers calls of the native runtime. The calls come from the runtime's threads that run the
-    launches, from several threads at once.
+    """Answers the calls that the native runtime makes while it runs launches. Several threads of
+    the runtime may call at once.
     """
 
     def __init__(

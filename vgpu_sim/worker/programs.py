@@ -75,7 +75,8 @@ class Programs:
             yield from self.observer.report()
 
     def load(self, data: bytes) -> Loaded:
-        """Load an image; return the module's handle, its table and the log of what is refused.
+        """Load an image; return the module's handle, its table, and a log of the kernels and
+        variables that are not supported.
 
         Raises:
             ImageError: the image cannot be loaded; its log has the reason.
@@ -91,7 +92,7 @@ class Programs:
         return self.load_image(image) if image is not None else None
 
     def compile(self, data: bytes) -> Image:
-        """Compile an image for which ``load_quickly`` returned None; ``place`` then loads the
+        """Compile an image for which ``load_quickly`` returned None; ``load_image`` then loads the
         result. Callable on any thread.
 
         Raises:
@@ -133,7 +134,8 @@ class Programs:
         return self._modules_loaded, table, log
 
     def unload(self, module: int, attend: Callable[[], None]) -> None:
-        """Unload a module; while a launch of it runs, call ``attend`` repeatedly.
+        """Unload a module. If a launch of one of its kernels runs, wait for its end, and call
+        ``attend`` repeatedly while waiting.
 
         Raises:
             KeyError: there is no such module.

@@ -37,9 +37,10 @@ def steps(
     client: socket.socket,
     worker: socket.socket,
 ) -> Iterator[int]:
-    """Warm up a spare worker in steps of a few milliseconds; yield the pause in ms after each step.
+    """Warm up a spare worker in steps of a few milliseconds. After each step, yield for how many
+    milliseconds the caller should pause.
 
-    No loaded module remains. The sockets are a connected pair.
+    The modules loaded for this are unloaded again. The sockets are a connected pair.
     """
     for _ in _load_modules(programs, cache, client, worker):
         yield 0

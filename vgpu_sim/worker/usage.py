@@ -38,7 +38,8 @@ class Timed:
 
 @dataclass(slots=True)
 class Usage:
-    """Totals over the context's life. ``kernels`` are those of unloaded modules, by name.
+    """Totals over the context's life. ``kernels`` are the launches of kernels whose modules have
+    been unloaded, by kernel name.
 
     ``modules`` counts the loaded images. Of these, ``compiled`` were compiled and ``cached``
     were found in the cache. ``shapes`` counts the compilations of a kernel for a block shape. Of

@@ -57,7 +57,7 @@ class _Resource:
 
 @dataclass(slots=True)
 class AllocatableWatch:
-    """Follows ``allocatable`` of some resources of one node. Used by one thread.
+    """Follows some resources' counts in ``allocatable`` of one node. Used by one thread.
 
     ``look`` reads the node's status. Thousands of nodes may change their layouts at the same
     time, so the status is read often only when timing matters: right after the kubelet has
@@ -72,9 +72,10 @@ class AllocatableWatch:
     _failed: bool = False
 
     def find_lowered(self, resources: Iterable[str], staying: Mapping[str, int]) -> set[str]:
-        """Return the resources whose count was lowered so long ago that the scheduler knows it.
+        """Return the resources whose lowered count in ``allocatable`` the scheduler has had time to
+        read.
 
-        ``staying`` has the number of devices of a resource that remain; a missing entry means 0.
+        ``staying`` has the number of devices that remain of each resource; a missing entry means 0.
         """
         wanted = set(resources)
         is_new = not self._failed and not wanted <= self._resources.keys()

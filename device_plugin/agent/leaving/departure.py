@@ -57,7 +57,7 @@ class Deadline:
 
 
 class Leaver(Protocol):
-    """The operations of the agent that its shutdown uses."""
+    """The part of the agent that ``depart`` uses."""
 
     @property
     def served(self) -> Collection[str]: ...

@@ -17,7 +17,10 @@ from gpu_operator.api.v1alpha1.gpupool import Clock
 
 
 class Clocks:
-    """Remembers the clock that each pod was last notified of. Used by the reconcile thread only."""
+    """Remembers of which clock each pod was last notified: the modelled or the wall clock.
+
+    CUDA events measure the time of this clock. Used by the reconcile thread only.
+    """
 
     def __init__(self, notices: Notices) -> None:
         self._notices = notices
@@ -29,7 +32,7 @@ class Clocks:
         inventory: Inventory,
         holders: Mapping[str, Sequence[HolderPod]],
     ) -> None:
-        """Post an event on each pod whose clock has changed since the pod was last notified."""
+        """Post an event on each pod whose clock has changed since the pod's last notification."""
         now, notified = clock_of(inventory), dict[str, Clock]()
         gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
         for wanted in objects:

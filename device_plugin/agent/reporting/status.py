@@ -60,9 +60,10 @@ def build(
 ) -> GPUStatus:
     """Build the status of one GPU after ``steps`` were taken.
 
-    ``kinds`` has the kind under which each slice is offered, by its UUID; ``unoffered`` is the
-    reason why the node offers none of them; ``faults`` has the status of the faults that the GPU's
-    spec requests; ``rival`` is a message about another plugin that serves a resource of this GPU.
+    ``kinds`` has the resource under which each slice is offered, by the slice's UUID.
+    ``unoffered`` is the reason why the node offers no slice, or empty. ``faults`` has the status of
+    the faults that the GPU's spec requests. ``rival`` is a message about another plugin that serves
+    a resource of this GPU.
     """
     withdrawn = {s.uuid for s in steps.withdraw}
     slices = tuple(
@@ -115,8 +116,8 @@ def build(
 
 
 def clock_of(inventory: Inventory) -> Clock:
-    """Return whether CUDA events of new contexts on this node measure modelled or wall-clock
-    time.
+    """Return the time that CUDA events of new contexts on this node measure: modelled or
+    wall-clock.
     """
     return Clock.MODELLED if inventory.clock == MODELLED else Clock.WALL
 
@@ -165,13 +166,15 @@ def _claimed_slices(s: MigSlice, pods: Sequence[HolderPod]) -> Iterator[ClaimedS
 
 
 def make_empty(before: GPUStatus) -> GPUStatus:
-    """Return a status without slices, for a GPU that gpud does not have."""
+    """Return ``before`` without slices and with unknown health, for a GPU that gpud does not
+    have.
+    """
     nothing = {"slices": (), "claims": (), "slices_total": 0, "slices_used": 0, "holders": ""}
     return mark_unknown(before).model_copy(update=nothing)
 
 
 def mark_unknown(before: GPUStatus) -> GPUStatus:
-    """Return the last known status of a GPU whose state cannot be read now."""
+    """Return ``before``, the last known status, with unknown health: the GPU cannot be read now."""
     return before.model_copy(update={"health": "Unknown"})
 
 

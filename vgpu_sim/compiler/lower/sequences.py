@@ -11,7 +11,10 @@ _SIGNED_64, _UNSIGNED_64 = DataType.S64, DataType.U64
 
 
 class Sequence:
-    """Emits instructions of the current statement and returns their results."""
+    """Emits ISA instructions for the PTX statement that is being lowered.
+
+    Most methods return the operand that holds the result.
+    """
 
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
@@ -43,10 +46,10 @@ class Sequence:
     def convert(
         self, value: Operand, source: DataType, to: DataType, *, clamp: bool = False
     ) -> Register:
-        """Convert ``value`` to another integer type: truncate it, or with ``clamp`` clamp it to the
-        range.
+        """Emit a conversion of ``value`` from integer type ``source`` to integer type ``to``.
 
-        A result of 8 or 16 bits is extended to 32, by its sign if the type is signed.
+        By default, the value is truncated. With ``clamp``, it is clamped to the range of ``to``.
+        A result of 8 or 16 bits is extended to 32 bits, by its sign if ``to`` is signed.
         """
         result = self._builder.scratch(max(to.bits, 32))
         self._builder.emit(
@@ -57,7 +60,8 @@ class Sequence:
     def extract_bits(self, value: Operand, type_: DataType, first: int, bits: int) -> Operand:
         """Return ``bits`` bits of a 32-bit value, from bit ``first`` on.
 
-        The result is extended as ``type_``, a 32-bit type, requires.
+        ``type_`` is a 32-bit type. The result is sign-extended if the type is signed, and
+        zero-extended otherwise.
         """
         if bits == 32:
             return value

@@ -213,11 +213,11 @@ _OF_COLOURS = dict(zip("rgba", "xyzw", strict=True))  # PTX ISA, "Vectors as Ope
 
 
 def find(name: tree.Name) -> Special:
-    """Return the special register of that name.
+    """Return the special register that ``name`` denotes.
 
     Raises:
-        Invalid: it lacks the component, or needs one.
-        Unsupported: it cannot be read yet.
+        Invalid: the register has no such component, or the name lacks a required component.
+        Unsupported: the register cannot be read yet.
     """
     components = grammar.SPECIAL_REGISTERS[name.text]
     component = _OF_COLOURS.get(name.component, name.component)
@@ -239,8 +239,8 @@ def read(context: Context, name: tree.Name, type_: DataType) -> Operand:
     registers had 16 bits, and %gridid had 32.
 
     Raises:
-        Invalid: the register cannot be read as this type, or as ``find``.
-        Unsupported: as ``find``.
+        Invalid: the register cannot be read as this type, or ``find`` refuses the name.
+        Unsupported: see ``find``.
     """
     special = find(name)
     if type_.bits > special.bits or type_.is_float:

@@ -18,8 +18,10 @@ def destination(
 ) -> Register:
     """Return the register that an operand names for a result of ``type_``.
 
+    With ``wider``, the register may have more bits than the type.
+
     Raises:
-        Invalid: it is not a register, or does not match.
+        Invalid: the operand is not a register, or the register's width does not match the type.
     """
     if isinstance(operand, tree.Name):
         register = _named_register(context, operand)
@@ -37,9 +39,12 @@ def source(
 ) -> Operand:
     """Return the value of an operand that is read as ``type_``.
 
+    With ``wider``, a register may have more bits than the type.
+
     Raises:
-        Invalid: it does not match.
-        Unsupported: it is a special register that the ISA cannot read.
+        Invalid: the operand does not match the type.
+        Unsupported: the operand is a special register that the ISA cannot read, or of a kind that
+            is not supported here.
     """
     match operand:
         case tree.Integer():
@@ -151,7 +156,7 @@ def predicate_destination(context: Context, operand: tree.Operand) -> Predicate 
     """Return the predicate register to which a result is written; None for ``_``.
 
     Raises:
-        Invalid: it is something else.
+        Invalid: the operand is not a predicate register.
     """
     if isinstance(operand, tree.Sink):
         return None
@@ -159,10 +164,12 @@ def predicate_destination(context: Context, operand: tree.Operand) -> Predicate 
 
 
 def predicate_source(context: Context, operand: tree.Operand) -> Predicate | Literal:
-    """Return a predicate operand that is read; ``!p`` is computed into a scratch predicate.
+    """Return the predicate that an instruction reads as ``operand``.
+
+    For ``!p``, emit the inversion of ``p`` and return the scratch predicate that holds it.
 
     Raises:
-        Invalid: it is something else.
+        Invalid: the operand is not a predicate.
     """
     match operand:
         case tree.Integer():
@@ -191,9 +198,10 @@ def _predicate(context: Context, operand: tree.Operand) -> Predicate:
 
 
 def predicate_pair(context: Context, operand: tree.Operand) -> tuple[Predicate, Predicate | None]:
-    """Return the two destinations of ``p|q``, ``p`` or ``_|q``; ``_`` becomes a scratch predicate.
+    """Return the two destinations that an operand ``p|q``, ``p`` or ``_|q`` names.
 
-    The second destination is None if the operand has no second one.
+    For ``_``, the destination is a scratch predicate. For a single ``p``, the second destination
+    is None.
 
     Raises:
         Invalid: a destination is not a predicate.

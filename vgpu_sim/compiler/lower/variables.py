@@ -106,8 +106,9 @@ def _check_banks(
 
 
 def parameter_images(functions: Iterable[Function], end: int) -> Iterator[Variable]:
-    """Yield the variables to which launches copy parameters, from byte ``end`` of the segment
-    on.
+    """Yield the variables to which launches copy the parameters of kernels.
+
+    They are placed in the module's segment, from byte ``end`` on.
     """
     for function in functions:
         if not function.parameter_image:
@@ -121,7 +122,10 @@ def parameter_images(functions: Iterable[Function], end: int) -> Iterator[Variab
 
 
 def reserve(segment: Segment, name: str, size: int) -> None:
-    """Place a variable of ``size`` bytes, a power of two, that the module does not declare."""
+    """Place a variable that the module does not declare at the end of the segment.
+
+    ``size`` is its size and its alignment in bytes, a power of two.
+    """
     offset = -(-segment.end // size) * size
     segment.variables[name] = Variable(
         name=name, space=Space.GLOBAL, align=size, size=size, offset=offset

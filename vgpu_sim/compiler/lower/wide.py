@@ -23,11 +23,11 @@ _LOW = HALVES[0]
 def split_operands(context: Context, instruction: tree.Instruction) -> list[tree.Name]:
     """Split each 128-bit register in ``context.operands`` into two 64-bit registers.
 
-    Return the registers of which the instruction loads only the low half; ``write_high_halves``
-    writes their high half.
+    Return the registers of which the instruction loads only the low half. Their high halves are
+    written by ``write_high_halves``.
 
     Raises:
-        Invalid: an operand must not be a 128-bit register.
+        Invalid: an operand is a 128-bit register, but the instruction allows none there.
     """
     operands = list(instruction.operands)
     if ".b128" in instruction.modifiers:
@@ -47,7 +47,11 @@ def split_operands(context: Context, instruction: tree.Instruction) -> list[tree
 
 
 def write_high_halves(context: Context, loaded: Sequence[tree.Name], match: Match) -> None:
-    """Write the high half of a loaded register: copies of the low half's sign bit, or zeros."""
+    """Emit code that writes the high half of each register in ``loaded``.
+
+    The high half is filled with copies of the low half's sign bit if the type is signed, and
+    with zeros otherwise.
+    """
     for name in loaded:
         low, high = (context.register(replace(name, component=half)) for half in HALVES)
         assert isinstance(low, Register)

@@ -38,7 +38,7 @@ class Token(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The beginning of a line: its number from 1, and the number of characters before it."""
+    """The beginning of a line: the line's number from 1, and the number of characters before it."""
 
     line: int
     offset: int
@@ -96,7 +96,8 @@ _NO_LIMIT = 1 << 62
 def tokenize(source: str, place: Place = START) -> Iterator[Token]:
     """Yield the tokens of ``source`` on demand; the last one is always ``Kind.END``.
 
-    ``place`` is the beginning of ``source`` in the text whose lines and characters are counted.
+    ``place`` is where ``source`` begins in a longer text. The positions of tokens are counted from
+    the beginning of that text.
 
     Raises:
         PtxSyntaxError: at the first character that starts no token, at an unclosed comment or

@@ -36,7 +36,7 @@ def parse_operand(cursor: Cursor) -> tree.Operand:
     """Parse one operand of an instruction.
 
     Raises:
-        PtxSyntaxError: there is none, or it nests too deep.
+        PtxSyntaxError: there is no operand, or the operand is nested too deeply.
     """
     first = _parse_single(cursor)
     if cursor.at("|"):
@@ -98,7 +98,8 @@ def parse_integer(cursor: Cursor, what: str = "an integer constant") -> int:
     """Parse a constant expression that must be an integer.
 
     Raises:
-        PtxSyntaxError: it is something else; ``what`` is the expected thing in the message.
+        PtxSyntaxError: the expression is not an integer. ``what`` names the expected thing in the
+            message.
     """
     token = cursor.current
     value = parse_expression(cursor)

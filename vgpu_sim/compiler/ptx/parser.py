@@ -52,11 +52,11 @@ def decode(source: str | bytes) -> str:
 
 
 def parse(source: str | bytes, place: Place = START) -> tree.Module:
-    """Parse a PTX file; ``place`` is its beginning in a text of several files.
+    """Parse a PTX file. ``place`` is where the file begins in a text of several files.
 
     Raises:
-        PtxSyntaxError: with each statement that is not PTX, at the place of the first. No other
-            exception is raised, whatever the input.
+        PtxSyntaxError: some statements are not PTX. The error lists each of them, and has the
+            position of the first. No other exception is raised, whatever the input.
     """
     cursor = Cursor(tokenize(decode(source), place))
     cursor.version = _parse_version(cursor)

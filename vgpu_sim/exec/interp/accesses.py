@@ -15,8 +15,9 @@ _NARROW = (Space.SHARED, Space.LOCAL)
 
 
 def addresses_of(warp: Lanes, instruction: Instruction, mask: Mask) -> Words:
-    """Return base + displacement for the active lanes, with as many bits as the memory space's
-    addresses have.
+    """Return the address (base + displacement) that each active lane accesses.
+
+    An address has as many bits as the addresses of the memory space.
     """
     bits = 32 if instruction.space in _NARROW else 64
     base = np.broadcast_to(read_bits(warp, instruction.srcs[0], bits), mask.shape)[mask]
@@ -39,7 +40,8 @@ def check_alignment(
 ) -> None:
     """Raise MisalignedFault if an address is not a multiple of the access's size in bytes.
 
-    By default, that is the size of all values that the instruction accesses, taken together.
+    The default of ``size`` is the size of all values that the instruction accesses, taken
+    together.
     """
     size = size or instruction.vector * instruction.type.bytes
     bad = (first & np.uint64(size - 1)) != 0

@@ -40,7 +40,8 @@ _HASTY_ROUNDS = 16
 class ResidentBlocks(Lanes):
     """Up to ``slots`` resident blocks of a launch; a block that ends frees its slot for the next.
 
-    ``blocks`` yields the linear indices of blocks that have not started; it may be shared.
+    ``blocks`` yields the linear indices of blocks that have not started. Several instances may
+    take blocks from one iterator.
     """
 
     __slots__ = (

@@ -78,8 +78,8 @@ def run(
 
     ``pause`` is called repeatedly between instructions: it may run other launches.
 
-    Blocks start in the order of their index (x fastest); only barriers order their accesses.
-    ``segment_base`` is the address of the module's variables.
+    Blocks start in the order of their index (x fastest). Only barriers order the memory accesses
+    of threads. ``segment_base`` is the address of the module's variables.
 
     Raises:
         AddressFault: a lane accessed memory that does not exist; earlier stores have happened.

@@ -18,7 +18,7 @@ kind.
 
 
 def kind_of(instruction: Instruction) -> Kind:
-    """Return the kind of a collective instruction."""
+    """Return the kind of a collective: the instruction without its guard and operands."""
     return replace(instruction, dsts=(), srcs=(), guard=None)
 
 

@@ -20,7 +20,7 @@ _SIGNED: dict[int, np.dtype[np.signedinteger]] = {
 
 
 def signed_view(bits: Bits) -> NDArray[np.signedinteger]:
-    """Return the same patterns as two's complement numbers."""
+    """Return bit patterns, unchanged, as two's complement numbers."""
     result: NDArray[np.signedinteger] = bits.view(_SIGNED[bits.dtype.itemsize * 8])
     return result
 

@@ -72,7 +72,13 @@ class Private:
     def places(
         self, addresses: Words, owners: NDArray[np.int64], width_bytes: int
     ) -> NDArray[np.int64]:
-        """Return the indices of aligned elements in the array of all owners."""
+        """Return the index of the element at each aligned address.
+
+        The indices refer to an array that holds the memory of all owners.
+
+        Raises:
+            BadAddress: some bytes at an address do not exist.
+        """
         offsets = addresses & _LOW
         room = self.bytes_each - width_bytes
         bad = np.full(len(offsets), True) if room < 0 else offsets > np.uint64(room)
@@ -88,8 +94,8 @@ class Spaces:
     shared memory.
 
     Raises (from its constructor):
-        ValueError: for global memory in the windows of shared and local memory, or so near that
-            native code would mistake a pointer there for one to shared memory.
+        ValueError: global memory overlaps the windows of shared and local memory, or is so near to
+            them that native code would mistake a pointer to global memory for one to shared memory.
     """
 
     def __init__(
@@ -145,7 +151,9 @@ class Spaces:
                 private.store(addresses[inside], owners, values[inside], width_bytes)
 
     def identities(self, space: Space, addresses: Words, mask: Mask, width_bytes: int) -> Words:
-        """Return an integer that identifies the memory at each address; odd for shared memory.
+        """Return, for each address, an integer that identifies the memory there.
+
+        The integer is odd for shared memory and even for global memory.
 
         Raises:
             BadAddress: an address of shared memory does not exist.

@@ -48,8 +48,8 @@ def instance_uuid(text: object) -> InstanceUuid:
 
 
 def compute_start(params: dict[str, Any]) -> int | None:
-    """Parse the number of the first compute slice, which a request gives for an instance narrower
-    than its GPU instance; None if the parameter is absent.
+    """Parse ``compute_start``: the number of the first compute slice of an instance that is
+    narrower than its GPU instance. Return None if the parameter is absent.
 
     Raises:
         InvalidRequest: the parameter is not an integer.
@@ -112,7 +112,9 @@ def holders(document: dict[str, Any]) -> dict[InstanceUuid, list[Holder]]:
 
 
 def shares(document: dict[str, Any]) -> dict[InstanceUuid, Sharing]:
-    """Parse how each instance is shared, from a ``set_sharing`` request. Raises InvalidRequest."""
+    """Parse a ``set_sharing`` request, which says how each instance is shared. Raises
+    InvalidRequest.
+    """
     result = {}
     for uuid, entry in document.items():
         if not isinstance(entry, dict):

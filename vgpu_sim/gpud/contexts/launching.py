@@ -110,8 +110,8 @@ class Launcher:
         return sum(o.owner.sharer == sharer for o in live) + self._starting_of[uuid, sharer]
 
     def prepare_spare(self, instance: MigInstance, owner: Owner) -> None:
-        """Prepare a spare worker in the background, for the first context of a new owner of an
-        instance.
+        """Prepare a spare worker in the background, for the first context of ``owner``, a new owner
+        of the instance.
         """
         task = asyncio.create_task(self._expect(instance, owner))
         self._expecting.add(task)

@@ -19,7 +19,9 @@ _NVIDIA_PCI_VENDOR = 0x10DE  # the PCI vendor of all simulated boards
 
 
 class Attribute(IntEnum):
-    """The numbers of those device attributes whose value may differ from 0."""
+    """The numbers, in ``CUdevice_attribute``, of the device attributes whose value may differ from
+    0.
+    """
 
     MAX_THREADS_PER_BLOCK = 1
     MAX_BLOCK_DIM_X = 2
@@ -140,7 +142,7 @@ def sm_limits(capability: tuple[int, int]) -> tuple[int, int, int, int]:
     ``hal.compute.spawn.WorkerConfig``.
 
     Raises:
-        KeyError: the capability has no figures.
+        KeyError: no limits are known for this capability.
     """
     one = ARCHITECTURES[capability]
     return one.max_threads, one.max_blocks, one.shared_bytes, _reserved_bytes(capability)
@@ -155,7 +157,7 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
     """Return all known attributes of an instance that reports this compute capability.
 
     Raises:
-        KeyError: the board or the capability has no figures.
+        KeyError: no figures are known for the instance's board or for the capability.
     """
     board = instance.gpu.board
     profile = instance.profile

@@ -20,11 +20,11 @@ share (``api.claim_devices``).
 
 
 def new_share(placed: Instance, owner: str, owner_name: str, memory_bytes: int) -> ClaimShare:
-    """Return a claim's share of an instance that is to be created as ``placed``.
+    """Return a claim's share of the instance at ``placed``, which may not exist yet.
 
     Raises:
-        InvalidRequest: there is no owner, the memory is 0 or more than the instance has, or the
-            place is a part of a GPU instance, whose memory is shared already.
+        InvalidRequest: there is no owner, or the memory is 0 or more than the instance has, or the
+            instance is only a part of a GPU instance, whose parts share its memory already.
     """
     most = placed.profile.memory_bytes
     if not owner:
@@ -39,10 +39,11 @@ def new_share(placed: Instance, owner: str, owner_name: str, memory_bytes: int) 
 
 
 def add_share(there: MigInstance, new: ClaimShare) -> MigInstance:
-    """Return an instance with one more claim's share.
+    """Return the instance ``there`` with the share ``new`` of one more claim.
 
     Raises:
-        Conflict: the instance belongs to a single claim or a layout, or has not enough memory left.
+        Conflict: the instance belongs to a single claim or a layout; the claim has a share of it
+            already; or the instance has no room for the share.
     """
     if not there.shares:
         owner = f"claim {there.owner_name} alone" if there.owner else "a layout"

@@ -35,9 +35,10 @@ def device_info(
     """Build the message that describes an instance to a client. ``enforced`` states that a control
     group limits the slice to its share.
 
-    ``multiprocessors`` is how many of the instance's multiprocessors this client may use, and
-    becomes the value of the device attribute, as for an MPS client. Everything else describes
-    the whole instance. ``modelled`` is set if events measure the board's modelled time.
+    ``multiprocessors`` is how many of the instance's multiprocessors this client may use. It
+    becomes the value of the device attribute for the number of multiprocessors, as for an MPS
+    client. Everything else describes the whole instance. ``modelled`` is set if CUDA events
+    measure the board's modelled time.
     """
     info = DeviceInfo()
     info.uuid[:] = uuid_bytes(instance.uuid)

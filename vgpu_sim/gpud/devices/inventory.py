@@ -66,14 +66,16 @@ class Inventory:
         raise NotFound(f"no instance {uuid}")
 
     def instances_of(self, gpu: Gpu) -> tuple[MigInstance, ...]:
-        """Return a GPU's instances, ordered by where they start; those in one GPU instance, by
-        their first compute slice.
+        """Return a GPU's instances, ordered by their start. Instances in one GPU instance are
+        ordered by their first compute slice.
         """
         mine = (one for one in self._state.instances if one.gpu.uuid == gpu.uuid)
         return tuple(sorted(mine, key=lambda one: (one.start, one.compute_start or 0)))
 
     def in_gpu_instance_of(self, instance: MigInstance) -> tuple[MigInstance, ...]:
-        """Return all instances in the GPU instance that contains this one, in order."""
+        """Return all instances in the GPU instance that contains this one, ordered by their first
+        compute slice.
+        """
         key = instance.gpu_instance
         return tuple(one for one in self.instances_of(instance.gpu) if one.gpu_instance == key)
 
@@ -103,12 +105,12 @@ class Inventory:
         compute_start: int | None = None,
         memory_bytes: int | None = None,
     ) -> MigInstance:
-        """Create an instance at a placement; without ``compute`` it is an empty GPU instance, which
-        admits no context.
+        """Create an instance at a placement. Without ``compute``, it is an empty GPU instance,
+        which admits no context.
 
-        An instance narrower than its GPU instance has a ``compute_start``. Its GPU instance is
-        created with the first instance and destroyed with the last. ``owner`` and ``owner_name``
-        name the claim for which the instance is created (``MigInstance``). With
+        An instance that is narrower than its GPU instance has a ``compute_start``. The GPU instance
+        is created with its first such instance, and destroyed with its last. ``owner`` and
+        ``owner_name`` name the claim for which the instance is created (``MigInstance``). With
         ``memory_bytes``, that claim gets a share of the instance's memory. If claims already
         share an instance at the placement, the claim joins them.
 
@@ -224,8 +226,8 @@ class Inventory:
     def create_compute(self, uuid: InstanceUuid, within: ComputePlace | None) -> MigInstance:
         """Create a compute instance in the GPU instance that contains ``uuid``.
 
-        ``within`` is the place in the GPU instance; None means full width. The first compute
-        instance keeps the UUID of the empty GPU instance.
+        ``within`` is the place of the compute instance in the GPU instance; None means the full
+        width. The first compute instance keeps the UUID of the empty GPU instance.
 
         Raises:
             NotFound: no such instance.

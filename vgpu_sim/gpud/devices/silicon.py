@@ -9,8 +9,8 @@ from boards import RECORDS
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of a whole GPU: its highest clocks in kHz, its memory bus and its second-level
-    cache.
+    """Figures of a whole GPU: its highest clocks in kHz, the width of its memory bus in bits, and
+    the size of its second-level cache in bytes.
     """
 
     max_clock_khz: int

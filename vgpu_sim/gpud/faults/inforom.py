@@ -54,8 +54,10 @@ class Inforom:
 
 
 def load(state_dir: Path) -> dict[GpuUuid, Inforom]:
-    """Read the InfoROMs of all GPUs. An unreadable file is moved aside and all counts start at 0,
-    because they do not restrict programs.
+    """Read the InfoROMs of all GPUs.
+
+    An unreadable file is moved aside, and all counts start at 0. This is acceptable because the
+    counts do not restrict programs.
     """
     path = state_dir / FILE_NAME
     try:

@@ -85,8 +85,8 @@ class Faults:
         return self._health.get(gpu, Health())
 
     def instance_health(self, instance: MigInstance) -> Health:
-        """Return an instance's health: the worst of the instance's own, its GPU's and its GPU
-        instance's.
+        """Return an instance's health. It is the worst of three: the health of its GPU, its own,
+        and that of the other compute instances in its GPU instance.
 
         All compute instances of a GPU instance fail together.
         """

@@ -42,8 +42,8 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The free bytes and the total bytes of a slice, and of the node's budget, which all slices
-    share.
+    """The free and the total bytes of a slice, and those of the node's budget. All slices share the
+    node's budget.
     """
 
     slice_free_bytes: int
@@ -107,8 +107,8 @@ class Budget:
     def open(self, instance: MigInstance, already_bytes: int = 0, client: str = "") -> Account:
         """Open an account for a context of a client (``Owner.sharer``).
 
-        ``already_bytes`` are in use already (by an adopted worker), and are counted whether they
-        fit or not.
+        ``already_bytes`` is the memory that the context already uses (if its worker was adopted). It
+        is counted whether it fits or not.
         """
         account = Account(self._next)
         self._next += 1

@@ -82,8 +82,9 @@ class SharingTable:
     def client_bytes(self, instance: MigInstance, sharer: str = "") -> int:
         """Return the device memory in bytes that one sharer may use.
 
-        If claims share the instance, it is the claim's share. With MPS it is an equal part of
-        the instance's memory, otherwise all of that memory. ``sharer`` is as in ``Owner``.
+        If claims share the instance, the result is the memory of the sharer's claim. With MPS,
+        the result is an equal part of the instance's memory. Otherwise, it is all of the
+        instance's memory. ``sharer`` is as in ``Owner``.
         """
         share = instance.share_of(sharer)
         if share is not None:
@@ -108,8 +109,8 @@ class SharingTable:
     def threads(self, instance: MigInstance, all_threads: int, thread_share: int = 0) -> int:
         """Return the number of native threads of a context: the sharer's part of ``all_threads``.
 
-        The result is rounded up. Otherwise three sharers of eight threads would get two threads
-        each, which would leave two cores idle.
+        The part is rounded up. If it were rounded down, three sharers of eight threads would get
+        two threads each, and two cores would be idle.
         """
         part = -(-all_threads // self._parts(instance))
         if thread_share and self._has_mps(instance):
@@ -117,7 +118,9 @@ class SharingTable:
         return part
 
     def contexts(self, instance: MigInstance, most: int, sharer: str = "") -> int:
-        """Return how many contexts one sharer may have, if the slice may have ``most``."""
+        """Return how many contexts one sharer may have. ``most`` is the number of contexts that the
+        whole slice may have.
+        """
         share = instance.share_of(sharer)
         if share is not None:
             return max(1, most * share.memory_bytes // instance.profile.memory_bytes)

@@ -42,7 +42,9 @@ _STATUSES: Final = {
 
 
 class Node(Protocol):
-    """The parts of gpud that NVML requests need: GPUs as the inventory shows them, and changes."""
+    """The interface through which NVML requests read the node's GPUs and change instances and MIG
+    modes.
+    """
 
     def gpus(self) -> tuple[Gpu, ...]:
         """Return the node's GPUs by index."""
@@ -51,8 +53,8 @@ class Node(Protocol):
         """Return a GPU as the inventory shows it, with all its instances or only with ``only``."""
 
     async def change(self, ask: Ask) -> MigInstance | None:
-        """Carry out a request for a change; return the created instance, if any. Raises
-        RequestError.
+        """Change what the request names: create or destroy an instance, or set a GPU's MIG mode.
+        Return the created instance, if any. Raises RequestError.
         """
 
     def remaining(self, ask: Ask) -> int:
@@ -80,8 +82,8 @@ class Management:
     async def of_slice(
         self, instance: MigInstance, ask: Ask, peer: Peer, sender: Peer | None
     ) -> bytes:
-        """Answer a program that uses a slice's socket. The answer describes only the program's
-        device and its own processes.
+        """Return the reply to a request from a program that uses a slice's socket. The reply
+        describes only that slice, and only the requesting program's own processes.
         """
         if not ask.speaks:
             return encode(ask, NvmlReturn.ARGUMENT_VERSION_MISMATCH)
@@ -106,8 +108,8 @@ class Management:
         return self._report(ask, View((replace(gpu, instances=mine),), processes=shown))
 
     async def of_node(self, ask: Ask) -> bytes:
-        """Answer the node's administrator. The answer describes all devices and processes of the
-        node.
+        """Return the reply to a request from the node's administrator. The reply describes all
+        devices and processes of the node.
         """
         if not ask.speaks:
             return encode(ask, NvmlReturn.ARGUMENT_VERSION_MISMATCH)

@@ -61,11 +61,12 @@ class InventoryNode:
         return _most(gpu.board, self._placements(gpu), profile)
 
     async def change(self, ask: Ask) -> MigInstance | None:
-        """Carry out a request for a change; return the created instance, if any.
+        """Change what the request names: create or destroy an instance, or set a GPU's MIG mode.
+        Return the created instance, if any.
 
         Raises:
             NotFound: no such GPU or instance.
-            InvalidRequest: no such profile, or not at that start.
+            InvalidRequest: no such profile, or the profile cannot start at the requested position.
             Conflict: the new instance conflicts with an existing one.
             InUse: contexts use the instance.
         """

@@ -14,14 +14,16 @@ def profile_records(board_key: str) -> tuple[bytes, ...]:
 
 
 def gi_enum(profile: Profile) -> int:
-    """Return NVML's number of a GPU instance profile (``NVML_GPU_INSTANCE_PROFILE_*``); NO_RECORD
-    for a whole GPU.
+    """Return the number that NVML gives to a GPU instance profile
+    (``NVML_GPU_INSTANCE_PROFILE_*``); for the profile of a whole GPU, return NO_RECORD.
     """
     return NO_RECORD if profile.nvml_gi_enum is None else int(profile.nvml_gi_enum)
 
 
 def full_width(profile: Profile) -> int:
-    """Return NVML's number of the compute instance profile that spans a whole GPU instance."""
+    """Return the number that NVML gives to the compute instance profile that spans a whole GPU
+    instance of ``profile``.
+    """
     return int(max(profile.ci_profiles, key=lambda one: one.compute_slices).nvml_ci_enum)
 
 

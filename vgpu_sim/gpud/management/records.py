@@ -92,8 +92,8 @@ def report(view: View, with_profiles: bool, sampled_us: int) -> bytes:
 
 
 def new_report(node: bool) -> ManagementReport:
-    """Return a ManagementReport without records; ``node`` states whether it is for the whole
-    node.
+    """Return a ManagementReport without records. ``node`` states whether the report describes the
+    whole node.
     """
     head = ManagementReport()
     head.node = int(node)

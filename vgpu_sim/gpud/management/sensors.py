@@ -22,11 +22,11 @@ def is_lost(gpu: admin.Gpu) -> bool:
 
 
 def telemetry_record(gpu: admin.Gpu, with_sums: bool) -> TelemetryRecord:
-    """Return the record of a GPU's sensors. ``with_sums`` includes utilisation and PCIe rates,
-    which are sums over all tenants of a divided GPU.
+    """Return the record of a GPU's sensors. If ``with_sums`` is set, the record includes
+    utilisation and PCIe rates, which are sums over all tenants of a divided GPU.
 
-    Without these sums, the fields are 0 in the record itself, because a program can read the
-    reply without Tessera's library.
+    If ``with_sums`` is not set, these fields of the record are 0. It would not be enough for
+    Tessera's library to hide the sums, because a program can read the reply without the library.
     """
     its, ecc = gpu.telemetry, gpu.ecc
     record = TelemetryRecord()

@@ -73,8 +73,8 @@ class TokenAdmission:
 
 
 class HolderTable:
-    """The pods that may use each instance, as last reported by the node agent. ``changed`` wakes
-    the waiting clients.
+    """The pods that may use each instance, as last reported by the node agent. Clients can wait for
+    a change of this table.
     """
 
     def __init__(self) -> None:
@@ -94,8 +94,8 @@ class HolderTable:
         return next((one for one in self.of(uuid) if one.pod_uid == pod_uid), None)
 
     def has_holder(self, uuid: InstanceUuid, owner: Owner) -> bool:
-        """Return whether an owner holds an instance. An owner that uses a claim's share holds it if
-        a holder names that claim; any other owner holds it if its pod is a holder.
+        """Return whether an owner holds an instance: the owner's pod must be a holder. If the owner
+        uses a claim's share, the holder must also name that claim.
         """
         return any(
             one.pod_uid == owner.pod_uid and (not owner.claim or owner.claim in one.claims)
@@ -103,8 +103,8 @@ class HolderTable:
         )
 
     def is_known(self, uuid: InstanceUuid) -> bool:
-        """Return whether any list has covered this instance. Until then a pod's absence from the
-        list means nothing.
+        """Return whether any list of holders has covered this instance. Until one has, it means
+        nothing that a pod is not listed for the instance.
         """
         return self._complete or uuid in self._holders
 
@@ -256,7 +256,8 @@ class PodAdmission:
                 del self._unlisted[uuid]
 
     async def is_holder(self, uuid: InstanceUuid, peer: Peer, sender: Peer | None) -> bool:
-        """Return whether the pod of the connecting or sending process is listed. No new list is
+        """Return whether a client's pod is listed as a holder of an instance. The process that
+        connected and the process that sent the message must be in that pod. No new list is
         requested.
         """
         pod_uid, senders_pod = await asyncio.to_thread(self._pods_of, peer, sender)

@@ -18,7 +18,9 @@ def total(*parts: Counters) -> Counters:
 
 
 def difference(later: Counters, earlier: Counters) -> Counters:
-    """Return the increase of each counter between two readings, at least 0."""
+    """Return the increase of each counter from an earlier to a later reading. A counter that has
+    decreased gives 0.
+    """
     return Counters(
         **{name: max(0, getattr(later, name) - getattr(earlier, name)) for name in _NAMES}
     )
@@ -27,8 +29,9 @@ def difference(later: Counters, earlier: Counters) -> Counters:
 def bound_report(reported: Counters, before: Counters, lived_ns: int) -> Counters:
     """Return a context's report, limited to values that are plausible after the report ``before``.
 
-    No counter decreases, and no time exceeds the context's age. The time of each activity of
-    kernels is at most the total time in which kernels ran.
+    No counter decreases, and no time exceeds the context's age, ``lived_ns``. All times except
+    ``memory_ns`` are counted only while kernels run. They are at most ``busy_ns``, the total time
+    in which kernels ran.
     """
     values = {name: max(getattr(reported, name), getattr(before, name)) for name in _NAMES}
     longest = max(lived_ns, before.busy_ns)

@@ -22,7 +22,7 @@ BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The energy in mJ that each GPU had drawn at a given time (CLOCK_MONOTONIC)."""
+    """The energy in mJ that each GPU had drawn up to ``at_ns`` (CLOCK_MONOTONIC)."""
 
     at_ns: int = 0
     energies_mj: Mapping[GpuUuid, float] = field(default_factory=dict)
@@ -39,7 +39,9 @@ class EnergyFile:
         self._failed = False
 
     def load(self) -> Drawn:
-        """Return the energy that each GPU drew earlier in this boot."""
+        """Return the energy of each GPU as last saved since the machine booted. If nothing was
+        saved since then, the result has no GPUs.
+        """
         try:
             document = json.loads(self._path.read_text(encoding="ascii"))
             if document["boot"] != self._boot():

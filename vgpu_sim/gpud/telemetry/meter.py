@@ -47,8 +47,8 @@ class _Rate:
 
 
 class Meter:
-    """Computes the use of one instance per sample period. Reports and samples have the same period
-    but are not synchronised.
+    """Computes, once per sample period, the use of one instance. Contexts' reports and samples have
+    the same period but are not synchronised.
 
     So each live context's rate is computed between its own last two reports, and remains valid
     until the next report is overdue. The activity of contexts that ended since the last sample

@@ -78,8 +78,8 @@ class Sampler:
         self._telemetry = telemetry
 
     def telemetry(self, gpu: Gpu) -> Telemetry:
-        """Return the last sample's readings for a GPU, or idle readings if the GPU was added
-        since.
+        """Return a GPU's readings in the last sample. If the GPU was added or changed since that
+        sample, return the readings of an idle GPU.
         """
         found = self._telemetry.get(gpu.uuid)
         if found is None or self._states[gpu.uuid][0] != gpu:

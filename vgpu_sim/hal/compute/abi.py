@@ -50,7 +50,9 @@ class Direction(IntEnum):
 
 
 class FaultKind(IntEnum):
-    """The kind of fault that ended a context; the client derives its CUDA error separately."""
+    """The kind of fault that ended a context. This is not the CUDA error that the client returns,
+    which is in ``WorkerPage.error``.
+    """
 
     NONE = 0
     ADDRESS = 1
@@ -69,7 +71,7 @@ class FaultKind(IntEnum):
 
 
 class Wait(ctypes.Structure):
-    """A condition of a slot: it starts only when the timeline of ``stream`` has reached
+    """A condition under which a slot starts: the timeline of ``stream`` must have reached
     ``value``.
     """
 
@@ -233,8 +235,8 @@ class FaultDetail(ctypes.Structure):
 
     ``grid`` is the launch's grid, with which ``FaultRecord.block`` is split into x, y and z.
     ``thread`` is valid only if ``thread_known`` is 1. ``is_global`` is set if the record's
-    address is in global memory. ``source`` is the place in the program from which the PTX was
-    compiled (its ``.loc``), ``text`` the PTX line.
+    address is in global memory. ``text`` is the PTX line at which the kernel faulted. ``source`` is
+    the position in the original source code from which that line was compiled (PTX ``.loc``).
     """
 
     _fields_ = (

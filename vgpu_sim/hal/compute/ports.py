@@ -39,9 +39,9 @@ class FaultSite:
     """The place at which a kernel faulted, as far as the backend knows it.
 
     ``ptx_line`` is the number of the PTX line, or 0 if it is unknown, and ``text`` is that line.
+    ``source`` is the position in the original source code from which the PTX line was compiled.
     ``thread`` is the index of the faulting thread in its block, or None if it is unknown.
-    ``source`` is the place in the program from which the PTX was compiled. ``is_global`` is set
-    if the fault's address is in global memory.
+    ``is_global`` is set if the fault's address is in global memory.
     """
 
     function: str
@@ -121,8 +121,8 @@ class NativeFault:
 
 @dataclass(frozen=True, slots=True)
 class NativeSite:
-    """The place of a native fault. ``address`` is the address that the program requested before it
-    was clamped, 0 if unknown.
+    """The place of a native fault. ``address`` is the address that the program requested, before
+    the code clamped it; 0 if that address is unknown.
     """
 
     site: FaultSite
@@ -177,8 +177,8 @@ class Backend(Protocol):
         """
 
     def refusals(self, module: Any) -> tuple[FaultSite, ...]:
-        """Return the places in ``module`` (an ``isa.Module``) that this backend does not support,
-        each with the reason as its message.
+        """Return the places in ``module`` (an ``isa.Module``) that this backend cannot execute. The
+        ``message`` of each place is the reason.
 
         It is called when the module is loaded.
         """
@@ -215,13 +215,16 @@ class NativeBackend(Backend, Protocol):
         """
 
     def warm_up_around_emit(self) -> Iterator[None]:
-        """Warm up the code that runs before and after ``emit``, without a client's data.
+        """Warm up the code generator: run what precedes and follows ``emit`` when a kernel is
+        compiled. This uses no data of a client.
 
         The returned iterator performs one step at a time; the caller may stop after each step.
         """
 
     def use_emitter(self, emitter: Emitter) -> None:
-        """From now on, have ``emitter`` emit the code in other processes."""
+        """From now on, do not emit code in this process, but send each request to ``emitter``,
+        which has the code emitted in another process.
+        """
 
     def entry(
         self,
@@ -230,8 +233,8 @@ class NativeBackend(Backend, Protocol):
         block: tuple[int, int, int],
         improve: Callable[[NativeEntry], None],
     ) -> NativeEntry:
-        """Return native code of a kernel for this block shape, compiling the kernel if needed;
-        callable on several threads.
+        """Return native code of a kernel for blocks of the shape ``block``. If there is no such
+        code yet, compile the kernel. Several threads may call this at the same time.
 
         If the returned code is provisional, ``improve`` is called with better code when that is
         ready, on another thread, possibly before this returns. Both codes remain valid until the

@@ -140,8 +140,8 @@ class Counters:
 class Activity:
     """Utilisation of an instance or a GPU in gpud's last sample period, as shares from 0.0 to 1.0.
 
-    The value of a GPU is the mean over its multiprocessors; for ``memory``, the mean over its
-    units of memory.
+    A GPU's utilisation is the mean over its multiprocessors. Only for ``memory`` is it the mean
+    over equal parts of the GPU's memory.
     """
 
     engine: float = 0.0
@@ -159,10 +159,10 @@ class Telemetry:
     """A GPU's sensor readings at the end of gpud's last sample period.
 
     Utilisation and PCIe throughput are measured. Clocks, power, energy, temperatures, fans and
-    performance state are calculated from them and from the board's figures (docs/metrics.md).
-    ``fans_percent`` has one number per fan and is empty for boards that are cooled passively.
-    ``performance_state`` is 0 (fastest) to 15. ``energy_mj`` is the energy drawn since the node
-    started, as NVML counts it.
+    performance state are calculated from these measurements and from the board's figures
+    (docs/metrics.md). ``fans_percent`` has one number per fan and is empty for boards that are
+    cooled passively. ``performance_state`` is 0 (fastest) to 15. ``energy_mj`` is the energy
+    drawn since the node started, as NVML counts it.
     """
 
     activity: Activity

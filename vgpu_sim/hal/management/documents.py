@@ -21,8 +21,9 @@ class DocumentError(ValueError):
 
 
 class Separable(Protocol):
-    """The type of a field with the metadata ``AMONG_OTHERS``. A document stores the values of such
-    a field among its other entries.
+    """The interface that a class needs if it is the type of a field with the metadata
+    ``AMONG_OTHERS``. A document stores the entries of such a field directly among the document's
+    other entries.
     """
 
     @classmethod
@@ -35,8 +36,8 @@ class Separable(Protocol):
 
 
 def read(kind: type[Value], document: object, where: str) -> Value:
-    """Create a value of type ``kind`` from the output of ``dataclasses.asdict``; error messages
-    name the value as ``where``.
+    """Create a value of type ``kind`` from the output of ``dataclasses.asdict``. Error messages
+    call the value ``where``.
 
     Raises:
         DocumentError: a field is missing, unknown or of another type; the message names

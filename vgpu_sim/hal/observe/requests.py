@@ -26,8 +26,8 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class LaunchBegins:
-    """Record of the start of a launch. ``kernel`` is the kernel's handle; ``launch.function`` is
-    therefore empty.
+    """Record of the start of a launch. ``kernel`` is the kernel's handle. It identifies the kernel
+    in place of ``launch.function``, which is empty.
     """
 
     position: Position
@@ -37,7 +37,7 @@ class LaunchBegins:
 
 @dataclass(frozen=True, slots=True)
 class LaunchEnded:
-    """Record of the end of a launch: the most recently started one of the stream."""
+    """Record of the end of a launch. The launch is the one that was started last in the stream."""
 
     position: Position
 

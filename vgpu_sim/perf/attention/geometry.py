@@ -24,10 +24,12 @@ class Calls:
     ``query`` is the number of new tokens of one sequence, and ``context`` the number of tokens
     to which the new tokens may attend. ``window`` limits how far back they attend; 0 means no
     limit. ``kv_bytes`` is the size of a cache element. In a causal call, the queries are the
-    last tokens of the context. ``kv_width`` is the number of elements that a token has for one
-    key head and its values; it is twice ``head_dim`` unless keys and values share elements.
-    Calls of encoders are not ``causal``: every query attends to the whole context, and nothing
-    is written to a cache.
+    last tokens of the context. Calls of encoders are not ``causal``: every query attends to the
+    whole context, and nothing is written to a cache.
+
+    ``kv_width`` is the number of elements that the key and the value of one token have together,
+    for one key head. None means twice ``head_dim``. The number is smaller if the key and the value
+    share elements.
     """
 
     batch: Array
@@ -55,8 +57,8 @@ class Calls:
 
     @property
     def cached(self) -> Array:
-        """The number of elements that one token's keys and values have for one key head. The array
-        is a column, to be combined with one row of kernels.
+        """The number of elements that the key and the value of one token have together, for one key
+        head. The array is a column, to be combined with one row of kernels.
         """
         return 2 * self.column("head_dim") if self.kv_width is None else self.column("kv_width")
 
@@ -102,8 +104,8 @@ def prompt_kernels_of(board: Board) -> tuple[Kernel, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of calls (rows) in kernels (columns): the number of key tiles in total and in the
-    longest CTA, and the number of CTAs.
+    """The work of each call (row) with each kernel (column): the number of key tiles in total, the
+    number of key tiles in the longest CTA, and the number of CTAs.
     """
 
     tiles: Array
@@ -123,15 +125,15 @@ class Work:
 
 
 def is_tiled(rows: Array, head_dim: Array) -> Array:
-    """Return a mask of the elements for which FlashAttention 3 has a prompt kernel with ``rows``
-    queries per tile and heads of ``head_dim``.
+    """Return a mask that states for each element whether FlashAttention 3 has a prompt kernel. The
+    kernel must have ``rows`` queries per tile, and heads of size ``head_dim``.
     """
     tall = (rows == _TALL) == (head_dim <= _TALL_DIM)
     return np.asarray(tall & ((rows != _SHORT) | (head_dim > _SHORT_DIM)))
 
 
 def work(calls: Calls, kernels: tuple[Kernel, ...]) -> Work:
-    """Return the work of each call in each kernel."""
+    """Return the work of every call (row) with every kernel (column)."""
     columns = [_one(calls, kernel) for kernel in kernels]
     return Work(*(np.hstack(parts) for parts in zip(*columns, strict=True)))
 

@@ -115,7 +115,7 @@ class Model:
         return self._parts(values, chosen, self._sizes.at(rows)).total[:, 0]
 
     def stack(self, values: Values, rows: Array) -> Stack:
-        """Return the causes of the time of each call's fastest kernel."""
+        """Return each call's time with its fastest kernel, divided into the causes of that time."""
         chosen = self._work.at(rows, self.choose(values, rows))
         parts = self._parts(values, chosen, self._sizes.at(rows))
         flop = 4 * chosen.tiles * chosen.rows * _KEYS * self._sizes.at(rows).head_dim

@@ -51,8 +51,8 @@ class Calls:
 
 
 class Model:
-    """The model of collectives among boards of one kind. Without a ``bound``, the node has
-    NVSwitches.
+    """The model of collectives among boards of one kind. ``bound`` is the limit that the links of
+    the node set. Without it, the node is assumed to be like the measured nodes.
     """
 
     def __init__(self, board: Board, calls: Calls, bound: Bound | None = None) -> None:
@@ -69,8 +69,9 @@ class Model:
         return np.asarray(np.log(np.column_stack(columns).astype(float)))
 
     def choose(self, values: Values, rows: Array) -> None:
-        """Return None. The minimum over protocols is soft, so derivatives need no choice of a
-        kernel.
+        """Return None. Where a model has kernels, ``choose`` must select them before derivatives
+        are computed. This model needs no such choice, because its minimum over protocols is
+        smooth.
         """
 
     def protocol(self, values: Values) -> list[str]:
@@ -84,8 +85,8 @@ class Model:
         return self.stack(values, rows).total
 
     def stack(self, values: Values, rows: Array) -> Stack:
-        """Return the causes of each collective's time. The effect of choosing among protocols is
-        part of the wire time.
+        """Return each collective's time, divided into its causes. The effect of choosing among
+        protocols is part of the time of the bytes on the wire.
         """
         starts, wires = self._protocols(values, rows)
         every = starts + wires

@@ -75,8 +75,8 @@ def _link_bound(board: Board, op: str, gpus: int, topology: str) -> Bound | None
 def send(board: str, size: int) -> Prediction:
     """Predict sending ``size`` bytes to another GPU of the node. Raises the errors of ``predict``.
 
-    Single sends were not measured. The prediction uses an all-to-all among two GPUs, which sends
-    half of its bytes each way.
+    Single sends were not measured. The prediction is that of an all-to-all between two GPUs with
+    twice the bytes, of which each GPU sends half to the other.
     """
     found = predict(board, "alltoall", "bf16", 2, 2 * size)
     note = "send was not measured: taken to run as an all-to-all of two GPUs"

@@ -54,8 +54,8 @@ class Space:
         self._sms = board.sms.value
 
     def groups(self, m: Array, n: Array, k: Array) -> Iterator[tuple[Array, Array]]:
-        """Yield groups of shapes, each with the kernels that the rules allow for it. Both are given
-        as indices.
+        """Yield groups of shapes. Each item has the indices of a group's shapes, and the indices of
+        the kernels that the library's rules allow for these shapes.
         """
         if self.library.dispatch is not None:
             yield from self._library_choice(m)

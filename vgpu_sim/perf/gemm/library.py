@@ -29,11 +29,14 @@ class Tile:
 class Library:
     """A library's kernels and rules for a generation of boards.
 
-    ``largest`` is the largest tile in elements. k is split only while there are at most
-    ``most_ctas`` CTAs per SM, and only into parts of at least ``least_k``. k is not split if the
-    product has fewer than ``least_work`` multiplications and k is at most ``long_k``, unless the
-    product has more than ``few_tokens`` tokens and k is at least ``deep_k``. With a ``dispatch``
-    table there is no search.
+    ``largest`` is the largest tile in elements. The inner dimension k is split only into parts of
+    at least ``least_k``, and only if there are at most ``most_ctas`` CTAs per SM after the split.
+
+    k is not split either if the product is small. A product is small if it has fewer than
+    ``least_work`` multiplications and k is at most ``long_k``. It does not count as small if it has
+    more than ``few_tokens`` tokens and k is at least ``deep_k``.
+
+    If there is a ``dispatch`` table, the kernel is taken from the table, without a search.
     """
 
     tokens: tuple[int, ...]

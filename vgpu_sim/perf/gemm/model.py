@@ -81,7 +81,9 @@ class _Parts:
 
 
 class Model:
-    """The model of GEMM for one operand type, board and library, with values for the parameters."""
+    """The model of GEMM for one operand type, board and library, with ``values`` of the model's
+    parameters.
+    """
 
     def __init__(self, board: Board, dtype: Dtype, values: Values, library: str = "cublas") -> None:
         self._board, self._dtype, self._p = board, dtype, values
@@ -92,8 +94,8 @@ class Model:
         self._space = Space(board, self._library)
 
     def kernels(self, shapes: Shapes) -> Candidates:
-        """Return the fastest kernel of each shape, in one column. Single precision is enough for
-        this choice.
+        """Return the fastest kernel of each shape, one row per shape. The times are compared in
+        single precision, which is enough for this choice.
         """
         best = np.empty(len(shapes), np.intp)
         for rows, kernels in self._space.groups(shapes.m, shapes.n, shapes.k):
@@ -111,7 +113,9 @@ class Model:
         return self._parts(*shapes.columns(), kernels or self.kernels(shapes)).total[:, 0]
 
     def stack(self, shapes: Shapes) -> tuple[Stack, Candidates]:
-        """Return the causes that add up to each shape's time, and each shape's kernel."""
+        """Return each shape's time with its fastest kernel, divided into causes, and these
+        kernels.
+        """
         kernels = self.kernels(shapes)
         m, n, k = shapes.columns()
         parts = self._parts(m, n, k, kernels)

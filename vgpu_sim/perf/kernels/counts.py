@@ -8,22 +8,24 @@ from vgpu_sim.perf.errors import BadShape
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The counts of one launch. A field is the mean over blocks unless it is described below as a
-    count of the launch or of a warp.
+    """The counts of one launch. Each field is the mean over the launch's blocks, unless it is
+    described below as a count of the whole launch or of one warp.
 
-    ``pipe_*`` count instructions issued by warps, and ``tensor_*`` operations by type; a sector
-    has 32 bytes. ``l1_*_wavefronts`` are cycles of the first-level cache's data stage. Counts of
-    the launch are ``blocks``, ``unique_*_bytes`` (the bytes that the launch touches, each
+    ``pipe_*`` count the instructions that warps issue to a pipe. ``tensor_*`` count operations by
+    type. ``*_sectors`` count sectors of 32 bytes. ``l1_*_wavefronts`` are cycles of the first-level
+    cache's data stage.
+
+    Counts of the launch are ``blocks``, ``unique_*_bytes`` (the bytes that the launch touches, each
     counted once), ``wave_load_bytes`` (the same for blocks that are resident together) and
     ``hot_updates`` (atomic updates of the most updated address). Counts of a warp are
     ``fixed_cycles`` (waits for results of known latency), ``long_waits`` (waits for global or
     local memory), ``short_waits`` (waits for shared memory and special functions) and
     ``long_covered`` (cycles between an access to global or local memory and the wait for it).
 
-    ``longest_cycles`` is a lower bound for the dependence chain of the longest thread, and
-    ``mean_cycles`` one for that of the mean thread; both are 0 if the chains are equal or unknown.
-    ``heaviest_block`` is the ratio of the heaviest block's instructions to the mean block's.
-    ``bound`` is 1 if all these counts may be too small.
+    ``longest_cycles`` is a lower bound for the dependence chain of the longest thread.
+    ``mean_cycles`` is a lower bound for that of the mean thread. Both are 0 if all threads have
+    equal chains or the chains are unknown. ``heaviest_block`` is the ratio of the heaviest block's
+    instructions to the mean block's. ``bound`` is 1 if the counts are lower bounds.
     """
 
     blocks: float

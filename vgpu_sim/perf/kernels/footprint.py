@@ -23,10 +23,11 @@ _PROBES: Final = (1, 2, 4, 16, 128, 1024, 16384)
 
 
 def blocks_to_sample(grid: Shape, most: int) -> list[Shape]:
-    """Return the blocks of a grid to sample.
+    """Choose at most ``most`` blocks of a grid as a sample; return their positions in the grid.
 
-    These are the middle block, others at power-of-two distances from it on each axis, the first
-    and the last block. The rest is drawn at random, but is always the same for a grid.
+    The sample consists of the middle block, other blocks at power-of-two distances from the
+    middle block on each axis, and the first and the last block. Further blocks are drawn at
+    random. The sample is always the same for a grid.
     """
     middle = (grid[0] // 2, grid[1] // 2, grid[2] // 2)
     found = [middle]

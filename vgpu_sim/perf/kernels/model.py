@@ -25,7 +25,9 @@ _TINY: Final = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The bytes that a launch reads and writes, by where they come from."""
+    """The bytes that a launch moves: ``l2`` through L2, and ``dram_read`` and ``dram_written`` over
+    DRAM's bus.
+    """
 
     l2: float
     dram_read: float
@@ -42,8 +44,8 @@ class Times:
     """The parts of a launch's time in microseconds, before they are added; ``pipes`` holds the
     times of pipes by name.
 
-    ``latency`` is the longer of two times. One is a warp's chain, times the number of rounds of
-    blocks on the fullest multiprocessor. The other is the longest thread's chain.
+    ``latency`` is the longer of two times. One is the product of a warp's chain and the number of
+    rounds of blocks on the fullest multiprocessor. The other is the longest thread's chain.
     """
 
     launch: float
@@ -80,8 +82,9 @@ class Times:
         return self.launch + _norm([self.core, self.memory, self.hot], _HIDDEN)
 
     def stack(self) -> dict[str, float]:
-        """Return the causes that add up to the predicted time. The busiest pipe counts fully; each
-        other cause counts only the time that it adds, because the causes overlap.
+        """Return the causes of the predicted time, in microseconds by name; they add up to it. The
+        busiest pipe counts fully. Each other cause counts only the time that it adds, because
+        the causes overlap.
         """
         name = max(self.pipes, key=lambda one: self.pipes[one])
         longest = self.pipes[name]

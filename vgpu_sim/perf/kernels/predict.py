@@ -30,7 +30,7 @@ class Estimate:
 
     @property
     def stack(self) -> dict[str, float]:
-        """Named causes that add up to the time."""
+        """The causes of the predicted time, in microseconds by name. They add up to it."""
         return self.times.stack()
 
     @property
@@ -49,8 +49,8 @@ class Estimate:
 
     @property
     def share(self) -> float:
-        """The share of the chip (0 to 1) that the launch occupies at least. Concurrent launches get
-        the rest.
+        """A lower bound for the share of the chip (0 to 1) that the launch occupies. Concurrent
+        launches get the rest.
         """
         times, body = self.times, max(self.us - self.times.launch, 1e-9)
         blocks = self.counts.blocks
@@ -64,10 +64,11 @@ class Estimate:
 
 
 def bound_us(chip: Chip, counts: Counts) -> float:
-    """Return a lower bound in microseconds of the time of any implementation of this work.
+    """Return a lower bound in microseconds for the time of any implementation of the work that
+    ``counts`` describe.
 
-    The bound is the bytes divided by the data sheet's DRAM rate, or the binary32 operations
-    divided by their peak rate, whichever is longer.
+    The bound is the longer of two times: the bytes divided by the data sheet's DRAM rate, and
+    the binary32 operations divided by their peak rate.
     """
     moved = counts.unique_load_bytes + counts.unique_store_bytes
     products = counts.tensor_fp16 + counts.tensor_bf16 + counts.tensor_tf32

@@ -98,8 +98,8 @@ class Scoreboard:
         self.long_covered = 0.0
 
     def advance(self, word: int) -> tuple[float, ...]:
-        """Record that the warp executed an instruction; return by how much each counter of
-        ``CHAIN`` grew.
+        """Record that the warp executed the instruction at index ``word`` of the code. Return, for
+        each counter in ``CHAIN``, by how much it grew.
         """
         before = self._state()
         self.step(word)
@@ -115,7 +115,7 @@ class Scoreboard:
         )
 
     def step(self, word: int) -> None:
-        """Record that the warp executed an instruction."""
+        """Record that the warp executed the instruction at index ``word`` of the code."""
         row = self._rows.get(word)
         if row is None:
             row = self._rows[word] = _row(self._code[word])
@@ -162,8 +162,8 @@ class Scoreboard:
 
 
 def chain_growth(instruction: Instruction) -> tuple[float, ...]:
-    """Return by how much each counter of ``CHAIN`` grows if the instruction after this one waits
-    for its result.
+    """Return, for each counter in ``CHAIN``, by how much it grows when a warp executes this
+    instruction and the next instruction waits for the result.
     """
     row = _row(instruction)
     waits = row.issues > 0 and bool(row.writes)
@@ -179,11 +179,12 @@ def chain_growth(instruction: Instruction) -> tuple[float, ...]:
 def execution_cost(
     code: Sequence[Instruction], words: Sequence[int], kept: Sequence[float]
 ) -> tuple[float, float]:
-    """Return the cost (cycles, issues) of one more execution of ``words`` by a warp, as a lower
-    bound.
+    """Return a lower bound for the cost (cycles, issues) that a warp pays to execute a group of
+    instructions once more. ``words`` are the instructions' indices in ``code``.
 
     ``kept`` is the result of ``unrolling.issue_shares`` for the whole code. Loads are assumed to
-    hit the first-level cache. Waits for unfinished work of the previous execution are included.
+    hit the first-level cache. The cost includes waits for work that the previous execution of the
+    group has not finished.
     """
     board = Scoreboard(code)
     before = (0.0, 0.0)

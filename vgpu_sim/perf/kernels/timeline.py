@@ -69,8 +69,11 @@ class Timeline:
     def launch(
         self, stream: int, value: int, waits: Sequence[Wait], us: float, share: float
     ) -> Span:
-        """Add a launch that takes ``us`` microseconds and the given share (0 to 1) of the chip;
-        return when it runs.
+        """Add a launch to a stream. It takes ``us`` microseconds and the given share (0 to 1) of
+        the chip. Return when it runs.
+
+        The stream reaches the timeline value ``value`` when the launch ends. The launch begins
+        after other streams have reached the values in ``waits``.
         """
         ready = self._ready(stream, waits, ISSUE_US["launch"])
         start = self._room(ready, us, share)
@@ -90,8 +93,11 @@ class Timeline:
         *,
         host_waits: bool = False,
     ) -> Span:
-        """Add a copy on the named engine. ``host_waits`` is set if the program waited for the
-        copy.
+        """Add a copy to a stream. It takes ``us`` microseconds of the named engine. Return when it
+        runs.
+
+        ``value`` and ``waits`` are as in ``launch``. ``host_waits`` is set if the program waited
+        for the copy.
         """
         ready = self._ready(stream, waits, ISSUE_US["other"])
         start = max(ready, self._engines.get(engine, 0.0))

@@ -45,7 +45,9 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class UNet:
-    """The denoiser for ``batch`` images of ``side`` pixels; guidance doubles the batch."""
+    """The network that denoises a batch of square images. ``side`` is the width of an image in
+    pixels. ``batch`` is the number of images, doubled for guidance.
+    """
 
     board: str
     batch: int
@@ -146,7 +148,9 @@ class UNet:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The prediction of a request: the modelled times of one step, by kind of operator."""
+    """The prediction of a request to generate images: the modelled times of one denoising step, by
+    kind of operator.
+    """
 
     board: str
     batch: int
@@ -196,7 +200,8 @@ class Request:
 
 
 def predict_drawing(board: str, request: Request, *, mechanistic: bool = False) -> Drawing:
-    """Predict the denoising of images with guidance on one board.
+    """Predict how long one board takes for the denoising steps of a request, with guidance. If
+    ``mechanistic`` is set, the fitted residuals are left out.
 
     Raises:
         PerfError: no such board, sizes that the U-Net does not accept, an operator without fitted

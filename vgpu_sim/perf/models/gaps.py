@@ -16,8 +16,9 @@ HOST_US: Final = 20.7
 
 
 def gaps(times: Iterable[float], host_us: float = HOST_US) -> float:
-    """Return how many microseconds the device waits for the host; ``times`` are those of the
-    operators, in order.
+    """Return for how many microseconds the device waits for the host while it runs operators one
+    after another. ``times`` are the operators' times in order. Launching an operator takes the host
+    ``host_us``.
     """
     host = device = waited = 0.0
     for us in times:

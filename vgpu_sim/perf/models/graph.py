@@ -76,8 +76,8 @@ class Shard:
         return self.model.inner // self.layout.tp
 
     def layers(self, step: Step) -> list[tuple[int, list[Operator]]]:
-        """Return the kinds of layers: for each, the number of such layers, and the operators of one
-        of them in order.
+        """Return one entry for each kind of layer: the number of layers of that kind, and the
+        operators of one such layer in order.
         """
         model = self.model
         kinds = [(model.layers - model.dense_layers, self._feed_forward)]
@@ -148,7 +148,9 @@ class Shard:
             yield "all-reduce of feed-forward", lambda: self._all_reduce(step)
 
     def stage_transfers(self, step: Step) -> Iterator[Operator]:
-        """Yield the operator that transfers a stage's result to the next stage."""
+        """Yield the operator that sends a stage's result to the next stage. Yield nothing if there
+        is only one stage.
+        """
         if self.layout.pp > 1:
             size = step.tokens * self.model.hidden * BYTES
             yield "send to the next stage", lambda: send(self.board, size)

@@ -48,8 +48,8 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An operator of a pass: how often the pass runs it, its prediction, and whether it belongs to
-    a layer.
+    """An operator of a pass through the model: how often the pass runs the operator, the prediction
+    of one run, and whether the operator belongs to a layer.
     """
 
     name: str
@@ -73,12 +73,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass of all sequences through the model: the operators of the layers, and those before
-    and after the layers.
+    """One pass of all sequences through the model: the operators of the layers, and the operators
+    before and after the layers.
 
-    ``step`` is the work of one microbatch; ``layers`` is the number of layers that one rank runs
-    in sequence until the last microbatch has left the last stage; ``waiting`` is the time of the
-    gaps between launches in microseconds.
+    ``step`` is the work of one microbatch. ``layers`` is the number of layers that one rank runs in
+    sequence until the last microbatch has left the last stage. ``waiting`` is the total time, in
+    microseconds, of the gaps between launches.
     """
 
     step: Step
@@ -106,8 +106,8 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The prediction of a served batch, with modelled times. ``prompt_ms`` is the time of the
-    prefill of one sequence per replica.
+    """The prediction of a served batch, with modelled times. ``prompt_ms`` is the time in which a
+    replica prefills a single sequence.
     """
 
     question: Serving

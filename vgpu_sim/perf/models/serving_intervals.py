@@ -24,8 +24,8 @@ FILE: Final = "serving.json"
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The bounds of a time in ms, before the factors are applied: ``least`` for an idle server,
-    ``most`` for a busy one.
+    """The modelled bounds of a time in ms: ``least`` for an idle server, ``most`` for a busy one.
+    The factors of a ``Band`` are not yet applied.
     """
 
     least: float
@@ -34,8 +34,8 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Factors for both ends of an interval, such that 90 % of the points of each measured group are
-    inside.
+    """Two factors that turn modelled bounds of a time into an interval. They are fitted so that the
+    intervals contain 90 % of the measured points of each group.
     """
 
     low: float

@@ -24,9 +24,9 @@ _MOST_EXPERTS: Final = 1 << 16  # largest number of experts, since each is count
 class Calls:
     """Many calls of a mixture of experts, as arrays of one length.
 
-    ``inner`` is an expert's width on this rank; ``gated`` states whether an expert has two
-    products before the last one. ``ranks`` share the experts; ``distribution`` is "balanced" or
-    "power_law_EXPONENT".
+    ``inner`` is an expert's width on this rank. ``gated`` states whether an expert has two matrix
+    products, not one, before the last product. ``ranks`` is the number of ranks that share the
+    experts. ``distribution``, the load of the experts, is "balanced" or "power_law_EXPONENT".
     """
 
     tokens: Array
@@ -80,8 +80,8 @@ class Loads:
 
 
 def loads(calls: Calls) -> Loads:
-    """Return the load of each call; for a power law, the mean of a few random draws with fixed
-    seeds.
+    """Return the load of the busiest rank for each call. For a power law, this is the mean of a few
+    random draws with fixed seeds.
     """
     known: dict[tuple[object, ...], Array] = {}
     rows = []

@@ -35,7 +35,9 @@ class _Product:
 
 
 class Model:
-    """The model of many mixtures of experts on one board, with operands of one type."""
+    """Predicts the times of many calls of a mixture of experts on one board, with operands of one
+    type. The argument ``rows`` of the methods holds indices of calls.
+    """
 
     def __init__(self, board: Board, dtype: Dtype, calls: Calls) -> None:
         self._board, self._dtype, self._calls = board, dtype, calls
@@ -56,15 +58,15 @@ class Model:
         return np.column_stack([np.log(np.column_stack(columns).astype(float)), skewed])
 
     def choose(self, values: Values, rows: Array) -> Array:
-        """Return the index of each row's fastest tile."""
+        """Return the index of the fastest tile size for each call."""
         return np.asarray(self._total(values, rows, np.arange(len(TILES))[None, :]).argmin(axis=1))
 
     def times(self, values: Values, rows: Array, kernels: Array) -> Array:
-        """Return the predicted times of the calls with the given tiles."""
+        """Return the predicted time of each call with the given tile size."""
         return self._total(values, rows, kernels[:, None])[:, 0]
 
     def stack(self, values: Values, rows: Array) -> Stack:
-        """Return the causes of the time of each call with its fastest tile."""
+        """Return the causes of each call's predicted time with the fastest tile size."""
         tile = self.choose(values, rows)[:, None]
         products = self._products(values, rows, tile)
         permute = self._permute(values, rows)

@@ -25,11 +25,13 @@ _GUESS: Final = ((1.0, 0.3), (1e6, 0.2))  # half widths of the interval, as for 
 
 
 def predict(board: str, topology: str, ends: Sequence[tuple[str, str]], size: int) -> Prediction:
-    """Predict copies of ``size`` bytes each that begin together; the prediction is the time of the
-    first one.
+    """Predict the time of a copy of ``size`` bytes while other copies of the same size run beside
+    it.
 
-    ``ends`` are pairs of devices such as "gpu0", "numa1", "hca0", "wire0", "nvme0", "cxl0". All
-    copies, with rates and limits, are in ``shape["transfers"]``.
+    ``ends`` are the pairs of devices between which the copies run, such as ("gpu0", "hca0").
+    Devices are named "gpu0", "numa1", "hca0", "wire0", "nvme0", "cxl0". All copies begin together;
+    the predicted copy is that of the first pair. The rates and limits of all copies are in
+    ``shape["transfers"]``.
 
     Raises:
         PerfError: no such board, topology or device, or more bytes than a device has.

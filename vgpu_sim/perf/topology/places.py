@@ -10,8 +10,8 @@ _CXL_2: Final = 2
 
 @unique
 class Level(Enum):
-    """The nearest point that two PCI devices share, with nvidia-smi's names; the values are NVML's
-    (nvmlGpuTopologyLevel_t).
+    """The nearest point that two PCI devices share. The names are those of nvidia-smi, and the
+    values are those of NVML (nvmlGpuTopologyLevel_t).
     """
 
     SELF = 0
@@ -70,9 +70,10 @@ class Expander:
 class Topology:
     """How the devices of a node are connected.
 
-    ``nvlinks`` is the number of NVLinks per GPU by architecture ("Ampere": 12), and is empty
-    without NVLink. If ``switched`` is set, the NVLinks lead to NVSwitches; otherwise equally
-    many lead to each peer. ``nvmes`` are drives.
+    ``nvlinks`` holds pairs of a GPU architecture and the number of NVLinks of each such GPU
+    ("Ampere", 12). It is empty without NVLink. If ``switched`` is set, the NVLinks lead to
+    NVSwitches; otherwise each GPU has equally many to each peer. ``nvmes`` are the places of NVMe
+    drives, and ``cxls`` are CXL memory expanders.
     """
 
     name: str
@@ -94,7 +95,7 @@ class Topology:
         return links if self.switched else links // max(1, len(self.gpus) - 1)
 
     def level(self, one: Place, other: Place) -> Level:
-        """Return the nearest point that two devices share on PCIe."""
+        """Return the nearest point that two PCI devices share."""
         if one == other:
             return Level.SELF
         if one.numa != other.numa:

@@ -23,7 +23,7 @@ class Bound:
     """The rate in bytes per microsecond at which each GPU can send, the link that limits the rate,
     and the order of the GPUs in the ring.
 
-    ``order`` is empty if rings in all orders share the links, or if the GPUs form no ring.
+    ``order`` is empty if the bound is not that of a single ring.
     """
 
     rate: float
@@ -32,8 +32,8 @@ class Bound:
 
 
 def ring(routes: Routes, gpus: int) -> Bound:
-    """Return the bound of the best single ring of the first ``gpus`` GPUs. If rings in all orders,
-    used together, reach a higher rate, return their bound.
+    """Return the higher of two bounds for the first ``gpus`` GPUs: that of the best single ring,
+    and that of the rings in all orders, used together.
 
     Raises:
         BadShape: the node has fewer GPUs.

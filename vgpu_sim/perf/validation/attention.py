@@ -44,8 +44,8 @@ def _table(phase: str, key: str) -> Table:
 
 
 def calls_of(table: Table, generation: bool) -> Calls:
-    """Return the calls of attention in a table's rows; for single tokens, the context is the column
-    ``step`` plus 1.
+    """Return the calls of attention that a table's rows measure. If ``generation`` is set, each
+    call processes one new token per sequence, and its context is the column ``step`` plus 1.
     """
     c = table.columns
     element = np.where(c["kv_cache_dtype"] == "fp8", 1, 2)

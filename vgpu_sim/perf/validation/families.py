@@ -110,10 +110,11 @@ class Verdict:
 def validate(
     family: Family, key: str, most: int | None = None, donor: str | None = None
 ) -> Verdict:
-    """Compare predictions with the rows that no fit has used: at most ``most`` of these, spread
-    evenly.
+    """Compare predictions with measured rows that were not used for fitting. At most ``most`` of
+    these rows are used, spread evenly over the table.
 
-    With a ``donor`` the parameters are another board's, as for a board without measurements.
+    ``key`` names the table. With a ``donor`` (a board), predictions use the donor's fitted
+    parameters, as for a board without measurements.
 
     Raises:
         NoData: the measurements are not installed.

@@ -15,34 +15,34 @@ from vgpu_sim.perf.validation.measurements import Table
 
 
 class Rows(Protocol):
-    """The model of a table's rows. The argument ``rows`` of the methods holds indices of table
-    rows.
+    """Predicts the measured rows of a table. The argument ``rows`` of the methods holds indices of
+    table rows, and ``values`` holds the model's parameters.
     """
 
     def sizes(self, rows: np.ndarray) -> np.ndarray:
         """Return each row's sizes, which are inputs of the residual in addition to the stack."""
 
     def choose(self, values: Values, rows: np.ndarray) -> Any:
-        """Return each row's fastest kernel."""
+        """Return, for each row, the kernel that is predicted to be the fastest."""
 
     def times(self, values: Values, rows: np.ndarray, kernels: Any) -> np.ndarray:
-        """Return the times with the given kernels in microseconds."""
+        """Return the predicted time of each row in microseconds, if the given kernels run."""
 
     def stack(self, values: Values, rows: np.ndarray) -> Stack:
-        """Return the causes of the fastest kernels' times."""
+        """Return the causes of each row's predicted time with the fastest kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
     """A family of operations.
 
-    ``keys`` are BOARD/TYPE/LIBRARY, one for each table. ``shape`` names the columns that make up
-    a row's shape. A hash of the shape decides whether a row is used for fitting: one in
-    ``fit_one_of`` shapes is. ``goals`` are the largest accepted mean errors in percent, by key;
-    ``corrected_goals`` are the same for predictions that include the fitted residual.
+    ``keys`` are BOARD/TYPE/LIBRARY, one for each table. ``shape`` names the columns that make up a
+    row's shape. A hash of the shape decides whether a row is used for fitting, which is the case
+    for one in ``fit_one_of`` shapes. ``goals`` are the largest accepted mean errors in percent, by
+    key; ``corrected_goals`` are the same for predictions that include the fitted residual.
     ``excluded`` is the rule for rows that are left out. ``starts`` is the number of points from
-    which a fit begins. ``work`` returns the roofline's inputs for a table's rows. A key in
-    ``others`` has separate parameters.
+    which a fit begins. ``work`` returns the roofline's inputs for a table's rows. ``others`` holds
+    the parameters of those keys that do not use ``parameters``.
     """
 
     name: str

@@ -67,7 +67,8 @@ def folder() -> Path:
 
 
 def read(board: str, family: str, file: str, library: str, **kept: str) -> Table:
-    """Return a library's newest table for a board, restricted to rows with the ``kept`` values.
+    """Return a library's newest table for a board. ``kept`` gives values of columns; only rows with
+    these values are returned.
 
     Raises:
         NoData: the package is missing, or has no such table.

@@ -61,9 +61,9 @@ class Point:
 class Row:
     """The errors of the predictions of TTFT or TPOT for one group of points, in percent.
 
-    ``inside`` is the share of points within the printed interval, with factors fitted to points
-    of other models and boards; None if there are no such points. ``inside_operators`` is the
-    share of points within the sum of the operators' intervals.
+    ``inside`` is the share of points within the printed interval. The factors of this interval are
+    fitted to the points of other models and boards; without such points, ``inside`` is None.
+    ``inside_operators`` is the share of points within the sum of the operators' intervals.
     """
 
     group: Key

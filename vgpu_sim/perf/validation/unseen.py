@@ -84,7 +84,9 @@ class _Together:
 
 
 def fit(target: str) -> Fitted:
-    """Fit one set of parameters to the rows of a board's donors together. Raises NoData."""
+    """Fit one set of parameters for the board ``target`` to the measured rows of all its donors
+    together. Raises NoData.
+    """
     donors = DONORS[target]
     fitted = _fit(donors)
     architecture = board_named(target).architecture

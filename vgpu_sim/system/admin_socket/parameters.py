@@ -6,8 +6,8 @@ from vgpu_sim.system.admin_socket.errors import InvalidRequest
 
 
 def fields(params: dict[str, Any], kinds: dict[str, type]) -> dict[str, Any]:
-    """Return a request's parameters after checking that exactly these are present and have these
-    types.
+    """Check a request's parameters and return them. ``kinds`` maps the name of each required
+    parameter to its type; no others are allowed.
 
     Raises:
         InvalidRequest: a parameter is missing, unknown or of another type.

@@ -29,8 +29,8 @@ Operation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class AdminServer:
-    """Serves requests by calling the function that ``operations`` has for their method name. It
-    implements ``subscribe`` itself.
+    """Serves administration requests. ``operations`` maps each method name to the function that
+    performs the request. The server implements the method ``subscribe`` itself.
     """
 
     def __init__(

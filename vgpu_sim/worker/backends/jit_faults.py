@@ -22,12 +22,12 @@ _WORD = 1 << 64
 def describe(
     module: Module, function: Function, words: tuple[int, ...], fault: NativeFault
 ) -> NativeSite:
-    """Return the place of a native fault: the most likely one of ``words``, the instructions that
-    the faulting machine code may implement.
+    """Return the source location and the description of a native fault.
 
-    The block's threads are run again to find the thread that faulted. If one is found, its
-    registers show which instruction faulted, and the address before it was clamped; the machine
-    state alone does not show that.
+    ``words`` are the instructions that the faulting machine code may implement; the most likely one
+    is chosen. To find the thread that faulted, the block's threads are run again. If one is found,
+    its registers show which instruction faulted, and the address before native code clamped it. The
+    machine state alone does not show that.
     """
     if fault.trap_word:
         word = fault.trap_word - 1

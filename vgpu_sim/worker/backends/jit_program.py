@@ -28,14 +28,18 @@ class Program:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def container_of(self, name: str, *, named: bool = False) -> bytes:
-        """Return a kernel as a container of its own; see ``isa.extract``."""
+        """Return a container that has only the kernel ``name``. For ``named``, see
+        ``isa.extract.Kernels.container``.
+        """
         with self._lock:
             if self._kernels is None:
                 self._kernels = extract.Kernels(self.container)
             return self._kernels.container(name, named=named)
 
     def decode(self, name: str) -> tuple[Module, Function]:
-        """Return a kernel, decoded, and the module that contains it and all variables."""
+        """Return the decoded module that contains the kernel ``name`` and all variables, and the
+        decoded kernel.
+        """
         if self.module is not None:
             return self.module, self.module.function(name)
         module = container.decode(self.container_of(name, named=True))
@@ -57,8 +61,8 @@ class Program:
         )
 
     def publish(self, variant: Variant, entry: NativeEntry) -> NativeEntry:
-        """Make ``entry`` the current code of a kernel variant; return the current code. Provisional
-        code never replaces other code.
+        """Make ``entry`` the current code of a kernel variant, unless ``entry`` is provisional and
+        the variant already has code. Return the code that is then current.
         """
         with self._lock:
             if not entry.provisional or variant not in self.entries:

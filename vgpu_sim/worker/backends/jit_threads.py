@@ -68,10 +68,10 @@ def find(
     module: Module, function: Function, words: Collection[int], fault: NativeFault
 ) -> Found | None:
     """Return a thread of the faulting block that faults at one of the instructions ``words``; None
-    if none can be determined.
+    if no such thread can be determined.
 
-    The result is the thread whose access contains the faulting address. If native code no longer
-    has that address (because it clamps addresses, see ``jit_faults``), the result is the first
+    The result is the thread whose access contains the faulting address. If the faulting address
+    is lost because native code clamps addresses (see ``jit_faults``), the result is the first
     thread with an invalid access.
     """
     launch = fault.launch

@@ -64,7 +64,7 @@ class CompileHelper:
     def prepare(self) -> tuple[int, ...]:
         """Make the helper fork a first child before there is a request, while neither of the two
         processes is in a control group. Return the pids of the helper and the child. Call this
-        before ``ask``, on one thread.
+        before ``request_code``, on one thread.
         """
         helper = self.pid()
         self._tell(server.PREPARE)
@@ -72,7 +72,9 @@ class CompileHelper:
         return tuple(pid for pid in (helper, child) if pid)
 
     def keep_child_ready(self) -> None:
-        """Make the helper keep one child ready. Call it before ``ask``, on one thread."""
+        """Make the helper keep one child ready. Call this before ``request_code``, on one
+        thread.
+        """
         self._tell(server.GET_READY)
 
     def _tell(self, number: int) -> None:
@@ -80,7 +82,7 @@ class CompileHelper:
             self._socket.sendall(server.REQUEST.pack(number, False, 0))
 
     def request_code(self, request: bytes, *, at_leisure: bool = False) -> Future[bytes]:
-        """See ``hal.compute.ports.Emitter.ask``."""
+        """See ``hal.compute.ports.Emitter.request_code``."""
         future: Future[bytes] = Future()
         if len(request) > MAX_BYTES:
             text = f"{len(request)} bytes are too many to generate code from"

@@ -10,10 +10,10 @@ def access(
 ) -> str:
     """Describe an invalid access, for example ``illegal address: ST.GLOBAL.B32 [r4], r3 at 0x0``.
 
-    ``what`` is the kind of fault; ``address`` is None if it is unknown, because it was so far
-    out of range that native code could not preserve it. ``private_bytes`` is the size of the
-    memory that begins at address 0, for an access to shared or local memory. The client
-    describes an address of global memory, because it knows the program's allocations.
+    ``what`` is the kind of fault. ``address`` is None if it is unknown, because it was so far
+    out of range that native code could not preserve it. For an access to shared or local memory,
+    ``private_bytes`` is the size of that memory, which begins at address 0. The client describes an
+    address of global memory, because it knows the program's allocations.
     """
     text = " ".join(disasm.render_instruction(instruction).split())
     if address is None:

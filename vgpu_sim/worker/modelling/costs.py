@@ -40,8 +40,8 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The predicted cost of a launch; ``counts`` is None, with a reason, if the launch could not be
-    sampled.
+    """The predicted cost of a launch. If the launch could not be sampled, ``counts`` is None and
+    ``note`` has the reason.
     """
 
     us: float
@@ -52,9 +52,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A running launch. ``sample`` is None, with the reason in ``note``, if the launch was not
-    sampled.
-    """
+    """A running launch. If it was not sampled, ``sample`` is None and ``note`` has the reason."""
 
     kernel: Kernel | None
     launch: Launch
@@ -92,8 +90,9 @@ class _Known:
 
 class Costs:
     """The predicted costs of one context's launches. ``memory`` creates the interpreter's memory,
-    and ``extents`` returns the memory's ranges. ``place_of`` returns the number of the kind of
-    memory that an address belongs to. Methods must not run concurrently.
+    and ``extents`` returns the memory's ranges. ``place_of`` returns a number that identifies
+    the kind of memory at an address, or None for an invalid address. Methods must not run
+    concurrently.
     """
 
     def __init__(
@@ -132,7 +131,10 @@ class Costs:
             self._weight -= self._samples.pop(key).watch.weight
 
     def begin(self, handle: int, launch: Launch, *, alone: bool) -> Begun:
-        """Sample a launch before it runs, and set its kernel's counters to zero."""
+        """Sample a launch before it runs, and set its kernel's counters to zero. If another launch
+        adds to these counters at the same time, ``alone`` is False, and the counters are left as
+        they are.
+        """
         kernel = self._kernels.get(handle)
         if kernel is None:  # unloaded meanwhile: the launch itself reports that
             return Begun(None, launch, note="its module was unloaded")

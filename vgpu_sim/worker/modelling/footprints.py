@@ -32,8 +32,8 @@ _Steps = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Footprints:
-    """The memory accesses of one sample. ``growths`` is, for each instruction, the ratio of all
-    blocks' visits to the sampled blocks' visits.
+    """The memory accesses of one sample. ``growths`` holds a ratio for each instruction: how often
+    a block of the grid executes it on average, divided by how often a sampled block does.
     """
 
     watch: Watch
@@ -42,7 +42,9 @@ class Footprints:
     extents: Sequence[tuple[int, int]]
 
     def bytes(self, by_word: Mapping[int, list[Numbers]], grid: Block) -> float:
-        """Return the bytes that a grid accesses by these instructions, each byte counted once."""
+        """Return the number of bytes that a grid accesses by some instructions, each byte counted
+        once. ``by_word`` holds the sampled accesses of each of these instructions.
+        """
         keys = {word: np.unique(np.concatenate(parts)) for word, parts in by_word.items()}
         if not keys:
             return 0.0

@@ -79,8 +79,8 @@ class _Scales:
 
 def later_blocks(sample: Sample, counted: tuple[Plan, Tally] | None) -> list[int]:
     """Return the blocks to sample next, if some code was executed only by blocks outside the
-    sample: the blocks of those groups that issued the most instructions. Empty if all code was
-    sampled.
+    sample. These are the blocks of the groups that issued the most instructions. Return an empty
+    list if all executed code was sampled, or that is unknown.
     """
     if counted is None or counted[1].slots is None or not _scales(sample, counted).unseen:
         return []
@@ -98,8 +98,8 @@ def counts_of(
     """Return the counts of the whole launch. ``beside`` is a second sample, of blocks that execute
     further instructions.
 
-    Without ``counted`` the sampled blocks represent all blocks; if the sample is unfinished, the
-    result is a lower bound and is marked as one.
+    ``counted`` is the plan of the kernel's counters, with their values after the launch. Without
+    it, the sampled blocks represent all blocks, and the result is marked as a lower bound.
     """
     launch, watch = sample.launch, sample.watch
     function, blocks = launch.function, launch.block_count

@@ -35,13 +35,15 @@ class SampleEnded(Exception):
 
 
 class Watch:
-    """Counters of what some resident blocks execute.
+    """Counts what a sample's resident blocks execute.
 
     Arrays have an element for each instruction of the code. ``present`` counts the lanes that
     reach the instruction, ``issued`` the warps that issue it, and ``lanes`` the lanes whose
-    guard is true. ``amounts`` are further counts, named as in ``Counts``. One warp is followed:
-    ``first`` counts its visits, and ``chain`` adds up its latencies. ``kept`` is the share of
-    each instruction's issues that remains after the optimisations of the hardware's compiler.
+    guard is true. ``amounts`` are further counts, named as in ``Counts``. ``first`` and
+    ``chain`` describe the first warp that reaches the instruction: ``first`` counts how often
+    this warp executes the instruction, and ``chain`` adds up the latencies. ``kept`` is the
+    share of each instruction's issues that remains after the optimisations of the hardware's
+    compiler.
     """
 
     def __init__(self, blocks: ResidentBlocks, most_words: int = MOST_WORDS) -> None:

@@ -44,8 +44,8 @@ _FINGERPRINT: Final = _fingerprint_of_sources()
 
 
 class ContainerCache:
-    """Compiled modules, keyed by PTX text, compute capability, compiler and backend (which refuses
-    unsupported kernels).
+    """Compiled modules, keyed by PTX text, compute capability, compiler and backend. The backend is
+    part of the key because backends differ in the kernels that they do not support.
 
     If ``directory`` is None, nothing is cached.
     """

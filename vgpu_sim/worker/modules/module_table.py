@@ -35,8 +35,8 @@ def of_module(
 ) -> bytes:
     """Return a loaded module's table.
 
-    ``kernels`` maps function names to launch handles, ``max_threads`` is the device's limit of
-    threads in a block, ``log`` has warnings about a module that was loaded.
+    ``kernels`` maps function names to launch handles. ``max_threads`` is the device's limit of
+    threads in a block. ``log`` has warnings about the module.
     """
     parameter_count = sum(len(function.parameters) for function in module.functions)
     strings = _Strings(

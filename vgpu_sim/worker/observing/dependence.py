@@ -17,8 +17,8 @@ Place = Register | Predicate
 class Dependence:
     """What a kernel's control flow depends on.
 
-    ``on_memory`` is set if branches or addresses depend on values in memory. ``waiting`` are the
-    instructions of loops that another thread may end.
+    ``on_memory`` is set if branches or addresses depend on values in memory. ``waiting`` holds the
+    instructions of those loops that may wait until another thread ends the loop.
     """
 
     on_memory: bool

@@ -24,8 +24,8 @@ class Observer(Protocol):
         """Forget the kernels of an unloaded module."""
 
     def record_request(self, request: Request) -> int:
-        """Record a request of the context; return the observer's time in ns, which timestamps
-        store.
+        """Record a request of the context. Return the observer's time in ns, which becomes the
+        value of a timestamp.
         """
 
     def record_failure(self, err: Exception) -> None:

@@ -40,7 +40,9 @@ class Access:
 def accesses_of(
     blocks: ResidentBlocks, instruction: Instruction, allowed: Mask
 ) -> Iterator[Access]:
-    """Yield the accesses of the lanes whose guard is true, except those to parameters."""
+    """Yield the memory accesses of one instruction by the lanes in the mask ``allowed``, whose
+    guards are true. Accesses to parameters are omitted.
+    """
     space = instruction.space
     if not EFFECTS[instruction.op].accesses or space is Space.PARAM or not allowed.any():
         return

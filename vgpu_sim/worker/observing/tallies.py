@@ -16,8 +16,9 @@ _MOST_COUNTED: Final = 1 << 56  # beyond any launch's count: the kernel itself w
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The counters of a launch: executions of counted code, the longest thread's cycles, and the
-    sums of blocks' issues.
+    """The values of a kernel's counters after a launch. ``counters`` count executions of code,
+    ``longest`` is the number of cycles of the longest thread, and ``slots`` holds the sum of issues
+    of each group of blocks. For a kernel without loops, ``longest`` is 0 and ``slots`` is None.
     """
 
     counters: tuple[int, ...]

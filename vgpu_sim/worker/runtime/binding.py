@@ -152,11 +152,13 @@ class NativeRuntime:
     ) -> None:
         """Start the runtime's scheduler and its pool of threads.
 
-        ``answer`` is called on threads of the runtime, several at once; if it raises, the
-        context ends. ``observe`` is called on such threads for every request before it runs,
-        with the stream, the slot (valid during the call) and the address of a launch's
-        parameters, and once more when a launch has ended. It returns the time in ns and must not
-        raise.
+        ``answer`` is called on threads of the runtime, several at once; if it raises, the context
+        ends.
+
+        ``observe`` is called on threads of the runtime before each request runs, and again when a
+        launch has ended. Its arguments are the stream, the slot (valid during the call), the
+        address of a launch's parameters, and whether the launch has ended. ``observe`` returns the
+        time in ns and must not raise.
         """
 
         def callback(call: "ctypes._Pointer[Call]") -> None:

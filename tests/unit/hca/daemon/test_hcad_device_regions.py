@@ -466,7 +466,7 @@ def test_a_successor_takes_it_over_with_the_connection(
 def test_a_message_without_a_type_requests_nothing() -> None:
     assert not device_memory.is_device_memory_request(b"")
     assert not device_memory.is_device_memory_request(request()[: ctypes.sizeof(Header) - 1])
-    with pytest.raises(device_memory.request_packets.Malformed):
+    with pytest.raises(device_memory.requests.Malformed):
         asyncio.run(
             device_memory.answer(
                 *(None, TOKEN, None, OWN, request()[:-1]),  # type: ignore[arg-type]

@@ -97,10 +97,10 @@ def test_random_instructions_reach_every_row() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("vadd.u32.u32.u32 %d, %a, %b, %c;", "operand c without"),
-        ("vadd.u32.u32.u32 %d.b0, %a, %b;", "operand c without"),
+        ("vadd.u32.u32.u32 %d, %a, %b, %c;", "combination of operand c"),
+        ("vadd.u32.u32.u32 %d.b0, %a, %b;", "combination of operand c"),
         ("vadd.u32.u32.u32.add %d, %a, %b;", "takes 4 operands"),
-        ("vadd.u32.u32.u32.add %d.b0, %a, %b, %c;", "operand c without"),
+        ("vadd.u32.u32.u32.add %d.b0, %a, %b, %c;", "combination of operand c"),
         ("vadd.u32.u32.u32 %d, %a.b4, %b;", "'.b4' does not select a byte or half"),
         ("vadd.u32.u32.u32 %d, %a.h10, %b;", "'.h10' does not select a byte or half"),
         ("vadd.u64.u32.u32 %d, %a, %b;", "no modifier '.u64'"),

@@ -167,7 +167,9 @@ def test_a_slice_has_its_shares_and_no_more_than_the_board() -> None:
     assert chip_of("h200", 1, (8, 8)).sms == 1
     assert chip_of("h200", 132).sms == 132
     for sms, memory in ((0, (1, 1)), (133, (1, 1)), (1, (0, 8)), (1, (9, 8))):
-        with pytest.raises(BadShape, match=f"^{sms} of 132 multi.*{memory[0]}/{memory[1]}"):
+        with pytest.raises(
+            BadShape, match=f"^invalid share: {sms} of 132 multi.*{memory[0]}/{memory[1]}"
+        ):
             chip_of("h200", sms, memory)
 
 
@@ -239,12 +241,12 @@ def test_occupancy_by_each_limit(
 
 def test_a_block_that_just_fits_and_one_that_does_not() -> None:
     assert occupancy_of(H100, 32, 1, 227 * 1024).blocks == 1
-    with pytest.raises(BadShape, match="h100-80gb: shared memory"):
+    with pytest.raises(BadShape, match="h100-80gb: the limit is shared memory"):
         occupancy_of(H100, 32, 1, 227 * 1024 + 1)
     with pytest.raises(BadShape, match="at least one thread"):
         occupancy_of(H100, 0, 1, 0)
     assert occupancy_of(H100, 1024, 64, 0).limiter == "registers"
-    with pytest.raises(BadShape, match="h100-80gb: registers"):
+    with pytest.raises(BadShape, match="h100-80gb: the limit is registers"):
         occupancy_of(H100, 1024, 65, 0)
 
 

@@ -135,13 +135,13 @@ def test_the_longest_kernels_have_numbers_and_every_one_a_row(
     """At most 24 kernels are drawn; the page states which of them have no point below the roofs."""
     drawn: list[list[Axes]] = []
 
-    def beside(*draw: Any) -> str:
+    def side_by_side(*draw: Any) -> str:
         drawn.append([Axes() for _ in draw])
         for axes, one in zip(drawn[-1], draw, strict=True):
             one(axes)
         return "<svg/>"
 
-    monkeypatch.setattr(plots, "beside", beside)
+    monkeypatch.setattr(plots, "side_by_side", side_by_side)
     many = [make_shown(f"k{n}", 100.0 + n, 8.0 * (n != 3), 1.0, {"math": 1.0}) for n in range(25)]
     text = page(chip(), [PlottedKernel("dark", 0, 7.0, None), *many], ["a < b"])
     ((roofline, causes),) = drawn

@@ -120,7 +120,7 @@ def test_an_error_of_every_attempt_is_reported(zygote: Zygote) -> None:
         said = page.fault.message.decode()
         assert re.search(
             r"plus, Plan\(width=.*\), block \(64, 1, 1\): code generation was ended by SIG.*:"
-            r" LLVM ERROR: Cannot select: 0x.. = nonsense; lane by lane: ",
+            r" LLVM ERROR: Cannot select: 0x.. = nonsense; compiling it lane by lane failed",
             said,
         )
         assert client.gpud.event("fault")["kernel"] == "plus"

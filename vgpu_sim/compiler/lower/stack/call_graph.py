@@ -159,7 +159,7 @@ class CallGraph:
 
 
 def target_of(call: tree.Instruction) -> tree.Name | None:
-    """Return a call's target name: a function, or the register with its address."""
+    """Return the name of a call's target: a function, or a register that holds its address."""
     for operand in call.operands[:2]:
         if isinstance(operand, tree.Name):
             return operand

@@ -8,7 +8,10 @@ from vgpu_sim.isa import Compare, DataType, Guard, Literal, Op, Predicate, Regis
 
 
 def dispatch(builder: Builder, number: Register, targets: Sequence[LabelTarget]) -> None:
-    """Branch to ``targets[number]``; a number beyond them is undefined behaviour."""
+    """Emit a branch to ``targets[number]``.
+
+    If ``number`` is not an index of ``targets``, the behaviour is undefined.
+    """
     decision = builder.new_predicate()
     pending: list[tuple[LabelTarget | None, int, int]] = [(None, 0, len(targets))]
     while pending:
@@ -42,5 +45,5 @@ def emit_comparison(
     b: Register | Literal,
     type_: DataType = DataType.U32,
 ) -> None:
-    """Emit a comparison of two numbers that writes the predicate ``to``."""
+    """Emit a comparison of ``a`` and ``b``; its result is written to the predicate ``to``."""
     builder.emit(Op.SETP, type=type_, dsts=(to, None), srcs=(a, b), compare=how)

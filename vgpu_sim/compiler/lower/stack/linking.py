@@ -32,7 +32,10 @@ class _Places:
 
 
 def link(builder: Builder, program: Program) -> int:
-    """Place local variables and replace marks. Return the size of local memory in bytes.
+    """Place a kernel's local variables in memory, and complete the code that depends on it.
+
+    The marks in the code are replaced by instructions that save and restore registers. Return
+    the size of the local memory in bytes.
 
     Raises:
         Invalid: the local variables need more memory than a thread can have.

@@ -40,9 +40,9 @@ Value = Register | LocalVariable
 class Body:
     """The code of a called function that is not inlined: calls jump to it.
 
-    ``inputs``, ``outputs`` and ``site`` carry values between a call site and the body. No other
-    code uses them between the call and the beginning of the body, or between the end of the body
-    and the call site.
+    ``inputs`` and ``outputs`` hold the arguments and results. ``site`` holds the number of the
+    call site, to which the body jumps back. No other code uses them between the call and the
+    beginning of the body, or between the end of the body and the call site.
     """
 
     function: tree.Function
@@ -78,13 +78,14 @@ class Program:
         return frame
 
     def next_call(self) -> int:
-        """Return the number of a new call that saves registers."""
+        """Return a number, not used before, for a call that saves registers."""
         self._calls += 1
         return self._calls
 
     def try_inline(self, function: tree.Function) -> bool:
-        """Decide whether to inline a call of ``function``. If so, count its statements; return the
-        decision.
+        """Return whether to inline a call of ``function``.
+
+        If so, its statements count toward the limit of inlined statements of the kernel.
         """
         graph = self.graph
         size = graph.size(function)

@@ -31,7 +31,10 @@ Place = Register | Predicate
 
 
 def expand_saves(builder: Builder, stack: Stack) -> None:
-    """Replace all marks by the instructions that save and restore registers.
+    """Replace each mark in the code by instructions that save or restore registers.
+
+    A mark stands before or after a call that may lead to another call of the function that
+    contains it.
 
     Raises:
         Unsupported: the code is too large for the liveness analysis.

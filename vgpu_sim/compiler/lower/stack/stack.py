@@ -28,7 +28,7 @@ ALIGNMENT_BYTES: Final = 16
 
 
 class Stack:
-    """The stack of one kernel's code; it exists only if something uses it."""
+    """The stack of one kernel's code. The kernel has a stack only if its code uses one."""
 
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
@@ -50,8 +50,9 @@ class Stack:
         return self._pointer
 
     def grow(self, size: Symbol | Literal) -> list[Instruction]:
-        """Return instructions that allocate ``size`` bytes, or end the context if too few are
-        left.
+        """Return instructions that allocate ``size`` bytes on the stack.
+
+        If the stack has too few bytes left, the instructions end the context.
         """
         pointer = self.pointer
         if self._limit is None or self._end is None or self._full is None:
@@ -69,7 +70,10 @@ class Stack:
         ]
 
     def allocate(self, size: Register, align: int) -> Register:
-        """Emit the allocation of as many bytes as a 64-bit register holds; return their address."""
+        """Emit code that allocates memory on the stack; return the register with its address.
+
+        ``size`` is a 64-bit register that holds the number of bytes.
+        """
         builder = self._builder
         wide = [builder.new_register(64) for _ in range(3)]
         limit, address, end = wide

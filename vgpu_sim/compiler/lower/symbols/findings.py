@@ -21,7 +21,10 @@ class Positioned(Protocol):
 
 
 class Refusal(Exception):
-    """A statement cannot be lowered. ``at`` is the position, if it is not the statement's."""
+    """The error that a statement cannot be lowered.
+
+    ``at`` has the position of the error, if that is not the position of the statement.
+    """
 
     def __init__(self, message: str, at: Positioned | None = None) -> None:
         super().__init__(message)
@@ -42,7 +45,7 @@ class Invalid(Refusal):
 
 @dataclass(slots=True)
 class Findings:
-    """A collector of the diagnostics of a file, by kind."""
+    """Collects the diagnostics of a file in two lists: unsupported features and invalid PTX."""
 
     source: str
     name: str

@@ -25,7 +25,10 @@ _PARTS: dict[type, tuple[str, ...]] = {
 
 
 def find_used(body: tree.Block) -> frozenset[str]:
-    """Return every name in an operand or a list of targets, whatever it denotes."""
+    """Return every name that a body uses, whatever the name denotes.
+
+    Names are used in operands, in lists of targets and in initial values.
+    """
     return frozenset(_yield_used(body))
 
 

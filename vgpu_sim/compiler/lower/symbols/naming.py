@@ -26,10 +26,12 @@ class Names(Generic[Declared]):
     def declare(
         self, name: str, what: Declared, at: Positioned | None = None, count: int | None = None
     ) -> None:
-        """Declare ``name``, or with ``count`` the names ``name0`` to ``name<count-1>``.
+        """Declare ``name`` with the meaning ``what``.
+
+        With ``count``, declare the names ``name0`` to ``name<count-1>`` instead.
 
         Raises:
-            Invalid: this scope has it already.
+            Invalid: this scope has declared such a name already.
         """
         if self.has(name, count):
             raise Invalid(f"{name!r} is declared twice", at)
@@ -42,8 +44,9 @@ class Names(Generic[Declared]):
             self._found.clear()
 
     def has(self, name: str, count: int | None = None) -> bool:
-        """True if this scope has ``name`` already, or one of ``name0`` to ``name<count-1>``.
+        """True if this scope has declared ``name`` already.
 
+        With ``count``, true if it has declared one of the names ``name0`` to ``name<count-1>``.
         A plain name does not conflict with a family: ``%r`` and ``%r<10>`` may coexist.
         """
         if count is not None:

@@ -21,7 +21,9 @@ WIDE_BYTES = 16  # of .b128
 
 
 def element_bytes(variable: tree.Variable) -> int:
-    """Return the size of one element (a whole vector) of a variable or parameter, in bytes.
+    """Return the size in bytes of one element of a variable or parameter.
+
+    If the type is a vector type, an element is a whole vector.
 
     Raises:
         Unsupported: the type cannot be stored in memory.
@@ -37,9 +39,10 @@ def element_bytes(variable: tree.Variable) -> int:
 def lay_out(
     function: tree.Function, findings: Findings, limit: int = MAX_PARAMETER_BYTES
 ) -> tuple[tuple[Parameter, ...], int]:
-    """Return a kernel's parameters and the size in bytes of their block, up to the last one's end.
+    """Return a kernel's parameters, and the size in bytes of the block that holds them.
 
-    The size is at most ``limit``.
+    The block ends where the last parameter ends. If it is larger than ``limit``, or a parameter
+    is refused, ``findings`` records that.
     """
     parameters: list[Parameter] = []
     offset = 0

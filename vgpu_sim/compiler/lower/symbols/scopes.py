@@ -18,8 +18,8 @@ class RegisterClass:
     """The meaning of a register name: its width ``bits``, which is 1 for a predicate.
 
     ``is_byte`` marks an 8-bit register; it is stored in 16 bits, so its ``bits`` are 16.
-    ``is_wide`` marks a 128-bit register, which consists of two 64-bit registers. Vectors were
-    expanded before (``compiler.expansion``).
+    ``is_wide`` marks a 128-bit register, which consists of two 64-bit registers. Vector registers
+    do not occur here: ``compiler.expansion`` has replaced them by their elements.
     """
 
     bits: int
@@ -36,7 +36,10 @@ class Refused:
 
 @dataclass(eq=False, slots=True)
 class LabelTarget:
-    """A label of one scope; ``word`` is known once it has been placed."""
+    """A label of one scope.
+
+    ``word`` is the index of the labelled instruction. It is None until the label is placed.
+    """
 
     name: str
     word: int | None = None
@@ -59,7 +62,7 @@ class Scope(Names[Declared]):
         """Declare a label.
 
         Raises:
-            Invalid: this scope has it already.
+            Invalid: this scope has declared the label already.
         """
         if label.name in self.labels:
             raise Invalid(f"label {label.name!r} is declared twice", label)

@@ -18,20 +18,23 @@ from vgpu_sim.hal.compute.limits import MAX_SHARED_BYTES_PER_BLOCK
 
 @dataclass(frozen=True, slots=True)
 class SharedVariable:
-    """A name for the address ``offset`` in shared memory."""
+    """A variable that begins at address ``offset`` in shared memory."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class SharedMemory:
-    """A kernel's shared memory: its variables by position of declaration, and its size."""
+    """A kernel's shared memory: its variables and its size.
+
+    The key of a variable is the position (line and column) of its declaration.
+    """
 
     offsets: dict[tuple[int, int], SharedVariable]
     size: int
 
     def find_variable(self, declared: tree.Variable) -> SharedVariable | None:
-        """Return the place of a declared variable in shared memory.
+        """Return the position of a declared variable in shared memory.
 
         Return None if the variable is not used, or was refused.
         """
@@ -45,10 +48,10 @@ def is_shared(declared: tree.Variable) -> bool:
 def lay_out(
     module_variables: Mapping[str, tree.Variable], bodies: Sequence[tree.Block], findings: Findings
 ) -> SharedMemory:
-    """Place the shared variables that a kernel uses in its own body and in the bodies that it
-    calls.
+    """Place the shared variables that a kernel uses, in its own body or in a body that it calls.
 
-    Errors in a declaration are found where it is lowered.
+    A variable whose declaration is refused is left out. The error is reported where the
+    declaration is lowered.
     """
     named = frozenset[str]().union(*(names.find_used(body) for body in bodies))
     of_module = [module_variables[name] for name in named & module_variables.keys()]

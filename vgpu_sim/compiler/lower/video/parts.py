@@ -57,11 +57,11 @@ def packed_source(
 ) -> tuple[Operand, tuple[int, ...]]:
     """Return a source operand, and the indices that its selector selects, the lowest element first.
 
-    An index denotes a part of the concatenated operands a and b. ``count`` is 2 or 4; ``usual``
-    holds the digits of the default selector.
+    An index denotes a part of the concatenated operands a and b. ``count`` is the number of
+    selected parts, 2 or 4. ``usual`` holds the digits of the selector that applies by default.
 
     Raises:
-        Invalid: there is no such selector.
+        Invalid: the selector is invalid.
     """
     plain, selector = _split(operand)
     letter = "h" if count == 2 else "b"
@@ -74,7 +74,7 @@ def packed_source(
 def packed_destination(
     context: Context, operand: tree.Operand, count: int
 ) -> tuple[Register, tuple[int, ...]]:
-    """Return a destination and the indices of its written elements, the lowest first.
+    """Return a destination, and the indices of the elements that its mask selects, lowest first.
 
     Raises:
         Invalid: the mask is invalid.

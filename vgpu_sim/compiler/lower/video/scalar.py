@@ -112,7 +112,7 @@ def _finish(
 
 
 def multiply_add(context: Context, form: Form, match: Match) -> None:
-    """Lower vmad: a product, negated or not, and a sum, scaled and saturated."""
+    """Lower vmad: a product plus an operand, with optional negation, scaling and saturation."""
     first, a, b, c = context.operands
     to, _, bits = parts.scalar_destination(context, first)
     if bits < 32:

@@ -58,10 +58,11 @@ def instructions() -> dict[str, tuple[rows.Row, ...]]:
 
 @lru_cache(maxsize=_MAX_CACHED_SPELLINGS)
 def arrange_modifiers(opcode: str, modifiers: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the modifiers of an instruction in the order of the grammar; None if no row matches.
+    """Return the modifiers of an instruction in the order of the grammar.
 
-    Assemblers accept most modifiers in any order, and accept repeated flags. Modifiers that are
-    part of the instruction's name, such as ``.wide`` in ``mul``, must keep their place.
+    Return None if they match no form of the instruction. Assemblers accept most modifiers in any
+    order, and accept repeated flags. Modifiers that are part of the instruction's name, such as
+    ``.wide`` in ``mul``, must keep their place.
     """
     words = tuple(modifier[1:] for modifier in modifiers)
     forms = instructions().get(opcode, ())

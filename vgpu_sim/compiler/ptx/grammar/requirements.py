@@ -36,17 +36,19 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a form requires: one of ``targets`` (in the notation of the tables), and a PTX
-    version.
+    """What a form of an instruction requires: a target and a PTX version.
+
+    The requirement is met by each of ``targets`` (in the notation of ``tables``) from PTX
+    ``version`` on.
     """
 
     targets: tuple[str, ...]
     version: Version
 
     def error(self, target: Target, version: Version) -> str:
-        """Return what the file's target or version lacks, as text to follow the form's name.
+        """Return why the file's target or version does not meet the requirement.
 
-        The text is "" if the requirement is met.
+        The text follows the form's name in a message. It is "" if the requirement is met.
         """
         if not any(_meets(target, version, wanted) for wanted in self.targets):
             return f"needs {self._describe()}, the file's .target is {_name(target)}"
@@ -146,7 +148,10 @@ def _version(text: str) -> Version:
 
 
 def parse_condition(tokens: Iterable[str]) -> Condition:
-    """Parse a condition of ``tables`` from its words, none of which may be a number of types."""
+    """Parse a condition on modifiers, in the notation of ``tables``, from its words.
+
+    None of the words may be a number of types, such as ``#2``.
+    """
     wanted, prefixes, absent = [], [], set[str]()
     end: tuple[str, ...] = ()
     for token in tokens:

@@ -19,7 +19,7 @@ from vgpu_sim.compiler.ptx.grammar.words import CLASSES, TAILS, TYPES
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place for one modifier in a row."""
+    """A position in a row of the grammar that one modifier can fill."""
 
     words: frozenset[str]
     prefixes: tuple[str, ...]
@@ -41,8 +41,10 @@ class Row:
     groups: tuple[Group, ...]
 
     def match(self, modifiers: tuple[str, ...]) -> int | None:
-        """Return None if the row matches ``modifiers``, else the index of the first that does not
-        match (their number, if one is missing at the end).
+        """Return None if the row matches ``modifiers``.
+
+        Otherwise return the index of the first modifier that does not match, or the number of
+        modifiers if one is missing at the end.
         """
         index = 0
         for group in self.groups:
@@ -61,7 +63,8 @@ class Row:
     def arrange(self, fixed: int, modifiers: tuple[str, ...]) -> tuple[str, ...] | None:
         """Return ``modifiers`` in the row's order; None if they do not match in any order.
 
-        The first ``fixed`` slots keep their places, and the order of types is significant.
+        The first ``fixed`` modifiers must fill the first slots, in the given order. Modifiers
+        that are types must also be given in the row's order.
         """
         slots = [slot for group in self.groups for slot in group]
         words: list[str] = [""] * len(slots)

@@ -74,8 +74,8 @@ class Pointer:
 class Variable:
     """A declared variable or parameter.
 
-    ``dimensions`` hold None for ``[]``; ``count`` is the n of ``name<n>``, and ``bank`` that of
-    ``.const[n]``.
+    ``dimensions`` has None for a dimension that is written ``[]``. ``count`` is the n of
+    ``name<n>``. ``bank`` is the n of ``.const[n]``.
     """
 
     line: int

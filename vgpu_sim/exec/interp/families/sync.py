@@ -106,8 +106,9 @@ class Barriers:
         ]
 
     def outcome(self, path: Path) -> int:
-        """Return the result of the barrier's reduction for a path that waited there and was
-        released.
+        """Return the result of a barrier's reduction.
+
+        ``path`` has waited at the barrier and was released.
         """
         return self._outcomes.pop(path)
 

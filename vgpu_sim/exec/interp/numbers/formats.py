@@ -94,7 +94,10 @@ def saturate(bits: Bits, format_: Format) -> Bits:
 
 
 def relu(bits: Bits, format_: Format) -> Bits:
-    """Replace negative numbers and -0 by +0. NaNs must be canonical, which are positive."""
+    """Replace negative numbers and -0 by +0.
+
+    All NaNs must be canonical. A canonical NaN is positive, so it is kept.
+    """
     result: Bits = np.where(bits >= bits.dtype.type(format_.sign), bits.dtype.type(0), bits)
     return result
 
@@ -106,7 +109,7 @@ def canonical(bits: Bits, format_: Format) -> Bits:
 
 
 def widen(bits: Bits, type_: DataType) -> Doubles:
-    """Return the values as float64, which holds all of them exactly."""
+    """Return the values of bit patterns as float64, which holds all of them exactly."""
     if type_ is DataType.BF16:
         return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     native = {DataType.F16: np.float16, DataType.F32: np.float32, DataType.F64: np.float64}
@@ -142,13 +145,13 @@ def narrow(
     chance: NDArray[np.int64] | None = None,
     chance_bits: int = 0,
 ) -> Bits:
-    """Round float64 values to a narrower format; NaNs become canonical, overflow is IEEE 754's.
+    """Round float64 values to a narrower format; NaNs become canonical.
 
-    With ``finite``, overflow and infinity become the largest number, as in formats without
-    infinity. ``chance`` holds random integers, ``chance_bits`` bits wide, by which the values
-    are rounded stochastically (see CVT_RS). The result is also correct for values that were
-    rounded to odd (see ``round_to_odd``): the 29 or more spare bits of float64 separate the
-    sticky bit from the rounding position.
+    Overflow is handled as in IEEE 754. With ``finite``, overflow and infinity become the largest
+    number, as in formats without infinity. ``chance`` holds random integers, ``chance_bits``
+    bits wide, by which the values are rounded stochastically (see CVT_RS). The result is also
+    correct for values that were rounded to odd (see ``round_to_odd``): the 29 or more spare bits
+    of float64 separate the sticky bit from the rounding position.
     """
     format_ = FORMATS[type_]
     pattern = values.view(np.uint64)
@@ -200,7 +203,10 @@ def round_to_odd(rounded: Doubles, error: Doubles) -> Doubles:
 
 
 def sum_to_odd(a: Doubles, b: Doubles) -> Doubles:
-    """Return a + b rounded to odd (error by D. Knuth's TwoSum; no overflow may occur)."""
+    """Return a + b rounded to odd. The sum must not overflow.
+
+    The rounding error is computed by D. Knuth's TwoSum.
+    """
     total: Doubles = a + b
     virtual = total - a
     error: Doubles = (a - (total - virtual)) + (b - virtual)

@@ -41,8 +41,9 @@ class Fallback(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """The integers in the lanes of ``source``, at known distances from each other, do not wrap
-    around.
+    """The assumption that the integers in the lanes of ``source`` do not wrap around.
+
+    The lanes have known distances from each other. The integers have type ``kind``.
     """
 
     fallback: ClassVar = Fallback.LANES
@@ -53,7 +54,10 @@ class Extended:
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """The sum does not leave 32 bits in any lane; ``wide`` is the same sum in 64 bits."""
+    """The assumption that a sum does not leave 32 bits in any lane.
+
+    ``wide`` is the same sum in 64 bits.
+    """
 
     fallback: ClassVar = Fallback.MASKS
     text: ClassVar = "a sum that is extended to 64 bits does not wrap around"
@@ -63,8 +67,9 @@ class Summed:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """All lanes take operand ``place`` of a select whose condition is a comparison
-    (``choices``).
+    """The assumption that all lanes take the same operand of a select, the one at index ``place``.
+
+    The condition of the select is a comparison (see ``choices``).
     """
 
     fallback: ClassVar = Fallback.MASKS
@@ -74,8 +79,9 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The lanes read contiguous elements, which holds if no integer in their address wraps
-    around.
+    """The assumption that the lanes of a load read contiguous elements.
+
+    It holds if no integer from which the address is computed wraps around.
     """
 
     fallback: ClassVar = Fallback.APART
@@ -84,8 +90,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A family of single-element loads, in the order of their addresses.
+    """The assumption that the loads of a family can be replaced by one.
 
+    ``loads`` are the family's loads, each of a single element, in the order of their addresses.
     ``index`` is the index of the first load; it has type ``kind``. The index of the last load is
     larger by ``most``, and does not wrap around (see ``siblings``).
     """

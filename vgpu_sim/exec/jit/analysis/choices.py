@@ -44,12 +44,11 @@ def comparison(ssa: SsaFunction, node: Operation) -> tuple[Operation, bool] | No
 def relation(
     compare: Compare, shapes: tuple[LaneShape, LaneShape], *, holds: bool
 ) -> tuple[int, Compare] | None:
-    """Return which operand of a comparison (0 or 1) varies over lanes, and the relation to test for
-    it.
+    """Return which operand of a comparison (0 or 1) varies over lanes, and a relation to test.
 
-    If every lane of that operand has this relation to the other operand, the comparison is true
-    in all lanes (if ``holds`` is true) or false in all lanes (if it is false). Return None if
-    there is no such relation.
+    If every lane of the varying operand has the returned relation to the other operand, the
+    comparison has the same result in all lanes: true if ``holds`` is true, else false. Return
+    None if there is no such relation.
     """
     wanted = compare if holds else NEGATED.get(compare)
     for place, (number, bound) in enumerate((shapes, shapes[::-1])):
@@ -64,8 +63,8 @@ def relation(
 def find_varying_operand(new: LaneShape, old: LaneShape) -> int | None:
     """Return which operand of a select varies by known distances between lanes.
 
-    The result is 0 for ``new`` and 1 for ``old``. Return None if neither operand varies so, or
-    if the other operand is not the same in all lanes.
+    The result is 0 for ``new`` and 1 for ``old``. Return None if neither operand varies by known
+    distances, or if the other operand is not the same in all lanes.
     """
     for place, (own, other) in enumerate(((new, old), (old, new))):
         if _goes_on(own):

@@ -17,15 +17,15 @@ from vgpu_sim.isa import BoolOp, Compare, Op
 
 
 def every_lane(algebra: Algebra) -> int:
-    """Return the set of all lanes of a group."""
+    """Return the set of all lanes of a group, as a bit mask."""
     return (1 << algebra.width * algebra.vectors) - 1
 
 
 def possible_outcomes(analysis: Analysis, node: Operation, block: int) -> tuple[int, int] | None:
-    """Return the lanes in which SETP's first result may be true, and those in which it may be
-    false.
+    """Return two sets of lanes for a SETP, as bit masks.
 
-    Return None if nothing is known about it.
+    The first result of the SETP may be true in the lanes of the first set, and may be false in
+    the lanes of the second. Return None if nothing is known about that result.
     """
     instruction = node.instruction
     if instruction.op is not Op.SETP or not instruction.type.is_integer:

@@ -14,10 +14,11 @@ _FOLLOWED = frozenset((Op.ADD, Op.SUB, Op.MUL, Op.MAD, Op.SHL, Op.CVT))
 
 
 class Sums:
-    """The linear sums that operations on ``traced`` values compute.
+    """The linear sums that operations compute.
 
-    If such a sum is extended to 64 bits, and ``may_restart`` allows an assumption there, the
-    assumption that no lane wraps around is added to ``assumptions``.
+    Only operations with a result in ``traced`` are considered. If such a sum is extended to 64
+    bits, and ``may_restart`` allows an assumption there, the assumption that no lane wraps
+    around is added to ``assumptions``.
     """
 
     def __init__(

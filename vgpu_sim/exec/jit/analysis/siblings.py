@@ -75,7 +75,7 @@ def families(ssa: SsaFunction, nodes: Nodes) -> Mapping[Operation, Family]:
 
 
 def order_addresses_first(nodes: Nodes, found: Mapping[Operation, Family]) -> Nodes:
-    """Return ``nodes`` reordered so that all addresses of a family precede its loads."""
+    """Return ``nodes`` reordered so that a family's addresses are computed before its loads."""
     if not found:
         return nodes
     order: dict[Operation | Merge, None] = {}

@@ -104,7 +104,7 @@ class Analysis:
         """Return whether the address of an access is computed by a select or sum that needs an
         assumption.
 
-        This is also true if an address is a ``Vector`` despite the assumptions: another
+        Also return true if an address is a ``Vector`` despite the assumptions, since another
         assumption could then be made.
         """
         addresses = choices.addresses(self.ssa)

@@ -70,9 +70,10 @@ whole register at once.
 class Steps:
     """The arithmetic by which a register of A and one of B are multiplied and accumulated.
 
-    ``left`` splits a register of A, and ``right`` one of B, into ``parts``. ``begin`` converts an
-    addend, and ``add`` takes a total and the parts of both. ``part_type`` is the LLVM type of a
-    part.
+    ``left`` splits a register of A into parts, and ``right`` splits a register of B. ``parts`` has
+    the two numbers of parts, and ``part_type`` is the LLVM type of a part. ``begin`` converts an
+    addend to a total. ``add`` takes a total and the parts of both registers, and returns the new
+    total.
     """
 
     part_type: str
@@ -99,16 +100,20 @@ def steps(lanes: Lanes, instruction: Instruction) -> Steps:
 
 
 def prepare_left(lanes: Lanes, instruction: Instruction, a: Sequence[Halves], to: str) -> int:
-    """Store the prepared registers of A at ``to``; return their size in bytes."""
+    """Split the registers of A into parts, and store the parts at ``to``.
+
+    Return the size of the stored parts in bytes.
+    """
     how = steps(lanes, instruction)
     parts = [part for register in a for half in register for part in how.left(half)]
     return _store(lanes, how, parts, to)
 
 
 def prepare_right(lanes: Lanes, instruction: Instruction, b: Sequence[Halves], to: str) -> int:
-    """Store the prepared registers of B at ``to``; return their size in bytes.
+    """Split the registers of B into parts, and store the parts at ``to`` in another order.
 
-    Four consecutive elements are those that the four lanes of a quad need at the same step.
+    Of the stored elements, each four consecutive ones are those that the four lanes of a quad
+    need at the same step. Return the size of the stored parts in bytes.
     """
     how = steps(lanes, instruction)
     columns = [
@@ -198,7 +203,10 @@ def multiply_in_lane(
     c: Sequence[str],
     lane: str,
 ) -> list[str]:
-    """Return the totals of one lane; ``read`` returns another lane's register, given its number."""
+    """Multiply A by B and add C in one lane; return the lane's totals.
+
+    ``read`` takes a register and the number of a lane, and returns that lane's register.
+    """
     how, text = steps(lanes, instruction), lanes.text
     rows, columns, _ = matrix_registers(instruction)
     rows //= columns

@@ -19,7 +19,7 @@ _ROUNDING: Final = 4  # the current rounding mode; the instruction rounds nothin
 
 
 def available(lanes: int, type_: DataType) -> bool:
-    """Return whether the instruction exists for vectors of ``lanes`` lanes of this type."""
+    """Return whether VFIXUPIMM exists for vectors of ``lanes`` lanes of this type."""
     from vgpu_sim.exec.jit.target import llvm
 
     return type_ in _NAMES and llvm.vector_bits() == 512 and lanes * type_.bits >= 128

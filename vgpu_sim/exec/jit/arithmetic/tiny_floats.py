@@ -49,8 +49,10 @@ class TinyFloats:
         self._single = text.type_of("float", vector)
 
     def nearest(self, single: str, type_: DataType) -> str:
-        """Round to nearest, ties to even. Return the pattern of the magnitude, at most that of the
-        largest number.
+        """Round a float to the nearest number of ``type_``, ties to even.
+
+        Return the pattern of the rounded magnitude. If the magnitude overflows, return the
+        pattern of the largest number.
         """
         layout = LAYOUTS[type_]
         dropped = _STORED - layout.stored
@@ -94,8 +96,11 @@ class TinyFloats:
     def clamp_overflow(
         self, single: str, pattern: str, type_: DataType, *, finite: bool, relu: bool
     ) -> str:
-        """Return the pattern with the sign of ``single``, with NaN and overflow replaced as
-        requested.
+        """Give ``pattern`` the sign of ``single``, and replace NaN and overflow.
+
+        A NaN becomes canonical. With ``finite``, an overflow becomes the largest number;
+        otherwise it becomes the pattern above that of the largest number. With ``relu``,
+        negative numbers become +0.
         """
         text, layout = self._text, LAYOUTS[type_]
         if finite:

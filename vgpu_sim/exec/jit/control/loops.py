@@ -51,8 +51,9 @@ class Reserved:
 
 @dataclass(slots=True)
 class Loop:
-    """A loop under construction. ``ways`` are all its exit edges, including an edge to the
-    function's exit block.
+    """A loop under construction.
+
+    ``ways`` are all exit edges of the loop, including edges to the function's exit block.
     """
 
     level: Level

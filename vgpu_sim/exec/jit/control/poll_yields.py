@@ -10,8 +10,9 @@ from vgpu_sim.exec.jit.values.launch import THREAD_STOP, THREAD_TURNS, EntryArgu
 
 
 def consume_credit(text: Text, launch: EntryArguments) -> None:
-    """Consume one unit of credit; if none is left, yield to other groups, which renews the
-    credit.
+    """Emit code that consumes one unit of credit: the iterations until the next yield.
+
+    If no credit is left, the code yields to other groups. The scheduler then renews the credit.
     """
     with text.known.within():
         place = text.let(f"getelementptr i8, ptr %thread, i64 {THREAD_TURNS}")

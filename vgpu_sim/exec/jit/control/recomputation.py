@@ -56,7 +56,10 @@ class Recomputed:
         self._done: set[Operation | Phi] = set()
 
     def collect(self, source: Source) -> bool:
-        """Collect ``source`` in ``steps``; return whether it can be recomputed."""
+        """Add the operations that recompute ``source`` to ``steps``.
+
+        Return whether ``source`` can be recomputed.
+        """
         if not isinstance(source, Value):
             return True
         if self._ssa.block_of[source] not in self._body:

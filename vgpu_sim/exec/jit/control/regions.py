@@ -31,7 +31,7 @@ _CHEAP_NODES = 8
 
 
 class Regions:
-    """Emits the whole control flow of a version, which ends at ``labels["done"]``."""
+    """Emits the whole control flow of a function version, which ends at ``labels["done"]``."""
 
     def __init__(
         self,

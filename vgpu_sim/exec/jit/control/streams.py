@@ -24,7 +24,10 @@ _MOST_NODES: Final = 128
 
 @functools.lru_cache(maxsize=4)  # the result is the same for every version of a kernel
 def find(ssa: SsaFunction) -> Mapping[Operation, int]:
-    """Return the loads of streams, and the distance in bytes at which to prefetch each."""
+    """Return the loads of streams, and the distance in bytes at which to prefetch each.
+
+    A stream is a load with a fixed stride, in a loop that also loads from irregular addresses.
+    """
     found: dict[Operation, int] = {}
     own = Counter(ssa.graph.innermost_loop[block] for block in ssa.blocks)
     for header, body in ssa.graph.loops.items():

@@ -32,8 +32,8 @@ class _Segment:
 
 
 def arrange(text: Text, tier: int) -> list[str]:
-    """Return the lines of the body. Where too many values are live for the registers, the lines are
-    reordered.
+    """Return the lines of a function's body. Where too many values are live for the registers, the
+    lines are reordered.
 
     In reordered code, all accesses of one warp precede those of the next warp. Accesses of one
     warp keep their relative order. Code of tier 0 is not reordered.

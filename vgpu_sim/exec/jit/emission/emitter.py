@@ -31,7 +31,7 @@ class Specials:
 
 
 class Emitter:
-    """The services that the lowering of every family uses.
+    """The services that the code generation for every family of instructions uses.
 
     Tests of assumptions about the group (``test_assumptions``) are collected, and emitted as one
     branch to their fallback before the next access or the end of a block.

@@ -101,8 +101,9 @@ def define_alone(emitter: Emitter, result: Value, value: str, scalar: str) -> No
 
 
 def if_here(emitter: Emitter, mask: Mask, type_: str, write: Callable[[], str]) -> str:
-    """Emit ``write`` so that it runs only if the lane is in ``mask``. Return its value, which is
-    arbitrary if the lane is not.
+    """Emit ``write`` so that it runs only if the lane is in ``mask``. Return its value.
+
+    If the lane is not in ``mask``, the value is arbitrary.
     """
     text = emitter.text
     condition = emitter.masks.any(mask)

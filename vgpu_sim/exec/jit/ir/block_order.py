@@ -15,11 +15,12 @@ from vgpu_sim.exec.cfg import Cfg
 class Level:
     """A loop (or the whole function), with its units in topological order.
 
-    A unit is a block at this level, or an inner loop as a ``Level`` of its own. ``meeting`` has
-    the meeting point of each unit: the next unit that all lanes of the unit reach in the same
-    iteration. Meeting points form a chain, since a meeting point may have one, too. ``meeting``
-    maps a unit to its meeting point and the number of units that follow that one in the chain. A
-    unit without a meeting point has no entry. A loop is identified by its header.
+    A unit is a block at this level, or an inner loop as a ``Level`` of its own. The meeting
+    point of a unit is the next unit that all lanes of the unit reach in the same iteration.
+    Meeting points form a chain, since a meeting point may itself have a meeting point.
+    ``meeting`` maps a unit to its meeting point, and to the number of units that follow the
+    meeting point in the chain. A unit without a meeting point has no entry. A loop is identified
+    by its header.
     """
 
     header: int

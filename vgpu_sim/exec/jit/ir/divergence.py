@@ -18,9 +18,10 @@ _Way = tuple[int, int]
 class Divergence:
     """The blocks and loops in which lanes diverge.
 
-    ``joins`` are the blocks at which lanes from different paths join, so that their phis mix lanes.
-    ``loops`` are the headers of loops that lanes leave in different iterations. ``latches`` are the
-    headers of loops in which lanes take different back edges in the same iteration.
+    ``joins`` are the blocks at which lanes from different paths join. In these blocks, a phi takes
+    values from different predecessors in different lanes. ``loops`` are the headers of loops that
+    lanes leave in different iterations. ``latches`` are the headers of loops in which lanes take
+    different back edges in the same iteration.
     """
 
     branches: frozenset[int] = frozenset()
@@ -58,13 +59,12 @@ def analyse(graph: Cfg, branches: Iterable[int]) -> Divergence:
 def blocks_until_join(
     graph: Cfg, order: Sequence[int], ways: Iterable[tuple[int, int]], around: Sequence[int]
 ) -> set[int]:
-    """Return the blocks that lanes execute from the edges ``ways``, on which they diverge, to the
-    point at which all of them join.
+    """Return the blocks that lanes execute from where they diverge to where all of them join.
 
-    ``order`` is the order of emission, in which the blocks are visited. A path on which the threads
-    end is ignored. ``around`` are the headers of the enclosing loops. Edges that leave one of these
-    loops are not followed: either all lanes leave the loop together, or the loop is divergent
-    itself and has edges of its own.
+    ``ways`` are the edges on which the lanes diverge. ``order`` is the order of emission, in which
+    the blocks are visited. A path on which the threads end is ignored. ``around`` are the headers
+    of the enclosing loops. Edges that leave one of these loops are not followed: either all lanes
+    leave the loop together, or its exit edges are the ``ways`` of another call.
     """
     position = {block: place for place, block in enumerate(order)}
     pending: list[int] = []

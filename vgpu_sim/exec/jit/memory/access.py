@@ -52,7 +52,10 @@ class Access:
 
     @property
     def size(self) -> int:
-        """The size in bytes of one access in the kernel; an aligned address is a multiple of it."""
+        """The size in bytes of each access of the kernel that this access combines.
+
+        An aligned address is a multiple of this size.
+        """
         return self.count * self.element_bytes // self.parts
 
     @property

@@ -169,7 +169,10 @@ def _join(text: Text, low: str, high: str) -> str:
 def reduce_lanes(
     text: Text, instruction: Instruction, rows: list[str], lanes: list[str] | None
 ) -> str:
-    """Combine the operands of all lanes and vectors into one, for ``JOINABLE`` updates."""
+    """Combine the operands of all lanes and vectors into one, for an update in ``JOINABLE``.
+
+    ``lanes`` has the masks of the lanes whose operands count; None if all of them do.
+    """
     scalar, bits = integer(instruction.type.bits), instruction.type.bits
     if lanes is not None:
         nothing = text.const(_identity(instruction), scalar, True)

@@ -134,11 +134,11 @@ class Table:
         self._text.do(f"call void @{_SETTLE}(ptr %ctx, ptr {TABLE})")
 
     def write_sums_before(self, reads: Iterable[tuple[str, bool, int]]) -> None:
-        """Emit code that writes all delayed sums to memory if one may be in the range of the next
-        reads.
+        """Emit code that writes all delayed sums to memory before a read that may need one of them.
 
-        Each entry of ``reads`` is a pointer or a vector of pointers, a flag that is set for a
-        vector, and the number of bytes that are read at each pointer.
+        The code writes the sums only if one of ``reads`` overlaps the range of the table's
+        addresses. Each entry of ``reads`` is a pointer or a vector of pointers, a flag that is
+        set for a vector, and the number of bytes that are read at each pointer.
         """
         text = self._text
         least, end = (self._read("i64", self._at(offset)) for offset in (_LEAST, _END))

@@ -27,7 +27,10 @@ _APART: Final = frozenset((Space.SHARED, Space.GLOBAL))
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Accesses in program order that are combined, and the access at which they are emitted."""
+    """A set of accesses that are emitted as one combined access, in program order.
+
+    Combined loads are emitted at the first access of the set, combined stores at the last.
+    """
 
     accesses: tuple[Access, ...]
     places: tuple[tuple[tuple[int, ...], ...], ...]
@@ -40,8 +43,8 @@ class Joined:
 class JoinedAccesses:
     """Finds and emits the combined accesses of one function version.
 
-    ``describe`` returns the access of a node if it may be moved by up to ``REACH_BYTES``, else
-    None.
+    ``describe`` returns the access of a node. It returns None unless the rows that replace the
+    access may begin up to ``REACH_BYTES`` away from its address.
     """
 
     def __init__(
@@ -70,8 +73,10 @@ class JoinedAccesses:
         return self._decided[node]
 
     def load(self, joined: Joined) -> list[tuple[Access, list[list[str]]]]:
-        """Emit the combined loads. Return each access with its loaded elements: for each vector of
-        lanes, one LLVM vector per element.
+        """Emit the combined loads. Return each access together with the values that it loads.
+
+        The values of an access are one list per vector of lanes. Each list has one LLVM vector
+        for each element of the access.
         """
         first = joined.accesses[0]
         columns = []
@@ -86,8 +91,10 @@ class JoinedAccesses:
         return found
 
     def store(self, joined: Joined, elements: Callable[[Access], list[list[str]]]) -> None:
-        """Emit the combined stores; ``elements`` returns the values of an access for each
-        vector.
+        """Emit the combined stores.
+
+        ``elements`` returns the values that an access stores: for each vector of lanes, one LLVM
+        vector per element.
         """
         stored = [elements(access) for access in joined.accesses]
         for part, places in enumerate(joined.places):

@@ -14,14 +14,17 @@ ROW_WORDS = 4
 def suits(text: Text, count: int, element_bytes: int) -> bool:
     """Return whether an access of ``count`` elements per lane can be emitted as one row per lane.
 
-    This requires rows of four words, and vectors whose number of lanes is a multiple of four.
+    This requires that each lane accesses four words of 4 bytes, and that the number of lanes of
+    a vector is a multiple of four.
     """
     return (count, element_bytes) == (ROW_WORDS, 4) and text.width % ROW_WORDS == 0
 
 
 def load(text: Text, pointers: str, scalar: str) -> tuple[list[str], list[str]]:
-    """Load the row of each lane. Return the rows, and one vector of lanes for each position in a
-    row.
+    """Load the row of each lane, which is four words. Return the rows and the transposed rows.
+
+    There is one row per lane. The transposed rows are one vector for each position in a row,
+    with the word at that position of every lane.
     """
     rows = [
         text.let(f"load <{ROW_WORDS} x {scalar}>, ptr {place}, align 1")
@@ -38,9 +41,10 @@ def store(
     scalar: str,
     rows: Sequence[str] | None = None,
 ) -> None:
-    """Store the row of each lane, in lane order. ``columns`` has one vector of lanes for each
-    position in a row. ``rows``, if given, has the same words, already transposed into one row
-    per lane.
+    """Store the row of each lane, in the order of the lanes.
+
+    ``columns`` has one vector for each position in a row, with the word at that position of every
+    lane. ``rows``, if given, has the same words as one row per lane; nothing is then transposed.
     """
     type_ = f"<{ROW_WORDS} x {scalar}>"
     if rows is not None:

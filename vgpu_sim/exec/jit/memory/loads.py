@@ -29,7 +29,7 @@ LanesRead = dict[tuple[str, ...], list[str]]
 
 
 class Loads:
-    """Emits the loads of one function version whose lanes have different addresses."""
+    """Emits those loads of one function version in which lanes have different addresses."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Loads:
     def load_lanes(self, access: Access, mask: Mask) -> Columns:
         """Emit a load by the first strategy that applies to it.
 
-        Return the values of all elements for each vector.
+        Return, for each vector of lanes, the values of all elements.
         """
         flat = None if mask.full else self._masks.flat(mask)
         found = (strategy(self, access, flat) for strategy in STRATEGIES)
@@ -115,11 +115,12 @@ class Loads:
     def load_family(
         self, access: Access, alone: Sequence[Access], family: Family
     ) -> list[list[str]] | None:
-        """Load a family by one ``access``. If an index wraps around at run time, execute the
-        family's original accesses ``alone`` instead, one by one.
+        """Emit the loads of ``family`` as one load, ``access``. If an index wraps around at run
+        time, the emitted code executes the family's original loads ``alone`` instead, one by
+        one.
 
-        Return, for each vector, the values of all elements. If one load would not be faster,
-        emit nothing and return None.
+        Return, for each vector of lanes, the values of all elements. If one load is impossible
+        here or would not be faster, emit nothing and return None.
         """
         text, values, vectors = self._text, self._values, range(self._values.vectors)
         firsts = wraps.first_lane_addresses(values, access)
@@ -194,8 +195,8 @@ class Loads:
         return row_pieces.load(self._text, self._masks, access, found, lanes)
 
     def load_parts(self, access: Access, flags: list[list[str]]) -> list[list[str]]:
-        """Load elements under masks. ``flags`` has the mask of lanes for each vector and, within
-        it, for each element.
+        """Load the elements that masks select. ``flags`` has a list for each vector of lanes. The
+        list has one mask per element: the lanes that load this element.
 
         Return the loaded vectors in the same order. Lanes outside the mask are zero.
         """

@@ -46,7 +46,10 @@ class _Place:
 
 
 class LocalMemory:
-    """Emits the accesses of one function version; ``local_bytes`` is the function's own size."""
+    """Emits a function version's accesses to local memory.
+
+    ``local_bytes`` is the size of the function's own part of that memory, without the stack.
+    """
 
     def __init__(
         self,
@@ -116,7 +119,8 @@ class LocalMemory:
         return found
 
     def load(self, access: Access, mask: Mask, *, window: bool) -> list[list[str]]:
-        """Emit a load from local memory; return all elements for each vector.
+        """Emit a load from local memory. Return, for each vector of lanes, the values of all
+        elements.
 
         ``window`` states that the addresses are generic.
         """

@@ -84,7 +84,10 @@ class Memory:
         self._fence(node)
 
     def load_together(self, nodes: Sequence[Operation]) -> bool:
-        """Emit adjacent loads as one, for all lanes; return False if they must stay separate."""
+        """Emit adjacent loads as one load for all lanes.
+
+        If the loads must stay separate, emit nothing and return False.
+        """
         access = self.access(adjacent_loads.combined_load(nodes))
         alone = self.access(nodes[0])
         access = replace(alone, node=access.node, parts=len(nodes))
@@ -99,10 +102,10 @@ class Memory:
         return True
 
     def load_family(self, family: Family) -> Access | None:
-        """Emit the loads of a family as one load, unless an index wraps around; return the combined
-        access.
+        """Emit the loads of a family as one combined load, and return the combined access. If an
+        index wraps around at run time, the emitted code executes the loads one by one.
 
-        Return None if the loads are faster one by one.
+        Return None if the loads must be emitted one by one, or are faster so.
         """
         alone = [self.access(node) for node in family.loads]
         first = alone[0]
@@ -285,15 +288,15 @@ class Memory:
         self._define(node, produce)
 
     def is_scalar(self, access: Access) -> bool:
-        """Return whether all lanes of a vector load the same location, which is outside local
-        memory.
+        """Return whether all lanes of a vector load from the same location, and that location is
+        outside local memory.
         """
         same = not isinstance(access.shape, Vector) and not access.shape.stride
         return same and self._reach.of(access.node) is Reach.NEVER
 
     def reaches(self, access: Access, distance: int) -> bool:
-        """Return whether the clamping of an access also covers an access ``distance`` bytes
-        further.
+        """Return whether clamping the address of ``access`` also suffices for the access
+        ``distance`` bytes after it.
         """
         source = self._known.trace(access.address) if access.origin is not None else None
         return source is None or source.is_confined(access.displacement + distance, access.size)
@@ -321,7 +324,7 @@ class Memory:
         self._values.define(result, fill)
 
     def load_parts(self, access: Access, flags: list[list[str]]) -> list[list[str]]:
-        """Load elements under masks, as ``Loads.parts`` does."""
+        """Load the elements that masks select, as ``Loads.load_parts`` does."""
         return self._loads.load_parts(access, flags)
 
     def _load_scalars(self, access: Access, mask: Mask, occupied: bool) -> None:

@@ -27,11 +27,11 @@ def load(
     row: Callable[[str], list[str]],
     apart: Callable[[], list[str]],
 ) -> list[str]:
-    """Emit a load with a test at run time: if all ``lanes`` are contiguous, load by ``row``, else
-    by ``apart``.
+    """Emit a load with a test at run time: if the pointers of all ``lanes`` are contiguous, load by
+    ``row``, else by ``apart``.
 
-    ``row`` gets the pointer of the first lane. Both functions return one vector per element, and so
-    does this function.
+    ``lanes`` is a mask, or None for all lanes. ``row`` gets the pointer of the first lane.
+    ``row``, ``apart`` and this function return one vector per element.
     """
     width = text.width
     places, numbers, flags = (text.type_of(t, vector=True) for t in ("ptr", "i64", "i1"))

@@ -20,7 +20,7 @@ MOST_ROWS_PER_VECTOR: Final = 4
 class Placed:
     """A vector in a register, with the place in memory of each of its elements.
 
-    The place of an undefined element is None.
+    Places are counted in elements. The place of an undefined element is None.
     """
 
     name: str
@@ -36,8 +36,8 @@ def pays(vectors: Sequence[Sequence[int]], width: int) -> bool:
 def load(
     text: Text, vectors: Sequence[Sequence[int]], at: Callable[[int], str], scalar: str
 ) -> list[str]:
-    """Load vectors of elements. ``vectors`` has the places of their elements, and ``at`` returns
-    the pointer of a place.
+    """Load vectors of elements. ``vectors`` has, for each vector, the places of its elements in
+    memory. ``at`` returns the pointer to a place.
 
     Each row is read only between its first and last required element.
     """
@@ -52,7 +52,10 @@ def load(
 
 
 def store(text: Text, vectors: Sequence[Placed], at: Callable[[int], str], scalar: str) -> None:
-    """Store vectors; if several elements have the same place, the last one is stored."""
+    """Store vectors. If several elements have the same place in memory, only the last is stored.
+
+    ``at`` returns the pointer to a place.
+    """
     width = text.width
     last = {
         place: (number, lane)

@@ -31,11 +31,11 @@ class Pointers:
         self._launch = launch
 
     def of_vector(self, access: Access, part: int | None) -> str:
-        """Return the pointer of the first lane of vector ``part``. If ``part`` is None, return that
-        of the group's base.
+        """Return the pointer of the first lane of vector ``part``. If ``part`` is None, return the
+        pointer of the group's base.
 
-        The lanes must be contiguous or at the same place, so that all have the alignment of the
-        first.
+        The lanes must have contiguous addresses, or all the same address, so that the alignment
+        of the first lane holds for all lanes.
         """
         form = Form.BASE if isinstance(access.shape, Affine) else Form.SCALAR
         offset = access.displacement
@@ -105,8 +105,9 @@ class Pointers:
         return text.let(f"getelementptr i8, {places} {pointers}, {lanes} {shift}")
 
     def from_origin(self, access: Access, distance: str, offset: int) -> str:
-        """Return the pointer that is ``distance + offset`` bytes after an access's clamped origin.
-        The sum has a known bound.
+        """Return the pointer ``distance + offset`` bytes after the clamped origin of an access.
+
+        The sum must have a known bound.
         """
         return self.offset_pointer(
             self._launch.offset_pointer(self._clamped_origin(access), distance), offset

@@ -36,8 +36,9 @@ class Piece:
 def pieces_of(
     values: Values, pointers: Pointers, known: KnownValues, access: Access, coming: int
 ) -> list[list[Piece]] | None:
-    """Return the pieces of each vector, for the lanes in the bit mask ``coming``. Return None if
-    the pieces are unknown, or too many.
+    """Return, for each vector, the pieces that its lanes in the bit mask ``coming`` access.
+
+    Return None if the pieces are unknown, or if a vector has too many.
     """
     if not isinstance(access.shape, Vector) or access.shape.linear is None:
         return None
@@ -65,8 +66,10 @@ def pieces_of(
 def load(
     text: Text, masks: MaskWriter, access: Access, pieces: list[Piece], lanes: str | None
 ) -> str:
-    """Load the pieces of one vector, and return the vector. ``lanes`` is its mask; None stands for
-    all lanes. Lanes outside the mask are zero.
+    """Load the pieces of one vector, and return the vector.
+
+    ``lanes`` is the mask of the lanes to load; None stands for all lanes. Lanes outside the mask
+    are zero.
     """
     type_, flags = text.type_of(access.scalar, True), text.type_of("i1", True)
     loaded = "zeroinitializer"

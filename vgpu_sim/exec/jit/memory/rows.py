@@ -19,7 +19,9 @@ def contiguous(access: Access) -> bool:
 
 
 def row_type(text: Text, access: Access) -> tuple[str, str]:
-    """Return the LLVM type of a vector's row, and its suffix in intrinsic names."""
+    """Return the LLVM type of the row that a vector of lanes accesses, and the suffix that
+    intrinsic names have for this type.
+    """
     lanes = text.width * access.count
     return f"<{lanes} x {access.scalar}>", f"{Text.mangle(access.scalar, lanes)}.p0"
 
@@ -103,11 +105,11 @@ def indices(order: Iterable[int]) -> str:
 
 
 def prefix_length(text: Text, access: Access, mask: str) -> int | None:
-    """Return the number of elements that a row's mask sets, if these are a prefix whose length is a
-    power of two (or 0); otherwise return None.
+    """Return the number of elements that a row's mask sets. Return None unless the mask is constant
+    and these elements are a prefix of the row whose length is a power of two or 0.
 
-    Such a prefix is accessed without a mask. After a masked or split store, a load must wait
-    until the store has reached the cache.
+    Such a prefix is accessed without a mask, because a load after a masked or split store must
+    wait until the store has reached the cache.
     """
     count = flags.prefix_length(mask, text.width * access.count)
     return None if count is None or count & (count - 1) else count

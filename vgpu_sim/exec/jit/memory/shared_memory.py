@@ -58,7 +58,9 @@ def pointer(
 
 
 def pointers(text: Text, launch: EntryArguments, access: Access, addresses: str, extra: int) -> str:
-    """Return the pointers in shared memory of a vector's lanes, plus ``extra`` bytes."""
+    """Return the pointers of a vector's lanes in shared memory, each advanced by ``extra``
+    bytes.
+    """
     narrow, wide, places = (text.type_of(t, vector=True) for t in ("i32", "i64", "ptr"))
     if access.displacement:
         step = to_signed(access.displacement, 32)
@@ -97,9 +99,9 @@ def window_pointer(
 def clear(text: Text, ssa: SsaFunction) -> None:
     """Emit code that clears shared memory for the block that begins here.
 
-    The generated code clears the memory, not its caller, so that one call can run many blocks.
-    It may clear bytes after the block's own, but only in the block's last page, which no other
-    block uses.
+    The generated code clears the memory itself; its caller does not. One call can therefore run
+    many blocks. The code may clear bytes after the block's own, but only in the block's last
+    page, which no other block uses.
     """
     if not _may_reach(ssa):
         return
@@ -145,10 +147,11 @@ def _may_reach(ssa: SsaFunction) -> bool:
 
 
 def clear_again(text: Text, started: Analysis | None) -> None:
-    """Emit code that clears shared memory again, for a group that starts over and is a whole block.
+    """Emit code that clears shared memory again, for a group that starts over and consists of a
+    whole block.
 
-    ``started`` is the analysis of the version in which the group began. Emit nothing if a group of
-    that version cannot have written shared memory before it starts over.
+    ``started`` is the analysis of the version in which the group began. Emit nothing if no group
+    of that version can have written shared memory before it starts over.
     """
     if started is None or not started.clears_shared:
         return

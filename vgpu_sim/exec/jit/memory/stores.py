@@ -49,7 +49,9 @@ class Stores:
             self.scatter(access, mask)
 
     def elements(self, access: Access) -> list[list[str]]:
-        """Return, for each vector, the stored values, element by element."""
+        """Return the values that an access stores: for each vector of lanes, the values of all
+        elements.
+        """
         places, vectors = range(access.count), range(self._values.vectors)
         return [[self._stored_value(access, n, Form.VECTOR, c) for n in places] for c in vectors]
 
@@ -103,9 +105,11 @@ class Stores:
         return rows.interleave(self._text, columns, access.scalar)
 
     def scatter(self, access: Access, mask: Mask) -> None:
-        """Store lanes at different addresses by one scatter instruction per vector.
+        """Emit the stores of lanes at different addresses, as one scatter instruction per vector.
 
-        If only few lanes of a vector can be active, their stores are separate instead.
+        There are two exceptions. Lanes that each store a row of four words store their rows one
+        by one (``lane_rows``). If only few lanes of a vector can be active, each of them has its
+        own store.
         """
         text = self._text
         flat = self._masks.flat(mask)

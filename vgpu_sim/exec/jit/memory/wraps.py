@@ -29,7 +29,9 @@ _MOST_TERMS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Firsts:
-    """The address of each vector's first lane, and whether some lane may wrap around."""
+    """The address of the first lane of each vector, and a flag: whether any lane may wrap
+    around.
+    """
 
     addresses: tuple[str, ...]
     wrapped: str
@@ -58,7 +60,7 @@ def first_lane_addresses(values: Values, access: Access) -> Firsts | None:
 
 
 def is_at_hand(values: Values, source: Source | None) -> bool:
-    """Return whether a value is available as a scalar here."""
+    """Return whether a value is available as a scalar at this point of the text."""
     if not isinstance(source, Value):
         return True
     return is_readable(values, source) and values.form_of(source) is not Form.VECTOR

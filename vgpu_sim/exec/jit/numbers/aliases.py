@@ -17,8 +17,8 @@ _OWN: Final = (Reach.NAMED, Reach.WINDOW)
 class Aliases:
     """Alias queries for the accesses of one function.
 
-    Two pointer parameters are assumed not to alias, although they may: use the answer only if it
-    affects speed, never results.
+    Two pointer parameters are assumed not to alias, although they may. Use the answers only
+    where they affect speed, never where they affect results.
     """
 
     def __init__(self, ssa: SsaFunction) -> None:

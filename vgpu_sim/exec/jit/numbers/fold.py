@@ -37,7 +37,7 @@ def result_type(instruction: Instruction) -> DataType:
 
 
 def extend(pattern: int, type_: DataType, bits: int) -> int:
-    """Extend a result of ``type_`` to the pattern of a register of ``bits`` bits."""
+    """Extend the bit pattern of a result of type ``type_`` to a register of ``bits`` bits."""
     pattern &= (1 << type_.bits) - 1
     if type_.is_signed:
         pattern = to_signed(pattern, type_.bits)

@@ -9,7 +9,7 @@ from vgpu_sim.exec.jit.numbers.known_bits import Known, between, constant, of, u
 
 
 def plus(a: Known, b: Known) -> Known:
-    """Return the facts about ``a + b``; at most one of them may have an origin."""
+    """Return the facts about ``a + b``. Nothing is known if both operands have an origin."""
     if a.origin is not None and b.origin is not None:
         return unknown(a.bits)
     zeros, ones = _add_known_bits(a.mask, (a.zeros, a.ones), (b.zeros, b.ones), 0)
@@ -18,7 +18,9 @@ def plus(a: Known, b: Known) -> Known:
 
 
 def minus(a: Known, b: Known) -> Known:
-    """Return the facts about ``a - b``. If both have the same origin, the difference has none."""
+    """Return the facts about ``a - b``. If both operands have the same origin, the difference has
+    no origin. If only ``b`` has an origin, or the origins differ, nothing is known.
+    """
     if b.origin is not None and a.origin != b.origin:
         return unknown(a.bits)
     zeros, ones = _add_known_bits(a.mask, (a.zeros, a.ones), (b.ones, b.zeros), 1)

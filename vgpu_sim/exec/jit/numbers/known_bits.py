@@ -21,12 +21,14 @@ generic address of shared memory, and the upper half of that address as an integ
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known about a value: ``origin`` plus an integer of ``bits`` bits.
+    """What is known about a value, which is ``origin`` plus an integer of ``bits`` bits.
 
-    The integer is one of ``low``, ``low + 1``, ..., ``low + span`` modulo 2^bits; its bits in
-    ``zeros`` are 0, those in ``ones`` are 1. Create it with ``of``, which refines the interval
-    by the known bits, and the known bits by the interval. ``origin`` is None if the value is
-    only the integer.
+    The integer is one of ``low``, ``low + 1``, ..., ``low + span`` modulo 2^bits. Its bits in
+    the mask ``zeros`` are 0, and its bits in the mask ``ones`` are 1. ``origin`` identifies a
+    pointer; it is None if the value is only the integer.
+
+    Create a ``Known`` with ``of``, which refines the interval by the known bits, and the known
+    bits by the interval.
     """
 
     bits: int
@@ -85,7 +87,7 @@ class Known:
         return self if self.origin is None else unknown(self.bits)
 
     def contains(self, number: int) -> bool:
-        """Return whether the integer may be ``number`` (a pattern)."""
+        """Return whether the integer may have the bit pattern ``number``."""
         inside = (number - self.low) & self.mask <= self.span
         return inside and not number & self.zeros and not ~number & self.ones
 

@@ -58,10 +58,11 @@ Block = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """How an address is derived: an integer is added to the pointer ``origin``.
+    """The derivation of an address: an integer is added to the pointer ``origin``.
 
-    ``origin`` is a kernel parameter (its offset), ``SEGMENT`` or ``WINDOW``. ``bound`` is an upper
-    bound on the integer's magnitude, and ``grain`` is a power of two that divides the integer.
+    ``origin`` is the byte offset of a kernel parameter, or ``SEGMENT`` or ``WINDOW``. ``bound``
+    is an upper bound on the integer's magnitude, and ``grain`` is a power of two that divides the
+    integer.
     """
 
     origin: int
@@ -69,13 +70,15 @@ class Pointer:
     grain: int
 
     def is_confined(self, displacement: int, size: int) -> bool:
-        """Return whether an access of ``size`` bytes is within bounds once the origin is
-        clamped.
+        """Return whether an access of ``size`` bytes, ``displacement`` bytes after the address, is
+        within bounds once the origin is clamped.
         """
         return self.bound + abs(displacement) + size + ROW_BYTES <= BOUND_BYTES
 
     def is_aligned(self, displacement: int, size: int) -> bool:
-        """Return whether the access's distance from the origin is a multiple of ``size`` bytes."""
+        """Return whether an access ``displacement`` bytes after the address has a distance from the
+        origin that is a multiple of ``size`` bytes.
+        """
         return self.grain % size == 0 and displacement % size == 0
 
 
@@ -109,12 +112,12 @@ class KnownValues:
 
     ``reads_block`` is true if the function reads a thread index or the block's size.
     ``names_variables`` is true if the function uses the address of a module variable.
-    ``window_known`` is true if the function reads the generic address of shared memory. Otherwise
-    no value of the function is an address in that window, because only this read yields such
-    addresses.
+    ``window_known`` is true if the function reads the generic address of shared memory. If it
+    does not, no value of the function is a generic address in shared memory, because only this
+    read yields such addresses.
 
-    ``least`` has the facts that hold without ``offsets`` and ``block``; only values that depend on
-    these are recomputed.
+    ``least``, if given, has the facts that hold without ``offsets`` and ``block``. Only the
+    values that depend on ``offsets`` or ``block`` are then recomputed.
     """
 
     def __init__(
@@ -166,13 +169,17 @@ class KnownValues:
         return self.read(source, 32).number.multiple
 
     def most_trips(self, header: int) -> int | None:
-        """Return an upper bound of a loop's trip count in any lane, or None."""
+        """Return an upper bound, for all lanes, of the trip count of the loop with this header;
+        None if no bound is known.
+        """
         if header not in self._trips:
             self._trips[header] = trip_counts.most_trips(self._ssa, header, self.multiple)
         return self._trips[header]
 
     def constants(self) -> dict[Value, int]:
-        """Return the results of operations that are the same constant in all threads."""
+        """Return the operation results that are the same constant in all threads, with the
+        constants.
+        """
         found = {}
         for value, known in self._facts.items():
             number = known.constant

@@ -20,7 +20,9 @@ class Reach(Enum):
 
 
 def own_loads(ssa: SsaFunction) -> frozenset[Operation]:
-    """Return the loads that may read local memory. Each lane may then read a value of its own."""
+    """Return the loads that may read local memory. Such a load may return a different value in each
+    lane, even if all lanes have the same address.
+    """
     found = ssa.analyses.get(own_loads)
     if not isinstance(found, frozenset):
         reach = LocalReach(ssa, known_values(ssa))
@@ -48,9 +50,10 @@ class LocalReach:
         )
 
     def of(self, node: Operation) -> Reach:
-        """Return whether, and by which kind of address, ``node`` accesses local memory.
+        """Return whether ``node`` accesses local memory, and by which kind of address.
 
-        Only a function that requests the window of local memory has generic addresses in it.
+        Generic addresses refer to local memory only in a function that requests the window of
+        local memory.
         """
         space = node.instruction.space
         if space is Space.LOCAL:

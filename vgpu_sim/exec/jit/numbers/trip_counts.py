@@ -35,9 +35,11 @@ Multiple = Callable[[Source], int]
 
 
 def most_trips(ssa: SsaFunction, header: int, multiple: Multiple) -> int | None:
-    """Return an upper bound of a loop's trip count in any lane, or None.
+    """Return an upper bound, for all lanes, of the trip count of the loop with this header; None if
+    no bound is known.
 
-    Use ``KnownValues.most_trips``, which supplies the divisors of values.
+    Call ``KnownValues.most_trips`` instead, which supplies the divisors of values as
+    ``multiple``.
     """
     graph = ssa.graph
     body = graph.loops[header]
@@ -52,7 +54,7 @@ def most_trips(ssa: SsaFunction, header: int, multiple: Multiple) -> int | None:
 
 
 def step_of(ssa: SsaFunction, source: Source, origin: Value) -> int | None:
-    """Return the constant c for which ``source`` is ``origin + c``, or None."""
+    """Return the constant c for which ``source`` is ``origin + c``; None if no such c is known."""
     total = 0
     while source is not origin:
         node = ssa.definition.get(source) if isinstance(source, Value) else None

@@ -143,7 +143,7 @@ class Compiler:
         """Compile as ``compile`` does, but without the cache.
 
         ``checked`` states that ``isa.container`` has read the module, and that ``refusals`` has
-        found no reason against the function.
+        found no reason to reject the function.
         """
         try:
             form = self._form(module, function, block, checked=checked)
@@ -162,9 +162,9 @@ class Compiler:
     ) -> NativeCode | None:
         """Compile a checked function under a first-tier plan: fast to compile, slow to run.
 
-        Return None if there is no such plan, if ``compile`` itself takes no longer (``tiers``),
-        or if the plan yields no code although another one may. Raises the same
-        exceptions as ``compile``.
+        Return None in three cases: there is no such plan; compiling under the best plan takes no
+        longer (``tiers``); or the first-tier plan yields no code, although another plan may.
+        Raises the same exceptions as ``compile``.
         """
         from vgpu_sim.exec.jit.target import llvm
 

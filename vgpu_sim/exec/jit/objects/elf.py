@@ -8,10 +8,10 @@ from elftools.elf.elffile import ELFFile
 
 @dataclass(frozen=True, slots=True)
 class CodeSection:
-    """The size of an object's code, and its line table.
+    """The size of an object's code section, and its line table.
 
-    A row of ``rows`` is a code offset (ascending and unique) and the line of the code from there
-    on; line 0 means no line.
+    A row of ``rows`` is a code offset and the line to which the code from that offset on
+    belongs. The offsets are ascending and unique. Line 0 means that the code has no line.
     """
 
     size_bytes: int

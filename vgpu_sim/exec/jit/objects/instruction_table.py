@@ -43,12 +43,12 @@ def _load_words(ssa: SsaFunction, source: Source, depth: int) -> Iterator[int]:
 
 
 class InstructionTable:
-    """The instructions of each range of code, in serialized form.
+    """A table of the instructions to which each range of object code belongs, in serialized form.
 
-    Nothing is decoded before a fault occurs, and then only the part needed. The form is an array
-    of 32-bit integers. It begins with the number of ranges, their code offsets (ascending), and
-    the line of each range (0: none). Then, for each instruction that reads loads, come its
-    index, the number of these loads, and their indices.
+    Nothing is decoded before a fault occurs, and then only the part needed. The table is an
+    array of 32-bit integers. It begins with the number of ranges, their code offsets
+    (ascending), and the line of each range (0: none). Then, for each instruction that reads
+    loads, come its index, the number of these loads, and their indices.
     """
 
     def __init__(self, packed: bytes) -> None:
@@ -56,7 +56,9 @@ class InstructionTable:
 
     @staticmethod
     def pack(rows: Iterable[tuple[int, int]], loads: LoadsRead) -> bytes:
-        """Serialize (code offset, line) rows, sorted by offset, and the loads."""
+        """Serialize rows of (code offset, line), sorted by offset, and the loads that each
+        instruction reads.
+        """
         offsets, lines = array("I"), array("I")
         for offset, line in rows:
             if not lines or lines[-1] != line:
@@ -68,7 +70,9 @@ class InstructionTable:
         return packed.tobytes()
 
     def words(self, offset: int) -> tuple[int, ...]:
-        """Return the instructions to which a code offset may belong, likeliest first."""
+        """Return the indices of the instructions to which the code at ``offset`` may belong, the
+        likeliest first.
+        """
         numbers = self._numbers
         count = numbers[0]
         place = bisect.bisect_right(numbers, offset, 1, 1 + count) - 1

@@ -11,7 +11,9 @@ from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A candidate plan; it is acceptable if ``against`` is empty."""
+    """A candidate plan. The plan is acceptable if ``against``, the reason to reject it, is
+    empty.
+    """
 
     plan: Plan
     why: str
@@ -41,8 +43,9 @@ class Case:
 
     @property
     def tier(self) -> int:
-        """The tier for code that runs lane by lane: 1, with LLVM's passes, or 0 if the code is too
-        large for them.
+        """The compilation tier of code that runs lane by lane.
+
+        The tier is 1 (with LLVM's passes), or 0 if the code is too large for these passes.
         """
         return int(self.nodes <= code_size.MAX_NODE_VECTORS)
 

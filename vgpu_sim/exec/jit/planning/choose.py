@@ -133,10 +133,11 @@ def legal_plans(
     block: Block,
     order: Callable[[list[geometries.Geometry]], Iterable[geometries.Geometry]] = iter,
 ) -> Iterator[Plan]:
-    """Yield all plans that give ``function`` the same results in blocks of this shape (tier 1).
+    """Yield the plans, all of tier 1, that are legal for ``function`` in blocks of this shape. A
+    plan is legal if it does not change the function's results.
 
-    Legality is checked lazily, in the order of geometries that ``order`` returns, since each
-    check requires an analysis.
+    ``order`` returns the order in which geometries are tried. A geometry is checked only when
+    its plans are requested, since each check requires an analysis.
 
     Raises:
         PlanError: see ``check_block``.

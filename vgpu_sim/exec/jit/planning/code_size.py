@@ -25,7 +25,7 @@ _MATRIX_AMOUNT: Final = 8  # a call with its arguments and results
 
 
 def instruction_size(instruction: Instruction) -> int:
-    """Return the code size of an instruction, as a number of ordinary instructions."""
+    """Return how many ordinary instructions have the same code size as this instruction."""
     op, type_ = instruction.op, instruction.type.element
     if op.family is Family.MATRIX:
         return _MATRIX_AMOUNT
@@ -46,7 +46,9 @@ def instruction_size(instruction: Instruction) -> int:
 
 
 def nodes_of(ssa: SsaFunction) -> int:
-    """Return the code size of one vector of lanes, in ordinary nodes."""
+    """Return the code size of a kernel for one vector of lanes, counted in ordinary
+    instructions.
+    """
     return sum(_cost(node) for block in ssa.blocks.values() for node in block.nodes)
 
 

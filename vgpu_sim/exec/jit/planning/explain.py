@@ -20,7 +20,8 @@ _LINES_SHOWN = 8
 
 
 def explain(function: Function, block: Block) -> Iterator[tuple[str, str]]:
-    """Yield the names and values of the decisions, in the order in which they are made.
+    """Yield the name and the value of each decision that the JIT makes about a kernel, in the order
+    in which the decisions are made.
 
     Raises:
         UnsupportedError: the JIT rejects the kernel.

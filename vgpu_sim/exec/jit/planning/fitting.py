@@ -24,8 +24,10 @@ SAVES_NO_SWITCHES: Final = "one group of a large block saves no switches"
 
 
 def reason_against(ssa: SsaFunction, geometry: Geometry, registers: int) -> str:
-    """Return why groups must not have as many vectors as in ``geometry``; empty if there is no
-    reason.
+    """Return the reason why groups must not have as many vectors as in ``geometry``; empty if there
+    is no reason.
+
+    ``registers`` is the number of vector registers of the CPU.
     """
     if not ssa.graph.loops:
         return _against_straight_code(ssa, geometry, registers)
@@ -64,7 +66,11 @@ def _against_straight_code(ssa: SsaFunction, geometry: Geometry, registers: int)
 
 
 def excess(live: int, most: int, where: str) -> str:
-    """Describe by how much ``live`` vectors exceed the limit ``most``; empty if they do not."""
+    """Describe by how much the number ``live`` of live vectors exceeds the limit ``most``; empty if
+    it does not.
+
+    ``where`` names the code that the description is about.
+    """
     return f"{where} has {live} live vectors, {live - most} too many" if live > most else ""
 
 

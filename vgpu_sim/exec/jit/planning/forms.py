@@ -9,7 +9,8 @@ from vgpu_sim.isa import Function
 def build(function: Function, block: Block, *, best: bool) -> SsaFunction:
     """Return the SSA form of ``function`` for blocks of this shape.
 
-    With ``best`` it is for the code of the best plan, else for that of the first tier.
+    If ``best`` is set, code under the best plan is generated from this form. Otherwise code
+    under the first-tier plan is.
     """
     form = full_unrolling.build(function, block)
     wide_products.split(form)

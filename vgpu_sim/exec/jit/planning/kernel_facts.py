@@ -76,7 +76,7 @@ def mostly_computes(ssa: SsaFunction) -> bool:
 
 
 def has_strided_gather(analysis: Analysis, loops: Iterable[int]) -> bool:
-    """Return whether a hot loop loads with a stride known only at run time.
+    """Return whether one of ``loops`` has a load whose lanes have a stride known only at run time.
 
     The vectors of such a kernel are never interleaved.
     """

@@ -31,7 +31,9 @@ _Node = Operation | Merge
 
 
 def unroll(ssa: SsaFunction) -> None:
-    """Unroll each suitable loop by a factor that lets its sums stay in registers."""
+    """Unroll suitable loops that have more sums than registers, so that ``sum_chains`` can keep
+    each sum in a register over several iterations.
+    """
     for block in list(ssa.blocks.values()):
         if block.index not in block.successors or not _suits(ssa, block):
             continue

@@ -14,9 +14,9 @@ class Plan:
     """How a kernel is compiled: with ``width`` lanes per vector and ``vectors`` vectors per group.
 
     If ``versioned`` is set, there is also a version without masks, which assumes that no
-    top-level guard ends a thread. ``tier`` 0 skips LLVM's passes and optimises code generation
-    least: such code compiles fast and runs slowly. ``padding`` specifies the lanes added to the
-    block so that groups nest with its rows.
+    top-level guard ends a thread. ``tier`` 0 skips LLVM's passes and generates code at the
+    lowest optimisation level: such code compiles fast and runs slowly. ``padding`` specifies the
+    lanes added to the block so that groups nest with the block's rows.
     """
 
     width: int

@@ -24,7 +24,9 @@ _MOST_BYTES: Final = 256
 
 
 def may_run_by_rows(ssa: SsaFunction, geometry: Geometry) -> bool:
-    """Return whether neighbouring blocks may run row by row, and gain from it."""
+    """Return whether neighbouring blocks may run row by row, and are faster so: the first rows of
+    all these blocks run, then their second rows, and so on.
+    """
     if ssa.graph.loops or geometry.width == 1 or _row_slots(geometry) == geometry.slots:
         return False
     nodes = (node for block in ssa.blocks.values() for node in block.nodes)

@@ -31,7 +31,9 @@ _FEWEST_STEPS = 2  # steps per sum, on average, below which the order is unchang
 
 
 def exceeds_registers(ssa: SsaFunction, registers: int) -> bool:
-    """Return whether a loop has so many sums that they leave no registers for factors."""
+    """Return whether a loop accumulates so many sums that no registers are left for the factors of
+    the products that it adds.
+    """
     return any(sums_of(ssa, header) > registers * 3 // 4 for header in ssa.graph.loops)
 
 

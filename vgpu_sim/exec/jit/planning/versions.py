@@ -19,11 +19,11 @@ def has_waiting_lanes(ssa: SsaFunction, geometry: Geometry) -> bool:
 
 
 def fast(ssa: SsaFunction, geometry: Geometry, *, versioned: bool) -> Analysis:
-    """Return the analysis of the fast version. If ``versioned`` is set, that version assumes that
-    no top-level guard ends a thread.
+    """Return the analysis of a kernel's fast version. If ``versioned`` is set, that version assumes
+    that no top-level guard ends a thread.
 
-    If every group has padding lanes and lanes wait for each other, there is no version for whole
-    groups, and groups cannot start over in another version.
+    If every group has padding lanes, and lanes wait for each other, no version for whole groups
+    exists. Groups then cannot start over in another version.
     """
     if geometry.always_lacks and has_waiting_lanes(ssa, geometry):
         return Analysis(ssa, geometry, assume_guards=versioned, may_restart=False)

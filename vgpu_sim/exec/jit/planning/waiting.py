@@ -31,7 +31,8 @@ _MAY_PART: Final = "its lanes may diverge at a wait point"
 
 
 def whole_block(case: Case) -> Iterator[Candidate]:
-    """Yield the plan in which a block is one group whose vectors take several registers each.
+    """Yield the plan in which a block is one group, and each vector of the group takes several
+    registers.
 
     The plan is a candidate only if no other plan makes the block one group, and only if all wait
     points are outside loops. Outside loops, a context switch costs more than spills.

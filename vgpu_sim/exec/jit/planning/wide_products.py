@@ -14,10 +14,11 @@ _NARROW, _WIDE = (DataType.U32, DataType.S32), (DataType.U64, DataType.S64)
 
 
 def split(ssa: SsaFunction) -> None:
-    """Compute the halves of wide products directly, and drop operations that are unused then.
+    """Compute the halves of wide products directly, and drop operations that are then unused.
 
-    Each conversion that extracts a half becomes a product. It must be in the same block as the
-    wide product: a product that was computed once must not move into a loop.
+    Each conversion that extracts a half becomes a product. Only conversions in the same block as
+    the wide product are replaced, because a product that was computed once must not move into a
+    loop.
     """
     taken: set[Value] = set()
     for block in ssa.blocks.values():

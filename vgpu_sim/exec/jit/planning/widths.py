@@ -42,7 +42,11 @@ def _shapes(block: Block, widest: int) -> list[tuple[int, Padding]]:
 def small_enough(
     block: Block, width: int, padding: Padding, nodes: int, most: int
 ) -> list[geometries.Geometry]:
-    """Return the geometries of a width whose code is not too large, the smallest group first."""
+    """Return the geometries with this width and padding whose code size is at most ``most``, the
+    smallest group first.
+
+    ``nodes`` is the code size of one vector.
+    """
     legal = geometries.legal_geometries(block)
     found = (g for g in legal if g.width == width and g.padding == padding)
     return sorted((g for g in found if g.vectors * nodes <= most), key=lambda g: g.vectors)

@@ -17,10 +17,10 @@ from vgpu_sim.isa import EFFECTS, Compare, Instruction, Space
 
 
 def can_wait_as_one(analysis: Analysis) -> bool:
-    """Return whether the lanes of a group can wait together in the loops that poll: no lane waits
-    in such a loop for a lane of its own group that is elsewhere in the code.
+    """Return whether the lanes of a group can wait together in the loops that poll. They can if no
+    lane waits in such a loop for a lane of its own group that is elsewhere in the code.
 
-    If the function has wait points, each group must be within one warp: then no lane passes a
+    If the function has wait points, each group must be within one warp. Then no lane passes a
     wait point before the other lanes of its warp have arrived.
     """
     ssa = analysis.ssa

@@ -40,8 +40,9 @@ def polls_or_pauses(ssa: SsaFunction) -> bool:
 def polling_headers(ssa: SsaFunction) -> frozenset[int]:
     """Return the headers of the loops that poll.
 
-    In a loop with a wait point in each iteration, other groups of the block run anyway: it polls
-    only if other blocks may end it. A loop that merely retries a compare-and-swap does not poll.
+    In a loop with a wait point in each iteration, other groups of the block run anyway. Such a
+    loop polls only if other blocks may end it. A loop that merely retries a compare-and-swap
+    does not poll.
     """
     loops = ((header, _Loop(ssa, header)) for header in ssa.graph.loops)
     return frozenset(header for header, loop in loops if loop.polls and not loop.retries)

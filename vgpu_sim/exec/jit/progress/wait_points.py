@@ -66,10 +66,10 @@ def waiting_active_masks(ssa: SsaFunction, block: Dimensions) -> frozenset[Opera
 
     An ACTIVEMASK is returned in two cases:
 
-    1. All live lanes reach it on one path, and before it lanes wait only where all lanes of the
-       warp wait. Otherwise a lane that polls, or that waits while others are elsewhere, may be
-       waiting for code after the ACTIVEMASK.
-    2. It follows a barrier at which all lanes of the warp have just met.
+    1. All live lanes reach the ACTIVEMASK on one path, and the only earlier waits are those of all
+       lanes of the warp. Otherwise a lane that polls, or that waits while other lanes are
+       elsewhere, may be waiting for code after the ACTIVEMASK.
+    2. The ACTIVEMASK follows a barrier at which all lanes of the warp have just met.
     """
     found = {node: place for place, node in collectives(ssa) if _is_active_mask(node)}
     met = _after_whole_warp_barriers(ssa, found.keys())
@@ -149,9 +149,9 @@ def _is_active_mask(node: Operation) -> bool:
 def needs_counting(ssa: SsaFunction, geometry: Geometry) -> bool:
     """Return whether arrivals at wait points must be counted.
 
-    Counting is unnecessary if all wait points are one barrier for all threads, and groups yield
-    nowhere else, not even for collectives. All groups have then arrived when each has had its
-    time slice.
+    Counting is unnecessary if every wait point is the same barrier for all threads, and groups
+    yield nowhere else, not even for collectives. All groups have then arrived once each group
+    has had its time slice.
     """
     if lanes_wait(ssa, geometry):
         return True

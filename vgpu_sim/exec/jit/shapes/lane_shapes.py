@@ -260,7 +260,7 @@ class Algebra:
         return self.affine(a.offsets, a.stride, a.constant, a.align, bits)
 
     def may_wrap(self, shape: "Affine | PerVector") -> bool:
-        """Return whether a lane may wrap around when the first one does not."""
+        """Return whether a lane may wrap around although the first lane does not."""
         return shape.stride != 0 and not (isinstance(shape, Affine) and self.fits(shape))
 
     def fits(self, a: Affine) -> bool:
@@ -283,7 +283,9 @@ class Algebra:
         return [[offset + a.stride * lane for lane in lanes] for offset in a.offsets]
 
     def join(self, a: LaneShape, b: LaneShape) -> LaneShape:
-        """Return the join of two shapes: the shape of a phi that never mixes lanes."""
+        """Return the join of two shapes: the shape of a phi at which all lanes arrive over the same
+        edge.
+        """
         if a == b:
             return a
         if isinstance(a, Vector) or isinstance(b, Vector):

@@ -56,10 +56,10 @@ Shared = Base | Product | Extended
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """The lanes of a value as a sum of shared values.
+    """The lanes of a value, each as a sum of values that all lanes share.
 
-    ``terms`` maps shared values to a factor per lane, and ``own`` is the constant term of each
-    lane. Lanes are ordered by vector; integers are signed.
+    ``terms`` has each shared value with its factors, one per lane. ``own`` has the constant term
+    of each lane. Lanes are ordered by vector; integers are signed.
     """
 
     bits: int

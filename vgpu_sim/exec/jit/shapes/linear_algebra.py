@@ -39,7 +39,8 @@ def add(a: Linear | None, b: Linear | None, sign: int = 1) -> Linear | None:
 def multiply(a: Linear | None, b: Linear | None) -> Linear | None:
     """Return the linear sum ``a * b``.
 
-    Return None unless one factor is constant or both consist of shared values alone.
+    Return None if an operand is None, or if their widths differ. Return None also if neither
+    operand is a constant in each lane or a single shared value.
     """
     for x, y in ((a, b), (b, a)):
         if x is None or y is None or x.bits != y.bits:

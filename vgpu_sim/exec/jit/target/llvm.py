@@ -32,7 +32,9 @@ _SHORT = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A kind of machine, as LLVM spells it. Code for any other machine cannot be loaded here."""
+    """A kind of machine for which code is generated, in LLVM's spelling. Code for a machine other
+    than this one cannot be loaded here.
+    """
 
     triple: str
     cpu: str

@@ -11,10 +11,12 @@ _LEAST_PAIRS: Final = 2
 class LaneOf(Protocol):
     """Extracts one lane from a vector whose elements are of the type ``scalar``.
 
-    ``wide`` states that the lane is an i32 that will be used as an address; it is returned as an
-    i64, sign-extended. In unrolled code it is shifted out of the 64-bit element that contains it.
-    If it were merely moved out of the vector, a load through it would cost 25 cycles on Zen 4. That
-    CPU wrongly predicts each time that the load hits the last store through the same register (ADR
+    ``wide`` states that the lane is an i32 that will be used as an address. The lane is then
+    returned as an i64, sign-extended.
+
+    Unrolled code shifts such a lane out of the 64-bit element that contains it. If the lane were
+    merely moved out of the vector, a load through it would cost 25 cycles on Zen 4: that CPU
+    predicts, each time wrongly, that the load hits the last store through the same register (ADR
     99).
     """
 
@@ -28,8 +30,8 @@ Body = Callable[[LaneOf], Sequence[str]]
 def all_lanes(
     text: Text, lanes: str | None, body: Body, whole: Callable[[], None] | None = None
 ) -> None:
-    """Run ``body``, which has no results, for each lane in ``lanes``. If all lanes are set, run
-    unrolled code instead of a loop.
+    """Emit code that runs ``body`` for each lane in the mask ``lanes``. ``body`` has no results. If
+    all lanes are set, unrolled code runs instead of a loop.
 
     ``whole``, if given, emits other code for the case that all lanes are set.
     """
@@ -62,7 +64,7 @@ def all_lanes(
 
 
 def one_by_one(text: Text, body: Body) -> None:
-    """Run ``body`` once for each lane, in unrolled code."""
+    """Emit unrolled code that runs ``body`` once for each lane."""
     for lane in range(text.width):
         body(_lane(text, lane))
 
@@ -101,9 +103,10 @@ def _pack(text: Text, lanes: str) -> str:
 
 
 def each_lane(text: Text, lanes: str | None, scalars: Sequence[str], body: Body) -> list[str]:
-    """Run ``body`` for each lane that is set in ``lanes`` (None: all), in a loop.
+    """Emit a loop that runs ``body`` for each lane that is set in ``lanes`` (None: all lanes).
 
-    Returns a vector for each result, whose LLVM types are ``scalars``; other lanes are zero.
+    Return one vector for each result of ``body``, with elements of the LLVM types ``scalars``.
+    Lanes that are not set are zero.
     """
     width = text.width
     bits = integer(width)

@@ -15,7 +15,8 @@ from vgpu_sim.exec.jit.text.writer import Text
 class Mask:
     """The lanes that are set in ``vector``, provided that ``scalar`` is true.
 
-    Both hold names of LLVM i1 values.
+    ``vector`` has the name of an LLVM vector of i1 for each vector of lanes. ``scalar`` is the
+    name of an i1. Either is None if it is all ones.
     """
 
     vector: tuple[str, ...] | None = None

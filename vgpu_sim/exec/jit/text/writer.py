@@ -194,7 +194,9 @@ class Text:
         self.do(f"br i1 {condition}, label %{yes}, label %{no}")
 
     def reserve(self) -> int:
-        """Reserve a line of the text, which ``fill`` writes later; return its place."""
+        """Reserve a line of the text, which ``fill`` writes later. Return the position of the
+        line.
+        """
         self.body.append("")
         return len(self.body) - 1
 
@@ -224,7 +226,9 @@ class Text:
         self.call("void", "llvm.prefetch.p0", ("ptr", pointer), *hints)
 
     def intrinsic(self, stem: str, scalar: str, vector: bool, *values: str) -> str:
-        """Call ``llvm.<stem>.<type>`` whose operands and result are all of one type."""
+        """Call the intrinsic ``llvm.<stem>.<type>``. Its operands and its result have the same
+        type.
+        """
         type_ = self.type_of(scalar, vector)
         suffix = self.mangle(scalar, self.width if vector else 0)
         return self.call(type_, f"llvm.{stem}.{suffix}", *((type_, value) for value in values))
@@ -259,11 +263,11 @@ class Text:
         return self.let(f"select {flags} {condition}, {type_} {yes}, {type_} {no}")
 
     def flags_to_integers(self, flags: str, scalar: str) -> str:
-        """Return 1 in each lane of a vector whose flag is set, 0 in the others.
+        """Return a vector that has 1 in each lane whose flag is set, and 0 in the other lanes.
 
-        It is a select, not an extension: if vectors of flags are legal (AVX-512), LLVM's combiner
-        turns ``a + zext f`` into ``a - sext f`` and back, endlessly, if it already knows that no
-        flag is set but has not folded it yet.
+        The code is a select, not an extension. If vectors of flags are legal (AVX-512), LLVM's
+        combiner may turn ``a + zext f`` into ``a - sext f`` and back, endlessly. This happens if
+        the combiner already knows that no flag is set, but has not folded the flags yet.
         """
         return self.select(flags, self.const(1, scalar, True), "zeroinitializer", scalar, True)
 
@@ -282,8 +286,8 @@ class Text:
 
     @contextmanager
     def marking_accesses(self, part: int | None, memory: str) -> Iterator[None]:
-        """Within the ``with`` block, mark accesses as accesses to ``memory`` for the vector
-        ``part``, or for all vectors (None).
+        """Within the ``with`` block, mark the accesses that are written as accesses to ``memory``
+        by the vector ``part``, or by all vectors (None).
 
         ``vector_order`` reads the marks. An access to unknown memory ("") is not marked and keeps
         its position.

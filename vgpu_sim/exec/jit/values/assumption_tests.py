@@ -18,8 +18,8 @@ from vgpu_sim.isa import Compare, DataType
 
 
 def of_group(values: Values, node: Operation, assumed: OfGroup, coming: int) -> Iterator[str]:
-    """Yield the tests of an assumption about the lanes that reach ``node``, given as the bit mask
-    ``coming``.
+    """Yield the tests of the assumption ``assumed`` for the lanes that reach ``node``. ``coming``
+    is the bit mask of these lanes.
     """
     match assumed:
         case Extended():
@@ -43,8 +43,8 @@ def any_of(text: Text, tests: list[str]) -> str:
 
 
 def wraps_around(values: Values, source: Source, kind: DataType, further: int, part: int) -> str:
-    """Return whether, in some lane, a 32-bit value wraps around or would do so after ``further`` is
-    added.
+    """Return whether a 32-bit value wraps around in some lane, or would wrap around after
+    ``further`` is added to it.
     """
     text, narrow = values.text, integer(kind.bits)
     shape = values.shape(source, kind.bits)

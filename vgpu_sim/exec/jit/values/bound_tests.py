@@ -30,8 +30,8 @@ class Bounds:
         self._text = values.text
 
     def within(self, level: Level, block: int) -> int | None:
-        """Return the short block that only lanes within bounds execute after ``block``; None if
-        there is none.
+        """Return the short block that follows ``block`` and that only lanes within bounds execute;
+        None if there is no such block.
 
         The returned block has no other predecessors, and its only successor is the block at
         which the lanes rejoin.
@@ -77,7 +77,8 @@ class Bounds:
         """Return an i1 that is true only if ``condition`` equals ``wanted`` in each lane of a
         group.
 
-        If an index wraps around, the i1 may be false although this holds in all lanes.
+        If an index wraps around, the i1 may be false although ``condition`` equals ``wanted`` in
+        all lanes.
         """
         return self._all(condition.value, wanted != condition.negated)
 

@@ -32,8 +32,8 @@ FLOATS = {DataType.F32: "float", DataType.F64: "double"}
 
 
 class Form(Enum):
-    """What an operation is computed on: the bases of the group, or the first lane or all lanes of a
-    vector.
+    """The values on which an operation is computed: the bases of the group, the first lane of a
+    vector, or all lanes of a vector.
     """
 
     BASE = 0  # on the group's bases
@@ -214,13 +214,13 @@ class Values:
         self.held[value] = held
 
     def mark(self) -> Scope:
-        """Open a scope whose expressions remain valid after it."""
+        """Open a scope of held values. Expressions that are written in it remain valid after it."""
         return Scope(self.held, self._journal)
 
     @contextmanager
     def scope(self) -> Iterator[Scope]:
-        """Open a scope for code that may be branched around; its expressions are valid only within
-        it.
+        """Open a scope for code that may be branched around. Expressions that are written in the
+        scope are valid only within it.
         """
         with self.text.known.within():
             yield self.mark()
@@ -238,7 +238,9 @@ class Values:
         return None if shape.lanes is not None else Form.VECTOR
 
     def materialise(self, source: Source, like: Value, *, clean: bool) -> tuple[str, ...]:
-        """Return ``source`` in the shape of ``like``, for phis and selects."""
+        """Return the LLVM values of ``source`` in the form and type in which ``like`` is held. They
+        become operands of phis and selects.
+        """
         form = self.form_of(like)
         assert form is not None
         type_ = self.types[like]
@@ -267,7 +269,9 @@ class Values:
         return value
 
     def fill(self, value: str, held: str, result: Value, form: Form, *, signed: bool) -> str:
-        """Sign- or zero-extend a result to the register's storage type."""
+        """Extend ``value`` from the type ``held`` to the storage type of ``result``. If ``signed``,
+        sign-extend it, else zero-extend it.
+        """
         wanted, vector = self.types[result], form is Form.VECTOR
         if signed and BITS[held] < result.bits:
             value = self._convert("sext", value, held, integer(result.bits), vector)

@@ -72,15 +72,19 @@ class EntryArguments:
         )
 
     def context(self, offset: int, type_: str = "i64") -> str:
-        """Return a field of ``launch_context``."""
+        """Return the field at byte ``offset`` of the launch context (``abi.LaunchContext``)."""
         return self._once("context", offset, lambda: self._load("%ctx", offset, type_))
 
     def thread(self, offset: int, type_: str) -> str:
-        """Return a field of ``thread_state`` that is constant while the code runs."""
+        """Return the field at byte ``offset`` of the thread state (``abi.ThreadState``). The field
+        must be constant while the code runs.
+        """
         return self._once("thread", offset, lambda: self._load("%thread", offset, type_))
 
     def once(self, name: str, write: Callable[[], str]) -> str:
-        """Return a constant of the launch that ``write`` computes; its code is emitted once."""
+        """Return the value of the code that ``write`` emits, which is constant during a launch. The
+        code is emitted only once for each ``name``.
+        """
         return self._once("value", name, write)
 
     def local_window(self) -> str:
@@ -114,7 +118,7 @@ class EntryArguments:
     def origin(self, parameter: int) -> str:
         """Return the unclamped pointer ``parameter``, from which addresses are derived.
 
-        See ``known_values``.
+        ``parameter`` is the byte offset of a kernel parameter, or ``SEGMENT`` (see ``known_values``).
         """
         if parameter == SEGMENT:
             return self.context(CONTEXT_SEGMENT_BASE)
@@ -123,8 +127,8 @@ class EntryArguments:
     def clamped_origin(self, parameter: int, size: int) -> str:
         """Return the pointer ``parameter``, clamped to the aperture for accesses of ``size`` bytes.
 
-        If it is not a multiple of ``size``, return a pointer into the image for misaligned
-        accesses.
+        If the pointer is not a multiple of ``size``, return a pointer into the memory image to
+        which misaligned accesses are redirected.
         """
         raw = self.origin(parameter)
 
@@ -189,8 +193,8 @@ class EntryArguments:
         return text.let(f"getelementptr i8, ptr {self._start(shift)}, {type_} {distance}")
 
     def misaligned_pointer(self, offset: int) -> str:
-        """Return the pointer that is ``offset`` bytes into the memory image at which every access
-        faults.
+        """Return the pointer to byte ``offset`` of the memory image to which misaligned accesses
+        are redirected. Every access to that image faults.
         """
         return self.offset_pointer(self._start("0"), str(MISALIGNED_OFFSET_BYTES + offset))
 

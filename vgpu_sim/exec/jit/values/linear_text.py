@@ -74,7 +74,9 @@ def _times(values: Values, shared: Shared, factor: int) -> str:
 
 
 def shared_value(values: Values, shared: Shared) -> str:
-    """Return the LLVM value of a part of a sum that all lanes share."""
+    """Return the LLVM value of ``shared``, a factor in a sum that has the same value in all
+    lanes.
+    """
     text = values.text
     match shared:
         case Base(value):

@@ -17,8 +17,8 @@ CPU_PERIOD_US = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """Whether the kernel limits slices to their shares; if it does not, ``reason`` has the
-    cause.
+    """Whether the kernel limits slices to their shares. If the kernel does not, ``reason`` says
+    why.
     """
 
     enforced: bool
@@ -29,9 +29,9 @@ class Isolation:
 class Share:
     """A slice's share of the node.
 
-    ``memory_bytes`` is the memory that gpud can grant to the slice. ``sm_count`` of
-    ``board_sm_count`` determines the slice's CPU weight; ``strict`` adds a hard limit on its CPU
-    time.
+    ``memory_bytes`` is the memory that gpud can grant to the slice. The ratio of ``sm_count`` to
+    ``board_sm_count`` determines the slice's CPU weight; ``strict`` adds a hard limit on the
+    slice's CPU time.
     """
 
     memory_bytes: int

@@ -16,8 +16,9 @@ PARENT = "tessera"
 
 
 def detect(cpu_count: int, root: Path = DEFAULT_ROOT, parent: str = PARENT) -> SliceCgroups:
-    """Return control groups of the version that this node has, or ``NoCgroups`` with the reason if
-    no group can be created.
+    """Return an object that manages control groups of the version (1 or 2) that this node has.
+
+    If no group can be created, return a ``NoCgroups`` with the reason.
     """
     make: Callable[[Path, str, int], SliceCgroups]
     if (root / "cgroup.controllers").is_file():

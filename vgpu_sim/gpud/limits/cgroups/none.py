@@ -10,8 +10,8 @@ from vgpu_sim.gpud.model import InstanceUuid
 
 @dataclass(frozen=True, slots=True)
 class NoCgroups:
-    """An implementation that enforces nothing; ``reason`` is shown wherever the isolation is
-    reported.
+    """The implementation of ``SliceCgroups`` for a node without usable control groups. It enforces
+    no limits. ``reason`` states why, and is shown wherever the isolation is reported.
     """
 
     reason: str

@@ -44,8 +44,8 @@ class CgroupsV1:
 
     @property
     def isolation(self) -> Isolation:
-        """Return an ``Isolation`` that states that limits are enforced; the constructor has
-        verified it.
+        """Return an ``Isolation`` that states that limits are enforced. The constructor has
+        verified that the needed hierarchies are available.
         """
         return Isolation(True, "")
 
@@ -108,15 +108,15 @@ class CgroupsV1:
             remove_group(parent / uuid)
 
     def remove_parent(self) -> None:
-        """Remove the parent of all groups in each hierarchy where it is empty."""
+        """In each hierarchy, remove the parent group, unless it still contains groups."""
         for parent in self._parents.values():
             with suppress(OSError):
                 remove_group(parent)
 
 
 def slice_directories(parent: Path) -> list[InstanceUuid]:
-    """Return the sub-directories of a parent group that are named after instances; none if the
-    parent does not exist.
+    """Return the sub-directories of a parent group that are named after instances. If the parent
+    does not exist, the list is empty.
     """
     found: list[InstanceUuid] = []
     try:
@@ -132,8 +132,9 @@ def slice_directories(parent: Path) -> list[InstanceUuid]:
 
 
 def shmem_of(group: Path) -> int:
-    """Return ``shmem`` in bytes from a group's ``memory.stat``; both versions of control groups
-    have this field.
+    """Return ``shmem`` in bytes from a group's ``memory.stat``, or 0 if there is none.
+
+    Both versions of control groups have this field.
     """
     try:
         text = (group / "memory.stat").read_text(encoding="ascii")
@@ -146,7 +147,9 @@ def shmem_of(group: Path) -> int:
 
 
 def remove_group(group: Path) -> None:
-    """Remove a group's directory (its files go with it). Raises OSError while it has processes."""
+    """Remove a group's directory and with it the group. Raises OSError while processes are in the
+    group.
+    """
     try:
         group.rmdir()
     except FileNotFoundError:

@@ -33,8 +33,8 @@ class CgroupsV2:
 
     @property
     def isolation(self) -> Isolation:
-        """Return an ``Isolation`` that states that limits are enforced; the constructor has
-        verified it.
+        """Return an ``Isolation`` that states that limits are enforced. The constructor has
+        verified that the needed controllers are available.
         """
         return Isolation(True, "")
 
@@ -89,8 +89,8 @@ class CgroupsV2:
         remove_group(self._parent / uuid)
 
     def remove_parent(self) -> None:
-        """Remove the parent of all groups if it is empty; the controllers delegated to it stay
-        delegated.
+        """Remove the parent group, unless it still contains groups. The controllers that are
+        delegated to the parent group stay delegated.
         """
         with suppress(OSError):
             remove_group(self._parent)
