@@ -102,8 +102,8 @@ class Snapshot:
         )
 
     def observe(self, instance: MigInstance) -> Observed:
-        """Return an instance with the counters of its contexts, as input of the next telemetry
-        sample.
+        """Return an instance together with the counters of its contexts, as input of the next
+        telemetry sample.
         """
         live: dict[Hashable, Reading] = {
             (one.pid, id(one)): Reading(

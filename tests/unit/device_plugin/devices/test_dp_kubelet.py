@@ -115,7 +115,11 @@ def test_a_name_that_claims_serve_is_registered_without_devices_and_never_retire
 ) -> None:
     """This also holds while pods still have withdrawn slices of that name."""
     held = make_gpu(0, range(1)).slices
-    for offer in (CLAIM_SERVED, SliceOffer((), (), "/lib", held, stays_registered=True), CLAIM_SERVED):
+    for offer in (
+        CLAIM_SERVED,
+        SliceOffer((), (), "/lib", held, stays_registered=True),
+        CLAIM_SERVED,
+    ):
         resources.update({RESOURCE: offer})
         clock.now += 3600
         resources.update({RESOURCE: offer})

@@ -40,7 +40,7 @@ def multiply(a: Linear | None, b: Linear | None) -> Linear | None:
     """Return the linear sum ``a * b``.
 
     Return None if an operand is None, or if their widths differ. Return None also if neither
-    operand is a constant in each lane or a single shared value.
+    operand is a constant in each lane or a single shared value, or if the sum is too large.
     """
     for x, y in ((a, b), (b, a)):
         if x is None or y is None or x.bits != y.bits:
@@ -72,7 +72,7 @@ def widen(a: Linear | None, bits: int, *, is_signed: bool) -> Linear | None:
 
 def reach(a: Linear, lanes: list[int]) -> int:
     """Return a bound on the magnitude of a sum in ``lanes``. The bound is useful only if all shared
-    values are extended ones.
+    values are ``Extended``.
     """
     total = max(abs(a.own[n]) for n in lanes)
     for shared, factors in a.terms:

@@ -13,7 +13,7 @@ _WRITES = ("store ", "call ", "fence ")
 
 
 class AvailableExpressions:
-    """The names of expressions that dominate the current position.
+    """The names of LLVM values whose definitions dominate the current position, by expression.
 
     A block with predecessors other than the preceding text must begin with ``forget``.
     """

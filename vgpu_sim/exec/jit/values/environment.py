@@ -189,7 +189,8 @@ class Values:
         return text.let(f"xor {type_} {flag}, {text.const(1, 'i1', vector)}")
 
     def define(self, result: Value, produce: Callable[[Form, int], str]) -> None:
-        """Compute ``result`` in the form of its shape and record the LLVM values that hold it.
+        """Compute ``result`` in the form that its shape requires, and record the LLVM values that
+        hold it.
 
         ``produce`` gets a form and the number of a vector; it returns a value of the storage type
         of ``result``.
@@ -202,8 +203,8 @@ class Values:
     def hold(self, result: Value, names: tuple[str, ...], *, vectors: bool = False) -> None:
         """Record ``names`` as the LLVM values that hold ``result``.
 
-        With ``vectors``, each name is a vector. Otherwise the names have the form of the
-        result's shape.
+        If ``vectors`` is set, each name is a vector. Otherwise each name is a vector or a
+        scalar, as the shape of ``result`` requires.
         """
         vector = vectors or self.form_of(result) is Form.VECTOR
         self.record_held(result, Held(names, self.types[result], vector))

@@ -118,7 +118,7 @@ class EntryArguments:
     def origin(self, parameter: int) -> str:
         """Return the unclamped pointer ``parameter``, from which addresses are derived.
 
-        ``parameter`` is the byte offset of a kernel parameter, or ``SEGMENT`` (see ``known_values``).
+        ``parameter`` is a kernel parameter's byte offset, or ``SEGMENT`` (see ``known_values``).
         """
         if parameter == SEGMENT:
             return self.context(CONTEXT_SEGMENT_BASE)
