@@ -54,19 +54,19 @@ def _is_true(text: str) -> bool:
 
 def _true_or_false(text: str) -> bool:
     if text not in ("true", "false"):
-        raise ValueError("must be true or false")
+        raise ValueError("must be 'true' or 'false'")
     return text == "true"
 
 
 def _is_cdi(strategy: str) -> bool:
     if strategy not in ("cdi", "mounts"):
-        raise ValueError("must be cdi or mounts")
+        raise ValueError("must be 'cdi' or 'mounts'")
     return strategy == "cdi"
 
 
 def _port(text: str) -> int:
     if not text.isdecimal() or not 0 <= int(text) < 65536:
-        raise ValueError("not a port")
+        raise ValueError("must be a port number from 0 to 65535")
     return int(text)
 
 
@@ -74,20 +74,20 @@ def _seconds(text: str) -> float:
     try:
         return float(text)
     except ValueError as err:
-        raise ValueError("not a number of seconds") from err
+        raise ValueError("must be a number of seconds") from err
 
 
 def _leave_seconds(text: str) -> float:
     seconds = _seconds(text)
     if not 0 <= seconds <= LEAVE_S:  # rejects NaN, too
-        raise ValueError(f"must be 0 to {LEAVE_S:g}")
+        raise ValueError(f"must be 0 to {LEAVE_S:g} seconds")
     return seconds
 
 
 def _up_to(most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not text.isdecimal() or int(text) > most:
-            raise ValueError(f"must be a number up to {most}")
+            raise ValueError(f"must be an integer from 0 to {most}")
         return int(text)
 
     return read

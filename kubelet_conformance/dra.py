@@ -58,10 +58,10 @@ def is_complete(found: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def places(found: Sequence[Mapping[str, Any]]) -> list[Place]:
-    """Return the devices in these slices that the scheduler can allocate to a plain claim, in
-    order.
+    """Return the devices in the ResourceSlices ``found``, in the order of the slices.
 
-    Devices with taints are left out.
+    Devices with taints are left out, because the scheduler does not allocate them to a claim
+    without tolerations.
     """
     return [
         Place(one["spec"]["pool"]["name"], device["name"])

@@ -27,7 +27,10 @@ def checks() -> dict[str, str]:
 
 
 def table(reports: Mapping[str, Sequence[Mapping[str, str]]]) -> str:
-    """Return the table as Markdown, with the reasons of results other than "yes" below it."""
+    """Return the table of the checks' results as Markdown, with one column for each report.
+
+    Below the table is a list of reasons, to which the results other than "yes" refer by number.
+    """
     reasons: list[str] = []
     rows = [f"| check | {' | '.join(reports)} |", f"|---|{'---|' * len(reports)}"]
     outcomes = {name: {one["check"]: one for one in results} for name, results in reports.items()}
@@ -48,7 +51,8 @@ def table(reports: Mapping[str, Sequence[Mapping[str, str]]]) -> str:
 
 
 def answers(markdown: str) -> dict[str, dict[str, str]]:
-    """Return the result of each check, by column and check, from the table in a Markdown document.
+    """Return the results in the table of a Markdown document: for each column, the result of each
+    check.
 
     A result is "yes", "no", "–" or "".
     """

@@ -35,7 +35,7 @@ _CONFIG: list[pytest.Config] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the command-line options. They take effect only with a plugin's or driver's command."""
+    """Add the command-line options. Without a command of a plugin or driver they have no effect."""
     group = parser.getgroup("kubelet-conformance", "does a plugin keep the kubelet's contract?")
     for name, text in (
         ("plugin", "a device plugin: a line for the shell; $KUBELET_DIR is set"),
@@ -139,7 +139,8 @@ class Setting:
         return True
 
     def expect(self, come: Callable[[], bool], otherwise: Callable[[], str]) -> None:
-        """Fail unless ``come`` returns true; after an earlier failure, fail at once.
+        """Fail unless ``come`` returns true. After an earlier failure, fail without calling
+        ``come``.
 
         ``otherwise`` returns the reason of the failure. Raises AssertionError.
         """

@@ -119,11 +119,14 @@ _EMPTY_MEANS_NONE = {
 
 
 class NotReadable(ValueError):
-    """A body cannot be decoded; the message names the kind and field."""
+    """A body cannot be decoded; the message states what in it is invalid or not supported."""
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """Return the object of a request's body in its JSON form. Raises NotReadable."""
+    """Decode the object in a request's body; return the object in its JSON form.
+
+    Raises NotReadable.
+    """
     if not body.startswith(MAGIC):
         raise NotReadable(f"a body of {CONTENT_TYPE} must begin with {MAGIC!r}")
     outer = _message("Unknown", body[len(MAGIC) :])

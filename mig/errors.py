@@ -133,7 +133,7 @@ class PlanError(MigError):
 
 
 class InUseError(PlanError):
-    """A desired layout omits an instance that is in use; ``instances`` names them."""
+    """A desired layout omits instances that are in use; ``instances`` are their names."""
 
     def __init__(self, summary: str, instances: Iterable[str]) -> None:
         self.instances = tuple(instances)

@@ -38,9 +38,10 @@ class GpuState:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The number of devices of a profile that fit now, and changes that make room for more.
+    """How many more devices of a profile fit now, and changes that make room for further ones.
 
-    Each change makes room for ``each`` more devices. The cheapest change comes first.
+    Each change in ``makings`` makes room for ``each`` further devices. The cheapest change comes
+    first.
     """
 
     now: int
@@ -123,9 +124,10 @@ def room(gpus: Iterable[GpuState]) -> dict[Profile, planner.Room]:
 def advise(gpus: Sequence[GpuState], profile: str, wanted: int) -> Advice:
     """Find room for ``wanted`` devices of a profile, with the fewest moves and evictions.
 
-    A device narrower than its GPU instance fits into two kinds of places: into held GPU instances
-    that are already divided, and into new GPU instances. A new GPU instance counts as many devices
-    as it can contain. Raises MigError if no GPU's board has the profile.
+    A device that is narrower than its GPU instance fits into held GPU instances that are already
+    divided, and into new GPU instances. For each new GPU instance that fits, the result counts
+    the number of such devices that the GPU instance can contain. Raises MigError if no GPU's
+    board has the profile.
     """
     known = [gpu for gpu in gpus if _knows(gpu.board, profile)]
     if gpus and not known:

@@ -36,7 +36,8 @@ def may_be_outside(address: IPv4OrIPv6) -> bool:
     """Return whether a peer outside of the cluster can have this address.
 
     A link-local address can only belong to a pod in the cluster, even if the tables do not state
-    to which. Otherwise a pod that the tables do not contain would count as an outside peer.
+    to which pod. If such an address could be outside, a pod that the tables do not contain would
+    count as an outside peer.
     """
     return not (
         address.is_link_local
@@ -70,6 +71,6 @@ def block(cidr: str, excepted: tuple[str, ...]) -> Block:
     for text in excepted:
         part = network(text)
         if part.version != whole.version or part == whole or not part.subnet_of(whole):  # type: ignore[arg-type]
-            raise ValueError(f"except {text[:60]!r} is not a part of {cidr[:60]}")
+            raise ValueError(f"{text[:60]!r} in 'except' is not a proper part of {cidr[:60]}")
         parts.append(str(part))
     return Block(str(whole), tuple(parts))

@@ -7,10 +7,10 @@ _OFFSETS: Final = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for by
 
 
 def numbers(bits: int) -> Iterator[int]:
-    """Yield the numbers in the set ``bits``.
+    """Yield the numbers in the set ``bits``. Number n is in the set if bit n of ``bits`` is 1.
 
-    A sparse set is read bit by bit from its largest number, a dense one byte by byte from its
-    smallest.
+    A sparse set is read bit by bit, and its numbers are yielded in descending order. A dense set
+    is read byte by byte, and its numbers are yielded in ascending order.
     """
     if bits.bit_count() * 32 < bits.bit_length():
         while bits:

@@ -54,7 +54,7 @@ def shared_text(tables: NodeTables) -> str:
     """
     isolations: dict[Isolation, int] = {}
     if any(identity.number >= MAX_IDENTITIES for identity in tables.identities):
-        raise TablesError(f"more than {MAX_IDENTITIES} identities: name fewer labels in selectors")
+        raise TablesError(f"more than {MAX_IDENTITIES} identities: use fewer labels in selectors")
     for what, there, most in (
         ("rules", tables.rules, MAX_RULES),
         ("addresses", tables.endpoints, MAX_PODS),
@@ -115,7 +115,8 @@ def decode(text: str | bytes) -> NodeTables:
     """Decode tables from JSON text.
 
     Raises:
-        TablesError: this version does not write such text; the message names the position.
+        TablesError: the text does not contain valid tables of this version. The message names the
+            position of the error.
     """
     if len(text) > MAX_BYTES:
         raise TablesError(f"the tables have {len(text)} bytes; the limit is {MAX_BYTES}")
@@ -181,7 +182,7 @@ def _isolation(item: Reader, rules: tuple[Rule, ...]) -> Isolation:
 def _places(items: Reader, rules: tuple[Rule, ...]) -> tuple[int, ...]:
     places = tuple(item.integer(0, len(rules) - 1) for item in items.items(MAX_RULES_OF_A_POD))
     if any(not rules[place].policy for place in places):
-        raise items.fail("refers to an empty position")
+        raise items.fail("refers to an empty position of the list of rules")
     return places
 
 

@@ -227,7 +227,7 @@ def _addresses(question: Question, pods: Mapping[str, PodFacts]) -> tuple[str, s
             if (":" in source) == (":" in destination):
                 return source, destination
     raise QuestionError(
-        f"{question.source} and {question.destination} have no addresses of one family"
+        f"{question.source} and {question.destination} have no addresses of the same IP family"
     )
 
 
@@ -236,10 +236,10 @@ def _addresses_of(name: str, pods: Mapping[str, PodFacts]) -> Sequence[str]:
         try:
             return (addresses.canonical(name),)
         except ValueError as error:
-            raise QuestionError(f"{name}: neither namespace/pod nor an address") from error
+            raise QuestionError(f"{name} is neither namespace/pod nor an IP address") from error
     pod = pods.get(name)
     if pod is None:
-        raise QuestionError(f"no pod {name}")
+        raise QuestionError(f"pod {name} does not exist")
     if pod.host_network:
         raise QuestionError(f"pod {name} is on its node's network, where pods hold no HCA")
     if not pod.holds_hca:

@@ -36,9 +36,9 @@ def device_only_verbs(verdict: Verdict) -> Verb:
     """Return the verbs that the engine must restrict to GPU memory.
 
     The engine checks an access's kind (write, read, atomic), not its verb. So the result has either
-    all verbs of a kind or none. It has them if the grants of the kind reach only GPU memory. If one
-    verb of the kind reaches all memory, the result has none, and ``passing_verbs`` omits the verbs
-    of the kind that reach only GPU memory.
+    all verbs of a kind or none. It has all of them if the grants of the kind reach only GPU
+    memory. If any verb of the kind reaches all memory, the result has none of them.
+    ``passing_verbs`` then omits the verbs of the kind that reach only GPU memory.
     """
     anywhere, device = _by_key(verdict)
     found = NONE

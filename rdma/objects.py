@@ -89,7 +89,11 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPeer:
-    """The members of the partition with a name, in one network or in any network."""
+    """A condition that a peer is a member of the partition ``name``.
+
+    ``level`` is the level of membership that the peer must have. If ``network`` is None, the
+    partition can be in any network.
+    """
 
     name: str
     level: Level = Level.ANY

@@ -28,7 +28,7 @@ class VerbsDone(IntEnum):
 
 
 class Shape(Enum):
-    """The ways in which the engine executes operations; each way has its own code in the engine."""
+    """How the engine executes an operation. The engine has separate code for each shape."""
 
     SEND = "into the memory of a receive request"
     WRITE = "into memory that a remote key names"
@@ -97,7 +97,9 @@ class Row:
 
 
 class VerbsOpcode(IntEnum):
-    """The operations, as values of ibv_wr_opcode, each with its row."""
+    """The operations, as values of ibv_wr_opcode. The field ``row`` has an operation's
+    properties.
+    """
 
     row: Row
 

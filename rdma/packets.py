@@ -108,8 +108,9 @@ def request_packets(operation: VerbsOpcode) -> tuple[Packet, ...]:
     """Return the request packets of an operation: the only packet of a short message, then the
     first, middle and last packets of longer messages.
 
-    Only the last packet contains the additional word (``Extra``). So the first and middle
-    packets are listed with the operation that has no such word. A datagram is always one packet.
+    Only the last packet of a message contains the additional word (``Extra``). So the first and
+    middle packets are the same with and without that word. ``PACKETS`` lists them under the
+    operation without it. A datagram is always one packet.
     """
     row = operation.row
     if row.codes is None:

@@ -28,7 +28,7 @@ class Classes:
     def of(self, matched: Sequence[Rule], traffic_class: int) -> QosClass | None:
         """Return the QoS class of a flow, or None.
 
-        ``matched`` are the egress rules of the flow's source that match.
+        ``matched`` are the source's egress rules that match the flow.
         """
         if not self.named:
             return None

@@ -82,6 +82,7 @@ def ruleset(
 ) -> str:
     """Return the input of ``nft -f`` that replaces the second layer by rules for these tables.
 
+    The second layer is Tessera's nftables rules on the node, which check the pods' packets.
     ``others`` are the veths that belong to no pod (for example, the node's own veth if the node is
     a container). If ``others`` is None, there are no rules for forwarded packets. ``counts`` maps
     the counters' names to the numbers of packets counted so far.
@@ -95,7 +96,7 @@ def ruleset(
 
 
 def removal() -> str:
-    """Return the input of ``nft -f`` that removes the second layer."""
+    """Return the input of ``nft -f`` that removes the second layer, Tessera's nftables rules."""
     families = ("netdev", "inet")
     return "".join(f"table {one} {TABLE}\ndelete table {one} {TABLE}\n" for one in families)
 
@@ -270,7 +271,7 @@ def _verbs(ranges: Mapping[Verb, Ranges]) -> Verb:
 
 def _name(text: str) -> str:
     if not text or not text.isprintable() or any(c in text for c in '"\\/ *'):
-        raise ValueError(f"interface {text!r}: not the name of a link")
+        raise ValueError(f"interface {text!r}: not a valid name of a network interface")
     return text
 
 

@@ -109,7 +109,7 @@ def _is_at(port: Port, flow: Flow) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The result of one direction for a flow.
+    """The result of evaluating one direction (ingress or egress) for a flow.
 
     ``verbs`` are allowed. ``audited_verbs`` would be allowed if all audit-only policies were
     enforced.
@@ -125,7 +125,7 @@ OPEN: Final = Side()
 
 
 class PreparedIsolation:
-    """One direction of an identity that policies isolate, prepared for evaluations."""
+    """The isolation of an identity in one direction, prepared for evaluations."""
 
     __slots__ = ("_audits", "_enforced", "isolation")
 

@@ -92,8 +92,8 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """A rule's limits on rates and objects; None: no limit. If several rules match, the lowest
-    limit applies.
+    """A rule's limits on rates and objects. A field that is None sets no limit. If several rules
+    match, the lowest limit applies.
     """
 
     bytes_per_second: int | None = None
@@ -129,8 +129,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """One direction of an identity that policies select. Traffic that ``rules`` allow passes; all
-    other traffic is denied.
+    """The isolation that policies impose on an identity in one direction. Traffic that ``rules``
+    allow passes; all other traffic is denied.
 
     ``audited_rules`` belong to policies that only audit. Traffic that only those policies would
     deny passes, and is counted. If ``enforced`` is False, no enforcing policy selects the identity,

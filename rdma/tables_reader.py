@@ -44,13 +44,13 @@ class Reader:
     def tuple(self, size: int) -> "list[Reader]":
         """Return readers of the items of a list that has exactly ``size`` items."""
         if type(self._value) is not list or len(self._value) != size:
-            raise self.fail(f"is not a list of {size}")
+            raise self.fail(f"is not a list of {size} items")
         return list(self.items(size))
 
     def items(self, most: int) -> "Iterator[Reader]":
         """Yield readers of the items of a list that has at most ``most`` items."""
         if type(self._value) is not list or len(self._value) > most:
-            raise self.fail(f"is not a list of at most {most}")
+            raise self.fail(f"is not a list of at most {most} items")
         for index, value in enumerate(self._value):
             yield Reader(value, f"[{index}]", self)
 
@@ -81,5 +81,5 @@ class Reader:
     def choice(self, *choices: str) -> str:
         """Decode a string that must be one of the words ``choices``."""
         if type(self._value) is not str or self._value not in choices:
-            raise self.fail(f"is none of {', '.join(choices)}")
+            raise self.fail(f"is not one of {', '.join(choices)}")
         return self._value

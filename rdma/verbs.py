@@ -10,7 +10,7 @@ from typing import Final
 
 
 class Verb(IntFlag):
-    """Operations as bits, in the order of the engine's masks."""
+    """RDMA operations as bits, in the order of the bits in the engine's masks."""
 
     SEND = 1 << 0
     WRITE = 1 << 1

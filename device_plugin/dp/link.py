@@ -139,7 +139,9 @@ class Link:
             if self._calls is not None:
                 self._calls.close()
                 self._calls = None
-            raise KubeletSideLost(f"the process that serves the kubelet is away: {err!r}") from err
+            raise KubeletSideLost(
+                f"lost the connection to the process that serves the kubelet: {err!r}"
+            ) from err
         if not succeeded:
             raise result
         return result

@@ -163,7 +163,11 @@ class Preparer:
                 unwanted = call.ref.uid in self._unwanted
             if unwanted or time.monotonic() >= end:
                 self._take_back(call)
-                why = "it is unprepared" if unwanted else f"waited {self._wait_s:.0f} s"
+                why = (
+                    "it was unprepared meanwhile"
+                    if unwanted
+                    else f"gave up after {self._wait_s:.0f} s"
+                )
                 raise ClaimError(f"{why}: {problem}") from problem
             self._pause(PAUSE_S)
 
@@ -272,7 +276,8 @@ class Preparer:
             raise ClaimError(f"{one.device}: {err}") from err
         if one.share_id and not one.memory_bytes:
             raise ClaimError(
-                f"{one.device} was allocated as a share, but without the capacity {names.MEMORY}"
+                f"{one.device} was allocated as a share,"
+                f" but its allocation lacks the capacity {names.MEMORY!r}"
             )
         return _Place(one, gpu, instance)
 

@@ -80,7 +80,7 @@ class DraService:
 
     def _prepare(self, ref: ClaimRef) -> tuple[Prepared, ...]:
         if not self._places.acquire(blocking=False):
-            raise ClaimError("too many claims wait for slices that others hold")
+            raise ClaimError("too many claims are already waiting for slices that are in use")
         try:
             with METRICS.kubelet_call("NodePrepareResources"):
                 return self._preparer.prepare(ref)

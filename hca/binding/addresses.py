@@ -49,7 +49,7 @@ def address_of(index: int) -> Address:
         ValueError: the index is too large.
     """
     if not 0 <= index < MAX_FUNCTIONS:
-        raise ValueError(f"function number {index} is not below {MAX_FUNCTIONS}")
+        raise ValueError(f"function number {index} must be below {MAX_FUNCTIONS}")
     ip = NETWORK.network_address + index + 1
     mac = OUI + ip.packed[1:]
     # EUI-64 of a MAC address, with its universal/local bit inverted (RFC 4291, appendix A).

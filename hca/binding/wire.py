@@ -119,7 +119,7 @@ def find(wanted: str) -> WireInterface:
 
 def _find_by_name(name: str) -> WireInterface:
     if name not in (known for _, known in socket.if_nameindex()):
-        raise NoWire(f"no interface {name}")
+        raise NoWire(f"there is no interface {name}")
     found = _addresses()
     of_it = [address for owner, address in found if owner == name]
     ipv4 = next((address for address in of_it if address.ip.version == 4), None)
@@ -127,7 +127,7 @@ def _find_by_name(name: str) -> WireInterface:
         (address for address in of_it if address.ip.version == 6), key=lambda known: known.scope
     )
     if ipv4 is None and not ipv6:
-        raise NoWire(f"{name} has no address")
+        raise NoWire(f"interface {name} has no IP address")
     return WireInterface(name, _mtu(name), ipv4, ipv6[0] if ipv6 else None)
 
 

@@ -93,7 +93,7 @@ def open_sockets(
                 receiving.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, 1)
             others = [stack.enter_context(_sending(address)) for _ in range(lanes - 1)]
         except OSError as err:
-            raise NoWire(f"UDP {address.ip} port {PORT}: {err.strerror}") from err
+            raise NoWire(f"cannot open UDP port {PORT} of {address.ip}: {err.strerror}") from err
         stack.pop_all()
     return WireSockets(address, (receiving, *others), segments)
 

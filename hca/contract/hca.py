@@ -91,10 +91,10 @@ class HcaMessage(IntEnum):
 
 
 class HcaFeature(IntFlag):
-    """Features that an hcad has in addition to the protocol version, as bits of
-    ``HcaDevice.features``.
+    """Optional features of an hcad, as bits of ``HcaDevice.features``.
 
-    A library also works without a feature, because hcad and libraries are updated independently.
+    The protocol version does not determine which of them an hcad has. A library must also work
+    with an hcad that lacks a feature, because hcad and libraries are updated independently.
     """
 
     SHARED_RANGES = 1
@@ -136,7 +136,7 @@ class HcaHandle(ctypes.Structure):
 
 
 class HcaCreated(ctypes.Structure):
-    """A new object with a page. Its counts may be larger than requested.
+    """A new object with a page. ``first_count`` and ``second_count`` may be larger than requested.
 
     For a queue pair, ``handle`` is the queue pair's number, and ``index`` is the position of its
     bit in the client's page.
@@ -152,13 +152,15 @@ class HcaCreated(ctypes.Structure):
 
 
 class HcaCqCreate(ctypes.Structure):
-    """Parameters of a completion queue; ``channel`` 0: it has no completion channel."""
+    """Request for a completion queue. If ``channel`` is 0, the queue has no completion channel."""
 
     _fields_ = (("entries", c_uint32), ("channel", c_uint32))
 
 
 class HcaSegmentCreate(ctypes.Structure):
-    """Request for memory to register; its size is a multiple of the page size."""
+    """Request for a segment of memory, in which the client then registers regions. The segment's
+    size is a multiple of the page size.
+    """
 
     _fields_ = (("bytes", c_uint64),)
 
@@ -194,9 +196,10 @@ class HcaMrCreate(ctypes.Structure):
 
 
 class HcaQpCreate(ctypes.Structure):
-    """Request for a queue pair. ``type`` is verbs' ibv_qp_type; ``srq`` 0: no shared receive queue.
+    """Request for a queue pair. ``type`` is verbs' ibv_qp_type.
 
-    ``block_self``: the queue pair does not receive its own datagrams to multicast groups.
+    If ``srq`` is 0, the queue pair has no shared receive queue. If ``block_self`` is set, the
+    queue pair does not receive the datagrams that it sends to multicast groups itself.
     """
 
     _fields_ = (
@@ -263,9 +266,9 @@ class HcaQpModify(ctypes.Structure):
 class HcaClientPage(ctypes.Structure):
     """The page that a client shares with the engine.
 
-    ``sleeping``: the engine sleeps until the client rings the doorbell. ``dirty`` has one bit for
-    each queue pair, which is set if that queue pair has new requests. ``armed``: the client has
-    armed a completion queue that still has unpolled entries.
+    ``sleeping`` is set while the engine sleeps until the client rings the doorbell. ``dirty`` has
+    one bit for each queue pair; the bit is set if the queue pair has new requests. ``armed`` is set
+    if the client has armed a completion queue that still has unpolled entries.
     """
 
     _fields_ = (
@@ -297,7 +300,8 @@ class HcaSendSlot(ctypes.Structure):
 
     A request that binds a memory window has the window's key in ``remote_key`` and the window's
     new key in ``immediate``. ``remote_address`` is the window's address, ``compare_add`` its
-    size in bytes and ``swap`` its access flags. The first element's key names the region.
+    size in bytes and ``swap`` its access flags. The key in the first scatter-gather element is
+    the region's.
     """
 
     _fields_ = (
@@ -331,8 +335,8 @@ class HcaRecvSlot(ctypes.Structure):
 class HcaQpPage(ctypes.Structure):
     """Beginning of a queue pair's memory; send slots follow, then receive slots.
 
-    The client writes the heads. hcad writes the tails: hcad has taken all requests before a
-    tail.
+    The client writes the heads, and hcad writes the tails. hcad has taken every request that is
+    before the tail.
     """
 
     _fields_ = (
@@ -370,8 +374,9 @@ class HcaCqe(ctypes.Structure):
 class HcaCqPage(ctypes.Structure):
     """Beginning of a completion queue's memory; entries follow.
 
-    hcad writes ``head`` and ``events``. The client writes ``tail``, after it has polled the
-    entries before ``tail``, and ``armed``, which is 0 or 1 + verbs' solicited_only.
+    hcad writes ``head`` and ``events``. The client writes ``tail`` and ``armed``. It has polled
+    all entries before ``tail``. ``armed`` is 0 if the queue is not armed, and otherwise 1 plus
+    the argument solicited_only of ibv_req_notify_cq.
     """
 
     _fields_ = (

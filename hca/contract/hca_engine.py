@@ -30,8 +30,8 @@ class HcaSavedCq(ctypes.Structure):
 
 
 class HcaSavedReading(ctypes.Structure):
-    """Handover state of a request of a peer on a wire: a READ that the engine has not answered
-    completely, or an atomic that it has executed.
+    """Handover state of a peer's request that arrived over a wire. The request is a READ that the
+    engine has not answered completely, or an atomic that the engine has executed.
     """
 
     _fields_ = (
@@ -56,11 +56,11 @@ class HcaSavedResult(ctypes.Structure):
 
 
 class HcaSavedWired(ctypes.Structure):
-    """Handover state of a connection over a wire; ``wired`` 0: there is no such connection.
+    """Handover state of a connection over a wire. If ``wired`` is 0, there is no such connection.
 
     ``first_psn`` belongs to the oldest incomplete request. ``oldest_psn`` belongs to the oldest
-    unacknowledged packet, from which sending restarts after a loss. ``room`` is how many packets
-    may be under way; a READ is requested in parts of half as many packets. The other fields belong
+    unacknowledged packet, from which sending restarts after a loss. At most ``room`` packets may be
+    under way. A READ is requested in parts, each of half as many packets. The other fields belong
     to the connection's role as responder.
     """
 
@@ -134,13 +134,13 @@ class HcaSavedWindow(ctypes.Structure):
 class HcaPolicyChange(ctypes.Structure):
     """A change to a queue pair's policy, from hcad to its engine.
 
-    ``sends`` and ``receives`` are masks of ``rdma.verbs``: what the queue pair may request of its
-    peer, and what the peer may request of the queue pair. ``out`` and ``in_`` are the rows that
-    count these requests; 0 means none. ``pkey`` includes its membership bit. ``revoke`` makes the
-    queue pair fail. ``queue_pair`` is the engine's pointer; if it is 0, the policy is for
-    ``address_handle``, the path of a datagram. ``qos_class`` is the position of the QoS class, 0
-    for none. ``device_only`` are those remote access flags with which the peer may access GPU
-    memory only.
+    ``queue_pair`` is the engine's pointer. If it is 0, the policy is for ``address_handle``, the
+    path of a datagram. ``sends`` is a mask of ``rdma.verbs``: what the queue pair may request of
+    its peer. ``receives`` is such a mask, too: what the peer may request of the queue pair. ``out``
+    and ``in_`` are the rows that count these requests; 0 means that no row counts them. ``revoke``
+    makes the queue pair fail. ``pkey`` includes its membership bit. ``qos_class`` is the position
+    of the QoS class, or 0 for no class. ``device_only`` contains remote access flags: the peer has
+    these kinds of access to GPU memory only.
     """
 
     _fields_ = (
@@ -171,11 +171,10 @@ class HcaFlowCounts(ctypes.Structure):
 
 
 class HcaQosClass(ctypes.Structure):
-    """A QoS class. Rates are in bytes per second, 0 for none; traffic classes have ECN bits of
-    zero.
+    """A QoS class. Rates are in bytes per second; 0 means that there is no such rate.
 
-    ``bytes_at_most`` limits each sending address. ``bytes_at_least`` and ``weight`` apply to the
-    class as a whole.
+    ``bytes_at_most`` limits the rate of each sending address separately. ``bytes_at_least`` and
+    ``weight`` apply to the class as a whole. The ECN bits of both traffic classes are zero.
     """
 
     _fields_ = (
@@ -191,9 +190,10 @@ class HcaQosClass(ctypes.Structure):
 class HcaWire(ctypes.Structure):
     """A wire, from hcad to its engine: an address and the UDP sockets bound to it.
 
-    ``segments``: the kernel may split and merge buffers (UDP_SEGMENT, UDP_GRO). ``path_mtu`` is the
-    interface's path MTU as verbs' ibv_mtu, which limits the length of datagrams.
-    ``bytes_per_second`` limits everything that is sent over the wire, 0 for no limit.
+    If ``segments`` is set, the kernel may split and merge buffers (UDP_SEGMENT, UDP_GRO).
+    ``path_mtu`` is the path MTU of the interface as an ibv_mtu; it limits the length of datagrams.
+    ``bytes_per_second`` limits the rate of everything that is sent over the wire; 0 means that
+    there is no limit.
     """
 
     _fields_ = (
@@ -243,12 +243,14 @@ class HcaWireCounts(ctypes.Structure):
 class HcaWorkCounts(ctypes.Structure):
     """Cost of the engine's work for one function; the unit is about one copied byte.
 
-    ``cost`` is the total of all ``turns``. ``steps`` are objects that the engine visited because a
-    program's page requested it. ``looks`` are pages that the engine polled outside of turns.
-    ``most_turn`` is the largest cost of one turn. ``most_waited`` is the largest cost of work for
-    other functions between the engine's detection of work and the turn that did this work.
-    ``most_pass`` is the largest cost for all functions in one iteration of the engine loop.
-    ``waiting`` is the number of queue pairs that wait for a time or for an earlier event.
+    The engine works for a function in turns. ``turns`` is the number of these turns, and ``cost``
+    is their total cost. ``steps`` counts how often the engine visited an object because a program's
+    page requested it. ``looks`` counts how often the engine polled a page outside of turns.
+    ``most_turn`` is the largest cost of one turn. Between the time when the engine detects work for
+    this function and the turn that does this work, the engine works for other functions;
+    ``most_waited`` is the largest cost of that work for others. ``most_pass`` is the largest cost
+    of one iteration of the engine loop, for all functions together. ``waiting`` is the number of
+    queue pairs that wait for a time or for an earlier event.
     """
 
     _fields_ = (

@@ -21,7 +21,7 @@ class HcaCqResize(ctypes.Structure):
 
 
 class HcaSrqCreate(ctypes.Structure):
-    """Request for a shared receive queue; ``limit`` 0: no limit event."""
+    """Request for a shared receive queue. If ``limit`` is 0, no limit event is raised."""
 
     _fields_ = (
         ("pd", c_uint32),
@@ -32,8 +32,9 @@ class HcaSrqCreate(ctypes.Structure):
 
 
 class HcaSrqModify(ctypes.Structure):
-    """The limit of a shared receive queue. One event is raised when fewer requests than ``limit``
-    are left.
+    """The limit of a shared receive queue, in a request to set it and in the reply to a query.
+
+    One event is raised when the queue has fewer than ``limit`` requests left.
     """
 
     _fields_ = (("handle", c_uint32), ("limit", c_uint32))
@@ -100,9 +101,9 @@ class HcaSegmentShared(ctypes.Structure):
 class HcaDeviceSegment(ctypes.Structure):
     """A segment of device memory. The requested address is at ``offset`` in the segment.
 
-    The segment outlives its memory. When the memory is freed, its context ends or its slice is
-    withdrawn, regions in the segment become inaccessible; their owner then removes the regions
-    and the segment as usual.
+    The segment outlives its memory. Regions in the segment become inaccessible when the memory
+    is freed, when the memory's context ends, or when the memory's slice is withdrawn. The owner
+    of the regions then removes them and the segment as usual.
     """
 
     _fields_ = (("handle", c_uint32), ("reserved", c_uint32), ("offset", c_uint64))

@@ -124,7 +124,7 @@ async def _succeed(options: _Options, shares: Shares) -> None:
         if document["wire"] is not None:
             wire, sockets = saved_wires.load(document["wire"], handover_state)
     except (KeyError, TypeError, ValueError) as err:
-        raise HandoverFailed(f"the document is invalid: {err!r}") from err
+        raise HandoverFailed(f"the handover document is invalid: {err!r}") from err
     options = replace(options, wire=wire)
     engine = _confined_engine(options)
     engine.hold()

@@ -55,8 +55,10 @@ class Board:
 
     @property
     def device_profiles(self) -> tuple[DeviceProfile, ...]:
-        """Return the kinds of MIG devices: each GPU instance profile, followed by its narrower
-        devices.
+        """Return the profiles of all MIG devices that the board supports.
+
+        Each GPU instance profile is followed by the profiles of its narrower devices, which have
+        only some of its compute slices.
         """
         return tuple(
             DeviceProfile(profile, inner)
@@ -84,10 +86,11 @@ class Board:
         raise UnknownProfileError(self.key, name, (one.name for one in profile.ci_profiles))
 
     def instance(self, name: str, start: int, compute_start: int | None = None) -> Instance:
-        """Return the device with this name (see ``device_profile``) at the given place.
+        """Return the device with the profile ``name`` (see ``device_profile``) at the given place.
 
-        ``start`` is the start of its GPU instance. ``compute_start`` is the first compute slice
-        in that GPU instance if the device is narrower. Raises UnknownProfileError,
+        ``start`` is the first placement unit of the device's GPU instance. ``compute_start`` is
+        given only for a device that is narrower than its GPU instance: it is the first of the
+        GPU instance's compute slices that the device has. Raises UnknownProfileError,
         IllegalLayoutError.
         """
         device = self.device_profile(name)

@@ -24,7 +24,7 @@ _ENUMS = {1: Ci.SLICE_1, 2: Ci.SLICE_2, 3: Ci.SLICE_3, 4: Ci.SLICE_4, 7: Ci.SLIC
 
 @dataclass(frozen=True, slots=True)
 class ComputeProfile:
-    """A compute instance profile inside one GPU instance profile."""
+    """A compute instance profile that one GPU instance profile supports."""
 
     name: str
     """The profile's name, such as "1c.3g.40gb"; at full width it is the GPU instance's own name."""
@@ -53,7 +53,7 @@ class ComputeProfile:
     def is_full(self) -> bool:
         """Return whether the profile has all compute slices of its GPU instance.
 
-        Such a compute instance has the same name as its GPU instance.
+        If it does, a compute instance with this profile has the same name as its GPU instance.
         """
         return self.compute_slices == self.gi_slices
 
@@ -82,7 +82,10 @@ class ComputePlace:
         return self.start + self.profile.compute_slices
 
     def overlaps(self, other: "ComputePlace") -> bool:
-        """Return whether the two places share a compute slice, in one GPU instance."""
+        """Return whether two places in the same GPU instance have a compute slice in common.
+
+        The caller ensures that both places are in the same GPU instance.
+        """
         return self.start < other.end and other.start < self.end
 
 

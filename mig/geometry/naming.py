@@ -33,7 +33,7 @@ def memory_gb(instance_bytes: int, board_bytes: int) -> int:
     """
     if not 0 < instance_bytes <= board_bytes:
         raise ValueError(
-            f"an instance of {instance_bytes} bytes cannot be on a board of {board_bytes}"
+            f"an instance must have 1 to {board_bytes} bytes of memory, not {instance_bytes}"
         )
     eighths = -(-_EIGHTHS * instance_bytes // board_bytes)
     board_gib = -(-board_bytes // GIB)

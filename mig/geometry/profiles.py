@@ -113,8 +113,8 @@ class Profile:
 
     @property
     def is_classic(self) -> bool:
-        """Return whether the profile has no attribute and is not the one with one slice and double
-        memory.
+        """Return whether the profile has no attribute and is not the profile with one compute slice
+        and twice the memory of "1g".
         """
         return self.is_plain and self.nvml_gi_enum is not GpuInstanceProfile.SLICE_1_REV2
 
@@ -124,10 +124,11 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class DeviceProfile:
-    """The kind of a MIG device: a GPU instance profile, and how many of its compute slices it has.
+    """The profile of a MIG device: a GPU instance profile, and perhaps a compute instance profile.
 
-    If ``compute`` is None, the device has all compute slices, and its name is that of its GPU
-    instance. Otherwise ``compute`` is one of ``profile.ci_profiles`` with fewer slices.
+    If ``compute`` is None, the device has all compute slices and the name of its GPU instance.
+    Otherwise ``compute`` is one of ``profile.ci_profiles`` and has fewer compute slices than the
+    GPU instance.
     """
 
     profile: Profile
@@ -154,14 +155,18 @@ class DeviceProfile:
 
     @property
     def sm_count(self) -> int:
-        """Return how many SMs the device has to itself; the GPU instance's memory is shared."""
+        """Return how many SMs the device has to itself.
+
+        A device that is narrower than its GPU instance still shares the GPU instance's memory.
+        """
         return self.profile.sm_count if self.compute is None else self.compute.sm_count
 
     @property
     def places(self) -> "tuple[Instance, ...]":
-        """Return every legal place of the device, ordered by the start of its GPU instance.
+        """Return every legal place of the device, as an instance.
 
-        Places in one GPU instance are ordered by their start in it.
+        The places are ordered by the start of the GPU instance, then by the start of the compute
+        instance in the GPU instance.
         """
         starts = self.profile.starts
         if self.compute is None:
@@ -175,11 +180,11 @@ class DeviceProfile:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A placed MIG device: a GPU instance, with a compute instance of full width or a narrower one.
+    """A placed MIG device: a whole GPU instance, or a narrower compute instance in a GPU instance.
 
-    If ``compute`` is None, the device is the whole GPU instance. Otherwise it is that compute
-    instance; others can exist beside it in the same GPU instance (same ``profile``, same
-    ``start``). Raises IllegalLayoutError for an illegal start.
+    If ``compute`` is None, the device is the whole GPU instance. Otherwise the device is the
+    compute instance at ``compute``. The same GPU instance (the same ``profile`` and ``start``)
+    can contain further compute instances. Raises IllegalLayoutError for an illegal start.
     """
 
     profile: Profile
@@ -236,9 +241,10 @@ class Instance:
         return DeviceProfile(self.profile, None if self.compute is None else self.compute.profile)
 
     def overlaps(self, other: "Instance") -> bool:
-        """Return whether both devices use the same placement unit.
+        """Return whether the two devices cannot exist together because they use the same hardware.
 
-        Two devices in one GPU instance overlap only if they use the same compute slice.
+        Two narrower devices in one GPU instance overlap if they share a compute slice. Any other
+        two devices overlap if they share a placement unit.
         """
         if self.compute is None or other.compute is None or self.profile != other.profile:
             return self.placement.overlaps(other.placement)

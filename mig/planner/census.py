@@ -84,7 +84,7 @@ def census(board: Board, profiles: Sequence[Profile] | None = None) -> Census:
 def occupied_states(
     board: Board, profiles: tuple[Profile, ...]
 ) -> tuple[tuple[State, Occupancy], ...]:
-    """Return every legal state together with the units and budget that it uses."""
+    """Return every legal state, each with its occupancy: the units and budgets that it uses."""
     budget = budget_of(board)
     return tuple(_grow(budget, _atoms(board, profiles), (), Occupancy(), 0))
 

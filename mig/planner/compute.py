@@ -67,7 +67,11 @@ def ways(
 
 
 def room_inside(instances: Iterable[Instance]) -> tuple[int, ...]:
-    """Return how many devices of each width still fit into divided GPU instances, widest first."""
+    """Return how many more compute instances of each width fit into the divided GPU instances.
+
+    A GPU instance is divided if it contains a narrower device. The result has one number for
+    each width (number of compute slices), the widest first.
+    """
     sums: Counter[int] = Counter()
     for gpu_instance, division in _divisions(instances).items():
         taken = _mask(division)

@@ -161,10 +161,10 @@ def _subsets(instances: Sequence[Instance]) -> Iterator[list[tuple[Instance, ...
 def moves(
     board: Board, have: Sequence[Instance], want: Sequence[Profile], movable: Sequence[Instance]
 ) -> tuple[tuple[Instance, Instance], ...]:
-    """Return the smallest set of moves (from, to) after which ``want`` fits.
+    """Return the smallest set of moves (from, to) that makes room for ``want``.
 
-    Of all sets the one with the fewest moves is chosen, then with the least memory moved, then
-    with the most room left.
+    A set with fewer moves is smaller. Among sets with equally many moves, the set that moves the
+    least memory is chosen, then the set that leaves the most room.
     """
     budget = budget_of(board)
     for subsets in _subsets(movable):
@@ -196,9 +196,10 @@ def _pair(
 def evictions(
     board: Board, have: Sequence[Instance], want: Sequence[Profile], movable: Sequence[Instance]
 ) -> tuple[Instance, ...]:
-    """Return the smallest set of instances without which ``want`` fits.
+    """Return the smallest set of instances whose removal makes room for ``want``.
 
-    Of all sets the one with the fewest instances is chosen, then with the least memory.
+    A set with fewer instances is smaller. Among sets with equally many instances, the set with
+    the least memory is chosen.
     """
     budget = budget_of(board)
     for subsets in _subsets(movable):

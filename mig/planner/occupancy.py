@@ -18,7 +18,7 @@ _MOST = _TOP - 1  # the largest usage and budget that a field can hold
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """The placement units that some instances use, and what they use of the board's budgets."""
+    """What a set of instances uses of a board: its placement units, and parts of its budgets."""
 
     units: int = 0
     usage: int = 0
@@ -58,9 +58,9 @@ class Budget:
         return Occupancy(((1 << profile.size) - 1) << start, self._usage[profile.name])
 
     def total(self, instances: Iterable[Instance]) -> Occupancy:
-        """Return the occupancy of instances that are legal together.
+        """Return the occupancy of instances that can legally exist together.
 
-        Several devices in one GPU instance use that GPU instance's resources once.
+        If several devices are in one GPU instance, the GPU instance's resources count once.
         """
         result = Occupancy()
         for instance in dict.fromkeys(one.gpu_instance for one in instances):
@@ -68,7 +68,10 @@ class Budget:
         return result
 
     def compatible(self, one: Occupancy, other: Occupancy) -> bool:
-        """Return whether two sets of instances, each of which is legal, are legal together."""
+        """Return whether two sets of instances can legally exist together on the board.
+
+        ``one`` and ``other`` are the occupancies of the two sets. Each set must be legal by itself.
+        """
         return not (one.units & other.units or (one.usage + other.usage + self._slack) & self._high)
 
 

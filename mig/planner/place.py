@@ -13,7 +13,7 @@ from mig.planner.rules import check
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan: the placed slices, in the order of the request, and the room that remains."""
+    """The result of ``plan``: the placed slices, in the order of the request, and the room left."""
 
     board: Board
     have: tuple[Instance, ...]

@@ -37,7 +37,7 @@ def choose_preferred(
     if not 0 <= extra <= len(optional):
         raise MigError(
             f"cannot choose {n} of {len(available_instances)} available instances "
-            f"with {len(fixed)} of them fixed"
+            f"if {len(fixed)} of them must be included"
         )
     best = max(
         ((*fixed, *chosen) for chosen in combinations(optional, extra)),

@@ -24,9 +24,10 @@ _REMEMBERED = 4096
 
 @dataclass(frozen=True, slots=True)
 class Relayout:
-    """Steps of a change: first destroy instances, then create others; those in ``keep`` stay.
+    """The steps that change a board's layout: first destroy instances, then create others.
 
-    The three tuples are ordered by start.
+    Instances in ``keep`` are left unchanged. ``keep``, ``destroy`` and ``create`` are ordered by
+    start.
     """
 
     keep: tuple[Instance, ...]
@@ -44,10 +45,11 @@ class Relayout:
 class Proof:
     """Proof that every plan destroys at least ``bound`` instances.
 
-    ``ways`` is the number of ways to place the wanted slices and keep the pinned ones; all of them
-    were tried. ``surplus`` is, for each profile, the number of existing devices beyond the wanted
-    number. Each of the ``conflicts`` is a minimal set of existing instances of which every way
-    destroys at least one. Sets with more devices of a profile than are wanted are not listed.
+    ``ways`` is the number of placements of the wanted slices that keep all pinned instances. All of
+    these placements were tried. ``surplus`` is, for each profile, the number of existing devices
+    beyond the wanted number. Each element of ``conflicts`` is a minimal set of existing instances
+    that no placement can keep together. A set is not listed if it has more devices of a profile
+    than are wanted.
     """
 
     bound: int
@@ -63,10 +65,12 @@ def relayout(
     pinned: Collection[Instance] = (),
     held: Collection[Instance] = (),
 ) -> Relayout:
-    """Place the wanted slices so that few instances must be destroyed.
+    """Place the wanted slices so that few existing instances must be destroyed.
 
-    The result is exact, and it is cached. The ways that keep the most of ``held`` are preferred,
-    then those that keep the most instances, then the one that leaves the most room.
+    ``have`` are the existing instances. Those in ``pinned`` must stay; those in ``held`` stay if
+    possible. A placement that keeps more instances of ``held`` is preferred, then one that keeps
+    more instances in total, then one that leaves more room. Every placement is tried, and the
+    result is cached.
 
     Raises IllegalLayoutError if ``have`` or the placed entries of ``wanted`` are illegal;
     MigError if ``pinned`` names an instance that does not exist; InUseError if the pinned

@@ -27,7 +27,8 @@ _REMEMBERED = 16384
 class Room:
     """How many more devices of a profile fit beside the held slices.
 
-    ``now`` counts them with the slices where they are, ``packed`` after the slices were packed.
+    ``now`` is the number that fits if the held slices stay at their places. ``packed`` is the
+    number that would fit if the held slices were packed together first.
     """
 
     now: int
@@ -61,11 +62,11 @@ def room(board: Board, held: Iterable[Instance]) -> Mapping[Profile, Room]:
 
 
 def fragmentation(rooms: Mapping[Any, Room]) -> float:
-    """Return the part of the room that is lost because held slices are not packed, from 0 to 1.
+    """Return the fraction of the room that is lost because held slices are not packed, from 0 to 1.
 
-    The lost part of one profile is the part of its devices that would fit if slices were packed
-    but do not fit now. The result is the mean over all profiles that would fit if slices were
-    packed. ``rooms`` may be sums over many GPUs.
+    Of the devices of one profile that would fit if the held slices were packed, a fraction does
+    not fit now. The result is the mean of this fraction over all profiles of which at least one
+    device would fit if the held slices were packed. ``rooms`` may be sums over many GPUs.
     """
     lost = [1 - one.now / one.packed for one in rooms.values() if one.packed]
     return sum(lost) / len(lost) if lost else 0.0

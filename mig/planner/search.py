@@ -14,9 +14,10 @@ from mig.planner.occupancy import Budget, Occupancy, budget_of
 def placements(
     board: Board, occupied: Occupancy, wanted: Sequence[Profile]
 ) -> Iterator[tuple[tuple[Instance, ...], Occupancy]]:
-    """Yield every way to place all the wanted profiles, with the board's resulting occupancy.
+    """Yield every way to place all the wanted profiles beside ``occupied``.
 
-    Instances of one way are grouped by profile, largest first. The order of ways is
+    Each result has the placed instances and the board's occupancy with these instances. The
+    instances are grouped by profile, the largest profile first. The order of the results is
     deterministic.
     """
     order = {profile: index for index, profile in enumerate((*board.profiles, board.whole))}

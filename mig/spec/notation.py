@@ -32,9 +32,10 @@ _FORM = "write a profile such as 2g.20gb, a count 2x2g.20gb or a placed instance
 
 
 class Place(NamedTuple):
-    """The place of a device: a profile's name and the starts. It is not checked against a board.
+    """The place of a device: the name of its profile, and where the device starts.
 
-    ``compute_start`` is None for a device that has all of its GPU instance.
+    The place is not checked against a board. ``compute_start`` is None for a device that has all
+    of its GPU instance.
     """
 
     profile: str
@@ -104,9 +105,9 @@ def format_place(profile: str, start: int, compute_start: int | None = None) -> 
 
 
 def parse_places(text: str) -> tuple[Place, ...]:
-    """Parse places such as "1c.3g.40gb@4.1,1g.10gb@0" into names, in their order.
+    """Parse a list of places such as "1c.3g.40gb@4.1,1g.10gb@0"; keep their order.
 
-    The empty text has no places. Whether a board has such devices is not checked. Raises
+    The result is empty if the text is empty. The places are not checked against a board. Raises
     SpecError.
     """
     found = []
@@ -130,9 +131,10 @@ def format_instance(instance: Instance) -> str:
 
 
 def parse_instances(board: Board, text: str) -> tuple[Instance, ...]:
-    """Parse a comma-separated list of placed instances, in their order. The empty text has none.
+    """Parse a comma-separated list of placed instances; keep their order.
 
-    Whether they can exist together is not checked here but by the planner. Raises SpecError.
+    The result is empty if the text is empty. The planner, not this function, checks whether the
+    instances can exist together. Raises SpecError.
     """
     return tuple(parse_instance(board, item, position) for position, item in _items(text))
 
@@ -143,9 +145,10 @@ def format_instances(instances: Iterable[Instance]) -> str:
 
 
 def parse_requests(board: Board, text: str) -> tuple[DeviceProfile, ...]:
-    """Parse "2x1c.3g.40gb,1g.10gb" into a multiset of device profiles, in their order.
+    """Parse a list of requested devices, such as "2x1c.3g.40gb,1g.10gb", into device profiles.
 
-    The empty text has no profiles. Raises SpecError.
+    The profiles are in the order of the text; a profile with a count is repeated. The result is
+    empty if the text is empty. Raises SpecError.
     """
     wanted: list[DeviceProfile] = []
     for position, item in _items(text):
@@ -163,9 +166,9 @@ def parse_requests(board: Board, text: str) -> tuple[DeviceProfile, ...]:
 
 
 def format_requests(profiles: Iterable[Profile] | Iterable[DeviceProfile]) -> str:
-    """Format requested profiles; equal neighbours are written once, with their number.
+    """Format requested profiles as text; ``parse_requests`` is the inverse.
 
-    ``parse_requests`` is the inverse.
+    Equal profiles that follow each other are written once, with their number.
     """
     runs = ((name, sum(1 for _ in run)) for name, run in groupby(one.name for one in profiles))
     return ",".join(f"{n}x{name}" if n > 1 else name for name, n in runs)

@@ -38,7 +38,7 @@ class Models:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A row of the table: what the operator needs to know about one kind of objects.
+    """A row of ``KINDS``: what the operator needs to know about one kind of objects.
 
     ``collection`` is the field of ``World`` that holds the objects by name. ``wakes`` lists
     other kinds: if an object of this kind changes, every object of those kinds is reconciled
@@ -79,7 +79,10 @@ class Kind:
 
 
 def make_kind(definition: crd.Kind, **facts: Any) -> Kind:
-    """Return the row of a kind of ``gpu.tessera.dev``, which is watched and reconciled."""
+    """Return the row of ``KINDS`` for a kind of ``gpu.tessera.dev``.
+
+    Such kinds are watched and reconciled. ``facts`` are further fields of the row.
+    """
     assert issubclass(definition.spec, Model)
     assert issubclass(definition.status, Status)
     return Kind(
@@ -95,10 +98,10 @@ def make_kind(definition: crd.Kind, **facts: Any) -> Kind:
 
 
 def make_rdma_kind(definition: crd.Kind) -> Kind:
-    """Return the row of a kind of ``rdma.tessera.dev``, which neither the store nor kopf watches.
+    """Return the row of ``KINDS`` for a kind of ``rdma.tessera.dev``.
 
-    Users' objects outlive an installation; tables are deleted with the chart's ClusterRole,
-    their owner.
+    Neither the store nor kopf watches these kinds. Objects that users created outlive an
+    installation. Tables are deleted together with their owner, the chart's ClusterRole.
     """
     return Kind(
         definition.kind,
@@ -208,7 +211,7 @@ KINDS: tuple[Kind, ...] = (
 
 
 def find_kind(name: str) -> Kind:
-    """Return the row of a kind. Raises KeyError if it is not in the table."""
+    """Return the row of ``KINDS`` for a kind. Raises KeyError if there is no such row."""
     for kind in KINDS:
         if kind.name == name:
             return kind
@@ -216,10 +219,10 @@ def find_kind(name: str) -> Kind:
 
 
 def own_kinds() -> Iterator[Kind]:
-    """Yield the kinds that Tessera defines, in the order of the table."""
+    """Yield the kinds that Tessera defines, in the order of ``KINDS``."""
     return (kind for kind in KINDS if kind.group in (GROUP, rdma.GROUP))
 
 
 def watched_kinds() -> Iterator[Kind]:
-    """Yield the watched kinds, in the order of the table."""
+    """Yield the watched kinds, in the order of ``KINDS``."""
     return (kind for kind in KINDS if kind.watched)

@@ -91,8 +91,9 @@ class Partitions:
         return other
 
     def members(self, peer: PartitionPeer) -> int:
-        """Return the identities that are members of the partition that ``peer`` names, at its
-        level.
+        """Return the identities that are members of the partition that ``peer`` names.
+
+        ``peer.level`` selects full members, limited members, or members of any level.
         """
         bits = 0
         for placed in self._find_placed(peer):
@@ -106,8 +107,10 @@ class Partitions:
         return any(placed.pkey is not None for placed in self._find_placed(peer))
 
     def tables(self, identities: int) -> dict[int, tuple[Membership, ...]]:
-        """Return the P_Key table of each of the ``identities`` that at least one partition
-        selects.
+        """Return P_Key tables of identities, by the identity's number.
+
+        The result has a table for each member of the set ``identities`` that at least one
+        partition selects.
         """
         found: dict[int, tuple[Membership, ...]] = {}
         for placed in self._placed:

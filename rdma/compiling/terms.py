@@ -69,8 +69,9 @@ class Members(Protocol):
     """Provides the members of partitions."""
 
     def members(self, peer: PartitionPeer) -> int:
-        """Return the identities that are members of the partition that ``peer`` names, at its
-        level.
+        """Return the identities that are members of the partition that ``peer`` names.
+
+        ``peer.level`` selects full members, limited members, or members of any level.
         """
 
 

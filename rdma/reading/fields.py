@@ -21,7 +21,8 @@ NAME: Final = re.compile(_SUBDOMAIN, re.ASCII)
 
 
 class Fields:
-    """Reads the fields of a dict at a position in an object.
+    """Reads the fields of a dict that is part of a Kubernetes object; ``path`` is its position
+    there.
 
     Each ``PolicyError`` names the position of the invalid value.
     """

@@ -34,7 +34,9 @@ _ENDED: Final = ("Succeeded", "Failed")
 
 
 def policy(document: object) -> Policy:
-    """Return the RDMANetworkPolicy in an object's dict. Raises PolicyError."""
+    """Return the RDMANetworkPolicy that a decoded Kubernetes object describes. Raises
+    PolicyError.
+    """
     whole = Fields(document, "")
     metadata = whole.inner("metadata") or Fields({}, "metadata")
     return policy_of(
@@ -46,7 +48,10 @@ def policy(document: object) -> Policy:
 
 
 def policy_of(namespace: str, name: str, spec: object, created: str = "") -> Policy:
-    """Return the RDMANetworkPolicy with a spec; its default directions are those of NetworkPolicy.
+    """Return the RDMANetworkPolicy with this name and spec.
+
+    If the spec states no directions, NetworkPolicy's defaults apply: ingress, and also egress if
+    the spec has egress rules.
 
     Raises:
         PolicyError: the spec cannot be enforced.
@@ -69,8 +74,8 @@ def policy_of(namespace: str, name: str, spec: object, created: str = "") -> Pol
 
 
 def closed_policy(namespace: str, name: str, spec: object, created: str = "") -> Policy:
-    """Return a substitute for an unreadable policy: the pods that the policy selects can do
-    nothing.
+    """Return a substitute for an unreadable policy. The substitute selects the same pods, and
+    allows them no traffic in either direction.
 
     If the policy's selector is also unreadable, the substitute selects all pods of its
     namespace.
@@ -82,7 +87,7 @@ def closed_policy(namespace: str, name: str, spec: object, created: str = "") ->
 
 
 def network(document: object) -> Network:
-    """Return the RDMANetwork in an object's dict. Raises PolicyError."""
+    """Return the RDMANetwork that a decoded Kubernetes object describes. Raises PolicyError."""
     whole = Fields(document, "")
     metadata = whole.inner("metadata") or Fields({}, "metadata")
     created = metadata.text("creationTimestamp") or ""
@@ -90,7 +95,7 @@ def network(document: object) -> Network:
 
 
 def network_of(name: str, spec: object, created: str = "") -> Network:
-    """Return the RDMANetwork with a spec. Raises PolicyError."""
+    """Return the RDMANetwork with this name and spec. Raises PolicyError."""
     fields = Fields(spec, "spec")
     mtu = read_mtu(fields)
     partitions = read_partitions(fields)
@@ -100,11 +105,12 @@ def network_of(name: str, spec: object, created: str = "") -> Network:
 
 
 def closed_network(name: str, spec: object, created: str = "") -> Network:
-    """Return a substitute for a network in force that became unreadable; it connects no pods.
+    """Return a substitute for a network that was enforced before its spec became unreadable.
 
-    If all its partitions are readable, they stay. Otherwise none of the network's pods is in any
-    of its partitions. The network's pods are those that its selectors select, or all pods if a
-    selector is unreadable.
+    If all of the network's partitions are readable, the substitute keeps them. Otherwise the
+    substitute connects no pods: none of the network's pods is in any of its named partitions.
+    The network's pods are those that its selectors select, or all pods if a selector is
+    unreadable.
     """
     with suppress(PolicyError):
         return Network(name, read_partitions(Fields(spec, "spec")), created=created)
@@ -114,13 +120,15 @@ def closed_network(name: str, spec: object, created: str = "") -> Network:
 
 
 def namespace(document: object) -> NamespaceFacts:
-    """Return the facts of the namespace in an object's dict. Raises PolicyError."""
+    """Return the facts of the namespace that a decoded Kubernetes object describes. Raises
+    PolicyError.
+    """
     metadata = Fields(document, "").inner("metadata") or Fields({}, "metadata")
     return NamespaceFacts(metadata.required_text("name", NAME), metadata.labels("labels"))
 
 
 def pod(document: object) -> PodFacts:
-    """Return the facts of the pod in an object's dict.
+    """Return the facts of the pod that a decoded Kubernetes object describes.
 
     A pod that has ended has no address and no HCA. A pod that is being deleted keeps both until
     it has ended, because its programs still run.

@@ -10,19 +10,20 @@ _LOCAL_FLAGS: Final = 3  # index of the local modes in tcgetattr's result
 
 
 class Interrupts:
-    """Counts interrupts (SIGINT). The program handles the first one; the second one ends the
-    program.
+    """Counts the interrupts (SIGINT) of a program. The program handles the first interrupt itself;
+    the second interrupt ends the program.
 
-    A program that waits for a kernel cannot run its handler. Interrupts that arrive together
-    count as one: timeout(1) sends its signal to the command, and to the command's process group.
+    Otherwise a program that waits for a kernel could not be interrupted, because it cannot run
+    its handler. Interrupts that arrive together count as one: timeout(1) sends its signal twice,
+    to the command and to the command's process group.
     """
 
     def __init__(self) -> None:
         self._first_s: float | None = None
 
     def count(self, now_s: float) -> bool:
-        """Count an interrupt at a time of the monotonic clock in seconds; return True if it ends
-        the program.
+        """Count an interrupt at ``now_s``, in seconds of the monotonic clock. Return True if the
+        interrupt ends the program.
         """
         if _at_a_prompt():
             return False

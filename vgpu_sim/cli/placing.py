@@ -13,7 +13,10 @@ from vgpu_sim.hal.compute.address_map import MAX_GPUS
 
 
 def layout(chosen: Board, device: DeviceProfile, count: int) -> list[list[Instance]]:
-    """Place slices of one profile on as few GPUs as possible, lowest starts first.
+    """Return placements for ``count`` slices of one profile, as one list for each GPU.
+
+    As few GPUs as possible are used. On each GPU, the placements with the lowest starts are used
+    first.
 
     Raises:
         click.UsageError: the slices need more GPUs than the aperture has room for.

@@ -24,7 +24,7 @@ def parse(text: str) -> int:
     fraction = found[2] or ""
     size = -(-int(found[1] + fraction) * _BYTES[found[3]] // int("1" + "0" * len(fraction)))
     if size < 1:
-        raise ValueError("at least one byte is needed")
+        raise ValueError("the size must be at least one byte")
     return size
 
 

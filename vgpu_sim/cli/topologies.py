@@ -39,8 +39,8 @@ between = click.option(
 
 
 def check(name: str, gpus: int) -> None:
-    """Check that a topology has places for this many GPUs, before a daemon starts. Raises
-    click.BadParameter.
+    """Check, before a daemon starts, that the topology ``name`` has places for ``gpus`` GPUs.
+    Raises click.BadParameter.
     """
     try:
         topology_named(name, gpus)

@@ -71,7 +71,9 @@ def validate(library: str = LIBRARY) -> str:
     try:
         call = _caller(ctypes.CDLL(library))
     except OSError as err:
-        raise Failed(f"no CUDA driver: {err}; is this a pod with a slice, or tessera run?") from err
+        raise Failed(
+            f"cannot load the CUDA driver: {err}; use a pod with a slice, or `tessera run`"
+        ) from err
     device, context = ctypes.c_int(), ctypes.c_void_p()
     name = ctypes.create_string_buffer(256)
     call("cuInit", ctypes.c_uint(0))

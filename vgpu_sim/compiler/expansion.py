@@ -29,7 +29,11 @@ _MAX_VECTOR_BITS = 128  # PTX ISA, "Vectors"
 
 
 def expand_vectors(module: tree.Module) -> tree.Module:
-    """Return a module whose functions have only single registers as operands."""
+    """Return the module with each vector register replaced by single registers.
+
+    PTX's other shorthand is expanded too: displaced registers, predicates passed to functions,
+    elements of arrays, and file variables that a function declares.
+    """
     outer = module_scope(module)
     known = {one.name: one for one in module.functions}
     writers = [_Function(function_scope(one, outer), one, known) for one in module.functions]

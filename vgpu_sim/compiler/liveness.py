@@ -50,8 +50,8 @@ class _Block:
 def intervals(function: Function) -> list[Interval]:
     """Return the intervals of all registers that are ever read or written, in order of start.
 
-    If a function's sets would be too large, or take too long, each of its registers gets an
-    interval over the whole function, which is safe.
+    If a function's sets of live registers would be too large, or computing them would take too
+    long, each of its registers gets an interval over the whole function, which is safe.
     """
     blocks = _blocks(function)
     registers = len(function.register_bits)

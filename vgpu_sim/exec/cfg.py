@@ -115,7 +115,7 @@ def build(function: Function) -> Cfg:
     """
     code = function.code
     if not code:
-        raise ControlFlowError(f"{function.name}: no code")
+        raise ControlFlowError(f"{function.name} has no code")
     starts = _leaders(function)
     block_of_word: list[int] = []
     bounds = [*starts, len(code)]
@@ -171,7 +171,7 @@ def _check_nesting(order: list[int], successors: list[tuple[int, ...]]) -> None:
         for target in successors[block]
     )
     if sum(span + 1 for span in spans if span >= 0) > MAX_LOOP_SPAN:
-        raise LoopNestError(f"loops nest too deep (they span over {MAX_LOOP_SPAN} blocks)")
+        raise LoopNestError(f"loops nest too deeply (they span more than {MAX_LOOP_SPAN} blocks)")
 
 
 def _ends_block(instruction: Instruction) -> bool:

@@ -106,7 +106,7 @@ def _hca(given: Given, token: bytes | None) -> HcaOptions | None:
 def _telemetry(given: Given) -> TelemetryOptions | None:
     lacking = given.missing_options(TelemetryOptions)
     if len(lacking) == 1:
-        raise click.UsageError("--telemetry-socket and --telemetry-user go together")
+        raise click.UsageError("give --telemetry-socket and --telemetry-user together")
     return None if lacking else given.make(TelemetryOptions)
 
 

@@ -45,7 +45,7 @@ async def take_over(
             stands_by()
             logger.info("gpud_stands_by state_dir=%s", state_dir)
         if wait_seconds is not None and loop.time() - begin >= wait_seconds:
-            raise JournalError(f"another gpud holds {state_dir / journal.LOCK_NAME}")
+            raise JournalError(f"another gpud holds the lock {state_dir / journal.LOCK_NAME}")
         with suppress(TimeoutError):
             async with asyncio.timeout(LOCK_PAUSE_SECONDS):
                 await stop.wait()

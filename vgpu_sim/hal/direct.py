@@ -115,7 +115,7 @@ def decode_answer(data: bytes) -> tuple[int, int]:
 def _range(message: dict[str, Any]) -> bytes:
     named = message.get("range", "")
     if not isinstance(named, str) or len(named) not in (0, 2 * RANGE_BYTES):
-        raise ValueError("range is not the content of a descriptor")
+        raise ValueError(f"'range' must be empty or {2 * RANGE_BYTES} hexadecimal digits")
     return bytes.fromhex(named)
 
 

@@ -100,7 +100,7 @@ class PoolReader:
         index = field & ~POOL_BIT
         indices = range(index, index - -count // _VECTOR_OPERANDS)
         if field < POOL_BIT or any(entry in self._relocations for entry in indices):
-            raise ValueError("a vector must be in pool entries without relocations")
+            raise ValueError("the elements of a vector must be pool entries without relocations")
         packed = b"".join(_ENTRY.pack(self._entry(entry)) for entry in indices)
         values = struct.unpack(f"<{len(packed) // 2}H", packed)
         if any(values[count:]):

@@ -100,7 +100,7 @@ def unpack(data: bytes) -> Sections:
     _, major, minor, count, digest, size = _HEADER.unpack_from(data)
     if (major, minor) != (MAJOR, MINOR):
         raise ContainerError(
-            f"the container has version {major}.{minor}, this instruction set reads"
+            f"the container has version {major}.{minor}, but this Tessera reads"
             f" {MAJOR}.{MINOR}: compile it again"
         )
     if size != len(data):

@@ -59,7 +59,7 @@ class DataType(IntEnum):
             ValueError: the type is a predicate, which has no memory form.
         """
         if self is DataType.PRED:
-            raise ValueError("a predicate has no memory form")
+            raise ValueError("a predicate cannot be stored in memory")
         return self.bits // 8
 
     @property

@@ -83,12 +83,12 @@ def load(family: str, key: str) -> Fitted:
     """
     table = _table(family)
     if key not in table:
-        raise UnknownModel(f"nothing was fitted for {family} on {key}; {_there(family)}")
+        raise UnknownModel(f"no parameters were fitted for {family} on {key}; {_there(family)}")
     return table[key]
 
 
 def _there(family: str) -> str:
-    return f"there is {', '.join(sorted(_table(family)))}"
+    return f"there are parameters for {', '.join(sorted(_table(family)))}"
 
 
 def nearest(family: str, board: str, dtype: str, library: str) -> Fitted:
@@ -104,7 +104,8 @@ def nearest(family: str, board: str, dtype: str, library: str) -> Fitted:
     if key not in _table(family):
         sibling = f" nor on its sibling {measured}" if measured != board else ""
         raise UnknownModel(
-            f"nothing was fitted for {family} on {board}{sibling} ({dtype}); {_there(family)}"
+            f"no parameters were fitted for {family} on {board}{sibling} ({dtype});"
+            f" {_there(family)}"
         )
     found = load(family, key)
     notes = []

@@ -56,4 +56,4 @@ def check_reply(reply: dict[str, Any]) -> dict[str, Any]:
         case {"result": dict()} if "error" not in reply:
             return reply
         case _:
-            raise ValueError(f"neither a result nor an error: {str(reply)[:_SHOWN]}")
+            raise ValueError(f"the reply has neither a result nor an error: {str(reply)[:_SHOWN]}")

@@ -87,7 +87,7 @@ class Exports:
             OSError: there is no memory left.
         """
         if offset % RANGE_ALIGN_BYTES or size % RANGE_ALIGN_BYTES or not size:
-            raise KeyError("not a range of whole pages")
+            raise KeyError("the range does not consist of whole pages")
         _, kept = self._chunk_of(offset, size)
         named = SharedRange(SHARED_RANGE_MAGIC, kept.serial, offset, size)
         named.proof[:] = self._proof(bytes(named))

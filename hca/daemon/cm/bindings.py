@@ -28,7 +28,10 @@ _LIVE: Final = (
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """The queue pairs that one side of a connection names; number 0 means "not known yet"."""
+    """One side's record of a connection: its own queue pair and the peer's queue pair.
+
+    The number of a queue pair is 0 as long as it is not known.
+    """
 
     local: bytes
     peer: bytes
@@ -46,10 +49,10 @@ class Claim:
 
 
 class Found(NamedTuple):
-    """The result of ``Bindings.find``: the service of the connection between two queue pairs.
+    """The service of the connection between two queue pairs, as ``Bindings.find`` returns it.
 
-    ``service`` is None if they are in no connection. ``is_awaited``: the peer's request for the
-    connection has not been answered yet.
+    ``service`` is None if there is no such connection. ``is_awaited`` is set if the peer has
+    requested the connection, and this side has not answered the request yet.
     """
 
     service: Service | None = None
@@ -85,14 +88,16 @@ class Bindings:
     def add_queue_pair(
         self, number: int, gids: tuple[bytes, ...], changed: Callable[[], None]
     ) -> None:
-        """Add a queue pair of the function with these GIDs.
+        """Add a queue pair that belongs to the HCA function whose GIDs are ``gids``.
 
         ``changed`` is called when ``find`` may return another result for this queue pair.
         """
         self._queue_pairs[number] = _QueuePair(gids, changed)
 
     def remove_queue_pair(self, number: int) -> None:
-        """Remove a queue pair, and every entry that names it as local or as the peer's."""
+        """Remove a queue pair. Also remove every entry in which it is the local queue pair or the
+        peer's.
+        """
         removed = self._queue_pairs.pop(number, None)
         if removed is None:
             return
@@ -131,7 +136,10 @@ class Bindings:
         return local in self._by_peer.get((peer, number), {})
 
     def keeps_queue_pair(self, claim: Claim) -> bool:
-        """Return whether a claim still has its own queue pair, or does not know its number yet."""
+        """Return whether a claim still has the queue pair of its own side.
+
+        The result is also True if the claim does not know the number of that queue pair yet.
+        """
         return not claim.own_qpn or self._by_own.get(claim.own_qpn) is claim
 
     def update_claim(self, claim: Claim, connection: Connection) -> None:
@@ -181,7 +189,10 @@ class Bindings:
     def inherit(
         self, number: int, local: bytes, peer: bytes, peer_qpn: int, service: Service
     ) -> None:
-        """Add the entry of a queue pair that a predecessor has connected for a service."""
+        """Add the entry of a queue pair that a predecessor has connected to a peer.
+
+        ``service`` is the service of that connection.
+        """
         if not self.has_queue_pair(local, number) or number in self._by_own:
             return
         if self.is_peer_connected(local, peer, peer_qpn):
@@ -191,8 +202,8 @@ class Bindings:
         self._by_peer.setdefault((peer, peer_qpn), {})[local] = claim
 
     def end_inherited(self, number: int) -> None:
-        """End a queue pair's inherited entry, because the queue pair has been connected to a peer
-        anew.
+        """Remove the entry that a queue pair inherited from a predecessor, because the queue pair
+        has been connected to a peer again.
         """
         claim = self._by_own.get(number)
         if claim is not None and claim.is_inherited:

@@ -87,9 +87,10 @@ class Connection(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The result of an event: the new connection, a message to send, and an outcome for the owner.
+    """The result of an event: the new state of the connection, a message to send to the peer, and
+    an outcome to report to the owner.
 
-    ``message`` is the message that caused ``outcome``.
+    ``message`` is the peer's message that caused the outcome, if a message did.
     """
 
     connection: Connection
@@ -99,7 +100,7 @@ class Step(NamedTuple):
 
 
 def request(req: Req, now: float) -> Step:
-    """Return the requester's side of a new connection, which sends a REQ."""
+    """Start the requester's side of a new connection, which sends a REQ."""
     wait = seconds(req.response_timeout)
     timewait = seconds(req.path.ack_timeout)
     made = Connection(State.REQ_SENT, req.local_id, qpn=req.qpn, most_retries=req.max_retries)
@@ -141,7 +142,7 @@ def accept(one: Connection, rep: Rep | SidrRep, now: float) -> Step:
 
 
 def establish(one: Connection, data: bytes = b"") -> Step:
-    """Confirm the responder's answer to the request with an RTU. Raises InvalidCall."""
+    """Establish the connection, and confirm the responder's REP with an RTU. Raises InvalidCall."""
     _check_state(one, State.REP_RECEIVED)
     rtu = Rtu(one.local_id, one.remote_id, data)
     return Step(one._replace(state=State.ESTABLISHED, deadline=None, repeat=rtu), rtu)
@@ -159,7 +160,7 @@ def notify(one: Connection) -> Step:
 
 
 def reject(one: Connection, reason: int, data: bytes = b"") -> Step:
-    """Reject the peer's request for a connection, or its answer to one. Raises InvalidCall."""
+    """Reject the REQ, REP or SIDR_REQ that the peer has sent. Raises InvalidCall."""
     _check_state(one, State.REQ_RECEIVED, State.REP_RECEIVED, State.SIDR_RECEIVED)
     if one.state is State.SIDR_RECEIVED:
         return Step(to_closed(one), SidrRep(one.remote_id, SidrStatus.REJECTED, data=data))
@@ -198,7 +199,9 @@ def removal_message(one: Connection) -> Message | None:
 
 
 def expire(one: Connection, now: float) -> Step:
-    """Return the next step of the connection if its deadline has passed."""
+    """Return the step that a passed deadline causes. Before the deadline, the step changes
+    nothing.
+    """
     if one.deadline is None or now < one.deadline:
         return Step(one)
     if one.state is State.TIMEWAIT:

@@ -68,10 +68,11 @@ class Channel:
 
     @property
     def is_full(self) -> bool:
-        """Return whether the client has too many unread events for a call that makes another event.
+        """Return whether too many events of the client wait in hcad, so that a call that would make
+        another event must fail.
 
-        The limit applies to all channels of the client together, because it may have a thousand
-        channels.
+        The limit applies to all channels of the client together, because a client may have a
+        thousand channels.
         """
         return self._waits.count >= MOST_WAITING
 
@@ -126,7 +127,7 @@ class Channel:
 
 
 class Channels:
-    """A client's event channels, up to the quota of its function."""
+    """A client's event channels. The quota of the client's function limits their number."""
 
     def __init__(self, share: Share) -> None:
         self._share = share

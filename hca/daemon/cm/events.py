@@ -103,7 +103,10 @@ def make_event(one: CmId, kind: CmEventType, status: int = 0) -> CmEvent:
 
 
 def make_request_event(one: CmId, function: Function, message: Req | SidrReq) -> CmEvent:
-    """Return the CONNECT_REQUEST event of the id ``one``, which was made for the request."""
+    """Return the CONNECT_REQUEST event for ``one``, the id that was made for the peer's request.
+
+    ``message`` is that request.
+    """
     event = make_event(one, CmEventType.CONNECT_REQUEST)
     assert one.listener is not None
     event.listener = one.listener.handle
@@ -152,9 +155,10 @@ def make_outcome_event(
 
 
 def make_join_event(one: CmId, function: Function, group: bytes, source: bytes) -> CmEvent:
-    """Return the event that an id has joined a multicast group, with the group's GID.
+    """Return the event that reports that an id has joined a multicast group.
 
-    ``source`` is the function's GID from which the id sends to the group.
+    The event contains ``group``, the group's GID. ``source`` is the GID of the function from
+    which the id sends to the group.
     """
     event = make_event(one, CmEventType.MULTICAST_JOIN)
     event.qpn, event.qkey = MULTICAST_QPN, cm.CM_UDP_QKEY

@@ -43,7 +43,8 @@ class Client(Protocol):
 class CmId:
     """A communication id of a client.
 
-    ``anywhere``: the destination may be any function of the fabric that serves the port.
+    If ``anywhere`` is set, the destination is not a certain function. It is the client's own
+    function or, on a shared loopback, any function of the fabric that serves the port.
     """
 
     handle: int
@@ -123,8 +124,10 @@ class CmId:
         self.holds_port = False
 
     def route(self) -> CmRoute:
-        """Return the id's addresses; an id that is bound to any address reports the address that it
-        uses.
+        """Return the id's source and destination addresses.
+
+        An id that is bound to the wildcard address has this source address until its destination
+        is resolved. From then on, its source is the GID that it uses.
         """
         any_address = self.source == bytes(16)
         bound = self.state not in (IdState.NEW, IdState.BOUND, IdState.LISTENING)

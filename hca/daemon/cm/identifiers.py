@@ -255,7 +255,7 @@ class Ids:
         one.leave_backlog()
 
     def establish(self, handle: int) -> None:
-        """Confirm the peer's answer to a connection request with an RTU. Raises OSError."""
+        """Confirm with an RTU that the peer has accepted a connection request. Raises OSError."""
         _, endpoint = self.get_connected(handle)
         self._step(endpoint, lambda now: connection.establish(endpoint.connection))
 
@@ -268,7 +268,10 @@ class Ids:
         self._step(endpoint, lambda now: connection.notify(endpoint.connection))
 
     def reject(self, wanted: cm.CmReject) -> None:
-        """Reject a connection request, or the peer's answer to one. Raises OSError."""
+        """Reject the peer's request for a connection, or the peer's answer to the client's request.
+
+        Raises OSError.
+        """
         one, endpoint = self.get_connected(wanted.handle)
         data = events.private_data(wanted, MOST_DATA[SidrRep if one.is_datagrams else Rej])
         reason = Reason.CONSUMER_DEFINED

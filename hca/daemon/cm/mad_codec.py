@@ -61,7 +61,7 @@ def encode(message: Message, transaction: int) -> bytes:
     attribute, body = _ENCODERS[type(message)](message)
     data = getattr(message, "data", b"")
     if len(data) > MOST_DATA.get(type(message), 0):
-        raise ValueError(f"{attribute.name}: {len(data)} bytes of private data do not fit")
+        raise ValueError(f"{attribute.name}: {len(data)} bytes of private data are too many")
     header = _HEADER.pack(_BASE, _CLASS, _CLASS_VERSION, _SEND, 0, 0, transaction, attribute, 0, 0)
     return (header + body + data).ljust(MAD_BYTES, b"\0")
 
@@ -75,7 +75,8 @@ def decode(mad: bytes) -> tuple[Message, int]:
     base, kind, version, method, _, _, transaction, attribute, _, _ = _HEADER.unpack_from(mad)
     if (base, kind, version, method) != (_BASE, _CLASS, _CLASS_VERSION, _SEND):
         raise MalformedMad(
-            f"unsupported header: version {base}, class {kind}, version {version}, method {method}"
+            f"unsupported header: base version {base}, class {kind}, class version {version},"
+            f" method {method}"
         )
     decoder = _DECODERS.get(attribute)
     if decoder is None:

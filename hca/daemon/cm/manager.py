@@ -108,8 +108,9 @@ class Manager:
     def source_towards(self, function: Function, destination: bytes) -> bytes:
         """Return the GID from which a function connects to an address.
 
-        The candidates are the function's GIDs of the address's family that have a path to the
-        address. The result is the last of them or, if there is none, the function's last GID.
+        The candidates are those GIDs of the function that are of the same address family as the
+        address and have a path to it. The result is the last candidate. If there is no
+        candidate, the result is the function's last GID.
         """
         mapped = private_data.is_mapped(destination)
         for gid in reversed(function.gids):
@@ -178,7 +179,9 @@ class Manager:
             endpoint.owner.handle_outcome(step.outcome, step.message)
 
     def now(self) -> float:
-        """Return the time of the manager's clock, which callers pass to the next step."""
+        """Return the present time of the manager's clock. Callers pass it to the function that
+        makes a connection's next step.
+        """
         return self._clock()
 
     def destroy(self, endpoint: Endpoint) -> None:
@@ -201,9 +204,9 @@ class Manager:
         self._forget(endpoint)
 
     def abandon(self, gid: bytes) -> None:
-        """Remove the endpoints of a removed wire that wait for the end of their connection.
+        """Remove the endpoints that use a removed wire and only wait for their connection to end.
 
-        ``gid`` is the wire's GID. These endpoints have no owner any more.
+        ``gid`` is the GID of the removed wire. Such endpoints have no owner any more.
         """
         ending = [
             one

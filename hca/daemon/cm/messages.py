@@ -78,8 +78,8 @@ class Req:
 
 @dataclass(frozen=True, slots=True)
 class Mra:
-    """Notice that a message was received, and that its answer takes up to 4.096 us *
-    2^``service_timeout``.
+    """An MRA: a notice that a message has been received, and that the answer to this message takes
+    up to 4.096 us * 2^``service_timeout``.
     """
 
     local_id: int

@@ -47,7 +47,7 @@ Its arguments are source and destination (as text; IPv4 if mapped), port and por
 
 
 def allow_all(source: str, destination: str, port: int, space: str) -> None:
-    """Permit every request; for an hcad without policies."""
+    """Permit every request. An hcad without policies uses this function."""
     del source, destination, port, space
 
 

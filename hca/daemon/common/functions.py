@@ -84,7 +84,7 @@ class Functions:
         """Return the function with a name. Raises NotFound."""
         found = self._functions.get(name)
         if found is None:
-            raise NotFound(f"no function {name!r}")
+            raise NotFound(f"function {name!r} does not exist")
         return found
 
     def add(self, name: str, link: Link) -> Function:
@@ -92,7 +92,7 @@ class Functions:
         if name in self._functions:
             raise Conflict(f"function {name!r} exists already")
         if len(self._functions) >= MAX_FUNCTIONS:
-            raise InvalidRequest(f"more than {MAX_FUNCTIONS} functions")
+            raise InvalidRequest(f"cannot add more than {MAX_FUNCTIONS} functions")
         made = self._functions[name] = Function(name, link, guid_of(name))
         return made
 
@@ -155,8 +155,12 @@ class Doorkeeper:
     ) -> Binding:
         """Return the binding that permits a program to open a function.
 
+        ``peer`` is the process that connected ``client``. ``sender`` is the process that sent the
+        hello, or None if it is not known.
+
         Raises:
-            NotPermitted: EACCES; EAGAIN if the node agent does not name the holder in time.
+            NotPermitted: EACCES if the program may not open the function; EAGAIN if the node agent
+                does not name the function's holder in time, or if the holder has just changed.
         """
         # In a thread: reading blocks while another process moves processes between control groups.
         pod, senders = await asyncio.to_thread(self._pods_of, peer, sender)

@@ -21,7 +21,10 @@ class HandoverState:
     _taken: set[int] = field(default_factory=set)
 
     def pack(self, descriptor: int) -> int:
-        """Add a descriptor, which the caller keeps, and return its number for a record."""
+        """Add a descriptor, and return the number by which a record refers to it.
+
+        The descriptor still belongs to the caller.
+        """
         self.descriptors.append(descriptor)
         return len(self.descriptors) - 1
 

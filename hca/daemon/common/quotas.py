@@ -58,8 +58,8 @@ class Share:
     def take(self, descriptors: int, ring_bytes: int = 0, object_bytes: int = 0) -> None:
         """Charge the function for an amount of each resource.
 
-        Raises OSError (ENOMEM) if the function would then hold more of a resource than its pool
-        has left for the other functions.
+        Raises OSError (ENOMEM) if the function would then hold more of a resource than is left
+        of this resource for the other functions.
         """
         wanted = (descriptors, ring_bytes, object_bytes)
         for pool, held, more in zip(self._pools, self._held, wanted, strict=True):
@@ -117,10 +117,12 @@ class Shares:
 
     @classmethod
     def within(cls, descriptors: int, memory_bytes: int | None) -> Self:
-        """Return the pools of an hcad whose control group has this memory limit; None: no limit.
+        """Return the pools of an hcad with these limits.
 
-        Half of the memory is for rings, as the kernel may charge hcad for every page of them. A
-        quarter is for objects, and the rest for hcad itself.
+        ``descriptors`` is the number of descriptors for all functions together. ``memory_bytes`` is
+        the memory limit of hcad's control group, or None if there is no limit. Rings get at most
+        half of this memory, because the kernel may charge hcad for every page of the rings. Objects
+        get at most a quarter. The rest is for hcad itself.
         """
         if memory_bytes is None:
             return cls(descriptors)
@@ -133,9 +135,11 @@ class Shares:
 
 
 def usable_descriptors(max_descriptors: int, max_map_count: Path = _MAX_MAP_COUNT) -> int:
-    """Return the number of descriptors that remain for objects. Raises OSError.
+    """Return how many of hcad's descriptors remain for objects of the functions.
 
-    Each of these descriptors may also be mapped.
+    ``max_descriptors`` is the limit on hcad's descriptors. The kernel's limit on memory mappings
+    (``max_map_count``) applies as well, because the memory of each descriptor may be mapped. Raises
+    OSError.
     """
     mappings = int(max_map_count.read_text(encoding="ascii"))
     return max(0, min(max_descriptors - _RESERVED, mappings - _OWN_MAPPINGS))

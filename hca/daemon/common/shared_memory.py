@@ -24,6 +24,6 @@ def new_shared_memory(name: str, size: int) -> int:
 def is_backed(descriptor: int, size: int) -> bool:
     """Return whether all pages of shared memory are allocated.
 
-    In that case another process than hcad has been charged for the pages.
+    In that case, the pages have been charged to a process other than hcad.
     """
     return os.fstat(descriptor).st_blocks * 512 >= size

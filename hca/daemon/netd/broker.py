@@ -57,9 +57,11 @@ class Broker:
         self._link = link
 
     def open(self, namespace_fd: int, wanted: str, segments: bool = False) -> OpenedSockets:
-        """Open sockets for the interface or address ``wanted`` in a network namespace.
+        """Open UDP sockets in a network namespace.
 
-        ``namespace_fd`` is a descriptor of that namespace, or of a socket that was made in it.
+        ``wanted`` is the name of an interface, or an address. ``namespace_fd`` is a descriptor of
+        the namespace, or of a socket that was made in the namespace. If ``segments`` is set, the
+        kernel may split and merge buffers.
 
         Raises:
             NoWire: the broker refuses; the message states why.
@@ -71,8 +73,9 @@ class Broker:
         )
 
     def open_group(self, namespace_fd: int, wanted: str, group: bytes) -> socket.socket:
-        """Open a socket that receives a multicast group at an address. Raises NoWire and OSError as
-        ``open`` does.
+        """Open a socket that receives the datagrams of a multicast group at the address ``wanted``.
+
+        Raises NoWire and OSError as ``open`` does.
         """
         request = {"wire": wanted, "segments": False, "group": group.hex()}
         return self._send_request(namespace_fd, request, _read_group_socket)

@@ -42,7 +42,7 @@ class Options:
 @click.command()
 @command_line(Options)
 def main(given: Given) -> None:
-    """Open sockets in network namespaces of pods for hcad in DIRECTORY, until SIGTERM."""
+    """Open sockets in pods' network namespaces until SIGTERM, for the hcad that uses DIRECTORY."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     options = given.make(Options)
     try:
@@ -74,7 +74,8 @@ def rules_of_node(first: str = "1") -> Rules:
     tables = unprivileged_identity(first)
     if tables == unprivileged_identity("self"):
         raise OSError(
-            "netd needs the node's PID namespace, and a network namespace that is not the node's"
+            "netd needs the node's PID namespace and a network namespace of its own:"
+            " run its pod with hostPID, and without hostNetwork"
         )
     return Rules(
         interface=INTERFACE,

@@ -33,21 +33,22 @@ def identity_of(where: int | str) -> Identity:
 
 
 def unprivileged_identity(process: str) -> Identity:
-    """Return an identity of a process's network namespace; reading it needs no privilege.
+    """Return an identity of a process's network namespace that can be read without privileges.
 
-    The kernel creates the files of ``/proc/PID/net`` once per namespace, and every process may
-    stat them. The number differs from that of ``identity_of``. Raises OSError.
+    It is the identity of the file ``/proc/PID/net/dev``. The kernel creates the files of this
+    folder once per namespace, and every process may stat them. The result differs from the
+    identity that ``identity_of`` returns for the namespace. Raises OSError.
     """
     return identity_of(f"/proc/{process}/net/dev")
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules for the namespaces and interfaces in which sockets may be opened; an empty rule permits
-    all.
+    """Rules for the namespaces and interfaces in which sockets may be opened. A rule that is empty
+    permits every namespace or interface.
 
-    ``owner`` is the user namespace that must own a network namespace: a namespace that a pod's user
-    makes has another owner, and in such a namespace the user would choose the addresses. ``tables``
+    ``owner`` is the user namespace that must own a network namespace. A network namespace that a
+    pod's user makes has another owner, and that user would choose the addresses in it. ``tables``
     are the identities (see ``unprivileged_identity``) of forbidden network namespaces, namely the
     node's own.
     """
@@ -88,9 +89,10 @@ class Rules:
 
 @contextmanager
 def namespace_of(descriptor: int) -> Iterator[int]:
-    """Yield the network namespace that a descriptor refers to, or in which its socket is.
+    """Yield a descriptor of the network namespace that ``descriptor`` refers to.
 
-    Raises NoWire, OSError.
+    If ``descriptor`` is a socket, this is the socket's network namespace. Raises NoWire,
+    OSError.
     """
     kind = os.fstat(descriptor).st_mode
     if stat.S_ISREG(kind):

@@ -34,7 +34,7 @@ DEFAULT_PKEY: Final = 0xFFFF
 
 
 class ClientPlace:
-    """A client's entry in the engine; each kind of objects extends this class."""
+    """A client's entry in the engine. Each class for one kind of objects is a subclass of it."""
 
     _guard: Guard
     """The policy checks for the client's objects."""

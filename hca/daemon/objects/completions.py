@@ -100,7 +100,7 @@ class Completions(ClientPlace):
         return power_of_two(wanted.entries) < entries
 
     def count_engine_visits(self) -> int:
-        """Wake the engine; return how many visits to this client's function it has finished."""
+        """Wake the engine; return how often it has finished processing this client's function."""
         return self._engine.count_visits(self._client)
 
     def resize_cq(self, wanted: hca_objects.HcaCqResize) -> tuple[HcaCreated, int]:

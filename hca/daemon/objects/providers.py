@@ -67,7 +67,7 @@ class _Link:
 
 
 class Providers:
-    """The connected gpuds. Each is found by the token of the programs whose memory it exports."""
+    """The connected gpuds. A gpud is found by the token of a program whose memory it exports."""
 
     def __init__(self, listener: socket.socket) -> None:
         """Use ``listener``, a bound socket on which ``open`` listens."""
@@ -102,10 +102,11 @@ class Providers:
     async def import_memory(
         self, token: bytes, pid: int, address: int, size: int, named: bytes = b""
     ) -> ImportedMemory:
-        """Import memory of a program's contexts: the whole range that contains an address.
+        """Import a range of device memory from a context of a program.
 
-        If ``named`` is a range of an exported descriptor, ``address`` is an offset in that
-        range.
+        The range must contain ``size`` bytes at ``address``; all of the range is imported. If
+        ``named`` is not empty, it is a range of an exported descriptor, and ``address`` is an
+        offset in that range.
 
         Raises:
             OSError: ENODEV if no gpud exports this program's memory; EFAULT if no context has the

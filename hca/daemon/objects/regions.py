@@ -61,8 +61,10 @@ class Regions(Domains):
         self._regions: dict[int, _Region] = {}
 
     def create_segment(self, wanted: hca.HcaSegmentCreate) -> tuple[HcaHandle, int]:
-        """Make a segment for the client's pages; return its handle and its descriptor. Raises
-        OSError.
+        """Make a segment of shared memory for the client; return the segment's handle and
+        descriptor.
+
+        Raises OSError.
         """
         check_room(self._segments, hca.HCA_MAX_SEGMENTS)
         if wanted.bytes == 0 or wanted.bytes % HCA_PAGE_BYTES:
@@ -102,7 +104,7 @@ class Regions(Domains):
         """Register a memory region, or replace one; the returned handle is the region's key. Raises
         OSError.
 
-        A region that is replaced stays until all checks have passed.
+        If a check fails, the region that was to be replaced stays.
         """
         get(self._pds, wanted.pd)
         self._check_region(wanted)

@@ -20,9 +20,10 @@ CONNECT: Final = "Connect"
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """One kind of denial. ``audited``: policy only audits, so the operation was not refused.
+    """One kind of denial. If ``audited`` is set, policy only audits: the operation was not refused.
 
-    ``function`` is a function of this node: the source's function if both ends are on the node.
+    ``function`` is the function on this node that takes part in the operation. If both the source
+    and the destination are on this node, it is the source's function.
     """
 
     function: str
@@ -93,8 +94,10 @@ class Denials:
         self._counts[denial] = self._counts.get(denial, 0) + count
 
     def take(self) -> tuple[Mapping[Denial, int], int]:
-        """Return the denials since the last call: the counts by kind, and the number beyond
-        MAX_KINDS.
+        """Return the denials since the last call of this method.
+
+        The first part of the result is the count of each kind. The second part is the number of
+        denials that were not counted by kind, because there were more than MAX_KINDS kinds.
         """
         taken = self._counts, self._lost
         self._counts, self._lost = {}, 0

@@ -88,7 +88,9 @@ class Enforcer:
         return not self.managed or any(self._is_in_tables(party, one) for one in party.addresses)
 
     async def wait_until_known(self, party: Party, seconds: float) -> bool:
-        """Wait until the tables contain a party; return False if they do not after ``seconds``."""
+        """Wait until ``is_known`` is true for a party; return False if it is not after
+        ``seconds``.
+        """
         try:
             async with asyncio.timeout(seconds):
                 while not self.is_known(party):
@@ -99,8 +101,8 @@ class Enforcer:
         return True
 
     def switch(self, tables: NodeTables) -> SwitchResult:
-        """Replace the tables; when this returns, the engine moves nothing that the new tables
-        forbid.
+        """Replace the tables. When this method returns, the engine moves nothing that the new
+        tables forbid.
 
         Raises:
             StaleTables: the new tables are older than those in force, or are another node's.
@@ -128,7 +130,7 @@ class Enforcer:
         return switched
 
     def reevaluate(self) -> None:
-        """Evaluate all connections again because a function has another owner."""
+        """Evaluate all connections again, because the owner of a function has changed."""
         if self.tables is not None:
             self.flows.gather()
             self._evaluate_all(self.tables)
@@ -145,11 +147,12 @@ class Enforcer:
     ) -> None:
         """Evaluate policy for a queue pair and its peer, and set their rights in the engine.
 
-        A rule that names a service's port applies to requests to the side that serves the port. A
-        queue pair without rights is not refused as long as the connection in ``found`` is still
-        awaited. A refused queue pair keeps its present peer and the rights for that peer. ``apply``
-        sets both the peer and the rights in the engine. One call must do this: between two calls, a
-        peer would have the rights of the other peer.
+        A rule that names a service's port applies to requests to the side that serves the port.
+        A queue pair without rights is refused, but not while the connection in ``found`` is
+        still awaited. A refused queue pair keeps its present peer and the rights for that peer.
+
+        ``apply`` sets both the new peer and the rights for this peer in one call to the engine. If
+        there were two calls, one peer would have the other peer's rights between them.
 
         Raises:
             OSError: EACCES if policy permits no operation in either direction; or any error of

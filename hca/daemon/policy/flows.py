@@ -35,8 +35,9 @@ class RuleCount:
 class Row:
     """The engine's counters of one flow, kept as long as at least one queue pair uses the flow.
 
-    ``holders`` is the number of these queue pairs. ``function`` is a function of this node: the
-    source's function if both ends are on the node.
+    ``holders`` is the number of these queue pairs. ``function`` is the function on this node that
+    takes part in the flow. If both the source and the destination are on this node, it is the
+    source's function.
     """
 
     engine: EngineFlow
@@ -73,10 +74,10 @@ class Flows:
         return len(self._rows)
 
     def row(self, flow: Flow, verdict: Verdict, rules: tuple[Rule, ...]) -> Row:
-        """Return the row of a flow; the engine counts and limits the flow by this verdict from now
-        on.
+        """Return the row of a flow; add a row if the flow has none.
 
-        A new row is added if the flow has none. Raises OSError.
+        From now on, the engine counts and limits the flow according to ``verdict``. Raises
+        OSError.
         """
         row = self._rows.get(flow)
         if row is None:

@@ -37,18 +37,20 @@ class GroupPairs:
         self._pairs: dict[tuple[Party, Party], EngineAh] = {}
 
     def add_member(self, party: Party) -> None:
-        """Count one more queue pair of a party in multicast groups. Raises OSError.
+        """Add one to the number of a party's queue pairs in multicast groups. Raises OSError.
 
-        With the party's first queue pair, its pairs with all senders are added.
+        The first such queue pair makes the party a member, and the pairs of this member with all
+        senders are added.
         """
         if party not in self._members:
             self._add((party, sender) for sender in self._senders)
         self._members[party] += 1
 
     def remove_member(self, party: Party) -> None:
-        """Count one fewer queue pair of a party in multicast groups.
+        """Subtract one from the number of a party's queue pairs in multicast groups.
 
-        With the party's last queue pair, all pairs in which the party is the member are removed.
+        If none is left, the party is no longer a member, and the pairs of this member with all
+        senders are removed.
         """
         self._members[party] -= 1
         if not self._members[party]:
@@ -56,19 +58,20 @@ class GroupPairs:
             self._remove(pair for pair in self._pairs if pair[0] is party)
 
     def add_sender(self, party: Party) -> None:
-        """Count one more address handle of a party for multicast groups. Raises OSError.
+        """Add one to the number of a party's address handles for multicast groups. Raises OSError.
 
-        With the party's first address handle, its pairs with all members are added.
+        The first such address handle makes the party a sender, and the pairs of this sender with
+        all members are added.
         """
         if party not in self._senders:
             self._add((member, party) for member in self._members)
         self._senders[party] += 1
 
     def remove_sender(self, party: Party) -> None:
-        """Count one fewer address handle of a party for multicast groups.
+        """Subtract one from the number of a party's address handles for multicast groups.
 
-        With the party's last address handle, all pairs in which the party is the sender are
-        removed.
+        If none is left, the party is no longer a sender, and the pairs of this sender with all
+        members are removed.
         """
         self._senders[party] -= 1
         if not self._senders[party]:

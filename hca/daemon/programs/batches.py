@@ -78,12 +78,12 @@ def _read(data: bytes) -> tuple[Header, list[_Request]]:
     if not known or header.reserved or header.status:
         raise Malformed("a batch has an invalid header")
     if header.payload_bytes != len(data) - HEADER_BYTES:
-        raise Malformed(f"the header of a batch of {len(data)} bytes states a different size")
+        raise Malformed(f"a batch has {len(data)} bytes, but its header states a different size")
     parts: list[_Request] = []
     at = HEADER_BYTES
     while at < len(data):
         if len(parts) == hca.HCA_MAX_BATCH or len(data) - at < HEADER_BYTES:
-            raise Malformed("a batch has too many requests, or an incomplete one")
+            raise Malformed("a batch has too many requests, or its last request is incomplete")
         end = at + HEADER_BYTES + Header.from_buffer_copy(data, at).payload_bytes
         part, body = requests.read(data[at:end])
         if part.type not in _NAMES:

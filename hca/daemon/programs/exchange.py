@@ -22,9 +22,10 @@ the end of file. An exception ends the exchange.
 
 
 class Exchange:
-    """The messages and replies of one socket. The kernel rejects messages that carry descriptors.
+    """Receives the messages of one socket and sends the replies.
 
-    Every received message must get a reply. So while ``serving`` is not set, messages stay in the
+    The kernel rejects messages that carry descriptors. Every received message must get a reply,
+    so messages are received only while the event ``serving`` is set; until then they stay in the
     socket.
     """
 

@@ -68,17 +68,19 @@ def _function(name: str) -> str:
 
 def _binding(values: dict[str, Any]) -> Binding:
     if not is_pod_uid(values["pod_uid"]):
-        raise InvalidRequest("pod_uid is not a pod's UID")
+        raise InvalidRequest("'pod_uid' is not a pod's UID")
     if not _POD.fullmatch(values["pod"]):
-        raise InvalidRequest("pod must have the form namespace/name")
+        raise InvalidRequest("'pod' must have the form namespace/name")
     listed = values["addresses"]
     if len(listed) > MAX_ADDRESSES or len(values["refused"]) > MAX_TEXT:
         raise InvalidRequest(
-            f"addresses has more than {MAX_ADDRESSES} entries,"
-            f" or refused has more than {MAX_TEXT} characters"
+            f"'addresses' must have at most {MAX_ADDRESSES} entries,"
+            f" and 'refused' at most {MAX_TEXT} characters"
         )
     if not listed and not values["refused"]:
-        raise InvalidRequest("a pod without an address cannot open a function")
+        raise InvalidRequest(
+            "'addresses' is empty: 'refused' must state why the pod may not use the function"
+        )
     return Binding(
         PodUid(values["pod_uid"]),
         values["pod"],
@@ -90,7 +92,7 @@ def _binding(values: dict[str, Any]) -> Binding:
 def _address(text: object) -> IpAddress:
     try:
         if not isinstance(text, str):
-            raise ValueError("an address must be text")
+            raise ValueError("an address must be a string")
         return ipaddress.ip_address(text)
     except ValueError as err:
         raise InvalidRequest(f"not an IP address: {err}") from err

@@ -59,9 +59,10 @@ async def offer(
     more: Callable[[HandoverState], Row],
     leave: Callable[[], Never] = exit_process,
 ) -> None:
-    """Wait for successors that connect to ``listener``; call ``leave`` after a handover.
+    """Wait for successors that connect to ``listener``, and hand the server over to one of them.
 
-    ``more`` returns the records that the caller adds to the document.
+    ``more`` returns records that the handover's document has in addition to the server's record.
+    ``leave`` is called after the handover.
     """
     while True:
         await seqpacket.readable(listener.fileno())
@@ -92,7 +93,7 @@ async def _hand_over(
     if first_word != _ASK + b" %d" % VERSION:
         successor.send(b"this hcad writes version %d" % VERSION)
         raise HandoverFailed(
-            f"the successor requests {first_word!r}, but this hcad writes version {VERSION}"
+            f"the successor requests {first_word!r}, but this hcad can write only version {VERSION}"
         )
     obstacle = await server.pause()
     if obstacle:
@@ -104,7 +105,7 @@ async def _hand_over(
     document = {"version": VERSION, "server": server.save(handover_state), **more(handover_state)}
     _send(successor, document, handover_state)
     if successor.recv(_MAX_WORD) != _READY:
-        raise HandoverFailed("the successor has given up")
+        raise HandoverFailed("the successor gave up before it took over")
     successor.send(_GO)
     # The successor now owns all objects of this process. If this process continued, it would
     # receive messages that the successor then misses, and could remove files that the successor
@@ -182,13 +183,13 @@ def accept(
     """
     if document.get("version") != VERSION:
         raise HandoverFailed(
-            f"the document has version {document.get('version')!r},"
-            f" but this hcad reads version {VERSION}"
+            f"the handover document has version {document.get('version')!r},"
+            f" but this hcad can read only version {VERSION}"
         )
     try:
         serve = server.load(document["server"], handover_state)
     except (ValueError, KeyError, TypeError) as err:
-        raise HandoverFailed(f"the document is invalid: {err!r}") from err
+        raise HandoverFailed(f"the handover document is invalid: {err!r}") from err
     predecessor.send(_READY)
     if predecessor.recv(_MAX_WORD) != _GO:
         raise HandoverFailed("the predecessor did not hand over and continues to serve")

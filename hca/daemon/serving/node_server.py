@@ -108,7 +108,8 @@ class NodeServer(PodServer):
         binding = function.binding
         if binding is None:
             raise ValueError(
-                f"the record has a program of {function.name}, but no pod holds this function"
+                f"the handover record has a program that uses {function.name},"
+                " but no pod holds this function"
             )
         opened = self._of_pod(function, binding, int(row["mtu"]))
         client = self._adopt(row, handover_state)

@@ -110,10 +110,10 @@ class SharePolicy:
 def share_policy(memory_bytes: int) -> SharePolicy:
     """Return the request policy for a device with this much memory.
 
-    The least share is the smallest number of whole GiB at which at most MOST_SHARES shares fit.
-    The default is the full size. The API requires that the default exceed the least share by a
-    whole number of steps. So the step is the largest power of two, up to a GiB, that divides the
-    memory size.
+    The least share is a whole number of GiB. It is as small as possible, but large enough that
+    at most MOST_SHARES shares fit on the device. The default share is the full size. The API
+    requires that the default exceed the least share by a whole number of steps. So the step is
+    the largest power of two, up to a GiB, that divides the memory size.
     """
     least = -(-memory_bytes // (MOST_SHARES * _GIB)) * _GIB
     return SharePolicy(least, min(_GIB, memory_bytes & -memory_bytes))

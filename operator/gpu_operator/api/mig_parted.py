@@ -26,15 +26,15 @@ _FIELDS: Final = frozenset(("device-filter", "devices", "mig-enabled", "mig-devi
 
 
 class FormatError(ValueError):
-    """An invalid document; the message names the position."""
+    """A mig-parted document is invalid; the message names the position."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The instances that the document requests for some of a node's GPUs.
+    """One entry of a mig-parted configuration: the instances that it requests for some GPUs.
 
-    If ``devices`` is None, the entry selects all GPUs. If ``filters`` is empty, it selects every
-    board.
+    If ``devices`` is None, the entry selects all GPUs of the node. If ``filters`` is empty, it
+    selects every board.
     """
 
     mig_enabled: bool
@@ -52,7 +52,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Configs:
-    """The configurations of a document, by name; empty if the document has a ``problem``."""
+    """The configurations of a mig-parted document, by name.
+
+    If the document is invalid, ``problem`` is the reason and there are no configurations.
+    """
 
     named: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     problem: str = ""
@@ -71,7 +74,7 @@ def read_config_map(document: Mapping[str, Any]) -> Configs | None:
 
 @lru_cache(maxsize=4)  # each list of ConfigMaps returns the same text
 def read(text: str) -> Mapping[str, tuple[Entry, ...]]:
-    """Parse a document; return its configurations, by name.
+    """Parse a mig-parted document; return its configurations, by name.
 
     Raises:
         FormatError: the document is invalid; the message names the position.
@@ -84,7 +87,7 @@ def read(text: str) -> Mapping[str, tuple[Entry, ...]]:
         raise FormatError(f"not YAML: {' '.join(str(err).split())[:300]}") from None
     top = _mapping(document, "the document")
     if top.get("version") != "v1":
-        raise FormatError(f"version {_short(top.get('version'))} is not supported; use v1")
+        raise FormatError(f"version {_short(top.get('version'))} is not supported; use 'v1'")
     configs = _mapping(top.get("mig-configs"), "mig-configs")
     if len(configs) > _MOST_CONFIGS:
         raise FormatError(f"mig-configs has {len(configs)} names; the limit is {_MOST_CONFIGS}")
@@ -103,7 +106,7 @@ def _name(name: object) -> str:
 def _entries(name: str, found: object) -> tuple[Entry, ...]:
     where = f"mig-configs.{name}"
     if not isinstance(found, list) or not found:
-        raise FormatError(f"{where} is not a list of entries")
+        raise FormatError(f"{where} is not a list of one or more entries")
     if len(found) > _MOST_ENTRIES:
         raise FormatError(f"{where} has {len(found)} entries; the limit is {_MOST_ENTRIES}")
     return tuple(_entry(f"{where}[{i}]", entry) for i, entry in enumerate(found))
@@ -147,7 +150,7 @@ def _devices(where: str, found: object) -> frozenset[int] | None:
     if found == "all":
         return None
     if not isinstance(found, list) or not found or len(found) > _LAST_INDEX + 1:
-        raise FormatError(f"{where} is neither all nor a list of indices")
+        raise FormatError(f"{where} is neither 'all' nor a list of GPU indices")
     for index in found:
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index <= _LAST_INDEX:
             raise FormatError(f"{where}: {_short(index)} is not a GPU index")

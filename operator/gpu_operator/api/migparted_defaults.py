@@ -21,7 +21,10 @@ _HEAD = """\
 
 
 def document() -> dict[str, Any]:
-    """Return the configurations: MIG off, MIG on, each profile on all GPUs, and a balanced mix."""
+    """Return the default mig-parted configurations, as a document.
+
+    The configurations are: MIG off, MIG on, each profile on all GPUs, and a balanced mix.
+    """
     configs: dict[str, Any] = {
         "all-disabled": [{"devices": "all", "mig-enabled": False}],
         "all-enabled": [{"devices": "all", "mig-enabled": True, "mig-devices": {}}],
@@ -63,7 +66,7 @@ def _balance(board: geometry.Board) -> _Instances:
 
 
 def text() -> str:
-    """Return the content of the configuration file."""
+    """Return the content of the file with the default mig-parted configurations."""
     return _HEAD + yaml.safe_dump(document(), sort_keys=False, width=100)
 
 

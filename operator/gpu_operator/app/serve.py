@@ -42,7 +42,10 @@ Part = Callable[[], Coroutine[Any, Any, None]]
 
 
 async def serve(config: Config, identity: Identity) -> int:
-    """Reconcile until SIGTERM; return the exit status, which is 1 if a part ended by itself."""
+    """Run the operator until SIGTERM, and return the exit status.
+
+    The exit status is 1 if one of the operator's tasks ended by itself.
+    """
     kube = await KubernetesCluster.connect()
     try:
         return await _serve(config, identity, kube)

@@ -43,7 +43,10 @@ def kind_of(spec: GPUFaultSpec) -> FaultKind | None:
 
 
 def write(world: World, name: str) -> Iterator[Apply]:
-    """Yield the write that sets a GPU's faults to those of the GPUFaults, if it is needed."""
+    """Yield the write that sets a GPU's faults to those that GPUFault objects request for it.
+
+    Nothing is yielded if the GPU's spec lists these faults already.
+    """
     gpu = world.gpus.get(name)
     if gpu is None or gpu.meta.deleting:
         return

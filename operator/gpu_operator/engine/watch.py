@@ -41,7 +41,10 @@ def make_registry(store: Store, changed: Changed) -> kopf.OperatorRegistry:
 def make_reflectors(
     source: Source, store: Store, changed: Changed, namespace: str
 ) -> tuple[Reflector, ...]:
-    """Return reflectors for the kinds with many objects; namespaced kinds only in ``namespace``."""
+    """Return a reflector for each kind that has many objects.
+
+    Namespaced kinds are watched only in ``namespace``.
+    """
 
     def take(kind: str, key: str, document: Document) -> None:
         del key

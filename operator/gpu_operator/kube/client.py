@@ -135,7 +135,7 @@ class KubernetesCluster:
             return _document(created, kind)
 
     async def replace(self, document: Document) -> Document:
-        """Replace one object; its resourceVersion must be current, else Conflict."""
+        """Replace one object. Raises Conflict unless the document's resourceVersion is current."""
         kind, metadata = document["kind"], document["metadata"]
         with translate_errors(f"replace {kind} {metadata['name']}"):
             replaced = await self._write(self._dynamic.replace, self._resource(kind), document)
@@ -211,7 +211,9 @@ class KubernetesCluster:
     async def _set_taints(self, action: SetTaints) -> Document:
         node = await self._send(self._dynamic.get, self._resource("Node"), name=action.name)
         if node["metadata"].get("uid") != action.uid:
-            raise errors.Conflict(f"{action.name} was replaced by another node")
+            raise errors.Conflict(
+                f"node {action.name} was replaced by another node of the same name"
+            )
         operations = taints.patch(node, action.add, action.remove, action.noted)
         patched = await self._json_patch(self._resource("Node"), action.name, operations)
         return _document(patched, "Node")

@@ -26,7 +26,10 @@ class _Group(Protocol):
 
 
 def layout(node: _Node, number: int, group: _Group, settings: MigManagerConfig) -> Document:
-    """Return the layout for one group of a node's GPUs; it is deleted with its Node object."""
+    """Return the MIGLayout for one group of a node's GPUs.
+
+    The MIGLayout is owned by the Node object, and so is deleted together with that object.
+    """
     return {
         "apiVersion": API_VERSION,
         "kind": "MIGLayout",
@@ -52,12 +55,15 @@ def layout(node: _Node, number: int, group: _Group, settings: MigManagerConfig) 
 
 
 def node_of(found: Layout) -> str:
-    """Return the node for whose label a layout was made; empty for all other layouts."""
+    """Return the name of the node whose ``mig.config`` label led to a layout.
+
+    The name is empty if the layout was not made for such a label.
+    """
     return found.meta.labels.get(MIG_CONFIG_NODE, "")
 
 
 def matches(found: Layout | None, document: Document) -> bool:
-    """Return whether a layout exists and has the spec of the document."""
+    """Return whether the layout ``found`` exists and its spec equals that of ``document``."""
     return found is not None and found.spec == MIGLayoutSpec.model_validate(document["spec"])
 
 

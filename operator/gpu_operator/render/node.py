@@ -20,7 +20,10 @@ def with_labels(name: str, uid: str, wanted: dict[str, str]) -> dict[str, Any]:
 
 
 def own_labels(labels: Mapping[str, str], prefixes: Collection[str]) -> dict[str, str]:
-    """Return the labels that Tessera writes with one of these prefixes."""
+    """Return those of ``labels`` that Tessera writes.
+
+    These are the label that names the pool, and the feature labels with one of ``prefixes``.
+    """
     return {key: value for key, value in labels.items() if _is_ours(key, prefixes)}
 
 
@@ -32,10 +35,11 @@ def _is_ours(key: str, prefixes: Collection[str]) -> bool:
 def without(
     uid: str, part: Literal["labels", "annotations"], entries: Mapping[str, str]
 ) -> tuple[dict[str, str], ...]:
-    """Return a JSON patch that removes labels or annotations from a node.
+    """Return a JSON patch that removes ``entries`` from the labels or annotations of a node.
 
-    The patch fails if they have other values than ``entries``. Server-side apply would leave
-    those that another manager owns too, as in a Node that was restored from a backup.
+    The patch fails if the node has another uid, or other values for these entries. It is used
+    instead of server-side apply, which would keep an entry that another manager owns as well, as
+    in a Node that was restored from a backup.
     """
     operations = [{"op": "test", "path": "/metadata/uid", "value": uid}]
     for key, value in sorted(entries.items()):

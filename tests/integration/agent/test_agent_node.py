@@ -371,7 +371,7 @@ def test_a_deleted_gpu_takes_its_slices_with_it(node: Node) -> None:
         ({"POD_NAME": ""}, "POD_NAME is not set"),
         ({"KUBECONFIG": "/nowhere"}, "cannot configure access to the API server"),
         ({"TESSERA_NODE_BUDGET": "many"}, "not a memory quantity"),
-        ({"TESSERA_HEALTH_PORT": "99999"}, "not a port"),
+        ({"TESSERA_HEALTH_PORT": "99999"}, "must be a port number"),
         ({"TESSERA_DEVICE_LIST_STRATEGY": "envvar"}, "cdi or mounts"),
         ({"TESSERA_NVIDIA_SMI": "yes"}, "true or false"),
     ],

@@ -139,13 +139,13 @@ def test_health_checks_that_are_off_count_and_take_nothing_out_of_service() -> N
         ({"kind": "xid", "xid": 7}, "unknown Xid 7; known: 13, 31"),
         ({"kind": "xid", "xid": 79, "instance": "mine"}, "Xid 79 concerns a whole GPU"),
         ({"kind": "melt"}, "kind 'melt' is not one of xid"),
-        ({"kind": "xid"}, "xid must be set for kind xid"),
-        ({"kind": "hang", "count": 2}, "count must be 1"),
-        ({"kind": "xid", "xid": 13, "duration_ms": 5}, "has no duration"),
+        ({"kind": "xid"}, "'xid' must be set for the kind"),
+        ({"kind": "hang", "count": 2}, "'count' must be 1"),
+        ({"kind": "xid", "xid": 13, "duration_ms": 5}, "ends at once: 'duration_ms' must be 0"),
         ({"kind": "thermal", "duration_ms": -1}, "duration_ms must be 0 to"),
         ({"kind": "hang", "instance": "MIG-1"}, "no instance MIG-1"),
         ({"kind": "hang", "gpu_uuid": "GPU-1"}, "no GPU GPU-1"),
-        ({"kind": "hang", "id": "a/b"}, "id must be 1 to 63"),
+        ({"kind": "hang", "id": "a/b"}, "'id' must be 1 to 63"),
     ],
 )
 def test_a_fault_that_cannot_be_is_refused(

@@ -218,6 +218,6 @@ def test_a_second_gpud_of_the_same_node_waits_and_then_gives_up():
             check=False,
         )
         assert second.returncode == 1
-        assert "another gpud holds" in second.stderr
+        assert "another gpud holds the lock" in second.stderr
         with raw_client(made["socket_dir"], TOKEN) as client:
             assert client.open().status == 0

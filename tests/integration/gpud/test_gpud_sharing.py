@@ -126,7 +126,7 @@ def test_an_mps_client_s_percentage_takes_multiprocessors_and_never_gives(
     [
         ("MIG-1", {"kind": "mps", "replicas": 2}, "uuid must be MIG-<uuid"),
         ("", {"kind": "mig", "replicas": 2}, "kind 'mig' is not one of time-slicing, mps"),
-        ("", {"kind": "mps", "replicas": 1}, "replicas must be 2 to 48"),
+        ("", {"kind": "mps", "replicas": 1}, "'replicas' must be 2 to 48"),
         ("", {"kind": "mps"}, "missing .'replicas'"),
         ("", [], "a share must be"),
     ],

@@ -36,7 +36,10 @@ def test_a_run_takes_a_description_and_refuses_what_is_none(tmp_path: Path) -> N
 
     done = ran("custom:numa=1;nvlinks=0;gpus=4b.0.0.0")
     assert (done.returncode, done.stdout) == (0, "00000000:4B:00.0\n"), done.stderr
-    for wrong, reported in (("custom:gpus=4b", "describes no topology"), ("dgx", "dgx-h100")):
+    for wrong, reported in (
+        ("custom:gpus=4b", "is not a valid description of a topology"),
+        ("dgx", "dgx-h100"),
+    ):
         done = ran(wrong)
         assert done.returncode == 2
         assert reported in done.stderr

@@ -172,7 +172,10 @@ def test_a_fabric_has_one_wire(nodes, tmp_path):
                 check=False,
             )
             assert joined.returncode == status, joined.stderr
-        assert "fabric one exists, but not on the wire 127.0.0.1" in joined.stderr
+        assert (
+            "fabric one exists already, but its members do not use the address 127.0.0.1"
+            in joined.stderr
+        )
     finally:
         holder.terminate()
         holder.communicate(timeout=60)

@@ -191,7 +191,7 @@ def test_text_that_is_no_address_is_refused(address: str) -> None:
 
 @pytest.mark.parametrize("name", ['a" accept', "a/b", "", "a\nb", "a b", "\\"])
 def test_text_that_is_no_name_of_a_link_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="not the name of a link"):
+    with pytest.raises(ValueError, match="not a valid name of a network interface"):
         ruleset(_tables(), [Interface(name, ("10.0.0.1",), 1)])
 
 

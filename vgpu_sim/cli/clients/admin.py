@@ -110,4 +110,6 @@ class AdminClient:
             return read(*arguments)
         except ValueError as err:
             self.close()
-            raise ConnectionAbortedError(f"the administration socket: {err}") from err
+            raise ConnectionAbortedError(
+                f"invalid message on the administration socket: {err}"
+            ) from err

@@ -165,7 +165,10 @@ class FabricMember:
         for address in self._wire.addresses if self._wire is not None else ():
             if address.gid not in gids:
                 self.__exit__(None, None, None)
-                raise FabricFailed(f"fabric {self._name} exists, but not on the wire {address.ip}")
+                raise FabricFailed(
+                    f"fabric {self._name} exists already,"
+                    f" but its members do not use the address {address.ip}"
+                )
 
     def _start(self) -> None:
         """Start hcad and wait until it serves. Raises FabricFailed, OSError."""
@@ -264,5 +267,5 @@ def _hello(token: bytes) -> bytes:
 def _device(reply: bytes) -> HcaDevice:
     header = Header.from_buffer_copy(reply)
     if header.status:
-        raise FabricFailed(f"hcad refuses: {os.strerror(header.status)}")
+        raise FabricFailed(f"hcad refused the request: {os.strerror(header.status)}")
     return HcaDevice.from_buffer_copy(reply, ctypes.sizeof(Header))

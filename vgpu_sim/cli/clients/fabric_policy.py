@@ -115,8 +115,9 @@ def change(
 ) -> Mapping[str, Any]:
     """Change a fabric's policies or members and have hcad enforce them; return hcad's answer.
 
-    The caller holds the fabric's lock. A fabric that never had a policy stays open to all
-    members: hcad gets no tables, and the answer is empty.
+    ``documents`` are added. ``removed`` are the keys (see ``key_of``) of objects to remove, and
+    ``introduced`` are new members, by address. The caller holds the fabric's lock. A fabric that
+    never had a policy stays open to all members: hcad gets no tables, and the answer is empty.
 
     Raises:
         PolicyError: an object is not enforceable; nothing changes.

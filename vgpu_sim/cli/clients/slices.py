@@ -38,7 +38,9 @@ def hello_message(
 
 
 def query(slice_dir: Path) -> DeviceInfo:
-    """Query the device of the slice socket in this directory. Raises NotAnswered."""
+    """Return the description of the device that the slice socket in this directory serves. Raises
+    NotAnswered.
+    """
     expected = ctypes.sizeof(Header) + ctypes.sizeof(DeviceInfo)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(_TIMEOUT_SECONDS)

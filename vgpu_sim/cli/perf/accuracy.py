@@ -149,7 +149,7 @@ def _alone(option: str, **others: object) -> None:
     """Refuse other options that have no effect together with ``option``."""
     given = [f"--{name}" for name, value in others.items() if value]
     if given:
-        raise click.UsageError(f"{option} does not take {' or '.join(given)}")
+        raise click.UsageError(f"{option} cannot be combined with {' or '.join(given)}")
 
 
 def _validate_unseen(boards: tuple[str, ...], rows: int | None) -> None:

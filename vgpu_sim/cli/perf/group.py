@@ -35,8 +35,9 @@ def bytes_option(what: str) -> Callable[[_F], _F]:
 def new_file(
     _context: click.Context, _parameter: click.Parameter, value: Path | None
 ) -> Path | None:
-    """Return the path of an output file, which is written at the end. Refuse the path now, before
-    any work, if its folder does not exist.
+    """Return the path of an output file; refuse the path if its folder does not exist.
+
+    The command checks the path before any work, and writes the file at the end.
     """
     if value is not None and not value.parent.is_dir():
         raise click.BadParameter(f"{value.parent} is not a directory")

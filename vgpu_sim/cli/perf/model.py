@@ -127,7 +127,7 @@ def _check_options(model: str) -> None:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     ]
     if given:
-        raise click.UsageError(f"{model} has no {' or '.join(given)}")
+        raise click.UsageError(f"{model} does not take {' or '.join(given)}")
 
 
 def _report(found: Report) -> None:

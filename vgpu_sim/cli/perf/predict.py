@@ -24,7 +24,7 @@ def _remember(context: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 def with_json(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command function with the options that all operations share."""
+    """Return the command function with the options that all operations share, such as --json."""
     mechanistic = click.option(
         "--mechanistic",
         is_flag=True,

@@ -199,7 +199,9 @@ def _note(row: Row) -> str:
 
 
 def details(report: Report) -> Iterator[str]:
-    """Yield the lines that describe the causes and metrics of each row."""
+    """For each row, yield the lines that state the causes of its predicted time, and its
+    metrics.
+    """
     for row in report.rows:
         found = row.estimate
         if found is None:

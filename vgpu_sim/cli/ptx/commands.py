@@ -295,7 +295,7 @@ def kernel_of(file: str, module: Module, name: str | None) -> Function:
     if name in names:
         return module.function(name)
     wanted = "--kernel is needed" if name is None else f"no kernel {name!r}"
-    raise click.ClickException(f"{file}: {wanted}; it has {', '.join(names) or 'none'}")
+    raise click.ClickException(f"{file}: {wanted}; kernels in it: {', '.join(names) or 'none'}")
 
 
 def _emit_native(
@@ -309,7 +309,9 @@ def _emit_native(
 
     shape = block or function.required_block or DEFAULT_BLOCK
     if function.required_block not in (None, shape):
-        raise click.ClickException(f"{file}: {function.name} requires {function.required_block}")
+        raise click.ClickException(
+            f"{file}: {function.name} requires block {function.required_block}"
+        )
     native = jit.Compiler()
     try:
         if emit == "llvm":

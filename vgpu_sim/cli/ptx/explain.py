@@ -65,7 +65,7 @@ def explain(
     names = [function.name for function in module.functions] + list(refused)
     if kernel is not None and kernel not in names:
         shown = ", ".join(names) or "none"
-        raise click.ClickException(f"{file}: no kernel {kernel!r}; it has {shown}")
+        raise click.ClickException(f"{file}: no kernel {kernel!r}; kernels in it: {shown}")
     for function in module.functions:
         if function.name not in refused and kernel in (None, function.name):
             click.echo(_kernel(module, function, block, stage, backend), nl=False)

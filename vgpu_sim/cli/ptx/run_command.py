@@ -118,7 +118,7 @@ def run(
     function = commands.kernel_of(file, module, kernel)
     if len(arguments) != len(function.parameters):
         wanted, given = len(function.parameters), len(arguments)
-        raise click.UsageError(f"{function.name} has {wanted} parameters, not {given}")
+        raise click.UsageError(f"{function.name} takes {wanted} arguments, not {given}")
     what = {
         "file": os.path.abspath(file),
         "kernel": function.name,

@@ -59,7 +59,7 @@ def _finite(
 ) -> float | None:
     """Refuse infinity and NaN, which click's ranges accept. Raises click.BadParameter."""
     if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not a number of seconds")
+        raise click.BadParameter(f"{value} is not a finite number of seconds")
     return value
 
 

@@ -43,7 +43,10 @@ def write_class_entry(classes: Path, device: str) -> None:
 
 
 def mount_device(scratch: Path) -> None:
-    """Mount a folder over /dev in this process's namespace. It shows all devices, and the new one.
+    """Mount a folder over /dev in this process's mount namespace.
+
+    The folder shows all devices of /dev, except that its subfolder ``infiniband`` has only
+    Tessera's device.
 
     Raises:
         OSError: a step is not permitted.

@@ -25,7 +25,7 @@ def topo(as_matrix: bool, as_xml: bool) -> None:
     whatever the connection.
     """
     if as_matrix == as_xml:
-        raise click.UsageError("give one of -m and --xml")
+        raise click.UsageError("give either -m or --xml")
     node = read_view_or_exit()
     named = [gpu.facts.topology for gpu in node.gpus if gpu.facts is not None]
     if len(named) < len(node.gpus):

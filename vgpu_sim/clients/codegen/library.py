@@ -27,7 +27,8 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """An exported symbol; ``kind`` is empty for an unsupported symbol.
+    """An exported symbol. ``kind`` is its class (one of ``CLASSES``), or empty for an unsupported
+    symbol.
 
     ``returns`` is empty for a function that returns the library's status, and ``version`` is
     empty for a symbol without version.
@@ -110,8 +111,9 @@ class Library:
     """Exported variables, which the hand-written sources define, with their versions."""
 
     def later_nodes(self, version: str) -> tuple[str, ...]:
-        """Return the version nodes after ``version``; they contain the functions of ``version``
-        too.
+        """Return the nodes after the node ``version`` in the linker's version script.
+
+        These nodes also contain the functions of ``version``.
         """
         return self.kept[self.kept.index(version) + 1 :] if version in self.kept else ()
 
@@ -155,8 +157,8 @@ def read_functions(path: Path) -> tuple[tuple[Function, ...], tuple[Status, ...]
     """Read a table of functions and statuses.
 
     Raises:
-        ValueError: there is an unknown key, an unknown class, a repeated symbol, or a class without
-            prototype.
+        ValueError: a function has an unknown key, an unknown class, a class without a prototype, or
+            a prototype without a class; or a symbol is listed twice.
     """
     document = tomllib.loads(path.read_text(encoding="ascii"))
     functions = tuple(_function(row) for row in document["functions"])

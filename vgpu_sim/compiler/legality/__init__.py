@@ -45,7 +45,8 @@ def check(module: tree.Module, source: str, name: str = "<ptx>") -> None:
 
 
 def check_operands(module: tree.Module, source: str, name: str = "<ptx>") -> None:
-    """Check the operands of every instruction against its form, supported or not.
+    """Check the operands of every instruction against the instruction's PTX form. Forms that
+    Tessera does not support yet are checked too.
 
     Raises:
         InvalidPtxError: with each operand that does not match.

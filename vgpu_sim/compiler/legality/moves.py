@@ -104,7 +104,7 @@ def _check_value(scope: Scope, type_: Type, value: tree.Operand) -> None:
             scope.array(value)
             _check_named(scope, type_, base, plain=True)
         case _:
-            raise Invalid(f"this cannot be read as .{type_.name}")
+            raise Invalid(f"this operand cannot be read as .{type_.name}")
 
 
 def _check_named(scope: Scope, type_: Type, name: tree.Name, *, plain: bool) -> None:
@@ -123,4 +123,4 @@ def _check_named(scope: Scope, type_: Type, name: tree.Name, *, plain: bool) -> 
             if type_.kind not in ("integer", "bits") or type_.bits < 32:
                 raise Invalid(f"the address of {name.text!r} cannot be read as .{type_.name}", name)
         case _:
-            raise Invalid(f"{name.text!r} cannot have an addend here", name)
+            raise Invalid(f"{name.text!r} cannot have an offset here", name)

@@ -218,7 +218,7 @@ def _register(scope: Scope, name: tree.Name, type_: Type | None, *, wider: bool)
     assert type_ is not None
     declared = scope.register(name)
     if declared.count > 1 and name.component not in tuple("xyzwrgba"):
-        raise Invalid(f"{name.text!r} is a vector", name)
+        raise Invalid(f"{name.text!r} is a vector: name one component of it", name)
     if type_.takes(declared.type, wider=wider):
         return
     own = declared.type
@@ -281,7 +281,9 @@ def _check_memory(scope: Scope, operand: tree.Operand, space: str) -> None:
         raise Invalid(f"{base.text!r} cannot hold an address", base)
     if isinstance(found, Place):
         if space and not _within(found.space, space):
-            raise Invalid(f"the variable is in .{found.space} space, not .{space}", base)
+            raise Invalid(
+                f"the variable is in .{found.space} space, but the instruction names .{space}", base
+            )
         if not space and found.space not in _WITHOUT_SPACE:
             raise Invalid(
                 f"the variable is in .{found.space} space, which the instruction must name", base

@@ -22,9 +22,9 @@ _TOKEN = re.compile(
 class Wanted:
     """One operand of a form, as ``ptx.grammar.tables`` describes it.
 
-    ``what`` is the table's word for the operand. It is ``type`` if the field ``type`` describes the
-    operand. ``count`` is the number of elements of a vector, 0 for none. ``pair`` is ``p`` if ``|``
-    and a predicate may follow the operand, and ``P`` if they must.
+    ``what`` is the table's token for the operand, or ``type`` if the field ``type`` describes
+    the operand. ``count`` is the number of elements of a vector, 0 for none. ``pair`` is ``p`` if
+    ``|`` and a predicate may follow the operand, and ``P`` if they must.
     """
 
     what: str

@@ -58,9 +58,9 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol | Literal
     if function is not None:
         return Literal(symbols.graph.address(function) + addend), Space.CONST
     if base.text in symbols.functions:
-        raise Unsupported(f"the address of function {base.text!r}", base)
+        raise Unsupported(f"taking the address of function {base.text!r}", base)
     if context.scope.find_label(base.text) is not None:
-        raise Unsupported(f"the address of label {base.text!r}", base)
+        raise Unsupported(f"taking the address of label {base.text!r}", base)
     return None
 
 
@@ -86,18 +86,20 @@ def address(context: Context, operand: tree.Operand, space: Space) -> tuple[Oper
         Invalid: it is not an address, or its displacement does not fit 32 bits.
     """
     if isinstance(operand, tree.Element):  # not an array, or a bad index: reported later
-        raise Unsupported("an array element as an operand")
+        raise Unsupported("using an array element as this operand")
     if not isinstance(operand, tree.Memory) or len(operand.parts) != 1:
         raise Invalid("expected an address in brackets")
     symbol = symbol_of(context, operand.parts[0])
     if symbol is not None:
         if space not in (Space.GENERIC, symbol[1]):
             shown = space.name.lower()
-            raise Invalid(f"the variable is in .{symbol[1].name.lower()} space, not .{shown}")
+            raise Invalid(
+                f"the variable is in .{symbol[1].name.lower()} space,"
+                f" but the instruction names .{shown}"
+            )
         if space is Space.GENERIC and symbol[1] in WINDOWS:
             raise Unsupported(
-                f"naming a {symbol[1].name.lower()} variable in an access that states no state"
-                " space"
+                f"accessing a .{symbol[1].name.lower()} variable by name without its state space"
             )
         return symbol[0], 0
     base, displacement = split(operand.parts[0])
@@ -109,9 +111,9 @@ def address(context: Context, operand: tree.Operand, space: Space) -> tuple[Oper
 
 
 def whole_address(context: Context, operand: tree.Operand, space: Space) -> Operand:
-    """Return the address of a ``[...]`` operand as one value.
+    """Return the address of a ``[...]`` operand as one value, the sum of base and displacement.
 
-    This is for instructions without a displacement. Raises as ``address``.
+    ISA instructions that have no displacement need such an address. Raises as ``address``.
     """
     base, displacement = address(context, operand, space)
     if displacement == 0:

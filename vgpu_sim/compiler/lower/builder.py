@@ -102,9 +102,10 @@ class Builder:
         self.emit(Op.NOP)
 
     def begin(self, line: int) -> None:
-        """Begin a statement, which may use the scratch registers of the previous one again.
+        """Begin a statement, which may reuse the scratch registers of the previous statement.
 
-        A statement without a line (0), in a driver function, gets the line of the call.
+        A statement of a driver function has no line in the file (``line`` is 0). It gets the
+        line of the call.
         """
         self.line = line or self.line
         self._taken.clear()
@@ -167,7 +168,7 @@ class Builder:
         return found
 
     def scratch(self, bits: int) -> Register:
-        """Return a register for the current statement alone."""
+        """Return a scratch register, which is valid only during the current statement."""
         pool = self._pools.setdefault(bits, [])
         index = self._taken.get(bits, 0)
         self._taken[bits] = index + 1
@@ -176,14 +177,17 @@ class Builder:
         return pool[index]
 
     def scratch_predicate(self) -> Predicate:
-        """Return a predicate for the current statement alone."""
+        """Return a scratch predicate, which is valid only during the current statement."""
         if self._predicates_taken == len(self._predicates):
             self._predicates.append(self.new_predicate())
         self._predicates_taken += 1
         return self._predicates[self._predicates_taken - 1]
 
     def inverse_predicate(self) -> Predicate:
-        """Return the predicate in which ``!p`` is computed; it is valid during one statement."""
+        """Return the predicate that holds the inverse of an operand ``!p``.
+
+        All statements use the same predicate, so its value is valid only during one statement.
+        """
         if self._inverse is None:
             self._inverse = self.new_predicate()
         return self._inverse
@@ -224,8 +228,8 @@ class Builder:
     def end(self) -> None:
         """End the function with RET if execution can reach its end.
 
-        Running past the last statement ends the thread, as ``ret`` does. RET is added only if
-        there is a label at the end, or if the code before it continues there.
+        Running past the last statement ends the thread, as ``ret`` does. RET is added only if a
+        branch leads to the end, or if execution continues there after the last instruction.
         """
         self.guard = None
         end = len(self.code)

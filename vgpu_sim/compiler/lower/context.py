@@ -114,7 +114,8 @@ class Context:
     def for_callee(self, function: tree.Function, frame: Frame) -> "Context":
         """Return the context for a called function, whose variables are in ``frame``.
 
-        Names in it are the function's own, and the module's.
+        The called function sees its own names and the module's names, but not those of its
+        caller.
         """
         return replace(
             self,
@@ -137,7 +138,9 @@ class Context:
 
     @contextmanager
     def branch_around(self) -> Iterator[None]:
-        """Emit a branch around the block's instructions, for lanes that the guard excludes."""
+        """Emit a branch around the instructions of the ``with`` block; lanes that the guard
+        excludes take the branch.
+        """
         builder, guard = self.builder, self.builder.guard
         onward = LabelTarget("onward")
         if guard is not None:

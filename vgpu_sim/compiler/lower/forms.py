@@ -156,9 +156,9 @@ class Form:
     """One row of the binding: a PTX form, its operands, and the instructions to which it is
     lowered.
 
-    ``isa`` is text for the documentation, for forms that the opcode alone does not explain. With
-    ``any_order``, modifiers are matched in any order; no word may then match several slots.
-    ``ptx.grammar`` has already checked whether PTX allows the order.
+    ``isa`` describes the lowering in the documentation, for forms that the opcode alone does not
+    explain. With ``any_order``, modifiers are matched in any order. No modifier may then match
+    several slots. ``ptx.grammar`` has already checked whether PTX allows the order.
     """
 
     pattern: str

@@ -30,7 +30,7 @@ def nothing(context: Context, form: Form, match: Match) -> None:
 
 
 def policy(context: Context, form: Form, match: Match) -> None:
-    """Emit a cache policy that is 0, since no instruction reads policies."""
+    """Lower createpolicy to a move of 0, because no instruction reads cache policies."""
     first, *rest = context.operands
     if "range" in match:
         where, *rest = rest

@@ -13,8 +13,9 @@ def lower_instruction(context: Context, instruction: tree.Instruction) -> None:
     """Emit the ISA instructions for ``instruction``.
 
     Raises:
-        Unsupported: no row matches it, or an operand is of an unsupported kind.
-        Invalid: it violates a rule of PTX.
+        Unsupported: no row of the binding matches ``instruction``, or an operand is of an
+            unsupported kind.
+        Invalid: ``instruction`` violates a rule of PTX.
     """
     context.builder.begin(instruction.line)
     form, match = _recognise(context, instruction)

@@ -15,20 +15,24 @@ ROUNDINGS = {rounding.name.lower(): rounding for rounding in Rounding}
 
 
 def row(pattern: str, operands: str, op: Op, types: tuple[str, ...] = (), isa: str = "") -> Form:
-    """Return a row whose lowering function is ``lower``."""
+    """Return a ``Form`` (a row of the binding) that has the lowering function ``lower``."""
     return Form(pattern, operands, op, lower, types, isa)
 
 
 def type_of(form: Form, match: Match) -> DataType:
-    """Return the type of an instruction: its ``.type`` slot, or the type at the end of its
-    pattern.
+    """Return the type of an instruction.
+
+    This is the modifier in the slot ``type``. If there is none, it is the type at the end of the
+    form's pattern.
     """
     word = match.get("type") or form.pattern.rsplit(".", 1)[1]
     return DATA_TYPES[word]
 
 
 def float_fields(match: Match) -> dict[str, Any]:
-    """Return the modifiers for rounding, flushing, clamping, NaNs and signs."""
+    """Return the ISA instruction's fields for rounding, flushing, clamping, NaNs and signs, as the
+    modifiers in ``match`` specify them.
+    """
     rounding = Rounding.NONE
     for slot in ("rnd", "irnd", "rn", "approx", "full"):
         if slot in match:

@@ -166,7 +166,7 @@ def _check_names(
             raise Invalid(f"{name!r} is not declared", declared)
         if known[name].space in (tree.Space.SHARED, tree.Space.LOCAL):
             raise Unsupported(
-                f"the address of {known[name].space.value} variable {name!r} as initial value",
+                f"the address of {known[name].space.value} variable {name!r} as an initial value",
                 declared,
             )
 
@@ -210,7 +210,9 @@ def _add(segment: Segment, declared: tree.Variable, addresses: Mapping[str, int]
 def _add_bank(segment: Segment, declared: tree.Variable) -> None:
     """Place an array without size, which is the whole bank; several such arrays share it."""
     if declared.dimensions[:1] != (None,) or declared.initial is not None:
-        raise Invalid("an .extern variable of a bank must be an array without a size", declared)
+        raise Invalid(
+            "an .extern variable in a constant bank must be an array without a size", declared
+        )
     offset = segment.banks.get(declared.bank)
     if offset is None:
         offset = -(-segment.end // _LEAST_ALIGNMENT_BYTES) * _LEAST_ALIGNMENT_BYTES
@@ -245,7 +247,7 @@ def _check_kind(declared: tree.Variable) -> None:
         if declared.space is not tree.Space.GLOBAL:
             raise Invalid(f"{attribute.name} can be used only for .global variables", declared)
     if declared.count is not None:
-        raise Unsupported("a numbered family of variables", declared)
+        raise Unsupported("a parameterized variable name (name<N>)", declared)
 
 
 def _extent(declared: tree.Variable) -> tuple[int, tuple[int, ...]]:
@@ -313,7 +315,7 @@ def _scalar(initial: _Initial, declared: tree.Variable, value: tree.InitialValue
         case tree.Name() | tree.Offset() | tree.GenericAddress():
             if type_.bits != 64 or type_.is_float:
                 raise Unsupported(
-                    f"an address as initial value of a .{type_.name.lower()}",
+                    f"an address as the initial value of a .{type_.name.lower()}",
                     declared,
                 )
             initial.relocations.append(_relocation(at, type_, value))
@@ -322,7 +324,7 @@ def _scalar(initial: _Initial, declared: tree.Variable, value: tree.InitialValue
             initial.relocations.append(_masked_relocation(declared, at, type_, mask, address))
             return
         case _:
-            raise Invalid("the initial value of a scalar cannot be a field", declared)
+            raise Invalid("the initial value of a scalar must be one number or address", declared)
     initial.put(at, bits.to_bytes(type_.bytes, "little"))
 
 

@@ -27,7 +27,7 @@ def parse_number(token: Token) -> Constant:
     if token.kind is Kind.FLOAT:
         value = float(text)
         if math.isinf(value):
-            raise ValueError(f"{text} is too large")
+            raise ValueError(f"{text} is too large for a floating-point constant")
         return Float(struct.unpack("<Q", struct.pack("<d", value))[0], 0)
     digits = text.removesuffix("U")
     bits = _integer(digits)

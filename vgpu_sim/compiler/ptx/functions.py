@@ -66,7 +66,7 @@ def _parse_language(cursor: Cursor) -> tree.Directive:
     names: list[str] = []
     while True:
         if cursor.current.kind not in (Kind.STRING, Kind.INTEGER):
-            raise cursor.error("expected a language")
+            raise cursor.error("expected the name or number of a language")
         names.append(cursor.advance().text.strip('"'))
         if not cursor.accept(","):
             return tree.Directive(start.line, start.column, start.text, strings=tuple(names))

@@ -157,7 +157,7 @@ def _parse_address_size(cursor: Cursor) -> int:
     token = cursor.expect_kind(Kind.INTEGER, "32 or 64")
     size = parse_plain_integer(cursor, token)
     if size not in _ADDRESS_SIZES:
-        raise cursor.error("expected 32 or 64", token)
+        raise cursor.error("expected the address size 32 or 64", token)
     return size
 
 

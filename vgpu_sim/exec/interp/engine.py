@@ -35,7 +35,7 @@ def step(warp: Warp) -> StepRecord:
         ValueError: the warp is done, or is at an instruction at which lanes wait for others.
     """
     if warp.done:
-        raise ValueError("the warp is done")
+        raise ValueError("the warp has ended and cannot execute anything")
     top = warp.stack[-1]
     word = top.pc
     instruction = warp.launch.function.code[word]
@@ -54,7 +54,7 @@ def step(warp: Warp) -> StepRecord:
         elif on_stack is not None:
             on_stack(warp, instruction, mask)
         else:
-            raise ValueError("a warp alone cannot wait for others: run the launch")
+            raise ValueError("one warp alone cannot wait for other warps: run the whole launch")
     except (KernelError, ValueError):
         top.pc = word
         raise

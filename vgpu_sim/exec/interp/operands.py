@@ -32,7 +32,7 @@ def read_bits(warp: Lanes, operand: Operand, bits: int) -> Bits:
         dtype = unsigned_dtype(bits)
         return register if register.dtype == dtype else register.astype(dtype)
     if isinstance(operand, Predicate):
-        raise TypeError("a predicate is not a number")
+        raise TypeError("expected a number, found a predicate")
     return warp.launch.constant(operand, bits)
 
 

@@ -33,24 +33,24 @@ def parse(params: dict[str, Any]) -> Injection:
     }
     values = fields(params, kinds)
     if values["id"] and not _ID.fullmatch(values["id"]):
-        raise InvalidRequest("id must be 1 to 63 letters, digits and dashes")
+        raise InvalidRequest("'id' must be 1 to 63 letters, digits and dashes")
     if values["kind"] not in set(Kind):
         raise InvalidRequest(f"kind {values['kind']!r} is not one of {', '.join(Kind)}")
     kind, xid, instance = Kind(values["kind"]), values["xid"], values["instance"]
     if (kind is Kind.XID) != (xid != 0):
-        raise InvalidRequest("xid must be set for kind xid, and 0 for other kinds")
+        raise InvalidRequest("'xid' must be set for the kind 'xid', and 0 for other kinds")
     if xid and xid not in XIDS:
         raise InvalidRequest(f"unknown Xid {xid}; known: {known_xids()}")
     whole = kind in OF_GPUS or (xid != 0 and XIDS[xid].scope is Scope.GPU)
     if whole and instance:
         what = f"Xid {xid}" if xid else kind.value
-        raise InvalidRequest(f"{what} concerns a whole GPU: name no instance")
+        raise InvalidRequest(f"{what} concerns a whole GPU: 'instance' must be empty")
     if not 1 <= values["count"] <= MAX_COUNT or (kind in LASTING and values["count"] != 1):
-        raise InvalidRequest(f"count must be 1 to {MAX_COUNT}, and 1 for a lasting fault")
+        raise InvalidRequest(f"'count' must be 1 to {MAX_COUNT}, and 1 for a lasting fault")
     if not 0 <= values["duration_ms"] <= MAX_DURATION_MS:
         raise InvalidRequest(f"duration_ms must be 0 to {MAX_DURATION_MS}")
     if values["duration_ms"] and kind not in LASTING:
-        raise InvalidRequest(f"{kind} has no duration: it ends at once")
+        raise InvalidRequest(f"{kind} ends at once: 'duration_ms' must be 0")
     return Injection(
         values["id"] or str(uuid.uuid4()),
         values["gpu_uuid"],

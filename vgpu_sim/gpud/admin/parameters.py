@@ -35,7 +35,7 @@ def gpus(entries: list[Any]) -> list[Gpu]:
 def budget_bytes(value: int) -> int:
     """Validate a memory budget in bytes; 0 selects the default. Raises InvalidRequest."""
     if not 0 <= value <= MAX_BUDGET_BYTES:
-        raise InvalidRequest("budget_bytes is out of range")
+        raise InvalidRequest(f"budget_bytes must be 0 to {MAX_BUDGET_BYTES}")
     return value
 
 
@@ -93,7 +93,7 @@ def parse_owner(params: dict[str, Any]) -> tuple[str, str]:
     """
     owner, name = params.get("owner", ""), params.get("owner_name", "")
     if not isinstance(owner, str) or not isinstance(name, str):
-        raise InvalidRequest("owner and owner_name are not strings")
+        raise InvalidRequest("'owner' and 'owner_name' must be strings")
     try:
         check_owner(owner, name)
     except ValueError as err:
@@ -118,12 +118,12 @@ def shares(document: dict[str, Any]) -> dict[InstanceUuid, Sharing]:
     result = {}
     for uuid, entry in document.items():
         if not isinstance(entry, dict):
-            raise InvalidRequest("a share must be an object with kind and replicas")
+            raise InvalidRequest("a share must be an object with 'kind' and 'replicas'")
         values = fields(entry, {"kind": str, "replicas": int})
         if values["kind"] not in set(Kind):
             raise InvalidRequest(f"kind {values['kind']!r} is not one of {', '.join(Kind)}")
         if not 2 <= values["replicas"] <= MAX_REPLICAS:
-            raise InvalidRequest(f"replicas must be 2 to {MAX_REPLICAS}")
+            raise InvalidRequest(f"'replicas' must be 2 to {MAX_REPLICAS}")
         result[instance_uuid(uuid)] = Sharing(Kind(values["kind"]), values["replicas"])
     return result
 
@@ -131,7 +131,7 @@ def shares(document: dict[str, Any]) -> dict[InstanceUuid, Sharing]:
 def _gpu(entry: object) -> Gpu:
     if not isinstance(entry, dict):
         raise InvalidRequest(
-            "a gpu must be an object with uuid, index and board; facts are optional"
+            "a gpu must be an object with 'uuid', 'index', 'board' and optionally 'facts'"
         )
     try:
         rest, facts = GpuFacts.split(entry)
@@ -145,7 +145,7 @@ def _gpu(entry: object) -> Gpu:
 
 def _holder(entry: object) -> Holder:
     if not isinstance(entry, dict):
-        raise InvalidRequest("a holder must be an object with pod_uid, namespace and name")
+        raise InvalidRequest("a holder must be an object with 'pod_uid', 'namespace' and 'name'")
     kinds: dict[str, type] = dict.fromkeys(("pod_uid", "namespace", "name", "container"), str)
     values = fields({"container": "", "claims": [], **entry}, kinds | {"claims": list})
     if not is_pod_uid(values["pod_uid"]):

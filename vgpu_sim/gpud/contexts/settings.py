@@ -33,7 +33,7 @@ def _finite(
 ) -> float | None:
     """Reject NaN, which passes every range check, and infinity. Raises click.BadParameter."""
     if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not a number of seconds")
+        raise click.BadParameter(f"{value} is not a finite number of seconds")
     return value
 
 

@@ -130,7 +130,8 @@ class WorkerChannel:
     def _handle(self, message: dict[str, Any]) -> tuple[str, dict[str, object]] | None:
         if self._must_resume != (message["type"] == "resume"):
             raise ChannelViolation(
-                "resume must be the first message of an adopted worker, and is allowed nowhere else"
+                "'resume' must be the first message of an adopted worker,"
+                " and is allowed nowhere else"
             )
         match message["type"]:
             case "resume":
@@ -293,7 +294,7 @@ def _checked_usage(message: dict[str, Any]) -> tuple[str, dict[str, object]]:
     kernels = []
     for row in rows:
         if not isinstance(row, list) or len(row) != 3:
-            raise ChannelViolation("usage of a kernel must be a name and two counts")
+            raise ChannelViolation("the usage of a kernel must be a list of a name and two counts")
         name, launches, busy_ns = row
         counts = {"launches": launches, "busy_ns": busy_ns}
         kernels.append(

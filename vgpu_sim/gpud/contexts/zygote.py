@@ -114,7 +114,7 @@ class Zygote:
                 message = {"type": "expect", "worker": config.to_json()}
                 await seqpacket.send(self._channel, spawn.encode(message), [])
         except TimeoutError as err:
-            raise WorkerStartError("zygote: no answer") from err
+            raise WorkerStartError("the zygote did not answer") from err
 
     async def supervise(self) -> None:
         """Run the zygote, restarting it when it dies, until cancelled."""

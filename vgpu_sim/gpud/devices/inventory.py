@@ -282,7 +282,7 @@ class Inventory:
 def _check_gpus(gpus: tuple[Gpu, ...]) -> None:
     for gpu in gpus:
         if not 0 <= gpu.index < MAX_GPUS:
-            raise InvalidRequest(f"{gpu.uuid}: index {gpu.index} is not below {MAX_GPUS}")
+            raise InvalidRequest(f"{gpu.uuid}: index {gpu.index} must be below {MAX_GPUS}")
         try:
             _ = gpu.board, gpu.place
         except (UnknownBoardError, BadShape) as err:

@@ -59,7 +59,7 @@ def load(state_dir: Path) -> NodeState:
         return NodeState()
     try:
         if len(data) > MAX_JOURNAL_BYTES:
-            raise ValueError(f"longer than {MAX_JOURNAL_BYTES} bytes")
+            raise ValueError(f"the file is longer than {MAX_JOURNAL_BYTES} bytes")
         return decode(json.loads(data))
     except (ValueError, KeyError, TypeError, RecursionError, MigError) as err:
         aside = _move_aside(path)
@@ -143,7 +143,7 @@ def decode(document: object) -> NodeState:
     if root["version"] != VERSION:
         raise ValueError(f"expected version {VERSION}, found {root['version']}")
     if root["budget_bytes"] < 0:
-        raise ValueError("budget_bytes is negative")
+        raise ValueError("budget_bytes must not be negative")
     gpus = tuple(_gpu(entry) for entry in root["gpus"])
     by_uuid: dict[str, Gpu] = {gpu.uuid: gpu for gpu in gpus}
     instances = tuple(_instance(entry, by_uuid) for entry in root["instances"])
@@ -165,7 +165,7 @@ def _gpu(entry: object) -> Gpu:
     rest, facts = GpuFacts.split(entry)
     fields = _fields(rest, {"uuid": str, "index": int, "board": str})
     if not 0 <= fields["index"] < MAX_GPUS:
-        raise ValueError(f"gpu index {fields['index']} is not below {MAX_GPUS}")
+        raise ValueError(f"gpu index {fields['index']} must be below {MAX_GPUS}")
     uuid = parse_gpu_uuid(fields["uuid"])
     gpu = Gpu(uuid, fields["index"], fields["board"], facts)
     _ = gpu.board, gpu.place  # raise for an unknown one

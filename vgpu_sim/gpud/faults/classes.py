@@ -136,8 +136,6 @@ def _numbers(words: Iterable[str]) -> tuple[frozenset[int], bool]:
     stripped = [word.strip().lower() for word in words if word.strip()]
     wrong = [word for word in stripped if not word.isdecimal() and word not in ("all", "xids")]
     if wrong:
-        raise ValueError(
-            f"{wrong[0]!r} is neither an Xid's number nor one of the words all and xids"
-        )
+        raise ValueError(f"{wrong[0]!r} is neither the number of an Xid, nor 'all', nor 'xids'")
     numbers = frozenset(int(word) for word in stripped if word.isdecimal())
     return numbers, any(not word.isdecimal() for word in stripped)

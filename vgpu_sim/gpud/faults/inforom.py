@@ -80,7 +80,7 @@ def save(state_dir: Path, roms: Mapping[GpuUuid, Inforom]) -> None:
 
 def _decode(document: Any) -> dict[GpuUuid, Inforom]:
     if not isinstance(document, dict) or set(document) != {"version", "gpus"}:
-        raise ValueError("expected the fields version and gpus")
+        raise ValueError("expected the fields 'version' and 'gpus'")
     if document["version"] != _VERSION or not isinstance(document["gpus"], dict):
         raise ValueError(f"expected version {_VERSION}")
     return {parse_gpu_uuid(uuid): _rom(entry) for uuid, entry in document["gpus"].items()}

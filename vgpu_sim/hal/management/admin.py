@@ -340,6 +340,6 @@ class Inventory:
         if isinstance(document, dict) and document.get("protocol") != PROTOCOL:
             found = document.get("protocol")
             raise DocumentError(
-                f"the inventory has protocol {found!r}, but only {PROTOCOL} is supported"
+                f"the inventory has protocol version {found!r}, but only {PROTOCOL} is supported"
             )
         return read(cls, document, "inventory")

@@ -55,7 +55,7 @@ class ModelledLaunches:
             raise ValueError("modelled launches must be an object")
         counts = document.get("counts")
         if not isinstance(counts, dict) or len(counts) > _MOST_COUNTS:
-            raise ValueError(f"counts must be an object with at most {_MOST_COUNTS} fields")
+            raise ValueError(f"'counts' must be an object with at most {_MOST_COUNTS} fields")
         return cls(
             _text(document, "kernel", 128),
             _shape(document, "grid"),
@@ -89,7 +89,7 @@ class ModelledOrder:
         """
         rows = document.get("launches") if isinstance(document, dict) else None
         if not isinstance(rows, list | tuple) or len(rows) > LISTED_IN_PART:
-            raise ValueError(f"launches must be a list of at most {LISTED_IN_PART} launches")
+            raise ValueError(f"'launches' must be a list of at most {LISTED_IN_PART} launches")
         found = []
         for row in rows:
             if not isinstance(row, list | tuple) or len(row) != 2:
@@ -137,7 +137,7 @@ class ModelledSummary:
             raise ValueError("a modelled summary must be an object")
         rows = document.get("copies")
         if not isinstance(rows, list) or len(rows) > _MOST_COUNTS:
-            raise ValueError(f"copies must be a list of at most {_MOST_COUNTS} rows")
+            raise ValueError(f"'copies' must be a list of at most {_MOST_COUNTS} rows")
         return cls(
             tuple(
                 ModelledCopies(

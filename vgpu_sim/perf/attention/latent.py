@@ -58,7 +58,7 @@ def predict(board: str, *, batch: int, query: int, context: int, heads: int) -> 
     known = board_named(board)
     require_dtype(known, "bf16")
     if query not in (1, context):
-        raise BadShape(f"query must be 1 or the context ({context}), not {query}")
+        raise BadShape(f"query must be 1 or equal to the context ({context}), not {query}")
     generation = query == 1
     shape = {"batch": batch, "query": query, "context": context, "heads": heads}
     known.require_room(_BYTES * batch * (context * CACHED + query * heads * (KEY + VALUE)))

@@ -41,8 +41,8 @@ def predict(
     require_dtype(known, "bf16")
     if causal and query not in (1, context):
         raise BadShape(
-            f"query must be 1 or the context ({context}), not {query}: chunks of prompts were not "
-            "measured"
+            f"query must be 1 or equal to the context ({context}), not {query}:"
+            " chunks of prompts were not measured"
         )
     shape = {
         "batch": batch,
@@ -55,7 +55,8 @@ def predict(
     }
     if not causal and (window or heads != kv_heads):
         raise BadShape(
-            "encoders were measured with one key head per query head and without a window"
+            "an encoder must have one key head per query head and no window:"
+            " others were not measured"
         )
     known.require_room(4 * batch * (query * heads + context * kv_heads) * head_dim)
     sizes = {name: np.array([size]) for name, size in shape.items()}

@@ -218,7 +218,7 @@ def predict_drawing(board: str, request: Request, *, mechanistic: bool = False) 
     widest = 2 * batch * (side // _STRIDE) ** 2 * 3 * _CHANNELS[0]
     need = _BYTES * (parameters + 4 * widest) / 1e9 + _RESERVED_GB
     if need > known.dram_gb.value:
-        raise BadShape(f"{NAME} needs {need:.1f} GB; {board} has {known.dram_gb.value:.0f}")
+        raise BadShape(f"{NAME} needs {need:.1f} GB, but {board} has {known.dram_gb.value:.0f} GB")
     known_us: dict[tuple[object, ...], Prediction] = {}
     for one in operators:
         if one.key not in known_us:

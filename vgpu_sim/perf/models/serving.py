@@ -204,7 +204,9 @@ def serve(question: Serving, *, mechanistic: bool = False) -> Report:
         if getattr(question, name) < 1:
             raise BadShape(f"{name} must be at least 1")
     if question.dtype not in WEIGHTS:
-        raise BadShape(f"weights are {' or '.join(WEIGHTS)}, not {question.dtype}")
+        raise BadShape(
+            f"the type of the weights must be {' or '.join(WEIGHTS)}, not {question.dtype}"
+        )
     require_dtype(board, question.dtype)
     layout = question.layout
     layout.check(model)

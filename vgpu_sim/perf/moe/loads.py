@@ -45,13 +45,13 @@ class Calls:
         if (self.topk > self.experts).any():
             raise BadShape("topk must not exceed the number of experts")
         if (self.experts % self.ranks).any():
-            raise BadShape("experts must be a multiple of the ranks that share them")
+            raise BadShape("the number of experts must be a multiple of the number of ranks")
         if (self.experts > _MOST_EXPERTS).any():
             raise BadShape(f"experts must be at most {_MOST_EXPERTS}")
         for name in map(str, set(self.distribution)):
             exponent = _exponent(name)
             if name != BALANCED and exponent is None:
-                raise BadShape(f"load {name!r} is neither balanced nor power_law_EXPONENT")
+                raise BadShape(f"load {name!r} is neither 'balanced' nor 'power_law_EXPONENT'")
             if exponent is not None and not 0 < exponent <= _STEEPEST:
                 raise BadShape(
                     f"load {name!r}: the exponent must be above 0 and at most {_STEEPEST:g}"

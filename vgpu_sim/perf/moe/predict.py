@@ -48,7 +48,7 @@ def predict(
     """
     known = board_named(board)
     if dtype not in DTYPES:
-        raise BadShape(f"mixtures were measured in {', '.join(DTYPES)}, not in {dtype}")
+        raise BadShape(f"mixtures of experts were measured in {', '.join(DTYPES)}, not in {dtype}")
     operands = require_dtype(known, operands_of(dtype))
     sizes = {"tokens": tokens, "hidden": hidden, "inner": inner, "topk": topk}
     sizes |= {"experts": experts, "ranks": ranks}

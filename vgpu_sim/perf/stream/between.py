@@ -66,7 +66,7 @@ def predict(board: str, topology: str, ends: Sequence[tuple[str, str]], size: in
 def _hold(node: Topology, end: str, size: int) -> None:
     has = node.cxls[int(end.removeprefix("cxl"))].gigabytes
     if size > has * 1e9:
-        raise BadShape(f"{size / 1e9:.4g} GB do not fit into {end}, which has {has}")
+        raise BadShape(f"{size / 1e9:.4g} GB do not fit into {end}, which has {has} GB")
 
 
 def _facts(one: Transfer) -> dict[str, Any]:

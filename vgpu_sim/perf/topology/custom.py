@@ -41,7 +41,7 @@ def read(text: str) -> Topology:
     """
     found = _TEXT.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
     if found is None:
-        raise BadShape(f"{text[:64]!r} describes no topology")
+        raise BadShape(f"{text[:64]!r} is not a valid description of a topology")
     numa, links, switched, gpus, hcas, nvmes, cxls = found.groups()
     made = Topology(
         text,

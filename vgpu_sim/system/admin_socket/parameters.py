@@ -15,9 +15,10 @@ def fields(params: dict[str, Any], kinds: dict[str, type]) -> dict[str, Any]:
     missing, unknown = set(kinds) - set(params), set(params) - set(kinds)
     if missing or unknown:
         raise InvalidRequest(
-            f"parameters {sorted(kinds)}: missing {sorted(missing)}, unknown {sorted(unknown)}"
+            f"the parameters must be {sorted(kinds)}: missing {sorted(missing)},"
+            f" unknown {sorted(unknown)}"
         )
     for name, value in params.items():
         if type(value) is not kinds[name]:
-            raise InvalidRequest(f"{name} is not {kinds[name].__name__}")
+            raise InvalidRequest(f"{name!r} is not of type {kinds[name].__name__}")
     return params

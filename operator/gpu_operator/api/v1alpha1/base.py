@@ -28,7 +28,7 @@ class StatusModel(Model):
 class ConditionType(StrEnum):
     """Types of conditions.
 
-    Objects of ``rdma.tessera.dev`` have Accepted and Programmed. Its policies also have
+    Objects of ``rdma.tessera.dev`` have Accepted and Programmed; RDMANetworkPolicies also have
     SecondLayer. Pools have Fragmented while their GPUs are divided, and ModelledClock once they
     have used a modelled clock.
     """

@@ -150,8 +150,9 @@ class GPUSpec(FactFields):
     def layout_instances(self) -> tuple[PlacedInstance, ...]:
         """Return the instances that were made for layouts rather than for claims.
 
-        A GPU that is whole because no layout selects it is available to claims, if the node's
-        allocation permits claims.
+        The result is empty if only claims can use the GPU. It is also empty if the node's
+        allocation permits claims as well and the GPU is whole because no layout selects it:
+        claims can then use the whole GPU.
         """
         whole = [instance.profile for instance in self.instances] == [WHOLE]
         match self.allocation:

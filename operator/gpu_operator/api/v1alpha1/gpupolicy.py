@@ -10,7 +10,7 @@ from mig.geometry import WHOLE_RESOURCE, DeviceProfile, Profile
 
 
 class Strategy(StrEnum):
-    """How MIG devices become extended resources, with the names of NVIDIA's device plugin.
+    """How MIG devices become extended resources. The values are those of NVIDIA's device plugin.
 
     Whole GPUs are ``<prefix>/gpu`` in each strategy.
     """

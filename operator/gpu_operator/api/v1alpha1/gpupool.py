@@ -139,7 +139,7 @@ class GPUPoolSpec(Model):
 
     @property
     def facts(self) -> GpuFacts:
-        """Return the facts that programs can query on the pool's GPUs."""
+        """Return what programs can query about the pool's GPUs, such as their topology."""
         custom = self.custom_topology
         return GpuFacts(topology=self.topology.value if custom is None else custom.text)
 

@@ -18,7 +18,10 @@ _given: dict[tuple[type[BaseModel], frozenset[str]], set[str]] = {}
 
 
 def intern_model(model: ModelT) -> ModelT:
-    """Return the frozen model with its strings interned, and its sets of field names shared."""
+    """Intern the strings of a frozen model, to save memory; return the same model.
+
+    Models of one type in which the same fields are set share one set of field names.
+    """
     _intern_value(model)
     return model
 

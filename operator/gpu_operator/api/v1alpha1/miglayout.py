@@ -107,7 +107,7 @@ class Rollout(Model):
     )
 
     def unavailable_of(self, gpus: int) -> int:
-        """Return how many of this many GPUs may lose slices at a time; at least one."""
+        """Return how many of ``gpus`` GPUs may lose slices at a time; the result is at least 1."""
         if isinstance(self.max_unavailable, int):
             return self.max_unavailable
         percent = int(self.max_unavailable.removesuffix("%"))

@@ -24,7 +24,7 @@ class Topology(StrEnum):
 
 
 class PCIDevice(Model):
-    """Position of a GPU or an HCA."""
+    """Position of a GPU or an HCA in the node's PCI hierarchy."""
 
     bus: str = Field(
         pattern=r"^[0-9a-f]{2}$",

@@ -30,7 +30,10 @@ MOST: Final = 32
 
 
 class KubeletTriggers:
-    """Selects pods that have waited long enough to be annotated. ``now_s`` is monotonic."""
+    """Selects pods to annotate, so that the kubelet retries to prepare their claims at once.
+
+    A pod is selected once it has waited long enough. ``now_s`` is monotonic.
+    """
 
     def __init__(self) -> None:
         self._next: dict[
@@ -43,7 +46,7 @@ class KubeletTriggers:
     def due(
         self, claims: Iterable[Claim], pods: Collection[StartingPod], world: World, now_s: float
     ) -> tuple[Annotate, ...]:
-        """Return the annotations of pods to write now, and record them as written."""
+        """Return the annotations that must be written to pods now, and record them as written."""
         waiting = self._waiting(claims, pods, world)
         agents = {name: one.name for name, one in world.agents.items() if not one.problem}
         known = self._began_with

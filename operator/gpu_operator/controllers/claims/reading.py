@@ -18,10 +18,11 @@ _ONE_GPU: Final = f"{DRIVER}/parentUUID"
 
 @dataclass(frozen=True, slots=True)
 class DeviceAlternative:
-    """The devices of one request, or of one of its alternatives; all must be on one node.
+    """The devices that a request, or one alternative of a request, requires on one node.
 
-    ``facts`` are those of the alternative's own selectors. ``memory_bytes`` is the requested
-    part of each device, if devices are shared between claims.
+    ``facts`` is what is known from the selectors of the request or alternative; the selectors of
+    its DeviceClass are not included. If devices are shared between claims, ``memory_bytes`` is the
+    memory that is requested of each device.
     """
 
     device_class: str
@@ -42,8 +43,8 @@ class Request:
 class AllocatedDevice:
     """A device that the scheduler has allocated to a claim.
 
-    ``node`` is the name of the device's pool, which is the node's name. ``memory_bytes`` is the
-    part that the claim consumes of a shared device.
+    ``node`` is the name of the device's pool, which is also the node's name. If the device is
+    shared, ``memory_bytes`` is the part of its memory that the claim consumes.
     """
 
     node: str

@@ -64,7 +64,10 @@ def with_write_refusal(wanted: Verdicts, refusal: str) -> Verdicts:
 def make_conditions(
     wanted: Verdicts, before: Sequence[Condition], generation: int, now: datetime.datetime
 ) -> tuple[Condition, ...]:
-    """Make the conditions of a status; one whose status is unchanged keeps its transition time."""
+    """Return the conditions for an object's status.
+
+    A condition whose own status (True or False) is unchanged keeps its transition time.
+    """
     known = {condition.type: condition for condition in before}
     moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     result = []

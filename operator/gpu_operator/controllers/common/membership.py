@@ -67,9 +67,9 @@ def belongs_to_pool(gpu: Gpu, world: World, held: Mapping[str, str]) -> bool:
 
 
 def node_is_gone(gpu: Gpu, world: World) -> bool:
-    """Return whether the Node object that the GPU was made for was deleted or replaced.
+    """Return whether the Node object for which the GPU was made was deleted or replaced.
 
-    A GPU whose Node was replaced is deleted only if it does not belong to the new Node.
+    A GPU whose Node was replaced is deleted only if the GPU does not belong to the new Node.
     """
     node = world.nodes.get(gpu.spec.node_name)
     return node is None or gpu.meta.annotations.get(NODE_UID, node.uid) != node.uid

@@ -58,10 +58,11 @@ def allocatable_count(node: Node, resource: str) -> int:
 def explain_late_offer(world: World, node: Node, slices: Iterable[Slice]) -> str:
     """Explain which slices the node does not offer yet under the prefix in force; empty if none.
 
-    A slice that a pod received under another prefix keeps that name until the pod ends. Slices
-    that the node's strategy does not offer are ignored. Slices for which no pod is admitted yet
-    count as not offered even if the node's status lists them. The kubelet was then faster than
-    the agent's report, and the operator is about to lower the number in the status.
+    If a pod received a slice under another prefix, the slice's resource keeps that prefix until
+    the pod ends. Slices that the node's strategy does not offer are ignored. A slice for which
+    no pod is admitted yet counts as not offered, even if the node's status lists the slice. In
+    that case the kubelet updated the status before the agent's report arrived, and the operator
+    is about to lower the number in the status.
     """
     prefix = f"{world.policy.resource_prefix}/"
     there, admits = count_active(world, node), count_admitted(world, node)

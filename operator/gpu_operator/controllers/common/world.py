@@ -64,10 +64,10 @@ class AgentPod:
 
 @dataclass(frozen=True, slots=True)
 class AgentSet:
-    """A DaemonSet of the operator: the digest of its rendering, and how many of its pods have it.
+    """A DaemonSet of the operator. ``updated`` of its ``pods`` have the current rendering.
 
-    ``observed`` is false until the DaemonSet controller has processed the DaemonSet's latest
-    state.
+    ``rendered`` is the digest of that rendering. ``observed`` is false until the DaemonSet
+    controller has processed the DaemonSet's latest state.
     """
 
     pool: str

@@ -45,7 +45,10 @@ class GpuAssessment:
 
     @property
     def underway(self) -> bool:
-        """Return whether a change of the GPU has begun, but has not reached the scheduler yet."""
+        """Return whether a change of the GPU has begun but is not complete.
+
+        The change is complete once the scheduler can use the new slices.
+        """
         return self.state in (State.APPLYING, State.WAITING)
 
     @property

@@ -25,11 +25,11 @@ Group = tuple[State, Reason]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A GPU that follows the layout.
+    """A GPU that follows the layout, its assessment, and the next step of its change.
 
-    If ``step`` is set, the pass can take that step at any time. If ``in_turn`` is set, ``step`` is
-    None and the GPU waits for its turn, because its change removes slices and the GPU is not spare
-    (``change.is_spare``).
+    If ``step`` is set, a pass over the layout may take that step without waiting for other GPUs. If
+    ``in_turn`` is set, ``step`` is None and the GPU waits for its turn, because its change removes
+    slices and the GPU is not spare (``change.is_spare``).
     """
 
     assessed: GpuAssessment
@@ -74,7 +74,10 @@ class LayoutBook:
         self._decided: set[str] = set()
 
     def add_follower(self, world: World, gpu: Gpu, rivals: tuple[str, ...] = ()) -> None:
-        """Add or update a GPU that follows the layout."""
+        """Add or update a GPU that follows the layout.
+
+        ``rivals`` are the names of other layouts that also select the GPU; they have no effect.
+        """
         self.drop(gpu.name)
         entry = make_entry(world, gpu, self.layout, rivals)
         name, assessed = gpu.name, entry.assessed
@@ -147,7 +150,10 @@ class LayoutBook:
         self._decided.clear()
 
     def override(self, name: str, said: GpuAssessment) -> None:
-        """Report another assessment for a GPU until the GPU changes or the next pass begins."""
+        """Report the assessment ``said`` for a GPU instead of the GPU's own assessment.
+
+        It is reported until the GPU changes or the next pass begins.
+        """
         self._unrecord(name)
         self.record(name, said)
         self._decided.add(name)
@@ -160,12 +166,12 @@ class LayoutBook:
         )
 
     def first(self, groups: Sequence[Group], most: int) -> Iterator[GpuAssessment]:
-        """Yield the assessments of GPUs in these groups: the first ``most`` by name."""
+        """Yield the assessments of the first ``most`` GPUs in these groups, ordered by name."""
         names = sorted(n for group in groups for n in self.groups.names(group)[:most])
         return (self.said[name] for name in names[:most])
 
     def record(self, name: str, said: GpuAssessment) -> None:
-        """Record the assessment of a GPU for which the book has none."""
+        """Record a GPU's assessment. The book must not have an assessment of this GPU yet."""
         self.said[name] = said
         self.groups.put(name, (said.state, said.reason))
         self.withheld += len(said.waits_for)

@@ -43,7 +43,7 @@ class Change:
 
 
 def read_change(gpu: Gpu) -> Change:
-    """Parse a GPU's annotations; invalid values count as missing."""
+    """Return the change that a GPU's annotations record; invalid values count as missing."""
     noted = gpu.meta.annotations
     return Change(
         begun=parse_timestamp(noted.get(CHANGED_AT, "")),

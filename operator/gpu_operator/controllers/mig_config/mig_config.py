@@ -24,7 +24,10 @@ _LONGEST_MESSAGE = 1000
 
 
 def reconcile(world: World, name: str, settings: MigManagerConfig) -> Outcome:
-    """Create or update a node's layouts for its label, and report their state."""
+    """Create, update or delete the layouts that a node's ``mig.config`` label requests.
+
+    The state of these layouts is reported on the node.
+    """
     node = world.nodes.get(name)
     there = _layouts_of(world, name)
     wanted = _config_name(world, node, settings) if node is not None else ""
@@ -63,7 +66,7 @@ def _documents(
     """Return the layouts for a node's configuration. Raises PlanError."""
     configs = world.mig_configs.get(settings.config_map)
     if configs is None:
-        raise PlanError(f"there is no ConfigMap {settings.config_map} with a config.yaml")
+        raise PlanError(f"there is no ConfigMap {settings.config_map} with the key 'config.yaml'")
     if configs.problem:
         raise PlanError(f"ConfigMap {settings.config_map}: {configs.problem}")
     pool = world.pools[membership.pools_by_node(world)[node.name]].spec

@@ -26,10 +26,12 @@ class Group:
 def make_groups(
     named: Mapping[str, Sequence[Entry]], wanted: str, board_key: str, count: int, source: str
 ) -> Sequence[Group]:
-    """Group the GPUs of a node by their instances, in the order of indices.
+    """Group the GPUs of a node by the instances that the configuration ``wanted`` gives them.
 
-    As in mig-parted, the last entry that covers a GPU applies; a GPU without an entry stays
-    unchanged.
+    ``named`` has the entries of all configurations, by name. ``count`` is the number of the node's
+    GPUs. ``source`` is the ConfigMap that errors name. As in mig-parted, the last entry that covers
+    a GPU applies; a GPU without an entry stays unchanged. The groups are in the order of their
+    lowest GPU index.
 
     Raises:
         PlanError: the configuration does not exist, or has no entry for these GPUs.

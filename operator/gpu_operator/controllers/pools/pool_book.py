@@ -50,7 +50,10 @@ class PoolBook:
         self._rules: Hashable = None
 
     def follow_rules(self, rules: Hashable) -> None:
-        """Mark every node as dirty if ``parts`` were computed with other rules than these."""
+        """Mark every node as dirty if the rules changed since the last call.
+
+        A node's pending writes depend on the node itself and on ``rules``.
+        """
         if rules != self._rules:
             self._rules = rules
             self.dirty |= self.nodes

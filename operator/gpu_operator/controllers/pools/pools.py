@@ -78,7 +78,10 @@ def reconcile(
     now: datetime.datetime,
     book: PoolBook | None = None,
 ) -> Outcome:
-    """Run ``STEPS`` for one pool, or for the remains of a deleted one."""
+    """Reconcile one pool, or release what is left of a deleted pool.
+
+    Each function in ``STEPS`` adds its actions to the result.
+    """
     book = pool_book.make_book(world, name) if book is None else book
     leaving = sorted(
         (world.gpus[n] for n in book.leaving), key=lambda g: (g.spec.node_name, g.spec.index)
@@ -104,7 +107,11 @@ def release_gpus(this: Decision) -> None:
 
 
 def write_pods(this: Decision) -> None:
-    """Write the DaemonSets, before the GPUs: their pods start while GPUs are written."""
+    """Write the pool's DaemonSets.
+
+    They are written before the GPU objects, so that the DaemonSets' pods start while the GPU
+    objects are being written.
+    """
     if this.pool is not None and this.in_use:
         documents = daemon_sets.make_documents(
             this.world, this.pool, this.node_config, this.namespace

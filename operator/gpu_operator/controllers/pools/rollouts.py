@@ -25,7 +25,10 @@ def progress(world: World, document: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def explain_old_agent(world: World, document: Mapping[str, Any], node: Node) -> str:
-    """Explain that the node's agent has an earlier rendering; empty if it is current."""
+    """Explain that the node's agent has an earlier rendering of the DaemonSet.
+
+    The text is empty if the agent has the current rendering, or if the node has no agent.
+    """
     agent = world.agents.get(node.name)
     if agent is None or agent.rendered == daemonset.rendered_digest(document):
         return ""

@@ -74,10 +74,10 @@ class PolicyCluster:
         }
 
     def apply(self, changes: Iterable[Change], now: Now) -> None:
-        """Record changes.
+        """Record changes of observed objects.
 
-        The first call must contain all objects. The P_Keys in the statuses of its networks stay
-        allocated.
+        The first call must contain all objects. The P_Keys in the statuses of the networks in
+        the first call stay allocated.
         """
         changes = list(changes)
         if self._compiler is None:

@@ -24,7 +24,8 @@ _AHEAD_MS: Final = 1000 * 86400 * 366  # no valid clock is further ahead; a larg
 class Sent:
     """Tables that were sent to the node.
 
-    ``since`` is the first revision of the policies for which they were compiled.
+    The same tables can result from several revisions of the policies. ``since`` is the first of
+    these revisions.
     """
 
     since: int
@@ -56,7 +57,10 @@ class NodeState:
         return self._heartbeat_s + SILENT_AFTER_S - now_s
 
     def apply(self, seen: SeenTables | None, now_s: float) -> None:
-        """Record the object that was observed; if its status changed, the agent is alive."""
+        """Record the state in which the node's RDMANodeTables object was observed.
+
+        If the object's status changed, the agent counts as alive.
+        """
         before = self.seen.status if self.seen is not None else None
         if seen is not None and seen.status != before and seen.status.time:
             self.record_heartbeat(now_s)

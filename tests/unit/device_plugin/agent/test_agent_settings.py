@@ -16,7 +16,9 @@ def test_seconds_can_be_set_and_must_be_numbers() -> None:
     set_to = {"TESSERA_LISTED_WITHIN_SECONDS": "5", "TESSERA_LEAVE_SECONDS": "0.25"}
     settings = config.from_environment(REQUIRED | set_to)
     assert (settings.listed_within_s, settings.leave_s) == (5.0, 0.25)
-    with pytest.raises(SettingsError, match="TESSERA_LEAVE_SECONDS=soon: not a number of seconds"):
+    with pytest.raises(
+        SettingsError, match="TESSERA_LEAVE_SECONDS=soon: must be a number of seconds"
+    ):
         config.from_environment(REQUIRED | {"TESSERA_LEAVE_SECONDS": "soon"})
 
 

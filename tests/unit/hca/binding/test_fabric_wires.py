@@ -74,7 +74,7 @@ def test_every_loopback_address_is_the_loopback_interfaces_and_no_other() -> Non
 
 
 def test_an_interface_without_addresses_or_name_is_none() -> None:
-    with pytest.raises(NoWire, match="eth3 has no address"):
+    with pytest.raises(NoWire, match="interface eth3 has no IP address"):
         find("eth3")
     with pytest.raises(NoWire, match="no interface eth9"):
         find("eth9")
@@ -103,5 +103,5 @@ def test_a_place_on_the_fabric_has_the_address_after_its_number(index: int) -> N
 
 @pytest.mark.parametrize("index", [-1, 131070])
 def test_no_place_is_beyond_the_network(index: int) -> None:
-    with pytest.raises(ValueError, match=f"function number {index} is not below 131070"):
+    with pytest.raises(ValueError, match=f"function number {index} must be below 131070"):
         address_of(index)

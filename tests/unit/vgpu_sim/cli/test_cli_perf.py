@@ -83,7 +83,7 @@ def test_an_invalid_load_is_named_as_typed() -> None:
     sizes = ["--tokens", "1", "--hidden", "64", "--inner", "64", "--experts", "8", "--topk", "2"]
     done = perf("predict", "moe", "--board", "h200", *sizes, "--load", "foo")
     assert done.exit_code == 2
-    assert done.stderr == "error: load 'foo' is neither balanced nor power_law_EXPONENT\n"
+    assert done.stderr == "error: load 'foo' is neither 'balanced' nor 'power_law_EXPONENT'\n"
 
 
 HUGE = str(10**30)
@@ -157,9 +157,12 @@ def test_a_power_law_of_exponent_one_is_between_its_neighbours() -> None:
         (["model", "llama-3-8b", "--in", str(10**15)], "it does not fit into one node of 8"),
         (["model", "llama-3-8b", "--out", str(10**15)], "it does not fit into one node of 8"),
         (["model", "sdxl", "--batch", str(10**15)], "sdxl needs"),
-        (["validate", "--unseen", "--worst"], "--unseen does not take --worst"),
-        (["validate", "--unseen", "--family", "gemm"], "--unseen does not take --family"),
-        (["fit", "--unseen", "--residual", "--into", "/proc/1"], "does not take --residual"),
+        (["validate", "--unseen", "--worst"], "--unseen cannot be combined with --worst"),
+        (["validate", "--unseen", "--family", "gemm"], "--unseen cannot be combined with --family"),
+        (
+            ["fit", "--unseen", "--residual", "--into", "/proc/1"],
+            "cannot be combined with --residual",
+        ),
     ],
     ids=lambda value: "_".join(value)[:40] if isinstance(value, list) else "",
 )

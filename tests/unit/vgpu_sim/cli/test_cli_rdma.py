@@ -149,7 +149,7 @@ def test_ports_and_unknown_peers() -> None:
         ("a/x", {"spec": {"containers": [{}]}}, "holds no HCA"),
         ("a/x", {"status": {}}, "has no address yet"),
         ("fd00::1", {}, "no addresses of one family"),
-        ("10.0.0", {}, "neither namespace/pod nor an address"),
+        ("10.0.0", {}, "10.0.0 is neither namespace/pod nor an IP address"),
     ],
 )
 def test_an_impossible_question_is_refused_in_one_line(

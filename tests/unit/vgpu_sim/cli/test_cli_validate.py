@@ -67,5 +67,7 @@ def test_a_call_that_fails_is_named_with_its_error() -> None:
 
 
 def test_without_a_driver_the_message_says_where_to_run() -> None:
-    with pytest.raises(validate.Failed, match=r"no CUDA driver: .*; is this a pod with a slice"):
+    with pytest.raises(
+        validate.Failed, match=r"cannot load the CUDA driver: .*; use a pod with a slice"
+    ):
         validate.validate("libnowhere.so.1")

@@ -54,7 +54,7 @@ def test_there_is_nothing_to_wait_for(line: str) -> None:
         ("cp.async.cg.shared.global [%s], [%a], 8;", "cp.async.cg copies 16 bytes"),
         ("cp.async.ca.shared.global [%s], [%a], 12;", "cp.async.ca copies 4 or 8 or 16 bytes"),
         ("cp.async.ca.shared.global [%s], [%a], %r1;", "copies 4 or 8 or 16 bytes"),
-        ("cp.async.wait_group %r1;", "the number of groups must be a constant"),
+        ("cp.async.wait_group %r1;", "the number of groups must be a constant of at least 0"),
         (
             "mbarrier.init.shared.b64 [bar], 0;",
             "the count of an mbarrier must be 1 to 1048575, not 0",

@@ -122,7 +122,10 @@ def test_a_store_reaches_variables_of_its_space_and_no_parameter_of_a_kernel(
     found = refusal(f"st{space}.b32 [{name}], %b32_;")
     assert (found == "") == wanted, found
     if name == "of_entry" and space.startswith(".param"):
-        assert found == "the variable is in .param::entry space, not .param::func"
+        assert (
+            found
+            == "the variable is in .param::entry space, but the instruction names .param::func"
+        )
 
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -407,8 +407,8 @@ def test_parameters_have_names_of_their_own() -> None:
         (".global .u8 a = 0xFF0F(a);", InvalidPtxError, "a mask must select adjacent bits"),
         (".global .u8 a = 0xFFF(a);", InvalidPtxError, "a mask of 12 bits cannot initialise a .u8"),
         (".global .u8 a = 0(4);", InvalidPtxError, "a mask must select at least one bit"),
-        (".global .u32 a = a;", UnsupportedPtxError, "an address as initial value of a .u32"),
-        (".global .f64 a = a;", UnsupportedPtxError, "an address as initial value of a .f64"),
+        (".global .u32 a = a;", UnsupportedPtxError, "an address as the initial value of a .u32"),
+        (".global .f64 a = a;", UnsupportedPtxError, "an address as the initial value of a .f64"),
         (".global .u64 a = k;", UnsupportedPtxError, "the address of function 'k'"),
         (".shared .u32 s; .global .u64 a = s;", UnsupportedPtxError, "of .shared variable 's'"),
         (
@@ -435,7 +435,7 @@ def test_parameters_have_names_of_their_own() -> None:
         (".global .align 2097152 .u32 a;", UnsupportedPtxError, "alignment of more than 1048576"),
         (".global .b8 a[0x1000000001];", UnsupportedPtxError, "bytes of variables"),
         (".global .texref a;", UnsupportedPtxError, ".texref"),
-        (".global .u32 a<4>;", UnsupportedPtxError, "numbered family"),
+        (".global .u32 a<4>;", UnsupportedPtxError, "a parameterized variable name"),
         (
             ".global .f32 a = 1;",
             InvalidPtxError,

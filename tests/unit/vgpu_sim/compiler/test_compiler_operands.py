@@ -71,7 +71,10 @@ def test_what_fits_is_taken(line: str) -> None:
         ("mul.u32.wide %d0, %r1, %r2;", "'.u32' cannot stand after 'mul'"),
         ("ld.global.u32 %f0, [%d0];", "'%f0' is of type .f32, which cannot be used as .u32"),
         ("ld.global.u32 %r0, [%e0];", "'%e0' cannot hold an address"),
-        ("ld.global.u32 %r0, [own];", "the variable is in .shared space, not .global"),
+        (
+            "ld.global.u32 %r0, [own];",
+            "the variable is in .shared space, but the instruction names .global",
+        ),
         ("ld.global.u32 %r0, %d0;", "expected an address in brackets"),
         ("ld.global.v2.u32 {%r0, %r1, %r2}, [%d0];", "expected 2 elements, found 3"),
         ("ld.global.v2.u32 {_, _}, [%d0];", "at least one element of the vector must not be '_'"),

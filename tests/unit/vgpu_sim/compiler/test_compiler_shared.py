@@ -86,7 +86,10 @@ def test_barriers(spelling: str, op: Op, srcs: tuple[object, ...], aligned: bool
         ("bar.arrive 0, 0;", "not 0; found 0"),
         ("bar.arrive 0;", "bar takes 2 operands here"),
         ("bar.sync %w;", "'%w' has 64 bits, but .u32 needs 32"),
-        ("st.global.u32 [tile], 1;", "the variable is in .shared space, not .global"),
+        (
+            "st.global.u32 [tile], 1;",
+            "the variable is in .shared space, but the instruction names .global",
+        ),
         ("mov.u16 %h, tile;", "an address has 64 bits"),
         ("cvta.global.u64 %w, tile;", "the variable is not in .global space"),
         ("add.u32 %r, tile, 1;", "'tile' is not a register"),

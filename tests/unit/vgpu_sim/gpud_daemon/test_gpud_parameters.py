@@ -68,7 +68,7 @@ def test_a_budget_in_range_is_read(value: int) -> None:
 
 @pytest.mark.parametrize("value", [-1, 2**50 + 1])
 def test_a_budget_out_of_range_is_refused(value: int) -> None:
-    with pytest.raises(InvalidRequest, match="budget_bytes is out of range"):
+    with pytest.raises(InvalidRequest, match="budget_bytes must be 0 to"):
         parameters.budget_bytes(value)
 
 

@@ -98,7 +98,9 @@ def test_a_gpud_that_cannot_start_contexts_yet_does_not_say_that_it_stands_by(
 def test_a_predecessor_that_does_not_end_in_time_is_named(tmp_path: Path) -> None:
     held = hold(tmp_path)
     waiting = standby.take_over(tmp_path, 0.1, asyncio.Event(), lambda: True, lambda: None)
-    with pytest.raises(JournalError, match=f"another gpud holds {tmp_path / journal.LOCK_NAME}"):
+    with pytest.raises(
+        JournalError, match=f"another gpud holds the lock {tmp_path / journal.LOCK_NAME}"
+    ):
         asyncio.run(waiting)
     os.close(held)
 

@@ -241,7 +241,7 @@ def test_stepping_a_finished_warp_is_an_error() -> None:
     record = interp.step(warp)
     assert (record.word, record.mask.tolist()) == (0, [True] + [False] * 31)
     assert warp.done
-    with pytest.raises(ValueError, match="the warp is done"):
+    with pytest.raises(ValueError, match="the warp has ended"):
         interp.step(warp)
 
 

@@ -262,7 +262,7 @@ def test_barriers_in_a_loop_with_divergent_work_between() -> None:
         ("BAR_SYNC 16, 0", "barrier 16 does not exist", 6),
         ("BAR_SYNC 0, 33", "33 threads are not a whole number of warps", 6),
         ("BAR_ARRIVE 0, 0", "0 threads are not a whole number", 6),
-        ("BAR_SYNC 0, 128", "the block has no 128 threads", 6),
+        ("BAR_SYNC 0, 128", "the block has fewer than 128 threads", 6),
         ("BAR_SYNC r1, 0", "lanes of a warp name different barriers", 6),
         (
             "SETP.LT.U32 p0, r1, 32\n@p0 BAR_SYNC 0, 64\nBAR_SYNC 0, 32",

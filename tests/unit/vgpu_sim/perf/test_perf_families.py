@@ -254,7 +254,7 @@ def test_a_send_takes_its_bytes_over_the_link() -> None:
         (lambda: attention("h200", **SDXL | {"window": 9}), "without a window"),
         (
             lambda: latent.predict("h200", batch=1, query=7, context=9, heads=1),
-            "query must be 1 or the context",
+            "query must be 1 or equal to the context",
         ),
         (lambda: collective("h200", "all_reduce", "bf16", 9, 1), "2 to 8 GPUs"),
         (lambda: collective("h200", "all_reduce", "fp8", 8, 1), "not with fp8"),
@@ -272,6 +272,6 @@ def test_what_cannot_be_predicted_is_named(ask, said: str) -> None:
 
 def test_a_board_without_fitted_parameters_is_named() -> None:
     with pytest.raises(
-        UnknownModel, match=r"nothing was fitted for moe on l40s \(bf16\); there is"
+        UnknownModel, match=r"no parameters were fitted for moe on l40s \(bf16\); there are"
     ):
         moe("l40s", tokens=1, **MIXTRAL)

@@ -202,7 +202,7 @@ def test_what_cannot_be_predicted_is_named() -> None:
     with pytest.raises(BadShape, match="k must be at least 1"):
         predict("h200", "bf16", 1, 1, 0)
     with pytest.raises(
-        UnknownModel, match=r"nothing was fitted for gemm on h200 \(int8\); there is"
+        UnknownModel, match=r"no parameters were fitted for gemm on h200 \(int8\); there are"
     ):
         predict("h200", "int8", 1, 1, 1)
     with pytest.raises(PerfError, match="no type 'bf15'"):

@@ -87,12 +87,15 @@ def test_a_description_is_printed_and_routed_as_it_says() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("custom:", "describes no topology"),
-        ("custom:numa=1;nvlinks=0;gpus=", "describes no topology"),
-        ("custom:numa=1;nvlinks=0;gpus=10.0.0", "describes no topology"),
-        ("custom:numa=1;nvlinks=0;gpus=1G.0.0.0", "describes no topology"),
-        ("custom:numa=1;nvlinks=0;gpus=10.0.0.0\n", "describes no topology"),
-        ("custom:numa=1;nvlinks=0;gpus=" + ",".join(["10.0.0.0"] * 200), "describes no topology"),
+        ("custom:", "is not a valid description of a topology"),
+        ("custom:numa=1;nvlinks=0;gpus=", "is not a valid description of a topology"),
+        ("custom:numa=1;nvlinks=0;gpus=10.0.0", "is not a valid description of a topology"),
+        ("custom:numa=1;nvlinks=0;gpus=1G.0.0.0", "is not a valid description of a topology"),
+        ("custom:numa=1;nvlinks=0;gpus=10.0.0.0\n", "is not a valid description of a topology"),
+        (
+            "custom:numa=1;nvlinks=0;gpus=" + ",".join(["10.0.0.0"] * 200),
+            "is not a valid description of a topology",
+        ),
         ("custom:numa=0;nvlinks=0;gpus=10.0.0.0", "1 to 16 NUMA nodes"),
         ("custom:numa=17;nvlinks=0;gpus=10.0.0.0", "1 to 16 NUMA nodes"),
         ("custom:numa=1;nvlinks=0;gpus=10.1.0.0", "outside its 1 NUMA nodes"),

@@ -59,7 +59,7 @@ def test_an_expander_has_its_lanes_rate_and_not_more_than_the_gpu_takes(
     gpu = "gpu0" if end == "cxl0" else "gpu2"
     (found,) = together(routes(OWN, "h100-80gb"), [(end, gpu)], GIB)
     assert found.rate == pytest.approx(SHARE * 1e3 * min(gb_per_s, 64))
-    with pytest.raises(BadShape, match=r"137\.4 GB do not fit into cxl0, which has 128"):
+    with pytest.raises(BadShape, match=r"137\.4 GB do not fit into cxl0, which has 128 GB"):
         predict("gb200", OWN, [("gpu0", "cxl0")], 128 * GIB)
 
 

@@ -74,7 +74,7 @@ def evaluate_argument(context: Context, formal: tree.Variable, actual: tree.Oper
     variable = find_param_variable(context, actual)
     if variable is not None:
         if formal.space is tree.Space.REG:
-            raise Invalid(f"parameter {formal.name!r} needs a register or a constant")
+            raise Invalid(f"the argument for {formal.name!r} must be a register or a constant")
         check_size(formal, variable, actual)
         own = context.new_local(variable.size, variable.align)
         copy(context, own, variable)
@@ -96,7 +96,7 @@ def _scalar_type(formal: tree.Variable) -> DataType:
     if type_ is None and formal.type in REGISTER_BITS:
         type_ = UNTYPED[REGISTER_BITS[formal.type]]
     if type_ is None or formal.dimensions or formal.vector:
-        raise Invalid(f"parameter {formal.name!r} needs a .param variable")
+        raise Invalid(f"the argument for {formal.name!r} must be a .param variable")
     return type_
 
 

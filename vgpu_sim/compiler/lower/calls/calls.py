@@ -79,7 +79,7 @@ def _parts(operands: Sequence[tree.Operand]) -> _Call:
     returns = _list(rest)
     target = rest.pop(0) if rest else None
     if not isinstance(target, tree.Name):
-        raise Invalid("expected a function")
+        raise Invalid("expected the name of a function, or a register")
     arguments = _list(rest)
     prototype = rest.pop(0) if rest else None
     if rest or not (prototype is None or isinstance(prototype, tree.Name)):
@@ -194,7 +194,9 @@ def _jump(context: Context, call: _Call, function: tree.Function) -> None:
 
 
 def request_body(context: Context, function: tree.Function) -> Body:
-    """Return the body to which calls of a function jump; it is lowered later."""
+    """Return the body of a function, to which the calls of that function jump. The body is lowered
+    later.
+    """
     return context.program.body_of(function, lambda frame: _interface(context, function, frame))
 
 
@@ -284,7 +286,10 @@ def _candidates(context: Context, call: _Call) -> list[tree.Function]:
     """Return the functions that the call may denote, with a matching signature."""
     graph = context.program.graph
     if call.prototype is None:
-        raise Invalid("a call through a register needs a prototype or targets", call.target)
+        raise Invalid(
+            "a call through a register needs the label of a .callprototype or .calltargets",
+            call.target,
+        )
     declared = context.scope.find_table(call.prototype.text)
     match declared:
         case tree.CallPrototype():

@@ -45,7 +45,7 @@ def wrapping(context: Context, form: Form, match: Match) -> None:
 
 
 def permute(context: Context, form: Form, match: Match) -> None:
-    """Lower prmt, whose mode follows the type."""
+    """Lower prmt, whose mode (such as ``.f4e``) is written after the type."""
     first, *rest = context.operands
     srcs = tuple(values.source(context, operand, DataType.B32) for operand in rest)
     to = values.destination(context, first, DataType.B32)

@@ -71,7 +71,9 @@ def _fields(match: Match, type_: DataType) -> dict[str, Any]:
 
 
 def setp_packed(context: Context, form: Form, match: Match) -> None:
-    """Lower setp of packed numbers: p of the lower halves, q of the upper ones."""
+    """Lower setp of packed numbers. The destination p gets the result for the lower halves, and q
+    gets that for the upper halves.
+    """
     p, q = values.predicate_pair(context, context.operands[0])
     _compare_halves(context, match, one_word.type_of(form, match), (p, q))
 
@@ -105,7 +107,7 @@ def set_(context: Context, form: Form, match: Match) -> None:
     to_type, type_ = DATA_TYPES[match["setdest"]], DATA_TYPES[match["atype"]]
     half = type_ in (DataType.F16, DataType.BF16)
     if (to_type is DataType.F32 and half) or (to_type in _SHORT and not half):
-        raise Invalid(f"set .{match['setdest']} does not compare .{match['atype']}")
+        raise Invalid(f"set .{match['setdest']} cannot compare operands of type .{match['atype']}")
     first, a, b, *third = context.operands
     srcs = [values.source(context, a, type_), values.source(context, b, type_)]
     srcs += [values.predicate_source(context, operand) for operand in third]
@@ -121,7 +123,7 @@ def set_packed(context: Context, form: Form, match: Match) -> None:
     """Lower set of packed numbers: a result in each half."""
     to_type, type_ = DATA_TYPES[match["packdest"]], DATA_TYPES[match["atype"]]
     if to_type.is_float and to_type is not type_:
-        raise Invalid(f"set .{match['packdest']} does not compare .{match['atype']}")
+        raise Invalid(f"set .{match['packdest']} cannot compare operands of type .{match['atype']}")
     builder = context.builder
     holds = (builder.scratch_predicate(), builder.scratch_predicate())
     _compare_halves(context, match, type_, holds)

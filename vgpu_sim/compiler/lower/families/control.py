@@ -48,7 +48,7 @@ def indexed_branch(context: Context, form: Form, match: Match) -> None:
     """
     index, table = context.operands
     if not isinstance(table, tree.Name):
-        raise Invalid("expected a list of targets")
+        raise Invalid("expected the label of a .branchtargets")
     targets = context.scope.find_table(table.text)
     if not isinstance(targets, tree.BranchTargets) or targets.directive != ".branchtargets":
         raise Invalid(f"{table.text!r} is not the label of a .branchtargets", table)

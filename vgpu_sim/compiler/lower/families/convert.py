@@ -179,8 +179,9 @@ def from_packed(context: Context, form: Form, match: Match) -> None:
 def cvt_scaled(context: Context, form: Form, match: Match) -> None:
     """Lower cvt of two small numbers to .bf16x2, where each may be multiplied by a power of two.
 
-    Both factors and, except for an infinity, the product are .f32 numbers; the product is
-    rounded once.
+    The number and the power of two are converted to .f32 exactly. Their product is exact in
+    .f32, too, unless it is an infinity. So rounding occurs only once, in the conversion to
+    .bf16.
     """
     first, operand, *powers = context.operands
     word, sequence = match["atype"], Sequence(context.builder)

@@ -15,13 +15,15 @@ _WORD_BYTES = 4
 
 
 def copy(context: Context, form: Form, match: Match) -> None:
-    """Lower a copy to a load and a store."""
+    """Lower cp.async, an asynchronous copy, to a load and a store."""
     target, source, size, *rest = context.operands
     if "L2::cache_hint" in match:
         rest.pop()
     kind = "ca" if "ca" in match else "cg"
     if not isinstance(size, tree.Integer) or size.value not in _SIZES[kind]:
-        raise Invalid(f"cp.async.{kind} copies {' or '.join(map(str, _SIZES[kind]))} bytes")
+        raise Invalid(
+            f"the size of cp.async.{kind} must be {' or '.join(map(str, _SIZES[kind]))} bytes"
+        )
     count = size.value // _WORD_BYTES
     to, displacement = address(context, target, Space.SHARED)
     words = tuple(context.builder.scratch(32) for _ in range(count))
@@ -84,7 +86,7 @@ def nothing(context: Context, form: Form, match: Match) -> None:
     """
     for operand in context.operands:
         if not isinstance(operand, tree.Integer) or operand.value < 0:
-            raise Invalid("the number of groups must be a constant")
+            raise Invalid("the number of groups must be a constant of at least 0")
 
 
 _NOTE = "LD, or LD_ZFILL with a source size or predicate; then ST"

@@ -23,7 +23,11 @@ def _approximate(pattern: str, op: Op, isa: str = "", types: tuple[str, ...] = (
 
 
 def mixed_precision(context: Context, form: Form, match: Match) -> None:
-    """Lower add, sub and fma of .f32 whose factors are small floats, which are widened exactly."""
+    """Lower add, sub and fma of .f32 that also have operands of a smaller type.
+
+    These operands are the factors of fma, and the first operand of add and sub. They are widened
+    to .f32 exactly.
+    """
     small = DATA_TYPES[match["atype"]]
     first, *operands = context.operands
     count = 2 if form.op is Op.FMA else 1

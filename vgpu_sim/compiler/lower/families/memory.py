@@ -154,7 +154,9 @@ def _load_beginning(
                 Op.LD, type=type_, dsts=(register,), space=Space.PARAM, displacement=offset
             )
         elif begin < parameter.size:
-            raise Unsupported("an element that extends beyond the end of its parameter")
+            raise Unsupported(
+                "reading a vector element that extends beyond the end of its parameter"
+            )
         else:
             context.builder.emit(Op.MOV, type=type_, dsts=(register,), srcs=(Literal(0),))
 

@@ -114,11 +114,15 @@ class Lanes:
         builder.emit(Op.S2R, dsts=(self.lane,), sreg=SpecialRegister.LANEID)
 
     def quad_index(self) -> Register:
-        """Return a register with g: a lane's row, or column, in a block of eight."""
+        """Return a register with g, the index of a lane's quad (four consecutive lanes) in the
+        warp.
+
+        In a block of eight rows or columns, g is the lane's row or column.
+        """
         return self._sequence.emit(Op.SHR, D.U32, self.lane, Literal(2))
 
     def index_in_quad(self) -> Register:
-        """Return a register with t: a lane's position among the four lanes with the same g."""
+        """Return a register with t, a lane's position in its quad (four consecutive lanes)."""
         return self._sequence.emit(Op.AND, D.B32, self.lane, Literal(3))
 
     def times(self, number: Register, factor: int) -> Register:
@@ -132,8 +136,9 @@ class Lanes:
         return self._sequence.emit(Op.ADD, D.U32, number, Literal(addend))
 
     def value_in_quad(self, value: Operand, place: int, type_: DataType) -> Register:
-        """Return the value that another lane holds: the lane at position ``place`` (its t) among
-        the four lanes with the same g.
+        """Return a register with the value that another lane of the same quad holds.
+
+        A quad is four consecutive lanes; ``place`` is the other lane's position in it.
         """
         return self._shuffle(value, Literal(place), _QUAD_LANE, type_)
 

@@ -42,7 +42,11 @@ class Product:
     def multiply(
         self, builder: Builder, a: Many[Operand], b: Many[Operand], c: Many[Operand]
     ) -> list[Register]:
-        """Return the accumulators, ordered by block of columns, and then by block of rows."""
+        """Emit instructions that multiply ``a`` by ``b`` and add ``c``; return the registers with
+        the result.
+
+        The registers are ordered by block of columns, and then by block of rows.
+        """
         sequence = Sequence(builder)
         shape = self._word_shape()
         if shape is not None:

@@ -131,7 +131,7 @@ class _Liveness:
         self._behind: dict[int, int] = {mark.call: 0 for mark in builder.marks.values()}
         self._blocks = self._split()
         if len(self._blocks) * len(owners) > MAX_SET_BITS:
-            raise Unsupported("a recursive function in code of this size")
+            raise Unsupported("recursion in a kernel with this much code")
 
     def live_after_calls(self) -> dict[int, list[Place]]:
         """Return the registers that are live after each call."""

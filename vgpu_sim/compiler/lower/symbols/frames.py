@@ -61,7 +61,7 @@ def size_and_alignment(declared: tree.Variable) -> tuple[int, int]:
     if declared.attributes:
         raise Unsupported(f"attribute {declared.attributes[0].name}", declared)
     if declared.count is not None:
-        raise Unsupported("a numbered family of variables", declared)
+        raise Unsupported("a parameterized variable name (name<N>)", declared)
     if declared.initial is not None:
         raise Invalid(f"a {declared.space.value} variable cannot have an initial value", declared)
     if declared.linkage is tree.Linkage.EXTERN:

@@ -77,7 +77,7 @@ def _place(declared: tree.Variable, end: int) -> Parameter:
     if declared.space is not tree.Space.PARAM:
         raise Invalid("a kernel's parameters must be in .param space", declared)
     if declared.count is not None:
-        raise Unsupported("a numbered family of parameters", declared)
+        raise Unsupported("a parameterized name of a parameter (name<N>)", declared)
     size = element_bytes(declared)
     align = declared.align or size
     for extent in declared.dimensions:

@@ -91,7 +91,7 @@ def size_and_alignment(declared: tree.Variable) -> tuple[int | None, int]:
     if declared.attributes:
         raise Unsupported(f"attribute {declared.attributes[0].name}", declared)
     if declared.count is not None:
-        raise Unsupported("a numbered family of variables", declared)
+        raise Unsupported("a parameterized variable name (name<N>)", declared)
     if declared.initial is not None:
         raise Invalid("a shared variable cannot have an initial value", declared)
     element = element_bytes(declared)

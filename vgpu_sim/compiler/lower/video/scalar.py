@@ -90,7 +90,8 @@ def _finish(
     second = match.get("op2")
     if (bits < 32) + (second is not None) != len(third):
         raise Unsupported(
-            "this combination of operand c, a second operation (.add, .min, .max) and a part of d"
+            "this combination of operand c, a second operation (.add, .min or .max)"
+            " and a byte or half-word selector on d"
         )
     own = DATA_TYPES[match.get("dtype") or "u32"]
     saturate = "sat" in match

@@ -82,7 +82,7 @@ class Barriers:
             raise BarrierMisuse(f"barrier {number}: {wrong}")
         all_threads = len(self._live) * WARP_LANES
         if count > all_threads:
-            raise BarrierMisuse(f"barrier {number}: the block has no {count} threads")
+            raise BarrierMisuse(f"barrier {number}: the block has fewer than {count} threads")
         barrier = self._barriers.setdefault(number, _Barrier(count))
         if (barrier.count or all_threads) != (count or all_threads):
             counts = f"{barrier.count or 'all'} and {count or 'all'}"

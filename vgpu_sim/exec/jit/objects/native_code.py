@@ -77,13 +77,13 @@ class NativeCode:
             plan = Plan(**fields["plan"])
             geometry = plan.geometry(block)
         except (KeyError, TypeError, RecursionError, PlanError) as err:
-            raise ValueError("damaged object code in the cache") from err
+            raise ValueError("the object code in the cache is damaged") from err
         if type(end) is not int or type(code_bytes) is not int or not 0 <= end <= len(rest):
-            raise ValueError("damaged object code in the cache")
+            raise ValueError("the object code in the cache is damaged")
         if groups not in (0, geometry.groups) or type(stack_bytes) is not int:
-            raise ValueError("damaged object code in the cache")
+            raise ValueError("the object code in the cache is damaged")
         if type(counts) is not int or counts not in (0, geometry.span):
-            raise ValueError("damaged object code in the cache")
+            raise ValueError("the object code in the cache is damaged")
         object_check.check(rest[end:], symbol)
         how = (groups, stack_bytes, counts, polls)
         return cls(symbol, rest[end:], plan, block, code_bytes, rest[:end], *how)

@@ -53,7 +53,7 @@ def _sections(data: bytes) -> Iterator[tuple[str, int, int, bytes]]:
     magic, kind, machine = header[0], header[4], header[5]
     offset, size, count, names = header[9], header[14], header[15], header[16]
     if magic != b"\x7fELF" or (kind, machine) != (_RELOCATABLE, _MACHINE) or size != _SECTION.size:
-        raise ValueError("not an object file of this machine")
+        raise ValueError("the file is not an object file for this machine")
     rows = [_SECTION.unpack_from(data, offset + index * size) for index in range(count)]
     strings = _content(data, rows[names])
     for row in rows:
@@ -64,7 +64,7 @@ def _sections(data: bytes) -> Iterator[tuple[str, int, int, bytes]]:
 def _content(data: bytes, row: tuple[int, ...]) -> bytes:
     start, end = row[4], row[4] + row[5]
     if end > len(data):
-        raise ValueError("a section ends beyond its file")
+        raise ValueError("a section extends beyond the end of its file")
     return data[start:end]
 
 

@@ -97,7 +97,7 @@ Conditions = Annotated[
 
 
 class RDMAStatus(StatusModel):
-    """The fields with which the status of both kinds begins."""
+    """The fields with which the statuses of RDMANetwork and RDMANetworkPolicy begin."""
 
     observed_generation: int = Field(default=0, description="Generation that was last processed.")
     conditions: Conditions = ()

@@ -117,4 +117,4 @@ def unpack(encoding: str, held: str) -> str:
             raise TablesError(f"tables: truncated, or more than {MAX_BYTES} bytes")
         return text.decode()
     except (binascii.Error, zlib.error, UnicodeDecodeError) as err:
-        raise TablesError(f"tables: not {encoding}: {err}") from err
+        raise TablesError(f"tables: not valid {encoding} data: {err}") from err
