@@ -30,7 +30,7 @@ class Variable:
     source: str
 
 
-def variable(
+def environment_field(
     name: str,
     read: Callable[[str], Any] = str,
     default: Any = MISSING,
@@ -97,44 +97,50 @@ def _up_to(most: int) -> Callable[[str], int]:
 class Hcas:
     """The HCAs that the node's pool requests; ``count`` is 0 if it requests none."""
 
-    count: int = variable("TESSERA_HCAS", _up_to(8), 0)
-    functions_per_hca: int = variable("TESSERA_FUNCTIONS_PER_HCA", _up_to(64), 0)
-    rate_gbps: int = variable("TESSERA_HCA_GBPS", _up_to(1600), 100)
+    count: int = environment_field("TESSERA_HCAS", _up_to(8), 0)
+    functions_per_hca: int = environment_field("TESSERA_FUNCTIONS_PER_HCA", _up_to(64), 0)
+    rate_gbps: int = environment_field("TESSERA_HCA_GBPS", _up_to(1600), 100)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Paths and options of this node. Each path is the same inside the pod and on the host."""
 
-    node_name: str = variable("NODE_NAME", source="spec.nodeName")
-    pod_name: str = variable("POD_NAME", source="metadata.name")
-    namespace: str = variable("POD_NAMESPACE", default="tessera-system")
-    run_dir: Path = variable("TESSERA_RUN_DIR", Path, Path("/run/tessera"))
-    kubelet_dir: Path = variable("KUBELET_DIR", Path, Path("/var/lib/kubelet"))
-    cdi_dir: Path = variable("CDI_DIR", Path, Path("/var/run/cdi"))
-    pod_logs_dir: Path = variable("POD_LOGS_DIR", Path, Path("/var/log/pods"))
-    libraries_dir: Path = variable("TESSERA_LIBRARIES_DIR", Path, Path("/var/lib/tessera/lib"))
-    resource_prefix: str = variable("TESSERA_RESOURCE_PREFIX", default="gpu.tessera.dev")
-    use_cdi: bool = variable("TESSERA_DEVICE_LIST_STRATEGY", _is_cdi, default=True)
-    budget: str = variable("TESSERA_NODE_BUDGET", default="0", empty_is_unset=True)
-    health_port: int = variable("TESSERA_HEALTH_PORT", _port, 8081)
-    listed_within_s: float = variable(
+    node_name: str = environment_field("NODE_NAME", source="spec.nodeName")
+    pod_name: str = environment_field("POD_NAME", source="metadata.name")
+    namespace: str = environment_field("POD_NAMESPACE", default="tessera-system")
+    run_dir: Path = environment_field("TESSERA_RUN_DIR", Path, Path("/run/tessera"))
+    kubelet_dir: Path = environment_field("KUBELET_DIR", Path, Path("/var/lib/kubelet"))
+    cdi_dir: Path = environment_field("CDI_DIR", Path, Path("/var/run/cdi"))
+    pod_logs_dir: Path = environment_field("POD_LOGS_DIR", Path, Path("/var/log/pods"))
+    libraries_dir: Path = environment_field(
+        "TESSERA_LIBRARIES_DIR", Path, Path("/var/lib/tessera/lib")
+    )
+    resource_prefix: str = environment_field("TESSERA_RESOURCE_PREFIX", default="gpu.tessera.dev")
+    use_cdi: bool = environment_field("TESSERA_DEVICE_LIST_STRATEGY", _is_cdi, default=True)
+    budget: str = environment_field("TESSERA_NODE_BUDGET", default="0", empty_is_unset=True)
+    health_port: int = environment_field("TESSERA_HEALTH_PORT", _port, 8081)
+    listed_within_s: float = environment_field(
         "TESSERA_LISTED_WITHIN_SECONDS", _seconds, LISTED_WITHIN_S, empty_is_unset=True
     )
     """Seconds from an allocation until the kubelet lists the pod, or it counts as failed."""
     hcas: Hcas = Hcas()
-    nvidia_smi: bool = variable("TESSERA_NVIDIA_SMI", _true_or_false, default=False)
+    nvidia_smi: bool = environment_field("TESSERA_NVIDIA_SMI", _true_or_false, default=False)
     """Whether containers get the command nvidia-smi with their slice."""
-    leave_s: float = variable("TESSERA_LEAVE_SECONDS", _leave_seconds, LEAVE_S, empty_is_unset=True)
+    leave_s: float = environment_field(
+        "TESSERA_LEAVE_SECONDS", _leave_seconds, LEAVE_S, empty_is_unset=True
+    )
     """The longest time from SIGTERM until the agent ends, in seconds.
 
     Pods that are already bound are still admitted in this time.
     """
-    metrics: bool = variable("TESSERA_METRICS", _is_true, default=False)
+    metrics: bool = environment_field("TESSERA_METRICS", _is_true, default=False)
     """Whether ``/metrics`` is served on the probes' port."""
-    dra: bool = variable("TESSERA_DRA", _is_true, default=False)
+    dra: bool = environment_field("TESSERA_DRA", _is_true, default=False)
     """Whether the node's GPUs may be allocated to ResourceClaims."""
-    dra_extended: bool = variable("TESSERA_DRA_EXTENDED_RESOURCES", _is_true, default=False)
+    dra_extended: bool = environment_field(
+        "TESSERA_DRA_EXTENDED_RESOURCES", _is_true, default=False
+    )
     """Whether DeviceClasses serve extended resources, too."""
 
     @property
@@ -178,11 +184,11 @@ class Settings:
 class ExporterSettings:
     """Settings of the exporter: the node, the source of its figures, and its port."""
 
-    node_name: str = variable("NODE_NAME", source="spec.nodeName")
-    socket: Path = variable(
+    node_name: str = environment_field("NODE_NAME", source="spec.nodeName")
+    socket: Path = environment_field(
         "TESSERA_TELEMETRY_SOCKET", Path, Path("/run/tessera/telemetry/gpud.sock")
     )
-    port: int = variable("TESSERA_EXPORTER_PORT", _port, 9400)
+    port: int = environment_field("TESSERA_EXPORTER_PORT", _port, 9400)
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Settings:

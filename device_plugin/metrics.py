@@ -100,7 +100,7 @@ class AgentMetrics(Collector):
         self._lock = threading.Lock()
 
     @contextmanager
-    def kubelet_call(self, call: Call) -> Iterator[None]:
+    def counting_kubelet_call(self, call: Call) -> Iterator[None]:
         """Count a call to or from the kubelet, which the body of the ``with`` statement makes or
         serves.
 

@@ -47,7 +47,7 @@ def may_be_outside(address: IPv4OrIPv6) -> bool:
     )
 
 
-def network(text: str) -> Network:
+def parse_network(text: str) -> Network:
     """Parse a block of addresses in CIDR notation and clear its host bits. Raises ValueError."""
     _, slash, length = text.partition("/")
     if not slash or not (length.isascii() and length.isdecimal()) or "%" in text:
@@ -66,10 +66,10 @@ def block(cidr: str, excepted: tuple[str, ...]) -> Block:
     Raises:
         ValueError: a text is not a CIDR, or an exception is not part of the block.
     """
-    whole = network(cidr)
+    whole = parse_network(cidr)
     parts = []
     for text in excepted:
-        part = network(text)
+        part = parse_network(text)
         if part.version != whole.version or part == whole or not part.subnet_of(whole):  # type: ignore[arg-type]
             raise ValueError(f"{text[:60]!r} in 'except' is not a proper part of {cidr[:60]}")
         parts.append(str(part))

@@ -190,7 +190,7 @@ def _identity(item: Reader, isolations: list[Isolation]) -> Identity:
     number, ingress, egress, partitions = item.tuple(4)
 
     def side(reader: Reader) -> Isolation | None:
-        chosen = reader.or_none()
+        chosen = reader.unless_null()
         return None if chosen is None else isolations[chosen.integer(0, len(isolations) - 1)]
 
     return Identity(
@@ -260,7 +260,7 @@ def _qos_class(item: Reader) -> QosClass:
 
 
 def _optional(reader: Reader, low: int, high: int) -> int | None:
-    chosen = reader.or_none()
+    chosen = reader.unless_null()
     return None if chosen is None else chosen.integer(low, high)
 
 

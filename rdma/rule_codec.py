@@ -54,7 +54,7 @@ def read_rule(item: Reader, max_identities: int) -> Rule:
 
 
 def _peers(reader: Reader, max_identities: int) -> int | None:
-    chosen = reader.or_none()
+    chosen = reader.unless_null()
     if chosen is None:
         return None
     text = chosen.text(max_identities // 4)
@@ -64,7 +64,7 @@ def _peers(reader: Reader, max_identities: int) -> int | None:
 
 
 def _optional(reader: Reader, low: int, high: int) -> int | None:
-    chosen = reader.or_none()
+    chosen = reader.unless_null()
     return None if chosen is None else chosen.integer(low, high)
 
 
@@ -81,7 +81,7 @@ def _block(item: Reader) -> Block:
 
 
 def _range(reader: Reader, high: int) -> tuple[int, int] | None:
-    chosen = reader.or_none()
+    chosen = reader.unless_null()
     if chosen is None:
         return None
     first, last = (one.integer(0, high) for one in chosen.tuple(2))
@@ -94,7 +94,7 @@ def _port(item: Reader) -> Port:
     services, space, qpns, traffic_class, dscp = item.fields(*_PORT)
     return Port(
         _range(services, 0xFFFF),
-        None if space.or_none() is None else space.choice("TCP", "UDP"),
+        None if space.unless_null() is None else space.choice("TCP", "UDP"),
         _range(qpns, 0xFF_FFFF),
         _optional(traffic_class, 0, 255),
         _optional(dscp, 0, 63),

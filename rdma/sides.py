@@ -47,7 +47,7 @@ class _Span:
 
 
 def _limits(cidr: str) -> tuple[int, int, int]:
-    network = addresses.network(cidr)
+    network = addresses.parse_network(cidr)
     return network.version, int(network.network_address), int(network.broadcast_address)
 
 

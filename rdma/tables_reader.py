@@ -54,7 +54,7 @@ class Reader:
         for index, value in enumerate(self._value):
             yield Reader(value, f"[{index}]", self)
 
-    def or_none(self) -> "Reader | None":
+    def unless_null(self) -> "Reader | None":
         """Decode a nullable value: return this reader, or None if the value is null."""
         return None if self._value is None else self
 

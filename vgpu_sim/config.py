@@ -38,7 +38,7 @@ def slices_dir() -> Path:
     return Path(os.environ.get(SLICES_DIR_VARIABLE) or DEFAULT_RUN_DIR / "slices")
 
 
-def chooses_devices() -> bool:
+def user_selects_devices() -> bool:
     """Return whether the user selects the devices that programs see."""
     return VISIBLE_DEVICES_VARIABLE in os.environ
 

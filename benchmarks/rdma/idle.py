@@ -39,12 +39,12 @@ def _median_ns(library: Path, idle: int, writer: ctypes.CDLL) -> float:
     pairs[1].connect(pairs[0])
     kept = [Objects(engine, numbers, address_of(9).gids, 1 << 30) for _ in range(idle)]
     source = pairs[0]
-    engine.hold()  # the slots are filled, but none of them is a request yet
+    engine.suspend()  # the slots are filled, but none of them is a request yet
     for _ in range(len(source.slots)):
         source.post(VerbsOpcode.RDMA_WRITE, ends[1].key, 8, signaled=True)
     source.page.send_head = 0
     source.owner.page.dirty[source.index // 64] = 0
-    engine.release()
+    engine.resume()
     took = (ctypes.c_uint64 * WRITES)()
     pages = (source.owner.page, source.page, source.owner.cq_page)
     bell = source.owner.objects.doorbell_fd

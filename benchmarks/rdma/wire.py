@@ -46,7 +46,7 @@ class _End:
     def __init__(self, opened: OpenedSockets) -> None:
         self.opened, self.engine = opened, Engine()
         self.gid = opened.wires[0].address.gid
-        self.wire = self.engine.add_wire(opened.wires[0].structure())
+        self.wire = self.engine.add_wire(opened.wires[0].to_hca_wire())
         own = Address(address_of(0).guid, (address_of(0).gids[0], self.gid))
         self.objects = Objects(self.engine, Numbers(), own.gids, 1 << 30)
         self.page = hca.HcaClientPage.from_buffer(_map(self.objects.page_fd, hca.HCA_PAGE_BYTES))

@@ -48,7 +48,7 @@ class _End:
         guard = None
         if enforcer is not None:
             party = Party.of(f"f{index}", self.address)
-            enforcer.parties.enter(party)
+            enforcer.parties.add(party)
             guard = Guard(enforcer, party)
         self.objects = Objects(engine, numbers, self.address.gids, 1 << 30, guard)
         self.page = hca.HcaClientPage.from_buffer(_map(self.objects.page_fd, hca.HCA_PAGE_BYTES))
@@ -165,7 +165,7 @@ def _new_enforcer(engine: Engine) -> Enforcer:
     open_to_all = {"podSelector": {}, "ingress": [{}]}
     compiler.upsert_policy(manifests.policy_of("default", "p", open_to_all))
     enforcer = Enforcer(engine, Parties())
-    enforcer.switch(compiler.tables("", 1))
+    enforcer.replace_tables(compiler.tables("", 1))
     return enforcer
 
 

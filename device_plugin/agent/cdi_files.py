@@ -52,7 +52,7 @@ class CdiFiles:
         if self._use_cdi:
             self._write({hca.FILE_NAME: hca.render(self._libraries_dir, functions)})
 
-    def end(self, *, remove: bool) -> None:
+    def stop_writing(self, *, remove: bool) -> None:
         """Write no CDI file from now on, and with ``remove`` delete the existing ones.
 
         Raises OSError.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from device_plugin.agent.holding import HolderMemory, View
 from device_plugin.backends.gpud import Gpud
 from device_plugin.errors import PodResourcesError
-from device_plugin.inventory.model import HolderPod, is_share, shared_uuid
+from device_plugin.inventory.model import HolderPod, is_share, slice_uuid_of
 from device_plugin.inventory.resources import Kind
 from device_plugin.podresources.client import SLICE, PodResources
 
@@ -65,7 +65,7 @@ class Holders:
             self._seen_at = self._listed_at
             given: dict[str, set[Kind]] = {}
             for device, name in listing.given.items():
-                given.setdefault(shared_uuid(device), set()).add(Kind(name, is_share(device)))
+                given.setdefault(slice_uuid_of(device), set()).add(Kind(name, is_share(device)))
             self._given = {uuid: frozenset(kinds) for uuid, kinds in given.items()}
             view = self._memory.observe(
                 listing.holders, self._own_pod in listing.pod_names, self._clock()

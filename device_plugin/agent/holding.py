@@ -12,7 +12,7 @@ kill every program.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from device_plugin.inventory.model import HolderPod, shared_uuid
+from device_plugin.inventory.model import HolderPod, slice_uuid_of
 
 ABSENT_S = 3.0
 
@@ -97,7 +97,7 @@ def _by_slice(
     """Return the pods of each slice, whichever of its shares they hold."""
     found: dict[str, dict[HolderPod, None]] = {}
     for device in sorted(pods):
-        found.setdefault(shared_uuid(device), {}).update(dict.fromkeys(pods[device]))
+        found.setdefault(slice_uuid_of(device), {}).update(dict.fromkeys(pods[device]))
     return {uuid: tuple(there) for uuid, there in found.items()}
 
 

@@ -110,7 +110,7 @@ class Listing:
             hidden |= {s.uuid for s in slices} - (self._entries or {}).keys()
         return frozenset(hidden)
 
-    def leave(self, uuids: Collection[str], target: OfferedResources) -> None:
+    def unlist(self, uuids: Collection[str], target: OfferedResources) -> None:
         """Take slices off the lists that they are on."""
         for uuid in uuids:
             entry = (self._entries or {}).pop(uuid, None)

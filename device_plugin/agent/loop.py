@@ -38,7 +38,7 @@ from device_plugin.errors import (
     GpudUnreachable,
     PodResourcesError,
 )
-from device_plugin.inventory.model import Gpu, Inventory, MigSlice, out_of_service
+from device_plugin.inventory.model import Gpu, Inventory, MigSlice, mark_all_unhealthy
 from device_plugin.kube.gpu_object import GpuObject
 from device_plugin.kube.gpu_watch import Gpus
 from device_plugin.kube.node_status import NodeStatus
@@ -110,13 +110,13 @@ class Agent:
         self._wake.set()
         self._left.wait(within_s)
 
-    def end(self) -> None:
+    def stop_writing_cdi(self) -> None:
         """Stop writing CDI files; if the node has left its pool, delete them.
 
         Any thread may call this. Passes may continue.
         """
         try:
-            self._offering.end()
+            self._offering.stop_writing_cdi()
         except OSError as err:
             _log.warning("CDI files stay on the node: %s", err)
 
@@ -207,7 +207,7 @@ class Agent:
     def _plan(self, this: Pass) -> None:
         """Plan what each GPU creates and destroys; no slice is destroyed before it is unlisted."""
         steps = {gpu.uuid: self._steps(gpu, this) for gpu in this.inventory.gpus}
-        this.steps = self._offering.advance(this.inventory, steps)
+        this.steps = self._offering.advance_unlisting(this.inventory, steps)
 
     def _set_shares(self, this: Pass) -> None:
         """Report to gpud how many pods share a slice: a pod may hold a share once it is listed."""
@@ -239,7 +239,7 @@ class Agent:
 
     def _forget_devices(self, this: Pass) -> None:
         """Collect the node's devices, and make the kubelet's side forget all others."""
-        self._kubelet_side.report_claim_health(orphans.healths(this.inventory))
+        self._kubelet_side.report_claim_health(orphans.health_by_device(this.inventory))
         this.devices = {s.uuid for s in this.inventory.slices()}
         this.devices |= {function.id for function in self._binder.functions}
         self._kubelet_side.keep_only(this.devices)
@@ -371,7 +371,7 @@ class Agent:
         if time.monotonic() - self._gpud_seen_at < _GPUD_LOST_S:
             return
         if self._inventory is not None:
-            self._inventory = out_of_service(self._inventory, message)
+            self._inventory = mark_all_unhealthy(self._inventory, message)
             self._offering.offer(self._inventory, {})
         try:
             self._objects = self._gpu_objects.gpus()

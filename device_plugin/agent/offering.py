@@ -27,7 +27,12 @@ from device_plugin.dp.slices import SliceOffer, left_over_ids
 from device_plugin.inventory.functions import RESOURCE, HcaFunction
 from device_plugin.inventory.model import Inventory, is_allocatable
 from device_plugin.inventory.numa import numa_nodes
-from device_plugin.inventory.resources import Kind, OfferedResources, assign_resources, by_resource
+from device_plugin.inventory.resources import (
+    Kind,
+    OfferedResources,
+    assign_resources,
+    group_by_resource,
+)
 from device_plugin.kube.node_status import NodeStatus
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
 from gpu_operator.api.v1alpha1.sharing import Shared
@@ -132,7 +137,9 @@ class Offering:
         self._shared = shared
         return {uuid: (one.kind.value, one.replicas) for uuid, one in shared.items()}
 
-    def advance(self, inventory: Inventory, steps: Mapping[str, Steps]) -> dict[str, Steps]:
+    def advance_unlisting(
+        self, inventory: Inventory, steps: Mapping[str, Steps]
+    ) -> dict[str, Steps]:
         """Decide which devices leave their lists now.
 
         Return ``steps`` with ``listed`` and ``renamed`` set according to the decision.
@@ -150,9 +157,9 @@ class Offering:
             leaving[uuid] = entry.resource if on_list and entry is not None else ""
         leaving |= {one.id: RESOURCE for one in self._leaving_functions()}
         staying = self._listing.count_remaining(target, inventory, withdrawn | elsewhere.keys())
-        self.unlisting.advance(leaving, staying)
+        self.unlisting.choose_unlisted(leaving, staying)
         left = moving & self.unlisting.unlisted
-        self._listing.leave(left, target)
+        self._listing.unlist(left, target)
         for uuid in left - withdrawn:
             self.unlisting.forget(uuid)
         renamed = self._listing.find_changing(target, slices) - withdrawn
@@ -183,8 +190,8 @@ class Offering:
         self.cdi.write_slices(inventory, programs)
         names, kept = resources.names, self._claims.claim_resources()
         over = left_over_ids(resources.shared, self._holders.devices())
-        active = by_resource(names, (s for s in slices if s.uuid not in gone))
-        former = by_resource(names, (s for s in slices if s.uuid in gone))
+        active = group_by_resource(names, (s for s in slices if s.uuid not in gone))
+        former = group_by_resource(names, (s for s in slices if s.uuid in gone))
         offers: dict[str, Offer] = {
             name: SliceOffer(
                 active.get(name, ()),
@@ -220,12 +227,12 @@ class Offering:
         else:
             self._record.write(self._strategy, self._sharing)
 
-    def end(self) -> None:
+    def stop_writing_cdi(self) -> None:
         """Stop writing CDI files; if the node has left its pool, delete them.
 
         Any thread may call this. Raises OSError.
         """
-        self.cdi.end(remove=self.has_left_pool)
+        self.cdi.stop_writing(remove=self.has_left_pool)
         if self._record is not None and self.has_left_pool:
             self._record.remove()
 

@@ -31,7 +31,7 @@ _PERIOD_S = 5.0
 _log = logging.getLogger(__name__)
 
 
-def healths(inventory: Inventory) -> dict[str, str]:
+def health_by_device(inventory: Inventory) -> dict[str, str]:
     """Return the health of each GPU and of each slice that a claim has, by DRA device name."""
     found: dict[str, str] = {}
     for gpu in inventory.gpus:

@@ -75,13 +75,13 @@ class TableCarrier:
         while True:
             try:
                 for tables in self._kube.tables():
-                    self.take(tables)
+                    self.set_tables(tables)
             except ClusterError as err:
                 _log.info("watch of tables ended: %s", err)
                 time.sleep(_RETRY_S)
             time.sleep(_RETRY_S)
 
-    def take(self, tables: Tables | None) -> None:
+    def set_tables(self, tables: Tables | None) -> None:
         """Set the tables to enforce.
 
         None means that the object with the tables was deleted; the previous tables stay in

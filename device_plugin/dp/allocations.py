@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 from device_plugin.config import LISTED_WITHIN_S
-from device_plugin.inventory.model import shared_uuid
+from device_plugin.inventory.model import slice_uuid_of
 
 
 class Allocations:
@@ -39,10 +39,10 @@ class Allocations:
         """
         with self._lock:
             for device in uuids:
-                if shared_uuid(device) in self._condemned:
+                if slice_uuid_of(device) in self._condemned:
                     return device
             self._allocated_at |= dict.fromkeys(uuids, self._clock())
-            self._ours.update(map(shared_uuid, uuids))
+            self._ours.update(map(slice_uuid_of, uuids))
             return None
 
     def forbid(self, uuid: str) -> bool:
@@ -52,7 +52,7 @@ class Allocations:
         """
         with self._lock:
             known = self._clock() - self._listed_within_s
-            if any(shared_uuid(d) == uuid and t > known for d, t in self._allocated_at.items()):
+            if any(slice_uuid_of(d) == uuid and t > known for d, t in self._allocated_at.items()):
                 return False
             self._condemned.add(uuid)
             return True
@@ -79,7 +79,7 @@ class Allocations:
             newest = max(self._allocated_at.values(), default=float("-inf"))
             return self._clock() - newest < self._listed_within_s
 
-    def under_way(self) -> list[str]:
+    def unconfirmed_ids(self) -> list[str]:
         """Return the device ids that were allocated to pods that the kubelet has not listed yet.
 
         The newest allocation is the first.
@@ -105,4 +105,4 @@ class Allocations:
             self._condemned &= set(uuids)
             self._ours &= set(uuids)
             there = self._allocated_at.items()
-            self._allocated_at = {d: t for d, t in there if shared_uuid(d) in uuids}
+            self._allocated_at = {d: t for d, t in there if slice_uuid_of(d) in uuids}

@@ -59,7 +59,7 @@ class FunctionOffer:
         mounts += hca.library_mounts(self.libraries_dir)
         return offer.make_response(use_cdi, map(hca.device_name, chosen), mounts)
 
-    def unhealthy(self, message: str) -> "FunctionOffer":
+    def as_unhealthy(self, message: str) -> "FunctionOffer":
         """Return the same offer with all functions unhealthy."""
         del message
         return dataclasses.replace(self, healthy=False)

@@ -115,7 +115,7 @@ class KubeletServer:
             if self._lost is None:
                 return
             message = "Unhealthy: the node agent is gone"
-            offers = {name: offer.unhealthy(message) for name, offer in self._offers.items()}
+            offers = {name: offer.as_unhealthy(message) for name, offer in self._offers.items()}
             try:
                 self._resources.update(offers)
             except OSError as err:  # a timer calls this, so the error can only be logged

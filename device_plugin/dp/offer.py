@@ -51,7 +51,7 @@ class Offer(Protocol):
     def container(self, ids: Sequence[str], use_cdi: bool) -> pb.ContainerAllocateResponse:
         """Return the mounts or CDI devices with which a container gets the devices."""
 
-    def unhealthy(self, message: str) -> Self:
+    def as_unhealthy(self, message: str) -> Self:
         """Return the same offer with all devices unhealthy."""
 
 
@@ -86,7 +86,7 @@ class EmptyOffer:
         del ids, use_cdi
         return pb.ContainerAllocateResponse()
 
-    def unhealthy(self, message: str) -> "EmptyOffer":
+    def as_unhealthy(self, message: str) -> "EmptyOffer":
         del message
         return self
 

@@ -68,7 +68,7 @@ class DevicePlugin:
     ) -> Iterator[pb.ListAndWatchResponse]:
         """Send the whole list of devices now and at every change, until the kubelet disconnects."""
         context.add_callback(self._wake)
-        with METRICS.kubelet_call("ListAndWatch"):
+        with METRICS.counting_kubelet_call("ListAndWatch"):
             self._count(+1)
         try:
             yield from self._lists(context)
@@ -99,7 +99,7 @@ class DevicePlugin:
         self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> pb.PreferredAllocationResponse:
         """Return the device ids that the offer prefers (``Offer.prefer``)."""
-        with METRICS.kubelet_call("GetPreferredAllocation"):
+        with METRICS.counting_kubelet_call("GetPreferredAllocation"):
             return self._preferred(request)
 
     def _preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
@@ -109,7 +109,7 @@ class DevicePlugin:
                 wanted.available_deviceIDs,
                 wanted.must_include_deviceIDs,
                 wanted.allocation_size,
-                self._allocations.under_way(),
+                self._allocations.unconfirmed_ids(),
             )
             response.container_responses.add(deviceIDs=chosen)
         return response
@@ -118,7 +118,7 @@ class DevicePlugin:
         self, request: pb.AllocateRequest, context: grpc.ServicerContext
     ) -> pb.AllocateResponse:
         """Return the mounts or CDI devices with which each container gets its devices."""
-        with METRICS.kubelet_call("Allocate"):
+        with METRICS.counting_kubelet_call("Allocate"):
             response = self._allocate(request, context)
         METRICS.count_allocation(sum(len(one.devices_ids) for one in request.container_requests))
         return response

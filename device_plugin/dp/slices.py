@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from device_plugin.cdi import nvidia, spec
 from device_plugin.cdi.spec import Mount
 from device_plugin.dp import offer
-from device_plugin.inventory.model import Gpu, MigSlice, in_service, is_share, replica, shared_uuid
+from device_plugin.inventory.model import (
+    Gpu,
+    MigSlice,
+    is_in_service,
+    is_share,
+    replica,
+    slice_uuid_of,
+)
 from device_plugin.proto import deviceplugin_pb2 as pb
 from gpu_operator.api.v1alpha1.sharing import Shared
 from mig import planner
@@ -50,12 +57,12 @@ class SliceOffer:
 
     def devices(self) -> list[pb.Device]:
         """Return the list of slices that is sent to the kubelet."""
-        healthy = {gpu.uuid: in_service(gpu.health) for gpu in self.gpus}
+        healthy = {gpu.uuid: is_in_service(gpu.health) for gpu in self.gpus}
         roots = {gpu.uuid: gpu.root for gpu in self.gpus}
         return [
             offer.device(
                 device,
-                healthy.get(s.gpu_uuid, False) and in_service(s.health),
+                healthy.get(s.gpu_uuid, False) and is_in_service(s.health),
                 roots.get(s.gpu_uuid, 0),
                 self.numa_nodes,
             )
@@ -67,7 +74,7 @@ class SliceOffer:
         one = self.shared.get(s.uuid)
         if one is None:
             return [s.uuid]
-        held = sorted(device for device in self.left_over if shared_uuid(device) == s.uuid)
+        held = sorted(device for device in self.left_over if slice_uuid_of(device) == s.uuid)
         free = (device for device in replicas(s.uuid, one) if device not in self.left_over)
         return sorted([*held, *free][: one.replicas])
 
@@ -86,7 +93,7 @@ class SliceOffer:
         The pool may limit a container to one share. The message is that of NVIDIA's device
         plugin.
         """
-        shared = [self.shared.get(shared_uuid(device)) for device in ids]
+        shared = [self.shared.get(slice_uuid_of(device)) for device in ids]
         if len(ids) > 1 and any(one is not None and one.fail_greater_than_one for one in shared):
             return (
                 f"invalid request: maximum request size for shared resources is 1; found {len(ids)}"
@@ -96,7 +103,7 @@ class SliceOffer:
     def container(self, ids: Sequence[str], use_cdi: bool) -> pb.ContainerAllocateResponse:
         """Return the mounts or CDI devices with which a container gets the slices."""
         known = {s.uuid: s for s in (*self.slices, *self.withdrawn)}
-        slices = [known[uuid] for uuid in dict.fromkeys(map(shared_uuid, ids))]
+        slices = [known[uuid] for uuid in dict.fromkeys(map(slice_uuid_of, ids))]
         mounts = [*(spec.slice_mount(s) for s in slices), *spec.library_mounts(self.libraries_dir)]
         mounts += self.programs
         names = (spec.device_name(self.prefix, s) for s in slices)
@@ -105,7 +112,7 @@ class SliceOffer:
             response.envs.update(nvidia.environment(slices))
         return response
 
-    def unhealthy(self, message: str) -> "SliceOffer":
+    def as_unhealthy(self, message: str) -> "SliceOffer":
         """Return the same offer with all GPUs unhealthy."""
         gpus = tuple(dataclasses.replace(gpu, health=message) for gpu in self.gpus)
         return dataclasses.replace(self, gpus=gpus)
@@ -125,7 +132,7 @@ class SliceOffer:
         """
         del under_way
         needed = set(must_include)
-        lasting = [d for d in available if shared_uuid(d) not in self.leaving or d in needed]
+        lasting = [d for d in available if slice_uuid_of(d) not in self.leaving or d in needed]
         if len(lasting) >= size:
             available = lasting
         if self.shared:
@@ -167,20 +174,20 @@ class SliceOffer:
         """
         chosen = list(must_include)
         left = self._left(available)
-        left.subtract(map(shared_uuid, chosen))
+        left.subtract(map(slice_uuid_of, chosen))
         free = [device for device in available if device not in chosen]
         while free and len(chosen) < size:
-            best = max(free, key=lambda d: (left[shared_uuid(d)], d not in self.left_over))
+            best = max(free, key=lambda d: (left[slice_uuid_of(d)], d not in self.left_over))
             free.remove(best)
             chosen.append(best)
-            left[shared_uuid(best)] -= 1
+            left[slice_uuid_of(best)] -= 1
         return chosen[:size]
 
     def _left(self, available: Sequence[str]) -> Counter[str]:
         """Return how many more containers each slice may have, given the available ids."""
-        free, left = set(available), Counter(map(shared_uuid, available))
+        free, left = set(available), Counter(map(slice_uuid_of, available))
         for s in self.slices:
-            held = {one for one in self.left_over if shared_uuid(one) == s.uuid}
+            held = {one for one in self.left_over if slice_uuid_of(one) == s.uuid}
             if held and (shared := self.shared.get(s.uuid)) is not None:
                 left[s.uuid] = shared.replicas - len((held | set(self._ids(s))) - free)
         return left
@@ -203,7 +210,7 @@ def left_over_ids(shared: Mapping[str, Shared], held: Collection[str]) -> frozen
     The result has all ids of such a slice that pods hold, also those within the number of
     shares.
     """
-    ids = {device: shared_uuid(device) for device in held if is_share(device)}
+    ids = {device: slice_uuid_of(device) for device in held if is_share(device)}
     ids = {device: uuid for device, uuid in ids.items() if uuid in shared}
     fewer = {uuid for device, uuid in ids.items() if device not in replicas(uuid, shared[uuid])}
     return frozenset(device for device, uuid in ids.items() if uuid in fewer)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from device_plugin.dra import counters
-from device_plugin.inventory.model import Gpu, in_service
+from device_plugin.inventory.model import Gpu, is_in_service
 from gpu_operator.api.claim_devices import DRIVER, MEMORY, Device, share_policy
 from gpu_operator.api.v1alpha1 import quantity
 from mig.geometry import Instance
@@ -135,7 +135,7 @@ def _consumable(instance: Instance) -> dict[str, dict[str, Any]]:
 def _health(gpu: Gpu, instance: Instance) -> str:
     """Return the health of the instance, or that of its GPU if the instance does not exist."""
     there = next((one for one in gpu.slices if one.instance == instance), None)
-    if there is None or not in_service(gpu.health):
+    if there is None or not is_in_service(gpu.health):
         return gpu.health
     return there.health
 
@@ -143,7 +143,7 @@ def _health(gpu: Gpu, instance: Instance) -> str:
 def _taint(health: str) -> dict[str, str] | None:
     if health == "Healthy":
         return None
-    served = in_service(health)
+    served = is_in_service(health)
     xid = _XID.search(health)
     taint = {
         "key": SUSPECT if served else UNHEALTHY,

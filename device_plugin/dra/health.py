@@ -7,7 +7,7 @@ from typing import Final
 
 import grpc
 
-from device_plugin.inventory.model import in_service
+from device_plugin.inventory.model import is_in_service
 from device_plugin.proto import drahealth_pb2 as pb
 
 AGAIN_S: Final = 10.0  # the kubelet forgets a health that is not repeated within 30 s
@@ -68,7 +68,7 @@ class HealthService:
         for name, health in sorted(healths.items()):
             response.devices.add(
                 device=pb.DeviceIdentifier(pool_name=self._pool, device_name=name),
-                health=pb.HEALTHY if in_service(health) else pb.UNHEALTHY,
+                health=pb.HEALTHY if is_in_service(health) else pb.UNHEALTHY,
                 last_updated_time=now,
                 message="" if health == "Healthy" else health[:_MESSAGE_LENGTH],
             )

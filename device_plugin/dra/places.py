@@ -13,7 +13,7 @@ from mig.geometry import Board, Instance, Profile
 
 
 @cache
-def in_order(board: Board) -> tuple[Instance, ...]:
+def list_instances(board: Board) -> tuple[Instance, ...]:
     """Return all devices that a board can have, in the order in which they are published.
 
     Smaller profiles come first, each at every place, and the whole GPU comes last.

@@ -25,7 +25,7 @@ from device_plugin.cdi.spec import Mount
 from device_plugin.dra import blockers
 from device_plugin.errors import AgentError, ClaimError, ClusterError, GpudError, GpudUnreachable
 from device_plugin.inventory.claims import ClaimRef, device_id, is_claim_uid
-from device_plugin.inventory.model import CLAIM, Gpu, Inventory, MigSlice, in_service
+from device_plugin.inventory.model import CLAIM, Gpu, Inventory, MigSlice, is_in_service
 from device_plugin.kube.claims import Allocated, Claim
 from gpu_operator.api import claim_devices as names
 from mig.errors import MigError
@@ -400,8 +400,8 @@ def _check_health(place: _Place, slices: Sequence[MigSlice]) -> None:
     """Refuse unhealthy devices, except for claims that only monitor. Raises ClaimError."""
     if place.allocated.admin_access:
         return
-    if not in_service(place.gpu.health):
+    if not is_in_service(place.gpu.health):
         raise ClaimError(f"{place.allocated.device}: GPU {place.gpu.index} is {place.gpu.health}")
-    sick = next((s for s in slices if not in_service(s.health)), None)
+    sick = next((s for s in slices if not is_in_service(s.health)), None)
     if sick is not None:
         raise ClaimError(f"{place.allocated.device} is {sick.health}")

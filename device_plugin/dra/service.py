@@ -71,7 +71,7 @@ class DraService:
         for claim in request.claims:
             answer = response.claims[claim.uid]
             try:
-                with METRICS.kubelet_call("NodeUnprepareResources"):
+                with METRICS.counting_kubelet_call("NodeUnprepareResources"):
                     self._preparer.unprepare(claim.uid)
             except ClaimError as err:
                 _log.warning("claim %s/%s: %s", claim.namespace, claim.name, err)
@@ -82,7 +82,7 @@ class DraService:
         if not self._places.acquire(blocking=False):
             raise ClaimError("too many claims are already waiting for slices that are in use")
         try:
-            with METRICS.kubelet_call("NodePrepareResources"):
+            with METRICS.counting_kubelet_call("NodePrepareResources"):
                 return self._preparer.prepare(ref)
         finally:
             self._places.release()

@@ -90,7 +90,7 @@ def _ranked(gpu: Gpu) -> Iterator[tuple[int, Instance]]:
     Equal profiles of a board have equal ranks.
     """
     names: list[str] = []
-    for instance in places.in_order(gpu.board):
+    for instance in places.list_instances(gpu.board):
         if instance.profile.name not in names:
             names.append(instance.profile.name)
         yield len(names), instance

@@ -50,9 +50,9 @@ class InventoryCollector(Collector):
 
     def _families(self, node: Inventory) -> Iterator[Metric]:
         host, version = self._hostname, DRIVER_RELEASE
-        gpus = [(gpu, labels.of_gpu(gpu, host, version)) for gpu in node.gpus]
+        gpus = [(gpu, labels.gpu_labels(gpu, host, version)) for gpu in node.gpus]
         instances = [
-            (one, labels.of_instance(gpu, one, host, version))
+            (one, labels.instance_labels(gpu, one, host, version))
             for gpu in node.gpus
             for one in gpu.instances
         ]

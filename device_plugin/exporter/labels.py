@@ -12,7 +12,7 @@ Labels = dict[str, str]
 _WHOLE: Final = "whole"  # the profile of a GPU with MIG off
 
 
-def of_gpu(gpu: Gpu, hostname: str, driver_version: str) -> Labels:
+def gpu_labels(gpu: Gpu, hostname: str, driver_version: str) -> Labels:
     """Return the labels of a GPU's series."""
     labels = {
         "gpu": str(gpu.index),
@@ -27,9 +27,9 @@ def of_gpu(gpu: Gpu, hostname: str, driver_version: str) -> Labels:
     return labels | (_holder(whole) if whole is not None else {})
 
 
-def of_instance(gpu: Gpu, instance: Instance, hostname: str, driver_version: str) -> Labels:
+def instance_labels(gpu: Gpu, instance: Instance, hostname: str, driver_version: str) -> Labels:
     """Return the labels of the series of an instance: a MIG device, or the whole GPU."""
-    labels = of_gpu(gpu, hostname, driver_version)
+    labels = gpu_labels(gpu, hostname, driver_version)
     if instance.profile == _WHOLE:
         return labels
     mig = {"GPU_I_PROFILE": instance.profile, "GPU_I_ID": str(instance.gi_id)}

@@ -161,27 +161,27 @@ def replica(uuid: str, number: int) -> str:
     return f"{uuid}::{number}"
 
 
-def shared_uuid(device: str) -> str:
+def slice_uuid_of(device: str) -> str:
     """Return the slice's UUID from a device id, which names the slice or one of its shares."""
     return device.partition("::")[0]
 
 
 def is_share(device: str) -> bool:
     """Return whether a device id is one share of a slice, and not the whole slice."""
-    return shared_uuid(device) != device
+    return slice_uuid_of(device) != device
 
 
-def in_service(health: str) -> bool:
+def is_in_service(health: str) -> bool:
     """Return whether a device with this health (``admin.Gpu``) may be allocated."""
     return health.partition(":")[0] in ("Healthy", "Suspect")
 
 
 def is_allocatable(gpu: Gpu, one: MigSlice) -> bool:
     """Return whether the health of a slice and of its GPU allow its allocation."""
-    return in_service(gpu.health) and in_service(one.health)
+    return is_in_service(gpu.health) and is_in_service(one.health)
 
 
-def out_of_service(inventory: Inventory, why: str) -> Inventory:
+def mark_all_unhealthy(inventory: Inventory, why: str) -> Inventory:
     """Return a copy of the inventory in which all GPUs are unhealthy for the reason ``why``."""
     gpus = tuple(replace(gpu, health=f"Unhealthy: {why}") for gpu in inventory.gpus)
     return replace(inventory, gpus=gpus)

@@ -76,7 +76,7 @@ def _name(shared: Shared | None, name: str) -> str:
     return name if shared is None else shared.offered_as
 
 
-def by_resource(
+def group_by_resource(
     names: Mapping[str, str], slices: Iterable[MigSlice]
 ) -> dict[str, tuple[MigSlice, ...]]:
     """Group slices by their resource and keep their order; omit slices without a resource."""

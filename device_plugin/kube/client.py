@@ -36,7 +36,7 @@ _jitter = random.Random()  # private to this module: the shared generator may be
 
 
 @contextlib.contextmanager
-def cluster_errors() -> Iterator[None]:
+def convert_to_cluster_errors() -> Iterator[None]:
     """Convert every error of a request to ClusterError."""
     try:
         yield
@@ -228,7 +228,7 @@ class Kube:
     def _event(
         self, about: dict[str, str], namespace: str, reason: str, message: str, warning: bool
     ) -> None:
-        name = events.name(about["name"], f"{about['uid']}/{reason}/{message}")
+        name = events.event_name(about["name"], f"{about['uid']}/{reason}/{message}")
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = {
             "apiVersion": "v1",
@@ -274,7 +274,7 @@ class Kube:
         The watch lasts a random time, from ``least_s`` to twice as long, so that not all nodes
         begin a new one at the same moment.
         """
-        with cluster_errors():
+        with convert_to_cluster_errors():
             lasts_s = _jitter.randint(least_s, 2 * least_s)
             answer = self._client.get(
                 resource,
@@ -301,7 +301,7 @@ class Kube:
         return self._sent(verb, *args, query_params=[_STRICT], **kwargs)
 
     def _sent(self, verb: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        with cluster_errors():
+        with convert_to_cluster_errors():
             answer = verb(*args, serialize=False, _request_timeout=_TIMEOUT_S, **kwargs)
             document: dict[str, Any] = documents.read(answer.data)
             return document

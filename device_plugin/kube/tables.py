@@ -10,7 +10,7 @@ from kubernetes.dynamic.resource import Resource
 from kubernetes.watch import Watch
 
 from device_plugin.errors import ClusterError
-from device_plugin.kube.client import FIELD_MANAGER, Kube, cluster_errors
+from device_plugin.kube.client import FIELD_MANAGER, Kube, convert_to_cluster_errors
 from gpu_operator.api.v1alpha1 import rdma
 from gpu_operator.api.v1alpha1.rdma.packing import Encoding
 from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
@@ -70,7 +70,7 @@ class TablesKube(Kube):
         None means that the object with the tables was deleted. Each watch begins with the
         existing object.
         """
-        with cluster_errors():
+        with convert_to_cluster_errors():
             for event in Watch().stream(
                 self._tables.get,
                 field_selector=f"metadata.name={self._node}",

@@ -69,7 +69,7 @@ class PodResources:
         with self._lock:
             self._pause()
             try:
-                with METRICS.kubelet_call("List"):
+                with METRICS.counting_kubelet_call("List"):
                     response = self._ask()
             finally:
                 self._last = self._clock()
@@ -93,7 +93,7 @@ class PodResources:
         with self._lock:
             self._pause()
             try:
-                with METRICS.kubelet_call("GetAllocatableResources"):
+                with METRICS.counting_kubelet_call("GetAllocatableResources"):
                     request = pb.AllocatableResourcesRequest()
                     response = self._call("GetAllocatableResources", request)
             finally:

@@ -83,7 +83,7 @@ class Absent:
     def __init__(self, why: str) -> None:
         self._why = why
 
-    def take(self, tables: NodeTables) -> None:
+    def set_tables(self, tables: NodeTables) -> None:
         """Refuse the tables. Raises SecondLayerError."""
         del tables
         raise SecondLayerError(self._why)
@@ -214,7 +214,7 @@ def answer(node: Node | Absent, line: bytes) -> dict[str, Any]:
         request = json.loads(line)
         number, method, params = request["id"], request["method"], request["params"]
         if method == "tables":
-            node.take(codec.decode(params["document"]))
+            node.set_tables(codec.decode(params["document"]))
             return {"id": number, "result": node.state()}
         if method == "state":
             return {"id": number, "result": node.state()}

@@ -75,7 +75,7 @@ class Node:
         """Return whether nothing is left to do until the tables or the links change."""
         return self._tables is None or not (self._trouble or self._missing)
 
-    def take(self, tables: NodeTables) -> None:
+    def set_tables(self, tables: NodeTables) -> None:
         """Replace the tables, and load their rules for the current links.
 
         Raises:

@@ -149,7 +149,7 @@ _PROGRAM: Final[tuple[_Step | str, ...]] = (
 )
 
 
-def program() -> bytes:
+def classifier_code() -> bytes:
     """Return the classifier's code: eBPF instructions of eight bytes."""
     places: dict[str, int] = {}
     steps: list[_Step] = []
@@ -174,7 +174,7 @@ def load() -> int:
     Raises:
         OSError: the kernel refuses it, or this process lacks CAP_BPF or CAP_NET_ADMIN.
     """
-    code = ctypes.create_string_buffer(program())
+    code = ctypes.create_string_buffer(classifier_code())
     licence = ctypes.create_string_buffer(b"Apache-2.0")
     count = (len(code) - 1) // 8
     return _bpf(

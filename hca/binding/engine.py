@@ -299,7 +299,7 @@ class Engine(Saving, Counting):
         """Drop the waiting datagrams of a remote sender for which no verdict is possible."""
         self._library.hca_source_unknown(self._engine, wire, gid)
 
-    def receive_mads(self, wire: EngineWire, descriptor: int) -> None:
+    def set_mad_pipe(self, wire: EngineWire, descriptor: int) -> None:
         """Set the pipe for management datagrams that a wire receives for queue pair 1.
 
         The engine writes each datagram into the pipe as one ``HcaMad``. Raises OSError.

@@ -15,11 +15,11 @@ class Saving:
     _library: ctypes.CDLL
     _engine: int
 
-    def hold(self) -> None:
+    def suspend(self) -> None:
         """Suspend all work of the engine until ``release``; requests stay in their queues."""
         self._library.hca_hold(self._engine)
 
-    def release(self) -> None:
+    def resume(self) -> None:
         """Resume the engine's work after ``hold``."""
         self._library.hca_release(self._engine)
 

@@ -153,7 +153,7 @@ A RoCE path is always global: it has no LIDs.
 """
 
 
-def change(
+def change_attributes(
     current: HcaQpAttributes,
     mask: int,
     wanted: HcaQpAttributes,

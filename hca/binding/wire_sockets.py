@@ -52,7 +52,7 @@ class WireSockets:
         """Return the UDP source port of each socket."""
         return tuple(opened.getsockname()[1] for opened in self.sockets)
 
-    def structure(self, path_mtu: int = HCA_MAX_MTU, bytes_per_second: int = 0) -> HcaWire:
+    def to_hca_wire(self, path_mtu: int = HCA_MAX_MTU, bytes_per_second: int = 0) -> HcaWire:
         """Return the sockets as an ``HcaWire`` for the engine.
 
         ``path_mtu`` is the interface's path MTU, as ibv_mtu. The engine sends at most

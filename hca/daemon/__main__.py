@@ -79,7 +79,9 @@ def main(given: Given) -> None:
     foreign.prepare_waking()
     try:
         options = given.make(_Options, near=local_addresses())
-        shares = Shares.within(usable_descriptors(sandbox.set_resource_limits()), memory_limit())
+        shares = Shares.for_memory_limit(
+            usable_descriptors(sandbox.set_resource_limits()), memory_limit()
+        )
         asyncio.run(_succeed(options, shares) if options.take_over else _begin(options, shares))
     except (OSError, HandoverFailed, NoWire) as err:
         sys.exit(f"hcad: {err}")
@@ -119,7 +121,9 @@ def _attach_wire(
 async def _succeed(options: _Options, shares: Shares) -> None:
     predecessor, document, handover_state = handover.receive_state(options.directory)
     try:  # first the steps that the sandbox forbids
-        providers = Providers(socket.socket(fileno=handover_state.take(document["direct"])))
+        providers = Providers(
+            socket.socket(fileno=handover_state.take_descriptor(document["direct"]))
+        )
         wire, sockets = None, tuple[WireSockets, ...]()
         if document["wire"] is not None:
             wire, sockets = saved_wires.load(document["wire"], handover_state)
@@ -127,14 +131,16 @@ async def _succeed(options: _Options, shares: Shares) -> None:
         raise HandoverFailed(f"the handover document is invalid: {err!r}") from err
     options = replace(options, wire=wire)
     engine = _confined_engine(options)
-    engine.hold()
+    engine.suspend()
     ended = asyncio.Event()
     server = _server(options, engine, ended, shares, providers)
     try:
         wires = _attach_wire(options, server, engine, sockets)  # before the connections over it
-        successors = socket.socket(fileno=handover_state.take(document["successors"]))
-        administration = socket.socket(fileno=handover_state.take(document["administration"]))
-        serve = handover.accept(predecessor, document, handover_state, server)
+        successors = socket.socket(fileno=handover_state.take_descriptor(document["successors"]))
+        administration = socket.socket(
+            fileno=handover_state.take_descriptor(document["administration"])
+        )
+        serve = handover.take_over_from(predecessor, document, handover_state, server)
     except (KeyError, ValueError, OSError, HandoverFailed) as err:
         # The predecessor still uses all mappings: exit without any cleanup.
         logging.error("cannot take over: %s", err)  # noqa: TRY400
@@ -142,7 +148,7 @@ async def _succeed(options: _Options, shares: Shares) -> None:
 
     def start() -> None:
         serve()
-        engine.release()
+        engine.resume()
 
     await _serve(
         *(options, server, engine, ended, successors, administration, start, sockets, wires)
@@ -199,9 +205,9 @@ async def _serve(
         wire = options.wire
         return {
             "wire": saved_wires.save(wire, sockets, handover_state) if wire is not None else None,
-            "successors": handover_state.pack(successors.fileno()),
-            "administration": handover_state.pack(administration.fileno()),
-            "direct": handover_state.pack(providers.listener.fileno()),
+            "successors": handover_state.add_descriptor(successors.fileno()),
+            "administration": handover_state.add_descriptor(administration.fileno()),
+            "direct": handover_state.add_descriptor(providers.listener.fileno()),
         }
 
     async def linger() -> None:
@@ -224,7 +230,7 @@ async def _serve(
         providers.open()
         successors.setblocking(False)
         successors.listen(1)
-        offering = loop.create_task(handover.offer(successors, server, engine, more))
+        offering = loop.create_task(handover.serve_successors(successors, server, engine, more))
         os.write(options.ready_fd, b"1")
         os.close(options.ready_fd)
         loop.call_later(FIRST_MEMBER_SECONDS, end_if_alone)

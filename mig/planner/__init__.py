@@ -4,10 +4,10 @@ from mig.planner.census import Census, census, maximal_states, multisets, states
 from mig.planner.compute import (
     DeviceRequest,
     device_of,
+    find_placements,
     gpu_instances,
     place_order,
     room_in_divided,
-    ways,
 )
 from mig.planner.diff import Diff, diff
 from mig.planner.headroom import Headroom, headroom
@@ -34,6 +34,7 @@ __all__ = [
     "choose_preferred",
     "device_of",
     "diff",
+    "find_placements",
     "fragmentation",
     "gpu_instances",
     "headroom",
@@ -47,5 +48,4 @@ __all__ = [
     "room_in_divided",
     "states",
     "violations",
-    "ways",
 ]

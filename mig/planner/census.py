@@ -111,7 +111,7 @@ def _grow(
     yield state, occupancy
     for index in range(first, len(atoms)):
         atom, cost = atoms[index]
-        if budget.compatible(occupancy, cost):
+        if budget.is_compatible(occupancy, cost):
             yield from _grow(budget, atoms, (*state, atom), occupancy | cost, index + 1)
 
 
@@ -122,5 +122,5 @@ def _maximal(board: Board, profiles: tuple[Profile, ...]) -> tuple[State, ...]:
     return tuple(
         state
         for state, occupancy in occupied_states(board, profiles)
-        if not any(budget.compatible(occupancy, cost) for cost in costs)
+        if not any(budget.is_compatible(occupancy, cost) for cost in costs)
     )

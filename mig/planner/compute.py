@@ -49,7 +49,7 @@ def gpu_instances_for(
     return (*whole, *_additional(_divisions(have), narrow).elements())
 
 
-def ways(
+def find_placements(
     board: Board, base: Sequence[Instance], wanted: Iterable[DeviceRequest]
 ) -> Iterator[tuple[tuple[Instance, ...], Occupancy]]:
     """Yield every way to place all wanted devices beside the instances in ``base``.

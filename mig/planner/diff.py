@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from mig.errors import InUseError, MigError
 from mig.geometry import Board, Instance
-from mig.planner.compute import DeviceRequest, device_of, place_order, ways
-from mig.planner.explain import why_not
+from mig.planner.compute import DeviceRequest, device_of, find_placements, place_order
+from mig.planner.explain import misfit_error
 from mig.planner.headroom import headroom_of
 from mig.planner.rules import check
 
@@ -64,12 +64,12 @@ def diff(
     open_requests = list((Counter(named) - Counter(map(device_of, unnamed_use))).elements())
     existing = set(have)
     best = max(
-        ways(board, base, open_requests),
+        find_placements(board, base, open_requests),
         key=lambda found: (len(existing.intersection(found[0])), headroom_of(board, found[1])),
         default=None,
     )
     if best is None:
-        raise why_not(board, base, open_requests, movable=unnamed_use)
+        raise misfit_error(board, base, open_requests, movable=unnamed_use)
     final = {*base, *best[0]}
     return Diff(
         keep=_by_start(existing & final),

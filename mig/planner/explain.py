@@ -18,7 +18,7 @@ from mig.planner.search import free_starts, placements
 from mig.spec import format_instances, format_requests
 
 
-def why_not(
+def misfit_error(
     board: Board,
     have: Sequence[Instance],
     want: Sequence[DeviceRequest],

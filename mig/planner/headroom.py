@@ -42,7 +42,7 @@ def headroom(board: Board, instances: Iterable[Instance]) -> Headroom:
 def headroom_of(board: Board, occupancy: Occupancy) -> Headroom:
     """Return the room that an occupancy leaves on the board."""
     budget = budget_of(board)
-    states = sum(number for cost, number in _costs(board) if budget.compatible(occupancy, cost))
+    states = sum(number for cost, number in _costs(board) if budget.is_compatible(occupancy, cost))
     ranked = sorted(board.profiles, key=lambda profile: (-profile.size, -profile.compute_slices))
     free = tuple(len(free_starts(board, occupancy, profile)) for profile in ranked)
     largest = next((profile for profile, count in zip(ranked, free, strict=True) if count), None)

@@ -67,7 +67,7 @@ class Budget:
             result |= self.of(instance.profile, instance.start)
         return result
 
-    def compatible(self, one: Occupancy, other: Occupancy) -> bool:
+    def is_compatible(self, one: Occupancy, other: Occupancy) -> bool:
         """Return whether two sets of instances can legally exist together on the board.
 
         ``one`` and ``other`` are the occupancies of the two sets. Each set must be legal by itself.

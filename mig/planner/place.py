@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mig.geometry import Board, DeviceProfile, Instance
-from mig.planner.compute import DeviceRequest, device_of, place_order, room_inside, ways
-from mig.planner.explain import why_not
+from mig.planner.compute import DeviceRequest, device_of, find_placements, place_order, room_inside
+from mig.planner.explain import misfit_error
 from mig.planner.headroom import Headroom, headroom_of
 from mig.planner.rules import check
 
@@ -41,12 +41,12 @@ def plan(board: Board, have: Sequence[Instance], want: Sequence[DeviceRequest]) 
     """
     check(board, have)
     best = max(
-        ways(board, have, want),
+        find_placements(board, have, want),
         key=lambda found: (headroom_of(board, found[1]), room_inside((*have, *found[0]))),
         default=None,
     )
     if best is None:
-        raise why_not(board, have, want)
+        raise misfit_error(board, have, want)
     instances, total = best
     return Plan(board, tuple(have), _in_order(instances, want), headroom_of(board, total))
 

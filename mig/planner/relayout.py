@@ -13,8 +13,8 @@ from itertools import combinations
 
 from mig.errors import InUseError, MigError, PlanError
 from mig.geometry import Board, DeviceProfile, Instance
-from mig.planner.compute import DeviceRequest, device_of, place_order, ways
-from mig.planner.explain import why_not
+from mig.planner.compute import DeviceRequest, device_of, find_placements, place_order
+from mig.planner.explain import misfit_error
 from mig.planner.headroom import Headroom, headroom_of
 from mig.planner.rules import check
 
@@ -126,7 +126,7 @@ def _ways(board: Board, wanted: Wanted) -> Iterator[tuple[frozenset[Instance], H
     fixed = [entry for entry in wanted if isinstance(entry, Instance)]
     check(board, fixed)
     named = [entry for entry in wanted if not isinstance(entry, Instance)]
-    for placed, total in ways(board, fixed, named):
+    for placed, total in find_placements(board, fixed, named):
         yield frozenset((*fixed, *placed)), headroom_of(board, total)
 
 
@@ -139,7 +139,7 @@ def _refusal(board: Board, wanted: Wanted, pinned: frozenset[Instance]) -> PlanE
         return InUseError(
             f"no way to place the wanted slices on {board.key} keeps the pinned ones", lost
         )
-    return why_not(board, fixed, named, movable=())
+    return misfit_error(board, fixed, named, movable=())
 
 
 def _counts(entries: Sequence[Instance | DeviceRequest]) -> Counter[DeviceProfile]:

@@ -30,7 +30,9 @@ def free_starts(board: Board, occupied: Occupancy, profile: Profile) -> tuple[in
     """Return the starts at which one more instance of the profile could be placed."""
     budget = budget_of(board)
     return tuple(
-        start for start in profile.starts if budget.compatible(occupied, budget.of(profile, start))
+        start
+        for start in profile.starts
+        if budget.is_compatible(occupied, budget.of(profile, start))
     )
 
 
@@ -46,7 +48,7 @@ def _place(
         if start < lowest:
             continue
         cost = budget.of(profile, start)
-        if not budget.compatible(occupied, cost):
+        if not budget.is_compatible(occupied, cost):
             continue
         next_lowest = start + 1 if count > 1 else 0
         for rest, total in _place(budget, remaining, next_lowest, occupied | cost):

@@ -97,7 +97,7 @@ class CompiledPolicy:
     _sized: tuple[int, int] = (-1, -1)
     _size: int = 0
 
-    def matches(self) -> Iterator[Matches]:
+    def referenced_sets(self) -> Iterator[Matches]:
         """Yield the sets of identities that the policy refers to: its own pods, then each rule's
         peers.
 

@@ -135,7 +135,7 @@ class Compiler:
         self._dirty |= compiled.subject.bits
         for rule in compiled.rules:
             self._vacate(rule)
-        self._terms.release(compiled.matches())
+        self._terms.release(compiled.referenced_sets())
         self._other_policies = True
 
     def tables(self, node: str, generation: int = 0) -> NodeTables:
@@ -256,11 +256,11 @@ class Compiler:
             self._partitions.replace_networks(self._networks.values())
             classes = self._partitions.qos_classes
             self._qos_classes = tuple(classes[name] for name in sorted(classes))
-        change = self._population.settle(self._terms.keys, self._namespaces.keys())
+        change = self._population.process_changes(self._terms.keys, self._namespaces.keys())
         touched, other = change.namespaces, self._other_namespaces
-        self._terms.settle(touched, self._namespaces, other, None)
-        members = self._partitions.settle()
-        self._terms.settle(touched, self._namespaces, other, self._partitions)
+        self._terms.recompute_sets(touched, self._namespaces, other, None)
+        members = self._partitions.update_members()
+        self._terms.recompute_sets(touched, self._namespaces, other, self._partitions)
         self._note_moves()
         dirty = -1 if self._other_networks else self._dirty | change.born | members
         todo = self._select(dirty, change)
@@ -366,7 +366,7 @@ class Compiler:
             self._identities.pop(number, None)
         if not todo:
             return bool(change.gone)
-        memberships = self._partitions.tables(todo)
+        memberships = self._partitions.pkey_tables(todo)
         isolations: dict[_Selecting, tuple[Isolation | None, Isolation | None]] = {}
         for number in numbers(todo):
             policies = self._selecting[number]

@@ -72,7 +72,7 @@ class Partitions:
         ) in before:  # afterwards, so that sets which both versions use are not computed again
             self._terms.release(matches for matches, _ in placed.terms)
 
-    def settle(self) -> int:
+    def update_members(self) -> int:
         """Update the partitions' members; return the identities whose memberships changed.
 
         An identity that is selected as both full and limited member is a full member.
@@ -106,7 +106,7 @@ class Partitions:
         """Return whether the partition that ``peer`` names exists and has a P_Key."""
         return any(placed.pkey is not None for placed in self._find_placed(peer))
 
-    def tables(self, identities: int) -> dict[int, tuple[Membership, ...]]:
+    def pkey_tables(self, identities: int) -> dict[int, tuple[Membership, ...]]:
         """Return P_Key tables of identities, by the identity's number.
 
         The result has a table for each member of the set ``identities`` that at least one

@@ -87,7 +87,7 @@ class Population:
         self._stale[uid] = None
         return True
 
-    def settle(self, keys: AbstractSet[str], namespaces: AbstractSet[str]) -> Change:
+    def process_changes(self, keys: AbstractSet[str], namespaces: AbstractSet[str]) -> Change:
         """Process all changes to pods; ``keys`` are the label keys in selectors.
 
         ``namespaces`` are the known namespaces. Return the resulting changes of identities.

@@ -123,7 +123,7 @@ class Terms:
             matches.moved = 0
         self._moved.clear()
 
-    def settle(
+    def recompute_sets(
         self,
         touched: set[str],
         namespaces: Mapping[str, Mapping[str, str]],

@@ -100,7 +100,7 @@ class Daemon:
             lambda uuid, pod: self._holders.find(uuid, pod) is not None,
         )
         self._management_server = ManagementServer(
-            options.run_dir / MANAGEMENT_SOCKET_NAME, self._management.of_node
+            options.run_dir / MANAGEMENT_SOCKET_NAME, self._management.answer_node_request
         )
         self._recorder = Recorder(options.run_dir, self._contexts, self._contexts.ended_by_instance)
         self._leftovers = Leftovers(

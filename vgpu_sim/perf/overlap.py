@@ -5,7 +5,7 @@ import numpy as np
 Array = np.ndarray
 
 
-def norm(a: Array, b: Array, p: float) -> Array:
+def overlapped_time(a: Array, b: Array, p: float) -> Array:
     """Add overlapping parts ``a`` and ``b`` of a time as (a^p + b^p)^(1/p), scaled by the larger
     part to avoid overflow.
     """

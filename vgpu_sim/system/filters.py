@@ -38,7 +38,7 @@ THREADS: Final[tuple[Step, ...]] = (
 )
 
 
-def without_bits(number: int, argument: int, bits: int) -> tuple[Step, ...]:
+def allow_without_bits(number: int, argument: int, bits: int) -> tuple[Step, ...]:
     """Return filter steps for the system call ``number``. They allow the call unless the argument
     with the index ``argument`` has any of the bits ``bits``.
     """
@@ -51,7 +51,7 @@ def without_bits(number: int, argument: int, bits: int) -> tuple[Step, ...]:
     )
 
 
-def sockets_of(number: int, domains: tuple[int, int], kind: int) -> tuple[Step, ...]:
+def allow_sockets(number: int, domains: tuple[int, int], kind: int) -> tuple[Step, ...]:
     """Return filter steps that allow the system call ``socket`` only for two domains and one type
     of socket. ``number`` is the number of the call. ``kind`` is the only allowed value of the
     call's second argument, a type with its flags.

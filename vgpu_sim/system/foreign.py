@@ -76,7 +76,7 @@ class ForeignSockets:
         if self._refusing:
             return await seqpacket.receive(sock, limit_bytes)
         while True:
-            await seqpacket.readable(sock.fileno())
+            await seqpacket.wait_until_readable(sock.fileno())
             packet = await self._run_on_thread(partial(seqpacket.receive_now, sock, limit_bytes))
             if packet is not None:
                 return packet
@@ -89,7 +89,7 @@ class ForeignSockets:
         """
         flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
         while True:
-            await seqpacket.readable(sock.fileno())
+            await seqpacket.wait_until_readable(sock.fileno())
             with suppress(BlockingIOError):
                 data, descriptors, _, _ = await self._run_on_thread(
                     partial(socket.recv_fds, sock, limit_bytes, 1, flags), self._close_all

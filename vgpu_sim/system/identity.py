@@ -16,7 +16,7 @@ _MAX_PROCESSES: Final = 2048
 _MAX_DESCRIPTORS: Final = 1024  # half of them for chunks that are exported to an HCA
 
 
-def become(uid: int, gid: int) -> None:
+def become_user(uid: int, gid: int) -> None:
     """Change to another user and group, irrevocably.
 
     Raises:

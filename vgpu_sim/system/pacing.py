@@ -14,7 +14,7 @@ class Pace:
         self._window_start = 0.0
         self._turns = 0
 
-    async def turn(self) -> None:
+    async def wait_for_turn(self) -> None:
         """Return at once while the task is below its rate, else when the current second is over."""
         now = asyncio.get_running_loop().time()
         if now - self._window_start >= 1.0:
@@ -35,10 +35,10 @@ class Turnstile:
         self._pace = Pace(per_second)
         self._one_by_one = asyncio.Lock()
 
-    async def turn(self) -> None:
+    async def wait_for_turn(self) -> None:
         """Return when it is the caller's turn; turns are granted in order of arrival."""
         async with self._one_by_one:
-            await self._pace.turn()
+            await self._pace.wait_for_turn()
             await asyncio.sleep(0)
 
 

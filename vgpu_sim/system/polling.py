@@ -10,7 +10,7 @@ class _HasDescriptor(Protocol):
     def fileno(self) -> int: ...
 
 
-def readable(descriptor: int | _HasDescriptor, within_s: float = 0.0) -> bool:
+def is_readable(descriptor: int | _HasDescriptor, within_s: float = 0.0) -> bool:
     """Return whether a read of a descriptor would return at once, with data or because of the end
     of the file. Wait up to ``within_s`` for this.
     """

@@ -144,4 +144,4 @@ def has_capabilities(*numbers: int) -> bool:
 
 def has_ended(pidfd: int) -> bool:
     """Return whether a process has ended (reaped or not)."""
-    return polling.readable(pidfd)
+    return polling.is_readable(pidfd)

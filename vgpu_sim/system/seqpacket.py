@@ -40,7 +40,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
-async def readable(descriptor: int) -> None:
+async def wait_until_readable(descriptor: int) -> None:
     """Wait until a descriptor is readable. A pidfd is readable when its process has ended."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
@@ -60,7 +60,7 @@ async def receive(sock: socket.socket, limit_bytes: int) -> Packet:
         packet = receive_now(sock, limit_bytes)
         if packet is not None:
             return packet
-        await readable(sock.fileno())
+        await wait_until_readable(sock.fileno())
 
 
 def receive_now(sock: socket.socket, limit_bytes: int) -> Packet | None:

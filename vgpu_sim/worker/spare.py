@@ -62,7 +62,7 @@ class Spare:
     @property
     def ready(self) -> bool:
         """Whether the spare worker can be claimed."""
-        return polling.readable(self._channel)
+        return polling.is_readable(self._channel)
 
     def claim(self, config: WorkerConfig, client: socket.socket, gpud: socket.socket) -> bool:
         """Assign the spare worker to a context and move it into the context's control groups.

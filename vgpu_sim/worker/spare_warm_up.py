@@ -49,7 +49,7 @@ def steps(
         container.encode(compile_ptx(SAMPLE, capability=(8, 0)))
         yield 0
     if isinstance(backend, NativeBackend):
-        for _ in backend.warm_up_around_emit():
+        for _ in backend.warm_up_in_steps():
             yield 0
 
 

@@ -62,7 +62,7 @@ class Leaver(Protocol):
     @property
     def served(self) -> Collection[str]: ...
     def report_leaving(self, within_s: float) -> None: ...
-    def end(self) -> None: ...
+    def stop_writing_cdi(self) -> None: ...
 
 
 def depart(agent: Leaver, look: Callable[[], NodeStatus], deadline: Deadline) -> None:
@@ -76,7 +76,7 @@ def depart(agent: Leaver, look: Callable[[], NodeStatus], deadline: Deadline) ->
     )
     waits.start()
     waits.join(left_s())  # a request to the API server may take longer than the time that is left
-    agent.end()
+    agent.stop_writing_cdi()
 
 
 def wait_until_lowered(

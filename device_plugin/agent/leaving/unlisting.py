@@ -54,7 +54,7 @@ class Unlisting:
         self._unlisted_at.pop(one, None)
         self._leaving_since.pop(one, None)
 
-    def advance(self, leaving: Mapping[str, str], staying: Mapping[str, int]) -> None:
+    def choose_unlisted(self, leaving: Mapping[str, str], staying: Mapping[str, int]) -> None:
         """Decide which of the ``leaving`` devices leave the list now.
 
         ``leaving`` has, by device id, the resource under which the device is listed. A device with

@@ -6,7 +6,7 @@ A GPU's status has the last reported health, so that a new agent repeats no even
 from collections.abc import Iterator, Mapping, Sequence
 
 from device_plugin.agent.reporting.notices import Notices
-from device_plugin.inventory.model import Gpu, HolderPod, in_service
+from device_plugin.inventory.model import Gpu, HolderPod, is_in_service
 from device_plugin.kube.gpu_object import GpuObject
 from gpu_operator.api.v1alpha1.base import Reason
 
@@ -45,7 +45,7 @@ class Healths:
                     reason = Reason.SUSPECT
                 warning = state != "Healthy"
                 self._notices.post_gpu(wanted.name, wanted.object_uid, reason, message, warning)
-                if in_service(before) == in_service(state):
+                if is_in_service(before) == is_in_service(state):
                     continue  # pods are notified only when they lose or get back a device
                 for pod in holders.get(uuid, ()):
                     self._notices.post(pod, reason, message)

@@ -23,7 +23,7 @@ def driver_version() -> str:
     return DRIVER_RELEASE
 
 
-def machine(path: Path = _MACHINE_FILE) -> str:
+def machine_product(path: Path = _MACHINE_FILE) -> str:
     """Return the machine's product name from its firmware (SMBIOS type 1); empty if unknown."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:

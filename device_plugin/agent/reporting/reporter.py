@@ -40,7 +40,7 @@ class Reporter:
         self._node = {
             "driver_version": node_facts.driver_version(),
             "cuda_version": node_facts.cuda_version(),
-            "machine": node_facts.machine(),
+            "machine": node_facts.machine_product(),
         }
 
     def report(

@@ -13,7 +13,7 @@ from typing import Final
 
 from device_plugin.agent.reporting.notices import Notices
 from device_plugin.errors import PodResourcesError
-from device_plugin.inventory.model import shared_uuid
+from device_plugin.inventory.model import slice_uuid_of
 from device_plugin.kube.gpu_object import GpuObject
 from device_plugin.podresources.client import PodResources
 from gpu_operator.api.v1alpha1.base import Reason
@@ -76,7 +76,7 @@ class Rivals:
     ) -> None:
         found, since = {}, {}
         for name in resources:
-            known = {one for one in listed.get(name, ()) if shared_uuid(one) in ours}
+            known = {one for one in listed.get(name, ()) if slice_uuid_of(one) in ours}
             strangers = sorted(set(listed.get(name, ())) - known)
             if not strangers:
                 continue

@@ -14,8 +14,8 @@ from device_plugin.inventory.model import (
     HolderPod,
     Inventory,
     MigSlice,
-    in_service,
     is_allocatable,
+    is_in_service,
 )
 from device_plugin.inventory.resources import Kind
 from gpu_operator.api.v1alpha1 import quantity
@@ -228,10 +228,10 @@ def _states(
     sandbox = f"workers are confined by: {', '.join(inventory.sandbox) or 'not known yet'}"
     sick = [s for s in gpu.slices if s.health != "Healthy"]
     if not healthy:
-        reason = Reason.SUSPECT if in_service(gpu.health) else Reason.UNHEALTHY
+        reason = Reason.SUSPECT if is_in_service(gpu.health) else Reason.UNHEALTHY
         degraded: _State = (True, reason, f"{gpu.uuid} is {gpu.health}")
     elif sick:
-        reason = Reason.SUSPECT if all(in_service(s.health) for s in sick) else Reason.UNHEALTHY
+        reason = Reason.SUSPECT if all(is_in_service(s.health) for s in sick) else Reason.UNHEALTHY
         sick_slices = "; ".join(f"slice {s.instance} ({s.uuid}) is {s.health}" for s in sick)
         degraded = (True, reason, sick_slices)
     elif rival:

@@ -115,7 +115,7 @@ class Bindings:
         found = self._queue_pairs.get(number)
         return found is not None and local in found.gids
 
-    def check_own(self, local: bytes, number: int) -> None:
+    def check_unconnected(self, local: bytes, number: int) -> None:
         """Check that a function's queue pair exists and is in no connection.
 
         ``local`` is a GID of the function.

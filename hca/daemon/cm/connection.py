@@ -23,7 +23,7 @@ from hca.daemon.cm.messages import (
     SidrRep,
     SidrReq,
     SidrStatus,
-    seconds,
+    timeout_to_seconds,
 )
 
 
@@ -101,8 +101,8 @@ class Step(NamedTuple):
 
 def request(req: Req, now: float) -> Step:
     """Start the requester's side of a new connection, which sends a REQ."""
-    wait = seconds(req.response_timeout)
-    timewait = seconds(req.path.ack_timeout)
+    wait = timeout_to_seconds(req.response_timeout)
+    timewait = timeout_to_seconds(req.path.ack_timeout)
     made = Connection(State.REQ_SENT, req.local_id, qpn=req.qpn, most_retries=req.max_retries)
     return Step(_with_repeat(made._replace(wait=wait, timewait=timewait), req, now), req)
 
@@ -113,8 +113,8 @@ def new_responder(req: Req, local_id: int, now: float) -> Connection:
     The responder's program may take as long to answer as the peer waits for the answer.
     """
     made = Connection(State.REQ_RECEIVED, local_id, req.local_id, remote_qpn=req.qpn)
-    wait = seconds(_within(req.response_timeout, *_WAITS))
-    timewait = seconds(_within(req.path.ack_timeout, *_WAITS))
+    wait = timeout_to_seconds(_within(req.response_timeout, *_WAITS))
+    timewait = timeout_to_seconds(_within(req.path.ack_timeout, *_WAITS))
     known = made._replace(most_retries=req.max_retries, wait=wait, timewait=timewait)
     return known._replace(deadline=now + _patience(known), latest=now + LONGEST_ANSWER)
 
@@ -198,7 +198,7 @@ def removal_message(one: Connection) -> Message | None:
             return None
 
 
-def expire(one: Connection, now: float) -> Step:
+def step_if_expired(one: Connection, now: float) -> Step:
     """Return the step that a passed deadline causes. Before the deadline, the step changes
     nothing.
     """
@@ -304,7 +304,7 @@ def _receive_mra(one: Connection, mra: Mra, now: float) -> Step:
     about = {State.REQ_SENT: Rejected.REQ, State.REP_SENT: Rejected.REP}.get(one.state)
     if about is None or mra.about != about:
         return Step(one)
-    service = seconds(min(mra.service_timeout, _LONGEST_SERVICE))
+    service = timeout_to_seconds(min(mra.service_timeout, _LONGEST_SERVICE))
     return Step(one._replace(deadline=now + one.wait + service))
 
 

@@ -138,11 +138,11 @@ class Channels:
         """Make a channel with the handle ``handle``. Raises OSError."""
         if len(self._channels) >= cm.CM_MAX_CHANNELS:
             raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-        self._share.take(_DESCRIPTORS)
+        self._share.charge(_DESCRIPTORS)
         try:
             made = self._channels[handle] = Channel(self._waits)
         except OSError:
-            self._share.give(_DESCRIPTORS)
+            self._share.refund(_DESCRIPTORS)
             raise
         return made
 
@@ -158,11 +158,11 @@ class Channels:
         if self.get(handle).ids:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
         self._channels.pop(handle).close()
-        self._share.give(_DESCRIPTORS)
+        self._share.refund(_DESCRIPTORS)
 
     def close(self) -> None:
         """Close all channels of the client."""
         for channel in self._channels.values():
             channel.close()
-        self._share.give(_DESCRIPTORS * len(self._channels))
+        self._share.refund(_DESCRIPTORS * len(self._channels))
         self._channels.clear()

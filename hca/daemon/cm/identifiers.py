@@ -68,9 +68,9 @@ class Ids:
             OSError: ENOMEM if the function's quota is used up.
         """
         self._share = share or new_unlimited_share()
-        self._share.take(1, 0, CLIENT_BYTES)
+        self._share.charge(1, 0, CLIENT_BYTES)
         self.manager = manager
-        self.function = manager.enter(gids, mtu)
+        self.function = manager.add_client(gids, mtu)
         self._near = near
         self._shared_loopback = shared_loopback
         self._next = 1
@@ -82,8 +82,8 @@ class Ids:
         self._channels.close()  # the client reads no more events
         for one in list(self._ids.values()):
             self._remove(one)
-        self._share.give(1, 0, CLIENT_BYTES)
-        self.manager.leave(self.function)
+        self._share.refund(1, 0, CLIENT_BYTES)
+        self.manager.remove_client(self.function)
 
     def create_channel(self) -> tuple[HcaHandle, int]:
         """Make an event channel; return its handle and the reading end of its pipe. Raises
@@ -229,7 +229,7 @@ class Ids:
             path = Path(one.gid, peer, wanted.traffic_class)
             mtu = self.manager.mtu_of(self.function, peer)
             if wanted.qpn:
-                self.manager.bindings.check_own(one.gid, wanted.qpn)
+                self.manager.bindings.check_unconnected(one.gid, wanted.qpn)
             request = events.make_req(wanted, number, service, path, one.psn, data, mtu)
         one.request = request
         one.state = IdState.CONNECTING
@@ -247,7 +247,7 @@ class Ids:
             answer = SidrRep(number, SidrStatus.VALID, qpn, one.service, key, data)
         else:
             data = events.private_data(wanted, MOST_DATA[Rep])
-            self.manager.bindings.check_own(one.gid, wanted.qpn)
+            self.manager.bindings.check_unconnected(one.gid, wanted.qpn)
             answer = events.make_rep(
                 wanted, number, endpoint.connection.remote_id, wanted.qpn, one.psn, data
             )
@@ -322,7 +322,7 @@ class Ids:
 
     def _add(self, channel: Channel, space: int) -> CmId:
         """Add an id whose events go to ``channel``. Raises OSError."""
-        self._share.take(0, 0, _ID_BYTES)
+        self._share.charge(0, 0, _ID_BYTES)
         one = CmId(self._handle(), self, channel, space, self.function.gid)
         self._ids[one.handle] = one
         channel.ids += 1
@@ -336,7 +336,7 @@ class Ids:
             self.manager.destroy(one.endpoint)
             one.endpoint = None
         one.release_port()
-        self._share.give(0, 0, _ID_BYTES)
+        self._share.refund(0, 0, _ID_BYTES)
         one.channel.ids -= 1
 
     def _bind(self, one: CmId, source: bytes, port: int, reuse: bool) -> None:

@@ -28,7 +28,7 @@ from hca.daemon.cm.messages import (
     SidrRep,
     SidrReq,
     SidrStatus,
-    seconds,
+    timeout_to_seconds,
 )
 from hca.daemon.cm.policy import MayConnect, Refusal, allow_all, service_of
 
@@ -72,7 +72,7 @@ class Manager:
         self._deadlines: list[tuple[float, int, Endpoint]] = []
         self._order = itertools.count()
 
-    def enter(self, gids: tuple[bytes, ...], mtu: int = HCA_MAX_MTU) -> Function:
+    def add_client(self, gids: tuple[bytes, ...], mtu: int = HCA_MAX_MTU) -> Function:
         """Return the function with these GIDs, and count one more client of it.
 
         The function exists until all of its clients have left.
@@ -85,7 +85,7 @@ class Manager:
         function.clients += 1
         return function
 
-    def leave(self, function: Function) -> None:
+    def remove_client(self, function: Function) -> None:
         """Count one fewer client of a function; a function without clients is removed.
 
         The caller must have removed the client's ids.
@@ -153,7 +153,7 @@ class Manager:
         if isinstance(request, Req):
             step = cm.request(request, now)
         else:
-            step = cm.resolve_service(request, now, seconds(20), 15)
+            step = cm.resolve_service(request, now, timeout_to_seconds(20), 15)
         claim = Claim(local, peer, service_of(request.service))
         endpoint = Endpoint(step.connection, local, peer, request.service, False, claim, owner)
         self._endpoints[step.connection.local_id] = endpoint
@@ -230,7 +230,7 @@ class Manager:
             if deadline > now:
                 self._arm(endpoint, deadline)
             else:
-                self.apply(endpoint, cm.expire(endpoint.connection, now))
+                self.apply(endpoint, cm.step_if_expired(endpoint.connection, now))
         if self._deadlines:
             self._wake(self._deadlines[0][0])
 

@@ -182,7 +182,7 @@ MOST_DATA: dict[type, int] = {
 """Maximum bytes of private data, by message type."""
 
 
-def seconds(code: int) -> float:
+def timeout_to_seconds(code: int) -> float:
     """Return the seconds that a 5-bit timeout of the specification stands for: 4.096 us *
     2^code.
     """

@@ -39,7 +39,7 @@ _DEFAULT_PKEY: Final = 0xFFFF
 class Mads(Protocol):
     """The engine's methods that send and receive MADs."""
 
-    def receive_mads(self, wire: EngineWire, descriptor: int) -> None:
+    def set_mad_pipe(self, wire: EngineWire, descriptor: int) -> None:
         """Set the pipe for a wire's management datagrams; see ``Engine.receive_mads``."""
 
     def send_mad(self, wire: EngineWire, gid: bytes, mad: bytes, pkey: int) -> None:
@@ -77,7 +77,7 @@ class CmWire:
         """
         reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            self._engine.receive_mads(wire, writing)
+            self._engine.set_mad_pipe(wire, writing)
         except OSError:
             os.close(reading)
             raise

@@ -20,7 +20,7 @@ class HandoverState:
     descriptors: list[int] = field(default_factory=list)
     _taken: set[int] = field(default_factory=set)
 
-    def pack(self, descriptor: int) -> int:
+    def add_descriptor(self, descriptor: int) -> int:
         """Add a descriptor, and return the number by which a record refers to it.
 
         The descriptor still belongs to the caller.
@@ -28,7 +28,7 @@ class HandoverState:
         self.descriptors.append(descriptor)
         return len(self.descriptors) - 1
 
-    def take(self, place: int) -> int:
+    def take_descriptor(self, place: int) -> int:
         """Return the descriptor with a number, which the caller then owns. Raises ValueError."""
         if place in self._taken or not 0 <= place < len(self.descriptors):
             raise ValueError(
@@ -38,9 +38,9 @@ class HandoverState:
         self._taken.add(place)
         return self.descriptors[place]
 
-    def take_all(self, places: Sequence[int]) -> tuple[int, ...]:
+    def take_descriptors(self, places: Sequence[int]) -> tuple[int, ...]:
         """Return the descriptors with these numbers, which the caller then owns."""
-        return tuple(self.take(place) for place in places)
+        return tuple(self.take_descriptor(place) for place in places)
 
     def list_unclaimed(self) -> list[int]:
         """Return the descriptors that the successor has not taken."""

@@ -55,7 +55,7 @@ class Share:
         self._held = [0] * len(self._pools)
         self._bounded = True
 
-    def take(self, descriptors: int, ring_bytes: int = 0, object_bytes: int = 0) -> None:
+    def charge(self, descriptors: int, ring_bytes: int = 0, object_bytes: int = 0) -> None:
         """Charge the function for an amount of each resource.
 
         Raises OSError (ENOMEM) if the function would then hold more of a resource than is left
@@ -68,7 +68,7 @@ class Share:
         self._change(wanted, 1)
 
     @contextmanager
-    def adopting(self) -> Iterator[None]:
+    def suspending_limits(self) -> Iterator[None]:
         """Suspend the limits during the context, to charge resources that a predecessor has
         granted.
         """
@@ -78,22 +78,22 @@ class Share:
         finally:
             self._bounded = True
 
-    def give(self, descriptors: int, ring_bytes: int = 0, object_bytes: int = 0) -> None:
+    def refund(self, descriptors: int, ring_bytes: int = 0, object_bytes: int = 0) -> None:
         """Give amounts of the resources back to the pools."""
         self._change((descriptors, ring_bytes, object_bytes), -1)
 
     @contextmanager
-    def paying(self, object_bytes: int) -> Iterator[None]:
+    def charging(self, object_bytes: int) -> Iterator[None]:
         """Charge the function for private memory; if the body of the context raises, undo the
         charge.
 
         Raises OSError.
         """
-        self.take(0, 0, object_bytes)
+        self.charge(0, 0, object_bytes)
         try:
             yield
         except BaseException:
-            self.give(0, 0, object_bytes)
+            self.refund(0, 0, object_bytes)
             raise
 
     def _change(self, amounts: tuple[int, int, int], sign: int) -> None:
@@ -116,7 +116,7 @@ class Shares:
         self._object_bytes = Pool("bytes of objects", object_bytes)
 
     @classmethod
-    def within(cls, descriptors: int, memory_bytes: int | None) -> Self:
+    def for_memory_limit(cls, descriptors: int, memory_bytes: int | None) -> Self:
         """Return the pools of an hcad with these limits.
 
         ``descriptors`` is the number of descriptors for all functions together. ``memory_bytes`` is

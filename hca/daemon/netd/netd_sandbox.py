@@ -43,7 +43,7 @@ _MEMORY: Final = call_numbers.numbers_of("mmap mprotect").values()
 
 def program() -> bytes:
     """Return the filter of system calls for netd, as a seccomp program."""
-    first = [step for call in _MEMORY for step in filters.without_bits(call, 2, _PROT_EXEC)]
+    first = [step for call in _MEMORY for step in filters.allow_without_bits(call, 2, _PROT_EXEC)]
     return filters.assemble(first, _BY_ARGUMENT, _ALLOWED.values())
 
 

@@ -48,10 +48,10 @@ class AddressHandles(Domains):
         return HcaHandle(key)
 
     def _add_ah(self, key: int, wanted: hca_objects.HcaAhCreate) -> None:
-        with self.share.paying(_OBJECT_BYTES):
+        with self.share.charging(_OBJECT_BYTES):
             made = self._engine.add_ah(self._client, key, wanted)
             try:
-                self._guard.connect_path(made, wanted)
+                self._guard.authorize_path(made, wanted)
             except OSError:
                 self._engine.remove_ah(made)
                 raise
@@ -64,7 +64,7 @@ class AddressHandles(Domains):
         del self._paths[key]
         self._guard.forget_path(path.engine)
         self._engine.remove_ah(path.engine)
-        self.share.give(0, 0, _OBJECT_BYTES)
+        self.share.refund(0, 0, _OBJECT_BYTES)
         self._numbers.free_key(key)
         self._pds[path.pd] -= 1
 

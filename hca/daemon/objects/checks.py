@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 @contextmanager
-def descriptor_of(name: str, size: int) -> Iterator[int]:
+def new_page_descriptor(name: str, size: int) -> Iterator[int]:
     """Make shared memory and yield its descriptor; close it if the body raises."""
     descriptor = shared_memory.new_shared_memory(name, size)
     try:
@@ -48,7 +48,7 @@ def get(table: dict[int, _T], handle: int) -> _T:
         raise os_error(errno.EINVAL) from None
 
 
-def power_of_two(count: int) -> int:
+def round_up_to_power_of_two(count: int) -> int:
     """Return the least power of two that is at least ``count``."""
     return 1 << max(count - 1, 0).bit_length()
 

@@ -80,7 +80,9 @@ class ClientPlace:
         The engine must be suspended (``Engine.hold``).
         """
         return {
-            "descriptors": [handover_state.pack(descriptor) for descriptor in self.descriptors],
+            "descriptors": [
+                handover_state.add_descriptor(descriptor) for descriptor in self.descriptors
+            ],
             "room": self._room,
             "next": self._next,
             "pkeys": list(self.pkeys),
@@ -99,7 +101,7 @@ class ClientPlace:
         self._engine.set_pkeys(self._client, pkeys)
         self.pkeys = pkeys
 
-    def leave(self) -> None:
+    def remove_from_engine(self) -> None:
         """Remove the client from the engine. The caller must have removed the client's objects."""
         self._engine.remove_client(self._client)
         for descriptor in self.descriptors:
@@ -125,11 +127,11 @@ class ClientPlace:
 
         The context's body makes the object; if it raises, both are undone. Raises OSError.
         """
-        self.share.take(descriptors, ring_bytes, object_bytes)
+        self.share.charge(descriptors, ring_bytes, object_bytes)
         try:
             kept = os.dup(descriptor)
         except OSError:
-            self.share.give(descriptors, ring_bytes, object_bytes)
+            self.share.refund(descriptors, ring_bytes, object_bytes)
             raise
         self.held[kind, number] = Holding(kept, descriptors, ring_bytes, object_bytes)
         return _Holding(self, kind, number)
@@ -144,7 +146,7 @@ class ClientPlace:
         The old and the new ring are both charged while the body runs. Raises OSError.
         """
         before = self.held[kind, number]
-        self.share.take(0, ring_bytes)
+        self.share.charge(0, ring_bytes)
         try:
             kept = os.dup(descriptor)
             try:
@@ -153,17 +155,17 @@ class ClientPlace:
                 os.close(kept)
                 raise
         except BaseException:
-            self.share.give(0, ring_bytes)
+            self.share.refund(0, ring_bytes)
             raise
         self.held[kind, number] = replace(before, descriptor=kept, ring_bytes=ring_bytes)
         os.close(before.descriptor)
-        self.share.give(0, before.ring_bytes)
+        self.share.refund(0, before.ring_bytes)
 
     def release(self, kind: str, number: int) -> None:
         """Close an object's kept descriptor and give the object's part of the quota back."""
         held = self.held.pop((kind, number))
         os.close(held.descriptor)
-        self.share.give(held.descriptors, held.ring_bytes, held.object_bytes)
+        self.share.refund(held.descriptors, held.ring_bytes, held.object_bytes)
 
     def _handle(self) -> int:
         handle = self._next

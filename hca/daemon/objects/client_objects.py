@@ -66,7 +66,7 @@ class Objects(FlowSteering, AddressHandles, DeviceRegions, Windows):
             self.destroy_channel(handle)
         for handle in list(self._pds):
             self.destroy_pd(handle)
-        self.leave()
+        self.remove_from_engine()
 
     def save(self, handover_state: HandoverState) -> Row:
         """Return the client's record for a successor of hcad; the engine must be suspended

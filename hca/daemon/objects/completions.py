@@ -13,11 +13,11 @@ from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import (
     check_range,
     check_room,
-    descriptor_of,
     get,
+    new_page_descriptor,
     os_error,
-    power_of_two,
     round_up_to_pages,
+    round_up_to_power_of_two,
 )
 from hca.daemon.objects.client import ClientPlace
 
@@ -57,7 +57,7 @@ class Completions(ClientPlace):
         os.set_blocking(writing, False)  # hcad's end only: the client sets its own
         handle = self._handle()
         try:
-            self.share.take(2)
+            self.share.charge(2)
         except OSError:
             os.close(reading)
             os.close(writing)
@@ -70,7 +70,7 @@ class Completions(ClientPlace):
         if get(self._channels, handle).queues:
             raise os_error(errno.EBUSY)
         os.close(self._channels.pop(handle).writing_fd)
-        self.share.give(2)
+        self.share.refund(2)
 
     def create_cq(self, wanted: hca.HcaCqCreate) -> tuple[HcaCreated, int]:
         """Make a completion queue; return its description and its page's descriptor. Raises
@@ -79,11 +79,11 @@ class Completions(ClientPlace):
         check_room(self._cqs, hca.HCA_MAX_CQS)
         check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
         channel = get(self._channels, wanted.channel) if wanted.channel else None
-        entries = power_of_two(wanted.entries)
+        entries = round_up_to_power_of_two(wanted.entries)
         size = round_up_to_pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
         handle = self._handle()
         with (
-            descriptor_of("hca-cq", size) as page,
+            new_page_descriptor("hca-cq", size) as page,
             self._holding("cq", handle, page, size, descriptors=2),
         ):
             notify = channel.writing_fd if channel is not None else -1
@@ -97,7 +97,7 @@ class Completions(ClientPlace):
         """Return whether a resize request makes the completion queue smaller. Raises OSError."""
         entries = get(self._cqs, wanted.handle).entries
         check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
-        return power_of_two(wanted.entries) < entries
+        return round_up_to_power_of_two(wanted.entries) < entries
 
     def count_engine_visits(self) -> int:
         """Wake the engine; return how often it has finished processing this client's function."""
@@ -112,10 +112,10 @@ class Completions(ClientPlace):
         """
         cq = get(self._cqs, wanted.handle)
         check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
-        entries = power_of_two(wanted.entries)
+        entries = round_up_to_power_of_two(wanted.entries)
         size = round_up_to_pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
         with (
-            descriptor_of("hca-cq", size) as page,
+            new_page_descriptor("hca-cq", size) as page,
             self._replacing("cq", wanted.handle, page, size),
         ):
             self._engine.resize_cq(cq.engine, page, size, entries)
@@ -135,12 +135,15 @@ class Completions(ClientPlace):
 
     def save_channel(self, handle: int, handover_state: HandoverState) -> Row:
         """Return the completion channel's record for a successor."""
-        return {"handle": handle, "end": handover_state.pack(self._channels[handle].writing_fd)}
+        return {
+            "handle": handle,
+            "end": handover_state.add_descriptor(self._channels[handle].writing_fd),
+        }
 
     def load_channel(self, row: Row, handover_state: HandoverState) -> None:
         """Restore a predecessor's completion channel. Raises OSError, ValueError."""
-        self.share.take(2)
-        self._channels[int(row["handle"])] = _Channel(handover_state.take(row["end"]))
+        self.share.charge(2)
+        self._channels[int(row["handle"])] = _Channel(handover_state.take_descriptor(row["end"]))
 
     def save_cq(self, handle: int, handover_state: HandoverState) -> Row:
         """Return the completion queue's record for a successor.
@@ -150,7 +153,7 @@ class Completions(ClientPlace):
         cq = self._cqs[handle]
         return {
             "handle": handle,
-            "page": handover_state.pack(self.held["cq", handle].descriptor),
+            "page": handover_state.add_descriptor(self.held["cq", handle].descriptor),
             "size": cq.size,
             "entries": cq.entries,
             "channel": cq.channel,
@@ -166,7 +169,7 @@ class Completions(ClientPlace):
         channel = self._channels[row["channel"]] if row["channel"] else None
         notify = channel.writing_fd if channel is not None else -1
         progress = hca_engine.HcaSavedCq.from_buffer_copy(from_base64(row["progress"]))
-        page = handover_state.take(row["page"])
+        page = handover_state.take_descriptor(row["page"])
         try:
             with self._holding("cq", handle, page, size, descriptors=2):
                 made = self._engine.add_cq(self._client, handle, page, size, entries, notify)

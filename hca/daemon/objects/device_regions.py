@@ -31,7 +31,7 @@ class DeviceRegions(Regions):
         """Raise OSError (ENOMEM) if the client may not have another segment."""
         check_room(self._segments, hca.HCA_MAX_SEGMENTS)
 
-    def add_device(self, imported: ImportedMemory) -> HcaDeviceSegment:
+    def add_imported_segment(self, imported: ImportedMemory) -> HcaDeviceSegment:
         """Make a segment of imported memory, which the segment then owns. Raises OSError.
 
         The memory is not charged as host memory of the client, because gpud has already charged
@@ -43,11 +43,11 @@ class DeviceRegions(Regions):
         return HcaDeviceSegment(handle, 0, imported.offset)
 
     def _add_device(self, handle: int, imported: ImportedMemory) -> None:
-        self.share.take(_DESCRIPTORS)
+        self.share.charge(_DESCRIPTORS)
         try:
             made = self._engine.add_segment(imported.descriptor, imported.size)
         except OSError:
-            self.share.give(_DESCRIPTORS)
+            self.share.refund(_DESCRIPTORS)
             raise
         segment = self._segments[handle] = Segment(
             made, imported.descriptor, imported.size, imported=imported
@@ -75,7 +75,7 @@ class DeviceRegions(Regions):
             asyncio.get_running_loop().remove_reader(segment.imported.connection.fileno())
             self._engine.remove_segment(segment.engine)
             self.providers.release(segment.imported)
-            self.share.give(_DESCRIPTORS)
+            self.share.refund(_DESCRIPTORS)
             segment.engine = segment.imported = None
         elif segment.engine is not None:
             super()._end_segment(segment)
@@ -89,7 +89,7 @@ class DeviceRegions(Regions):
             return {"handle": handle, "size": segment.size, "revoked": True}
         row = super().save_segment(handle, handover_state)
         if segment.imported is not None:
-            row["connection"] = handover_state.pack(segment.imported.connection.fileno())
+            row["connection"] = handover_state.add_descriptor(segment.imported.connection.fileno())
         return row
 
     def load_segment(self, row: Row, handover_state: HandoverState) -> None:
@@ -98,8 +98,8 @@ class DeviceRegions(Regions):
         if row.get("revoked"):
             self._segments[handle] = Segment(None, -1, int(row["size"]))
         elif "connection" in row:
-            descriptor = handover_state.take(row["file"])
-            connection = socket.socket(fileno=handover_state.take(row["connection"]))
+            descriptor = handover_state.take_descriptor(row["file"])
+            connection = socket.socket(fileno=handover_state.take_descriptor(row["connection"]))
             connection.setblocking(False)
             self._add_device(handle, ImportedMemory(descriptor, 0, int(row["size"]), connection))
         else:

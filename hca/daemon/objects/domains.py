@@ -29,7 +29,7 @@ class Domains(ClientPlace):
         """Allocate a protection domain. Raises OSError."""
         check_room(self._pds, hca.HCA_MAX_PDS)
         # Numbers are unique over all clients, as the engine identifies domains by number alone.
-        self.share.take(0, 0, _OBJECT_BYTES)
+        self.share.charge(0, 0, _OBJECT_BYTES)
         number = self._numbers.new_pd()
         self._pds[number] = 0
         return HcaHandle(number)
@@ -39,7 +39,7 @@ class Domains(ClientPlace):
         if get(self._pds, handle):
             raise os_error(errno.EBUSY)
         del self._pds[handle]
-        self.share.give(0, 0, _OBJECT_BYTES)
+        self.share.refund(0, 0, _OBJECT_BYTES)
 
     def save_pd(self, handle: int, handover_state: HandoverState) -> Row:
         """Return the protection domain's record for a successor."""
@@ -49,5 +49,5 @@ class Domains(ClientPlace):
     def load_pd(self, row: Row, handover_state: HandoverState) -> None:
         """Restore a protection domain from a predecessor's record."""
         del handover_state
-        self.share.take(0, 0, _OBJECT_BYTES)
+        self.share.charge(0, 0, _OBJECT_BYTES)
         self._pds[int(row["handle"])] = 0

@@ -49,7 +49,7 @@ class FlowSteering(MulticastGroups):
         pairs = [get(self._qps, number) for number in numbers]
         if any(qp.type != VerbsQpType.RAW_PACKET for qp in pairs):
             raise os_error(errno.EINVAL)
-        with self.share.paying(_OBJECT_BYTES):
+        with self.share.charging(_OBJECT_BYTES):
             self._guard.charge_steering_rule()
             try:
                 made = self._engine.add_steer(wanted, [qp.engine for qp in pairs])
@@ -63,7 +63,7 @@ class FlowSteering(MulticastGroups):
         self._engine.remove_steer(get(self._steers, handle).engine)
         del self._steers[handle]
         self._guard.release_steering_rule()
-        self.share.give(0, 0, _OBJECT_BYTES)
+        self.share.refund(0, 0, _OBJECT_BYTES)
 
     def destroy_qp(self, number: int) -> None:
         """Remove a queue pair, and the steering rules that name it. Raises OSError."""

@@ -77,10 +77,10 @@ class MulticastGroups(QueuePairs):
                 joined = self.wire_groups.hold(self._gids, gid)
                 if joined is not None:
                     undo.callback(self.wire_groups.release, joined)
-                    self.share.take(DESCRIPTORS)
-                    undo.callback(self.share.give, DESCRIPTORS)
-            self.share.take(0, 0, _OBJECT_BYTES)
-            undo.callback(self.share.give, 0, 0, _OBJECT_BYTES)
+                    self.share.charge(DESCRIPTORS)
+                    undo.callback(self.share.refund, DESCRIPTORS)
+            self.share.charge(0, 0, _OBJECT_BYTES)
+            undo.callback(self.share.refund, 0, 0, _OBJECT_BYTES)
             undo.enter_context(self._guard.as_group_member(gid))
             receives_all = self._guard.receives_all
             made = self._engine.add_member(self._qps[qpn].engine, gid, receives_all=receives_all)

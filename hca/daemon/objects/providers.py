@@ -199,7 +199,7 @@ class Providers:
 
     async def _accept(self) -> None:
         while True:
-            await seqpacket.readable(self.listener.fileno())
+            await seqpacket.wait_until_readable(self.listener.fileno())
             with suppress(OSError):
                 came, _ = self.listener.accept()
                 came.setblocking(False)
@@ -242,7 +242,7 @@ class Providers:
 
 
 async def _receive(link: socket.socket) -> tuple[bytes, list[int]]:
-    await seqpacket.readable(link.fileno())
+    await seqpacket.wait_until_readable(link.fileno())
     data, descriptors, _, _ = socket.recv_fds(
         link, direct.MAX_MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC
     )

@@ -20,11 +20,11 @@ from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import (
     check_range,
     check_room,
-    descriptor_of,
     get,
+    new_page_descriptor,
     os_error,
-    power_of_two,
     round_up_to_pages,
+    round_up_to_power_of_two,
 )
 from hca.daemon.objects.completions import Completions
 from hca.daemon.objects.shared_receives import SharedReceives
@@ -74,7 +74,10 @@ class QueuePairs(SharedReceives, Completions):
             get(self._srqs, wanted.srq)
         check_range(wanted.send_wr, 0, hca.HCA_MAX_WR)
         check_range(wanted.recv_wr, 0, hca.HCA_MAX_WR)
-        sends, receives = power_of_two(wanted.send_wr), power_of_two(wanted.recv_wr)
+        sends, receives = (
+            round_up_to_power_of_two(wanted.send_wr),
+            round_up_to_power_of_two(wanted.recv_wr),
+        )
         size = round_up_to_pages(
             sizeof(hca.HcaQpPage)
             + sends * sizeof(hca.HcaSendSlot)
@@ -84,7 +87,7 @@ class QueuePairs(SharedReceives, Completions):
         number, index = self._numbers.new_qpn(), self._free_indices[-1]
         created = HcaCreated(number, index, size, sends, receives)
         try:
-            with descriptor_of("hca-qp", size) as page:
+            with new_page_descriptor("hca-qp", size) as page:
                 self._add_qp(wanted, created, page)
         except OSError:
             self._numbers.free_qpn(number)
@@ -126,7 +129,9 @@ class QueuePairs(SharedReceives, Completions):
                 errno.EINVAL, f"path MTU {wanted.attributes.path_mtu}, at most {self._mtu}"
             )
         try:
-            changed = qp_state.change(qp.attributes, wanted.mask, wanted.attributes, qp.type)
+            changed = qp_state.change_attributes(
+                qp.attributes, wanted.mask, wanted.attributes, qp.type
+            )
         except qp_state.InvalidChange as err:
             raise OSError(errno.EINVAL, str(err)) from err
         if wanted.mask & VerbsMask.PKEY_INDEX and not any(
@@ -137,7 +142,7 @@ class QueuePairs(SharedReceives, Completions):
             self._connect(qp, wanted.handle, changed)
             return changed
         if qp.type == VerbsQpType.RAW_PACKET and changed.state == VerbsState.RTR:
-            self._guard.connect_raw(qp.engine)
+            self._guard.authorize_raw(qp.engine)
         found = qp.found
         if changed.state == VerbsState.RESET:
             self._guard.forget(qp.engine)
@@ -156,7 +161,9 @@ class QueuePairs(SharedReceives, Completions):
             raise OSError(errno.EINVAL, "the send queue is not drained: wait for its completions")
         found = self._find(number, changed, inherited=False)
         try:
-            self._guard.connect(qp.engine, number, changed, found, partial(self._set, qp, changed))
+            self._guard.authorize_peer(
+                qp.engine, number, changed, found, partial(self._set, qp, changed)
+            )
         except OSError:
             self._find(number, qp.attributes)  # it still awaits the same answer
             raise
@@ -209,7 +216,7 @@ class QueuePairs(SharedReceives, Completions):
             return
         qp.found = self._find(number, qp.attributes)
         try:
-            self._guard.connect_again(qp.engine, qp.found)
+            self._guard.reauthorize_peer(qp.engine, qp.found)
         except OSError:  # no memory for its counters: it loses its rights
             self._guard.forget(qp.engine)
 
@@ -228,7 +235,7 @@ class QueuePairs(SharedReceives, Completions):
         return {
             "request": to_base64(qp.wanted),
             "created": to_base64(qp.created),
-            "page": handover_state.pack(self.held["qp", number].descriptor),
+            "page": handover_state.add_descriptor(self.held["qp", number].descriptor),
             "progress": to_base64(bytes(self._engine.save_qp(qp.engine))),
             **self._saved_service(qp),
         }
@@ -261,7 +268,7 @@ class QueuePairs(SharedReceives, Completions):
         progress = hca_engine.HcaSavedQp.from_buffer_copy(from_base64(row["progress"]))
         self._numbers.adopt_qpn(created.handle)
         self._free_indices.remove(created.index)
-        page = handover_state.take(row["page"])
+        page = handover_state.take_descriptor(row["page"])
         try:
             qp = self._add_qp(wanted, created, page)
         finally:

@@ -72,8 +72,8 @@ class Regions(Domains):
         if wanted.bytes > self._room:
             raise os_error(errno.ENOMEM)
         with ExitStack() as undo:
-            self.share.take(1)
-            undo.callback(self.share.give, 1)
+            self.share.charge(1)
+            undo.callback(self.share.refund, 1)
             descriptor = shared_memory.new_shared_memory("hca-memory", wanted.bytes)
             undo.callback(os.close, descriptor)
             given = os.dup(descriptor)
@@ -97,7 +97,7 @@ class Regions(Domains):
         assert segment.engine is not None
         self._engine.remove_segment(segment.engine)
         os.close(segment.descriptor)
-        self.share.give(1)
+        self.share.refund(1)
         self._room += segment.size
 
     def create_region(self, wanted: hca.HcaMrCreate) -> HcaHandle:
@@ -130,7 +130,7 @@ class Regions(Domains):
     def _add_region(self, key: int, wanted: hca.HcaMrCreate, used: tuple[int, ...]) -> None:
         listed = [found for n in used if (found := self._segments[n].engine) is not None]
         made = None
-        with self.share.paying(_object_bytes(used)):
+        with self.share.charging(_object_bytes(used)):
             if len(listed) == len(used):
                 requested = hca.HcaMrCreate.from_buffer_copy(wanted)
                 if all(self._segments[n].imported is not None for n in used):
@@ -153,7 +153,7 @@ class Regions(Domains):
         if region.engine is not None:
             self._engine.remove_region(region.engine)
         self._guard.release_bytes(region.size)
-        self.share.give(0, 0, _object_bytes(region.segments))
+        self.share.refund(0, 0, _object_bytes(region.segments))
         self._pds[region.pd] -= 1
         for handle in region.segments:
             self._segments[handle].regions -= 1
@@ -189,16 +189,16 @@ class Regions(Domains):
         return {
             "handle": handle,
             "size": segment.size,
-            "file": handover_state.pack(segment.descriptor),
+            "file": handover_state.add_descriptor(segment.descriptor),
         }
 
     def load_segment(self, row: Row, handover_state: HandoverState) -> None:
         """Restore a predecessor's segment. Raises OSError, ValueError."""
-        size, descriptor = int(row["size"]), handover_state.take(row["file"])
+        size, descriptor = int(row["size"]), handover_state.take_descriptor(row["file"])
         with ExitStack() as undo:
             undo.callback(os.close, descriptor)
-            self.share.take(1)
-            undo.callback(self.share.give, 1)
+            self.share.charge(1)
+            undo.callback(self.share.refund, 1)
             made = self._engine.add_segment(descriptor, size)
             undo.pop_all()
         self._segments[int(row["handle"])] = Segment(made, descriptor, size)

@@ -13,11 +13,11 @@ from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import (
     check_range,
     check_room,
-    descriptor_of,
     get,
+    new_page_descriptor,
     os_error,
-    power_of_two,
     round_up_to_pages,
+    round_up_to_power_of_two,
 )
 from hca.daemon.objects.domains import Domains
 
@@ -51,14 +51,14 @@ class SharedReceives(Domains):
         check_room(self._srqs, hca.HCA_MAX_SRQS)
         get(self._pds, wanted.pd)
         check_range(wanted.recv_wr, 1, hca.HCA_MAX_WR)
-        receives = power_of_two(wanted.recv_wr)
+        receives = round_up_to_power_of_two(wanted.recv_wr)
         check_range(wanted.limit, 0, receives)
         size = round_up_to_pages(
             sizeof(hca_objects.HcaSrqPage) + receives * sizeof(hca.HcaRecvSlot)
         )
         handle, index = self._handle(), self._free_srqs[-1]
         created = HcaCreated(handle, index, size, 0, receives)
-        with descriptor_of("hca-srq", size) as page:
+        with new_page_descriptor("hca-srq", size) as page:
             self._add_srq(wanted, created, page)
         self._free_srqs.pop()
         return created, page
@@ -107,7 +107,7 @@ class SharedReceives(Domains):
         return {
             "request": to_base64(srq.wanted),
             "created": to_base64(srq.created),
-            "page": handover_state.pack(self.held["srq", handle].descriptor),
+            "page": handover_state.add_descriptor(self.held["srq", handle].descriptor),
             "progress": to_base64(bytes(self._engine.save_srq(srq.engine))),
         }
 
@@ -121,7 +121,7 @@ class SharedReceives(Domains):
         created = HcaCreated.from_buffer_copy(from_base64(row["created"]))
         progress = hca_engine.HcaSavedSrq.from_buffer_copy(from_base64(row["progress"]))
         self._free_srqs.remove(created.index)
-        page = handover_state.take(row["page"])
+        page = handover_state.take_descriptor(row["page"])
         try:
             made = self._add_srq(wanted, created, page)
         finally:

@@ -48,7 +48,7 @@ class Windows(Domains):
         return HcaHandle(key)
 
     def _add_window(self, key: int, wanted: hca_objects.HcaMwCreate) -> EngineWindow:
-        with self.share.paying(_OBJECT_BYTES):
+        with self.share.charging(_OBJECT_BYTES):
             made = self._engine.add_window(self._client, key, wanted)
         self._windows[key] = _Window(made, wanted.pd, bytes(wanted))
         self._pds[wanted.pd] += 1
@@ -59,7 +59,7 @@ class Windows(Domains):
         window = get(self._windows, key)
         del self._windows[key]
         self._engine.remove_window(window.engine)
-        self.share.give(0, 0, _OBJECT_BYTES)
+        self.share.refund(0, 0, _OBJECT_BYTES)
         self._numbers.free_key(key)
         self._pds[window.pd] -= 1
 

@@ -71,7 +71,7 @@ class Enforcer:
         self.tables: NodeTables | None = None
         self.denials = Denials()
         self.flows = Flows(engine, self.denials, self._name_of)
-        self.group_pairs = GroupPairs(engine, self.connect_source, self.forget)
+        self.group_pairs = GroupPairs(engine, self.authorize_source, self.forget)
         self.revoked = 0
         """The number of queue pairs whose peer policy has revoked since the start."""
 
@@ -100,7 +100,7 @@ class Enforcer:
             return False
         return True
 
-    def switch(self, tables: NodeTables) -> SwitchResult:
+    def replace_tables(self, tables: NodeTables) -> SwitchResult:
         """Replace the tables. When this method returns, the engine moves nothing that the new
         tables forbid.
 
@@ -109,7 +109,7 @@ class Enforcer:
         """
         check_successor(self.tables, tables)
         evaluator = self._new_evaluator(tables)
-        self.flows.gather()  # by the verdicts of the old tables
+        self.flows.collect_counts()  # by the verdicts of the old tables
         self.managed, self.tables, self._evaluator = True, tables, evaluator
         ports = [port for rule in tables.rules for port in rule.ports]
         self._uses_qpn = any(port.qpns for port in ports)
@@ -132,11 +132,11 @@ class Enforcer:
     def reevaluate(self) -> None:
         """Evaluate all connections again, because the owner of a function has changed."""
         if self.tables is not None:
-            self.flows.gather()
+            self.flows.collect_counts()
             self._evaluate_all(self.tables)
         self._changed.set()
 
-    def connect(
+    def authorize_peer(
         self,
         party: Party,
         qp: EngineQp,
@@ -173,7 +173,7 @@ class Enforcer:
             raise
         self._let_go(before.verdict if before is not None else ConnectionVerdict())
 
-    def connect_again(self, qp: EngineQp, found: Found) -> None:
+    def reauthorize_peer(self, qp: EngineQp, found: Found) -> None:
         """Evaluate policy again for a queue pair whose connection in the connection manager has
         changed.
 
@@ -209,7 +209,7 @@ class Enforcer:
         self._hold(connection, verdict)
         self._connections[qp] = connection
 
-    def connect_raw(self, party: Party, qp: EngineQp) -> None:
+    def authorize_raw(self, party: Party, qp: EngineQp) -> None:
         """Evaluate policy for a raw packet queue pair, and set its rights in the engine.
 
         Raises:
@@ -232,7 +232,7 @@ class Enforcer:
         connection = Connection(party, requested_peer(0, HcaQpAttributes()), is_raw=True)
         self._enter(qp, connection, self._evaluate(connection), revoke=False)
 
-    def connect_path(self, party: Party, path: EngineAh, wanted: HcaAhCreate) -> None:
+    def authorize_path(self, party: Party, path: EngineAh, wanted: HcaAhCreate) -> None:
         """Evaluate policy for an address handle's peer. The engine drops denied datagrams."""
         requested = (bytes(wanted.dgid), 0, 0, 0, wanted.traffic_class)
         connection = Connection(party, requested, is_path=True)
@@ -241,7 +241,7 @@ class Enforcer:
             self._deny(connection, verdict)
         self._enter(path, connection, verdict)
 
-    def connect_source(self, party: Party, source: EngineAh, gid: bytes) -> None:
+    def authorize_source(self, party: Party, source: EngineAh, gid: bytes) -> None:
         """Evaluate policy for a remote sender of datagrams. The engine drops denied datagrams."""
         connection = Connection(party, (gid, 0, 0, 0, 0), is_path=True)
         self._enter(source, connection, self._evaluate(connection))
@@ -249,7 +249,7 @@ class Enforcer:
     def forget(self, end: End) -> None:
         """Forget the peer of a queue pair or address handle that is destroyed or reset."""
         if (connection := self._connections.pop(end, None)) is not None:
-            nothing = ConnectionVerdict().change(end, 0, is_path=connection.is_path)
+            nothing = ConnectionVerdict().to_policy_change(end, 0, is_path=connection.is_path)
             nothing.revoke = 0
             self._engine.set_policies([nothing])
             self._let_go(connection.verdict)
@@ -294,7 +294,7 @@ class Enforcer:
         revoke: bool = True,
         apply: Apply | None = None,
     ) -> None:
-        change = verdict.change(end, self._generation, is_path=connection.is_path)
+        change = verdict.to_policy_change(end, self._generation, is_path=connection.is_path)
         change.revoke = change.revoke and revoke
         if apply is None:
             self._engine.set_policies([change])
@@ -321,7 +321,7 @@ class Enforcer:
                 verdict = known[key] = self._evaluate(connection)
             before, is_path = connection.verdict, connection.is_path
             old.append(before)
-            change = verdict.change(qp, tables.generation, is_path=is_path)
+            change = verdict.to_policy_change(qp, tables.generation, is_path=is_path)
             changes.append(change)
             if connection.is_awaited:
                 change.revoke = 0

@@ -94,7 +94,7 @@ class Flows:
             self._engine.remove_flow(row.engine)
             self.rates.forget(row.engine)
 
-    def gather(self) -> None:
+    def collect_counts(self) -> None:
         """Read the engine's counters, and update the sums of the rules.
 
         The operations that were counted since the last call are added to the sums of the rules that

@@ -27,7 +27,7 @@ class Guard:
         self.party = party
         self._speaking: set[EngineAh] = set()
 
-    def connect(
+    def authorize_peer(
         self,
         qp: EngineQp,
         number: int,
@@ -40,14 +40,14 @@ class Guard:
         ``apply`` sets the peer and the peer's rights in the engine in one step. Raises OSError:
         EACCES if policy denies the peer, or any error that ``apply`` raises.
         """
-        self._enforcer.connect(self.party, qp, number, attributes, found, apply)
+        self._enforcer.authorize_peer(self.party, qp, number, attributes, found, apply)
 
-    def connect_again(self, qp: EngineQp, found: Found) -> None:
+    def reauthorize_peer(self, qp: EngineQp, found: Found) -> None:
         """Evaluate policy again for a queue pair that has the same peer but a changed connection.
 
         Raises OSError.
         """
-        self._enforcer.connect_again(qp, found)
+        self._enforcer.reauthorize_peer(qp, found)
 
     def adopt_peer(
         self, qp: EngineQp, number: int, attributes: HcaQpAttributes, service: Service | None
@@ -58,9 +58,9 @@ class Guard:
         """
         self._enforcer.adopt(self.party, qp, number, attributes, service)
 
-    def connect_raw(self, qp: EngineQp) -> None:
+    def authorize_raw(self, qp: EngineQp) -> None:
         """Evaluate policy for a raw packet queue pair. Raises OSError (EACCES)."""
-        self._enforcer.connect_raw(self.party, qp)
+        self._enforcer.authorize_raw(self.party, qp)
 
     def adopt_raw(self, qp: EngineQp) -> None:
         """Evaluate policy for a raw packet queue pair of a predecessor; a denied one gets no
@@ -72,12 +72,12 @@ class Guard:
         """Forget a queue pair's peer and the verdict on it."""
         self._enforcer.forget(qp)
 
-    def connect_path(self, path: EngineAh, wanted: HcaAhCreate) -> None:
+    def authorize_path(self, path: EngineAh, wanted: HcaAhCreate) -> None:
         """Evaluate policy for an address handle's peer; the engine drops denied datagrams.
 
         Raises OSError.
         """
-        self._enforcer.connect_path(self.party, path, wanted)
+        self._enforcer.authorize_path(self.party, path, wanted)
         if not is_group(bytes(wanted.dgid)):
             return
         try:

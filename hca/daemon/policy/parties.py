@@ -65,11 +65,11 @@ class Parties:
     def __init__(self) -> None:
         self._all: dict[Party, None] = {}
 
-    def enter(self, party: Party) -> None:
+    def add(self, party: Party) -> None:
         """Add a party, whose addresses belong to no other party."""
         self._all[party] = None
 
-    def leave(self, party: Party) -> None:
+    def remove(self, party: Party) -> None:
         """Remove a party after the last of its programs has ended."""
         self._all.pop(party, None)
 

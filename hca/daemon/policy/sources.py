@@ -80,7 +80,7 @@ class Sources:
         while len(known) >= MAX_SOURCES:
             self._forget(known.pop(next(iter(known))))
         source = known[gid] = self._engine.add_source(wire, gid)
-        self._enforcer.connect_source(party, source, gid)
+        self._enforcer.authorize_source(party, source, gid)
         self._engine.process_source(source)
 
     def _forget(self, source: EngineAh) -> None:

@@ -49,7 +49,7 @@ class ConnectionVerdict:
     qos_class: int = 0
     device_only: int = 0
 
-    def change(self, end: "End", generation: int, *, is_path: bool) -> HcaPolicyChange:
+    def to_policy_change(self, end: "End", generation: int, *, is_path: bool) -> HcaPolicyChange:
         """Return the policy change that sets this verdict in the engine.
 
         The verdict then applies to the queue pair ``end``, or with ``is_path`` to the address

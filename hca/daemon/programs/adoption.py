@@ -20,7 +20,7 @@ class AdoptingPrograms(Programs):
 
     @staticmethod
     def _adopt(row: Row, handover_state: HandoverState) -> socket.socket:
-        client = socket.socket(fileno=handover_state.take(row["socket"]))
+        client = socket.socket(fileno=handover_state.take_descriptor(row["socket"]))
         client.setblocking(False)
         return client
 
@@ -29,7 +29,7 @@ class AdoptingPrograms(Programs):
     ) -> Objects:
         objects = AdoptedObjects(
             *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
-            handover_state.take_all(saved["descriptors"]),
+            handover_state.take_descriptors(saved["descriptors"]),
             Guard(self.enforcer, function.party),
             function.mtu,
         )
@@ -37,8 +37,8 @@ class AdoptingPrograms(Programs):
         objects.providers = self.providers
         objects.wire_groups = self.wire_groups
         objects.bindings = self.cm.manager.bindings
-        with function.share.adopting():
-            function.share.take(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
+        with function.share.suspending_limits():
+            function.share.charge(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
             objects.load(saved, handover_state)
         return objects
 

@@ -75,7 +75,7 @@ async def _attach(
     try:
         if connector_has_ended(client):
             raise OSError(errno.EFAULT, "the process that connected has ended")
-        return objects.add_device(imported)
+        return objects.add_imported_segment(imported)
     except BaseException:
         providers.release(imported)
         raise

@@ -204,11 +204,11 @@ class Programs:
     @staticmethod
     def _dismiss(function: OpenedFunction, objects: Objects) -> None:
         objects.close()
-        function.share.give(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
+        function.share.refund(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
 
     def _admit(self, function: OpenedFunction) -> Objects:
         """Make the objects for one more program of a function. Raises OSError."""
-        function.share.take(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
+        function.share.charge(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
         try:
             objects = Objects(
                 *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
@@ -216,7 +216,7 @@ class Programs:
                 function.mtu,
             )
         except OSError:
-            function.share.give(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
+            function.share.refund(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
             raise
         objects.share = function.share
         objects.providers = self.providers

@@ -26,22 +26,22 @@ class FabricServer(Server):
         assert self._listener is not None
         tables = self.enforcer.tables
         return {
-            "listener": handover_state.pack(self._listener.fileno()),
-            "silent": [handover_state.pack(client.fileno()) for client in self._silent],
+            "listener": handover_state.add_descriptor(self._listener.fileno()),
+            "silent": [handover_state.add_descriptor(client.fileno()) for client in self._silent],
             "last_domain": self._numbers.last_pd,
             "tables": codec.encode(tables) if tables is not None else "",
             "members": [
                 {
                     "token": token.hex(),
                     "index": self._functions[token].index,
-                    "socket": handover_state.pack(client.fileno()),
+                    "socket": handover_state.add_descriptor(client.fileno()),
                 }
                 for token, client in self._members.items()
             ],
             "programs": [
                 {
                     "token": token.hex(),
-                    "socket": handover_state.pack(client.fileno()),
+                    "socket": handover_state.add_descriptor(client.fileno()),
                     "objects": objects.save(handover_state),
                 }
                 for client, (token, objects) in self._open.items()
@@ -56,11 +56,11 @@ class FabricServer(Server):
         Raises:
             OSError, ValueError, KeyError, TypeError: the record is incomplete or invalid.
         """
-        listener = socket.socket(fileno=handover_state.take(saved["listener"]))
+        listener = socket.socket(fileno=handover_state.take_descriptor(saved["listener"]))
         listener.setblocking(False)
         self._numbers.adopt_pds(int(saved["last_domain"]))
         if saved["tables"]:  # before connections, which are evaluated with these tables
-            self.enforcer.switch(codec.decode(saved["tables"]))
+            self.enforcer.replace_tables(codec.decode(saved["tables"]))
         silent = [self._adopt({"socket": place}, handover_state) for place in saved["silent"]]
         works: list[Callable[[], Coroutine[Any, Any, None]]] = []
         for row in saved["members"]:

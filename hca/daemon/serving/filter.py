@@ -70,12 +70,12 @@ def program(*, node: bool = False, wired: bool = False) -> bytes:
     By default, it is the filter for a fabric without a wire. ``wired`` selects a fabric with a
     wire, and ``node`` the hcad of a node.
     """
-    plain = [filters.without_bits(number, 2, _PROT_EXEC) for number in _MEMORY.values()]
+    plain = [filters.allow_without_bits(number, 2, _PROT_EXEC) for number in _MEMORY.values()]
     first = [step for steps in (filters.THREADS, *plain) for step in steps]
     by_argument = _by_argument(os.getpid())
     numbers = set(_ALLOWED.values())
     if wired:
-        first += filters.sockets_of(NUMBERS["socket"], _INTERNET, _DATAGRAMS)
+        first += filters.allow_sockets(NUMBERS["socket"], _INTERNET, _DATAGRAMS)
         by_argument["setsockopt"] = (NUMBERS["setsockopt"], 2, _SOCKET_OPTIONS)
         numbers |= set(_ALLOWED_ON_A_WIRE.values())
     if node:

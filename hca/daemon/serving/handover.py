@@ -52,7 +52,7 @@ def exit_process() -> Never:
     os._exit(0)
 
 
-async def offer(
+async def serve_successors(
     listener: socket.socket,
     server: HandoverServer,
     engine: Engine,
@@ -65,7 +65,7 @@ async def offer(
     ``leave`` is called after the handover.
     """
     while True:
-        await seqpacket.readable(listener.fileno())
+        await seqpacket.wait_until_readable(listener.fileno())
         try:
             successor, _ = listener.accept()
         except OSError:
@@ -76,7 +76,7 @@ async def offer(
                 await _hand_over(successor, server, engine, more, leave)
             except (OSError, HandoverFailed, MemoryError) as err:
                 logger.warning("not handed over: %s", str(err) or "the successor is too slow")
-                engine.release()
+                engine.resume()
                 server.resume()
 
 
@@ -99,7 +99,7 @@ async def _hand_over(
     if obstacle:
         successor.send(obstacle.encode())
         raise HandoverFailed(obstacle)
-    engine.hold()
+    engine.suspend()
     # No await from here on: no client is served until GO has been sent or the handover has failed.
     handover_state = HandoverState()
     document = {"version": VERSION, "server": server.save(handover_state), **more(handover_state)}
@@ -115,7 +115,7 @@ async def _hand_over(
 
 async def _first_word(successor: socket.socket) -> bytes:
     async with asyncio.timeout(SECONDS):
-        await seqpacket.readable(successor.fileno())
+        await seqpacket.wait_until_readable(successor.fileno())
     return successor.recv(_MAX_WORD)
 
 
@@ -170,7 +170,7 @@ def _one(predecessor: socket.socket) -> tuple[bytes, list[int], int, object]:
     return word, descriptors, flags, address
 
 
-def accept(
+def take_over_from(
     predecessor: socket.socket, document: Row, handover_state: HandoverState, server: HandoverServer
 ) -> Callable[[], None]:
     """Restore a predecessor's state and wait for the predecessor's GO.

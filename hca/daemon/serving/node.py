@@ -109,10 +109,10 @@ class _Listening:
     def save(self, handover_state: HandoverState) -> Row:
         """Return the record of the sockets and the lock for a successor."""
         return {
-            "lock": handover_state.pack(self.lock),
-            "successors": handover_state.pack(self.successors.fileno()),
-            "administration": handover_state.pack(self.administration.fileno()),
-            "direct": handover_state.pack(self.providers.listener.fileno()),
+            "lock": handover_state.add_descriptor(self.lock),
+            "successors": handover_state.add_descriptor(self.successors.fileno()),
+            "administration": handover_state.add_descriptor(self.administration.fileno()),
+            "direct": handover_state.add_descriptor(self.providers.listener.fileno()),
         }
 
 
@@ -127,7 +127,9 @@ def main(given: Given) -> None:
         asyncio.run(
             _main(
                 options,
-                Shares.within(usable_descriptors(sandbox.set_resource_limits()), memory_limit()),
+                Shares.for_memory_limit(
+                    usable_descriptors(sandbox.set_resource_limits()), memory_limit()
+                ),
             )
         )
     except (OSError, HandoverFailed) as err:
@@ -219,15 +221,15 @@ async def _succeed(
 ) -> None:
     try:
         listening = _Listening(
-            handover_state.take(document["lock"]),
-            socket.socket(fileno=handover_state.take(document["successors"])),
-            socket.socket(fileno=handover_state.take(document["administration"])),
-            Providers(socket.socket(fileno=handover_state.take(document["direct"]))),
+            handover_state.take_descriptor(document["lock"]),
+            socket.socket(fileno=handover_state.take_descriptor(document["successors"])),
+            socket.socket(fileno=handover_state.take_descriptor(document["administration"])),
+            Providers(socket.socket(fileno=handover_state.take_descriptor(document["direct"]))),
         )
         engine = _confined_engine(options)
-        engine.hold()
+        engine.suspend()
         server = _server(options, engine, shares, listening)
-        serve = handover.accept(predecessor, document, handover_state, server)
+        serve = handover.take_over_from(predecessor, document, handover_state, server)
     except (KeyError, TypeError, ValueError, OSError, HandoverFailed) as err:
         # The predecessor still uses all mappings: exit without any cleanup.
         logger.error("cannot take over: %s", err)  # noqa: TRY400
@@ -235,7 +237,7 @@ async def _succeed(
 
     def start() -> None:
         serve()
-        engine.release()
+        engine.resume()
         logger.info("took_over programs=%d", len(document["server"]["programs"]))
 
     await _serve(options, server, engine, listening, start)
@@ -276,7 +278,7 @@ async def _serve(
         listening.successors.setblocking(False)
         listening.successors.listen(1)
         offering = loop.create_task(
-            handover.offer(listening.successors, server, engine, listening.save, leave)
+            handover.serve_successors(listening.successors, server, engine, listening.save, leave)
         )
         _say_ready(options)
         await ended.wait()

@@ -39,14 +39,16 @@ class NodeServer(PodServer):
                     "name": function.name,
                     "gbps": function.link.gbps,
                     "binding": _save_binding(function.binding),
-                    "listener": handover_state.pack(self._listeners[function.name].fileno()),
+                    "listener": handover_state.add_descriptor(
+                        self._listeners[function.name].fileno()
+                    ),
                 }
                 for function in self._table.all()
             ],
             "silent": [
                 {
                     "function": self._connected_to[client],
-                    "socket": handover_state.pack(client.fileno()),
+                    "socket": handover_state.add_descriptor(client.fileno()),
                 }
                 for client in self._silent
             ],
@@ -54,7 +56,7 @@ class NodeServer(PodServer):
                 {
                     "function": key.decode("ascii"),
                     "mtu": objects.mtu,
-                    "socket": handover_state.pack(client.fileno()),
+                    "socket": handover_state.add_descriptor(client.fileno()),
                     "objects": objects.save(handover_state),
                 }
                 for client, (key, objects) in self._open.items()
@@ -70,7 +72,7 @@ class NodeServer(PodServer):
         """
         self._numbers.adopt_pds(int(saved["last_domain"]))
         if saved["tables"]:  # before connections, which are evaluated with these tables
-            self.enforcer.switch(codec.decode(saved["tables"]))
+            self.enforcer.replace_tables(codec.decode(saved["tables"]))
         self.wires.load(saved["wires"], handover_state)
         listeners = [self._load_function(row, handover_state) for row in saved["functions"]]
         silent = [
@@ -97,7 +99,7 @@ class NodeServer(PodServer):
         self._shared[function.name] = self._shares.new_share()
         if row["binding"] is not None:
             self._bind(function, _load_binding(row["binding"]))
-        listener = socket.socket(fileno=handover_state.take(row["listener"]))
+        listener = socket.socket(fileno=handover_state.take_descriptor(row["listener"]))
         listener.setblocking(False)
         return function, listener
 

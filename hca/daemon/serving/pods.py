@@ -144,7 +144,7 @@ class PodServer(Server):
         if binding.addresses:
             pod = binding.addresses, binding.pod, binding.pod_uid
             held = self._holders[function.name] = Party.of(function.name, function.address, *pod)
-            self.enforcer.parties.enter(held)
+            self.enforcer.parties.add(held)
 
     @contextmanager
     def _change(self) -> Iterator[None]:
@@ -176,7 +176,7 @@ class PodServer(Server):
                 await asyncio.wait(programs)
         holder = self._holders.pop(name, None)
         if holder is not None:
-            self.enforcer.parties.leave(holder)
+            self.enforcer.parties.remove(holder)
             self.enforcer.reevaluate()
         self._write(self._table.get(name))
         logger.info("function_released function=%s programs=%d", name, len(programs))

@@ -35,7 +35,7 @@ def operations(enforcer: Enforcer, wires: PodWires | None = None) -> dict[str, O
         except RdmaError as err:
             raise InvalidRequest(str(err)) from err
         try:
-            switched = enforcer.switch(decoded)
+            switched = enforcer.replace_tables(decoded)
         except StaleTables as err:
             raise Conflict(str(err)) from err
         return {
@@ -59,7 +59,7 @@ def operations(enforcer: Enforcer, wires: PodWires | None = None) -> dict[str, O
 
     async def denials(params: dict[str, Any]) -> dict[str, Any]:
         fields(params, {})
-        enforcer.flows.gather()
+        enforcer.flows.collect_counts()
         taken, lost = enforcer.denials.take()
         listed = [{**denial.to_json(), "count": count} for denial, count in taken.items()]
         return {"denials": listed, "lost": lost}
@@ -77,7 +77,7 @@ def policy_status(enforcer: Enforcer) -> dict[str, Any]:
 
     The result also has the counts of each rule.
     """
-    enforcer.flows.gather()
+    enforcer.flows.collect_counts()
     tables = enforcer.tables
     return {
         "managed": enforcer.managed,

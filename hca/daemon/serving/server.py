@@ -128,7 +128,7 @@ class Server(AdoptingPrograms):
         """
         while True:
             await asyncio.sleep(GATHER_SECONDS)
-            self.enforcer.flows.gather()
+            self.enforcer.flows.collect_counts()
 
     async def _show(self) -> None:
         """Update the counter files of all devices periodically."""
@@ -151,7 +151,7 @@ class Server(AdoptingPrograms):
         self, listener: socket.socket, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]
     ) -> None:
         while True:
-            await seqpacket.readable(listener.fileno())
+            await seqpacket.wait_until_readable(listener.fileno())
             try:
                 client, _ = listener.accept()
             except OSError as err:
@@ -219,14 +219,14 @@ class Server(AdoptingPrograms):
         self._indices.add(function.index)
         self._functions[token] = function
         self._members[token] = client
-        self.enforcer.parties.enter(function.party)
+        self.enforcer.parties.add(function.party)
 
     def _remove_member(self, token: bytes) -> None:
         for task in tuple(self._programs.pop(token, ())):
             task.cancel()
         function = self._functions.pop(token)
         del self._members[token]
-        self.enforcer.parties.leave(function.party)
+        self.enforcer.parties.remove(function.party)
         self._indices.discard(function.index)
         files.remove(function.directory.parent)
         if not self._functions:

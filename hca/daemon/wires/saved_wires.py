@@ -23,9 +23,11 @@ def save(
             {
                 "address": _row(one.address),
                 "segments": one.segments,
-                "sockets": [handover_state.pack(opened.fileno()) for opened in one.sockets],
+                "sockets": [
+                    handover_state.add_descriptor(opened.fileno()) for opened in one.sockets
+                ],
                 "groups": {
-                    gid.hex(): handover_state.pack(opened.fileno())
+                    gid.hex(): handover_state.add_descriptor(opened.fileno())
                     for gid, opened in one.groups.items()
                 },
             }
@@ -49,10 +51,12 @@ def load(
     wires = tuple(
         WireSockets(
             _address(row["address"]),
-            tuple(socket.socket(fileno=fd) for fd in handover_state.take_all(row["sockets"])),
+            tuple(
+                socket.socket(fileno=fd) for fd in handover_state.take_descriptors(row["sockets"])
+            ),
             bool(row["segments"]),
             {
-                bytes.fromhex(gid): socket.socket(fileno=handover_state.take(place))
+                bytes.fromhex(gid): socket.socket(fileno=handover_state.take_descriptor(place))
                 for gid, place in row.get("groups", {}).items()
             },
         )

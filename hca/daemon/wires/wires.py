@@ -39,7 +39,7 @@ class Wires:
         ``path_mtu`` is an ibv_mtu. If ``bytes_per_second`` is 0, there is no limit. The event loop
         that is running processes the wire's senders and messages.
         """
-        made = self._sources.add_wire(sockets.structure(path_mtu, bytes_per_second))
+        made = self._sources.add_wire(sockets.to_hca_wire(path_mtu, bytes_per_second))
         try:
             self.groups.add_wire(made, sockets)
             self._connections.add(made, sockets.address.gid)

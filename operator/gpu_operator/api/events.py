@@ -6,7 +6,7 @@ from typing import Final
 _LONGEST: Final = 180  # of an object's name; with the digest it stays within the limit of 253
 
 
-def name(about: str, text: str) -> str:
+def event_name(about: str, text: str) -> str:
     """Return the name of an event about the object ``about``.
 
     ``text`` distinguishes the events about one object. A long object name is cut. Dots and hyphens

@@ -130,7 +130,7 @@ class ClaimLoop:
     def _due_triggers(self) -> Callable[[], Sequence[Annotate]]:
         claims, starting = tuple(self._claims.values()), tuple(self._starting.values())
         world, now_s = self._world(), time.monotonic()
-        return lambda: self._triggers.due(claims, starting, world, now_s)
+        return lambda: self._triggers.take_due_annotations(claims, starting, world, now_s)
 
     async def _work(self) -> Never:
         # The users of GPUs are known once all claims are listed, their requests once all classes
@@ -150,7 +150,7 @@ class ClaimLoop:
     def _due_events(self) -> Callable[[], Sequence[Record]]:
         claims, pods = tuple(self._claims.values()), tuple(self._pods.values())
         world, classes, now_s = self._world(), dict(self._classes), time.monotonic()
-        return lambda: self._claim_events.due(claims, pods, classes, world, now_s)
+        return lambda: self._claim_events.take_due_events(claims, pods, classes, world, now_s)
 
     async def _compute(
         self, computing: Computing, prepare: Callable[[], Callable[[], Sequence[_Action]]]

@@ -313,7 +313,7 @@ class KubernetesCluster:
         message = action.message[:_LONGEST_MESSAGE]
         key = f"{action.uid}/{action.reason}/{'' if action.latest else action.message}"
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        name = events.name(action.name, key)
+        name = events.event_name(action.name, key)
         row = kinds.find_kind(action.kind)
         event = {
             "apiVersion": "v1",

@@ -32,7 +32,7 @@ def _is_ours(key: str, prefixes: Collection[str]) -> bool:
     return key == POOL_LABEL or (prefix in prefixes and features.is_ours(name))
 
 
-def without(
+def removal_patch(
     uid: str, part: Literal["labels", "annotations"], entries: Mapping[str, str]
 ) -> tuple[dict[str, str], ...]:
     """Return a JSON patch that removes ``entries`` from the labels or annotations of a node.

@@ -117,7 +117,7 @@ def test_words_of_a_row_are_loaded_together(between: str, together: list[int]) -
     form = ssa.build(_kernel(body).functions[0])
     analysis = analyse(form, jit.Plan(16, 1).geometry(_BLOCK), assume_guards=True)
     block = max(form.blocks, key=lambda index: _steps(form, index))
-    found = adjacent_loads.groups(analysis, block, form.blocks[block].nodes)
+    found = adjacent_loads.find_load_groups(analysis, block, form.blocks[block].nodes)
     assert [len(loads) for loads in found.values()] == together
 
 

@@ -372,8 +372,8 @@ def test_a_deleted_gpu_takes_its_slices_with_it(node: Node) -> None:
         ({"KUBECONFIG": "/nowhere"}, "cannot configure access to the API server"),
         ({"TESSERA_NODE_BUDGET": "many"}, "not a memory quantity"),
         ({"TESSERA_HEALTH_PORT": "99999"}, "must be a port number"),
-        ({"TESSERA_DEVICE_LIST_STRATEGY": "envvar"}, "cdi or mounts"),
-        ({"TESSERA_NVIDIA_SMI": "yes"}, "true or false"),
+        ({"TESSERA_DEVICE_LIST_STRATEGY": "envvar"}, "must be 'cdi' or 'mounts'"),
+        ({"TESSERA_NVIDIA_SMI": "yes"}, "must be 'true' or 'false'"),
     ],
 )
 def test_a_missing_requirement_ends_the_agent_with_one_line(

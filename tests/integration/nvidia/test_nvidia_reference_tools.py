@@ -12,7 +12,7 @@ import yaml
 
 from device_plugin.agent.reporting import node_facts
 from device_plugin.inventory import model
-from device_plugin.inventory.resources import assign_resources, by_resource
+from device_plugin.inventory.resources import assign_resources, group_by_resource
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
 from gpu_operator.render import features
 from kubelet_conformance import process
@@ -66,7 +66,7 @@ def in_strategy(rig: nvml_views.Rig, programs: Programs, strategy: str) -> None:
     theirs = programs.features(strategy)
     del theirs[OF_TIME]
     software = features.Software(
-        node_facts.driver_version(), node_facts.cuda_version(), node_facts.machine()
+        node_facts.driver_version(), node_facts.cuda_version(), node_facts.machine_product()
     )
     ours = features.labels(devices(rig), strategy, software)
     assert theirs | OF_THEIR_OPERATOR == ours
@@ -95,7 +95,9 @@ def test_the_device_plugin_offers_the_devices_that_ours_does(
     with rig.node.admin() as requested:
         slices = model.parse(requested.call("inventory")).slices()
     named = assign_resources("nvidia.com", Strategy(strategy), slices, ())
-    ours = {name: {s.uuid for s in of} for name, of in by_resource(named.names, slices).items()}
+    ours = {
+        name: {s.uuid for s in of} for name, of in group_by_resource(named.names, slices).items()
+    }
     if strategy == "none":  # NVIDIA's plugin then ignores MIG mode, and also offers a divided GPU
         ours = {"nvidia.com/gpu": ours["nvidia.com/gpu"] | {rig.divided}}
     kubelet = SimulatedKubelet(tmp_path / "k")

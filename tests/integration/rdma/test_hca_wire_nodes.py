@@ -188,7 +188,7 @@ def test_an_address_that_is_taken_is_an_error(nodes):
         assert first.stdout is not None
         assert first.stdout.readline() == "there\n"
         said, _ = nodes.start(0, "true").communicate(timeout=60)
-        assert re.search(r"UDP \S+ port 4791: Address already in use", said)
+        assert re.search(r"UDP port 4791 of \S+: Address already in use", said)
     finally:
         first.terminate()
         first.communicate(timeout=60)

@@ -242,9 +242,9 @@ def test_perftest_runs_across_hand_overs_and_exits_0(tmp_path, tool):
 
 def test_the_document_has_no_place_for_a_descriptor_twice():
     handover_state = handover.HandoverState([7, 8])
-    assert handover_state.take(0) == 7
+    assert handover_state.take_descriptor(0) == 7
     for place in (0, 2, -1):
         with pytest.raises(ValueError, match="descriptor"):
-            handover_state.take(place)
+            handover_state.take_descriptor(place)
     assert handover_state.list_unclaimed() == [8]
-    assert json.loads(json.dumps({"place": handover_state.pack(9)})) == {"place": 2}
+    assert json.loads(json.dumps({"place": handover_state.add_descriptor(9)})) == {"place": 2}

@@ -84,7 +84,7 @@ class World:
             rdma_lab.pod(place, app="server" if name == VICTIM else "client")
             for place, name in enumerate(names)
         ]
-        self.enforcer.switch(rdma_lab.tables(1, pods, [POLICIES[policy]]))
+        self.enforcer.replace_tables(rdma_lab.tables(1, pods, [POLICIES[policy]]))
         self._given, self._set = engine.set_policies, engine.set_qp
         engine.set_policies = self._record  # type: ignore[method-assign]
         engine.set_qp = self._record_peer  # type: ignore[method-assign]

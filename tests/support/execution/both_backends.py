@@ -31,7 +31,7 @@ def _loaded(module: Module, block: Shape, plan: jit.Plan | None) -> jit.Loaded:
 def first_tier(module: Module, block: Shape) -> list[jit.Plan]:
     """Return the plan with which a first launch begins, if there is one."""
     form = ssa.build(module.functions[0])
-    plan, _ = tiers.first(form, block, llvm.vector_bits())
+    plan, _ = tiers.first_tier_plan(form, block, llvm.vector_bits())
     return [] if plan is None else [plan]
 
 

@@ -53,7 +53,7 @@ class FakeGpud:
 
     async def _serve(self) -> None:
         while True:
-            await seqpacket.readable(self.link.fileno())
+            await seqpacket.wait_until_readable(self.link.fileno())
             data = self.link.recv(512)
             if not data:
                 return

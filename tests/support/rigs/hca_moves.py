@@ -20,7 +20,7 @@ def handed_over(
     saved = json.loads(json.dumps(client.objects.save(handover_state)))
     arrived = HandoverState([os.dup(descriptor) for descriptor in handover_state.descriptors])
     gids = (bytes(16), client.gid)
-    ends = arrived.take_all(saved["descriptors"])
+    ends = arrived.take_descriptors(saved["descriptors"])
     guard = Guard(enforcer, client.party) if enforcer is not None else None
     objects = AdoptedObjects(engine, numbers, gids, 1 << 30, ends, guard)
     objects.load(saved, arrived)

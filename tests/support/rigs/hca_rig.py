@@ -294,7 +294,7 @@ class Client:
         self.party = Party.of(f"f{index}", address)
         guard = None
         if enforcer is not None:
-            enforcer.parties.enter(self.party)
+            enforcer.parties.add(self.party)
             guard = Guard(enforcer, self.party)
         self.objects = Objects(engine, numbers, address.gids, 1 << 30, guard)
         if share is not None:

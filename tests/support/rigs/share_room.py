@@ -17,10 +17,10 @@ def most_of(share: Share, kind: int) -> int:
         wanted = [0, 0, 0]
         wanted[kind] = amount
         try:
-            share.take(*wanted)
+            share.charge(*wanted)
         except OSError:
             return False
-        share.give(*wanted)
+        share.refund(*wanted)
         return True
 
     return _greatest(fits)

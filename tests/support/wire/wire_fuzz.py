@@ -119,8 +119,8 @@ class Fuzz:
             self.limits[id(engine)] = (*flows, limit)
         self.reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
-        self.engine.receive_mads(self.end.wire, self._writing)
-        self.spare.hold()
+        self.engine.set_mad_pipe(self.end.wire, self._writing)
+        self.spare.suspend()
         self.done: dict[str, int] = {}
         for kind in (Type.RC, Type.RC, Type.UC, Type.UC, Type.UD, Type.RC, Type.UC, Type.UD):
             self.add(kind, shared=len(self.targets) > 4)
@@ -431,15 +431,15 @@ class Fuzz:
     def hand_over(self) -> None:
         """Hand everything over to the other engine."""
         end, engine = self.end, self.spare
-        end.engine.hold()
+        end.engine.suspend()
         for target in self.targets:
             self.check(target)
         handover_state = HandoverState()
         saved = json.loads(json.dumps(end.client.objects.save(handover_state)))
         arrived = HandoverState([os.dup(descriptor) for descriptor in handover_state.descriptors])
-        wire = engine.add_wire(end.sockets.structure())
-        engine.receive_mads(wire, self._writing)
-        handles = arrived.take_all(saved["descriptors"])
+        wire = engine.add_wire(end.sockets.to_hca_wire())
+        engine.set_mad_pipe(wire, self._writing)
+        handles = arrived.take_descriptors(saved["descriptors"])
         numbers = Numbers()
         numbers.adopt_pds(end.client.objects._numbers.last_pd)
         objects = AdoptedObjects(engine, numbers, end.gids, 1 << 30, handles)
@@ -454,7 +454,7 @@ class Fuzz:
             target.past.append("handed over")
         changes = [self.change(target, target.mask) for target in self.targets]
         engine.set_policies(changes)
-        engine.release()
+        engine.resume()
 
     def forget_sources(self) -> None:
         """Remove all known senders of datagrams."""
@@ -466,8 +466,8 @@ class Fuzz:
         """Remove the wire with everything in flight, and add it again."""
         self.forget_sources()
         self.engine.remove_wire(self.end.wire)
-        self.end.wire = self.engine.add_wire(self.end.sockets.structure())
-        self.engine.receive_mads(self.end.wire, self._writing)
+        self.end.wire = self.engine.add_wire(self.end.sockets.to_hca_wire())
+        self.engine.set_mad_pipe(self.end.wire, self._writing)
 
     # Everything together
 
@@ -499,7 +499,7 @@ class Fuzz:
         self.engine.set_qos_classes([])
         self.engine.remove_wire(self.end.wire)
         self.end.sockets.close()
-        self.spare.release()
+        self.spare.resume()
         for engine in (self.engine, self.spare):
             out, in_, limit = self.limits[id(engine)]
             engine.remove_flow(out)

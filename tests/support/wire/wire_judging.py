@@ -51,7 +51,7 @@ class Node:
         self._thread.start()
         address = WireAddress(ipaddress.ip_address(self.ip))
         sockets = open_sockets(address, lanes=2)
-        self.wire = self.do(lambda: self.sources.add_wire(sockets.structure(path_mtu)))
+        self.wire = self.do(lambda: self.sources.add_wire(sockets.to_hca_wire(path_mtu)))
         sockets.close()
         self.wire_groups = WireGroups(engine)
         self.wire_groups.add_wire(self.wire, sockets)
@@ -103,7 +103,7 @@ class Node:
 
     def switch(self, tables: NodeTables) -> None:
         """Enforce tables."""
-        self.do(lambda: self.enforcer.switch(tables))
+        self.do(lambda: self.enforcer.replace_tables(tables))
 
     @property
     def counts(self) -> HcaWireCounts:
@@ -114,7 +114,7 @@ class Node:
         """Return the operations that each rule has permitted."""
 
         def gathered() -> list[Mapping[str, Any]]:
-            self.enforcer.flows.gather()
+            self.enforcer.flows.collect_counts()
             return list(self.enforcer.flows.to_json())
 
         return list(self.do(gathered))

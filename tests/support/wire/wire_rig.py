@@ -52,7 +52,7 @@ class End:
         self.engine, self.ip = engine, ip or fresh_address()
         address = WireAddress(ipaddress.ip_address(self.ip))
         self.sockets = open_sockets(address, lanes=2, segments=segments)
-        structure = self.sockets.structure(bytes_per_second=bytes_per_second)
+        structure = self.sockets.to_hca_wire(bytes_per_second=bytes_per_second)
         self.wire: EngineWire = engine.add_wire(structure)
         own = address_of(0)
         named = Address(own.guid, (own.gids[0], address.gid))

@@ -18,18 +18,18 @@ used.
 
 def hand_over(end: End, engine: Engine) -> None:
     """Hand an end over to another engine, which is held until everything is restored."""
-    end.engine.hold()
-    engine.hold()
+    end.engine.suspend()
+    engine.suspend()
     handover_state = HandoverState()
     saved = json.loads(json.dumps(end.client.objects.save(handover_state)))
     arrived = HandoverState([os.dup(descriptor) for descriptor in handover_state.descriptors])
-    wire = engine.add_wire(end.sockets.structure())
-    handles = arrived.take_all(saved["descriptors"])
+    wire = engine.add_wire(end.sockets.to_hca_wire())
+    handles = arrived.take_descriptors(saved["descriptors"])
     objects = AdoptedObjects(engine, Numbers(), end.gids, 1 << 30, handles)
     objects.load(saved, arrived)
     with POSTING:
         end.client.objects.close()
         end.engine.remove_wire(end.wire)
-        end.engine.release()
+        end.engine.resume()
         end.client.objects, end.engine, end.wire = objects, engine, wire
-    engine.release()
+    engine.resume()

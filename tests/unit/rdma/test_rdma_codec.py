@@ -201,7 +201,7 @@ def test_a_list_as_long_as_its_limit_is_read_and_no_longer_one(
     there += there[:1] * (most - len(there))
     codec.decode(json.dumps(document))
     there += there[:1]
-    with pytest.raises(TablesError, match=f"not a list of at most {most}$") as caught:
+    with pytest.raises(TablesError, match=f"not a list of at most {most} items$") as caught:
         codec.decode(json.dumps(document))
     assert str(caught.value).startswith(f"tables.{path[0]}")
 

@@ -193,7 +193,7 @@ class FabricMember:
         finally:
             os.close(writing)
         try:
-            if polling.readable(reading, START_TIMEOUT_SECONDS) and os.read(reading, 1):
+            if polling.is_readable(reading, START_TIMEOUT_SECONDS) and os.read(reading, 1):
                 return
         finally:
             os.close(reading)

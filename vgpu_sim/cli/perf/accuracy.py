@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from vgpu_sim.cli.perf.group import completes, exit_with_error, new_file
+from vgpu_sim.cli.perf.group import exit_with_error, make_completer, new_file
 from vgpu_sim.perf import parameters, plots
 from vgpu_sim.perf.boards import BOARDS, board_named
 from vgpu_sim.perf.errors import NoData, PerfError, UnknownModel
@@ -22,7 +22,7 @@ _boards = click.option(
     multiple=True,
     metavar="NAME",
     help="Only this board; may be repeated.",
-    shell_complete=completes(BOARDS),
+    shell_complete=make_completer(BOARDS),
 )
 _family = click.option("--family", type=click.Choice(list(FAMILIES)), help="Only this family.")
 _HEAD = (
@@ -64,7 +64,7 @@ def _keys(family: str | None, boards: tuple[str, ...]) -> list[tuple[str, str]]:
 @click.option(
     "--donor",
     metavar="NAME",
-    shell_complete=completes(BOARDS),
+    shell_complete=make_completer(BOARDS),
     help="Predict with this board's parameters, as for a board without measurements.",
 )
 @click.option(
@@ -189,7 +189,7 @@ def _validate_served(boards: tuple[str, ...], most: int | None) -> None:
     try:
         for board in boards:
             board_named(board)
-        points, excluded = serving.points(most)
+        points, excluded = serving.predict_points(most)
         rows = serving.validate(points)
     except PerfError as err:
         exit_with_error(err)
@@ -307,7 +307,7 @@ def fit(
 def _fit_served(into: Path) -> None:
     into.mkdir(parents=True, exist_ok=True)
     try:
-        bands = serving.fit(serving.points()[0])
+        bands = serving.fit(serving.predict_points()[0])
     except PerfError as err:
         exit_with_error(err)
     (into / SERVED).write_text(json.dumps(bands.as_json(), indent=1) + "\n", encoding="utf-8")

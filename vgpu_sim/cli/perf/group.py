@@ -47,7 +47,7 @@ def new_file(
 _Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def completes(names: Iterable[str]) -> _Complete:
+def make_completer(names: Iterable[str]) -> _Complete:
     """Return a shell completion for ``names``. In a comma-separated list, it completes the last
     item.
     """
@@ -64,7 +64,7 @@ board_option = click.option(
     required=True,
     metavar="NAME",
     help=f"One of {', '.join(BOARDS)}.",
-    shell_complete=completes(BOARDS),
+    shell_complete=make_completer(BOARDS),
 )
 
 

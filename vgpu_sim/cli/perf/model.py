@@ -5,9 +5,9 @@ import json
 import click
 from click.core import ParameterSource
 
-from vgpu_sim.cli.perf.group import SIZE, board_option, completes, exit_with_error
+from vgpu_sim.cli.perf.group import SIZE, board_option, exit_with_error, make_completer
 from vgpu_sim.perf.errors import PerfError
-from vgpu_sim.perf.models import ARCHITECTURES, Drawing, Report, Serving, diffusion, serve
+from vgpu_sim.perf.models import ARCHITECTURES, Drawing, Report, Serving, diffusion, predict_serving
 from vgpu_sim.perf.models.graph import DTYPE, WEIGHTS
 from vgpu_sim.perf.models.serving import Pass
 from vgpu_sim.perf.models.serving_intervals import bands
@@ -21,7 +21,7 @@ _OF_DENOISERS = {"side": "--side", "steps": "--steps"}
 
 
 @click.command(help=f"Predict one batch of MODEL: one of {', '.join(_NAMES)}.")
-@click.argument("model", shell_complete=completes(_NAMES))
+@click.argument("model", shell_complete=make_completer(_NAMES))
 @board_option
 @click.option("--tp", type=SIZE, default=1, show_default=True, help="Tensor-parallel ranks.")
 @click.option("--pp", type=SIZE, default=1, show_default=True, help="Pipeline-parallel stages.")
@@ -95,10 +95,12 @@ def model(
         for name in board.split(","):
             if model == diffusion.NAME:
                 request = diffusion.Request(batch, side, steps, graphs=graphs)
-                drawings.append(diffusion.predict_drawing(name, request, mechanistic=mechanistic))
+                drawings.append(
+                    diffusion.predict_image_generation(name, request, mechanistic=mechanistic)
+                )
                 continue
             question = Serving(model, name, tp, batch, given, made, pp, dp, ep, graphs, dtype)
-            reports.append(serve(question, mechanistic=mechanistic))
+            reports.append(predict_serving(question, mechanistic=mechanistic))
     except PerfError as err:
         exit_with_error(err)
     if as_json:

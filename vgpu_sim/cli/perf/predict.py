@@ -7,7 +7,13 @@ from typing import Any
 import click
 
 from vgpu_sim.cli import topologies
-from vgpu_sim.cli.perf.group import SIZE, board_option, bytes_option, completes, exit_with_error
+from vgpu_sim.cli.perf.group import (
+    SIZE,
+    board_option,
+    bytes_option,
+    exit_with_error,
+    make_completer,
+)
 from vgpu_sim.perf.boards import BOARDS
 from vgpu_sim.perf.collective.model import OPS
 from vgpu_sim.perf.dtypes import DTYPES
@@ -376,7 +382,7 @@ _rowwise("sampling", "The most likely token of each row of logits in bf16.")
     required=True,
     metavar="A,B,...",
     help=f"Some of {', '.join(BOARDS)}.",
-    shell_complete=completes(BOARDS),
+    shell_complete=make_completer(BOARDS),
 )
 @click.pass_context
 def compare(context: click.Context, boards: str) -> None:

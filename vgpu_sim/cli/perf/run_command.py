@@ -133,11 +133,11 @@ def _listen(admin: AdminClient, events: RunEvents) -> None:
         gpus = admin.call("inventory")["gpus"]
         live = any(one["contexts"] for gpu in gpus for one in gpu["instances"])
         for event in admin.queued_events():
-            events.take(event)
+            events.add_event(event)
         if not live:
             return
         try:
-            events.take(admin.next_event())
+            events.add_event(admin.next_event())
         except TimeoutError:
             return
 

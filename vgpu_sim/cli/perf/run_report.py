@@ -30,7 +30,7 @@ class RunEvents:
 
     contexts: dict[object, Context] = field(default_factory=dict)
 
-    def take(self, event: dict[str, Any]) -> None:
+    def add_event(self, event: dict[str, Any]) -> None:
         """Store one event that gpud sent. Raises ValueError for an invalid event."""
         if event.get("event") != "modelled":
             return

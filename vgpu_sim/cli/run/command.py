@@ -350,7 +350,7 @@ def run_program(
 
 def _say_how_to_choose(count: int) -> None:
     """With several slices and none chosen, explain how each process selects its slice."""
-    if count > 1 and not config.chooses_devices():
+    if count > 1 and not config.user_selects_devices():
         click.echo(
             f"tessera run: {count} slices; as in CUDA each process has one of them as its device:"
             f" the first, or the one that its CUDA_VISIBLE_DEVICES (0 to {count - 1}) names",

@@ -33,7 +33,7 @@ class Totals:
     unfinished: list[tuple[str, str]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
 
-    def take(self, event: dict[str, Any]) -> None:
+    def add_event(self, event: dict[str, Any]) -> None:
         """Add one event that gpud sent."""
         match event["event"]:
             case "context_started":
@@ -108,10 +108,10 @@ def _take_all(admin: AdminClient) -> Totals:
         gpus = admin.call("inventory")["gpus"]
         live = any(one["contexts"] for gpu in gpus for one in gpu["instances"])
         for event in admin.queued_events():
-            totals.take(event)
+            totals.add_event(event)
         if not live:
             return totals
         try:
-            totals.take(admin.next_event())
+            totals.add_event(admin.next_event())
         except TimeoutError:
             return totals

@@ -66,6 +66,6 @@ def _error(spelling: _Spelling, own: requirements.Target, version: tuple[int, in
 
 
 def _specials(instruction: tree.Instruction) -> Iterator[tree.Name]:
-    for operand in names.of(instruction.operands):
+    for operand in names.names_in(instruction.operands):
         if grammar.is_special(operand.text):
             yield operand

@@ -65,7 +65,7 @@ def check_instruction(scope: Scope, instruction: tree.Instruction) -> None:
     lists = signatures(instruction.opcode, words)
     fitting = [one for one in lists if _takes(one, len(instruction.operands))]
     if not lists or (fitting and fitting[0][:1] == (Wanted("rest"),)):
-        for name in names.of(instruction.operands):
+        for name in names.names_in(instruction.operands):
             scope.look_up(name)
         return
     if not fitting:
@@ -112,7 +112,7 @@ def _check(scope: Scope, wanted: Wanted, operand: tree.Operand, space: str) -> N
         case what if what.startswith("["):
             _check_memory(scope, operand, what[1:-1] or space)
         case _:
-            for name in names.of((operand,)):
+            for name in names.names_in((operand,)):
                 scope.look_up(name)
 
 
@@ -135,7 +135,7 @@ def _predicate(scope: Scope, operand: tree.Operand) -> None:
 def _check_constant(wanted: Wanted, operand: tree.Operand) -> None:
     if not isinstance(operand, tree.Integer):
         raise Invalid("expected an integer constant")
-    if not wanted.in_limits(operand.value):
+    if not wanted.is_in_limits(operand.value):
         raise Invalid(f"the constant {operand.value} is not allowed here")
 
 
@@ -154,7 +154,7 @@ def _check_typed_constant(wanted: Wanted, operand: tree.Constant, type_: Type) -
     if not type_.takes_constant(operand):
         kind = "an integer" if isinstance(operand, tree.Integer) else "a floating-point"
         raise Invalid(f"{kind} constant cannot be read as .{type_.name}")
-    if isinstance(operand, tree.Integer) and not wanted.in_limits(operand.value):
+    if isinstance(operand, tree.Integer) and not wanted.is_in_limits(operand.value):
         raise Invalid(f"the constant {operand.value} is not allowed here")
 
 
@@ -263,7 +263,7 @@ def _check_memory(scope: Scope, operand: tree.Operand, space: str) -> None:
     if not isinstance(operand, tree.Memory):
         raise Invalid("expected an address in brackets")
     if space == "*":
-        for name in names.of((operand,)):
+        for name in names.names_in((operand,)):
             scope.look_up(name)
         return
     if len(operand.parts) != 1:

@@ -39,7 +39,7 @@ class Wanted:
     pair: str = ""
     limits: str = ""
 
-    def in_limits(self, value: int) -> bool:
+    def is_in_limits(self, value: int) -> bool:
         """True if a constant with this value is allowed as the operand."""
         limits, _, step = self.limits.partition("%")
         if step and value % int(step):

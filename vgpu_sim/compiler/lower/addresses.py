@@ -79,7 +79,9 @@ def space_of(
     return said
 
 
-def address(context: Context, operand: tree.Operand, space: Space) -> tuple[Operand, int]:
+def base_and_displacement(
+    context: Context, operand: tree.Operand, space: Space
+) -> tuple[Operand, int]:
     """Return base and displacement in bytes of an address operand ``[...]``.
 
     Raises:
@@ -115,13 +117,13 @@ def whole_address(context: Context, operand: tree.Operand, space: Space) -> Oper
 
     ISA instructions that have no displacement need such an address. Raises as ``address``.
     """
-    base, displacement = address(context, operand, space)
+    base, displacement = base_and_displacement(context, operand, space)
     if displacement == 0:
         return base
     bits = 32 if space is Space.SHARED else 64
     if isinstance(base, Literal):
         return Literal(base.bits + displacement & (1 << bits) - 1)
-    sum_ = context.builder.scratch(bits)
+    sum_ = context.builder.scratch_register(bits)
     step = Literal(displacement & (1 << bits) - 1)
     type_ = DataType.U32 if bits == 32 else DataType.U64
     context.builder.emit(Op.ADD, type=type_, dsts=(sum_,), srcs=(base, step))
@@ -139,7 +141,7 @@ def _base_register(context: Context, base: tree.Operand, least: int) -> Register
     bits = context.bits(register)
     if bits >= least:
         return register
-    wide = context.builder.scratch(least)
+    wide = context.builder.scratch_register(least)
     context.builder.emit(
         Op.CVT,
         type=UNSIGNED[least],

@@ -73,7 +73,7 @@ class Builder:
         return len(self.predicate_owners)
 
     @contextmanager
-    def owned_by(self, owner: int) -> Iterator[None]:
+    def use_owner(self, owner: int) -> Iterator[None]:
         """Assign new registers to another owner within the ``with`` block."""
         before, self.owner = self.owner, owner
         try:
@@ -167,7 +167,7 @@ class Builder:
             scope.assigned[name] = found
         return found
 
-    def scratch(self, bits: int) -> Register:
+    def scratch_register(self, bits: int) -> Register:
         """Return a scratch register, which is valid only during the current statement."""
         pool = self._pools.setdefault(bits, [])
         index = self._taken.get(bits, 0)

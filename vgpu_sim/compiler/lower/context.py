@@ -151,7 +151,7 @@ class Context:
         if guard is not None:
             builder.place(onward)
 
-    def local(self, declared: tree.Variable) -> LocalVariable:
+    def create_local(self, declared: tree.Variable) -> LocalVariable:
         """Create the declared variable in this frame; return it.
 
         Raises:

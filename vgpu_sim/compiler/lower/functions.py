@@ -11,7 +11,7 @@ from vgpu_sim.compiler.lower.stack.program import Program
 from vgpu_sim.compiler.lower.symbols import names, shared_memory
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
 from vgpu_sim.compiler.lower.symbols.frames import LocalVariable, size_and_alignment
-from vgpu_sim.compiler.lower.symbols.parameters import lay_out, limit_of
+from vgpu_sim.compiler.lower.symbols.parameters import lay_out, max_parameter_bytes
 from vgpu_sim.compiler.lower.symbols.scopes import (
     Declared,
     Refused,
@@ -37,7 +37,7 @@ def lower_function(
     findings: Findings,
 ) -> Function:
     """Lower one ``.entry``; failures are recorded in ``findings``."""
-    limit = limit_of(symbols.version, symbols.capability)
+    limit = max_parameter_bytes(symbols.version, symbols.capability)
     parameters, parameter_bytes = lay_out(function, findings, limit)
     required, maximum = _block_limits(function, findings)
     called = [
@@ -243,7 +243,7 @@ def _declare_shared(context: Context, statement: tree.Variable) -> None:
 def _declare_local(context: Context, statement: tree.Variable) -> None:
     what: Declared = Refused(f"{statement.space.value} variable {statement.name!r}")
     try:
-        what = context.local(statement)
+        what = context.create_local(statement)
     finally:
         context.scope.declare(statement.name, what, statement, statement.count)
 

@@ -7,7 +7,11 @@ from vgpu_sim.isa import DataType, Literal, Op, Operand, Register
 def split(context: Context, packed: Operand) -> tuple[Register, Register]:
     """Return the two halves of a 32-bit operand, in scratch registers of 16 bits."""
     builder = context.builder
-    low, high, upper = builder.scratch(16), builder.scratch(16), builder.scratch(32)
+    low, high, upper = (
+        builder.scratch_register(16),
+        builder.scratch_register(16),
+        builder.scratch_register(32),
+    )
     builder.emit(Op.SHR, type=DataType.U32, dsts=(upper,), srcs=(packed, Literal(16)))
     for half, word in ((low, packed), (high, upper)):
         builder.emit(
@@ -19,7 +23,7 @@ def split(context: Context, packed: Operand) -> tuple[Register, Register]:
 def join(context: Context, low: Register, high: Register, packed: Register) -> None:
     """Write two registers of 16 bits to the halves of ``packed``."""
     builder = context.builder
-    lower, upper = builder.scratch(32), builder.scratch(32)
+    lower, upper = builder.scratch_register(32), builder.scratch_register(32)
     for word, half in ((lower, low), (upper, high)):
         builder.emit(
             Op.CVT, type=DataType.U32, source_type=DataType.U16, dsts=(word,), srcs=(half,)

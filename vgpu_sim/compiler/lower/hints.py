@@ -7,7 +7,7 @@ allows memory to lose its contents; here the contents are kept.
 from typing import Final
 
 from vgpu_sim.compiler.lower import values
-from vgpu_sim.compiler.lower.addresses import WINDOWS, address, space_of
+from vgpu_sim.compiler.lower.addresses import WINDOWS, base_and_displacement, space_of
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
@@ -24,7 +24,7 @@ def nothing(context: Context, form: Form, match: Match) -> None:
     """
     where, *sizes = context.operands
     said = Space.GLOBAL if "global" in match else Space.GENERIC
-    address(context, where, space_of(context, where, said, WINDOWS))
+    base_and_displacement(context, where, space_of(context, where, said, WINDOWS))
     if any(not isinstance(s, tree.Integer) or s.value != _LINE_BYTES for s in sizes):
         raise Invalid(f"the size must be the constant {_LINE_BYTES}")
 
@@ -34,7 +34,7 @@ def policy(context: Context, form: Form, match: Match) -> None:
     first, *rest = context.operands
     if "range" in match:
         where, *rest = rest
-        address(context, where, Space.GLOBAL if "global" in match else Space.GENERIC)
+        base_and_displacement(context, where, Space.GLOBAL if "global" in match else Space.GENERIC)
     kinds = {"fractional": (DataType.F32,), "range": (DataType.U32,) * 2, "cvt": (DataType.B64,)}
     (kind,) = kinds.keys() & match.words.keys()
     wanted = kinds[kind]

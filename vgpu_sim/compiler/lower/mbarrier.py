@@ -45,7 +45,7 @@ def _count(context: Context, operand: tree.Operand) -> Operand:
 
 
 def _wide(context: Context, value: Operand) -> Register:
-    wide = context.builder.scratch(64)
+    wide = context.builder.scratch_register(64)
     context.builder.emit(
         Op.CVT, type=DataType.U64, source_type=DataType.U32, dsts=(wide,), srcs=(value,)
     )
@@ -62,7 +62,7 @@ def init(context: Context, form: Form, match: Match) -> None:
         state: Operand = Literal(count.bits << MBARRIER_EXPECTED | count.bits << MBARRIER_PENDING)
     else:
         factor = Literal(1 << MBARRIER_EXPECTED | 1 << MBARRIER_PENDING)
-        state = context.builder.scratch(64)
+        state = context.builder.scratch_register(64)
         context.builder.emit(Op.AND, type=DataType.B64, dsts=(state,),
                              srcs=(count, Literal(MBARRIER_COUNT)))  # fmt: skip
         context.builder.emit(
@@ -132,7 +132,7 @@ def wait(context: Context, form: Form, match: Match) -> None:
     for hint in hints:
         values.source(context, hint, DataType.U32)
     to = values.predicate_destination(context, first) or builder.unused_predicate()
-    now = builder.scratch(64)
+    now = builder.scratch_register(64)
     builder.emit(Op.LD, type=DataType.B64, dsts=(now,), srcs=(place,), space=space, volatile=True)
     builder.emit(Op.FENCE, order=Order.ACQ_REL, scope=Scope.CTA)
     builder.emit(Op.XOR, type=DataType.B64, dsts=(now,), srcs=(now, before))
@@ -145,7 +145,7 @@ def wait(context: Context, form: Form, match: Match) -> None:
 def pending_count(context: Context, form: Form, match: Match) -> None:
     """Lower pending_count, which extracts the number of pending arrivals from a state."""
     first, state = context.operands
-    part, builder = context.builder.scratch(64), context.builder
+    part, builder = context.builder.scratch_register(64), context.builder
     source = values.source(context, state, DataType.B64)
     to = values.destination(context, first, DataType.B32)
     shift, counts = Literal(MBARRIER_PENDING), Literal(MBARRIER_COUNT)

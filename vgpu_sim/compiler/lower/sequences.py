@@ -21,7 +21,7 @@ class Sequence:
 
     def emit(self, op: Op, type_: DataType, *srcs: Operand, **fields: Any) -> Register:
         """Emit an instruction; return its result in a register as wide as ``type_``."""
-        result = self._builder.scratch(max(type_.bits, 16))
+        result = self._builder.scratch_register(max(type_.bits, 16))
         self._builder.emit(op, type=type_, dsts=(result,), srcs=srcs, **fields)
         return result
 
@@ -51,7 +51,7 @@ class Sequence:
         By default, the value is truncated. With ``clamp``, it is clamped to the range of ``to``.
         A result of 8 or 16 bits is extended to 32 bits, by its sign if ``to`` is signed.
         """
-        result = self._builder.scratch(max(to.bits, 32))
+        result = self._builder.scratch_register(max(to.bits, 32))
         self._builder.emit(
             Op.CVT, type=to, source_type=source, dsts=(result,), srcs=(value,), saturate=clamp
         )

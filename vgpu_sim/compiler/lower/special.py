@@ -63,7 +63,7 @@ def s2r(context: Context, register: SpecialRegister, to: Register | None = None)
     """Read a special register of the ISA into ``to``, or into a scratch register of the
     statement.
     """
-    result = to or context.builder.scratch(register.bits)
+    result = to or context.builder.scratch_register(register.bits)
     type_ = DataType.B64 if register.bits == 64 else DataType.B32
     context.builder.emit(
         Op.S2R, type=type_, dsts=(result,), sreg=register, volatile=register.is_clock
@@ -72,7 +72,7 @@ def s2r(context: Context, register: SpecialRegister, to: Register | None = None)
 
 
 def _emit(context: Context, op: Op, *srcs: Operand, type_: DataType = DataType.U32) -> Register:
-    result = context.builder.scratch(type_.bits)
+    result = context.builder.scratch_register(type_.bits)
     mode = {"mode": MulMode.LO} if op is Op.MAD else {}
     context.builder.emit(op, type=type_, dsts=(result,), srcs=srcs, **mode)
     return result
@@ -82,7 +82,7 @@ def _low(context: Context, whole: Operand, shift: int) -> Operand:
     """Return 32 of the bits of a 64-bit value, from bit ``shift`` on."""
     if shift:
         whole = _emit(context, Op.SHR, whole, Literal(shift), type_=DataType.U64)
-    low = context.builder.scratch(32)
+    low = context.builder.scratch_register(32)
     context.builder.emit(
         Op.CVT, type=DataType.U32, source_type=DataType.U64, dsts=(low,), srcs=(whole,)
     )
@@ -99,7 +99,7 @@ def _half(register: SpecialRegister, shift: int) -> Special:
 
 def _workspace(shift: int) -> Special:
     def read(context: Context) -> Operand:
-        address = context.builder.scratch(64)
+        address = context.builder.scratch_register(64)
         symbol = Symbol(GRID_WORKSPACE)
         context.builder.emit(Op.MOV, type=DataType.B64, dsts=(address,), srcs=(symbol,))
         return _low(context, address, shift)

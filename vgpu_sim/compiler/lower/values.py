@@ -30,7 +30,7 @@ def destination(
             return register
         raise Invalid(f"{operand.text!r} is a predicate and cannot hold a number", operand)
     if isinstance(operand, tree.Sink):
-        return context.builder.scratch(max(type_.bits, 16))
+        return context.builder.scratch_register(max(type_.bits, 16))
     raise Invalid("the destination is not a register")
 
 

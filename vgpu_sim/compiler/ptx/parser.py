@@ -21,7 +21,7 @@ from vgpu_sim.compiler.ptx.declarations import (
 )
 from vgpu_sim.compiler.ptx.functions import parse_directives
 from vgpu_sim.compiler.ptx.lexer import START, Kind, Place, tokenize
-from vgpu_sim.compiler.ptx.recovery import all_errors, skip_item
+from vgpu_sim.compiler.ptx.recovery import combine_errors, skip_item
 from vgpu_sim.compiler.ptx.statements import parse_body, parse_pragma
 
 _ADDRESS_SIZES = (32, 64)
@@ -66,9 +66,9 @@ def parse(source: str | bytes, place: Place = START) -> tree.Module:
     except StopIteration:  # after a lexical error no further errors are found
         pass
     except PtxSyntaxError as error:
-        raise all_errors(cursor, error) from error
+        raise combine_errors(cursor, error) from error
     if cursor.errors:
-        raise all_errors(cursor)
+        raise combine_errors(cursor)
     if not contents.targets:
         raise cursor.error("expected a '.target' directive")
     return tree.Module(

@@ -66,7 +66,7 @@ def skip_item(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
             return
 
 
-def all_errors(cursor: Cursor, last: PtxSyntaxError | None = None) -> PtxSyntaxError:
+def combine_errors(cursor: Cursor, last: PtxSyntaxError | None = None) -> PtxSyntaxError:
     """Return all recorded errors as one error, which has the place of the first one.
 
     ``last`` is the error that ended parsing, if there was one.

@@ -41,7 +41,7 @@ class CollectiveOperands:
         return CollectiveOperands(numbers, np.where(lanes, other.flag, self.flag), self.first)
 
 
-def bits_of(rows: Mask) -> U32:
+def pack_lane_bits(rows: Mask) -> U32:
     """Return the set lanes of each row as a bit mask."""
     result: U32 = np.packbits(rows, axis=-1, bitorder="little").view("<u4")[..., 0]
     return result

@@ -11,7 +11,7 @@ from vgpu_sim.exec.interp.collective_operands import (
     U32,
     CollectiveOperands,
     Results,
-    bits_of,
+    pack_lane_bits,
     rows_of,
 )
 from vgpu_sim.exec.interp.families import matrix, warp
@@ -73,7 +73,7 @@ def perform_divergent(lanes: Lanes, words: Sequence[int], masks: Sequence[Mask],
     for instruction, some in zip(code[1:], here[1:], strict=True):
         merged = merged.replace_lanes(_gather(lanes, instruction).row(warp), some)
     present = np.any(here, axis=0)
-    together = np.where(present, bits_of(present)[:, None], np.uint32(0))
+    together = np.where(present, pack_lane_bits(present)[:, None], np.uint32(0))
     results = _collect(lanes, code[0], merged, together)
     shape = (lanes.lanes // WARP_LANES, WARP_LANES)
     spread: Results = tuple(np.broadcast_to(result, shape) for result in results)  # type: ignore[misc]

@@ -223,11 +223,11 @@ class ResidentBlocks(Lanes):
             path.pc = self.word + 1
         self._go_on(paths)
         for warp in {path.warp for path in paths}:
-            for together in self._gatherings[warp // self._warps].lanes_ended(warp):
+            for together in self._gatherings[warp // self._warps].recheck_after_exit(warp):
                 self._take_part(together)
         self._touched |= slots
         for slot in slots:
-            self._release(self._barriers[slot].lanes_ended())
+            self._release(self._barriers[slot].recheck_after_exit())
 
     def _meet(self, instruction: Instruction, paths: list[Path], allowed: Mask) -> None:
         """Record that the lanes with a true guard have arrived at a barrier.

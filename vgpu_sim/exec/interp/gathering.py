@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.exec.interp.collective_operands import bits_of
+from vgpu_sim.exec.interp.collective_operands import pack_lane_bits
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
 from vgpu_sim.exec.interp.paths import Path
 from vgpu_sim.isa import Instruction
@@ -38,7 +38,7 @@ class Gatherings:
         self._open.setdefault((path.warp, kind, members), []).append(path)
         return self._complete(path.warp)
 
-    def lanes_ended(self, warp: int) -> list[list[Path]]:
+    def recheck_after_exit(self, warp: int) -> list[list[Path]]:
         """Check a warp's collectives again after some of its lanes have ended."""
         return self._complete(warp)
 
@@ -79,9 +79,9 @@ def complete_collectives(members: NDArray[np.uint32], live: NDArray[np.uint32], 
     names; both are rows of 32 lanes. ``live`` has a bit mask for each row.
     """
     if (members == members[:1, :1]).all():
-        same = bits_of(here)[:, None]
+        same = pack_lane_bits(here)[:, None]
     else:
-        same = bits_of((members[:, :, None] == members[:, None, :]) & here[:, None, :])
+        same = pack_lane_bits((members[:, :, None] == members[:, None, :]) & here[:, None, :])
     itself = members >> np.arange(WARP_LANES, dtype=np.uint32) & 1 != 0
     complete: Mask = ((itself & (same == members & live[:, None])) | ~here).all(axis=1)
     return complete

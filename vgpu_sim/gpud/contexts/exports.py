@@ -87,7 +87,7 @@ class Exports:
             logger.info("hcad_connected")
             pace = Pace(EXPORTS_PER_SECOND)
             while True:
-                await pace.turn()
+                await pace.wait_for_turn()
                 packet = await sockets.receive(link, direct.MAX_MESSAGE_BYTES)
                 if not packet.data or packet.truncated or not await self._answer(link, packet.data):
                     return

@@ -40,7 +40,7 @@ def _has_hung_up(client: socket.socket) -> bool:
     """Return whether a waiting client has closed its connection. A client sends no data while it
     waits, so its socket is readable only after that.
     """
-    return polling.readable(client)
+    return polling.is_readable(client)
 
 
 def cache_owner(instance: MigInstance, owner: Owner) -> CacheOwner:

@@ -302,7 +302,7 @@ class Leftovers:
         if client is not None:
             try:
                 if record.client_alive:
-                    await seqpacket.readable(client)
+                    await seqpacket.wait_until_readable(client)
             finally:
                 os.close(client)
         await asyncio.sleep(CLIENT_GONE_GRACE_SECONDS)

@@ -243,7 +243,7 @@ class ContextTable:
     async def _live(self, context: Context) -> None:
         serving = asyncio.create_task(self._serve(context))
         try:
-            await seqpacket.readable(context.pidfd)
+            await seqpacket.wait_until_readable(context.pidfd)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS_SECONDS):
                     await asyncio.wait((serving,))

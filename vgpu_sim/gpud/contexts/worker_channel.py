@@ -109,8 +109,8 @@ class WorkerChannel:
             ChannelViolation: a message is not part of the contract.
         """
         while True:
-            await seqpacket.readable(self._sock.fileno())
-            await self._turns.turn()
+            await seqpacket.wait_until_readable(self._sock.fileno())
+            await self._turns.wait_for_turn()
             try:
                 packet = await self._sockets.receive(self._sock, MAX_MESSAGE_BYTES)
             except OSError:
@@ -141,7 +141,7 @@ class WorkerChannel:
             case "release":
                 self._release(message)
             case "memory":
-                grant = self._budget.report(self._account)
+                grant = self._budget.possible_grant(self._account)
                 self._reply(message, "memory", free=grant.free_bytes, total=grant.total_bytes)
             case "stats":
                 self._take_statistics(message)

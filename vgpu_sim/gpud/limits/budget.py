@@ -206,7 +206,7 @@ class Budget:
         """
         return max(self.total_bytes, self.slice_used_bytes(instance.uuid))
 
-    def report(self, account: Account) -> Grant:
+    def possible_grant(self, account: Account) -> Grant:
         """Return how many bytes an account could reserve now, without reserving any. Raises
         KeyError if the account is closed.
         """
@@ -224,10 +224,10 @@ class Budget:
         if amount_bytes <= 0:
             raise ValueError(f"cannot reserve {amount_bytes} bytes: the amount must be positive")
         instance, held = self._accounts[account]
-        grant = self.report(account)
+        grant = self.possible_grant(account)
         if amount_bytes > grant.free_bytes and self._retained:
             self.measure_retained()
-            grant = self.report(account)
+            grant = self.possible_grant(account)
         free, total = grant.free_bytes, grant.total_bytes
         if amount_bytes > free:
             return Grant(False, free, total)

@@ -79,7 +79,7 @@ class Management:
         self._pod_of = pod_of
         self._holds = holds
 
-    async def of_slice(
+    async def answer_slice_request(
         self, instance: MigInstance, ask: Ask, peer: Peer, sender: Peer | None
     ) -> bytes:
         """Return the reply to a request from a program that uses a slice's socket. The reply
@@ -107,7 +107,7 @@ class Management:
             shown = await asyncio.to_thread(self._own_processes, mine, peer, pod)
         return self._report(ask, View((replace(gpu, instances=mine),), processes=shown))
 
-    async def of_node(self, ask: Ask) -> bytes:
+    async def answer_node_request(self, ask: Ask) -> bytes:
         """Return the reply to a request from the node's administrator. The reply describes all
         devices and processes of the node.
         """
@@ -122,7 +122,9 @@ class Management:
 
     async def _everything(self, ask: Ask) -> bytes:
         gpus = tuple(self._node.describe_gpu(gpu) for gpu in self._node.gpus())
-        shown = {one.uuid: processes.of_node(one.contexts) for g in gpus for one in g.instances}
+        shown = {
+            one.uuid: processes.as_seen_on_node(one.contexts) for g in gpus for one in g.instances
+        }
         return self._report(ask, View(gpus, node=True, processes=shown))
 
     async def _change(self, ask: Ask) -> bytes:
@@ -153,7 +155,9 @@ class Management:
     def _own_processes(
         instances: tuple[admin.Instance, ...], peer: Peer, pod: PodUid
     ) -> dict[str, list[Process]]:
-        return {one.uuid: processes.of_container(one.contexts, peer, pod) for one in instances}
+        return {
+            one.uuid: processes.as_seen_in_container(one.contexts, peer, pod) for one in instances
+        }
 
 
 _OPERATIONS: Final[dict[Operation, Callable[[Management, Ask], Awaitable[bytes]]]] = {

@@ -15,14 +15,14 @@ from vgpu_sim.system.peers import MAX_CGROUP_BYTES, Peer
 MAX_STATUS_BYTES = 16 << 10
 
 
-def of_node(contexts: Iterable[admin.Context]) -> list[Process]:
+def as_seen_on_node(contexts: Iterable[admin.Context]) -> list[Process]:
     """Return all contexts as processes, with their pids in gpud's namespace. Contexts without a pid
     are omitted.
     """
     return [Process(one.client_pid, one) for one in contexts if one.client_pid > 0]
 
 
-def of_container(
+def as_seen_in_container(
     contexts: Iterable[admin.Context], peer: Peer, pod_uid: str, proc: Path = Path("/proc")
 ) -> list[Process]:
     """Return the processes of the requester's container and pod, with their pids in that container.

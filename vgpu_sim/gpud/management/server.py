@@ -57,7 +57,7 @@ class ManagementServer:
 
     async def _accept(self, listener: socket.socket) -> None:
         while True:
-            await seqpacket.readable(listener.fileno())
+            await seqpacket.wait_until_readable(listener.fileno())
             try:
                 client, _ = listener.accept()
             except OSError as err:

@@ -34,7 +34,7 @@ class Ask:
 class Answers(Protocol):
     """Answers the requests that arrive on slices' sockets."""
 
-    async def of_slice(
+    async def answer_slice_request(
         self, instance: MigInstance, ask: Ask, peer: Peer, sender: Peer | None
     ) -> bytes:
         """Return the whole reply to an NVML request that arrived on an instance's socket."""

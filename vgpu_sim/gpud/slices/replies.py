@@ -79,7 +79,7 @@ async def _until_read(client: socket.socket) -> None:
     while _unread_bytes(client):
         with suppress(TimeoutError):
             async with asyncio.timeout(pause_seconds):
-                await seqpacket.readable(client.fileno())
+                await seqpacket.wait_until_readable(client.fileno())
             if _unread_bytes(client):  # it has sent data instead of hanging up
                 await asyncio.sleep(pause_seconds)
         pause_seconds = min(2 * pause_seconds, _LAST_LOOK_SECONDS)

@@ -125,9 +125,9 @@ class SliceServer:
     async def _accept(self, listener: socket.socket) -> None:
         pace = Pace(HELLOS_PER_SECOND)
         while True:
-            await pace.turn()
+            await pace.wait_for_turn()
             await self._sockets.wait_for_room()
-            await seqpacket.readable(listener.fileno())
+            await seqpacket.wait_until_readable(listener.fileno())
             try:
                 client, _ = listener.accept()
             except OSError as err:  # the client has gone, or gpud is out of descriptors
@@ -172,7 +172,7 @@ class SliceServer:
             task = asyncio.current_task()
             if task is not None:
                 self._silent.pop(task, None)
-            await self._turns.turn()
+            await self._turns.wait_for_turn()
             if isinstance(hello, management.Ask):
                 await self._manage(client, hello, peer, packet.sender)
                 return
@@ -213,7 +213,7 @@ class SliceServer:
         if self._answers is None:
             return
         async with self._managing:
-            reply = await self._answers.of_slice(instance, ask, peer, sender)
+            reply = await self._answers.answer_slice_request(instance, ask, peer, sender)
         await self._reply(client, reply, peer, sender)
 
     async def _reply(
@@ -264,7 +264,7 @@ class SliceServer:
         )
         # A client sends nothing until it has its answer, so a readable socket means that it hung
         # up.
-        hung_up = asyncio.create_task(seqpacket.readable(client.fileno()))
+        hung_up = asyncio.create_task(seqpacket.wait_until_readable(client.fileno()))
         try:
             await asyncio.wait((authorising, hung_up), return_when=asyncio.FIRST_COMPLETED)
             if not authorising.done():

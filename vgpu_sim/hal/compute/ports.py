@@ -214,7 +214,7 @@ class NativeBackend(Backend, Protocol):
         caller may stop after each step.
         """
 
-    def warm_up_around_emit(self) -> Iterator[None]:
+    def warm_up_in_steps(self) -> Iterator[None]:
         """Warm up the code generator: run what precedes and follows ``emit`` when a kernel is
         compiled. This uses no data of a client.
 

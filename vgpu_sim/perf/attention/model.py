@@ -14,7 +14,7 @@ import numpy as np
 from vgpu_sim.perf.attention import geometry
 from vgpu_sim.perf.attention.geometry import Calls, Work
 from vgpu_sim.perf.boards import Board
-from vgpu_sim.perf.overlap import norm
+from vgpu_sim.perf.overlap import overlapped_time
 from vgpu_sim.perf.parameters import Values
 from vgpu_sim.perf.stack import Stack
 
@@ -141,7 +141,7 @@ class Model:
         math = 4 * work.rows * _KEYS * padded / rate
         softmax = work.rows * _KEYS / (_EXPONENTIALS * self._clk_us) * p["softmax"]
         fill = _KEYS * sizes.cached / (p["fill"] * self._clk_us)
-        both = norm(np.maximum(math, softmax), fill, p["overlap"])
+        both = overlapped_time(np.maximum(math, softmax), fill, p["overlap"])
         return np.asarray(both + p["exposed"] * np.minimum(math, softmax))
 
     def _is_refused(self, work: Work, sizes: _Sizes) -> Array:
@@ -170,7 +170,7 @@ class Model:
         rounds = np.maximum(1, np.ceil(a_sm) / p["resident"])
         beside = self._beside(p, sizes)
         busy = (busiest + beside * np.ceil(a_sm)) * self._tile(p, work, sizes)
-        loop = norm(busy, (work.longest + beside) * p["latency"] * rounds, p["overlap"])
+        loop = overlapped_time(busy, (work.longest + beside) * p["latency"] * rounds, p["overlap"])
         kind = np.where(sizes.group == 1, p["single"], np.where(sizes.group > _WIDE, p["wide"], 1))
         start = p["start"] + p["dimension"] * sizes.head_dim / 128
         start = start * np.where(sizes.batch > _SCHEDULED, p["static"], 1)
@@ -181,12 +181,12 @@ class Model:
         read = sizes.read + beside * sizes.tile_bytes
         memory = read * (1 - hot) / dram_us
         memory = memory + read * hot / (p["l2_rate"] * self._clk_us * sms)
-        body = norm(loop + starts, memory, p["memory_overlap"])
+        body = overlapped_time(loop + starts, memory, p["memory_overlap"])
         flop = 4 * work.tiles * work.rows * _KEYS * sizes.head_dim
         used = np.minimum(1, flop / self._peak / body)
         throttle = 1 + p["throttle"] * np.maximum(0, used - p["knee"])
         inserts = p["insert"] * np.ceil(sizes.tokens / sizes.inserting / sms)
-        cache = norm(p["cache"] * sizes.written / dram_us, inserts, p["overlap"])
+        cache = overlapped_time(p["cache"] * sizes.written / dram_us, inserts, p["overlap"])
         cache = self._calls.causal * cache + p["sequence"] * sizes.batch
         joined = p["combine"] + sizes.partial * work.splits / (
             p["workspace"] * board.dram_bytes_per_us

@@ -72,7 +72,7 @@ def _link_bound(board: Board, op: str, gpus: int, topology: str) -> Bound | None
     return exchange(routes, gpus) if op == "alltoall" else ring(routes, gpus)
 
 
-def send(board: str, size: int) -> Prediction:
+def predict_send(board: str, size: int) -> Prediction:
     """Predict sending ``size`` bytes to another GPU of the node. Raises the errors of ``predict``.
 
     Single sends were not measured. The prediction is that of an all-to-all between two GPUs with

@@ -17,7 +17,7 @@ from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.gemm.candidates import Candidates, Space
 from vgpu_sim.perf.gemm.library import VECTOR, Library, library_of
 from vgpu_sim.perf.gemm.parameters import EXPOSED_EPILOGUE
-from vgpu_sim.perf.overlap import norm
+from vgpu_sim.perf.overlap import overlapped_time
 from vgpu_sim.perf.parameters import Values
 from vgpu_sim.perf.stack import Stack
 
@@ -182,7 +182,7 @@ class Model:
         p = self._p
         core, resident = self._core(m, n, k, kernels)
         memory = self._memory(m, n, k, kernels, resident)
-        body = norm(core.loop + core.epilogue, memory, p["overlap"])
+        body = overlapped_time(core.loop + core.epilogue, memory, p["overlap"])
         peak = self._flop_us_sm * self._board.sms.value
         used = np.minimum(1, 2 * m * n * k / peak / body)
         long = 1 + p["long"] * body / (body + 1e3)
@@ -205,17 +205,17 @@ class Model:
         stages = self._stages(m, n, k, shared / resident / stage_bytes)
         vector = bm == VECTOR
         math = self._step_math(kernels)
-        step = norm(math, stage_bytes / (p["fill"] * self._clk_us), p["overlap"])
+        step = overlapped_time(math, stage_bytes / (p["fill"] * self._clk_us), p["overlap"])
         end = p["epilogue"] + 2 * bm * bn / (p["store"] * self._clk_us)
         busy, rounds = waves * steps * step, np.ceil(waves / resident)
         if board.has_tensor_memory:
-            busy = waves * norm(steps * step, EXPOSED_EPILOGUE * end, p["overlap"])
+            busy = waves * overlapped_time(steps * step, EXPOSED_EPILOGUE * end, p["overlap"])
             ends = end + 0 * rounds
         else:
             ends = np.where(vector, 0, rounds * end)
         # With one token all loads are in flight at once, and warps share k.
         waits = np.where(vector, np.ceil(steps / _SPREAD), steps / stages)
-        loop = norm(busy, rounds * waits * p["latency"], p["overlap"])
+        loop = overlapped_time(busy, rounds * waits * p["latency"], p["overlap"])
         return _Core(loop, waves * steps * math, ends), resident
 
     def _memory(self, m: Array, n: Array, k: Array, kernels: Candidates, resident: Array) -> Array:
@@ -237,4 +237,6 @@ class Model:
         cold = moved - hot_a * (a + c) - hot_b * b
         ramp = p["ramp"] * 1e6 * self._dram_us / 4.8e6
         rising = p["ramp"] / 4.8 * (1 - np.exp(-cold / (ramp + 1)))
-        return norm(cold / (p["dram"] * self._dram_us) + rising, through_l2, p["overlap"])
+        return overlapped_time(
+            cold / (p["dram"] * self._dram_us) + rising, through_l2, p["overlap"]
+        )

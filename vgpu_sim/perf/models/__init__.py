@@ -3,7 +3,7 @@
 from vgpu_sim.perf.models.architectures import ARCHITECTURES, Architecture, architecture_named
 from vgpu_sim.perf.models.diffusion import Drawing
 from vgpu_sim.perf.models.layout import Layout
-from vgpu_sim.perf.models.serving import Report, Serving, serve
+from vgpu_sim.perf.models.serving import Report, Serving, predict_serving
 
 __all__ = [
     "ARCHITECTURES",
@@ -13,5 +13,5 @@ __all__ = [
     "Report",
     "Serving",
     "architecture_named",
-    "serve",
+    "predict_serving",
 ]

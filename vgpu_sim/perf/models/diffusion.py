@@ -13,7 +13,7 @@ from vgpu_sim.perf.attention.predict import predict as attention
 from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.gemm.predict import predict as gemm
-from vgpu_sim.perf.models.gaps import gaps
+from vgpu_sim.perf.models.gaps import host_gaps_us
 from vgpu_sim.perf.prediction import Prediction
 from vgpu_sim.perf.stream.predict import predict as stream
 
@@ -199,7 +199,7 @@ class Request:
     graphs: bool = True
 
 
-def predict_drawing(board: str, request: Request, *, mechanistic: bool = False) -> Drawing:
+def predict_image_generation(board: str, request: Request, *, mechanistic: bool = False) -> Drawing:
     """Predict how long one board takes for the denoising steps of a request, with guidance. If
     ``mechanistic`` is set, the fitted residuals are left out.
 
@@ -233,7 +233,7 @@ def predict_drawing(board: str, request: Request, *, mechanistic: bool = False) 
         # Errors of one kind of operator are equal; errors of different kinds are independent.
         low, high = prediction.interval
         widths[one.kind] = widths.get(one.kind, 0.0) + (high - low) / 2
-    waiting = 0.0 if request.graphs else gaps(one.us for one in found)
+    waiting = 0.0 if request.graphs else host_gaps_us(one.us for one in found)
     half = sum(width**2 for width in widths.values()) ** 0.5
     us = sum(one.us for one in found) + waiting
     return Drawing(board, batch, side, request.steps, parameters, need, kinds, us, waiting, half)

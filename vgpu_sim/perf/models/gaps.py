@@ -15,7 +15,7 @@ from typing import Final
 HOST_US: Final = 20.7
 
 
-def gaps(times: Iterable[float], host_us: float = HOST_US) -> float:
+def host_gaps_us(times: Iterable[float], host_us: float = HOST_US) -> float:
     """Return for how many microseconds the device waits for the host while it runs operators one
     after another. ``times`` are the operators' times in order. Launching an operator takes the host
     ``host_us``.

@@ -12,7 +12,7 @@ from typing import Final
 
 from vgpu_sim.perf.attention.latent import CACHED, KEY, LATENT, PLAIN, VALUE, predict as latent
 from vgpu_sim.perf.attention.predict import predict as attention
-from vgpu_sim.perf.collective.predict import predict as collective, send
+from vgpu_sim.perf.collective.predict import predict as collective, predict_send
 from vgpu_sim.perf.gemm.predict import predict as gemm
 from vgpu_sim.perf.models.architectures import Architecture
 from vgpu_sim.perf.models.layout import Layout
@@ -153,7 +153,7 @@ class Shard:
         """
         if self.layout.pp > 1:
             size = step.tokens * self.model.hidden * BYTES
-            yield "send to the next stage", lambda: send(self.board, size)
+            yield "send to the next stage", lambda: predict_send(self.board, size)
 
     def outer_operators(self, step: Step) -> Iterator[Operator]:
         """Yield the operators before and after the layers. The head processes one token per

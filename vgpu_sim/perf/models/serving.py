@@ -11,7 +11,7 @@ from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.dtypes import require_dtype
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.models.architectures import Architecture, architecture_named
-from vgpu_sim.perf.models.gaps import gaps
+from vgpu_sim.perf.models.gaps import host_gaps_us
 from vgpu_sim.perf.models.graph import DTYPE, WEIGHTS, Shard, Step
 from vgpu_sim.perf.models.layout import NODE, RANKS, Layout
 from vgpu_sim.perf.models.memory import Memory, memory
@@ -192,7 +192,7 @@ class Report:
         }
 
 
-def serve(question: Serving, *, mechanistic: bool = False) -> Report:
+def predict_serving(question: Serving, *, mechanistic: bool = False) -> Report:
     """Predict the serving of a batch; with ``mechanistic``, the fitted residuals are left out.
 
     Raises:
@@ -279,5 +279,5 @@ def _pass(shard: Shard, step: Step, batches: int, graphs: bool, mechanistic: boo
             some = [replace(part, prediction=part.prediction.mechanistic()) for part in some]
         parts += some
         order += [part.prediction.us for part in some] * times
-    waiting = 0.0 if graphs else gaps(order)
+    waiting = 0.0 if graphs else host_gaps_us(order)
     return Pass(step, sum(count for count, _ in kinds) * rounds, tuple(parts), waiting)

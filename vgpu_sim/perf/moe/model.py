@@ -15,7 +15,7 @@ import numpy as np
 from vgpu_sim.perf.boards import Board
 from vgpu_sim.perf.dtypes import Dtype
 from vgpu_sim.perf.moe.loads import BALANCED, TILES, Calls, loads
-from vgpu_sim.perf.overlap import norm
+from vgpu_sim.perf.overlap import overlapped_time
 from vgpu_sim.perf.parameters import Values
 from vgpu_sim.perf.stack import Stack
 
@@ -120,15 +120,17 @@ class Model:
         math = flop / (self._peak / sms * p["issue"])
         fill = (bm + _COLUMNS) * _ROW_BYTES / (p["fill"] * self._clk_us)
         inner = self._sizes[2][rows]
-        step = norm(math, fill, p["overlap"]) * np.where(inner % _ALIGNED == 0, 1, p["unaligned"])
-        core = norm(waves * steps * step, rounds * steps * p["latency"], p["overlap"])
+        step = overlapped_time(math, fill, p["overlap"]) * np.where(
+            inner % _ALIGNED == 0, 1, p["unaligned"]
+        )
+        core = overlapped_time(waves * steps * step, rounds * steps * p["latency"], p["overlap"])
         core = core + rounds * p["epilogue"]
         core = core + p["empty"] * self._others(rows) / bm * np.ceil(n / _COLUMNS) / sms
         moved = self._loads.active[rows] * n * k * size + pairs * (k * size + 2 * n)
         hot = 1 / (1 + (moved / (p["l2_usable"] * board.l2_mb.value * 1e6)) ** _SHARPNESS)
         memory = moved * (1 - 0.95 * hot) / (p["dram"] * board.dram_bytes_per_us)
         memory = memory + p["ramp"] / 4.8 * (1 - np.exp(-moved / (p["ramp"] * 1e6)))
-        body = norm(core, memory, p["overlap"])
+        body = overlapped_time(core, memory, p["overlap"])
         used = np.minimum(1, 2 * pairs * n * k / self._peak / body)
         throttle = body * p["throttle"] * np.maximum(0, used - p["knee"])
         return _Product(core, body - core, throttle)

@@ -12,7 +12,7 @@ import numpy as np
 
 from vgpu_sim.perf.boards import Board
 from vgpu_sim.perf.errors import BadShape
-from vgpu_sim.perf.overlap import norm
+from vgpu_sim.perf.overlap import overlapped_time
 from vgpu_sim.perf.parameters import Values
 from vgpu_sim.perf.stack import Stack
 
@@ -74,5 +74,5 @@ class Model:
         rounds = np.maximum(1, height / board.sms.value / p["resident"])
         work = rounds * (p["row"] + p["element"] * 1e-3 * width)
         launch = np.full_like(height, p["launch"])
-        both = norm(work, memory, p["overlap"])
+        both = overlapped_time(work, memory, p["overlap"])
         return Stack({"launch": launch, "memory": memory, "rows not hidden": both - memory})

@@ -21,7 +21,7 @@ def _table(key: str) -> Table:
     table = measurements.read(board, "comm", "nccl_perf", library)
     if kind != "all":
         table = table.rows(table.columns["op_name"] == kind)
-    return table.without(measurements.mark_repeated(table, *_SHAPE))
+    return table.without(measurements.find_repeated_rows(table, *_SHAPE))
 
 
 def _rows(key: str, table: Table) -> Rows:

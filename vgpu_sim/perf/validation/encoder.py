@@ -18,7 +18,7 @@ def _table(key: str) -> Table:
     board, _, library = key.split("/")
     kept = {"attn_dtype": "bfloat16"}
     table = measurements.read(board, "encoder_attention", "encoder_attention_perf", library, **kept)
-    return table.without(measurements.mark_repeated(table, *_SHAPE))
+    return table.without(measurements.find_repeated_rows(table, *_SHAPE))
 
 
 def _calls(table: Table) -> Calls:

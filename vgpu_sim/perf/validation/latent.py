@@ -17,7 +17,7 @@ def _table(phase: str, key: str) -> Table:
     board, _, library = key.split("/")
     kept = {"mla_dtype": "bfloat16", "kv_cache_dtype": "bfloat16"}
     table = measurements.read(board, "mla", f"{phase}_mla_perf", library, **kept)
-    table = table.without(measurements.mark_repeated(table, *_SHAPE))
+    table = table.without(measurements.find_repeated_rows(table, *_SHAPE))
     if phase == "context":  # one token is not a prompt: the library uses the other phase's kernel
         table = table.without(table.columns["isl"] == 1)
     return table

@@ -108,7 +108,7 @@ def _bucket(text: str, buckets: int) -> int:
     return int.from_bytes(digest, "big") % buckets
 
 
-def mark_repeated(table: Table, *key: str) -> np.ndarray:
+def find_repeated_rows(table: Table, *key: str) -> np.ndarray:
     """Return a mask of the rows that have the same shape as an earlier row."""
     shapes = list(zip(*(table.columns[name].tolist() for name in key), strict=True))
     first: dict[tuple[object, ...], int] = {}

@@ -39,7 +39,7 @@ def _table(key: str) -> Table:
     every = measurements.read(board, "moe", "moe_perf", library, moe_dtype=_THEIRS[dtype])
     names, counts = np.unique(every.columns["kernel_source"].astype(str), return_counts=True)
     one = every.without(every.columns["kernel_source"] != names[counts.argmax()])
-    return one.without(measurements.mark_repeated(one, *_SHAPE))
+    return one.without(measurements.find_repeated_rows(one, *_SHAPE))
 
 
 def _calls(table: Table) -> Calls:

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from vgpu_sim.perf.errors import NoData, PerfError
-from vgpu_sim.perf.models import Serving, serve
+from vgpu_sim.perf.models import Serving, predict_serving
 from vgpu_sim.perf.models.serving_intervals import Band, Bands, Ends
 from vgpu_sim.perf.validation import measurements
 
@@ -129,7 +129,7 @@ def _concurrency(source: str) -> int | None:
     return None
 
 
-def points(most: int | None = None) -> tuple[list[Point], Counter[str]]:
+def predict_points(most: int | None = None) -> tuple[list[Point], Counter[str]]:
     """Predict measured rows, and return them as points. With ``most``, at most that many rows are
     predicted, spread evenly. Also return how many rows were excluded, by reason.
 
@@ -142,7 +142,7 @@ def points(most: int | None = None) -> tuple[list[Point], Counter[str]]:
     found = []
     for row, question in rows:
         try:
-            report = serve(question)
+            report = predict_serving(question)
         except PerfError as err:
             excluded[_kind(str(err))] += 1
             continue

@@ -48,7 +48,7 @@ class FairLock:
             else:
                 self._taken = False
 
-    def pause(self) -> None:
+    def yield_to_waiting(self) -> None:
         """Let waiting launches run first if this launch has held the lock long enough. Call it only
         while the lock is held.
         """

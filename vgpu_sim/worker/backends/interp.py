@@ -92,7 +92,7 @@ class InterpBackend:
                     interp.Surroundings(
                         next(self._grid_ids), self._multiprocessors, launch.stack_bytes
                     ),
-                    self._turns.pause,
+                    self._turns.yield_to_waiting,
                 )
         except KernelError as err:
             raise _kernel_fault(err, module, function, launch) from err
@@ -123,18 +123,18 @@ def _kernel_fault(
     instruction, line = function.code[err.word], function.lines[err.word]
     kind, address, is_global = FaultKind.TRAP, 0, False
     if isinstance(err, BarrierFault):
-        message = fault_text.barrier(instruction, err.what)
+        message = fault_text.describe_barrier_error(instruction, err.what)
     elif isinstance(err, AddressFault | MisalignedFault):
         illegal = isinstance(err, AddressFault)
         kind = FaultKind.ADDRESS if illegal else FaultKind.MISALIGNED
         what = "illegal address" if illegal else "misaligned address"
         address = err.address
         size = _private_bytes(instruction, function, launch)
-        message = fault_text.access(what, instruction, address, size)
+        message = fault_text.describe_access(what, instruction, address, size)
         is_global = size is None and instruction.space is not Space.PARAM
     else:
         kind = _TRAPS.get(instruction.cause, FaultKind.TRAP)
-        message = fault_text.trap(instruction)
+        message = fault_text.describe_trap(instruction)
     site = FaultSite(function.name, line, message, err.thread, is_global=is_global)
     return LaunchFault(kind, source_places.add_source(site, module.source), address, block)
 

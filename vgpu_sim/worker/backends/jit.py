@@ -97,9 +97,9 @@ class JitBackend:
         for text, tier in _warm_up_texts():
             llvm.object_code(text, tier)
             yield
-        yield from self.warm_up_around_emit()  # better code needs this, too
+        yield from self.warm_up_in_steps()  # better code needs this, too
 
-    def warm_up_around_emit(self) -> Iterator[None]:
+    def warm_up_in_steps(self) -> Iterator[None]:
         """See ``hal.compute.ports.NativeBackend.warm_up_around_emit``."""
         small, sample = warm_up_module(), sample_module()
         Compiler().generate(small, small.function(KERNEL), _WARM_UP_BLOCK, 1)

@@ -32,9 +32,11 @@ def describe(
     if fault.trap_word:
         word = fault.trap_word - 1
         instruction = function.code[word]
-        message = fault_text.trap(instruction)
+        message = fault_text.describe_trap(instruction)
         if EFFECTS[instruction.op].stops:
-            return _site(function, word, fault_text.barrier(instruction, fault.message), None)
+            return _site(
+                function, word, fault_text.describe_barrier_error(instruction, fault.message), None
+            )
         return _site(function, word, message, jit_threads.find(module, function, (word,), fault))
     if fault.kind == FaultKind.STACK:
         line = function.lines[words[0]] if words else 0
@@ -51,15 +53,15 @@ def describe(
     accesses = like or accesses
     found = jit_threads.find(module, function, accesses, fault)
     if found is not None:
-        message = fault_text.access(
+        message = fault_text.describe_access(
             what, function.code[found.word], found.address, _private_bytes(fault)
         )
         return _site(function, found.word, message, found, is_global=space is None)
     word, line = accesses[0], function.lines[accesses[0]]
     address = fault.address if fault.shared else _requested_address(function, word, fault)
-    message = fault_text.access(what, function.code[word], address, _private_bytes(fault))
+    message = fault_text.describe_access(what, function.code[word], address, _private_bytes(fault))
     if space is Space.LOCAL:
-        address, message = None, fault_text.local_access(what, function.code[word])
+        address, message = None, fault_text.describe_local_access(what, function.code[word])
     others = sorted({function.lines[other] for other in accesses[1:]} - {line})
     if others:
         message += f" (or line {', '.join(map(str, others))})"

@@ -5,7 +5,7 @@ from typing import Final
 from vgpu_sim.isa import Instruction, Space, TrapCause, disasm
 
 
-def access(
+def describe_access(
     what: str, instruction: Instruction, address: int | None, private_bytes: int | None = None
 ) -> str:
     """Describe an invalid access, for example ``illegal address: ST.GLOBAL.B32 [r4], r3 at 0x0``.
@@ -22,7 +22,7 @@ def access(
     return f"{what}: {text} at {address:#x}{place}"
 
 
-def local_access(what: str, instruction: Instruction) -> str:
+def describe_local_access(what: str, instruction: Instruction) -> str:
     """Describe an invalid access to local memory whose address is unknown."""
     text = " ".join(disasm.render_instruction(instruction).split())
     where = "" if what.startswith("mis") else ", outside of the thread's local memory"
@@ -37,14 +37,14 @@ _CAUSES: Final = {
 }
 
 
-def trap(instruction: Instruction) -> str:
+def describe_trap(instruction: Instruction) -> str:
     """Return the description of a trap."""
     if instruction.cause in _CAUSES:
         return _CAUSES[instruction.cause]
     return f"the kernel executed a trap: {' '.join(disasm.render_instruction(instruction).split())}"
 
 
-def barrier(instruction: Instruction, what: str) -> str:
+def describe_barrier_error(instruction: Instruction, what: str) -> str:
     """Return the description of an error at a barrier."""
     return f"{what}: {' '.join(disasm.render_instruction(instruction).split())}"
 

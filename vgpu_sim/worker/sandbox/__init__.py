@@ -72,7 +72,7 @@ def probe(uid: int | None) -> Level:
 def _become(uid: int | None, gid: int | None) -> bool:
     if uid is None or gid is None:
         return False
-    identity.become(uid, gid)
+    identity.become_user(uid, gid)
     return True
 
 

@@ -41,7 +41,7 @@ def parse_api_quantity(text: str) -> int:
         raise ValueError(f"not a quantity: {text[:40]!r}")
     number, exponent, suffix = match[1], int(match[2] or 0), match[3] or ""
     if abs(exponent) > _MOST_DIGITS or len(number) > _MOST_DIGITS:
-        raise ValueError(f"quantity of memory with too many digits: {text[:40]!r}")
+        raise ValueError(f"not a quantity (it has too many digits): {text[:40]!r}")
     factor = _API_UNITS[suffix] * Fraction(10) ** exponent
     return math.ceil(Fraction(number) * factor)
 

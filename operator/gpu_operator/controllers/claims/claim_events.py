@@ -59,7 +59,7 @@ class ClaimEvents:
         self._evaluated_at: dict[str, float] = {}  # time of the last evaluation, by claim UID
         self._unused_since: dict[str, float] = {}  # by claim UID
 
-    def due(
+    def take_due_events(
         self,
         claims: Iterable[Claim],
         pods: Iterable[WaitingPod],

@@ -43,7 +43,7 @@ class KubeletTriggers:
             str, str
         ] = {}  # by pod UID: the agent when the pod was first observed; empty: none
 
-    def due(
+    def take_due_annotations(
         self, claims: Iterable[Claim], pods: Collection[StartingPod], world: World, now_s: float
     ) -> tuple[Annotate, ...]:
         """Return the annotations that must be written to pods now, and record them as written."""

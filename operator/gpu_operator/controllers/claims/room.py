@@ -230,7 +230,7 @@ def _max_count(board: Board, taken: frozenset[Instance], profile: Profile) -> in
 def _fits(board: Board, taken: frozenset[Instance], wanted: tuple[Profile, ...]) -> bool:
     if planner.violations(board, tuple(taken)):
         return False  # a report and an allocation contradict each other
-    return next(iter(planner.ways(board, tuple(taken), wanted)), None) is not None
+    return next(iter(planner.find_placements(board, tuple(taken), wanted)), None) is not None
 
 
 def room_on_nodes(

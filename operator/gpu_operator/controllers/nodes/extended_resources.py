@@ -84,7 +84,7 @@ def _note_prefixes(world: World, node: Node) -> Iterator[Action]:
             yield Apply(Manager.RESOURCES, document)
     elif RESOURCE_PREFIXES in node.annotations:
         note = {RESOURCE_PREFIXES: node.annotations[RESOURCE_PREFIXES]}
-        yield PatchNode(node.name, node_render.without(node.uid, "annotations", note))
+        yield PatchNode(node.name, node_render.removal_patch(node.uid, "annotations", note))
 
 
 def is_withdrawn(world: World, node: Node, resource: str) -> bool:

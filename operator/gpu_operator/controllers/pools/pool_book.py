@@ -49,7 +49,7 @@ class PoolBook:
         self.room = RoomSum()
         self._rules: Hashable = None
 
-    def follow_rules(self, rules: Hashable) -> None:
+    def invalidate_if_rules_changed(self, rules: Hashable) -> None:
         """Mark every node as dirty if the rules changed since the last call.
 
         A node's pending writes depend on the node itself and on ``rules``.

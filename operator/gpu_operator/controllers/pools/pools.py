@@ -223,7 +223,7 @@ def _look_at_nodes(
     in_force = None if wanted.agents_change(world) else wanted.agent
     dra, taints = node_config.dra.enabled, node_config.taints
     rules = (pool.meta.uid, pool.spec, world.policy, wanted.digests, in_force is None, taints, dra)
-    book.follow_rules(repr(rules))
+    book.invalidate_if_rules_changed(repr(rules))
     by_node, prefix = world.gpus_by_node(), _prefix(world)
     for name in sorted(book.dirty):
         node, on_node = world.nodes[name], by_node.get(name, ())
@@ -261,7 +261,7 @@ def _unlabel(
         if not any(gpu.name in book.gpus for gpu in by_node.get(name, ())):
             prefixes = {GROUP, _prefix(world), *node.noted_prefixes}
             ours = node_render.own_labels(node.labels, prefixes)
-            yield PatchNode(node.name, node_render.without(node.uid, "labels", ours))
+            yield PatchNode(node.name, node_render.removal_patch(node.uid, "labels", ours))
             yield from readiness.withdraw(node)
             # Labels with a prefix that is neither in force nor noted.
             yield Apply(Manager.LABELS, node_render.with_labels(node.name, node.uid, {}))

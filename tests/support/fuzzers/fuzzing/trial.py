@@ -83,7 +83,7 @@ def choose_plans(kernel: Kernel, module: Module, count: int) -> list[jit.Plan | 
 def _first(kernel: Kernel, module: Module) -> jit.Plan | None:
     """Return the plan with which launches begin; None if it is the default one."""
     form = ssa.build(module.functions[0])
-    return tiers.first(form, kernel.block, llvm.vector_bits())[0]
+    return tiers.first_tier_plan(form, kernel.block, llvm.vector_bits())[0]
 
 
 def _drawn(kernel: Kernel, module: Module, dice: Dice) -> jit.Plan:

@@ -88,7 +88,7 @@ def plans(program: Program, module: Module, count: int) -> list[jit.Plan | None]
     ones.
     """
     function, dice = module.functions[0], Dice(program.seed, 3)
-    first, _ = tiers.first(ssa.build(function), program.block, llvm.vector_bits())
+    first, _ = tiers.first_tier_plan(ssa.build(function), program.block, llvm.vector_bits())
     if len(function.code) > _LONG_CODE_WORDS:
         return [first or jit.Plan(1, 1, versioned=False, tier=0)]
 

@@ -50,9 +50,9 @@ def test_a_child_s_counts_are_visible_to_its_parent_and_its_successor() -> None:
 
 def test_a_call_that_raises_has_failed() -> None:
     metrics = AgentMetrics()
-    with pytest.raises(RuntimeError), metrics.kubelet_call("List"):
+    with pytest.raises(RuntimeError), metrics.counting_kubelet_call("List"):
         raise RuntimeError
-    with metrics.kubelet_call("List"):
+    with metrics.counting_kubelet_call("List"):
         pass
     name = "tessera_agent_kubelet_calls_total"
     found = values(metrics)

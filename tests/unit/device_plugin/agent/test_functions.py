@@ -318,7 +318,7 @@ def test_health_and_numa_nodes_that_the_machine_has() -> None:
     assert [n.ID for n in devices[A.id].topology.nodes] == [0]
     assert [n.ID for n in devices[D.id].topology.nodes] == [1]
     assert {one.health for one in devices.values()} == {HEALTHY}
-    assert {one.health for one in offer.unhealthy("gone").devices()} == {UNHEALTHY}
+    assert {one.health for one in offer.as_unhealthy("gone").devices()} == {UNHEALTHY}
     alone = FunctionOffer(FUNCTIONS, "/lib/x").devices()
     assert not any(one.HasField("topology") for one in alone)
     assert pickle.loads(pickle.dumps(offer)) == offer
@@ -400,7 +400,7 @@ def test_an_agent_that_leaves_with_its_pool_leaves_no_cdi_file(
     agent._report_leaving()
     make_a_pass()
     assert (tmp_path / hca.FILE_NAME).exists(), "its functions are still on the kubelet's list"
-    agent.end()
+    agent.stop_writing_cdi()
     assert (tmp_path / hca.FILE_NAME).exists() == bool(objects)
     make_a_pass()
     assert (tmp_path / hca.FILE_NAME).exists() == bool(objects)

@@ -120,7 +120,7 @@ def test_without_linkd_the_engine_has_its_tables(rig: Rig, error: Exception) -> 
     notices: Any = rig.notices
     rig.linkd.error = error
     carrier = TableCarrier(kube, Hcad(), notices, links=rig.carrier)
-    carrier.take(tables(5))
+    carrier.set_tables(tables(5))
     assert carrier.attempt()
     rig.linkd.error = None
     assert carrier.attempt()
@@ -149,7 +149,7 @@ def test_rules_are_sent_after_the_engine_has_switched_and_before_the_status(rig:
     kube: Any = Kube()
     notices: Any = rig.notices
     carrier = TableCarrier(kube, Hcad(), notices, links=rig.carrier)
-    carrier.take(tables(5))
+    carrier.set_tables(tables(5))
     assert carrier.attempt()
 
 

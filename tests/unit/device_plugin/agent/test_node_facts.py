@@ -25,11 +25,11 @@ SPEC = {"nodeName": "node-1", "index": 0, "board": BOARD.key, "uuid": "GPU-1", "
 def test_the_machine_is_named_by_its_firmware(tmp_path: Path, content: bytes, found: str) -> None:
     file = tmp_path / "product_name"
     file.write_bytes(content)
-    assert node_facts.machine(file) == found
+    assert node_facts.machine_product(file) == found
 
 
 def test_an_unknown_machine_type_is_left_empty(tmp_path: Path) -> None:
-    assert node_facts.machine(tmp_path / "none") == ""
+    assert node_facts.machine_product(tmp_path / "none") == ""
 
 
 def test_each_gpu_has_the_versions_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:

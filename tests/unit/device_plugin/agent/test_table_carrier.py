@@ -92,7 +92,7 @@ class Rig:
         self.carrier = TableCarrier(kube, self.hcad, notices, lambda: self.seconds)
 
     def take(self, generation: int, uid: str = "u") -> None:
-        self.carrier.take(Tables(uid, generation, str(generation), (OWNER,)))
+        self.carrier.set_tables(Tables(uid, generation, str(generation), (OWNER,)))
 
     @property
     def said(self) -> list[tuple[int, HcadState]]:
@@ -174,7 +174,7 @@ def test_an_object_that_was_made_anew_is_acknowledged_again(rig: Rig) -> None:
     rig.take(7, uid="other")
     rig.carrier.attempt()
     assert [uid for uid, _ in rig.kube.statuses] == ["u", "other"]
-    rig.carrier.take(None)  # the object was deleted: its tables stay in force
+    rig.carrier.set_tables(None)  # the object was deleted: its tables stay in force
     assert rig.carrier.attempt()
     assert rig.hcad.generation == 7
 

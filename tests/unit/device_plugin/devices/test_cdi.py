@@ -165,7 +165,7 @@ def test_a_file_that_is_being_written_at_the_end_is_removed(
         function = HcaFunction("HCA-1", 0, "/run/1", "/run/2")
         written = threads.submit(files.write_functions, (function,))
         writes.wait(60)
-        ended = threads.submit(files.end, remove=True)
+        ended = threads.submit(files.stop_writing, remove=True)
         while not (ended.done() or ended.running()):
             pass
         goes_on.set()
@@ -179,6 +179,6 @@ def test_files_that_end_with_their_agent_stay_for_the_next(tmp_path: Path) -> No
     files = CdiFiles(Settings("n", "p", cdi_dir=tmp_path), tmp_path)
     function = HcaFunction("HCA-1", 0, "/run/1", "/run/2")
     files.write_functions((function,))
-    files.end(remove=False)
+    files.stop_writing(remove=False)
     files.write_functions(())
     assert [path.name for path in tmp_path.iterdir()] == [hca.FILE_NAME]

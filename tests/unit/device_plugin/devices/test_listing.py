@@ -16,7 +16,7 @@ def test_a_slice_joins_a_list_after_the_kubelet_showed_whose_it_is() -> None:
     listing = Listing(lambda: seen[0], lambda: now[0])
     listing.record(OLD, {"MIG-1"})
     assert listing.find_leaving(NEW, [ONE]) == {"MIG-1"}
-    listing.leave({"MIG-1"}, NEW)
+    listing.unlist({"MIG-1"}, NEW)
     now[0] += 10 * SETTLE_S
     assert listing.find_unlisted(NEW, [ONE]) == {"MIG-1"}, "the kubelet has not answered since"
     seen[0] += SETTLE_S - 0.1

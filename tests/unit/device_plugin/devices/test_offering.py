@@ -25,7 +25,7 @@ from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.offer import HEALTHY, Offer
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.functions import RESOURCE as HCA, HcaFunction
-from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, shared_uuid
+from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, slice_uuid_of
 from device_plugin.kube.gpu_object import GpuObject
 from device_plugin.kube.node_status import NodeStatus
 from device_plugin.podresources.client import Listing as PodListing
@@ -161,7 +161,7 @@ class Cluster:
         self.slices[gpu][instance] = f"MIG-{self.made:08x}-1111-4111-8111-111111111111"
 
     def destroy_instance(self, uuid: str) -> None:
-        assert all(shared_uuid(device) != uuid for _, device in self.pods.values())
+        assert all(slice_uuid_of(device) != uuid for _, device in self.pods.values())
         for made in self.slices.values():
             for instance in [i for i, u in made.items() if u == uuid]:
                 del made[instance]
@@ -276,7 +276,7 @@ class Cluster:
             self.writes += 1
 
     def kubelet_admits(self, name: str) -> None:
-        taken = {shared_uuid(d) if name == HCA else d for _, d in self.pods.values()}
+        taken = {slice_uuid_of(d) if name == HCA else d for _, d in self.pods.values()}
         free = [device for device in self.healthy().get(name, ()) if device not in taken]
         chosen = self.random.choice(free) if free else ""
         if self.requesting and free:
@@ -286,10 +286,10 @@ class Cluster:
             self.bound[name] -= 1
             return
         self.admitted += 1
-        beside = [d for _, d in self.pods.values() if shared_uuid(d) == shared_uuid(chosen)]
-        alone = [d for d in (chosen, *beside) if d == shared_uuid(d)]
+        beside = [d for _, d in self.pods.values() if slice_uuid_of(d) == slice_uuid_of(chosen)]
+        alone = [d for d in (chosen, *beside) if d == slice_uuid_of(d)]
         self.intrusions += bool(name != HCA and beside and alone)
-        shared = getattr(self.offers[name], "shared", {}).get(shared_uuid(chosen))
+        shared = getattr(self.offers[name], "shared", {}).get(slice_uuid_of(chosen))
         self.crowds += shared is not None and len(beside) >= shared.replicas
         pod = f"pod-{self.admitted}"
         self.pods[pod] = (name, chosen)
@@ -394,7 +394,7 @@ def test_a_record_names_no_device_that_gpud_does_not_have(tmp_path: Path) -> Non
     cluster.agent = cluster.start_agent()
     cluster.agent.attempt()
     (ids,) = (ids for name, ids in cluster.healthy().items() if name != HCA)
-    assert {shared_uuid(one) for one in ids} == there
+    assert {slice_uuid_of(one) for one in ids} == there
     assert len(ids) == 4 * len(there)
 
 

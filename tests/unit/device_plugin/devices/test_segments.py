@@ -110,7 +110,7 @@ class Machine:
 
 
 def classify(packet: bytes, segment_bytes: int) -> int:
-    return Machine(segments.program(), packet, segment_bytes).run()
+    return Machine(segments.classifier_code(), packet, segment_bytes).run()
 
 
 def ipv4(words: int = 5, protocol: int = UDP) -> bytes:
@@ -226,7 +226,7 @@ def test_only_the_port_of_roce_is_looked_at(packet: bytes, verdict: int) -> None
 
 
 def test_the_program_ends_in_fewer_steps_than_a_kernel_takes() -> None:
-    code = segments.program()
+    code = segments.classifier_code()
     assert len(code) % 8 == 0
     assert len(code) // 8 <= 4096
     machine = Machine(code, ipv4() + udp() + 64 * transport(LEAST), LEAST)

@@ -13,7 +13,7 @@ from device_plugin.agent.loop import Agent
 from device_plugin.backends.gpud import Gpud
 from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.slices import SliceOffer, left_over_ids
-from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, shared_uuid
+from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, slice_uuid_of
 from device_plugin.inventory.resources import Kind, assign_resources
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
 from gpu_operator.api.v1alpha1.sharing import Shared, SharingKind
@@ -78,8 +78,8 @@ def test_more_than_one_is_refused_in_nvidias_words(
 def test_shares_are_spread_over_slices() -> None:
     free = ["MIG-0::1", "MIG-0::2", "MIG-1::0", "MIG-1::1", "MIG-1::2"]
     first = offer().prefer(free, [], 1, [])
-    assert [shared_uuid(one) for one in first] == ["MIG-1"]
-    assert {shared_uuid(one) for one in offer().prefer(free, [], 4, [])} == {"MIG-0", "MIG-1"}
+    assert [slice_uuid_of(one) for one in first] == ["MIG-1"]
+    assert {slice_uuid_of(one) for one in offer().prefer(free, [], 4, [])} == {"MIG-0", "MIG-1"}
     assert offer().prefer(free, ["MIG-0::1"], 1, []) == ["MIG-0::1"]
 
 

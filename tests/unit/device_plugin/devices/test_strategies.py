@@ -3,7 +3,7 @@
 import pytest
 
 from device_plugin.inventory.model import MigSlice
-from device_plugin.inventory.resources import assign_resources, by_resource
+from device_plugin.inventory.resources import assign_resources, group_by_resource
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
 from mig import geometry
 
@@ -40,7 +40,7 @@ def test_each_strategy_names_slices_and_whole_gpus(
 @pytest.mark.parametrize("alike", [SEVEN, [WHOLE, piece("GPU-2", "whole")]])
 def test_single_offers_equal_devices_as_gpu(alike: list[MigSlice]) -> None:
     found = assign_resources("nvidia.com", Strategy.SINGLE, alike, ())
-    assert by_resource(found.names, alike) == {"nvidia.com/gpu": tuple(alike)}
+    assert group_by_resource(found.names, alike) == {"nvidia.com/gpu": tuple(alike)}
     assert not found.problem
 
 

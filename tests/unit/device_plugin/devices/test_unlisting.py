@@ -72,7 +72,7 @@ class Node:
         """Make a pass of the agent; return the leaving slices that are still listed."""
         self.now += after_s
         leaving = {one.uuid: self.resource for one in self.leaving}
-        self.unlisting.advance(leaving, {RESOURCE: len(SLICES) - len(leaving)})
+        self.unlisting.choose_unlisted(leaving, {RESOURCE: len(SLICES) - len(leaving)})
         return leaving.keys() - self.unlisting.unlisted
 
 
@@ -166,7 +166,7 @@ def test_a_device_without_a_resource_leaves_at_once() -> None:
 
 def test_without_an_api_server_slices_leave_at_once() -> None:
     leaving = Unlisting()
-    leaving.advance({"MIG-0": RESOURCE}, {})
+    leaving.choose_unlisted({"MIG-0": RESOURCE}, {})
     assert leaving.unlisted == {"MIG-0"}
 
 

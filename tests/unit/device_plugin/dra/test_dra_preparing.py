@@ -63,7 +63,10 @@ def test_every_device_is_created_at_the_place_in_its_name(world: World) -> None:
         ({"device": "gpu-0-mig-2g12gb-1"}, "2g.12gb"),
         ({"device": "../gpu-0"}, "not a device"),
         ({"device": "gpu-0", "pool": "node-2"}, "pool node-2"),
-        ({"device": "gpu-0", "share_id": "x"}, "a share, but without the capacity memory"),
+        (
+            {"device": "gpu-0", "share_id": "x"},
+            "a share, but its allocation lacks the capacity 'memory'",
+        ),
     ],
 )
 def test_an_allocation_that_cannot_be_is_refused_by_name(

@@ -14,7 +14,7 @@ import pytest
 
 from device_plugin.dra import counters, slices
 from device_plugin.dra.devices import SUSPECT, UNHEALTHY, Node
-from device_plugin.dra.places import in_order
+from device_plugin.dra.places import list_instances
 from device_plugin.dra.slices import OfferedGpu, resource_slices
 from device_plugin.inventory.model import Gpu, MigSlice
 from facts.document import GpuFacts
@@ -77,7 +77,7 @@ def test_counters_accept_the_same_devices_as_the_geometry_in_every_state(
     published = resource_slices(NODE, [OfferedGpu(gpu_of(board))])
     (available,) = counter_sets(published).values()
     devices = {instance_of(board, name): d for name, d in devices_of(published).items()}
-    assert devices.keys() == set(in_order(board))
+    assert devices.keys() == set(list_instances(board))
     uses = {one: consumed_counters(device) for one, device in devices.items()}
     costs = {one: budget.of(one.profile, one.start) for one in devices}
     reached = planner.states(board, board.profiles)
@@ -93,7 +93,7 @@ def test_counters_accept_the_same_devices_as_the_geometry_in_every_state(
         assert min(left.values()) >= 0
         for one, cost in costs.items():
             fits = all(count <= left[name] for name, count in uses[one].items())
-            assert fits == budget.compatible(occupied, cost), (state, one)
+            assert fits == budget.is_compatible(occupied, cost), (state, one)
     assert counters.total_counters(board) == available
 
 
@@ -103,7 +103,9 @@ def test_devices_that_have_no_room_beside_a_layout_are_not_published(board: geom
         published = resource_slices(NODE, [OfferedGpu(gpu_of(board), state)])
         (available,) = counter_sets(published).values()
         there = {instance_of(board, name) for name in devices_of(published)}
-        room = {one for one in in_order(board) if not planner.violations(board, [*state, one])}
+        room = {
+            one for one in list_instances(board) if not planner.violations(board, [*state, one])
+        }
         assert there == room
         assert available == counters.remaining_counters(board, state)
         assert all(is_accepted(available, [one]) for one in devices_of(published).values())
@@ -123,10 +125,12 @@ def test_a_gpu_instance_that_a_layout_divides_is_taken_as_one_device(board: geom
                 )
                 assert divided == whole_one
                 room = {
-                    one for one in in_order(board) if not planner.violations(board, [*parts, one])
+                    one
+                    for one in list_instances(board)
+                    if not planner.violations(board, [*parts, one])
                 }
                 assert {instance_of(board, name) for name in devices_of(divided)} == room
-    assert all(one.compute is None for one in in_order(board))
+    assert all(one.compute is None for one in list_instances(board))
 
 
 def test_a_limit_on_a_profile_that_nothing_else_implies_gets_a_counter() -> None:
@@ -148,7 +152,7 @@ def test_a_limit_on_a_profile_that_nothing_else_implies_gets_a_counter() -> None
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_slices_keep_the_limits_of_the_api(board: geometry.Board, count: int) -> None:
     published = resource_slices(NODE, [OfferedGpu(gpu_of(board, index)) for index in range(count)])
-    assert len(devices_of(published)) == count * len(in_order(board))
+    assert len(devices_of(published)) == count * len(list_instances(board))
     for number, (name, spec) in enumerate(published.items()):
         assert name == f"worker-gpu.tessera.dev-{number}"
         assert spec["pool"] == {"name": "worker", "resourceSliceCount": len(published)}

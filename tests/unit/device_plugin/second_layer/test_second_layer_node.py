@@ -118,7 +118,7 @@ def rig() -> Rig:
 def test_rules_are_loaded_when_tables_or_links_change_and_else_not(rig: Rig) -> None:
     rig.node.reload_if_changed()
     assert rig.kernel.loaded == []  # no tables were sent yet
-    rig.node.take(TABLES)
+    rig.node.set_tables(TABLES)
     rig.node.reload_if_changed()
     assert rig.kernel.loaded == [(TABLES, (X, WITHOUT), ("eth0",))]
     rig.kernel.now = replace(STATE, routes=ROUTES[:-2])
@@ -128,8 +128,8 @@ def test_rules_are_loaded_when_tables_or_links_change_and_else_not(rig: Rig) -> 
 
 
 def test_without_pods_with_an_hca_all_rules_are_removed(rig: Rig) -> None:
-    rig.node.take(TABLES)
-    rig.node.take(NodeTables(6, "n"))
+    rig.node.set_tables(TABLES)
+    rig.node.set_tables(NodeTables(6, "n"))
     assert rig.kernel.removed == 1
     assert rig.node.generation == 6
 
@@ -137,7 +137,7 @@ def test_without_pods_with_an_hca_all_rules_are_removed(rig: Rig) -> None:
 def test_refused_rules_are_reported_and_retried(rig: Rig) -> None:
     rig.kernel.refuses = "nft -f -: No such file"
     with pytest.raises(SecondLayerError, match="No such file"):
-        rig.node.take(TABLES)
+        rig.node.set_tables(TABLES)
     assert rig.node.state()["engine_only"] == "nft -f -: No such file"
     assert rig.node.generation is None
     rig.kernel.refuses = ""
@@ -148,7 +148,7 @@ def test_refused_rules_are_reported_and_retried(rig: Rig) -> None:
 
 def test_a_missing_link_is_reported_after_a_while(rig: Rig) -> None:
     rig.kernel.now = replace(STATE, routes=ROUTES[:2])
-    rig.node.take(TABLES)
+    rig.node.set_tables(TABLES)
     assert rig.node.state()["engine_only"] == ""
     rig.seconds = PATIENCE_S
     assert "ml/x: 10.244.2.2 is not routed" in rig.node.state()["engine_only"]
@@ -158,7 +158,7 @@ def test_a_missing_link_is_reported_after_a_while(rig: Rig) -> None:
 
 
 def test_drops_are_reported_by_link_and_direction(rig: Rig) -> None:
-    rig.node.take(TABLES)
+    rig.node.set_tables(TABLES)
     rig.kernel.counted |= {"spoofed": 3, link_counter(7, True, "spoofed"): 3}
     reported = rig.node.drops()
     assert reported["totals"]["spoofed"] == 3
@@ -173,7 +173,7 @@ def test_drops_are_reported_by_link_and_direction(rig: Rig) -> None:
 
 
 def test_rules_that_another_hand_has_removed_come_back(rig: Rig) -> None:
-    rig.node.take(TABLES)
+    rig.node.set_tables(TABLES)
     rig.kernel.counted = {}
     rig.node.drops()
     assert len(rig.kernel.loaded) == 2

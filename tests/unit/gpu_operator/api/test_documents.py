@@ -92,9 +92,9 @@ def test_the_driver_refuses_a_deeply_nested_claim_by_its_content() -> None:
 
 @pytest.mark.parametrize("about", ["x" * 253, "x" * 179 + "-" * 20 + "y", "x." * 100 + "y", "x"])
 def test_an_event_s_name_is_valid_for_any_object_name(about: str) -> None:
-    found = events.name(about, "why")
+    found = events.event_name(about, "why")
     assert len(found) <= 253
     for label in found.split("."):
         assert label
         assert {label[0], label[-1]} <= {*string.ascii_lowercase, *string.digits}
-    assert found != events.name(about, "why not")
+    assert found != events.event_name(about, "why not")

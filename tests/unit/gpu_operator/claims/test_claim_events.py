@@ -40,7 +40,7 @@ def on(events: tuple[Record, ...]) -> list[tuple[str, str, str]]:
 
 
 def test_the_claim_and_its_pod_get_an_event() -> None:
-    events = ClaimEvents().due([claim()], [pod()], CLASSES, FULL, 0.0)
+    events = ClaimEvents().take_due_events([claim()], [pod()], CLASSES, FULL, 0.0)
     assert on(events) == [
         ("ResourceClaim", "team/want", "ClaimNoRoom"),
         ("Pod", "team/job", "ClaimNoRoom"),
@@ -55,54 +55,57 @@ def test_the_claim_and_its_pod_get_an_event() -> None:
 def test_a_true_event_is_rewritten_only_before_it_expires() -> None:
     schedule = ClaimEvents()
     wanting = ([claim()], [pod()])
-    assert len(schedule.due(*wanting, CLASSES, FULL, 0.0)) == 2
-    assert schedule.due(*wanting, CLASSES, FULL, AGAIN_S - 1) == ()
-    assert len(schedule.due(*wanting, CLASSES, FULL, AGAIN_S)) == 2
+    assert len(schedule.take_due_events(*wanting, CLASSES, FULL, 0.0)) == 2
+    assert schedule.take_due_events(*wanting, CLASSES, FULL, AGAIN_S - 1) == ()
+    assert len(schedule.take_due_events(*wanting, CLASSES, FULL, AGAIN_S)) == 2
 
 
 def test_another_message_of_the_reason_waits_for_a_minute() -> None:
     schedule = ClaimEvents()
-    schedule.due([claim()], [pod()], CLASSES, FULL, 0.0)
+    schedule.take_due_events([claim()], [pod()], CLASSES, FULL, 0.0)
     other = world(node("a"), offered_gpu("a", claims=[claimed_slice("7g.80gb@0", "other")]))
-    assert schedule.due([claim()], [pod()], CLASSES, other, CHANGED_S - 1) == ()
-    events = schedule.due([claim()], [pod()], CLASSES, other, CHANGED_S)
+    assert schedule.take_due_events([claim()], [pod()], CLASSES, other, CHANGED_S - 1) == ()
+    events = schedule.take_due_events([claim()], [pod()], CLASSES, other, CHANGED_S)
     assert [one.message.rpartition(" ")[2] for one in events] == ["team/other"] * 2
 
 
 def test_room_that_the_scheduler_may_be_using_is_not_reported_at_once() -> None:
     schedule = ClaimEvents()
-    assert schedule.due([claim()], [pod()], CLASSES, FREE, 0.0) == ()
-    assert schedule.due([claim()], [pod()], CLASSES, FREE, RIPE_S - 1) == ()
-    assert on(schedule.due([claim()], [pod()], CLASSES, FREE, RIPE_S))[0][2] == "ClaimUnmatched"
-    schedule.due([claim()], [pod()], CLASSES, FULL, RIPE_S + 1)
+    assert schedule.take_due_events([claim()], [pod()], CLASSES, FREE, 0.0) == ()
+    assert schedule.take_due_events([claim()], [pod()], CLASSES, FREE, RIPE_S - 1) == ()
+    assert (
+        on(schedule.take_due_events([claim()], [pod()], CLASSES, FREE, RIPE_S))[0][2]
+        == "ClaimUnmatched"
+    )
+    schedule.take_due_events([claim()], [pod()], CLASSES, FULL, RIPE_S + 1)
     # the time counts from its return
-    assert schedule.due([claim()], [pod()], CLASSES, FREE, 2 * RIPE_S) == ()
+    assert schedule.take_due_events([claim()], [pod()], CLASSES, FREE, 2 * RIPE_S) == ()
 
 
 def test_a_claim_without_a_waiting_pod_gets_no_event() -> None:
     schedule = ClaimEvents()
-    assert schedule.due([claim()], [], CLASSES, FULL, 0.0) == ()
-    assert schedule.due([claim()], [pod("job", "another")], CLASSES, FULL, 0.0) == ()
+    assert schedule.take_due_events([claim()], [], CLASSES, FULL, 0.0) == ()
+    assert schedule.take_due_events([claim()], [pod("job", "another")], CLASSES, FULL, 0.0) == ()
     held = claim("has", held=("a/gpu-0",))
     # another cause keeps the pod waiting
-    assert schedule.due([held], [pod("job", "has")], CLASSES, FULL, 0.0) == ()
+    assert schedule.take_due_events([held], [pod("job", "has")], CLASSES, FULL, 0.0) == ()
 
 
 def test_a_claim_that_waits_again_gets_another_event() -> None:
     schedule = ClaimEvents()
-    schedule.due([claim()], [pod()], CLASSES, FULL, 0.0)
-    assert schedule.due([claim()], [], CLASSES, FULL, 1.0) == ()
-    assert len(schedule.due([claim()], [pod()], CLASSES, FULL, 2.0)) == 2
+    schedule.take_due_events([claim()], [pod()], CLASSES, FULL, 0.0)
+    assert schedule.take_due_events([claim()], [], CLASSES, FULL, 1.0) == ()
+    assert len(schedule.take_due_events([claim()], [pod()], CLASSES, FULL, 2.0)) == 2
 
 
 def test_a_pass_writes_a_limited_number_of_events_and_all_get_their_turn() -> None:
     schedule = ClaimEvents()
     names = [f"c{number:03}" for number in range(claim_events.MOST)]
     crowd = ([claim(name) for name in names], [pod(f"p-{name}", name) for name in names])
-    first, second = (schedule.due(*crowd, CLASSES, FULL, float(now)) for now in (0, 5))
+    first, second = (schedule.take_due_events(*crowd, CLASSES, FULL, float(now)) for now in (0, 5))
     assert len(first) == len(second) == claim_events.MOST
     assert {one.uid for one in first} & {one.uid for one in second} == set()
-    assert schedule.due(*crowd, CLASSES, FULL, 10.0) == ()
+    assert schedule.take_due_events(*crowd, CLASSES, FULL, 10.0) == ()
 
 
 def test_a_pass_evaluates_a_limited_number_of_claims_and_all_get_their_turn(
@@ -112,15 +115,20 @@ def test_a_pass_evaluates_a_limited_number_of_claims_and_all_get_their_turn(
     schedule = ClaimEvents()
     names = ["c1", "c2", "c3"]
     crowd = ([claim(name) for name in names], [pod(f"p-{name}", name) for name in names])
-    first = schedule.due(*crowd, CLASSES, FULL, 0.0)
+    first = schedule.take_due_events(*crowd, CLASSES, FULL, 0.0)
     assert sorted(one.name for one in first) == ["c1", "c2", "p-c1", "p-c2"]
-    assert sorted(one.name for one in schedule.due(*crowd, CLASSES, FULL, 5.0)) == ["c3", "p-c3"]
-    assert schedule.due(*crowd, CLASSES, FULL, 10.0) == ()
+    assert sorted(one.name for one in schedule.take_due_events(*crowd, CLASSES, FULL, 5.0)) == [
+        "c3",
+        "p-c3",
+    ]
+    assert schedule.take_due_events(*crowd, CLASSES, FULL, 10.0) == ()
 
 
 def test_a_pod_s_event_names_the_claim_that_blocks_it() -> None:
     held = claim("has", held=("a/gpu-0",))
-    events = ClaimEvents().due([claim(), held], [pod("job", "has", "want")], CLASSES, FULL, 0.0)
+    events = ClaimEvents().take_due_events(
+        [claim(), held], [pod("job", "has", "want")], CLASSES, FULL, 0.0
+    )
     assert [one.message.partition(",")[0] for one in events if one.kind == "Pod"] == ["claim want"]
 
 
@@ -148,7 +156,7 @@ def test_claims_of_other_drivers_or_unknown_classes_use_no_turn(
     assert len(every) == 5
     pods = [pod(f"p-{one.name}", one.name) for one in every]
     classes = {**CLASSES, "nic.example.org": Facts()}
-    found = ClaimEvents().due(every, pods, classes, FULL, 0.0)
+    found = ClaimEvents().take_due_events(every, pods, classes, FULL, 0.0)
     assert sorted(one.name for one in found) == ["p-want", "want"]
 
 
@@ -160,5 +168,5 @@ def test_a_claim_with_two_requests_names_the_failing_one() -> None:
     some = world(
         node("a"), offered_gpu("a", claims=[claimed_slice("4g.40gb@0"), claimed_slice("2g.20gb@4")])
     )
-    (event, _) = ClaimEvents().due([found], [pod()], CLASSES, some, 0.0)
+    (event, _) = ClaimEvents().take_due_events([found], [pod()], CLASSES, some, 0.0)
     assert event.message.startswith("request large: no 3g.40gb left")

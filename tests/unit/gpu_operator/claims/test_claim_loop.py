@@ -150,7 +150,7 @@ def test_gpus_are_evaluated_again_while_a_pod_waits(monkeypatch: pytest.MonkeyPa
         return ()
 
     monkeypatch.setattr(claim_loop, "_AGAIN_S", 0.001)
-    monkeypatch.setattr(ClaimEvents, "due", due)
+    monkeypatch.setattr(ClaimEvents, "take_due_events", due)
 
     async def scene(server: Server, running: "asyncio.Task[None]") -> None:
         server.listable.set()
@@ -183,7 +183,7 @@ def test_evaluation_uses_at_most_a_tenth_of_the_time(monkeypatch: pytest.MonkeyP
 
 
 def test_an_error_in_one_object_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    due = ClaimEvents.due
+    due = ClaimEvents.take_due_events
     failures = iter([ValueError("what"), None])
 
     def failing(*args: Any) -> tuple[Record, ...]:
@@ -193,7 +193,7 @@ def test_an_error_in_one_object_is_retried(monkeypatch: pytest.MonkeyPatch) -> N
         return due(*args)
 
     monkeypatch.setattr(claim_loop, "_AGAIN_S", 0.001)
-    monkeypatch.setattr(ClaimEvents, "due", failing)
+    monkeypatch.setattr(ClaimEvents, "take_due_events", failing)
 
     async def scene(server: Server, running: "asyncio.Task[None]") -> None:
         server.listable.set()

@@ -46,16 +46,21 @@ def starting(name: str = "job", *claims: str) -> StartingPod:
 def test_a_pod_is_triggered_after_a_delay_and_then_less_often() -> None:
     triggers = KubeletTriggers()
     want, pod = allocated_claim(), starting()
-    reported = [now for now in range(400) if triggers.due([want], [pod], UNPREPARED, float(now))]
+    reported = [
+        now
+        for now in range(400)
+        if triggers.take_due_annotations([want], [pod], UNPREPARED, float(now))
+    ]
     assert reported[:3] == [FIRST_S, 3 * FIRST_S, 7 * FIRST_S]
     assert {later - one for one, later in pairwise(reported[2:])} == {MOST_S}
 
 
 def test_each_trigger_changes_the_annotation() -> None:
     triggers = KubeletTriggers()
-    triggers.due([allocated_claim()], [starting()], UNPREPARED, 0.0)
+    triggers.take_due_annotations([allocated_claim()], [starting()], UNPREPARED, 0.0)
     both = [
-        triggers.due([allocated_claim()], [starting()], UNPREPARED, now) for now in (10.0, 30.0)
+        triggers.take_due_annotations([allocated_claim()], [starting()], UNPREPARED, now)
+        for now in (10.0, 30.0)
     ]
     assert both == [
         (Annotate("team", "job", "uid-job", kubelet_triggers.TRIGGERED, times),)
@@ -65,7 +70,9 @@ def test_each_trigger_changes_the_annotation() -> None:
 
 def nothing_is_due(claims: list[Claim], pods: list[StartingPod], seen: World) -> bool:
     triggers = KubeletTriggers()
-    return not any(triggers.due(claims, pods, seen, now) for now in (0.0, 1000.0, 2000.0))
+    return not any(
+        triggers.take_due_annotations(claims, pods, seen, now) for now in (0.0, 1000.0, 2000.0)
+    )
 
 
 def test_pods_with_prepared_or_foreign_claims_are_ignored() -> None:
@@ -95,27 +102,46 @@ def test_a_pod_is_triggered_as_soon_as_its_driver_is_back(
 ) -> None:
     triggers, away = KubeletTriggers(), world(node("a"), offered_gpu("a"), agents=before)
     back = world(node("a"), offered_gpu("a"), agents=SUCCESSOR)
-    assert triggers.due([allocated_claim()], [starting()], away, 0.0) == ()
+    assert triggers.take_due_annotations([allocated_claim()], [starting()], away, 0.0) == ()
     if before is THERE:  # the pod ends before its trigger is due
         assert (
-            triggers.due([allocated_claim()], [starting()], world(node("a"), offered_gpu("a")), 5.0)
+            triggers.take_due_annotations(
+                [allocated_claim()], [starting()], world(node("a"), offered_gpu("a")), 5.0
+            )
             == ()
         )
-    assert triggers.due([allocated_claim()], [starting()], back, 100.0) == ()
-    assert triggers.due([allocated_claim()], [starting()], back, 100.0 + RETURNED_S - 0.1) == ()
-    assert len(triggers.due([allocated_claim()], [starting()], back, 100.0 + RETURNED_S)) == 1
+    assert triggers.take_due_annotations([allocated_claim()], [starting()], back, 100.0) == ()
+    assert (
+        triggers.take_due_annotations(
+            [allocated_claim()], [starting()], back, 100.0 + RETURNED_S - 0.1
+        )
+        == ()
+    )
+    assert (
+        len(
+            triggers.take_due_annotations(
+                [allocated_claim()], [starting()], back, 100.0 + RETURNED_S
+            )
+        )
+        == 1
+    )
     later = starting("later")  # bound while the driver was there: the kubelet may be working on it
-    assert triggers.due([allocated_claim()], [later], back, 101.0) == ()
-    assert triggers.due([allocated_claim()], [later], back, 101.0 + FIRST_S - 0.1) == ()
-    assert len(triggers.due([allocated_claim()], [later], back, 101.0 + FIRST_S)) == 1
+    assert triggers.take_due_annotations([allocated_claim()], [later], back, 101.0) == ()
+    assert (
+        triggers.take_due_annotations([allocated_claim()], [later], back, 101.0 + FIRST_S - 0.1)
+        == ()
+    )
+    assert (
+        len(triggers.take_due_annotations([allocated_claim()], [later], back, 101.0 + FIRST_S)) == 1
+    )
 
 
 def test_a_pass_triggers_a_limited_number_of_pods() -> None:
     triggers = KubeletTriggers()
     pods = [starting(f"job-{number}") for number in range(MOST + 3)]
-    triggers.due([allocated_claim()], pods, UNPREPARED, 0.0)
-    assert len(triggers.due([allocated_claim()], pods, UNPREPARED, 10.0)) == MOST
-    assert len(triggers.due([allocated_claim()], pods, UNPREPARED, 11.0)) == 3
+    triggers.take_due_annotations([allocated_claim()], pods, UNPREPARED, 0.0)
+    assert len(triggers.take_due_annotations([allocated_claim()], pods, UNPREPARED, 10.0)) == MOST
+    assert len(triggers.take_due_annotations([allocated_claim()], pods, UNPREPARED, 11.0)) == 3
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_every_socket_has_the_options_that_its_packets_need(address, segments):
 def test_the_engine_gets_each_socket_with_its_port(address):
     opened = open_sockets(address, lanes=2)
     try:
-        wire = opened.structure(path_mtu=3, bytes_per_second=7)
+        wire = opened.to_hca_wire(path_mtu=3, bytes_per_second=7)
         assert bytes(wire.gid) == address.gid
         assert (wire.lanes, wire.segments, wire.path_mtu, wire.bytes_per_second) == (2, 0, 3, 7)
         pairs = list(zip(wire.fds[:2], wire.ports[:2], strict=True))

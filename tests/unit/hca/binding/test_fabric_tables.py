@@ -6,7 +6,7 @@ Each declared limit is tested from both sides.
 import pytest
 
 from hca.binding.links import LINKS
-from hca.binding.qp_state import _LIMITS, RULES_OF, InvalidChange, change
+from hca.binding.qp_state import _LIMITS, RULES_OF, InvalidChange, change_attributes
 from hca.binding.wire import PATH_MTUS, NoWire, WireInterface
 from hca.contract.hca import HcaQpAttributes
 from hca.contract.verbs import VerbsMask as Mask, VerbsQpType as Kind, VerbsState as State
@@ -125,7 +125,7 @@ def test_an_attribute_takes_both_ends_of_its_range_and_nothing_beside_it(attribu
 
     def apply(value: int) -> HcaQpAttributes:
         wanted = HcaQpAttributes(**{**FITS, field: value}, state=after)
-        return change(HcaQpAttributes(state=before), mask, wanted)
+        return change_attributes(HcaQpAttributes(state=before), mask, wanted)
 
     for value in (least, greatest):
         assert getattr(apply(value), field) == value
@@ -141,10 +141,10 @@ def test_each_access_flag_is_known_or_refused(bit):
     wanted = HcaQpAttributes(access=1 << bit, port=1, state=State.INIT)
     mask = Mask.STATE | Mask.PORT | Mask.PKEY_INDEX | Mask.ACCESS_FLAGS
     if bit in (0, 1, 2, 3, 20):
-        assert change(HcaQpAttributes(), mask, wanted).access == 1 << bit
+        assert change_attributes(HcaQpAttributes(), mask, wanted).access == 1 << bit
     else:
         with pytest.raises(InvalidChange, match="access flags"):
-            change(HcaQpAttributes(), mask, wanted)
+            change_attributes(HcaQpAttributes(), mask, wanted)
 
 
 def test_the_largest_packet_of_each_path_mtu_just_fits_its_interface():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hca.binding.qp_state import RULES, RULES_OF, InvalidChange, change
+from hca.binding.qp_state import RULES, RULES_OF, InvalidChange, change_attributes
 from hca.contract.hca import HcaQpAttributes
 from hca.contract.verbs import VerbsMask as Mask, VerbsQpType, VerbsState as State
 
@@ -30,7 +30,9 @@ def attributes(state: State, **values: int) -> HcaQpAttributes:
 
 
 def apply_change(before: State, after: State, mask: int, **values: int) -> HcaQpAttributes:
-    return change(HcaQpAttributes(state=before), Mask.STATE | mask, attributes(after, **values))
+    return change_attributes(
+        HcaQpAttributes(state=before), Mask.STATE | mask, attributes(after, **values)
+    )
 
 
 def test_the_way_to_work_is_the_specifications():
@@ -38,7 +40,7 @@ def test_the_way_to_work_is_the_specifications():
     qp = HcaQpAttributes()
     for before, after in ((0, 1), (1, 2), (2, 3)):
         rule = RULES[State(before), State(after)]
-        qp = change(qp, Mask.STATE | rule.required, attributes(State(after)))
+        qp = change_attributes(qp, Mask.STATE | rule.required, attributes(State(after)))
         assert qp.state == after
     assert (qp.dest_qpn, qp.rq_psn, qp.sq_psn, qp.timeout) == (0xFFFFFF, 1, 2, 14)
 
@@ -98,18 +100,20 @@ def test_a_value_outside_its_range_is_refused(after, field, value):
 
 def test_only_what_the_mask_names_is_taken():
     qp = apply_change(State.RTR, State.RTS, RULES[State.RTR, State.RTS].required)
-    again = change(qp, Mask.ACCESS_FLAGS, attributes(State.ERR, access=1, timeout=3))
+    again = change_attributes(qp, Mask.ACCESS_FLAGS, attributes(State.ERR, access=1, timeout=3))
     assert (again.state, again.access, again.timeout) == (State.RTS, 1, 14)
 
 
 def test_reset_forgets_everything():
     qp = apply_change(State.RTR, State.RTS, RULES[State.RTR, State.RTS].required)
-    assert bytes(change(qp, Mask.STATE, attributes(State.RESET))) == bytes(HcaQpAttributes())
+    assert bytes(change_attributes(qp, Mask.STATE, attributes(State.RESET))) == bytes(
+        HcaQpAttributes()
+    )
 
 
 def test_no_state_is_no_state():
     with pytest.raises(InvalidChange, match="no state 7"):
-        change(HcaQpAttributes(), Mask.STATE, HcaQpAttributes(state=7))
+        change_attributes(HcaQpAttributes(), Mask.STATE, HcaQpAttributes(state=7))
 
 
 @pytest.mark.parametrize("kind", [VerbsQpType.UC, VerbsQpType.UD])
@@ -118,27 +122,31 @@ def test_unreliable_queue_pairs_need_less_and_come_back_from_sqe(kind):
     for before, after in ((0, 1), (1, 2), (2, 3)):
         required = RULES_OF[kind][State(before), State(after)].required
         assert required & (Mask.TIMEOUT | Mask.RNR_RETRY | Mask.MIN_RNR_TIMER) == 0
-        qp = change(qp, Mask.STATE | required, attributes(State(after)), kind)
-    again = change(HcaQpAttributes(state=State.SQE), Mask.STATE, attributes(State.RTS), kind)
+        qp = change_attributes(qp, Mask.STATE | required, attributes(State(after)), kind)
+    again = change_attributes(
+        HcaQpAttributes(state=State.SQE), Mask.STATE, attributes(State.RTS), kind
+    )
     assert again.state == State.RTS
     with pytest.raises(InvalidChange, match="SQE to RTS"):
-        change(HcaQpAttributes(state=State.SQE), Mask.STATE, attributes(State.RTS))
+        change_attributes(HcaQpAttributes(state=State.SQE), Mask.STATE, attributes(State.RTS))
 
 
 def test_only_datagrams_have_a_q_key_and_they_have_no_access():
     init = RULES_OF[VerbsQpType.UD][State.RESET, State.INIT].required
     assert init & Mask.QKEY
-    qp = change(
+    qp = change_attributes(
         HcaQpAttributes(), Mask.STATE | init, attributes(State.INIT, qkey=77), VerbsQpType.UD
     )
     assert qp.qkey == 77
     wrong = Mask.STATE | init | Mask.ACCESS_FLAGS
     with pytest.raises(InvalidChange, match="ACCESS_FLAGS cannot be set"):
-        change(HcaQpAttributes(), wrong, attributes(State.INIT), VerbsQpType.UD)
+        change_attributes(HcaQpAttributes(), wrong, attributes(State.INIT), VerbsQpType.UD)
 
 
 def test_draining_may_be_reported_and_attributes_changed_meanwhile():
     mask = Mask.STATE | Mask.EN_SQD_ASYNC_NOTIFY
-    qp = change(HcaQpAttributes(state=State.RTS), mask, attributes(State.SQD, sqd_notify=1))
+    qp = change_attributes(
+        HcaQpAttributes(state=State.RTS), mask, attributes(State.SQD, sqd_notify=1)
+    )
     assert (qp.state, qp.sqd_notify) == (State.SQD, 1)
-    assert change(qp, Mask.TIMEOUT, attributes(State.SQD, timeout=9)).timeout == 9
+    assert change_attributes(qp, Mask.TIMEOUT, attributes(State.SQD, timeout=9)).timeout == 9

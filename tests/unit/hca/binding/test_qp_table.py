@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hca.binding.qp_state import InvalidChange, change
+from hca.binding.qp_state import InvalidChange, change_attributes
 from hca.contract.hca import HcaQpAttributes
 from hca.contract.verbs import VerbsAccess, VerbsMask as Mask, VerbsQpType as Kind, VerbsState
 
@@ -73,7 +73,7 @@ def _is_taken(kind: Kind, before: VerbsState, after: VerbsState, mask: int) -> b
     wanted = HcaQpAttributes.from_buffer_copy(_GOOD)
     wanted.state = after
     try:
-        result = change(HcaQpAttributes(state=before), Mask.STATE | mask, wanted, kind)
+        result = change_attributes(HcaQpAttributes(state=before), Mask.STATE | mask, wanted, kind)
     except InvalidChange:
         return False
     assert result.state == after
@@ -153,11 +153,11 @@ def test_an_attribute_is_taken_up_to_its_ends_and_not_beyond(bit: Mask) -> None:
             wanted.state = after
             setattr(wanted, field, value)
             if least <= value <= greatest:
-                made = change(HcaQpAttributes(state=before), Mask.STATE | mask, wanted)
+                made = change_attributes(HcaQpAttributes(state=before), Mask.STATE | mask, wanted)
                 assert getattr(made, field) == value
             else:
                 with pytest.raises(InvalidChange, match=field):
-                    change(HcaQpAttributes(state=before), Mask.STATE | mask, wanted)
+                    change_attributes(HcaQpAttributes(state=before), Mask.STATE | mask, wanted)
 
 
 def test_every_flag_of_access_is_known_or_refused() -> None:
@@ -166,7 +166,7 @@ def test_every_flag_of_access_is_known_or_refused() -> None:
         wanted.state, wanted.access = VerbsState.RTS, 1 << number
         before = HcaQpAttributes(state=VerbsState.RTS)
         if _ACCESS & 1 << number:
-            assert change(before, Mask.ACCESS_FLAGS, wanted).access == 1 << number
+            assert change_attributes(before, Mask.ACCESS_FLAGS, wanted).access == 1 << number
         else:
             with pytest.raises(InvalidChange, match="access"):
-                change(before, Mask.ACCESS_FLAGS, wanted)
+                change_attributes(before, Mask.ACCESS_FLAGS, wanted)

@@ -272,4 +272,4 @@ def test_the_table_accepts_an_entry_once_and_only_for_own_queue_pairs():
     for own, peer, _ in named[2:]:
         assert bindings.find(own, gid(own - 5), STRANGER, peer) == NOT_CONNECTED
     assert bindings.find(5, gid(1), STRANGER, 7) == NOT_CONNECTED
-    bindings.check_own(gid(1), 6)  # its own function may still use it
+    bindings.check_unconnected(gid(1), 6)  # its own function may still use it

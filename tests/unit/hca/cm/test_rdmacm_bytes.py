@@ -28,7 +28,7 @@ from hca.daemon.cm.messages import (
     SidrRep,
     SidrReq,
     SidrStatus,
-    seconds,
+    timeout_to_seconds,
 )
 from hca.daemon.cm.policy import Refusal, Service, service_of
 from hca.daemon.cm.wire import _match
@@ -187,7 +187,7 @@ def test_numbers_are_those_of_the_specification() -> None:
     ],
 )
 def test_a_timeout_of_five_bits(code: int, time: float) -> None:
-    assert seconds(code) == pytest.approx(time)
+    assert timeout_to_seconds(code) == pytest.approx(time)
 
 
 @pytest.mark.parametrize(
@@ -368,9 +368,9 @@ def test_a_peer_s_mra_extends_the_wait_within_bounds(code: int, waits: int) -> N
     made = connection.new_responder(req, 6, 0.0)
     assert made == Connection(
         State.REQ_RECEIVED,
-        *(6, 7, 0, 9, min(4 * seconds(waits), 69.0), 0, 3),
-        wait=seconds(waits),
-        timewait=seconds(waits),
+        *(6, 7, 0, 9, min(4 * timeout_to_seconds(waits), 69.0), 0, 3),
+        wait=timeout_to_seconds(waits),
+        timewait=timeout_to_seconds(waits),
         latest=69.0,
     )
 
@@ -382,7 +382,7 @@ def test_an_mra_for_the_awaited_message_extends_its_deadline(
 ) -> None:
     one = Connection(state, 1, 2, deadline=50.0, wait=3.0)
     assert connection.receive(one, Mra(2, 1, about, code), 40.0).connection == one._replace(
-        deadline=43.0 + seconds(waits)
+        deadline=43.0 + timeout_to_seconds(waits)
     )
     for other in {0, 1, 2} - {about}:
         assert connection.receive(one, Mra(2, 1, other, code), 40.0).connection == one
@@ -391,9 +391,9 @@ def test_an_mra_for_the_awaited_message_extends_its_deadline(
 def test_a_deadline_comes_exactly_when_it_is_due() -> None:
     again = Rtu(1, 2)
     one = Connection(State.REP_SENT, 1, 2, deadline=50.0, retries=1, wait=3.0, repeat=again)
-    assert connection.expire(one, 49.999) == connection.Step(one)
-    first = connection.expire(one, 50.0)
+    assert connection.step_if_expired(one, 49.999) == connection.Step(one)
+    first = connection.step_if_expired(one, 50.0)
     assert first == connection.Step(one._replace(deadline=53.0, retries=0), again)
-    last = connection.expire(first.connection, 53.0)
+    last = connection.step_if_expired(first.connection, 53.0)
     assert last.connection.state is State.CLOSED
     assert last.send == Rej(1, 2, Rejected.OTHER, Reason.TIMEOUT)

@@ -23,11 +23,11 @@ from hca.daemon.cm.messages import (
     SidrRep,
     SidrReq,
     SidrStatus,
-    seconds,
+    timeout_to_seconds,
 )
 
 REQ = Req(1, 0x0106_1234, Path(bytes(16), bytes(16)), qpn=11, psn=5)
-WAIT = seconds(REQ.response_timeout)
+WAIT = timeout_to_seconds(REQ.response_timeout)
 
 
 @dataclass
@@ -93,7 +93,7 @@ class Pair:
     def expire(self) -> None:
         for side in (self.here, self.there):
             if side.connection is not None:
-                side.take(cm.expire(side.connection, self.now))
+                side.take(cm.step_if_expired(side.connection, self.now))
 
 
 def test_connect_and_disconnect():
@@ -197,7 +197,7 @@ def test_an_unanswered_request_is_repeated_and_then_fails():
     now = 0.0
     while side.state is State.REQ_SENT:
         now += WAIT
-        side.take(cm.expire(side.connection, now))
+        side.take(cm.step_if_expired(side.connection, now))
     assert side.outcomes == [Outcome.UNREACHABLE]
     assert side.sent == [REQ] * (1 + REQ.max_retries) + [Rej(1, 0, Rejected.OTHER, Reason.TIMEOUT)]
     assert now == pytest.approx(WAIT * (1 + REQ.max_retries))
@@ -206,7 +206,7 @@ def test_an_unanswered_request_is_repeated_and_then_fails():
 def test_nothing_expires_before_its_time():
     side = Side()
     side.take(cm.request(REQ, 0.0))
-    assert cm.expire(side.connection, WAIT * 0.99) == Step(side.connection)
+    assert cm.step_if_expired(side.connection, WAIT * 0.99) == Step(side.connection)
 
 
 def test_a_repeated_request_makes_the_peer_wait_while_the_owner_thinks():
@@ -215,9 +215,11 @@ def test_a_repeated_request_makes_the_peer_wait_while_the_owner_thinks():
     pair.deliver(pair.there, REQ)
     assert pair.there.sent == [Mra(2, 1, Rejected.REQ)]
     pair.carry()
-    assert pair.here.connection.deadline == pytest.approx(WAIT + seconds(24))
+    assert pair.here.connection.deadline == pytest.approx(WAIT + timeout_to_seconds(24))
     pair.deliver(pair.here, Mra(2, 1, Rejected.REP))
-    assert pair.here.connection.deadline == pytest.approx(WAIT + seconds(24)), "another message's"
+    assert pair.here.connection.deadline == pytest.approx(WAIT + timeout_to_seconds(24)), (
+        "another message's"
+    )
 
 
 def test_a_repeated_request_after_the_answer_is_answered_again():
@@ -292,7 +294,7 @@ def test_an_unanswered_dreq_ends_in_timewait():
     pair.here.take(cm.disconnect(pair.here.connection, pair.now))
     while pair.here.state is State.DREQ_SENT:
         pair.now += WAIT
-        pair.here.take(cm.expire(pair.here.connection, pair.now))
+        pair.here.take(cm.step_if_expired(pair.here.connection, pair.now))
     assert pair.here.state is State.TIMEWAIT
     assert pair.here.outcomes[-1] is Outcome.DISCONNECTED
 
@@ -343,7 +345,7 @@ def test_a_sidr_request_finds_a_queue_pair_or_the_reason_for_none():
     now, sent = 0.0, 0
     while active.state is State.SIDR_SENT:
         now += 1.0
-        step = cm.expire(active, now)
+        step = cm.step_if_expired(active, now)
         sent += step.send is not None
         active = step.connection
     assert (sent, step.outcome) == (2, Outcome.UNREACHABLE)
@@ -365,8 +367,8 @@ def test_a_program_must_answer_by_a_deadline(state):
     assert owes.state is state
     assert owes.deadline is not None
     assert 0 < owes.deadline <= cm.LONGEST_ANSWER
-    assert cm.expire(owes, owes.deadline - 0.001) == Step(owes)
-    over = cm.expire(owes, owes.deadline)
+    assert cm.step_if_expired(owes, owes.deadline - 0.001) == Step(owes)
+    over = cm.step_if_expired(owes, owes.deadline)
     assert over.connection.state is State.CLOSED
     assert over.outcome is Outcome.UNREACHABLE
     if state is State.SIDR_RECEIVED:
@@ -380,7 +382,7 @@ def test_a_program_must_answer_by_a_deadline(state):
 def test_repeated_requests_extend_the_deadline_of_an_answer_to_a_limit():
     """Each repeated request extends it, up to LONGEST_ANSWER: forged ones gain no more."""
     one = replace(REQ, response_timeout=18, max_retries=3)
-    begun, patience = 1000.0, 4 * seconds(18)
+    begun, patience = 1000.0, 4 * timeout_to_seconds(18)
     owes = cm.new_responder(one, 2, begun)
     assert owes.deadline == pytest.approx(begun + patience)
     for second in range(1, 200):
@@ -391,7 +393,7 @@ def test_repeated_requests_extend_the_deadline_of_an_answer_to_a_limit():
         assert isinstance(step.send, Mra)
         owes = step.connection
         assert owes.deadline == pytest.approx(min(now + patience, begun + cm.LONGEST_ANSWER))
-    assert cm.expire(owes, begun + cm.LONGEST_ANSWER).outcome is Outcome.UNREACHABLE
+    assert cm.step_if_expired(owes, begun + cm.LONGEST_ANSWER).outcome is Outcome.UNREACHABLE
 
 
 def test_the_longest_wait_cannot_be_extended():

@@ -197,18 +197,21 @@ def test_a_sidr_request_is_repeated_fifteen_times_every_four_seconds() -> None:
 def test_a_function_s_address_is_removed_with_its_last_member() -> None:
     manager = Fabric().manager
     own = address_of(3).gids
-    first, second = manager.enter(own, 4), manager.enter(own, 5)
+    first, second = manager.add_client(own, 4), manager.add_client(own, 5)
     assert first is second
     assert (first.mtu, first.clients) == (4, 2)
-    manager.leave(first)
+    manager.remove_client(first)
     assert manager.function_at(own[0]) is manager.function_at(own[1]) is first
-    manager.leave(first)
+    manager.remove_client(first)
     assert manager.function_at(own[0]) is manager.function_at(own[1]) is None
 
 
 def test_the_path_s_mtu_is_the_smaller_known_one() -> None:
     manager = Fabric().manager
-    here, there = manager.enter(address_of(1).gids, 3), manager.enter(address_of(2).gids, 4)
+    here, there = (
+        manager.add_client(address_of(1).gids, 3),
+        manager.add_client(address_of(2).gids, 4),
+    )
     assert manager.mtu_of(here, there.gid) == manager.mtu_of(there, here.gid) == 3
     assert (manager.mtu_of(here, FAR), manager.mtu_of(there, FAR)) == (3, 4)
 
@@ -280,7 +283,7 @@ def test_a_dreq_is_repeated_over_a_wire_and_sent_once_to_a_neighbour(
 def test_the_manager_is_woken_at_the_earliest_deadline() -> None:
     woken: list[float] = []
     manager = Manager(lambda: 10.0, lambda call: None, woken.append, wire=lambda *message: None)
-    manager.enter(address_of(0).gids)
+    manager.add_client(address_of(0).gids)
     for number, timeout in ((1, 20), (2, 18), (3, 21)):
         request = Req(number, SERVICE, Path(gid(0), FAR), 5, 6, response_timeout=timeout)
         manager.request(gid(0), FAR, request, None)  # type: ignore[arg-type]

@@ -129,9 +129,9 @@ def test_without_a_wire_of_that_family_no_peer_is_reached(node: Node, index: int
 
 def test_policy_identifies_a_peer_by_its_known_address() -> None:
     parties = Parties()
-    parties.enter(Party.of("f0", Address(bytes(8), OWN)))
+    parties.add(Party.of("f0", Address(bytes(8), OWN)))
     assert parties.address_in_tables("fd78::1", "fd78::2") == "10.78.0.1"
     assert parties.address_in_tables("10.78.0.1", "10.78.0.2") == "10.78.0.1"
     assert parties.address_in_tables("fd78::2", "fd78::1") == "fd78::2"
-    parties.enter(Party.of("f1", Address(bytes(8), PEER), ["10.78.0.2", "fd78::9"]))
+    parties.add(Party.of("f1", Address(bytes(8), PEER), ["10.78.0.2", "fd78::9"]))
     assert parties.address_in_tables("fd78::2", "fd78::1") == "fd78::9", "of the peer's family"

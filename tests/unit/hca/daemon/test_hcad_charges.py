@@ -183,12 +183,12 @@ def test_a_successor_charges_as_much(
         "hca.daemon.objects.client.new_unlimited_share", Shares(1000, 1 << 24, 1 << 24).new_share
     )
     with hca_rig.running_engine() as other:
-        other.hold()
-        engine.hold()
+        other.suspend()
+        engine.suspend()
         try:
             successor = handed_over(rig.client, other, Numbers())
         finally:
-            engine.release()
+            engine.resume()
         assert room(successor.share) == charged
         assert counts_of(successor._guard.party) == limited
         end()
@@ -205,7 +205,7 @@ def test_a_successor_charges_as_much(
             "steers": 0,
             "members": {},
         }
-        other.release()
+        other.resume()
 
 
 def test_what_a_queue_pair_is_named_by_goes_with_it(engine: Engine, share: Share) -> None:
@@ -287,11 +287,11 @@ def test_a_function_that_cannot_be_opened_is_charged_nothing(
         with pytest.raises(OSError, match="no room"):
             programs._admit(function)
     assert room(share) == before
-    share.take(before[0] - 9)
+    share.charge(before[0] - 9)
     with pytest.raises(OSError, match="no descriptors left"):
         programs._admit(function)
     assert difference(before, room(share)) == (before[0] - 9, 0, 0)
-    share.give(1)
+    share.refund(1)
     programs._dismiss(function, programs._admit(function))
     assert difference(before, room(share)) == (before[0] - 10, 0, 0)
 

@@ -426,7 +426,7 @@ def test_a_successor_takes_it_over_with_the_connection(
 ) -> None:
     chunks = [Chunk(), Chunk()]
     with hca_rig.running_engine() as new:
-        new.hold()
+        new.suspend()
 
         async def body(served: Providers, gpud: FakeGpud) -> None:
             pair = Pair(fresh_engine)
@@ -443,7 +443,7 @@ def test_a_successor_takes_it_over_with_the_connection(
             saved = json.loads(json.dumps(old.save(handover_state)))
             arrived = HandoverState([os.dup(one) for one in handover_state.descriptors])
             gids = (bytes(16), pair.b.gid)
-            ends = arrived.take_all(saved["descriptors"])
+            ends = arrived.take_descriptors(saved["descriptors"])
             objects = AdoptedObjects(new, Numbers(), gids, 1 << 30, ends)
             objects.providers = served
             objects.load(saved, arrived)
@@ -457,7 +457,7 @@ def test_a_successor_takes_it_over_with_the_connection(
                 objects.destroy_region(key)
             for one in segments:
                 objects.destroy_segment(one.handle)
-            new.release()
+            new.resume()
             objects.close()
 
         run(tmp_path, body, chunks[0].lend)
@@ -503,7 +503,7 @@ def test_a_rule_may_open_a_gpu_s_memory_alone(
     pods = (rdma_lab.pod(0, app="client"), rdma_lab.pod(1, app="server"))
     enforcer = Enforcer(fresh_engine, Parties())
     limited = [rdma_lab.policy({"app": "server"}, ingress=[*rules, {"verbs": ["Send"]}])]
-    enforcer.switch(rdma_lab.tables(1, pods, limited))
+    enforcer.replace_tables(rdma_lab.tables(1, pods, limited))
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
         del gpud
@@ -520,8 +520,8 @@ def test_a_rule_may_open_a_gpu_s_memory_alone(
             if status == Status.SUCCESS:
                 found.add(what)
             pair.close()
-            enforcer.parties.leave(pair.a.party)
-            enforcer.parties.leave(pair.b.party)
+            enforcer.parties.remove(pair.a.party)
+            enforcer.parties.remove(pair.b.party)
         assert found == expected
 
     run(tmp_path, body, *[Chunk().lend] * 4)
@@ -533,7 +533,7 @@ def test_a_region_that_is_partly_a_gpu_s_is_not_a_gpu_s(
     pods = (rdma_lab.pod(0, app="client"), rdma_lab.pod(1, app="server"))
     enforcer = Enforcer(fresh_engine, Parties())
     limited = [rdma_lab.policy({"app": "server"}, ingress=[{"memory": DEVICE}])]
-    enforcer.switch(rdma_lab.tables(1, pods, limited))
+    enforcer.replace_tables(rdma_lab.tables(1, pods, limited))
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
         del gpud
@@ -555,7 +555,7 @@ def test_a_window_opens_no_more_than_its_region(fresh_engine: Engine) -> None:
     """The window is bound to host memory, while the rules permit only GPU memory."""
     pods = (rdma_lab.pod(0, app="client"), rdma_lab.pod(1, app="server"))
     enforcer = Enforcer(fresh_engine, Parties())
-    enforcer.switch(rdma_lab.tables(1, pods))
+    enforcer.replace_tables(rdma_lab.tables(1, pods))
     pair = Pair(fresh_engine, 0, enforcer)
     wanted = HcaMwCreate(pair.b.pd, VerbsMwType.TYPE_1)
     window = pair.b.objects.create_window(wanted).handle
@@ -570,7 +570,7 @@ def test_a_window_opens_no_more_than_its_region(fresh_engine: Engine) -> None:
     write(pair, 5, remote_key=window)
     assert pair.a_send.statuses(1) == [Status.SUCCESS]
     limited = [rdma_lab.policy({"app": "server"}, ingress=[{"memory": DEVICE}])]
-    enforcer.switch(rdma_lab.tables(2, pods, limited))
+    enforcer.replace_tables(rdma_lab.tables(2, pods, limited))
     write(pair, 5, remote_key=window)
     assert pair.a_send.statuses(1) == [Status.REM_ACCESS_ERR]
     pair.close()

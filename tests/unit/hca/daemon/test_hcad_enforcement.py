@@ -52,7 +52,7 @@ class ConnectionRequest:
         elif self.kind == "address handle":
             wanted = HcaAhCreate(traffic_class=self.traffic_class)
             wanted.dgid[:] = gid
-            enforcer.connect_path(party, end, wanted)
+            enforcer.authorize_path(party, end, wanted)
         else:
             enforcer.adopt(party, end, self.own_qpn, attributes, self.service)
 
@@ -172,13 +172,13 @@ def verdicts(
     enforcer, ends, places = Enforcer(engine, Parties()), Ends(engine), list[int]()
     parties = [Party.of(f"f{place}", address_of(place)) for place in range(3)]
     for party in parties:
-        enforcer.parties.enter(party)
+        enforcer.parties.add(party)
     try:
-        enforcer.switch(rdma_lab.tables(1, PODS, networks=differ.networks[0]))
+        enforcer.replace_tables(rdma_lab.tables(1, PODS, networks=differ.networks[0]))
         places = [ends.make(one.kind) for one in requests]
         for one, end in zip(requests, places, strict=True):
             one.enter(enforcer, end, parties)
-        enforcer.switch(rdma_lab.tables(2, PODS, differ.policies, differ.networks[1]))
+        enforcer.replace_tables(rdma_lab.tables(2, PODS, differ.policies, differ.networks[1]))
         return [given[end] for end in places]
     finally:
         for end in places:
@@ -225,18 +225,18 @@ def test_an_address_that_tables_give_to_another_pod_opens_nothing(engine, holder
     pods.append(PODS[2])
     enforcer, ends = Enforcer(engine, Parties()), Ends(engine)
     party = Party.of("f0", address_of(0), pod="default/pod0", pod_uid="uid-0")
-    enforcer.parties.enter(party)
-    enforcer.switch(rdma_lab.tables(1, pods))
+    enforcer.parties.add(party)
+    enforcer.replace_tables(rdma_lab.tables(1, pods))
     attributes = HcaQpAttributes(dest_qpn=50)
     attributes.dgid[:] = address_of(2).gids[1]
     end = ends.make("queue pair")
     assert enforcer.is_known(party) == (holder == 0)
     if holder == 0:
-        enforcer.connect(party, end, 40, attributes)
+        enforcer.authorize_peer(party, end, 40, attributes)
         enforcer.forget(end)
     else:
         with pytest.raises(PermissionError) as refused:
-            enforcer.connect(party, end, 40, attributes)
+            enforcer.authorize_peer(party, end, 40, attributes)
         assert refused.value.errno == errno.EACCES
     ends.client.objects.close()
 
@@ -247,13 +247,13 @@ def test_what_was_counted_before_new_tables_is_counted_by_the_old_ones(engine):
     """
     pair, enforcer = counted_pair(engine)
     first = policy(SERVER, "first", ingress=[allow("Write")])
-    enforcer.switch(rdma_lab.tables(2, PODS, [first]))
+    enforcer.replace_tables(rdma_lab.tables(2, PODS, [first]))
     write(pair)
     assert pair.a_send.poll().status == Status.SUCCESS
     write(pair, opcode=Op.RDMA_READ)
     assert pair.a_send.poll().status == Status.REM_ACCESS_ERR
     second = policy(SERVER, "second", ingress=[allow("Read")])
-    enforcer.switch(rdma_lab.tables(3, PODS, [first, second]))
+    enforcer.replace_tables(rdma_lab.tables(3, PODS, [first, second]))
     counts = {one["policy"]: one for one in enforcer.flows.to_json()}
     assert (counts["default/first"]["operations"], counts["default/first"]["denied"]) == (1, 1)
     assert (counts["default/second"]["operations"], counts["default/second"]["denied"]) == (0, 0)
@@ -265,5 +265,5 @@ def test_what_was_counted_before_new_tables_is_counted_by_the_old_ones(engine):
 def counted_pair(engine: Engine) -> tuple[Pair, Enforcer]:
     """Return a client and a server without restrictions, whose requests are counted."""
     enforcer = Enforcer(engine, Parties())
-    enforcer.switch(rdma_lab.tables(1, PODS))
+    enforcer.replace_tables(rdma_lab.tables(1, PODS))
     return Pair(engine, 0, enforcer), enforcer

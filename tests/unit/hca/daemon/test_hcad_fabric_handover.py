@@ -91,7 +91,7 @@ class HandedOver:
         mine, self.theirs = links(6)
         first._listener = seqpacket.bind(directory / "hca.sock", 0o600)
         first._numbers.adopt_pds(77)
-        first.enforcer.switch(TABLES)
+        first.enforcer.replace_tables(TABLES)
         for token, index, client in ((ONE, 3, mine[0]), (TWO, 1, mine[1])):
             first._add_member(token, first._function(index), client)
         first._open = {  # type: ignore[assignment]

@@ -181,7 +181,9 @@ def test_a_node_s_first_process_identifies_its_network() -> None:
         assert found.interface == "eth0"
         assert unprivileged_identity("self") not in found.tables
         assert len(found.tables) == len(found.refused) == 1
-    with pytest.raises(OSError, match="namespace that is not the node's"):
+    with pytest.raises(
+        OSError, match="needs the node's PID namespace and a network namespace of its own"
+    ):
         daemon.rules_of_node(str(os.getpid()))
 
 

@@ -109,15 +109,15 @@ async def handed_over(
 ) -> tuple[Node, Callable[[], None]]:
     """Return the successor's node, held, and a function that starts to serve; the old node ends."""
     assert await node.server.pause() == ""
-    engine.hold()
+    engine.suspend()
     handover_state = HandoverState()
     saved = json.loads(json.dumps(node.server.save(handover_state)))
     arrived = HandoverState([os.dup(descriptor) for descriptor in handover_state.descriptors])
-    successor.hold()
+    successor.suspend()
     next_one = Node(directory, successor, IP, Netd(directory))
     serve = next_one.server.load(saved, arrived)
     assert arrived.list_unclaimed() == []
-    engine.release()
+    engine.resume()
     await node.server.close()
     return next_one, serve
 
@@ -142,7 +142,7 @@ def test_a_wire_is_handed_over_with_its_program_and_ends_with_it(
         with pytest.raises(NoWire):
             open_sockets(WireAddress(IP))
         serve()
-        successor.release()
+        successor.resume()
         await until(lambda: wires_of(next_one)[0]["programs"] == 1)
         assert wires_of(next_one)[0]["path_mtu"] == 1024
         assert next_one.server.wires.path_mtu == 1024
@@ -244,7 +244,7 @@ def test_sockets_segment_packets_unless_the_option_is_off(
         broker: Path, descriptor: int, wanted: str, segments: bool
     ) -> OpenedSockets:
         opened = answer(broker, descriptor, wanted, segments)
-        made.append(opened.wires[0].structure().segments)
+        made.append(opened.wires[0].to_hca_wire().segments)
         return opened
 
     monkeypatch.setattr(pod_wires, "_open_sockets", open_and_record)
@@ -407,7 +407,7 @@ def test_a_group_is_handed_over_with_its_members(
         next_one, serve = await handed_over(tmp_path, node, engine, successor)
         assert is_entered()
         serve()
-        successor.release()
+        successor.resume()
         await until(lambda: wires_of(next_one)[0]["programs"] == 1)
         assert wires_of(next_one)[0]["groups"] == [str(GROUP)]
         assert groups == [(str(IP), GROUP_GID)], "netd opened no further socket"

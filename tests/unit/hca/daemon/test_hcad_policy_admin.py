@@ -206,7 +206,7 @@ def test_a_pod_opens_its_function_when_tables_name_it_at_its_address(tmp_path, e
                 (0, tables(3, uid, address)),
             ):
                 if given is not None:
-                    pods.enforcer.switch(given)
+                    pods.enforcer.replace_tables(given)
                 link, opened = await asyncio.to_thread(hello, path, HcaMessage.OPEN)
                 link.close()
                 assert opened.status == expected

@@ -180,7 +180,7 @@ class RecordingEnforcer:
     def __init__(self, *parties: Party) -> None:
         self.parties = Parties()
         for party in parties:
-            self.parties.enter(party)
+            self.parties.add(party)
         self.calls: list[tuple[Any, ...]] = []
 
     def connect_source(self, *arguments: Any) -> None:

@@ -24,7 +24,7 @@ def test_an_answer_without_a_request_is_dropped_with_its_connection(tmp_path: Pa
         its, end = seqpacket.pair()
         socket.send_fds(gpud.link, [direct.encode_answer(99, 0)], [its.fileno()])
         its.close()
-        await seqpacket.readable(end.fileno())
+        await seqpacket.wait_until_readable(end.fileno())
         assert end.recv(1) == b""
         end.close()
         gpud.link.send(direct.encode_answer(98, errno.ESRCH))

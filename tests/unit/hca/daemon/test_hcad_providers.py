@@ -57,7 +57,7 @@ def test_memory_is_imported_with_the_connection_that_it_depends_on(tmp_path: Pat
             4096,
         )
         gpud.ends[0].close()
-        await seqpacket.readable(imported.connection.fileno())
+        await seqpacket.wait_until_readable(imported.connection.fileno())
         assert imported.connection.recv(1) == b""
         served.release(imported)
 

@@ -78,7 +78,7 @@ class Program:
 
     async def answer(self) -> int:
         """Return the status of the next answer."""
-        await seqpacket.readable(self.theirs.fileno())
+        await seqpacket.wait_until_readable(self.theirs.fileno())
         data, descriptors, _, _ = socket.recv_fds(self.theirs, 4096, 4)
         return status_of((data, tuple(descriptors), ""))
 

@@ -32,9 +32,9 @@ def old():
 @pytest.fixture
 def new():
     with hca_rig.running_engine() as running:
-        running.hold()
+        running.suspend()
         yield running
-        running.release()
+        running.resume()
 
 
 def answers(objects: Objects) -> dict[str, object]:
@@ -157,11 +157,11 @@ def test_whatever_a_client_has_it_has_the_same_afterwards(old, new, seed):
 
 def move_pair(pair: Pair, old: Engine, new: Engine) -> None:
     """Hand both ends of a pair over."""
-    old.hold()
+    old.suspend()
     numbers = Numbers()
     for client in (pair.a, pair.b):
         move(client, new, numbers)
-    old.release()
+    old.resume()
 
 
 def test_requests_before_and_after_come_in_order(old, new):
@@ -258,10 +258,10 @@ def under(engine: Engine, policy: Mapping[str, Any], pair: Pair | None = None) -
     fabric.
     """
     enforcer = Enforcer(engine, Parties())
-    enforcer.switch(rdma_lab.tables(1, PODS, [policy]))
+    enforcer.replace_tables(rdma_lab.tables(1, PODS, [policy]))
     if pair is not None:
         for client in (pair.a, pair.b):
-            enforcer.parties.enter(client.party)
+            enforcer.parties.add(client.party)
     return enforcer
 
 
@@ -270,7 +270,7 @@ def move_under(pair: Pair, old: Engine, new: Engine, policy: Mapping[str, Any]) 
     enforcer, numbers = under(new, policy, pair), Numbers()
     for client in (pair.a, pair.b):
         move(client, new, numbers, enforcer)
-    old.release()
+    old.resume()
     return enforcer
 
 
@@ -286,7 +286,7 @@ def test_what_is_denied_stays_denied_from_the_first_instant(old, new):
     new.release()
     assert pair.a_send.poll().status == Status.REM_ACCESS_ERR
     assert pair.there.view[:8] == b"untouche"
-    enforcer.flows.gather()
+    enforcer.flows.collect_counts()
     assert [rule["denied"] for rule in enforcer.flows.to_json()] == [1]
     pair.close()
     assert (enforcer.connected, len(enforcer.flows)) == (0, 0)
@@ -399,7 +399,7 @@ def test_an_address_handle_is_evaluated_before_its_first_datagram(old, new, poli
     sender.send(Op.SEND, inline=b"datagram", **named)
     enforcer, numbers = under(new, policy), Numbers()
     for client in (a, b):
-        enforcer.parties.enter(client.party)
+        enforcer.parties.add(client.party)
     for client in (a, b):
         move(client, new, numbers, enforcer)
     old.release()

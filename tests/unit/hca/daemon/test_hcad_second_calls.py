@@ -231,13 +231,13 @@ def test_a_larger_completion_queue_is_charged_and_handed_over(rig: Rig) -> None:
     taken = []
     for other in others:
         taken.append(most_of(other, 1))
-        other.take(0, taken[-1])
+        other.charge(0, taken[-1])
     crowded = room(rig.share)
     with pytest.raises(OSError, match="bytes of rings"):
         objects.resize_cq(hca_objects.HcaCqResize(rig.cq.handle, hca.HCA_MAX_CQE))
     assert room(rig.share) == crowded
     for other, amount in zip(others, taken, strict=True):
-        other.give(0, amount)
+        other.refund(0, amount)
     without_end(objects.resize_cq(hca_objects.HcaCqResize(rig.cq.handle, 1 << 10)))
     saved = objects.save_cq(rig.cq.handle, HandoverState())
     assert saved["entries"] == 1 << 10
@@ -254,16 +254,16 @@ def test_a_successor_has_as_many_descriptors_as_its_predecessor_had(
     before = open_descriptors()
     with hca_rig.running_engine() as other:
         started = open_descriptors() - before
-        other.hold()
-        engine.hold()
+        other.suspend()
+        engine.suspend()
         try:
             successor = handed_over(rig.client, other, Numbers(), None)
         finally:
-            engine.release()
+            engine.resume()
         rig.client.objects.close()
         assert open_descriptors() == before + started
         successor.close()
-        other.release()
+        other.resume()
 
 
 def test_what_a_predecessor_hands_over_wrongly_leaves_no_descriptor(
@@ -273,12 +273,12 @@ def test_what_a_predecessor_hands_over_wrongly_leaves_no_descriptor(
     for kind in CALLS:
         CALLS[kind](rig)
     handover_state = HandoverState()
-    engine.hold()
+    engine.suspend()
     saved = rig.client.objects.save(handover_state)
-    engine.release()
+    engine.resume()
     gids, places = (bytes(16), rig.client.gid), count()
     with hca_rig.running_engine() as other:
-        other.hold()
+        other.suspend()
         for name in ENGINE_CALLS:
             monkeypatch.setattr(other, name, rig.failure.wrap(name, getattr(other, name)))
         while True:
@@ -286,7 +286,7 @@ def test_what_a_predecessor_hands_over_wrongly_leaves_no_descriptor(
             arrived = HandoverState(
                 [os.dup(descriptor) for descriptor in handover_state.descriptors]
             )
-            ends = arrived.take_all(saved["descriptors"])
+            ends = arrived.take_descriptors(saved["descriptors"])
             objects = AdoptedObjects(other, Numbers(), gids, 1 << 30, ends)
             fails = rig.failure.inject(next(places), partial(objects.load, saved, arrived))
             objects.close()
@@ -295,6 +295,6 @@ def test_what_a_predecessor_hands_over_wrongly_leaves_no_descriptor(
             assert open_descriptors() == before, f"after {rig.failure.calls[-1:]}"
             if not fails:
                 break
-        other.release()
+        other.resume()
     assert set(rig.failure.calls) >= {"add_cq", "add_srq", "add_qp", "add_segment", "dup"}
     rig.close()

@@ -27,16 +27,16 @@ def test_a_function_holds_no_more_than_what_is_then_free(kind: int, others: int,
     shares = Shares(*amounts(kind, 1000))
     share = shares.new_share()
     for _ in range(others):
-        shares.new_share().take(*amounts(kind, 1))
-    share.take(*amounts(kind, own))
+        shares.new_share().charge(*amounts(kind, 1))
+    share.charge(*amounts(kind, own))
     fair = (1000 - others) // 2
     assert most_of(share, kind) == fair - own
     with pytest.raises(OSError, match=f"no {KINDS[kind]} left for this function"):
-        share.take(*amounts(kind, fair - own + 1))
+        share.charge(*amounts(kind, fair - own + 1))
     for _ in range(fair - own):
-        share.take(*amounts(kind, 1))
+        share.charge(*amounts(kind, 1))
     with pytest.raises(OSError, match=f"it has {fair}"):
-        share.take(*amounts(kind, 1))
+        share.charge(*amounts(kind, 1))
 
 
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
@@ -48,33 +48,33 @@ def test_what_is_refused_takes_nothing_and_what_is_given_back_can_be_had_again(k
     wanted[kind] = 51
     for _ in range(3):
         with pytest.raises(OSError, match=KINDS[kind]):
-            first.take(*wanted)
+            first.charge(*wanted)
         assert room(first) == room(second) == (50, 50, 50)
-    first.take(50, 50, 50)
+    first.charge(50, 50, 50)
     assert room(first) == (0, 0, 0)
     assert room(second) == (25, 25, 25), "half of what is left"
-    first.give(50, 50, 50)
+    first.refund(50, 50, 50)
     assert room(first) == room(second) == (50, 50, 50)
 
 
 def test_what_goes_wrong_is_given_back() -> None:
     share = Shares(10, 10, 10).new_share()
-    with pytest.raises(ZeroDivisionError), share.paying(3):
+    with pytest.raises(ZeroDivisionError), share.charging(3):
         raise ZeroDivisionError
     assert room(share) == (5, 5, 5)
-    with share.paying(3):
+    with share.charging(3):
         assert room(share) == (5, 5, 2)
     assert room(share) == (5, 5, 2), "what is paid for stays taken"
 
 
 def test_what_a_predecessor_has_given_is_taken_whatever_there_is() -> None:
     share = Shares(10, 10, 10).new_share()
-    with share.adopting():
-        share.take(9, 9, 9)
+    with share.suspending_limits():
+        share.charge(9, 9, 9)
     assert room(share) == (0, 0, 0)
     with pytest.raises(OSError, match="left for this function"):
-        share.take(1)
-    share.give(9, 9, 9)
+        share.charge(1)
+    share.refund(9, 9, 9)
     assert room(share) == (5, 5, 5)
 
 
@@ -90,7 +90,7 @@ def test_rings_and_objects_fit_into_the_container(
     limit: int | None, rings: int, objects: int
 ) -> None:
     """One function alone can have half of each."""
-    share = Shares.within(1000, limit).new_share()
+    share = Shares.for_memory_limit(1000, limit).new_share()
     assert room(share) == (500, rings // 2, objects // 2)
 
 

@@ -68,7 +68,7 @@ def test_each_verb_is_counted_by_the_rules_that_match_and_have_it(engine: Any, v
     assert flows.row(FLOW, row.verdict, (has, lacks, beside, beside, beside)) is row
     for counts in (make_counts(place, 3, 70, 2), make_counts(place, 5, 100, 2)):
         engine.counts = [counts]
-        flows.gather()
+        flows.collect_counts()
     rows = {one["policy"]: one for one in flows.to_json()}
     assert list(rows) == ["a/has", "a/lacks", "a/beside"]
     totals = {name: (one["operations"], one["bytes"], one["denied"]) for name, one in rows.items()}
@@ -124,7 +124,7 @@ def test_policy_changes_of_a_queue_pair_and_of_an_address_handle() -> None:
     names += ("address_handle", "qos_class", "device_only")
 
     def change_of(one: ConnectionVerdict, *, is_path: bool = False) -> tuple[int, ...]:
-        change = one.change(9, 77, is_path=is_path)
+        change = one.to_policy_change(9, 77, is_path=is_path)
         return tuple(getattr(change, name) for name in names)
 
     assert change_of(verdict) == (9, 11, 12, 77, 1, 8, 0, 0x8001, 0, 5, 6)
@@ -227,9 +227,9 @@ def test_named_regions_that_are_not_known_are_refused_by_five_names() -> None:
 def guard(engine: Any) -> Guard:
     enforcer = Enforcer(engine, Parties())
     party = Party("f0", "a/x", ("10.0.0.1",), address_of(0).gids)
-    enforcer.parties.enter(party)
+    enforcer.parties.add(party)
     rules = (rule(queue_pairs=2, region_bytes=100),)
-    enforcer.switch(tables(*rules, ingress=(0,)))
+    enforcer.replace_tables(tables(*rules, ingress=(0,)))
     return Guard(enforcer, party)
 
 
@@ -281,7 +281,7 @@ def test_a_party_is_known_by_each_of_its_addresses_and_towards_a_peer_by_that_of
     both = Party("f0", "a/x", ("10.0.0.1", "fd00::1"), address_of(0).gids, "uid")
     alone = Party("f1", "a/y", ("10.0.0.2",), address_of(1).gids)
     for one in (both, alone):
-        parties.enter(one)
+        parties.add(one)
     assert [parties.at(text) for text in ("10.0.0.1", "fd00::1", "10.0.0.2", "10.0.0.3")] == [
         both,
         both,
@@ -301,7 +301,7 @@ def test_a_party_is_known_by_each_of_its_addresses_and_towards_a_peer_by_that_of
     assert parties.address_of_gid(address_of(1).gids[1]) == "198.18.0.2"
     assert parties.address_of_gid(address_of(1).gids[0]) == "10.0.0.2"  # link-local: of this node
     assert parties.address_of_gid(address_of(7).gids[0]) is None
-    parties.leave(alone)
+    parties.remove(alone)
     assert parties.all() == (both,)
     made = Party.of("f2", address_of(2))
     assert (made.owner, made.addresses, made.pod_uid) == ("f2", ("198.18.0.3",), "")
@@ -339,7 +339,7 @@ def test_numbers_are_drawn_from_their_whole_range_and_once(monkeypatch: pytest.M
     [(0, 0, 1), (1, 4096, 1), (2, 4096, 2), (3, 4096, 4), (4096, 4096, 4096), (4097, 8192, 8192)],
 )
 def test_sizes_are_rounded_up(size: int, pages: int, power: int) -> None:
-    assert (checks.round_up_to_pages(size), checks.power_of_two(size)) == (pages, power)
+    assert (checks.round_up_to_pages(size), checks.round_up_to_power_of_two(size)) == (pages, power)
 
 
 def test_a_table_has_its_limit_and_a_range_its_ends() -> None:

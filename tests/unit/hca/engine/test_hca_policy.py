@@ -104,11 +104,11 @@ THIRD = pod(2, app="other")
 
 def change_in_vain(pair: Pair, enforcer: Enforcer) -> None:
     """Let the second queue pair, in SQD, try to change to a peer that no rule allows."""
-    enforcer.parties.enter(Party.of("f2", address_of(2)))
+    enforcer.parties.add(Party.of("f2", address_of(2)))
     allowed = policy(
         SERVER, policyTypes=["Ingress", "Egress"], ingress=[allow("Read", **FROM_CLIENT)]
     )
-    enforcer.switch(rdma_lab.tables(2, (*PODS, THIRD), [allowed]))
+    enforcer.replace_tables(rdma_lab.tables(2, (*PODS, THIRD), [allowed]))
     pair.qb.modify(Mask.STATE, state=VerbsState.SQD)
     path = {"is_global": 1, "av_port": 1, "sgid_index": 1, "dgid": address_of(2).gids[1]}
     for _ in range(2):  # the second attempt finds the first one's state

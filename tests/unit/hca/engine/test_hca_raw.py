@@ -395,7 +395,7 @@ def test_a_policy_that_only_audits_stops_no_frame(engine, enforcer):
 def test_a_successor_uses_its_own_tables(engine, denied):
     """Under the successor's tables, frames continue, or stop before the first one passes."""
     with hca_rig.running_engine() as new:
-        new.hold()
+        new.suspend()
         raw = Raw(engine, Enforcer(engine, Parties()))
         raw.start()
         raw.steer(1)
@@ -403,12 +403,12 @@ def test_a_successor_uses_its_own_tables(engine, denied):
         engine.hold()
         numbers, enforcer = Numbers(), Enforcer(new, Parties())
         closed = policy({"app": "getter"}, policyTypes=["Ingress", "Egress"])
-        enforcer.switch(rdma_lab.tables(1, PODS, [closed] if denied else []))
+        enforcer.replace_tables(rdma_lab.tables(1, PODS, [closed] if denied else []))
         for client in raw.clients:
-            enforcer.parties.enter(client.party)
+            enforcer.parties.add(client.party)
             move(client, new, numbers, enforcer)
         engine.release()
-        new.release()
+        new.resume()
         assert raw.send(ORDINARY) == Status.SUCCESS
         assert raw.got(1) == (not denied)
         raw.close()

@@ -117,7 +117,7 @@ class Lab:
             for two in itertools.combinations(range(len(self.clients)), 2)
         ]
         for one, other in self.pairs:
-            assert one.connect(other)
+            assert one.authorize_peer(other)
             assert other.connect(one)
         self.mouths = [Mouth(*of) for of in zip(self.clients, addresses, regions, strict=True)]
         self.ways = {
@@ -132,7 +132,7 @@ class Lab:
         compiler = load(Compiler(), self.world)
         tables = compiler.tables(NODE, self.generation)
         self.world.keys = dict(compiler.pkeys)
-        self.enforcer.switch(tables)
+        self.enforcer.replace_tables(tables)
         return self.world
 
     def may(self, source: End, destination: End) -> set[str]:

@@ -289,7 +289,7 @@ def test_tables_say_which_class_a_connection_is_in(engines):
             )
             return peer.receive()[0]
 
-        generation, switch = count(1), enforcer.switch
+        generation, switch = count(1), enforcer.replace_tables
         tables(rule)
         end.connect(peer.ip, QPN, sq_psn=500, path_mtu=1, traffic_class=104, timeout=20)
         assert send_and_receive() == 40 | ECT_0

@@ -90,7 +90,7 @@ def test_every_message_arrives_exactly_once_across_hand_overs(engines, seed, net
 def test_a_request_that_was_shortened_fails_its_own_queue_pair(engines):
     """Half of it has been acknowledged; then the program changes it, which makes it invalid."""
     with ends(engines[0], engines[1]) as pair:
-        pair.b.engine.hold()
+        pair.b.engine.suspend()
         pair.a.qp.send(
             Op.RDMA_WRITE,
             [(BASE, BYTES, pair.here.key)],
@@ -98,14 +98,14 @@ def test_a_request_that_was_shortened_fails_its_own_queue_pair(engines):
             remote_key=pair.there.key,
             flags=2,
         )
-        pair.a.engine.hold()
+        pair.a.engine.suspend()
         saved = pair.a.engine.save_qp(engine_of(pair.a))
         saved.wire.oldest_psn = (saved.wire.first_psn + 5) & 0xFFFFFF  # five packets had responses
         slot = pair.a.qp.send_slots[0]
         slot.payload.sges[0].bytes = 100
         pair.a.engine.load_qp(engine_of(pair.a), saved)
-        pair.a.engine.release()
-        pair.b.engine.release()
+        pair.a.engine.resume()
+        pair.b.engine.resume()
         assert pair.a.send_cq.poll().status == Status.LOC_QP_OP_ERR
         assert pair.a.qp.state == VerbsState.ERR
 

@@ -113,7 +113,7 @@ MOE = ["moe", "--tokens", "8", "--hidden", "64", "--inner", "64", "--topk", "1"]
         ([*MOE, "--experts", "8", "--load", "power_law_0"], "must be above 0 and at most 10"),
         ([*MOE, "--experts", "8", "--load", "power_law_nan"], "must be above 0 and at most 10"),
         ([*MOE, "--experts", "8", "--load", "power_law_1e3"], "must be above 0 and at most 10"),
-        ([*MOE, "--experts", "8", "--load", "power_law_"], "neither balanced nor power_law_"),
+        ([*MOE, "--experts", "8", "--load", "power_law_"], "neither 'balanced' nor 'power_law_"),
     ],
     ids=lambda value: "_".join(value)[:40] if isinstance(value, list) else "",
 )
@@ -149,9 +149,9 @@ def test_a_power_law_of_exponent_one_is_between_its_neighbours() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["model", "sdxl", "--tp", "2"], "sdxl has no --tp"),
-        (["model", "sdxl", "--in", "7", "--out", "9"], "sdxl has no --in or --out"),
-        (["model", "llama-3-8b", "--side", "64"], "llama-3-8b has no --side"),
+        (["model", "sdxl", "--tp", "2"], "sdxl does not take --tp"),
+        (["model", "sdxl", "--in", "7", "--out", "9"], "sdxl does not take --in or --out"),
+        (["model", "llama-3-8b", "--side", "64"], "llama-3-8b does not take --side"),
         (["model", "llama-9", "--side", "64"], "no model 'llama-9'; did you mean"),
         (["model", "llama-3-8b", "--batch", HUGE], "'--batch': 1000"),
         (["model", "llama-3-8b", "--in", str(10**15)], "it does not fit into one node of 8"),

@@ -143,12 +143,12 @@ def test_ports_and_unknown_peers() -> None:
 @pytest.mark.parametrize(
     ("source", "change", "said"),
     [
-        ("a/none", {}, "no pod a/none"),
-        ("x", {}, "no pod default/x"),
+        ("a/none", {}, "pod a/none does not exist"),
+        ("x", {}, "pod default/x does not exist"),
         ("a/x", {"spec": {"hostNetwork": True}}, "on its node's network"),
         ("a/x", {"spec": {"containers": [{}]}}, "holds no HCA"),
         ("a/x", {"status": {}}, "has no address yet"),
-        ("fd00::1", {}, "no addresses of one family"),
+        ("fd00::1", {}, "no addresses of the same IP family"),
         ("10.0.0", {}, "10.0.0 is neither namespace/pod nor an IP address"),
     ],
 )

@@ -16,7 +16,7 @@ def usage(*kernels: tuple[str, int, int]) -> dict[str, Any]:
 def lines(*events: dict[str, Any]) -> list[str]:
     totals = Totals()
     for event in events:
-        totals.take(event)
+        totals.add_event(event)
     return list(totals.lines())
 
 
@@ -56,5 +56,5 @@ def test_objects_that_could_not_be_used_are_reported() -> None:
 
 def test_a_kernel_is_counted_to_the_nanosecond() -> None:
     totals = Totals()
-    totals.take(usage(("k", 1, 7), ("k", 2, 8)))
+    totals.add_event(usage(("k", 1, 7), ("k", 2, 8)))
     assert totals.kernels == {"k": [3, 15]}

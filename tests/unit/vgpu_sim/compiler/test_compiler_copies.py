@@ -51,9 +51,12 @@ def test_there_is_nothing_to_wait_for(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("cp.async.cg.shared.global [%s], [%a], 8;", "cp.async.cg copies 16 bytes"),
-        ("cp.async.ca.shared.global [%s], [%a], 12;", "cp.async.ca copies 4 or 8 or 16 bytes"),
-        ("cp.async.ca.shared.global [%s], [%a], %r1;", "copies 4 or 8 or 16 bytes"),
+        ("cp.async.cg.shared.global [%s], [%a], 8;", "the size of cp.async.cg must be 16 bytes"),
+        (
+            "cp.async.ca.shared.global [%s], [%a], 12;",
+            "the size of cp.async.ca must be 4 or 8 or 16 bytes",
+        ),
+        ("cp.async.ca.shared.global [%s], [%a], %r1;", "must be 4 or 8 or 16 bytes"),
         ("cp.async.wait_group %r1;", "the number of groups must be a constant of at least 0"),
         (
             "mbarrier.init.shared.b64 [bar], 0;",

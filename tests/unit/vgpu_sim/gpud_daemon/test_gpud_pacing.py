@@ -35,7 +35,7 @@ def turns(pace: Pace, count: int) -> None:
     """Take turns without an event loop: no call really waits."""
     for _ in range(count):
         with pytest.raises(StopIteration):
-            pace.turn().send(None)
+            pace.wait_for_turn().send(None)
 
 
 def test_turns_below_the_rate_are_immediate_and_above_it_wait_for_the_next_second(
@@ -84,7 +84,7 @@ def test_a_pace_is_kept_in_real_time() -> None:
         pace = Pace(2)
         started = loop.time()
         for _ in range(3):
-            await pace.turn()
+            await pace.wait_for_turn()
         return loop.time() - started
 
     assert asyncio.run(scenario()) > 0.9

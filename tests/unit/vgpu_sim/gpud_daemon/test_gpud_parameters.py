@@ -28,10 +28,10 @@ def test_exactly_the_requested_fields_are_read() -> None:
     [
         ({"start": 1}, r"missing \['admit', 'name'\], unknown \[\]"),
         (GIVEN | {"more": 1}, r"missing \[\], unknown \['more'\]"),
-        (GIVEN | {"name": 1}, "name is not str"),
-        (GIVEN | {"start": True}, "start is not int"),
-        (GIVEN | {"admit": 1}, "admit is not bool"),
-        (GIVEN | {"start": None}, "start is not int"),
+        (GIVEN | {"name": 1}, "'name' is not of type str"),
+        (GIVEN | {"start": True}, "'start' is not of type int"),
+        (GIVEN | {"admit": 1}, "'admit' is not of type bool"),
+        (GIVEN | {"start": None}, "'start' is not of type int"),
     ],
 )
 def test_what_is_missing_unknown_or_of_another_type_is_named(

@@ -33,7 +33,7 @@ def test_the_node_limits_all_slices_together():
     one, two = budget.open(an_instance(0)), budget.open(an_instance(1))
     assert budget.reserve(one, 2 * GIB).granted
     assert not budget.reserve(two, 2 * GIB).granted
-    assert budget.report(two).free_bytes == GIB
+    assert budget.possible_grant(two).free_bytes == GIB
     budget.close(one)
     assert budget.reserve(two, 2 * GIB).granted
 

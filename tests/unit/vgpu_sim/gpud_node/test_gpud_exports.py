@@ -94,7 +94,7 @@ class Hcad:
         """Send a request; return the answer's number, status and descriptors."""
         await self.send(request.encode())
         assert self._link is not None
-        await seqpacket.readable(self._link.fileno())
+        await seqpacket.wait_until_readable(self._link.fileno())
         data, descriptors, _, _ = socket.recv_fds(self._link, 4096, 4)
         return (*direct.decode_answer(data), descriptors)
 

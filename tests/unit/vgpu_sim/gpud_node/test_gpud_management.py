@@ -156,8 +156,8 @@ def answer(
     requested = management.parse(data)
     known = pods or {}
     its = Management(OneGpu(shown), False, known.get, lambda uuid, pod: pod == MINE)
-    of_slice = its.of_slice(SLICES[0], requested, Peer(1, 0), Peer(sender, 0))
-    reply = asyncio.run(its.of_node(requested) if node else of_slice)
+    of_slice = its.answer_slice_request(SLICES[0], requested, Peer(1, 0), Peer(sender, 0))
+    reply = asyncio.run(its.answer_node_request(requested) if node else of_slice)
     if node:
         of_slice.close()
     header = Header.from_buffer_copy(reply)
@@ -228,7 +228,7 @@ def test_a_slice_s_report_costs_no_time_for_others() -> None:
 
     its = Management(Strict(picture()), False, lambda _: None, lambda *_: False)
     requested = management.parse(request())
-    assert asyncio.run(its.of_slice(SLICES[0], requested, Peer(1, 0), None))
+    assert asyncio.run(its.answer_slice_request(SLICES[0], requested, Peer(1, 0), None))
 
 
 def test_what_tenants_of_a_gpu_add_up_to_is_in_no_reply_to_one_of_them() -> None:
@@ -323,10 +323,10 @@ def test_pids_are_those_of_the_asker_s_container(tmp_path: Path) -> None:
         },
     )
     contexts = [context(MINE, pid) for pid in (11, 12, 0)] + [context(OTHER, 11)]
-    found = processes.of_container(contexts, Peer(10, 0), MINE, proc)
+    found = processes.as_seen_in_container(contexts, Peer(10, 0), MINE, proc)
     assert [(one.pid, one.context.client_pid) for one in found] == [(7, 11)]
-    assert processes.of_container(contexts, Peer(0, 0), MINE, proc) == []
-    assert [one.pid for one in processes.of_node(contexts)] == [11, 12, 11]
+    assert processes.as_seen_in_container(contexts, Peer(0, 0), MINE, proc) == []
+    assert [one.pid for one in processes.as_seen_on_node(contexts)] == [11, 12, 11]
 
 
 @pytest.mark.parametrize("operation", [one for one in Operation if one != Operation.REPORT])

@@ -96,7 +96,7 @@ def status_of(directory: Path, node: Node) -> int:
                 client.connect(str(directory / SOCKET_NAME))
                 client.setblocking(False)
                 client.send(hello_message(MessageType.HELLO_CONTEXT, aperture_base=BASE))
-                await asyncio.wait_for(seqpacket.readable(client.fileno()), 60)
+                await asyncio.wait_for(seqpacket.wait_until_readable(client.fileno()), 60)
                 reply = client.recv(16384)
                 return Header.from_buffer_copy(reply).status if reply else LAUNCHED
         finally:

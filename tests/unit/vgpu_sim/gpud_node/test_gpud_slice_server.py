@@ -68,7 +68,7 @@ def test_of_too_many_silent_connections_the_oldest_go(directory: Path) -> None:
         clients = [connect(directory) for _ in range(HELD + 3)]
         try:
             for client in clients[:3]:
-                await asyncio.wait_for(seqpacket.readable(client.fileno()), 60)
+                await asyncio.wait_for(seqpacket.wait_until_readable(client.fileno()), 60)
                 assert client.recv(1) == b""
             for _ in range(100):  # the last one takes the place of the third
                 await asyncio.sleep(0)
@@ -101,7 +101,7 @@ def test_while_all_wait_for_an_answer_no_other_is_let_in(directory: Path) -> Non
                 await asyncio.sleep(0.001)
             clients += [connect(directory) for _ in range(2)]
             for client in clients[HELD:]:
-                await asyncio.wait_for(seqpacket.readable(client.fileno()), 60)
+                await asyncio.wait_for(seqpacket.wait_until_readable(client.fileno()), 60)
                 assert client.recv(1) == b""
             assert len(server._serving) == HELD
             for client in clients[:HELD]:
@@ -182,12 +182,12 @@ def test_unread_replies_are_limited(
             for client in asking:
                 client.send(question)
             for client in asking[:-1]:
-                await asyncio.wait_for(seqpacket.readable(client.fileno()), 60)
+                await asyncio.wait_for(seqpacket.wait_until_readable(client.fileno()), 60)
             return asking
 
         try:
             strangers = await ask(most + 2)
-            await asyncio.wait_for(seqpacket.readable(strangers[-1].fileno()), 60)
+            await asyncio.wait_for(seqpacket.wait_until_readable(strangers[-1].fileno()), 60)
             ends = [client.recv(1, socket.MSG_PEEK) for client in strangers]
             assert ends.count(b"") == 2, "hung up on"
             listed.holds = True
@@ -199,10 +199,10 @@ def test_unread_replies_are_limited(
             done = next(client for client in holders if client not in waiting)
             assert done.recv(16384)
             assert done.recv(1) == b""
-            await asyncio.wait_for(seqpacket.readable(waiting[0].fileno()), 60)
+            await asyncio.wait_for(seqpacket.wait_until_readable(waiting[0].fileno()), 60)
             waiting += await ask(1)
             next(client for client in holders if client not in (done, *waiting)).close()
-            await asyncio.wait_for(seqpacket.readable(waiting[1].fileno()), 60)
+            await asyncio.wait_for(seqpacket.wait_until_readable(waiting[1].fileno()), 60)
             assert waiting[1].recv(16384)
         finally:
             for client in clients:
@@ -230,7 +230,7 @@ def test_one_slice_has_one_lookup_of_processes_at_a_time(directory: Path) -> Non
         for client in clients:
             client.send(QUESTION)
         for client in clients:
-            await asyncio.wait_for(seqpacket.readable(client.fileno()), 60)
+            await asyncio.wait_for(seqpacket.wait_until_readable(client.fileno()), 60)
             client.close()
         await server.close(remove_directory=True)
 
@@ -250,7 +250,7 @@ def test_nothing_of_a_slice_is_left_when_it_is_closed(
         server.open(0o600, 0o700)
         with connect(directory) as client:
             client.send(b"x")  # no hello: disconnected
-            await asyncio.wait_for(seqpacket.readable(client.fileno()), 60)
+            await asyncio.wait_for(seqpacket.wait_until_readable(client.fileno()), 60)
         made = set(threading.enumerate()) - before
         await server.close(remove_directory=True)
         return made

@@ -376,7 +376,7 @@ def test_stepping_a_single_warp_stops_at_a_barrier() -> None:
     warp = interp.Warp(launch, 0)
     for _ in range(6):
         interp.step(warp)
-    with pytest.raises(ValueError, match="cannot wait for others"):
+    with pytest.raises(ValueError, match="cannot wait for other warps"):
         interp.step(warp)
 
 

@@ -46,7 +46,9 @@ def test_assumptions_are_listed_and_have_fallbacks(
     """The fallbacks in the text are those in the list: groups once, each access by itself."""
     module = _module(name)
     form = forms.build(module.functions[0], geometry.block, best=True)
-    found = list(versions.assumptions_of(versions.fast(form, geometry, versioned=True)))
+    found = list(
+        versions.assumptions_of(versions.analyse_fast_version(form, geometry, versioned=True))
+    )
     assert Counter(map(type, found)) == kinds
     plan = jit.Plan(geometry.width, geometry.vectors)
     text = jit.Compiler().emit_llvm(module, module.functions[0], geometry.block, plan)
@@ -67,8 +69,8 @@ def test_groups_that_others_wait_for_do_not_start_over() -> None:
     instead.
     """
     form = forms.build(_module("sgemm_tiled").functions[0], (16, 16, 1), best=True)
-    alone = versions.fast(form, Geometry((16, 16, 1), 16, 16), versioned=True)
-    together = versions.fast(form, Geometry((16, 16, 1), 16, 4), versioned=True)
+    alone = versions.analyse_fast_version(form, Geometry((16, 16, 1), 16, 16), versioned=True)
+    together = versions.analyse_fast_version(form, Geometry((16, 16, 1), 16, 4), versioned=True)
     assert [type(one) for one in versions.assumptions_of(alone)] == [Extended] * 3
     assert not together.assumptions
 

@@ -64,7 +64,7 @@ def test_a_block_forgets_unless_it_follows_from_the_text_before() -> None:
 def test_expressions_of_conditional_code_are_forgotten_but_its_writes_are_not() -> None:
     text = _text()
     outside, read = text.let("add i32 %a, 1"), text.let(_READ)
-    with text.known.within():
+    with text.known.open_scope():
         inside = text.let("add i32 %a, 2")
         assert text.let("add i32 %a, 1") == outside
         assert text.let(_READ) == read
@@ -87,7 +87,7 @@ def test_the_prologue_knows_nothing_of_the_body_but_the_body_all_of_it() -> None
 def test_a_block_with_other_predecessors_within_conditional_code() -> None:
     text = _text()
     name = text.let("add i32 %a, 1")
-    with text.known.within():
+    with text.known.open_scope():
         text.begin("elsewhere")
         assert text.let("add i32 %a, 1") != name
         inner = text.let("add i32 %a, 2")

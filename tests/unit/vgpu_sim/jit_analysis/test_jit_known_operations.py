@@ -14,7 +14,7 @@ from vgpu_sim.exec.jit.numbers.known_bits import (
     constant,
     either,
     multiple_of,
-    of,
+    refine_facts,
     resize,
     unknown,
 )
@@ -31,7 +31,7 @@ def _every() -> Iterator[Known]:
     made = set()
     for zeros, ones in itertools.product(_ALL, _ALL):
         if not zeros & ones:
-            made |= {of(_BITS, low, span, zeros, ones) for low in _ALL for span in _ALL}
+            made |= {refine_facts(_BITS, low, span, zeros, ones) for low in _ALL for span in _ALL}
     return iter(sorted(made, key=repr))
 
 
@@ -47,7 +47,7 @@ def test_refinement_keeps_every_value_in_both_facts() -> None:
             for number in _ALL
             if (number - low) % 8 <= span and not number & zeros and not ~number & ones
         ]
-        found = of(_BITS, low, span, zeros, ones)
+        found = refine_facts(_BITS, low, span, zeros, ones)
         assert not zeros & ones or found == unknown(_BITS)
         assert all(map(found.contains, both))
 
@@ -116,7 +116,7 @@ def test_properties_of_a_known_number() -> None:
             assert low <= x <= high
             assert least <= to_signed(x, _BITS) <= most
             assert abs(to_signed(x, _BITS)) <= one.magnitude
-            assert x % one.multiple == 0
+            assert x % one.known_divisor == 0
             assert not x & ~one.possible
         assert one.constant is None or numbers == [one.constant]
 
@@ -165,7 +165,7 @@ def _facts(draw: st.DrawFn, bits: int) -> tuple[Known, int]:
     below, above = (draw(st.integers(0, (1 << size) - 1)) for _ in range(2))
     sure = draw(st.integers(0, mask) | st.sampled_from([0, mask, 7, mask ^ 7]))
     span = min(below + above, mask)
-    found = of(bits, number - below, span, ~number & sure & mask, number & sure & mask)
+    found = refine_facts(bits, number - below, span, ~number & sure & mask, number & sure & mask)
     assert found.contains(number)
     return found, number
 

@@ -6,7 +6,14 @@ import pytest
 
 from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.exec.jit.ir import ssa
-from vgpu_sim.exec.jit.numbers.known_bits import SEGMENT, Known, between, multiple_of, of, unknown
+from vgpu_sim.exec.jit.numbers.known_bits import (
+    SEGMENT,
+    Known,
+    between,
+    multiple_of,
+    refine_facts,
+    unknown,
+)
 from vgpu_sim.exec.jit.numbers.known_values import ROW_BYTES, Pointer, known_values
 from vgpu_sim.isa import (
     Compare,
@@ -47,11 +54,11 @@ def _fact(build: _Build) -> Known:
 
 
 def _number(low: int, high: int, power: int = 1) -> Known:
-    return of(64, low, high - low, power - 1)
+    return refine_facts(64, low, high - low, power - 1)
 
 
 def _pointer(low: int, high: int, power: int = 1) -> Known:
-    return of(64, low, high - low, power - 1, origin=0)
+    return refine_facts(64, low, high - low, power - 1, origin=0)
 
 
 def _op(op: Op, type_: DataType, *rest: Operand | str, bits: int = 64, **fields: object) -> _Build:
@@ -154,7 +161,7 @@ def test_a_pointer_that_moves_in_a_loop(bounded: bool, constant: bool) -> None:
         return moving
 
     found = _fact(build)
-    assert (found.origin, found.multiple) == (0, 8 if constant else 16)
+    assert (found.origin, found.known_divisor) == (0, 8 if constant else 16)
     assert (found.magnitude <= 8 * ((1 << 32) + 1)) is (bounded and constant)
 
 
@@ -185,7 +192,7 @@ def test_a_loop_with_two_steps_bounds_nothing() -> None:
         return moving
 
     found = _fact(build)
-    assert (found.origin, found.multiple, found.magnitude) == (0, 8, 1 << 63)
+    assert (found.origin, found.known_divisor, found.magnitude) == (0, 8, 1 << 63)
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -205,7 +212,7 @@ def test_loop_facts_hold_for_all_iterations(kept: bool) -> None:
         return moving
 
     found = _fact(build)
-    assert (found.origin, found.multiple) == ((0, 16) if kept else (None, 32))
+    assert (found.origin, found.known_divisor) == ((0, 16) if kept else (None, 32))
     assert found.magnitude == 1 << 63
 
 

@@ -35,7 +35,7 @@ SEEN = _kernel("activemask.b32 %u;")
 def _decide(module: Module) -> tuple[jit.Plan | None, str, jit.Plan]:
     """Return the first tier's plan, the reason for it, and the best plan."""
     function = module.functions[0]
-    plan, why = tiers.first(forms.build(function, BLOCK, best=False), BLOCK, BITS)
+    plan, why = tiers.first_tier_plan(forms.build(function, BLOCK, best=False), BLOCK, BITS)
     return plan, why, choose.choose(forms.build(function, BLOCK, best=True), BLOCK, BITS)
 
 

@@ -25,14 +25,14 @@ _TABLE = InstructionTable(
     ],
 )
 def test_instructions_at_an_offset(offset: int, words: tuple[int, ...]) -> None:
-    assert _TABLE.words(offset) == words
+    assert _TABLE.instructions_at(offset) == words
 
 
 def test_an_instruction_without_loads_is_alone() -> None:
     table = InstructionTable(InstructionTable.pack([(0, 1), (4, 2)], {0: (5, 6)}))
-    assert table.words(0) == (0, 5, 6)
-    assert table.words(4) == (1,)
+    assert table.instructions_at(0) == (0, 5, 6)
+    assert table.instructions_at(4) == (1,)
 
 
 def test_an_empty_table_finds_nothing() -> None:
-    assert InstructionTable(InstructionTable.pack([], {})).words(0) == ()
+    assert InstructionTable(InstructionTable.pack([], {})).instructions_at(0) == ()

@@ -131,7 +131,7 @@ def test_instructions_of_an_offset() -> None:
     table = InstructionTable(
         InstructionTable.pack([(0, 0), (8, 3), (12, 3), (16, 0), (20, 8)], {7: (1, 5)})
     )
-    found = {offset: table.words(offset) for offset in (0, 7, 8, 15, 16, 19, 20, 999)}
+    found = {offset: table.instructions_at(offset) for offset in (0, 7, 8, 15, 16, 19, 20, 999)}
     assert found == {
         0: (),
         7: (),

@@ -9,7 +9,7 @@ from vgpu_sim.perf.attention.geometry import GENERATION, Kernel, work
 from vgpu_sim.perf.attention.parameters import PARAMETERS as ATTENTION
 from vgpu_sim.perf.attention.predict import predict as attention
 from vgpu_sim.perf.collective.parameters import PARAMETERS as COLLECTIVE, WITHOUT_NVLINK
-from vgpu_sim.perf.collective.predict import predict as collective, send
+from vgpu_sim.perf.collective.predict import predict as collective, predict_send
 from vgpu_sim.perf.errors import BadShape, UnknownModel
 from vgpu_sim.perf.moe.loads import TILES, Calls as Mixtures, loads
 from vgpu_sim.perf.moe.parameters import PARAMETERS as MOE
@@ -50,7 +50,7 @@ def predictions(board: str):
     yield attention(board, **SDXL)
     for query in (1, 2048):
         yield latent.predict(board, batch=4, query=query, context=2048, heads=16)
-    yield send(board, 1 << 20)
+    yield predict_send(board, 1 << 20)
     for op in ("all_reduce", "all_gather", "reduce_scatter", "alltoall"):
         for size in (256, 1 << 20, 1 << 28):
             yield collective(board, op, "bf16", 8, size)
@@ -217,7 +217,7 @@ def test_predictions_without_measurements_have_a_note() -> None:
     assert quantize("h200", 8, 8192).fitted.note == ""
     for name, ask in (("softmax", softmax), ("embedding", embedding), ("sampling", sampling)):
         assert f"{name} was not measured" in ask("h200", 8, 8192).fitted.note
-    assert "all-to-all of two GPUs" in send("h200", 1 << 20).fitted.note
+    assert "all-to-all of two GPUs" in predict_send("h200", 1 << 20).fitted.note
 
 
 def test_each_stream_moves_its_own_bytes() -> None:
@@ -237,21 +237,24 @@ def test_a_copy_on_the_board_is_as_fast_as_the_measured_stream(board: str) -> No
 
 
 def test_a_send_takes_its_bytes_over_the_link() -> None:
-    large = send("h200", 1 << 28)
+    large = predict_send("h200", 1 << 28)
     assert 0.5 < large.shape["bytes"] / large.us / 1e3 / 450 < 1.1
 
 
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
-        (lambda: attention("h200", batch=1, query=7, context=9, **LLAMA), "query must be 1 or the"),
+        (
+            lambda: attention("h200", batch=1, query=7, context=9, **LLAMA),
+            "query must be 1 or equal to the",
+        ),
         (
             lambda: attention(
                 "h200", batch=1, query=1, context=9, heads=5, kv_heads=2, head_dim=64
             ),
             "heads must be a multiple",
         ),
-        (lambda: attention("h200", **SDXL | {"window": 9}), "without a window"),
+        (lambda: attention("h200", **SDXL | {"window": 9}), "and no window"),
         (
             lambda: latent.predict("h200", batch=1, query=7, context=9, heads=1),
             "query must be 1 or equal to the context",
@@ -259,8 +262,8 @@ def test_a_send_takes_its_bytes_over_the_link() -> None:
         (lambda: collective("h200", "all_reduce", "bf16", 9, 1), "2 to 8 GPUs"),
         (lambda: collective("h200", "all_reduce", "fp8", 8, 1), "not with fp8"),
         (lambda: collective("h200", "scan", "bf16", 8, 1), "no collective 'scan'"),
-        (lambda: moe("h200", tokens=1, **MIXTRAL, ranks=3), "multiple of the ranks"),
-        (lambda: moe("h200", tokens=1, **MIXTRAL, distribution="zipf"), "neither balanced nor"),
+        (lambda: moe("h200", tokens=1, **MIXTRAL, ranks=3), "multiple of the number of ranks"),
+        (lambda: moe("h200", tokens=1, **MIXTRAL, distribution="zipf"), "neither 'balanced' nor"),
         (lambda: copy("h200", "p2p", 1), "no direction 'p2p'"),
         (lambda: copy("h200", "h2d", 0), "bytes must be at least 1"),
     ],

@@ -14,7 +14,7 @@ from vgpu_sim.perf.kernels.counts import Counts
 from vgpu_sim.perf.kernels.model import traffic_of
 from vgpu_sim.perf.kernels.occupancy import occupancy_of
 from vgpu_sim.perf.kernels.scoreboard import CHAIN, Scoreboard, chain_growth, execution_cost
-from vgpu_sim.perf.models import ARCHITECTURES, Layout, Serving, serve
+from vgpu_sim.perf.models import ARCHITECTURES, Layout, Serving, predict_serving
 from vgpu_sim.perf.models.graph import Step
 from vgpu_sim.perf.topology import PRESETS, max_min
 from vgpu_sim.perf.topology.texts import connection, matrix
@@ -160,7 +160,7 @@ def test_a_layout_that_fits_and_the_next_that_does_not(model, layout, problem: s
 
 @pytest.mark.parametrize(("given", "made"), [(100, 1), (100, 2), (100, 3), (100, 64)])
 def test_a_step_of_decode_reads_the_prompt_and_half_of_the_output(given: int, made: int) -> None:
-    report = serve(Serving("llama-3-8b", "h100-80gb", 1, 4, given, made))
+    report = predict_serving(Serving("llama-3-8b", "h100-80gb", 1, 4, given, made))
     assert report.prefill.step == Step(4, given, given)
     assert report.decode.step == Step(4, 1, given + max(1, made // 2))
 

@@ -3,9 +3,9 @@
 import pytest
 
 from vgpu_sim.perf.errors import BadShape, UnknownBoard, UnknownModel
-from vgpu_sim.perf.models import ARCHITECTURES, Layout, Serving, diffusion, serve
-from vgpu_sim.perf.models.gaps import gaps
+from vgpu_sim.perf.models import ARCHITECTURES, Layout, Serving, diffusion, predict_serving
 from vgpu_sim.perf.models.graph import Shard
+from vgpu_sim.perf.models.host_gaps_us import gaps
 from vgpu_sim.perf.models.memory import memory
 
 LLAMA = Serving("llama-2-70b", "h100-80gb", 4, 16, 1024, 256)
@@ -42,7 +42,7 @@ def test_heads_that_cannot_be_shared_are_duplicated() -> None:
 
 
 def test_a_pass_is_the_sum_of_its_operators() -> None:
-    found = serve(LLAMA)
+    found = predict_serving(LLAMA)
     for one in (found.prefill, found.decode):
         layers = [part for part in one.parts if part.times == 80]
         assert one.layer_us == pytest.approx(sum(part.prediction.us for part in layers))
@@ -57,7 +57,7 @@ def test_a_pass_is_the_sum_of_its_operators() -> None:
 
 def test_times_are_within_what_the_board_could_do() -> None:
     """A token reads all weights; a prompt computes two operations per weight and token."""
-    found = serve(LLAMA)
+    found = predict_serving(LLAMA)
     read_ms = found.memory.weights / 3350 * 1e3
     assert read_ms < found.tpot_ms < 3 * read_ms
     math_ms = 2 * 69e9 / 4 * 16 * 1024 / 989.4e12 * 1e3
@@ -65,7 +65,9 @@ def test_times_are_within_what_the_board_could_do() -> None:
 
 
 def test_more_ranks_are_faster_and_communicate_more() -> None:
-    two, eight = (serve(Serving("llama-2-70b", "h200", tp, 16, 1024, 256)) for tp in (2, 8))
+    two, eight = (
+        predict_serving(Serving("llama-2-70b", "h200", tp, 16, 1024, 256)) for tp in (2, 8)
+    )
     assert eight.tpot_ms < two.tpot_ms
 
     def talk(report) -> float:
@@ -73,12 +75,15 @@ def test_more_ranks_are_faster_and_communicate_more() -> None:
         return sum(part.us for part in parts if "all-reduce" in part.name) / report.decode.us
 
     assert talk(eight) > talk(two)
-    alone = serve(Serving("llama-3-8b", "h200", 1, 1, 16, 2))
+    alone = predict_serving(Serving("llama-3-8b", "h200", 1, 1, 16, 2))
     assert not [part for part in alone.decode.parts if "all-" in part.name or "gather" in part.name]
 
 
 def test_a_mixture_has_experts_in_the_place_of_its_feed_forward() -> None:
-    names = [part.name for part in serve(Serving("mixtral-8x7b", "h200", 2, 8, 64, 8)).decode.parts]
+    names = [
+        part.name
+        for part in predict_serving(Serving("mixtral-8x7b", "h200", 2, 8, 64, 8)).decode.parts
+    ]
     assert "experts" in names
     assert "router" in names
     assert "gate and up" not in names
@@ -88,7 +93,7 @@ DEEPSEEK = Serving("deepseek-v3", "b200", 8, 16, 512, 128, ep=8)
 
 
 def test_latent_attention_caches_576_elements_a_token_and_every_rank_all_of_them() -> None:
-    found = serve(DEEPSEEK)
+    found = predict_serving(DEEPSEEK)
     assert found.memory.cache == pytest.approx(2 * 61 * 16 * 640 * 576 / 1e9)
     # Each of 8 ranks has an eighth of the experts, which are nearly all of 671e9 weights of 2
     # bytes.
@@ -96,7 +101,7 @@ def test_latent_attention_caches_576_elements_a_token_and_every_rank_all_of_them
 
 
 def test_deepseek_has_three_dense_layers_and_58_of_experts() -> None:
-    found = serve(DEEPSEEK)
+    found = predict_serving(DEEPSEEK)
     for one, absorbs in ((found.prefill, False), (found.decode, True)):
         times: dict[str, int] = {}
         for part in one.parts:
@@ -110,7 +115,9 @@ def test_deepseek_has_three_dense_layers_and_58_of_experts() -> None:
 
 def test_experts_are_spread_whole_or_cut() -> None:
     """With ep each rank has some whole experts, without ep a part of each: weights are the same."""
-    whole, cut = (serve(Serving("mixtral-8x7b", "h200", 4, 8, 512, 8, ep=ep)) for ep in (4, 1))
+    whole, cut = (
+        predict_serving(Serving("mixtral-8x7b", "h200", 4, 8, 512, 8, ep=ep)) for ep in (4, 1)
+    )
     assert whole.memory.weights == pytest.approx(cut.memory.weights)
     wanted = [
         next(p.prediction.shape for p in one.decode.parts if p.name == "experts")
@@ -120,8 +127,8 @@ def test_experts_are_spread_whole_or_cut() -> None:
 
 
 def test_replicas_of_attention_exchange_tokens_and_share_the_cache() -> None:
-    alone = serve(Serving("mixtral-8x7b", "h200", 4, 8, 512, 8, ep=4))
-    spread = serve(Serving("mixtral-8x7b", "h200", 1, 8, 512, 8, dp=4, ep=4))
+    alone = predict_serving(Serving("mixtral-8x7b", "h200", 4, 8, 512, 8, ep=4))
+    spread = predict_serving(Serving("mixtral-8x7b", "h200", 1, 8, 512, 8, dp=4, ep=4))
     names = [part.name for part in spread.decode.parts]
     assert {"dispatch to experts", "combine of experts"} < set(names)
     assert "all-reduce of attention" not in names
@@ -137,8 +144,8 @@ def test_replicas_of_attention_exchange_tokens_and_share_the_cache() -> None:
 
 def test_stages_share_the_layers_and_fill_up() -> None:
     """Four microbatches through four stages: seven rounds of a quarter of the layers."""
-    one = serve(Serving("llama-2-70b", "h200", 2, 16, 512, 8))
-    four = serve(Serving("llama-2-70b", "h200", 2, 16, 512, 8, pp=4))
+    one = predict_serving(Serving("llama-2-70b", "h200", 2, 16, 512, 8))
+    four = predict_serving(Serving("llama-2-70b", "h200", 2, 16, 512, 8, pp=4))
     assert four.prefill.step.batch == 4
     assert four.prefill.layers == 20 * 7
     sent = next(part for part in four.prefill.parts if part.name == "send to the next stage")
@@ -147,7 +154,7 @@ def test_stages_share_the_layers_and_fill_up() -> None:
     assert four.memory.weights < 0.3 * one.memory.weights
     assert four.memory.cache == pytest.approx(one.memory.cache / 4)
     assert four.ttft_ms < one.ttft_ms  # four times the GPUs, and 7/4 of the ideal
-    single = serve(Serving("llama-2-70b", "h200", 2, 1, 512, 8, pp=4))
+    single = predict_serving(Serving("llama-2-70b", "h200", 2, 1, 512, 8, pp=4))
     assert single.prefill.layers == 80  # one sequence is in one stage at a time
 
 
@@ -159,8 +166,8 @@ def test_the_device_waits_for_a_host_that_launches_slower_than_it_runs() -> None
 
 
 def test_without_a_graph_short_tokens_wait_and_long_prompts_do_not() -> None:
-    graph = serve(Serving("llama-3-8b", "h200", 1, 1, 4096, 8))
-    eager = serve(Serving("llama-3-8b", "h200", 1, 1, 4096, 8, graphs=False))
+    graph = predict_serving(Serving("llama-3-8b", "h200", 1, 1, 4096, 8))
+    eager = predict_serving(Serving("llama-3-8b", "h200", 1, 1, 4096, 8, graphs=False))
     assert graph.decode.waiting == 0
     assert eager.tpot_ms > 1.1 * graph.tpot_ms
     assert eager.ttft_ms < 1.02 * graph.ttft_ms
@@ -173,14 +180,14 @@ def test_the_denoiser_has_the_published_number_of_weights() -> None:
 
 
 def test_drawing_is_a_sum_and_no_faster_than_its_arithmetic() -> None:
-    found = diffusion.predict_drawing("h200", diffusion.Request(steps=30))
+    found = diffusion.predict_image_generation("h200", diffusion.Request(steps=30))
     assert sum(us for _, us in found.kinds.values()) == pytest.approx(found.step_us)
     assert found.seconds == pytest.approx(30 * found.step_us / 1e6)
     # About 3 Tera-multiplications for each of two latents (Podell et al., 2023).
     assert found.step_us > 2 * 2 * 2.9e12 / 989.4e6
     assert found.step_us < 4 * 2 * 2 * 3.0e12 / 989.4e6
     assert found.as_json()["operators"]["self-attention"]["times"] == 70
-    eager = diffusion.predict_drawing("h200", diffusion.Request(steps=30, graphs=False))
+    eager = diffusion.predict_image_generation("h200", diffusion.Request(steps=30, graphs=False))
     assert eager.step_us > found.step_us
 
 
@@ -188,7 +195,7 @@ def test_weights_in_fp8_are_half_as_large_and_tokens_faster() -> None:
     """The router, embedding, head and cache stay in bf16."""
     model = ARCHITECTURES["mixtral-8x7b"]
     wide, narrow = (
-        serve(Serving("mixtral-8x7b", "h200", 2, 8, 512, 64, ep=2, dtype=dtype))
+        predict_serving(Serving("mixtral-8x7b", "h200", 2, 8, 512, 64, ep=2, dtype=dtype))
         for dtype in ("bf16", "fp8")
     )
     kept = (2 * model.vocabulary / 2 + model.layers * model.experts) * model.hidden * 2 / 1e9
@@ -204,7 +211,7 @@ def test_weights_in_fp8_are_half_as_large_and_tokens_faster() -> None:
 
 
 def test_deepseek_fits_a_node_of_h200_in_fp8() -> None:
-    found = serve(Serving("deepseek-v3", "h200", 8, 16, 512, 64, ep=8, dtype="fp8"))
+    found = predict_serving(Serving("deepseek-v3", "h200", 8, 16, 512, 64, ep=8, dtype="fp8"))
     assert 671 / 8 < found.memory.weights < 1.06 * 671 / 8
     assert found.as_json()["dtype"] == "fp8"
     # A token reads at least the weights of all shared layers and of 8 of 256 experts.
@@ -213,7 +220,7 @@ def test_deepseek_fits_a_node_of_h200_in_fp8() -> None:
 
 
 def test_json_has_every_operator_with_its_causes() -> None:
-    row = serve(LLAMA).as_json()
+    row = predict_serving(LLAMA).as_json()
     operators = row["passes"]["decode"]["operators"]
     assert sum(one["times"] * one["us"] for one in operators) == pytest.approx(row["tpot_ms"] * 1e3)
     assert all(one["stack_us"] for one in operators)
@@ -248,7 +255,7 @@ def test_json_has_every_operator_with_its_causes() -> None:
 )
 def test_what_cannot_be_served_is_named(question: Serving, error: type, said: str) -> None:
     with pytest.raises(error, match=said):
-        serve(question)
+        predict_serving(question)
 
 
 @pytest.mark.parametrize(
@@ -261,4 +268,4 @@ def test_what_cannot_be_served_is_named(question: Serving, error: type, said: st
 )
 def test_what_cannot_be_drawn_is_named(wanted: diffusion.Request, said: str) -> None:
     with pytest.raises(BadShape, match=said):
-        diffusion.predict_drawing("h200", wanted)
+        diffusion.predict_image_generation("h200", wanted)

@@ -8,10 +8,10 @@ import pytest
 
 from vgpu_sim.perf.attention.predict import predict as attention
 from vgpu_sim.perf.boards import BOARDS
-from vgpu_sim.perf.collective.predict import predict as collective, send
+from vgpu_sim.perf.collective.predict import predict as collective, predict_send
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.gemm.predict import predict as gemm
-from vgpu_sim.perf.models import ARCHITECTURES, Layout, Serving, serve
+from vgpu_sim.perf.models import ARCHITECTURES, Layout, Serving, predict_serving
 from vgpu_sim.perf.models.graph import Operator, Shard, Step
 from vgpu_sim.perf.models.memory import memory
 from vgpu_sim.perf.moe.loads import Calls, loads
@@ -158,7 +158,7 @@ def test_activations_are_two_rows_of_the_width_and_three_of_what_a_token_has_ins
 
 def test_a_pipeline_runs_each_microbatch_and_sends_between_all_but_the_last() -> None:
     """5 sequences in 2 stages: microbatches of 3 and 2, so 3 rounds of 16 of 32 layers."""
-    found = serve(Serving("llama-3-8b", "h200", 1, 5, 64, 9, pp=2)).decode
+    found = predict_serving(Serving("llama-3-8b", "h200", 1, 5, 64, 9, pp=2)).decode
     times = {part.name: part.times for part in found.parts}
     assert found.step == Step(3, 1, 68)
     assert (times["qkv"], times["send to the next stage"], times["head"]) == (48, 2, 2)
@@ -206,7 +206,7 @@ def test_a_pipeline_runs_each_microbatch_and_sends_between_all_but_the_last() ->
             collective("h200", "all_gather", "bf16", 4, 1000),
             {"GB/s (algorithm)": 1.0, "GB/s (bus)": 0.75},
         ),
-        (send("h200", 1000), {"GB/s (algorithm)": 2.0, "GB/s (bus)": 1.0}),
+        (predict_send("h200", 1000), {"GB/s (algorithm)": 2.0, "GB/s (bus)": 1.0}),
         (stream("norm", "h200", 3, 7, 4, 2), {"GB/s": 0.126}),
         (copy("h200", "h2d", 5000), {"GB/s": 5.0}),
         (copy("h200", "d2d", 5000), {"GB/s": 10.0}),
@@ -322,13 +322,13 @@ def test_a_balanced_load_is_spread_over_as_many_experts_as_there_are_pairs(
         ({"topk": 4}, ""),
         ({"topk": 5}, "topk must not exceed"),
         ({"ranks": 4}, ""),
-        ({"ranks": 3}, "multiple of the ranks"),
+        ({"ranks": 3}, "multiple of the number of ranks"),
         ({"experts": 1 << 16}, ""),
         ({"experts": (1 << 16) + 1}, "at most 65536"),
         ({"distribution": "power_law_10"}, ""),
         ({"distribution": "power_law_10.1"}, "above 0 and at most 10"),
         ({"distribution": "power_law_0"}, "above 0 and at most 10"),
-        ({"distribution": "power_law_x"}, "neither balanced nor"),
+        ({"distribution": "power_law_x"}, "neither 'balanced' nor"),
         ({"distribution": "power_law_nan"}, "above 0"),
     ],
 )

@@ -38,7 +38,7 @@ def report_from(*events: dict[str, Any]) -> Report:
     received = RunEvents()
     summary = ModelledSummary((), 9.0, 1.0, 0).to_json()
     for event in (*events, {"event": "modelled", "pid": 7, "summary": summary}):
-        received.take(json.loads(json.dumps(event)))
+        received.add_event(json.loads(json.dumps(event)))
     return report_of(H100, received)
 
 
@@ -89,7 +89,7 @@ def test_contexts_keep_their_launches_apart() -> None:
     events = RunEvents()
     for pid, argument in ((1, 10), (2, 20)):
         for event in (launch_event(argument, 1, 5.0), order_event(0)):
-            events.take(event | {"pid": pid})
+            events.add_event(event | {"pid": pid})
     report = report_of(H100, events)
     assert [(row.context, row.launches.arguments) for row, _ in report.launches] == [
         (0, "10"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vgpu_sim.perf.errors import NoData
-from vgpu_sim.perf.models import Serving, serve
+from vgpu_sim.perf.models import Serving, predict_serving
 from vgpu_sim.perf.models.serving_intervals import Band, Bands, Ends, bands
 from vgpu_sim.perf.validation import baselines, serving
 from vgpu_sim.perf.validation.baselines import Samples, Work
@@ -80,8 +80,8 @@ def test_bands_survive_their_file() -> None:
 
 def test_prompts_delay_tokens_by_what_a_server_in_steady_state_processes() -> None:
     """Each token of a sequence waits for ``batch / made`` prompts, on each replica."""
-    found = serve(Serving("llama-3-8b", "h200", 1, 32, 1024, 256))
-    alone = serve(Serving("llama-3-8b", "h200", 1, 1, 1024, 256))
+    found = predict_serving(Serving("llama-3-8b", "h200", 1, 32, 1024, 256))
+    alone = predict_serving(Serving("llama-3-8b", "h200", 1, 1, 1024, 256))
     assert found.prompt_ms == pytest.approx(alone.ttft_ms)
     assert found.tpot_ends.most - found.tpot_ms == pytest.approx(alone.ttft_ms * 32 / 256)
     assert alone.ttft_ends == Ends(alone.ttft_ms, alone.ttft_ms)
@@ -91,13 +91,13 @@ def test_prompts_delay_tokens_by_what_a_server_in_steady_state_processes() -> No
 
 def test_replicas_process_prompts_of_their_own() -> None:
     question = Serving("deepseek-v3", "h200", 1, 64, 1024, 256, dp=8, ep=8, dtype="fp8")
-    found = serve(question)
+    found = predict_serving(question)
     assert found.tpot_ends.most - found.tpot_ms == pytest.approx(found.prompt_ms * 8 / 256)
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"no measurements: {', '.join(MISSING)}")
 def test_measured_serving_runs_are_inside_the_printed_interval() -> None:
-    found, excluded = serving.points(60)
+    found, excluded = serving.predict_points(60)
     assert len(found) > 40
     assert excluded["weights in nvfp4"] == 445
     for time in serving.TIMES:

@@ -279,7 +279,7 @@ def test_the_denoiser_has_the_products_of_its_published_configuration() -> None:
 def test_the_denoiser_needs_its_weights_its_widest_layers_and_the_reserve(
     side: int, batch: int
 ) -> None:
-    found = diffusion.predict_drawing("h200", diffusion.Request(batch, side, 1))
+    found = diffusion.predict_image_generation("h200", diffusion.Request(batch, side, 1))
     widest = 2 * batch * (side // 8) ** 2 * 960
     assert found.memory_gb == pytest.approx(2 * (2_567_463_684 + 4 * widest) / 1e9 + 2)
 
@@ -313,5 +313,5 @@ def test_siblings_use_the_parameters_with_a_note() -> None:
     assert parameters.nearest("gemm", "h200", "tf32", "vllm").residual is None
     with pytest.raises(UnknownModel, match=r"gemm on a30 nor on its sibling a100-80gb \(fp8\)"):
         parameters.nearest("gemm", "a30", "fp8", "vllm")
-    with pytest.raises(UnknownModel, match=r"fitted for gemm on h200/bf16/none; there is "):
+    with pytest.raises(UnknownModel, match=r"fitted for gemm on h200/bf16/none; there are "):
         parameters.load("gemm", "h200/bf16/none")

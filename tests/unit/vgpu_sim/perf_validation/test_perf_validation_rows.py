@@ -214,7 +214,13 @@ def test_tables_are_of_the_boards_names_there_and_rows_that_come_again_are_found
         "rtx-pro-6000": "rtx_pro_6000_server",
     }
     rows = table(a=[1, 1, 2, 1, 2], b=[1, 2, 1, 1, 1])
-    assert list(measurements.mark_repeated(rows, "a", "b")) == [False, False, False, True, True]
+    assert list(measurements.find_repeated_rows(rows, "a", "b")) == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
     assert (measurements.VERSION, measurements.FIT_ONE_OF) == ("0.12.0", 50)
 
 

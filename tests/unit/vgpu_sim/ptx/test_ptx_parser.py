@@ -300,7 +300,7 @@ def test_comments_and_ends_of_input() -> None:
         (HEAD + ".global .u33 x;", 4, 9, "unknown type or specifier, found '.u33'"),
         (HEAD + ".global x;", 4, 9, "expected a type, found 'x'"),
         (HEAD + ".global .align 3 .u32 x;", 4, 16, "power of two"),
-        (HEAD + ".address_size 48", 4, 15, "expected 32 or 64"),
+        (HEAD + ".address_size 48", 4, 15, "expected the address size 32 or 64"),
         (HEAD + ".entry k() .maxntid 1,2,3,4 {}", 4, 12, "wrong number of arguments"),
         (HEAD + ".entry k() .frob {}", 4, 12, "unknown directive of a function"),
         (HEAD + ".entry k()", 4, 11, "expected a function body or ';', found the end"),

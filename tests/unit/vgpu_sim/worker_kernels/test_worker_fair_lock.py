@@ -30,7 +30,7 @@ def test_the_lock_is_handed_over_in_order(monkeypatch):
                 assert inside == [number]
                 seen.append(number)
                 inside.remove(number)
-                shared.pause()
+                shared.yield_to_waiting()
 
     with shared:
         threads = start(work, 3)
@@ -48,7 +48,7 @@ def test_a_launch_that_waits_for_another_gets_its_value():
     def poll(_number: int) -> None:
         with shared:
             while not flag:
-                shared.pause()
+                shared.yield_to_waiting()
 
     (polling,) = start(poll, 1)
     with shared:

@@ -23,17 +23,17 @@ def instruction(text: str) -> Instruction:
 )
 def test_an_address_of_shared_memory_is_named_by_its_distance(address: int, place: str) -> None:
     store = instruction("ST.SHARED.B32 [r0], r1")
-    reported = fault_text.access("illegal address", store, address, 0x100)
+    reported = fault_text.describe_access("illegal address", store, address, 0x100)
     assert reported == f"illegal address: ST.SHARED.B32 [r0], r1 at {address:#x}{place}"
 
 
 def test_an_address_of_global_memory_is_left_to_the_client_which_knows_allocations() -> None:
     load = instruction("LD.GLOBAL.B32 r0, [r3]")
-    reported = fault_text.access("misaligned address", load, 3)
+    reported = fault_text.describe_access("misaligned address", load, 3)
     assert reported == "misaligned address: LD.GLOBAL.B32 r0, [r3] at 0x3"
-    reported = fault_text.access("illegal address", load, None)
+    reported = fault_text.describe_access("illegal address", load, None)
     assert reported == "illegal address: LD.GLOBAL.B32 r0, [r3], outside of the device's memory"
 
 
 def test_a_trap_is_reported_with_its_instruction() -> None:
-    assert fault_text.trap(instruction("TRAP")) == "the kernel executed a trap: TRAP"
+    assert fault_text.describe_trap(instruction("TRAP")) == "the kernel executed a trap: TRAP"

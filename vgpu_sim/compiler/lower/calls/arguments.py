@@ -45,7 +45,7 @@ def new_value(context: Context, formal: tree.Variable) -> Value:
         return context.builder.new_register(_register_bits(formal))
     if formal.space is not tree.Space.PARAM:
         raise Invalid("a function's parameters must be in .reg or .param space", formal)
-    return context.local(formal)
+    return context.create_local(formal)
 
 
 def _register_bits(formal: tree.Variable) -> int:
@@ -85,7 +85,7 @@ def evaluate_argument(context: Context, formal: tree.Variable, actual: tree.Oper
         register = builder.new_register(_register_bits(formal))
         builder.emit(Op.MOV, type=_move_type(type_), dsts=(register,), srcs=(source,))
         return register
-    variable = context.local(formal)
+    variable = context.create_local(formal)
     _store(context, variable, 0, type_, source)
     return variable
 

@@ -213,7 +213,7 @@ def lower_bodies(context: Context) -> None:
     program, builder = context.program, context.builder
     while program.pending:
         body = program.pending.popleft()
-        with builder.owned_by(body.owner):
+        with builder.use_owner(body.owner):
             _lower_body(context, body)
     for body in program.bodies.values():  # now all of their call sites are known
         if body.own_site is not None and body.sites:

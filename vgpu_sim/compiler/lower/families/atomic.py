@@ -144,7 +144,7 @@ def _update_halves(
     """Lower an update of pairs: each half is a separate update, as PTX specifies."""
     pairs = [halves.split(context, values.source(context, e, DataType.B32)) for e in data]
     whole = _destinations(context, first, DataType.B32)
-    scratch = context.builder.scratch
+    scratch = context.builder.scratch_register
     found = [(scratch(16), scratch(16)) for _ in whole]
     context.builder.emit(
         op,

@@ -88,7 +88,7 @@ def _compare_halves(
     combined = tuple(values.predicate_source(context, operand) for operand in third)
     upper: list[Operand] = []
     for source in srcs:
-        upper.append(builder.scratch(32))
+        upper.append(builder.scratch_register(32))
         builder.emit(Op.SHR, type=DataType.U32, dsts=(upper[-1],), srcs=(source, Literal(16)))
     # The first result may be the combining predicate, so its write waits for the second comparison.
     held = builder.scratch_predicate()
@@ -129,7 +129,7 @@ def set_packed(context: Context, form: Form, match: Match) -> None:
     _compare_halves(context, match, type_, holds)
     to = values.destination(context, context.operands[0], to_type)
     one = _ONE.get(to_type.element, 0xFFFF)
-    low, high = builder.scratch(32), builder.scratch(32)
+    low, high = builder.scratch_register(32), builder.scratch_register(32)
     for half, place, held in ((low, 0, holds[0]), (high, 16, holds[1])):
         yes = Literal(one << place)
         builder.emit(Op.SELP, type=DataType.B32, dsts=(half,), srcs=(yes, Literal(0), held))
@@ -168,7 +168,7 @@ def testp(context: Context, form: Form, match: Match) -> None:
         return
     # On patterns without their sign, all numbers are below infinity, and all NaNs above.
     word, infinity = UNSIGNED[bits], Literal(_INFINITY[type_])
-    pattern, less = builder.scratch(bits), builder.scratch(bits)
+    pattern, less = builder.scratch_register(bits), builder.scratch_register(bits)
     cleared = Literal((1 << (bits - 1)) - 1)
     builder.emit(Op.AND, type=word, dsts=(pattern,), srcs=(value, cleared))
     if what in ("finite", "infinite"):
@@ -232,7 +232,7 @@ def _in_window(
 ) -> None:
     """Compare the upper half of an address with that of a space's window."""
     builder = context.builder
-    upper, own = builder.scratch(64), builder.scratch(32)
+    upper, own = builder.scratch_register(64), builder.scratch_register(32)
     if space is Space.LOCAL:
         builder.emit(Op.LOCAL_WINDOW, dsts=(own,))
     else:
@@ -254,7 +254,7 @@ def _in_constants(context: Context, source: Operand, to: Predicate) -> None:
     for variable in context.symbols.variables.values():
         if variable.space is not Space.CONST:
             continue
-        distance = builder.scratch(64)
+        distance = builder.scratch_register(64)
         srcs = (source, Symbol(variable.name))
         builder.emit(Op.SUB, type=DataType.U64, dsts=(distance,), srcs=srcs)
         builder.emit(
@@ -270,7 +270,7 @@ def _in_constants(context: Context, source: Operand, to: Predicate) -> None:
 def _in_parameters(context: Context, source: Operand, to: Predicate) -> None:
     """Set a predicate to whether an address is within the image of the kernel's parameters."""
     builder = context.builder
-    distance = builder.scratch(64)
+    distance = builder.scratch_register(64)
     context.uses_parameter_image = True
     begin = Symbol(context.parameter_image)
     builder.emit(Op.SUB, type=DataType.U64, dsts=(distance,), srcs=(source, begin))

@@ -109,7 +109,7 @@ def by_chance(context: Context, form: Form, match: Match) -> None:
     first, a, b, random = context.operands
     sources = [values.source(context, operand, DataType.F32) for operand in (a, b)]
     chance = values.source(context, random, DataType.B32)
-    upper = context.builder.scratch(32)
+    upper = context.builder.scratch_register(32)
     srcs = (chance, Literal(16))
     context.builder.emit(Op.SHR, type=DataType.U32, dsts=(upper,), srcs=srcs)
     pairs = [(sources[0], upper), (sources[1], chance)]
@@ -143,7 +143,7 @@ def _shared_chances(context: Context, chance: Operand, bits: int) -> tuple[Opera
     builder = context.builder
 
     def emit(op: Op, *srcs: Operand) -> Register:
-        to = builder.scratch(32)
+        to = builder.scratch_register(32)
         type_ = DataType.U32 if op is Op.SHR else DataType.B32
         builder.emit(op, type=type_, dsts=(to,), srcs=srcs)
         return to
@@ -167,7 +167,7 @@ def from_packed(context: Context, form: Form, match: Match) -> None:
     first, operand = context.operands
     held = UNTYPED[2 * from_bits]
     low = values.source(context, operand, held, wider=held is DataType.B8)
-    high = context.builder.scratch(max(held.bits, 16))
+    high = context.builder.scratch_register(max(held.bits, 16))
     word = DATA_TYPES[f"u{max(held.bits, 16)}"]
     context.builder.emit(Op.SHR, type=word, dsts=(high,), srcs=(low, Literal(from_bits)))
     fields = {"type": to_type, "source_type": from_type, **_fields(match)}
@@ -230,15 +230,15 @@ def _join_parts(
     whole = max(total, 16)
     joined: Register | None = None
     for place, srcs in enumerate(sources):
-        part = builder.scratch(whole)
+        part = builder.scratch_register(whole)
         builder.emit(op, dsts=(part,), srcs=srcs, **fields)
         if joined is None:
             joined = part
             continue
-        shifted, type_ = builder.scratch(whole), UNTYPED[whole]
+        shifted, type_ = builder.scratch_register(whole), UNTYPED[whole]
         builder.emit(Op.SHL, type=type_, dsts=(shifted,), srcs=(joined, Literal(bits)))
         last = place == len(sources) - 1
-        joined = to if last else builder.scratch(whole)
+        joined = to if last else builder.scratch_register(whole)
         builder.emit(Op.OR, type=type_, dsts=(joined,), srcs=(shifted, part))
 
 
@@ -255,21 +255,21 @@ def pack(context: Context, form: Form, match: Match) -> None:
     for operand in operands[:2]:
         value: Operand = values.source(context, operand, type_)
         for op, bound in ((Op.MAX, low), (Op.MIN, high)):
-            to, limit = builder.scratch(32), Literal(bound & 0xFFFF_FFFF)
+            to, limit = builder.scratch_register(32), Literal(bound & 0xFFFF_FFFF)
             builder.emit(op, type=type_, dsts=(to,), srcs=(value, limit))
             value = to
-        part = builder.scratch(32)
+        part = builder.scratch_register(32)
         cut = Literal((1 << bits) - 1)
         builder.emit(Op.AND, type=DataType.B32, dsts=(part,), srcs=(value, cut))
         parts.append(part)
-    shifted = builder.scratch(32)
+    shifted = builder.scratch_register(32)
     builder.emit(Op.SHL, type=DataType.B32, dsts=(shifted,), srcs=(parts[0], Literal(bits)))
     if len(operands) == 2:
         to = values.destination(context, first, DataType.B32)
         builder.emit(Op.OR, type=DataType.B32, dsts=(to,), srcs=(shifted, parts[1]))
         return
     builder.emit(Op.OR, type=DataType.B32, dsts=(shifted,), srcs=(shifted, parts[1]))
-    above, third = builder.scratch(32), values.source(context, operands[2], DataType.B32)
+    above, third = builder.scratch_register(32), values.source(context, operands[2], DataType.B32)
     builder.emit(Op.SHL, type=DataType.B32, dsts=(above,), srcs=(third, Literal(2 * bits)))
     to = values.destination(context, first, DataType.B32)
     builder.emit(Op.OR, type=DataType.B32, dsts=(to,), srcs=(shifted, above))

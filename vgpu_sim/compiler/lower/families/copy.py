@@ -3,7 +3,7 @@
 from typing import Final
 
 from vgpu_sim.compiler.lower import values
-from vgpu_sim.compiler.lower.addresses import address, whole_address
+from vgpu_sim.compiler.lower.addresses import base_and_displacement, whole_address
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
@@ -25,8 +25,8 @@ def copy(context: Context, form: Form, match: Match) -> None:
             f"the size of cp.async.{kind} must be {' or '.join(map(str, _SIZES[kind]))} bytes"
         )
     count = size.value // _WORD_BYTES
-    to, displacement = address(context, target, Space.SHARED)
-    words = tuple(context.builder.scratch(32) for _ in range(count))
+    to, displacement = base_and_displacement(context, target, Space.SHARED)
+    words = tuple(context.builder.scratch_register(32) for _ in range(count))
     limit = _limit(context, rest[0], size.value) if rest else Literal(size.value)
     if isinstance(limit, Literal) and limit.bits >= size.value:
         _load(context, source, words)
@@ -51,7 +51,7 @@ def copy(context: Context, form: Form, match: Match) -> None:
 
 
 def _load(context: Context, source: tree.Operand, words: tuple[Register, ...]) -> None:
-    base, displacement = address(context, source, Space.GLOBAL)
+    base, displacement = base_and_displacement(context, source, Space.GLOBAL)
     context.builder.emit(
         Op.LD,
         type=DataType.B32,
@@ -73,7 +73,7 @@ def _limit(context: Context, operand: tree.Operand, size: int) -> Operand:
         ignored = register if isinstance(register, Predicate) else None
     if ignored is None:
         return values.source(context, operand, DataType.U32)
-    limit = context.builder.scratch(32)
+    limit = context.builder.scratch_register(32)
     srcs = (Literal(0), Literal(size), ignored)
     context.builder.emit(Op.SELP, type=DataType.B32, dsts=(limit,), srcs=srcs)
     return limit

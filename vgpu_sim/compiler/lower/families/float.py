@@ -33,7 +33,7 @@ def mixed_precision(context: Context, form: Form, match: Match) -> None:
     count = 2 if form.op is Op.FMA else 1
     srcs: list[Operand] = []
     for operand in operands[:count]:
-        wide = context.builder.scratch(32)
+        wide = context.builder.scratch_register(32)
         source = values.source(context, operand, small)
         context.builder.emit(
             Op.CVT, type=DataType.F32, source_type=small, dsts=(wide,), srcs=(source,)
@@ -52,10 +52,10 @@ def extremum_of_three(context: Context, form: Form, match: Match) -> None:
     srcs = [values.source(context, operand, type_) for operand in operands]
     if "abs" in match:
         for place, source in enumerate(srcs):
-            srcs[place] = context.builder.scratch(32)
+            srcs[place] = context.builder.scratch_register(32)
             context.builder.emit(Op.FABS, type=type_, dsts=(srcs[place],), srcs=(source,))
     fields = {"ftz": ftz, "nan": "NaN" in match}
-    part, to = context.builder.scratch(32), values.destination(context, first, type_)
+    part, to = context.builder.scratch_register(32), values.destination(context, first, type_)
     context.builder.emit(form.op, type=type_, dsts=(part,), srcs=tuple(srcs[:2]), **fields)
     context.builder.emit(form.op, type=type_, dsts=(to,), srcs=(part, srcs[2]), **fields)
 
@@ -65,7 +65,7 @@ def copysign(context: Context, form: Form, match: Match) -> None:
     type_ = one_word.type_of(form, match)
     first, a, b = context.operands
     bits, builder = type_.bits, context.builder
-    sign, magnitude = builder.scratch(bits), builder.scratch(bits)
+    sign, magnitude = builder.scratch_register(bits), builder.scratch_register(bits)
     value = values.source(context, a, type_)
     builder.emit(Op.AND, type=UNTYPED[bits], dsts=(sign,), srcs=(value, Literal(1 << (bits - 1))))
     value = values.source(context, b, type_)

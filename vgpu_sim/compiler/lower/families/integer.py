@@ -73,7 +73,7 @@ def mad_with_carry(context: Context, form: Form, match: Match) -> None:
     type_ = one_word.type_of(form, match)
     first, *rest = context.operands
     a, b, c = (values.source(context, operand, type_) for operand in rest)
-    part = context.builder.scratch(type_.bits)
+    part = context.builder.scratch_register(type_.bits)
     mode = MulMode[match["half"].upper()]
     context.builder.emit(Op.MUL, type=type_, dsts=(part,), srcs=(a, b), mode=mode)
     _emit_carried(context, form, match, UNTYPED[type_.bits], first, (part, c))
@@ -138,7 +138,7 @@ def short_product(context: Context, form: Form, match: Match) -> None:
     if match["half"] == "hi":
         part = _high_product(context, factors, type_, short=True)
     else:
-        part = builder.scratch(32)
+        part = builder.scratch_register(32)
         for place, factor in enumerate(_shifted_up(context, factors)):
             builder.emit(Op.SHR, type=type_, dsts=(factor,), srcs=(factor, Literal(8)))
             factors[place] = factor
@@ -153,7 +153,7 @@ def _high_product(
     context: Context, factors: list[Operand], type_: DataType, *, short: bool
 ) -> Register:
     """Return the high half of a product, or bits 16 to 47 of a product of 24-bit factors."""
-    part = context.builder.scratch(32)
+    part = context.builder.scratch_register(32)
     if short:  # 8 more bits below in each factor: 16 more below in the product
         factors = list(_shifted_up(context, factors))
     context.builder.emit(Op.MUL, type=type_, dsts=(part,), srcs=tuple(factors), mode=MulMode.HI)
@@ -163,7 +163,7 @@ def _high_product(
 def _shifted_up(context: Context, factors: list[Operand]) -> list[Register]:
     shifted = []
     for factor in factors:
-        upper = context.builder.scratch(32)
+        upper = context.builder.scratch_register(32)
         srcs = (factor, Literal(8))
         context.builder.emit(Op.SHL, type=DataType.B32, dsts=(upper,), srcs=srcs)
         shifted.append(upper)
@@ -177,7 +177,7 @@ def difference(context: Context, form: Form, match: Match) -> None:
     pair = (values.source(context, a, type_), values.source(context, b, type_))
     addend = values.source(context, c, type_)
     builder = context.builder
-    greater, smaller = builder.scratch(type_.bits), builder.scratch(type_.bits)
+    greater, smaller = builder.scratch_register(type_.bits), builder.scratch_register(type_.bits)
     builder.emit(Op.MAX, type=type_, dsts=(greater,), srcs=pair)
     builder.emit(Op.MIN, type=type_, dsts=(smaller,), srcs=pair)
     builder.emit(Op.SUB, type=type_, dsts=(greater,), srcs=(greater, smaller))
@@ -191,7 +191,7 @@ def extremum_relu(context: Context, form: Form, match: Match) -> None:
     srcs = (values.source(context, a, DataType.S32), values.source(context, b, DataType.S32))
     to = values.destination(context, first, DataType.S32)
     builder = context.builder
-    part = builder.scratch(32)
+    part = builder.scratch_register(32)
     builder.emit(form.op, type=DataType.S32, dsts=(part,), srcs=srcs)
     builder.emit(Op.MAX, type=DataType.S32, dsts=(to,), srcs=(part, Literal(0)))
 

@@ -3,7 +3,13 @@
 from typing import Final
 
 from vgpu_sim.compiler.lower import one_word, values
-from vgpu_sim.compiler.lower.addresses import WINDOWS, address, space_of, split, whole_address
+from vgpu_sim.compiler.lower.addresses import (
+    WINDOWS,
+    base_and_displacement,
+    space_of,
+    split,
+    whole_address,
+)
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import WORDS, Form, Lower, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
@@ -70,7 +76,7 @@ def load(context: Context, form: Form, match: Match) -> None:
     if "loading" in match and match["type"] == _WIDE and space is not Space.LOCAL:
         _load_wide(context, match, data, whole_address(context, where, space), space)
     else:
-        base, displacement = address(context, where, space)
+        base, displacement = base_and_displacement(context, where, space)
         _load(context, match, data, type_, space, (base,), displacement)
     if match.get("loading") == "acquire":
         _order(context, match)
@@ -124,7 +130,7 @@ def load_parameter(context: Context, form: Form, match: Match) -> None:
         if context.register(base) is not None:
             # A kernel's parameters have addresses in their image, a function's in local memory.
             space = Space.GLOBAL if context.leave is None else Space.LOCAL
-            source, displacement = address(context, where, space)
+            source, displacement = base_and_displacement(context, where, space)
             _load(context, match, data, type_, space, (source,), displacement)
             return
         raise Invalid(f"{base.text!r} is not a parameter", base)
@@ -275,11 +281,11 @@ def store(context: Context, form: Form, match: Match) -> None:
     if match.get("storing") == "release":
         _order(context, match)
     if "storing" in match and match["type"] == _WIDE and space is not Space.LOCAL:
-        dropped = tuple(context.builder.scratch(64) for _ in elements)
+        dropped = tuple(context.builder.scratch_register(64) for _ in elements)
         place = whole_address(context, where, space)
         _exchange(context, Update.EXCH, dropped, (place, *srcs), space)
         return
-    base, displacement = address(context, where, space)
+    base, displacement = base_and_displacement(context, where, space)
     context.builder.emit(
         Op.ST,
         type=type_,

@@ -125,7 +125,7 @@ def _copy_elements(
     builder = context.builder
     for place, source in enumerate(sources):
         if source in to[:place]:
-            sources[place] = builder.scratch(type_.bits)
+            sources[place] = builder.scratch_register(type_.bits)
             builder.emit(Op.MOV, type=type_, dsts=(sources[place],), srcs=(source,))
     for register, source in zip(to, sources, strict=True):
         if register is not None and register != source:
@@ -155,11 +155,11 @@ def _pack(context: Context, first: tree.Operand, vector: tree.Vector, type_: Dat
     """Lower ``mov.b64 d, {a, b}``: d = b << 32 | a, with the first element lowest."""
     bits = _piece_bits(context, vector, type_)
     piece, builder = DATA_TYPES[f"b{bits}"], context.builder
-    total = builder.scratch(type_.bits)
+    total = builder.scratch_register(type_.bits)
     to = values.destination(context, first, type_)
     for index, element in enumerate(vector.elements):
         value = values.source(context, element, piece, wider=bits == 8)
-        part = builder.scratch(type_.bits) if index else total
+        part = builder.scratch_register(type_.bits) if index else total
         builder.emit(
             Op.CVT,
             type=UNSIGNED[type_.bits],
@@ -186,7 +186,7 @@ def _unpack(context: Context, vector: tree.Vector, value: tree.Operand, type_: D
         to = values.destination(context, element, piece, wider=bits == 8)
         part: Operand = whole
         if index:
-            part = builder.scratch(type_.bits)
+            part = builder.scratch_register(type_.bits)
             amount = Literal(index * bits)
             builder.emit(Op.SHR, type=UNSIGNED[type_.bits], dsts=(part,), srcs=(whole, amount))
         builder.emit(
@@ -214,7 +214,7 @@ def cvta(context: Context, form: Form, match: Match) -> None:
         op = Op.SUB if "to" in match else Op.ADD
         base = _window(context, Space[window])
         if isinstance(source, Symbol):
-            address = context.builder.scratch(64)
+            address = context.builder.scratch_register(64)
             context.builder.emit(Op.MOV, type=DataType.B64, dsts=(address,), srcs=(source,))
             source = address
         context.builder.emit(op, type=DataType.U64, dsts=(to,), srcs=(source, base))
@@ -225,9 +225,9 @@ def cvta(context: Context, form: Form, match: Match) -> None:
 def _window(context: Context, space: Space) -> Register:
     """Return the generic address where shared or local memory begins."""
     builder = context.builder
-    window = builder.scratch(64)
+    window = builder.scratch_register(64)
     if space is Space.LOCAL:
-        upper = builder.scratch(32)
+        upper = builder.scratch_register(32)
         builder.emit(Op.LOCAL_WINDOW, dsts=(upper,))
     else:
         upper = special.s2r(context, SpecialRegister.SHARED_WINDOW)

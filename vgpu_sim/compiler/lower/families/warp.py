@@ -30,7 +30,7 @@ def _members(context: Context, operands: tuple[tree.Operand, ...]) -> Operand:
     version, target = context.symbols.version, context.symbols.capability
     if version >= _OLD_UNTIL[0] and target >= _OLD_UNTIL[1]:
         raise Invalid("PTX 6.4 and newer requires the .sync form on sm_70 and newer")
-    mask = context.builder.scratch(32)
+    mask = context.builder.scratch_register(32)
     context.builder.emit(Op.ACTIVEMASK, dsts=(mask,))
     return mask
 

@@ -110,7 +110,7 @@ class Lanes:
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
         self._sequence = Sequence(builder)
-        self.lane = builder.scratch(32)
+        self.lane = builder.scratch_register(32)
         builder.emit(Op.S2R, dsts=(self.lane,), sreg=SpecialRegister.LANEID)
 
     def quad_index(self) -> Register:
@@ -147,7 +147,7 @@ class Lanes:
         return self._shuffle(value, lane, _ANY_LANE, type_)
 
     def _shuffle(self, value: Operand, lane: Operand, how: Literal, type_: DataType) -> Register:
-        sequence, result = self._sequence, self._builder.scratch(32)
+        sequence, result = self._sequence, self._builder.scratch_register(32)
         if type_.bits == 64:
             upper = sequence.emit(Op.SHR, D.U64, value, Literal(32))
             low, high = (

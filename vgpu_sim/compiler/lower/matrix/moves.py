@@ -81,10 +81,10 @@ def load(context: Context, form: Form, match: Match) -> None:
     rows = _Rows(context, match, whole_address(context, where, space), space)
     found = []
     for matrix in range(count):
-        word = context.builder.scratch(32)
+        word = context.builder.scratch_register(32)
         if "trans" in match:
             rows.load(word, D.U16, rows.place(matrix))
-            upper = context.builder.scratch(32)
+            upper = context.builder.scratch_register(32)
             rows.load(upper, D.U16, rows.place(matrix, 1))
             word = _join_halves(rows.sequence, word, upper)
         else:

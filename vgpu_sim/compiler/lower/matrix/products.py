@@ -111,7 +111,7 @@ class Product:
                 begin = 2 * (n * size.row_blocks + first)
                 addends = c[begin : begin + 2 * together]
                 zeros = [Literal(0)] * len(addends)
-                totals = [builder.scratch(32) for _ in addends]
+                totals = [builder.scratch_register(32) for _ in addends]
                 builder.emit(
                     Op.MMA,
                     type=type_,

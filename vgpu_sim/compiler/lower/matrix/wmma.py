@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from vgpu_sim.compiler.lower import one_word, values
-from vgpu_sim.compiler.lower.addresses import address, space_of
+from vgpu_sim.compiler.lower.addresses import base_and_displacement, space_of
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Lower, Match
 from vgpu_sim.compiler.lower.matrix import fragments
@@ -98,7 +98,7 @@ class _Memory:
         self._type = UNSIGNED[32 if self._space is Space.SHARED else 64]
         layout = match.get("layout") or tile.straight
         self.straight = layout == tile.straight
-        base, self._displacement = address(context, where[0], self._space)
+        base, self._displacement = base_and_displacement(context, where[0], self._space)
         leading: Operand = Literal(tile.leading[layout])
         if len(where) > 1:
             leading = values.source(context, where[1], D.U32)
@@ -173,7 +173,7 @@ def _load(context: Context, form: Form, match: Match, *, tile: _Tile) -> None:
     sequence, found = memory.sequence, list[Register]()
     for places in memory.places():
         count = 1 if tile.packed and memory.straight else tile.each
-        parts = [context.builder.scratch(tile.held.bits) for _ in range(count)]
+        parts = [context.builder.scratch_register(tile.held.bits) for _ in range(count)]
         if memory.straight:
             memory.load(tile.held, places[0], *parts)
         else:

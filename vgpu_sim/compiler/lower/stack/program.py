@@ -106,7 +106,7 @@ class Program:
         found = self.bodies.get(function.name)
         if found is None:
             builder = self.builder
-            with builder.owned_by(NO_OWNER):
+            with builder.use_owner(NO_OWNER):
                 inputs, outputs = interface(self.new_frame())
                 site = builder.new_register(32)
             found = Body(function, len(self.bodies) + 1, inputs, outputs, site)

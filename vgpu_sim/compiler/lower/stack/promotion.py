@@ -41,7 +41,7 @@ def promote(builder: Builder, variables: Iterable[LocalVariable]) -> None:
         return
     registers: dict[Piece, Register] = {}
     for piece in _promotable(builder.code, known):
-        with builder.owned_by(known[piece.variable].owner):
+        with builder.use_owner(known[piece.variable].owner):
             registers[piece] = builder.new_register(max(16, 8 * piece.size))
     if registers:
         builder.rewrite(lambda _, instruction: _without_memory(instruction, registers))

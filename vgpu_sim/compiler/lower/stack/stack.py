@@ -45,7 +45,7 @@ class Stack:
     def pointer(self) -> Register:
         """The register that holds the address of the stack's free part."""
         if self._pointer is None:
-            with self._builder.owned_by(NO_OWNER):
+            with self._builder.use_owner(NO_OWNER):
                 self._pointer = self._builder.new_register(32)
         return self._pointer
 
@@ -56,7 +56,7 @@ class Stack:
         """
         pointer = self.pointer
         if self._limit is None or self._end is None or self._full is None:
-            with self._builder.owned_by(NO_OWNER):
+            with self._builder.use_owner(NO_OWNER):
                 self._limit = self._builder.new_register(32)
                 self._end = self._builder.new_register(32)
                 self._full = self._builder.new_predicate()

@@ -52,12 +52,12 @@ def instructions(body: tree.Block) -> Iterator[tree.Instruction]:
 
 def in_operands(operands: tuple[tree.Operand, ...]) -> frozenset[str]:
     """Return the names that occur in the operands of an instruction."""
-    return frozenset(name.text for name in of(operands))
+    return frozenset(name.text for name in names_in(operands))
 
 
 def in_value(value: tree.InitialValue) -> frozenset[str]:
     """Return the names whose addresses an initial value contains."""
-    return frozenset(name.text for name in of(value))
+    return frozenset(name.text for name in names_in(value))
 
 
 def variables(body: tree.Block) -> Iterator[tree.Variable]:
@@ -70,11 +70,11 @@ def variables(body: tree.Block) -> Iterator[tree.Variable]:
 def _yield_used(body: tree.Block) -> Iterator[str]:
     for statement in _statements(body):
         if isinstance(statement, tree.Instruction):
-            yield from (name.text for name in of(statement.operands))
+            yield from (name.text for name in names_in(statement.operands))
         elif isinstance(statement, tree.BranchTargets):
             yield from statement.names
         elif isinstance(statement, tree.Variable) and statement.initial is not None:
-            yield from (name.text for name in of(statement.initial))
+            yield from (name.text for name in names_in(statement.initial))
 
 
 def _statements(body: tree.Block) -> Iterator[tree.Statement]:
@@ -87,7 +87,7 @@ def _statements(body: tree.Block) -> Iterator[tree.Statement]:
             yield statement
 
 
-def of(operand: object) -> Iterator[tree.Name]:
+def names_in(operand: object) -> Iterator[tree.Name]:
     """Yield the names that occur in an operand, a tuple of operands or an initial value."""
     pending: list[object] = [operand]
     while pending:

@@ -64,7 +64,7 @@ def lay_out(
     return tuple(parameters), offset
 
 
-def limit_of(version: tuple[int, int], capability: tuple[int, int]) -> int:
+def max_parameter_bytes(version: tuple[int, int], capability: tuple[int, int]) -> int:
     """Return the maximum size in bytes of a kernel's parameters, given a file's version and
     target.
     """

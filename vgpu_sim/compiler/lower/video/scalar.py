@@ -131,7 +131,7 @@ def multiply_add(context: Context, form: Form, match: Match) -> None:
     sequence = Sequence(context.builder)
     if unsigned:
         factors = [_part(context, sequence, v, D.U32) for v in (a, b)]
-        result = context.builder.scratch(64)
+        result = context.builder.scratch_register(64)
         sequence.emit_to(result, Op.MUL, D.U32, *factors, mode=MulMode.WIDE)
         if is_signed and "sat" in match:  # has 65 bits with its sign; is clamped anyway
             result = sequence.emit(Op.MIN, D.U64, result, _LARGE)

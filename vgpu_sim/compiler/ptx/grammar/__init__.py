@@ -66,7 +66,7 @@ def arrange_modifiers(opcode: str, modifiers: tuple[str, ...]) -> tuple[str, ...
     """
     words = tuple(modifier[1:] for modifier in modifiers)
     forms = instructions().get(opcode, ())
-    if any(form.match(words) is None for form in forms):
+    if any(form.find_mismatch(words) is None for form in forms):
         return modifiers
     if opcode in _ORDERED:
         return None
@@ -97,7 +97,7 @@ def first_error(opcode: str, modifiers: tuple[str, ...]) -> tuple[int, str] | No
     words = tuple(modifier[1:] for modifier in modifiers)
     farthest = 0
     for form in forms:
-        farthest = max(farthest, form.match(words) or 0)
+        farthest = max(farthest, form.find_mismatch(words) or 0)
     before = opcode + "".join(modifiers[:farthest])
     if farthest == len(words):
         return farthest, f"{before!r} needs a further modifier"

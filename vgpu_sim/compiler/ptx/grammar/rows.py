@@ -40,7 +40,7 @@ class Row:
 
     groups: tuple[Group, ...]
 
-    def match(self, modifiers: tuple[str, ...]) -> int | None:
+    def find_mismatch(self, modifiers: tuple[str, ...]) -> int | None:
         """Return None if the row matches ``modifiers``.
 
         Otherwise return the index of the first modifier that does not match, or the number of

@@ -95,7 +95,7 @@ class Barriers:
         barrier.gathering.setdefault(path.warp, []).append(_Arrival(path, waits, ballot))
         return self._update(number, barrier)
 
-    def lanes_ended(self) -> list[Path]:
+    def recheck_after_exit(self) -> list[Path]:
         """Check all barriers again after lanes of the block have ended; return the released
         paths.
         """

@@ -15,7 +15,7 @@ from vgpu_sim.exec.interp.collective_operands import (
     U32,
     CollectiveOperands,
     Results,
-    bits_of,
+    pack_lane_bits,
     rows_of,
 )
 from vgpu_sim.exec.interp.lanes import Lanes
@@ -73,7 +73,7 @@ def _shuffle(instruction: Instruction, given: CollectiveOperands, together: U32)
 
 
 def _vote(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
-    ballot = bits_of(given.flag)[:, None] & together
+    ballot = pack_lane_bits(given.flag)[:, None] & together
     if instruction.vote is VoteMode.BALLOT:
         return (ballot,)
     all_true, none_true = ballot == together, ballot == 0
@@ -88,7 +88,7 @@ def _vote(instruction: Instruction, given: CollectiveOperands, together: U32) ->
 
 def _match(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
     equal = given.numbers[0][:, :, None] == given.numbers[0][:, None, :]
-    same = bits_of(equal) & together
+    same = pack_lane_bits(equal) & together
     if instruction.match is MatchMode.ANY:
         return (same,)
     agree = same == together
@@ -154,7 +154,7 @@ def _wait(instruction: Instruction, given: CollectiveOperands, together: U32) ->
 
 def _activemask(lanes: Lanes, instruction: Instruction, mask: Mask) -> None:
     rows = mask.reshape(-1, WARP_LANES)
-    together = np.where(rows, bits_of(rows)[:, None], np.uint32(0))
+    together = np.where(rows, pack_lane_bits(rows)[:, None], np.uint32(0))
     write_bits(lanes, instruction.dsts[0], together.reshape(-1), DataType.B32, mask)
 
 

@@ -103,7 +103,7 @@ class ReachingLanes:
             self._to[block] = lanes
         return self._to[block]
 
-    def passing(self, condition: Condition) -> int:
+    def lanes_satisfying(self, condition: Condition) -> int:
         """Return the lanes in which ``condition`` may be true."""
         ssa, value = self._analysis.ssa, condition.value
         node = ssa.definition.get(value) if isinstance(value, Value) else None
@@ -126,5 +126,7 @@ class ReachingLanes:
             if target == graph.exit or len(graph.blocks[target].predecessors) != 1:
                 continue
             if graph.dominates(target, block):
-                return self.passing(replace(condition, negated=condition.negated != (side == 1)))
+                return self.lanes_satisfying(
+                    replace(condition, negated=condition.negated != (side == 1))
+                )
         return self._all

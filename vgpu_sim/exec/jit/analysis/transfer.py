@@ -111,7 +111,7 @@ class Transfer:
             return None
         return self._choose(condition, new, old)
 
-    def operation(self, node: Operation, block: int) -> Sequence[LaneShape | None]:
+    def result_shapes(self, node: Operation, block: int) -> Sequence[LaneShape | None]:
         """Return the shapes of all results of an operation.
 
         A shape is None as long as the shape of an operand is not known yet.

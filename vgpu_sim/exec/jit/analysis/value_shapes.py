@@ -23,7 +23,7 @@ from vgpu_sim.exec.jit.ir.ssa import (
     results_of,
 )
 from vgpu_sim.exec.jit.numbers.known_values import known_values
-from vgpu_sim.exec.jit.numbers.local_reach import own_loads
+from vgpu_sim.exec.jit.numbers.local_reach import local_loads
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape, Vector
 from vgpu_sim.isa import Literal, Op, Space, is_visible
@@ -77,7 +77,7 @@ class Analysis:
         self.divergence = divergence.Divergence()
         self.clears_shared = False
         self._restartable = self._find_restartable() if may_restart else frozenset()
-        own = own_loads(ssa)
+        own = local_loads(ssa)
         self._choices = choices.candidates(ssa) if assume_guards else frozenset()
         self._transfer = Transfer(
             self.algebra,
@@ -132,7 +132,7 @@ class Analysis:
             return self._transfer.widen(shape, source.bits, bits, signed=False)
         return shape
 
-    def uniform(self, condition: Condition, block: int) -> bool:
+    def is_uniform(self, condition: Condition, block: int) -> bool:
         """Return whether all lanes of a group agree on ``condition`` in ``block``."""
         shape = self.shape(condition.value, block, 1)
         return isinstance(shape, Affine) and shape.uniform
@@ -168,7 +168,7 @@ class Analysis:
                 for block in self.ssa.blocks.values()
                 if block.condition is not None
                 and block.index not in self.assumed
-                and not self.uniform(block.condition, block.index)
+                and not self.is_uniform(block.condition, block.index)
             }
             if branches <= self.divergence.branches:
                 return
@@ -186,7 +186,7 @@ class Analysis:
                     if isinstance(node, Merge):
                         changed |= self._raise(node.result, self._transfer.merge(node, block.index))
                     else:
-                        results = self._transfer.operation(node, block.index)
+                        results = self._transfer.result_shapes(node, block.index)
                         for result, shape in zip(node.results, results, strict=True):
                             if result is not None:
                                 changed |= self._raise(result, shape)

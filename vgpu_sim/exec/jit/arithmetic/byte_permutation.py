@@ -1,13 +1,13 @@
 """PRMT selects any bytes of two words; with a constant selector it is one byte shuffle."""
 
 from vgpu_sim.exec.jit.arithmetic.words import Words
-from vgpu_sim.exec.jit.numbers.byte_choices import choices
+from vgpu_sim.exec.jit.numbers.byte_choices import byte_selectors
 from vgpu_sim.isa import Permute
 
 
 def constant_permutation(words: Words, mode: Permute, a: str, b: str, selector: int) -> str:
     """Return the bytes of vectors ``a`` and ``b`` that a constant selector selects."""
-    text, chosen = words.text, choices(mode, selector)
+    text, chosen = words.text, byte_selectors(mode, selector)
     count = 4 * text.width
     octets = f"<{count} x i8>"
     first, second = (text.let(f"bitcast {words.type} {v} to {octets}") for v in (a, b))
@@ -49,7 +49,7 @@ def _bit(words: Words, value: str, bit: int) -> str:
 
 def _selector(words: Words, mode: Permute, n: str) -> str:
     """Return the selector that in PRMT's default mode has the effect of ``n`` in ``mode``."""
-    cases = [sum(c << 4 * i for i, c in enumerate(choices(mode, case))) for case in range(4)]
+    cases = [sum(c << 4 * i for i, c in enumerate(byte_selectors(mode, case))) for case in range(4)]
     low, high = _bit(words, n, 1), _bit(words, n, 2)
     lower = words.select(low, words.const(cases[1]), words.const(cases[0]))
     upper = words.select(low, words.const(cases[3]), words.const(cases[2]))

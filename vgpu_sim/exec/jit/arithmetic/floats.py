@@ -77,8 +77,8 @@ def canonical_bits(text: Text, value: str, type_: DataType, vector: bool) -> str
     if type_ not in NATIVE:
         return value
     held, scalar = text.type_of(NATIVE[type_], vector), integer(type_.bits)
-    if vector and nan_fixups.available(text.width, type_):
-        return nan_fixups.canonical(text, value, type_)
+    if vector and nan_fixups.is_available(text.width, type_):
+        return nan_fixups.canonicalise_nans(text, value, type_)
     bits = text.let(f"bitcast {held} {value} to {text.type_of(scalar, vector)}")
     is_nan = text.let(f"fcmp uno {held} {value}, {value}")
     return text.select(is_nan, text.const(CANONICAL[type_], scalar, vector), bits, scalar, vector)

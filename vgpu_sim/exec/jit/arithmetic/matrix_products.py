@@ -84,7 +84,7 @@ class Steps:
     add: Callable[[str, Parts, Parts], str]
 
 
-def steps(lanes: Lanes, instruction: Instruction) -> Steps:
+def step_arithmetic(lanes: Lanes, instruction: Instruction) -> Steps:
     """Return the arithmetic by which the steps of an MMA instruction multiply and accumulate."""
     match instruction.source_type:
         case DataType.BF16 if lanes.count == LANES and dot_products.native_pairs():
@@ -104,7 +104,7 @@ def prepare_left(lanes: Lanes, instruction: Instruction, a: Sequence[Halves], to
 
     Return the size of the stored parts in bytes.
     """
-    how = steps(lanes, instruction)
+    how = step_arithmetic(lanes, instruction)
     parts = [part for register in a for half in register for part in how.left(half)]
     return _store(lanes, how, parts, to)
 
@@ -115,7 +115,7 @@ def prepare_right(lanes: Lanes, instruction: Instruction, b: Sequence[Halves], t
     Of the stored elements, each four consecutive ones are those that the four lanes of a quad
     need at the same step. Return the size of the stored parts in bytes.
     """
-    how = steps(lanes, instruction)
+    how = step_arithmetic(lanes, instruction)
     columns = [
         QUAD * (2 * lane + odd) + place
         for place in range(QUAD)
@@ -141,7 +141,7 @@ def multiply(
     ``left`` and the first items of ``columns`` are the addresses of the prepared factors A and B. C
     and the totals are float or i32.
     """
-    how, text = steps(lanes, instruction), lanes.text
+    how, text = step_arithmetic(lanes, instruction), lanes.text
     rows, depth, _ = matrix_registers(instruction)
     rows //= depth
     lefts, rights = how.parts
@@ -207,7 +207,7 @@ def multiply_in_lane(
 
     ``read`` takes a register and the number of a lane, and returns that lane's register.
     """
-    how, text = steps(lanes, instruction), lanes.text
+    how, text = step_arithmetic(lanes, instruction), lanes.text
     rows, columns, _ = matrix_registers(instruction)
     rows //= columns
     totals = [how.begin(value) for value in c]

@@ -18,14 +18,14 @@ _TABLE: Final = 0x1111_1100
 _ROUNDING: Final = 4  # the current rounding mode; the instruction rounds nothing
 
 
-def available(lanes: int, type_: DataType) -> bool:
+def is_available(lanes: int, type_: DataType) -> bool:
     """Return whether VFIXUPIMM exists for vectors of ``lanes`` lanes of this type."""
     from vgpu_sim.exec.jit.target import llvm
 
     return type_ in _NAMES and llvm.vector_bits() == 512 and lanes * type_.bits >= 128
 
 
-def canonical(text: Text, number: str, type_: DataType) -> str:
+def canonicalise_nans(text: Text, number: str, type_: DataType) -> str:
     """Return a vector's bit patterns with canonical NaNs."""
     lanes, scalar = text.width, integer(type_.bits)
     held, whole = text.type_of(_NAMES[type_][0], True), text.type_of(scalar, True)

@@ -48,7 +48,7 @@ class TinyFloats:
         self._word = text.type_of("i32", vector)
         self._single = text.type_of("float", vector)
 
-    def nearest(self, single: str, type_: DataType) -> str:
+    def round_to_nearest(self, single: str, type_: DataType) -> str:
         """Round a float to the nearest number of ``type_``, ties to even.
 
         Return the pattern of the rounded magnitude. If the magnitude overflows, return the

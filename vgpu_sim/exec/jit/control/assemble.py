@@ -75,7 +75,7 @@ class Assembler:
         self.polls = polling_loops.polls_or_pauses(ssa)
         # Whether ``entry`` is called once per group.
         self.stops = self.counts > 0 or self.polls or (waits and geometry.groups > 1)
-        self.fast = versions.fast(ssa, geometry, versioned=plan.versioned)
+        self.fast = versions.analyse_fast_version(ssa, geometry, versioned=plan.versioned)
         # The bit width of sums that ``combined_sums`` may delay; 0 if there are none.
         self._combined = 0
         if not (self._together or self.stops or plan.tier == 0 or geometry.width == 1):
@@ -160,7 +160,9 @@ class Assembler:
         local.clear()
         store, masks = emitter.values, emitter.masks
         present = (
-            FULL if whole else thread_indices.present(text, analysis.geometry, emitter.specials)
+            FULL
+            if whole
+            else thread_indices.present_lanes(text, analysis.geometry, emitter.specials)
         )
         bounds = Bounds(store) if self.plan.tier else None
         nodes = Nodes(emitter, Prefetch(emitter, iterations=self.stops and self.plan.tier > 0))
@@ -181,15 +183,17 @@ class Assembler:
         function, stack = self._ssa.function, has_stack(self._ssa.function)
         local = LocalMemory(text, store, masks, launch, function.local_bytes, has_stack=stack)
         memory = Memory(text, store, masks, launch, self._known, local, table)
-        specials = Specials(first, thread_indices.bases(text, analysis.geometry, first), block)
+        specials = Specials(
+            first, thread_indices.slot_indices(text, analysis.geometry, first), block
+        )
         return Emitter(text, store, memory, masks, launch, self._nans, specials, labels), local
 
     def _entry(self) -> None:
         text, subprogram = self._begin(ENTRY, self._geometry.width)
         with text.in_prologue():
-            grid = block_indices.sizes(text)
+            grid = block_indices.load_grid_sizes(text)
             text.do("%none = icmp uge i64 %begin, %end")
-            start = block_indices.of_block(text, grid, "%begin")
+            start = block_indices.block_indices_at(text, grid, "%begin")
         text.begin("start")
         text.branch("%none", "leave", "blocks")
         text.begin("blocks")
@@ -202,7 +206,7 @@ class Assembler:
         text.do("store i64 %block, ptr %current, align 8")
         shared_memory.clear(text, self._ssa)
         if self._together and self._geometry.groups == 1 and self.plan.tier:
-            following = block_indices.following(text, grid, names[1:])
+            following = block_indices.following_indices(text, grid, names[1:])
             Prefetch(self._emitter(text, self.fast, "0", following)[0]).next_block()
         table = combined_sums.Table(text, self._combined) if self._combined else None
         if rows is None:
@@ -325,7 +329,8 @@ class Assembler:
         """Return whether the masked version is needed: an assumption or guard may fail."""
         blocks = self._ssa.blocks
         return self.fast.falls_back(Fallback.MASKS) or any(
-            (condition := blocks[b].condition) is not None and not self.fast.uniform(condition, b)
+            (condition := blocks[b].condition) is not None
+            and not self.fast.is_uniform(condition, b)
             for b in self.fast.assumed
         )
 
@@ -333,7 +338,7 @@ class Assembler:
         shared_memory.clear_again(text, self.fast)
         vectors = 2 if self._geometry.vectors % 2 == 0 else 1
         geometry = replace(self._geometry, vectors=vectors)
-        if not geometry.legal:
+        if not geometry.is_legal:
             geometry = replace(self._geometry, vectors=1)
         analysis = analyse(self._ssa, geometry, assume_guards=False)
         lacks = self._geometry.always_lacks

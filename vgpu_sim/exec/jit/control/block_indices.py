@@ -8,7 +8,7 @@ from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values.launch import CONTEXT_GRID
 
 
-def sizes(text: Text) -> list[str]:
+def load_grid_sizes(text: Text) -> list[str]:
     """Return the names of the grid's sizes in x, y and z, loaded from the launch context."""
     found = []
     for axis in range(3):
@@ -17,7 +17,7 @@ def sizes(text: Text) -> list[str]:
     return found
 
 
-def of_block(text: Text, grid: Sequence[str], block: str) -> tuple[str, ...]:
+def block_indices_at(text: Text, grid: Sequence[str], block: str) -> tuple[str, ...]:
     """Return the x, y and z indices of the block with linear index ``block``; x varies fastest."""
     rest, indices = block, []
     for size in grid[:2]:
@@ -30,7 +30,9 @@ def of_block(text: Text, grid: Sequence[str], block: str) -> tuple[str, ...]:
     return (*indices, text.let(f"trunc i64 {rest} to i32"))
 
 
-def following(text: Text, grid: Sequence[str], names: Sequence[str]) -> tuple[str, str, str]:
+def following_indices(
+    text: Text, grid: Sequence[str], names: Sequence[str]
+) -> tuple[str, str, str]:
     """Return the x, y and z indices of the block after the block with the indices ``names``. They
     are incremented with carries from x to y and from y to z.
     """
@@ -59,7 +61,7 @@ def advance(
     block in x, y and z.
     """
     text.do("%after = add i64 %block, 1")
-    indices = following(text, grid, ("%cx", "%cy", "%cz"))
+    indices = following_indices(text, grid, ("%cx", "%cy", "%cz"))
     text.do("%unfinished = icmp ult i64 %after, %end")
     text.branch("%unfinished", "blocks", "leave")
     ways = [("%begin", "%after"), *zip(start, indices, strict=True)]

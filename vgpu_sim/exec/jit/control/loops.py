@@ -237,7 +237,9 @@ class Loops:
         for edge in leaving:
             if (edge.source, edge.target) == way:
                 flat = self._masks.flat(edge.mask)
-                names = tuple(self._masks.either(a, b) for a, b in zip(names, flat, strict=True))
+                names = tuple(
+                    self._masks.lanes_in_either(a, b) for a, b in zip(names, flat, strict=True)
+                )
         return names
 
 

@@ -27,7 +27,7 @@ class Nodes:
     def launch(self) -> EntryArguments:
         return self._emitter.launch
 
-    def block(self, block: SsaBlock, mask: Mask, *, occupied: bool) -> None:
+    def emit_block(self, block: SsaBlock, mask: Mask, *, occupied: bool) -> None:
         """Emit all nodes of a block for the lanes of ``mask``."""
         text, analysis = self._emitter.text, self._emitter.analysis
         nodes = self._order(block)
@@ -35,7 +35,7 @@ class Nodes:
         registers = 32 if text.shared.embedded_rounding else 16
         by_sums = sum_chains.reorder(analysis, nodes, registers)
         nodes = by_sums or nodes
-        rows = adjacent_loads.groups(analysis, block.index, nodes) if mask.full else {}
+        rows = adjacent_loads.find_load_groups(analysis, block.index, nodes) if mask.full else {}
         found = siblings.families(analysis.ssa, nodes) if mask.full else {}
         nodes = siblings.order_addresses_first(nodes, found)
         steps = 0
@@ -89,9 +89,9 @@ class Nodes:
             if node.guard is not None:
                 mask, occupied = self._narrow(mask, node.guard), False
         self._emitter.test_assumptions(node)
-        self._prefetch.before(node)
+        self._prefetch.prefetch_stream(node)
         LOWERING[node.instruction.op](self._emitter, node, mask, occupied)
-        self._prefetch.after(node)
+        self._prefetch.prefetch_next_iteration(node)
 
     def _together(self, loads: Sequence[Operation]) -> bool:
         self._emitter.flush()
@@ -101,17 +101,17 @@ class Nodes:
         self._emitter.flush()
         access = self._emitter.memory.load_family(family)
         if access is not None:
-            self._prefetch.after(family.loads[0], access)
+            self._prefetch.prefetch_next_iteration(family.loads[0], access)
         return access is not None
 
     def _narrow(self, mask: Mask, guard: Condition) -> Mask:
         """Return the lanes of a mask in which a guard is true."""
         masks, values = self._emitter.masks, self._emitter.values
-        if self._emitter.analysis.uniform(guard, values.block):
+        if self._emitter.analysis.is_uniform(guard, values.block):
             return masks.narrow(mask, values.condition(guard, Form.BASE))
         return Mask(
             tuple(
-                masks.both(lane, values.condition(guard, Form.VECTOR, part))
+                masks.lanes_in_both(lane, values.condition(guard, Form.VECTOR, part))
                 for part, lane in enumerate(masks.flat(mask))
             )
         )

@@ -14,7 +14,7 @@ def consume_credit(text: Text, launch: EntryArguments) -> None:
 
     If no credit is left, the code yields to other groups. The scheduler then renews the credit.
     """
-    with text.known.within():
+    with text.known.open_scope():
         place = text.let(f"getelementptr i8, ptr %thread, i64 {THREAD_TURNS}")
         left = text.let(f"load i32, ptr {place}, align 4")
         left = text.let(f"add i32 {left}, -1")

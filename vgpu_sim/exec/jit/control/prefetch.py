@@ -90,7 +90,7 @@ class Prefetch:
                     lines |= dict.fromkeys(self._lines(request))
         return self._request(lines, _BLOCK_LINES)
 
-    def before(self, node: Operation) -> None:
+    def prefetch_stream(self, node: Operation) -> None:
         """Prefetch for the stream to which the load ``node`` belongs. The load is emitted next. If
         the load belongs to no stream, do nothing.
         """
@@ -102,7 +102,7 @@ class Prefetch:
         if memory.is_scalar(access) and memory.reaches(access, distance):
             self._request(self._lines(Request(access, distances=(distance,))), _TURN_LINES)
 
-    def after(self, node: Operation, access: Access | None = None) -> None:
+    def prefetch_next_iteration(self, node: Operation, access: Access | None = None) -> None:
         """Prefetch the memory that ``node`` will load in the next iteration of its loop.
 
         ``node`` has just been emitted. If it was emitted together with others, ``access`` is their
@@ -141,7 +141,7 @@ class Prefetch:
         )
         found, access = words.collect(address), self._emitter.memory.access(node)
         indices = (s.instruction.sreg for s in words.steps if isinstance(s, Operation))
-        if not found or not rows.contiguous(access) or _BLOCK_INDICES.isdisjoint(indices):
+        if not found or not rows.is_contiguous(access) or _BLOCK_INDICES.isdisjoint(indices):
             return None
         return Request(access, words.steps, self._first_iterations(access))
 
@@ -187,7 +187,7 @@ class Prefetch:
         if not all(map(before.collect, following.values())):
             return None
         access = access or self._emitter.memory.access(node)
-        if not isinstance(access.shape, Vector) and not rows.contiguous(access):
+        if not isinstance(access.shape, Vector) and not rows.is_contiguous(access):
             return None
         return Request(access, [*before.steps, following, *words.steps])
 
@@ -226,11 +226,11 @@ class Prefetch:
             yield from (
                 (pointers.of_vector(access, n), (0,)) for n in vectors[: 1 if uniform else None]
             )
-        elif isinstance(shape, Affine) and rows.contiguous(access):
+        elif isinstance(shape, Affine) and rows.is_contiguous(access):
             places = {n for far in shape.offsets for n in range(far, far + size, _LINE_BYTES)}
             lines = sorted({n // _LINE_BYTES * _LINE_BYTES for n in places})
             yield pointers.of_vector(access, None), lines
-        elif rows.contiguous(access):
+        elif rows.is_contiguous(access):
             yield from (
                 (pointers.of_vector(access, n), range(0, size, _LINE_BYTES)) for n in vectors
             )

@@ -92,7 +92,7 @@ class Regions:
             edges: list[Edge]
             inner = None
             if self._bounds is not None and isinstance(unit, int) and (mask == live or mask.full):
-                inner = self._bounds.within(level, unit)
+                inner = self._bounds.block_within_bounds(level, unit)
             if inner is None or isinstance(unit, Level):
                 edges = yield self._unit(unit, mask, live, initial)
             else:
@@ -127,7 +127,7 @@ class Regions:
         for phi, names in initial.items():
             values.hold(phi.result, names)
         values.block = block
-        self._nodes.block(ssa_block, mask, occupied=True)
+        self._nodes.emit_block(ssa_block, mask, occupied=True)
         join = next(target for target in ways if target != inner)
         self._nodes.flush()
         flag = self._bounds.all_lanes(condition, wanted=inner == ways[0])
@@ -301,7 +301,9 @@ class Regions:
     def _loop(self, level: Level, mask: Mask, initial: Blended) -> Steps[list[Edge]]:
         self._nodes.flush()
         edges: list[Edge]
-        unmasked = None if self._whole is None else self._whole.of(level, mask, initial)
+        unmasked = (
+            None if self._whole is None else self._whole.unmasked_loop_for(level, mask, initial)
+        )
         if self._whole is None or unmasked is None:
             edges = yield self._masked_loop(level, mask, initial)
             return edges
@@ -313,7 +315,7 @@ class Regions:
             self._nodes.flush()
             self._whole.end(unmasked, self._blend(level.header, back))
             scope.roll_back()
-        with self._text.known.within():
+        with self._text.known.open_scope():
             entered = self._whole.begin_masked(unmasked)
             edges = yield self._masked_loop(level, mask, initial, entered)
             self._whole.join_exits(unmasked)
@@ -332,13 +334,13 @@ class Regions:
         values, masks = self._values, self._masks
         values.block = block
         ssa_block = self._ssa.blocks[block]
-        self._nodes.block(ssa_block, mask, occupied=occupied)
+        self._nodes.emit_block(ssa_block, mask, occupied=occupied)
         successors = ssa_block.successors
         if len(successors) == 1 or block in self._unmasked_latches:
             return [Edge(block, target, mask) for target in successors]
         condition = ssa_block.condition
         assert condition is not None
-        if self._analysis.uniform(condition, block):
+        if self._analysis.is_uniform(condition, block):
             flag = values.condition(condition, Form.BASE)
             if (mask.full or block in self._analysis.assumed) and self._graph.exit in successors:
                 return self._leave_together(block, flag, successors, mask)
@@ -360,7 +362,7 @@ class Regions:
         assert condition is not None
         vectors = [values.condition(condition, Form.VECTOR, part) for part in range(values.vectors)]
         flat = masks.flat(mask)
-        taken = tuple(masks.both(a, b) for a, b in zip(flat, vectors, strict=True))
+        taken = tuple(masks.lanes_in_both(a, b) for a, b in zip(flat, vectors, strict=True))
         rest = tuple(masks.without(a, b) for a, b in zip(flat, vectors, strict=True))
         return [Edge(block, successors[0], Mask(taken)), Edge(block, successors[1], Mask(rest))]
 
@@ -395,7 +397,9 @@ class Regions:
                 vectors = [masks.inverse(lanes) for lanes in vectors]
             if not mask.full:
                 absent = [masks.inverse(lanes) for lanes in masks.flat(mask)]
-                vectors = [masks.either(a, b) for a, b in zip(vectors, absent, strict=True)]
+                vectors = [
+                    masks.lanes_in_either(a, b) for a, b in zip(vectors, absent, strict=True)
+                ]
             flag = masks.all_lanes(vectors)
         onward = text.label("stay")
         text.branch(flag, onward, self._labels["masked"])

@@ -69,7 +69,7 @@ class UnmaskedLoops:
         self._analysis = values.analysis
         self._ssa = values.analysis.ssa
 
-    def of(self, level: Level, mask: Mask, initial: Blended) -> UnmaskedLoop | None:
+    def unmasked_loop_for(self, level: Level, mask: Mask, initial: Blended) -> UnmaskedLoop | None:
         """Return the unmasked loop for the lanes of ``mask``, which reach the loop of ``level``.
 
         Return None if that loop gets no unmasked copy.
@@ -198,7 +198,7 @@ class UnmaskedLoops:
         if condition is None or len(ways) != 2 or header not in ways:
             return None
         self._values.block = latch
-        if self._analysis.uniform(condition, latch):
+        if self._analysis.is_uniform(condition, latch):
             return None
         return latch if self._bounds.can_test(condition, wanted=ways[0] == header) else None
 

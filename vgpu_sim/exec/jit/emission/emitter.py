@@ -86,7 +86,7 @@ class Emitter:
         assumed = self.analysis.assumptions.get(node)
         if assumed is not None:
             coming = self.memory.reaching_lanes.to(self.values.block)
-            tests = assumption_tests.of_group(self.values, node, assumed, coming)
+            tests = assumption_tests.group_tests(self.values, node, assumed, coming)
             self._tests[assumed.fallback].extend(tests)
 
     def assumed_operand(self, node: Operation) -> Source | None:
@@ -147,8 +147,8 @@ class Emitter:
         """Convert the result to the form in which its register is held."""
         type_ = fold.result_type(node.instruction)
         if is_arithmetic(node) and type_.bits != result.bits:
-            value, scalar = self.values.canonical(value, scalar, type_, form is Form.VECTOR)
-        return self.values.fill(value, scalar, result, form, signed=type_.is_signed)
+            value, scalar = self.values.canonicalise_nans(value, scalar, type_, form is Form.VECTOR)
+        return self.values.extend_to_storage(value, scalar, result, form, signed=type_.is_signed)
 
 
 Lowering = Callable[[Emitter, Operation, Mask, bool], None]

@@ -14,7 +14,7 @@ from vgpu_sim.exec.jit.emission.warp_registers import (
     SHUFFLE,
     define,
     define_alone,
-    if_here,
+    emit_if_in_mask,
     read,
     shuffle_lane,
     vectors_of,
@@ -151,7 +151,7 @@ def _load_alone(emitter: Emitter, node: Operation, access: Access, mask: Mask) -
         return made
 
     results = "{ " + ", ".join(["i32"] * count) + " }"
-    found = if_here(emitter, mask, results, write)
+    found = emit_if_in_mask(emitter, mask, results, write)
     for place_, result in enumerate(node.results):
         if result is not None:
             value = text.let(f"extractvalue {results} {found}, {place_}")

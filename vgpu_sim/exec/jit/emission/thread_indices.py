@@ -8,7 +8,7 @@ from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.writer import Text
 
 
-def bases(text: Text, geometry: Geometry, first: str) -> tuple[str, str, str]:
+def slot_indices(text: Text, geometry: Geometry, first: str) -> tuple[str, str, str]:
     """Return the thread indices in x, y and z of slot ``first`` of the block. Slots are numbered
     over all lanes of the block, padding included.
     """
@@ -30,7 +30,7 @@ def bases(text: Text, geometry: Geometry, first: str) -> tuple[str, str, str]:
     return column, row, plane
 
 
-def present(text: Text, geometry: Geometry, specials: Specials) -> Mask:
+def present_lanes(text: Text, geometry: Geometry, specials: Specials) -> Mask:
     """Return a mask of the lanes of a group that are threads, and not padding."""
     limit, base, known = geometry.threads, specials.first, geometry.groups == 1
     width = geometry.width
@@ -54,7 +54,7 @@ def is_whole(text: Text, geometry: Geometry, first: str) -> str:
     """Return whether every lane of the group is a thread."""
     last, limit = first, geometry.threads
     if geometry.padding == Padding.ROWS:
-        last, limit = bases(text, geometry, first)[0], geometry.block[0]
+        last, limit = slot_indices(text, geometry, first)[0], geometry.block[0]
     after = text.let(f"add i32 {last}, {geometry.span}")
     return text.let(f"icmp ule i32 {after}, {limit}")
 

@@ -77,8 +77,8 @@ def _fill(emitter: Emitter, value: str, scalar: str, result: Value, form: Form) 
     """Convert a result to the form in which its register is held."""
     values = emitter.values
     if scalar == "float" and result.bits != BITS[scalar]:
-        value, scalar = values.canonical(value, scalar, DataType.F32, form is Form.VECTOR)
-    return values.fill(value, scalar, result, form, signed=False)
+        value, scalar = values.canonicalise_nans(value, scalar, DataType.F32, form is Form.VECTOR)
+    return values.extend_to_storage(value, scalar, result, form, signed=False)
 
 
 def shuffle_lane(text: Text, callee: str, how: str, value: str, lane: str) -> str:
@@ -100,7 +100,7 @@ def define_alone(emitter: Emitter, result: Value, value: str, scalar: str) -> No
     emitter.values.define(result, produce)
 
 
-def if_here(emitter: Emitter, mask: Mask, type_: str, write: Callable[[], str]) -> str:
+def emit_if_in_mask(emitter: Emitter, mask: Mask, type_: str, write: Callable[[], str]) -> str:
     """Emit ``write`` so that it runs only if the lane is in ``mask``. Return its value.
 
     If the lane is not in ``mask``, the value is arbitrary.
@@ -111,7 +111,7 @@ def if_here(emitter: Emitter, mask: Mask, type_: str, write: Callable[[], str]) 
         return write()
     here, onward, origin = text.label("collects"), text.label("onward"), text.block_label
     text.branch(condition, here, onward)
-    with text.known.within():
+    with text.known.open_scope():
         text.begin(here, follows=True)
         found = write()
         end = text.block_label

@@ -9,7 +9,13 @@ from vgpu_sim.exec.jit.memory.access import Access, Where
 from vgpu_sim.exec.jit.memory.combined_sums import Table, is_sum
 from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, to_signed
-from vgpu_sim.exec.jit.text.lane_loop import LaneOf, all_lanes, each_lane, first_lane, one_by_one
+from vgpu_sim.exec.jit.text.lane_loop import (
+    LaneOf,
+    emit_for_lanes,
+    emit_lane_loop,
+    first_lane_extractor,
+    one_by_one,
+)
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.writer import Text, integer
 from vgpu_sim.exec.jit.values.environment import Form
@@ -42,7 +48,7 @@ def _define(emitter: Emitter, node: Operation, result: Value, vectors: list[str]
     def fill(form: Form, part: int) -> str:
         held = integer(type_.bits)
         found = emitter.values.in_form(vectors[part], held, form)
-        return emitter.values.fill(found, held, result, form, signed=type_.is_signed)
+        return emitter.values.extend_to_storage(found, held, result, form, signed=type_.is_signed)
 
     emitter.values.define(result, fill)
 
@@ -72,7 +78,7 @@ def _join(emitter: Emitter, node: Operation, access: Access, mask: Mask) -> None
     here, onward = text.label("update"), text.label("updated")
     text.branch(masks.any(mask), here, onward)
     text.begin(here, follows=True)
-    with text.known.within():
+    with text.known.open_scope():
         apply(text, node.instruction, pointer, [total], "")
         text.jump(onward)
     text.begin(onward, follows=True)
@@ -124,7 +130,7 @@ def _part(
 
     # Float updates take many instructions: emit them once, in a loop.
     if wanted or instruction.type.is_float:
-        return each_lane(text, lanes, [scalar] * wanted, serve)
+        return emit_lane_loop(text, lanes, [scalar] * wanted, serve)
 
     def whole() -> None:
         """Emit a run-time test of whether all lanes have the same address.
@@ -134,23 +140,23 @@ def _part(
         one, several, onward = (text.label(hint) for hint in ("one", "several", "updated"))
         text.branch(_all_alike(text, address, access.address_type), one, several)
         text.begin(one, follows=True)
-        with text.known.within():
+        with text.known.open_scope():
             total = atomic_updates.reduce_lanes(text, instruction, operands, None)
             if table is not None:
-                wait(table, first_lane(text), total)
+                wait(table, first_lane_extractor(text), total)
             else:
-                pointer = _place(pointers, access, address, first_lane(text))
+                pointer = _place(pointers, access, address, first_lane_extractor(text))
                 apply(text, instruction, pointer, [total], "")
             text.jump(onward)
         text.begin(several, follows=True)
-        with text.known.within():
+        with text.known.open_scope():
             one_by_one(text, serve)
             text.jump(onward)
         text.begin(onward, follows=True)
         text.known.invalidate_loads()
 
     joins = not same and access.count == 1 and instruction.update in atomic_updates.JOINABLE
-    all_lanes(text, lanes, serve, whole if joins and text.width > 1 else None)
+    emit_for_lanes(text, lanes, serve, whole if joins and text.width > 1 else None)
     return []
 
 
@@ -166,7 +172,7 @@ def _place(pointers: Pointers, access: Access, addresses: str, lane_of: LaneOf) 
 def _all_alike(text: Text, vector: str, scalar: str) -> str:
     """Return whether all lanes hold the same value."""
     type_, flags = text.type_of(scalar, vector=True), text.type_of("i1", vector=True)
-    first = first_lane(text)(vector, scalar)
+    first = first_lane_extractor(text)(vector, scalar)
     equal = text.let(f"icmp eq {type_} {vector}, {text.splat(scalar, first)}")
     return text.call("i1", f"llvm.vector.reduce.and.v{text.width}i1", (flags, equal))
 
@@ -191,7 +197,7 @@ def _add_together(
         origin, here, onward = text.block_label, text.label("update"), text.label("updated")
         text.branch(emitter.masks.any_lane(lanes), here, onward)
         text.begin(here, follows=True)
-        with text.known.within():
+        with text.known.open_scope():
             before = apply(text, node.instruction, pointer, [total], "")
             end = text.block_label
             text.jump(onward)

@@ -30,7 +30,7 @@ def _trap(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
     text = emitter.text
     here, onward = text.label("trapped"), text.label("untrapped")
     text.branch(emitter.masks.any(mask), here, onward)
-    with text.known.within():
+    with text.known.open_scope():
         text.begin(here, follows=True)
         place = text.let(f"getelementptr i8, ptr %thread, i64 {THREAD_TRAP_WORD}")
         text.do(f"store i32 {node.word + 1}, ptr {place}, align 4")
@@ -52,7 +52,7 @@ def _rest(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
     here, onward = text.label("rests"), text.label("rested")
     text.branch(masks.any(mask), here, onward)
     text.begin(here, follows=True)
-    with text.known.within():
+    with text.known.open_scope():
         shorter = text.intrinsic("umin", "i32", False, least, str(MAX_REST_NS))
         duration = text.let(f"zext i32 {shorter} to i64")
         callee = emitter.launch.thread(THREAD_STOP, "ptr")

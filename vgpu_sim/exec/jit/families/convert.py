@@ -127,7 +127,7 @@ def _to_tiny(text: Text, instruction: Instruction, single: str, vector: bool) ->
         upward = instruction.rounding is Rounding.RP
         pattern = tiny.to_power_of_two(single, upward=upward, finite=finite)
     else:
-        pattern = tiny.nearest(single, target)
+        pattern = tiny.round_to_nearest(single, target)
         pattern = tiny.clamp_overflow(single, pattern, target, finite=finite, relu=negative_out)
     return text.let(
         f"trunc {text.type_of('i32', vector)} {pattern} to {text.type_of('i8', vector)}"

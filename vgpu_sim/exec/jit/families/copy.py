@@ -34,7 +34,7 @@ def _load(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
 def _define(emitter: Emitter, result: Value, words: list[str]) -> None:
     def fill(form: Form, part: int) -> str:
         word = emitter.values.in_form(words[part], "i32", form)
-        return emitter.values.fill(word, "i32", result, form, signed=False)
+        return emitter.values.extend_to_storage(word, "i32", result, form, signed=False)
 
     emitter.values.define(result, fill)
 
@@ -45,7 +45,7 @@ def _requested_lanes(emitter: Emitter, size: str, place: int, lanes: str | None)
     type_ = text.type_of("i32", vector=True)
     begin = text.const(place * _WORD_BYTES, "i32", True)
     some = text.let(f"icmp ugt {type_} {size}, {begin}")
-    return some if lanes is None else emitter.masks.both(some, lanes)
+    return some if lanes is None else emitter.masks.lanes_in_both(some, lanes)
 
 
 def _cut(emitter: Emitter, word: str, size: str, place: int) -> str:

@@ -26,8 +26,8 @@ from vgpu_sim.exec.jit.emission.warp_registers import (
     SHUFFLE,
     define,
     define_alone,
+    emit_if_in_mask,
     halves_of,
-    if_here,
     present,
     read,
     shuffle_lane,
@@ -260,7 +260,7 @@ def _product_alone(emitter: Emitter, node: Operation, mask: Mask) -> None:
     for sources, type_ in ((a, "i32"), (b, "i32"), (c, scalar)):
         given += [f"{type_} {read(emitter, s, type_, Form.BASE, 0)}" for s in sources]
     results = "{ " + ", ".join([scalar] * len(c)) + " }"
-    found_here = if_here(
+    found_here = emit_if_in_mask(
         emitter, mask, results, lambda: text.let(f"call {results} @{name}({', '.join(given)})")
     )
     for place, result in enumerate(node.results):

@@ -11,7 +11,7 @@ from vgpu_sim.isa import Op
 
 def _local_bytes(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     value = emitter.launch.context(CONTEXT_LOCAL_BYTES)
-    narrow = emitter.launch.once(
+    narrow = emitter.launch.emit_once(
         "local bytes", lambda: emitter.text.let(f"trunc i64 {value} to i32")
     )
     emitter.define(node, lambda form, part: (narrow, "i32"))
@@ -24,7 +24,7 @@ def _local_window(emitter: Emitter, node: Operation, mask: Mask, occupied: bool)
         upper = emitter.text.let(f"lshr i64 {window}, 32")
         return emitter.text.let(f"trunc i64 {upper} to i32")
 
-    upper = emitter.launch.once("local window's upper half", write)
+    upper = emitter.launch.emit_once("local window's upper half", write)
     emitter.define(node, lambda form, part: (upper, "i32"))
 
 

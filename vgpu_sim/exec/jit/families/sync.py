@@ -54,7 +54,7 @@ def _ballot(emitter: Emitter, node: Operation, mask: Mask) -> str:
     text, masks, values = emitter.text, emitter.masks, emitter.values
     here = masks.flat(mask)
     true = [
-        masks.both(lanes, values.read(node.sources[2], "i1", Form.VECTOR, part))
+        masks.lanes_in_both(lanes, values.read(node.sources[2], "i1", Form.VECTOR, part))
         for part, lanes in enumerate(here)
     ]
     counts = []

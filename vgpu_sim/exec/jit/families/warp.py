@@ -140,7 +140,7 @@ def _fail_where(emitter: Emitter, node: Operation, wrong: list[str]) -> None:
         failed = text.let(f"or i1 {failed}, {other}")
     here, onward = text.label("misused"), text.label("named")
     text.branch(failed, here, onward)
-    with text.known.within():
+    with text.known.open_scope():
         text.begin(here, follows=True)
         for offset, number in (
             (THREAD_TRAP_WORD, node.word + 1 - WRONG_MEMBERS),
@@ -167,12 +167,12 @@ def _define(
             value = text.splat(found.scalar, value)
         elif found.vector:
             value = WarpText(text).extract(value, "0", found.scalar)
-        return values.fill(value, found.scalar, result, form, signed=signed)
+        return values.extend_to_storage(value, found.scalar, result, form, signed=signed)
 
     values.define(result, produce)
 
 
-def kind(instruction: Instruction) -> int:
+def collective_number(instruction: Instruction) -> int:
     """Return the number by which ``warps.h`` identifies the operation of a collective."""
     match instruction.op:
         case Op.SHFL:
@@ -230,7 +230,7 @@ def _one_lane(emitter: Emitter, node: Operation, mask: Mask) -> None:
         b, c = (text.let(f"zext i32 {read(s, 'i32')} to i64") for s in node.sources[1:3])
         way = text.let(f"or i64 {b}, {text.let(f'shl i64 {c}, 32')}")
     members = "-1" if company else read(node.sources[-1], "i32")
-    how = kind(instruction) | node.word << 8
+    how = collective_number(instruction) | node.word << 8
     callee = emitter.launch.thread(THREAD_COLLECT, "ptr")
     here, onward, origin = text.label("collects"), text.label("onward"), text.block_label
     condition = emitter.masks.any(mask)
@@ -268,7 +268,7 @@ def _define_of_lane(
         ) -> str:
             if form is Form.VECTOR:
                 value = emitter.text.splat(scalar, value)
-            return values.fill(value, scalar, to, form, signed=signed)
+            return values.extend_to_storage(value, scalar, to, form, signed=signed)
 
         values.define(result, produce)
 

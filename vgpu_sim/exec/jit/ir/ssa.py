@@ -134,10 +134,10 @@ def build(function: Function) -> SsaFunction:
     cfg.build(function)
     code, origins = _free_entry(_thread_returns(function.code))
     function, origins = make_reducible(replace(function, code=code), origins)
-    return of(function, origins)
+    return convert_reducible(function, origins)
 
 
-def of(function: Function, origins: Origins) -> SsaFunction:
+def convert_reducible(function: Function, origins: Origins) -> SsaFunction:
     """Convert a reducible function to SSA form; see ``SsaFunction`` for ``origins``."""
     return _Builder(function, cfg.build(function), origins).build()
 

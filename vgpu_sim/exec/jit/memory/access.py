@@ -77,7 +77,7 @@ class Access:
         return self.where.name if named else ""
 
     @property
-    def load(self) -> str:
+    def load_keyword(self) -> str:
         """LLVM's keyword for a load by this access."""
         return "load volatile" if self.volatile else "load"
 

@@ -19,7 +19,7 @@ _SPACES = (Space.SHARED, Space.GLOBAL)
 _Key = tuple[Source, DataType, Space, int]
 
 
-def groups(
+def find_load_groups(
     analysis: Analysis, block: int, nodes: Iterable[Operation | Merge]
 ) -> Mapping[Operation, tuple[Operation, ...]]:
     """Return sets of loads. Each set can be replaced by one combined load. The key of a set is its

@@ -35,7 +35,7 @@ def _extreme(instruction: Instruction) -> str:
     return sign + ("min" if instruction.update is Update.MIN else "max")
 
 
-def compute(
+def updated_value(
     text: Text, instruction: Instruction, m: str, b: str, *, flushed: str = "", vector: bool = False
 ) -> str:
     """Return the value with which an atomic update replaces ``m``, given the operand ``b``.
@@ -99,7 +99,7 @@ def plainly(
         same = text.let(f"icmp eq {scalar} {found}, {expected}")
         value = text.select(same, wanted, found, scalar, False)
     else:
-        value = compute(text, instruction, found, operands[0], flushed=flushed)
+        value = updated_value(text, instruction, found, operands[0], flushed=flushed)
     text.do(f"store {scalar} {value}, ptr {pointer}, align 1")
     return found
 
@@ -120,7 +120,7 @@ def atomically(
         text.jump(again)
         text.begin(again, follows=True)
         place, held = text.reserve(), text.name()
-        value = compute(text, instruction, held, operands[0], flushed=flushed)
+        value = updated_value(text, instruction, held, operands[0], flushed=flushed)
         found, done = _compare_and_swap(text, scalar, pointer, held, value, align)
         end, onward = text.block_label, text.label("updated")
         text.fill(place, held, scalar, [(seen, origin), (found, end)])
@@ -182,7 +182,7 @@ def reduce_lanes(
         ]
     joined = rows[0]
     for row in rows[1:]:
-        joined = compute(text, instruction, joined, row, vector=True)
+        joined = updated_value(text, instruction, joined, row, vector=True)
     assert instruction.update is not None
     operation = _PLAIN.get(instruction.update) or _extreme(instruction)
     name = f"llvm.vector.reduce.{operation}.v{text.width}i{bits}"

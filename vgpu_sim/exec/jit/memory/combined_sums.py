@@ -103,24 +103,24 @@ class Table:
         )
         text.branch(text.let(f"icmp eq i64 {found}, {address}"), hit, other)
         text.begin(hit, follows=True)
-        with text.known.within():
+        with text.known.open_scope():
             at = text.let(f"getelementptr i8, ptr {place}, i64 {_SUMS}")
             total = text.let(f"add {scalar} {self._read(scalar, at)}, {value}")
             text.do(f"store {scalar} {total}, ptr {at}, align 8")
             text.jump(onward)
         text.begin(other, follows=True)
-        with text.known.within():
+        with text.known.open_scope():
             pointer = confined()
             free = text.let(f"icmp ult i64 {found}, {_LEAST_ADDRESS}")
             text.branch(free, enters, taken)
         text.begin(enters, follows=True)
-        with text.known.within():
+        with text.known.open_scope():
             self._read(scalar, pointer, volatile=True)  # the access that may fault
             arguments = f"ptr {TABLE}, i64 {address}, {scalar} {value}"
             text.do(f"call void @{_ENTER}({arguments})")
             text.jump(onward)
         text.begin(taken, follows=True)
-        with text.known.within():
+        with text.known.open_scope():
             align = f"align {self._bytes}"
             text.do(
                 f"{text.name()} = atomicrmw add ptr {pointer}, {scalar} {value} monotonic, {align}"
@@ -159,7 +159,7 @@ class Table:
         settles, onward = text.label("settles"), text.label("onward")
         text.branch(met, settles, onward)
         text.begin(settles, follows=True)
-        with text.known.within():
+        with text.known.open_scope():
             self.write_sums()
             text.jump(onward)
         text.begin(onward, follows=True)

@@ -60,7 +60,7 @@ class JoinedAccesses:
         self._describe = describe
         self._decided: dict[Operation, Joined | None] = {}
 
-    def of(self, node: Operation) -> Joined | None:
+    def find_joined_set(self, node: Operation) -> Joined | None:
         """Return the set of combined accesses that contains ``node``. The caller ensures that all
         lanes reach ``node``.
 
@@ -161,7 +161,7 @@ class JoinedAccesses:
         """Return the distance of each lane from the first lane of its vector."""
         shape, width = access.shape, self._text.width
         if not isinstance(shape, Vector):
-            if not shape.stride or rows.contiguous(access):
+            if not shape.stride or rows.is_contiguous(access):
                 return None
             return (tuple(shape.stride * lane for lane in range(width)),) * self._values.vectors
         bits = 32 if access.where is Where.SHARED else 64
@@ -184,7 +184,7 @@ class JoinedAccesses:
             if max(max(row) for row in offsets) - begin >= REACH_BYTES or begin < -REACH_BYTES:
                 return None
             places = tuple(tuple((far - begin) // size for far in row) for row in offsets)
-            if not permuted_rows.pays(places, self._text.width):
+            if not permuted_rows.is_worthwhile(places, self._text.width):
                 return None
             everywhere.append(places)
             least.append(begin)

@@ -11,7 +11,7 @@ from vgpu_sim.exec.jit.text.writer import Text
 ROW_WORDS = 4
 
 
-def suits(text: Text, count: int, element_bytes: int) -> bool:
+def can_access_as_row(text: Text, count: int, element_bytes: int) -> bool:
     """Return whether an access of ``count`` elements per lane can be emitted as one row per lane.
 
     This requires that each lane accesses four words of 4 bytes, and that the number of lanes of

@@ -14,7 +14,7 @@ from vgpu_sim.exec.jit.memory import lane_rows, neighbours, row_pieces, rows, wr
 from vgpu_sim.exec.jit.memory.access import Access
 from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.numbers.known_values import KnownValues
-from vgpu_sim.exec.jit.text.lane_loop import LaneOf, each_lane
+from vgpu_sim.exec.jit.text.lane_loop import LaneOf, emit_lane_loop
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values import assumption_tests
@@ -60,14 +60,14 @@ class Loads:
 
     def _one_by_one(self, access: Access, flat: Flags) -> Columns | None:
         """Load lane by lane where each lane must load exactly once (volatile loads)."""
-        if not access.volatile or (rows.contiguous(access) and flat is None):
+        if not access.volatile or (rows.is_contiguous(access) and flat is None):
             return None
         vectors = range(self._values.vectors)
         return [self._load_each(access, flat[c] if flat else None, c) for c in vectors]
 
     def _as_rows(self, access: Access, flat: Flags) -> Columns | None:
         """Load the contiguous elements of lanes as one vector."""
-        if not rows.contiguous(access):
+        if not rows.is_contiguous(access):
             return None
         return self._by_vector(access, flat, self._load_row)
 
@@ -124,7 +124,9 @@ class Loads:
         """
         text, values, vectors = self._text, self._values, range(self._values.vectors)
         firsts = wraps.first_lane_addresses(values, access)
-        if firsts is None and not lane_rows.suits(text, access.count, access.element_bytes):
+        if firsts is None and not lane_rows.can_access_as_row(
+            text, access.count, access.element_bytes
+        ):
             return None
         if not wraps.is_readable(values, family.index):
             return None
@@ -188,7 +190,7 @@ class Loads:
     def _pieces(self, access: Access) -> list[list[row_pieces.Piece]] | None:
         coming = self._reaching_lanes.to(self._values.block)
         if access.node.guard is not None:
-            coming &= self._reaching_lanes.passing(access.node.guard)
+            coming &= self._reaching_lanes.lanes_satisfying(access.node.guard)
         return row_pieces.pieces_of(self._values, self._pointers, self._known, access, coming)
 
     def _load_pieces(self, access: Access, found: list[row_pieces.Piece], lanes: str | None) -> str:
@@ -202,7 +204,7 @@ class Loads:
         """
         columns = []
         for part, masks in enumerate(flags):
-            if not rows.contiguous(access):
+            if not rows.is_contiguous(access):
                 columns.append(
                     [self._gather_one(access, mask, part, n) for n, mask in enumerate(masks)]
                 )
@@ -225,7 +227,7 @@ class Loads:
         if first is not None:
             row = rows.load_first(text, access, pointer, first)
         elif spread is None:
-            row = text.let(f"{access.load} {type_}, ptr {pointer}, align 1")
+            row = text.let(f"{access.load_keyword} {type_}, ptr {pointer}, align 1")
         else:
             flags = f"<{text.width * access.count} x i1>"
             row = text.call(
@@ -250,7 +252,9 @@ class Loads:
         )
 
     def _gather(self, access: Access, lanes: str | None, part: int) -> list[str]:
-        if lanes is None and lane_rows.suits(self._text, access.count, access.element_bytes):
+        if lanes is None and lane_rows.can_access_as_row(
+            self._text, access.count, access.element_bytes
+        ):
             pointers = self._pointers.of_lanes(access, part, 0)
             rows, columns = lane_rows.load(self._text, pointers, access.scalar)
             self._rows[tuple(columns)] = rows
@@ -280,9 +284,12 @@ class Loads:
                 self._pointers.offset_pointer(pointer, n * access.element_bytes)
                 for n in range(count)
             ]
-            return [text.let(f"{access.load} {scalar}, ptr {place}, align 1") for place in places]
+            return [
+                text.let(f"{access.load_keyword} {scalar}, ptr {place}, align 1")
+                for place in places
+            ]
 
-        return each_lane(text, lanes, [scalar] * count, load)
+        return emit_lane_loop(text, lanes, [scalar] * count, load)
 
 
 STRATEGIES: Final[tuple[Callable[[Loads, Access, Flags], Columns | None], ...]] = (

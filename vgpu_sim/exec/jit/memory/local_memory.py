@@ -108,7 +108,7 @@ class LocalMemory:
         words = text.let(f"lshr i32 {text.let(f'add i32 {limit}, {WORD_BYTES - 1}')}, 2")
         return text.let(f"mul i32 {words}, {self._row_bytes}")
 
-    def inside(self, access: Access) -> list[str]:
+    def local_lanes(self, access: Access) -> list[str]:
         """Return, for each vector, the lanes whose generic address is in local memory."""
         text = self._text
         wide = text.type_of("i64", vector=True)

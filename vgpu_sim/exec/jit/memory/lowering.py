@@ -65,7 +65,7 @@ class Memory:
         if instruction.space is Space.PARAM:
             self._load_parameters(node, mask)
             return
-        if mask.full and (joined := self._joined.of(node)) is not None:
+        if mask.full and (joined := self._joined.find_joined_set(node)) is not None:
             if joined.accesses[0].node is node:
                 self._load_joined(joined)
             return
@@ -93,7 +93,7 @@ class Memory:
         access = replace(alone, node=access.node, parts=len(nodes))
         if self.table is not None or alone.tested or self._reach.of(nodes[0]) is not Reach.NEVER:
             return False
-        if access.where not in (Where.SHARED, Where.GLOBAL) or not rows.contiguous(access):
+        if access.where not in (Where.SHARED, Where.GLOBAL) or not rows.is_contiguous(access):
             return False
         if access.where is Where.GLOBAL and not self._confine(access):
             return False
@@ -130,7 +130,7 @@ class Memory:
 
     def store(self, node: Operation, mask: Mask) -> None:
         """Emit a store."""
-        if mask.full and (joined := self._joined.of(node)) is not None:
+        if mask.full and (joined := self._joined.find_joined_set(node)) is not None:
             if joined.accesses[-1].node is node:
                 self._joined.store(joined, self._stores.elements)
             return
@@ -167,7 +167,7 @@ class Memory:
         if access.where in (Where.SHARED, Where.WINDOW):
             return
         shape, vectors = access.shape, range(self._values.vectors)
-        if isinstance(shape, Vector) or not (rows.contiguous(access) or not shape.stride):
+        if isinstance(shape, Vector) or not (rows.is_contiguous(access) or not shape.stride):
             places = [self.pointers.of_lanes(access, part, 0) for part in vectors]
             table.write_sums_before((place, True, access.size) for place in places)
             return
@@ -185,7 +185,7 @@ class Memory:
         address = node.sources[0]
         displacement, size = instruction.displacement, instruction.vector * bits // 8
         if instruction.space in (Space.SHARED, Space.LOCAL):
-            grain = self._known.multiple(address)
+            grain = self._known.known_divisor(address)
             aligned = grain % size == 0 and displacement % size == 0
             shape = self._values.shape(address, 32)
             return Access(node, scalar, address, shape, None, None, aligned, Where.SHARED)
@@ -212,7 +212,7 @@ class Memory:
     def _load_local(self, access: Access, mask: Mask, reach: Reach) -> None:
         window = reach is not Reach.NAMED
         if reach is Reach.PERHAPS:
-            inside = self._local.inside(access)
+            inside = self._local.local_lanes(access)
             mine, others = self._masks.split(mask, inside)
             spread = replace(access, shape=Vector())
             columns = [
@@ -267,7 +267,7 @@ class Memory:
         elements = self._stores.elements(access)
         if reach is Reach.PERHAPS:
             access = replace(access, shape=Vector())
-            mask, others = self._masks.split(mask, self._local.inside(access))
+            mask, others = self._masks.split(mask, self._local.local_lanes(access))
             self._stores.scatter(access, others)
         self._local.store(access, mask, elements, window=reach is not Reach.NAMED)
 
@@ -319,7 +319,7 @@ class Memory:
 
         def fill(form: Form, part: int) -> str:
             value = produce(place, form, part)
-            return self._values.fill(value, scalar, result, form, signed=signed)
+            return self._values.extend_to_storage(value, scalar, result, form, signed=signed)
 
         self._values.define(result, fill)
 
@@ -348,7 +348,8 @@ class Memory:
             ]
             with text.marking_accesses(None if uniform else part, access.memory):
                 return [
-                    text.let(f"{access.load} {access.scalar}, ptr {p}, align 1") for p in places
+                    text.let(f"{access.load_keyword} {access.scalar}, ptr {p}, align 1")
+                    for p in places
                 ]
 
         for part in range(1 if uniform else self._values.vectors):

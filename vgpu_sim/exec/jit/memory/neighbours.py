@@ -63,7 +63,7 @@ def emit_either(
     ways: list[tuple[list[str], str]] = []
     for label, write in zip(labels, (rows, apart), strict=False):
         text.begin(label, follows=True)
-        with text.known.within():
+        with text.known.open_scope():
             ways.append((write(), text.block_label))
             text.jump(labels[2])
     text.begin(labels[2], follows=True)

@@ -27,7 +27,7 @@ class Placed:
     places: tuple[int | None, ...]
 
 
-def pays(vectors: Sequence[Sequence[int]], width: int) -> bool:
+def is_worthwhile(vectors: Sequence[Sequence[int]], width: int) -> bool:
     """Return whether loading or storing whole rows costs less than accessing each element."""
     rows = {place // width for places in vectors for place in places}
     return len(rows) <= MOST_ROWS_PER_VECTOR * len(vectors)

@@ -47,7 +47,7 @@ def pieces_of(
         return None
     all_coming = [n for n in range(width * values.vectors) if coming >> n & 1]
     origin = _origin(sums, known, access, all_coming) if all_coming else None
-    if not linear_text.readable(values, sums):
+    if not linear_text.is_readable_sum(values, sums):
         return None
     found = []
     for part in range(values.vectors):
@@ -80,7 +80,7 @@ def load(
         mine = text.lanes("i1", inside) if not all(inside) else lanes
         assert mine is not None
         if lanes is not None and mine != lanes:
-            mine = masks.both(lanes, mine)
+            mine = masks.lanes_in_both(lanes, mine)
         name = f"llvm.masked.load.{text.mangle(access.scalar, text.width)}.p0"
         loaded = text.call(type_, name, ("ptr", piece.pointer), (flags, mine), (type_, loaded))
     return loaded
@@ -98,7 +98,11 @@ def _origin(sums: Linear, known: KnownValues, access: Access, lanes: list[int]) 
         if source is None or source.origin != access.origin or source.bound:
             continue
         rest = Linear(sums.bits, tuple(t for t in sums.terms if t[0] != shared), sums.own)
-        reach = linear_algebra.reach(rest, lanes) + abs(access.displacement) + 64 * access.size
+        reach = (
+            linear_algebra.magnitude_bound(rest, lanes)
+            + abs(access.displacement)
+            + 64 * access.size
+        )
         return shared if reach <= BOUND_BYTES else None
     return None
 

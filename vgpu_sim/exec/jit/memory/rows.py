@@ -10,7 +10,7 @@ from vgpu_sim.exec.jit.text.writer import BITS, Text
 _STEPPED, _WIDE_BITS = 4, 256
 
 
-def contiguous(access: Access) -> bool:
+def is_contiguous(access: Access) -> bool:
     """Return whether the lanes of a vector access contiguous elements."""
     return (
         not isinstance(access.shape, Vector)
@@ -32,7 +32,7 @@ def spread(text: Text, access: Access, lanes: str) -> str:
     if count == 1:
         return lanes
     source = text.type_of("i1", vector=True)
-    order = indices(place // count for place in range(text.width * count))
+    order = format_shuffle_mask(place // count for place in range(text.width * count))
     return text.let(f"shufflevector {source} {lanes}, {source} poison, {order}")
 
 
@@ -44,7 +44,7 @@ def interleave(text: Text, rows: list[str], scalar: str) -> str:
     lanes = width
     while len(rows) > 1:  # concatenate, then reorder
         type_ = f"<{lanes} x {scalar}>"
-        order = indices(range(2 * lanes))
+        order = format_shuffle_mask(range(2 * lanes))
         rows = [
             text.let(f"shufflevector {type_} {a}, {type_} {b}, {order}")
             for a, b in zip(rows[::2], rows[1::2], strict=True)
@@ -53,7 +53,7 @@ def interleave(text: Text, rows: list[str], scalar: str) -> str:
     if count == 1:
         return rows[0]
     type_ = f"<{lanes} x {scalar}>"
-    order = indices((place % count) * width + place // count for place in range(lanes))
+    order = format_shuffle_mask((place % count) * width + place // count for place in range(lanes))
     return text.let(f"shufflevector {type_} {rows[0]}, {type_} poison, {order}")
 
 
@@ -67,14 +67,15 @@ def deinterleave(text: Text, row: str, scalar: str, count: int) -> list[str]:
         return [
             text.let(
                 f"shufflevector {whole} {row}, {whole} poison,"
-                f" {indices(lane * count + place for lane in range(width))}"
+                f" {format_shuffle_mask(lane * count + place for lane in range(width))}"
             )
             for place in range(count)
         ]
     # The same in steps of two vectors: LLVM would otherwise combine all vectors for each result.
     parts = [
         text.let(
-            f"shufflevector {whole} {row}, {whole} poison, {indices(range(first, first + width))}"
+            f"shufflevector {whole} {row}, {whole} poison,"
+            f" {format_shuffle_mask(range(first, first + width))}"
         )
         for first in range(0, elements, width)
     ]
@@ -89,7 +90,10 @@ def _deinterleave(text: Text, parts: list[str], scalar: str) -> list[str]:
     type_ = f"<{width} x {scalar}>"
     halves = [
         [
-            text.let(f"shufflevector {type_} {a}, {type_} {b}, {indices(range(odd, 2 * width, 2))}")
+            text.let(
+                f"shufflevector {type_} {a}, {type_} {b},"
+                f" {format_shuffle_mask(range(odd, 2 * width, 2))}"
+            )
             for a, b in zip(parts[::2], parts[1::2], strict=True)
         ]
         for odd in (0, 1)
@@ -98,7 +102,7 @@ def _deinterleave(text: Text, parts: list[str], scalar: str) -> list[str]:
     return [place for pair in zip(evens, odds, strict=True) for place in pair]
 
 
-def indices(order: Iterable[int]) -> str:
+def format_shuffle_mask(order: Iterable[int]) -> str:
     """Return the third operand of a shufflevector: the numbers of the elements to take."""
     numbers = list(order)
     return f"<{len(numbers)} x i32> <{', '.join(f'i32 {n}' for n in numbers)}>"
@@ -121,10 +125,10 @@ def load_first(text: Text, access: Access, pointer: str, count: int) -> str:
         return "zeroinitializer"
     lanes = text.width * access.count
     type_ = f"<{count} x {access.scalar}>"
-    found = text.let(f"{access.load} {type_}, ptr {pointer}, align 1")
+    found = text.let(f"{access.load_keyword} {type_}, ptr {pointer}, align 1")
     if count == lanes:
         return found
-    order = indices(min(place, count) for place in range(lanes))
+    order = format_shuffle_mask(min(place, count) for place in range(lanes))
     return text.let(f"shufflevector {type_} {found}, {type_} zeroinitializer, {order}")
 
 
@@ -133,7 +137,7 @@ def store_first(text: Text, access: Access, row: str, pointer: str, count: int) 
     lanes = text.width * access.count
     whole, type_ = f"<{lanes} x {access.scalar}>", f"<{count} x {access.scalar}>"
     if count and count < lanes:
-        order = indices(range(count))
+        order = format_shuffle_mask(range(count))
         row = text.let(f"shufflevector {whole} {row}, {whole} poison, {order}")
     if count:
         text.do(f"store {type_} {row}, ptr {pointer}, align 1")

@@ -116,7 +116,7 @@ def clear(text: Text, ssa: SsaFunction) -> None:
     known = -(-ssa.function.shared_bytes // _TURN_BYTES) * _TURN_BYTES
     first = known if known <= _WRITTEN_OUT_BYTES else 0
     zeros(base, first)
-    size = launch.once("shared size", lambda: _size(text, launch, ssa))
+    size = launch.emit_once("shared size", lambda: _size(text, launch, ssa))
     origin, turn, onward = text.block_label, text.label("clears"), text.label("cleared")
     text.branch(text.let(f"icmp ugt i32 {size}, {first}"), turn, onward)
     text.begin(turn, follows=True)

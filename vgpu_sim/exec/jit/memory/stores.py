@@ -43,7 +43,7 @@ class Stores:
         same = not isinstance(access.shape, Vector) and not access.shape.stride
         if same and mask.full:
             self._store_scalars(access)
-        elif rows.contiguous(access):
+        elif rows.is_contiguous(access):
             self._store_rows(access, mask)
         else:
             self.scatter(access, mask)
@@ -116,10 +116,10 @@ class Stores:
         node, block = access.node, self._values.block
         coming = self._reaching_lanes.to(block)
         if node.guard is not None:
-            coming &= self._reaching_lanes.passing(node.guard)
+            coming &= self._reaching_lanes.lanes_satisfying(node.guard)
         for part in range(self._values.vectors):
             lanes = [c for c in range(text.width) if coming >> part * text.width + c & 1]
-            if mask.full and lane_rows.suits(text, access.count, access.element_bytes):
+            if mask.full and lane_rows.can_access_as_row(text, access.count, access.element_bytes):
                 self._store_rows_apart(access, part)
             elif len(lanes) <= _FEW < text.width:
                 self._store_few(access, part, lanes, flat[part])
@@ -144,7 +144,7 @@ class Stores:
             here, onward = text.label("stores"), text.label("stored")
             text.branch(lane_of(flags, "i1", lane), here, onward)
             text.begin(here, follows=True)
-            with text.known.within():
+            with text.known.open_scope():
                 pointer = self._pointers.of_lane(access, lane_of(addresses, kind, lane))
                 for place, vector in enumerate(elements):
                     value = lane_of(vector, access.scalar, lane)

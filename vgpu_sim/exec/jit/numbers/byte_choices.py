@@ -12,7 +12,7 @@ _CYCLES = {  # the bytes that each mode selects, byte 0 first, for n = 0 to 3
 }
 
 
-def choices(mode: Permute, selector: int) -> list[int]:
+def byte_selectors(mode: Permute, selector: int) -> list[int]:
     """Return the 4-bit selector of each byte of the result, for a constant third operand."""
     if mode is Permute.NONE:
         return [selector >> 4 * place & 15 for place in range(4)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from vgpu_sim.exec.jit.numbers.byte_choices import choices
+from vgpu_sim.exec.jit.numbers.byte_choices import byte_selectors
 from vgpu_sim.exec.jit.shapes.lane_shapes import to_signed
 from vgpu_sim.isa import Instruction, Op
 
@@ -46,7 +46,7 @@ def _funnel(instruction: Instruction) -> Function:
 
 
 def _permutation(instruction: Instruction) -> Function:
-    return lambda a, b, c: _permute(b << 32 | a, choices(instruction.permute, c))
+    return lambda a, b, c: _permute(b << 32 | a, byte_selectors(instruction.permute, c))
 
 
 def _ones(count: int) -> int:

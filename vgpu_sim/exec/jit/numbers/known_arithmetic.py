@@ -5,7 +5,7 @@ The operands of an operation have the same width, and the result is modulo that 
 with an origin is an unknown integer, except in sums and differences.
 """
 
-from vgpu_sim.exec.jit.numbers.known_bits import Known, between, constant, of, unknown
+from vgpu_sim.exec.jit.numbers.known_bits import Known, between, constant, refine_facts, unknown
 
 
 def plus(a: Known, b: Known) -> Known:
@@ -14,7 +14,7 @@ def plus(a: Known, b: Known) -> Known:
         return unknown(a.bits)
     zeros, ones = _add_known_bits(a.mask, (a.zeros, a.ones), (b.zeros, b.ones), 0)
     origin = b.origin if a.origin is None else a.origin
-    return of(a.bits, a.low + b.low, a.span + b.span, zeros, ones, origin)
+    return refine_facts(a.bits, a.low + b.low, a.span + b.span, zeros, ones, origin)
 
 
 def minus(a: Known, b: Known) -> Known:
@@ -25,7 +25,7 @@ def minus(a: Known, b: Known) -> Known:
         return unknown(a.bits)
     zeros, ones = _add_known_bits(a.mask, (a.zeros, a.ones), (b.ones, b.zeros), 1)
     origin = a.origin if b.origin is None else None
-    return of(a.bits, a.low - b.low - b.span, a.span + b.span, zeros, ones, origin)
+    return refine_facts(a.bits, a.low - b.low - b.span, a.span + b.span, zeros, ones, origin)
 
 
 def _add_known_bits(
@@ -46,14 +46,14 @@ def times(a: Known, b: Known) -> Known:
     a, b = a.number, b.number
     if b.span:
         a, b = b, a
-    zeros = min(a.multiple * b.multiple, 1 << a.bits) - 1
+    zeros = min(a.known_divisor * b.known_divisor, 1 << a.bits) - 1
     if b.span == 0:
         factor = b.signed[0]
         low = a.low if factor >= 0 else a.low + a.span
-        return of(a.bits, low * factor, a.span * abs(factor), zeros)
+        return refine_facts(a.bits, low * factor, a.span * abs(factor), zeros)
     ranges = (_corners(a.unsigned, b.unsigned), _corners(a.signed, b.signed))
     low, high = min(ranges, key=lambda ends: ends[1] - ends[0])
-    return of(a.bits, low, high - low, zeros)
+    return refine_facts(a.bits, low, high - low, zeros)
 
 
 def _corners(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
@@ -68,12 +68,12 @@ def shifted_left(a: Known, count: Known) -> Known:
     """
     a, places = a.number, count.constant
     if places is None:
-        return of(a.bits, 0, a.mask, a.multiple - 1)
+        return refine_facts(a.bits, 0, a.mask, a.known_divisor - 1)
     if places >= a.bits:
         return constant(0, a.bits)
     below = (1 << places) - 1
     zeros, ones = (a.zeros << places | below) & a.mask, a.ones << places & a.mask
-    return of(a.bits, a.low << places, a.span << places, zeros, ones)
+    return refine_facts(a.bits, a.low << places, a.span << places, zeros, ones)
 
 
 def shifted_right(a: Known, count: Known, *, is_signed: bool) -> Known:
@@ -92,20 +92,20 @@ def shifted_right(a: Known, count: Known, *, is_signed: bool) -> Known:
         zeros |= above
     elif a.ones & sign:
         ones |= above
-    return of(a.bits, low >> places, (high >> places) - (low >> places), zeros, ones)
+    return refine_facts(a.bits, low >> places, (high >> places) - (low >> places), zeros, ones)
 
 
 def bitwise_and(a: Known, b: Known) -> Known:
     """Return the facts about ``a & b``."""
     a, b = a.number, b.number
     high = min(a.unsigned[1], b.unsigned[1])
-    return of(a.bits, 0, high, a.zeros | b.zeros, a.ones & b.ones)
+    return refine_facts(a.bits, 0, high, a.zeros | b.zeros, a.ones & b.ones)
 
 
 def bitwise_or(a: Known, b: Known) -> Known:
     """Return the facts about ``a | b``."""
     a, b = a.number, b.number
-    return of(a.bits, 0, a.mask, a.zeros & b.zeros, a.ones | b.ones)
+    return refine_facts(a.bits, 0, a.mask, a.zeros & b.zeros, a.ones | b.ones)
 
 
 def bitwise_xor(a: Known, b: Known) -> Known:
@@ -113,7 +113,7 @@ def bitwise_xor(a: Known, b: Known) -> Known:
     a, b = a.number, b.number
     zeros = a.zeros & b.zeros | a.ones & b.ones
     ones = a.zeros & b.ones | a.ones & b.zeros
-    return of(a.bits, 0, a.mask, zeros, ones)
+    return refine_facts(a.bits, 0, a.mask, zeros, ones)
 
 
 def field(a: Known, position: Known, length: Known) -> Known:

@@ -65,7 +65,7 @@ class Known:
         return max(-low, high)
 
     @property
-    def multiple(self) -> int:
+    def known_divisor(self) -> int:
         """The largest power of two, up to 2^bits, that is known to divide the integer."""
         return ~self.zeros & (self.zeros + 1)
 
@@ -107,17 +107,17 @@ def constant(value: int, bits: int) -> Known:
 
 def between(low: int, high: int, bits: int, origin: int | None = None) -> Known:
     """Return the facts about an integer from ``low`` to ``high``, which may be negative."""
-    return of(bits, low, high - low, origin=origin)
+    return refine_facts(bits, low, high - low, origin=origin)
 
 
 @functools.lru_cache(_KEPT)
 def multiple_of(power: int, bits: int, origin: int | None = None) -> Known:
     """Return the facts about any multiple of ``power``, a power of two."""
     mask = (1 << bits) - 1
-    return of(bits, 0, mask, power - 1 & mask, origin=origin)
+    return refine_facts(bits, 0, mask, power - 1 & mask, origin=origin)
 
 
-def of(
+def refine_facts(
     bits: int, low: int, span: int, zeros: int = 0, ones: int = 0, origin: int | None = None
 ) -> Known:
     """Return the facts that combine an interval with known bits; each refines the other."""
@@ -155,7 +155,7 @@ def either(a: Known, b: Known) -> Known:
     forward = max(a.span, (b.low - a.low & a.mask) + b.span)
     backward = max(b.span, (a.low - b.low & a.mask) + a.span)
     low, span = (a.low, forward) if forward <= backward else (b.low, backward)
-    return of(a.bits, low, span, a.zeros & b.zeros, a.ones & b.ones, a.origin)
+    return refine_facts(a.bits, low, span, a.zeros & b.zeros, a.ones & b.ones, a.origin)
 
 
 def resize(a: Known, bits: int, *, is_signed: bool = False) -> Known:
@@ -164,7 +164,7 @@ def resize(a: Known, bits: int, *, is_signed: bool = False) -> Known:
         return a
     if bits < a.bits:
         a, mask = a.number, (1 << bits) - 1
-        return of(bits, a.low, a.span, a.zeros & mask, a.ones & mask)
+        return refine_facts(bits, a.low, a.span, a.zeros & mask, a.ones & mask)
     a = a.number
     low, high = a.signed if is_signed else a.unsigned
     above = (1 << bits) - (1 << a.bits)
@@ -174,4 +174,4 @@ def resize(a: Known, bits: int, *, is_signed: bool = False) -> Known:
         zeros |= above
     elif ones & sign:
         ones |= above
-    return of(bits, low, high - low, zeros, ones)
+    return refine_facts(bits, low, high - low, zeros, ones)

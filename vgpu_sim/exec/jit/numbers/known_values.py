@@ -35,7 +35,7 @@ from vgpu_sim.exec.jit.numbers.known_bits import (
     constant,
     either,
     multiple_of,
-    of,
+    refine_facts,
     resize,
     unknown,
 )
@@ -162,18 +162,18 @@ class KnownValues:
         known = self.read(address, 64)
         if known.origin is None or known.origin == WINDOW_HALF:
             return None
-        return Pointer(known.origin, known.magnitude, known.multiple)
+        return Pointer(known.origin, known.magnitude, known.known_divisor)
 
-    def multiple(self, source: Source) -> int:
+    def known_divisor(self, source: Source) -> int:
         """Return a power of two, up to 2^32, that divides the low 32 bits of a value."""
-        return self.read(source, 32).number.multiple
+        return self.read(source, 32).number.known_divisor
 
     def most_trips(self, header: int) -> int | None:
         """Return an upper bound, for all lanes, of the trip count of the loop with this header;
         None if no bound is known.
         """
         if header not in self._trips:
-            self._trips[header] = trip_counts.most_trips(self._ssa, header, self.multiple)
+            self._trips[header] = trip_counts.most_trips(self._ssa, header, self.known_divisor)
         return self._trips[header]
 
     def constants(self) -> dict[Value, int]:
@@ -298,7 +298,9 @@ class KnownValues:
         if trips is None:
             return multiple_of(step & -step, bits)
         far, power = step * trips, step & -step
-        return of(bits, min(far, 0), abs(far), multiple_of(power, bits).zeros if step else 0)
+        return refine_facts(
+            bits, min(far, 0), abs(far), multiple_of(power, bits).zeros if step else 0
+        )
 
     def _may_keep(self, source: Source) -> bool:
         """Return whether anything can be known about a value on a back edge."""
@@ -338,7 +340,7 @@ class KnownValues:
 
 def _drifting(known: Known) -> Known:
     """Return the facts that remain if a value moves by any multiple of its divisor."""
-    return multiple_of(known.multiple, known.bits, known.origin)
+    return multiple_of(known.known_divisor, known.bits, known.origin)
 
 
 def _sizes(block: Block | None) -> dict[SpecialRegister, Known]:

@@ -19,11 +19,11 @@ class Reach(Enum):
     PERHAPS = 3  # each lane's generic address decides
 
 
-def own_loads(ssa: SsaFunction) -> frozenset[Operation]:
+def local_loads(ssa: SsaFunction) -> frozenset[Operation]:
     """Return the loads that may read local memory. Such a load may return a different value in each
     lane, even if all lanes have the same address.
     """
-    found = ssa.analyses.get(own_loads)
+    found = ssa.analyses.get(local_loads)
     if not isinstance(found, frozenset):
         reach = LocalReach(ssa, known_values(ssa))
         loads = (
@@ -33,7 +33,7 @@ def own_loads(ssa: SsaFunction) -> frozenset[Operation]:
             if isinstance(node, Operation) and node.instruction.op is Op.LD
         )
         found = frozenset(node for node in loads if reach.of(node) is not Reach.NEVER)
-        ssa.analyses[own_loads] = found
+        ssa.analyses[local_loads] = found
     return found
 
 

@@ -81,7 +81,7 @@ class Loaded:
         """
         if not self.entry <= pc < self.end:
             return ()
-        return InstructionTable(self._code.words).words(pc - self.entry)
+        return InstructionTable(self._code.words).instructions_at(pc - self.entry)
 
 
 class Compiler:
@@ -169,7 +169,7 @@ class Compiler:
         from vgpu_sim.exec.jit.target import llvm
 
         form = self._form(module, function, block, checked=True, best=False)
-        plan, _ = tiers.first(form, block, llvm.vector_bits())
+        plan, _ = tiers.first_tier_plan(form, block, llvm.vector_bits())
         if plan is None:
             return None
         failure: object
@@ -198,7 +198,7 @@ class Compiler:
 
         form, plan = self._form(module, function, block, checked=True, best=tier != 0), None
         if tier == 0:
-            plan = tiers.first(form, block, llvm.vector_bits())[0] or SIMPLEST
+            plan = tiers.first_tier_plan(form, block, llvm.vector_bits())[0] or SIMPLEST
         made = self._generate(module, form, block, plan)
         return made.text, made.plan.tier
 
@@ -356,7 +356,7 @@ class Compiler:
 
         made = plan or choose.choose(form, block, llvm.vector_bits())
         geometry = made.geometry(block)
-        if plan is not None and not wait_points.legal(form, geometry):
+        if plan is not None and not wait_points.is_legal_geometry(form, geometry):
             raise PlanError(
                 f"{plan} separates lanes that wait for each other, in blocks of shape {block}"
             )

@@ -69,7 +69,7 @@ class InstructionTable:
             packed.extend((word, len(read), *read))
         return packed.tobytes()
 
-    def words(self, offset: int) -> tuple[int, ...]:
+    def instructions_at(self, offset: int) -> tuple[int, ...]:
         """Return the indices of the instructions to which the code at ``offset`` may belong, the
         likeliest first.
         """

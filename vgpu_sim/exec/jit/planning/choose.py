@@ -74,7 +74,7 @@ def _much_code(case: Case) -> Iterator[Candidate]:
         return
     exact = max(width for width, padding in case.shapes if padding == Padding.NONE)
     width = min(exact, _MOST_LARGE_WIDTH)
-    while not wait_points.legal(case.ssa, geometries.Geometry(case.block, width, 1)):
+    while not wait_points.is_legal_geometry(case.ssa, geometries.Geometry(case.block, width, 1)):
         width //= 2
     why = f"{case.nodes} nodes: lane by lane, to bound compile time"
     yield Candidate(Plan(width, 1, versioned=False, tier=0), why)
@@ -97,13 +97,15 @@ def _one_lane(case: Case) -> Iterator[Candidate]:
 def _waiting(case: Case) -> Iterator[Candidate]:
     if case.collective or wait_points.waits(case.ssa):
         yield from waiting.whole_block(case)
-        yield from waiting.together(case)
+        yield from waiting.list_waiting_plans(case)
 
 
 def _streaming(case: Case) -> Iterator[Candidate]:
     ssa, (width, padding) = case.ssa, case.shapes[0]
     most = code_size.MAX_NODE_VECTORS
-    for geometry in reversed(widths.small_enough(case.block, width, padding, case.nodes, most)):
+    for geometry in reversed(
+        widths.geometries_within_size(case.block, width, padding, case.nodes, most)
+    ):
         why = "as many vectors as keep a hot loop's values in registers"
         against = ""
         if not fitting.is_worth_its_vectors(ssa, geometry):
@@ -152,7 +154,7 @@ def legal_plans(
     for geometry in order(shapes):
         if company and geometry.span == 1:
             last.append(geometry)
-        elif wait_points.legal(form, geometry):
+        elif wait_points.is_legal_geometry(form, geometry):
             together = True
             yield from _plans(geometry)
     if not together:

@@ -61,7 +61,7 @@ def explain(function: Function, block: Block) -> Iterator[tuple[str, str]]:
     yield from _assumptions(form, plan, geometry)
     yield "passes", "short list, level 1" if plan.tier else "none, level 0"
     early = forms.build(function, block, best=False)
-    narrow, reason = tiers.first(early, block, llvm.vector_bits())
+    narrow, reason = tiers.first_tier_plan(early, block, llvm.vector_bits())
     yield "first tier", f"{_narrow(narrow)}: {reason}"
 
 
@@ -76,7 +76,7 @@ def _assumptions(
     form: ssa.SsaFunction, plan: Plan, geometry: Geometry
 ) -> Iterator[tuple[str, str]]:
     """Describe the assumptions of the fast version, and the fallback of each."""
-    analysis = versions.fast(form, geometry, versioned=plan.versioned)
+    analysis = versions.analyse_fast_version(form, geometry, versioned=plan.versioned)
     found = Counter(type(one) for one in versions.assumptions_of(analysis))
     for kind, count in found.items():
         yield "assumes", f"{_count(count, 'time')}: {kind.text}; {_FALLS_BACK[kind.fallback]}"

@@ -41,7 +41,7 @@ def reason_against(ssa: SsaFunction, geometry: Geometry, registers: int) -> str:
         return "a hot loop loads with a stride known only at run time"
     live = LiveVectors(analysis)
     peak = max(live.peak(ssa.graph.loops[header]) for header in loops)
-    return excess(peak, registers - _LOOP_RESERVE, "a hot loop")
+    return describe_excess(peak, registers - _LOOP_RESERVE, "a hot loop")
 
 
 def _against_straight_code(ssa: SsaFunction, geometry: Geometry, registers: int) -> str:
@@ -57,15 +57,15 @@ def _against_straight_code(ssa: SsaFunction, geometry: Geometry, registers: int)
     analysis = analyse(ssa, geometry, assume_guards=True)
     peak = LiveVectors(analysis).peak(frozenset(analysis.order))
     if not computes:
-        return excess(peak, registers, "the code")
+        return describe_excess(peak, registers, "the code")
     # Spilling a few values costs less than waiting for results.
     if geometry.vectors > _DIVERGENT_VECTORS:
         return f"{_DIVERGENT_VECTORS} vectors hide the latency of straight-line code"
     more = geometry.vectors > _STREAMING_VECTORS  # fewer vectors need as many constants
-    return excess(peak + count_constants(ssa) if more else peak, 2 * registers, "the code")
+    return describe_excess(peak + count_constants(ssa) if more else peak, 2 * registers, "the code")
 
 
-def excess(live: int, most: int, where: str) -> str:
+def describe_excess(live: int, most: int, where: str) -> str:
     """Describe by how much the number ``live`` of live vectors exceeds the limit ``most``; empty if
     it does not.
 

@@ -79,7 +79,7 @@ def _unroll(form: SsaFunction, trips: dict[int, int]) -> SsaFunction:
         for instruction, target in code
     )
     written = replace(function, code=moved, lines=(0,) * len(moved))
-    return ssa.of(written, tuple(words))
+    return ssa.convert_reducible(written, tuple(words))
 
 
 def _most_iterations(form: SsaFunction, header: int, block: Block) -> int | None:

@@ -25,7 +25,7 @@ _MOST_NODE_VECTORS = 320
 _TRIED = 3
 
 
-def first(ssa: SsaFunction, block: Block, vector_bits: int) -> tuple[Plan | None, str]:
+def first_tier_plan(ssa: SsaFunction, block: Block, vector_bits: int) -> tuple[Plan | None, str]:
     """Return the first-tier plan of a kernel, and the reason for the choice.
 
     The plan is None if the best plan is used at once.
@@ -46,7 +46,7 @@ def first(ssa: SsaFunction, block: Block, vector_bits: int) -> tuple[Plan | None
     for width, padding in shapes[:_TRIED]:
         for geometry in _narrow(block, width, padding, nodes, together=together):
             tried = True
-            if geometry.span > 1 and wait_points.legal(ssa, geometry):
+            if geometry.span > 1 and wait_points.is_legal_geometry(ssa, geometry):
                 plan = Plan(width, geometry.vectors, versioned=False, tier=0, padding=padding)
                 why = f"{nodes} nodes: narrow code without passes runs until the best code is ready"
                 return plan, why

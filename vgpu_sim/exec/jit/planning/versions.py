@@ -18,7 +18,7 @@ def has_waiting_lanes(ssa: SsaFunction, geometry: Geometry) -> bool:
     return waits or any(wait_points.collectives(ssa))
 
 
-def fast(ssa: SsaFunction, geometry: Geometry, *, versioned: bool) -> Analysis:
+def analyse_fast_version(ssa: SsaFunction, geometry: Geometry, *, versioned: bool) -> Analysis:
     """Return the analysis of a kernel's fast version. If ``versioned`` is set, that version assumes
     that no top-level guard ends a thread.
 

@@ -19,7 +19,7 @@ from vgpu_sim.exec.jit.planning import code_size, fitting, kernel_facts, sum_cha
 from vgpu_sim.exec.jit.planning.candidates import Candidate, Case, plan_of
 from vgpu_sim.exec.jit.planning.live_vectors import LiveVectors
 from vgpu_sim.exec.jit.planning.plan import Plan
-from vgpu_sim.exec.jit.planning.widths import small_enough
+from vgpu_sim.exec.jit.planning.widths import geometries_within_size
 from vgpu_sim.exec.jit.progress import wait_points
 from vgpu_sim.exec.jit.shapes import geometry as geometries
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
@@ -55,15 +55,15 @@ def whole_block(case: Case) -> Iterator[Candidate]:
         against = _TOO_MUCH_CODE
     elif not fitting.is_worth_its_vectors(ssa, whole):
         against = fitting.SAVES_NO_SWITCHES
-    elif not wait_points.legal(ssa, whole):
+    elif not wait_points.is_legal_geometry(ssa, whole):
         against = _MAY_PART
     elif ssa.graph.loops:
         live = each * _live_at_stops(ssa, whole)
-        against = fitting.excess(live, case.registers, "where threads wait, a group")
+        against = fitting.describe_excess(live, case.registers, "where threads wait, a group")
     yield Candidate(plan_of(whole), why, against)
 
 
-def together(case: Case) -> Iterator[Candidate]:
+def list_waiting_plans(case: Case) -> Iterator[Candidate]:
     """Yield candidates in which all vectors of a group wait together, the widest legal vector
     first.
     """
@@ -77,7 +77,7 @@ def together(case: Case) -> Iterator[Candidate]:
         if not found:
             yield Candidate(Plan(width, 1, padding=padding), why, _TOO_MUCH_CODE)
         # Lanes that diverge within a vector diverge in every group of such vectors.
-        elif not wait_points.legal(ssa, found[0]):
+        elif not wait_points.is_legal_geometry(ssa, found[0]):
             yield Candidate(plan_of(found[0]), why, _MAY_PART)
         else:
             yield from _vectors(case, found, why, hot=hot)
@@ -94,7 +94,9 @@ def _why(case: Case, width: int) -> str:
 def _groups(case: Case, width: int, padding: geometries.Padding) -> list[Geometry]:
     """Return the groups of a width whose code is not too large, the smallest first."""
     ssa = case.ssa
-    found = small_enough(case.block, width, padding, case.nodes, code_size.MAX_NODE_VECTORS)
+    found = geometries_within_size(
+        case.block, width, padding, case.nodes, code_size.MAX_NODE_VECTORS
+    )
     found = [g for g in found if fitting.is_worth_its_vectors(ssa, g)]
     if not case.collective:
         return found
@@ -104,7 +106,7 @@ def _groups(case: Case, width: int, padding: geometries.Padding) -> list[Geometr
     if found:
         return found
     most = code_size.MAX_WARP_NODE_VECTORS
-    more = small_enough(case.block, width, padding, case.nodes, most)
+    more = geometries_within_size(case.block, width, padding, case.nodes, most)
     return [g for g in more if g.whole_warps][:1]
 
 
@@ -115,7 +117,7 @@ def _vectors(case: Case, found: list[Geometry], why: str, *, hot: bool) -> Itera
         found = [g for g in found if g.vectors <= _CROWDED_VECTORS] or found[:1]
     for geometry in reversed(found[1:]):
         against = _against(ssa, geometry, registers, hot=hot)
-        if not against and not wait_points.legal(ssa, geometry):
+        if not against and not wait_points.is_legal_geometry(ssa, geometry):
             against = _MAY_PART
         yield Candidate(plan_of(geometry), why, against)
     yield Candidate(plan_of(found[0]), why)

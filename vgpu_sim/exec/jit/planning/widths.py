@@ -31,7 +31,7 @@ def _shapes(block: Block, widest: int) -> list[tuple[int, Padding]]:
             busy[width, Padding.NONE] = width
         for padding in (Padding.ROWS, Padding.LINE):
             geometry = geometries.Geometry(block, width, 1, padding)
-            if geometry.legal:
+            if geometry.is_legal:
                 known = all(axis is not None for axis in geometry.axes())
                 worth = _MASKED if padding == Padding.ROWS else _ENDING if known else _COMPUTED
                 busy[width, padding] = worth * width * geometry.threads / geometry.slots
@@ -39,7 +39,7 @@ def _shapes(block: Block, widest: int) -> list[tuple[int, Padding]]:
     return [*sorted(busy, key=lambda shape: (-busy[shape], shape)), (1, Padding.NONE)]
 
 
-def small_enough(
+def geometries_within_size(
     block: Block, width: int, padding: Padding, nodes: int, most: int
 ) -> list[geometries.Geometry]:
     """Return the geometries with this width and padding whose code size is at most ``most``, the

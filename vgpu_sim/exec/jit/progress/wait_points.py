@@ -175,7 +175,7 @@ def has_local_memory(ssa: SsaFunction) -> bool:
     return ssa.function.local_bytes > 0 or has_stack(ssa.function)
 
 
-def legal(ssa: SsaFunction, geometry: Geometry) -> bool:
+def is_legal_geometry(ssa: SsaFunction, geometry: Geometry) -> bool:
     """Return whether the lanes of each group may wait together under this geometry.
 
     All live lanes of a group must always be at a wait point together. If arrivals are counted,
@@ -200,7 +200,7 @@ def legal(ssa: SsaFunction, geometry: Geometry) -> bool:
     for block, node in found:
         if block in partial:
             return False
-        if node.guard is not None and not analysis.uniform(node.guard, block):
+        if node.guard is not None and not analysis.is_uniform(node.guard, block):
             return False
         shapes = [analysis.shape(source, block, 32) for source in node.sources[:2]]
         if not all(isinstance(shape, Affine) and shape.uniform for shape in shapes):
@@ -218,7 +218,7 @@ def _all_here(
     """
     if node.instruction.op is Op.ACTIVEMASK:
         return block not in _blocks_with_several_paths(analysis)
-    if node.guard is not None and not analysis.uniform(node.guard, block):
+    if node.guard is not None and not analysis.is_uniform(node.guard, block):
         return False
     causes = partial.get(block, set())
     if not causes:

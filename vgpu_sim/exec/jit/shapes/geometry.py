@@ -99,7 +99,7 @@ class Geometry:
         return self.slots // self.span
 
     @property
-    def legal(self) -> bool:
+    def is_legal(self) -> bool:
         """Return whether vectors stay within rows and groups nest with rows and planes."""
         if self.padding != Padding.NONE and not self._worth_padding():
             return False
@@ -180,11 +180,11 @@ def legal_geometries(block: tuple[int, int, int]) -> Iterator[Geometry]:
     while width <= MAX_WIDTH:
         for vectors in range(1, MAX_VECTORS + 1):
             geometry = Geometry(block, width, vectors)
-            if geometry.legal:
+            if geometry.is_legal:
                 yield geometry
                 continue
             padded = (Geometry(block, width, vectors, p) for p in (Padding.ROWS, Padding.LINE))
-            yield from (geometry for geometry in padded if geometry.legal)
+            yield from (geometry for geometry in padded if geometry.is_legal)
         width *= 2
     x, y, z = block
     whole = x * y * z // MAX_WIDTH

@@ -70,7 +70,7 @@ def widen(a: Linear | None, bits: int, *, is_signed: bool) -> Linear | None:
     return Linear(bits, tuple((Extended(s, is_signed), f) for s, f in a.terms), a.own)
 
 
-def reach(a: Linear, lanes: list[int]) -> int:
+def magnitude_bound(a: Linear, lanes: list[int]) -> int:
     """Return a bound on the magnitude of a sum in ``lanes``. The bound is useful only if all shared
     values are ``Extended``.
     """

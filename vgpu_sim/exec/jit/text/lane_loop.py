@@ -27,7 +27,7 @@ Body = Callable[[LaneOf], Sequence[str]]
 """A function that emits the code of one lane and returns one scalar for each result."""
 
 
-def all_lanes(
+def emit_for_lanes(
     text: Text, lanes: str | None, body: Body, whole: Callable[[], None] | None = None
 ) -> None:
     """Emit code that runs ``body`` for each lane in the mask ``lanes``. ``body`` has no results. If
@@ -46,18 +46,18 @@ def all_lanes(
         straight()
         return
     if text.width == 1:
-        each_lane(text, lanes, [], body)
+        emit_lane_loop(text, lanes, [], body)
         return
     every = text.let(f"icmp eq {integer(text.width)} {text.let(_pack(text, lanes))}, -1")
     full, some, after = (text.label(hint) for hint in ("all", "some", "served"))
     text.branch(every, full, some)
     text.begin(full, follows=True)
-    with text.known.within():
+    with text.known.open_scope():
         straight()
         text.jump(after)
     text.begin(some, follows=True)
-    with text.known.within():
-        each_lane(text, lanes, [], body)
+    with text.known.open_scope():
+        emit_lane_loop(text, lanes, [], body)
         text.jump(after)
     text.begin(after, follows=True)
     text.known.invalidate_loads()
@@ -69,7 +69,7 @@ def one_by_one(text: Text, body: Body) -> None:
         body(_lane(text, lane))
 
 
-def first_lane(text: Text) -> LaneOf:
+def first_lane_extractor(text: Text) -> LaneOf:
     """Return an extractor of the first lane."""
     return _lane(text, 0)
 
@@ -102,7 +102,7 @@ def _pack(text: Text, lanes: str) -> str:
     return f"bitcast <{text.width} x i1> {lanes} to {integer(text.width)}"
 
 
-def each_lane(text: Text, lanes: str | None, scalars: Sequence[str], body: Body) -> list[str]:
+def emit_lane_loop(text: Text, lanes: str | None, scalars: Sequence[str], body: Body) -> list[str]:
     """Emit a loop that runs ``body`` for each lane that is set in ``lanes`` (None: all lanes).
 
     Return one vector for each result of ``body``, with elements of the LLVM types ``scalars``.
@@ -125,7 +125,7 @@ def each_lane(text: Text, lanes: str | None, scalars: Sequence[str], body: Body)
     left, *held = (text.name() for _ in places)
     text.branch(text.let(f"icmp ne {bits} {left}, {_zero(width)}"), inside, after)
     text.begin(inside, follows=True)
-    with text.known.within():
+    with text.known.open_scope():
         if width == 1:
             index = "0"
         else:

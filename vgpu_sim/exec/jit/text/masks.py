@@ -57,23 +57,23 @@ class MaskWriter:
         if mask.scalar is None:
             return vector
         spread = self._text.splat("i1", mask.scalar)
-        return tuple(self.both(lanes, spread) for lanes in vector)
+        return tuple(self.lanes_in_both(lanes, spread) for lanes in vector)
 
     def split(self, mask: Mask, flags: Sequence[str]) -> tuple[Mask, Mask]:
         """Split a mask into the lanes that are set in ``flags`` (vectors), and the others."""
         flat = self.flat(mask)
-        yes = tuple(self.both(lanes, own) for lanes, own in zip(flat, flags, strict=True))
+        yes = tuple(self.lanes_in_both(lanes, own) for lanes, own in zip(flat, flags, strict=True))
         no = tuple(self.without(lanes, own) for lanes, own in zip(flat, flags, strict=True))
         return Mask(yes), Mask(no)
 
-    def both(self, a: str, b: str) -> str:
+    def lanes_in_both(self, a: str, b: str) -> str:
         """Return the lanes that are set in both vectors of flags."""
         for one, other in ((self._constant_flags(a), b), (self._constant_flags(b), a)):
             if one is not None and len(set(one)) == 1:
                 return other if one[0] else folding.format_constant(one)
         return self._let("and", a, b)
 
-    def either(self, a: str, b: str) -> str:
+    def lanes_in_either(self, a: str, b: str) -> str:
         """Return the lanes that are set in at least one of two vectors of flags."""
         for one, other in ((self._constant_flags(a), b), (self._constant_flags(b), a)):
             if one is not None and len(set(one)) == 1:
@@ -82,7 +82,7 @@ class MaskWriter:
 
     def without(self, a: str, b: str) -> str:
         """Return the lanes that are set in ``a`` but not in ``b``."""
-        return self.both(a, self.inverse(b))
+        return self.lanes_in_both(a, self.inverse(b))
 
     def inverse(self, lanes: str) -> str:
         """Return the lanes that are not set in a vector of flags."""
@@ -120,7 +120,7 @@ class MaskWriter:
         flats = [self.flat(mask) for mask in masks]
         lanes = flats[0]
         for other in flats[1:]:
-            lanes = tuple(self.either(a, b) for a, b in zip(lanes, other, strict=True))
+            lanes = tuple(self.lanes_in_either(a, b) for a, b in zip(lanes, other, strict=True))
         return Mask(lanes)
 
     def any_lane(self, lanes: str) -> str:
@@ -131,7 +131,7 @@ class MaskWriter:
         """Return whether all lanes of all vectors are set."""
         joined = vectors[0]
         for lanes in vectors[1:]:
-            joined = self.both(joined, lanes)
+            joined = self.lanes_in_both(joined, lanes)
         return self._reduce("and", joined)
 
     def any(self, mask: Mask) -> str:
@@ -140,7 +140,7 @@ class MaskWriter:
             return "true" if mask.scalar is None else mask.scalar
         joined = mask.vector[0]
         for lanes in mask.vector[1:]:
-            joined = self.either(joined, lanes)
+            joined = self.lanes_in_either(joined, lanes)
         found = self.any_lane(joined)
         if mask.scalar is None or found == "false":
             return found

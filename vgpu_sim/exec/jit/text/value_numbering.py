@@ -63,7 +63,7 @@ class AvailableExpressions:
         self._scopes = [{} for _ in self._scopes]  # the open scopes remain open
 
     @contextmanager
-    def within(self) -> Iterator[None]:
+    def open_scope(self) -> Iterator[None]:
         """Open a scope for code that may be branched around.
 
         Expressions that are recorded within it are forgotten at its end.

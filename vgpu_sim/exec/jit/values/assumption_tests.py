@@ -17,7 +17,7 @@ from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.isa import Compare, DataType
 
 
-def of_group(values: Values, node: Operation, assumed: OfGroup, coming: int) -> Iterator[str]:
+def group_tests(values: Values, node: Operation, assumed: OfGroup, coming: int) -> Iterator[str]:
     """Yield the tests of the assumption ``assumed`` for the lanes that reach ``node``. ``coming``
     is the bit mask of these lanes.
     """
@@ -28,7 +28,7 @@ def of_group(values: Values, node: Operation, assumed: OfGroup, coming: int) -> 
             # If its operands are not available here, they are not available later either: see
             # ``wraps``.
             lanes = [lane for lane in range(len(wide.own)) if coming >> lane & 1]
-            if lanes and linear_text.readable(values, wide):
+            if lanes and linear_text.is_readable_sum(values, wide):
                 yield linear_text.sum_wraps_around(values, wide, lanes, is_signed=is_signed)
         case Chosen(place):
             yield _other_operand(values, node, place, coming)
@@ -117,7 +117,7 @@ def _other_operand(values: Values, node: Operation, place: int, coming: int) -> 
     if isinstance(number, Vector) and number.linear is not None:
         needed = [s for s in needed if s is not test.sources[which]]
         needed += number.linear.values_shared()
-    if not linear_text.at_hand(values, needed):
+    if not linear_text.has_available_bases(values, needed):
         return _by_lanes(values, node, coming, taken=place == 0)
     if isinstance(number, Affine):
         offsets, stride = number.offsets, number.stride

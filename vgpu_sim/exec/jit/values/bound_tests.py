@@ -29,7 +29,7 @@ class Bounds:
         self._values = values
         self._text = values.text
 
-    def within(self, level: Level, block: int) -> int | None:
+    def block_within_bounds(self, level: Level, block: int) -> int | None:
         """Return the short block that follows ``block`` and that only lanes within bounds execute;
         None if there is no such block.
 
@@ -41,7 +41,7 @@ class Bounds:
         condition, ways = ssa_block.condition, ssa_block.successors
         if condition is None or len(ways) != 2 or block in analysis.assumed:
             return None
-        if analysis.uniform(condition, block):
+        if analysis.is_uniform(condition, block):
             return None
         for inner, join in (ways, ways[::-1]):
             if inner not in level.blocks or inner == level.header:

@@ -174,7 +174,7 @@ class Values:
             value, held = self._base(source, type_)
         vector = form is Form.VECTOR
         if clean and isinstance(source, Value) and source in self._nans.dirty:
-            value, held = self.canonical(value, held, self._nans.dirty[source], vector)
+            value, held = self.canonicalise_nans(value, held, self._nans.dirty[source], vector)
         return self.cast(value, held, type_, vector)
 
     def condition(self, condition: Condition, form: Form, part: int = 0) -> str:
@@ -223,7 +223,7 @@ class Values:
         """Open a scope for code that may be branched around. Expressions that are written in the
         scope are valid only within it.
         """
-        with self.text.known.within():
+        with self.text.known.open_scope():
             yield self.mark()
 
     def form_of(self, value: Value) -> Form | None:
@@ -269,7 +269,9 @@ class Values:
             value = self._convert("bitcast", value, through, wanted, vector)
         return value
 
-    def fill(self, value: str, held: str, result: Value, form: Form, *, signed: bool) -> str:
+    def extend_to_storage(
+        self, value: str, held: str, result: Value, form: Form, *, signed: bool
+    ) -> str:
         """Extend ``value`` from the type ``held`` to the storage type of ``result``. If ``signed``,
         sign-extend it, else zero-extend it.
         """
@@ -365,13 +367,15 @@ class Values:
         assert not isinstance(source, Value)
         return self._symbol(source.name, source.addend), "i64"
 
-    def canonical(self, value: str, held: str, type_: DataType, vector: bool) -> tuple[str, str]:
+    def canonicalise_nans(
+        self, value: str, held: str, type_: DataType, vector: bool
+    ) -> tuple[str, str]:
         """Return a float's pattern with canonical NaNs, and its LLVM type."""
         text, scalar = self.text, FLOATS[type_]
         number = self.cast(value, held, scalar, vector)
         whole = integer(type_.bits)
-        if vector and nan_fixups.available(text.width, type_):
-            return nan_fixups.canonical(text, number, type_), whole
+        if vector and nan_fixups.is_available(text.width, type_):
+            return nan_fixups.canonicalise_nans(text, number, type_), whole
         bits = self.cast(value, held, whole, vector)
         is_nan = text.let(f"fcmp uno {text.type_of(scalar, vector)} {number}, {number}")
         canonical = text.const(CANONICAL[type_], whole, vector)

@@ -81,7 +81,7 @@ class EntryArguments:
         """
         return self._once("thread", offset, lambda: self._load("%thread", offset, type_))
 
-    def once(self, name: str, write: Callable[[], str]) -> str:
+    def emit_once(self, name: str, write: Callable[[], str]) -> str:
         """Return the value of the code that ``write`` emits, which is constant during a launch. The
         code is emitted only once for each ``name``.
         """
@@ -95,7 +95,7 @@ class EntryArguments:
             gpu = self._text.let(f"and i64 {segment}, {-GPU_WINDOW_BYTES}")
             return self._text.let(f"add i64 {gpu}, {LOCAL_OFFSET}")
 
-        return self.once("local window", write)
+        return self.emit_once("local window", write)
 
     def symbol(self, name: str, addend: int) -> str:
         """Return the address of a module variable plus ``addend``."""

@@ -8,12 +8,12 @@ from vgpu_sim.exec.jit.text.writer import constant, integer
 from vgpu_sim.exec.jit.values.environment import Form, Values
 
 
-def readable(values: Values, a: Linear) -> bool:
+def is_readable_sum(values: Values, a: Linear) -> bool:
     """Return whether all shared values of a sum are available here."""
-    return at_hand(values, a.values_shared())
+    return has_available_bases(values, a.values_shared())
 
 
-def at_hand(values: Values, shared: Iterable[Value]) -> bool:
+def has_available_bases(values: Values, shared: Iterable[Value]) -> bool:
     """Return whether the bases of values are available here.
 
     Bases that are defined in a conditional region are unavailable after it.
