@@ -1,7 +1,7 @@
 """Settings of the node agent; the only reader of the environment in this package.
 
-A field made with ``variable`` is read from the environment variable that it names: to add a
-setting, add a field.
+A field made with ``environment_field`` is read from the environment variable that it names: to add
+a setting, add a field.
 """
 
 import os

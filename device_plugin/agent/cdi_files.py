@@ -16,10 +16,10 @@ from device_plugin.inventory.model import Gpu, Inventory
 
 
 class CdiFiles:
-    """Writes the node's CDI files until ``end`` is called.
+    """Writes the node's CDI files until ``stop_writing`` is called.
 
     If the kubelet is given mounts instead of CDI devices, no file is written. ``_lock`` guards
-    the files: the reconcile thread writes them, another thread calls ``end``.
+    the files: the reconcile thread writes them, another thread calls ``stop_writing``.
     """
 
     def __init__(self, settings: Settings, libraries_dir: Path) -> None:

@@ -16,27 +16,27 @@ class Saving:
     _engine: int
 
     def suspend(self) -> None:
-        """Suspend all work of the engine until ``release``; requests stay in their queues."""
+        """Suspend all work of the engine until ``resume``; requests stay in their queues."""
         self._library.hca_hold(self._engine)
 
     def resume(self) -> None:
-        """Resume the engine's work after ``hold``."""
+        """Resume the engine's work after ``suspend``."""
         self._library.hca_release(self._engine)
 
     def save_cq(self, cq: int) -> HcaSavedCq:
-        """Return a completion queue's progress; the engine must be suspended (``hold``)."""
+        """Return a completion queue's progress; the engine must be suspended (``suspend``)."""
         saved = HcaSavedCq()
         self._library.hca_cq_save(self._engine, cq, ctypes.byref(saved))
         return saved
 
     def load_cq(self, cq: int, saved: HcaSavedCq) -> None:
         """Load a completion queue's progress from a predecessor; the engine must be suspended
-        (``hold``).
+        (``suspend``).
         """
         self._library.hca_cq_load(self._engine, cq, ctypes.byref(saved))
 
     def save_qp(self, qp: int) -> HcaSavedQp:
-        """Return a queue pair's progress; the engine must be suspended (``hold``)."""
+        """Return a queue pair's progress; the engine must be suspended (``suspend``)."""
         saved = HcaSavedQp()
         self._library.hca_qp_save(self._engine, qp, ctypes.byref(saved))
         return saved
@@ -44,7 +44,7 @@ class Saving:
     def load_qp(self, qp: int, saved: HcaSavedQp) -> None:
         """Load a queue pair's progress from a predecessor.
 
-        The engine must be suspended (``hold``), and the queue pair's wires must be restored
+        The engine must be suspended (``suspend``), and the queue pair's wires must be restored
         already. Raises OSError.
         """
         if not self._library.hca_qp_load(self._engine, qp, ctypes.byref(saved)):
@@ -53,7 +53,7 @@ class Saving:
             )
 
     def save_srq(self, srq: int) -> HcaSavedSrq:
-        """Return a shared receive queue's progress; the engine must be suspended (``hold``)."""
+        """Return a shared receive queue's progress; the engine must be suspended (``suspend``)."""
         saved = HcaSavedSrq()
         self._library.hca_srq_save(self._engine, srq, ctypes.byref(saved))
         return saved
@@ -61,12 +61,12 @@ class Saving:
     def load_srq(self, srq: int, saved: HcaSavedSrq) -> None:
         """Load a shared receive queue's progress from a predecessor.
 
-        The engine must be suspended (``hold``).
+        The engine must be suspended (``suspend``).
         """
         self._library.hca_srq_load(self._engine, srq, ctypes.byref(saved))
 
     def save_window(self, window: int) -> HcaSavedWindow:
-        """Return a memory window's binding; the engine must be suspended (``hold``)."""
+        """Return a memory window's binding; the engine must be suspended (``suspend``)."""
         saved = HcaSavedWindow()
         self._library.hca_window_save(self._engine, window, ctypes.byref(saved))
         return saved
@@ -74,6 +74,6 @@ class Saving:
     def load_window(self, window: int, saved: HcaSavedWindow) -> None:
         """Load a memory window's binding from a predecessor, after the regions have been restored.
 
-        The engine must be suspended (``hold``).
+        The engine must be suspended (``suspend``).
         """
         self._library.hca_window_load(self._engine, window, ctypes.byref(saved))

@@ -1,8 +1,8 @@
 """Map pods to identities; index identities by label and namespace, and pods by address and node.
 
 An identity is a namespace together with those of a pod's labels whose keys some selector names.
-Changes are collected, and ``Population.settle`` processes them together, so that a thousand new
-selectors cause only one identification of each pod.
+Changes are collected, and ``Population.process_changes`` processes them together, so that a
+thousand new selectors cause only one identification of each pod.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ _Settled = tuple[PodFacts, int, tuple[str, ...]]
 
 @dataclass(slots=True)
 class Change:
-    """The result of ``Population.settle``.
+    """The result of ``Population.process_changes``.
 
     ``born`` and ``gone`` are the sets of identities that were added and removed; ``namespaces`` are
     the namespaces of these identities. ``endpoints`` is true if the endpoint of any address
@@ -63,7 +63,7 @@ class Population:
 
     @property
     def kinds(self) -> int:
-        """Return the number of identities after the last ``settle``."""
+        """Return the number of identities after the last ``process_changes``."""
         return len(self._numbers)
 
     def put(self, pod: PodFacts) -> bool:
@@ -109,7 +109,7 @@ class Population:
         return change
 
     def pods_of(self, node: str) -> tuple[Pod, ...]:
-        """Return the pods of a node after the last ``settle``."""
+        """Return the pods of a node after the last ``process_changes``."""
         found, claims = [], self._claims
         for uid in self._of_node.get(node, ()):
             pod, number, own = self._settled[uid]

@@ -92,7 +92,7 @@ class Terms:
         return frozenset(self._keys)
 
     def acquire(self, term: Term) -> Matches:
-        """Return the set of identities of a term; the set is valid after the next ``settle``."""
+        """Return a term's set of identities; it is valid after the next ``recompute_sets``."""
         new = Matches(term)
         # computing the term's hash twice would take longer
         found = self._matches.setdefault(term, new)

@@ -40,7 +40,7 @@ class Mads(Protocol):
     """The engine's methods that send and receive MADs."""
 
     def set_mad_pipe(self, wire: EngineWire, descriptor: int) -> None:
-        """Set the pipe for a wire's management datagrams; see ``Engine.receive_mads``."""
+        """Set the pipe for a wire's management datagrams; see ``Engine.set_mad_pipe``."""
 
     def send_mad(self, wire: EngineWire, gid: bytes, mad: bytes, pkey: int) -> None:
         """Send a management datagram over a wire; see ``Engine.send_mad``."""

@@ -77,7 +77,7 @@ class ClientPlace:
     def save_place(self, handover_state: HandoverState) -> Row:
         """Return the client's own record, without its objects.
 
-        The engine must be suspended (``Engine.hold``).
+        The engine must be suspended (``Engine.suspend``).
         """
         return {
             "descriptors": [

@@ -70,7 +70,7 @@ class Objects(FlowSteering, AddressHandles, DeviceRegions, Windows):
 
     def save(self, handover_state: HandoverState) -> Row:
         """Return the client's record for a successor of hcad; the engine must be suspended
-        (``Engine.hold``).
+        (``Engine.suspend``).
         """
         saved = self.save_place(handover_state)
         for kind in _KINDS:
@@ -79,7 +79,7 @@ class Objects(FlowSteering, AddressHandles, DeviceRegions, Windows):
 
     def load(self, saved: Row, handover_state: HandoverState) -> None:
         """Restore the objects that a predecessor saved; the engine must be suspended
-        (``Engine.hold``).
+        (``Engine.suspend``).
 
         Raises:
             OSError, ValueError, KeyError, TypeError: the record is incomplete or invalid.

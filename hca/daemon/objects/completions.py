@@ -148,7 +148,7 @@ class Completions(ClientPlace):
     def save_cq(self, handle: int, handover_state: HandoverState) -> Row:
         """Return the completion queue's record for a successor.
 
-        The engine must be suspended (``Engine.hold``).
+        The engine must be suspended (``Engine.suspend``).
         """
         cq = self._cqs[handle]
         return {
@@ -161,9 +161,9 @@ class Completions(ClientPlace):
         }
 
     def load_cq(self, row: Row, handover_state: HandoverState) -> None:
-        """Restore a predecessor's completion queue; the engine must be suspended (``Engine.hold``).
+        """Restore a predecessor's completion queue.
 
-        Raises OSError, ValueError.
+        The engine must be suspended (``Engine.suspend``). Raises OSError, ValueError.
         """
         handle, size, entries = (int(row[name]) for name in ("handle", "size", "entries"))
         channel = self._channels[row["channel"]] if row["channel"] else None

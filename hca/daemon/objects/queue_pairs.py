@@ -229,7 +229,7 @@ class QueuePairs(SharedReceives, Completions):
 
     def save_qp(self, number: int, handover_state: HandoverState) -> Row:
         """Return the queue pair's record for a successor; the engine must be suspended
-        (``Engine.hold``).
+        (``Engine.suspend``).
         """
         qp = self._qps[number]
         return {
@@ -259,7 +259,7 @@ class QueuePairs(SharedReceives, Completions):
         return self._find(number, attributes)
 
     def load_qp(self, row: Row, handover_state: HandoverState) -> None:
-        """Restore a predecessor's queue pair; the engine must be suspended (``Engine.hold``).
+        """Restore a predecessor's queue pair; the engine must be suspended (``Engine.suspend``).
 
         Raises OSError, ValueError.
         """

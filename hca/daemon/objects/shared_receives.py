@@ -101,7 +101,7 @@ class SharedReceives(Domains):
     def save_srq(self, handle: int, handover_state: HandoverState) -> Row:
         """Return the shared receive queue's record for a successor.
 
-        The engine must be suspended (``Engine.hold``).
+        The engine must be suspended (``Engine.suspend``).
         """
         srq = self._srqs[handle]
         return {
@@ -113,7 +113,7 @@ class SharedReceives(Domains):
 
     def load_srq(self, row: Row, handover_state: HandoverState) -> None:
         """Restore a predecessor's shared receive queue; the engine must be suspended
-        (``Engine.hold``).
+        (``Engine.suspend``).
 
         Raises OSError, ValueError.
         """

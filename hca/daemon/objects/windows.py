@@ -65,7 +65,7 @@ class Windows(Domains):
 
     def save_window(self, key: int, handover_state: HandoverState) -> Row:
         """Return the memory window's record for a successor; the engine must be suspended
-        (``Engine.hold``).
+        (``Engine.suspend``).
         """
         del handover_state
         window = self._windows[key]
@@ -73,7 +73,7 @@ class Windows(Domains):
         return {"handle": key, "request": to_base64(window.wanted), "progress": progress}
 
     def load_window(self, row: Row, handover_state: HandoverState) -> None:
-        """Restore a predecessor's memory window; the engine must be suspended (``Engine.hold``).
+        """Restore a predecessor's memory window; the engine must be suspended (``Engine.suspend``).
 
         Raises OSError, ValueError.
         """

@@ -194,7 +194,7 @@ class Enforcer:
         attributes: HcaQpAttributes,
         service: Service | None,
     ) -> None:
-        """Evaluate policy for a queue pair that a predecessor has connected; see ``connect``.
+        """Evaluate policy for a queue pair that a predecessor connected; see ``authorize_peer``.
 
         A denied queue pair has no rights from now on. It is put into ERR later, by the next
         evaluation of all connections, because clients must not observe a change before the

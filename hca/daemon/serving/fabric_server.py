@@ -21,7 +21,7 @@ class FabricServer(Server):
     def save(self, handover_state: HandoverState) -> Row:
         """Return the server's record for a successor.
 
-        The server must be paused, and the engine suspended (``Engine.hold``).
+        The server must be paused, and the engine suspended (``Engine.suspend``).
         """
         assert self._listener is not None
         tables = self.enforcer.tables

@@ -27,7 +27,7 @@ class NodeServer(PodServer):
     def save(self, handover_state: HandoverState) -> Row:
         """Return the server's record for a successor.
 
-        The server must be paused, and the engine suspended (``Engine.hold``).
+        The server must be paused, and the engine suspended (``Engine.suspend``).
         """
         tables = self.enforcer.tables
         return {

@@ -98,7 +98,7 @@ class Peer(socket.socket):
 
 
 class Fuzz:
-    """An engine that serves, another that is held until it takes over, peers, and a program's
+    """An engine that serves, another that is suspended until it takes over, peers, and a program's
     objects.
     """
 

@@ -101,7 +101,7 @@ class Node:
         """Register memory."""
         return self.client.region(size)
 
-    def switch(self, tables: NodeTables) -> None:
+    def replace_tables(self, tables: NodeTables) -> None:
         """Enforce tables."""
         self.do(lambda: self.enforcer.replace_tables(tables))
 

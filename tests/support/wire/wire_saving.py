@@ -17,7 +17,7 @@ used.
 
 
 def hand_over(end: End, engine: Engine) -> None:
-    """Hand an end over to another engine, which is held until everything is restored."""
+    """Hand an end over to another engine, which is suspended until everything is restored."""
     end.engine.suspend()
     engine.suspend()
     handover_state = HandoverState()

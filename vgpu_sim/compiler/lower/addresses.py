@@ -115,7 +115,8 @@ def base_and_displacement(
 def whole_address(context: Context, operand: tree.Operand, space: Space) -> Operand:
     """Return the address of a ``[...]`` operand as one value, the sum of base and displacement.
 
-    ISA instructions that have no displacement need such an address. Raises as ``address``.
+    ISA instructions that have no displacement need such an address. Raises as
+    ``base_and_displacement``.
     """
     base, displacement = base_and_displacement(context, operand, space)
     if displacement == 0:

@@ -100,7 +100,7 @@ class JitBackend:
         yield from self.warm_up_in_steps()  # better code needs this, too
 
     def warm_up_in_steps(self) -> Iterator[None]:
-        """See ``hal.compute.ports.NativeBackend.warm_up_around_emit``."""
+        """See ``hal.compute.ports.NativeBackend.warm_up_in_steps``."""
         small, sample = warm_up_module(), sample_module()
         Compiler().generate(small, small.function(KERNEL), _WARM_UP_BLOCK, 1)
         yield

@@ -33,7 +33,7 @@ def test_an_unknown_machine_type_is_left_empty(tmp_path: Path) -> None:
 
 
 def test_each_gpu_has_the_versions_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_facts, "machine", lambda: "KVM")
+    monkeypatch.setattr(node_facts, "machine_product", lambda: "KVM")
     gpus = (Gpu("GPU-1", 0, BOARD, "Healthy", ()),)
     inventory = Inventory("1", "/lib", 1 << 30, 0, True, "", (), gpus)
     with ApiServer() as api:

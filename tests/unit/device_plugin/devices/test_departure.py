@@ -93,8 +93,8 @@ class Agent:
         self.done.append(("report_leaving", within_s))
         self.now += min(within_s, self.reports_s)
 
-    def end(self) -> None:
-        self.done.append("end")
+    def stop_writing_cdi(self) -> None:
+        self.done.append("stop_writing_cdi")
 
     def deadline(self, within_s: float, *, waited_for_after_s: float = 0.0) -> Deadline:
         signals = threading.Event()
@@ -124,7 +124,7 @@ def test_report_and_wait_share_one_deadline(
     look = Node().status
     depart(agent, look, agent.deadline(28.0))
     assert waits == [(agent.served, look, left_s)]
-    assert agent.done == [("report_leaving", 3.0), "end"]
+    assert agent.done == [("report_leaving", 3.0), "stop_writing_cdi"]
 
 
 def test_an_api_server_that_does_not_answer_holds_up_no_end() -> None:
@@ -136,7 +136,7 @@ def test_an_api_server_that_does_not_answer_holds_up_no_end() -> None:
 
     depart(agent, look, agent.deadline(0.0625))
     assert not answers.is_set()
-    assert agent.done == [("report_leaving", 0.0625), "end"]
+    assert agent.done == [("report_leaving", 0.0625), "stop_writing_cdi"]
     answers.set()
     for one in threading.enumerate():
         if one.name == "departure":

@@ -183,8 +183,8 @@ class RecordingEnforcer:
             self.parties.add(party)
         self.calls: list[tuple[Any, ...]] = []
 
-    def connect_source(self, *arguments: Any) -> None:
-        self.calls.append(("connect", *arguments))
+    def authorize_source(self, *arguments: Any) -> None:
+        self.calls.append(("authorize", *arguments))
 
     def forget(self, *arguments: Any) -> None:
         self.calls.append(("forget", *arguments))
@@ -265,7 +265,7 @@ def test_of_more_sources_than_a_wire_remembers_the_oldest_is_forgotten(
     engine.take()
     engine.waiting = [pending_source(wire, ONE.gids[1], number) for number in range(senders)]
     known.evaluate_pending()
-    made = [call[2] for call in enforcer.calls if call[0] == "connect"]
+    made = [call[2] for call in enforcer.calls if call[0] == "authorize"]
     gone = [call[1] for call in enforcer.calls if call[0] == "forget"]
     assert gone == made[:forgotten]
     assert [call[1] for call in engine.take("remove_source")] == gone

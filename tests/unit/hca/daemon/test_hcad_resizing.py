@@ -90,7 +90,7 @@ def test_another_program_is_answered_while_one_resizes(fresh_engine, pair, entri
     async def act() -> None:
         server = Programs(fresh_engine, 1 << 30, Enforcer(fresh_engine, Parties()), CmServer())
         one, other = Program(server, 0, pair.a), Program(server, 1, pair.b)
-        fresh_engine.hold()
+        fresh_engine.suspend()
         one.theirs.send(resize(pair.a, entries))
         for _ in range(3):
             other.theirs.send(message(HcaMessage.PD_CREATE))
@@ -99,7 +99,7 @@ def test_another_program_is_answered_while_one_resizes(fresh_engine, pair, entri
         if not waits:
             assert await one.answer() == 0
         assert bool(server._answering) == waits
-        fresh_engine.release()
+        fresh_engine.resume()
         if waits:
             assert await one.answer() == 0
         for program in (one, other):
@@ -116,14 +116,14 @@ def test_what_was_posted_before_counts(fresh_engine, pair):
     rounds = pair.a.objects.count_engine_visits()
 
     async def act() -> int:
-        fresh_engine.hold()
+        fresh_engine.suspend()
         for i in range(5):
             pair.qa.send(Op.RDMA_WRITE, id=i)
         resized = asyncio.get_running_loop().create_task(
             resizing.answer(pair.a.objects, resize(pair.a, 4, pair.a_send.handle))
         )
         await asyncio.sleep(0)
-        fresh_engine.release()
+        fresh_engine.resume()
         return status_of(await resized)
 
     assert asyncio.run(act()) == errno.EINVAL
@@ -133,9 +133,9 @@ def test_what_was_posted_before_counts(fresh_engine, pair):
 
 def test_an_engine_without_a_cpu_is_not_waited_for_without_end(fresh_engine, pair, monkeypatch):
     monkeypatch.setattr(resizing, "MOST_SECONDS", 0.002)
-    fresh_engine.hold()
+    fresh_engine.suspend()
     assert status_of(asyncio.run(resizing.answer(pair.a.objects, resize(pair.a, 4)))) == 0
-    fresh_engine.release()
+    fresh_engine.resume()
 
 
 def test_a_size_that_is_refused_or_the_same_waits_for_no_turn(fresh_engine, pair, monkeypatch):

@@ -139,12 +139,12 @@ def test_whatever_a_client_has_it_has_the_same_afterwards(old, new, seed):
     client = Client(old, Numbers(), 0)
     for _ in range(choice.randint(0, 120)):
         something(client, choice)
-    old.hold()
+    old.suspend()
     before = answers(client.objects)
     numbers = Numbers()
     numbers.adopt_pds(1000)
     move(client, new, numbers)
-    old.release()
+    old.resume()
     assert answers(client.objects) == before
     assert numbers.new_pd() == 1001
     for number in before["queue pairs"]:  # type: ignore[attr-defined]
@@ -170,14 +170,14 @@ def test_requests_before_and_after_come_in_order(old, new):
     for size in range(10):
         write(pair, 8 + size)
     assert pair.a_send.statuses(10) == [0] * 10
-    old.hold()
+    old.suspend()
     for _ in range(6):
         write(pair, 8)
     numbers = Numbers()
     for client in (pair.a, pair.b):
         move(client, new, numbers)
-    old.release()
-    new.release()
+    old.resume()
+    new.resume()
     for _ in range(5):
         write(pair, 8)
     taken = [pair.a_send.poll() for _ in range(11)]
@@ -195,7 +195,7 @@ def test_completions_go_on_into_a_queue_that_was_made_larger(old, new):
     resized, tail = hca_rig.Cq(*pair.a.objects.resize_cq(larger)), pair.a_send.tail
     resized.tail, pair.a_send = tail, resized
     move_pair(pair, old, new)
-    new.release()
+    new.resume()
     for _ in range(5):
         write(pair)
     assert pair.a_send.statuses(6) == [0] * 6
@@ -208,7 +208,7 @@ def test_a_send_that_waits_for_its_receive_goes_on_waiting(old, new):
     pair.qa.send(Op.SEND, [(BASE, 5, pair.here.key)])
     assert not hca_rig.until(lambda: pair.a_send.page.head != 0, 0.05)
     move_pair(pair, old, new)
-    new.release()
+    new.resume()
     pair.qb.receive((BASE, 64, pair.there.key))
     assert pair.b_recv.poll().bytes == 5
     assert pair.a_send.poll().status == 0
@@ -226,7 +226,7 @@ def test_what_failed_stays_failed_and_keys_and_rights_are_the_same(old, new):
     good[1].connect(good[0])
     read_only = pair.b.region(access=ALL_ACCESS & ~2)
     move_pair(pair, old, new)
-    new.release()
+    new.resume()
     assert pair.qa.state == pair.qb.state == VerbsState.ERR
     write(pair)
     assert pair.a_send.poll().status == Status.WR_FLUSH_ERR
@@ -239,10 +239,10 @@ def test_what_failed_stays_failed_and_keys_and_rights_are_the_same(old, new):
 
 def test_nothing_is_done_while_an_engine_is_held(old):
     pair = Pair(old)
-    old.hold()
+    old.suspend()
     write(pair)
     assert not hca_rig.until(lambda: pair.a_send.page.head != 0, 0.1)
-    old.release()
+    old.resume()
     assert pair.a_send.poll().status == 0
     pair.close()
 
@@ -280,10 +280,10 @@ def test_what_is_denied_stays_denied_from_the_first_instant(old, new):
     """
     pair = Pair(old, 0, under(old, READS))
     pair.there.view[:8] = b"untouche"
-    old.hold()
+    old.suspend()
     write(pair)
     enforcer = move_under(pair, old, new, READS)
-    new.release()
+    new.resume()
     assert pair.a_send.poll().status == Status.REM_ACCESS_ERR
     assert pair.there.view[:8] == b"untouche"
     enforcer.flows.collect_counts()
@@ -295,10 +295,10 @@ def test_what_is_denied_stays_denied_from_the_first_instant(old, new):
 def test_what_is_allowed_stays_allowed_from_the_first_instant(old, new):
     pair = Pair(old, 0, under(old, READS))
     pair.there.view[:8] = b"to read."
-    old.hold()
+    old.suspend()
     write(pair, opcode=Op.RDMA_READ)
     enforcer = move_under(pair, old, new, READS)
-    new.release()
+    new.resume()
     assert pair.a_send.poll().status == 0
     assert pair.here.view[:8] == b"to read."
     assert enforcer.denials.total == 0
@@ -307,7 +307,7 @@ def test_what_is_allowed_stays_allowed_from_the_first_instant(old, new):
 
 def test_what_policy_denies_by_then_does_nothing_and_ends_when_it_is_served(old, new):
     pair = Pair(old, 0, under(old, READS))
-    old.hold()
+    old.suspend()
     write(pair, opcode=Op.RDMA_READ)
     enforcer = move_under(pair, old, new, CLOSED)
     assert (pair.qa.state, pair.a_send.page.head) == (VerbsState.RTS, 0), (
@@ -315,7 +315,7 @@ def test_what_policy_denies_by_then_does_nothing_and_ends_when_it_is_served(old,
     )
     assert pair.a.events() == []
     enforcer.reevaluate()
-    new.release()
+    new.resume()
     assert pair.a_send.poll().status == Status.WR_FLUSH_ERR
     assert pair.qa.state == pair.qb.state == VerbsState.ERR
     pair.close()
@@ -338,7 +338,7 @@ def test_a_connection_keeps_the_service_it_was_made_by(old, new, port, status):
     """The successor's policy permits one port; a connection by another service is denied."""
     pair = Pair(old, 0, under(old, READS))
     ends = connected_by(pair, port)
-    old.hold()
+    old.suspend()
     ends[0].send(
         *(Op.RDMA_READ, [(BASE, 8, pair.here.key)]),
         remote_address=BASE,
@@ -348,7 +348,7 @@ def test_a_connection_keeps_the_service_it_was_made_by(old, new, port, status):
     enforcer = move_under(
         pair, old, new, rdma_lab.policy(SERVER, ingress=[rdma_lab.allow("Read", **ports)])
     )
-    new.release()
+    new.resume()
     assert pair.a_send.poll().status == status
     pair.close()
     assert enforcer.connected == 0
@@ -365,10 +365,10 @@ def test_a_service_is_taken_over_for_the_peer_that_it_was_written_with_alone(old
         return {**row, "joins": [*row.get("joins", [])[:2], 1]}
 
     monkeypatch.setattr(Objects, "_saved_service", of_another)
-    old.hold()
+    old.suspend()
     allowed = rdma_lab.allow("Read", ports=[{"serviceID": 7000}])
     enforcer = move_under(pair, old, new, rdma_lab.policy(SERVER, ingress=[allowed]))
-    new.release()
+    new.resume()
     ends[0].send(
         *(Op.RDMA_READ, [(BASE, 8, pair.here.key)]),
         remote_address=BASE,
@@ -394,7 +394,7 @@ def test_an_address_handle_is_evaluated_before_its_first_datagram(old, new, poli
         qp.listen(0x11)
     handle, memory = a.ah(b.gid), b.region()
     receiver.receive((BASE, 4096, memory.key))
-    old.hold()
+    old.suspend()
     named = {"remote_qpn": receiver.number, "remote_key": 0x11, "address_handle": handle}
     sender.send(Op.SEND, inline=b"datagram", **named)
     enforcer, numbers = under(new, policy), Numbers()
@@ -402,8 +402,8 @@ def test_an_address_handle_is_evaluated_before_its_first_datagram(old, new, poli
         enforcer.parties.add(client.party)
     for client in (a, b):
         move(client, new, numbers, enforcer)
-    old.release()
-    new.release()
+    old.resume()
+    new.resume()
     assert sent.poll().status == 0, "no event is sent"
     assert received.page.head == arrived
     for client in (a, b):

@@ -35,7 +35,7 @@ GUARD_CALLS = (
     "charge_qp",
     "charge_bytes",
     "charge_steering_rule",
-    "connect_path",
+    "authorize_path",
     "as_group_member",
 )
 
@@ -99,7 +99,7 @@ class Rig:
             *((engine, name) for name in ENGINE_CALLS),
             *((guard, name) for name in GUARD_CALLS),
             *((os, name) for name in ("dup", "pipe2")),
-            *((shared_memory, "new_shared_memory"), (self.share, "take")),
+            *((shared_memory, "new_shared_memory"), (self.share, "charge")),
         ]
         for owner, name in targets:
             monkeypatch.setattr(owner, name, self.failure.wrap(name, getattr(owner, name)))

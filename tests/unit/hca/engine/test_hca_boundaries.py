@@ -137,10 +137,10 @@ def test_a_pipe_that_is_replaced_is_closed(engines):
         ends = os.pipe2(os.O_NONBLOCK)
         for descriptor in ends:
             stack.callback(os.close, descriptor)
-        engines[0].receive_mads(end.wire, ends[1])
+        engines[0].set_mad_pipe(end.wire, ends[1])
         before = _descriptors()
         for _ in range(3):
-            engines[0].receive_mads(end.wire, ends[1])
+            engines[0].set_mad_pipe(end.wire, ends[1])
             assert _descriptors() == before
 
 
@@ -170,13 +170,13 @@ def test_a_window_of_a_removed_region_opens_no_other_after_a_handover(engines):
     fresh = hca.HcaMrCreate(b.pd, hca_rig.ALL_ACCESS, BASE, 8192, 1, there.key)
     fresh.pieces[0] = hca.HcaPiece(there.segment, 0, 0, 8192)
     assert b.objects.create_region(fresh).handle == there.key
-    old.hold()
-    new.hold()
+    old.suspend()
+    new.suspend()
     later = Numbers()
     for client in (a, b):
         move(client, new, later)
-    old.release()
-    new.release()
+    old.resume()
+    new.resume()
     for key, status in ((there.key, Status.SUCCESS), (window, Status.REM_ACCESS_ERR)):
         qa.send(Op.RDMA_WRITE, [(BASE, 8, here.key)], remote_address=BASE, remote_key=key)
         assert sends[0].poll().status == status

@@ -180,11 +180,11 @@ def test_a_sender_to_many_members_does_not_starve_others(engine, datagrams):
     to_group, to_one = datagrams.clients[1].ah(group), datagrams.clients[0].ah(hearer.gid)
     data = [(BASE, 4096, datagrams.regions[1].key)]
     named = {"remote_qpn": pairs[0].number, "remote_key": QKEY}
-    engine.hold()
+    engine.suspend()
     for _ in range(16):
         datagrams.qps[1].send(Op.SEND, data, address_handle=to_group, **named)
     datagrams.qps[0].send(Op.SEND, (), b"one", address_handle=to_one, **named)
-    engine.release()
+    engine.resume()
     came = [datagrams.receives[2].poll().source_qpn for _ in range(17)]
     assert came.index(datagrams.qps[0].number) < 8
 

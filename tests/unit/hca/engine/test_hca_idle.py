@@ -60,11 +60,11 @@ def test_few_programs_are_polled_and_all_are_served(fresh_engine):
     numbers = Numbers()
     programs = [Client(fresh_engine, numbers, 20) for _ in range(40)]
     assert all(program.page.sleeping for program in programs)
-    fresh_engine.hold()
+    fresh_engine.suspend()
     for program in programs:
         program.page.dirty[0] = 1
         os.write(program.objects.doorbell_fd, b"x")
-    fresh_engine.release()
+    fresh_engine.resume()
     most = 0
 
     def all_received() -> bool:

@@ -40,7 +40,7 @@ def enforcer(engine):
 
 @pytest.fixture
 def pair(engine, enforcer):
-    enforcer.switch(EVERYTHING_PASSES)
+    enforcer.replace_tables(EVERYTHING_PASSES)
     made = Pair(engine, 0, enforcer)
     yield made
     made.close()
@@ -63,7 +63,7 @@ def test_a_denied_verb_is_an_access_error_that_ends_only_the_requester(pair, enf
         denying = policy(CLIENT, policyTypes=["Egress"], egress=[allow(*others)])
     else:
         denying = policy(SERVER, ingress=[allow(*others)])
-    switched = enforcer.switch(rdma_lab.tables(2, PODS, [denying]))
+    switched = enforcer.replace_tables(rdma_lab.tables(2, PODS, [denying]))
     assert (switched.revoked, switched.narrowed) == (0, 2)
     assert pair.qa.state == VerbsState.RTS, "the queue pair stays up until it makes a request"
     pair.there.view[:8] = b"untouche"
@@ -77,9 +77,9 @@ def test_a_denied_verb_is_an_access_error_that_ends_only_the_requester(pair, enf
 
 @pytest.mark.parametrize("verb", OPCODES)
 def test_the_verb_that_is_allowed_passes_and_is_counted(pair, enforcer, verb):
-    enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[allow(verb)])]))
+    enforcer.replace_tables(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[allow(verb)])]))
     assert ask(pair, verb) == Status.SUCCESS
-    enforcer.flows.gather()
+    enforcer.flows.collect_counts()
     (count,) = enforcer.flows.to_json()
     assert count == {
         "policy": "default/p",
@@ -94,7 +94,7 @@ def test_the_verb_that_is_allowed_passes_and_is_counted(pair, enforcer, verb):
 
 def test_an_atomic_write_is_a_write_to_policy(pair, enforcer):
     others = [name for name in OPCODES if name != "Write"]
-    enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[allow(*others)])]))
+    enforcer.replace_tables(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[allow(*others)])]))
     write(pair, opcode=Op.ATOMIC_WRITE)
     assert pair.a_send.poll().status == Status.REM_ACCESS_ERR
 
@@ -158,17 +158,17 @@ def test_a_refused_change_of_address_leaves_a_predecessors_service(pair, enforce
         policyTypes=["Ingress", "Egress"],
         ingress=[allow("Read", ports=[{"serviceID": 7000}])],
     )
-    enforcer.switch(rdma_lab.tables(3, (*PODS, THIRD), [by_service]))
+    enforcer.replace_tables(rdma_lab.tables(3, (*PODS, THIRD), [by_service]))
     with pytest.raises(PermissionError):  # naming the peer again drops its previous service
         pair.qb.modify(Mask.STATE | Mask.AV, state=VerbsState.SQD, **path)
-    enforcer.switch(rdma_lab.tables(4, (*PODS, THIRD)))
+    enforcer.replace_tables(rdma_lab.tables(4, (*PODS, THIRD)))
     pair.qb.modify(Mask.STATE | Mask.AV, state=VerbsState.SQD, **path)
     assert bindings.find(pair.qb.number, *ends, pair.qa.number) == Found()
 
 
 def test_policy_of_one_direction_leaves_the_other_alone(pair, enforcer):
     """The server may write to the client; the client may request nothing, and gets no response."""
-    enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER)]))
+    enforcer.replace_tables(rdma_lab.tables(2, PODS, [policy(SERVER)]))
     assert pair.qb.state == VerbsState.RTS
     pair.qb.send(
         *(Op.RDMA_WRITE, [(BASE, 8, pair.there.key)]),
@@ -182,7 +182,7 @@ def test_policy_of_one_direction_leaves_the_other_alone(pair, enforcer):
 
 def test_a_pod_that_is_denied_every_verb_cannot_connect(engine, enforcer):
     closed = [policy(SERVER, policyTypes=["Ingress", "Egress"])]
-    enforcer.switch(rdma_lab.tables(1, PODS, closed))
+    enforcer.replace_tables(rdma_lab.tables(1, PODS, closed))
     with pytest.raises(PermissionError, match="policy denies its peer") as refused:
         Pair(engine, 0, enforcer)
     assert refused.value.errno == errno.EACCES
@@ -200,35 +200,35 @@ def test_a_wholly_denied_connection_is_revoked_and_flushed_at_both_ends(pair, en
     pair.qb.receive((BASE, 8, pair.there.key))
     assert until(lambda: sleeps_on(engine)), "so that the revocation must wake it"
     closed = [policy(SERVER, policyTypes=["Ingress", "Egress"])]
-    assert enforcer.switch(rdma_lab.tables(2, PODS, closed)).revoked == 2
+    assert enforcer.replace_tables(rdma_lab.tables(2, PODS, closed)).revoked == 2
     assert (pair.qa.state, pair.qb.state) == (VerbsState.ERR, VerbsState.ERR)
     assert pair.a.events() == [(VerbsEvent.QP_FATAL, pair.qa.number)]
     assert pair.b.events() == [(VerbsEvent.QP_FATAL, pair.qb.number)]
     assert pair.b_recv.poll().status == Status.WR_FLUSH_ERR
     write(pair)
     assert pair.a_send.poll().status == Status.WR_FLUSH_ERR
-    assert enforcer.switch(rdma_lab.tables(3, PODS, closed)).revoked == 0, "once"
-    enforcer.switch(rdma_lab.tables(4, PODS))
+    assert enforcer.replace_tables(rdma_lab.tables(3, PODS, closed)).revoked == 0, "once"
+    enforcer.replace_tables(rdma_lab.tables(4, PODS))
     assert pair.qa.state == VerbsState.ERR, "what is allowed again is to be connected again"
 
 
 def test_a_revoked_queue_pair_may_connect_again_when_it_is_allowed(pair, enforcer):
     closed = [policy(SERVER, policyTypes=["Ingress", "Egress"])]
-    enforcer.switch(rdma_lab.tables(2, PODS, closed))
+    enforcer.replace_tables(rdma_lab.tables(2, PODS, closed))
     for qp, peer in ((pair.qa, pair.qb), (pair.qb, pair.qa)):
         qp.modify(1, state=VerbsState.RESET)
         with pytest.raises(PermissionError):
             qp.connect(peer)
         qp.modify(1, state=VerbsState.RESET)
-    enforcer.switch(rdma_lab.tables(3, PODS))
+    enforcer.replace_tables(rdma_lab.tables(3, PODS))
     pair.qa.connect(pair.qb)
     pair.qb.connect(pair.qa)
     assert ask(pair, "Write") == Status.SUCCESS
 
 
 def test_no_byte_moves_after_a_revocation_is_acknowledged(engine, enforcer):
-    """Writes of 512 MiB are in progress; no byte arrives after ``switch`` has returned."""
-    enforcer.switch(EVERYTHING_PASSES)
+    """Writes of 512 MiB are in progress; no byte arrives after ``replace_tables`` has returned."""
+    enforcer.replace_tables(EVERYTHING_PASSES)
     denying = rdma_lab.tables(2, PODS, [policy(SERVER, policyTypes=["Ingress", "Egress"])])
     pair = Pair(engine, 0, enforcer)
     size = 64 << 20
@@ -241,7 +241,7 @@ def test_no_byte_moves_after_a_revocation_is_acknowledged(engine, enforcer):
             remote_key=target.key,
         )
     assert until(lambda: target.view[0] == ord("x"))
-    enforcer.switch(denying)
+    enforcer.replace_tables(denying)
     target.view[:] = bytes(size)
     assert pair.a_send.statuses(8).count(Status.WR_FLUSH_ERR) >= 1
     time.sleep(0.05)
@@ -250,7 +250,7 @@ def test_no_byte_moves_after_a_revocation_is_acknowledged(engine, enforcer):
 
 
 def test_a_message_under_way_ends_when_its_verb_is_denied(engine, enforcer):
-    enforcer.switch(EVERYTHING_PASSES)
+    enforcer.replace_tables(EVERYTHING_PASSES)
     denying = rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[allow("Read")])])
     pair = Pair(engine, 0, enforcer)
     size = 64 << 20
@@ -262,7 +262,7 @@ def test_a_message_under_way_ends_when_its_verb_is_denied(engine, enforcer):
         remote_key=target.key,
     )
     assert until(lambda: target.view[0] == ord("x"))
-    enforcer.switch(denying)
+    enforcer.replace_tables(denying)
     there = target.view[:].count(b"x")
     assert pair.a_send.poll().status == Status.REM_ACCESS_ERR
     assert there < size
@@ -271,7 +271,7 @@ def test_a_message_under_way_ends_when_its_verb_is_denied(engine, enforcer):
 
 
 def test_a_thousand_queue_pairs_are_revoked_in_one_call(engine, enforcer):
-    enforcer.switch(EVERYTHING_PASSES)
+    enforcer.replace_tables(EVERYTHING_PASSES)
     pair = Pair(engine, 0, enforcer)
     others = []
     for _ in range(500):
@@ -283,7 +283,7 @@ def test_a_thousand_queue_pairs_are_revoked_in_one_call(engine, enforcer):
     closed = [policy(SERVER, policyTypes=["Ingress", "Egress"])]
     denying = rdma_lab.tables(2, PODS, closed)
     began = time.thread_time()
-    assert enforcer.switch(denying).revoked == 1002
+    assert enforcer.replace_tables(denying).revoked == 1002
     assert time.thread_time() - began < 0.25, "it takes a few milliseconds"
     assert {qp.state for qp in others} == {VerbsState.ERR}
     pair.close()
@@ -292,24 +292,24 @@ def test_a_thousand_queue_pairs_are_revoked_in_one_call(engine, enforcer):
 
 def test_generations_only_rise(enforcer):
     denying = [policy(SERVER)]
-    enforcer.switch(rdma_lab.tables(5, PODS, denying))
+    enforcer.replace_tables(rdma_lab.tables(5, PODS, denying))
     with pytest.raises(StaleTables, match="generation 4 is older than the enforced generation 5"):
-        enforcer.switch(rdma_lab.tables(4, PODS))
+        enforcer.replace_tables(rdma_lab.tables(4, PODS))
     with pytest.raises(StaleTables, match="but with different tables"):
-        enforcer.switch(rdma_lab.tables(5, PODS))
-    assert enforcer.switch(rdma_lab.tables(5, PODS, denying)).generation == 5, "said twice"
+        enforcer.replace_tables(rdma_lab.tables(5, PODS))
+    assert enforcer.replace_tables(rdma_lab.tables(5, PODS, denying)).generation == 5, "said twice"
     assert enforcer.tables == rdma_lab.tables(5, PODS, denying)
 
 
 def test_tables_of_another_node_are_refused(enforcer):
-    enforcer.switch(EVERYTHING_PASSES)
+    enforcer.replace_tables(EVERYTHING_PASSES)
     other = type(EVERYTHING_PASSES)(9, "there")
     with pytest.raises(StaleTables, match="tables are for node 'there', not for 'here'"):
-        enforcer.switch(other)
+        enforcer.replace_tables(other)
 
 
 def test_a_pod_that_is_not_in_the_tables_cannot_connect(engine, enforcer):
-    enforcer.switch(rdma_lab.tables(1, PODS[1:]))
+    enforcer.replace_tables(rdma_lab.tables(1, PODS[1:]))
     with pytest.raises(PermissionError):
         Pair(engine, 0, enforcer)
 
@@ -321,13 +321,13 @@ def test_without_tables_no_pod_connects_where_policy_is_enforced(engine):
 
 
 def test_a_pod_that_leaves_the_tables_is_revoked(pair, enforcer):
-    assert enforcer.switch(rdma_lab.tables(2, PODS[:1])).revoked >= 1
+    assert enforcer.replace_tables(rdma_lab.tables(2, PODS[:1])).revoked >= 1
     assert pair.qb.state == VerbsState.ERR
 
 
 def test_policy_treats_a_link_local_name_of_a_peer_as_its_address(engine, enforcer):
     closed = [policy(SERVER, policyTypes=["Ingress", "Egress"])]
-    enforcer.switch(rdma_lab.tables(1, PODS, closed))
+    enforcer.replace_tables(rdma_lab.tables(1, PODS, closed))
     numbers = hca_rig.Numbers()
     a, b = (hca_rig.Client(engine, numbers, i, enforcer) for i in (0, 1))
     qa, qb = (one.qp(one.cq(), one.cq()) for one in (a, b))
@@ -344,7 +344,7 @@ def test_policy_treats_a_link_local_name_of_a_peer_as_its_address(engine, enforc
 
 def test_read_only_memory_may_be_read_and_not_written(pair, enforcer):
     rule = allow(memory={"maxAccess": "ReadOnly"})
-    enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[rule])]))
+    enforcer.replace_tables(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[rule])]))
     assert ask(pair, "Read") == Status.SUCCESS
     assert ask(pair, "Send") == Status.SUCCESS
     assert ask(pair, "Write") == Status.REM_ACCESS_ERR
@@ -352,15 +352,15 @@ def test_read_only_memory_may_be_read_and_not_written(pair, enforcer):
 
 def test_named_regions_are_refused_closed(pair, enforcer):
     rule = allow(memory={"scope": "Named", "regions": ["weights"]})
-    enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[rule])]))
+    enforcer.replace_tables(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[rule])]))
     assert ask(pair, "Send") == Status.SUCCESS
     assert ask(pair, "Read") == Status.REM_ACCESS_ERR
 
 
 def test_denials_name_the_pods_the_verb_and_the_policy(pair, enforcer):
-    enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[allow("Read")])]))
+    enforcer.replace_tables(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[allow("Read")])]))
     ask(pair, "Write")
-    enforcer.flows.gather()
+    enforcer.flows.collect_counts()
     ((denied, count),) = enforcer.denials.take()[0].items()
     assert count == 1
     assert (denied.function, denied.source_pod, denied.destination_pod, denied.verb) == (
@@ -377,9 +377,9 @@ def test_denials_name_the_pods_the_verb_and_the_policy(pair, enforcer):
 
 def test_an_audit_passes_and_is_reported(pair, enforcer):
     audit = policy(SERVER, ingress=[allow("Read")], enforcement="Audit")
-    enforcer.switch(rdma_lab.tables(2, PODS, [audit]))
+    enforcer.replace_tables(rdma_lab.tables(2, PODS, [audit]))
     assert ask(pair, "Write") == Status.SUCCESS
-    enforcer.flows.gather()
+    enforcer.flows.collect_counts()
     ((denied, count),) = enforcer.denials.take()[0].items()
     assert (denied.verb, denied.audited, count) == ("Write", True, 1)
     assert enforcer.denials.total == 0
@@ -400,7 +400,7 @@ def test_limits_of_objects_are_the_least_of_the_rules(pair, enforcer, least, bes
         policyTypes=["Ingress", "Egress"],
         **{least: rules([*beside, 3, *beside]), other: [allow(), *rules(beside)]},
     )
-    enforcer.switch(rdma_lab.tables(2, PODS, [limited]))
+    enforcer.replace_tables(rdma_lab.tables(2, PODS, [limited]))
     cq = pair.b.cq()
     made = [pair.b.qp(cq, cq), pair.b.qp(cq, cq)]
     for _ in range(2):
@@ -428,7 +428,7 @@ def test_limits_of_a_policy_that_only_audits_bound_nothing(pair, enforcer):
         ingress=[allow(limits={"maxQPs": 1, "maxMRBytes": 1})],
         egress=[allow(limits={"maxQPs": 1, "maxMRBytes": 1})],
     )
-    enforcer.switch(rdma_lab.tables(2, PODS, [audit]))
+    enforcer.replace_tables(rdma_lab.tables(2, PODS, [audit]))
     cq = pair.b.cq()
     pair.b.qp(cq, cq)
     pair.b.region(8192)
@@ -461,10 +461,10 @@ def time_writes(pair: Pair, size: int, count: int) -> float:
 def test_ceilings_hold_a_flow_back(pair, enforcer, limits, size, count, seconds):
     """The next message waits until the excess of the last one is paid back."""
     limited = [policy(SERVER, ingress=[allow(limits=limits)])]
-    enforcer.switch(rdma_lab.tables(2, PODS, limited))
+    enforcer.replace_tables(rdma_lab.tables(2, PODS, limited))
     assert time_writes(pair, size, count) > seconds
     assert len(enforcer.flows.rates) == 1
-    enforcer.switch(rdma_lab.tables(3, PODS))
+    enforcer.replace_tables(rdma_lab.tables(3, PODS))
     assert len(enforcer.flows.rates) == 0
     assert until(lambda: time_writes(pair, size, count) < seconds, 60), (
         "on a busy machine some time"
@@ -478,11 +478,13 @@ def test_a_qos_class_holds_a_flow_back_on_one_node_too(engine, enforcer, how):
         "spec": {"qosClasses": [{"name": "slow", "dscp": 10, "maxRate": "16Mi"}]},
     }
     by_rule = [policy(CLIENT, policyTypes=["Egress"], egress=[allow(qosClassName="slow")])]
-    enforcer.switch(rdma_lab.tables(2, PODS, by_rule if how == "by a rule" else (), [network]))
+    enforcer.replace_tables(
+        rdma_lab.tables(2, PODS, by_rule if how == "by a rule" else (), [network])
+    )
     pair = Pair(engine, 0, enforcer, traffic_class=0 if how == "by a rule" else 41)
     assert time_writes(pair, 1 << 20, 4) > 0.15
     assert len(enforcer.flows.rates) > 0
-    enforcer.switch(rdma_lab.tables(3, PODS))
+    enforcer.replace_tables(rdma_lab.tables(3, PODS))
     assert len(enforcer.flows.rates) == 0
     pair.close()
 
@@ -491,7 +493,7 @@ def test_the_flows_of_a_rule_share_its_ceiling(engine, enforcer):
     """Two clients of one server together get the rate that the rule allows for its peers."""
     pods = (*PODS, pod(2, app="client"))
     limited = [policy(SERVER, ingress=[allow(limits={"ops": "50"})])]
-    enforcer.switch(rdma_lab.tables(1, pods, limited))
+    enforcer.replace_tables(rdma_lab.tables(1, pods, limited))
     pair = Pair(engine, 0, enforcer)
     third = hca_rig.Client(engine, hca_rig.Numbers(), 2, enforcer)
     queue = third.cq()
@@ -523,13 +525,13 @@ def test_members_of_other_partitions_are_strangers(pair, enforcer):
         {"name": "two", "pkey": 0x12, "members": member(SERVER)},
     ]
     network = {"metadata": {"name": "n"}, "spec": {"partitions": partitions}}
-    assert enforcer.switch(rdma_lab.tables(2, PODS, networks=[network])).revoked == 2
+    assert enforcer.replace_tables(rdma_lab.tables(2, PODS, networks=[network])).revoked == 2
     assert pair.qa.state == VerbsState.ERR
 
 
 def test_datagrams_that_are_denied_vanish_and_those_allowed_arrive(engine, enforcer):
     """The sender gets no error: its request completes, as for any lost datagram."""
-    enforcer.switch(EVERYTHING_PASSES)
+    enforcer.replace_tables(EVERYTHING_PASSES)
     numbers = hca_rig.Numbers()
     a, b = (hca_rig.Client(engine, numbers, index, enforcer) for index in (0, 1))
     sent, received = a.cq(), b.cq()
@@ -543,14 +545,14 @@ def test_datagrams_that_are_denied_vanish_and_those_allowed_arrive(engine, enfor
     arrived = 0
     for generation, verbs in enumerate((["UD"], ["Read"], ["UD", "CM"]), 2):
         allowing = [policy(SERVER, ingress=[allow(*verbs)])]
-        enforcer.switch(rdma_lab.tables(generation, PODS, allowing))
+        enforcer.replace_tables(rdma_lab.tables(generation, PODS, allowing))
         receiver.receive((BASE, 4096, memory.key))
         named = {"remote_qpn": receiver.number, "remote_key": 0x11, "address_handle": handle}
         sender.send(Op.SEND, inline=b"datagram", **named)
         assert sent.poll().status == Status.SUCCESS
         arrived += "UD" in verbs
         assert received.page.head == arrived
-    enforcer.flows.gather()
+    enforcer.flows.collect_counts()
     (denied,) = enforcer.denials.take()[0]
     assert (denied.verb, denied.policies) == ("UD", ("default/p",))
     a.objects.close()

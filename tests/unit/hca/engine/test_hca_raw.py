@@ -306,7 +306,7 @@ def make_policy(direction: str, app: str, **spec: object):
 def test_an_isolated_pod_has_no_frames_in_that_direction(engine, enforcer, direction, app, passes):
     """That does not depend on the rules, because a frame's source address may be forged."""
     everything = {direction.lower(): [{}]}
-    enforcer.switch(rdma_lab.tables(1, PODS, [make_policy(direction, app, **everything)]))
+    enforcer.replace_tables(rdma_lab.tables(1, PODS, [make_policy(direction, app, **everything)]))
     raw = Raw(engine, enforcer)
     raw.start()
     raw.steer(1)
@@ -320,7 +320,7 @@ def test_an_isolated_pod_has_no_frames_in_that_direction(engine, enforcer, direc
 @pytest.mark.parametrize("to", [ONE, GROUP], ids=["one", "group"])
 def test_a_rule_of_a_denied_pod_does_not_keep_frames_from_others(engine, enforcer, to):
     """Every tenant may add rules, even a rule that matches all frames first."""
-    enforcer.switch(rdma_lab.tables(1, PODS, [make_policy("Ingress", "other")]))
+    enforcer.replace_tables(rdma_lab.tables(1, PODS, [make_policy("Ingress", "other")]))
     raw = Raw(engine, enforcer)
     raw.start()
     raw.steer(2, priority=0)
@@ -333,7 +333,7 @@ def test_a_rule_of_a_denied_pod_does_not_keep_frames_from_others(engine, enforce
 
 
 def test_new_tables_hold_for_the_next_frame(engine, enforcer):
-    enforcer.switch(rdma_lab.tables(1, PODS))
+    enforcer.replace_tables(rdma_lab.tables(1, PODS))
     raw = Raw(engine, enforcer)
     raw.start()
     raw.steer(1)
@@ -341,23 +341,23 @@ def test_new_tables_hold_for_the_next_frame(engine, enforcer):
         raw.post(1)
     assert raw.send(ORDINARY) == Status.SUCCESS
     assert raw.got(1) == 1
-    enforcer.switch(rdma_lab.tables(2, PODS, [make_policy("Ingress", "getter")]))
+    enforcer.replace_tables(rdma_lab.tables(2, PODS, [make_policy("Ingress", "getter")]))
     assert raw.send(ORDINARY) == Status.SUCCESS
     assert raw.got(1) == 1
-    enforcer.switch(rdma_lab.tables(3, PODS))
+    enforcer.replace_tables(rdma_lab.tables(3, PODS))
     assert raw.send(ORDINARY) == Status.SUCCESS
     assert raw.got(1) == 2
     raw.close()
 
 
 def test_a_fully_isolated_pod_has_no_frames_and_loses_its_rules(engine, enforcer):
-    enforcer.switch(rdma_lab.tables(1, PODS))
+    enforcer.replace_tables(rdma_lab.tables(1, PODS))
     raw = Raw(engine, enforcer)
     raw.start(0, 1)
     closed = [
         policy({"app": app}, app, policyTypes=["Ingress", "Egress"]) for app in ("getter", "other")
     ]
-    assert enforcer.switch(rdma_lab.tables(2, PODS, closed)).revoked == 1
+    assert enforcer.replace_tables(rdma_lab.tables(2, PODS, closed)).revoked == 1
     assert raw.qps[1].state == State.ERR
     assert raw.clients[1].events() == [(VerbsEvent.QP_FATAL, raw.qps[1].number)]
     with pytest.raises(OSError, match="may not use raw frames") as refused:
@@ -381,7 +381,7 @@ def test_a_managed_fabric_without_tables_lets_no_frame_pass(engine):
 
 def test_a_policy_that_only_audits_stops_no_frame(engine, enforcer):
     audit = make_policy("Ingress", "getter", enforcement="Audit")
-    enforcer.switch(rdma_lab.tables(1, PODS, [audit]))
+    enforcer.replace_tables(rdma_lab.tables(1, PODS, [audit]))
     raw = Raw(engine, enforcer)
     raw.start()
     raw.steer(1)
@@ -400,14 +400,14 @@ def test_a_successor_uses_its_own_tables(engine, denied):
         raw.start()
         raw.steer(1)
         raw.post(1)
-        engine.hold()
+        engine.suspend()
         numbers, enforcer = Numbers(), Enforcer(new, Parties())
         closed = policy({"app": "getter"}, policyTypes=["Ingress", "Egress"])
         enforcer.replace_tables(rdma_lab.tables(1, PODS, [closed] if denied else []))
         for client in raw.clients:
             enforcer.parties.add(client.party)
             move(client, new, numbers, enforcer)
-        engine.release()
+        engine.resume()
         new.resume()
         assert raw.send(ORDINARY) == Status.SUCCESS
         assert raw.got(1) == (not denied)

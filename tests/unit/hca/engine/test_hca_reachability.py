@@ -117,7 +117,7 @@ class Lab:
             for two in itertools.combinations(range(len(self.clients)), 2)
         ]
         for one, other in self.pairs:
-            assert one.authorize_peer(other)
+            assert one.connect(other)
             assert other.connect(one)
         self.mouths = [Mouth(*of) for of in zip(self.clients, addresses, regions, strict=True)]
         self.ways = {

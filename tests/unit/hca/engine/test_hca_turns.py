@@ -64,13 +64,13 @@ def test_a_function_has_one_share_however_many_queue_pairs_it_has(engine, progra
     attacker = Attacker(
         engine, Load(programs, queue_pairs, 1, 1 << 30, pieces=128), neighbour.numbers
     )
-    engine.hold()
+    engine.suspend()
     attacker.attack()
     neighbour.qa.send(
         Op.RDMA_WRITE, [(BASE, size, source.key)], remote_address=BASE, remote_key=target.key
     )
     engine.restart_work()
-    engine.release()
+    engine.resume()
     assert neighbour.a_send.poll().status == 0
     counts = engine.work_of(neighbour.a.gid)
     assert size // hca_load.QUANTUM <= counts.turns <= size // hca_load.QUANTUM + 3
@@ -148,12 +148,12 @@ def _count_steps(engine, waiting: int, others: int, posted: int, least: int, mos
     for qp in pairs:
         qp.send(Op.SEND, flags=0)
     _has_nothing_to_do(engine, client)
-    engine.hold()
+    engine.suspend()
     engine.restart_work()
     for _ in range(posted):
         srqs[0].receive()
     srqs[1].ring()
-    engine.release()
+    engine.resume()
     assert set(cq.statuses(posted)) == {0}
     counts = engine.work_of(client.gid)
     assert counts.steps <= most
@@ -185,11 +185,11 @@ def test_one_shared_receive_queue_does_not_wait_for_all_requesters_of_another(en
     for qp in pairs:
         qp.send(Op.SEND, flags=0)
     _has_nothing_to_do(engine, client)
-    engine.hold()
+    engine.suspend()
     for _ in range(400):
         long.receive()
     short.receive()
-    engine.release()
+    engine.resume()
     times = [cq.poll().timestamp for _ in range(400)]
     mine = other.poll().timestamp
     if time.monotonic() - started < 0.5:  # later, all retry by themselves
@@ -227,11 +227,11 @@ def test_all_bits_are_seen_though_a_turn_takes_some(engine):
     pairs = [client.qp(cq, cq, depth=1) for _ in range(1000)]
     for qp in pairs:
         qp.connect(qp)
-    engine.hold()
+    engine.suspend()
     for qp in pairs:
         qp.send(Op.RDMA_WRITE)
     engine.restart_work()
-    engine.release()
+    engine.resume()
     assert set(cq.statuses(1000)) == {0}
     counts = engine.work_of(client.gid)
     assert counts.steps == 1000
@@ -254,10 +254,10 @@ def test_a_program_does_not_wait_for_all_bits_of_another_of_its_function(engine)
     alone = quiet.qp(own, own)
     alone.connect(alone)
     _has_nothing_to_do(engine, quiet)
-    engine.hold()
+    engine.suspend()
     for qp in (*pairs, alone):
         qp.send(Op.RDMA_WRITE)
-    engine.release()
+    engine.resume()
     times = [cq.poll().timestamp for _ in pairs]
     assert own.poll().timestamp < times[len(times) // 2]
     for client in (busy, quiet):
@@ -273,12 +273,12 @@ def test_queue_pairs_do_not_wait_for_all_bits_of_shared_receive_queues(engine):
     alone.connect(alone)
     waiting.send(Op.SEND)
     _has_nothing_to_do(engine, client)
-    engine.hold()
+    engine.suspend()
     shared[0].receive()
     for srq in shared:
         srq.ring()
     alone.send(Op.RDMA_WRITE)
-    engine.release()
+    engine.resume()
     assert other.poll().timestamp < cq.poll().timestamp
     client.objects.close()
 
@@ -294,13 +294,13 @@ def test_every_armed_queue_is_notified_of_though_a_turn_notifies_some(engine):
         qp.connect(qp)
         qp.send(Op.RDMA_WRITE)
         assert until(lambda cq=cq: cq.page.head == 1)
-    engine.hold()
+    engine.suspend()
     for cq, _ in armed:
         cq.page.armed = 1
     client.page.armed = 1
     os.write(client.objects.doorbell_fd, b"x")
     engine.restart_work()
-    engine.release()
+    engine.resume()
     for cq, end in armed:
         assert os.read(end, 8) == b"\0"
         assert cq.page.events == 1
@@ -348,10 +348,10 @@ def test_the_shortest_pause_ends_first_whatever_began_before(engine):
     pairs = [client.qp(cq, cq) for _ in range(8)]
     for place, qp in enumerate(pairs):
         qp.connect(qp, min_rnr_timer=int(place == 7), rnr_retry=1, timeout=0)
-    engine.hold()
+    engine.suspend()
     for qp in pairs:
         qp.send(Op.SEND)
-    engine.release()
+    engine.resume()
     assert cq.poll().qpn == pairs[7].number
     client.objects.close()
 

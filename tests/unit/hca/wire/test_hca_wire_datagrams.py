@@ -215,12 +215,12 @@ def test_the_responder_evaluates_the_policies_of_both_sides(stage, side):
     node, peer = stage
     region = node.region()
     pods = pods_of(node.ip, peer.ip, labels=("server", "client"))
-    node.switch(rdma_lab.tables(1, pods))
+    node.replace_tables(rdma_lab.tables(1, pods))
     for _ in range(2):
         node.qp.receive((BASE, 100, region.key))
     peer.say(node)
     assert node.recv_cq.poll().status == 0
-    node.switch(rdma_lab.tables(2, pods, [writes_alone(side)]))
+    node.replace_tables(rdma_lab.tables(2, pods, [writes_alone(side)]))
     region.view[:100] = bytes(100)
     for _ in range(3):
         peer.say(node)
@@ -228,14 +228,14 @@ def test_the_responder_evaluates_the_policies_of_both_sides(stage, side):
     assert not any(region.view[:100])
     (rule,) = node.rules()
     assert rule["denied"] == 3
-    node.switch(rdma_lab.tables(3, pods))
+    node.replace_tables(rdma_lab.tables(3, pods))
     peer.say(node)
     assert node.recv_cq.poll().status == 0
 
 
 def test_a_pod_in_no_tables_reaches_no_peer(stage):
     node, peer = stage
-    node.switch(rdma_lab.tables(1, pods_of(node.ip, labels=["server"])))
+    node.replace_tables(rdma_lab.tables(1, pods_of(node.ip, labels=["server"])))
     node.qp.receive((BASE, 100, node.region().key))
     peer.say(node)
     assert until(lambda: node.counts.denied == 1)
@@ -244,7 +244,7 @@ def test_a_pod_in_no_tables_reaches_no_peer(stage):
 def test_a_denied_sender_sends_nothing_and_gets_no_error(listeners):
     a, b = listeners
     denying = policy(SERVER, ingress=[allow("Write")])
-    a.switch(rdma_lab.tables(1, pods_of(a.ip, b.ip), [denying]))
+    a.replace_tables(rdma_lab.tables(1, pods_of(a.ip, b.ip), [denying]))
     assert send(a, b) == 0
     assert a.counts.sent == 0
     assert a.rules()[0]["denied"] == 1
@@ -253,7 +253,7 @@ def test_a_denied_sender_sends_nothing_and_gets_no_error(listeners):
 def test_a_ceiling_holds_datagrams_on_the_wire_back(listeners):
     a, b = listeners
     limited = policy(SERVER, ingress=[allow(limits={"ops": "200"})])
-    a.switch(rdma_lab.tables(1, pods_of(a.ip, b.ip), [limited]))
+    a.replace_tables(rdma_lab.tables(1, pods_of(a.ip, b.ip), [limited]))
     assert send(a, b) == 0  # the burst is 2
     assert send(a, b) == 0
     row = next(iter(a.enforcer.flows._rows.values()))

@@ -219,25 +219,25 @@ def test_the_responder_evaluates_the_policies_of_both_sides(stage, side):
     node, peer = stage
     region = node.region()
     pods = pods_of(node.ip, peer.ip, labels=("server", "client"))
-    node.switch(rdma_lab.tables(1, pods))
+    node.replace_tables(rdma_lab.tables(1, pods))
     for _ in range(2):
         node.qp.receive((BASE, 100, region.key))
     peer.say()
     assert node.recv_cq.poll().status == 0
-    node.switch(rdma_lab.tables(2, pods, [writes_alone(side)]))
+    node.replace_tables(rdma_lab.tables(2, pods, [writes_alone(side)]))
     region.view[:100] = bytes(100)
     for _ in range(3):
         peer.say()
     assert until(lambda: node.counts.denied == 3)
     assert not any(region.view[:100])
-    node.switch(rdma_lab.tables(3, pods))
+    node.replace_tables(rdma_lab.tables(3, pods))
     peer.say()
     assert node.recv_cq.poll().status == 0
 
 
 def test_datagrams_of_a_pod_in_no_tables_are_dropped(stage):
     node, peer = stage
-    node.switch(rdma_lab.tables(1, pods_of(node.ip, labels=["server"])))
+    node.replace_tables(rdma_lab.tables(1, pods_of(node.ip, labels=["server"])))
     node.qp.receive((BASE, 100, node.region().key))
     peer.say()
     assert until(lambda: node.counts.denied == 1)
@@ -251,16 +251,22 @@ def test_a_pod_with_isolated_egress_sends_only_to_groups_of_a_rule(listeners, gr
     to_pod = {"to": [{"podSelector": {"matchLabels": SERVER}}], "verbs": ["UD"]}
     to_group = {"to": [{"ipBlock": {"cidr": f"{group}/32"}}], "verbs": ["UD"]}
     isolating = {"policyTypes": ["Egress"]}
-    b.switch(rdma_lab.tables(1, pods, [policy(CLIENT, **isolating, egress=[to_pod, to_group])]))
-    a.switch(rdma_lab.tables(1, pods, [policy(CLIENT, **isolating, egress=[to_pod])]))
+    b.replace_tables(
+        rdma_lab.tables(1, pods, [policy(CLIENT, **isolating, egress=[to_pod, to_group])])
+    )
+    a.replace_tables(rdma_lab.tables(1, pods, [policy(CLIENT, **isolating, egress=[to_pod])]))
     assert send(a, group, b"denied") == 0
     assert a.counts.sent == 0
-    a.switch(rdma_lab.tables(2, pods, [policy(CLIENT, **isolating, egress=[to_pod, to_group])]))
+    a.replace_tables(
+        rdma_lab.tables(2, pods, [policy(CLIENT, **isolating, egress=[to_pod, to_group])])
+    )
     assert send(a, group, b"allowed") == 0
     assert b.recv_cq.poll().bytes == GRH + 7
     # A rule allows only the group: the datagram is sent, and policy is checked for each member.
     for node in listeners:
-        node.switch(rdma_lab.tables(3, pods, [policy(CLIENT, **isolating, egress=[to_group])]))
+        node.replace_tables(
+            rdma_lab.tables(3, pods, [policy(CLIENT, **isolating, egress=[to_group])])
+        )
     b.qp.receive((BASE, 256, b.region().key))
     assert send(a, group, b"dropped") == 0
     assert until(lambda: b.counts.denied == 1)
@@ -291,13 +297,13 @@ def test_policy_is_evaluated_for_each_member_of_a_node(engines, group):
         friends = {"from": [{"podSelector": {"matchLabels": {"app": "friend"}}}]}
         denying = policy(SERVER, ingress=[allow(**friends)])
         for generation, policies in enumerate(([], [denying], []), 1):
-            node.switch(rdma_lab.tables(generation, pods, policies))
+            node.replace_tables(rdma_lab.tables(generation, pods, policies))
             assert send(node, group, b"x") == 0
         assert hearers["friend"][1].statuses(4) == [0] * 4
         assert hearers["server"][1].statuses(3) == [0] * 3
         assert hearers["server"][1].page.head == 3
         # Policy is also evaluated for a member that joins later.
-        node.switch(rdma_lab.tables(4, pods, [denying]))
+        node.replace_tables(rdma_lab.tables(4, pods, [denying]))
         client, cq, qp = hearers["server"]
         client.objects.detach(member(qp.number, group))
         client.objects.attach(member(qp.number, group))

@@ -314,14 +314,14 @@ def test_a_queue_pair_handed_over_may_be_freed_before_its_answer_is_sent(stage):
     """An acknowledgement is due when the program frees the queue pair, before the first turn."""
     end, peer, region = stage
     engine, objects = end.engine, end.client.objects
-    engine.hold()
+    engine.suspend()
     saved = engine.save_qp(objects._qps[end.qp.number].engine)
     saved.wire.answers = 1
     taken_over = [end.client.qp(end.send_cq, end.recv_cq) for _ in range(2)]
     for qp in taken_over:
         engine.load_qp(objects._qps[qp.number].engine, saved)
     objects.destroy_qp(taken_over[0].number)
-    engine.release()
+    engine.resume()
     answer = peer.receive()
     assert (answer.opcode, answer.psn, answer.syndrome) == (roce.ACKNOWLEDGE, 99, 0x1F)
     objects.destroy_qp(taken_over[1].number)
@@ -332,7 +332,7 @@ def test_a_queue_pair_loaded_twice_has_left_its_first_wire(stage):
     """An acknowledgement was due each time: the first must not be sent on the old connection."""
     end, peer, region = stage
     engine, objects = end.engine, end.client.objects
-    engine.hold()
+    engine.suspend()
     saved = engine.save_qp(objects._qps[end.qp.number].engine)
     saved.wire.answers = 1
     loaded = end.client.qp(end.send_cq, end.recv_cq)
@@ -340,7 +340,7 @@ def test_a_queue_pair_loaded_twice_has_left_its_first_wire(stage):
         engine.load_qp(objects._qps[loaded.number].engine, saved)
     objects.destroy_qp(loaded.number)
     engine.load_qp(objects._qps[end.qp.number].engine, saved)
-    engine.release()
+    engine.resume()
     assert (answer := peer.receive()).syndrome == 0x1F
     assert answer.psn == 99
     works_still(end, peer, region)
@@ -365,7 +365,7 @@ def test_a_read_is_requested_again_in_the_same_parts_after_a_handover(stage):
     request = [peer.receive()]
     parts = struct.unpack("!QII", request[0].headers)[2]
     assert parts < size, "more than one part"
-    engine.hold()
+    engine.suspend()
     saved = engine.save_qp(objects._qps[end.qp.number].engine)
     successor = end.client.qp(end.send_cq, end.recv_cq)
     ctypes.memmove(successor.send_slots, end.qp.send_slots, ctypes.sizeof(successor.send_slots))
@@ -378,7 +378,7 @@ def test_a_read_is_requested_again_in_the_same_parts_after_a_handover(stage):
     engine.set_policies([HcaPolicyChange(own, pkey=0xFFFF, sends=ALL, receives=ALL)])
     objects.destroy_qp(end.qp.number)
     peer.drain()
-    engine.release()
+    engine.resume()
     again = peer.receive()
     assert (again.opcode, again.psn, again.headers) == (request[0].opcode, 500, request[0].headers)
 

@@ -107,7 +107,7 @@ def policed_pair(engines, request):
     with nodes(*engines, kind=request.param) as (a, b):
         pods = pods_of(a.ip, b.ip)
         for node in (a, b):
-            node.switch(rdma_lab.tables(1, pods))
+            node.replace_tables(rdma_lab.tables(1, pods))
         for node, peer in ((a, b), (b, a)):
             values = {**wire_rig.RELIABLE, "sgid_index": 1, "dgid": peer.gid}
             node.qp.connect(node.qp, **values, dest_qpn=peer.qp.number)
@@ -137,7 +137,7 @@ def test_a_ceiling_of_bytes_holds_on_the_wire(policed_pair, side):
         else policy({"app": "server"}, ingress=[allow(limits=limits)])
     )
     for node in (a, b):
-        node.switch(rdma_lab.tables(2, pods, [limited]))
+        node.replace_tables(rdma_lab.tables(2, pods, [limited]))
     took = seconds(a, b, 1 << 16, 16)
     assert took >= 0.9 * 14 / 128, "a burst, and the rest at 8 MiB/s"
     (rule,) = a.rules()
@@ -149,7 +149,7 @@ def test_a_ceiling_of_operations_holds_on_the_wire(policed_pair):
     a, b, pods = policed_pair
     limited = policy({"app": "server"}, ingress=[allow(limits={"ops": "200"})])
     for node in (a, b):
-        node.switch(rdma_lab.tables(2, pods, [limited]))
+        node.replace_tables(rdma_lab.tables(2, pods, [limited]))
     assert seconds(a, b, 8, 30) >= 0.9 * 27 / 200
 
 
@@ -190,7 +190,7 @@ def test_the_responder_checks_each_operation(engines, name, side, kind):
         peer.bind((ip, roce.PORT))
         peer.settimeout(60)
         pods = pods_of(node.ip, ip, labels=("server", "client"))
-        node.switch(rdma_lab.tables(1, pods, [denying]))
+        node.replace_tables(rdma_lab.tables(1, pods, [denying]))
         values = {**wire_rig.RELIABLE, "sgid_index": 1, "dgid": wire_rig.gid_of(ip)}
         node.qp.connect(node.qp, **values, dest_qpn=QPN, rq_psn=100)
         region = node.region()
@@ -220,7 +220,7 @@ def test_new_tables_apply_to_requests_that_wait(policed_pair):
     """A rate limit has let the first part pass. The rest and the next request are forbidden."""
     a, b, pods = policed_pair
     held = policy({"app": "server"}, ingress=[allow(limits={"bandwidth": "1", "burst": "4Ki"})])
-    a.switch(rdma_lab.tables(2, pods, [held]))  # b denies nothing
+    a.replace_tables(rdma_lab.tables(2, pods, [held]))  # b denies nothing
     here, there = a.region(1 << 17), b.region(1 << 17)
     here.view[:] = bytes([7]) * len(here.view)
     for address in (BASE, BASE + (1 << 16)):
@@ -230,14 +230,14 @@ def test_new_tables_apply_to_requests_that_wait(policed_pair):
             remote_key=there.key,
         )
     assert until(lambda: there.view[4095] == 7)
-    a.switch(rdma_lab.tables(3, pods, [policy({"app": "server"}, ingress=[allow("Send")])]))
+    a.replace_tables(rdma_lab.tables(3, pods, [policy({"app": "server"}, ingress=[allow("Send")])]))
     reliable = a.qp.kind == VerbsQpType.RC
     first = Status.REM_ACCESS_ERR if reliable else Status.SUCCESS
     second = Status.WR_FLUSH_ERR if reliable else Status.SUCCESS
     assert a.send_cq.statuses(2) == [first, second]
     assert not any(there.view[1 << 15 :])
     if not reliable:
-        a.switch(rdma_lab.tables(4, pods))
+        a.replace_tables(rdma_lab.tables(4, pods))
         a.qp.send(
             *(Op.RDMA_WRITE, [(BASE, 9, here.key)]), remote_address=BASE, remote_key=there.key
         )

@@ -331,11 +331,11 @@ def work_of_a_packet(engines, classes: tuple[int, int]) -> float:
         ports = [Port(engines, stack) for _ in classes]
         engine.set_qos_classes([HcaQosClass(weight=1), HcaQosClass(weight=16)])
         flows = [port.flow(one) for port, one in zip(ports, classes, strict=True) for _ in range(6)]
-        engine.hold()
+        engine.suspend()
         for flow in flows:
             flow.post(times)
         engine.restart_work()
-        engine.release()
+        engine.resume()
         assert until(lambda: all(flow.gather() == times for flow in flows), 60)
         cost = sum(engine.work_of(port.a.client.gid).cost for port in ports)
         return cost / sum(port.a.counts.sent for port in ports)

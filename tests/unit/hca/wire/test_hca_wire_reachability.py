@@ -64,7 +64,7 @@ class Case:
         self.world = world_of(number)
         compiler = load(Compiler(), self.world)
         for node in nodes:
-            node.switch(compiler.tables(HOME, 1))
+            node.replace_tables(compiler.tables(HOME, 1))
         self.world.keys = dict(compiler.pkeys)
         self.regions = {node.ip: node.region(4096) for node in nodes}
 

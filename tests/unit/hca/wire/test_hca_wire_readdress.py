@@ -284,7 +284,7 @@ def apply(stage: Stage, **verbs: str) -> None:
         for app, verb in verbs.items()
     ]
     isolating = policy({"app": "client"}, policyTypes=["Ingress", "Egress"], egress=rules)
-    stage.node.switch(rdma_lab.tables(1, pods, [isolating]))
+    stage.node.replace_tables(rdma_lab.tables(1, pods, [isolating]))
 
 
 def test_a_peer_that_policy_denies_is_reached_by_no_other_s_rights(stage):

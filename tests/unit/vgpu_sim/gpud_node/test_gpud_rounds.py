@@ -64,9 +64,9 @@ class NotingBudget(Budget):
         super().__init__(1 << 40)
         self._rounds = rounds
 
-    def report(self, account: Any) -> Any:
+    def possible_grant(self, account: Any) -> Any:
         self._rounds.note()
-        return super().report(account)
+        return super().possible_grant(account)
 
 
 def test_however_many_workers_of_a_slice_flood_a_round_takes_one_message() -> None:

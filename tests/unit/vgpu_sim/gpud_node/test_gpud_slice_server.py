@@ -121,7 +121,7 @@ class Answers:
     def __init__(self) -> None:
         self.requested = self._now = self.most = 0
 
-    async def of_slice(self, *_: object) -> bytes:
+    async def answer_slice_request(self, *_: object) -> bytes:
         self.requested += 1
         self._now += 1
         self.most = max(self.most, self._now)

@@ -47,10 +47,10 @@ def test_the_innermost_loop_of_deep_nests() -> None:
 
 
 def test_unlimited_nesting_of_loops_is_rejected_by_name() -> None:
-    with pytest.raises(cfg.LoopNestError, match=r"loops nest too deep .*1048576 blocks"):
+    with pytest.raises(cfg.LoopNestError, match=r"loops nest too deeply .*1048576 blocks"):
         cfg.build(_nested_loops(10_000))
     (refusal,) = support.refusals(_nested_loops(10_000))
-    assert "loops nest too deep" in str(refusal)
+    assert "loops nest too deeply" in str(refusal)
 
 
 def test_an_early_return_moves_reconvergence_to_the_exit() -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from vgpu_sim.perf.errors import BadShape, UnknownBoard, UnknownModel
 from vgpu_sim.perf.models import ARCHITECTURES, Layout, Serving, diffusion, predict_serving
+from vgpu_sim.perf.models.gaps import host_gaps_us
 from vgpu_sim.perf.models.graph import Shard
-from vgpu_sim.perf.models.host_gaps_us import gaps
 from vgpu_sim.perf.models.memory import memory
 
 LLAMA = Serving("llama-2-70b", "h100-80gb", 4, 16, 1024, 256)
@@ -159,10 +159,10 @@ def test_stages_share_the_layers_and_fill_up() -> None:
 
 
 def test_the_device_waits_for_a_host_that_launches_slower_than_it_runs() -> None:
-    assert gaps([100.0] * 5, 10) == pytest.approx(10)  # only that of the first
-    assert gaps([4.0] * 5, 10) == pytest.approx(10 + 4 * 6)
+    assert host_gaps_us([100.0] * 5, 10) == pytest.approx(10)  # only that of the first
+    assert host_gaps_us([4.0] * 5, 10) == pytest.approx(10 + 4 * 6)
     # After a long operator the host is ahead: the three short ones are already launched.
-    assert gaps([100.0, 4, 4, 4], 10) == pytest.approx(10)
+    assert host_gaps_us([100.0, 4, 4, 4], 10) == pytest.approx(10)
 
 
 def test_without_a_graph_short_tokens_wait_and_long_prompts_do_not() -> None:

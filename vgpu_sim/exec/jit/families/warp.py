@@ -1,8 +1,8 @@
 """Collectives: vector code if a group consists of whole warps, else one call per lane.
 
-A group of several lanes emits a collective only if ``wait_points.legal`` has proved that every
-participating lane is present. The rest is tested at run time: lanes must name themselves, and
-lanes that name each other must name the same mask.
+A group of several lanes emits a collective only if ``wait_points.is_legal_geometry`` has proved
+that every participating lane is present. The rest is tested at run time: lanes must name
+themselves, and lanes that name each other must name the same mask.
 """
 
 from collections.abc import Callable

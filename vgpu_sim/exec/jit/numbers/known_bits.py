@@ -27,8 +27,8 @@ class Known:
     the mask ``zeros`` are 0, and its bits in the mask ``ones`` are 1. ``origin`` identifies a
     pointer; it is None if the value is only the integer.
 
-    Create a ``Known`` with ``of``, which refines the interval by the known bits, and the known
-    bits by the interval.
+    Create a ``Known`` with ``refine_facts``, which refines the interval by the known bits, and the
+    known bits by the interval.
     """
 
     bits: int

@@ -63,7 +63,7 @@ def scale(a: Linear | None, factor: int) -> Linear | None:
 
 def widen(a: Linear | None, bits: int, *, is_signed: bool) -> Linear | None:
     """Return the sum ``a`` extended to ``bits``. The caller ensures that no lane's sum overflows
-    its type (see ``reach``).
+    its type (see ``magnitude_bound``).
     """
     if a is None or a.bits != 32 or bits != 64:
         return None
