@@ -24,11 +24,14 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 
 # The chart's tests need the cluster's helm, and its nodes come up after them: an idle cluster takes a
 # seventh of two cores. A test of processes that fails beside others runs once more alone, and is named
-# (tests/support/watches/failed_alone.py).
+# (tests/support/watches/failed_alone.py). End-to-end tests leave a third of two cores idle; the tests
+# that only compute run there, at the lowest priority (tests/support/watches/parts.py).
 test: venv references ## everything: unit, golden, ABI and conformance tests, then the same product on kind
 	@deploy/kind/programs
-	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60 || $(PYTEST) --failed-alone
-	@$(MAKE) test-cluster
+	$(PYTEST) -n $(JOBS) --dist worksteal --part processes || $(PYTEST) --failed-alone
+	@tests/beside \
+	  computing 'nice -n 19 $(PYTEST) -n $(shell nproc) --dist worksteal --part computing --fuzz-seconds 60' \
+	  cluster '$(MAKE) test-cluster'
 
 # On the JIT everything runs, RDMA's tests beside those of GPUs; on the interpreter what depends on the
 # backend, and helm uninstall at the very end.

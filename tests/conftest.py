@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.watches import cost_of_tests, failed_alone, left_threads, open_files
+from support.watches import cost_of_tests, failed_alone, left_threads, open_files, parts
 
 E2E = Path(__file__).parent / "e2e"
 
@@ -20,7 +20,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--with-e2e``, ``--failed-alone`` and ``--fuzz-seconds``."""
+    """Add ``--with-e2e``, ``--failed-alone``, ``--part`` and ``--fuzz-seconds``."""
     parser.addoption(
         "--with-e2e",
         action="store_true",
@@ -32,11 +32,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run what failed in the run before once more, without anything beside it",
     )
     parser.addoption(
+        "--part",
+        choices=parts.PARTS,
+        help="run only the tests that only compute, or only the others",
+    )
+    parser.addoption(
         "--fuzz-seconds",
         type=float,
         default=12.0,
         help="how long random kernels are tried (`make test`: 60)",
     )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip the test files of the other part."""
+    part = config.getoption("--part")
+    if part is None or not collection_path.is_file():
+        return None
+    return True if parts.part_of(collection_path, config.rootpath) != part else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

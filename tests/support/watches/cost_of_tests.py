@@ -118,21 +118,21 @@ def compare(config: pytest.Config, costs: Costs) -> tuple[list[str], bool]:
         return [], False  # the cluster does the work, in processes that are not children
     over = over_budget(costs, budgets())
     far = sorted(room for room, times in over.items() if times > TOLERATED)
-    again = sorted(set(far) & set(_replace_record(far)))
+    again = sorted(set(far) & set(_replace_record(far, _kind(config))))
     lines = [f"{room}: {times:.2f} times its budget" for room, times in sorted(over.items())]
     if again:
         lines.append(f"over by more than a fifth twice in a row: {', '.join(again)}")
     return lines, bool(again)
 
 
-def _replace_record(far: list[str]) -> list[str]:
+def _replace_record(far: list[str], kind: str) -> list[str]:
     """Record which rooms are far over their budget; return those recorded by this machine's
-    previous run.
+    previous run of the same kind.
 
     The record outlives a checkout, because continuous integration makes a new one for each run.
     """
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tessera"
-    file = folder / f"over-budget-{platform.node()}.json"
+    file = folder / f"over-budget-{kind.replace(' ', '-')}-{platform.node()}.json"
     before: list[str] = json.loads(file.read_text()) if file.exists() else []
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(far))
@@ -149,7 +149,10 @@ def is_whole(config: pytest.Config) -> bool:
 
 
 def _kind(config: pytest.Config) -> str:
-    return f"e2e {config.option.markexpr}" if config.getoption("--with-e2e") else "local"
+    """Return "e2e" with its marks, or "local" with its part, if it is not all tests."""
+    if config.getoption("--with-e2e"):
+        return f"e2e {config.option.markexpr}"
+    return f"local {config.getoption('--part') or ''}".rstrip()
 
 
 def table(kind: str, costs: Costs, allowed: Mapping[str, float], files: int) -> str:

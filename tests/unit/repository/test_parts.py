@@ -1,0 +1,47 @@
+"""The division of tests into those that only compute and those that start processes."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.watches.parts import COMPUTING, COMPUTING_PART, PARTS, PROCESSES_PART, part_of
+
+ROOT = Path(__file__).parents[3]
+# Measuring waits or starting long-lived processes; process_time and a command's result do not.
+WAITING = re.compile(
+    r"^(?:import|from) (?:asyncio|multiprocessing|socket)\b|support\.rigs|time\.perf_counter",
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize("folder", COMPUTING)
+def test_tests_that_only_compute_do_not_wait(folder: str) -> None:
+    files = list((ROOT / folder).rglob("test_*.py"))
+    assert files
+    assert [str(file) for file in files if WAITING.search(file.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "part"),
+    [
+        ("tests/conformance/values/test_conformance_sums.py", COMPUTING_PART),
+        ("tests/unit/mig/test_mig_plan.py", COMPUTING_PART),
+        ("tests/unit/mig_others/test_a.py", PROCESSES_PART),
+        ("tests/integration/gpud/test_gpud_storms.py", PROCESSES_PART),
+    ],
+)
+def test_a_folder_decides_the_part(file: str, part: str) -> None:
+    assert part_of(ROOT / file, ROOT) == part
+
+
+def test_each_part_collects_its_own_files_only() -> None:
+    own = {COMPUTING_PART: "tests/unit/rdma", PROCESSES_PART: "tests/unit/facts"}
+    for part in PARTS:
+        options = ["--collect-only", "-qq", "-p", "no:cacheprovider", "--part", part]
+        command = [sys.executable, "-m", "pytest", *options, *own.values()]
+        found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        files = {Path(line.partition(":")[0]).parent for line in found.stdout.splitlines() if line}
+        assert files == {Path(own[part])}, found.stderr
