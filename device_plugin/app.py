@@ -82,7 +82,10 @@ class Supervisor:
         self._worked = False
 
     def run(self) -> int:
-        """Run both processes; return 0 after SIGTERM, 1 if the agent never worked."""
+        """Run both processes until SIGTERM, and return 0.
+
+        Return 1 if the agent ends before its first heartbeat, or hangs soon after its start.
+        """
         _keep_memory_shared()
         with self._listener:
             return self._keep_both()

@@ -149,7 +149,10 @@ class Settings:
 
     @property
     def offer_record(self) -> Path:
-        """Return the path of the offer record, next to the builds of libraries."""
+        """Return the path of the file that records the node's last offer to the kubelet.
+
+        The file is in the same directory as the client libraries.
+        """
         return self.libraries_dir / "offered.json"
 
     @property

@@ -39,17 +39,20 @@ class Bounds:
 
 
 def text(default: str, longest: int, description: str) -> Any:
-    """Declare a text of printable characters; it may be empty only if the default is empty."""
+    """Declare a dataclass field for a text of printable characters.
+
+    The text has at most ``longest`` characters. It may be empty only if ``default`` is empty.
+    """
     return _declare(default, Bounds(str, min(1, len(default)), longest, description))
 
 
 def number(default: int, least: int, most: int, description: str) -> Any:
-    """Declare an integer from ``least`` to ``most``."""
+    """Declare a dataclass field for an integer from ``least`` to ``most``."""
     return _declare(default, Bounds(int, least, most, description))
 
 
 def flag(description: str) -> Any:
-    """Declare a Boolean, false unless a pool sets it."""
+    """Declare a dataclass field for a Boolean, which is false unless a pool sets it."""
     return _declare(False, Bounds(bool, 0, 1, description))
 
 

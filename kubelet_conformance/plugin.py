@@ -35,7 +35,10 @@ _CONFIG: list[pytest.Config] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the command-line options. Without a command of a plugin or driver they have no effect."""
+    """Add the command-line options.
+
+    The options have no effect unless one of them gives the command of a plugin or driver.
+    """
     group = parser.getgroup("kubelet-conformance", "does a plugin keep the kubelet's contract?")
     for name, text in (
         ("plugin", "a device plugin: a line for the shell; $KUBELET_DIR is set"),

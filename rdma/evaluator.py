@@ -44,7 +44,7 @@ class _Kind:
 
 
 class Evaluator:
-    """Evaluates flows by the tables of one node, which it prepares once for many evaluations.
+    """Evaluates flows by the tables of one node. The tables are prepared once for many evaluations.
 
     An evaluation has no visible side effects.
     """

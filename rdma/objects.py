@@ -130,7 +130,7 @@ class PolicyRule:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """An RDMANetworkPolicy. ``types`` are the directions in which it isolates.
+    """An RDMANetworkPolicy. ``types`` are the directions in which it isolates the selected pods.
 
     ``created`` (RFC 3339) orders policies by age; an empty text counts as the oldest.
     """
@@ -150,7 +150,10 @@ class Policy:
         return f"{self.namespace}/{self.name}"
 
     def rules(self, direction: Direction) -> tuple[PolicyRule, ...]:
-        """Return the policy's rules for a direction; empty if the policy does not isolate in it."""
+        """Return the policy's rules for a direction.
+
+        The result is empty if the policy does not isolate pods in that direction.
+        """
         if direction not in self.types:
             return ()
         return self.ingress if direction is Direction.INGRESS else self.egress

@@ -109,8 +109,8 @@ def request_packets(operation: VerbsOpcode) -> tuple[Packet, ...]:
     first, middle and last packets of longer messages.
 
     Only the last packet of a message contains the additional word (``Extra``). So the first and
-    middle packets are the same with and without that word. ``PACKETS`` lists them under the
-    operation without it. A datagram is always one packet.
+    middle packets are the same with and without that word. ``PACKETS`` lists these packets under
+    the operation without the word. A datagram is always one packet.
     """
     row = operation.row
     if row.codes is None:

@@ -6,7 +6,9 @@ from enum import StrEnum
 
 
 class Operator(StrEnum):
-    """The operator of a requirement; NotIn and DoesNotExist also match if the key is absent."""
+    """The operator of a selector's requirement. Labels without the requirement's key meet NotIn and
+    DoesNotExist.
+    """
 
     IN = "In"
     NOT_IN = "NotIn"

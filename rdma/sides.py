@@ -15,7 +15,7 @@ OUTSIDE: Final = -1
 
 
 class Address:
-    """An address as text, which is parsed only if a rule has blocks."""
+    """An IP address as text. The text is parsed only if a rule refers to blocks of addresses."""
 
     def __init__(self, text: str) -> None:
         self.text = text

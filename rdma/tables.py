@@ -150,11 +150,12 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The facts that pods of one identity share. If ``ingress`` or ``egress`` is None, the pods are
-    not isolated in that direction.
+    """The properties that all pods of one identity share. If ``ingress`` or ``egress`` is None, the
+    pods are not isolated in that direction.
 
-    ``partitions`` is the P_Key table, index 0 first. ``UNIDENTIFIED`` is denied everything;
-    addresses that two pods claim and pods in unknown namespaces have this identity.
+    ``partitions`` is the P_Key table, index 0 first. The identity ``UNIDENTIFIED`` is denied
+    everything. Pods in unknown namespaces have this identity, and so have addresses that two pods
+    claim.
     """
 
     number: int
@@ -209,7 +210,9 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class NodeTables:
-    """Everything that one node needs for its evaluations; always complete, never a difference."""
+    """All tables that one node needs for its evaluations. They are always complete: they never
+    state only the changes since earlier tables.
+    """
 
     generation: int
     node: str

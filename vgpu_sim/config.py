@@ -34,7 +34,9 @@ def run_dir() -> Path:
 
 
 def slices_dir() -> Path:
-    """Return the directory of the slice sockets; works within a run, in a pod and on a node."""
+    """Return the directory of the slice sockets. The result is valid under ``tessera run``, in a
+    pod and on a node.
+    """
     return Path(os.environ.get(SLICES_DIR_VARIABLE) or DEFAULT_RUN_DIR / "slices")
 
 
@@ -44,7 +46,9 @@ def user_selects_devices() -> bool:
 
 
 def private_dir_parents() -> tuple[Path, ...]:
-    """Return the candidate parents of a run's private directory, in order of preference."""
+    """Return the directories in which a ``tessera`` command may create its private directory, in
+    order of preference.
+    """
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     return (*((Path(runtime),) if runtime else ()), Path(tempfile.gettempdir()), Path("/tmp"))
 

@@ -10,7 +10,9 @@ from boards.record.silicon import Sensors, Silicon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """Data that is needed to simulate a board, in addition to the data for predictions."""
+    """The data that a simulation of a board needs in addition to the data for performance
+    predictions.
+    """
 
     geometry: Geometry
     silicon: Silicon

@@ -11,7 +11,7 @@ from boards.record.shapes import Shape
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """The resources of one MIG instance of a shape, on one board.
+    """The resources of one MIG instance on one board; ``shape`` is the instance's shape.
 
     ``engines`` has the numbers of CE, DEC, ENC, JPG and OFA engines, in this order.
     """

@@ -23,7 +23,10 @@ class CublasException:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performance:
-    """The rates in a board's data sheet, and the boards whose fitted parameters predictions use.
+    """The inputs for predictions of a board's performance, such as the rates in its data sheet.
+
+    Predictions also need parameters that were fitted to measurements. ``sibling`` and
+    ``lenders`` name the boards whose parameters are used where this board has none.
 
     Tensor rates are those of dense matrices, in Tflop/s (or Tera-operations/s) at the boost clock.
     A type that the board's tensor cores do not support has no tensor rate. Rates of DRAM and links

@@ -4,7 +4,10 @@ from enum import StrEnum
 
 
 class Provenance(StrEnum):
-    """Where a row of a board's table comes from. The members are sorted, the best source first."""
+    """The kind of source from which a board's figures come.
+
+    The members are sorted: the most reliable kind of source comes first.
+    """
 
     HARDWARE = "hardware"
     """Printed by a real board's driver: ``nvidia-smi -q``, ``mig -lgip``, ``-lgipp``, ``-lcip``."""

@@ -29,9 +29,9 @@ class Desired:
     """The GPUs that gpud should have, and the GPU objects that are refused.
 
     ``gpus`` has the specs by UUID. ``refused`` has, by object name, the reason why the object is
-    not applied. ``frozen`` are the devices of refused objects, whose slices are neither
-    withdrawn nor created. ``all_frozen`` is true if a refused object does not name its device;
-    then no slice at all is removed.
+    not applied. ``frozen`` has the UUIDs of the devices of refused objects. Slices of these devices
+    are neither withdrawn nor created. ``all_frozen`` is true if a refused object does not name its
+    device; then no slice at all is removed.
     """
 
     gpus: Mapping[str, GPUSpec] = field(default_factory=dict)

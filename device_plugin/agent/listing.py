@@ -51,10 +51,10 @@ class Listing:
     slices at once under their target resources. A predecessor that was shut down, not killed,
     has waited until ``allocatable`` was lowered for all listed slices.
 
-    ``seen_at`` returns the start time of the last call of List, which lists pods, that the kubelet
-    has answered. A slice that has left one list of devices joins the next one only after a newer
-    call of List was answered. The answer shows whether the kubelet has just given the slice to a
-    pod.
+    The kubelet's call List returns the pods with their devices. ``seen_at`` returns the start
+    time of the last such call that the kubelet has answered. A slice that has left one list of
+    devices joins the next one only after a newer call was answered. The answer shows whether the
+    kubelet has just given the slice to a pod.
     """
 
     seen_at: Callable[[], float]

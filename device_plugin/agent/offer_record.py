@@ -52,7 +52,7 @@ Sharing = Mapping[str, Sequence[Shared]]
 
 
 class OfferRecord:
-    """The file that records the strategy and the sharing of the node's last offer to the kubelet.
+    """A file that records the node's last offer to the kubelet: the strategy and the sharing.
 
     Used by the reconcile thread only, except for ``remove``.
     """

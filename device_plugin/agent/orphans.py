@@ -32,7 +32,10 @@ _log = logging.getLogger(__name__)
 
 
 def health_by_device(inventory: Inventory) -> dict[str, str]:
-    """Return the health of each GPU and of each slice that a claim has, by DRA device name."""
+    """Return the health of all GPUs, and the health of all slices that claims have.
+
+    The keys are the names of the devices in DRA.
+    """
     found: dict[str, str] = {}
     for gpu in inventory.gpus:
         found[names.Device(gpu.index).name] = gpu.health
@@ -51,7 +54,7 @@ def _device(gpu: Gpu, s: MigSlice) -> str:
 class Orphans:
     """Removes slices whose claims no longer need them.
 
-    It uses a thread of its own, because the API server may be slow.
+    The removal runs in a thread of its own, because the API server may be slow.
     """
 
     def __init__(

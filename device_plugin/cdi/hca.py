@@ -16,7 +16,10 @@ FILE_NAME = "tessera-rdma.json"
 
 
 def function_mounts(function: HcaFunction) -> tuple[Mount, ...]:
-    """Return the mounts of one function; the first mount gives the container access to it."""
+    """Return the mounts of one HCA function for a container.
+
+    The first mount gives the container access to the function.
+    """
     return (
         Mount(function.socket_dir, CONTAINER_FUNCTION_DIR),
         Mount(function.classes_dir, "/sys/class"),

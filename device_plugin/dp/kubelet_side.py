@@ -20,7 +20,10 @@ _log = logging.getLogger(__name__)
 
 
 class KubeletSide(Protocol):
-    """The calls that the reconcile loop makes; see ``Resources`` and ``Allocations`` for each."""
+    """The calls that the reconcile loop makes to the process that serves the kubelet.
+
+    See ``Resources`` and ``Allocations`` for the effect of each call.
+    """
 
     def update(self, offers: Mapping[str, Offer]) -> None: ...
     def connected_resources(self) -> frozenset[str]: ...

@@ -30,7 +30,11 @@ _log = logging.getLogger(__name__)
 
 
 class LinkServer:
-    """Answers an agent's calls, and wakes the agent; a new agent replaces the last one."""
+    """Serves the agent in the process that serves the kubelet.
+
+    Answers the agent's calls, and wakes the agent when a pass is needed. A new agent replaces
+    the last one.
+    """
 
     def __init__(self, listener: Listener, server: KubeletServer, woken: threading.Event) -> None:
         self._listener = listener
@@ -77,9 +81,10 @@ class LinkServer:
 
 
 class Link:
-    """The agent's end of the link: a ``KubeletSide``. Only the reconcile thread makes calls.
+    """The agent's connection to the process that serves the kubelet, as a ``KubeletSide``.
 
-    Every call raises KubeletSideLost if the other process is away; the next call connects again.
+    Only the reconcile thread makes calls. Every call raises KubeletSideLost if the other process
+    is away; the next call connects again.
     """
 
     def __init__(self, address: Path, key: bytes) -> None:
@@ -88,7 +93,11 @@ class Link:
         self._calls: Connection | None = None
 
     def follow(self, wake: Callable[[], None]) -> Never:
-        """Call ``wake`` when the kubelet's side requests a pass, and after each reconnection."""
+        """Call ``wake`` when the process that serves the kubelet requests a pass of the reconcile
+        loop.
+
+        Also call ``wake`` after each reconnection.
+        """
         while True:
             with contextlib.suppress(OSError, EOFError), self._connect(_WAKES) as connection:
                 wake()

@@ -103,9 +103,10 @@ with a resource that the plugin ever served and a DeviceClass now serves (Kubern
 def device(uuid: str, healthy: bool, root: int, nodes: int) -> pb.Device:
     """Return a device as an entry of the kubelet's list.
 
-    ``root`` is the device's simulated PCIe root. The kubelet's topology manager aligns devices
-    of one NUMA node. Roots are distributed over the ``nodes`` NUMA nodes that the machine has,
-    because the kubelet refuses nodes that do not exist.
+    ``root`` is the device's simulated PCIe root. ``nodes`` is the number of NUMA nodes that the
+    machine has. The entry names one of these NUMA nodes, chosen by ``root``, because the kubelet's
+    topology manager aligns devices of one NUMA node. The kubelet refuses NUMA nodes that do not
+    exist.
     """
     topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=root % nodes)]) if nodes > 1 else None
     return pb.Device(ID=uuid, health=HEALTHY if healthy else UNHEALTHY, topology=topology)

@@ -16,7 +16,8 @@ from mig.geometry import Board, Instance, Profile
 def list_instances(board: Board) -> tuple[Instance, ...]:
     """Return all devices that a board can have, in the order in which they are published.
 
-    Smaller profiles come first, each at every place, and the whole GPU comes last.
+    Smaller profiles come first. Each profile has one device for each of its placements. The
+    whole GPU comes last.
     """
     profiles = sorted(board.profiles, key=_size)
     return (*(place for one in profiles for place in _places(board, one)), _whole(board))

@@ -61,7 +61,9 @@ class Claims(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A prepared device of a claim, and the CDI names with which its containers get it."""
+    """A prepared device of a claim, and the CDI names that give the device to the claim's
+    containers.
+    """
 
     allocated: Allocated
     cdi_ids: tuple[str, ...]

@@ -13,7 +13,11 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan of writes: documents to apply, in order, then the names of slices to delete."""
+    """The writes that a publication of ResourceSlices makes at the API server.
+
+    The documents in ``apply`` are applied first, in their order. Then the slices that ``delete``
+    names are deleted.
+    """
 
     apply: tuple[dict[str, Any], ...] = ()
     delete: tuple[str, ...] = ()

@@ -45,27 +45,27 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class OfNode(Family):
-    """A family with one figure per node."""
+    """A metric family that has one figure for each node."""
 
     value: Callable[[Inventory], float]
 
 
 @dataclass(frozen=True, slots=True)
 class OfGpu(Family):
-    """A family with one figure per GPU."""
+    """A metric family that has one figure for each GPU."""
 
     value: Callable[[Gpu], float]
 
 
 @dataclass(frozen=True, slots=True)
 class OfInstance(Family):
-    """A family with one figure per instance: a MIG device, or a whole GPU."""
+    """A metric family that has one figure for each instance: a MIG device, or a whole GPU."""
 
     value: Callable[[Instance], float]
 
 
 def is_of_dcgm(row: Family) -> bool:
-    """Return whether the family has one of DCGM's names.
+    """Return whether a metric family has the name of one of DCGM's metrics.
 
     Dashboards that were made for DCGM query such a family without changes.
     """

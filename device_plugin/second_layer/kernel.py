@@ -32,7 +32,10 @@ _GONE: Final = (errno.ENODEV, errno.ENOENT, errno.EINVAL)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link of the namespace; ``kind`` is the name in ``ip -d link``, such as veth."""
+    """A network link of a namespace.
+
+    ``kind`` is the link's type as ``ip -d link`` prints it, such as veth.
+    """
 
     index: int
     name: str

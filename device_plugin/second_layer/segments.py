@@ -169,7 +169,8 @@ def classifier_code() -> bytes:
 def load() -> int:
     """Load the classifier into the kernel and return its descriptor.
 
-    A filter that uses the classifier keeps it in the kernel.
+    After the descriptor is closed, the classifier stays in the kernel as long as a filter uses
+    it.
 
     Raises:
         OSError: the kernel refuses it, or this process lacks CAP_BPF or CAP_NET_ADMIN.

@@ -366,9 +366,9 @@ class Engine(Saving, Counting):
     def add_member(self, qp: EngineQp, gid: bytes, *, receives_all: bool) -> EngineMember:
         """Attach a queue pair to a multicast group. Raises OSError.
 
-        If ``receives_all`` is true, the queue pair receives from every sender. Otherwise each
-        sender of this engine needs a pair with the queue pair's function (``add_pair``), and the
-        queue pair receives only what the pair's rights permit.
+        If ``receives_all`` is true, the queue pair receives from every sender. Otherwise
+        ``add_pair`` must be called for the queue pair's function and each sender of this engine.
+        The queue pair then receives only what the rights of this pair of functions permit.
         """
         assert len(gid) == 16
         made = self._library.hca_member_new(self._engine, qp, gid, receives_all)
@@ -382,19 +382,20 @@ class Engine(Saving, Counting):
         self._library.hca_member_free(self._engine, member)
 
     def add_pair(self, member: bytes, sender: bytes) -> EngineAh:
-        """Add a pair of a group's member and a sender; the pair has no rights yet.
+        """Add a pair of functions: a member of multicast groups, and a sender. Raises OSError.
 
-        ``member`` and ``sender`` are the second GID (index 1) of the member's and of the sender's
-        function. A later policy change grants the pair's rights in the field ``receives``, as it
-        does for an address handle. Raises OSError.
+        ``member`` and ``sender`` are the second GIDs (index 1) of the two functions. The pair has
+        no rights yet. A later policy change grants the pair's rights in the field ``receives``, as
+        it does for an address handle.
         """
         assert len(member) == len(sender) == 16
         made = self._library.hca_pair_new(self._engine, member, sender)
         return EngineAh(self._check_created(made, "a pair of a group"))
 
     def remove_pair(self, pair: EngineAh) -> None:
-        """Remove the pair of a group's member and a sender; the member then receives no more from
-        the sender.
+        """Remove a pair that ``add_pair`` has returned.
+
+        The pair's member then receives no more from the pair's sender.
         """
         self._library.hca_pair_free(self._engine, pair)
 

@@ -7,7 +7,7 @@ from hca.contract.hca_engine import HcaSavedCq, HcaSavedQp, HcaSavedSrq, HcaSave
 
 
 class Saving:
-    """The methods of ``Engine`` that save and load its objects' progress for a handover.
+    """The methods of ``Engine`` that save and load the state of its objects for a handover.
 
     Their arguments for objects are the handles that the engine returned.
     """
@@ -24,25 +24,28 @@ class Saving:
         self._library.hca_release(self._engine)
 
     def save_cq(self, cq: int) -> HcaSavedCq:
-        """Return a completion queue's progress; the engine must be suspended (``suspend``)."""
+        """Return a completion queue's handover state; the engine must be suspended
+        (``suspend``).
+        """
         saved = HcaSavedCq()
         self._library.hca_cq_save(self._engine, cq, ctypes.byref(saved))
         return saved
 
     def load_cq(self, cq: int, saved: HcaSavedCq) -> None:
-        """Load a completion queue's progress from a predecessor; the engine must be suspended
-        (``suspend``).
+        """Load a completion queue's handover state, which a predecessor has saved.
+
+        The engine must be suspended (``suspend``).
         """
         self._library.hca_cq_load(self._engine, cq, ctypes.byref(saved))
 
     def save_qp(self, qp: int) -> HcaSavedQp:
-        """Return a queue pair's progress; the engine must be suspended (``suspend``)."""
+        """Return a queue pair's handover state; the engine must be suspended (``suspend``)."""
         saved = HcaSavedQp()
         self._library.hca_qp_save(self._engine, qp, ctypes.byref(saved))
         return saved
 
     def load_qp(self, qp: int, saved: HcaSavedQp) -> None:
-        """Load a queue pair's progress from a predecessor.
+        """Load a queue pair's handover state, which a predecessor has saved.
 
         The engine must be suspended (``suspend``), and the queue pair's wires must be restored
         already. Raises OSError.
@@ -53,13 +56,15 @@ class Saving:
             )
 
     def save_srq(self, srq: int) -> HcaSavedSrq:
-        """Return a shared receive queue's progress; the engine must be suspended (``suspend``)."""
+        """Return a shared receive queue's handover state; the engine must be suspended
+        (``suspend``).
+        """
         saved = HcaSavedSrq()
         self._library.hca_srq_save(self._engine, srq, ctypes.byref(saved))
         return saved
 
     def load_srq(self, srq: int, saved: HcaSavedSrq) -> None:
-        """Load a shared receive queue's progress from a predecessor.
+        """Load a shared receive queue's handover state, which a predecessor has saved.
 
         The engine must be suspended (``suspend``).
         """
@@ -72,8 +77,8 @@ class Saving:
         return saved
 
     def load_window(self, window: int, saved: HcaSavedWindow) -> None:
-        """Load a memory window's binding from a predecessor, after the regions have been restored.
+        """Load a memory window's binding, which a predecessor has saved.
 
-        The engine must be suspended (``suspend``).
+        The regions must be restored already, and the engine must be suspended (``suspend``).
         """
         self._library.hca_window_load(self._engine, window, ctypes.byref(saved))

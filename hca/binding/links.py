@@ -30,7 +30,7 @@ class Link:
 
     @property
     def text(self) -> str:
-        """Return the text of the port's file ``rate`` in sysfs."""
+        """Return the content of the port's sysfs file ``rate``."""
         return f"{self.gbps} Gb/sec ({self.lanes}X {self.generation})"
 
 

@@ -58,7 +58,7 @@ class WireAddress:
 
 @dataclass(frozen=True, slots=True)
 class WireInterface:
-    """A network interface with its MTU in bytes, and those of its addresses that a function may
+    """A network interface: its name, its MTU in bytes, and the addresses that a function may
     have.
     """
 

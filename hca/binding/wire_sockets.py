@@ -38,7 +38,10 @@ _TRIES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class WireSockets:
-    """UDP sockets of one address. The first one receives on PORT; the others only send."""
+    """UDP sockets that are bound to one IP address.
+
+    The first socket receives on the port PORT. The other sockets only send.
+    """
 
     address: WireAddress
     sockets: tuple[socket.socket, ...]

@@ -81,13 +81,13 @@ class CmAddress(ctypes.Structure):
 
 
 class CmIdCreate(ctypes.Structure):
-    """Request for a new id, whose events go to ``channel``."""
+    """Request for a new communication id. Events of the id go to the event channel ``channel``."""
 
     _fields_ = (("channel", c_uint32), ("port_space", c_uint32))
 
 
 class CmPair(ctypes.Structure):
-    """A request with an id and one argument, such as a backlog or a channel."""
+    """A request that has only an id and one number, such as a backlog or a channel's handle."""
 
     _fields_ = (("handle", c_uint32), ("value", c_uint32))
 
@@ -107,7 +107,10 @@ class CmBind(ctypes.Structure):
 
 
 class CmRoute(ctypes.Structure):
-    """An id's current addresses. ``has_device``: the id is bound to the function."""
+    """The current addresses of a communication id.
+
+    ``has_device`` is set if the id is bound to the client's HCA function.
+    """
 
     _fields_ = (
         ("source", CmAddress),

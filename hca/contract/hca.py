@@ -136,8 +136,10 @@ class HcaHandle(ctypes.Structure):
 
 
 class HcaCreated(ctypes.Structure):
-    """A new object with a page. ``first_count`` and ``second_count`` may be larger than requested.
+    """The reply to a request that creates an object with a page, or gives an object a new page.
 
+    ``first_count`` is the number of completions or send requests for which the page has room.
+    ``second_count`` is the number of receive requests. The numbers may be larger than requested.
     For a queue pair, ``handle`` is the queue pair's number, and ``index`` is the position of its
     bit in the client's page.
     """

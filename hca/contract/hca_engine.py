@@ -60,8 +60,8 @@ class HcaSavedWired(ctypes.Structure):
 
     ``first_psn`` belongs to the oldest incomplete request. ``oldest_psn`` belongs to the oldest
     unacknowledged packet, from which sending restarts after a loss. At most ``room`` packets may be
-    under way. A READ is requested in parts, each of half as many packets. The other fields belong
-    to the connection's role as responder.
+    under way. A READ is requested in parts of ``room`` / 2 packets. The other fields belong to the
+    connection's role as responder.
     """
 
     _fields_ = (
@@ -139,8 +139,8 @@ class HcaPolicyChange(ctypes.Structure):
     its peer. ``receives`` is such a mask, too: what the peer may request of the queue pair. ``out``
     and ``in_`` are the rows that count these requests; 0 means that no row counts them. ``revoke``
     makes the queue pair fail. ``pkey`` includes its membership bit. ``qos_class`` is the position
-    of the QoS class, or 0 for no class. ``device_only`` contains remote access flags: the peer has
-    these kinds of access to GPU memory only.
+    of the QoS class, or 0 for no class. ``device_only`` contains flags of remote access. The peer
+    may make accesses of these kinds to GPU memory, but not to host memory.
     """
 
     _fields_ = (
@@ -159,8 +159,9 @@ class HcaPolicyChange(ctypes.Structure):
 
 
 class HcaFlowCounts(ctypes.Structure):
-    """The number of one flow's requests since the flow's creation, for each verb in the order of
-    ``rdma.verbs``.
+    """Counters of one flow's requests since the flow's creation.
+
+    Each field has one counter for each verb, in the order of ``rdma.verbs``.
     """
 
     _fields_ = (
@@ -171,10 +172,11 @@ class HcaFlowCounts(ctypes.Structure):
 
 
 class HcaQosClass(ctypes.Structure):
-    """A QoS class. Rates are in bytes per second; 0 means that there is no such rate.
+    """A QoS class. Rates are in bytes per second; 0 means that the class has no such rate.
 
     ``bytes_at_most`` limits the rate of each sending address separately. ``bytes_at_least`` and
-    ``weight`` apply to the class as a whole. The ECN bits of both traffic classes are zero.
+    ``weight`` apply to the class as a whole. The ECN bits of ``traffic_class`` and of
+    ``cnp_traffic_class`` are zero.
     """
 
     _fields_ = (
@@ -244,8 +246,8 @@ class HcaWorkCounts(ctypes.Structure):
     """Cost of the engine's work for one function; the unit is about one copied byte.
 
     The engine works for a function in turns. ``turns`` is the number of these turns, and ``cost``
-    is their total cost. ``steps`` counts how often the engine visited an object because a program's
-    page requested it. ``looks`` counts how often the engine polled a page outside of turns.
+    is their total cost. ``steps`` counts the engine's visits to objects for which a program's page
+    requested a visit. ``looks`` counts how often the engine polled a page outside of turns.
     ``most_turn`` is the largest cost of one turn. Between the time when the engine detects work for
     this function and the turn that does this work, the engine works for other functions;
     ``most_waited`` is the largest cost of that work for others. ``most_pass`` is the largest cost

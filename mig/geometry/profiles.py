@@ -163,7 +163,7 @@ class DeviceProfile:
 
     @property
     def places(self) -> "tuple[Instance, ...]":
-        """Return every legal place of the device, as an instance.
+        """Return every legal place of the device. Each place is an ``Instance``.
 
         The places are ordered by the start of the GPU instance, then by the start of the compute
         instance in the GPU instance.
@@ -241,10 +241,12 @@ class Instance:
         return DeviceProfile(self.profile, None if self.compute is None else self.compute.profile)
 
     def overlaps(self, other: "Instance") -> bool:
-        """Return whether the two devices cannot exist together because they use the same hardware.
+        """Return whether this device and ``other`` use the same hardware and so cannot exist
+        together.
 
-        Two narrower devices in one GPU instance overlap if they share a compute slice. Any other
-        two devices overlap if they share a placement unit.
+        If each of the two devices has only some of the compute slices of the same GPU instance,
+        they overlap if they share a compute slice. Any other two devices overlap if their GPU
+        instances share a placement unit.
         """
         if self.compute is None or other.compute is None or self.profile != other.profile:
             return self.placement.overlaps(other.placement)

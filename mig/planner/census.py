@@ -18,8 +18,10 @@ State = tuple[Instance, ...]
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """The numbers of legal states, of maximal states, and of different multisets of profiles in the
-    maximal states.
+    """The numbers of a board's legal states, and of the maximal ones among them.
+
+    A state is a set of placed instances. No further instance can be added to a maximal state.
+    ``multisets`` is the number of different multisets of profiles in the maximal states.
     """
 
     states: int
@@ -72,7 +74,10 @@ def multisets(
 
 
 def census(board: Board, profiles: Sequence[Profile] | None = None) -> Census:
-    """Count a board's legal states, its maximal states and their multisets of profiles."""
+    """Count a board's legal states, maximal states, and multisets of profiles in maximal states.
+
+    A multiset that several maximal states have is counted once.
+    """
     return Census(
         states=len(states(board, profiles)),
         maximal=len(maximal_states(board, profiles)),

@@ -35,7 +35,10 @@ def device_of(entry: Instance | DeviceRequest) -> DeviceProfile:
 
 
 def place_order(instance: Instance) -> tuple[int, int]:
-    """Return a key that sorts instances by their start, then by their start in the GPU instance."""
+    """Return a key that sorts devices by place.
+
+    The key is the start of the device's GPU instance, then the device's first compute slice.
+    """
     return instance.start, instance.compute_start or 0
 
 
@@ -81,7 +84,10 @@ def room_inside(instances: Iterable[Instance]) -> tuple[int, ...]:
 
 
 def room_in_divided(instances: Iterable[Instance], device: DeviceProfile) -> int:
-    """Return how many more narrow devices fit into GPU instances that are already divided."""
+    """Return how many more devices of one profile fit into GPU instances that are already divided.
+
+    ``device`` is the profile. The result is 0 for the profile of a whole GPU instance.
+    """
     if device.compute is None:
         return 0
     divisions = _divisions(instances).items()

@@ -16,7 +16,8 @@ from mig.planner.rules import check
 class Diff:
     """Steps that turn a board's instances into a desired layout: destroy first, then create.
 
-    The three tuples are ordered by start. ``keep`` and ``create`` together form the result.
+    Each tuple is ordered by start. After the steps, the board has the instances in ``keep`` and
+    ``create``.
     """
 
     keep: tuple[Instance, ...]

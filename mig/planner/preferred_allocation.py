@@ -20,8 +20,8 @@ def choose_preferred(
 
     ``have`` are all instances of the board; those that are not available are in use. The chosen set
     is the one that would leave the most room (``Headroom``) if all other available instances were
-    destroyed; of equal sets, the first in the order of ``available_instances``. The result keeps
-    that order.
+    destroyed. Among sets that would leave equal room, the first in the order of
+    ``available_instances`` is chosen. The chosen instances are returned in that order.
 
     Raises MigError if ``must_include`` or ``n`` does not fit the available instances,
     IllegalLayoutError if ``have`` and ``available_instances`` cannot exist on the board.

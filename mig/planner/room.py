@@ -64,9 +64,10 @@ def room(board: Board, held: Iterable[Instance]) -> Mapping[Profile, Room]:
 def fragmentation(rooms: Mapping[Any, Room]) -> float:
     """Return the fraction of the room that is lost because held slices are not packed, from 0 to 1.
 
-    Of the devices of one profile that would fit if the held slices were packed, a fraction does
-    not fit now. The result is the mean of this fraction over all profiles of which at least one
-    device would fit if the held slices were packed. ``rooms`` may be sums over many GPUs.
+    If the held slices were packed, a certain number of devices of each profile would fit. The
+    profile's loss is the fraction of this number that does not fit now. The result is the mean
+    loss of all profiles for which the number is at least 1. ``rooms`` may be sums over many
+    GPUs.
     """
     lost = [1 - one.now / one.packed for one in rooms.values() if one.packed]
     return sum(lost) / len(lost) if lost else 0.0

@@ -104,11 +104,12 @@ def rule_bytes(rule: Rule) -> int:
 
 
 def peers_bytes(selected: int, kinds: int) -> int:
-    """Return the estimated bytes of a rule's set of peers: ``selected`` of ``kinds`` identities.
+    """Return the estimated bytes of a rule's set of peers in the tables.
 
-    The estimate grows with the entropy of the set, which limits how well the set can be
-    compressed. It is at least 1/64 of the length of the set's text, so that the uncompressed
-    tables stay below the limit of ``decode``.
+    The set has ``selected`` of the tables' ``kinds`` identities. The estimate grows with the
+    entropy of the set, which limits how well the set can be compressed. The estimate is at least
+    1/64 of the length of the set's text, so that the uncompressed tables stay below the limit of
+    ``decode``.
     """
     fewer, least = min(selected, kinds - selected), _PEERS_BYTES + kinds // _DENSEST
     if fewer <= 0:

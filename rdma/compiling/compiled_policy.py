@@ -137,9 +137,9 @@ class CompiledPolicy:
 def isolation(policies: Sequence[CompiledPolicy], direction: Direction) -> Isolation | None:
     """Return the isolation, in one direction, of pods that all of these policies select.
 
-    The isolation allows the union of the policies' rules. The result is None if no policy isolates
-    in the direction. A policy beyond its budget isolates but allows nothing; only the first such
-    policy is named.
+    The isolation allows the union of the policies' rules. The result is None if no policy
+    isolates in the direction. A policy that does not fit its namespace's budget isolates but
+    allows nothing; only the first such policy is named.
     """
     isolating = [one for one in policies if direction in one.policy.types]
     if not isolating:

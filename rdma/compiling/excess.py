@@ -49,8 +49,10 @@ def crowded_identities(policies: Sequence[Selecting]) -> dict[tuple[Direction, b
 
 
 def problems(policies: Sequence[Selecting]) -> Iterator[tuple[str, PolicyError]]:
-    """Yield the keys of the policies of one namespace that contribute to an excess, with their
-    errors.
+    """Yield a policy's key and an error for each policy that selects a pod with too many policies
+    or rules.
+
+    ``policies`` are the policies of one namespace.
     """
     for (direction, audit), bits in crowded_identities(policies).items():
         problem = (

@@ -107,10 +107,9 @@ class Partitions:
         return any(placed.pkey is not None for placed in self._find_placed(peer))
 
     def pkey_tables(self, identities: int) -> dict[int, tuple[Membership, ...]]:
-        """Return P_Key tables of identities, by the identity's number.
+        """Return the P_Key tables of the identities in the set ``identities``, by identity number.
 
-        The result has a table for each member of the set ``identities`` that at least one
-        partition selects.
+        An identity that no partition selects has no table in the result.
         """
         found: dict[int, tuple[Membership, ...]] = {}
         for placed in self._placed:

@@ -16,9 +16,12 @@ from rdma.selectors import Operator, Requirement, Selector
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A condition on identities: their namespace, its labels, the pod's labels, and a partition.
+    """A condition that selects identities.
 
-    A field that is None is not a condition. ``namespace`` is a name, ``namespaces`` a selector.
+    The condition has up to four parts: the name of the pod's namespace (``namespace``), a
+    selector of that namespace's labels (``namespaces``), a selector of the pod's labels
+    (``pods``), and a partition of which the pod is a member. A part that is None is not a
+    condition.
     """
 
     namespace: str | None = None
@@ -132,9 +135,10 @@ class Terms:
     ) -> None:
         """Recompute the sets of identities that may have changed.
 
-        ``touched`` are the namespaces in which identities were added or removed. Call this twice:
-        the first call, without ``partitions``, computes the terms that name no partition; the
-        second call, with ``partitions``, computes all others.
+        ``touched`` are the namespaces in which identities were added or removed.
+        ``other_namespaces`` is true if namespaces have changed. Call this method twice: the first
+        call, without ``partitions``, computes the terms that name no partition. The second call,
+        with ``partitions``, computes all others.
         """
         if other_namespaces:
             self._selected.clear()

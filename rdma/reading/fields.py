@@ -21,8 +21,8 @@ NAME: Final = re.compile(_SUBDOMAIN, re.ASCII)
 
 
 class Fields:
-    """Reads the fields of a dict that is part of a Kubernetes object; ``path`` is its position
-    there.
+    """Reads the fields of a dict. The dict is part of a Kubernetes object, at the position
+    ``path``.
 
     Each ``PolicyError`` names the position of the invalid value.
     """
@@ -44,9 +44,7 @@ class Fields:
         return f"{self.path}.{name}" if self.path else name
 
     def has(self, name: str) -> bool:
-        """Return whether a field is present and not null, because in Kubernetes null means
-        absent.
-        """
+        """Return whether a field is present and not null. In Kubernetes, null means absent."""
         return self._rest.get(name) is not None
 
     def take(self, name: str) -> Any:

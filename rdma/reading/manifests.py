@@ -120,15 +120,16 @@ def closed_network(name: str, spec: object, created: str = "") -> Network:
 
 
 def namespace(document: object) -> NamespaceFacts:
-    """Return the facts of the namespace that a decoded Kubernetes object describes. Raises
-    PolicyError.
+    """Return the name and the labels of the namespace that a decoded Kubernetes object describes.
+    Raises PolicyError.
     """
     metadata = Fields(document, "").inner("metadata") or Fields({}, "metadata")
     return NamespaceFacts(metadata.required_text("name", NAME), metadata.labels("labels"))
 
 
 def pod(document: object) -> PodFacts:
-    """Return the facts of the pod that a decoded Kubernetes object describes.
+    """Return the labels, the addresses and other properties of the pod that a decoded Kubernetes
+    object describes.
 
     A pod that has ended has no address and no HCA. A pod that is being deleted keeps both until
     it has ended, because its programs still run.

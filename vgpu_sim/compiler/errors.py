@@ -37,10 +37,11 @@ __all__ = [
 def render(
     diagnostics: Iterable[Diagnostic], name: str = "<ptx>", max_bytes: int | None = None
 ) -> str:
-    """Render ``name:line:col: message`` per finding, as JIT error logs and compilers do.
+    """Return a log of diagnostics in the format that compilers and JIT error logs use. Each
+    diagnostic begins with ``name:line:col: message``.
 
-    Column 0 (unknown) is omitted. ``max_bytes`` bounds the UTF-8 length; a log that is cut ends in
-    ``...`` (where it fits).
+    Column 0 (unknown) is omitted. ``max_bytes`` bounds the UTF-8 length. If the log is cut, it
+    ends in ``...`` (where that fits).
     """
     lines = [_render(finding, name) for finding in diagnostics]
     if max_bytes is None:
@@ -60,7 +61,7 @@ def _render(finding: Diagnostic, name: str) -> str:
 
 
 class PtxError(Exception):
-    """A PTX text that cannot be loaded, with all findings."""
+    """The error that a PTX text cannot be loaded; it holds all findings about the text."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic], name: str = "<ptx>") -> None:
         self.diagnostics = tuple(diagnostics)
@@ -77,7 +78,9 @@ class PtxError(Exception):
 
 
 class InvalidPtxError(PtxError):
-    """The text breaks a rule of PTX: an undefined register, operands that do not fit, ..."""
+    """The text breaks a rule of PTX. For example, a register is undefined, or operands do not
+    fit.
+    """
 
 
 class PtxSyntaxError(InvalidPtxError):
@@ -110,7 +113,7 @@ class PtxSyntaxError(InvalidPtxError):
 class UnsupportedPtxError(PtxError):
     """The text is PTX, but uses something that this compiler does not support yet.
 
-    Each reason has its place in the text.
+    Each finding states its position in the text.
     """
 
 

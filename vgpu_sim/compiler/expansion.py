@@ -31,8 +31,8 @@ _MAX_VECTOR_BITS = 128  # PTX ISA, "Vectors"
 def expand_vectors(module: tree.Module) -> tree.Module:
     """Return the module with each vector register replaced by single registers.
 
-    PTX's other shorthand is expanded too: displaced registers, predicates passed to functions,
-    elements of arrays, and file variables that a function declares.
+    PTX's other shorthand is expanded too: operands such as ``r + 4``, elements of arrays,
+    predicates passed to functions, and file variables that a function declares.
     """
     outer = module_scope(module)
     known = {one.name: one for one in module.functions}

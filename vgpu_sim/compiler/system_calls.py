@@ -20,7 +20,10 @@ _OWN: Final = "__tessera_"
 
 
 def add_system_calls(module: tree.Module) -> tree.Module:
-    """Return a module with the driver functions that it declares and uses but does not define."""
+    """Return ``module`` extended by definitions of driver functions such as ``malloc``.
+
+    Only driver functions that the module declares and uses, but does not define, are added.
+    """
     declared = {f.name: f.line for f in module.functions if f.body is None}
     defined = {f.name for f in module.functions if f.body is not None}
     wanted = NAMES & declared.keys() - defined

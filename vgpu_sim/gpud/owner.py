@@ -24,8 +24,9 @@ _SCAN_PAUSE_SECONDS = 0.05
 
 
 class OwnerWatch:
-    """gpud's end of the link to its owner, the command that started gpud for itself. ``on_end`` is
-    called once, when the link ends.
+    """gpud's end of the link to its owner: the command that started this gpud and is its only user.
+
+    ``on_end`` is called once, when the link ends.
     """
 
     def __init__(self, descriptor: int, on_end: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ OPTION = "--ready-file"
 def withdraw_named(arguments: Sequence[str]) -> None:
     """Remove the readiness file that a command line names, if there is one.
 
-    Errors are ignored here: the command meets and reports the same error later.
+    Errors are ignored here, because the command later encounters the same error and reports it.
     """
     for number, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")

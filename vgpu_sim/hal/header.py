@@ -148,9 +148,9 @@ def render_contracts(
     """Return the texts of C headers by path: one header for each contract, and an umbrella header
     that includes all of these.
 
-    ``includes`` are headers that the umbrella includes first. ``defined`` are lines that define
-    constants in other headers; they are not repeated. ``additions`` maps a contract to lines that
-    its header has after the enumerations.
+    The umbrella first includes the headers ``includes``. ``defined`` are lines that define
+    constants in headers other than these; they are not repeated. ``additions`` maps a contract
+    to the lines that follow the enumerations in the contract's header.
     """
     files: dict[str, str] = {}
     known = set(defined)

@@ -97,8 +97,8 @@ class Header(ctypes.Structure):
 
 
 class Hello(ctypes.Structure):
-    """The first message of a client. ``context_index`` is the client's own number of the context,
-    below MAX_CONTEXTS.
+    """The first message of a client. ``context_index`` is the number that the client has given to
+    the context. It is below MAX_CONTEXTS.
 
     ``thread_share`` is the value of CUDA_MPS_ACTIVE_THREAD_PERCENTAGE in units of
     1/WHOLE_THREAD_SHARE; 0 if it is not set.
@@ -179,7 +179,9 @@ class ModuleTable(ctypes.Structure):
 
 
 class TableHeader(ctypes.Structure):
-    """Header of a module table; offsets are in bytes from its start, strings are NUL-terminated."""
+    """The header of a module table. Offsets in the table are in bytes from the table's start.
+    Strings in the table are NUL-terminated.
+    """
 
     _fields_ = (
         ("function_count", c_uint32),

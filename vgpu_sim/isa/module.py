@@ -23,10 +23,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class PhysicalAllocation:
-    """The registers' places on a machine with a physical register file.
+    """Where a kernel's registers are located on a machine with a physical register file.
 
-    Occupancy, ``cuFuncGetAttribute`` and the cycle model use them; interpreter and JIT ignore them.
-    ``slots`` maps a register index to its first 32-bit slot (-1: never live).
+    Occupancy, ``cuFuncGetAttribute`` and the cycle model use this allocation; the interpreter
+    and the JIT ignore it. ``slots`` maps the index of a register to the register's first 32-bit
+    slot in the file. The value -1 means that the register is never live.
     """
 
     slots: tuple[int, ...] = ()
@@ -59,11 +60,11 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """An address that is stored in a variable's initial data when the module is loaded. It takes
-    ``size`` bytes at ``offset`` of that variable.
+    """An address that is stored in a variable's initial data when the module is loaded. The address
+    takes ``size`` bytes of the data, from byte ``offset`` on.
 
-    The address is that of the variable ``name`` plus ``addend``. Only its bits ``shift`` to
-    ``shift + bits - 1`` are stored.
+    The stored address is that of the variable called ``name``, plus ``addend``. Only the bits
+    ``shift`` to ``shift + bits - 1`` of the address are stored.
     """
 
     offset: int

@@ -68,7 +68,7 @@ class PoolWriter:
 class PoolReader:
     """Converts operand fields of words back to operands.
 
-    The caller adds the position to the ValueErrors that methods raise.
+    The methods raise ValueError without the position of the word; the caller adds the position.
     """
 
     def __init__(self, pool: tuple[int, ...], relocations: Mapping[int, str]) -> None:

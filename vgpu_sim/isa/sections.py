@@ -36,10 +36,10 @@ _DIGEST = slice(16, 32)
 
 
 class Section(IntEnum):
-    """The kinds of sections.
+    """The type of a section in a module's container.
 
-    A module has one section of each kind below 16; each function has one of each kind from 16
-    on.
+    Types below 16 belong to the module, which has one section of each of them. The other types
+    belong to functions: each function has one section of each of them.
     """
 
     MODULE = 1

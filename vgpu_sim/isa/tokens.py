@@ -25,7 +25,8 @@ _MAXIMUM_DIGITS = 32  # longer numbers exceed every limit; Python bounds such co
 class Token:
     """A token of assembly text.
 
-    ``kind`` is the name of a group in the pattern above, or "end"; ``column`` counts from one.
+    ``kind`` is the name of a group in the regular expression for tokens, or "end" at the end of the
+    line. ``column`` counts from one.
     """
 
     kind: str

@@ -207,8 +207,10 @@ class Permute(IntEnum):
 
 
 class ShuffleMode(IntEnum):
-    """How SHFL computes the index of the source lane: by subtraction, by addition or by exclusive
-    or of the lane's own index and an operand; or the operand itself is the index.
+    """How SHFL computes the index of the source lane.
+
+    UP subtracts the operand from the lane's own index, DOWN adds the two, and BFLY combines the
+    two with exclusive or. With IDX, the operand itself is the index.
     """
 
     UP = 0

@@ -97,7 +97,9 @@ class Part:
         return (self.folder, *self.shared, *((self.generated,) if self.generated else ()))
 
     def sources(self) -> list[Path]:
-        """Return the part's C files, including generated ones, except those in ``without``."""
+        """Return the part's C files, including generated ones. Files that the field ``without``
+        lists are left out.
+        """
         return sorted(
             path
             for folder in self.folders()

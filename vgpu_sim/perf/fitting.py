@@ -20,8 +20,8 @@ _CLASSES: Final = 6  # time classes for which the scatter is computed
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The input of a fit: the parameters, the measured times, and a model that predicts the rows'
-    times.
+    """The input of a fit: the parameters, the measured times, and a model that predicts these
+    times. Each measurement is a row.
 
     ``choose`` finds each row's fastest kernel, which is the expensive part; ``times`` computes
     the rows' times with the chosen kernels. The derivative of a minimum is that of the chosen
@@ -39,8 +39,9 @@ class Problem:
 
 
 def fit(problem: Problem, source: str, seeds: Sequence[int] = (0,)) -> Fitted:
-    """Fit the parameters to all rows, from several starts. The scatter comes from cross-validation:
-    each fold of the rows is predicted by a fit to the other folds.
+    """Fit the parameters to all rows, once from each of several start points, and return the best
+    fit. The scatter in the result comes from cross-validation: each fold of the rows is
+    predicted by a fit to the other folds.
     """
     every = np.arange(len(problem.us))
     tries = [_solve(problem, every, seed) for seed in seeds]

@@ -29,10 +29,10 @@ _PENALTIES: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """A fitted correction: the standardisation of its inputs, its weights, and the scatter that
-    remains after it.
+    """A fitted correction of predicted times: the standardisation of its inputs, its weights, and
+    the scatter of the corrected predictions.
 
-    ``scatter`` is as in ``Fitted``. It too comes from cross-validation.
+    ``scatter`` has the form of ``Fitted.scatter``, and comes from cross-validation, too.
     """
 
     mean: tuple[float, ...]
@@ -51,7 +51,7 @@ class Residual:
         return Stack(stack.causes | {CAUSE: stack.total * (factor - 1)})
 
     def as_json(self) -> dict[str, Any]:
-        """Return the residual as the JSON object that is committed."""
+        """Return the residual as a JSON object, in the form in which the package stores it."""
         return {
             name: [float(f"{value:.4g}") for value in getattr(self, name)]
             for name in ("mean", "spread", "weights")
@@ -59,7 +59,7 @@ class Residual:
 
     @classmethod
     def of_json(cls, row: dict[str, Any]) -> "Residual":
-        """Parse the committed JSON object."""
+        """Create a residual from a JSON object in the form of ``as_json``."""
         mean, spread, weights = (tuple(row[name]) for name in ("mean", "spread", "weights"))
         return cls(mean, spread, weights, tuple(map(tuple, row["scatter"])))
 

@@ -45,7 +45,7 @@ def syscall(number: int, *arguments: object) -> int:
 
 
 def prctl(option: int, *arguments: object) -> int:
-    """See prctl(2). Missing arguments are zero.
+    """Call prctl(2), with 0 for missing arguments. Return the call's result.
 
     Raises:
         OSError: with the call's errno.
@@ -58,7 +58,7 @@ def prctl(option: int, *arguments: object) -> int:
 
 
 def unshare(flags: int) -> None:
-    """See unshare(2).
+    """Call unshare(2), which moves the caller into new namespaces.
 
     Raises:
         OSError: with the call's errno.
@@ -67,7 +67,7 @@ def unshare(flags: int) -> None:
 
 
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    """See mount(2).
+    """Call mount(2); ``kind`` is the type of the file system.
 
     Raises:
         OSError: with the call's errno.

@@ -49,8 +49,11 @@ def prepare_waking() -> None:
 
 
 class ForeignSockets:
-    """Receives from one slice's sockets and closes them. ``refusing`` is set if they cannot hold
-    descriptors.
+    """Receives messages from the sockets of one slice, and closes these sockets. Calls that could
+    block run on a thread of this object.
+
+    ``refusing`` is set if the sockets refuse descriptors. The calls of ``receive`` and ``close``
+    cannot block then, and run in the event loop.
     """
 
     def __init__(self, name: str, refusing: bool) -> None:
@@ -63,7 +66,7 @@ class ForeignSockets:
         self._waking: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start the thread; callable on any thread. Starting a thread can take long: see
+        """Start this object's thread; callable on any thread. Starting a thread can take long: see
         ``threads``.
         """
         if self._thread is None:

@@ -41,7 +41,8 @@ class _PathBeneath(ctypes.Structure):
 
 
 def restrict_to(allowed: Mapping[Path, int]) -> None:
-    """Deny all file access except these rights beneath these folders; requires no_new_privs.
+    """Deny all file access that ``allowed`` does not permit; requires no_new_privs. ``allowed``
+    maps each folder to the rights that stay permitted beneath it.
 
     Raises:
         OSError: the kernel has no Landlock, Landlock is turned off, or a folder does not exist.

@@ -30,11 +30,11 @@ class Channel:
 
     ``on_export`` is called when hcad requests memory. Its arguments are hcad's connection, the
     address and size of the memory, and bytes. The bytes are empty unless hcad requests a part of a
-    shared range. They are then the content of the range's descriptor, and the address is an offset
-    in the range.
+    shared range. In that case they are the content of the range's descriptor, and the address is an
+    offset in the range.
 
-    gpud's first message carries the reconnect socket, on which a later gpud sends a new
-    connection.
+    gpud's first message carries the reconnect socket. A gpud process that is started later sends
+    a new connection on this socket.
     """
 
     def __init__(
@@ -104,13 +104,15 @@ class Channel:
         return free, total
 
     def start(self, sandbox: dict[str, bool]) -> None:
-        """Report to gpud that the context serves, and which sandbox mechanisms are active."""
+        """Report to gpud that the context is ready to serve, and which sandbox mechanisms are
+        active.
+        """
         self._sandbox = sandbox
         self._receive()  # the reconnect socket, even if gpud ends before it sends anything else
         self.report_event("started", sandbox=sandbox)
 
     def accept_reconnect(self) -> bool:
-        """Accept the connection that a later gpud has sent; return False if there is none."""
+        """Accept the connection that a restarted gpud has sent; return False if there is none."""
         if self._reconnect is None:
             return False
         connection = self._receive_connection(self._reconnect)
@@ -121,7 +123,7 @@ class Channel:
         return True
 
     def resume(self, **counters: int | str) -> None:
-        """Report to a later gpud the state that it needs: how much memory is reserved, the
+        """Report to a restarted gpud the state that it needs: how much memory is reserved, the
         counters, and the sandbox mechanisms.
         """
         account = {"held_bytes": self._held_bytes, "allocations": self._allocations}

@@ -31,7 +31,9 @@ _RANGES: Final = {
 
 
 class BadChunkError(Exception):
-    """A request for a chunk is malformed, overlaps a live chunk, or does not name one."""
+    """A request for a chunk is malformed, overlaps a live chunk, or should name a live chunk and
+    does not.
+    """
 
 
 class OutOfBudgetError(Exception):
@@ -119,7 +121,7 @@ class Chunks:
 
 
 def reserve(channel: Channel, size: int) -> None:
-    """Reserve memory from gpud.
+    """Reserve ``size`` bytes of the slice's memory budget by a request to gpud.
 
     Raises:
         OutOfBudgetError: gpud refuses, or has ended; without gpud there is no new memory.

@@ -47,7 +47,10 @@ class Exports:
         """
 
     def keep(self, offset: int, size: int, descriptor: int) -> None:
-        """Keep a duplicate of a chunk's descriptor, if there is room."""
+        """Keep a duplicate of a chunk's descriptor, so that the chunk can be exported. Without
+        effect if the maximum number of descriptors is kept already, or the descriptor cannot be
+        duplicated.
+        """
         if len(self._kept) >= _MOST_KEPT:
             return
         with suppress(OSError):

@@ -8,7 +8,8 @@ import os
 def create_populated(name: str, size: int) -> int:
     """Return a descriptor of memory whose ``size`` bytes are allocated now and whose size is fixed.
 
-    The pages are charged to the caller's memory cgroup, not to those that access them later.
+    The pages are charged to the caller's memory cgroup, not to the processes that access the
+    pages later.
 
     Raises:
         MemoryError: the system has no memory left.

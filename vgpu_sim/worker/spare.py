@@ -89,7 +89,8 @@ class Spare:
 
 
 class Waiting:
-    """The spare worker's side, created before the worker enters its sandbox.
+    """A spare worker while it waits to be claimed: the worker's side of its channel to the zygote.
+    The object is created before the worker enters its sandbox.
 
     The sandbox forbids creating sockets and querying a descriptor's kind. The descriptors
     received later therefore replace two descriptors that the worker already has.

@@ -25,8 +25,9 @@ _log = logging.getLogger(__name__)
 class Deadline:
     """The time by which the agent must end: ``within_s`` seconds after SIGTERM.
 
-    This holds even if SIGTERM is handled late. SIGTERM must be blocked in all threads, and may
-    arrive while the agent is still starting.
+    A thread of this object waits for SIGTERM. The deadline therefore does not move if another
+    thread reacts to SIGTERM late. SIGTERM must be blocked in all threads. It may arrive while
+    the agent is still starting.
     """
 
     def __init__(

@@ -17,9 +17,9 @@ from gpu_operator.api.v1alpha1.gpupool import Clock
 
 
 class Clocks:
-    """Remembers of which clock each pod was last notified: the modelled or the wall clock.
+    """Notifies pods of the clock whose time CUDA events measure: the modelled or the wall clock.
 
-    CUDA events measure the time of this clock. Used by the reconcile thread only.
+    Remembers the clock that was last reported to each pod. Used by the reconcile thread only.
     """
 
     def __init__(self, notices: Notices) -> None:

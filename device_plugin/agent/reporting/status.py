@@ -58,12 +58,12 @@ def build(
     faults: tuple[FaultStatus, ...] = (),
     rival: str = "",
 ) -> GPUStatus:
-    """Build the status of one GPU after ``steps`` were taken.
+    """Build the status of one GPU.
 
-    ``kinds`` has the resource under which each slice is offered, by the slice's UUID.
-    ``unoffered`` is the reason why the node offers no slice, or empty. ``faults`` has the status of
-    the faults that the GPU's spec requests. ``rival`` is a message about another plugin that serves
-    a resource of this GPU.
+    ``steps`` are the steps for the GPU that the current pass has not taken. ``kinds`` has the
+    resource under which each slice is offered, by the slice's UUID. ``unoffered`` is the reason why
+    the node offers no slice, or empty. ``faults`` has the status of the faults that the GPU's spec
+    requests. ``rival`` is a message about another plugin that serves a resource of this GPU.
     """
     withdrawn = {s.uuid for s in steps.withdraw}
     slices = tuple(

@@ -87,10 +87,11 @@ class Connection(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The result of an event: the new state of the connection, a message to send to the peer, and
-    an outcome to report to the owner.
+    """The result of an event: the new state of the connection, and what must be done because of it.
 
-    ``message`` is the peer's message that caused the outcome, if a message did.
+    ``send`` is a message that must be sent to the peer. ``outcome`` must be reported to the
+    connection's owner. ``message`` is the peer's message that caused the outcome, or None if no
+    message caused it.
     """
 
     connection: Connection
@@ -100,7 +101,10 @@ class Step(NamedTuple):
 
 
 def request(req: Req, now: float) -> Step:
-    """Start the requester's side of a new connection, which sends a REQ."""
+    """Start the requester's side of a new connection.
+
+    Return the step that sends the REQ ``req``.
+    """
     wait = timeout_to_seconds(req.response_timeout)
     timewait = timeout_to_seconds(req.path.ack_timeout)
     made = Connection(State.REQ_SENT, req.local_id, qpn=req.qpn, most_retries=req.max_retries)
@@ -120,7 +124,10 @@ def new_responder(req: Req, local_id: int, now: float) -> Connection:
 
 
 def resolve_service(req: SidrReq, now: float, wait: float, retries: int) -> Step:
-    """Return the requester's side of a query for a service's datagram queue pair (SIDR_REQ)."""
+    """Start the requester's side of a query for a service's datagram queue pair.
+
+    Return the step that sends the SIDR_REQ ``req``.
+    """
     made = Connection(State.SIDR_SENT, req.request, most_retries=retries, wait=wait)
     return Step(_with_repeat(made, req, now), req)
 

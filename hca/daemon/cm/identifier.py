@@ -82,7 +82,7 @@ class CmId:
 
     @property
     def service(self) -> int:
-        """Return the service id of the id's own port."""
+        """Return the RDMA-CM service id that stands for this id's source port and port space."""
         return self.port_space << 16 | self.port
 
     def handle_request(self, endpoint: Endpoint, request: Req | SidrReq) -> bool:

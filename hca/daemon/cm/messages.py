@@ -40,7 +40,7 @@ class SidrStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The primary path of a connection, as a REQ names it."""
+    """The primary path of a connection, as a REQ describes it."""
 
     source: bytes
     destination: bytes

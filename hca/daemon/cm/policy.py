@@ -31,7 +31,7 @@ class Refusal:
 class Service:
     """The service of a connection: an RDMA-CM port and its space, as in ``rdma.tables.Flow``.
 
-    ``is_server``: this side of the connection served the request.
+    ``is_server`` is set if this side of the connection received the connection request.
     """
 
     port: int

@@ -15,9 +15,10 @@ from hca.daemon.common.quotas import Share
 class CmServer:
     """A connection manager in an event loop.
 
-    ``shared_loopback``: loopback addresses and this machine's addresses mean the whole fabric, as
-    programs that a user starts on one machine expect. Otherwise they mean the program's own
-    function.
+    If ``shared_loopback`` is set, a program that connects to a loopback address or to one of
+    this machine's addresses reaches any function of the fabric that serves the port. Programs
+    that a user starts on one machine expect this. Otherwise, a program that connects to a
+    loopback address reaches its own function.
     """
 
     def __init__(

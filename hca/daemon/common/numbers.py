@@ -23,7 +23,10 @@ class Numbers:
         return self._pds
 
     def adopt_pds(self, last: int) -> None:
-        """Continue after ``last``, the number of a predecessor's newest protection domain."""
+        """Allocate only protection domain numbers above ``last`` from now on.
+
+        ``last`` is the number of a predecessor's newest protection domain.
+        """
         self._pds = max(self._pds, last)
 
     def adopt_qpn(self, number: int) -> None:

@@ -34,7 +34,11 @@ DEFAULT_PKEY: Final = 0xFFFF
 
 
 class ClientPlace:
-    """A client's entry in the engine. Each class for one kind of objects is a subclass of it."""
+    """A client's entry in the engine.
+
+    This is the base of the classes that manage a client's objects, one class for each kind of
+    object.
+    """
 
     _guard: Guard
     """The policy checks for the client's objects."""

@@ -107,8 +107,9 @@ class Completions(ClientPlace):
         """Resize a completion queue; return its description and its new page's descriptor. Raises
         OSError.
 
-        Completions that requests in flight will still make are not counted here: before a queue
-        shrinks, ``programs.resizing`` waits for such requests.
+        Only completions that are already in the queue must fit into the new size. Requests in
+        flight will still add completions, so ``programs.resizing`` waits for these requests
+        before it makes a queue smaller.
         """
         cq = get(self._cqs, wanted.handle)
         check_range(wanted.entries, 1, hca.HCA_MAX_CQE)

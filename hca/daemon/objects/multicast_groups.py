@@ -36,10 +36,10 @@ class MulticastGroups(QueuePairs):
         return self._gids
 
     def check_member(self, wanted: hca_objects.HcaMcast) -> bytes:
-        """Return the group of a request, if the request's datagram queue pair may be attached to
-        it.
+        """Return the GID of the multicast group that a request names.
 
-        Raises OSError.
+        Raises OSError if the request's queue pair may not be attached to that group, for example
+        because it is not a datagram queue pair.
         """
         check_room(self._members, hca.HCA_MAX_MCAST_ATTACH)
         gid = bytes(wanted.gid)

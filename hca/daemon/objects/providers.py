@@ -105,8 +105,8 @@ class Providers:
         """Import a range of device memory from a context of a program.
 
         The range must contain ``size`` bytes at ``address``; all of the range is imported. If
-        ``named`` is not empty, it is a range of an exported descriptor, and ``address`` is an
-        offset in that range.
+        ``named`` is not empty, it is the content of a descriptor that exports a range, and
+        ``address`` is an offset in that range.
 
         Raises:
             OSError: ENODEV if no gpud exports this program's memory; EFAULT if no context has the

@@ -63,7 +63,11 @@ class QueuePairs(SharedReceives, Completions):
         self._free_indices = list(range(hca.HCA_MAX_QPS - 1, -1, -1))
 
     def create_qp(self, wanted: hca.HcaQpCreate) -> tuple[HcaCreated, int]:
-        """Make a queue pair; return its description and its page's descriptor. Raises OSError."""
+        """Make a queue pair. Raises OSError.
+
+        Return the queue pair's description, and the descriptor of the memory for its work
+        requests.
+        """
         check_room(self._qps, hca.HCA_MAX_QPS)
         if wanted.type not in tuple(VerbsQpType):
             raise os_error(errno.EOPNOTSUPP)

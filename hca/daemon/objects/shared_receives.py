@@ -45,8 +45,9 @@ class SharedReceives(Domains):
         self._free_srqs = list(range(hca.HCA_MAX_SRQS - 1, -1, -1))
 
     def create_srq(self, wanted: hca_objects.HcaSrqCreate) -> tuple[HcaCreated, int]:
-        """Make a shared receive queue; return its description and its page's descriptor. Raises
-        OSError.
+        """Make a shared receive queue. Raises OSError.
+
+        Return the queue's description, and the descriptor of the memory for its work requests.
         """
         check_room(self._srqs, hca.HCA_MAX_SRQS)
         get(self._pds, wanted.pd)

@@ -34,7 +34,10 @@ class Windows(Domains):
         self._windows: dict[int, _Window] = {}
 
     def create_window(self, wanted: hca_objects.HcaMwCreate) -> HcaHandle:
-        """Allocate a memory window; the returned handle is its first key. Raises OSError."""
+        """Allocate a memory window. Raises OSError.
+
+        The returned handle is also the window's first key.
+        """
         check_room(self._windows, hca.HCA_MAX_MWS)
         get(self._pds, wanted.pd)
         if wanted.type not in tuple(VerbsMwType):

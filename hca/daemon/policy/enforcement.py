@@ -151,8 +151,8 @@ class Enforcer:
         A queue pair without rights is refused, but not while the connection in ``found`` is
         still awaited. A refused queue pair keeps its present peer and the rights for that peer.
 
-        ``apply`` sets both the new peer and the rights for this peer in one call to the engine. If
-        there were two calls, one peer would have the other peer's rights between them.
+        ``apply`` sets both the new peer and the rights for this peer in one call to the engine.
+        After the first of two separate calls, one peer would have the other peer's rights.
 
         Raises:
             OSError: EACCES if policy permits no operation in either direction; or any error of
@@ -226,8 +226,9 @@ class Enforcer:
         self._enter(qp, connection, verdict)
 
     def adopt_raw(self, party: Party, qp: EngineQp) -> None:
-        """Evaluate policy for a raw packet queue pair of a predecessor; a denied one gets no
-        rights.
+        """Evaluate policy for a predecessor's raw packet queue pair.
+
+        A denied queue pair gets no rights.
         """
         connection = Connection(party, requested_peer(0, HcaQpAttributes()), is_raw=True)
         self._enter(qp, connection, self._evaluate(connection), revoke=False)

@@ -88,7 +88,10 @@ class Flows:
         return row
 
     def remove(self, row: Row) -> None:
-        """Remove a flow's row that no queue pair uses; its counts remain in the sums."""
+        """Remove the row of a flow that no queue pair uses any more.
+
+        The row's counts remain in the sums.
+        """
         if self._rows.pop(row.flow, None) is not None:
             self._count(row, self._engine.read_flows([row.engine])[0])
             self._engine.remove_flow(row.engine)
@@ -107,9 +110,9 @@ class Flows:
                 self._count(row, counts)
 
     def set_rules(self, rules: Sequence[Rule]) -> None:
-        """Keep sums for the rules of new tables from now on.
+        """From now on, keep sums for ``rules`` only, which are the rules of new tables.
 
-        The caller must have given the rows their new verdicts.
+        The caller must already have given the rows their verdicts under the new tables.
         """
         self._rules = rules
         known = {_key(rule) for rule in rules}

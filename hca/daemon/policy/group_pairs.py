@@ -16,7 +16,11 @@ _KNOWN_BY = 1  # index of the GID by which tables identify a function
 
 
 class GroupPairs:
-    """The pairs of group members and senders of one engine."""
+    """The (member, sender) pairs of one engine. Policy is evaluated for each pair.
+
+    A member is a party that has queue pairs in multicast groups. A sender is a party that has
+    address handles for multicast groups.
+    """
 
     def __init__(
         self,
@@ -39,8 +43,8 @@ class GroupPairs:
     def add_member(self, party: Party) -> None:
         """Add one to the number of a party's queue pairs in multicast groups. Raises OSError.
 
-        The first such queue pair makes the party a member, and the pairs of this member with all
-        senders are added.
+        The first such queue pair makes the party a member. Then a (member, sender) pair of this
+        member is added for every sender.
         """
         if party not in self._members:
             self._add((party, sender) for sender in self._senders)
@@ -49,8 +53,8 @@ class GroupPairs:
     def remove_member(self, party: Party) -> None:
         """Subtract one from the number of a party's queue pairs in multicast groups.
 
-        If none is left, the party is no longer a member, and the pairs of this member with all
-        senders are removed.
+        If no such queue pair is left, the party is no longer a member. Then all (member, sender)
+        pairs of this member are removed.
         """
         self._members[party] -= 1
         if not self._members[party]:
@@ -60,8 +64,8 @@ class GroupPairs:
     def add_sender(self, party: Party) -> None:
         """Add one to the number of a party's address handles for multicast groups. Raises OSError.
 
-        The first such address handle makes the party a sender, and the pairs of this sender with
-        all members are added.
+        The first such address handle makes the party a sender. Then a (member, sender) pair of
+        this sender is added for every member.
         """
         if party not in self._senders:
             self._add((member, party) for member in self._members)
@@ -70,8 +74,8 @@ class GroupPairs:
     def remove_sender(self, party: Party) -> None:
         """Subtract one from the number of a party's address handles for multicast groups.
 
-        If none is left, the party is no longer a sender, and the pairs of this sender with all
-        members are removed.
+        If no such address handle is left, the party is no longer a sender. Then all (member,
+        sender) pairs of this sender are removed.
         """
         self._senders[party] -= 1
         if not self._senders[party]:

@@ -63,8 +63,9 @@ class Guard:
         self._enforcer.authorize_raw(self.party, qp)
 
     def adopt_raw(self, qp: EngineQp) -> None:
-        """Evaluate policy for a raw packet queue pair of a predecessor; a denied one gets no
-        rights.
+        """Evaluate policy for a predecessor's raw packet queue pair.
+
+        A denied queue pair gets no rights.
         """
         self._enforcer.adopt_raw(self.party, qp)
 
@@ -135,8 +136,9 @@ class Guard:
         return self._enforcer.pkeys_at(self.party.addresses[0])[:HCA_PKEYS]
 
     def charge_qp(self) -> None:
-        """Add one to the number of the party's queue pairs. Raises OSError (EDQUOT) beyond its
-        limit.
+        """Add one to the number of the party's queue pairs.
+
+        Raises OSError (EDQUOT) if the party already has as many as its limit permits.
         """
         most = self._enforcer.limits_of(self.party).queue_pairs
         if most is not None and self.party.queue_pairs >= most:
@@ -148,14 +150,16 @@ class Guard:
         self.party.queue_pairs -= 1
 
     def charge_adopted(self, *, queue_pairs: int = 0, region_bytes: int = 0) -> None:
-        """Charge the party for objects that a predecessor granted, even beyond its limits."""
+        """Charge the party for objects that a predecessor granted, even if this exceeds its
+        limits.
+        """
         self.party.queue_pairs += queue_pairs
         self.party.region_bytes += region_bytes
 
     def charge_bytes(self, size: int) -> None:
         """Charge the party for ``size`` bytes of memory regions.
 
-        Raises OSError (EDQUOT) beyond the party's limit.
+        Raises OSError (EDQUOT) if this would exceed the party's limit.
         """
         most = self._enforcer.limits_of(self.party).region_bytes
         if most is not None and self.party.region_bytes + size > most:

@@ -24,9 +24,9 @@ class EngineClasses:
         self._current: list[HcaQosClass] = []
 
     def replace_classes(self, classes: Sequence[QosClass]) -> None:
-        """Replace the engine's QoS classes with these; classes beyond HCA_QOS_CLASSES are left out.
+        """Replace the engine's QoS classes with ``classes``. Raises OSError.
 
-        Raises OSError.
+        Only the first HCA_QOS_CLASSES of them are used.
         """
         kept = classes[:HCA_QOS_CLASSES]
         names = {one.name for one in kept}

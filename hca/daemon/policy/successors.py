@@ -11,7 +11,8 @@ def check_successor(old: NodeTables | None, tables: NodeTables) -> None:
     """Check that ``tables`` may replace ``old``.
 
     Raises:
-        StaleTables: ``tables`` are older, differ in the same generation, or are another node's.
+        StaleTables: ``tables`` are another node's, have a lower generation than ``old``, or have
+            the same generation but different content.
     """
     if old is None:
         return

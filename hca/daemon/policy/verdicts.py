@@ -108,11 +108,12 @@ def denial_of(connection: Connection, verdict: ConnectionVerdict) -> Denial:
 
 
 def evaluate_raw(identity: Identity | None, pkey: int) -> ConnectionVerdict:
-    """Return the verdict on the frames that a program writes itself.
+    """Return the verdict on raw frames, which a program writes itself.
 
-    Only the pod's isolation decides. Rules name peers and verbs, and a raw frame can forge both. So
-    a pod with isolated egress may send no frame, and one with isolated ingress may receive none. If
-    ``identity`` is None, the tables do not contain the pod.
+    The verdict depends only on the pod's isolation. It does not depend on rules, because rules
+    name peers and verbs, and a raw frame can forge both. So a pod with isolated egress may send
+    no frame, and a pod with isolated ingress may receive none. If ``identity`` is None, the
+    tables do not contain the pod.
     """
     if identity is None:
         return ConnectionVerdict()

@@ -67,8 +67,8 @@ def _by_argument(pid: int) -> dict[str, filters.ByArgument]:
 def program(*, node: bool = False, wired: bool = False) -> bytes:
     """Return the seccomp filter for an hcad.
 
-    By default, it is the filter for a fabric without a wire. ``wired`` selects a fabric with a
-    wire, and ``node`` the hcad of a node.
+    By default, the filter is for the hcad of a fabric without a wire. ``wired`` selects the
+    filter for a fabric with a wire. ``node`` selects the filter for the hcad of a node.
     """
     plain = [filters.allow_without_bits(number, 2, _PROT_EXEC) for number in _MEMORY.values()]
     first = [step for steps in (filters.THREADS, *plain) for step in steps]

@@ -27,7 +27,10 @@ _FIELDS: Final[Mapping[str, str]] = {
 
 
 def counter_texts(wires: Sequence[HcaWireCounts] = ()) -> dict[str, str]:
-    """Return the content of each counter file by its name; counts are summed over the wires."""
+    """Return the content of each counter file, by the file's name.
+
+    Counts are summed over ``wires``.
+    """
     sums = {
         name: str(sum(int(getattr(counts, field)) for counts in wires))
         for name, field in _FIELDS.items()

@@ -61,7 +61,8 @@ class WireGroups:
         self._groups: dict[tuple[EngineWire, bytes], JoinedGroup] = {}
 
     def add_wire(self, wire: EngineWire, sockets: WireSockets) -> None:
-        """Add a wire. If a predecessor had joined it to multicast groups, it stays in them.
+        """Add a wire. If a predecessor had joined the wire to multicast groups, it stays in these
+        groups.
 
         Raises OSError.
         """
@@ -100,9 +101,9 @@ class WireGroups:
             self.release(one)
 
     def hold(self, gids: Sequence[bytes], group: bytes) -> JoinedGroup | None:
-        """Keep the wire of these GIDs in a group until ``release`` is called.
+        """Keep the wire of these GIDs in a group until ``release`` is called with the result.
 
-        The wire must already be in the group; otherwise the result is None.
+        The result is None if these GIDs have no wire, or if their wire is not in the group yet.
         """
         wire = self._wire_of(gids, group)
         if wire is None or group not in self._wires[wire].sockets.groups:
@@ -112,8 +113,9 @@ class WireGroups:
         return one
 
     def release(self, one: JoinedGroup) -> None:
-        """Give up one use of a wire's membership in a group; after the last use the wire leaves the
-        group.
+        """Give up one use of a wire's membership in a group.
+
+        After the last use is given up, the wire leaves the group.
         """
         one.users -= 1
         key = one.wire, one.gid

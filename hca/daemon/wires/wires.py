@@ -34,10 +34,11 @@ class Wires:
         return self._sources.wires
 
     def add(self, sockets: WireSockets, path_mtu: int, bytes_per_second: int = 0) -> EngineWire:
-        """Add a wire over sockets. The caller must close the sockets. Raises OSError.
+        """Add a wire over sockets. Raises OSError.
 
-        ``path_mtu`` is an ibv_mtu. If ``bytes_per_second`` is 0, there is no limit. The event loop
-        that is running processes the wire's senders and messages.
+        The caller must close the sockets after the wire has been removed. ``path_mtu`` is an
+        ibv_mtu. If ``bytes_per_second`` is 0, there is no limit. The event loop that is running
+        processes the wire's senders and messages.
         """
         made = self._sources.add_wire(sockets.to_hca_wire(path_mtu, bytes_per_second))
         try:

@@ -20,7 +20,7 @@ async def check(
 ) -> int:
     """Check the installation and print the findings.
 
-    Return 0 if it is healthy within a minute, else 1.
+    Return 0 if the installation is healthy within a minute and no test pod fails, else 1.
     """
     end = time.monotonic() + _TIMEOUT_S
     while True:

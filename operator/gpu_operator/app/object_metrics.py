@@ -54,9 +54,10 @@ _ROOM: Final = metrics.declare_collected_gauge(
 
 
 class ObjectCollector(Collector):
-    """Collects the metrics of pools and layouts from the world.
+    """Collects the metrics of pools and layouts from a snapshot of the cluster.
 
-    While ``world`` returns None, as in a standby, there are no samples.
+    The function ``world`` returns the snapshot. While it returns None, as in a standby replica,
+    there are no samples.
     """
 
     def __init__(

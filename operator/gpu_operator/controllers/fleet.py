@@ -235,7 +235,7 @@ class Fleet:
         self.followed.pop(name, None)
 
     def pool_book(self, pool: str) -> PoolBook:
-        """Return the ``PoolBook`` of a pool. A deleted pool has a book, too."""
+        """Return the ``PoolBook`` of a pool, which may be a deleted pool."""
         return self._get_book(pool)
 
     def _get_book(self, pool: str) -> PoolBook:

@@ -141,7 +141,7 @@ class Store:
         return self._documents[kind].get(name)
 
     def note_eviction(self, pod_uid: str, refusal: str) -> None:
-        """Record why a pod could not be evicted; "" if it could be."""
+        """Record why a pod could not be evicted; an empty ``refusal`` removes the record."""
         if refusal:
             self._refused_evictions[pod_uid] = refusal
         else:

@@ -26,8 +26,8 @@ class Manager(StrEnum):
 class Apply:
     """Write an object by server-side apply.
 
-    If ``metadata`` has a UID, only the object with that UID is written. If it does not exist, the
-    action fails with a conflict instead of creating an object.
+    If ``metadata`` has a UID, only the object with that UID is written. If there is no such
+    object, the action fails with a conflict instead of creating one.
     """
 
     manager: Manager

@@ -80,7 +80,7 @@ class Elector:
         _log.info("%s holds lease %s/%s", self._identity, self._namespace, self._name)
 
     async def keep(self) -> None:
-        """Renew the lease until that fails for too long. Raises NotLeader."""
+        """Renew the lease regularly. Raises NotLeader when renewal has failed for too long."""
         renewed = True
         while True:
             # After a failed request the next is due at once: the term is running out.

@@ -68,7 +68,7 @@ class LeaseThread:
         await self._run_in_thread(self._get_elector().acquire())
 
     async def keep(self) -> None:
-        """Renew the lease until that fails for too long. Raises NotLeader."""
+        """Renew the lease regularly. Raises NotLeader when renewal has failed for too long."""
         await self._run_in_thread(self._get_elector().keep())
 
     async def _prepare(self) -> None:

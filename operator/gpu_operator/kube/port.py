@@ -51,7 +51,7 @@ class Kube(Protocol):
         """Create one object. Raises Conflict if it exists."""
 
     async def replace(self, document: Document) -> Document:
-        """Replace one object; its resourceVersion must be current, else Conflict."""
+        """Replace one object. Raises Conflict unless the document's resourceVersion is current."""
 
     async def close(self) -> None:
         """Close the connections to the cluster."""

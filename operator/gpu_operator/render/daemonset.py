@@ -40,7 +40,7 @@ def name_of(pool: str) -> str:
 
 
 def budget_of(pool: GPUPoolSpec, node: NodeConfig) -> str:
-    """Return the memory that a node's slices may use together, as a quantity."""
+    """Return the memory that all slices of a node may use together, as a Kubernetes quantity."""
     return pool.node_budget or node.gpud.node_budget
 
 
@@ -73,7 +73,8 @@ def daemon_set(
 def startup_probe(ready_file: str) -> dict[str, Any]:
     """Return a startup probe that succeeds once a daemon has written its ``--ready-file``.
 
-    The probe does not run again after that, because each run starts a process in the container.
+    Each run of the probe starts a process in the container. A startup probe is used because
+    Kubernetes stops running it once it has succeeded.
     """
     return {
         "exec": {"command": ["test", "-s", ready_file]},
@@ -92,7 +93,8 @@ def surging_daemon_set(
     surge: int | str = 1,
     **more: Any,
 ) -> dict[str, Any]:
-    """Return the DaemonSet of a component whose new pod becomes ready before the old one ends.
+    """Return a component's DaemonSet. In an update, the new pod becomes ready before the old one
+    ends.
 
     ``surge`` is the number or percentage of nodes that have two pods at a time. ``more`` are
     further fields of the pods' spec. The pods see the host's processes, which is necessary to

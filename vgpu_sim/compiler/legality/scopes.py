@@ -30,8 +30,8 @@ class Place:
     ``param::entry``.
 
     If a variable is declared in a function and then moved to file scope under a new name,
-    ``name`` is the new name. ``element_bytes`` is the size of one number in an array, also in an
-    array of vectors.
+    ``name`` is the new name. For an array, ``element_bytes`` is the size of one number, even if
+    the elements are vectors of numbers.
     """
 
     space: str

@@ -42,8 +42,8 @@ class Mark:
 
 
 class Builder:
-    """Appends instructions. ``guard`` and ``line`` apply to emitted instructions until they are
-    changed.
+    """Appends instructions. ``guard`` and ``line`` apply to all instructions that are emitted until
+    ``guard`` or ``line`` is changed.
 
     ``owner`` identifies the code that owns new registers: the kernel, or one called function. Each
     activation of a called function has its own values in the function's registers.

@@ -30,7 +30,8 @@ class Sequence:
         self._builder.emit(op, type=type_, dsts=(to,), srcs=srcs, **fields)
 
     def compare(self, how: Compare, type_: DataType, a: Operand, b: Operand) -> Predicate:
-        """Return a predicate with the result of ``a how b``.
+        """Emit the comparison ``how`` of ``a`` with ``b``; return the predicate that holds the
+        result.
 
         The next comparison of the statement overwrites the predicate.
         """
@@ -39,7 +40,9 @@ class Sequence:
         return result
 
     def compare_as_number(self, how: Compare, type_: DataType, a: Operand, b: Operand) -> Register:
-        """Return 1 where ``a how b`` is true, else 0, as a number of the type's width."""
+        """Emit the comparison ``how`` of ``a`` with ``b``. Return a register that is 1 if the
+        comparison holds, else 0. The register has the width of ``type_``.
+        """
         flag = self.compare(how, type_, a, b)
         return self.emit(Op.SELP, type_, Literal(1), Literal(0), flag)
 

@@ -127,8 +127,8 @@ def float_literal(constant: tree.Float, type_: DataType) -> Literal:
     """Return a floating-point constant's bits in ``type_``.
 
     A ``0f`` constant keeps its 32 bits. Every other constant is a double; if ``type_`` is
-    ``.f32``, it is rounded to that type (PTX ISA, "Floating-Point Constants"). Untyped registers
-    accept bits of their width.
+    ``.f32``, it is rounded to that type (PTX ISA, "Floating-Point Constants"). If ``type_`` is
+    untyped bits, such as ``.b64``, it must have the constant's width.
 
     Raises:
         Unsupported: the constant's width is not the type's.

@@ -122,9 +122,9 @@ def parameter_images(functions: Iterable[Function], end: int) -> Iterator[Variab
 
 
 def reserve(segment: Segment, name: str, size: int) -> None:
-    """Place a variable that the module does not declare at the end of the segment.
+    """Add a variable at the end of the segment. The module does not declare this variable.
 
-    ``size`` is its size and its alignment in bytes, a power of two.
+    ``size`` is both the variable's size and its alignment in bytes; it is a power of two.
     """
     offset = -(-segment.end // size) * size
     segment.variables[name] = Variable(

@@ -30,10 +30,14 @@ class Memory(Protocol):
         """Return the zero-extended value at each address."""
 
     def store(self, addresses: Words, values: Words, width_bytes: int) -> None:
-        """Store the low bytes of each value; of equal addresses the last one wins."""
+        """Store the low bytes of each value at its address. If several addresses are equal, the
+        last of their values is stored.
+        """
 
     def extents(self) -> Sequence[tuple[int, int]]:
-        """Return the ranges of existing memory: (first address, end address) of each piece."""
+        """Return the ranges of addresses at which memory exists. Each range has the first address
+        and the end address of one contiguous piece.
+        """
 
 
 class BufferMemory:

@@ -34,12 +34,16 @@ class Gatherings:
     _open: dict[tuple[int, Kind, int], list[Path]] = field(default_factory=dict)
 
     def arrive(self, path: Path, kind: Kind, members: int) -> list[list[Path]]:
-        """Record that all lanes of a path have arrived at a collective of the lanes ``members``."""
+        """Record that all lanes of a path have arrived at a collective of the lanes ``members``.
+        Return the sets of paths that take part in a collective now.
+        """
         self._open.setdefault((path.warp, kind, members), []).append(path)
         return self._complete(path.warp)
 
     def recheck_after_exit(self, warp: int) -> list[list[Path]]:
-        """Check a warp's collectives again after some of its lanes have ended."""
+        """Check a warp's collectives again after some of its lanes have ended. Return the sets of
+        paths that take part in a collective now.
+        """
         return self._complete(warp)
 
     def find_waiting(self) -> Path | None:

@@ -22,7 +22,7 @@ class Lanes:
         registers: one array per register, its dtype the unsigned type of the register's width.
         predicates: one boolean array per predicate register.
         thread, block: per dimension (x, y, z) the lanes' thread and block indices (32 bits).
-        spaces: the memory that they access.
+        spaces: the memory that the lanes access.
         word: index of the instruction that is being executed.
     """
 

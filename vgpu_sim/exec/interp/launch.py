@@ -23,8 +23,8 @@ def refusals(function: Function) -> tuple[UnsupportedError, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The environment of a launch: its number, the device's number of multiprocessors, and the size
-    of each thread's stack. A kernel has a stack only if its calls need one.
+    """The environment of a launch: the launch's number, the device's number of multiprocessors, and
+    the size of each thread's stack. A kernel has a stack only if its calls need one.
     """
 
     grid_id: int = 0
@@ -98,7 +98,9 @@ class InterpretedLaunch:
 
     @property
     def shared_window(self) -> int:
-        """The generic address where shared memory begins, within the window of the module's GPU."""
+        """The generic address where shared memory begins. It is in the address window of the
+        module's GPU.
+        """
         return self._window(address_map.SHARED_OFFSET)
 
     @property

@@ -61,11 +61,11 @@ class Path:
             path = path.below
 
     def reconverge(self) -> "Path | None":
-        """Return the path on which these lanes are now.
+        """Return the path on which the lanes of this path continue.
 
-        This is the path itself, or, if it has reached its reconvergence point, the path below,
-        and so on. The returned path waits if its ``above`` is not 0. If no lanes are left,
-        return None.
+        It is this path itself until the path reaches its reconvergence point. Then it is the
+        path below, and so on. The returned path waits if its ``above`` is not 0. If no lanes are
+        left, return None.
         """
         path = self
         while path.pc == path.reconvergence or not path.lanes:

@@ -59,8 +59,8 @@ class Private:
     def store(
         self, addresses: Words, owners: NDArray[np.int64], values: Words, width_bytes: int
     ) -> None:
-        """Store the low bytes of each value; if several values have the same place, the last one
-        wins.
+        """Store the low bytes of each value at its owner's address. If several values have the same
+        owner and address, the last of them is stored.
 
         Raises:
             BadAddress: some bytes at an address do not exist.
@@ -139,7 +139,8 @@ class Spaces:
     def store(
         self, space: Space, addresses: Words, mask: Mask, values: Words, width_bytes: int
     ) -> None:
-        """Store the low bytes of each value; of equal addresses the last one wins.
+        """Store the low bytes of the value of each active lane of ``mask``. If several values have
+        the same place in memory, the last of them is stored.
 
         Raises:
             BadAddress: as ``load``.

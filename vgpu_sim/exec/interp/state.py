@@ -47,7 +47,8 @@ class Warp(Lanes):
     They begin at the kernel's first instruction.
 
     Attributes:
-        stack: entries above run first; lanes of an entry are a subset of those below.
+        stack: the reconvergence stack, whose last entry is its top. The top entry runs first. The
+            lanes of an entry are a subset of the lanes of each entry below it.
     """
 
     __slots__ = ("stack",)
@@ -78,7 +79,9 @@ class Warp(Lanes):
         return self.stack[-1].mask
 
     def reconverge(self) -> None:
-        """Drop entries that have reached their reconvergence point or have no lanes left."""
+        """Remove entries from the top of the reconvergence stack while the top entry has reached
+        its reconvergence point or has no lanes left.
+        """
         while self.stack:
             top = self.stack[-1]
             if top.pc != top.reconvergence and top.mask.any():

@@ -74,7 +74,7 @@ class Zygote:
     async def start_worker(
         self, config: WorkerConfig, client: socket.socket, channel: socket.socket
     ) -> int:
-        """Start a worker that gets these two descriptors, and return its pid.
+        """Start a worker that gets the sockets ``client`` and ``channel``, and return its pid.
 
         Raises:
             WorkerStartError: the zygote refused, died, or did not answer in time.
@@ -100,7 +100,8 @@ class Zygote:
             self._waiting.pop(number, None)
 
     async def request_spare(self, config: WorkerConfig) -> None:
-        """Request a spare worker for a context like this one (``worker.spare``).
+        """Request a spare worker (``worker.spare``) for a later context with settings as in
+        ``config``.
 
         Raises:
             WorkerStartError: the zygote is not running.

@@ -23,8 +23,8 @@ def new_share(placed: Instance, owner: str, owner_name: str, memory_bytes: int) 
     """Return a claim's share of the instance at ``placed``, which may not exist yet.
 
     Raises:
-        InvalidRequest: there is no owner, or the memory is 0 or more than the instance has, or the
-            instance is only a part of a GPU instance, whose parts share its memory already.
+        InvalidRequest: there is no owner; or the memory is 0, or is more than the instance has; or
+            the instance is only a part of a GPU instance, and so shares memory with other parts.
     """
     most = placed.profile.memory_bytes
     if not owner:

@@ -8,8 +8,8 @@ SLOWED: float = 0.5  # hardware slowdown halves the clocks, or more ("HW Thermal
 
 
 def apply_slowdown(telemetry: Telemetry) -> Telemetry:
-    """Return the readings that a GPU has at the slowdown temperature. Kernels are not actually
-    slowed.
+    """Return a GPU's readings, changed to those at the slowdown temperature: the temperature is at
+    least that high, and the SM clock is reduced. Kernels are not actually slowed.
     """
     return replace(
         telemetry,

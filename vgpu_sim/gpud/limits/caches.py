@@ -49,7 +49,10 @@ UNUSED_SECONDS = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class CacheOwner:
-    """The owner of a cache: the pods of one namespace whose workers run as one slot's user."""
+    """The owner of an object cache: a namespace and a slot.
+
+    The cache serves the pods of the namespace if their workers run as the slot's user.
+    """
 
     namespace: str
     slot: int

@@ -94,11 +94,11 @@ class SharingTable:
     def multiprocessors(self, instance: MigInstance, thread_share: int = 0) -> int:
         """Return how many multiprocessors a context of a sharer sees and uses.
 
-        With MPS a client may request fewer than the sharer's part, never more: ``thread_share``
-        is the requested part of the whole instance in units of 1/WHOLE_THREAD_SHARE, or 0 for no
-        request. The part is rounded up to the hardware's granularity ("Volta MPS Execution
-        Resource Provisioning" of NVIDIA's manual). Without MPS the request is ignored, as in
-        CUDA, because there is no MPS server to read it.
+        With MPS, a client may request fewer multiprocessors than the sharer's part, but not more.
+        ``thread_share`` is the requested part of the whole instance in units of
+        1/WHOLE_THREAD_SHARE, or 0 for no request. The requested part is rounded up to the
+        hardware's granularity ("Volta MPS Execution Resource Provisioning" of NVIDIA's manual).
+        Without MPS the request is ignored, as in CUDA, because there is no MPS server to read it.
         """
         whole = instance.sm_count
         part = max(1, whole // self._parts(instance))

@@ -53,7 +53,7 @@ class Node(Protocol):
         """Return a GPU as the inventory shows it, with all its instances or only with ``only``."""
 
     async def change(self, ask: Ask) -> MigInstance | None:
-        """Change what the request names: create or destroy an instance, or set a GPU's MIG mode.
+        """Perform the requested change: create or destroy an instance, or set a GPU's MIG mode.
         Return the created instance, if any. Raises RequestError.
         """
 

@@ -61,7 +61,7 @@ class InventoryNode:
         return _most(gpu.board, self._placements(gpu), profile)
 
     async def change(self, ask: Ask) -> MigInstance | None:
-        """Change what the request names: create or destroy an instance, or set a GPU's MIG mode.
+        """Perform the requested change: create or destroy an instance, or set a GPU's MIG mode.
         Return the created instance, if any.
 
         Raises:

@@ -35,7 +35,9 @@ _VENDOR: Final = 0x10DE  # NVIDIA's, of the simulated boards
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A context as its requester may see it: the pid is in the requester's PID namespace."""
+    """A context as a requester may see it. ``pid`` is the client's pid in the requester's PID
+    namespace.
+    """
 
     pid: int
     context: admin.Context

@@ -55,8 +55,11 @@ class TokenAdmission:
     async def authorize(
         self, instance: MigInstance, peer: Peer, sender: Peer | None, token: bytes
     ) -> Owner:
-        """Return the owner if the client's uid is gpud's and the token is the run's (compared in
-        constant time).
+        """Return an owner without a pod if the client's uid is gpud's and the client has the run's
+        token. The tokens are compared in constant time.
+
+        Raises:
+            HelloRefused: the uid or the token is wrong.
         """
         del instance
         same_uid = peer.uid == self._uid and (sender is None or sender.uid == self._uid)
@@ -103,8 +106,8 @@ class HolderTable:
         )
 
     def is_known(self, uuid: InstanceUuid) -> bool:
-        """Return whether any list of holders has covered this instance. Until one has, it means
-        nothing that a pod is not listed for the instance.
+        """Return whether any list of holders has covered this instance. As long as none has, a pod
+        that is not listed for the instance may nevertheless be one of its holders.
         """
         return self._complete or uuid in self._holders
 
@@ -178,8 +181,8 @@ class PodAdmission:
     async def authorize(
         self, instance: MigInstance, peer: Peer, sender: Peer | None, token: bytes
     ) -> Owner:
-        """Return the client's pod as owner, after waiting until the pod is listed and its
-        predecessor's contexts have ended.
+        """Return the client's pod as owner. Wait until the pod is listed as a holder of the
+        instance, and until the contexts of the instance's previous holders have ended.
         """
         del token
         # Off the loop: the kernel locks these files while it moves processes between control

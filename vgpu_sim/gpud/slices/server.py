@@ -90,8 +90,11 @@ class SliceServer:
         self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
 
     def open(self, socket_mode: int, directory_mode: int) -> None:
-        """Bind the socket and start to serve. Raises OSError; ValueError if the path is too
-        long.
+        """Bind the socket and start to serve.
+
+        Raises:
+            OSError: the socket or its directory cannot be created.
+            ValueError: the path is too long.
         """
         path = self.directory / SOCKET_NAME
         if len(os.fsencode(path)) > seqpacket.MAX_PATH_BYTES:

@@ -47,12 +47,12 @@ class _Rate:
 
 
 class Meter:
-    """Computes, once per sample period, the use of one instance. Contexts' reports and samples have
-    the same period but are not synchronised.
+    """Computes the use of one instance, once per sample period. Contexts report as often as samples
+    are taken, but reports and samples are not synchronised with each other.
 
-    So each live context's rate is computed between its own last two reports, and remains valid
-    until the next report is overdue. The activity of contexts that ended since the last sample
-    is spread over the period.
+    Each live context's rate is therefore computed between the last two reports of that context.
+    The rate remains valid until the context's next report is overdue. The activity of contexts
+    that ended since the last sample is spread over the period.
     """
 
     def __init__(self, ended_before: Counters | None = None) -> None:

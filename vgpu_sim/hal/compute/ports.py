@@ -145,8 +145,8 @@ class LaunchFault(Exception):
 class EmitError(Exception):
     """A request produced no code: the backend refused it, or the emitting process ended.
 
-    ``killed`` is set if the process was killed for a reason other than the request, so that
-    another attempt may succeed.
+    ``killed`` is set if the cause is unrelated to the request, for example if the process was
+    killed. Another attempt may then succeed.
     """
 
     def __init__(self, message: str, *, killed: bool = False) -> None:
@@ -155,8 +155,8 @@ class EmitError(Exception):
 
 
 class Emitter(Protocol):
-    """Forwards requests to ``NativeBackend.emit`` in other processes, whose death does not affect
-    this one.
+    """Forwards requests to ``NativeBackend.emit`` in other processes. If such a process dies, this
+    process continues.
     """
 
     def request_code(self, request: bytes, *, at_leisure: bool = False) -> "Future[bytes]":
@@ -236,9 +236,9 @@ class NativeBackend(Backend, Protocol):
         """Return native code of a kernel for blocks of the shape ``block``. If there is no such
         code yet, compile the kernel. Several threads may call this at the same time.
 
-        If the returned code is provisional, ``improve`` is called with better code when that is
-        ready, on another thread, possibly before this returns. Both codes remain valid until the
-        program is unloaded.
+        If the returned code is provisional, ``improve`` is called on another thread when better
+        code is ready. This may happen before ``entry`` returns. The returned code and the better
+        code both remain valid until the program is unloaded.
 
         Raises:
             LaunchFault: the function cannot be compiled (kind COMPILE).

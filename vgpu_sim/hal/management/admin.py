@@ -140,8 +140,8 @@ class Counters:
 class Activity:
     """Utilisation of an instance or a GPU in gpud's last sample period, as shares from 0.0 to 1.0.
 
-    A GPU's utilisation is the mean over its multiprocessors. Only for ``memory`` is it the mean
-    over equal parts of the GPU's memory.
+    A GPU's utilisation is the mean over its multiprocessors. ``memory`` is an exception: it is
+    the mean over equal parts of the GPU's memory.
     """
 
     engine: float = 0.0

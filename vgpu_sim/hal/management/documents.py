@@ -21,9 +21,10 @@ class DocumentError(ValueError):
 
 
 class Separable(Protocol):
-    """The interface that a class needs if it is the type of a field with the metadata
-    ``AMONG_OTHERS``. A document stores the entries of such a field directly among the document's
-    other entries.
+    """The interface of classes whose fields a document stores directly among its other entries, not
+    in a nested document.
+
+    A field whose type is such a class has the metadata ``AMONG_OTHERS``.
     """
 
     @classmethod

@@ -122,14 +122,16 @@ class ManagementReport(ctypes.Structure):
 
 
 class TelemetryRecord(ctypes.Structure):
-    """The sensor readings and memory errors of a GPU: ``admin.Gpu.telemetry`` and ``ecc``, in units
-    that the field names state or NVML defines.
+    """The sensor readings and memory errors of a GPU: ``admin.Gpu.telemetry`` and ``ecc``. The unit
+    of a field is the one that the field's name states, or else the one that NVML defines.
 
     ``clock_event_reasons`` are bits of nvmlClocksEventReasons; ``fan_percents`` has
-    ``fan_count`` entries. ``place`` packs the GPU's place in its node's topology (PLACE_*): the
-    numbers of its PCIe switch, host bridge and NUMA node, and the number of its NVLinks. A flag
-    states that the NVLinks lead to NVSwitches; otherwise ``place`` has the number of GPUs to
-    which they lead.
+    ``fan_count`` entries.
+
+    ``place`` describes the GPU's position in its node's topology, packed into bits (PLACE_*). It
+    has the numbers of the GPU's PCIe switch, host bridge and NUMA node, and how many NVLinks the
+    GPU has. If the NVLinks lead to NVSwitches, a flag in ``place`` is set. Otherwise ``place`` has
+    the number of GPUs to which the NVLinks lead.
     """
 
     _fields_ = (
@@ -198,7 +200,8 @@ class GpuRecord(ctypes.Structure):
 
 
 class InstanceRecord(ctypes.Structure):
-    """A MIG device: a compute instance in a GPU instance of the GpuRecord number ``gpu``.
+    """A MIG device: a compute instance in a GPU instance. ``gpu`` is the index of the GpuRecord of
+    its GPU.
 
     Compute instances of one GPU instance have the same ``gpu_instance_id``, and share the GPU
     instance's properties: ``profile``, ``start``, ``size``, ``compute_slices``, engines and
@@ -232,8 +235,8 @@ class InstanceRecord(ctypes.Structure):
 
 
 class ProcessRecord(ctypes.Structure):
-    """A context of the InstanceRecord number ``instance``; ``pid`` is that of its process in the
-    requester's namespace.
+    """A CUDA context. ``instance`` is the index of the InstanceRecord that describes where it runs.
+    ``pid`` is the pid of the context's process in the requester's namespace.
     """
 
     _fields_ = (
@@ -281,8 +284,8 @@ class ProfileRecord(ctypes.Structure):
 
 
 class XidRecord(ctypes.Structure):
-    """An Xid of the GpuRecord number ``gpu``; ``instance`` is NO_RECORD if it concerns the whole
-    GPU.
+    """An Xid of a GPU. ``gpu`` is the index of the GPU's GpuRecord. ``instance`` is the index of an
+    InstanceRecord, or NO_RECORD if the Xid concerns the whole GPU.
 
     ``sequence`` rises by one with each Xid of a GPU.
     """

@@ -13,10 +13,10 @@ from vgpu_sim.hal.compute.ports import Launch
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position of a request in its stream, and what it waits for.
+    """The position of a request in its stream, and the other streams for which the request waits.
 
-    ``value`` is the request's number in ``stream``. The request runs when each stream in
-    ``waits`` has reached the timeline value that is given with it.
+    ``value`` is the request's number in ``stream``. Each item of ``waits`` is a stream and a
+    timeline value. The request runs when each of these streams has reached its timeline value.
     """
 
     stream: int

@@ -58,12 +58,15 @@ class Calls:
     @property
     def cached(self) -> Array:
         """The number of elements that the key and the value of one token have together, for one key
-        head. The array is a column, to be combined with one row of kernels.
+        head. The array is a column with one row per call, which NumPy broadcasts against a row
+        of kernels.
         """
         return 2 * self.column("head_dim") if self.kv_width is None else self.column("kv_width")
 
     def column(self, name: str) -> Array:
-        """Return a field as a column, to be combined with one row of kernels."""
+        """Return a field as a column with one row per call, which NumPy broadcasts against a row of
+        kernels.
+        """
         return np.asarray(getattr(self, name), np.float64)[:, None]
 
 
@@ -115,8 +118,8 @@ class Work:
     splits: Array
 
     def at(self, rows: Array, kernels: Array | None = None) -> "Work":
-        """Select the work of some calls. With ``kernels``, select for each of these calls only the
-        work in its kernel, whose index is in ``kernels``.
+        """Select the work of some calls. If ``kernels`` is given, it has the index of one kernel
+        for each of these calls, and only the call's work with that kernel is selected.
         """
         fields = (self.tiles, self.longest, self.ctas, self.rows, self.splits)
         if kernels is None:
@@ -125,8 +128,9 @@ class Work:
 
 
 def is_tiled(rows: Array, head_dim: Array) -> Array:
-    """Return a mask that states for each element whether FlashAttention 3 has a prompt kernel. The
-    kernel must have ``rows`` queries per tile, and heads of size ``head_dim``.
+    """Return whether FlashAttention 3 has a prompt kernel with ``rows`` queries per tile for heads
+    of size ``head_dim``. The arguments are arrays; the result is a mask, computed element by
+    element.
     """
     tall = (rows == _TALL) == (head_dim <= _TALL_DIM)
     return np.asarray(tall & ((rows != _SHORT) | (head_dim > _SHORT_DIM)))

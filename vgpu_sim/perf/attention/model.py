@@ -115,7 +115,7 @@ class Model:
         return self._parts(values, chosen, self._sizes.at(rows)).total[:, 0]
 
     def stack(self, values: Values, rows: Array) -> Stack:
-        """Return each call's time with its fastest kernel, divided into the causes of that time."""
+        """Return the predicted time of each call with its fastest kernel, broken down by cause."""
         chosen = self._work.at(rows, self.choose(values, rows))
         parts = self._parts(values, chosen, self._sizes.at(rows))
         flop = 4 * chosen.tiles * chosen.rows * _KEYS * self._sizes.at(rows).head_dim

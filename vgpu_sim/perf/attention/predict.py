@@ -27,7 +27,8 @@ def predict(
     window: int = 0,
     causal: bool = True,
 ) -> Prediction:
-    """Predict attention in bf16, including the write of new keys and values into the cache.
+    """Predict the time of attention in bf16, including the write of new keys and values into the
+    cache.
 
     ``query`` is the number of new tokens of each sequence: the whole context for a prompt, or 1
     for a single token. Calls that are not ``causal`` (encoders) may have any number of new

@@ -51,8 +51,8 @@ class Calls:
 
 
 class Model:
-    """The model of collectives among boards of one kind. ``bound`` is the limit that the links of
-    the node set. Without it, the node is assumed to be like the measured nodes.
+    """The model of collectives among boards of one kind. ``bound`` is the limit that the links in
+    the node impose. Without ``bound``, the node is assumed to be like the measured nodes.
     """
 
     def __init__(self, board: Board, calls: Calls, bound: Bound | None = None) -> None:
@@ -85,8 +85,8 @@ class Model:
         return self.stack(values, rows).total
 
     def stack(self, values: Values, rows: Array) -> Stack:
-        """Return each collective's time, divided into its causes. The effect of choosing among
-        protocols is part of the time of the bytes on the wire.
+        """Return the predicted time of each collective, broken down by cause. The effect of
+        choosing among protocols is part of the time of the bytes on the wire.
         """
         starts, wires = self._protocols(values, rows)
         every = starts + wires

@@ -26,7 +26,8 @@ _NO_SWITCH: Final = (
 def predict(
     board: str, op: str, dtype: str, gpus: int, size: int, topology: str | None = None
 ) -> Prediction:
-    """Predict a collective of ``size`` bytes per rank among the first ``gpus`` GPUs of one node.
+    """Predict the time of a collective of ``size`` bytes per rank among the first ``gpus`` GPUs of
+    one node.
 
     ``topology`` is a name or a description; without one, the node is assumed to be like the
     measured nodes.
@@ -73,7 +74,8 @@ def _link_bound(board: Board, op: str, gpus: int, topology: str) -> Bound | None
 
 
 def predict_send(board: str, size: int) -> Prediction:
-    """Predict sending ``size`` bytes to another GPU of the node. Raises the errors of ``predict``.
+    """Predict the time of sending ``size`` bytes to another GPU of the node. Raises the errors of
+    ``predict``.
 
     Single sends were not measured. The prediction is that of an all-to-all between two GPUs with
     twice the bytes, of which each GPU sends half to the other.

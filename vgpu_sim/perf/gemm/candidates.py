@@ -21,8 +21,8 @@ Array = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Kernels, one per column: the rows and columns of a tile, and the number of parts into which k
-    is split.
+    """Some kernels, as arrays with one element per kernel: the rows ``bm`` and the columns ``bn``
+    of the kernel's tile, and the number of parts into which the kernel splits k.
     """
 
     bm: Array

@@ -55,7 +55,9 @@ class Shapes:
         return np.asarray(np.log(np.column_stack([self.m, self.n, self.k]).astype(float)))
 
     def columns(self, precision: type[np.floating] = np.float64) -> tuple[Array, Array, Array]:
-        """Return m, n and k as columns, to be combined with one row of kernels."""
+        """Return m, n and k as columns with one row per shape, which NumPy broadcasts against a row
+        of kernels.
+        """
         m, n, k = (np.asarray(x, precision)[:, None] for x in (self.m, self.n, self.k))
         return m, n, k
 
@@ -81,8 +83,8 @@ class _Parts:
 
 
 class Model:
-    """The model of GEMM for one operand type, board and library, with ``values`` of the model's
-    parameters.
+    """The model of GEMM for one operand type, board and library. ``values`` are the values of the
+    model's parameters.
     """
 
     def __init__(self, board: Board, dtype: Dtype, values: Values, library: str = "cublas") -> None:
@@ -113,8 +115,8 @@ class Model:
         return self._parts(*shapes.columns(), kernels or self.kernels(shapes)).total[:, 0]
 
     def stack(self, shapes: Shapes) -> tuple[Stack, Candidates]:
-        """Return each shape's time with its fastest kernel, divided into causes, and these
-        kernels.
+        """Return the predicted time of each shape with its fastest kernel, broken down by cause.
+        Also return these fastest kernels.
         """
         kernels = self.kernels(shapes)
         m, n, k = shapes.columns()

@@ -144,7 +144,8 @@ def _pipe_cycles(chip: Chip, counts: Counts) -> dict[str, float]:
 
 
 def traffic_of(chip: Chip, counts: Counts) -> Traffic:
-    """Return the bytes of a launch that begins with cold caches, as Nsight Compute measures it.
+    """Return the bytes that a launch moves. The caches are assumed to be cold when the launch
+    begins, as they are when Nsight Compute measures a launch.
 
     Each byte that the launch touches comes from DRAM once. Bytes that blocks of one round read
     again stay in L2 if the data of the round fits. Bytes that a later round reads again stay in

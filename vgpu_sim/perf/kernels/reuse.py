@@ -12,7 +12,9 @@ Sectors = NDArray[np.int64] | NDArray[np.uint64]
 
 
 def misses(sectors: Sectors, capacity: float) -> int:
-    """Return how many of these accesses miss an LRU cache of ``capacity`` sectors."""
+    """Return how many accesses miss an LRU cache that holds ``capacity`` sectors. ``sectors`` are
+    the accessed sectors in order.
+    """
     count = len(sectors)
     if count == 0:
         return 0

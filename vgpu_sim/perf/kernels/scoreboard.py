@@ -80,7 +80,10 @@ def _places(
 
 
 class Scoreboard:
-    """The state of one warp. Its attributes are the fields of ``Counts`` that describe a warp."""
+    """The state of one warp while it executes code: which results it has to wait for, and its
+    counts so far. The counts are attributes, named like the fields of ``Counts`` that describe a
+    warp.
+    """
 
     def __init__(self, code: Sequence[Instruction]) -> None:
         self._code = code

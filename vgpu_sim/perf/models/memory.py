@@ -12,7 +12,7 @@ _RESERVED_GB: Final = 2.0  # the context, libraries' workspaces, NCCL's buffers:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The memory of one rank, by use, in gigabytes (10^9 bytes)."""
+    """The memory that one rank needs for each purpose, in gigabytes (10^9 bytes)."""
 
     weights: float
     cache: float
@@ -21,13 +21,13 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """The sum of all uses, in gigabytes."""
+        """The memory for all purposes together, in gigabytes."""
         return self.weights + self.cache + self.activations + self.reserved
 
 
 def memory(shard: Shard, batch: int, length: int, tokens: int) -> Memory:
-    """Return the memory of a rank for ``batch`` sequences of ``length`` tokens, of which ``tokens``
-    are processed at a time.
+    """Return the memory that a rank needs for ``batch`` sequences of ``length`` tokens each. Of all
+    these tokens, ``tokens`` are processed at a time.
     """
     model, layout = shard.model, shard.layout
     attention = model.attention_parameters(shard.heads, shard.kv_heads)

@@ -193,7 +193,8 @@ class Report:
 
 
 def predict_serving(question: Serving, *, mechanistic: bool = False) -> Report:
-    """Predict the serving of a batch; with ``mechanistic``, the fitted residuals are left out.
+    """Predict the times of serving a batch. If ``mechanistic`` is set, the fitted residuals are
+    left out.
 
     Raises:
         PerfError: no such model or board, ranks that do not divide the model, sizes below 1, an

@@ -48,7 +48,9 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Bands:
-    """The fitted factors for TTFT and TPOT, with the number of measured points and their source."""
+    """The fitted factors for TTFT and TPOT. ``points`` is the number of measured points to which
+    the factors were fitted, and ``source`` is where these points come from.
+    """
 
     ttft: Band
     tpot: Band
@@ -56,18 +58,18 @@ class Bands:
     source: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return the factors as the JSON object that is committed."""
+        """Return the factors as a JSON object, in the form in which the package stores them."""
         pairs = {name: getattr(self, name) for name in ("ttft", "tpot")}
         rounded = {name: [round(b.low, 3), round(b.high, 3)] for name, b in pairs.items()}
         return rounded | {"points": self.points, "source": self.source}
 
     @classmethod
     def of_json(cls, row: dict[str, Any]) -> "Bands":
-        """Create the factors from the committed JSON object."""
+        """Create the factors from a JSON object in the form of ``as_json``."""
         return cls(Band(*row["ttft"]), Band(*row["tpot"]), row["points"], row["source"])
 
 
 @functools.cache
 def bands() -> Bands:
-    """Return the committed factors for intervals."""
+    """Return the fitted factors that the package contains, for the intervals of TTFT and TPOT."""
     return Bands.of_json(json.loads((FILES / FILE).read_text(encoding="utf-8")))

@@ -23,8 +23,8 @@ COPY_START_US: Final = 1.5  # start of a copy engine
 def predict(
     op: str, board: str, rows: int, columns: int, read: float = 2, written: float = 2
 ) -> Prediction:
-    """Predict a kernel that streams ``rows`` times ``columns`` elements; ``read`` and ``written``
-    are bytes per element.
+    """Predict the time of a kernel that streams ``rows`` times ``columns`` elements. ``read`` and
+    ``written`` are bytes per element.
 
     Raises:
         PerfError: no such board, no fitted parameters, sizes below 1, or more bytes than the
@@ -45,36 +45,36 @@ def predict(
 
 
 def quantize(board: str, rows: int, columns: int) -> Prediction:
-    """Predict the scaling of bf16 elements to fp8 by a known scale. Raises the errors of
+    """Predict the time of scaling bf16 elements to fp8 by a known scale. Raises the errors of
     ``predict``.
     """
     return predict("quantize", board, rows, columns, 2, 1)
 
 
 def softmax(board: str, rows: int, columns: int) -> Prediction:
-    """Predict a softmax of each row in bf16. Each row is read once and kept on chip. Raises the
-    errors of ``predict``.
+    """Predict the time of a softmax of each row in bf16. Each row is read once and kept on chip.
+    Raises the errors of ``predict``.
     """
     return predict("softmax", board, rows, columns, 2, 2)
 
 
 def embedding(board: str, tokens: int, hidden: int) -> Prediction:
-    """Predict the gathering of one bf16 row of a table for each token. Raises the errors of
-    ``predict``.
+    """Predict the time of an embedding lookup, which copies one bf16 row of a table for each token.
+    Raises the errors of ``predict``.
     """
     return predict("embedding", board, tokens, hidden, 2, 2)
 
 
 def sampling(board: str, sequences: int, vocabulary: int) -> Prediction:
-    """Predict the selection of each row's most likely token from bf16 logits. Raises the errors of
-    ``predict``.
+    """Predict the time of selecting each row's most likely token from bf16 logits. Raises the
+    errors of ``predict``.
     """
     return predict("sampling", board, sequences, vocabulary, 2, 0)
 
 
 def copy(board: str, direction: str, size: int) -> Prediction:
-    """Predict a copy of ``size`` bytes in a direction: "d2d" on the board, "h2d" or "d2h" over
-    PCIe.
+    """Predict the time of a copy of ``size`` bytes in a direction: "d2d" on the board, "h2d" or
+    "d2h" over PCIe.
 
     Raises:
         PerfError: as ``predict``, or no such direction.

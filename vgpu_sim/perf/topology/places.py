@@ -26,10 +26,10 @@ class Level(Enum):
 class Place:
     """The position of a PCI device in a node.
 
-    ``bus`` is its bus (domain 0, device 0). ``numa``, ``bridge`` and ``switch`` are the numbers
-    of its NUMA node, host bridge and PCIe switch. ``port`` is the number of the port of that
-    switch that leads to the device. Devices with equal numbers are below the same NUMA node,
-    bridge, switch or port.
+    ``bus`` is the device's bus (domain 0, device 0). ``numa``, ``bridge`` and ``switch`` are the
+    numbers of the device's NUMA node, host bridge and PCIe switch. ``port`` is the number of the
+    switch's port to which the device is connected. Devices with equal numbers are below the same
+    NUMA node, bridge, switch or port.
     """
 
     bus: int

@@ -32,8 +32,8 @@ def connection(topology: Topology, board: Board, one: Place, other: Place) -> st
 
 
 def matrix(topology: Topology, board: Board, gpus: Sequence[int], hcas: int = 0) -> Iterator[str]:
-    """Yield the lines of the matrix for the GPUs with these indices and for the first ``hcas``
-    HCAs.
+    """Yield the lines of a matrix that shows how devices are connected, as ``nvidia-smi topo -m``
+    does. The devices are the GPUs with the indices ``gpus``, and the first ``hcas`` HCAs.
     """
     named = [(f"GPU{i}", topology.gpus[i]) for i in gpus]
     named += [(f"NIC{i}", place) for i, place in enumerate(topology.hcas[:hcas])]

@@ -17,10 +17,11 @@ _WIRE_SHARE: Final = 4096 / (4096 + 82)
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One of several transfers of ``size`` bytes each that begin together.
+    """One of several transfers that begin together, and whose sizes are equal.
 
-    ``rate`` is its bytes per microsecond while all transfers run; ``us`` is the time from the
-    common start to its last byte. ``limit`` is the one of ``links`` that limits the rate.
+    ``rate`` is the transfer's bytes per microsecond while all transfers run. ``us`` is the time
+    from the common start to the transfer's last byte. ``limit`` is the one of ``links`` that
+    limits the rate.
     """
 
     source: End
@@ -48,7 +49,8 @@ def payload_rates(routes: Routes) -> dict[Hashable, float]:
 
 
 def together(routes: Routes, ends: Sequence[tuple[End, End]], size: int) -> list[Transfer]:
-    """Return the rates and times of transfers of ``size`` bytes each that begin together.
+    """Return the rates and times of several transfers that begin together. Each of them transfers
+    ``size`` bytes between one pair of ``ends``.
 
     Raises:
         BadShape: an end does not exist, or both ends of a transfer are the same.

@@ -60,8 +60,8 @@ def _rows(generation: bool, key: str, table: Table) -> Rows:
 
 
 def work_of(board: str, calls: Calls) -> Work:
-    """Return the work of calls for the roofline: two products for each pair of query and key, and
-    one pass over the cache.
+    """Return the work of calls as input for the roofline baseline. The work consists of two
+    products for each pair of query and key, and one pass over the cache.
     """
     batch, query, context, heads, kv_heads, dim, window, element = (
         np.asarray(getattr(calls, name), float)

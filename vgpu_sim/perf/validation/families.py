@@ -59,8 +59,8 @@ class Outlier:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The validation of one table's predictions; arrays hold the rows that were not used for
-    fitting.
+    """The result of validating the predictions for one table. Its arrays hold the rows that were
+    not used for fitting.
     """
 
     family: Family
@@ -183,5 +183,7 @@ def _suspect(causes: dict[str, float], missing: float) -> str:
 
 
 def fit(family: Family, keys: Iterable[str]) -> dict[str, Fitted]:
-    """Fit the tables of these keys; return the fitted parameters by key. Raises NoData."""
+    """For each key, fit the model's parameters to the key's table of measurements. Return the
+    fitted parameters by key. Raises NoData.
+    """
     return {key: family.fit(key) for key in keys}

@@ -24,7 +24,9 @@ _CLASSES: Final = 12  # classes of time, in the bars of causes
 
 
 def page(verdicts: Sequence[Verdict]) -> str:
-    """Return the page for these validations. Raises NoData if matplotlib is not installed."""
+    """Return an HTML page that shows the results of validations. Raises NoData if matplotlib is not
+    installed.
+    """
     body = "\n".join(_section(verdict) for verdict in verdicts)
     source = escape(verdicts[0].fitted.source.split(",")[0]) if verdicts else "no measurements"
     return plots.document(

@@ -27,7 +27,7 @@ class NotFound(RequestError):
 
 
 class Conflict(RequestError):
-    """A request contradicts what exists."""
+    """A request conflicts with the present state or configuration."""
 
     code = "conflict"
 

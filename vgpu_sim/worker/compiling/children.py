@@ -99,7 +99,8 @@ class Child:
         """Run the child process: ``become_child`` completes its sandbox, and ``warm_up`` runs until
         there is a request.
 
-        Ends the process.
+        Sends the process's pid on the socket ``say`` once the code is complete, then ends the
+        process.
         """
         status = 1
         try:

@@ -13,8 +13,8 @@ MOST_AT_ONCE: Final = 4  # Python threads, which share the interpreter lock
 
 
 class Compilations:
-    """Running compilations, with one thread for each module. The main thread polls ``fileno`` and
-    takes the results.
+    """The compilations that are running, each on a thread of its own. The main thread polls
+    ``fileno`` and takes the results.
     """
 
     def __init__(self, compile_image: Callable[[bytes], Image]) -> None:

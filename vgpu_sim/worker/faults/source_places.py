@@ -21,7 +21,10 @@ _FUNCTION: Final = re.compile(r"\s*(?:\.(?:visible|extern|weak|common)\s+)?\.(?:
 
 
 def add_source(site: FaultSite, ptx: str) -> FaultSite:
-    """Return ``site`` with the text of its PTX line and its place in the original program."""
+    """Return ``site`` with two additions: the text of its PTX line, and the location in the
+    original program from which this PTX line was compiled (``.file`` and ``.loc``), if it is
+    known.
+    """
     if site.ptx_line <= 0 or not ptx:
         return site
     if "/*" in ptx:

@@ -25,8 +25,8 @@ _PAGE_BYTES = 4096
 
 
 def warm_up(config: WorkerConfig) -> None:
-    """Sample a small kernel before the sandbox is entered. Numpy imports parts of itself on first
-    use, and the board's fitted parameters are read from files.
+    """Sample a small kernel before the sandbox is entered, because the first sample reads files:
+    numpy imports parts of itself on first use, and the board's fitted parameters are in files.
 
     Raises:
         PerfError: the board, the slice of it, or its topology cannot be modelled.

@@ -80,7 +80,7 @@ class _Scales:
 def later_blocks(sample: Sample, counted: tuple[Plan, Tally] | None) -> list[int]:
     """Return the blocks to sample next, if some code was executed only by blocks outside the
     sample. These are the blocks of the groups that issued the most instructions. Return an empty
-    list if all executed code was sampled, or that is unknown.
+    list if all executed code was sampled, or if it is unknown which code was executed.
     """
     if counted is None or counted[1].slots is None or not _scales(sample, counted).unseen:
         return []

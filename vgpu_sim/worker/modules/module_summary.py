@@ -19,7 +19,8 @@ class FunctionSummary:
     ``isa.Function``.
 
     ``local_bytes`` is the size of a thread's local memory without the stack that calls need.
-    ``pipes`` are each pipe's shares of the kernel's instructions (``worker.pipes``).
+    ``pipes`` has one number for each pipe: the pipe's share of the kernel's instructions
+    (``worker.pipes``).
     """
 
     name: str

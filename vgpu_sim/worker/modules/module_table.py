@@ -21,7 +21,7 @@ class _Strings:
 
 
 def log_only(log: str) -> bytes:
-    """Return the table of a module that could not be loaded."""
+    """Return the table for a module that could not be loaded. The table contains only ``log``."""
     return _assemble([], [], [], [], _Strings(0), log)
 
 

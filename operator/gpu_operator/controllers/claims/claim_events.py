@@ -48,9 +48,10 @@ class _WrittenEvent:
 
 
 class ClaimEvents:
-    """Limits the rate of events for each waiting claim and pod. ``now_s`` is monotonic.
+    """Limits the rate of events for each waiting claim and pod.
 
-    Tenants may create any number of claims, so each pass evaluates only those that are due.
+    Tenants may create any number of claims, so each pass evaluates only the claims that are due.
+    The time ``now_s`` of a pass is in monotonic seconds.
     """
 
     def __init__(self) -> None:

@@ -32,7 +32,8 @@ MOST: Final = 32
 class KubeletTriggers:
     """Selects pods to annotate, so that the kubelet retries to prepare their claims at once.
 
-    A pod is selected once it has waited long enough. ``now_s`` is monotonic.
+    A pod is selected once it has waited long enough. The time ``now_s`` of a pass is in
+    monotonic seconds.
     """
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ def verdicts(
 ) -> Verdicts:
     """Return all four conditions of a resource.
 
-    By default it is accepted, not progressing and not degraded.
+    By default, the resource is accepted, not progressing and not degraded.
     """
     return {
         ConditionType.ACCEPTED: accepted or Verdict(True, Reason.ACCEPTED),
@@ -66,7 +66,7 @@ def make_conditions(
 ) -> tuple[Condition, ...]:
     """Return the conditions for an object's status.
 
-    A condition whose own status (True or False) is unchanged keeps its transition time.
+    A condition whose status (True or False) is unchanged keeps its transition time.
     """
     known = {condition.type: condition for condition in before}
     moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")

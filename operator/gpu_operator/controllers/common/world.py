@@ -48,8 +48,8 @@ class AgentPod:
     """A pod of a node agent's or gpud's DaemonSet.
 
     ``problem`` is empty when all containers are ready; ``failing`` is false while the pod is only
-    starting. ``rendered`` is the digest of its DaemonSet. ``has_gpud``: the pod belongs to an
-    earlier version, whose node agents' pods contained gpud.
+    starting. ``rendered`` is the digest of the DaemonSet's rendering from which the pod was made.
+    ``has_gpud``: the pod belongs to an earlier version, whose node agents' pods contained gpud.
     """
 
     name: str
@@ -64,10 +64,11 @@ class AgentPod:
 
 @dataclass(frozen=True, slots=True)
 class AgentSet:
-    """A DaemonSet of the operator. ``updated`` of its ``pods`` have the current rendering.
+    """A DaemonSet of the operator.
 
-    ``rendered`` is the digest of that rendering. ``observed`` is false until the DaemonSet
-    controller has processed the DaemonSet's latest state.
+    ``pods`` is the number of pods that it should have, and ``updated`` the number of pods that have
+    the current rendering. ``rendered`` is the digest of that rendering. ``observed`` is false until
+    the DaemonSet controller has processed the DaemonSet's latest state.
     """
 
     pool: str
@@ -89,7 +90,7 @@ class ChartPolicy:
 
 
 class Index(Protocol):
-    """Values derived from a world, which ``fleet`` updates with each change."""
+    """Values derived from a world. ``fleet`` updates them with each change of the world."""
 
     @property
     def held(self) -> Mapping[str, str]:

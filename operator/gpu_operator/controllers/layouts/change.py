@@ -55,9 +55,9 @@ def read_change(gpu: Gpu) -> Change:
 
 
 def is_spare(gpu: Gpu) -> bool:
-    """Return whether a GPU is unused, so that dividing it makes nothing unavailable.
+    """Return whether a GPU is unused. Dividing an unused GPU makes nothing unavailable.
 
-    Such a GPU is whole only because no layout selects it, and no pod holds it.
+    An unused GPU follows no layout, is whole, and is held by no pod.
     """
     there = [(s.profile, bool(s.holders)) for s in gpu.status.slices]
     return gpu.spec.layout is None and there == [(WHOLE, False)]

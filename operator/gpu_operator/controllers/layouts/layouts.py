@@ -46,7 +46,10 @@ def new_book(world: World, layout: Layout) -> LayoutBook:
 
 
 def write_role(book: LayoutBook, world: World, gpu: Gpu, role: Role) -> None:
-    """Record in a layout's book a GPU that the layout selects, according to its role."""
+    """Record a GPU in the book of a layout that selects the GPU.
+
+    ``role`` describes how the layout is related to the GPU.
+    """
     match role.part:
         case Part.OWN:
             book.add_follower(world, gpu, role.rivals)

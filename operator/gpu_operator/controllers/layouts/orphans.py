@@ -17,7 +17,7 @@ _WHOLE = (PlacedInstance(profile=WHOLE, start=0),)
 
 
 def reconcile(world: World, name: str) -> Outcome:
-    """Make a GPU whole if it follows no layout."""
+    """Make a GPU that follows no layout one whole GPU with MIG off."""
     gpu = world.gpus.get(name)
     if gpu is None or (gpu.spec.layout is None and _has_instances(gpu)):
         return Outcome()

@@ -15,7 +15,7 @@ from rdma.selectors import Operator, Requirement, Selector
 
 
 def selects(world: World, layout: Layout, gpu: Gpu) -> bool:
-    """Return whether the layout's selector matches the GPU, whatever its allocation."""
+    """Return whether the layout's selector matches the GPU, however the GPU is allocated."""
     selector, node = layout.spec.selector, world.nodes.get(gpu.spec.node_name)
     labels = node.labels if node is not None else {}
     return (

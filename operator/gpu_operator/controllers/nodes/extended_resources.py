@@ -88,7 +88,7 @@ def _note_prefixes(world: World, node: Node) -> Iterator[Action]:
 
 
 def is_withdrawn(world: World, node: Node, resource: str) -> bool:
-    """Return whether the node's status offers at most as many slices as its agent does."""
+    """Return whether the node's status offers no more slices of a resource than its agent does."""
     return offers.allocatable_count(node, resource) <= offers.count_active(world, node).get(
         resource, 0
     )

@@ -130,7 +130,7 @@ def write_gpus(this: Decision) -> None:
 
 
 def unlabel_nodes(this: Decision) -> None:
-    """Remove the labels of nodes that have left, once their GPUs are gone."""
+    """Remove the labels of each node that has left the pool, once its GPUs in the pool are gone."""
     this.actions += _unlabel(this.world, this.book, this.world.gpus_by_node())
 
 

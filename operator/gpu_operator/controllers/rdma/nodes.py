@@ -105,10 +105,10 @@ class NodeState:
 
     @property
     def enforced_below(self) -> float:
-        """Return the first revision that the node has not acknowledged; it enforces all earlier
-        ones.
+        """Return the first revision of the policies that the node has not acknowledged.
 
-        The result is infinity if every revision is enforced, and minus infinity if none is.
+        The node enforces all earlier revisions. The result is infinity if the node enforces
+        every revision, and minus infinity if it enforces none.
         """
         acknowledged = self.acknowledged
         if not self._sent or not 0 < self._sent[0].generation <= acknowledged:

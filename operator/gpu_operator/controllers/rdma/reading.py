@@ -46,11 +46,11 @@ class SeenPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SeenNetwork:
-    """An RDMANetwork; ``network`` is None if it is invalid.
+    """An RDMANetwork; ``network`` is None if the object is invalid.
 
     If the status of an invalid network shows that the network was in force, ``closed`` is its
-    substitute. Without the substitute, a restart of the operator would move the network's members
-    to the default partition.
+    substitute. Without the substitute, a restart of the operator would move the network's
+    members to the default partition.
     """
 
     meta: Meta

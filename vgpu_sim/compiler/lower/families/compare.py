@@ -101,8 +101,8 @@ def _compare_halves(
 
 
 def set_(context: Context, form: Form, match: Match) -> None:
-    """Lower set. The result is all bits one, or the number one, if the comparison holds; else
-    zero.
+    """Lower set. If the comparison does not hold, the result is zero. If it holds, the result is
+    1.0 for a float destination type, and has all bits set for an integer one.
     """
     to_type, type_ = DATA_TYPES[match["setdest"]], DATA_TYPES[match["atype"]]
     half = type_ in (DataType.F16, DataType.BF16)
@@ -120,7 +120,9 @@ def set_(context: Context, form: Form, match: Match) -> None:
 
 
 def set_packed(context: Context, form: Form, match: Match) -> None:
-    """Lower set of packed numbers: a result in each half."""
+    """Lower set of packed numbers. Each half of the destination gets the result for the
+    corresponding halves of the operands.
+    """
     to_type, type_ = DATA_TYPES[match["packdest"]], DATA_TYPES[match["atype"]]
     if to_type.is_float and to_type is not type_:
         raise Invalid(f"set .{match['packdest']} cannot compare operands of type .{match['atype']}")

@@ -35,7 +35,9 @@ def rest(context: Context, form: Form, match: Match) -> None:
 
 
 def leave(context: Context, form: Form, match: Match) -> None:
-    """Lower ret to exit in a kernel, and to a branch to the function's end in a function."""
+    """Lower ret. In a kernel, it becomes exit; in a called function, a branch to the function's
+    end.
+    """
     if context.leave is None:
         context.builder.emit(form.op)
     else:

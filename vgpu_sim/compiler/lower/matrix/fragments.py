@@ -94,9 +94,9 @@ def destinations(
 
 
 def assign(sequence: Sequence, to: Many[Register], what: Many[Operand], type_: DataType) -> None:
-    """Move results to their destinations.
+    """Emit moves of results to their destinations.
 
-    The results are in other registers, since all destinations may have been operands.
+    The results were computed in other registers, because a destination may also be an operand.
     """
     for register, value in zip(to, what, strict=True):
         sequence.emit_to(register, Op.MOV, type_, value)

@@ -25,9 +25,10 @@ _FACTORS = {"f16": D.F16, "bf16": D.BF16, "tf32": D.TF32, "u8": D.U8, "s8": D.S8
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The types of a product: those of the factors, and that of the sum.
+    """The types of a matrix product: those of the factors, and that of the sum.
 
-    ``total`` is F16, F32, F64 or S32; ``logic`` is the operation on single bits.
+    ``total`` is F16, F32, F64 or S32. If the factors consist of single bits, ``logic`` is the
+    operation that combines a bit of each factor.
     """
 
     shape: Shape

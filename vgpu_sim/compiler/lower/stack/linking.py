@@ -32,7 +32,8 @@ class _Places:
 
 
 def link(builder: Builder, program: Program) -> int:
-    """Place a kernel's local variables in memory, and complete the code that depends on it.
+    """Place a kernel's local variables in memory, and complete the code that depends on their
+    addresses.
 
     The marks in the code are replaced by instructions that save and restore registers. Return
     the size of the local memory in bytes.

@@ -41,8 +41,8 @@ class Body:
     """The code of a called function that is not inlined: calls jump to it.
 
     ``inputs`` and ``outputs`` hold the arguments and results. ``site`` holds the number of the
-    call site, to which the body jumps back. No other code uses them between the call and the
-    beginning of the body, or between the end of the body and the call site.
+    call site, to which the body jumps back. No other code uses these variables between the call and
+    the beginning of the body, or between the end of the body and the call site.
     """
 
     function: tree.Function
@@ -85,7 +85,8 @@ class Program:
     def try_inline(self, function: tree.Function) -> bool:
         """Return whether to inline a call of ``function``.
 
-        If so, its statements count toward the limit of inlined statements of the kernel.
+        If the call is inlined, the statements of ``function`` count toward the kernel's limit of
+        inlined statements.
         """
         graph = self.graph
         size = graph.size(function)

@@ -29,7 +29,7 @@ def scalar_source(context: Context, operand: tree.Operand) -> tuple[Operand, int
     """Return a source operand, and the first bit and the number of bits of its selected part.
 
     Raises:
-        Invalid: there is no such part.
+        Invalid: the operand's selector does not select a byte or half of a register.
     """
     plain, selector = _split(operand)
     first, bits = _scalar(selector)

@@ -72,7 +72,7 @@ class Element:
 class Memory:
     """An address in brackets, ``[base, more...]``.
 
-    The further parts are coordinates and handles, where they exist.
+    The parts after the base, if there are any, are coordinates and handles.
     """
 
     parts: tuple["Operand", ...]

@@ -69,7 +69,7 @@ class Barriers:
         self, path: Path, number: int, count: int, *, waits: bool, ballot: Ballot | None = None
     ) -> list[Path]:
         """Record that all lanes of a path have arrived at barrier ``number``, perhaps with a
-        ballot.
+        ballot. Return the paths that are released.
 
         Raises:
             BarrierMisuse: the number or count is invalid, or count or reduction differ from

@@ -43,7 +43,7 @@ class Fallback(Enum):
 class Extended:
     """The assumption that the integers in the lanes of ``source`` do not wrap around.
 
-    The lanes have known distances from each other. The integers have type ``kind``.
+    The integers have type ``kind``. Those of different lanes differ by known distances.
     """
 
     fallback: ClassVar = Fallback.LANES
@@ -54,7 +54,7 @@ class Extended:
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """The assumption that a sum does not leave 32 bits in any lane.
+    """The assumption that a 32-bit sum does not overflow in any lane.
 
     ``wide`` is the same sum in 64 bits.
     """
@@ -90,11 +90,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The assumption that the loads of a family can be replaced by one.
+    """The assumption that all loads of a family can be replaced by one load.
 
     ``loads`` are the family's loads, each of a single element, in the order of their addresses.
-    ``index`` is the index of the first load; it has type ``kind``. The index of the last load is
-    larger by ``most``, and does not wrap around (see ``siblings``).
+    ``index`` is the value from which the first load's address is computed; it has type ``kind``.
+    The last load's index is ``index`` plus ``most``, and does not wrap around (see ``siblings``).
     """
 
     fallback: ClassVar = Fallback.APART

@@ -32,7 +32,9 @@ _BY_LANE = frozenset(
 
 
 class DemandedLanes:
-    """The demanded lanes of each value in one function version."""
+    """The demanded lanes of each value in one function version: the lanes in which the value may be
+    read.
+    """
 
     def __init__(
         self, analysis: Analysis, reaching_lanes: comparison_outcomes.ReachingLanes
@@ -56,7 +58,10 @@ class DemandedLanes:
                         changed = True
 
     def of(self, value: Value) -> int:
-        """Return the demanded lanes of ``value``; all lanes if it is not held as vectors."""
+        """Return the demanded lanes of ``value``, those in which it may be read, as a bit mask.
+
+        If ``value`` is not held as vectors, return all lanes.
+        """
         if not isinstance(self._analysis.shapes[value], Vector):
             return self._all
         return self._lanes.get(value, 0)

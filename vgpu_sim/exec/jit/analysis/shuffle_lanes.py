@@ -4,9 +4,10 @@ from vgpu_sim.isa import ShuffleMode
 
 
 def shuffle_source(mode: ShuffleMode | None, lane: int, b: int, c: int) -> tuple[int, bool]:
-    """Return the lane that SHFL reads in ``lane``, and whether the requested lane is in range.
+    """Return the lane whose value SHFL returns to ``lane``, and whether the requested lane is in
+    range.
 
-    If it is not, SHFL reads ``lane`` itself.
+    If the requested lane is out of range, ``lane`` gets its own value.
     """
     distance, clamp, segment = b & 31, c & 31, c >> 8 & 31
     low = lane & segment

@@ -32,9 +32,10 @@ _UNDECIDED = None
 
 
 def analyse(ssa: SsaFunction, geometry: Geometry, *, assume_guards: bool) -> "Analysis":
-    """Return the analysis of ``ssa``, cached and shared by all callers; it must not be modified.
+    """Return the shapes of all values of ``ssa``, that is, how each value varies over lanes.
 
-    The choice of a plan, its legality check and code generation need the same analysis.
+    The result is cached and shared by all callers, so it must not be modified. The choice of a
+    plan, its legality check and code generation need the same analysis.
     """
     found = ssa.analyses.get((geometry, assume_guards))
     if isinstance(found, Analysis):

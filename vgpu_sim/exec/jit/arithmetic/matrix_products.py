@@ -30,7 +30,7 @@ _LEAST: Final = 2.0**-62  # the smallest normal number, scaled
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Arithmetic on a vector of ``count`` lanes; on a scalar if ``count`` is 1."""
+    """Emits arithmetic on vectors of ``count`` lanes, or on scalars if ``count`` is 1."""
 
     text: Text
     count: int = LANES
@@ -112,7 +112,7 @@ def prepare_left(lanes: Lanes, instruction: Instruction, a: Sequence[Halves], to
 def prepare_right(lanes: Lanes, instruction: Instruction, b: Sequence[Halves], to: str) -> int:
     """Split the registers of B into parts, and store the parts at ``to`` in another order.
 
-    Of the stored elements, each four consecutive ones are those that the four lanes of a quad
+    In the stored order, every four consecutive elements are those that the four lanes of a quad
     need at the same step. Return the size of the stored parts in bytes.
     """
     how = step_arithmetic(lanes, instruction)
@@ -138,8 +138,8 @@ def multiply(
 ) -> list[list[list[str]]]:
     """Multiply A by each B and add the matching C; return a warp's totals for each pair (B, C).
 
-    ``left`` and the first items of ``columns`` are the addresses of the prepared factors A and B. C
-    and the totals are float or i32.
+    ``left`` is the address of the prepared factor A. Each pair in ``columns`` has the address of a
+    prepared factor B, and the registers of C. C and the totals are float or i32.
     """
     how, text = step_arithmetic(lanes, instruction), lanes.text
     rows, depth, _ = matrix_registers(instruction)

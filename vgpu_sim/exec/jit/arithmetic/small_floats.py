@@ -18,8 +18,9 @@ _WIDER: Final = {"float": "double", "half": "float"}
 
 
 class SmallFloats:
-    """Emits operations on binary16 and bfloat16 numbers into ``text``, for scalars, or for vectors
-    of the text's width.
+    """Emits code for operations on binary16 and bfloat16 numbers. The code is appended to ``text``.
+
+    The operands are scalars, or vectors of ``text.width`` lanes.
     """
 
     def __init__(self, text: Text, vector: bool) -> None:

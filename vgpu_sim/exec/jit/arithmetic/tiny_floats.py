@@ -15,7 +15,9 @@ _MAGNITUDE: Final = 0x7FFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A format with ``stored`` fraction bits; ``largest`` is the pattern of the largest number."""
+    """The layout of a floating-point format with ``stored`` fraction bits. ``largest`` is the bit
+    pattern of the format's largest number.
+    """
 
     bits: int
     stored: int
@@ -36,10 +38,11 @@ _CHANCE_BITS: Final = {DataType.F16: 13}  # 16 for other types
 
 
 class TinyFloats:
-    """Emits conversions of tiny floats into ``text``, for scalars, or for vectors of the text's
-    width.
+    """Emits code that converts between float and tiny floats, such as E4M3. The code is appended to
+    ``text``.
 
-    Numbers have the LLVM type float; patterns have the type i32.
+    The operands are scalars, or vectors of ``text.width`` lanes. Numbers have the LLVM type
+    float; patterns have the type i32.
     """
 
     def __init__(self, text: Text, vector: bool) -> None:

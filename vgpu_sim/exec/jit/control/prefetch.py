@@ -54,8 +54,10 @@ _BLOCK_INDICES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The cache lines to prefetch. ``steps`` recompute the address of ``access``. The lines are
-    those at that address plus each of ``distances``, in bytes.
+    """The cache lines to prefetch. For each of ``distances`` (in bytes), they are the lines that
+    ``access`` would read if its address were greater by this distance.
+
+    ``steps`` are the operations that recompute the address of ``access``.
     """
 
     access: Access
@@ -78,7 +80,9 @@ class Prefetch:
         self._meeting: dict[int, bool] = {}
 
     def next_block(self) -> None:
-        """Prefetch the first reads of the block whose indices the emitter holds."""
+        """Emit prefetches of the memory that the next block reads first. The emitter was created
+        with the indices of that block.
+        """
         lines: dict[str, None] = {}
         for block in self._emitter.analysis.order:
             self._values.block = block
@@ -91,8 +95,8 @@ class Prefetch:
         return self._request(lines, _BLOCK_LINES)
 
     def prefetch_stream(self, node: Operation) -> None:
-        """Prefetch for the stream to which the load ``node`` belongs. The load is emitted next. If
-        the load belongs to no stream, do nothing.
+        """Emit a prefetch for the stream to which the load ``node`` belongs, if it belongs to one.
+        The load itself is emitted next.
         """
         distance = self._streams.get(node)
         if distance is None:

@@ -26,8 +26,8 @@ _COMPUTED: Final = frozenset(
 
 
 class Recomputed:
-    """Collects in ``steps`` the operations in the blocks ``body`` that must be repeated to
-    recompute some values, in order of execution.
+    """Collects operations that must be repeated to recompute some values. The operations are those
+    in the blocks ``body``; they are added to ``steps`` in order of execution.
 
     ``at_hand`` returns whether a value from outside ``body`` is available without computation.
     ``suits`` returns whether a value of a given shape may be recomputed. ``replace`` returns
@@ -56,7 +56,7 @@ class Recomputed:
         self._done: set[Operation | Phi] = set()
 
     def collect(self, source: Source) -> bool:
-        """Add the operations that recompute ``source`` to ``steps``.
+        """Add to ``steps`` the operations that recompute ``source``.
 
         Return whether ``source`` can be recomputed.
         """

@@ -35,7 +35,7 @@ class UnmaskedLoop:
     ``all_come`` is an i1 that is true if all lanes of the group arrive. The unmasked copy ends at
     the label ``left``, where the phis have the values ``latest``. From there, the lanes ``staying``
     continue in the masked loop, which begins at the label ``masked``. The other lanes have left the
-    loop: ``taken`` has their live-out values, and they continue at the label ``met``.
+    loop and continue at the label ``met``. ``taken`` has the live-out values of these other lanes.
     """
 
     level: Level

@@ -101,7 +101,8 @@ def define_alone(emitter: Emitter, result: Value, value: str, scalar: str) -> No
 
 
 def emit_if_in_mask(emitter: Emitter, mask: Mask, type_: str, write: Callable[[], str]) -> str:
-    """Emit ``write`` so that it runs only if the lane is in ``mask``. Return its value.
+    """Call ``write`` to emit code that runs only if the lane is in ``mask``. Return the code's
+    value.
 
     If the lane is not in ``mask``, the value is arbitrary.
     """

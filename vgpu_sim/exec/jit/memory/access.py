@@ -11,7 +11,10 @@ from vgpu_sim.exec.jit.text.writer import BITS
 
 
 class Where(Enum):
-    """The memory that an access refers to, and the kind of its address."""
+    """The memory to which an access refers: global or shared memory, or either of them.
+
+    For shared memory, it also states whether the address has 32 bits or is generic.
+    """
 
     GLOBAL = "global memory"
     SHARED = "shared memory, by an address of 32 bits"

@@ -92,7 +92,7 @@ class Table:
 
     def add(self, address: str, confined: Callable[[], str], value: str) -> None:
         """Emit code that adds ``value`` to the memory at ``address``, at once or delayed.
-        ``confined`` emits the clamped pointer.
+        ``confined`` is called to emit the clamped pointer to that memory.
         """
         text, scalar = self._text, self._scalar
         offset = text.let(f"and i64 {text.let(f'shl i64 {address}, 1')}, {_SUMS - 8}")

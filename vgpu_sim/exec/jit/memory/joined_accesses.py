@@ -27,7 +27,7 @@ _APART: Final = frozenset((Space.SHARED, Space.GLOBAL))
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A set of accesses that are emitted as one combined access, in program order.
+    """A set of accesses, in program order, that are emitted as one combined access.
 
     Combined loads are emitted at the first access of the set, combined stores at the last.
     """
@@ -43,8 +43,8 @@ class Joined:
 class JoinedAccesses:
     """Finds and emits the combined accesses of one function version.
 
-    ``describe`` returns the access of a node. It returns None unless the rows that replace the
-    access may begin up to ``REACH_BYTES`` away from its address.
+    ``describe`` returns the access of a node, or None if the access must not be replaced by
+    accesses to rows. Such a row may begin up to ``REACH_BYTES`` away from the access's address.
     """
 
     def __init__(

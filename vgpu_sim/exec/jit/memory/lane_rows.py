@@ -60,7 +60,11 @@ def store(
 
 
 def shuffle(text: Text, a: str, b: str, places: Sequence[int], scalar: str, lanes: int) -> str:
-    """Shuffle two vectors of ``lanes`` lanes; ``places`` are the numbers of the lanes to take."""
+    """Return a vector of lanes that are taken from the vectors ``a`` and ``b``.
+
+    ``a`` and ``b`` have ``lanes`` lanes each. ``places`` are the numbers of the lanes to take; the
+    lanes of ``b`` are numbered after those of ``a``.
+    """
     order = ", ".join(f"i32 {place}" for place in places)
     type_ = f"<{lanes} x {scalar}>"
     return text.let(f"shufflevector {type_} {a}, {type_} {b}, <{len(places)} x i32> <{order}>")

@@ -116,11 +116,11 @@ class Loads:
         self, access: Access, alone: Sequence[Access], family: Family
     ) -> list[list[str]] | None:
         """Emit the loads of ``family`` as one load, ``access``. If an index wraps around at run
-        time, the emitted code executes the family's original loads ``alone`` instead, one by
+        time, the emitted code instead executes the family's original loads (``alone``) one by
         one.
 
-        Return, for each vector of lanes, the values of all elements. If one load is impossible
-        here or would not be faster, emit nothing and return None.
+        Return, for each vector of lanes, the values of all elements. If a single load is
+        impossible here or would not be faster, emit nothing and return None.
         """
         text, values, vectors = self._text, self._values, range(self._values.vectors)
         firsts = wraps.first_lane_addresses(values, access)
@@ -200,7 +200,8 @@ class Loads:
         """Load the elements that masks select. ``flags`` has a list for each vector of lanes. The
         list has one mask per element: the lanes that load this element.
 
-        Return the loaded vectors in the same order. Lanes outside the mask are zero.
+        Return a list for each vector of lanes, with one LLVM vector per element. Lanes outside
+        the element's mask are zero.
         """
         columns = []
         for part, masks in enumerate(flags):

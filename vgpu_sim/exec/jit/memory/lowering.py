@@ -105,7 +105,7 @@ class Memory:
         """Emit the loads of a family as one combined load, and return the combined access. If an
         index wraps around at run time, the emitted code executes the loads one by one.
 
-        Return None if the loads must be emitted one by one, or are faster so.
+        Return None if one combined load is impossible or would not be faster.
         """
         alone = [self.access(node) for node in family.loads]
         first = alone[0]
@@ -295,8 +295,8 @@ class Memory:
         return same and self._reach.of(access.node) is Reach.NEVER
 
     def reaches(self, access: Access, distance: int) -> bool:
-        """Return whether clamping the address of ``access`` also suffices for the access
-        ``distance`` bytes after it.
+        """Return whether an access ``distance`` bytes after ``access`` needs no clamp of its own,
+        because clamping the address of ``access`` suffices for both accesses.
         """
         source = self._known.trace(access.address) if access.origin is not None else None
         return source is None or source.is_confined(access.displacement + distance, access.size)

@@ -27,8 +27,8 @@ def load(
     row: Callable[[str], list[str]],
     apart: Callable[[], list[str]],
 ) -> list[str]:
-    """Emit a load with a test at run time: if the pointers of all ``lanes`` are contiguous, load by
-    ``row``, else by ``apart``.
+    """Emit a load with a test at run time. If the pointers of all ``lanes`` are contiguous, the
+    code that ``row`` emits is executed, else the code that ``apart`` emits.
 
     ``lanes`` is a mask, or None for all lanes. ``row`` gets the pointer of the first lane.
     ``row``, ``apart`` and this function return one vector per element.
@@ -55,8 +55,10 @@ def emit_either(
     apart: Callable[[], list[str]],
     scalar: str,
 ) -> list[str]:
-    """Emit a branch: return the vectors that ``rows`` emits if ``together`` is true, else those
-    that ``apart`` emits.
+    """Emit a branch on the i1 ``together``. If it is true, the code that ``rows`` emits is
+    executed, else the code that ``apart`` emits.
+
+    Return the vectors that result from the executed code.
     """
     labels = [text.label(hint) for hint in ("row", "apart", "read")]
     text.branch(together, labels[0], labels[1])

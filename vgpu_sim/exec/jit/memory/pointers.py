@@ -23,7 +23,7 @@ _CLAMP_REACH_BYTES = 1 << 31
 
 
 class Pointers:
-    """Emits the pointers of the accesses of one function version."""
+    """Emits code that computes the pointers for the accesses of one function version."""
 
     def __init__(self, text: Text, values: Values, launch: EntryArguments) -> None:
         self._text = text

@@ -109,10 +109,10 @@ def format_shuffle_mask(order: Iterable[int]) -> str:
 
 
 def prefix_length(text: Text, access: Access, mask: str) -> int | None:
-    """Return the number of elements that a row's mask sets. Return None unless the mask is constant
-    and these elements are a prefix of the row whose length is a power of two or 0.
+    """Return the number of elements that the mask of a row sets. Return None unless the mask is
+    constant and sets a prefix of the row. The length of this prefix must be a power of two or 0.
 
-    Such a prefix is accessed without a mask, because a load after a masked or split store must
+    Such a prefix is accessed without a mask. After a masked or split store, a load would have to
     wait until the store has reached the cache.
     """
     count = flags.prefix_length(mask, text.width * access.count)

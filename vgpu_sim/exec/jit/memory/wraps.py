@@ -69,7 +69,7 @@ def is_at_hand(values: Values, source: Source | None) -> bool:
 def is_readable(values: Values, source: Value) -> bool:
     """Return whether a value is available at this point of the text.
 
-    The values of a conditional region are forgotten after it.
+    A value that is computed in a conditional region is not available after the region.
     """
     known = values.form_of(source) is None or source in values.held
     return known and values.shape(source, source.bits) == values.analysis.shapes[source]

@@ -13,7 +13,10 @@ _CYCLES = {  # the bytes that each mode selects, byte 0 first, for n = 0 to 3
 
 
 def byte_selectors(mode: Permute, selector: int) -> list[int]:
-    """Return the 4-bit selector of each byte of the result, for a constant third operand."""
+    """Return the 4-bit selector of each result byte of a PRMT in this mode.
+
+    ``selector`` is the constant third operand of the PRMT.
+    """
     if mode is Permute.NONE:
         return [selector >> 4 * place & 15 for place in range(4)]
     return [int(digit) for digit in _CYCLES[mode][selector & 3]]

@@ -10,7 +10,11 @@ Function = Callable[..., int]
 
 
 def function(instruction: Instruction) -> Function | None:
-    """Return a function of the operands' patterns; None if folding the opcode is not worthwhile."""
+    """Return a function that computes the result of ``instruction`` from its operands' bit
+    patterns.
+
+    Return None if folding the opcode is not worthwhile.
+    """
     make = _FUNCTIONS.get(instruction.op)
     return None if make is None else make(instruction)
 

@@ -76,8 +76,8 @@ class Pointer:
         return self.bound + abs(displacement) + size + ROW_BYTES <= BOUND_BYTES
 
     def is_aligned(self, displacement: int, size: int) -> bool:
-        """Return whether an access ``displacement`` bytes after the address has a distance from the
-        origin that is a multiple of ``size`` bytes.
+        """Return whether the location ``displacement`` bytes after the address is a multiple of
+        ``size`` bytes away from the pointer ``origin``.
         """
         return self.grain % size == 0 and displacement % size == 0
 

@@ -38,8 +38,8 @@ def most_trips(ssa: SsaFunction, header: int, multiple: Multiple) -> int | None:
     """Return an upper bound, for all lanes, of the trip count of the loop with this header; None if
     no bound is known.
 
-    Call ``KnownValues.most_trips`` instead, which supplies the divisors of values as
-    ``multiple``.
+    ``multiple`` returns a power of two that divides a value. Other modules call
+    ``KnownValues.most_trips``, which passes ``KnownValues.known_divisor`` as ``multiple``.
     """
     graph = ssa.graph
     body = graph.loops[header]

@@ -47,7 +47,7 @@ class Loaded:
     """Object code in memory, which remains mapped as long as this object exists.
 
     The range from ``entry`` to ``end`` (exclusive) contains every instruction of the kernel.
-    ``groups``, ``stack_bytes``, ``counts`` and ``polls`` are those of its ``NativeCode``.
+    ``groups``, ``stack_bytes``, ``counts`` and ``polls`` are as in ``NativeCode``.
     """
 
     entry: int

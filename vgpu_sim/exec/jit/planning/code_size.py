@@ -53,8 +53,10 @@ def nodes_of(ssa: SsaFunction) -> int:
 
 
 def is_too_large(ssa: SsaFunction, nodes: int) -> bool:
-    """Return whether a kernel of ``nodes`` ordinary nodes is so large that it is compiled only as
-    narrow code and without passes.
+    """Return whether a kernel is so large that it is compiled only as narrow code and without
+    passes.
+
+    ``nodes`` is the kernel's code size, as ``nodes_of`` returns it.
     """
     return nodes > (
         MAX_WARP_NODE_VECTORS if any(wait_points.collectives(ssa)) else MAX_NODE_VECTORS

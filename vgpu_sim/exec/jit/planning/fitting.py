@@ -77,9 +77,9 @@ def describe_excess(live: int, most: int, where: str) -> str:
 def is_worth_its_vectors(ssa: SsaFunction, geometry: Geometry) -> bool:
     """Return whether groups with as many vectors as in ``geometry`` may pay off.
 
-    A group with more than ``MAX_VECTORS`` (a large block) pays off only if it saves context
-    switches in a kernel without loops. In a loop, the values that are live in such a group would
-    spill in every iteration.
+    A group has more than ``MAX_VECTORS`` vectors only if the group is an entire large block.
+    Such a group pays off only if it saves context switches in a kernel without loops. In a loop,
+    the values that are live in the group would spill in every iteration.
     """
     if geometry.vectors <= MAX_VECTORS:
         return True

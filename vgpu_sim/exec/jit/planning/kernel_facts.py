@@ -91,7 +91,9 @@ def has_strided_gather(analysis: Analysis, loops: Iterable[int]) -> bool:
 
 
 def gathers_in_divergent_loops(analysis: Analysis) -> bool:
-    """Return whether divergent loops mostly gather, and compute little."""
+    """Return whether a divergent innermost loop has mostly gathers among its loads, and little
+    arithmetic per gather.
+    """
     graph = analysis.ssa.graph
     for header in innermost(analysis) & analysis.divergence.loops:
         gathers = loads = arithmetic = 0

@@ -24,8 +24,8 @@ _MOST_BYTES: Final = 256
 
 
 def may_run_by_rows(ssa: SsaFunction, geometry: Geometry) -> bool:
-    """Return whether neighbouring blocks may run row by row, and are faster so: the first rows of
-    all these blocks run, then their second rows, and so on.
+    """Return whether it is legal and faster to run neighbouring blocks row by row. The first rows
+    of all these blocks are then executed before their second rows, and so on.
     """
     if ssa.graph.loops or geometry.width == 1 or _row_slots(geometry) == geometry.slots:
         return False
@@ -87,8 +87,9 @@ class RowOrder:
         self._from = ""
 
     def begin(self, grid: Sequence[str]) -> None:
-        """Begin both loops, for the run of neighbouring blocks whose first block is %run. ``grid``
-        has the grid's sizes.
+        """Begin both loops, for a series of neighbouring blocks whose first block is %run.
+
+        ``grid`` has the grid's sizes.
         """
         text = self._text
         left = text.let("sub i64 %end, %run")
@@ -109,7 +110,9 @@ class RowOrder:
         text.do("%cx = add i32 %run_x, %nth_x")
 
     def end(self) -> None:
-        """End both loops; the text that follows is reached at the end of the run of blocks."""
+        """End both loops. The text that follows is reached when all blocks of the series have
+        run.
+        """
         text = self._text
         text.begin("block_done")
         text.do("%nth_next = add i64 %nth, 1")

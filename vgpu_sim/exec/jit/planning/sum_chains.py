@@ -31,8 +31,8 @@ _FEWEST_STEPS = 2  # steps per sum, on average, below which the order is unchang
 
 
 def exceeds_registers(ssa: SsaFunction, registers: int) -> bool:
-    """Return whether a loop accumulates so many sums that no registers are left for the factors of
-    the products that it adds.
+    """Return whether a loop accumulates so many sums that no registers are left for other values,
+    namely the factors of the products that the loop adds to the sums.
     """
     return any(sums_of(ssa, header) > registers * 3 // 4 for header in ssa.graph.loops)
 
@@ -63,9 +63,9 @@ def _is_float(ssa: SsaFunction, source: Source) -> bool:
 
 
 def reorder(analysis: Analysis, nodes: Sequence[_Node], registers: int) -> list[_Node] | None:
-    """Return ``nodes`` of a block, reordered for ``registers`` vector registers.
+    """Return the ``nodes`` of a block, reordered so that a few sums at a time are completed.
 
-    Return None if the order does not change.
+    ``registers`` is the number of vector registers. Return None if the order does not change.
     """
     if len(nodes) <= registers:
         return None

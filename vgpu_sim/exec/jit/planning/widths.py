@@ -16,7 +16,9 @@ _COMPUTED: Final = 0.25
 
 
 def shapes(ssa: SsaFunction, block: Block, vector_bits: int) -> list[tuple[int, Padding]]:
-    """Return the legal widths with their padding, the one with the most active lanes first."""
+    """Return the legal vector widths, each with its padding. The width and padding with the most
+    active lanes come first.
+    """
     found = _shapes(block, min(geometries.MAX_WIDTH, vector_bits // 32))
     if wait_points.has_local_memory(ssa):
         return [(width, padding) for width, padding in found if padding == Padding.NONE]

@@ -24,8 +24,10 @@ Rows = tuple[tuple[int, ...], ...]
 
 
 class Padding(IntEnum):
-    """Where a block has padding lanes: nowhere, at the end of each row (up to whole vectors), or at
-    the end of the line of all threads (up to whole groups).
+    """Where a block has padding lanes: nowhere, at the end of each row, or after the last thread.
+
+    Padding at the end of rows makes each row a number of whole vectors. Padding after the last
+    thread makes the block, as one long row of threads, a number of whole groups.
     """
 
     NONE = 0
@@ -100,7 +102,9 @@ class Geometry:
 
     @property
     def is_legal(self) -> bool:
-        """Return whether vectors stay within rows and groups nest with rows and planes."""
+        """Return whether the geometry is legal: each vector must stay within a row, and groups must
+        nest with rows and planes. A padded geometry must also be worthwhile.
+        """
         if self.padding != Padding.NONE and not self._worth_padding():
             return False
         x, y, _ = self.padded

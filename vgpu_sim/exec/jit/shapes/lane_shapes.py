@@ -174,7 +174,10 @@ class Algebra:
     def evaluate(
         self, function: Callable[..., int], shapes: Sequence[LaneShape], widths: Sequence[int]
     ) -> Rows | None:
-        """Evaluate ``function`` lane by lane if all lanes of all operands are known."""
+        """Return the results of ``function``, evaluated lane by lane on the operands' values.
+
+        Return None unless all lanes of all operands are known.
+        """
         rows = []
         for shape, bits in zip(shapes, widths, strict=True):
             known = self.lanes(shape, bits)

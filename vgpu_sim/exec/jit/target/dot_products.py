@@ -74,7 +74,10 @@ def is_nan(pattern: int) -> bool:
 
 
 def execute(operands: Sequence[tuple[int, ...]]) -> list[int]:
-    """Execute VDPBF16PS for 16 lanes of patterns of c, a and b; return the results."""
+    """Execute VDPBF16PS and return the results as bit patterns.
+
+    Each of the ``operands`` has the bit patterns of c, a and b in one lane.
+    """
     from llvmlite import binding
 
     from vgpu_sim.exec.jit.target import llvm

@@ -10,7 +10,7 @@ _SPLATS: Final = {"splat (i1 true)": True, "splat (i1 false)": False, "zeroiniti
 
 
 def parse_constant(flags: str, lanes: int) -> tuple[bool, ...] | None:
-    """Return the flags of a constant vector; None if it is not constant."""
+    """Return the flags if the vector of flags is constant, else None."""
     if flags in _SPLATS:
         return (_SPLATS[flags],) * lanes
     if not flags.startswith("<"):

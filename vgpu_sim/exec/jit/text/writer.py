@@ -201,7 +201,9 @@ class Text:
         return len(self.body) - 1
 
     def fill(self, place: int, name: str, type_: str, ways: Iterable[tuple[str, str]]) -> None:
-        """Write a phi of (value, label) pairs into a reserved line."""
+        """Write a phi of (value, label) pairs into the line at ``place``, which ``reserve``
+        returned.
+        """
         self.body[place] = f"  {name} = {_phi(type_, ways)}"
 
     def phi(self, type_: str, *ways: tuple[str, str]) -> str:
@@ -221,7 +223,9 @@ class Text:
         return self.let(text)
 
     def prefetch(self, pointer: str) -> None:
-        """Prefetch the cache line at ``pointer`` into the data cache, for repeated reads."""
+        """Write a prefetch of the cache line at ``pointer`` into the data cache, for repeated
+        reads.
+        """
         hints = ("i32", "0"), ("i32", "3"), ("i32", "1")
         self.call("void", "llvm.prefetch.p0", ("ptr", pointer), *hints)
 
@@ -275,7 +279,7 @@ class Text:
     def in_pairs(self, vector: bool) -> Iterator[None]:
         """Within the ``with`` block, write operations on the two halves of each element.
 
-        A vector has two elements per lane there, and a scalar is a vector of two elements.
+        A vector then has two elements per lane, and a scalar becomes a vector of two elements.
         """
         outer = self.width
         self.width = 2 * outer if vector else 2

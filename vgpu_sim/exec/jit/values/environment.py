@@ -215,7 +215,9 @@ class Values:
         self.held[value] = held
 
     def mark(self) -> Scope:
-        """Open a scope of held values. Expressions that are written in it remain valid after it."""
+        """Open a scope of held values. Expressions that are written in the scope remain valid after
+        its end.
+        """
         return Scope(self.held, self._journal)
 
     @contextmanager
@@ -282,8 +284,9 @@ class Values:
         return self.cast(value, held, wanted, vector)
 
     def in_form(self, vector: str, scalar: str, form: Form) -> str:
-        """Return ``vector`` as ``form`` requires: unchanged, or as a scalar in a group of one
-        lane.
+        """Return ``vector`` in the form ``form``: the vector itself, or its first lane as a scalar.
+
+        ``scalar`` is the LLVM type of a lane.
         """
         if form is Form.VECTOR:
             return vector

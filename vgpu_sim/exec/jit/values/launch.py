@@ -44,7 +44,7 @@ THREAD_TRAP_WORD: Final = abi.ThreadState.trap_word.offset
 
 
 class EntryArguments:
-    """Emits loads from the launch context and of the kernel's parameters.
+    """Emits loads of a kernel's parameters, and of fields of the launch context and thread state.
 
     Each load is emitted only once, in a function's prologue.
     """
@@ -82,8 +82,10 @@ class EntryArguments:
         return self._once("thread", offset, lambda: self._load("%thread", offset, type_))
 
     def emit_once(self, name: str, write: Callable[[], str]) -> str:
-        """Return the value of the code that ``write`` emits, which is constant during a launch. The
-        code is emitted only once for each ``name``.
+        """Return the value that the code emitted by ``write`` computes.
+
+        The value is constant during a launch, so the code is emitted only once for each
+        ``name``.
         """
         return self._once("value", name, write)
 

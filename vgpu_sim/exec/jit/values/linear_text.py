@@ -74,9 +74,7 @@ def _times(values: Values, shared: Shared, factor: int) -> str:
 
 
 def shared_value(values: Values, shared: Shared) -> str:
-    """Return the LLVM value of ``shared``, a factor in a sum that has the same value in all
-    lanes.
-    """
+    """Return the LLVM value of ``shared``, which occurs in a sum and is the same in all lanes."""
     text = values.text
     match shared:
         case Base(value):
