@@ -3,8 +3,6 @@
 #pragma once
 #include "../../../examples/cuda_builtins.h"
 #if defined(__clang__) && !defined(__CUDACC__)
-#define __shared__ __attribute__((shared))
-#define __constant__ __attribute__((constant))
 #define __syncthreads() __nvvm_bar_sync(0)
 #define atomicAdd(pointer, value) __nvvm_atom_add_gen_i(pointer, value)
 #define __umulhi(a, b) __nvvm_mulhi_ui(a, b)

@@ -51,7 +51,9 @@ ROWS: Final = (
         "and d are replaced by zeros of their sign, and so is a result that, rounded to 24 "
         "bits with an unbounded exponent, is less than 2^-126. A NaN result is the canonical "
         "one. U32 and S32: the exact sum modulo 2^32; A's bytes are signed for S32, B's for a "
-        "source type of S8. For a lane that does not take part zeros are read.",
+        "source type of S8. For a lane that does not take part zeros are read. PTX products of "
+        "factors of other types (f64, e4m3, e5m2, s4, u4, b1) are supported as well: they are "
+        "compiled to SHFL and FMA, DP4A or POPC (docs/binding.md).",
         "mma, wmma.mma",
         _TOTALS,
         (Role.TOTALS,),

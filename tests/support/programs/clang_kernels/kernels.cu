@@ -1,7 +1,7 @@
 /* C++ kernels for clang, without a CUDA SDK; the host's own compiler compiles the same functions,
  * which it calls thread after thread (oracle.cpp). `remake.sh` writes the PTX into this folder. */
 #ifdef __CUDA__
-#include "../../../examples/cuda_builtins.h"
+#include "../../../../examples/cuda_builtins.h"
 #define __shared__ __attribute__((shared))
 #define __constant__ __attribute__((constant))
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
