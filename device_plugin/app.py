@@ -172,7 +172,7 @@ class ChildProcess:
 
     @property
     def sentinel(self) -> int:
-        """Return the descriptor that becomes ready when the process ends; 0 if none runs."""
+        """Return the descriptor that becomes ready when the process ends; 0 if no process runs."""
         return self._process.sentinel if self._process is not None else 0
 
     @property
@@ -199,10 +199,10 @@ class ChildProcess:
     def start_if_due(self, *, again: bool = True) -> float | None:
         """Start the process if it is due.
 
-        Return the seconds after which this must be called again, or None if that is not
-        necessary. The sentinel may become ready a moment before ``has_ended`` is true; in that
-        case the next call handles the end. If ``again`` is false, a process that has ended is
-        not restarted.
+        Return the number of seconds after which this must be called again; None if no further
+        call is necessary. If ``again`` is false, a process that has ended is not restarted. The
+        sentinel may become ready a moment before ``has_ended`` is true; then only the next call
+        detects the end of the process.
         """
         now = time.monotonic()
         if self.has_ended:

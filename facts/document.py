@@ -42,9 +42,9 @@ class GpuFacts:
 
     @classmethod
     def split(cls, entry: Mapping[str, Any]) -> tuple[dict[str, Any], Self]:
-        """Split an entry into its facts and its other fields; return the other fields first.
+        """Separate an entry's facts from its other fields; return the other fields first.
 
-        Only the facts are checked here.
+        Only the facts are checked.
 
         Raises:
             fields.FactsError: a fact is of another type or beyond its bounds.

@@ -18,7 +18,7 @@ class FactsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds of a value: of a number, or of the length of a text in characters."""
+    """The bounds of a number, or of a text's length in characters."""
 
     kind: type
     least: int

@@ -20,7 +20,9 @@ SERVICE = "v1.DRAPlugin"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A device and its pool, by the names that a claim's status uses."""
+    """A device, identified by the pool and device names that the status of a claim would
+    contain.
+    """
 
     pool: str
     device: str

@@ -73,7 +73,7 @@ class SimulatedKubelet:
         self._looker: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start without registrations, as a kubelet does when it is restarted."""
+        """Start with no registered plugins, as a kubelet does when it is restarted."""
         for entry in self.device_plugins.iterdir():
             if not stat.S_ISDIR(entry.lstat().st_mode):
                 entry.unlink(missing_ok=True)

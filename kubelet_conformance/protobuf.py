@@ -119,7 +119,9 @@ _EMPTY_MEANS_NONE = {
 
 
 class NotReadable(ValueError):
-    """A body cannot be decoded; the message states what in it is invalid or not supported."""
+    """A body cannot be decoded. The message states which part of the body is invalid or not
+    supported.
+    """
 
 
 def decode(body: bytes) -> dict[str, Any]:

@@ -23,10 +23,11 @@ class Refusal(Exception):
 
 
 class Resource:
-    """Follows a plugin's ``ListAndWatch`` from construction on, as the kubelet does. Thread-safe.
+    """Follows a plugin's ``ListAndWatch`` stream, as the kubelet does. Thread-safe.
 
-    ``registered_options`` are those of the Register call. They are None if the plugin was found by
-    its socket in the registry, because then there was no such call.
+    The stream is opened when the object is constructed. ``registered_options`` are the options
+    in the plugin's Register call. They are None if the plugin made no such call, because it was
+    found by its socket in the registry.
     """
 
     def __init__(

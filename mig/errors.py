@@ -83,7 +83,9 @@ class ObstacleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """One reason why a plan fails: a kind for programs and a sentence for people."""
+    """One reason why a plan fails: ``kind`` is for programs to evaluate, ``message`` for people to
+    read.
+    """
 
     kind: ObstacleKind
     message: str
@@ -91,7 +93,10 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A move of an instance in use to another placement, as from "1g.10gb@2" to "1g.10gb@6"."""
+    """Moves an instance in use from one placement to another.
+
+    ``source`` and ``target`` are the two placements, such as "1g.10gb@2" and "1g.10gb@6".
+    """
 
     source: str
     target: str

@@ -40,8 +40,8 @@ class GpuState:
 class Advice:
     """How many more devices of a profile fit now, and changes that make room for further ones.
 
-    Each change in ``makings`` makes room for ``each`` further devices. The cheapest change comes
-    first.
+    ``makings`` lists these changes, the cheapest first. Each change makes room for the same
+    number of further devices, and ``each`` is this number.
     """
 
     now: int
@@ -56,9 +56,11 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The numbers of slices that a layout leaves unchanged, destroys and creates.
+    """What it costs to give GPUs a layout.
 
-    ``impossible`` maps each board that cannot hold the layout to the reason.
+    ``unchanged`` is the number of GPUs that already have the layout. ``destroyed`` and
+    ``created`` are numbers of slices. ``pods`` hold slices that would be destroyed.
+    ``impossible`` maps the key of each board that cannot hold the layout to the reason.
     """
 
     unchanged: int
@@ -108,7 +110,7 @@ def _read(item: Any, number: int) -> GpuState:
 
 
 def room(gpus: Iterable[GpuState]) -> dict[Profile, planner.Room]:
-    """Return, for each profile, the sum of its room on all GPUs.
+    """For each profile, return the room on all GPUs together.
 
     Profiles of different boards count as one if they have the same name.
     """
@@ -124,10 +126,10 @@ def room(gpus: Iterable[GpuState]) -> dict[Profile, planner.Room]:
 def advise(gpus: Sequence[GpuState], profile: str, wanted: int) -> Advice:
     """Find room for ``wanted`` devices of a profile, with the fewest moves and evictions.
 
-    A device that is narrower than its GPU instance fits into held GPU instances that are already
-    divided, and into new GPU instances. For each new GPU instance that fits, the result counts
-    the number of such devices that the GPU instance can contain. Raises MigError if no GPU's
-    board has the profile.
+    Some devices are narrower than their GPU instance. Such a device fits into a held GPU
+    instance that is already divided, or into a new GPU instance. A new GPU instance counts as
+    room for as many of these devices as it can contain. Raises MigError if no GPU's board has
+    the profile.
     """
     known = [gpu for gpu in gpus if _knows(gpu.board, profile)]
     if gpus and not known:
@@ -149,9 +151,9 @@ def advise(gpus: Sequence[GpuState], profile: str, wanted: int) -> Advice:
 
 
 def cost(gpus: Sequence[GpuState], wanted: Mapping[str, Wanted]) -> Cost:
-    """Return the cost of giving every GPU the slices wanted for its board.
+    """Return what changes, and which pods lose slices, if every GPU gets the wanted slices.
 
-    ``wanted`` maps a board's key to these slices.
+    ``wanted`` maps each board's key to the slices wanted on a GPU of that board.
     """
     unchanged = destroyed = created = 0
     pods: set[str] = set()

@@ -35,8 +35,10 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceFacts:
-    """A namespace and its labels. Its name counts as a label even if the object lacks that
-    label.
+    """A namespace and its labels.
+
+    The label kubernetes.io/metadata.name has the namespace's name as its value in any case, even
+    if ``labels`` lacks it.
     """
 
     name: str

@@ -74,12 +74,12 @@ def allowed_opcodes(forward: Verb, back: Verb) -> frozenset[int]:
 def allowed_opcodes_by_place(
     forward: Mapping[Verb, _Where], back: Verb, anywhere: _Where
 ) -> dict[_Where, frozenset[int]]:
-    """Return the opcodes that one side may send to another, by the receiving queue pairs.
+    """Return the opcodes that one side may send, by the receiving queue pairs of the other side.
 
-    ``forward`` maps each verb that this side may request to the queue pairs that accept the verb.
-    ``back`` are the verbs that the other side may request. Packets that request no verb, such as
-    replies to requests of the verbs in ``back``, may be sent to the queue pairs ``anywhere``. An
-    opcode listed for ``anywhere`` is not listed again for other queue pairs.
+    ``forward`` maps each verb that this side may request to the queue pairs that accept the
+    verb. ``back`` is the set of verbs that the other side may request. Some packets request no
+    verb, such as replies to requests of the other side. They may be sent to the queue pairs in
+    ``anywhere``. An opcode listed for ``anywhere`` is not listed again for other queue pairs.
     """
     found = {anywhere: allowed_opcodes(NONE, back)}
     if forward:

@@ -13,7 +13,7 @@ from rdma.verbs import NONE, Verb
 
 
 class VerbsDone(IntEnum):
-    """Operations as completions report them: the values of ibv_wc_opcode that are used."""
+    """The operations that completions report: the values of ibv_wc_opcode that the engine uses."""
 
     SEND = 0
     RDMA_WRITE = 1
@@ -79,10 +79,11 @@ class Codes:
 class Row:
     """Properties of an operation.
 
-    ``services`` are the kinds of queue pairs that may request the operation from a peer in the same
-    engine. ``over_wire`` are the kinds that may request it over a wire; its packets there have the
-    opcodes ``codes``. ``by_post_send``: ibv_post_send() accepts the operation, not only ibv_wr_*.
-    ``send_ops_bit`` is the operation's bit in ibv_qp_init_attr_ex.send_ops_flags.
+    ``services`` are the kinds of queue pairs that may request the operation from a peer in the
+    same engine. ``over_wire`` are the kinds that may request it over a wire. On a wire, the
+    operation's packets have the opcodes in ``codes``. ``by_post_send`` is set if ibv_post_send()
+    accepts the operation; otherwise only ibv_wr_* calls accept it. ``send_ops_bit`` is the
+    operation's bit in ibv_qp_init_attr_ex.send_ops_flags.
     """
 
     shape: Shape

@@ -105,12 +105,14 @@ ANSWERS: Final = {
 
 
 def request_packets(operation: VerbsOpcode) -> tuple[Packet, ...]:
-    """Return the request packets of an operation: the only packet of a short message, then the
-    first, middle and last packets of longer messages.
+    """Return the request packets of an operation.
 
-    Only the last packet of a message contains the additional word (``Extra``). So the first and
-    middle packets are the same with and without that word. ``PACKETS`` lists these packets under
-    the operation without the word. A datagram is always one packet.
+    A short message has only one packet. A longer message has a first packet, middle packets and
+    a last packet. A datagram is always one packet.
+
+    Only the last packet of a message contains the additional word (``Extra``). Two operations
+    that differ only in this word have the same first and middle packets. ``PACKETS`` lists these
+    packets under the operation without the word.
     """
     row = operation.row
     if row.codes is None:

@@ -20,8 +20,9 @@ class Classes:
 
     @property
     def uses_traffic_class(self) -> bool:
-        """Return whether any class is selected by DSCP, in which case the flow's traffic class
-        matters.
+        """Return whether any class is selected by DSCP.
+
+        If so, the class of a flow can depend on the flow's traffic class.
         """
         return bool(self._of_dscp)
 

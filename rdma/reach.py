@@ -38,8 +38,10 @@ class Reach:
     def ranges(
         self, source: Identity | None, destination: Identity | None
     ) -> Mapping[Verb, Ranges]:
-        """Return, for each verb that may pass, the ranges of the destination's queue pairs that
-        accept it.
+        """Return the verbs that may pass, each with the queue pairs of the destination that accept
+        it.
+
+        The queue pairs are given as ranges of their numbers.
         """
         if not shared_pkeys(source, destination):
             return {}

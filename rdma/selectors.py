@@ -6,8 +6,10 @@ from enum import StrEnum
 
 
 class Operator(StrEnum):
-    """The operator of a selector's requirement. Labels without the requirement's key meet NotIn and
-    DoesNotExist.
+    """The operator of a selector's requirement.
+
+    If labels do not contain the requirement's key, they meet NotIn and DoesNotExist, but not In
+    and Exists.
     """
 
     IN = "In"

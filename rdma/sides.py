@@ -54,7 +54,8 @@ def _limits(cidr: str) -> tuple[int, int, int]:
 class PreparedRule:
     """A rule that is prepared for evaluations.
 
-    Its set of peers is stored as bytes, so that testing one bit does not shift the whole set.
+    Its set of peers is stored as bytes. To test whether one peer is in the set, only one byte is
+    read; the whole integer need not be shifted.
     """
 
     __slots__ = ("_peers", "_size", "_spans", "place", "rule")

@@ -129,12 +129,12 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The isolation that policies impose on an identity in one direction. Traffic that ``rules``
-    allow passes; all other traffic is denied.
+    """The isolation that policies impose on an identity in one direction. Traffic passes if one of
+    ``rules`` allows it; all other traffic is denied.
 
-    ``audited_rules`` belong to policies that only audit. Traffic that only those policies would
-    deny passes, and is counted. If ``enforced`` is False, no enforcing policy selects the identity,
-    so everything passes.
+    ``audited_rules`` belong to policies that only audit. If only such policies would deny some
+    traffic, the traffic passes and is counted. If ``enforced`` is False, no enforcing policy
+    selects the identity, so everything passes.
     """
 
     rules: tuple[int, ...] = ()
@@ -210,8 +210,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class NodeTables:
-    """All tables that one node needs for its evaluations. They are always complete: they never
-    state only the changes since earlier tables.
+    """All tables that one node needs to evaluate policies.
+
+    A new set of tables replaces the earlier one completely; it does not only state what has
+    changed.
     """
 
     generation: int

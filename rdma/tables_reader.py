@@ -72,7 +72,9 @@ class Reader:
         return self._value
 
     def text(self, most: int = MAX_TEXT) -> str:
-        """Decode a string of at most ``most`` characters that is printable and can be encoded."""
+        """Decode a string of at most ``most`` characters. All must be printable and encodable as
+        UTF-8.
+        """
         value = self._value
         if type(value) is not str or len(value) > most or not value.isprintable():
             raise self.fail(f"is not printable text of at most {most} characters")

@@ -10,7 +10,7 @@ from typing import Final
 
 
 class Verb(IntFlag):
-    """RDMA operations as bits, in the order of the bits in the engine's masks."""
+    """RDMA operations as the bits of a mask. The engine's masks have the same order of bits."""
 
     SEND = 1 << 0
     WRITE = 1 << 1

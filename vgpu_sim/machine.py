@@ -13,8 +13,8 @@ from vgpu_sim.worker.runtime.binding import NativeRuntime
 
 
 def prepare() -> None:
-    """In a zygote: do imports and computations once that every worker would otherwise repeat. No
-    thread is started.
+    """In a zygote: perform the imports and computations that every worker would otherwise repeat.
+    No thread is started.
 
     numpy is not imported, because importing it starts threads. No LLVM engine stays alive,
     because an engine must not be forked.

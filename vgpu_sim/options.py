@@ -60,8 +60,8 @@ def option(
 
 
 class Given:
-    """The option values of one command line. ``make`` creates from them the dataclasses that
-    declare the options.
+    """The option values of one command line. Options are declared by dataclasses, and ``make``
+    creates an instance of such a dataclass from the values.
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:

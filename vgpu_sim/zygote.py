@@ -41,8 +41,8 @@ _MOST_FROM_SPARES: Final = 32
 
 
 class Zygote:
-    """Serves gpud over one socket. Reports to gpud each child process that ends, also the workers'
-    compile helpers.
+    """Serves gpud over one socket. When a child process or a worker's compile helper ends, reports
+    this to gpud.
     """
 
     def __init__(self, gpud: socket.socket) -> None:
@@ -216,8 +216,8 @@ def _fork(be: Callable[[], NoReturn]) -> int:
 
 
 def assert_single_threaded() -> None:
-    """Check that this process has a single thread: in a fork, locks of other threads would stay
-    locked.
+    """Check that this process has a single thread. If another thread held a lock during a fork, the
+    lock would stay locked in the child.
 
     Raises:
         RuntimeError: there are more threads; the message has their number.

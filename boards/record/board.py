@@ -10,8 +10,9 @@ from boards.record.silicon import Sensors, Silicon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """The data that a simulation of a board needs in addition to the data for performance
-    predictions.
+    """The data without which a board cannot be simulated.
+
+    Predictions of the board's performance do not need these data.
     """
 
     geometry: Geometry

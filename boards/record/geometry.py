@@ -29,9 +29,10 @@ class ProfileRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:
-    """How MIG divides a board.
+    """The ways in which MIG can divide a board.
 
-    One of ``rows`` must describe the whole GPU. That row's engines are all engines of the board.
+    One entry of ``rows`` must describe the whole GPU. The engines of this entry are all engines
+    of the board.
     """
 
     pci_device_id: int

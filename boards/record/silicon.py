@@ -22,10 +22,10 @@ class Silicon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensors:
-    """Readings of an idle board as nvidia-smi shows them, in W and MHz; no data sheet has them.
+    """Power in W and clocks in MHz that nvidia-smi shows for an idle board; no data sheet has them.
 
-    ``idle_memory_clock_mhz`` is None for a board that does not lower its memory clock when idle and
-    stays in performance state P0. Boards with HBM are of this kind.
+    ``idle_memory_clock_mhz`` is None for a board that stays in performance state P0 when idle and
+    does not lower its memory clock. Boards with HBM are of this kind.
     """
 
     idle_w: int

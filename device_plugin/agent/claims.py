@@ -106,9 +106,9 @@ class PublishedOffer:
         self._notify()
 
     def problems(self) -> Refusals:
-        """Return why the GPUs reserved for claims cannot be allocated, by GPU name.
+        """Return why GPUs that are reserved for claims cannot be allocated, by GPU name.
 
-        GPUs with layouts are omitted: they can be allocated without claims.
+        GPUs with layouts are omitted, because they can be allocated without claims.
         """
         problem = (Reason.AGENT_ERROR, self._message())
         alone = (o for o in self._objects if o.spec and o.spec.allocation is Allocation.DRA)
@@ -143,11 +143,12 @@ def _matters(offered: OfferedGpu) -> object:
 def unavailable_instances(
     gpu: Gpu, wanted: Sequence[PlacedInstance]
 ) -> tuple[geometry.Instance, ...]:
-    """Return the instances of a GPU that are not available to claims.
+    """Return the instances of a GPU that claims cannot get.
 
-    These are the existing instances that no claim has, and the planned instances. If the board
-    cannot have the planned instances, for example while a pool changes its board, the agent
-    creates none of them. The result then omits all planned instances.
+    These are the existing instances that no claim has, and the planned instances (``wanted``)
+    that can still be created. If the board cannot have the planned instances, for example while
+    a pool changes its board, the agent creates none of them. The result then omits all planned
+    instances.
     """
     there = [s.instance for s in gpu.slices]
     result = [s.instance for s in gpu.unclaimed]

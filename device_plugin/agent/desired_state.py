@@ -47,7 +47,7 @@ class Desired:
         return {uuid: spec.sharing for uuid, spec in self.gpus.items()}
 
     def instances(self, gpu: Gpu) -> tuple[PlacedInstance, ...] | None:
-        """Return the instances that a device should have; None if it keeps those that it has."""
+        """Return the instances that a device should have; None if its instances stay unchanged."""
         spec = self.gpus.get(gpu.uuid)
         if spec is not None:
             # its slices are destroyed before the device is replaced
@@ -55,7 +55,11 @@ class Desired:
         return None if self.is_frozen(gpu.uuid) else ()
 
     def is_frozen(self, uuid: str) -> bool:
-        """Return whether a device must stay as it is, because its object is, or may be, refused."""
+        """Return whether a device must stay unchanged.
+
+        It must if its GPU object is refused. If a refused object does not name a device, every
+        device without an applied object must stay unchanged.
+        """
         return uuid not in self.gpus and (self.all_frozen or uuid in self.frozen)
 
     def configuration(self, inventory: Inventory) -> list[Row]:

@@ -87,9 +87,9 @@ class FunctionBinder:
 
         Any thread may call this.
 
-        The repetition detects a pod that was deleted and created again under the same name. The
-        kubelet lists the new pod at once, but with the old pod's UID until the new pod's log
-        directory exists. Only that directory shows that the holder is a different pod.
+        A pod may be deleted and created again under the same name. The kubelet lists the new pod
+        at once, but with the old pod's UID until the new pod's log directory exists. Only that
+        directory shows that the holder is a different pod, and repeated queries detect it.
         """
         self._expecting_until = self._clock() + _EXPECTING_S
         self._wanted.set()
@@ -102,7 +102,7 @@ class FunctionBinder:
             self._wanted.clear()
 
     def attempt(self) -> bool:
-        """Make one pass; log errors and leave what failed to the next pass.
+        """Make one pass, and log errors instead of raising them; the next pass repeats what failed.
 
         Return whether all work is done.
         """
@@ -122,7 +122,8 @@ class FunctionBinder:
         Return whether all held functions are bound.
 
         Raises:
-            HcadError, HcadUnreachable, ClusterError: the next pass does the rest.
+            HcadError, HcadUnreachable, ClusterError: the pass ended early; the next pass does the
+                rest.
         """
         self._said.clear()
         there = self._hcad.functions()

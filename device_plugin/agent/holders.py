@@ -94,7 +94,7 @@ class Holders:
         return self._clock() - self._listed_at
 
     def seen_at(self) -> float:
-        """Return the start time of the last List that the kubelet answered."""
+        """Return the time at which the last List that the kubelet answered was started."""
         with self._lock:
             return self._seen_at
 

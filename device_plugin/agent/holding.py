@@ -19,9 +19,9 @@ ABSENT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The holders of slices, by slice UUID.
+    """The pods that hold each slice, by slice UUID.
 
-    If ``complete`` is true, a slice that is absent certainly has no holder.
+    If ``complete`` is true, a slice without an entry certainly has no holder.
     """
 
     holders: Mapping[str, tuple[HolderPod, ...]]
@@ -50,7 +50,7 @@ class HolderMemory:
 
     @property
     def devices(self) -> frozenset[str]:
-        """Return the device ids that pods hold; a shared slice has several."""
+        """Return the ids of all devices that pods hold. A shared slice has several device ids."""
         return frozenset(self._pods)
 
     def observe(
@@ -58,8 +58,8 @@ class HolderMemory:
     ) -> View:
         """Update the holders from one List of pods, and return the holders.
 
-        ``kubelet_synced`` is true if the List contains a pod that is known to run on this node.
-        Only such a List is complete.
+        ``kubelet_synced`` is true if the List contains a pod that is known to run on this node. A
+        List without such a pod may be incomplete.
         """
         if not kubelet_synced:
             self._missing_since.clear()

@@ -30,7 +30,7 @@ class Entry:
 
     @property
     def count(self) -> int:
-        """Return the number of the list's devices that belong to the slice."""
+        """Return how many devices the list contains for the slice."""
         return 1 if self.shared is None else self.shared.replicas
 
     @property
@@ -85,7 +85,8 @@ class Listing:
     ) -> OfferedResources:
         """Return the resource under which each slice is listed now.
 
-        For an unlisted slice, this is the resource under which it will be listed.
+        If a slice has left a list and waits to join another, this is the resource of the list
+        that it has left. For any other unlisted slice, it is the target resource.
         """
         names, shared = dict(target.names), dict(target.shared)
         former = {uuid: entry for uuid, (entry, _) in self._settling().items()}
@@ -104,7 +105,9 @@ class Listing:
     def find_unlisted(
         self, target: OfferedResources, slices: Collection[MigSlice]
     ) -> frozenset[str]:
-        """Return the UUIDs of slices that are on no list, because they are not offered (yet)."""
+        """Return the UUIDs of slices that are on no list: they are not offered, or not offered
+        yet.
+        """
         hidden = set(self._settling())
         if target.problem:
             hidden |= {s.uuid for s in slices} - (self._entries or {}).keys()
@@ -119,7 +122,7 @@ class Listing:
                 self._left[uuid] = entry, self.clock()
 
     def record(self, present: OfferedResources, listed: Collection[str]) -> None:
-        """Record the entries that the kubelet's lists have from now on."""
+        """Record which entries are on the kubelet's lists from now on."""
         self._entries = {
             uuid: Entry(name, present.shared.get(uuid))
             for uuid, name in present.names.items()
@@ -130,7 +133,9 @@ class Listing:
     def find_changing(
         self, target: OfferedResources, slices: Collection[MigSlice]
     ) -> frozenset[str]:
-        """Return the UUIDs of slices that must leave their list, or wait to join the next one."""
+        """Return the UUIDs of slices that must leave a list, or must wait before they join
+        another.
+        """
         return self.find_leaving(target, slices) | frozenset(self._settling())
 
     def count_remaining(

@@ -144,7 +144,10 @@ class Agent:
         self._left.set()
 
     def attempt(self) -> bool:
-        """Make one pass and log what fails; return whether nothing is in progress."""
+        """Make one pass of the reconcile loop, and log errors instead of raising them.
+
+        Return whether nothing is left in progress.
+        """
         began = time.monotonic()
         succeeded, settled = self._attempt()
         METRICS.count_pass(time.monotonic() - began, succeeded=succeeded)
@@ -165,10 +168,11 @@ class Agent:
         return False, False
 
     def reconcile(self) -> bool:
-        """Make one pass by running ``STAGES`` in order; return whether nothing is in progress.
+        """Make one pass: run ``STAGES`` in order. Return whether nothing is left in progress.
 
         Raises:
-            AgentError: gpud, the kubelet or the API server failed; the rest of the pass was made.
+            AgentError: a request to gpud, the kubelet or the API server failed; the rest of the
+                pass was completed.
             OSError: a file or socket on the node could not be written.
         """
         this = Pass()

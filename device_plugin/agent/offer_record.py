@@ -82,9 +82,9 @@ class OfferRecord:
         }
 
     def write(self, strategy: Strategy, sharing: Sharing) -> None:
-        """Record the offer's strategy and sharing if they changed.
+        """Record the strategy and the sharing of the offer if they have changed.
 
-        If that fails, no older record is left behind.
+        If the record cannot be written, the older record is deleted.
         """
         now = strategy, {uuid: tuple(of_gpu) for uuid, of_gpu in sharing.items() if of_gpu}
         if now == self._written:

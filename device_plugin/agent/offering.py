@@ -44,9 +44,9 @@ class Offering:
     Used by the reconcile thread only.
 
     ``informed`` is true once the API server has reported the node's GPU objects, even if there are
-    none. ``in_pool`` is true if the last report had some. ``listed`` are the resources whose last
-    lists had a healthy device. Until ``informed`` is true, the node offers the contents of
-    ``record``, which are the last offer of an earlier agent.
+    none. Before that, the node repeats the last offer of an earlier agent, which ``record``
+    contains. ``in_pool`` is true if the last report contained a GPU object. ``listed`` are the
+    resources whose last lists had a healthy device.
     """
 
     def __init__(
@@ -121,9 +121,8 @@ class Offering:
     ) -> dict[str, tuple[str, int]] | None:
         """Return the kind of sharing and the number of shares of each shared slice, by its UUID.
 
-        The result is None until the API server has reported the GPU objects. If pods hold a
-        slice under a former resource, the slice stays shared or exclusive as it was under that
-        resource.
+        The result is None until the API server has reported the GPU objects. If a pod holds a
+        slice under a former resource, the slice keeps the sharing of that resource.
         """
         if not self.informed:
             return None

@@ -32,10 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 def health_by_device(inventory: Inventory) -> dict[str, str]:
-    """Return the health of all GPUs, and the health of all slices that claims have.
-
-    The keys are the names of the devices in DRA.
-    """
+    """Return the health of each GPU, and of each slice that a claim has, by device name in DRA."""
     found: dict[str, str] = {}
     for gpu in inventory.gpus:
         found[names.Device(gpu.index).name] = gpu.health

@@ -47,14 +47,16 @@ class Gpud(Administration):
         compute_start: int | None = None,
         memory_bytes: int | None = None,
     ) -> None:
-        """Create a MIG device of a profile, whose GPU instance begins at ``start``.
+        """Create a MIG device of the given profile; its GPU instance begins at ``start``.
 
-        If the device is narrower than its GPU instance, ``compute_start`` is the device's place
-        within the GPU instance. The first such device creates the GPU instance. ``owner`` is empty,
-        or it is ``claim:UID`` and ``owner_name`` is the claim's "namespace/name". If
-        ``memory_bytes`` is set, the claim gets this share of the slice's memory; other claims may
-        already have shares of the same memory. Raises GpudError ``conflict`` if another device
-        overlaps the new one.
+        If the device covers only a part of its GPU instance, ``compute_start`` is the device's
+        place within the GPU instance. The first such device creates the GPU instance.
+
+        ``owner`` is empty or ``claim:UID``. If it is not empty, ``owner_name`` is the claim's
+        "namespace/name". If ``memory_bytes`` is set, the claim gets this share of the slice's
+        memory; other claims may already have shares of the same memory.
+
+        Raises GpudError ``conflict`` if another device overlaps the new one.
         """
         more: dict[str, str | int] = {"owner": owner, "owner_name": owner_name} if owner else {}
         if compute_start is not None:
@@ -72,10 +74,9 @@ class Gpud(Administration):
         self.call("destroy_instance", uuid=uuid, owner=owner, evict=evict)
 
     def set_sharing(self, shares: Mapping[str, tuple[str, int]]) -> None:
-        """Set the kind of sharing and the number of shares of each shared slice, by the slice's
-        UUID.
+        """Set how slices are shared; a slice without an entry in ``shares`` is not shared.
 
-        All other slices are not shared.
+        ``shares`` has, by slice UUID, the kind of sharing and the number of shares.
         """
         self.call(
             "set_sharing",

@@ -67,9 +67,9 @@ def _names(gpu: Gpu) -> Iterable[tuple[str, MigSlice]]:
 def is_taken(directory: Path) -> bool:
     """Return whether another file of a CDI directory defines the kind ``nvidia.com/gpu``.
 
-    A device that two files of one directory define cannot be resolved. If this returns true, the
-    caller therefore leaves the kind to the other file, such as the one with the node's real
-    GPUs. A file that cannot be read or is not CDI is ignored.
+    Such a file may, for example, describe the node's real GPUs. The caller then does not define
+    the kind, because a device that two files of one directory define cannot be resolved. A file
+    is ignored if it cannot be read or is not CDI.
     """
     for path in directory.glob("*"):
         if path.name == FILE_NAME or path.suffix not in {".json", ".yaml", ".yml"}:

@@ -72,7 +72,8 @@ def document(
 ) -> dict[str, Any]:
     """Return a CDI document.
 
-    ``executable`` are mounts for every container; ``devices`` has the mounts of each device.
+    ``executable`` are the mounts that every container gets; files in them can be executed.
+    ``devices`` has the mounts of each device, by device name; files in them cannot be executed.
     """
     return {
         "cdiVersion": CDI_VERSION,

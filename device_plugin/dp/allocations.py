@@ -68,7 +68,7 @@ class Allocations:
             self._condemned.clear()
 
     def confirm_listed(self, uuids: Iterable[str]) -> None:
-        """Record that the kubelet's Lists now include the pods of these slices."""
+        """Record that the kubelet now lists these slices with the pods that got them."""
         with self._lock:
             for uuid in uuids:
                 self._allocated_at.pop(uuid, None)
@@ -90,10 +90,10 @@ class Allocations:
             return sorted(recent, key=lambda uuid: -recent[uuid])
 
     def all_ours(self, held: Iterable[str]) -> bool:
-        """Return whether this agent has allocated every slice that a pod has or is about to get.
+        """Return whether this agent has allocated all slices that pods hold or are about to get.
 
-        ``held`` are the slices of all pods that the kubelet lists. The result is false for slices
-        that an earlier agent allocated.
+        ``held`` are the slices of all pods that the kubelet lists. If an earlier agent allocated a
+        slice, or may have done so shortly before this agent began, the result is false.
         """
         with self._lock:
             listed = self._clock() - self._began_at >= self._listed_within_s

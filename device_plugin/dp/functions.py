@@ -73,10 +73,10 @@ class FunctionOffer:
     ) -> list[str]:
         """Choose functions below the PCIe root of the slice that was allocated last.
 
-        The kubelet does not name the pod in its request, but it admits one pod at a time. So a
-        slice that is allocated but not listed with a pod yet belongs to this pod; of several
-        such slices the newest counts. If there is none, functions of the HCA with the most free
-        functions are chosen.
+        The kubelet's request does not name the pod, but the kubelet admits one pod at a time. So
+        a slice that is allocated but not listed with a pod yet belongs to this pod. If there are
+        several such slices, the newest is used. If there is none, functions of the HCA with the
+        most free functions are chosen.
         """
         order = {one.id: place for place, one in enumerate(self.functions)}
         hca_of = {one.id: one.hca for one in self.functions}

@@ -97,9 +97,10 @@ class KubeletServer:
         self._allocations.allow_all()
 
     def on_agent_disconnect(self) -> None:
-        """Continue unchanged for a while after the agent left; then mark all devices unhealthy.
+        """Change nothing for a while after the agent has disconnected; then mark all devices
+        unhealthy.
 
-        The scheduler then binds no further pod to them.
+        The scheduler then binds no further pod to the devices.
         """
         with self._lock:
             self._agents -= 1

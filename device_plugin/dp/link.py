@@ -30,10 +30,10 @@ _log = logging.getLogger(__name__)
 
 
 class LinkServer:
-    """Serves the agent in the process that serves the kubelet.
+    """Serves the agent's requests, in the process that serves the kubelet.
 
-    Answers the agent's calls, and wakes the agent when a pass is needed. A new agent replaces
-    the last one.
+    Answers the agent's calls, and wakes the agent when a pass of the reconcile loop is needed. A
+    new agent replaces the last one.
     """
 
     def __init__(self, listener: Listener, server: KubeletServer, woken: threading.Event) -> None:
@@ -83,8 +83,8 @@ class LinkServer:
 class Link:
     """The agent's connection to the process that serves the kubelet, as a ``KubeletSide``.
 
-    Only the reconcile thread makes calls. Every call raises KubeletSideLost if the other process
-    is away; the next call connects again.
+    Only the reconcile thread makes calls. A call raises KubeletSideLost if the other process
+    does not answer; the next call connects again.
     """
 
     def __init__(self, address: Path, key: bytes) -> None:

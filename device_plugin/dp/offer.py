@@ -12,7 +12,7 @@ UNHEALTHY = "Unhealthy"
 
 
 class Offer(Protocol):
-    """The list of a resource's devices for the kubelet, and how to allocate from the list.
+    """What a resource offers to the kubelet: a list of devices, and the rules for allocating them.
 
     Immutable and picklable.
     """

@@ -111,10 +111,11 @@ def socket_path(registry_dir: Path, resource: str, pod_name: str) -> Path:
 
 
 def remove_stale(registry_dir: Path, resource: str) -> None:
-    """Delete sockets of agents that were killed; ``*`` in the resource's name matches anything.
+    """Delete the sockets that killed agents have left behind.
 
-    This must be called before any resource is served. If a socket that once announced a resource
-    is removed, the kubelet drops the resource, even if a newer socket serves it by then.
+    A ``*`` in ``resource`` matches any text. This must be called before any resource is served.
+    If a socket that once announced a resource is removed, the kubelet drops the resource, even
+    if a newer socket serves it by then.
     """
     pattern = socket_path(registry_dir, resource, "").name.removesuffix(".sock")
     remove_dead(registry_dir, f"{pattern}*.sock")

@@ -53,7 +53,7 @@ class Resources:
         return tuple(sorted(self._servers))
 
     def connected_resources(self) -> frozenset[str]:
-        """Return the resources whose list a kubelet follows."""
+        """Return the resources for which a kubelet has an open ListAndWatch stream."""
         servers = tuple(self._servers.items())
         return frozenset(name for name, server in servers if server.plugin.connected)
 

@@ -52,8 +52,9 @@ class DevicePlugin:
 
     @property
     def connected(self) -> bool:
-        """Return whether a kubelet follows the list; a kubelet that does not follow it rejects
-        pods.
+        """Return whether a kubelet has an open ListAndWatch stream for the resource.
+
+        A kubelet without such a stream rejects pods that request the resource.
         """
         with self._changed:
             return self._streams > 0
@@ -98,7 +99,7 @@ class DevicePlugin:
     def GetPreferredAllocation(  # noqa: N802
         self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> pb.PreferredAllocationResponse:
-        """Return the device ids that the offer prefers (``Offer.prefer``)."""
+        """Return the device ids that ``Offer.prefer`` chooses."""
         with METRICS.counting_kubelet_call("GetPreferredAllocation"):
             return self._preferred(request)
 

@@ -30,13 +30,13 @@ class SliceOffer:
     """A resource's slices at one moment, and their GPUs.
 
     ``withdrawn`` are slices that are no longer listed; an allocation in progress may still name
-    them. ``leaving`` has the UUIDs of slices that will be withdrawn soon; they are allocated only
-    if no other slice is left. ``shared`` has, by UUID, the slices that are listed several times,
-    once for each container that may share them.
+    them. ``leaving`` has the UUIDs of slices that will be withdrawn soon. They are allocated only
+    if the other slices do not suffice. ``shared`` has, by UUID, the slices that are listed several
+    times, once for each container that may share them.
 
-    After a reduction of a slice's number of shares, a pod may hold an id beyond the new number.
-    ``left_over`` has all held ids of each such slice. On the list these ids take the places of free
-    ids, so that the list never has more ids of the slice than the slice has shares.
+    After the number of a slice's shares was reduced, a pod may hold an id beyond the new number.
+    ``left_over`` then has all ids of this slice that pods hold. On the list, these ids replace free
+    ids, so the list never has more ids of the slice than the slice has shares.
     """
 
     slices: tuple[MigSlice, ...]
@@ -90,8 +90,8 @@ class SliceOffer:
     def problem(self, ids: Sequence[str]) -> str:
         """Return why a container cannot have these devices; empty if it can.
 
-        The pool may limit a container to one share. The message is that of NVIDIA's device
-        plugin.
+        A pool may limit each container to one share. If a container requests more, the result is
+        the message that NVIDIA's device plugin uses.
         """
         shared = [self.shared.get(slice_uuid_of(device)) for device in ids]
         if len(ids) > 1 and any(one is not None and one.fail_greater_than_one for one in shared):
@@ -126,9 +126,9 @@ class SliceOffer:
     ) -> list[str]:
         """Choose ``size`` device ids so that the largest placements stay free.
 
-        GPUs that are already in use are filled first; within a GPU the planner decides. If the
-        planner cannot decide, because the kubelet's list is newer, the kubelet's own order is
-        kept.
+        GPUs that are already in use are filled first. Within a GPU, the planner chooses the
+        slices. The kubelet's list may be newer than the planner's data, so that the planner
+        cannot choose; then the first ids in the kubelet's order are used.
         """
         del under_way
         needed = set(must_include)
@@ -205,9 +205,9 @@ def replicas(uuid: str, shared: Shared) -> list[str]:
 
 
 def left_over_ids(shared: Mapping[str, Shared], held: Collection[str]) -> frozenset[str]:
-    """Return the held ids of each slice of which a pod holds an id beyond the number of shares.
+    """Return the held ids of all slices that have a held id beyond their number of shares.
 
-    The result has all ids of such a slice that pods hold, also those within the number of
+    The result has all ids of such a slice that pods hold, including those within the number of
     shares.
     """
     ids = {device: slice_uuid_of(device) for device in held if is_share(device)}

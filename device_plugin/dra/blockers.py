@@ -9,9 +9,9 @@ from mig.geometry import Instance
 def find_blockers(gpu: Gpu, wanted: Instance, share: int | None) -> tuple[MigSlice, ...]:
     """Return the slices that prevent the creation of the device ``wanted``.
 
-    If no single slice prevents it, but the slices together do, all slices are returned. A
-    request for a ``share`` of memory does not conflict with other claims' shares of the same
-    slice while memory is left.
+    If no single slice prevents it, but the slices together do, all slices are returned.
+    ``share`` is the requested share of the device's memory in bytes, or None. Claims' shares of
+    the same slice do not conflict while memory is left.
     """
     same = next((s for s in gpu.slices if s.shares and s.instance == wanted), None)
     if share is not None and same is not None:

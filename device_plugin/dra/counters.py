@@ -49,10 +49,11 @@ def used_counters(instance: Instance, board: Board) -> dict[str, int]:
 
 
 def remaining_counters(board: Board, taken: Iterable[Instance]) -> dict[str, int]:
-    """Return what the scheduler may allocate of a GPU: its counters, less those of ``taken``.
+    """Return the counters of a GPU that the scheduler may still allocate.
 
-    A GPU instance that is divided further counts as a whole, and only once: see docs/dra.md. No
-    counter is negative, because the scheduler would then refuse every device of the pool.
+    These are the GPU's counters, less those of the instances in ``taken``. A GPU instance that
+    is divided further counts as a whole, and only once: see docs/dra.md. No counter is negative,
+    because the scheduler would then refuse every device of the pool.
     """
     gone: Counter[str] = Counter()
     for instance in planner.gpu_instances(taken):
@@ -61,9 +62,9 @@ def remaining_counters(board: Board, taken: Iterable[Instance]) -> dict[str, int
 
 
 def fits(left: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
-    """Return whether every counter has enough ``left`` for ``wanted``, by the scheduler's rule.
+    """Return whether the counters in ``left`` suffice for those in ``wanted``.
 
-    By this rule, a counter that is absent from ``left`` has 0 left.
+    As in the scheduler, a counter that is absent from ``left`` counts as 0.
     """
     return all(count <= left.get(name, 0) for name, count in wanted.items())
 

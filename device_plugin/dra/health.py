@@ -29,7 +29,10 @@ class HealthService:
         self._stopped = False
 
     def update(self, healths: Mapping[str, str]) -> None:
-        """Replace the health of all devices, by their names in the pool."""
+        """Replace the health of all devices.
+
+        ``healths`` has the health of each device, by the device's name in the pool.
+        """
         with self._changed:
             self._updated_at = self._clock()
             if healths != self._healths:

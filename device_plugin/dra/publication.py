@@ -13,10 +13,10 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The writes that a publication of ResourceSlices makes at the API server.
+    """The writes at the API server that publish the node's ResourceSlices.
 
-    The documents in ``apply`` are applied first, in their order. Then the slices that ``delete``
-    names are deleted.
+    The documents in ``apply`` are applied first, in their order. Then the slices whose names are in
+    ``delete`` are deleted.
     """
 
     apply: tuple[dict[str, Any], ...] = ()
@@ -32,10 +32,11 @@ def plan(
     owners: Sequence[Document],
     least: int = 1,
 ) -> Plan:
-    """Plan the writes that change the existing ResourceSlices, ``there``, to the ``wanted`` specs.
+    """Plan the writes that turn the existing ResourceSlices into the wanted ones.
 
-    ``owners`` are the owner references that every slice gets. ``least`` is the lowest generation
-    that may be used: a pool whose slices were all deleted must not restart from 1.
+    ``there`` has the existing ResourceSlices, and ``wanted`` the specs of the wanted ones, both by
+    name. ``owners`` are the owner references that every slice gets. ``least`` is the lowest
+    generation that may be used: a pool whose slices were all deleted must not restart from 1.
     """
     surplus = tuple(sorted(name for name in there if name not in wanted))
     newest = max(map(generation, there.values()), default=0)
@@ -55,7 +56,10 @@ def generation(document: Document) -> int:
 
 
 def same(there: Document, wanted: Document, owners: Sequence[Document]) -> bool:
-    """Return whether a slice has the wanted spec and owners, whatever its generation."""
+    """Return whether the existing slice has the wanted spec and owners.
+
+    The generation of the existing slice, ``there``, does not matter.
+    """
     owned = {owner["uid"] for owner in (there["metadata"].get("ownerReferences") or ())}
     return _essence(there["spec"]) == _essence(wanted) and owned == {o["uid"] for o in owners}
 

@@ -70,14 +70,14 @@ class Publisher:
             self._failed(err)
 
     def run(self) -> Never:
-        """Write what differs from the wanted slices, forever."""
+        """Publish the wanted slices whenever the published slices differ from them, forever."""
         while True:
             self._woken.wait()
             self._woken.clear()
             self.attempt()
 
     def attempt(self) -> None:
-        """Write what differs from the wanted slices once; leave failures to a later attempt."""
+        """Make one attempt to publish the wanted slices; a later attempt repeats what failed."""
         try:
             if not self.publish():
                 return
@@ -96,7 +96,7 @@ class Publisher:
         self._failures = max(self._failures + 1, _REPORTED_AFTER if isinstance(err, Dropped) else 0)
 
     def publish(self) -> bool:
-        """Write what differs from the wanted slices.
+        """Make the slices at the API server equal to the wanted slices.
 
         Return False while the existing or the wanted slices are unknown.
 

@@ -38,10 +38,11 @@ def slice_name(node_name: str, number: int) -> str:
 
 
 def resource_slices(node: Node, gpus: Sequence[OfferedGpu]) -> dict[str, dict[str, Any]]:
-    """Return the specs of a node's slices by their names, without a generation.
+    """Return the specs of a node's ResourceSlices, without a generation, by slice name.
 
-    Devices that do not fit next to ``taken`` are left out. Devices created for claims stay, and
-    the scheduler counts them. Without GPUs there is no slice.
+    A device that does not fit beside the ``taken`` instances of its GPU is left out. Devices
+    that were created for claims are included, and the scheduler accounts for them. If ``gpus``
+    is empty, there are no slices.
     """
     if not gpus:
         return {}

@@ -28,8 +28,9 @@ _log = logging.getLogger(__name__)
 
 
 class InventoryCollector(Collector):
-    """Collects one node's metrics. Without an answer from gpud, yields ``tessera_gpud_up 0``
-    only.
+    """Collects the metrics of one node.
+
+    If gpud does not answer, the only metric is ``tessera_gpud_up 0``.
     """
 
     def __init__(self, source: Source, hostname: str) -> None:

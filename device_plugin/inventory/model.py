@@ -95,7 +95,7 @@ class Gpu:
 
     @property
     def root(self) -> int:
-        """Return the number of the GPU's NUMA node or, in the flat topology, of its PCIe root."""
+        """Return the number of the GPU's NUMA node; in the flat topology, that of its PCIe root."""
         if self.facts.topology == FLAT:
             return self.index
         return topology_named(self.facts.topology, self.index + 1).gpus[self.index].numa

@@ -48,9 +48,10 @@ def assign_resources(
 ) -> OfferedResources:
     """Assign a resource to each slice of a node.
 
-    As with NVIDIA's device plugin, a node of strategy ``single`` offers nothing while its
-    devices differ: a pod that requests a GPU must know what it gets. Slices in ``leaving``
-    (UUIDs) do not count for this. ``sharing`` has the shared resources of each GPU, by its UUID.
+    With strategy ``single``, a node offers nothing while its devices differ, because a pod that
+    requests a GPU must know what it gets. NVIDIA's device plugin does the same. Slices whose
+    UUIDs are in ``leaving`` are not compared. ``sharing`` has the shared resources of each GPU,
+    by its UUID.
     """
     named = {s.uuid: strategy.resource_of(s.instance.device) for s in slices}
     shared = {s.uuid: _sharing_of(sharing.get(s.gpu_uuid, ()), named[s.uuid]) for s in slices}

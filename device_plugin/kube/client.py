@@ -179,7 +179,7 @@ class Kube:
     def watch_gpus(
         self, version: str, accepted: Callable[[], None] = lambda: None
     ) -> Iterator[dict[str, Any]]:
-        """Watch for changes of the GPU objects after a version of their list.
+        """Watch for changes of the GPU objects since the version ``version`` of their list.
 
         Yield events (``type``, ``object``) until the watch ends. ``accepted`` is called when the
         API server has accepted the watch.

@@ -47,7 +47,7 @@ class _Source:
 class GpuWatch:
     """The GPU objects of this node.
 
-    One thread calls ``run``; any thread may call the rest (``_lock``).
+    Only one thread calls ``run``. Any thread may call the other methods (``_lock``).
     """
 
     def __init__(

@@ -31,7 +31,8 @@ class Source(Protocol):
 class Informer:
     """The known objects of one kind.
 
-    One thread calls ``run`` and ``follow``; any thread may call the rest (``_lock``).
+    Only one thread calls ``run`` and ``follow``. Any thread may call the other methods
+    (``_lock``).
     """
 
     def __init__(

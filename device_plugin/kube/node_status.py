@@ -12,9 +12,9 @@ _HEARTBEAT = 'k:{"type":"Ready"}'
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """A node's ``allocatable`` resources, with values rounded up to whole numbers.
+    """A node's ``allocatable`` resources, and which write of the kubelet was the last.
 
-    ``kubelet_wrote`` identifies the kubelet's last write.
+    The amounts are rounded up to whole numbers. ``kubelet_wrote`` identifies the write.
     """
 
     allocatable: Mapping[str, int]
@@ -24,9 +24,9 @@ class NodeStatus:
 def read(document: Mapping[str, Any]) -> NodeStatus:
     """Read a Node as the API server sent it.
 
-    The kubelet's entry in ``managedFields`` is found by the heartbeat of the condition Ready: of
-    all writers of a node's status, only the kubelet owns this field. The entry changes
-    whenever a write of the kubelet changes a value.
+    The kubelet's entry in ``managedFields`` is the one that owns the heartbeat of the condition
+    Ready, because no other writer of a node's status owns this field. The entry changes whenever
+    a write of the kubelet changes a value.
     """
     allocatable = (document.get("status") or {}).get("allocatable") or {}
     counts = {}

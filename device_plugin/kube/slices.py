@@ -38,7 +38,7 @@ class SliceKube(Kube):
         return list(answer.get("items") or ()), str(version)
 
     def watch(self, version: str, accepted: Callable[[], None]) -> Iterator[dict[str, Any]]:
-        """Watch for changes of the slices after a version of their list.
+        """Watch for changes of the slices since the version ``version`` of their list.
 
         Yield events (``type``, ``object``) until the watch ends. ``accepted`` is called when the
         API server has accepted the watch.

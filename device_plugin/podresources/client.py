@@ -35,12 +35,12 @@ _DEVICE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One answer of the kubelet to List.
+    """One answer of the kubelet to the call List.
 
-    ``holders`` are the pods that have each device, by device id; the UID of a pod is empty while
-    it is not known. ``given`` has, by device id, the resource under which a pod got the device. The
-    device may now be offered under another resource, after a change of prefix or strategy.
-    ``pod_names`` are all pods that the kubelet runs, with devices or without.
+    ``holders`` has, by device id, the pods that hold the device; a pod's UID is empty while it is
+    not known. ``given`` has, by device id, the resource under which a pod got the device. After a
+    change of prefix or strategy, the device may be offered under another resource. ``pod_names``
+    has the names of all pods that the kubelet runs, with devices or without.
     """
 
     holders: dict[str, tuple[HolderPod, ...]]

@@ -47,7 +47,7 @@ _log = logging.getLogger("tessera.linkd")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The socket's directory, where the node agent finds linkd."""
+    """The directory of linkd's socket; the node agent connects to the socket there."""
 
     directory: Path = option(option_default=Path("/run/tessera/links"))
 

@@ -65,7 +65,7 @@ class State:
 
 
 class Namespace:
-    """A network namespace: this process's own, or one that ``ip netns`` has named."""
+    """A network namespace: this process's own, or one that has a name in ``ip netns``."""
 
     def __init__(self, netns: str | None = None) -> None:
         """Connect to the kernel. Raises SecondLayerError if the kernel does not answer."""

@@ -87,8 +87,8 @@ class Node:
     def reload_if_changed(self) -> None:
         """Read the links, and load the rules again if the tables or the links have changed.
 
-        If the tables name no pod with an HCA on any node, no rules are needed, and all are
-        removed.
+        If the tables name no pod with an HCA on any node, all rules are removed, because none
+        are needed.
 
         Raises:
             SecondLayerError: the rules could not be loaded; the previous rules remain.

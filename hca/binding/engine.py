@@ -165,8 +165,9 @@ class Engine(Saving, Counting):
     def set_qp(
         self, qp: EngineQp, before: int, new: HcaQpAttributes, policy: HcaPolicyChange | None = None
     ) -> bool:
-        """Change a queue pair's attributes if its state is ``before``; return False if it is not.
+        """Change a queue pair's attributes if the queue pair is in the expected state.
 
+        ``before`` is the expected state. If the queue pair has another state, return False.
         ``policy`` applies to the peer in the new attributes. If the change keeps the packet
         sequence numbers (PSNs) of the previous attributes, the engine writes these PSNs into
         ``new``.
@@ -195,7 +196,7 @@ class Engine(Saving, Counting):
         return bool(self._library.hca_watches_memory(self._engine))
 
     def add_flow(self) -> EngineFlow:
-        """Add a row of counters, which counts the requests of one flow. Raises OSError."""
+        """Add a row of counters for the requests of one flow. Raises OSError."""
         return EngineFlow(self._check_created(self._library.hca_flow_new(self._engine), "counters"))
 
     def remove_flow(self, flow: EngineFlow) -> None:
@@ -220,8 +221,9 @@ class Engine(Saving, Counting):
         self._library.hca_limit_free(self._engine, limit)
 
     def limit_flow(self, flow: EngineFlow, limits: Sequence[EngineLimit]) -> None:
-        """Replace a flow's rate limits; the flow must then meet all of ``limits``. Raises
-        OSError.
+        """Replace a flow's rate limits by ``limits``, which all apply to the flow.
+
+        Raises OSError.
         """
         listed = (ctypes.c_void_p * len(limits))(*limits)
         number = self._library.hca_flow_limit(self._engine, flow, listed, len(limits))
@@ -273,10 +275,10 @@ class Engine(Saving, Counting):
         return list(found[:count])
 
     def add_source(self, wire: EngineWire, gid: bytes) -> EngineAh:
-        """Add a remote sender of datagrams, which has no rights yet. Raises OSError.
+        """Add a remote sender of datagrams, at first without any rights. Raises OSError.
 
-        A later policy change grants the sender's rights in the field ``receives``, as it does
-        for an address handle.
+        A later policy change grants rights to the sender, in the field ``receives``, as for an
+        address handle.
         """
         assert len(gid) == 16
         made = self._library.hca_source_new(self._engine, wire, gid)
@@ -296,7 +298,10 @@ class Engine(Saving, Counting):
         self._library.hca_source_free(self._engine, source)
 
     def drop_source(self, wire: EngineWire, gid: bytes) -> None:
-        """Drop the waiting datagrams of a remote sender for which no verdict is possible."""
+        """Drop the waiting datagrams of a remote sender.
+
+        hcad calls this if no verdict on the sender is possible.
+        """
         self._library.hca_source_unknown(self._engine, wire, gid)
 
     def set_mad_pipe(self, wire: EngineWire, descriptor: int) -> None:
@@ -366,9 +371,9 @@ class Engine(Saving, Counting):
     def add_member(self, qp: EngineQp, gid: bytes, *, receives_all: bool) -> EngineMember:
         """Attach a queue pair to a multicast group. Raises OSError.
 
-        If ``receives_all`` is true, the queue pair receives from every sender. Otherwise
-        ``add_pair`` must be called for the queue pair's function and each sender of this engine.
-        The queue pair then receives only what the rights of this pair of functions permit.
+        If ``receives_all`` is true, the queue pair receives from every sender. Otherwise, it
+        receives only what the rights of pairs permit: ``add_pair`` must be called for the queue
+        pair's function and each sender of this engine.
         """
         assert len(gid) == 16
         made = self._library.hca_member_new(self._engine, qp, gid, receives_all)
@@ -393,17 +398,16 @@ class Engine(Saving, Counting):
         return EngineAh(self._check_created(made, "a pair of a group"))
 
     def remove_pair(self, pair: EngineAh) -> None:
-        """Remove a pair that ``add_pair`` has returned.
+        """Remove a pair of functions that ``add_pair`` has added.
 
-        The pair's member then receives no more from the pair's sender.
+        The pair's member then receives nothing more from the pair's sender.
         """
         self._library.hca_pair_free(self._engine, pair)
 
     def join_group(self, wire: EngineWire, gid: bytes, descriptor: int) -> None:
-        """Receive a multicast group's traffic for a wire, through a socket that has joined the
-        group.
+        """Let a wire receive the traffic of a multicast group.
 
-        Raises OSError.
+        ``descriptor`` is the descriptor of a socket that has joined the group. Raises OSError.
         """
         assert len(gid) == 16
         number = self._library.hca_wire_join(self._engine, wire, gid, descriptor)

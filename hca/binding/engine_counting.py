@@ -9,7 +9,7 @@ from hca.contract.hca_engine import HcaFlowCounts, HcaWireCounts, HcaWorkCounts
 class Counting:
     """The methods of ``Engine`` that read counters.
 
-    Their arguments for flows and wires are the handles that the engine returned.
+    A flow or wire is passed to these methods as the handle that the engine returned for it.
     """
 
     _library: ctypes.CDLL

@@ -9,7 +9,7 @@ from hca.contract.hca_engine import HcaSavedCq, HcaSavedQp, HcaSavedSrq, HcaSave
 class Saving:
     """The methods of ``Engine`` that save and load the state of its objects for a handover.
 
-    Their arguments for objects are the handles that the engine returned.
+    An object is passed to these methods as the handle that the engine returned for it.
     """
 
     _library: ctypes.CDLL

@@ -39,9 +39,9 @@ class NoWire(Exception):
 class WireAddress:
     """One address of a network interface.
 
-    ``scope`` is the interface's number if the address is link-local, else 0. ``interface`` is the
-    interface's number for every address, because IPv6 multicast needs it; 0 means that it was not
-    looked up.
+    ``interface`` is the number of the interface, which IPv6 multicast needs; 0 means that the
+    number was not looked up. ``scope`` is the number of the interface if the address is link-local,
+    and 0 otherwise.
     """
 
     ip: IPAddress

@@ -201,7 +201,7 @@ class HcaQpCreate(ctypes.Structure):
     """Request for a queue pair. ``type`` is verbs' ibv_qp_type.
 
     If ``srq`` is 0, the queue pair has no shared receive queue. If ``block_self`` is set, the
-    queue pair does not receive the datagrams that it sends to multicast groups itself.
+    queue pair does not receive its own datagrams to multicast groups.
     """
 
     _fields_ = (
@@ -295,15 +295,16 @@ class HcaPayload(ctypes.Union):
 
 
 class HcaSendSlot(ctypes.Structure):
-    """A send request. Opcode and flags are verbs'; ``inline_bytes`` is valid with IBV_SEND_INLINE.
+    """A send request, with the opcode and flags of verbs.
 
-    ``immediate`` is the immediate data, or the key that the request invalidates. In a datagram,
-    ``remote_key`` is the Q_Key. In an atomic write, ``compare_add`` is the value to write.
+    ``inline_bytes`` is valid if IBV_SEND_INLINE is set. ``immediate`` is the immediate data, or the
+    key that the request invalidates. In a datagram, ``remote_key`` is the Q_Key. In an atomic
+    write, ``compare_add`` is the value to write.
 
-    A request that binds a memory window has the window's key in ``remote_key`` and the window's
-    new key in ``immediate``. ``remote_address`` is the window's address, ``compare_add`` its
-    size in bytes and ``swap`` its access flags. The key in the first scatter-gather element is
-    the region's.
+    If the request binds a memory window, ``remote_key`` is the window's key, and ``immediate``
+    is the window's new key. ``remote_address`` is the window's address, ``compare_add`` its size
+    in bytes, and ``swap`` its access flags. The first scatter-gather element has the region's
+    key.
     """
 
     _fields_ = (
@@ -352,8 +353,9 @@ class HcaQpPage(ctypes.Structure):
 
 
 class HcaCqe(ctypes.Structure):
-    """A completion. Status, opcode and flags are verbs'; ``timestamp`` is in ns of
-    CLOCK_MONOTONIC.
+    """A completion, with the status, opcode and flags of verbs.
+
+    ``timestamp`` is in ns of CLOCK_MONOTONIC.
     """
 
     _fields_ = (

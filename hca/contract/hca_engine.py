@@ -134,13 +134,15 @@ class HcaSavedWindow(ctypes.Structure):
 class HcaPolicyChange(ctypes.Structure):
     """A change to a queue pair's policy, from hcad to its engine.
 
-    ``queue_pair`` is the engine's pointer. If it is 0, the policy is for ``address_handle``, the
-    path of a datagram. ``sends`` is a mask of ``rdma.verbs``: what the queue pair may request of
-    its peer. ``receives`` is such a mask, too: what the peer may request of the queue pair. ``out``
-    and ``in_`` are the rows that count these requests; 0 means that no row counts them. ``revoke``
-    makes the queue pair fail. ``pkey`` includes its membership bit. ``qos_class`` is the position
-    of the QoS class, or 0 for no class. ``device_only`` contains flags of remote access. The peer
-    may make accesses of these kinds to GPU memory, but not to host memory.
+    ``queue_pair`` is the engine's pointer to the queue pair. If it is 0, the policy is for
+    ``address_handle``, the path of a datagram. ``sends`` and ``receives`` are masks of
+    ``rdma.verbs``: what the queue pair may request of its peer, and what the peer may request of
+    the queue pair. ``out`` and ``in_`` are the rows that count these requests; 0 means that no row
+    counts them. ``revoke`` makes the queue pair fail.
+
+    ``pkey`` includes its membership bit. ``qos_class`` is the position of the QoS class, or 0 for
+    no class. ``device_only`` contains flags of remote access. The peer may make accesses of these
+    kinds to GPU memory, but not to host memory.
     """
 
     _fields_ = (
@@ -245,14 +247,15 @@ class HcaWireCounts(ctypes.Structure):
 class HcaWorkCounts(ctypes.Structure):
     """Cost of the engine's work for one function; the unit is about one copied byte.
 
-    The engine works for a function in turns. ``turns`` is the number of these turns, and ``cost``
-    is their total cost. ``steps`` counts the engine's visits to objects for which a program's page
-    requested a visit. ``looks`` counts how often the engine polled a page outside of turns.
-    ``most_turn`` is the largest cost of one turn. Between the time when the engine detects work for
-    this function and the turn that does this work, the engine works for other functions;
-    ``most_waited`` is the largest cost of that work for others. ``most_pass`` is the largest cost
-    of one iteration of the engine loop, for all functions together. ``waiting`` is the number of
-    queue pairs that wait for a time or for an earlier event.
+    The engine works for a function in turns. ``turns`` is the number of these turns, ``cost`` is
+    their total cost, and ``most_turn`` is the largest cost of one turn. ``steps`` counts the
+    engine's visits to objects for which a program's page requested a visit. ``looks`` counts how
+    often the engine polled a page outside of turns.
+
+    After the engine has detected work for this function, it may work for other functions before the
+    turn that does this work. ``most_waited`` is the largest cost of that work for others.
+    ``most_pass`` is the largest cost of one iteration of the engine loop, for all functions
+    together. ``waiting`` is the number of queue pairs that wait for a time or for an earlier event.
     """
 
     _fields_ = (

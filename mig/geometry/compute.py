@@ -100,8 +100,9 @@ def compute_profiles(
     """Return the compute instance profiles of a GPU instance, narrowest first.
 
     A compute instance of full width owns all SMs of its GPU instance. A narrower one owns
-    ``sm_per_slice`` SMs for each of its slices. Some GPU instances have more SMs than their slices
-    account for (Hopper's 3g has 60). Narrower compute instances leave these extra SMs unused.
+    ``sm_per_slice`` SMs for each of its slices. A GPU instance can have more SMs than
+    ``sm_per_slice`` for each of its slices: Hopper's 3g has 60. Narrower compute instances leave
+    these extra SMs unused.
     """
     profiles = []
     for slices, starts in _STARTS[gi_slices].items():

@@ -35,7 +35,7 @@ class Engines:
         return Engines(*map(sub, self.counts(), other.counts()))
 
     def within(self, budget: "Engines") -> bool:
-        """Return whether the number of each kind of engine is at most the budget's."""
+        """Return whether there are at most as many engines of each kind as in ``budget``."""
         return all(map(le, self.counts(), budget.counts()))
 
 
@@ -48,7 +48,7 @@ class Placement:
 
     @property
     def end(self) -> int:
-        """Return the number of the first placement unit after the run."""
+        """Return the number of the first placement unit after this placement."""
         return self.start + self.size
 
     def overlaps(self, other: "Placement") -> bool:
@@ -232,7 +232,9 @@ class Instance:
 
     @property
     def gpu_instance(self) -> "Instance":
-        """Return the GPU instance that contains the device, or is the device."""
+        """Return the device's GPU instance; if the device is a whole GPU instance, return the
+        device.
+        """
         return self if self.compute is None else Instance(self.profile, self.start)
 
     @property

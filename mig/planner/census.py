@@ -35,7 +35,11 @@ def plain_profiles(board: Board) -> tuple[Profile, ...]:
 
 
 def classic_profiles(board: Board) -> tuple[Profile, ...]:
-    """Return the plain profiles except the one-slice profile of double memory."""
+    """Return the board's profiles for which ``is_classic`` is true.
+
+    These are the plain profiles without the one that has one compute slice and twice the memory
+    of "1g".
+    """
     return tuple(profile for profile in board.profiles if profile.is_classic)
 
 

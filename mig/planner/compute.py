@@ -84,9 +84,9 @@ def room_inside(instances: Iterable[Instance]) -> tuple[int, ...]:
 
 
 def room_in_divided(instances: Iterable[Instance], device: DeviceProfile) -> int:
-    """Return how many more devices of one profile fit into GPU instances that are already divided.
+    """Return how many more devices with the profile ``device`` fit into divided GPU instances.
 
-    ``device`` is the profile. The result is 0 for the profile of a whole GPU instance.
+    The result is 0 if ``device`` is the profile of a whole GPU instance.
     """
     if device.compute is None:
         return 0

@@ -26,7 +26,7 @@ class Diff:
 
     @property
     def layout(self) -> tuple[Instance, ...]:
-        """Return the board's instances after the steps, by start."""
+        """Return the instances that the board has after the steps, sorted by start."""
         return _by_start((*self.keep, *self.create))
 
     @property

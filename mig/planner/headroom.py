@@ -16,9 +16,9 @@ class Headroom:
     """The room that is left on a board, as a value that can be compared.
 
     Values are ordered by the largest profile that still fits, then by the other measures.
-    ``states`` counts plain profiles only: variants with attributes use the same placements, and
-    would give small placements too much weight. The other figures count all profiles, because only
-    "-me" profiles still fit next to a "+me.all" instance.
+    ``states`` counts only plain profiles. Variants with attributes use the same placements, and
+    would give small placements too much weight. The other measures count all profiles. Otherwise
+    a board with a "+me.all" instance, beside which only "-me" profiles fit, would seem full.
     """
 
     largest_units: int

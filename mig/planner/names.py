@@ -5,5 +5,8 @@ from mig.spec import Place
 
 
 def place_of(instance: Instance) -> Place:
-    """Return an instance's place: its device name and starts, which ``Board.instance`` takes."""
+    """Return an instance's place, which consists of the arguments of ``Board.instance``.
+
+    These are the name of the device's profile and the starts of the device.
+    """
     return Place(instance.device.name, instance.start, instance.compute_start)

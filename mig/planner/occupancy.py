@@ -18,7 +18,9 @@ _MOST = _TOP - 1  # the largest usage and budget that a field can hold
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """What a set of instances uses of a board: its placement units, and parts of its budgets."""
+    """What a set of instances uses of a board: placement units, and amounts of limited
+    resources.
+    """
 
     units: int = 0
     usage: int = 0

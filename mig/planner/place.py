@@ -23,7 +23,7 @@ class Plan:
 
     @property
     def layout(self) -> tuple[Instance, ...]:
-        """Return all instances of the board after the plan, by start."""
+        """Return all instances that the board has after the plan, sorted by start."""
         return tuple(sorted((*self.have, *self.placed), key=place_order))
 
 

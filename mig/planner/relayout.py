@@ -37,7 +37,7 @@ class Relayout:
 
     @property
     def layout(self) -> tuple[Instance, ...]:
-        """Return the board's instances after the steps, by start."""
+        """Return the instances that the board has after the steps, sorted by start."""
         return tuple(sorted((*self.keep, *self.create), key=place_order))
 
 

@@ -49,7 +49,9 @@ class Making:
 
     @property
     def disturbed(self) -> tuple[Instance, ...]:
-        """Return the slices whose pods must be moved or ended by these changes."""
+        """Return the slices that these changes move; if there are no moves, the slices that they
+        evict.
+        """
         return tuple(before for before, _ in self.moves) or self.evictions
 
 

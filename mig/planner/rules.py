@@ -55,7 +55,7 @@ def pluralize(number: int, noun: str) -> str:
 
 
 def total_engines(instances: Iterable[Instance]) -> Engines:
-    """Return the engines that the instances own together."""
+    """For each kind of engine, add up the engines of all these instances."""
     return sum((instance.profile.engines for instance in instances), Engines())
 
 

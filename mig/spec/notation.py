@@ -34,8 +34,8 @@ _FORM = "write a profile such as 2g.20gb, a count 2x2g.20gb or a placed instance
 class Place(NamedTuple):
     """The place of a device: the name of its profile, and where the device starts.
 
-    The place is not checked against a board. ``compute_start`` is None for a device that has all
-    of its GPU instance.
+    The place is not checked against a board. ``compute_start`` is None for a device that
+    occupies a whole GPU instance.
     """
 
     profile: str

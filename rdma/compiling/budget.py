@@ -51,10 +51,10 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why a policy does not fit its namespace's budget, with the bytes in question.
+    """Describes why a policy does not fit its namespace's budget.
 
-    ``size`` is the policy's size, ``used`` the bytes that older policies of the namespace already
-    use, and ``allowed`` the namespace's budget.
+    ``size`` is the policy's size in bytes. ``used`` is the number of bytes that older policies
+    of the namespace already use. ``allowed`` is the namespace's budget in bytes.
     """
 
     namespace: str
@@ -78,10 +78,10 @@ class Refusal:
 
 
 def find_refused(charges: Mapping[str, Sequence[Charge]]) -> dict[str, Refusal]:
-    """Return the policies that do not fit the budgets, by key, each with its refusal.
+    """Return a refusal for each policy that does not fit the budgets, by the policy's key.
 
-    ``charges`` has each namespace's policies. Older policies of a namespace have precedence. A
-    refused policy does not exclude younger, smaller ones.
+    ``charges`` maps each namespace to its policies. Older policies of a namespace have
+    precedence. After a policy is refused, a younger and smaller policy can still fit.
     """
     refused: dict[str, Refusal] = {}
     kept: dict[str, int] = {}
@@ -106,10 +106,10 @@ def rule_bytes(rule: Rule) -> int:
 def peers_bytes(selected: int, kinds: int) -> int:
     """Return the estimated bytes of a rule's set of peers in the tables.
 
-    The set has ``selected`` of the tables' ``kinds`` identities. The estimate grows with the
-    entropy of the set, which limits how well the set can be compressed. The estimate is at least
-    1/64 of the length of the set's text, so that the uncompressed tables stay below the limit of
-    ``decode``.
+    ``kinds`` is the number of identities in the tables, and ``selected`` the number of those in
+    the set. The estimate grows with the entropy of the set, because a set with more entropy
+    compresses less. The estimate is at least 1/64 of the length of the set's text. This keeps
+    the uncompressed tables below the limit of ``decode``.
     """
     fewer, least = min(selected, kinds - selected), _PEERS_BYTES + kinds // _DENSEST
     if fewer <= 0:
@@ -120,7 +120,10 @@ def peers_bytes(selected: int, kinds: int) -> int:
 
 
 def isolation_bytes(key: str, rules: int) -> int:
-    """Return the bytes that a policy with ``rules`` rules adds to one identity's isolation."""
+    """Return the bytes that a policy adds to the tables for each isolation that names the policy.
+
+    ``rules`` is the number of the policy's rules in the direction of the isolation.
+    """
     return len(key) + _ITEM_BYTES + _PLACE_BYTES * rules
 
 

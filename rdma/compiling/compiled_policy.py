@@ -40,10 +40,9 @@ class CompiledRule:
             self.is_stale = True
 
     def set_used(self, is_used: bool) -> bool:
-        """Set whether isolations refer to the rule; if they do, update the identities of the rule's
-        peers.
+        """Record whether isolations refer to the rule; return whether anything has changed.
 
-        Return whether anything has changed.
+        If isolations refer to the rule, the identities of the rule's peers are updated.
         """
         before, self.is_used = self.is_used, is_used
         if not is_used or not self.is_stale:
@@ -108,11 +107,11 @@ class CompiledPolicy:
             yield from rule.peers or ()
 
     def mark_used_rules(self, crowded: Mapping[tuple[Direction, bool], int]) -> None:
-        """Set for each rule whether it is used.
+        """Mark each rule of the policy as used or unused.
 
-        A rule is used if the policy selects an identity that is not crowded in the rule's
-        direction. ``crowded`` has the identities that too many policies or rules select (see
-        ``excess``).
+        ``crowded`` are the identities that too many policies or rules select (see ``excess``),
+        by direction and by whether the policies only audit. A rule is used if the policy selects
+        at least one identity that is not crowded in the rule's direction.
         """
         selected, audit = self.subject.bits, self.policy.audit
         for rule in self.rules:
@@ -123,7 +122,8 @@ class CompiledPolicy:
     def size(self, kinds: int, copies: int) -> int:
         """Return the policy's estimated bytes in tables with ``kinds`` identities.
 
-        ``copies`` is how many different isolations name the policy in each direction.
+        Several isolations can name the policy. ``copies`` is the number of these isolations in
+        each direction.
         """
         if self._sized != (kinds, copies):
             self._sized = (kinds, copies)
@@ -138,8 +138,9 @@ def isolation(policies: Sequence[CompiledPolicy], direction: Direction) -> Isola
     """Return the isolation, in one direction, of pods that all of these policies select.
 
     The isolation allows the union of the policies' rules. The result is None if no policy
-    isolates in the direction. A policy that does not fit its namespace's budget isolates but
-    allows nothing; only the first such policy is named.
+    isolates in the direction. If a policy does not fit its namespace's budget, it isolates the
+    pods but allows nothing. The isolation names only the first of these policies that enforces,
+    and the first that audits.
     """
     isolating = [one for one in policies if direction in one.policy.types]
     if not isolating:

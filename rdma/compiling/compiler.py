@@ -78,7 +78,10 @@ class Compiler:
         self._pod_changes |= self._population.remove(uid)
 
     def upsert_namespace(self, namespace: NamespaceFacts) -> None:
-        """Add or replace a namespace; pods of an unknown namespace are denied everything."""
+        """Add a namespace, or replace the namespace with the same name.
+
+        Policy denies everything to the pods of a namespace that has not been added.
+        """
         labels = {**namespace.labels, NAMESPACE_NAME_LABEL: namespace.name}
         if self._namespaces.get(namespace.name) != labels:
             self._namespaces[namespace.name] = labels
@@ -172,9 +175,9 @@ class Compiler:
         return dict(self._partitions.keys)
 
     def problems(self) -> dict[tuple[str, str], tuple[PolicyError, ...]]:
-        """Return the errors in objects, by the objects' kind and key.
+        """Return the errors in objects, by each object's kind and key.
 
-        Each error makes the tables stricter, never more permissive.
+        An error can make the tables stricter, but never more permissive.
         """
         self._settle()
         found: dict[tuple[str, str], list[PolicyError]] = defaultdict(list)

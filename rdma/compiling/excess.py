@@ -25,7 +25,7 @@ class Selecting(Protocol):
 
 
 def is_too_much(policies: int, rules: int) -> bool:
-    """Return whether one direction of a pod has too many policies or rules.
+    """Return whether a pod has too many policies or rules in one direction.
 
     Callers count enforcing and auditing policies separately.
     """
@@ -49,10 +49,9 @@ def crowded_identities(policies: Sequence[Selecting]) -> dict[tuple[Direction, b
 
 
 def problems(policies: Sequence[Selecting]) -> Iterator[tuple[str, PolicyError]]:
-    """Yield a policy's key and an error for each policy that selects a pod with too many policies
-    or rules.
+    """Yield an error for each policy that contributes to an excess of policies or rules on one pod.
 
-    ``policies`` are the policies of one namespace.
+    Each item is the policy's key and the error. ``policies`` are the policies of one namespace.
     """
     for (direction, audit), bits in crowded_identities(policies).items():
         problem = (

@@ -23,7 +23,8 @@ Place = tuple[str, str]
 def sort_by_age(networks: Iterable[Network]) -> list[Network]:
     """Return the networks sorted by age, oldest first.
 
-    If two partitions claim the same key, the one in the older network keeps it.
+    The order matters if two partitions claim the same P_Key: the partition in the older network
+    gets it.
     """
     return sorted(networks, key=lambda network: (network.created, network.name))
 

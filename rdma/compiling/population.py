@@ -88,9 +88,11 @@ class Population:
         return True
 
     def process_changes(self, keys: AbstractSet[str], namespaces: AbstractSet[str]) -> Change:
-        """Process all changes to pods; ``keys`` are the label keys in selectors.
+        """Process all changes to pods; return the identities that were added and removed as a
+        result.
 
-        ``namespaces`` are the known namespaces. Return the resulting changes of identities.
+        ``keys`` are the keys of pod labels that selectors use. ``namespaces`` are the known
+        namespaces.
         """
         change = Change()
         self._find_stale(keys, namespaces)

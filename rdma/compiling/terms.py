@@ -31,7 +31,7 @@ class Term:
 
     @classmethod
     def of_peer(cls, peer: Peer, own_namespace: str) -> "Term":
-        """Return the term of a policy's peer.
+        """Return the term that selects the same pods as one peer in a policy.
 
         A podSelector without a namespaceSelector selects pods of the policy's own namespace
         only.
@@ -91,7 +91,7 @@ class Terms:
 
     @property
     def keys(self) -> frozenset[str]:
-        """Return the keys of pod labels that the selectors of terms name."""
+        """Return the keys of all pod labels that are used in the selectors of the terms."""
         return frozenset(self._keys)
 
     def acquire(self, term: Term) -> Matches:

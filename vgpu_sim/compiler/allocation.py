@@ -63,10 +63,11 @@ class _Slots:
 
 
 def allocate(function: Function) -> PhysicalAllocation:
-    """Assign each register its first 32-bit slot; slots from 255 on are spilled to local memory.
+    """Assign to each register its first 32-bit slot. Slots from 255 on are spilled to local memory.
 
-    16-bit registers take one slot, 64-bit ones an even-aligned pair. Registers that are never
-    used have slot -1. ``peak_registers`` is at most 255.
+    A 16-bit register takes one slot. A 64-bit register takes two consecutive slots, the first of
+    which has an even number. A register that is never used gets -1. ``peak_registers`` is at
+    most 255.
     """
     slots = [-1] * len(function.register_bits)
     file = _Slots()

@@ -61,7 +61,7 @@ def _render(finding: Diagnostic, name: str) -> str:
 
 
 class PtxError(Exception):
-    """The error that a PTX text cannot be loaded; it holds all findings about the text."""
+    """A PTX text cannot be loaded. The error holds all findings about the text."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic], name: str = "<ptx>") -> None:
         self.diagnostics = tuple(diagnostics)

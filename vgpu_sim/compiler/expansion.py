@@ -31,8 +31,9 @@ _MAX_VECTOR_BITS = 128  # PTX ISA, "Vectors"
 def expand_vectors(module: tree.Module) -> tree.Module:
     """Return the module with each vector register replaced by single registers.
 
-    PTX's other shorthand is expanded too: operands such as ``r + 4``, elements of arrays,
-    predicates passed to functions, and file variables that a function declares.
+    Other shorthand of PTX is expanded too: operands such as ``r + 4``, elements of arrays, and
+    predicates passed to functions. Variables that a function declares, but that exist once per
+    file, are moved to file scope.
     """
     outer = module_scope(module)
     known = {one.name: one for one in module.functions}

@@ -24,8 +24,8 @@ MAX_SOLVER_BITS = 1 << 33
 class Interval:
     """Register ``index`` is live from ``start`` to ``end``, both included.
 
-    Positions are counted in half instructions: 2w where instruction w reads and 2w + 1 where it
-    writes, so that a result may take the slot of an operand that is no longer needed.
+    Each instruction has two positions: instruction w reads at position 2w, and writes at 2w + 1.
+    A result can therefore take the slot of an operand that is not needed after the instruction.
     """
 
     index: int

@@ -165,7 +165,8 @@ def _module(compilation: Compilation) -> Module:
 
 
 def capability_of(source: str | bytes, name: str = "<ptx>") -> tuple[int, int]:
-    """Return the compute capability of a file's ``.target``: the lowest that runs the file.
+    """Return the compute capability that a file's ``.target`` requires: the lowest on which the
+    file runs.
 
     Raises:
         PtxSyntaxError: the text is not PTX.

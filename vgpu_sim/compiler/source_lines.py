@@ -7,10 +7,10 @@ _PIECE_CHARACTERS = 1024
 
 
 class SourceLines:
-    """Finds the lines of a text by number.
+    """Finds lines of a text by their numbers.
 
-    The first request counts the newlines. For each piece of the text, only the number of
-    newlines before the piece is stored.
+    The first request divides the text into pieces. For each piece, only the number of newlines
+    before it is stored.
     """
 
     def __init__(self, source: str) -> None:

@@ -124,11 +124,11 @@ class Singles(Protocol[N, B, F]):
 
 
 def exponential(on: Singles[N, B, F], x: N) -> N:
-    """Return 2^x in binary32, computed as (1 + (2^f - 1)) * 2^n: n is the integer nearest to x,
-    and f = x - n.
+    """Return 2^x in binary32, computed as (1 + (2^f - 1)) * 2^n. Here n is the integer nearest to
+    x, and f = x - n.
 
-    The multiplication by 2^n takes two steps, of which the first is exact, so that subnormal
-    results are rounded once.
+    The multiplication by 2^n takes two steps, and the first step is exact. Therefore a subnormal
+    result is rounded only once.
     """
     most, least = on.constant(_LARGEST_POWER), on.constant(-_LARGEST_POWER)
     near = on.select(on.less(x, most), x, most)

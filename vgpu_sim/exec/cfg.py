@@ -35,11 +35,13 @@ class LoopNestError(ControlFlowError):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Instructions ``start`` to ``end`` (exclusive) that run one after another, in program order.
+    """A basic block: the instructions from ``start`` to ``end`` (exclusive), which run one after
+    another.
 
-    ``successors`` are block indices; the virtual exit has the index ``Cfg.exit``. After a branch
-    with a guard, the first successor is the target, the second the next instruction; a guarded RET
-    has the exit first. If both are the same block, it is listed once.
+    ``successors`` are block indices; the virtual exit has the index ``Cfg.exit``. If the block ends
+    in a guarded branch, the first successor is the branch's target, and the second is the block
+    after this one. If the block ends in a guarded RET, the first successor is the exit. If both
+    successors are the same block, it is listed once.
     """
 
     index: int
@@ -63,10 +65,11 @@ class Cfg:
     ``idom`` has the immediate dominators; that of the entry is the entry itself. ``ipdom`` has the
     immediate post-dominators, which may be ``exit``. A block that cannot reach the exit (an endless
     loop) first gets an edge to the exit, so every reachable block has an immediate post-dominator.
+
     ``loops`` maps a header to the blocks of its natural loop, header included. ``innermost_loop``
     gives the header of the smallest loop around a block, or -1. ``loop_depth`` is the largest
-    number of loops around any block. ``irreducible_edges`` are the retreating edges that enter a
-    cycle elsewhere than at a header that dominates it; if there are any, ``loops`` is incomplete.
+    number of loops around any block. ``irreducible_edges`` are the retreating edges whose target
+    does not dominate their source. If there are any, ``loops`` is incomplete.
     """
 
     blocks: tuple[Block, ...]
@@ -85,8 +88,10 @@ class Cfg:
         return len(self.blocks)
 
     def dominates(self, above: int, below: int) -> bool:
-        """Return whether every path from the entry to ``below`` (itself included) contains
-        ``above``.
+        """Return whether block ``above`` dominates block ``below``, that is, whether every path
+        from the entry to ``below`` contains ``above``.
+
+        A block dominates itself.
         """
         entry = self.reverse_post_order[0]
         while below != above:
@@ -96,8 +101,10 @@ class Cfg:
         return True
 
     def post_dominates(self, after: int, before: int) -> bool:
-        """Return whether every path from ``before`` (itself included) to the exit contains
-        ``after``.
+        """Return whether block ``after`` post-dominates block ``before``, that is, whether every
+        path from ``before`` to the exit contains ``after``.
+
+        A block post-dominates itself.
         """
         while before != after:
             if before == self.exit or self.ipdom[before] == _NO_BLOCK:

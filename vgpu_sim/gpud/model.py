@@ -85,9 +85,9 @@ def uuid_bytes(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A simulated GPU. ``index`` is the GPU's position on the node and in the aperture. The facts
-    name a topology (``vgpu_sim.perf.topology``), and ``index`` also selects the GPU's place in
-    that topology.
+    """A simulated GPU. ``index`` is the GPU's position on the node and in the aperture. The field
+    ``facts`` names a topology (``vgpu_sim.perf.topology``), and ``index`` also selects the GPU's
+    place in that topology.
     """
 
     uuid: GpuUuid
@@ -102,7 +102,9 @@ class Gpu:
 
     @property
     def pci_bus(self) -> int:
-        """The number of the GPU's PCI bus, which has no other device (domain 0, device 0)."""
+        """The number of the GPU's PCI bus. The GPU is the only device on this bus; its PCI domain
+        and device numbers are 0.
+        """
         return self.place.bus
 
     @property
@@ -176,8 +178,8 @@ class MigInstance:
 
     @property
     def placed(self) -> Instance:
-        """The instance as MIG geometry describes it. Raises IllegalLayoutError if there is no such
-        placement.
+        """The profile and the place of the instance, in the form that MIG geometry uses. Raises
+        IllegalLayoutError if there is no such placement.
         """
         return Instance(self.profile, self.start, self.within)
 

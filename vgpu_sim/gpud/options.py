@@ -110,7 +110,9 @@ class CgroupOptions:
 
 @dataclass(frozen=True, slots=True)
 class HealthChecks:
-    """Which Xids affect health: lists in the form of the device plugin's environment variables."""
+    """Two lists that determine which Xids affect health. They have the form of the device plugin's
+    environment variables.
+    """
 
     off: str = option(
         "--disable-health-checks",

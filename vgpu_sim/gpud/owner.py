@@ -52,8 +52,8 @@ class OwnerWatch:
 
 
 def end_what_is_left(token: bytes) -> None:
-    """End the processes that a dead owner's command left running. They are recognised by ``token``,
-    the run's token, in their environment.
+    """End the processes that a dead owner's command left running. These processes have the run's
+    token, ``token``, in their environment.
     """
     quiet_scans = 0
     for _ in range(_DEAD_OWNER_SCANS):

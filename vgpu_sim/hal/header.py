@@ -148,9 +148,9 @@ def render_contracts(
     """Return the texts of C headers by path: one header for each contract, and an umbrella header
     that includes all of these.
 
-    The umbrella first includes the headers ``includes``. ``defined`` are lines that define
-    constants in headers other than these; they are not repeated. ``additions`` maps a contract
-    to the lines that follow the enumerations in the contract's header.
+    The umbrella first includes the headers ``includes``. ``defined`` are lines of other headers
+    that define constants; the returned headers do not repeat these lines. ``additions`` maps a
+    contract to the lines that follow the enumerations in the contract's header.
     """
     files: dict[str, str] = {}
     known = set(defined)

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Effects of an instruction on the lanes in its guard.
+    """Effects of an instruction on the lanes whose guard is true.
 
-    ``reads``, ``writes``: the instruction accesses memory, in the space that it names.
-    ``orders``: a thread's accesses before the instruction are ordered before its accesses after
-    the instruction. ``stops``: lanes wait at the instruction for other threads. ``rests``: lanes
-    pause at the instruction until all other lanes that can run have run. ``collective``: a
-    lane's result depends on which lanes of its warp execute the instruction. ``jumps``: lanes
-    continue at the target. ``ends``: lanes end. ``traps``: lanes end the context.
+    ``reads``, ``writes``: the instruction accesses memory, in the space that it names. ``orders``:
+    a thread's accesses before the instruction are ordered before its accesses after the
+    instruction. ``stops``: lanes wait at the instruction for other threads. ``rests``: lanes pause
+    at the instruction until all other lanes that can run have run. ``collective``: a lane's result
+    depends on which lanes of its warp execute the instruction. ``jumps``: lanes continue at the
+    target. ``ends``: lanes end. ``traps``: lanes end the context.
     """
 
     reads: bool = False
@@ -27,7 +27,7 @@ class Effects:
 
     @property
     def leaves(self) -> bool:
-        """True if no lane in the guard continues at the next instruction."""
+        """True if a lane that executes the instruction never continues at the next instruction."""
         return self.jumps or self.ends
 
     @property
@@ -47,8 +47,8 @@ class Effects:
 
     @property
     def masked(self) -> bool:
-        """True if lanes outside the guard must not execute the instruction at all. For other
-        instructions it is enough to discard the results of these lanes.
+        """True if a lane whose guard is false must not execute the instruction at all. Such a lane
+        may execute any other instruction, if the lane's result is then discarded.
         """
         return self.reads or self.visible
 

@@ -21,7 +21,7 @@ Check = Callable[[Instruction, Function], Iterator[str]]
 
 
 class Role(Enum):
-    """The role of an operand; the value is its description in the reference."""
+    """The role of an operand. Each value is the role's description in the reference."""
 
     VALUE = "value"  # as wide as the type; a predicate where the type is PRED
     RESULT = "result"  # as VALUE, but twice as wide in mode WIDE
@@ -48,11 +48,11 @@ def _nothing(instruction: Instruction, function: Function) -> Iterator[str]:
 class OpSpec:
     """The definition of one opcode. Empty tuples mean that the opcode lacks the property.
 
-    ``types`` is empty where the type is not significant (it keeps its default, B32).
-    ``modifiers`` are in the order of their words in a mnemonic. ``dst_places`` and ``src_places``
-    are the positions of the operands' fields: the number of each field's first bit. ``check``
-    yields errors of the instruction beyond those of its modifiers and roles; ``notes`` describe
-    these rules in the reference.
+    ``types`` is empty where the type is not significant (it keeps its default, B32). ``modifiers``
+    are in the order of their words in a mnemonic. ``dst_places`` and ``src_places`` are the
+    positions of the operands' fields: the number of each field's first bit. ``check`` yields the
+    errors of an instruction that the rules of its modifiers and roles do not detect; ``notes``
+    describe in the reference what ``check`` tests.
     """
 
     op: Op

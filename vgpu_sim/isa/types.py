@@ -247,7 +247,9 @@ class VoteMode(IntEnum):
 
 
 class MatchMode(IntEnum):
-    """MATCH returns the lanes that agree with a lane (ANY), or whether all agree (ALL)."""
+    """The result of MATCH: the lanes whose value equals the lane's own value (ANY), or whether the
+    values of all lanes are equal (ALL).
+    """
 
     ANY = 0
     ALL = 1
@@ -283,7 +285,7 @@ class Update(IntEnum):
 
 
 class Cache(IntEnum):
-    """The caches that a load may fill (PTX ISA, "Cache Operators"); no result depends on it.
+    """The caches that a load may fill (PTX ISA, "Cache Operators"). The choice affects no result.
 
     CA: all levels; CG: not the first level; CS and LU: all, to be evicted first; CV: none.
     """

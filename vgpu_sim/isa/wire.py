@@ -61,7 +61,8 @@ class Strings:
         self._unread_bytes = len(data)
 
     def add(self, text: str) -> tuple[int, int]:
-        """Return the text's position, after adding the text if it is new.
+        """Return the position of a text in the section. A text that is not in the section yet is
+        added.
 
         Raises:
             ContainerError: the text has no UTF-8 form.

@@ -73,11 +73,11 @@ _TLS_DESCRIPTORS = {"x86_64": ("-mtls-dialect=gnu2",)}
 class Part:
     """A library or program to build, described by its C sources, file name, links and flags.
 
-    ``shared`` are folders of sources that other libraries use, too. ``subfolder`` is a folder
-    below the output folder. It is set for a part that must be found only by programs that are
-    given the part's path. ``needs`` are libraries that are built before this part and linked
-    with it. ``generated`` is the folder of the part's generated sources, if it has any, and
-    ``include`` is the folder of the ABI headers.
+    ``shared`` are folders of sources that other libraries use, too. ``subfolder`` is a folder below
+    the output folder. A part in such a folder is found only by programs that are given the part's
+    path. ``needs`` are libraries that are built before this part and linked with it. ``generated``
+    is the folder of the part's generated sources, if it has any, and ``include`` is the folder of
+    the ABI headers.
     """
 
     folder: Path
@@ -139,10 +139,11 @@ def client_part(
 
 
 def provider_part(verbs: Part) -> Part:
-    """Return the verbs provider: the sources of libibverbs without its exported symbols.
+    """Return the verbs provider. It contains the sources of libibverbs, but does not export the
+    symbols of libibverbs.
 
-    The library that loads it provides ``verbs_register_driver_34`` and all other undefined
-    symbols.
+    The library that loads the provider must define ``verbs_register_driver_34`` and all other
+    symbols that the provider leaves undefined.
     """
     folder = RDMA_CLIENTS / "provider"
     assert verbs.generated

@@ -38,8 +38,8 @@ def dtype_named(name: str) -> Dtype:
 
 
 def require_dtype(board: Board, dtype: str) -> Dtype:
-    """Return the operand type with this name, if a board's tensor cores have it. Raises BadShape,
-    which lists the types that they have.
+    """Return the operand type with this name. Raises BadShape if the board's tensor cores lack the
+    type; the message lists the types that the tensor cores have.
     """
     found = dtype_named(dtype)
     if dtype not in board.tensor_tflops:

@@ -23,9 +23,10 @@ class Problem:
     """The input of a fit: the parameters, the measured times, and a model that predicts these
     times. Each measurement is a row.
 
-    ``choose`` finds each row's fastest kernel, which is the expensive part; ``times`` computes
-    the rows' times with the chosen kernels. The derivative of a minimum is that of the chosen
-    branch (the envelope theorem), so derivatives are computed with the kernels unchanged.
+    ``choose`` finds each row's fastest kernel, which is the expensive part; ``times`` computes the
+    rows' times with the chosen kernels. Where a row's time is a minimum over kernels, its
+    derivative equals that of the fastest kernel's time (the envelope theorem). Derivatives are
+    therefore computed without a new choice of kernels.
     """
 
     parameters: Sequence[Parameter]

@@ -48,7 +48,7 @@ class Prediction:
     ) -> "Prediction":
         """Create the prediction for one shape from ``stack``, the causes of its time.
 
-        ``rates`` holds the amount for each derived rate; the rate is this amount divided by the
+        ``rates`` holds an amount for each derived rate. The rate is the amount divided by the
         predicted time. If ``sizes`` (inputs of the residual) are given, the fitted residual is
         applied.
         """
@@ -75,7 +75,9 @@ class Prediction:
 
     @property
     def percent(self) -> float:
-        """The distance from the time to the upper end of its interval, in percent of the time."""
+        """The upper end of the interval minus the predicted time, in percent of the predicted
+        time.
+        """
         return 100 * (self.interval[1] / self.us - 1)
 
     def as_json(self) -> Facts:

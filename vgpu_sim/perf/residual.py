@@ -32,7 +32,8 @@ class Residual:
     """A fitted correction of predicted times: the standardisation of its inputs, its weights, and
     the scatter of the corrected predictions.
 
-    ``scatter`` has the form of ``Fitted.scatter``, and comes from cross-validation, too.
+    ``scatter`` has the form of ``Fitted.scatter``. Like ``Fitted.scatter``, it comes from
+    cross-validation.
     """
 
     mean: tuple[float, ...]
@@ -46,7 +47,7 @@ class Residual:
         return np.asarray(np.clip(features @ np.array(self.weights), -_BOUND, _BOUND))
 
     def apply(self, stack: Stack, sizes: Array) -> Stack:
-        """Return the stack with the correction as its last cause."""
+        """Return ``stack`` with one more cause: the correction."""
         factor = np.exp(self.log(inputs(stack, sizes)))
         return Stack(stack.causes | {CAUSE: stack.total * (factor - 1)})
 
@@ -77,9 +78,9 @@ def learn(rows: Array, errors: Array, us: Array) -> Residual | None:
     """Fit a residual. ``rows`` are its inputs, ``errors`` the ln(measured / predicted) of each row,
     and ``us`` the predicted times of the rows in microseconds.
 
-    Return None if there are too few rows. Also return None if the residual does not improve the
-    rows outside the fit by more than one standard error of the improvement (Breiman et al.,
-    1984, 3.4.3).
+    Return None if there are too few rows. To test the residual, the error of each row is
+    corrected by a fit that did not use the row. Also return None if this reduces the mean error
+    by no more than one standard error of the reduction (Breiman et al., 1984, 3.4.3).
     """
     if len(rows) < LEAST_ROWS:
         return None

@@ -86,9 +86,9 @@ def assemble(
 ) -> bytes:
     """Return a system call filter as a program of classic BPF.
 
-    The filter first runs the steps of ``first``. Then ``by_argument`` allows a system call for
-    certain values of one argument; the filter compares the lower 32 bits. Last, the calls in
-    ``numbers`` are allowed with any arguments. All other calls fail with EPERM.
+    The filter first runs the steps of ``first``. Each system call in ``by_argument`` is allowed
+    only for certain values of one argument, of which the filter compares the lower 32 bits. The
+    calls in ``numbers`` are allowed with any arguments. All other calls fail with EPERM.
     """
     code = [
         (_LOAD, 0, 0, _ARCHITECTURE),

@@ -143,8 +143,8 @@ class ForeignSockets:
             self._submit(sock.close)
 
     def close_shared(self, sock: socket.socket) -> None:
-        """Close a socket of which a worker has a copy, and which may therefore hold descriptors by
-        now.
+        """Close a socket of which a worker has a copy. Because of that copy, the socket may hold
+        descriptors by now.
         """
         self._submit(sock.close)
 
@@ -154,7 +154,7 @@ class ForeignSockets:
             self._jobs.put(None)
 
     async def wait_for_room(self) -> None:
-        """Wait until the number of sockets to be closed is below the limit."""
+        """Wait until the number of sockets that wait to be closed is below the limit."""
         while self._unfinished >= MAX_UNFINISHED:
             self._finished.clear()
             await self._finished.wait()

@@ -15,7 +15,9 @@ class Pace:
         self._turns = 0
 
     async def wait_for_turn(self) -> None:
-        """Return at once while the task is below its rate, else when the current second is over."""
+        """Return at once while the task is below its rate. Otherwise, return when the current
+        second is over.
+        """
         now = asyncio.get_running_loop().time()
         if now - self._window_start >= 1.0:
             self._window_start, self._turns = now, 0
@@ -43,7 +45,9 @@ class Turnstile:
 
 
 class LogQuota:
-    """Limits log lines about tenants' actions to ``per_minute``."""
+    """Limits the number of log lines about tenants' actions: at most ``per_minute`` lines are
+    logged per minute.
+    """
 
     def __init__(self, per_minute: int) -> None:
         self._per_minute = per_minute

@@ -72,8 +72,8 @@ def _take(size: int) -> int:
 
 
 def fill_holes() -> None:
-    """Fill the holes between mappings with inaccessible memory. The search for holes is repeated,
-    because it maps memory itself.
+    """Fill the holes between mappings with inaccessible memory. The search for holes creates
+    mappings itself, so it is repeated.
     """
     for _ in range(_MOST_ROUNDS):
         holes = list(_holes())

@@ -92,7 +92,7 @@ class Channel:
             self.release(self._held_bytes)
 
     def memory(self) -> tuple[int, int]:
-        """Return how many bytes of memory the slice has free, and its total.
+        """Return the free memory and the total memory of the slice, in bytes.
 
         Raises:
             GpudGoneError: gpud does not answer.

@@ -31,8 +31,8 @@ _RANGES: Final = {
 
 
 class BadChunkError(Exception):
-    """A request for a chunk is malformed, overlaps a live chunk, or should name a live chunk and
-    does not.
+    """A request to allocate or free a chunk is invalid: it is malformed, the new chunk would
+    overlap a live chunk, or the chunk to free does not exist.
     """
 
 
@@ -121,10 +121,11 @@ class Chunks:
 
 
 def reserve(channel: Channel, size: int) -> None:
-    """Reserve ``size`` bytes of the slice's memory budget by a request to gpud.
+    """Request ``size`` bytes of the slice's memory budget from gpud.
 
     Raises:
-        OutOfBudgetError: gpud refuses, or has ended; without gpud there is no new memory.
+        OutOfBudgetError: gpud refuses the request, or gpud has ended. Without gpud, no new memory
+            can be reserved.
     """
     try:
         granted = channel.reserve(size)

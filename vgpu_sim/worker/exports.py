@@ -47,9 +47,9 @@ class Exports:
         """
 
     def keep(self, offset: int, size: int, descriptor: int) -> None:
-        """Keep a duplicate of a chunk's descriptor, so that the chunk can be exported. Without
-        effect if the maximum number of descriptors is kept already, or the descriptor cannot be
-        duplicated.
+        """Keep a duplicate of a chunk's descriptor, so that the chunk can be exported. Nothing is
+        kept if the maximum number of descriptors has been reached, or if the descriptor cannot
+        be duplicated.
         """
         if len(self._kept) >= _MOST_KEPT:
             return

@@ -57,9 +57,10 @@ class _ApertureTakenError(Exception):
 
 
 def be_spare(config: WorkerConfig, zygote: socket.socket, make_backend: BackendFactory) -> NoReturn:
-    """Prepare a spare worker, then serve the context that claims it. A context can claim it if the
-    context's configuration agrees with ``config`` in all that the client does not choose. Never
-    returns.
+    """Prepare a spare worker, then serve the context that claims the worker. Never returns.
+
+    A context can claim the worker only if the context's configuration equals ``config``, except
+    for what the client chooses.
     """
     address_randomization.fill_holes()
     waiting = spare.Waiting(zygote)

@@ -104,8 +104,8 @@ class Waiting:
 
     @property
     def pair(self) -> tuple[socket.socket, socket.socket]:
-        """Return two sockets that are connected to each other, for use until the worker waits to be
-        claimed.
+        """Return two sockets that are connected to each other. They may be used until ``wait`` is
+        called.
         """
         return self._client, self._gpud
 

@@ -40,7 +40,8 @@ def steps(
     """Warm up a spare worker in steps of a few milliseconds. After each step, yield for how many
     milliseconds the caller should pause.
 
-    The modules loaded for this are unloaded again. The sockets are a connected pair.
+    The modules that the warm-up loads are unloaded again. ``client`` and ``worker`` are two
+    sockets that are connected to each other.
     """
     for _ in _load_modules(programs, cache, client, worker):
         yield 0

@@ -26,8 +26,8 @@ class Timed:
             self.ns += ns
 
     def measure(self, do: Callable[[], _Result]) -> _Result:
-        """Call ``do``, add its duration, and return its result. A call that fails is counted
-        too.
+        """Call the function ``do``, add the duration of the call, and return the function's result.
+        A call that fails is counted, too.
         """
         begin_ns = monotonic_ns()
         try:
@@ -38,14 +38,14 @@ class Timed:
 
 @dataclass(slots=True)
 class Usage:
-    """Totals over the context's life. ``kernels`` are the launches of kernels whose modules have
-    been unloaded, by kernel name.
+    """Totals over the context's life. ``kernels`` holds, by kernel name, the launches of the
+    kernels whose modules have been unloaded.
 
-    ``modules`` counts the loaded images. Of these, ``compiled`` were compiled and ``cached``
-    were found in the cache. ``shapes`` counts the compilations of a kernel for a block shape. Of
-    these, ``provisional`` began with code that is compiled fast and runs slowly, and
-    ``improved`` got better code. ``swapped`` is how many launches switched to better code while
-    they ran. ``refused`` is the number of unusable objects in the cache.
+    ``modules`` counts the loaded images: ``compiled`` of them were compiled, and ``cached`` of them
+    were found in the cache. ``shapes`` counts the compilations of a kernel for a block shape.
+    ``provisional`` of these compilations first returned code that is compiled fast and runs slowly,
+    and ``improved`` of them later returned better code. ``swapped`` is how many launches switched
+    to better code while they ran. ``refused`` is the number of unusable objects in the cache.
     """
 
     kernels: dict[str, Timed] = field(default_factory=dict)

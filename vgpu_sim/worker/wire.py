@@ -51,10 +51,11 @@ class Request:
     descriptor: int | None
 
     def payload_as(self, structure: type[Payload]) -> Payload:
-        """Return the payload, which ``receive`` has parsed as the type's structure.
+        """Return the payload as a structure of this type. ``receive`` has already parsed the
+        payload.
 
         Raises:
-            TypeError: the type has another structure, which is a defect of the caller.
+            TypeError: the payload has another type, which is a defect of the caller.
         """
         if not isinstance(self.payload, structure):
             raise TypeError(f"the payload of {self.kind.name} is not a {structure.__name__}")
@@ -62,8 +63,8 @@ class Request:
 
 
 def accept_descriptors(client: socket.socket) -> None:
-    """Allow the client to send descriptors, which gpud has disabled until now (SO_PASSRIGHTS, Linux
-    6.16).
+    """Allow the client to send descriptors. Until now, gpud has forbidden this on the client's
+    socket (SO_PASSRIGHTS, Linux 6.16).
     """
     with suppress(OSError):  # older kernels: they were never disabled
         client.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 1)

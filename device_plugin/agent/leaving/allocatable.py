@@ -57,11 +57,11 @@ class _Resource:
 
 @dataclass(slots=True)
 class AllocatableWatch:
-    """Follows some resources' counts in ``allocatable`` of one node. Used by one thread.
+    """Follows the counts of some resources in ``allocatable`` of one node. Used by one thread.
 
-    ``look`` reads the node's status. Thousands of nodes may change their layouts at the same
-    time, so the status is read often only when timing matters: right after the kubelet has
-    written it.
+    ``look`` reads the node's status. Thousands of nodes may change their layouts at the same time.
+    The status is therefore read often only right after the kubelet has written it, when timing
+    matters.
     """
 
     look: Callable[[], NodeStatus]
@@ -72,10 +72,10 @@ class AllocatableWatch:
     _failed: bool = False
 
     def find_lowered(self, resources: Iterable[str], staying: Mapping[str, int]) -> set[str]:
-        """Return the resources whose lowered count in ``allocatable`` the scheduler has had time to
-        read.
+        """Return the resources whose lowered count the scheduler has had time to read.
 
-        ``staying`` has the number of devices that remain of each resource; a missing entry means 0.
+        The counts are those in ``allocatable``. ``staying`` has, by resource, the number of
+        devices that remain; a missing entry means 0.
         """
         wanted = set(resources)
         is_new = not self._failed and not wanted <= self._resources.keys()

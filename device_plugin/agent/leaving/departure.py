@@ -67,7 +67,10 @@ class Leaver(Protocol):
 
 
 def depart(agent: Leaver, look: Callable[[], NodeStatus], deadline: Deadline) -> None:
-    """Shut the agent down; return when its process may end, at the deadline at the latest."""
+    """Shut the agent down.
+
+    This returns when the agent's process may end, at the deadline at the latest.
+    """
     agent.report_leaving(
         min(_REPORT_S, deadline.left_s())
     )  # pods that are already bound are still admitted
@@ -87,9 +90,9 @@ def wait_until_lowered(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Wait until the scheduler sees no device of these resources; return False on a timeout.
+    """Wait until the scheduler sees that the node has no devices of these resources.
 
-    The timeout is ``longest_s`` seconds.
+    Return False if that takes longer than ``longest_s`` seconds.
     """
     wanted = frozenset(resources)
     watch = AllocatableWatch(look, clock)

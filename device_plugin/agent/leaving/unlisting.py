@@ -46,7 +46,7 @@ class Unlisting:
         return self._leaving_since.keys() > self._unlisted_at.keys()
 
     def unlisted_for(self, one: str) -> float:
-        """Return the seconds since a device left the list; 0 if it has not."""
+        """Return the seconds since a device left the list; 0 if the device has not left it."""
         return self.clock() - self._unlisted_at.get(one, self.clock())
 
     def forget(self, one: str) -> None:
@@ -57,9 +57,9 @@ class Unlisting:
     def choose_unlisted(self, leaving: Mapping[str, str], staying: Mapping[str, int]) -> None:
         """Decide which of the ``leaving`` devices leave the list now.
 
-        ``leaving`` has, by device id, the resource under which the device is listed. A device with
-        an empty resource leaves at once, because the scheduler binds no pod to it. ``staying`` has
-        the number of devices of each resource that remain.
+        ``leaving`` has, by device id, the resource under which the device is listed. If this
+        resource is empty, the device leaves at once, because the scheduler binds no pod to it.
+        ``staying`` has, by resource, the number of devices that remain.
         """
         now, since = self.clock(), self._leaving_since
         self._leaving_since = {one: since.get(one, now) for one in leaving}

@@ -17,7 +17,7 @@ from gpu_operator.api.v1alpha1.gpupool import Clock
 
 
 class Clocks:
-    """Notifies pods of the clock whose time CUDA events measure: the modelled or the wall clock.
+    """Notifies each pod whether its CUDA events measure modelled time or wall-clock time.
 
     Remembers the clock that was last reported to each pod. Used by the reconcile thread only.
     """

@@ -58,11 +58,12 @@ class Reporter:
     ) -> None:
         """Write the status of each GPU if it differs from the status that was written last.
 
-        ``served`` are the resources whose list a kubelet follows. ``resources`` has the resource
-        under which each slice is offered now. ``elsewhere`` has, by UUID, the slices that pods hold
-        under a different resource, each with that resource. The status of such a slice names the
-        resource from ``elsewhere``. ``faults`` has the status of the faults that were requested for
-        each GPU. ``rivals`` has a message for each resource that another plugin serves.
+        ``served`` are the resources for which a kubelet has an open ListAndWatch stream.
+        ``resources`` has the resource under which each slice is offered now. A pod may hold a slice
+        under a different resource. ``elsewhere`` then has that resource, by the slice's UUID, and
+        the status of the slice names it. ``faults`` has the status of the faults that were
+        requested for each GPU. ``rivals`` has a message for each resource that another plugin
+        serves.
 
         Raises:
             ClusterError: the API server refused the write.

@@ -62,8 +62,9 @@ def build(
 
     ``steps`` are the steps for the GPU that the current pass has not taken. ``kinds`` has the
     resource under which each slice is offered, by the slice's UUID. ``unoffered`` is the reason why
-    the node offers no slice, or empty. ``faults`` has the status of the faults that the GPU's spec
-    requests. ``rival`` is a message about another plugin that serves a resource of this GPU.
+    the node offers no slices; it is empty if the node offers them. ``faults`` has the status of the
+    faults that the GPU's spec requests. ``rival`` is a message about another plugin that serves a
+    resource of this GPU.
     """
     withdrawn = {s.uuid for s in steps.withdraw}
     slices = tuple(
@@ -116,8 +117,8 @@ def build(
 
 
 def clock_of(inventory: Inventory) -> Clock:
-    """Return the time that CUDA events of new contexts on this node measure: modelled or
-    wall-clock.
+    """Return whether CUDA events of new contexts on this node measure modelled or wall-clock
+    time.
     """
     return Clock.MODELLED if inventory.clock == MODELLED else Clock.WALL
 
@@ -166,15 +167,19 @@ def _claimed_slices(s: MigSlice, pods: Sequence[HolderPod]) -> Iterator[ClaimedS
 
 
 def make_empty(before: GPUStatus) -> GPUStatus:
-    """Return ``before`` without slices and with unknown health, for a GPU that gpud does not
-    have.
+    """Return the status of a GPU that gpud does not have: no slices, and unknown health.
+
+    All other values are those of ``before``, the last known status.
     """
     nothing = {"slices": (), "claims": (), "slices_total": 0, "slices_used": 0, "holders": ""}
     return mark_unknown(before).model_copy(update=nothing)
 
 
 def mark_unknown(before: GPUStatus) -> GPUStatus:
-    """Return ``before``, the last known status, with unknown health: the GPU cannot be read now."""
+    """Return the status of a GPU that cannot be read now.
+
+    It is ``before``, the last known status, with unknown health.
+    """
     return before.model_copy(update={"health": "Unknown"})
 
 

@@ -28,9 +28,9 @@ _LIVE: Final = (
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """One side's record of a connection: its own queue pair and the peer's queue pair.
+    """One side's record of a connection, with the numbers of its own and the peer's queue pair.
 
-    The number of a queue pair is 0 as long as it is not known.
+    A number is 0 while it is not known.
     """
 
     local: bytes
@@ -129,16 +129,17 @@ class Bindings:
             raise OSError(errno.EISCONN, f"queue pair {number} is in a connection already")
 
     def is_peer_connected(self, local: bytes, peer: bytes, number: int) -> bool:
-        """Return whether a queue pair of a peer is in a connection with a function.
+        """Return whether a peer's queue pair is in a connection with the function ``local``.
 
-        ``local`` is the GID of the function.
+        ``local`` is the GID of the function, and ``peer`` the GID of the peer. ``number`` is the
+        number of the peer's queue pair.
         """
         return local in self._by_peer.get((peer, number), {})
 
     def keeps_queue_pair(self, claim: Claim) -> bool:
-        """Return whether a claim still has the queue pair of its own side.
+        """Return whether the local queue pair of a claim still belongs to the claim.
 
-        The result is also True if the claim does not know the number of that queue pair yet.
+        The result is also True while the number of this queue pair is not known.
         """
         return not claim.own_qpn or self._by_own.get(claim.own_qpn) is claim
 
@@ -162,10 +163,10 @@ class Bindings:
     def find(
         self, number: int, local: bytes, peer: bytes, peer_qpn: int, *, inherited: bool = True
     ) -> Found:
-        """Return the service of the connection between a local queue pair and a peer's.
+        """Return the service of the connection between a local queue pair and a peer's queue pair.
 
-        ``number`` is the local queue pair, and ``peer_qpn`` the peer's. ``local`` and ``peer`` are
-        the GIDs of their functions.
+        ``number`` is the local queue pair, and ``local`` the GID of its function. ``peer_qpn``
+        is the peer's queue pair, and ``peer`` the GID of the peer's function.
 
         An entry that a predecessor made counts only if ``inherited`` is set.
         """
@@ -189,9 +190,10 @@ class Bindings:
     def inherit(
         self, number: int, local: bytes, peer: bytes, peer_qpn: int, service: Service
     ) -> None:
-        """Add the entry of a queue pair that a predecessor has connected to a peer.
+        """Add the entry for a connection that a predecessor has made.
 
-        ``service`` is the service of that connection.
+        ``number`` is the local queue pair, and ``peer_qpn`` the peer's. ``service`` is the service
+        of the connection.
         """
         if not self.has_queue_pair(local, number) or number in self._by_own:
             return
@@ -202,8 +204,9 @@ class Bindings:
         self._by_peer.setdefault((peer, peer_qpn), {})[local] = claim
 
     def end_inherited(self, number: int) -> None:
-        """Remove the entry that a queue pair inherited from a predecessor, because the queue pair
-        has been connected to a peer again.
+        """Remove a queue pair's entry if ``inherit`` has added the entry.
+
+        Call this when the queue pair has been connected to a peer again.
         """
         claim = self._by_own.get(number)
         if claim is not None and claim.is_inherited:

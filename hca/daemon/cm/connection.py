@@ -44,7 +44,7 @@ class State(Enum):
 
 
 class Outcome(Enum):
-    """An event of a connection that the connection's owner receives."""
+    """An event that a connection reports to its owner."""
 
     RESPONSE = "the responder has accepted"
     ESTABLISHED = "established"
@@ -62,9 +62,9 @@ class InvalidCall(Exception):
 class Connection(NamedTuple):
     """One side of a connection.
 
-    The message ``repeat`` is sent again at the deadline, or when the peer repeats its own
-    message. The class is a tuple, because each step makes a new value, and making a dataclass
-    takes several times as long.
+    The message ``repeat`` is sent again at the deadline, and also when the peer repeats its own
+    message. The class is a tuple and not a dataclass: each step makes a new value, and making a
+    dataclass takes several times as long.
     """
 
     state: State
@@ -114,7 +114,7 @@ def request(req: Req, now: float) -> Step:
 def new_responder(req: Req, local_id: int, now: float) -> Connection:
     """Return the responder's side of a connection that the peer's REQ requests.
 
-    The responder's program may take as long to answer as the peer waits for the answer.
+    The responder's program has as much time to answer as the peer waits for the answer.
     """
     made = Connection(State.REQ_RECEIVED, local_id, req.local_id, remote_qpn=req.qpn)
     wait = timeout_to_seconds(_within(req.response_timeout, *_WAITS))
@@ -206,8 +206,9 @@ def removal_message(one: Connection) -> Message | None:
 
 
 def step_if_expired(one: Connection, now: float) -> Step:
-    """Return the step that a passed deadline causes. Before the deadline, the step changes
-    nothing.
+    """Return the step to take if the connection's deadline has passed.
+
+    If the deadline has not passed, the step changes nothing.
     """
     if one.deadline is None or now < one.deadline:
         return Step(one)

@@ -49,7 +49,7 @@ class Function:
 
 @dataclass(slots=True, eq=False)
 class Endpoint:
-    """One side of a connection in this hcad."""
+    """The side of a connection that belongs to a function of this hcad."""
 
     connection: Connection
     local: bytes

@@ -68,16 +68,17 @@ class Channel:
 
     @property
     def is_full(self) -> bool:
-        """Return whether too many events of the client wait in hcad, so that a call that would make
-        another event must fail.
+        """Return whether the client has reached the limit on events that wait in hcad.
 
-        The limit applies to all channels of the client together, because a client may have a
-        thousand channels.
+        A call that would make another event must then fail. The limit applies to all channels of
+        the client together, because a client may have a thousand channels.
         """
         return self._waits.count >= MOST_WAITING
 
     def withdraw(self, handles: Collection[int]) -> list[CmEvent]:
-        """Remove all unread events of these ids from the channel, and return them."""
+        """Remove the unread events of these communication ids from the channel; return the
+        events.
+        """
         unread = self._unread()
         taken = [event for event in unread if event.handle in handles]
         self._waits.count -= len(self._waiting)

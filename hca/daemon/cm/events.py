@@ -123,7 +123,9 @@ def make_request_event(one: CmId, function: Function, message: Req | SidrReq) ->
 
 
 def path_to(one: CmId, function: Function, request: Req) -> HcaQpAttributes:
-    """Return the attributes that connect the id's queue pair to the queue pair of a requester."""
+    """Return the attributes that the id's queue pair needs to connect to a requester's queue
+    pair.
+    """
     path = _path(one, function, request, request.qpn, request.psn)
     path.rnr_retry = request.rnr_retry_count
     return path

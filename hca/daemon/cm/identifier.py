@@ -43,8 +43,9 @@ class Client(Protocol):
 class CmId:
     """A communication id of a client.
 
-    If ``anywhere`` is set, the destination is not a certain function. It is the client's own
-    function or, on a shared loopback, any function of the fabric that serves the port.
+    If ``anywhere`` is set, the destination address does not identify one function. The id then
+    connects to the client's own function or, on a shared loopback, to any function of the fabric
+    that serves the port.
     """
 
     handle: int
@@ -86,7 +87,7 @@ class CmId:
         return self.port_space << 16 | self.port
 
     def handle_request(self, endpoint: Endpoint, request: Req | SidrReq) -> bool:
-        """Pass a connection request to the client whose listener this id is."""
+        """Pass a connection request for this listening id to the id's client."""
         return self.client.handle_request(self, endpoint, request)
 
     def handle_outcome(self, outcome: Outcome, message: Message | None) -> None:
@@ -126,8 +127,8 @@ class CmId:
     def route(self) -> CmRoute:
         """Return the id's source and destination addresses.
 
-        An id that is bound to the wildcard address has this source address until its destination
-        is resolved. From then on, its source is the GID that it uses.
+        If the id is bound to the wildcard address, its source is the wildcard address until its
+        destination is resolved. After that, its source is the GID that the id uses.
         """
         any_address = self.source == bytes(16)
         bound = self.state not in (IdState.NEW, IdState.BOUND, IdState.LISTENING)

@@ -119,9 +119,9 @@ class Manager:
         return function.gid
 
     def mtu_of(self, function: Function, peer: bytes) -> int:
-        """Return the ibv_mtu of the path from a function to a peer.
+        """Return the ibv_mtu of the path from a function to a peer: the smaller of their MTUs.
 
-        The MTU of a peer on another node is not known; the result is then the function's.
+        The MTU of a peer on another node is not known; the result is then the function's MTU.
         """
         other = self._functions.get(peer)
         return function.mtu if other is None else min(function.mtu, other.mtu)
@@ -179,8 +179,9 @@ class Manager:
             endpoint.owner.handle_outcome(step.outcome, step.message)
 
     def now(self) -> float:
-        """Return the present time of the manager's clock. Callers pass it to the function that
-        makes a connection's next step.
+        """Return the current time of the manager's clock.
+
+        Callers pass this time to the function that makes a connection's next step.
         """
         return self._clock()
 
@@ -204,9 +205,10 @@ class Manager:
         self._forget(endpoint)
 
     def abandon(self, gid: bytes) -> None:
-        """Remove the endpoints that use a removed wire and only wait for their connection to end.
+        """Remove the endpoints without an owner that use a removed wire.
 
-        ``gid`` is the GID of the removed wire. Such endpoints have no owner any more.
+        ``gid`` is the GID of the removed wire. Such endpoints only wait for their connection to
+        end.
         """
         ending = [
             one

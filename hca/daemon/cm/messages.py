@@ -78,8 +78,9 @@ class Req:
 
 @dataclass(frozen=True, slots=True)
 class Mra:
-    """An MRA: a notice that a message has been received, and that the answer to this message takes
-    up to 4.096 us * 2^``service_timeout``.
+    """An MRA: a notice that a message was received, and that its answer will take some time.
+
+    The answer takes up to 4.096 us * 2^``service_timeout``.
     """
 
     local_id: int
@@ -156,8 +157,9 @@ class SidrReq:
 
 @dataclass(frozen=True, slots=True)
 class SidrRep:
-    """The answer to a SidrReq: the queue pair of the service, or a status that states why there is
-    none.
+    """The answer to a SidrReq: the queue pair of the service, or a status.
+
+    The status states why there is no such queue pair.
     """
 
     request: int

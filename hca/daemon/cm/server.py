@@ -35,7 +35,7 @@ class CmServer:
     def new_ids(
         self, gids: tuple[bytes, ...], mtu: int = HCA_MAX_MTU, share: Share | None = None
     ) -> Ids:
-        """Return a new client's set of ids, which is empty.
+        """Return an empty set of communication ids for a new client.
 
         ``gids`` and ``mtu`` are those of the client's function; ``mtu`` is an ibv_mtu.
 
@@ -46,8 +46,9 @@ class CmServer:
         return Ids(self.manager, gids, self.is_near, shared_loopback=shared, mtu=mtu, share=share)
 
     def is_near(self, address: bytes) -> bool:
-        """Return whether an address is a loopback address or, on a shared loopback, one of this
-        machine's.
+        """Return whether an address is a loopback address.
+
+        On a shared loopback, the result is also true for this machine's other addresses.
         """
         whole = IPv6Address(address)
         if (whole.ipv4_mapped or whole).is_loopback:

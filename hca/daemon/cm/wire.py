@@ -96,10 +96,9 @@ class CmWire:
         self._manager.abandon(gid)
 
     def reaches(self, source: bytes, destination: bytes) -> bool:
-        """Return whether the GID ``source`` has a wire, and ``destination`` is of the same address
-        family.
+        """Return whether the GID ``source`` has a wire for the address family of ``destination``.
 
-        Whether any function has the address ``destination`` is not known.
+        The result can be true even if no function has the address ``destination``.
         """
         same_family = private_data.is_mapped(source) == private_data.is_mapped(destination)
         return source in self._wires and same_family

@@ -29,8 +29,10 @@ IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The pod that holds a function; ``refused`` is the reason why the pod may not use it, or
-    "".
+    """The pod that holds a function.
+
+    ``refused`` is the reason why the pod may not use the function; it is empty if the pod may use
+    the function.
     """
 
     pod_uid: PodUid

@@ -29,7 +29,10 @@ class HandoverState:
         return len(self.descriptors) - 1
 
     def take_descriptor(self, place: int) -> int:
-        """Return the descriptor with a number, which the caller then owns. Raises ValueError."""
+        """Return the descriptor whose number is ``place``; the caller then owns the descriptor.
+
+        Raises ValueError.
+        """
         if place in self._taken or not 0 <= place < len(self.descriptors):
             raise ValueError(
                 f"descriptor {place} was taken already, or is not one of the"
@@ -39,7 +42,9 @@ class HandoverState:
         return self.descriptors[place]
 
     def take_descriptors(self, places: Sequence[int]) -> tuple[int, ...]:
-        """Return the descriptors with these numbers, which the caller then owns."""
+        """Return the descriptors whose numbers are ``places``; the caller then owns the
+        descriptors.
+        """
         return tuple(self.take_descriptor(place) for place in places)
 
     def list_unclaimed(self) -> list[int]:

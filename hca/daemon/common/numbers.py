@@ -51,10 +51,10 @@ class Numbers:
         self._qpns.remove(number)
 
     def new_key(self) -> int:
-        """Return the key of a new memory region, window or address handle; it has 32 bits.
+        """Return a key of 32 bits for a new memory region, window or address handle.
 
-        No two keys share their upper 24 bits, because a window's owner chooses the lowest 8
-        bits.
+        The upper 24 bits differ from those of all other keys, because a window's owner chooses
+        the lowest 8 bits.
         """
         return _draw(self._keys, 1, (1 << 24) - 1) << 8 | secrets.randbelow(1 << 8)
 

@@ -58,8 +58,8 @@ class Share:
     def charge(self, descriptors: int, ring_bytes: int = 0, object_bytes: int = 0) -> None:
         """Charge the function for an amount of each resource.
 
-        Raises OSError (ENOMEM) if the function would then hold more of a resource than is left
-        of this resource for the other functions.
+        After the charge, a function may hold at most as much of a resource as is still free for
+        other functions. If it would hold more, nothing is charged. Raises OSError (ENOMEM).
         """
         wanted = (descriptors, ring_bytes, object_bytes)
         for pool, held, more in zip(self._pools, self._held, wanted, strict=True):
@@ -69,8 +69,9 @@ class Share:
 
     @contextmanager
     def suspending_limits(self) -> Iterator[None]:
-        """Suspend the limits during the context, to charge resources that a predecessor has
-        granted.
+        """Suspend the limits in the body of the ``with`` statement.
+
+        In the body, the function is charged for resources that a predecessor has granted.
         """
         self._bounded = False
         try:
@@ -84,10 +85,9 @@ class Share:
 
     @contextmanager
     def charging(self, object_bytes: int) -> Iterator[None]:
-        """Charge the function for private memory; if the body of the context raises, undo the
-        charge.
+        """Charge the function for ``object_bytes`` of private memory.
 
-        Raises OSError.
+        If the body of the ``with`` statement raises, the charge is undone. Raises OSError.
         """
         self.charge(0, 0, object_bytes)
         try:

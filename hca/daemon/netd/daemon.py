@@ -66,10 +66,10 @@ def listen(directory: Path) -> socket.socket:
 
 
 def rules_of_node(first: str = "1") -> Rules:
-    """Return rules that exclude the network namespace of process ``first``, which is the node's
-    own.
+    """Return rules that exclude the node's own network namespace.
 
-    Raises OSError: process ``first`` is not visible, or is in netd's own network namespace.
+    That is the network namespace of process ``first``. Raises OSError if process ``first`` is
+    not visible, or is in netd's own network namespace.
     """
     tables = unprivileged_identity(first)
     if tables == unprivileged_identity("self"):

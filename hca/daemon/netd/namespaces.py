@@ -44,13 +44,12 @@ def unprivileged_identity(process: str) -> Identity:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules for the namespaces and interfaces in which sockets may be opened. A rule that is empty
-    permits every namespace or interface.
+    """Rules that limit the network namespaces and interfaces in which sockets may be opened.
 
-    ``owner`` is the user namespace that must own a network namespace. A network namespace that a
-    pod's user makes has another owner, and that user would choose the addresses in it. ``tables``
-    are the identities (see ``unprivileged_identity``) of forbidden network namespaces, namely the
-    node's own.
+    A rule that is empty limits nothing. ``owner`` is the user namespace that must own a network
+    namespace. A pod's user can make further network namespaces and choose the addresses in them,
+    but these have another owner. ``tables`` are the identities of forbidden network namespaces,
+    namely the node's own, as ``unprivileged_identity`` returns them.
     """
 
     interface: str = ""
@@ -82,7 +81,7 @@ class Rules:
             raise NoWire(_NOT_A_POD)
 
     def check_interface(self, found: WireInterface) -> None:
-        """Check that sockets may be opened at the interface ``found``. Raises NoWire."""
+        """Raise NoWire if the rules forbid sockets at the interface ``found``."""
         if self.interface and found.name != self.interface:
             raise NoWire(f"interface {found.name} is not permitted: only {self.interface} is")
 
@@ -111,8 +110,8 @@ def namespace_of(descriptor: int) -> Iterator[int]:
 def inside(namespace_fd: int, own_fd: int) -> Iterator[None]:
     """Enter a network namespace for the duration of the context. Raises OSError.
 
-    A process that cannot return to its own namespace exits, because it must not continue in
-    another's.
+    If the process cannot return to its own namespace, it exits, because it must not continue in
+    the other one.
     """
     _enter(namespace_fd)
     try:

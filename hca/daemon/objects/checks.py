@@ -29,7 +29,7 @@ def os_error(number: int) -> OSError:
 
 
 def check_room(table: Sized, most: int) -> None:
-    """Raise OSError (ENOMEM) if a table already has ``most`` entries."""
+    """Raise OSError (ENOMEM) if a table is full: it may have ``most`` entries."""
     if len(table) >= most:
         raise os_error(errno.ENOMEM)
 

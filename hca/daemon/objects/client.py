@@ -93,9 +93,10 @@ class ClientPlace:
         }
 
     def load_place(self, row: Row) -> None:
-        """Restore the client's own record, after the client's objects have been restored.
+        """Restore the client's own record, without its objects.
 
-        The client's descriptors must be restored already. Raises ValueError, KeyError.
+        The client's descriptors and objects must be restored before. Raises ValueError,
+        KeyError.
         """
         self._room, self._next = int(row["room"]), int(row["next"])
         self.set_pkeys(tuple(map(int, row["pkeys"])))

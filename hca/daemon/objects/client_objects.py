@@ -91,7 +91,7 @@ class Objects(FlowSteering, AddressHandles, DeviceRegions, Windows):
 
 
 class AdoptedObjects(Objects):
-    """The objects of a client that opened its function with a predecessor."""
+    """The objects of a client that a predecessor of this hcad has handed over."""
 
     def __init__(
         self,

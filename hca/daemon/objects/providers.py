@@ -102,7 +102,7 @@ class Providers:
     async def import_memory(
         self, token: bytes, pid: int, address: int, size: int, named: bytes = b""
     ) -> ImportedMemory:
-        """Import a range of device memory from a context of a program.
+        """Import a range of a program's device memory from one of the program's contexts.
 
         The range must contain ``size`` bytes at ``address``; all of the range is imported. If
         ``named`` is not empty, it is the content of a descriptor that exports a range, and
@@ -110,7 +110,7 @@ class Providers:
 
         Raises:
             OSError: ENODEV if no gpud exports this program's memory; EFAULT if no context has the
-                range; EPROTO if a worker's answer is invalid; ETIMEDOUT.
+                range; EPROTO if a worker's answer is invalid; ETIMEDOUT if an answer is late.
         """
         link = await self._link_of(token)
         skip = 0

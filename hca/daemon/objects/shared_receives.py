@@ -83,7 +83,9 @@ class SharedReceives(Domains):
         self._engine.set_srq_limit(srq.engine, wanted.limit)
 
     def query_srq(self, handle: int) -> hca_objects.HcaSrqModify:
-        """Return the armed limit of a shared receive queue. Raises OSError."""
+        """Return the limit at which the limit event of a shared receive queue is armed. Raises
+        OSError.
+        """
         return hca_objects.HcaSrqModify(
             handle, self._engine.srq_limit(get(self._srqs, handle).engine)
         )

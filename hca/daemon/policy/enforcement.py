@@ -101,11 +101,12 @@ class Enforcer:
         return True
 
     def replace_tables(self, tables: NodeTables) -> SwitchResult:
-        """Replace the tables. When this method returns, the engine moves nothing that the new
-        tables forbid.
+        """Replace the tables.
+
+        When this method returns, the engine no longer transfers data that the new tables forbid.
 
         Raises:
-            StaleTables: the new tables are older than those in force, or are another node's.
+            StaleTables: the new tables are older than those in force, or belong to another node.
         """
         check_successor(self.tables, tables)
         evaluator = self._new_evaluator(tables)
@@ -152,7 +153,8 @@ class Enforcer:
         still awaited. A refused queue pair keeps its present peer and the rights for that peer.
 
         ``apply`` sets both the new peer and the rights for this peer in one call to the engine.
-        After the first of two separate calls, one peer would have the other peer's rights.
+        With two calls, the queue pair would for a moment have one peer and the rights for the
+        other peer.
 
         Raises:
             OSError: EACCES if policy permits no operation in either direction; or any error of

@@ -22,8 +22,9 @@ tables.
 
 @dataclass(slots=True)
 class RuleCount:
-    """Counts of operations that a rule has permitted, and of those that it matched but did not
-    permit.
+    """The operations and bytes that a rule has permitted.
+
+    ``denied`` counts the operations that the rule matched but did not permit.
     """
 
     operations: int = 0
@@ -110,16 +111,19 @@ class Flows:
                 self._count(row, counts)
 
     def set_rules(self, rules: Sequence[Rule]) -> None:
-        """From now on, keep sums for ``rules`` only, which are the rules of new tables.
+        """Replace the rules for which sums are kept by those of new tables.
 
-        The caller must already have given the rows their verdicts under the new tables.
+        The sums of rules that the new tables also contain are kept; all others are dropped.
+        Before this call, the caller must set the verdicts of the rows under the new tables.
         """
         self._rules = rules
         known = {_key(rule) for rule in rules}
         self._sums = {key: count for key, count in self._sums.items() if key in known}
 
     def to_json(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the sums of every rule of the tables in force as JSON objects."""
+        """Yield one JSON object for each rule of the tables in force, with the sums of its
+        counts.
+        """
         for rule in self._rules:
             if not rule.policy:  # this place in the tables has no rule
                 continue

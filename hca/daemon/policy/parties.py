@@ -82,11 +82,12 @@ class Parties:
         return next((one for one in self._all if address in one.addresses), None)
 
     def address_in_tables(self, address: str, peer: str) -> str:
-        """Return the address under which the tables contain a local address.
+        """Return the address under which the tables contain the owner of a local address.
 
-        A function's first GID can be an address that the tables do not contain. Then the result is
-        an address of the function's party, if possible of the same IP version as ``peer``, the
-        other end of the flow. Addresses of other nodes are returned unchanged.
+        The tables may not contain the address of a function's first GID. For such an address,
+        the result is another address of the function's party. If possible, it has the same IP
+        version as ``peer``, the other end of the flow. Addresses of other nodes are returned
+        unchanged.
         """
         if self.at(address) is not None:
             return address

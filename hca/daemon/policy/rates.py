@@ -44,7 +44,10 @@ class Rates:
     def apply_limits(
         self, row: EngineFlow, flow: Flow, verdict: Verdict, rules: tuple[Rule, ...]
     ) -> None:
-        """Apply to a flow the rate limits in the rules of its new verdict. Raises OSError."""
+        """Replace a flow's rate limits by those that its new verdict requires. Raises OSError.
+
+        These are the limits in the rules that the flow matches, and the limit of its QoS class.
+        """
         matched = (rules[place] for place in verdict.rules)
         wanted = frozenset(
             _key(flow, rule)

@@ -25,7 +25,7 @@ class FlowEvaluator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SwitchResult:
-    """The result of a change of tables.
+    """The result of replacing the tables of a node.
 
     ``revoked`` is the number of queue pairs that the engine put into ERR.
     """
@@ -38,8 +38,10 @@ class SwitchResult:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionVerdict:
-    """The verbs that each of two ends may request of the other, and the rows that count these
-    requests.
+    """The verdict on a connection between this end and its peer.
+
+    ``sends`` are the verbs that this end may request of its peer, and ``receives`` the verbs
+    that the peer may request of this end. ``rows`` count these requests.
     """
 
     pkey: int = 0
@@ -52,8 +54,8 @@ class ConnectionVerdict:
     def to_policy_change(self, end: "End", generation: int, *, is_path: bool) -> HcaPolicyChange:
         """Return the policy change that sets this verdict in the engine.
 
-        The verdict then applies to the queue pair ``end``, or with ``is_path`` to the address
-        handle ``end``.
+        The change applies to the queue pair ``end``. If ``is_path`` is set, ``end`` is an
+        address handle instead, and the change applies to that address handle.
         """
         out, in_ = (row.engine for row in self.rows) if self.rows else (0, 0)
         return HcaPolicyChange(

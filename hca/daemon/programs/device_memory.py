@@ -23,9 +23,10 @@ _EXPECTED: Final = {
 async def answer(
     objects: Objects, token: bytes, client: socket.socket, sender: Peer | None, data: bytes
 ) -> tuple[bytes, tuple[int, ...], str]:
-    """Execute a request for device memory, as ``requests.answer`` does, within ANSWER_SECONDS.
+    """Execute a request for device memory; return the same as ``requests.answer``.
 
-    ``token`` is the program's token; ``sender`` is the process that sent this message.
+    If gpud does not respond within ANSWER_SECONDS, the reply has the status ETIMEDOUT. ``token``
+    is the program's token; ``sender`` is the process that sent this message.
 
     Raises:
         Malformed: no client library sends such a message.

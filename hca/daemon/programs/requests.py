@@ -143,7 +143,8 @@ def encode_bytes(request: Header, body: bytes, status: int = 0) -> bytes:
 def read(data: bytes) -> tuple[Header, Any]:
     """Parse a request; return its header and its payload.
 
-    Raises Malformed: no client library sends such a message.
+    Raises:
+        Malformed: no client library sends such a message.
     """
     return parse(data, _EXPECTED)
 
@@ -160,7 +161,9 @@ def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
 
 
 def carry_out(objects: Objects, header: Header, body: Any) -> tuple[bytes, tuple[int, ...], str]:
-    """Execute a request that has been parsed, and return the same as ``answer``."""
+    """Execute a request that has been parsed. The result has the same form as that of
+    ``answer``.
+    """
     try:
         reply = _BY_NUMBER[header.type].carry_out(objects, body)
     except OSError as err:

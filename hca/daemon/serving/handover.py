@@ -61,8 +61,8 @@ async def serve_successors(
 ) -> None:
     """Wait for successors that connect to ``listener``, and hand the server over to one of them.
 
-    ``more`` returns records that the handover's document has in addition to the server's record.
-    ``leave`` is called after the handover.
+    The document that the successor receives has the server's record and the records that
+    ``more`` returns. ``leave`` is called after the handover.
     """
     while True:
         await seqpacket.wait_until_readable(listener.fileno())

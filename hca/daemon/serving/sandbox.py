@@ -39,7 +39,7 @@ _SYS_CLASS: Final = Path("/sys/class")
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Which optional parts of the sandbox are in force; some kernels lack them."""
+    """Whether Landlock and seccomp restrict hcad. Some kernels lack one of them or both."""
 
     landlock: bool
     seccomp: bool

@@ -97,7 +97,8 @@ class Server(AdoptingPrograms):
     def open(self, listener: socket.socket, *, refusing: bool) -> None:
         """Begin to serve a bound socket.
 
-        ``refusing``: the kernel refuses descriptors that a process sends to this socket.
+        If ``refusing`` is set, the kernel rejects messages to this socket that carry
+        descriptors.
         """
         self._listener = listener
         self._refusing = refusing

@@ -52,7 +52,7 @@ class _Wire:
 
 
 class WireGroups:
-    """The multicast groups in which the wires of an engine are."""
+    """The multicast groups that the wires of an engine have joined."""
 
     def __init__(self, engine: Engine, opener: Opener = open_here) -> None:
         self._engine = engine
@@ -61,10 +61,9 @@ class WireGroups:
         self._groups: dict[tuple[EngineWire, bytes], JoinedGroup] = {}
 
     def add_wire(self, wire: EngineWire, sockets: WireSockets) -> None:
-        """Add a wire. If a predecessor had joined the wire to multicast groups, it stays in these
-        groups.
+        """Add a wire. Raises OSError.
 
-        Raises OSError.
+        If a predecessor joined the wire to multicast groups, the wire stays in these groups.
         """
         for gid, opened in sockets.groups.items():
             self._engine.join_group(wire, gid, opened.fileno())

@@ -46,7 +46,10 @@ class Health:
 
     @property
     def port(self) -> int:
-        """Return the IPv4 port. If port 0 was requested, the IPv6 port is different."""
+        """Return the port on which the server listens over IPv4.
+
+        If the requested port was 0, the server has another port over IPv6.
+        """
         assert self._server is not None
         listening = next(s for s in self._server.sockets if s.family == socket.AF_INET)
         port: int = listening.getsockname()[1]

@@ -21,7 +21,11 @@ Say = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """The Lease to watch, the configuration to wait for, and the timeout."""
+    """What ``await_takeover`` waits for.
+
+    It waits until the holder of the Lease ``lease`` has applied ``configuration``, at most
+    ``timeout_s`` seconds.
+    """
 
     namespace: str
     lease: str

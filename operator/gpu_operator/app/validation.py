@@ -33,7 +33,8 @@ class Image:
 
 
 async def find_free_resource(kube: Kube, pool: str) -> str | None:
-    """Return a resource of which a node of the pool has a free slice or GPU; None if there is none.
+    """Return the name of a resource that has a free slice or GPU in the pool; None if there is
+    none.
 
     A slice or GPU is free if no pod holds it.
     """

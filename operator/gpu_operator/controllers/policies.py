@@ -36,8 +36,8 @@ def reconcile(
 ) -> Outcome:
     """Apply the chart's values to the policy ``default``, and report the policy's state.
 
-    Fields that a user has edited keep their values. A policy with any other name is only reported
-    on.
+    Fields that a user has edited keep their values. For a policy with any other name, only the
+    status is written.
     """
     policy = world.policies.get(name)
     chart = world.chart_policy if name == POLICY_NAME else None

@@ -82,7 +82,9 @@ class ClaimLoop:
         return max(self._computing.stuck_for_s, self._triggering.stuck_for_s)
 
     def on_change(self, kind: str, key: str, value: Any) -> None:
-        """Record a change; its events follow after a short delay."""
+        """Record a change of an object. Events that result from it are written after a short
+        delay.
+        """
         every: Mapping[str, dict[str, Any]] = {
             "ResourceClaim": self._claims,
             "Pod": self._pods,

@@ -49,7 +49,10 @@ class WorkQueue:
             self._ready.put_nowait(key)
 
     def add_after(self, key: Key, delay_s: float) -> None:
-        """Enqueue a key after a delay. An earlier scheduled time of the key is kept."""
+        """Enqueue a key after a delay.
+
+        If the key is already due to be enqueued earlier, that time is kept.
+        """
         if delay_s <= 0:
             self.add(key)
             return

@@ -83,7 +83,11 @@ class RdmaLoop:
         return self._computing.stuck_for_s
 
     def on_change(self, kind: str, key: str, value: Any) -> None:
-        """Record a change; the results are written once every kind has been listed."""
+        """Record a change.
+
+        Tables and statuses that result from changes are written only after every kind has been
+        listed.
+        """
         self._inbox.append((kind, key, value))
         self._tables_due.set()
 

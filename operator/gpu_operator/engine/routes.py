@@ -10,7 +10,10 @@ from gpu_operator.kinds import Kind
 
 
 def object_names(kind: str, world: World) -> set[str]:
-    """Return the names of a kind's objects, and of deleted ones that other objects still name."""
+    """Return the names of all objects of a kind.
+
+    The result includes deleted objects whose names other objects still contain.
+    """
     row = kinds.find_kind(kind)
     found = set(_objects(row, world)) | set(row.always)
     found |= {name for broken, name in world.broken if broken == kind}

@@ -62,9 +62,10 @@ class Store:
         self._world: World | None = None
 
     def put(self, kind: str, document: Document, *, trusted: bool = False) -> bool:
-        """Store a newer state of an object; return whether its relevant content changed.
+        """Store the observed state of an object; return whether its relevant content changed.
 
-        A ``trusted`` state is stored even if it is older.
+        Unless ``trusted`` is set, the state is ignored if it is older than the stored one, or if
+        the object was removed.
         """
         name = document["metadata"]["name"]
         known = self._documents[kind].get(name)
@@ -104,13 +105,19 @@ class Store:
     def take_changes(self) -> set[tuple[str, str]]:
         """Return the kinds and names of the objects that have changed since the last call.
 
-        A changed pod of an agent or of gpud is returned as its node, with the kind ``Agent``.
+        If a pod of a node agent or of gpud has changed, the result instead has the kind
+        ``Agent`` and the name of the pod's node.
         """
         changes, self._changes = self._changes, set()
         return changes
 
     def replace(self, kind: str, documents: list[Any], as_of: float) -> bool:
-        """Store a complete list that was requested at ``as_of``; remove objects that it lacks."""
+        """Replace all objects of a kind by those in ``documents``; return whether anything changed.
+
+        ``documents`` is a complete list that was requested at ``as_of``. An object that is not
+        in the list is removed. An object that was observed after ``as_of`` is not removed, and
+        is not replaced by an older state.
+        """
         return any([*self.replace_in_steps(kind, documents, as_of)])
 
     def replace_in_steps(self, kind: str, documents: list[Any], as_of: float) -> Iterator[bool]:

@@ -84,7 +84,10 @@ class Worker:
         return self._computing.stuck_for_s
 
     def rooms(self) -> Mapping[str, Rooms]:
-        """Return the room for slices in each pool with divided GPUs, by pool. Thread-safe."""
+        """Return the room for slices in each pool, by the pool's name. Thread-safe.
+
+        Pools without a divided GPU are omitted.
+        """
         books = dict(self._fleet.pool_books)
         return {name: dict(book.room.rooms) for name, book in books.items() if book.room.rooms}
 

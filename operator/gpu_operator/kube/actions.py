@@ -140,11 +140,11 @@ class SetTaints:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Write an event on an object. With ``warning``, a person may have to act.
+    """Write an event on an object. An event with ``warning`` set may require a person to act.
 
-    ``namespace`` is the object's; events on cluster-scoped objects belong to "default". If
-    ``latest`` is set, the object keeps a single event with this reason: a new message replaces the
-    old one.
+    ``namespace`` is the namespace of the object, or "default" for a cluster-scoped object. If
+    ``latest`` is set, the object keeps only one event with this reason, and a new message
+    replaces the old one.
     """
 
     kind: str

@@ -14,10 +14,10 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Selects objects of one kind, in one namespace or all, with field and label selectors.
+    """Selects objects of one kind, in one namespace or in all, by field and label selectors.
 
-    The selectors have kubectl's syntax. The API server evaluates them, so that it sends no other
-    objects.
+    The selectors have kubectl's syntax. The API server evaluates them, so it does not send
+    objects that do not match.
     """
 
     namespace: str = ""
@@ -32,7 +32,7 @@ class Source(Protocol):
         """Return one page of the list of a kind's objects."""
 
     def watch(self, kind: str, chosen: Chosen, version: str) -> AsyncIterator[Document]:
-        """Yield the events of a kind's objects after a version of the list."""
+        """Yield the events of a kind's objects that follow a version of the kind's list."""
 
 
 class Kube(Protocol):

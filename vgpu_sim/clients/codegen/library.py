@@ -111,9 +111,9 @@ class Library:
     """Exported variables, which the hand-written sources define, with their versions."""
 
     def later_nodes(self, version: str) -> tuple[str, ...]:
-        """Return the nodes after the node ``version`` in the linker's version script.
+        """Return the version nodes that come after ``version`` in the linker's version script.
 
-        These nodes also contain the functions of ``version``.
+        Each function of ``version`` is also exported in these later nodes.
         """
         return self.kept[self.kept.index(version) + 1 :] if version in self.kept else ()
 

@@ -46,8 +46,8 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """A special register, of 1, 32 or 64 bits. ``once`` holds its widths in earlier PTX
-    versions.
+    """A special register of 1, 32 or 64 bits. Some special registers were narrower in earlier PTX
+    versions; ``once`` holds these earlier widths.
     """
 
     bits: int
@@ -91,10 +91,11 @@ class Scope(Names[Meaning]):
         raise Invalid(f"{name.text!r} is not a register", name)
 
     def array(self, element: tree.Element) -> Place:
-        """Return the array that contains an element operand (PTX ISA, "Arrays as Operands").
+        """Return the array to which ``element`` refers (PTX ISA, "Arrays as Operands").
 
         Raises:
-            Invalid: it is not an array, or its index is neither a constant nor in a register.
+            Invalid: the name is not that of an array, or the index is neither a constant nor in a
+                register.
         """
         found = self.look_up(element.base)
         if not isinstance(found, Place) or not found.element_bytes:
@@ -120,7 +121,7 @@ class Scope(Names[Meaning]):
             self.declare_once(statement.name, _variable(statement), statement.count)
 
     def declare_labels(self, block: tree.Block) -> None:
-        """Declare the labels of a block, which may be used before their position."""
+        """Declare all labels of a block in advance, because a branch may precede its label."""
         for statement in block.statements:
             if isinstance(statement, tree.Label):
                 self.declare_once(statement.name, Symbol(), None)

@@ -30,8 +30,8 @@ _HELD_IN_BITS = {
 class Type:
     """The properties of a type on which the matching rules depend.
 
-    ``kind`` is integer, bits, float, packed (halves), pred, or held. A type of kind held has no
-    registers of its own: its values are stored in registers of the kind bits.
+    ``kind`` is "integer", "bits", "float", "packed" (halves), "pred" or "held". No register has a
+    type of the kind "held": values of such a type are stored in registers of the kind "bits".
     """
 
     kind: str

@@ -67,10 +67,11 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol | Literal
 def space_of(
     context: Context, where: tree.Operand, said: Space, windows: tuple[Space, ...] = (Space.SHARED,)
 ) -> Space:
-    """Return the state space of an access. This is ``said``, the space that the instruction states.
+    """Return the state space that an instruction accesses.
 
-    If the instruction states none (GENERIC), and the operand names a variable in one of the spaces
-    ``windows``, return that variable's space.
+    ``said`` is the space that the instruction states; it is GENERIC if the instruction states none.
+    In that case, the operand ``where`` may name a variable. If the variable's space is one of
+    ``windows``, return it. Otherwise return ``said``.
     """
     if said is Space.GENERIC and isinstance(where, tree.Memory) and len(where.parts) == 1:
         symbol = symbol_of(context, where.parts[0])

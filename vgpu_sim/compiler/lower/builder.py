@@ -42,8 +42,8 @@ class Mark:
 
 
 class Builder:
-    """Appends instructions. ``guard`` and ``line`` apply to all instructions that are emitted until
-    ``guard`` or ``line`` is changed.
+    """Appends instructions to a function. ``guard`` and ``line`` are those of the next
+    instructions, until they are changed.
 
     ``owner`` identifies the code that owns new registers: the kernel, or one called function. Each
     activation of a called function has its own values in the function's registers.
@@ -74,7 +74,7 @@ class Builder:
 
     @contextmanager
     def use_owner(self, owner: int) -> Iterator[None]:
-        """Assign new registers to another owner within the ``with`` block."""
+        """Within the ``with`` block, ``owner`` owns the registers that are created."""
         before, self.owner = self.owner, owner
         try:
             yield
@@ -83,7 +83,9 @@ class Builder:
 
     @contextmanager
     def use_guard(self, guard: Guard | None) -> Iterator[None]:
-        """Emit instructions under another guard within the ``with`` block."""
+        """Within the ``with`` block, emit instructions under ``guard`` instead of the current
+        guard.
+        """
         before, self.guard = self.guard, guard
         try:
             yield
@@ -160,7 +162,9 @@ class Builder:
         return Predicate(self.predicate_count - 1)
 
     def register_for(self, scope: Scope, name: str, what: RegisterClass) -> Register | Predicate:
-        """Return the register of a declared name, numbering it when it is first used."""
+        """Return the register for a declared name. At the first use of the name, assign it a new
+        register.
+        """
         found = scope.assigned.get(name)
         if found is None:
             found = self.new_predicate() if what.bits == 1 else self.new_register(what.bits)

@@ -23,7 +23,9 @@ from vgpu_sim.isa import Guard, Parameter, Predicate, Register, Variable
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """The names of the module as a function sees them, the module's PTX version, and its target."""
+    """What the code of a function needs to know about its module: the names that the module
+    declares, its PTX version, and its target.
+    """
 
     variables: dict[str, Variable] = field(default_factory=dict)
     refused: dict[str, Refused] = field(default_factory=dict)

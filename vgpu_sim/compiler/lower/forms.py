@@ -125,7 +125,9 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A recognised instruction: the modifier in each slot that has one."""
+    """The result of matching an instruction with a form. It maps each filled slot to its
+    modifier.
+    """
 
     words: Mapping[str, str]
 

@@ -53,7 +53,7 @@ def _wide(context: Context, value: Operand) -> Register:
 
 
 def init(context: Context, form: Form, match: Match) -> None:
-    """Lower init, which begins the first phase, with the given number of expected arrivals."""
+    """Lower init. It begins the object's first phase, and sets the number of arrivals to expect."""
     where, operand = context.operands
     space = _space(context, match, where)
     place = whole_address(context, where, space)
@@ -119,8 +119,8 @@ def copies_arrive(context: Context, form: Form, match: Match) -> None:
 def wait(context: Context, form: Form, match: Match) -> None:
     """Lower test_wait and try_wait.
 
-    They return whether the object's current phase differs from that in the given state or
-    parity.
+    Their operand specifies a phase, by a state or by a parity. They return true if the object is
+    now in another phase.
     """
     first, where, phase, *hints = context.operands
     space, builder = _space(context, match, where), context.builder

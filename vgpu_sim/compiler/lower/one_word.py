@@ -15,7 +15,9 @@ ROUNDINGS = {rounding.name.lower(): rounding for rounding in Rounding}
 
 
 def row(pattern: str, operands: str, op: Op, types: tuple[str, ...] = (), isa: str = "") -> Form:
-    """Return a ``Form`` (a row of the binding) that has the lowering function ``lower``."""
+    """Return a ``Form`` (a row of the binding) whose lowering function is ``lower`` of this
+    module.
+    """
     return Form(pattern, operands, op, lower, types, isa)
 
 

@@ -61,10 +61,10 @@ class Sequence:
         return result
 
     def extract_bits(self, value: Operand, type_: DataType, first: int, bits: int) -> Operand:
-        """Return ``bits`` bits of a 32-bit value, from bit ``first`` on.
+        """Extract a field of a 32-bit value; return it extended to 32 bits.
 
-        ``type_`` is a 32-bit type. The result is sign-extended if the type is signed, and
-        zero-extended otherwise.
+        ``first`` is the number of the field's lowest bit, and ``bits`` is its width. ``type_`` is a
+        32-bit type. The field is sign-extended if the type is signed, and zero-extended otherwise.
         """
         if bits == 32:
             return value

@@ -233,10 +233,11 @@ def find(name: tree.Name) -> Special:
 
 
 def read(context: Context, name: tree.Name, type_: DataType) -> Operand:
-    """Return a special register's value as an instruction of ``type_`` reads it.
+    """Return the value that an instruction of ``type_`` reads from a special register.
 
-    If the type has fewer bits than the register, the low bits are returned. In PTX 1.x, special
-    registers had 16 bits, and %gridid had 32.
+    If the type has fewer bits than the register, these are the register's low bits. Older
+    programs read registers in this way: in PTX 1.x, special registers had 16 bits, and %gridid
+    had 32.
 
     Raises:
         Invalid: the register cannot be read as this type, or ``find`` refuses the name.

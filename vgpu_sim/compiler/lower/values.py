@@ -16,9 +16,9 @@ from vgpu_sim.isa import DataType, Literal, Op, Operand, Predicate, Register
 def destination(
     context: Context, operand: tree.Operand, type_: DataType, *, wider: bool = False
 ) -> Register:
-    """Return the register that an operand names for a result of ``type_``.
+    """Return the register to which an instruction writes a result of ``type_``.
 
-    With ``wider``, the register may have more bits than the type.
+    ``operand`` names the register. With ``wider``, the register may have more bits than the type.
 
     Raises:
         Invalid: the operand is not a register, or the register's width does not match the type.
@@ -114,7 +114,8 @@ def integer_literal(constant: tree.Integer, type_: DataType) -> Literal:
     """Return an integer constant, truncated to the width of ``type_``.
 
     Raises:
-        Unsupported: the type is floating-point, whose constants PTX writes differently.
+        Unsupported: the type is floating-point. PTX does not write floating-point constants as
+            integers.
     """
     if type_ is DataType.PRED:
         return Literal(int(constant.value != 0))

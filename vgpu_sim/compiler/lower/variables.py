@@ -30,8 +30,9 @@ _SPACES = {tree.Space.GLOBAL: Space.GLOBAL, tree.Space.CONST: Space.CONST}
 class Segment:
     """The layout of a module's variables: those placed so far, and those that were refused.
 
-    It also holds the variables of each block (shared) and of each thread (local). ``banks``
-    holds the starts of the constant banks that are accessed as one array.
+    ``shared`` holds the variables that each block has, and ``local`` those that each thread has. A
+    constant bank can be declared as one array of unknown size. ``banks`` maps the number of each
+    such bank to the offset of its first byte.
     """
 
     variables: dict[str, Variable] = field(default_factory=dict)

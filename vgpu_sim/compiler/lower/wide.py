@@ -23,8 +23,8 @@ _LOW = HALVES[0]
 def split_operands(context: Context, instruction: tree.Instruction) -> list[tree.Name]:
     """Split each 128-bit register in ``context.operands`` into two 64-bit registers.
 
-    Return the registers of which the instruction loads only the low half. Their high halves are
-    written by ``write_high_halves``.
+    Some instructions load only the low half of such a register. Return the registers for which
+    this is so. ``write_high_halves`` writes their high halves.
 
     Raises:
         Invalid: an operand is a 128-bit register, but the instruction allows none there.

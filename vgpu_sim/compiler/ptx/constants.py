@@ -19,7 +19,7 @@ def parse_number(token: Token) -> Constant:
     """Return the value of a token that is a number.
 
     Raises:
-        ValueError: it does not fit 64 bits, or has digits that its base lacks.
+        ValueError: the number does not fit in 64 bits, or a digit is invalid in the number's base.
     """
     text = token.text
     if token.kind is Kind.FLOAT_BITS:

@@ -45,7 +45,8 @@ def skip_statement(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
 
 
 def skip_item(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
-    """Record an error outside of function bodies, and continue after the declaration or function.
+    """Record an error that is not in a function's body. Continue after the declaration or function
+    that contains the error.
 
     Raises:
         PtxSyntaxError: as ``skip_statement``.

@@ -29,7 +29,9 @@ def addresses_of(warp: Lanes, instruction: Instruction, mask: Mask) -> Words:
 def fault(
     warp: Lanes, instruction: Instruction, mask: Mask, accessed: Words, bad: int
 ) -> AddressFault:
-    """Return the error for the faulting address ``bad`` of an active lane."""
+    """Return the error for an active lane's access to ``bad``, an address at which memory is
+    missing.
+    """
     lane = int(np.flatnonzero(mask)[int((accessed == np.uint64(bad)).argmax())])
     place = warp.block_of(lane), instruction.space, warp.thread_of(lane)
     return AddressFault(bad, warp.word, *place)

@@ -56,16 +56,19 @@ def _scatter(lanes: Lanes, instruction: Instruction, results: Results, mask: Mas
 
 
 def perform(lanes: Lanes, instruction: Instruction, together: U32, mask: Mask) -> None:
-    """Perform a collective for the lanes of ``mask``: whole warps, all at the same instruction."""
+    """Perform a collective for the lanes of ``mask``. They form whole warps, and all are at
+    ``instruction``.
+    """
     together = np.where(mask.reshape(-1, WARP_LANES), together, np.uint32(0))
     given = _gather(lanes, instruction)
     _scatter(lanes, instruction, _collect(lanes, instruction, given, together), mask)
 
 
 def perform_divergent(lanes: Lanes, words: Sequence[int], masks: Sequence[Mask], warp: int) -> None:
-    """Perform a collective for lanes of one warp that are at several instructions.
+    """Perform one collective for lanes of one warp that have reached it at different instructions.
 
-    ``masks`` has one mask of lanes for each of the instructions ``words``.
+    ``words`` are the indices of the instructions. ``masks`` has, for each of them, the mask of the
+    lanes that are at it.
     """
     code = [lanes.launch.function.code[word] for word in words]
     here = [mask.reshape(-1, WARP_LANES)[warp : warp + 1] for mask in masks]

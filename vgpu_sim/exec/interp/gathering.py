@@ -26,15 +26,18 @@ def kind_of(instruction: Instruction) -> Kind:
 class Gatherings:
     """The waiting lanes of all collectives of a block.
 
-    ``live`` maps each warp of the block to its lanes that have not ended; the owner updates it.
-    Methods return the sets of paths that take part in a collective now; all others keep waiting.
+    ``live`` maps each warp of the block to its lanes that have not ended; the owner of this object
+    updates it. Each method that records an event returns the sets of paths that take part in a
+    collective now. All other paths keep waiting.
     """
 
     live: dict[int, int]
     _open: dict[tuple[int, Kind, int], list[Path]] = field(default_factory=dict)
 
     def arrive(self, path: Path, kind: Kind, members: int) -> list[list[Path]]:
-        """Record that all lanes of a path have arrived at a collective of the lanes ``members``.
+        """Record that all lanes of ``path`` have arrived at a collective whose member mask is
+        ``members``.
+
         Return the sets of paths that take part in a collective now.
         """
         self._open.setdefault((path.warp, kind, members), []).append(path)
@@ -107,7 +110,10 @@ def describe_misuse(lanes: int, named: list[int]) -> str:
 
 
 def split_by_mask(path: Path, named: list[int]) -> Iterator[tuple[Path, int]]:
-    """Split a path by the masks that its lanes name; the parts rejoin at the next instruction."""
+    """Split a path into parts; the lanes of each part name the same member mask.
+
+    Yield each part with its mask. The parts rejoin at the next instruction.
+    """
     rest: tuple[Path, ...] = (path,)
     while rest:
         first, word = rest[0], rest[0].pc

@@ -18,12 +18,11 @@ class Lanes:
 
     ``count`` is a multiple of 32: each 32 consecutive lanes belong to one warp.
 
-    Attributes:
-        registers: one array per register, its dtype the unsigned type of the register's width.
-        predicates: one boolean array per predicate register.
-        thread, block: per dimension (x, y, z) the lanes' thread and block indices (32 bits).
-        spaces: the memory that the lanes access.
-        word: index of the instruction that is being executed.
+    Attributes: registers: one array for each register. Its dtype is the unsigned type of the
+    register's width. predicates: one boolean array for each predicate register. thread: the
+    lanes' thread indices (32 bits), in one array for each of x, y and z. block: the lanes' block
+    indices, in the same form. spaces: the memory that the lanes access. word: the index of the
+    instruction that is being executed.
     """
 
     __slots__ = ("block", "launch", "predicates", "registers", "spaces", "thread", "word")

@@ -17,7 +17,7 @@ _WORD_MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
 def refusals(function: Function) -> tuple[UnsupportedError, ...]:
-    """Return the instructions of ``function`` that the interpreter cannot run; there are none."""
+    """Return an empty tuple, because the interpreter can run every instruction."""
     return ()
 
 
@@ -37,10 +37,11 @@ class InterpretedLaunch:
     """A validated kernel launch, shared by all of its warps.
 
     Raises (from its constructor):
-        ValueError: for dimensions below one, a wrong size of the parameter block, a block that
-            contradicts the kernel's required or maximum block, or too much shared memory;
-            InvalidFunction, a subclass, for code that the instruction set does not define.
-        UnsupportedError: for code that the interpreter cannot run.
+        ValueError: a dimension is below one, the parameter block has a wrong size, there is too
+            much shared memory, or the block is not the one that the kernel requires or has more
+            threads than the kernel allows. InvalidFunction, a subclass: the instruction set does
+            not define the code.
+        UnsupportedError: the interpreter cannot run the code.
     """
 
     module: Module
@@ -125,8 +126,9 @@ class InterpretedLaunch:
             self.memory.store(places, values, 1)
 
     def constant(self, operand: Literal | Symbol, bits: int) -> Bits:
-        """Return the low ``bits`` bits of a literal or of a symbol's address, as an array of one
-        element.
+        """Return the low bits of a literal or of a symbol's address, as an array of one element.
+
+        ``bits`` is the number of these bits.
         """
         key = (operand, bits)
         if key not in self._constants:

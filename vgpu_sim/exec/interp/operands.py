@@ -26,7 +26,10 @@ def signed_view(bits: Bits) -> NDArray[np.signedinteger]:
 
 
 def read_bits(warp: Lanes, operand: Operand, bits: int) -> Bits:
-    """Return the low ``bits`` (8, 16, 32, 64) of a register, a literal or a symbol's address."""
+    """Return the low bits of a register, of a literal or of a symbol's address.
+
+    ``bits`` is the number of these bits: 8, 16, 32 or 64.
+    """
     if isinstance(operand, Register):
         register = warp.registers[operand.index]
         dtype = unsigned_dtype(bits)
@@ -73,7 +76,9 @@ def write_predicate(warp: Lanes, destination: Destination, value: Mask, mask: Ma
 
 
 def write_number(warp: Lanes, instruction: Instruction, value: int, mask: Mask) -> None:
-    """Write one integer or truth value to the first destination of all lanes of ``mask``."""
+    """Write an integer or truth value to the instruction's first destination, in all lanes of
+    ``mask``.
+    """
     number = np.array([value], dtype=np.uint32)
     if instruction.type is DataType.PRED:
         write_predicate(warp, instruction.dsts[0], number != 0, mask)

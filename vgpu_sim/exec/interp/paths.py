@@ -63,9 +63,10 @@ class Path:
     def reconverge(self) -> "Path | None":
         """Return the path on which the lanes of this path continue.
 
-        It is this path itself until the path reaches its reconvergence point. Then it is the
-        path below, and so on. The returned path waits if its ``above`` is not 0. If no lanes are
-        left, return None.
+        Before this path has reached its reconvergence point, it is this path itself. After that,
+        the lanes continue on the path below, or on a path further below if that one has reached
+        its own reconvergence point. The returned path waits if its ``above`` is not 0. If no
+        lanes are left, return None.
         """
         path = self
         while path.pc == path.reconvergence or not path.lanes:

@@ -43,11 +43,14 @@ class Private:
         self._bytes = np.zeros(count * self._stride, dtype=np.uint8)
 
     def clear(self, first: int, end: int) -> None:
-        """Clear the memory of some owners, so that none sees what a previous owner left."""
+        """Clear the memory of the owners from ``first`` to ``end`` (exclusive).
+
+        The next user of this memory then cannot read the data of the previous one.
+        """
         self._bytes[first * self._stride : end * self._stride] = 0
 
     def load(self, addresses: Words, owners: NDArray[np.int64], width_bytes: int) -> Words:
-        """Return the zero-extended values at aligned addresses, one for each owner.
+        """Return one zero-extended value for each pair of an aligned address and its owner.
 
         Raises:
             BadAddress: some bytes at an address do not exist.
@@ -90,11 +93,11 @@ class Private:
 class Spaces:
     """Global memory, and the shared and local memory of ``lanes`` lanes.
 
-    ``blocks`` blocks are resident, of ``lanes_per_block`` lanes each; without blocks there is no
-    shared memory.
+    ``blocks`` is the number of resident blocks; if it is 0, there is no shared memory.
+    ``lanes_per_block`` is the number of lanes of each resident block.
 
     Raises (from its constructor):
-        ValueError: global memory overlaps the windows of shared and local memory, or is so near to
+        ValueError: global memory overlaps the windows of shared and local memory, or is so close to
             them that native code would mistake a pointer to global memory for one to shared memory.
     """
 
@@ -116,8 +119,9 @@ class Spaces:
         self._lanes_per_block = lanes_per_block
 
     def clear(self, block: int) -> None:
-        """Clear the memory of a resident block, so that it does not see what a previous block
-        left.
+        """Clear the shared and local memory of a resident block.
+
+        The next block in its place then cannot read the data of the previous one.
         """
         self._shared.clear(block, block + 1)
         self._local.clear(block * self._lanes_per_block, (block + 1) * self._lanes_per_block)
@@ -152,7 +156,7 @@ class Spaces:
                 private.store(addresses[inside], owners, values[inside], width_bytes)
 
     def identities(self, space: Space, addresses: Words, mask: Mask, width_bytes: int) -> Words:
-        """Return, for each address, an integer that identifies the memory there.
+        """Return an integer for each address. Equal integers denote the same place in memory.
 
         The integer is odd for shared memory and even for global memory.
 

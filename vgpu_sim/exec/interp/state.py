@@ -18,8 +18,9 @@ from vgpu_sim.exec.interp.spaces import Spaces
 
 @dataclass(slots=True)
 class StackEntry:
-    """Lanes that run from ``pc`` until they reach instruction ``reconvergence`` (-1: until they
-    end).
+    """Lanes that run from ``pc`` until they reach the instruction ``reconvergence``.
+
+    If ``reconvergence`` is -1, the lanes run until they end.
     """
 
     pc: int
@@ -70,17 +71,19 @@ class Warp(Lanes):
 
     @property
     def pc(self) -> int:
-        """The index of the instruction that the next step executes; only while not ``done``."""
+        """The index of the instruction that the next step executes. Valid only while ``done`` is
+        false.
+        """
         return self.stack[-1].pc
 
     @property
     def active(self) -> Mask:
-        """The lanes at ``pc``; only while not ``done``."""
+        """The lanes that the next step executes. Valid only while ``done`` is false."""
         return self.stack[-1].mask
 
     def reconverge(self) -> None:
-        """Remove entries from the top of the reconvergence stack while the top entry has reached
-        its reconvergence point or has no lanes left.
+        """Pop the top entry of the reconvergence stack if it has reached its reconvergence point or
+        has no lanes left. Repeat this for each new top entry.
         """
         while self.stack:
             top = self.stack[-1]

@@ -44,7 +44,9 @@ def _has_hung_up(client: socket.socket) -> bool:
 
 
 def cache_owner(instance: MigInstance, owner: Owner) -> CacheOwner:
-    """Return the owner of the object cache that the contexts of ``owner`` on this instance use."""
+    """Return the owner of the object cache for contexts on this instance. ``owner`` is the owner of
+    these contexts.
+    """
     return CacheOwner(owner.namespace, instance.slot)
 
 

@@ -109,11 +109,11 @@ def save(
 
 
 class Recorder:
-    """Writes the list of contexts after every change of their table, off the event loop. Changes
-    during a write are written together.
+    """Writes the list of contexts after every change of the context table, outside the event loop.
+    Changes during a write are written together.
 
-    A context is recorded while its worker starts, normally before its client gets an answer; on
-    a slow disk the answer may be first.
+    A context is recorded while its worker starts. This is normally before the context's client
+    gets an answer; on a slow disk, the answer may come first.
     """
 
     def __init__(
@@ -253,8 +253,8 @@ class Leftovers:
             reconnecting.remove_others(self._run_dir, kept)
 
     async def wait_until_resumed(self) -> None:
-        """Wait until the adopted workers have reported, so that published counters include
-        theirs.
+        """Wait, at most RESUME_SECONDS, until the adopted workers have reported their counters. The
+        counters that gpud publishes then include those of these workers.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(RESUME_SECONDS):

@@ -98,7 +98,7 @@ class WorkerSettings:
 
     @property
     def modelled(self) -> bool:
-        """Whether events measure the board's modelled time."""
+        """Whether CUDA events measure the board's modelled time."""
         return self.clock == MODELLED
 
     @property

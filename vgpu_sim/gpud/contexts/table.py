@@ -42,7 +42,7 @@ class Context:
     ``opened_ns`` is the start time (CLOCK_MONOTONIC). ``born`` holds the start times of worker
     and client in clock ticks since boot, once they have been read. ``settled`` is set when the
     worker serves its client (``served``) or has ended. ``end_reported`` is set when the reason
-    for the end has been reported, or need not be.
+    for the context's end has been reported, or when no report of it is needed.
     """
 
     instance: MigInstance
@@ -154,7 +154,7 @@ class ContextTable:
             self._on_change(context.instance)
 
     def report_not_started(self, instance: MigInstance, owner: Owner, message: str) -> None:
-        """Report to a pod that requested a context why the context was not started."""
+        """Report to the requesting pod why its context was not started."""
         self._events.emit(
             "worker_failed",
             instance=instance.uuid,

@@ -39,7 +39,8 @@ def new_share(placed: Instance, owner: str, owner_name: str, memory_bytes: int) 
 
 
 def add_share(there: MigInstance, new: ClaimShare) -> MigInstance:
-    """Return the instance ``there`` with the share ``new`` of one more claim.
+    """Add the share ``new`` of one more claim to the instance ``there``, and return the changed
+    instance.
 
     Raises:
         Conflict: the instance belongs to a single claim or a layout; the claim has a share of it

@@ -83,7 +83,8 @@ class Inventory:
         """Replace the node's GPUs and its memory budget.
 
         Raises:
-            InvalidRequest: an unknown board, an index beyond the aperture, duplicates.
+            InvalidRequest: an unknown board, an index beyond the aperture, or two GPUs with
+                the same UUID or index.
             InUse: a GPU that is removed, or changes its board or index, has instances.
         """
         wanted = tuple(sorted(gpus, key=lambda gpu: gpu.index))
@@ -108,11 +109,12 @@ class Inventory:
         """Create an instance at a placement. Without ``compute``, it is an empty GPU instance,
         which admits no context.
 
-        An instance that is narrower than its GPU instance has a ``compute_start``. The GPU instance
-        is created with its first such instance, and destroyed with its last. ``owner`` and
-        ``owner_name`` name the claim for which the instance is created (``MigInstance``). With
-        ``memory_bytes``, that claim gets a share of the instance's memory. If claims already
-        share an instance at the placement, the claim joins them.
+        An instance that is narrower than its GPU instance has a ``compute_start``. The GPU
+        instance is created together with the first such instance in it, and is destroyed
+        together with the last. ``owner`` and ``owner_name`` name the claim for which the
+        instance is created (``MigInstance``). With ``memory_bytes``, that claim gets a share of
+        the instance's memory. If claims already share an instance at the placement, the claim
+        joins them.
 
         Raises:
             NotFound: no such GPU.
@@ -194,7 +196,8 @@ class Inventory:
 
         Raises:
             NotFound: no such instance.
-            Conflict: the instance was made for others.
+            Conflict: the instance was made for another claim or for a layout, or only other claims
+                share it.
         """
         instance = self.instance(uuid)
         if instance.shares:

@@ -43,7 +43,7 @@ class Times:
 @dataclass(frozen=True, slots=True)
 class Health:
     """The health of one GPU or instance. ``since`` is when ``state`` began or was last confirmed;
-    ``why`` is its cause.
+    ``why`` is the cause of the state.
     """
 
     state: State = State.HEALTHY

@@ -81,7 +81,7 @@ class Faults:
         return tuple(fault for uuid, fault in self._active.values() if uuid == gpu)
 
     def gpu_health(self, gpu: GpuUuid) -> Health:
-        """Return the health of a GPU, without that of its instances."""
+        """Return the health of a GPU. The health of its instances does not affect it."""
         return self._health.get(gpu, Health())
 
     def instance_health(self, instance: MigInstance) -> Health:

@@ -107,8 +107,8 @@ class Budget:
     def open(self, instance: MigInstance, already_bytes: int = 0, client: str = "") -> Account:
         """Open an account for a context of a client (``Owner.sharer``).
 
-        ``already_bytes`` is the memory that the context of an adopted worker already uses. It is
-        counted whether it fits or not.
+        ``already_bytes`` is the memory that the context of an adopted worker already uses. This
+        memory is counted even if it exceeds the limits.
         """
         account = Account(self._next)
         self._next += 1

@@ -47,7 +47,7 @@ class Node(Protocol):
     """
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """Return the node's GPUs by index."""
+        """Return the node's GPUs, ordered by index."""
 
     def describe_gpu(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:
         """Return a GPU as the inventory shows it, with all its instances or only with ``only``."""

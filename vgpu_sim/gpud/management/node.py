@@ -42,7 +42,7 @@ class InventoryNode:
         self._destroy_compute = destroy_compute
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """Return the node's GPUs by index."""
+        """Return the node's GPUs, ordered by index."""
         return self._inventory.gpus
 
     def describe_gpu(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:

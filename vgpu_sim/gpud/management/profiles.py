@@ -21,8 +21,8 @@ def gi_enum(profile: Profile) -> int:
 
 
 def full_width(profile: Profile) -> int:
-    """Return the number that NVML gives to the compute instance profile that spans a whole GPU
-    instance of ``profile``.
+    """Return the number that NVML gives to a compute instance profile: the one that spans a whole
+    GPU instance of ``profile``.
     """
     return int(max(profile.ci_profiles, key=lambda one: one.compute_slices).nvml_ci_enum)
 

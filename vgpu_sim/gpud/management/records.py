@@ -35,7 +35,7 @@ _VENDOR: Final = 0x10DE  # NVIDIA's, of the simulated boards
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A context as a requester may see it. ``pid`` is the client's pid in the requester's PID
+    """What a requester may see of a context. ``pid`` is the client's pid in the requester's PID
     namespace.
     """
 
@@ -58,8 +58,8 @@ class View:
     stranger: bool = False
 
     def owns(self, gpu: admin.Gpu) -> bool:
-        """Return whether the requester holds a GPU as a whole. It may then see sums over all the
-        GPU's processes.
+        """Return whether the requester holds a GPU as a whole. The requester may then see sums over
+        all processes of the GPU.
         """
         return self.node or not gpu.mig_enabled
 

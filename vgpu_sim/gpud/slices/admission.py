@@ -112,8 +112,8 @@ class HolderTable:
         return self._complete or uuid in self._holders
 
     def last_report(self, uuid: InstanceUuid) -> int:
-        """Return the number of the last list of holders that covers an instance; 0 if there was
-        none.
+        """Return the sequence number of the last list of holders that covers an instance; 0 if no
+        list has covered it.
         """
         return max(self._last_complete, self._last_of.get(uuid, 0))
 

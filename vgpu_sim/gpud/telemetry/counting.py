@@ -27,11 +27,12 @@ def difference(later: Counters, earlier: Counters) -> Counters:
 
 
 def bound_report(reported: Counters, before: Counters, lived_ns: int) -> Counters:
-    """Return a context's report, limited to values that are plausible after the report ``before``.
+    """Return the report of a context, limited to values that are plausible after the context's
+    previous report, ``before``.
 
     No counter decreases, and no time exceeds the context's age, ``lived_ns``. All times except
-    ``memory_ns`` are counted only while kernels run. They are at most ``busy_ns``, the total time
-    in which kernels ran.
+    ``memory_ns`` are counted only while kernels run. They are at most ``busy_ns``, the total
+    time in which kernels ran.
     """
     values = {name: max(getattr(reported, name), getattr(before, name)) for name in _NAMES}
     longest = max(lived_ns, before.busy_ns)

@@ -62,7 +62,9 @@ def advance(board: Board, state: State, activity: Activity, seconds: float) -> S
 
 
 def read(board: Board, state: State, activity: Activity, uses: Iterable[Use]) -> Telemetry:
-    """Return the readings of a GPU's sensors. Raises KeyError for a board without figures."""
+    """Return the readings of a GPU's sensors. Raises KeyError if no sensor figures are known for
+    the board.
+    """
     sensors, silicon = figures.SENSORS[board.key], BOARDS[board.key]
     at_work = any(getattr(activity, field.name) > 0 for field in fields(Activity))
     used = tuple(uses)

@@ -146,7 +146,9 @@ class CopiedBody(ctypes.Structure):
 
 
 class Body(ctypes.Union):
-    """The part of a slot after its header; the slot's opcode selects the member."""
+    """The part of a slot after its header. It is a union, and the slot's opcode selects the valid
+    member.
+    """
 
     _fields_ = (
         ("launch", LaunchBody),
@@ -178,8 +180,8 @@ class Slot(ctypes.Structure):
 
 
 class Ring(ctypes.Structure):
-    """The slots of a stream. ``ClientArea.head`` modulo SLOTS_PER_STREAM is the index of the next
-    slot.
+    """The slots of a stream. ``ClientArea.head`` modulo SLOTS_PER_STREAM is the index of the slot
+    that the client fills next.
     """
 
     _fields_ = (("slots", Slot * SLOTS_PER_STREAM),)
@@ -286,11 +288,11 @@ class WorkerPage(ctypes.Structure):
 class LaunchContext(ctypes.Structure):
     """First argument of a native kernel: all inputs that are not kernel parameters.
 
-    ``aperture_limit`` is a size, not an address: code clamps the pointer from which an address
-    is derived to ``base + min(pointer - base, limit)``. ``segment_base`` is the absolute address
-    of the module's variables. ``grid_id`` counts the context's launches. The time in ns is
-    ``timer_ns`` plus the processor's time stamp counter times ``timer_scale`` / 2**32, modulo
-    2**64. ``local_bytes`` is the size of each thread's local memory.
+    ``aperture_limit`` is a size, not an address. If code derives addresses from a pointer, it
+    clamps the pointer: it uses ``base + min(pointer - base, limit)`` instead. ``segment_base``
+    is the absolute address of the module's variables. ``grid_id`` counts the context's launches.
+    The time in ns is ``timer_ns`` plus the processor's time stamp counter times ``timer_scale``
+    / 2**32, modulo 2**64. ``local_bytes`` is the size of each thread's local memory.
     """
 
     _fields_ = (

@@ -160,8 +160,8 @@ class Emitter(Protocol):
     """
 
     def request_code(self, request: bytes, *, at_leisure: bool = False) -> "Future[bytes]":
-        """Start to emit the code that ``request`` describes; the future returns the code or raises
-        EmitError. Callable on any thread.
+        """Start to emit the code that ``request`` describes. Return a future; its result is the
+        code, or it raises EmitError. Any thread may call this.
 
         If ``at_leisure`` is set, no launch waits for the code, so it is emitted at low priority.
         """
@@ -196,7 +196,8 @@ class NativeBackend(Backend, Protocol):
     def use_cache(self, directory: Path | None) -> None:
         """Cache compiled code in this directory from now on; None: do not cache.
 
-        The caller must have entered its sandbox, because cached code may be run at once.
+        The calling process must already be in its sandbox, because cached code may be run at
+        once.
         """
 
     def emit(self, request: bytes) -> bytes:
@@ -210,20 +211,20 @@ class NativeBackend(Backend, Protocol):
         """Emit code that this machine has emitted before, to speed up a later ``emit``.
 
         Call this in a process that will call ``emit``, or that will fork processes that call
-        ``emit``. The returned iterator performs one step at a time, the most useful first. The
-        caller may stop after each step.
+        ``emit``. The returned iterator performs one step at a time, and the most useful steps
+        first. The caller may stop after each step.
         """
 
     def warm_up_in_steps(self) -> Iterator[None]:
-        """Warm up the code generator: run what precedes and follows ``emit`` when a kernel is
-        compiled. This uses no data of a client.
+        """Warm up the code generator: run the parts of a compilation that precede and follow
+        ``emit``. No data of a client is used.
 
         The returned iterator performs one step at a time; the caller may stop after each step.
         """
 
     def use_emitter(self, emitter: Emitter) -> None:
-        """From now on, do not emit code in this process, but send each request to ``emitter``,
-        which has the code emitted in another process.
+        """From now on, emit no code in this process. Send each request to ``emitter`` instead;
+        another process then emits the code.
         """
 
     def entry(
@@ -255,8 +256,8 @@ class InterpretedBackend(Backend, Protocol):
     """A backend that runs each launch to its end within one call."""
 
     def run(self, program: ProgramHandle, launch: Launch) -> None:
-        """Run every block of a launch. Called on several threads at once; their launches may wait
-        for each other.
+        """Run every block of a launch. Several threads may call this at the same time, and their
+        launches may wait for each other.
 
         Raises:
             LaunchFault: kind ADDRESS or TRAP.

@@ -280,8 +280,8 @@ class Gpu:
 
     ``mig_enabled`` is the GPU's MIG mode; while it is False, the GPU is one undivided instance.
     ``pci_bus_id`` has NVML's form: domain in eight digits, bus, device, function. ``index``
-    selects the GPU's place in the topology. The JSON document stores the values of ``facts``
-    among the GPU's other fields.
+    selects the GPU's place in the topology. In the JSON document, the fields of ``facts`` are
+    stored directly among the GPU's other fields.
     """
 
     uuid: str
@@ -306,8 +306,8 @@ class Gpu:
 class Inventory:
     """The state of a node's GPUs at one moment, as gpud's administration socket returns it.
 
-    ``clock`` is one of ``hal.observe.modelled_report.CLOCKS``: the time that programs' events
-    measure on this node.
+    ``clock`` is one of ``hal.observe.modelled_report.CLOCKS``. It names the kind of time that
+    the CUDA events of programs on this node measure.
     """
 
     version: str

@@ -37,12 +37,11 @@ class Separable(Protocol):
 
 
 def read(kind: type[Value], document: object, where: str) -> Value:
-    """Create a value of type ``kind`` from the output of ``dataclasses.asdict``. Error messages
-    call the value ``where``.
+    """Create a value of type ``kind`` from the output of ``dataclasses.asdict``. ``where`` is the
+    name of the value in error messages.
 
     Raises:
-        DocumentError: a field is missing, unknown or of another type; the message names
-            the field.
+        DocumentError: a field is missing, unknown or of another type; the message names the field.
     """
     if is_dataclass(kind):
         return _read_fields(kind, document, where)

@@ -100,11 +100,12 @@ class ManagementRequest(ctypes.Structure):
 
 
 class ManagementReport(ctypes.Structure):
-    """The head of gpud's answer to a management request; fields that the request did not select are
+    """The head of gpud's answer to a management request. Fields that the request did not select are
     0.
 
-    ``node`` is 1 on the management socket, which shows the whole node. ``uuid`` is that of the
-    instance that the request created. ``remaining`` is the answer to REMAINING_CAPACITY.
+    ``node`` is 1 if the request came through the management socket, which shows the whole node.
+    ``uuid`` is the UUID of the instance that the request created. ``remaining`` is the result of
+    the operation REMAINING_CAPACITY.
     """
 
     _fields_ = (
@@ -169,8 +170,8 @@ class GpuRecord(ctypes.Structure):
     and may therefore see sums over all its processes.
 
     ``architecture`` and ``brand`` are NVML's numbers. ``lost`` is set if the GPU no longer
-    responds. The GPU's profiles are the ProfileRecords from number ``first_profile`` on, if
-    there are any.
+    responds. The GPU's profiles are ``profile_count`` consecutive ProfileRecords. ``first_profile``
+    is the number of the first of these records.
     """
 
     _fields_ = (

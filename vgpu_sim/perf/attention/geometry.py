@@ -107,8 +107,8 @@ def prompt_kernels_of(board: Board) -> tuple[Kernel, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of each call (row) with each kernel (column): the number of key tiles in total, the
-    number of key tiles in the longest CTA, and the number of CTAs.
+    """The work of each call (row) with each kernel (column): the number of key tiles of all CTAs,
+    the number of key tiles of the CTA that has the most, and the number of CTAs.
     """
 
     tiles: Array

@@ -15,8 +15,8 @@ _GUIDE: Final = "CUDA C++ Programming Guide, Technical Specifications per Comput
 
 
 def board_of(record: BoardRecord) -> Board:
-    """Convert a board record to a board. The record's plain numbers become figures whose source is
-    the data sheet.
+    """Convert a board record to a board. A plain number in the record becomes a figure whose source
+    is the data sheet.
     """
 
     def figure(bare: Bare) -> Figure:

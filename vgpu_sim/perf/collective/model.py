@@ -69,9 +69,8 @@ class Model:
         return np.asarray(np.log(np.column_stack(columns).astype(float)))
 
     def choose(self, values: Values, rows: Array) -> None:
-        """Return None. Where a model has kernels, ``choose`` must select them before derivatives
-        are computed. This model needs no such choice, because its minimum over protocols is
-        smooth.
+        """Return None. A model that has kernels must select them here, before derivatives are
+        computed. This model has no kernels, and its minimum over protocols is smooth.
         """
 
     def protocol(self, values: Values) -> list[str]:
@@ -85,8 +84,9 @@ class Model:
         return self.stack(values, rows).total
 
     def stack(self, values: Values, rows: Array) -> Stack:
-        """Return the predicted time of each collective, broken down by cause. The effect of
-        choosing among protocols is part of the time of the bytes on the wire.
+        """Return the predicted time of each collective, broken down by cause. The choice among
+        several protocols shortens the time. This effect is included in the time of the bytes on
+        the wire.
         """
         starts, wires = self._protocols(values, rows)
         every = starts + wires

@@ -18,7 +18,9 @@ VECTOR: Final = 1  # tokens of a kernel without tensor cores: a product of a mat
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The tile of the kernel that a library's table chooses for at most ``tokens`` tokens."""
+    """An entry of a library's table: the tile of the kernel that the library uses for a product
+    with at most ``tokens`` tokens.
+    """
 
     tokens: float
     bm: int

@@ -18,14 +18,15 @@ class Counts:
     Counts of the launch are ``blocks``, ``unique_*_bytes`` (the bytes that the launch touches, each
     counted once), ``wave_load_bytes`` (the same for blocks that are resident together) and
     ``hot_updates`` (atomic updates of the most updated address). Counts of a warp are
-    ``fixed_cycles`` (waits for results of known latency), ``long_waits`` (waits for global or
-    local memory), ``short_waits`` (waits for shared memory and special functions) and
-    ``long_covered`` (cycles between an access to global or local memory and the wait for it).
+    ``fixed_cycles`` (waits for results of known latency), ``long_waits`` (waits for global or local
+    memory), ``short_waits`` (waits for shared memory and special functions) and ``long_covered``
+    (cycles between an access to global or local memory and the wait for it).
 
-    ``longest_cycles`` is a lower bound for the dependence chain of the longest thread.
-    ``mean_cycles`` is a lower bound for that of the mean thread. Both are 0 if all threads have
-    equal chains or the chains are unknown. ``heaviest_block`` is the ratio of the heaviest block's
-    instructions to the mean block's. ``bound`` is 1 if the counts are lower bounds.
+    ``longest_cycles`` is a lower bound for the length of the longest thread's dependence chain.
+    ``mean_cycles`` is a lower bound for the mean length over all threads. Both are 0 if all threads
+    have equal chains or the chains are unknown. ``heaviest_block`` is the number of instructions of
+    the heaviest block, divided by the mean over all blocks. ``bound`` is 1 if the counts are lower
+    bounds.
     """
 
     blocks: float

@@ -54,8 +54,8 @@ def blocks_to_sample(grid: Shape, most: int) -> list[Shape]:
 
 
 def bytes_touched(each: float, grid: Shape, overlaps: Sequence[Overlaps]) -> float:
-    """Return how many bytes the blocks of ``grid`` touch together, if each block touches ``each``
-    bytes. A byte that several blocks touch counts once.
+    """Return how many bytes the blocks of ``grid`` touch together. ``each`` is the number of bytes
+    that one block touches. A byte that several blocks touch counts once.
 
     There are two estimates, and the larger one is returned. The first divides the bytes of all
     blocks by the mean number of blocks that touch a byte. The second counts for each block only
@@ -68,11 +68,12 @@ def bytes_touched(each: float, grid: Shape, overlaps: Sequence[Overlaps]) -> flo
 
 
 def bytes_touched_at_random(each: float, union: float, sampled: int, blocks: int) -> float:
-    """Return how many different bytes ``blocks`` blocks touch, if each touches ``each`` bytes at
-    random places of a common memory.
+    """Return how many different bytes the blocks of a launch touch together, if each block touches
+    bytes at random places of a common memory.
 
-    The size of that memory is estimated from a sample: ``sampled`` blocks touched ``union``
-    different bytes.
+    ``each`` is the number of bytes that one block touches, and ``blocks`` is the number of blocks.
+    The size of the common memory is estimated from a sample. ``sampled`` is the number of sampled
+    blocks, and ``union`` is the number of different bytes that they touched together.
     """
     if union >= sampled * each * (1 - _SCARCE):
         return blocks * each

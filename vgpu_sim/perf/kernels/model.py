@@ -44,8 +44,9 @@ class Times:
     """The parts of a launch's time in microseconds, before they are added; ``pipes`` holds the
     times of pipes by name.
 
-    ``latency`` is the longer of two times. One is the product of a warp's chain and the number of
-    rounds of blocks on the fullest multiprocessor. The other is the longest thread's chain.
+    ``latency`` is the longer of two times. One is the time of a warp's dependence chain, multiplied
+    by the number of rounds of blocks on the fullest multiprocessor. The other is the time of the
+    longest thread's dependence chain.
     """
 
     launch: float
@@ -61,19 +62,23 @@ class Times:
 
     @property
     def busy(self) -> float:
-        """The time in microseconds of the pipes of the fullest multiprocessor. The pipes' times
-        overlap.
+        """The time in microseconds for which the pipes of the fullest multiprocessor are busy. The
+        pipes overlap, so this is at most the sum of their times.
         """
         return _norm(list(self.pipes.values()), _BUSY_TOGETHER)
 
     @property
     def core(self) -> float:
-        """The time in microseconds of pipes and latency, which overlap."""
+        """The combined time in microseconds of the pipes (``busy``) and of ``latency``. The two
+        overlap, so this is at most their sum.
+        """
         return _norm([self.busy, self.latency], _HIDDEN)
 
     @property
     def memory(self) -> float:
-        """The time in microseconds of L2 and DRAM, which overlap."""
+        """The combined time in microseconds of L2 and DRAM. The two overlap, so this is at most the
+        sum of their times.
+        """
         return _norm([self.l2, self.dram], _HIDDEN)
 
     @property

@@ -22,8 +22,8 @@ _SHARED_UNIT: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """How many blocks per multiprocessor each limit permits; ``limiter`` names the smallest
-    limit.
+    """The number of blocks per multiprocessor that each resource permits. ``limiter`` names the
+    resource that permits the fewest blocks.
     """
 
     warps_per_block: int
@@ -39,8 +39,8 @@ class Occupancy:
 
     @property
     def limiter(self) -> str:
-        """The resource that runs out first. If several run out together, the one that programs
-        change most easily.
+        """The resource that runs out first. If several resources run out together, the result is
+        the one that programs change most easily.
         """
         limits = {
             "registers": self.by_registers,

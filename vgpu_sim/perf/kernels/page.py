@@ -75,8 +75,8 @@ def _point(one: PlottedKernel) -> tuple[float, float] | None:
 
 
 def roofs(chip: Chip, kernels: Sequence[PlottedKernel]) -> dict[str, float]:
-    """Return the peaks that limit some of the kernels, in Gflop/s by name: that of the vector
-    units, and those of the tensor types in use.
+    """Return the peak rates of arithmetic that limit some of the kernels, in Gflop/s by name. These
+    are the peaks of the vector units, and the peaks of the tensor types that some kernel uses.
     """
     share = chip.sms / chip.board.sms.value
     counts = [one.estimate.counts for one in kernels if one.estimate is not None]

@@ -94,8 +94,8 @@ def _float(instruction: Instruction) -> Work:
 
 
 def tensor_type(instruction: Instruction) -> str:
-    """Return the operand type whose tensor rate a matrix product uses; empty for any other
-    instruction.
+    """Return the operand type of a matrix product, named as in a board's tensor rates. Return an
+    empty string for any other instruction.
     """
     if instruction.op is not Op.MMA:
         return ""

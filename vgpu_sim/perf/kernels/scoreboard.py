@@ -165,8 +165,8 @@ class Scoreboard:
 
 
 def chain_growth(instruction: Instruction) -> tuple[float, ...]:
-    """Return, for each counter in ``CHAIN``, by how much it grows when a warp executes this
-    instruction and the next instruction waits for the result.
+    """Return how much each counter in ``CHAIN`` grows when a warp executes this instruction. The
+    next instruction is assumed to wait for the result.
     """
     row = _row(instruction)
     waits = row.issues > 0 and bool(row.writes)
@@ -182,8 +182,8 @@ def chain_growth(instruction: Instruction) -> tuple[float, ...]:
 def execution_cost(
     code: Sequence[Instruction], words: Sequence[int], kept: Sequence[float]
 ) -> tuple[float, float]:
-    """Return a lower bound for the cost (cycles, issues) that a warp pays to execute a group of
-    instructions once more. ``words`` are the instructions' indices in ``code``.
+    """Return a lower bound for the cost to a warp of executing a group of instructions once more,
+    as (cycles, issues). ``words`` are the instructions' indices in ``code``.
 
     ``kept`` is the result of ``unrolling.issue_shares`` for the whole code. Loads are assumed to
     hit the first-level cache. The cost includes waits for work that the previous execution of the

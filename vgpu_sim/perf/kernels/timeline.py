@@ -63,14 +63,14 @@ class Timeline:
 
     @property
     def gaps_us(self) -> float:
-        """The time in microseconds within the span in which no request ran."""
+        """The total time in microseconds of the gaps between requests. In a gap, no request ran."""
         return max(0.0, self.span_us - self._covered)
 
     def launch(
         self, stream: int, value: int, waits: Sequence[Wait], us: float, share: float
     ) -> Span:
-        """Add a launch to a stream. It takes ``us`` microseconds and the given share (0 to 1) of
-        the chip. Return when it runs.
+        """Add a launch to a stream; return the span in which the launch runs. The launch takes
+        ``us`` microseconds and the given share (0 to 1) of the chip.
 
         The stream reaches the timeline value ``value`` when the launch ends. The launch begins
         after other streams have reached the values in ``waits``.
@@ -93,8 +93,8 @@ class Timeline:
         *,
         host_waits: bool = False,
     ) -> Span:
-        """Add a copy to a stream. It takes ``us`` microseconds of the named engine. Return when it
-        runs.
+        """Add a copy to a stream; return the span in which the copy runs. The copy takes ``us``
+        microseconds of the named engine.
 
         ``value`` and ``waits`` are as in ``launch``. ``host_waits`` is set if the program waited
         for the copy.
@@ -107,7 +107,9 @@ class Timeline:
         return self._record_end(stream, value, Span(start, start + us, 0.0))
 
     def mark(self, stream: int, value: int, waits: Sequence[Wait]) -> float:
-        """Add a request that takes no time; return the time at which its stream reaches it."""
+        """Add a request without a duration to a stream. Return the time at which the stream reaches
+        the request.
+        """
         ready = self._ready(stream, waits, ISSUE_US["other"])
         one = self._streams[stream]
         one.end = ready

@@ -33,8 +33,9 @@ _STRIDE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator of the U-Net: its weights, and the function ``ask``, which predicts its time.
-    ``ask`` is called for only one of the operators that have equal ``key``.
+    """One operator of the U-Net. ``weights`` is the number of its weights, and the function ``ask``
+    predicts its time. If several operators have the same ``key``, ``ask`` is called for only one
+    of them.
     """
 
     kind: str
@@ -46,7 +47,8 @@ class Operator:
 @dataclass(frozen=True, slots=True)
 class UNet:
     """The network that denoises a batch of square images. ``side`` is the width of an image in
-    pixels. ``batch`` is the number of images, doubled for guidance.
+    pixels. ``batch`` is twice the number of requested images, because guidance doubles the
+    batch.
     """
 
     board: str

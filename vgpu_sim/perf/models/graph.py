@@ -47,8 +47,8 @@ Operator = tuple[str, Callable[[], Prediction]]
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The part of a model on one rank, which is a GPU; ``dtype`` is the type of the layers'
-    weights.
+    """The part of a model that one rank holds. A rank is one GPU. ``dtype`` is the type of the
+    layers' weights.
     """
 
     model: Architecture

@@ -15,8 +15,8 @@ class Layout:
     """How many ranks (GPUs) each kind of parallelism uses.
 
     ``tp`` ranks share each matrix, ``pp`` ranks share the layers, and ``dp`` ranks compute
-    attention for different sequences. Of a stage's tp x dp ranks, ``ep`` share the experts, and
-    tp x dp / ep share each expert.
+    attention for different sequences. A stage has tp x dp ranks. The experts of a layer are divided
+    into ``ep`` groups, and tp x dp / ep ranks share each expert.
     """
 
     tp: int = 1

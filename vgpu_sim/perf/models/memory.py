@@ -26,8 +26,8 @@ class Memory:
 
 
 def memory(shard: Shard, batch: int, length: int, tokens: int) -> Memory:
-    """Return the memory that a rank needs for ``batch`` sequences of ``length`` tokens each. Of all
-    these tokens, ``tokens`` are processed at a time.
+    """Return the memory that a rank needs for ``batch`` sequences of ``length`` tokens each.
+    ``tokens`` is the number of tokens that the rank processes at a time.
     """
     model, layout = shard.model, shard.layout
     attention = model.attention_parameters(shard.heads, shard.kv_heads)

@@ -21,8 +21,9 @@ from vgpu_sim.perf.prediction import Prediction
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A request to predict serving: ``batch`` sequences that start together, each with ``given``
-    input tokens and ``made`` output tokens.
+    """A request to predict the times of serving ``batch`` sequences that start together. ``given``
+    is the number of input tokens of each sequence, and ``made`` is the number of its output
+    tokens.
 
     ``tp``, ``pp``, ``dp`` and ``ep`` are as in ``Layout``. Without ``graphs`` the host launches
     each operator separately. ``dtype`` is the type of the layers' weights.
@@ -76,9 +77,9 @@ class Pass:
     """One pass of all sequences through the model: the operators of the layers, and the operators
     before and after the layers.
 
-    ``step`` is the work of one microbatch. ``layers`` is the number of layers that one rank runs in
-    sequence until the last microbatch has left the last stage. ``waiting`` is the total time, in
-    microseconds, of the gaps between launches.
+    ``step`` is the work of one microbatch. ``layers`` is the number of layers in one stage, times
+    the number of rounds. There is one round for each microbatch, and one more for each stage except
+    the last. ``waiting`` is the total time, in microseconds, of the gaps between launches.
     """
 
     step: Step
@@ -106,8 +107,8 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The prediction of a served batch, with modelled times. ``prompt_ms`` is the time in which a
-    replica prefills a single sequence.
+    """The prediction for serving a batch; all times are modelled. ``prompt_ms`` is the time that a
+    replica needs to prefill a single sequence.
     """
 
     question: Serving
@@ -131,15 +132,17 @@ class Report:
 
     @property
     def ttft_ends(self) -> Ends:
-        """The bounds of TTFT in ms. The lower bound is for a prompt that waits for no other prompt;
-        the upper bound is for the whole batch at once.
+        """The bounds of TTFT in ms. The lower bound is the TTFT of a prompt that waits for no other
+        prompt. The upper bound is the TTFT of the whole batch, whose prompts arrive at the same
+        time.
         """
         return Ends(self.prompt_ms, self.ttft_ms)
 
     @property
     def tpot_ends(self) -> Ends:
-        """The bounds of TPOT in ms. The lower bound is for decoding alone; the upper bound is for
-        decoding interleaved with the prompts of a server in steady state.
+        """The bounds of TPOT in ms. The lower bound is for a server that only decodes. The upper
+        bound is for a server in steady state, which also processes the prompts of new sequences
+        between the steps of decoding.
         """
         own = self.question.batch // self.question.layout.dp
         return Ends(self.tpot_ms, self.tpot_ms + self.prompt_ms * own / self.question.made)

@@ -24,8 +24,8 @@ FILE: Final = "serving.json"
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The modelled bounds of a time in ms: ``least`` for an idle server, ``most`` for a busy one.
-    The factors of a ``Band`` are not yet applied.
+    """Two modelled bounds of a time, in ms: ``least`` is the time on an idle server, and ``most``
+    is the time on a busy server. The factors of a ``Band`` are not included.
     """
 
     least: float
@@ -42,7 +42,9 @@ class Band:
     high: float
 
     def interval(self, ends: Ends) -> Interval:
-        """Return the 90 % interval in ms for these bounds."""
+        """Return the 90 % interval in ms: the smaller bound times ``low``, and the larger bound
+        times ``high``.
+        """
         return self.low * min(ends.least, ends.most), self.high * max(ends.least, ends.most)
 
 
@@ -71,5 +73,7 @@ class Bands:
 
 @functools.cache
 def bands() -> Bands:
-    """Return the fitted factors that the package contains, for the intervals of TTFT and TPOT."""
+    """Return the fitted factors for the intervals of TTFT and TPOT. They come from a file in the
+    package.
+    """
     return Bands.of_json(json.loads((FILES / FILE).read_text(encoding="utf-8")))

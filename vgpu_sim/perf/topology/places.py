@@ -48,9 +48,9 @@ class Place:
 class Expander:
     """A CXL memory expander: a memory node of ``gigabytes`` (10^9) below a host bridge.
 
-    ``generation`` 2 has lanes of 32 GT/s with PCIe 5.0's 128/130 line code, generation 3 has
-    lanes of 64 GT/s that send flits without a line code (CXL 2.0 and 3.0 specifications, "Flex
-    Bus Physical Layer").
+    ``generation`` is the major version of CXL. Lanes of generation 2 run at 32 GT/s with the
+    128b/130b line code of PCIe 5.0. Lanes of generation 3 run at 64 GT/s and send flits without a
+    line code (CXL 2.0 and 3.0 specifications, "Flex Bus Physical Layer").
     """
 
     numa: int
@@ -70,10 +70,11 @@ class Expander:
 class Topology:
     """How the devices of a node are connected.
 
-    ``nvlinks`` holds pairs of a GPU architecture and the number of NVLinks of each such GPU
-    ("Ampere", 12). It is empty without NVLink. If ``switched`` is set, the NVLinks lead to
-    NVSwitches; otherwise each GPU has equally many to each peer. ``nvmes`` are the places of NVMe
-    drives, and ``cxls`` are CXL memory expanders.
+    ``nvlinks`` holds pairs such as ("Ampere", 12): a GPU architecture, and the number of NVLinks of
+    each GPU of that architecture. It is empty without NVLink. If ``switched`` is set, the NVLinks
+    lead to NVSwitches. Otherwise they lead to the other GPUs, and each pair of GPUs has the same
+    number of NVLinks. ``nvmes`` are the places of NVMe drives, and ``cxls`` are CXL memory
+    expanders.
     """
 
     name: str

@@ -32,8 +32,10 @@ class Bound:
 
 
 def ring(routes: Routes, gpus: int) -> Bound:
-    """Return the higher of two bounds for the first ``gpus`` GPUs: that of the best single ring,
-    and that of the rings in all orders, used together.
+    """Return the bound on the rate of rings through the first ``gpus`` GPUs.
+
+    Two rates are compared: that of the best single ring, and that of many rings at the same
+    time, one ring for each order of the GPUs. The bound is the higher of the two rates.
 
     Raises:
         BadShape: the node has fewer GPUs.
@@ -54,8 +56,8 @@ def ring(routes: Routes, gpus: int) -> Bound:
 
 
 def exchange(routes: Routes, gpus: int) -> Bound:
-    """Return the bound for an exchange in which each GPU sends equally much to all others at once.
-    Raises the errors of ``ring``.
+    """Return the bound on the rate of an exchange, in which each GPU sends the same number of bytes
+    to every other GPU at the same time. Raises the errors of ``ring``.
     """
     rate, link = _slowest(routes, _paths(routes, gpus).values())
     return Bound(rate * (gpus - 1), link)

@@ -20,8 +20,8 @@ class Transfer:
     """One of several transfers that begin together, and whose sizes are equal.
 
     ``rate`` is the transfer's bytes per microsecond while all transfers run. ``us`` is the time
-    from the common start to the transfer's last byte. ``limit`` is the one of ``links`` that
-    limits the rate.
+    from the common start to the transfer's last byte. ``links`` are the links that the transfer
+    uses, and ``limit`` is the link among them that limits the rate.
     """
 
     source: End

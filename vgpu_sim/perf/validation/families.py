@@ -113,8 +113,8 @@ def validate(
     """Compare predictions with measured rows that were not used for fitting. At most ``most`` of
     these rows are used, spread evenly over the table.
 
-    ``key`` names the table. With a ``donor`` (a board), predictions use the donor's fitted
-    parameters, as for a board without measurements.
+    ``key`` names the table. ``donor`` is the name of another board. If it is given, predictions use
+    the parameters fitted for that board, as they would for a board without measurements.
 
     Raises:
         NoData: the measurements are not installed.

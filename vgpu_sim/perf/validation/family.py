@@ -26,7 +26,7 @@ class Rows(Protocol):
         """Return, for each row, the kernel that is predicted to be the fastest."""
 
     def times(self, values: Values, rows: np.ndarray, kernels: Any) -> np.ndarray:
-        """Return the predicted time of each row in microseconds, if the given kernels run."""
+        """Return the time in microseconds that is predicted for each row with the given kernels."""
 
     def stack(self, values: Values, rows: np.ndarray) -> Stack:
         """Return the causes of each row's predicted time with the fastest kernel."""
@@ -37,12 +37,12 @@ class Family:
     """A family of operations.
 
     ``keys`` are BOARD/TYPE/LIBRARY, one for each table. ``shape`` names the columns that make up a
-    row's shape. A hash of the shape decides whether a row is used for fitting, which is the case
-    for one in ``fit_one_of`` shapes. ``goals`` are the largest accepted mean errors in percent, by
-    key; ``corrected_goals`` are the same for predictions that include the fitted residual.
-    ``excluded`` is the rule for rows that are left out. ``starts`` is the number of points from
-    which a fit begins. ``work`` returns the roofline's inputs for a table's rows. ``others`` holds
-    the parameters of those keys that do not use ``parameters``.
+    row's shape. A hash of the shape decides whether a row is used for fitting; this is the case for
+    one in ``fit_one_of`` shapes. ``goals`` are the largest accepted mean errors in percent, by key;
+    ``corrected_goals`` are the same for predictions that include the fitted residual. ``excluded``
+    is the rule for rows that are left out. A fit is repeated from ``starts`` different start
+    points. ``work`` returns the roofline's inputs for a table's rows. ``others`` holds the
+    parameters of those keys to which ``parameters`` does not apply.
     """
 
     name: str

@@ -45,7 +45,9 @@ class Table:
         return Table(columns, self.version, self.excluded)
 
     def without(self, wrong: np.ndarray) -> "Table":
-        """Return the table without the rows of a mask, which are counted as left out."""
+        """Return the table without the rows that the mask ``wrong`` selects. The number of these
+        rows is added to ``excluded``.
+        """
         left = self.rows(~wrong)
         return Table(left.columns, left.version, self.excluded + int(wrong.sum()))
 
@@ -67,8 +69,8 @@ def folder() -> Path:
 
 
 def read(board: str, family: str, file: str, library: str, **kept: str) -> Table:
-    """Return a library's newest table for a board. ``kept`` gives values of columns; only rows with
-    these values are returned.
+    """Return a library's newest table for a board. ``kept`` maps column names to values. Only the
+    rows that have these values are returned.
 
     Raises:
         NoData: the package is missing, or has no such table.
@@ -96,8 +98,8 @@ def _version(file: Path) -> list[int]:
 
 
 def is_fitted(table: Table, one_of: int, *key: str) -> np.ndarray:
-    """Return a mask of the rows used for fitting. It is computed from a hash of the shape, so that
-    the split never changes.
+    """Return a mask of the rows used for fitting. The mask depends only on a hash of each row's
+    shape, so the same shapes are always chosen.
     """
     shapes = zip(*(table.columns[name].tolist() for name in key), strict=True)
     return np.array([_bucket(",".join(map(str, shape)), one_of) == 0 for shape in shapes])

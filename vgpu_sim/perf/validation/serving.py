@@ -63,7 +63,8 @@ class Row:
 
     ``inside`` is the share of points within the printed interval. The factors of this interval are
     fitted to the points of other models and boards; without such points, ``inside`` is None.
-    ``inside_operators`` is the share of points within the sum of the operators' intervals.
+    ``inside_operators`` is the share of points within another interval, which is the sum of the
+    intervals of the operators.
     """
 
     group: Key
@@ -170,8 +171,8 @@ def _kind(message: str) -> str:
 def fit(some: Iterable[Point]) -> Bands:
     """Fit the factors so that 90 % of the points of each group are inside the interval.
 
-    All groups have equal weight: their sizes reflect which runs were published, not what users
-    run.
+    All groups have equal weight. The number of points in a group reflects which runs were
+    published, not what users run.
     """
     groups = _group_by(some, lambda point: point.group)
     if not groups:

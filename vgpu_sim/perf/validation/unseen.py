@@ -84,8 +84,9 @@ class _Together:
 
 
 def fit(target: str) -> Fitted:
-    """Fit one set of parameters for the board ``target`` to the measured rows of all its donors
-    together. Raises NoData.
+    """Fit one set of parameters for the board ``target`` to the measured rows of all boards that
+    serve as its donors. If one of several donors has the target's architecture, the parameters
+    that describe software come from a fit to that donor alone. Raises NoData.
     """
     donors = DONORS[target]
     fitted = _fit(donors)

@@ -53,8 +53,8 @@ class AdminServer:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self, path: Path, listener: socket.socket | None = None) -> None:
-        """Start to serve at ``path``, or on ``listener`` if that is bound already. Raises
-        OSError.
+        """Start to serve at ``path``. If a socket is already bound to ``path``, pass it as
+        ``listener``. Raises OSError.
         """
         self._path = path
         sock = listener or bind(path, self._mode)

@@ -302,7 +302,9 @@ def _compile_kernel(request: bytes) -> bytes:
 
 
 def prepare() -> None:
-    """In a zygote: compute in advance results that workers need. No LLVM object stays alive."""
+    """In a zygote: compute results that every worker would otherwise have to compute. No LLVM
+    object stays alive.
+    """
     global _prepared
     module = warm_up_module()
     function = module.function(KERNEL)

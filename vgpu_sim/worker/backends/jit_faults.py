@@ -25,9 +25,9 @@ def describe(
     """Return the source location and the description of a native fault.
 
     ``words`` are the instructions that the faulting machine code may implement; the most likely one
-    is chosen. To find the thread that faulted, the block's threads are run again. If one is found,
-    its registers show which instruction faulted, and the address before native code clamped it. The
-    machine state alone does not show that.
+    is chosen. To find the thread that faulted, the block's threads are run again. If the thread is
+    found, its registers show which instruction faulted. They also show the address as it was before
+    native code clamped it. The machine state alone shows neither.
     """
     if fault.trap_word:
         word = fault.trap_word - 1

@@ -99,8 +99,8 @@ class Child:
         """Run the child process: ``become_child`` completes its sandbox, and ``warm_up`` runs until
         there is a request.
 
-        Sends the process's pid on the socket ``say`` once the code is complete, then ends the
-        process.
+        When the code is complete, send the pid of the process on the socket ``say``. Then end
+        the process.
         """
         status = 1
         try:

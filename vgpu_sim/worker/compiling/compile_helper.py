@@ -43,7 +43,9 @@ class CompileHelper:
         self._server.serve(become_child)
 
     def connect(self) -> None:
-        """In the worker, after the fork of the helper: connect to it."""
+        """Connect the worker to the helper. Call this in the worker after the helper has been
+        forked.
+        """
         self._socket = self._server.take_worker_end()
         self._answers = self._socket.makefile("rb")
 
@@ -62,9 +64,9 @@ class CompileHelper:
         return self._pid
 
     def prepare(self) -> tuple[int, ...]:
-        """Make the helper fork a first child before there is a request, while neither of the two
-        processes is in a control group. Return the pids of the helper and the child. Call this
-        before ``request_code``, on one thread.
+        """Make the helper fork a first child before there is a request. At this time, neither the
+        helper nor the child is in a control group. Return the pids of the helper and the child.
+        Call this before ``request_code``, on one thread.
         """
         helper = self.pid()
         self._tell(server.PREPARE)

@@ -108,8 +108,8 @@ class ModelledClock:
             self._costs.record_unload(kernels)
 
     def record_request(self, request: Request) -> int:
-        """Add one request to the timeline before it runs, or record the end of a launch; return the
-        modelled clock in ns at the request.
+        """Record one request before it runs, or the end of a launch. Return the time of the request
+        on the modelled clock, in ns; 0 for a launch that begins.
         """
         with self._lock:
             return int(1e3 * self._add(request))

@@ -131,9 +131,9 @@ class Costs:
             self._weight -= self._samples.pop(key).watch.weight
 
     def begin(self, handle: int, launch: Launch, *, alone: bool) -> Begun:
-        """Sample a launch before it runs, and set its kernel's counters to zero. If another launch
-        adds to these counters at the same time, ``alone`` is False, and the counters are left as
-        they are.
+        """Sample a launch before it runs, and set its kernel's counters to zero. ``alone`` is False
+        if another launch adds to the same counters at the same time. The counters then keep
+        their values.
         """
         kernel = self._kernels.get(handle)
         if kernel is None:  # unloaded meanwhile: the launch itself reports that

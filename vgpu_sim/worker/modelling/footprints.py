@@ -32,8 +32,9 @@ _Steps = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Footprints:
-    """The memory accesses of one sample. ``growths`` holds a ratio for each instruction: how often
-    a block of the grid executes it on average, divided by how often a sampled block does.
+    """The memory accesses of one sample. ``growths`` holds a ratio for each instruction. The ratio
+    is how often an average block of the grid executes the instruction, divided by how often an
+    average block of the sample executes it.
     """
 
     watch: Watch
@@ -189,8 +190,8 @@ def _is_even(own: Sequence[Numbers]) -> bool:
 
 def growth_of(parts: Sequence[Numbers], times: float) -> float:
     """Return the factor by which the number of distinct sectors would grow if the number of
-    accesses grew by the factor ``times``. The number of sectors is assumed to keep growing as
-    it does in the later half of the accesses.
+    accesses grew by the factor ``times``. New sectors are assumed to appear as often as in the
+    later half of the given accesses.
     """
     if times <= 1.001 or not parts:
         return 1.0

@@ -33,8 +33,8 @@ _MOST_CELLS: Final = 1 << 22
 class Place:
     """Where a launch runs: the addresses of its module's variables, and its special registers.
 
-    ``extents`` are the (begin, end) of mapped memory, which limit the memory that the launch can
-    access.
+    ``extents`` are the ranges of mapped memory, as (begin, end). The launch can access no other
+    memory.
     """
 
     segment_base: int
@@ -111,8 +111,9 @@ def predict_counts(
     most_words: int = MOST_WORDS,
     counted: tuple[Plan, Tally] | None = None,
 ) -> Counts:
-    """Predict the counts of a launch from a sample of its blocks and, if given, the counters of its
-    code (``counted``).
+    """Predict the counts of a launch from a sample of its blocks. ``counted`` is the plan of the
+    kernel's counters, with their values. If ``counted`` is given, the prediction uses these
+    values, too.
 
     Raises:
         ExecutionError, ValueError: as ``sample``.

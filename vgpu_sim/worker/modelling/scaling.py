@@ -37,7 +37,9 @@ _COUNTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The shape of a launch, and its other properties that are needed after its blocks have run."""
+    """The kernel and the shape of a launch, and its shared memory in bytes. These values are needed
+    after the launch's blocks have run.
+    """
 
     function: Function
     grid: Block
@@ -53,8 +55,9 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The sampled blocks of a launch; ``places`` are their positions in the grid. The first block
-    is examined most closely.
+    """The sampled blocks of a launch; ``places`` are their positions in the grid. The latencies of
+    an instruction are taken from the first warp that reaches it, which is usually in the first
+    of these blocks.
     """
 
     launch: Shape
@@ -78,9 +81,10 @@ class _Scales:
 
 
 def later_blocks(sample: Sample, counted: tuple[Plan, Tally] | None) -> list[int]:
-    """Return the blocks to sample next, if some code was executed only by blocks outside the
-    sample. These are the blocks of the groups that issued the most instructions. Return an empty
-    list if all executed code was sampled, or if it is unknown which code was executed.
+    """Return further blocks to sample if only blocks outside the sample executed some of the code.
+
+    The result has blocks of the groups that issued the most instructions. Return an empty list
+    if all executed code was sampled, or if it is unknown which code was executed.
     """
     if counted is None or counted[1].slots is None or not _scales(sample, counted).unseen:
         return []
@@ -95,8 +99,8 @@ def counts_of(
     counted: tuple[Plan, Tally] | None,
     beside: Sample | None = None,
 ) -> Counts:
-    """Return the counts of the whole launch. ``beside`` is a second sample, of blocks that execute
-    further instructions.
+    """Return the counts of the whole launch. ``beside`` is a second sample. Its blocks execute
+    instructions that the blocks of ``sample`` do not execute.
 
     ``counted`` is the plan of the kernel's counters, with their values after the launch. Without
     it, the sampled blocks represent all blocks, and the result is marked as a lower bound.

@@ -74,8 +74,8 @@ class Watch:
 
     @property
     def weight(self) -> int:
-        """The memory that the sample uses, as a number of sectors: the sectors that it keeps, plus
-        the equivalent of its fixed cost.
+        """The memory that the sample uses, expressed as a number of sectors. It is the number of
+        sectors that the sample keeps, plus an equivalent for the other memory of the sample.
         """
         return self._kept + _WEIGHT_OF_WORD * len(self._code) + _WEIGHT_OF_SAMPLE
 

@@ -12,8 +12,8 @@ from vgpu_sim.perf.kernels.scoreboard import execution_cost
 def weigh(
     code: Sequence[Instruction], groups: Sequence[Sequence[int]]
 ) -> list[tuple[float, float]]:
-    """Return, for each group of instructions, the cost (cycles, issues) that a warp pays to execute
-    the group once more. A group holds indices into ``code``.
+    """Return, for each group of instructions, the cost to a warp of executing the group once more,
+    as (cycles, issues). A group holds indices into ``code``.
     """
     kept = unrolling.issue_shares(code)
     return [execution_cost(code, words, kept) for words in groups]

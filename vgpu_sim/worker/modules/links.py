@@ -23,11 +23,12 @@ def link(
     """Link the inputs of a MODULE_LINK message; return the container, or nothing if ``check_only``
     is set.
 
-    ``max_registers`` limits the registers that kernels report; 0: no limit.
+    ``max_registers`` limits the number of registers that each kernel reports; 0 means no limit.
 
     Raises:
-        ImageError: 200 if a name is missing or defined twice, or an input is damaged; 209 for
-            inputs of other hardware, 218 for inputs that are not PTX, 801 for unsupported ones.
+        ImageError: the CUresult is 200 if a name is missing or defined twice, or an input is
+            damaged. It is 209 for an input for other hardware, 218 for an input that is not PTX,
+            and 801 for an input that is not supported.
     """
     try:
         inputs = list(_inputs(data))

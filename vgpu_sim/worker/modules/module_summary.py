@@ -62,8 +62,8 @@ class ModuleSummary:
     refused: tuple[RefusedSummary, ...] = ()
 
     def log(self, max_bytes: int) -> str:
-        """Return which parts of the module are not supported and why, for display; empty if all are
-        supported.
+        """Return a text for display that lists the unsupported kernels and variables of the module,
+        with the reasons. The text is empty if all are supported.
         """
         found, left = [], max_bytes
         for one in self.refused:

@@ -39,8 +39,8 @@ def wavefronts_of(warps: Numbers, sectors: Numbers) -> int:
 def conflicts_of(
     warps: Numbers, addresses: Numbers, width_bytes: int, *, updates: bool = False
 ) -> tuple[int, int]:
-    """Return two numbers of cycles for accesses to shared memory: with bank conflicts, and as if
-    there were no conflicts.
+    """Return how many cycles the accesses to shared memory take: first with bank conflicts, then as
+    if there were no conflicts.
 
     In one cycle, a bank returns one word of four bytes to all lanes that request it. With
     ``updates`` (atomic operations), a bank serves lanes one by one.

@@ -13,10 +13,10 @@ _MOST_TEXT: Final = 120
 
 
 def key_of(parameters: bytes, place_of: Callable[[int], int | None]) -> bytes:
-    """Return a key under which the samples of launches with such parameters are stored.
+    """Return the key under which the samples of a launch with these parameters are stored.
 
-    In the key, each address is replaced by two numbers: the address's offset in a cache line,
-    and the number that ``place_of`` returns for its kind of memory.
+    In the key, each address is replaced by two numbers: its offset in a cache line, and the
+    number that ``place_of`` returns for it. The second number identifies a kind of memory.
     """
     words = []
     for at in range(0, len(parameters) - _WORD + 1, _WORD):

@@ -48,14 +48,14 @@ class Plan:
     """The meaning of a kernel's counters, and their location in the module's segment.
 
     ``counter_of`` maps each instruction to its counter, or to ``ONCE``. ``cycles`` and ``issues``
-    have an element for each counter, which describes one more execution of the code that the
-    counter counts. ``cycles`` is the minimum number of cycles that this execution adds to a
-    thread's dependency chain, and ``issues`` is the number of instructions that it issues. The last
-    element of ``cycles`` and of ``issues`` is for code that runs once.
+    have an element for each counter. The element of ``cycles`` is the minimum number of cycles that
+    one more execution of the counted code adds to a thread's dependency chain. The element of
+    ``issues`` is the number of instructions that this execution issues. The last element of
+    ``cycles`` and of ``issues`` is for code that runs once.
 
-    The counters begin at ``offset``. If the kernel has ``loops``, further values follow them:
-    the cycles of the launch's longest thread, and then ``SLOTS`` sums, each of the issues of one
-    group of blocks.
+    The counters begin at ``offset``. If the kernel has ``loops``, further values follow the
+    counters. The first is the number of cycles of the launch's longest thread. After it come
+    ``SLOTS`` sums; each is the number of issues of one group of blocks.
     """
 
     counter_of: tuple[int, ...]
@@ -75,9 +75,9 @@ def instrument(module: Module, weigh: Weigh) -> tuple[Module, Mapping[str, Plan]
     """Return the module with counters in its code, and the plans of the counters by kernel name. A
     kernel whose launches cannot be counted has no plan.
 
-    ``weigh`` returns how many cycles and issues one execution of each counter's code costs. Before
-    a thread ends, it multiplies its counts by these costs, and so computes its total cycles and
-    issues.
+    ``weigh`` returns, for the code of each counter, how many cycles and issues one execution costs.
+    Before a thread ends, it multiplies its counts by these costs, and so computes its total cycles
+    and issues.
     """
     plans, offset = {}, -(-module.segment_bytes // _BYTES) * _BYTES
     begin, functions = offset, []

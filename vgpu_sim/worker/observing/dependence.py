@@ -18,7 +18,7 @@ class Dependence:
     """What a kernel's control flow depends on.
 
     ``on_memory`` is set if branches or addresses depend on values in memory. ``waiting`` holds the
-    instructions of those loops that may wait until another thread ends the loop.
+    instructions of loops in which a thread may wait for another thread to end the loop.
     """
 
     on_memory: bool

@@ -40,8 +40,8 @@ class Access:
 def accesses_of(
     blocks: ResidentBlocks, instruction: Instruction, allowed: Mask
 ) -> Iterator[Access]:
-    """Yield the memory accesses of one instruction by the lanes in the mask ``allowed``, whose
-    guards are true. Accesses to parameters are omitted.
+    """Yield the memory accesses of one instruction by the lanes in the mask ``allowed``. These are
+    the lanes whose guards are true. Accesses to parameters are omitted.
     """
     space = instruction.space
     if not EFFECTS[instruction.op].accesses or space is Space.PARAM or not allowed.any():

@@ -27,7 +27,8 @@ class Requests:
         self._observer = observer
 
     def report(self, stream: int, slot: abi.Slot, parameters: int, ended: bool = False) -> int:
-        """Report one request before it runs, or a launch that has ``ended``.
+        """Report one request before it runs. If ``ended`` is set, report the end of a launch
+        instead.
 
         Returns the observer's time in ns. Never raises: the caller is C.
         """

@@ -16,9 +16,12 @@ _MOST_COUNTED: Final = 1 << 56  # beyond any launch's count: the kernel itself w
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The values of a kernel's counters after a launch. ``counters`` count executions of code,
-    ``longest`` is the number of cycles of the longest thread, and ``slots`` holds the sum of issues
-    of each group of blocks. For a kernel without loops, ``longest`` is 0 and ``slots`` is None.
+    """The values of a kernel's counters after a launch.
+
+    ``counters`` holds how often each part of the code was executed. ``longest`` is the number of
+    cycles of the launch's longest thread. ``slots`` has one sum for each group of blocks: the
+    issues of all blocks in the group. For a kernel without loops, ``longest`` is 0 and ``slots`` is
+    None.
     """
 
     counters: tuple[int, ...]

@@ -59,9 +59,9 @@ class Region:
 class Stats:
     """Counters of finished launches, and the kernel that has been running for the longest time.
 
-    Times are in ns of CLOCK_MONOTONIC. ``busy_ns`` is the time, until now, in which at least one
-    launch ran. If no kernel runs, ``running`` is None and ``running_since_ns`` 0. ``counters``
-    holds the other fields of ``hal.management.admin.Counters``, by name.
+    Times are in ns of CLOCK_MONOTONIC. ``busy_ns`` is the total time during which at least one
+    launch ran, up to now. If no kernel runs, ``running`` is None and ``running_since_ns`` is 0.
+    ``counters`` holds the other fields of ``hal.management.admin.Counters``, by name.
     """
 
     launches: int = 0
@@ -257,8 +257,8 @@ class NativeRuntime:
     def fail(
         self, kind: abi.FaultKind, error: int, message: str, kernel: KernelHandle | None = None
     ) -> bool:
-        """End the context because of a fault of ``kernel`` (None: of no kernel); return False if
-        the context had already ended.
+        """End the context because of a fault. ``kernel`` is the kernel that faulted; None if the
+        fault is not that of a kernel. Return False if the context had already ended.
         """
         text = message.encode()[:255]
         return bool(self._library.tessera_worker_fail(kind, error, kernel or 0, text))

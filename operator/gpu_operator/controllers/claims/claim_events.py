@@ -51,7 +51,7 @@ class ClaimEvents:
     """Limits the rate of events for each waiting claim and pod.
 
     Tenants may create any number of claims, so each pass evaluates only the claims that are due.
-    The time ``now_s`` of a pass is in monotonic seconds.
+    ``now_s`` is the time of a pass, in monotonic seconds.
     """
 
     def __init__(self) -> None:

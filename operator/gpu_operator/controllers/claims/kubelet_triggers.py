@@ -32,7 +32,7 @@ MOST: Final = 32
 class KubeletTriggers:
     """Selects pods to annotate, so that the kubelet retries to prepare their claims at once.
 
-    A pod is selected once it has waited long enough. The time ``now_s`` of a pass is in
+    A pod is selected once it has waited long enough. ``now_s`` is the time of a pass, in
     monotonic seconds.
     """
 

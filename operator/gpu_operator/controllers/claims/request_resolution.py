@@ -12,9 +12,10 @@ Classes = Mapping[str, Facts]
 
 @dataclass(frozen=True, slots=True)
 class ResolvedAlternative:
-    """Devices of this driver that one alternative of a request may match.
+    """The devices that one alternative of a request needs. All of them are devices of this driver.
 
-    ``resource`` has the form of ``Facts.resource``. Selectors may exclude some of its devices.
+    ``resource`` has the form of ``Facts.resource``. The selectors may match only some of the
+    devices of this resource.
     """
 
     resource: str
@@ -34,8 +35,8 @@ class ResolvedRequest:
 class ResolvedClaim:
     """The requests of a claim that only this driver can serve.
 
-    ``together`` names the requests that must be allocated on one GPU, except requests with
-    several alternatives.
+    ``together`` are the devices that must be allocated on the same GPU. Requests with several
+    alternatives are left out of ``together``.
     """
 
     requests: tuple[ResolvedRequest, ...]

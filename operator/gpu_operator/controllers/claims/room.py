@@ -47,11 +47,11 @@ class ClaimShare:
 
 @dataclass(frozen=True, slots=True)
 class GpuCapacity:
-    """How claims can use a GPU, and what uses it already.
+    """How claims can use a GPU, and what uses the GPU already.
 
-    ``layouts``, ``pods`` and ``claims`` are the names of the layouts, pods and claims that use the
-    GPU. With ``sharing``, several claims can share a device; ``shares`` are the parts that claims
-    have.
+    ``layouts``, ``pods`` and ``claims`` are the names of the layouts, pods and claims that use
+    the GPU. If ``sharing`` is set, several claims can share a device. Then ``shares`` are the
+    parts of devices that claims already have.
     """
 
     node: str
@@ -120,11 +120,11 @@ class GpuCapacities:
         self._read: dict[str, tuple[Gpu, GpuCapacity]] = {}
 
     def read(self, world: World, claims: Iterable[Claim]) -> tuple[GpuCapacity, ...]:
-        """Return the capacities of all GPUs, less the devices that are allocated to claims.
+        """Return the capacities of all GPUs. Devices that are allocated to claims count as used.
 
-        These devices are counted because a claim's slice appears in its GPU's status only once
-        it is prepared. A GPU with an unknown board, which a user may have written, is left out:
-        its node makes no slices of it.
+        A claim's slice appears in the GPU's status only once the claim is prepared, so the
+        status alone does not show these devices. A GPU with an unknown board is left out,
+        because its node makes no slices of it. A user may have written such a GPU object.
         """
         self._read = {
             gpu.name: self._read_gpu(gpu)

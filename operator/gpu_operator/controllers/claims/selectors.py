@@ -42,9 +42,10 @@ _RESOURCES: Final = {
 class Facts:
     """What is known about all devices that a selector matches.
 
-    ``type`` and ``profile`` are the values that the selector requires of the attributes with these
-    names; if empty, any value is possible. Unless ``ours`` is set, devices of other drivers may
-    match, too.
+    ``type`` and ``profile`` are values of the device attributes with these names. The selector
+    matches only devices that have these values. If ``type`` or ``profile`` is empty, the
+    selector matches any value of that attribute. Unless ``ours`` is set, the selector may also
+    match devices of other drivers.
     """
 
     ours: bool = False
@@ -52,7 +53,7 @@ class Facts:
     profile: str = ""
 
     def combine(self, other: "Facts") -> "Facts":
-        """Return what is known about the devices that both selectors match."""
+        """Return what is known about devices that match two selectors: this one and ``other``."""
         return Facts(
             self.ours or other.ours, self.type or other.type, self.profile or other.profile
         )

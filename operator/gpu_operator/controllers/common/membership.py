@@ -18,7 +18,10 @@ def selects(pool: Pool, node: Node) -> bool:
 
 
 def pools_by_node(world: World) -> Mapping[str, str]:
-    """Return the pool of each node that has one: the oldest valid pool that selects it."""
+    """Return the name of each node's pool, by the node's name; nodes without a pool are omitted.
+
+    A node belongs to the oldest valid pool whose selector matches the node.
+    """
     return world.index.held if world.index is not None else _pools_by_node(world)
 
 
@@ -36,7 +39,10 @@ def valid_pools(world: World) -> tuple[Pool, ...]:
 
 
 def find_holder(pools: Sequence[Pool], node: Node) -> str:
-    """Return the first of these pools that selects the node; empty if none does."""
+    """Return the name of the first of these pools whose selector matches the node.
+
+    The name is empty if there is no such pool.
+    """
     if len(node.name) > _LABEL_VALUE_LENGTH:
         return ""
     return next((pool.name for pool in pools if selects(pool, node)), "")
@@ -52,7 +58,8 @@ def _pools_by_node(world: World) -> Mapping[str, str]:
 def belongs_to_pool(gpu: Gpu, world: World, held: Mapping[str, str]) -> bool:
     """Return whether the GPU's spec still matches its pool and node.
 
-    A GPU that does not match is being released. ``held`` has the pool of each node.
+    A GPU that does not match is being released. ``held`` maps each node's name to the name of
+    its pool.
     """
     spec = gpu.spec
     pool, node = world.pools.get(spec.pool), world.nodes.get(spec.node_name)

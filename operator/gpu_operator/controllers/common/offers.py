@@ -31,7 +31,7 @@ def count_active(world: World, node: Node) -> Mapping[str, int]:
 
 
 def count_admitted(world: World, node: Node) -> Mapping[str, int]:
-    """Count the slices for which the node admits pods now, for each resource.
+    """For each resource, count the slices for which the node admits pods now.
 
     The count is 0 while the kubelet or the node agent restarts, because admission would then
     fail for every pod.
@@ -56,13 +56,15 @@ def allocatable_count(node: Node, resource: str) -> int:
 
 
 def explain_late_offer(world: World, node: Node, slices: Iterable[Slice]) -> str:
-    """Explain which slices the node does not offer yet under the prefix in force; empty if none.
+    """Explain which slice the node does not offer yet under the prefix in force.
 
-    If a pod received a slice under another prefix, the slice's resource keeps that prefix until
-    the pod ends. Slices that the node's strategy does not offer are ignored. A slice for which
-    no pod is admitted yet counts as not offered, even if the node's status lists the slice. In
-    that case the kubelet updated the status before the agent's report arrived, and the operator
-    is about to lower the number in the status.
+    The text is empty if no slice is missing. Slices that the node's strategy does not offer are
+    ignored. If a pod received a slice under another prefix, the slice's resource keeps that
+    prefix until the pod ends.
+
+    If no pod is admitted yet for a slice, the slice counts as not offered, even if the node's
+    status lists it. In this case the kubelet updated the status before the agent's report
+    arrived, and the operator is about to lower the number in the status.
     """
     prefix = f"{world.policy.resource_prefix}/"
     there, admits = count_active(world, node), count_admitted(world, node)

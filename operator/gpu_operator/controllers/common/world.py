@@ -94,7 +94,10 @@ class Index(Protocol):
 
     @property
     def held(self) -> Mapping[str, str]:
-        """Return the pool of each node that has one."""
+        """Return the name of each node's pool, by the node's name.
+
+        Nodes without a pool are omitted.
+        """
 
     @property
     def by_node(self) -> Mapping[str, Sequence[Gpu]]:
@@ -102,18 +105,25 @@ class Index(Protocol):
 
     @property
     def followed(self) -> Mapping[str, str]:
-        """Return the name of the layout that each GPU follows; other GPUs are omitted."""
+        """Return the name of the layout that a GPU follows, by the GPU's name.
+
+        GPUs that follow no layout are omitted.
+        """
 
     @property
     def layouts_by_label(self) -> Mapping[str, Mapping[str, Layout]]:
-        """Return the layouts that were made for a node's label, by node, then by name."""
+        """Return the layouts that were created because a node's label requests them.
+
+        The result maps the node's name to its layouts, by the layouts' names.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """A snapshot of the cluster; all maps are by the objects' names.
+    """A snapshot of the cluster. Unless noted otherwise, each map is keyed by the objects' names.
 
-    Worlds compare by identity, so values derived from one are cached as long as nothing changes.
+    Two worlds are equal only if they are the same object. So values that are derived from a
+    world stay cached as long as nothing changes.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)

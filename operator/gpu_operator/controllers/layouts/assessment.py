@@ -136,7 +136,7 @@ def _find_waiting(gpu: Gpu) -> GpuAssessment | None:
 def make_waiting(
     gpu: Gpu, held: tuple[Slice, ...], claims: tuple[ClaimedSlice, ...] = ()
 ) -> GpuAssessment:
-    """Assess a GPU whose change waits until pods and claims release slices."""
+    """Return the assessment of a GPU whose change waits until pods and claims release slices."""
     message = ", ".join(filter(None, (_describe_holders(held), *map(str, claims))))
     return GpuAssessment(gpu, State.WAITING, Reason.SLICE_IN_USE, message, held, claims)
 

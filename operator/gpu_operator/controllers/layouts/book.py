@@ -42,7 +42,10 @@ class Entry:
 
     @property
     def reported_assessment(self) -> GpuAssessment:
-        """Return the assessment that is reported while the step is taken."""
+        """Return the assessment to report for this GPU.
+
+        If ``step`` is set, the assessment describes the GPU as if this step had been taken.
+        """
         if isinstance(self.step, Begin | Move):
             return assess_begin(self.assessed, self.step.blockers)
         return self.assessed
@@ -171,7 +174,10 @@ class LayoutBook:
         return (self.said[name] for name in names[:most])
 
     def record(self, name: str, said: GpuAssessment) -> None:
-        """Record a GPU's assessment. The book must not have an assessment of this GPU yet."""
+        """Record the assessment ``said`` of the GPU ``name``.
+
+        The book must not have an assessment of this GPU yet.
+        """
         self.said[name] = said
         self.groups.put(name, (said.state, said.reason))
         self.withheld += len(said.waits_for)
@@ -187,7 +193,10 @@ class LayoutBook:
 
 
 def make_entry(world: World, gpu: Gpu, layout: Layout, rivals: tuple[str, ...]) -> Entry:
-    """Assess a GPU and plan its change. A change that has to wait for its turn is not planned."""
+    """Assess a GPU, and plan the change that the GPU needs.
+
+    If the change has to wait for its turn, it is not planned yet.
+    """
     assessed = assessment.assess(world, gpu, layout)
     wanted = targets.resolve_target(gpu.spec.board, layout.spec.instances).entries
     last = change.read_change(gpu)

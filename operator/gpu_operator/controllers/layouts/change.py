@@ -83,9 +83,10 @@ def retarget(gpu: Gpu, layout: Layout, instances: Places, now: datetime.datetime
 
 
 def restart_clock(gpu: Gpu, layout: Layout, now: datetime.datetime) -> Apply:
-    """Return the write that sets a change's start to now.
+    """Return the write that sets the start of a GPU's change to now.
 
-    It is needed if a fast clock set the start in the future.
+    The write is needed if the recorded start is in the future, because the clock that recorded
+    it was ahead.
     """
     underway = read_change(gpu)
     return _write(

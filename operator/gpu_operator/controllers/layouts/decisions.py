@@ -35,11 +35,12 @@ PORTION = 128  # GPUs whose change begins or moves in one pass
 
 @dataclass(frozen=True, slots=True)
 class PassDecisions:
-    """Decisions of a pass about its GPUs, and the reason why no further GPU loses slices now.
+    """The decisions of one pass over the GPUs of a layout.
 
-    ``next_deadline_s`` is the number of seconds until the next deadline of a running change; None
-    if there is none. If ``more`` is set, another pass must follow at once, because this pass
-    reached its maximum number of changes.
+    ``why_not`` is the reason why no further GPU may lose slices now. ``next_deadline_s`` is the
+    number of seconds until the next deadline of a running change; None if there is none. If
+    ``more`` is set, another pass must follow at once, because this pass reached its maximum
+    number of changes.
     """
 
     decisions: tuple[Decision, ...]

@@ -17,7 +17,10 @@ _WHOLE = (PlacedInstance(profile=WHOLE, start=0),)
 
 
 def reconcile(world: World, name: str) -> Outcome:
-    """Make a GPU that follows no layout one whole GPU with MIG off."""
+    """Turn MIG off on a GPU that follows no layout, so that the GPU is undivided again.
+
+    A GPU that a user has configured without a layout stays as it is.
+    """
     gpu = world.gpus.get(name)
     if gpu is None or (gpu.spec.layout is None and _has_instances(gpu)):
         return Outcome()

@@ -30,8 +30,9 @@ class Plan:
 
 
 def certainly_removes(slices: Sequence[Slice], wanted: Entries) -> bool:
-    """Return True if it is certain, without planning, that every plan for ``wanted`` removes
-    slices.
+    """Return True if every plan for ``wanted`` is certain to remove slices.
+
+    The result is found without planning. False means that this is not certain.
     """
     devices = map(planner.device_of, wanted)
     return bool(Counter(s.profile for s in slices) - Counter(one.name for one in devices))

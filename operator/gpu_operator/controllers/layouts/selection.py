@@ -15,7 +15,10 @@ from rdma.selectors import Operator, Requirement, Selector
 
 
 def selects(world: World, layout: Layout, gpu: Gpu) -> bool:
-    """Return whether the layout's selector matches the GPU, however the GPU is allocated."""
+    """Return whether the layout's selector matches the GPU.
+
+    The way in which the GPU is allocated (device plugin or DRA) does not matter.
+    """
     selector, node = layout.spec.selector, world.nodes.get(gpu.spec.node_name)
     labels = node.labels if node is not None else {}
     return (
@@ -56,10 +59,11 @@ def is_live(world: World, gpu: Gpu) -> bool:
 
 
 def layouts_by_gpu(world: World) -> Mapping[str, str]:
-    """Return the layout that each GPU follows: the oldest one that selects it and fits its board.
+    """Return the name of the layout that each GPU follows; GPUs without a layout are omitted.
 
-    GPUs without a layout are omitted. A GPU keeps following its layout even if an edit makes the
-    layout impossible to apply: a typing error must not remove slices.
+    A GPU follows the oldest layout that selects the GPU and fits its board. The GPU continues to
+    follow this layout even if an edit makes the layout impossible to apply. Otherwise a typing
+    error in a layout could remove slices.
     """
     if world.index is not None:
         return world.index.followed
@@ -90,10 +94,10 @@ class Role:
 
 
 class Order:
-    """Layouts in the order of their age, indexed by the nodes that they name.
+    """The layouts sorted by age, with an index of those that name nodes.
 
-    If the nodes' labels request layouts, each node has its own layout. It would then be too slow to
-    compare every GPU with every layout.
+    The index serves clusters in which labels of nodes request layouts. There, each node has its
+    own layout, and to compare every GPU with every layout would be too slow.
     """
 
     def __init__(self, layouts: Iterable[Layout]) -> None:
@@ -139,7 +143,10 @@ def _roles(world: World) -> Mapping[str, Sequence[Role]]:
 
 
 def roles_of(world: World, layout: Layout) -> Iterator[tuple[Gpu, Role]]:
-    """Yield each GPU that a layout selects, by name, with the layout's role for it."""
+    """For each GPU that a layout selects, yield the GPU and the layout's role for it.
+
+    The GPUs are in the order of their names.
+    """
     for name, found in _roles(world).items():
         for role in found:
             if role.layout == layout.name:

@@ -12,7 +12,10 @@ from mig.errors import MigError
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Begins a change of the GPU to these instances. ``blockers`` are slices that pods hold."""
+    """Begins to change the GPU's instances to ``instances``.
+
+    ``blockers`` are slices that must be removed first, and that pods hold.
+    """
 
     instances: Places
     blockers: tuple[Slice, ...] = ()
@@ -20,7 +23,10 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Changes the target of a running change to one that fewer pods block."""
+    """Gives a running change of the GPU another target.
+
+    ``instances`` are the new target. Fewer pods hold slices that this target removes.
+    """
 
     instances: Places
     blockers: tuple[Slice, ...] = ()
@@ -28,7 +34,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Redate:
-    """Sets the start of a running change to now, because a fast clock set it in the future."""
+    """Sets the start of a running change to now.
+
+    This is needed if the recorded start is in the future, because the clock that recorded it was
+    ahead.
+    """
 
 
 @dataclass(frozen=True, slots=True)

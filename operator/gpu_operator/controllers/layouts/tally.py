@@ -19,7 +19,7 @@ class Tally(Generic[GroupT]):
 
     @property
     def groups(self) -> Mapping[str, GroupT]:
-        """Return the group of each name."""
+        """Return a mapping from each name to its group."""
         return self._group
 
     def put(self, name: str, group: GroupT) -> None:
@@ -43,7 +43,7 @@ class Tally(Generic[GroupT]):
             del self._names[group]
 
     def names(self, group: GroupT) -> Sequence[str]:
-        """Return the names of a group, sorted; the list is not a copy."""
+        """Return the sorted names of a group. The caller must not change the returned list."""
         return self._names.get(group, ())
 
     def count(self, group: GroupT) -> int:

@@ -88,7 +88,10 @@ def _note_prefixes(world: World, node: Node) -> Iterator[Action]:
 
 
 def is_withdrawn(world: World, node: Node, resource: str) -> bool:
-    """Return whether the node's status offers no more slices of a resource than its agent does."""
+    """Return whether the node's status lists at most as many slices as the node's agent offers.
+
+    Only slices of ``resource`` are counted.
+    """
     return offers.allocatable_count(node, resource) <= offers.count_active(world, node).get(
         resource, 0
     )

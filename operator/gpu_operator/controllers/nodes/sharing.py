@@ -12,7 +12,7 @@ NVIDIA = "nvidia.com"  # prefix of resources in configurations for NVIDIA's devi
 
 
 def find_sharing_problem(policy: GPUPolicySpec) -> str:
-    """Return which shared resources the policy never offers; empty if it may offer all."""
+    """Return what is wrong in the policy's list of shared resources; empty if nothing is."""
     config = policy.sharing.config if policy.sharing is not None else None
     if config is None:
         return ""
@@ -34,7 +34,10 @@ def find_sharing_problem(policy: GPUPolicySpec) -> str:
 
 
 def label_sharing(gpu: Gpu) -> Mapping[str, features.Sharing]:
-    """Return how a GPU's resources are shared, for GPU Feature Discovery's labels."""
+    """Return how each of a GPU's resources is shared, by the resource's name.
+
+    GPU Feature Discovery's labels describe this sharing.
+    """
     return {
         one.name: features.Sharing(
             replicas=one.replicas,

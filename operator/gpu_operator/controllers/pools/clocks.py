@@ -13,7 +13,8 @@ from gpu_operator.controllers.common.conditions import Verdict
 def clock_verdict(pool: Pool, modelled: int, gpus: int) -> Verdict | None:
     """Return the condition ModelledClock; None if the pool has never had a modelled clock.
 
-    ``modelled`` is the number of the pool's ``gpus`` that report a modelled clock.
+    ``gpus`` is the number of GPUs in the pool. ``modelled`` is the number of those that report a
+    modelled clock.
     """
     wanted = pool.spec.clock is Clock.MODELLED
     if wanted and gpus and modelled == gpus:

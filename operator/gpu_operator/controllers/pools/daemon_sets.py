@@ -37,7 +37,10 @@ class Documents:
         return tuple(daemonset.rendered_digest(one) for one in (self.gpud, self.agent))
 
     def agents_change(self, world: World) -> bool:
-        """Return whether this rendering of the pool's node agents replaces another one."""
+        """Return whether the cluster's DaemonSet of the pool's node agents differs from this one.
+
+        The result is false if the cluster has no such DaemonSet.
+        """
         found = world.daemon_sets.get(self.agent["metadata"]["name"])
         return found is not None and found.rendered != daemonset.rendered_digest(self.agent)
 
@@ -85,9 +88,10 @@ def write(
 def withdraw(
     world: World, pool: str, namespace: str, *names: Callable[[str], str]
 ) -> Sequence[Action]:
-    """Return the deletions of a pool's DaemonSets.
+    """Return the actions that delete DaemonSets of a pool.
 
-    ``names`` are functions that return the name of a DaemonSet; without them, all are deleted.
+    Each function in ``names`` returns the name of a DaemonSet to delete. If ``names`` is empty,
+    all of the pool's DaemonSets are deleted.
     """
     found = (of(pool) for of in names or NAMES)
     return [Delete("DaemonSet", name, namespace) for name in found if name in world.daemon_sets]

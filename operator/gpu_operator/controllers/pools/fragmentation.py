@@ -36,7 +36,8 @@ def _is_whole(gpu: Gpu) -> bool:
 def fragmentation_verdict(rooms: Rooms) -> Verdict | None:
     """Return the condition Fragmented; None if no GPU of the pool is divided.
 
-    Figures in the message are rounded to tenths, so that not every pod causes a write.
+    The fraction in the message is rounded to tenths. Otherwise almost every pod that starts or
+    ends would change the message, and so cause a write.
     """
     if not rooms:
         return None
@@ -53,7 +54,9 @@ def fragmentation_verdict(rooms: Rooms) -> Verdict | None:
 
 
 class RoomSum:
-    """The sums of the room on many GPUs, updated as the GPUs change."""
+    """For each profile, the sum of the room on many GPUs. The sums are updated as the GPUs
+    change.
+    """
 
     def __init__(self) -> None:
         self._on: dict[str, Rooms] = {}
@@ -75,5 +78,5 @@ class RoomSum:
 
     @property
     def rooms(self) -> Rooms:
-        """Return the sum of the room for each profile."""
+        """For each profile, return the room on all GPUs together."""
         return self._sums

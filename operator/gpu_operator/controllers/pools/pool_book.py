@@ -19,7 +19,11 @@ from gpu_operator.kube.actions import Action
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The pending writes of one node: those of its labels and GPUs, and those of its readiness."""
+    """The pending writes of one node.
+
+    ``populate`` are the writes of the node's labels and GPUs, and ``readiness`` are the writes
+    of its condition and taints.
+    """
 
     populate: tuple[Action, ...] = ()
     readiness: tuple[Action, ...] = ()

@@ -82,7 +82,10 @@ def find_problem(
     node: Node,
     on_node: Sequence[Gpu],
 ) -> Verdict | None:
-    """Return why a node of the pool is not ready, as a verdict for Degraded or Progressing."""
+    """Return the reason why a node of the pool is not ready; None if there is none.
+
+    The reason is returned as a verdict for the pool's condition Degraded or Progressing.
+    """
     agent = world.agents.get(node.name)
     if not node.ready:
         return Verdict(True, Reason.AGENT_UNREACHABLE, f"node {node.name} is not ready")

@@ -66,7 +66,10 @@ class Decision:
 
     @property
     def in_use(self) -> bool:
-        """Return whether the pool has nodes or GPU objects; labels alone do not count."""
+        """Return whether the pool has nodes or GPU objects.
+
+        The labels of nodes that have left the pool do not count.
+        """
         return bool(self.book.nodes or self.book.gpus)
 
 

@@ -8,9 +8,9 @@ from gpu_operator.render import daemonset
 
 
 def progress(world: World, document: Mapping[str, Any]) -> tuple[int, str]:
-    """Return how many of a DaemonSet's pods are up to date, and what its rollout waits for.
+    """Return the number of a DaemonSet's pods that are up to date, and what the rollout waits for.
 
-    The text is empty if the rollout is complete.
+    The second result is a text; it is empty if the rollout is complete.
     """
     name = document["metadata"]["name"]
     found = world.daemon_sets.get(name)
@@ -38,11 +38,11 @@ def explain_old_agent(world: World, document: Mapping[str, Any], node: Node) -> 
 
 
 def explain_late_gpud(world: World, document: Mapping[str, Any], node: Node) -> str:
-    """Return why the node still lacks a gpud with this rendering; empty if the rollout need not
-    wait.
+    """Explain why a node still lacks a ready gpud with this rendering of the DaemonSet.
 
-    It need not wait for a node with such a gpud, serving or standing by. It need not wait for a
-    node that is down, or that has no pod of Tessera: affinity or taints may prevent its pods.
+    The text is empty if the rollout need not wait for the node. There are three such cases: the
+    node has a ready gpud with this rendering, the node is not ready, or the node has no pod of
+    Tessera. In the last case, affinity or taints may keep Tessera's pods off the node.
     """
     digest, there = daemonset.rendered_digest(document), world.gpuds.get(node.name, ())
     new = [pod for pod in there if pod.rendered == digest]

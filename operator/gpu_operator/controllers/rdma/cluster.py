@@ -76,8 +76,8 @@ class PolicyCluster:
     def apply(self, changes: Iterable[Change], now: Now) -> None:
         """Record changes of observed objects.
 
-        The first call must contain all objects. The P_Keys in the statuses of the networks in
-        the first call stay allocated.
+        The first call must contain all objects. If the status of a network in this call lists
+        P_Keys, these P_Keys stay allocated.
         """
         changes = list(changes)
         if self._compiler is None:
@@ -160,7 +160,8 @@ class PolicyCluster:
     def again_in_s(self, now: Now) -> float | None:
         """Return the seconds until the next node counts as silent; None if no node is alive.
 
-        When that node becomes silent, reports are due even if no object has changed.
+        At that time, the statuses of policies and networks must be computed again, even if no
+        object has changed.
         """
         left = [state.seconds_until_silent(now.seconds) for state in self._nodes.values()]
         return min((seconds for seconds in left if seconds > 0), default=None)

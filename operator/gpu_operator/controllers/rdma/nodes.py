@@ -57,7 +57,7 @@ class NodeState:
         return self._heartbeat_s + SILENT_AFTER_S - now_s
 
     def apply(self, seen: SeenTables | None, now_s: float) -> None:
-        """Record the state in which the node's RDMANodeTables object was observed.
+        """Record the present state of the node's RDMANodeTables object; None if there is no object.
 
         If the object's status changed, the agent counts as alive.
         """
@@ -123,10 +123,11 @@ class NodeState:
 
     @property
     def acknowledged(self) -> int:
-        """Return the generation of the tables that hcad enforces; 0 if that is not certain.
+        """Return the generation of the tables that hcad certainly enforces, or 0.
 
-        It is certain only if the object has tables that this operator has sent, with a
-        generation not lower than the acknowledged one.
+        The node's object has a spec with tables, and a status with the generation that hcad
+        acknowledged. This generation is returned only if this operator sent the tables in the
+        spec, and if their generation is at least as high.
         """
         seen = self.seen
         if seen is None or seen.status.hcad is not HcadState.ENFORCING:

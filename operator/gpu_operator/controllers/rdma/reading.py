@@ -48,9 +48,9 @@ class SeenPolicy:
 class SeenNetwork:
     """An RDMANetwork; ``network`` is None if the object is invalid.
 
-    If the status of an invalid network shows that the network was in force, ``closed`` is its
-    substitute. Without the substitute, a restart of the operator would move the network's
-    members to the default partition.
+    The status of an invalid object can show that the network was in force earlier. Then
+    ``closed`` is a network that takes its place. Without ``closed``, a restart of the operator
+    would move the network's members to the default partition.
     """
 
     meta: Meta
@@ -145,7 +145,10 @@ def read_tables(document: Document) -> SeenTables:
 
 
 def read_heartbeat(document: Document) -> str:
-    """Return when a node's agent last renewed its Lease; callers use only whether it changed."""
+    """Return the time at which a node's agent last renewed its Lease.
+
+    The time is not parsed: a caller only tests whether it differs from the previous time.
+    """
     return str((document.get("spec") or {}).get("renewTime") or "")
 
 

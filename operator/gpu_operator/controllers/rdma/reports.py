@@ -126,7 +126,10 @@ def second_layer_finding(nodes: Sequence[NodeState]) -> Finding:
 
 
 def with_invalid_spec(of: Reach) -> Reach:
-    """Return the reach of an object whose spec is invalid: no node enforces it."""
+    """Return the reach of a policy or network with an invalid spec: no node enforces it.
+
+    The total number of nodes is that of ``of``.
+    """
     message = "the spec cannot be enforced as it is, see Accepted"
     return Reach(of.total, 0, Finding("False", Reason.INVALID_SPEC, message))
 

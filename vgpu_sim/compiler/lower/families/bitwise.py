@@ -16,7 +16,7 @@ _VALUES = {Op.BFE: 1, Op.BFI: 2}  # operands of the instruction's type; the othe
 
 
 def field(context: Context, form: Form, match: Match) -> None:
-    """Lower bfe and bfi, whose position and length have 32 bits whatever the type."""
+    """Lower bfe and bfi. Their position and length operands have 32 bits, whatever the type."""
     type_ = one_word.type_of(form, match)
     first, *rest = context.operands
     kinds = [type_] * _VALUES[form.op] + [DataType.U32] * 2
@@ -26,7 +26,7 @@ def field(context: Context, form: Form, match: Match) -> None:
 
 
 def count(context: Context, form: Form, match: Match) -> None:
-    """Lower popc, clz and bfind, whose result has 32 bits whatever the type."""
+    """Lower popc, clz and bfind. Their result has 32 bits, whatever the type."""
     type_ = one_word.type_of(form, match)
     first, value = context.operands
     srcs = (values.source(context, value, type_),)
@@ -64,7 +64,10 @@ def logic(context: Context, form: Form, match: Match) -> None:
 
 
 def logic_and_predicate(context: Context, form: Form, match: Match) -> None:
-    """Lower ``lop3.bool d|p, a, b, c, table, q``: p = (d != 0) bool q."""
+    """Lower ``lop3.and`` and ``lop3.or``, with operands ``d|p, a, b, c, table, q``.
+
+    The predicate p is (d != 0) AND q, or (d != 0) OR q.
+    """
     first, *inputs, table, chooser = context.operands
     if not isinstance(first, tree.Pair):
         raise Invalid("lop3 with .and or .or needs the destination pair d|p")

@@ -49,7 +49,9 @@ def _comparison(word: str, type_: DataType) -> Compare:
 
 
 def setp(context: Context, form: Form, match: Match) -> None:
-    """Lower setp with its optional second destination and combining predicate."""
+    """Lower setp. It may have a second destination, and a predicate with which the result is
+    combined.
+    """
     type_ = one_word.type_of(form, match)
     fields = _fields(match, type_)
     first, a, b, *third = context.operands

@@ -101,7 +101,7 @@ def from_singles(context: Context, form: Form, match: Match) -> None:
 
 
 def by_chance(context: Context, form: Form, match: Match) -> None:
-    """Lower cvt.rs of two .f32 to two halves.
+    """Lower cvt.rs of two .f32 to a packed pair of halves, rounded stochastically.
 
     The upper 16 random bits are used for the first number, the lower 16 bits for the second.
     """
@@ -120,7 +120,8 @@ def by_chance(context: Context, form: Form, match: Match) -> None:
 def four_by_chance(context: Context, form: Form, match: Match) -> None:
     """Lower cvt.rs of four .f32; the first number becomes the uppermost element.
 
-    The first two numbers are rounded with the same 16 random bits; so are the last two.
+    The numbers are rounded by random bits. The first two numbers share 16 of these bits, and the
+    last two share 16 others.
     """
     type_, bits = _element(match["f8x4"])
     first, vector, random = context.operands

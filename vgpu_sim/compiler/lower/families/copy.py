@@ -80,9 +80,9 @@ def _limit(context: Context, operand: tree.Operand, size: int) -> Operand:
 
 
 def nothing(context: Context, form: Form, match: Match) -> None:
-    """Emit nothing for instructions that wait for or group asynchronous copies.
+    """Emit nothing for an instruction that groups asynchronous copies or waits for them.
 
-    Every copy is complete when its instruction has executed.
+    Every copy is already complete when its instruction has executed.
     """
     for operand in context.operands:
         if not isinstance(operand, tree.Integer) or operand.value < 0:

@@ -49,7 +49,7 @@ def product(context: Context, form: Form, match: Match) -> None:
 
 
 def shift(context: Context, form: Form, match: Match) -> None:
-    """Lower shl and shr, whose count is 32 bits wide whatever the type."""
+    """Lower shl and shr. The shift count has 32 bits, whatever the type."""
     type_ = one_word.type_of(form, match)
     to, value, count = context.operands
     srcs = (
@@ -69,7 +69,7 @@ def add_with_carry(context: Context, form: Form, match: Match) -> None:
 
 
 def mad_with_carry(context: Context, form: Form, match: Match) -> None:
-    """Lower mad and madc with the carry flag: only the sum carries."""
+    """Lower mad and madc with the carry flag. Only the addition uses the flag."""
     type_ = one_word.type_of(form, match)
     first, *rest = context.operands
     a, b, c = (values.source(context, operand, type_) for operand in rest)
@@ -118,7 +118,7 @@ def add_saturating(context: Context, form: Form, match: Match) -> None:
 
 
 def mad_saturating(context: Context, form: Form, match: Match) -> None:
-    """Lower mad.hi.sat.s32 and mad24.hi.sat.s32: only the sum saturates."""
+    """Lower mad.hi.sat.s32 and mad24.hi.sat.s32. Only the addition saturates."""
     first, a, b, c = context.operands
     factors = [values.source(context, operand, DataType.S32) for operand in (a, b)]
     addend = values.source(context, c, DataType.S32)
@@ -171,7 +171,10 @@ def _shifted_up(context: Context, factors: list[Operand]) -> list[Register]:
 
 
 def difference(context: Context, form: Form, match: Match) -> None:
-    """Lower sad: c + |a - b|, computed as the greater minus the smaller."""
+    """Lower sad, which returns c + |a - b|.
+
+    The absolute difference is computed as the greater of a and b minus the smaller.
+    """
     type_ = one_word.type_of(form, match)
     first, a, b, c = context.operands
     pair = (values.source(context, a, type_), values.source(context, b, type_))

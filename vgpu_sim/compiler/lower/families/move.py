@@ -67,9 +67,10 @@ def _reads_special(
 
 
 def mov_elements(context: Context, form: Form, match: Match) -> None:
-    """Lower ``mov.v4.u32 d, a``: all components of a special register.
+    """Lower ``mov.v4.u32 d, a``, which reads all components of a special register.
 
-    Vectors of registers were expanded before.
+    A mov of a vector of registers does not occur here, because ``compiler.expansion`` has
+    already expanded it.
     """
     type_, count = one_word.type_of(form, match), int(match["elements"][1:])
     first, value = context.operands

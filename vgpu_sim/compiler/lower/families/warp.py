@@ -58,7 +58,7 @@ def shfl(context: Context, form: Form, match: Match) -> None:
 
 
 def vote(context: Context, form: Form, match: Match) -> None:
-    """Lower vote; a negated source is computed by NOT first."""
+    """Lower vote. If the source is negated, emit NOT first."""
     first, a, *rest = context.operands
     source = values.predicate_source(context, a)
     members = _members(context, tuple(rest))

@@ -78,7 +78,9 @@ class CallGraph:
         return self._sizes[function.name]
 
     def depth(self, function: tree.Function) -> int:
-        """Return the nesting depth of the calls that begin in ``function``."""
+        """Return the number of functions in the longest chain of calls that begins with
+        ``function``.
+        """
         return self._depths[function.name]
 
     def reachable_functions(self, body: tree.Block) -> list[tree.Function]:

@@ -33,8 +33,8 @@ Place = Register | Predicate
 def expand_saves(builder: Builder, stack: Stack) -> None:
     """Replace each mark in the code by instructions that save or restore registers.
 
-    The marked calls are those that may lead to another call of the function in whose code they
-    are. There is one mark before such a call and one after it.
+    A call has marks if it may lead to another call of the function that contains it. One mark is
+    before the call and one after it.
 
     Raises:
         Unsupported: the code is too large for the liveness analysis.

@@ -21,9 +21,9 @@ class Positioned(Protocol):
 
 
 class Refusal(Exception):
-    """The error that a statement cannot be lowered.
+    """A statement cannot be lowered.
 
-    ``at`` has the position of the error, if that is not the position of the statement.
+    If the error has another position than the statement, ``at`` has the error's position.
     """
 
     def __init__(self, message: str, at: Positioned | None = None) -> None:
@@ -56,8 +56,8 @@ class Findings:
     def for_part(self) -> "Findings":
         """Return an empty collector for one part of the file.
 
-        It has its own list of unsupported features. It shares the list of violations of PTX's
-        rules, since those concern the whole file.
+        The new collector has its own list of unsupported features. Both collectors use the same
+        list of violations of PTX's rules, because each violation concerns the whole file.
         """
         lines = self._lines = self._lines or SourceLines(self.source)
         return Findings(self.source, self.name, invalid=self.invalid, _lines=lines)

@@ -55,10 +55,11 @@ def _scalar(selector: str) -> tuple[int, int]:
 def packed_source(
     context: Context, operand: tree.Operand, count: int, usual: str
 ) -> tuple[Operand, tuple[int, ...]]:
-    """Return a source operand, and the indices that its selector selects, the lowest element first.
+    """Return a source operand and the indices of its selected parts, the lowest element first.
 
     An index denotes a part of the concatenated operands a and b. ``count`` is the number of
-    selected parts, 2 or 4. ``usual`` holds the digits of the selector that applies by default.
+    selected parts, 2 or 4. If the operand has no selector, ``usual`` applies: it has the digits
+    of the default selector.
 
     Raises:
         Invalid: the selector is invalid.

@@ -36,19 +36,20 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a form of an instruction requires: a target and a PTX version.
+    """What a form of an instruction requires of a file: a target and a PTX version.
 
-    The requirement is met by each of ``targets`` (in the notation of ``tables``) from PTX
-    ``version`` on.
+    A file meets the requirement if its target matches one of ``targets`` (in the notation of
+    ``tables``), and its PTX version is ``version`` or later.
     """
 
     targets: tuple[str, ...]
     version: Version
 
     def error(self, target: Target, version: Version) -> str:
-        """Return why the file's target or version does not meet the requirement.
+        """Return why the file's target or version does not meet the requirement; "" if both meet
+        it.
 
-        The text follows the form's name in a message. It is "" if the requirement is met.
+        The caller's message consists of the form's name and this text.
         """
         if not any(_meets(target, version, wanted) for wanted in self.targets):
             return f"needs {self._describe()}, the file's .target is {_name(target)}"
@@ -148,9 +149,10 @@ def _version(text: str) -> Version:
 
 
 def parse_condition(tokens: Iterable[str]) -> Condition:
-    """Parse a condition on modifiers, in the notation of ``tables``, from its words.
+    """Parse a condition on modifiers, whose notation ``tables`` describes.
 
-    None of the words may be a number of types, such as ``#2``.
+    ``tokens`` are the words of the condition. A word such as ``#2``, which states a number of
+    types, must not be among them.
     """
     wanted, prefixes, absent = [], [], set[str]()
     end: tuple[str, ...] = ()

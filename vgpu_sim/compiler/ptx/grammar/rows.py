@@ -99,10 +99,11 @@ def _place(slots: list[Slot], words: list[str], word: str, *, types: bool) -> in
 
 
 def read(text: str) -> Mapping[str, tuple[Row, ...]]:
-    """Parse a table into rows by instruction.
+    """Parse a table; return the rows of each instruction, by opcode.
 
     Raises:
-        ValueError: a bracket is not closed, or a class of words does not exist.
+        ValueError: a bracket is not closed, or a row refers to a class of words that does not
+            exist.
     """
     rows: dict[str, list[Row]] = defaultdict(list)
     for line in forms(text):

@@ -57,9 +57,9 @@ TABLES: Final = (SCALAR, MEMORY, MATRIX)
 class Statement:
     """What a table states about an instruction whose modifiers satisfy ``words``.
 
-    A statement gives the operands, a requirement, or both; a part that it does not give is "".
-    ``is_row`` is true if the statement is on an instruction's row, false if it is on a line below a
-    row.
+    A statement gives the operands, a requirement, or both. The field for a part that it does not
+    give is "". ``is_row`` is true if the statement is part of an instruction's row. It is false
+    if the statement is on a separate line below the row.
     """
 
     words: tuple[str, ...]
@@ -69,7 +69,9 @@ class Statement:
 
 
 def forms(text: str) -> Iterator[str]:
-    """Yield the rows of a table without the operands and requirements after their modifiers."""
+    """Yield the rows of a table. The operands and requirements at the end of each row are
+    removed.
+    """
     for line in _lines(text):
         if not line.startswith("  "):
             yield line.partition(" :")[0].rstrip()

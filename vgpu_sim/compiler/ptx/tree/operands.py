@@ -54,7 +54,9 @@ class GenericAddress:
 
 @dataclass(frozen=True, slots=True)
 class MaskedAddress:
-    """One byte of an address in an initial value of ``.u8``: ``0xFF00(name) + addend``."""
+    """One byte of an address, ``0xFF00(name) + addend``, as an element of the initial value of a
+    .u8 variable.
+    """
 
     mask: int
     address: "Name | Offset | GenericAddress"

@@ -136,7 +136,7 @@ def reciprocal(a: int, format_: Format, rounding: Rounding) -> int:
 
 
 def square_root(a: int, format_: Format, rounding: Rounding) -> int:
-    """Return the pattern of the square root of a, rounded once; for -0 it is -0."""
+    """Return the pattern of the square root of ``a``, rounded once. The square root of -0 is -0."""
     x = decode(a, format_)
     if x.nan or (x.negative and (x.infinite or x.magnitude)):
         return format_.canonical_nan

@@ -32,7 +32,7 @@ from vgpu_sim.isa import DataType
 
 
 class Fallback(Enum):
-    """The code that runs if an assumption does not hold; each value is the label of that code."""
+    """Which code runs if an assumption does not hold. Each value is the label of that code."""
 
     MASKS = "masked"  # the group starts over in the masked version
     LANES = "restart"  # the group starts over in the exact version
@@ -113,7 +113,10 @@ OfAccess = Row | Family
 
 
 def is_row(shape: LaneShape | None, size_bytes: int, width: int) -> bool:
-    """Return whether accesses of ``size_bytes`` per lane may be assumed to form a ``Row``."""
+    """Return whether an access may be assumed to be a ``Row``.
+
+    ``shape`` is the shape of its addresses, and ``size_bytes`` is the size of one lane's part.
+    """
     if width == 1 or not isinstance(shape, Vector) or not isinstance(shape.without_wrap, PerVector):
         return False
     return shape.without_wrap.stride == size_bytes

@@ -16,7 +16,9 @@ _COMPUTES = frozenset((Family.INTEGER, Family.CONVERT, Family.MOVE, Family.BITWI
 
 
 def candidates(ssa: SsaFunction) -> frozenset[Operation]:
-    """Return the selects that feed addresses and whose condition is an integer comparison."""
+    """Return the selects from which addresses are computed, if an integer comparison decides
+    them.
+    """
     found = ssa.analyses.get(candidates)
     if not isinstance(found, frozenset):
         nodes = (ssa.definition[value] for value in addresses(ssa))
@@ -44,9 +46,9 @@ def comparison(ssa: SsaFunction, node: Operation) -> tuple[Operation, bool] | No
 def relation(
     compare: Compare, shapes: tuple[LaneShape, LaneShape], *, holds: bool
 ) -> tuple[int, Compare] | None:
-    """Return which operand of a comparison (0 or 1) varies over lanes, and a relation to test.
+    """Return an operand of a comparison (0 or 1) that varies over lanes, and a relation to test.
 
-    If every lane of the varying operand has the returned relation to the other operand, the
+    If this operand has the returned relation to the other operand in every lane, then the
     comparison has the same result in all lanes: true if ``holds`` is true, else false. Return
     None if there is no such relation.
     """

@@ -15,9 +15,9 @@ from vgpu_sim.isa import Op
 def shape(algebra: Algebra, op: Op, shapes: list[LaneShape], bits: int) -> LaneShape | None:
     """Return the shape of ``x op y``, given the ``shapes`` of x and y.
 
-    Return None if the lanes of the result are not known to be a base plus known distances. The
-    emitted scalar is ``op`` applied to the bases of x and y. The returned distances are relative
-    to that scalar.
+    Return None if the result is not known to be a common base plus a known distance for each
+    lane. The emitted scalar is ``op`` applied to the bases of x and y. The returned distances
+    are relative to that scalar.
     """
     function = fold.LOGIC[op]
     for x, y in (shapes, shapes[::-1]):

@@ -17,8 +17,8 @@ class Sums:
     """The linear sums that operations compute.
 
     Only operations with a result in ``traced`` are considered. If such a sum is extended to 64
-    bits, and ``may_restart`` allows an assumption there, the assumption that no lane wraps
-    around is added to ``assumptions``.
+    bits, the analysis may have to assume that no lane wraps around. It does so only where
+    ``may_restart`` is true, and adds the assumption to ``assumptions``.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ def is_arithmetic(node: _Node) -> bool:
 
 
 def reads_number(source: Source, type_: DataType) -> bool:
-    """Return whether ``source`` is read as a float of type ``type_``, so that all NaNs are
+    """Return whether ``source`` is read as a float of type ``type_``. If so, all NaNs are
     equivalent.
     """
     return not isinstance(source, Value) or (type_ in _NATIVE and source.bits == type_.bits)

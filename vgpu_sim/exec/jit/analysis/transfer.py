@@ -71,13 +71,13 @@ def operand_widths(instruction: Instruction) -> tuple[int, ...]:
 
 
 class Transfer:
-    """Transfer functions from operand shapes to result shapes.
+    """Computes the shapes of an operation's results from the shapes of its operands.
 
-    They record in ``assumptions`` what the results assume about lanes. ``traced`` are the values
-    that are followed through linear sums. ``may_be_own`` returns whether a load may access local
-    memory. ``may_choose`` returns the comparison that decides a select, and whether its result is
-    inverted; it returns None if lanes must not be assumed to take the same operand.
-    ``numbers`` are the results that are known constants (``known_values``).
+    If a result shape needs an assumption about lanes, the assumption is added to ``assumptions``.
+    ``traced`` are the values whose linear sums are computed. ``may_be_own`` returns whether a load
+    may access local memory. ``may_choose`` returns the comparison that decides a select, and
+    whether its result is inverted; it returns None if lanes must not be assumed to take the same
+    operand. ``numbers`` are the results that are known constants (``known_values``).
     """
 
     def __init__(

@@ -50,12 +50,15 @@ def analyse(ssa: SsaFunction, geometry: Geometry, *, assume_guards: bool) -> "An
 class Analysis:
     """The shapes of all values of ``ssa`` under ``geometry``.
 
-    With ``assume_guards``, top-level branches that only end threads are treated as never taken;
-    this analysis is for the fast version of a function, whose caller tests that no lane leaves.
-    ``assumed`` holds the blocks of these branches. The shapes hold under ``assumptions``, which the
-    emitted code tests; if one does not hold for a group, the group starts over. If groups cannot
-    start over (``may_restart``), there are no assumptions. If ``clears_shared`` is true, a group
-    may have written shared memory before it starts over, so it must clear that memory first.
+    With ``assume_guards``, the analysis is for the fast version of a function. Some top-level
+    branches only end threads; the analysis treats them as never taken. The caller of the fast
+    version tests that no lane takes such a branch. ``assumed`` holds the blocks of these
+    branches.
+
+    The shapes hold under ``assumptions``, which the emitted code tests; if one does not hold for
+    a group, the group starts over. If groups cannot start over (``may_restart``), there are no
+    assumptions. If ``clears_shared`` is true, a group may have written shared memory before it
+    starts over, so it must clear that memory first.
     """
 
     def __init__(
@@ -97,16 +100,15 @@ class Analysis:
         return self._transfer.assumptions
 
     def falls_back(self, to: Fallback) -> bool:
-        """Return whether this version may branch to fallback ``to``."""
+        """Return whether one of the assumptions has the fallback ``to``."""
         return any(one.fallback is to for one in self.assumptions.values())
 
     @property
     def scatters(self) -> bool:
-        """Return whether the address of an access is computed by a select or sum that needs an
-        assumption.
+        """Return whether a select or sum that computes an address needs an assumption.
 
-        Also return true if an address is a ``Vector`` despite the assumptions, since another
-        assumption could then be made.
+        Also return true if the shape of an address is ``Vector`` in spite of the assumptions. In
+        this case, another assumption could still be made.
         """
         addresses = choices.addresses(self.ssa)
         return self.falls_back(Fallback.MASKS) or any(

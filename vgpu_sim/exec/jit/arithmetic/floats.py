@@ -31,7 +31,7 @@ def flush(text: Text, value: str, type_: DataType, vector: bool) -> str:
 
 
 def flush_bits(text: Text, bits: str, type_: DataType, vector: bool) -> str:
-    """Flush subnormal numbers as ``flush`` does, on bit patterns."""
+    """Replace subnormal numbers by a zero of the same sign, like ``flush``, but in bit patterns."""
     scalar = integer(type_.bits)
     whole = text.type_of(scalar, vector)
     infinity = INFINITY[type_]
@@ -63,7 +63,9 @@ def saturate(text: Text, value: str, type_: DataType, vector: bool) -> str:
 
 
 def relu(text: Text, value: str, type_: DataType, vector: bool) -> str:
-    """Replace negative numbers and -0 by +0, in the pattern of a format that is not native."""
+    """Replace negative numbers and -0 by +0. ``value`` is a pattern of a format that LLVM does not
+    support natively.
+    """
     scalar = integer(type_.bits)
     whole = text.type_of(scalar, vector)
     zero = text.const(0, scalar, vector)
@@ -73,7 +75,10 @@ def relu(text: Text, value: str, type_: DataType, vector: bool) -> str:
 
 
 def canonical_bits(text: Text, value: str, type_: DataType, vector: bool) -> str:
-    """Return the pattern of a native float with canonical NaNs; return other formats unchanged."""
+    """Return the bit pattern of ``value``, a native float; a NaN becomes canonical.
+
+    A value of another format is returned unchanged.
+    """
     if type_ not in NATIVE:
         return value
     held, scalar = text.type_of(NATIVE[type_], vector), integer(type_.bits)

@@ -36,7 +36,7 @@ class Lanes:
     count: int = LANES
 
     def type_of(self, scalar: str) -> str:
-        """Return the LLVM type of all lanes together, each of type ``scalar``."""
+        """Return the LLVM type of a value that has one element of type ``scalar`` for each lane."""
         return f"<{self.count} x {scalar}>" if self.count > 1 else scalar
 
     def const(self, scalar: str, value: str) -> str:
@@ -68,12 +68,12 @@ whole register at once.
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The arithmetic by which a register of A and one of B are multiplied and accumulated.
+    """How a register of A and a register of B are multiplied, and the product is added to a total.
 
     ``left`` splits a register of A into parts, and ``right`` splits a register of B. ``parts`` has
-    the two numbers of parts, and ``part_type`` is the LLVM type of a part. ``begin`` converts an
-    addend to a total. ``add`` takes a total and the parts of both registers, and returns the new
-    total.
+    the numbers of these parts, first that of A. ``part_type`` is the LLVM type of a part. ``begin``
+    converts an addend to a total. ``add`` takes a total and the parts of both registers, and
+    returns the new total.
     """
 
     part_type: str
@@ -205,7 +205,8 @@ def multiply_in_lane(
 ) -> list[str]:
     """Multiply A by B and add C in one lane; return the lane's totals.
 
-    ``read`` takes a register and the number of a lane, and returns that lane's register.
+    ``read`` takes a register and the number of a lane. It returns the value of the register in that
+    lane.
     """
     how, text = step_arithmetic(lanes, instruction), lanes.text
     rows, columns, _ = matrix_registers(instruction)

@@ -81,8 +81,8 @@ class SmallFloats:
 
         The operation is computed twice, rounded down and rounded up. If the result is inexact,
         the two numbers are adjacent, and the odd one is returned. If it is exact, the two are
-        equal. If a sum cancels, they are -0 and +0, and +0 is returned, as by rounding to
-        nearest.
+        equal. There is one exception: if the terms of a sum cancel, the two numbers are -0 and
+        +0. Then +0 is returned, which is also the sum rounded to nearest.
         """
         text, word = self._text, self._type("i32")
         down, up = (
@@ -94,11 +94,12 @@ class SmallFloats:
         return text.select(odd, down, up, "float", self._vector)
 
     def to_odd(self, value: str) -> str:
-        """Round a double to a float; an inexact result is rounded to the adjacent odd number.
+        """Round a double to a float. If the result is inexact, it is the adjacent float whose last
+        bit is 1 (round to odd).
 
         If a finite number would round to infinity, the result is the largest number, which is
-        odd. Infinity remains infinity: its rounding error is NaN, and the comparison of NaN with
-        zero reports that no bits were dropped.
+        odd. Infinity remains infinity, because its rounding error is NaN: the comparison of NaN
+        with zero is false, so the result counts as exact.
         """
         text, single, double = self._text, self._type("float"), self._type("double")
         nearest = text.let(f"fptrunc {double} {value} to {single}")

@@ -15,8 +15,8 @@ _MAGNITUDE: Final = 0x7FFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of a floating-point format with ``stored`` fraction bits. ``largest`` is the bit
-    pattern of the format's largest number.
+    """The layout of a floating-point format. ``stored`` is the number of its fraction bits.
+    ``largest`` is the bit pattern of its largest number.
     """
 
     bits: int
@@ -70,9 +70,10 @@ class TinyFloats:
         return self._limit(self._split(magnitude, layout, tiny, normal), layout)
 
     def round_stochastically(self, single: str, type_: DataType, chance: str) -> str:
-        """Round up where the dropped fraction plus ``chance`` reaches one; see CVT_RS.
+        """Round a magnitude up if the fraction that rounding drops, plus ``chance``, reaches one;
+        otherwise round it down. See CVT_RS.
 
-        The pattern of infinity and of overflow exceeds ``LAYOUTS[type_].largest``.
+        The returned pattern of an infinity or an overflow exceeds ``LAYOUTS[type_].largest``.
         """
         layout = LAYOUTS[type_]
         width = _CHANCE_BITS.get(type_, 16)
@@ -99,11 +100,11 @@ class TinyFloats:
     def clamp_overflow(
         self, single: str, pattern: str, type_: DataType, *, finite: bool, relu: bool
     ) -> str:
-        """Give ``pattern`` the sign of ``single``, and replace NaN and overflow.
+        """Return ``pattern`` with the sign of ``single``, and with NaN and overflow replaced.
 
-        A NaN becomes canonical. With ``finite``, an overflow becomes the largest number;
-        otherwise it becomes the pattern above that of the largest number. With ``relu``,
-        negative numbers become +0.
+        A NaN becomes canonical. With ``finite``, an overflow becomes the format's largest
+        number. Otherwise it becomes the pattern that is greater by one than that of the largest
+        number. With ``relu``, negative numbers become +0.
         """
         text, layout = self._text, LAYOUTS[type_]
         if finite:

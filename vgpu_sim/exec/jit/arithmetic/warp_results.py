@@ -25,12 +25,14 @@ _I32 = vector_type("i32")
 class CollectiveOperands:
     """The operands of a collective, as LLVM text.
 
-    ``here`` is the mask of the participating lanes; ``whole`` is true if all lanes participate.
-    ``members`` is the member mask if all lanes pass the same one; otherwise ``each`` is a vector
-    that holds each lane's mask. ``value`` is the vector of the lanes' values. ``way`` emits the
-    operands b and c of SHFL and returns them as vectors. If b and c are constants, ``known`` holds
-    them, and lanes outside the set ``demanded`` (see ``comparison_outcomes``) may get any value.
-    ``possible`` is a mask of the bits that may be set in a lane's value.
+    ``here`` is the mask of the participating lanes; ``whole`` is true if all lanes participate. If
+    all lanes pass the same member mask, ``members`` is that mask; otherwise ``each`` is a vector
+    with one mask per lane. ``value`` is a vector with one value per lane. ``possible`` is a mask of
+    the bits that may be set in such a value.
+
+    For SHFL, ``way`` emits the operands b and c, and returns them as vectors. If b and c are
+    constants, ``known`` holds them, and lanes outside the set ``demanded`` (see
+    ``comparison_outcomes``) may get any value.
     """
 
     here: str

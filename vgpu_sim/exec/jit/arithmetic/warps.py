@@ -50,8 +50,8 @@ class WarpText:
         return parts[0]
 
     def extract_vector(self, vector: str, scalar: str, place: int) -> str:
-        """Return one of the vectors of lanes that form a warp's vector: the one at position
-        ``place``.
+        """Return one part of a warp's vector, a vector of ``text.width`` lanes. ``place`` is its
+        index.
         """
         lanes = self._text.width
         return self.shuffle(vector, "poison", range(place * lanes, (place + 1) * lanes), scalar)
@@ -59,8 +59,10 @@ class WarpText:
     def shuffle(
         self, a: str, b: str, lanes: Iterable[int], scalar: str, each: int = WARP_THREADS
     ) -> str:
-        """Emit a shufflevector of ``a`` and ``b``, vectors of ``each`` lanes. ``lanes`` are the
-        numbers of the lanes to take from both vectors, counted from the first lane of ``a``.
+        """Emit a shufflevector of the vectors ``a`` and ``b``.
+
+        The number of lanes of each vector is ``each``. ``lanes`` are the numbers of the lanes to
+        select. Lane 0 is the first lane of ``a``, and the lanes of ``b`` follow those of ``a``.
         """
         chosen = list(lanes)
         places = ", ".join(f"i32 {lane}" for lane in chosen)

@@ -117,9 +117,10 @@ class Assembler:
 
     @property
     def stack_bytes(self) -> int:
-        """The stack size in bytes that a group may need, if every value has a slot on the stack.
+        """The stack size in bytes that a group may need. It is computed as if every value had a
+        slot on the stack.
 
-        Valid after ``text``.
+        Valid only after ``text`` has returned.
         """
         functions = [*self._functions, *self._shared.helpers.values()]
         values = sum(function.count("\n") for function in functions)

@@ -9,12 +9,12 @@ from vgpu_sim.exec.jit.text.writer import Text
 
 
 class Choices:
-    """The conditions of the selects at a block where ``edges`` join: they state which lanes arrive
-    on which edge.
+    """The select conditions at a block where ``edges`` join. They state which lanes arrive on which
+    edge.
 
-    If all edges have the same vector of lanes, the edges differ only in their scalar conditions,
-    exactly one of which is true. An edge's scalar then decides for all lanes. If the vectors
-    differ, the scalar of one edge does not determine which lanes arrive on another edge.
+    The mask of an edge has a scalar and a vector of lanes. If all edges have the same vector,
+    exactly one of the scalars is true, and all lanes arrive on its edge. If the vectors differ,
+    one edge's scalar does not determine which lanes arrive on another edge.
     """
 
     def __init__(self, text: Text, masks: MaskWriter, edges: Sequence[Edge]) -> None:
@@ -23,11 +23,11 @@ class Choices:
         self._one_vector = all(edge.mask.vector == edges[0].mask.vector for edge in edges)
 
     def flags(self, edge: Edge, count: int, *, vector: bool) -> tuple[str, ...]:
-        """Return ``count`` conditions for selects, with their types. The conditions are true in the
+        """Return ``count`` operands for selects, each with its LLVM type. They are true in the
         lanes that arrive on ``edge``.
 
-        ``vector`` states that the selected values are vectors. A scalar value is the same in all
-        arriving lanes, so one scalar condition selects it.
+        ``vector`` states that the selected values are vectors. If it is false, the selected value
+        is the same in all arriving lanes, so one scalar condition is enough.
         """
         if self._one_vector:
             return (f"i1 {edge.mask.scalar or 'true'}",) * count

@@ -41,7 +41,7 @@ class Entered:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A phi of a loop whose line in the text is reserved but not written yet."""
+    """A phi at the head of a loop. Its line in the text is reserved, but is not written yet."""
 
     name: str
     type_: str
@@ -191,8 +191,9 @@ class Loops:
         return [self._reserve(type_, "zeroinitializer") for _ in range(self._values.vectors)]
 
     def reserve_phis(self, initial: Blended) -> dict[Phi, list[Reserved]]:
-        """Reserve lines for the phis of a loop that begins here, and record the phis as the LLVM
-        values of their results.
+        """Reserve a line in the text for each phi of a loop that begins here.
+
+        The LLVM names of the phis are recorded as the values of their results.
         """
         return {phi: self._phi(phi, names) for phi, names in initial.items()}
 
@@ -244,7 +245,9 @@ class Loops:
 
 
 def blocks_of_uses(ssa: SsaFunction) -> dict[Value, set[int]]:
-    """Return the blocks that read each value; a phi reads its operands in its own block."""
+    """Map each value to the blocks that read it. A phi reads its operands in the phi's own
+    block.
+    """
     uses: dict[Value, set[int]] = defaultdict(set)
     for block in ssa.blocks.values():
         for node in (*block.phis, *block.nodes):

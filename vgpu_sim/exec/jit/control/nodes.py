@@ -28,7 +28,10 @@ class Nodes:
         return self._emitter.launch
 
     def emit_block(self, block: SsaBlock, mask: Mask, *, occupied: bool) -> None:
-        """Emit all nodes of a block for the lanes of ``mask``."""
+        """Emit all nodes of a block for the lanes of ``mask``.
+
+        ``occupied`` states that the mask is known not to be empty.
+        """
         text, analysis = self._emitter.text, self._emitter.analysis
         nodes = self._order(block)
         self._emitter.ahead -= set(nodes)  # the block may be emitted a second time
@@ -57,7 +60,9 @@ class Nodes:
         self._emitter.text.word = block.last_word
 
     def flush(self) -> None:
-        """Branch to the fallback if a pending test of an assumption has failed."""
+        """Emit the pending tests of assumptions. If one fails, the code branches to its
+        fallback.
+        """
         self._emitter.flush()
 
     def _order(self, block: SsaBlock) -> Sequence[Operation | Merge]:

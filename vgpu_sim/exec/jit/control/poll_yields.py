@@ -10,7 +10,8 @@ from vgpu_sim.exec.jit.values.launch import THREAD_STOP, THREAD_TURNS, EntryArgu
 
 
 def consume_credit(text: Text, launch: EntryArguments) -> None:
-    """Emit code that consumes one unit of credit: the iterations until the next yield.
+    """Emit code that decrements the credit, the number of iterations that remain until the next
+    yield.
 
     If no credit is left, the code yields to other groups. The scheduler then renews the credit.
     """

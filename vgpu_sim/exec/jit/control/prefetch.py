@@ -54,10 +54,11 @@ _BLOCK_INDICES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The cache lines to prefetch. For each of ``distances`` (in bytes), they are the lines that
-    ``access`` would read if its address were greater by this distance.
+    """A request to prefetch some cache lines.
 
-    ``steps`` are the operations that recompute the address of ``access``.
+    Each of ``distances``, in bytes, is added to the address of ``access``. The lines to prefetch
+    are those that ``access`` would read at each resulting address. ``steps`` are the operations
+    that recompute the address of ``access``.
     """
 
     access: Access
@@ -80,8 +81,9 @@ class Prefetch:
         self._meeting: dict[int, bool] = {}
 
     def next_block(self) -> None:
-        """Emit prefetches of the memory that the next block reads first. The emitter was created
-        with the indices of that block.
+        """Emit prefetches of the memory that the next thread block reads at its beginning.
+
+        The emitter of this object must have been created with the indices of the next block.
         """
         lines: dict[str, None] = {}
         for block in self._emitter.analysis.order:
@@ -107,10 +109,10 @@ class Prefetch:
             self._request(self._lines(Request(access, distances=(distance,))), _TURN_LINES)
 
     def prefetch_next_iteration(self, node: Operation, access: Access | None = None) -> None:
-        """Prefetch the memory that ``node`` will load in the next iteration of its loop.
+        """Emit prefetches of the memory that ``node`` will load in the next iteration of its loop.
 
-        ``node`` has just been emitted. If it was emitted together with others, ``access`` is their
-        combined access.
+        ``node`` has just been emitted. If it was combined with other loads into one access,
+        ``access`` is that access.
         """
         request = self._of_iteration(node, access) if self._iterations else None
         if request is not None:

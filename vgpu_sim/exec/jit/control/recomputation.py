@@ -26,13 +26,14 @@ _COMPUTED: Final = frozenset(
 
 
 class Recomputed:
-    """Collects operations that must be repeated to recompute some values. The operations are those
-    in the blocks ``body``; they are added to ``steps`` in order of execution.
+    """Collects the operations that must be repeated to recompute some values.
+
+    Only operations in the blocks ``body`` are collected. They are added to ``steps`` in order of
+    execution, while ``steps`` has no more entries than ``most``.
 
     ``at_hand`` returns whether a value from outside ``body`` is available without computation.
     ``suits`` returns whether a value of a given shape may be recomputed. ``replace`` returns
-    whether another value can replace a phi; if so, it adds the steps that compute that value. An
-    operation is added only while ``steps`` has at most ``most`` entries.
+    whether another value can replace a phi; if so, it adds the steps that compute that value.
     """
 
     def __init__(
@@ -83,9 +84,7 @@ class Recomputed:
 
 
 def write(emitter: Emitter, steps: Iterable[Step]) -> None:
-    """Emit ``steps`` for all lanes, and record the LLVM values that hold the results from here
-    on.
-    """
+    """Emit ``steps`` for all lanes, and record the LLVM values that now hold their results."""
     values = emitter.values
     for step in steps:
         if isinstance(step, Operation):

@@ -66,7 +66,9 @@ class Regions:
         self._unmasked_latches: set[int] = set()
 
     def write(self, present: Mask = FULL) -> None:
-        """Emit all blocks for the lanes of ``present``; the group starts at the current label."""
+        """Emit all blocks for the lanes of ``present``. The code of the group begins at the current
+        label.
+        """
         trampoline.run(self._level(self._analysis.top, present))
         self._nodes.flush()
         self._text.jump(self._labels["done"])

@@ -12,7 +12,11 @@ Steps = Generator[Generator[Any, Any, Any], Any, T]
 
 
 def run(steps: Steps[T]) -> T:
-    """Run the generator function ``steps`` and all calls that it yields; return its result."""
+    """Run a generator function to its end, and return its result.
+
+    ``steps`` is the generator. Whenever it yields a call (another generator), that call is run
+    first.
+    """
     waiting: list[Generator[Any, Any, Any]] = [steps]
     result: Any = None
     while waiting:

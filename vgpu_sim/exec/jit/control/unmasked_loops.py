@@ -70,9 +70,9 @@ class UnmaskedLoops:
         self._ssa = values.analysis.ssa
 
     def unmasked_loop_for(self, level: Level, mask: Mask, initial: Blended) -> UnmaskedLoop | None:
-        """Return the unmasked loop for the lanes of ``mask``, which reach the loop of ``level``.
+        """Return the state of emitting an unmasked copy of the loop ``level``.
 
-        Return None if that loop gets no unmasked copy.
+        The lanes of ``mask`` reach the loop. Return None if the loop gets no unmasked copy.
         """
         latch = self._latch(level)
         if latch is None:

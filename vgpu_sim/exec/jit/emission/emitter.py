@@ -21,8 +21,10 @@ from vgpu_sim.isa import DataType, Literal
 
 @dataclass(frozen=True, slots=True)
 class Specials:
-    """The names of the scalars with which a group begins: the linear index of its first thread, the
-    bases of its thread indices, and its block index.
+    """The names of scalars that are available when a group begins.
+
+    ``first`` is the linear index of the group's first thread. ``thread`` has the bases of the
+    group's thread indices in x, y and z. ``block`` has the indices of its block.
     """
 
     first: str
@@ -31,10 +33,10 @@ class Specials:
 
 
 class Emitter:
-    """The services that the code generation for every family of instructions uses.
+    """The functions that generate code for families of instructions use this class to emit it.
 
-    Tests of assumptions about the group (``test_assumptions``) are collected, and emitted as one
-    branch to their fallback before the next access or the end of a block.
+    Tests of assumptions about the group (``test_assumptions``) are collected. They are emitted
+    as one branch to their fallback before the next access or the end of a block.
     """
 
     def __init__(
@@ -71,7 +73,9 @@ class Emitter:
         return self._demanded_lanes.of(value)
 
     def flush(self) -> None:
-        """Branch to the fallback if a pending test of an assumption has failed."""
+        """Emit the pending tests of assumptions. If one fails, the code branches to its
+        fallback.
+        """
         text = self.text
         for fallback, tests in self._tests.items():
             if tests:
@@ -99,7 +103,8 @@ class Emitter:
     def define(self, node: Operation, compute: Callable[[Form, int], tuple[str, str]]) -> None:
         """Compute the result of ``node`` and record the LLVM values that hold it.
 
-        ``compute`` gets a form and the number of a vector; it returns the value and its LLVM type.
+        ``compute`` takes a form and the index of a vector. It returns an LLVM value and the value's
+        type.
         """
         result = node.results[0] if node.results else None
         if result is not None:
@@ -120,8 +125,8 @@ class Emitter:
     def widen(self, node: Operation, source: Source, kind: DataType, form: Form, part: int) -> str:
         """Extend ``source``, of type ``kind``, to the width of the result of ``node``.
 
-        If lanes are assumed not to wrap around, only the value of the smallest lane is extended.
-        The other lanes have known distances from it.
+        If the analysis assumes that no lane wraps around, only the smallest of the lanes' values
+        is extended. The values of the other lanes differ from it by known distances.
         """
         text = self.text
         bits, wide = kind.bits, fold.result_type(node.instruction).bits

@@ -55,7 +55,11 @@ def halves_of(
 
 
 def vectors_of(text: Text, halves: Sequence[str], scalar: str, count: int) -> list[str]:
-    """Return the first ``count`` vectors of lanes of a warp's register."""
+    """Divide a warp's register into vectors of ``text.width`` lanes; return the first ``count`` of
+    them.
+
+    ``halves`` are the two halves of the register.
+    """
     if text.width == LANES:
         return list(halves[:count])
     warp = WarpText(text)
@@ -82,7 +86,9 @@ def _fill(emitter: Emitter, value: str, scalar: str, result: Value, form: Form) 
 
 
 def shuffle_lane(text: Text, callee: str, how: str, value: str, lane: str) -> str:
-    """Return the value of another lane, in code in which each lane is a group of its own."""
+    """Return the value of another lane of the warp. Use this in code whose groups have one lane
+    each.
+    """
     a = text.let(f"zext i32 {value} to i64")
     b = text.let(f"zext i32 {lane} to i64")
     way = text.let(f"or i64 {b}, {_ANY_LANE}")

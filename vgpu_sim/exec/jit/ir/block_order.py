@@ -47,8 +47,9 @@ class Level:
 
 
 def build(graph: Cfg) -> Level:
-    """Return the order in which a reducible graph's reachable blocks are emitted, as nested
-    levels.
+    """Return the order in which the reachable blocks of a reducible graph are emitted.
+
+    The order is nested: each loop is a ``Level`` inside the level that contains it.
     """
     order = graph.reverse_post_order
     return _level(graph, order[0], frozenset(order))

@@ -28,7 +28,8 @@ MAX_LOOKS = 1 << 19
 
 
 def make_reducible(function: Function, origins: Origins) -> tuple[Function, Origins]:
-    """Return an equivalent function whose cycles have one entry each, and its origins.
+    """Return an equivalent function in which each cycle has only one entry, and that function's
+    origins.
 
     ``origins`` maps each instruction of ``function`` to its index in the caller's code; the
     returned origins do the same for the returned function.

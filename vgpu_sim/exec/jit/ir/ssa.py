@@ -46,7 +46,10 @@ Source = Value | Literal | Symbol
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A guard of an instruction or branch: it is true where ``value`` differs from ``negated``."""
+    """The guard of an instruction or branch.
+
+    It is true where ``value`` is true, or, if ``negated``, where ``value`` is false.
+    """
 
     value: Source
     negated: bool
@@ -93,8 +96,8 @@ Node = Operation | Merge
 
 @dataclass(slots=True)
 class SsaBlock:
-    """A basic block. ``condition`` selects ``successors[0]`` over ``successors[1]`` if there are
-    two.
+    """A basic block. If it has two successors, the first is taken where ``condition`` is true, and
+    the second elsewhere.
     """
 
     index: int

@@ -24,13 +24,13 @@ class Where(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A memory access: the LLVM type and the number of its elements, its address, and the memory it
-    refers to.
+    """A memory access: the LLVM type of its elements, their number, its address, and the memory
+    that it accesses.
 
-    ``origin`` is the pointer from which the address is derived, if clamping that pointer clamps the
-    access too; otherwise it is None. ``aligned_as`` is the pointer whose alignment check covers
-    this access. If it is None, the address itself is checked, unless ``aligned`` is set. ``parts``
-    is the number of adjacent loads that the access combines.
+    ``origin`` is the pointer from which the address is derived, if clamping that pointer also
+    clamps the access; otherwise it is None. ``aligned_as`` is the pointer whose alignment check
+    covers this access. If it is None, the address itself is checked, unless ``aligned`` is set.
+    ``parts`` is the number of adjacent loads that are combined in this access.
     """
 
     node: Operation
@@ -55,9 +55,9 @@ class Access:
 
     @property
     def size(self) -> int:
-        """The size in bytes of each access of the kernel that this access combines.
+        """The size in bytes of one of the kernel's accesses that are combined in this access.
 
-        An aligned address is a multiple of this size.
+        An address counts as aligned if it is a multiple of this size.
         """
         return self.count * self.element_bytes // self.parts
 

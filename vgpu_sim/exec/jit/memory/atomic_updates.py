@@ -169,9 +169,11 @@ def _join(text: Text, low: str, high: str) -> str:
 def reduce_lanes(
     text: Text, instruction: Instruction, rows: list[str], lanes: list[str] | None
 ) -> str:
-    """Combine the operands of all lanes and vectors into one, for an update in ``JOINABLE``.
+    """Combine the operands of all lanes into a single operand. The instruction's update is in
+    ``JOINABLE``.
 
-    ``lanes`` has the masks of the lanes whose operands count; None if all of them do.
+    ``rows`` are the vectors of operands. ``lanes`` has a mask for each of these vectors; operands
+    of lanes outside the mask are ignored. If ``lanes`` is None, all operands are used.
     """
     scalar, bits = integer(instruction.type.bits), instruction.type.bits
     if lanes is not None:

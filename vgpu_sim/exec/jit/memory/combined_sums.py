@@ -36,7 +36,9 @@ _PRIVATE: Final = (Space.SHARED, Space.LOCAL, Space.PARAM)
 
 
 def is_sum(ssa: SsaFunction, node: Operation) -> bool:
-    """Return whether a node adds integers to global memory and its result is unused."""
+    """Return whether ``node`` is an atomic addition of an integer to global memory, and its result
+    is unused.
+    """
     instruction = node.instruction
     return (
         instruction.op in (Op.RED, Op.ATOM)
@@ -49,8 +51,9 @@ def is_sum(ssa: SsaFunction, node: Operation) -> bool:
 
 
 def element_bits(analysis: Analysis) -> int:
-    """Return the bit width of the sums that a kernel may delay; 0 if no sum may be delayed, or if
-    delaying would not pay.
+    """Return the bit width of the sums that a kernel may delay.
+
+    Return 0 if no sum may be delayed, or if the delay would not make the kernel faster.
     """
     ssa, widths, spread = analysis.ssa, set(), False
     if polling_loops.polls_or_pauses(ssa):
@@ -91,8 +94,9 @@ class Table:
             text.do(f"store i64 0, ptr {self._at(_END)}, align 8")
 
     def add(self, address: str, confined: Callable[[], str], value: str) -> None:
-        """Emit code that adds ``value`` to the memory at ``address``, at once or delayed.
-        ``confined`` is called to emit the clamped pointer to that memory.
+        """Emit code that adds ``value`` to the memory at ``address``, now or later.
+
+        ``confined`` emits the clamped pointer to that memory, and returns its name.
         """
         text, scalar = self._text, self._scalar
         offset = text.let(f"and i64 {text.let(f'shl i64 {address}, 1')}, {_SUMS - 8}")

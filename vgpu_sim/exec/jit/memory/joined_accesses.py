@@ -43,8 +43,8 @@ class Joined:
 class JoinedAccesses:
     """Finds and emits the combined accesses of one function version.
 
-    ``describe`` returns the access of a node, or None if the access must not be replaced by
-    accesses to rows. Such a row may begin up to ``REACH_BYTES`` away from the access's address.
+    ``describe`` returns the access that a node makes, or None if accesses to rows must not
+    replace it. Such a row may begin up to ``REACH_BYTES`` away from the address of the access.
     """
 
     def __init__(

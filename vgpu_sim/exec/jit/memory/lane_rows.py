@@ -21,10 +21,10 @@ def can_access_as_row(text: Text, count: int, element_bytes: int) -> bool:
 
 
 def load(text: Text, pointers: str, scalar: str) -> tuple[list[str], list[str]]:
-    """Load the row of each lane, which is four words. Return the rows and the transposed rows.
+    """Load one row of four words for each lane. Return the rows, and the same words transposed.
 
-    There is one row per lane. The transposed rows are one vector for each position in a row,
-    with the word at that position of every lane.
+    The transposed words are one vector for each position in a row. This vector has, for each
+    lane, the word at that position.
     """
     rows = [
         text.let(f"load <{ROW_WORDS} x {scalar}>, ptr {place}, align 1")
@@ -43,8 +43,9 @@ def store(
 ) -> None:
     """Store the row of each lane, in the order of the lanes.
 
-    ``columns`` has one vector for each position in a row, with the word at that position of every
-    lane. ``rows``, if given, has the same words as one row per lane; nothing is then transposed.
+    ``columns`` has one vector for each position in a row. This vector has, for each lane, the
+    word at that position. ``rows``, if given, has the same words as one row per lane; then no
+    words need to be transposed.
     """
     type_ = f"<{ROW_WORDS} x {scalar}>"
     if rows is not None:

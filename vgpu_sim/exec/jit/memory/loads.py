@@ -29,7 +29,7 @@ LanesRead = dict[tuple[str, ...], list[str]]
 
 
 class Loads:
-    """Emits those loads of one function version in which lanes have different addresses."""
+    """Emits loads of one function version: those in which lanes have different addresses."""
 
     def __init__(
         self,

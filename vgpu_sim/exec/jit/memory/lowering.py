@@ -295,8 +295,8 @@ class Memory:
         return same and self._reach.of(access.node) is Reach.NEVER
 
     def reaches(self, access: Access, distance: int) -> bool:
-        """Return whether an access ``distance`` bytes after ``access`` needs no clamp of its own,
-        because clamping the address of ``access`` suffices for both accesses.
+        """Return whether clamping the address of ``access`` also suffices for a second access,
+        ``distance`` bytes further. The second access then needs no clamp of its own.
         """
         source = self._known.trace(access.address) if access.origin is not None else None
         return source is None or source.is_confined(access.displacement + distance, access.size)

@@ -39,7 +39,7 @@ def load(
     """Load vectors of elements. ``vectors`` has, for each vector, the places of its elements in
     memory. ``at`` returns the pointer to a place.
 
-    Each row is read only between its first and last required element.
+    Each row is read only from its first to its last required element.
     """
     width = text.width
     wanted = {place for places in vectors for place in places}

@@ -34,8 +34,8 @@ class Pointers:
         """Return the pointer of the first lane of vector ``part``. If ``part`` is None, return the
         pointer of the group's base.
 
-        The lanes must have contiguous addresses, or all the same address, so that the alignment
-        of the first lane holds for all lanes.
+        The lanes must have contiguous addresses, or all the same address. The alignment of the
+        first lane then holds for all lanes.
         """
         form = Form.BASE if isinstance(access.shape, Affine) else Form.SCALAR
         offset = access.displacement
@@ -45,7 +45,9 @@ class Pointers:
         return self._scalar(access, address, offset)
 
     def at(self, access: Access, address: str) -> str:
-        """Return the pointer of a vector's first lane, given its address as a scalar."""
+        """Return the pointer of a vector's first lane. ``address`` is the lane's address as a
+        scalar.
+        """
         return self._scalar(access, address, access.displacement)
 
     def of_first(self, access: Access, part: int) -> str:
@@ -60,7 +62,7 @@ class Pointers:
         return self._scalar(access, first, access.displacement, alone=True)
 
     def of_lane(self, access: Access, address: str) -> str:
-        """Return the pointer of a lane, given its address as a scalar."""
+        """Return the pointer of a lane. ``address`` is the lane's address as a scalar."""
         return self._scalar(access, address, access.displacement, alone=True)
 
     def of_shared_lane(self, access: Access, address: str, wide: str) -> str:

@@ -36,9 +36,10 @@ class Piece:
 def pieces_of(
     values: Values, pointers: Pointers, known: KnownValues, access: Access, coming: int
 ) -> list[list[Piece]] | None:
-    """Return, for each vector, the pieces that its lanes in the bit mask ``coming`` access.
+    """Return, for each vector, the pieces of rows that its lanes access. Only the lanes in the bit
+    mask ``coming`` count.
 
-    Return None if the pieces are unknown, or if a vector has too many.
+    Return None if the pieces are unknown, or if a vector has too many pieces.
     """
     if not isinstance(access.shape, Vector) or access.shape.linear is None:
         return None

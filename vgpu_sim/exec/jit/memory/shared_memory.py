@@ -147,7 +147,7 @@ def _may_reach(ssa: SsaFunction) -> bool:
 
 
 def clear_again(text: Text, started: Analysis | None) -> None:
-    """Emit code that clears shared memory again, for a group that starts over and consists of a
+    """Emit code that clears shared memory again when a group starts over. The group consists of a
     whole block.
 
     ``started`` is the analysis of the version in which the group began. Emit nothing if no group

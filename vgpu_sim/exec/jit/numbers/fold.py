@@ -24,7 +24,9 @@ _COUNTS = frozenset([Op.S2R, Op.BFIND, Op.POPC, Op.CLZ])  # 32 bits for every in
 
 
 def result_type(instruction: Instruction) -> DataType:
-    """Return the type whose sign and width determine how a result fills its register."""
+    """Return the type of an instruction's result. Its width and signedness determine how the result
+    is extended to the width of a register.
+    """
     if instruction.op is Op.SETP:
         return DataType.PRED
     if instruction.op in _COUNTS:

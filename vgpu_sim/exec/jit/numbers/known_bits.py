@@ -21,14 +21,14 @@ generic address of shared memory, and the upper half of that address as an integ
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known about a value, which is ``origin`` plus an integer of ``bits`` bits.
+    """The facts about a value. The value is ``origin`` plus an integer of ``bits`` bits.
 
     The integer is one of ``low``, ``low + 1``, ..., ``low + span`` modulo 2^bits. Its bits in
     the mask ``zeros`` are 0, and its bits in the mask ``ones`` are 1. ``origin`` identifies a
     pointer; it is None if the value is only the integer.
 
-    Create a ``Known`` with ``refine_facts``, which refines the interval by the known bits, and the
-    known bits by the interval.
+    Create a ``Known`` with ``refine_facts``. That function refines the interval by the known
+    bits, and the known bits by the interval.
     """
 
     bits: int
@@ -106,7 +106,9 @@ def constant(value: int, bits: int) -> Known:
 
 
 def between(low: int, high: int, bits: int, origin: int | None = None) -> Known:
-    """Return the facts about an integer from ``low`` to ``high``, which may be negative."""
+    """Return the facts about an integer that is at least ``low`` and at most ``high``. Both bounds
+    may be negative.
+    """
     return refine_facts(bits, low, high - low, origin=origin)
 
 
@@ -120,7 +122,9 @@ def multiple_of(power: int, bits: int, origin: int | None = None) -> Known:
 def refine_facts(
     bits: int, low: int, span: int, zeros: int = 0, ones: int = 0, origin: int | None = None
 ) -> Known:
-    """Return the facts that combine an interval with known bits; each refines the other."""
+    """Return the facts that follow from an interval and from known bits. The interval refines the
+    known bits, and the known bits refine the interval.
+    """
     mask = (1 << bits) - 1
     if zeros & ones:
         return unknown(bits)  # contradictory facts: unreachable code
@@ -147,7 +151,7 @@ def refine_facts(
 
 
 def either(a: Known, b: Known) -> Known:
-    """Return the facts that hold for both of two values."""
+    """Return the facts that hold both for the value ``a`` and for the value ``b``."""
     if a == b:
         return a
     if a.origin != b.origin:

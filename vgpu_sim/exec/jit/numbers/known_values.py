@@ -70,14 +70,14 @@ class Pointer:
     grain: int
 
     def is_confined(self, displacement: int, size: int) -> bool:
-        """Return whether an access of ``size`` bytes, ``displacement`` bytes after the address, is
-        within bounds once the origin is clamped.
+        """Return whether an access is within bounds once the pointer ``origin`` is clamped. The
+        access has ``size`` bytes and begins ``displacement`` bytes after the address.
         """
         return self.bound + abs(displacement) + size + ROW_BYTES <= BOUND_BYTES
 
     def is_aligned(self, displacement: int, size: int) -> bool:
-        """Return whether the location ``displacement`` bytes after the address is a multiple of
-        ``size`` bytes away from the pointer ``origin``.
+        """Return whether the distance from the pointer ``origin`` to an access is a multiple of
+        ``size`` bytes. The access begins ``displacement`` bytes after the address.
         """
         return self.grain % size == 0 and displacement % size == 0
 
@@ -177,8 +177,8 @@ class KnownValues:
         return self._trips[header]
 
     def constants(self) -> dict[Value, int]:
-        """Return the operation results that are the same constant in all threads, with the
-        constants.
+        """Return a mapping from operation results to constants. It contains each result that is
+        known to be the same constant in all threads.
         """
         found = {}
         for value, known in self._facts.items():

@@ -389,8 +389,8 @@ def content_key(module: Module, function: Function, block: Block, plan: Plan | N
 
 
 def key_of(kernel: bytes, block: Block, plan: Plan | None) -> str:
-    """Return the ``content_key`` of a kernel, given as a container that holds only this kernel (see
-    ``isa.extract``).
+    """Return the ``content_key`` of a kernel. ``kernel`` is a container that holds only this kernel
+    (see ``isa.extract``).
     """
     from vgpu_sim.exec.jit.target import llvm
 

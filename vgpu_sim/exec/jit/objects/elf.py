@@ -10,8 +10,9 @@ from elftools.elf.elffile import ELFFile
 class CodeSection:
     """The size of an object's code section, and its line table.
 
-    A row of ``rows`` is a code offset and the line to which the code from that offset on
-    belongs. The offsets are ascending and unique. Line 0 means that the code has no line.
+    Each of ``rows`` is a code offset and a line. The code from this offset to the offset of the
+    next row belongs to the line. The offsets are ascending and unique. Line 0 means that the
+    code has no line.
     """
 
     size_bytes: int

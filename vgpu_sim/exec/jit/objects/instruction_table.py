@@ -16,7 +16,7 @@ LoadsRead = dict[int, tuple[int, ...]]
 
 
 def loads_read(ssa: SsaFunction) -> LoadsRead:
-    """Return, for each instruction that reads results of loads, the indices of those loads."""
+    """Return, for each instruction that uses the results of loads, the indices of those loads."""
     table: dict[int, set[int]] = {}
     for block in ssa.blocks.values():
         for node in block.nodes:
@@ -47,8 +47,9 @@ class InstructionTable:
 
     Nothing is decoded before a fault occurs, and then only the part needed. The table is an
     array of 32-bit integers. It begins with the number of ranges, their code offsets
-    (ascending), and the line of each range (0: none). Then, for each instruction that reads
-    loads, come its index, the number of these loads, and their indices.
+    (ascending), and the line of each range (0: none). Then follows an entry for each instruction
+    that uses the results of loads: the instruction's index, the number of these loads, and the
+    indices of the loads.
     """
 
     def __init__(self, packed: bytes) -> None:
@@ -56,8 +57,8 @@ class InstructionTable:
 
     @staticmethod
     def pack(rows: Iterable[tuple[int, int]], loads: LoadsRead) -> bytes:
-        """Serialize rows of (code offset, line), sorted by offset, and the loads that each
-        instruction reads.
+        """Serialize a table. ``rows`` are pairs (code offset, line), sorted by offset. ``loads``
+        has the loads whose results each instruction uses.
         """
         offsets, lines = array("I"), array("I")
         for offset, line in rows:

@@ -49,7 +49,9 @@ class NativeCode:
         check_stack(self.stack_bytes)
 
     def to_bytes(self) -> bytes:
-        """Serialize everything but symbol and block, which the reader knows."""
+        """Serialize all fields except ``symbol`` and ``block``, which the reader of the data
+        knows.
+        """
         head = {
             "plan": asdict(self.plan),
             "code_bytes": self.code_bytes,

@@ -11,8 +11,8 @@ from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A candidate plan. The plan is acceptable if ``against``, the reason to reject it, is
-    empty.
+    """A candidate plan. ``against`` is the reason to reject the plan; it is empty if the plan is
+    acceptable.
     """
 
     plan: Plan

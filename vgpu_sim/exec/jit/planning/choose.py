@@ -39,7 +39,7 @@ def choose(ssa: SsaFunction, block: Block, vector_bits: int) -> Plan:
     """Return the plan for ``ssa`` in blocks of this shape, on vectors of ``vector_bits``.
 
     Raises:
-        PlanError: no kernel has this block shape.
+        PlanError: the block shape is invalid.
     """
     *_, chosen = list_candidates(ssa, block, vector_bits)
     return chosen.plan

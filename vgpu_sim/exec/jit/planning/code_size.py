@@ -53,8 +53,8 @@ def nodes_of(ssa: SsaFunction) -> int:
 
 
 def is_too_large(ssa: SsaFunction, nodes: int) -> bool:
-    """Return whether a kernel is so large that it is compiled only as narrow code and without
-    passes.
+    """Return whether a kernel is so large that it is compiled only with narrow vectors and without
+    LLVM's passes.
 
     ``nodes`` is the kernel's code size, as ``nodes_of`` returns it.
     """

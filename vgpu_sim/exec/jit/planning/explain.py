@@ -25,7 +25,7 @@ def explain(function: Function, block: Block) -> Iterator[tuple[str, str]]:
 
     Raises:
         UnsupportedError: the JIT rejects the kernel.
-        PlanError: no kernel has this block shape.
+        PlanError: the block shape is invalid.
     """
     from vgpu_sim.exec.jit.target import llvm
 

@@ -9,8 +9,8 @@ from vgpu_sim.isa import Function
 def build(function: Function, block: Block, *, best: bool) -> SsaFunction:
     """Return the SSA form of ``function`` for blocks of this shape.
 
-    If ``best`` is set, the form is the one from which code under the best plan is generated.
-    Otherwise it is the form for the first-tier plan.
+    If ``best`` is set, return the form from which the best plan's code is generated. Otherwise,
+    return the form for the first-tier plan.
     """
     form = full_unrolling.build(function, block)
     wide_products.split(form)

@@ -91,7 +91,7 @@ def has_strided_gather(analysis: Analysis, loops: Iterable[int]) -> bool:
 
 
 def gathers_in_divergent_loops(analysis: Analysis) -> bool:
-    """Return whether a divergent innermost loop has mostly gathers among its loads, and little
+    """Return whether some divergent innermost loop has more gathers than other loads, and little
     arithmetic per gather.
     """
     graph = analysis.ssa.graph

@@ -15,8 +15,9 @@ class Plan:
 
     If ``versioned`` is set, there is also a version without masks, which assumes that no
     top-level guard ends a thread. ``tier`` 0 skips LLVM's passes and generates code at the
-    lowest optimisation level: such code compiles fast and runs slowly. ``padding`` specifies the
-    lanes added to the block so that groups nest with the block's rows.
+    lowest optimisation level: such code compiles fast and runs slowly. ``padding`` specifies
+    where lanes are added to the block so that the geometry becomes legal
+    (``Geometry.is_legal``).
     """
 
     width: int

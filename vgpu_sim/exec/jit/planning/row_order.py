@@ -87,9 +87,10 @@ class RowOrder:
         self._from = ""
 
     def begin(self, grid: Sequence[str]) -> None:
-        """Begin both loops, for a series of neighbouring blocks whose first block is %run.
+        """Begin the loop over rows and the loop over blocks. They run a series of neighbouring
+        blocks, of which %run is the first.
 
-        ``grid`` has the grid's sizes.
+        ``grid`` has the sizes of the grid.
         """
         text = self._text
         left = text.let("sub i64 %end, %run")
@@ -110,8 +111,8 @@ class RowOrder:
         text.do("%cx = add i32 %run_x, %nth_x")
 
     def end(self) -> None:
-        """End both loops. The text that follows is reached when all blocks of the series have
-        run.
+        """End the loop over rows and the loop over blocks. The text that follows is reached when
+        all blocks of the series have run.
         """
         text = self._text
         text.begin("block_done")

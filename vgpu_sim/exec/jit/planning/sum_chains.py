@@ -63,7 +63,7 @@ def _is_float(ssa: SsaFunction, source: Source) -> bool:
 
 
 def reorder(analysis: Analysis, nodes: Sequence[_Node], registers: int) -> list[_Node] | None:
-    """Return the ``nodes`` of a block, reordered so that a few sums at a time are completed.
+    """Return the ``nodes`` of a block in an order that computes only a few sums at a time.
 
     ``registers`` is the number of vector registers. Return None if the order does not change.
     """

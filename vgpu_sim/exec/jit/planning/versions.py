@@ -31,8 +31,8 @@ def analyse_fast_version(ssa: SsaFunction, geometry: Geometry, *, versioned: boo
 
 
 def assumptions_of(analysis: Analysis) -> Iterator[OfGroup | OfAccess]:
-    """Yield all assumptions of a version: those about groups, and those about accesses that can be
-    tested.
+    """Yield the assumptions of a version: those about groups, then each assumption about an access
+    that generated code can test.
     """
     yield from analysis.assumptions.values()
     for block in analysis.ssa.blocks.values():

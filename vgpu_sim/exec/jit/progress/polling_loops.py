@@ -41,8 +41,8 @@ def polling_headers(ssa: SsaFunction) -> frozenset[int]:
     """Return the headers of the loops that poll.
 
     In a loop with a wait point in each iteration, other groups of the block run anyway. Such a
-    loop polls only if other blocks may end it. A loop that merely retries a compare-and-swap
-    does not poll.
+    loop counts as polling only if other blocks may end it. A loop that merely retries a
+    compare-and-swap does not count as polling.
     """
     loops = ((header, _Loop(ssa, header)) for header in ssa.graph.loops)
     return frozenset(header for header, loop in loops if loop.polls and not loop.retries)

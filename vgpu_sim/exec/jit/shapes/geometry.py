@@ -26,8 +26,8 @@ Rows = tuple[tuple[int, ...], ...]
 class Padding(IntEnum):
     """Where a block has padding lanes: nowhere, at the end of each row, or after the last thread.
 
-    Padding at the end of rows makes each row a number of whole vectors. Padding after the last
-    thread makes the block, as one long row of threads, a number of whole groups.
+    With padding at the end of rows, each row consists of whole vectors. With padding after the
+    last thread, the block is one long row of threads, which consists of whole groups.
     """
 
     NONE = 0
@@ -72,7 +72,7 @@ class Geometry:
 
     @property
     def slots(self) -> int:
-        """The number of lanes of all groups of a block."""
+        """The total number of lanes in all groups of a block."""
         x, y, z = self.padded
         return x * y * z
 
@@ -102,8 +102,9 @@ class Geometry:
 
     @property
     def is_legal(self) -> bool:
-        """Return whether the geometry is legal: each vector must stay within a row, and groups must
-        nest with rows and planes. A padded geometry must also be worthwhile.
+        """Return whether the geometry is legal. Each vector must stay within a row. Each row must
+        consist of whole groups, or each group of whole rows; the same must hold for planes. A
+        padded geometry must also be worthwhile.
         """
         if self.padding != Padding.NONE and not self._worth_padding():
             return False
@@ -177,7 +178,7 @@ def legal_geometries(block: tuple[int, int, int]) -> Iterator[Geometry]:
     """Yield all geometries of ``block`` whose width is a power of two up to 16, with up to 16
     vectors per group.
 
-    A padded geometry is yielded only if groups of that many lanes do not nest without padding. A
+    A geometry with padding is yielded only if the same geometry without padding is not legal. A
     group may have more than 16 vectors only if it is the whole block and has the largest width.
     """
     width = 1

@@ -46,13 +46,14 @@ class PerVector:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A shape whose lanes may be arbitrary, with what is known about them (see the module).
+    """A shape for arbitrary lanes. The fields describe what is known about these lanes (see the
+    module).
 
     ``strided`` states that the lanes have a stride that is known only at run time. ``linear``
-    expresses the lanes as sums of shared values. ``apart`` has the distances of the lanes from the
-    first lane of their vector, if only the distances are known. ``without_wrap`` is the shape under
-    the assumption that no 32-bit integer from which the lanes are computed wraps around (see
-    ``wraps``).
+    expresses the lanes as sums of shared values. ``apart`` has the distances of the lanes from
+    the first lane of their vector, if only the distances are known. ``without_wrap`` is the
+    shape under the assumption that no 32-bit integer from which the lanes are computed wraps
+    around (see ``wraps``).
     """
 
     lanes: Rows | None = None
@@ -81,7 +82,8 @@ def to_signed(value: int, bits: int) -> int:
 
 
 class Algebra:
-    """Operations on the shapes of groups of ``vectors`` vectors of ``width`` lanes.
+    """Operations on the shapes of values. The values are those of a group of ``vectors`` vectors
+    with ``width`` lanes each.
 
     ``bits`` is always the width of the integers concerned.
     """
@@ -140,7 +142,7 @@ class Algebra:
         return self.affine(offsets, shape.stride, None, low_bit(align), 32)
 
     def lanes(self, shape: LaneShape, bits: int) -> Rows | None:
-        """Return all lanes' values (unsigned) if they are known."""
+        """Return the values of all lanes as unsigned integers; None if the values are not known."""
         if isinstance(shape, Vector):
             return shape.lanes
         if isinstance(shape, PerVector) or shape.constant is None:
@@ -267,7 +269,9 @@ class Algebra:
         return shape.stride != 0 and not (isinstance(shape, Affine) and self.fits(shape))
 
     def fits(self, a: Affine) -> bool:
-        """Return whether the alignment proves that no lane wraps around, signed or unsigned."""
+        """Return whether the alignment of the base proves two facts: no lane wraps around as a
+        signed integer, and none as an unsigned integer.
+        """
         low, high = self.extent(a)
         return low >= 0 and high < a.align
 

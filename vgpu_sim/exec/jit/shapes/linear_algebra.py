@@ -39,8 +39,9 @@ def add(a: Linear | None, b: Linear | None, sign: int = 1) -> Linear | None:
 def multiply(a: Linear | None, b: Linear | None) -> Linear | None:
     """Return the linear sum ``a * b``.
 
-    Return None if an operand is None, or if their widths differ. Return None also if neither
-    operand is a constant in each lane or a single shared value, or if the sum is too large.
+    Return None if an operand is None, if the widths of the operands differ, or if the sum is too
+    large. At least one operand must be a constant in each lane, or a single shared value;
+    otherwise, return None too.
     """
     for x, y in ((a, b), (b, a)):
         if x is None or y is None or x.bits != y.bits:
@@ -71,8 +72,8 @@ def widen(a: Linear | None, bits: int, *, is_signed: bool) -> Linear | None:
 
 
 def magnitude_bound(a: Linear, lanes: list[int]) -> int:
-    """Return a bound on the magnitude of a sum in ``lanes``. The bound is useful only if all shared
-    values are ``Extended``.
+    """Return an upper bound on the magnitude that a sum has in any of these lanes. The bound is
+    useful only if all shared values are ``Extended``.
     """
     total = max(abs(a.own[n]) for n in lanes)
     for shared, factors in a.terms:

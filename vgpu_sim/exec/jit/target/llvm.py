@@ -32,8 +32,8 @@ _SHORT = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A kind of machine for which code is generated, in LLVM's spelling. Code for a machine other
-    than this one cannot be loaded here.
+    """The kind of machine for which code is generated, in LLVM's spelling. This process can load
+    code only if the code was generated for the machine on which the process runs.
     """
 
     triple: str

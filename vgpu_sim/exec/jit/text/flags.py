@@ -28,7 +28,9 @@ def format_constant(flags: Sequence[bool]) -> str:
 
 
 def prefix_length(flags: str, lanes: int) -> int | None:
-    """Return the number of set flags if the vector is constant and they are a prefix, else None."""
+    """Return the number of set flags in a vector. Return None unless the vector is constant and the
+    set flags are a prefix of it.
+    """
     found = parse_constant(flags, lanes)
     if found is None:
         return None

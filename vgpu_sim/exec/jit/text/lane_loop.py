@@ -14,10 +14,10 @@ class LaneOf(Protocol):
     ``wide`` states that the lane is an i32 that will be used as an address. The lane is then
     returned as an i64, sign-extended.
 
-    Unrolled code shifts such a lane out of the 64-bit element that contains it. If the lane were
-    merely moved out of the vector, a load through it would cost 25 cycles on Zen 4: that CPU
-    predicts, each time wrongly, that the load hits the last store through the same register (ADR
-    99).
+    Unrolled code shifts such a lane out of the 64-bit element that contains it. If the code
+    merely moved the lane out of the vector, a load from this address would take 25 cycles on Zen
+    4. That CPU wrongly predicts each time that the load hits the last store through the same
+    register (ADR 99).
     """
 
     def __call__(self, vector: str, scalar: str, *, wide: bool = False) -> str: ...

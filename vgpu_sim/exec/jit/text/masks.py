@@ -33,7 +33,7 @@ FULL = Mask()
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge between blocks, and the lanes that take it."""
+    """A control-flow edge between two basic blocks, and the mask of the lanes that take it."""
 
     source: int
     target: int

@@ -50,7 +50,7 @@ class AvailableExpressions:
             self._scopes[-1][key] = name
 
     def record_statement(self, statement: str) -> None:
-        """Record an instruction without a result, which may write memory."""
+        """Record an instruction that has no result. The instruction may write memory."""
         if statement.startswith(_WRITES):
             self.invalidate_loads()
 
@@ -59,7 +59,9 @@ class AvailableExpressions:
         self._writes += 1
 
     def forget(self) -> None:
-        """Forget all but the lasting expressions: the following code has other predecessors."""
+        """Forget all expressions except the lasting ones. This is necessary before code that has
+        predecessors other than the preceding text.
+        """
         self._scopes = [{} for _ in self._scopes]  # the open scopes remain open
 
     @contextmanager

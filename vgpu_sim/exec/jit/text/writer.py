@@ -110,16 +110,18 @@ class Text:
         self._distances: dict[str, tuple[str, int]] = {}
 
     def type_of(self, scalar: str, vector: bool) -> str:
-        """Return the LLVM type ``scalar`` or, if ``vector``, the type of a vector of it."""
+        """Return the LLVM type ``scalar``. If ``vector`` is set, return the type of a vector of
+        such elements.
+        """
         return f"<{self.width} x {scalar}>" if vector else scalar
 
     def name(self) -> str:
-        """Return a name for an LLVM value that is not used yet."""
+        """Return an unused name for an LLVM value."""
         self._names += 1
         return f"%v{self._names}"
 
     def label(self, hint: str) -> str:
-        """Return a label that is not used yet; ``hint`` is a part of it."""
+        """Return an unused label; ``hint`` is a part of it."""
         self._labels += 1
         return f"{hint}{self._labels}"
 
@@ -177,8 +179,8 @@ class Text:
         self._lines.append(f"  {statement}, !dbg !{location}")
 
     def begin(self, label: str, *, follows: bool = False) -> None:
-        """Start a basic block; ``follows`` states that all paths to it lead through the preceding
-        text.
+        """Start a basic block. ``follows`` states that all paths to this block lead through the
+        preceding text.
         """
         if not follows:
             self.known.forget()
@@ -223,8 +225,8 @@ class Text:
         return self.let(text)
 
     def prefetch(self, pointer: str) -> None:
-        """Write a prefetch of the cache line at ``pointer`` into the data cache, for repeated
-        reads.
+        """Write an instruction that prefetches the cache line at ``pointer`` into the data cache.
+        The line is expected to be read repeatedly.
         """
         hints = ("i32", "0"), ("i32", "3"), ("i32", "1")
         self.call("void", "llvm.prefetch.p0", ("ptr", pointer), *hints)
@@ -239,7 +241,9 @@ class Text:
 
     @staticmethod
     def mangle(scalar: str, lanes: int) -> str:
-        """Return a type's suffix in intrinsic names; ``lanes`` 0 is a scalar."""
+        """Return the suffix that a type has in the names of intrinsics. ``lanes`` is the number of
+        lanes of a vector, or 0 for a scalar.
+        """
         short = {"half": "f16", "float": "f32", "double": "f64"}.get(scalar, scalar)
         return f"v{lanes}{short}" if lanes else short
 
@@ -277,7 +281,7 @@ class Text:
 
     @contextmanager
     def in_pairs(self, vector: bool) -> Iterator[None]:
-        """Within the ``with`` block, write operations on the two halves of each element.
+        """Within the ``with`` block, write operations that treat each element as two halves.
 
         A vector then has two elements per lane, and a scalar becomes a vector of two elements.
         """
@@ -290,11 +294,12 @@ class Text:
 
     @contextmanager
     def marking_accesses(self, part: int | None, memory: str) -> Iterator[None]:
-        """Within the ``with`` block, mark the accesses that are written as accesses to ``memory``
-        by the vector ``part``, or by all vectors (None).
+        """Within the ``with`` block, mark each access that is written. The mark states that the
+        access is one to ``memory``, and that the vector ``part`` makes it (None: all vectors
+        make it).
 
-        ``vector_order`` reads the marks. An access to unknown memory ("") is not marked and keeps
-        its position.
+        ``vector_order`` reads the marks. An access to unknown memory ("") is not marked and
+        keeps its position.
         """
         outer, self._touching = self._touching, (part, memory) if memory else None
         try:

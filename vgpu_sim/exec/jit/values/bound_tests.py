@@ -30,8 +30,8 @@ class Bounds:
         self._text = values.text
 
     def block_within_bounds(self, level: Level, block: int) -> int | None:
-        """Return the short block that follows ``block`` and that only lanes within bounds execute;
-        None if there is no such block.
+        """Return the short block after ``block`` that is executed only by lanes within bounds; None
+        if there is no such block.
 
         The returned block has no other predecessors, and its only successor is the block at
         which the lanes rejoin.
@@ -70,7 +70,7 @@ class Bounds:
         )
 
     def can_test(self, condition: Condition, *, wanted: bool) -> bool:
-        """Return whether ``all_lanes`` can be emitted for a condition."""
+        """Return whether a test of this condition can be emitted with ``all_lanes``."""
         return self._can_test_source(condition.value, wanted != condition.negated, _DEPTH)
 
     def all_lanes(self, condition: Condition, *, wanted: bool) -> str:

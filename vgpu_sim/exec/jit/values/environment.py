@@ -32,8 +32,8 @@ FLOATS = {DataType.F32: "float", DataType.F64: "double"}
 
 
 class Form(Enum):
-    """The values on which an operation is computed: the bases of the group, the first lane of a
-    vector, or all lanes of a vector.
+    """How an operation is computed: on the bases of the group, on the first lane of a vector, or on
+    all lanes of a vector.
     """
 
     BASE = 0  # on the group's bases
@@ -105,8 +105,8 @@ def _computed_type(node: Phi | Merge | Operation, result: Value) -> str:
 
 
 class Scope:
-    """Records the values that become held after the scope begins, so that they can be merged or
-    rolled back.
+    """Records all changes of held values after the scope begins, so that the changes can be merged
+    or rolled back.
     """
 
     def __init__(self, held: dict[Value, Held], journal: list[tuple[Value, Held | None]]) -> None:
@@ -116,7 +116,9 @@ class Scope:
 
     @property
     def defined(self) -> list[Value]:
-        """The values that became held since the scope began, without duplicates, in text order."""
+        """The values for which a change was recorded since the scope began, without duplicates, in
+        text order.
+        """
         return list(dict.fromkeys(value for value, _ in self._journal[self._begin :]))
 
     def roll_back(self) -> None:
@@ -132,7 +134,7 @@ class Scope:
 class Values:
     """The LLVM values that hold the SSA values of one function version.
 
-    ``block`` is the block that is being emitted.
+    ``block`` is the basic block that is being emitted.
     """
 
     def __init__(
@@ -154,7 +156,7 @@ class Values:
         self._symbol = symbol
 
     def shape(self, source: Source, bits: int) -> LaneShape:
-        """Return the shape of ``source`` as seen in the current block."""
+        """Return the shape that ``source`` has in the current basic block."""
         shape = self.analysis.shape(source, self.block, bits)
         assert shape is not None
         return shape
@@ -165,7 +167,9 @@ class Values:
     def read(
         self, source: Source, type_: str, form: Form, part: int, *, clean: bool = False
     ) -> str:
-        """Return ``source`` as LLVM ``type_``; ``clean`` canonicalises NaNs."""
+        """Return ``source`` as a value of the LLVM type ``type_``. If ``clean`` is set, NaNs are
+        made canonical.
+        """
         if form is Form.VECTOR:
             value, held = self._vector(source, type_, part)
         elif form is Form.SCALAR:
@@ -178,7 +182,7 @@ class Values:
         return self.cast(value, held, type_, vector)
 
     def condition(self, condition: Condition, form: Form, part: int = 0) -> str:
-        """Return the value of a guard as i1, with its negation applied."""
+        """Return the value of a guard as i1. The value is inverted if the guard is negated."""
         value = self.read(condition.value, "i1", form, part)
         return self.invert(value, vector=form is Form.VECTOR) if condition.negated else value
 
@@ -210,13 +214,13 @@ class Values:
         self.record_held(result, Held(names, self.types[result], vector))
 
     def record_held(self, value: Value, held: Held) -> None:
-        """Record that ``held`` holds ``value`` from now on."""
+        """Record ``held`` as the LLVM values that hold the SSA value ``value`` from now on."""
         self._journal.append((value, self.held.get(value)))
         self.held[value] = held
 
     def mark(self) -> Scope:
-        """Open a scope of held values. Expressions that are written in the scope remain valid after
-        its end.
+        """Return a new scope, which records changes of held values from now on. Expressions that
+        are written in the scope remain valid after its end.
         """
         return Scope(self.held, self._journal)
 
@@ -241,8 +245,8 @@ class Values:
         return None if shape.lanes is not None else Form.VECTOR
 
     def materialise(self, source: Source, like: Value, *, clean: bool) -> tuple[str, ...]:
-        """Return the LLVM values of ``source`` in the form and type in which ``like`` is held. They
-        become operands of phis and selects.
+        """Return LLVM values that hold ``source`` in the form and the type of the value ``like``.
+        They become operands of phis and selects.
         """
         form = self.form_of(like)
         assert form is not None
@@ -373,7 +377,9 @@ class Values:
     def canonicalise_nans(
         self, value: str, held: str, type_: DataType, vector: bool
     ) -> tuple[str, str]:
-        """Return a float's pattern with canonical NaNs, and its LLVM type."""
+        """Return the bit pattern of a float, in which NaNs are canonical, and the LLVM type of the
+        pattern.
+        """
         text, scalar = self.text, FLOATS[type_]
         number = self.cast(value, held, scalar, vector)
         whole = integer(type_.bits)

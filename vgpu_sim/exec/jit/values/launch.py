@@ -90,7 +90,9 @@ class EntryArguments:
         return self._once("value", name, write)
 
     def local_window(self) -> str:
-        """Return the generic address of local memory, in the window of the module's GPU."""
+        """Return the generic address at which local memory begins. It is in the window of the
+        module's GPU.
+        """
         segment = self.context(CONTEXT_SEGMENT_BASE)
 
         def write() -> str:
@@ -108,7 +110,9 @@ class EntryArguments:
         )
 
     def window(self) -> str:
-        """Return the generic address of shared memory, in the window of the module's GPU."""
+        """Return the generic address at which shared memory begins. It is in the window of the
+        module's GPU.
+        """
         segment = self.context(CONTEXT_SEGMENT_BASE)
 
         def write() -> str:
@@ -178,7 +182,8 @@ class EntryArguments:
     def clamp(self, address: str, shift: str = "0") -> str:
         """Return ``aperture_base + umin(address - aperture_base, aperture_limit)`` as a pointer.
 
-        ``shift``, a value of the prologue, is a number of bytes that is added to the result.
+        ``shift`` is a number of bytes that is added to the result. It is "0" or a value that the
+        prologue computes.
         """
         base, limit = self._bounds()
         distance = self._text.let(f"sub i64 {address}, {base}")
@@ -186,7 +191,9 @@ class EntryArguments:
         return self.offset_pointer(self._start(shift), distance)
 
     def clamp_lanes(self, addresses: str, shift: str = "0") -> str:
-        """Clamp each lane's address; return a vector of pointers."""
+        """Clamp each lane's address, and return a vector of pointers. ``shift`` is as in
+        ``clamp``.
+        """
         text = self._text
         base, limit = self._bounds()
         type_ = text.type_of("i64", vector=True)

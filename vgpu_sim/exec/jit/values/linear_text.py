@@ -14,7 +14,7 @@ def is_readable_sum(values: Values, a: Linear) -> bool:
 
 
 def has_available_bases(values: Values, shared: Iterable[Value]) -> bool:
-    """Return whether the bases of values are available here.
+    """Return whether the bases of all values in ``shared`` are available at this point of the text.
 
     Bases that are defined in a conditional region are unavailable after it.
     """
@@ -28,8 +28,8 @@ def has_available_bases(values: Values, shared: Iterable[Value]) -> bool:
 
 
 def of_lane(values: Values, a: Linear, lane: int, *, without: Shared | None = None) -> str:
-    """Return the value of the sum ``a`` in one lane of the group, without its constant term and
-    without the term ``without``.
+    """Return the value that the sum ``a`` has in one lane of the group, but leave out two of its
+    terms: the constant term, and the term of the shared value ``without``.
     """
     text, scalar = values.text, integer(a.bits)
     total = ""
@@ -41,7 +41,9 @@ def of_lane(values: Values, a: Linear, lane: int, *, without: Shared | None = No
 
 
 def sum_wraps_around(values: Values, a: Linear, lanes: list[int], *, is_signed: bool) -> str:
-    """Return whether the 64-bit sum ``a`` may exceed the range of 32 bits in some of ``lanes``."""
+    """Return whether the 64-bit sum ``a`` may exceed the range of a 32-bit integer in some of
+    ``lanes``.
+    """
     text = values.text
     ends = ["", ""]
     for shared, factors in a.terms:

@@ -54,8 +54,9 @@ class Share:
         )
 
     def memory_limit_bytes(self, contexts: int) -> int:
-        """Return the memory limit of the slice's group in bytes: the memory of the share plus the
-        overhead of this many workers (at least one).
+        """Return the memory limit of the slice's group in bytes: the memory of the share plus an
+        overhead. The overhead includes one worker for each of the ``contexts``, and at least one
+        worker.
         """
         overhead = BASE_OVERHEAD_BYTES + CONTEXT_OVERHEAD_BYTES * max(1, contexts)
         return self.memory_bytes + overhead
