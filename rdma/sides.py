@@ -1,4 +1,4 @@
-"""Prepare one direction of an identity's isolation for fast evaluations."""
+"""Evaluate one direction of an identity's isolation with rules that were prepared for speed."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def _limits(cidr: str) -> tuple[int, int, int]:
 
 
 class PreparedRule:
-    """A rule that is prepared for evaluations.
+    """A rule in a form in which many peers can be matched fast.
 
     Its set of peers is stored as bytes. To test whether one peer is in the set, only one byte is
     read; the whole integer need not be shifted.
@@ -126,7 +126,9 @@ OPEN: Final = Side()
 
 
 class PreparedIsolation:
-    """The isolation of an identity in one direction, prepared for evaluations."""
+    """The rules that isolate an identity in one direction (ingress or egress), prepared so that
+    ``evaluate`` is fast.
+    """
 
     __slots__ = ("_audits", "_enforced", "isolation")
 

@@ -187,7 +187,8 @@ class QosClass:
 class Pod:
     """A pod of this node that holds an HCA function.
 
-    ``addresses`` are those that only this pod claims: the pod can open its HCA at no other address.
+    ``addresses`` are the pod's addresses that no other pod claims. The pod can open its HCA only
+    under one of these addresses.
     """
 
     uid: str

@@ -48,7 +48,11 @@ class Reader:
         return list(self.items(size))
 
     def items(self, most: int) -> "Iterator[Reader]":
-        """Yield readers of the items of a list that has at most ``most`` items."""
+        """Yield a reader for each item of a list.
+
+        Raises:
+            TablesError: the value is not a list, or has more than ``most`` items.
+        """
         if type(self._value) is not list or len(self._value) > most:
             raise self.fail(f"is not a list of at most {most} items")
         for index, value in enumerate(self._value):

@@ -30,5 +30,5 @@ Bare = float | Figure
 
 
 def number_of(figure: Bare) -> float:
-    """Return the number in a figure, without the figure's source."""
+    """Return the value of a figure as a plain number, without the figure's source."""
     return figure.value if isinstance(figure, Figure) else figure

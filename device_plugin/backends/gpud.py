@@ -14,7 +14,7 @@ from vgpu_sim.hal.management.documents import DocumentError
 class Gpud(Administration):
     """A client of gpud's administration socket.
 
-    Every method raises GpudError and GpudUnreachable.
+    Every method may raise GpudError or GpudUnreachable.
     """
 
     daemon = "gpud"

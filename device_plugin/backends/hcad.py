@@ -21,7 +21,7 @@ class FunctionState:
 class Hcad(Administration):
     """A client of hcad's administration socket.
 
-    Every method raises HcadError and HcadUnreachable.
+    Every method may raise HcadError or HcadUnreachable.
     """
 
     daemon = "hcad"

@@ -5,7 +5,7 @@ from device_plugin.errors import LinkdError, LinkdUnreachable
 
 
 class Linkd(Administration):
-    """A client of linkd's socket. Every method raises LinkdError and LinkdUnreachable."""
+    """A client of linkd's socket. Every method may raise LinkdError or LinkdUnreachable."""
 
     daemon = "linkd"
     refused = LinkdError

@@ -41,7 +41,8 @@ _DIGITS: Final = frozenset("0123456789abcdef.:/")
 class Charge:
     """The bytes that one policy uses in the tables.
 
-    ``created`` (RFC 3339) and then ``key`` order policies by age.
+    Policies are sorted by ``created`` (RFC 3339), the oldest first. Policies with the same
+    ``created`` are sorted by ``key``.
     """
 
     key: str

@@ -61,8 +61,8 @@ async def serve_successors(
 ) -> None:
     """Wait for successors that connect to ``listener``, and hand the server over to one of them.
 
-    The document that the successor receives has the server's record and the records that
-    ``more`` returns. ``leave`` is called after the handover.
+    The successor receives a document. The document contains the server's record and the fields
+    of the object that ``more`` returns. ``leave`` is called after the handover.
     """
     while True:
         await seqpacket.wait_until_readable(listener.fileno())

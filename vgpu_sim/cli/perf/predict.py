@@ -114,7 +114,7 @@ def _print(found: Prediction, title: str) -> None:
 )
 @with_json
 def gemm(board: str, dtype: str, m: int, n: int, k: int, as_json: bool) -> None:
-    """Predict a product of matrices."""
+    """Predict the time of a matrix product."""
     from vgpu_sim.perf.gemm.predict import predict as ask
 
     title = f"C[{m}, {n}] = A[{m}, {k}] B[{k}, {n}]"

@@ -105,7 +105,7 @@ def check(
 
     Exit status: 0 if all kernels load; 2 if some use features that are not supported yet (each
     reason is printed with its line); 1 if the text is not PTX or cannot be read. For several
-    files, the status is that of the worst file.
+    files, the status is 1 if any file results in 1; otherwise it is 2 if any file results in 2.
     """
     verdicts = {_check(file, cc, backend) for file in files}
     context.exit(max(verdicts, key=_FROM_BEST_TO_WORST.index))

@@ -21,10 +21,10 @@ _LAST_WORDS_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Totals:
-    """The sum of the reports of all contexts of a run; ``kernels`` maps a kernel's name to
-    [launches, ns].
+    """Totals over all contexts of a run. ``kernels`` maps a kernel's name to [launches, ns].
 
-    ``unfinished`` lists launches that ended their contexts: (kernel, reason), in order.
+    ``unfinished`` has a pair (kernel, reason) for each launch that failed and so ended its
+    context, in order.
     """
 
     contexts: int = 0

@@ -19,7 +19,7 @@ from vgpu_sim.perf.topology.texts import matrix, nccl_xml
     "--xml", "as_xml", is_flag=True, help="Print a topology file for NCCL (NCCL_TOPO_FILE)."
 )
 def topo(as_matrix: bool, as_xml: bool) -> None:
-    """Show how the GPUs of this node or run are connected.
+    """Show how the GPUs of this node, or of this `tessera run`, are connected.
 
     The topology is the pool's spec.topology. Programs cannot access other GPUs' memory yet,
     whatever the connection.

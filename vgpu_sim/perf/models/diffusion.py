@@ -150,8 +150,8 @@ class UNet:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The prediction of a request to generate images: the modelled times of one denoising step, by
-    kind of operator.
+    """The predicted time of a request to generate images. ``kinds`` has the modelled times of one
+    denoising step, by kind of operator.
     """
 
     board: str

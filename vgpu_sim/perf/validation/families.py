@@ -53,7 +53,7 @@ class Outlier:
 
     @property
     def error(self) -> float:
-        """The relative error in percent: predicted / measured - 1."""
+        """The relative error in percent: 100 * (predicted / measured - 1)."""
         return 100 * (self.predicted / self.measured - 1)
 
 

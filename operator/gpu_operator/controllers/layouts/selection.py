@@ -62,8 +62,8 @@ def layouts_by_gpu(world: World) -> Mapping[str, str]:
     """Return the name of the layout that each GPU follows; GPUs without a layout are omitted.
 
     A GPU follows the oldest layout that selects the GPU and fits its board. The GPU continues to
-    follow this layout even if an edit makes the layout impossible to apply. Otherwise a typing
-    error in a layout could remove slices.
+    follow this layout even if an edit makes the layout impossible to apply. Otherwise a typo in
+    a layout could remove slices.
     """
     if world.index is not None:
         return world.index.followed

@@ -30,7 +30,7 @@ class Part:
 
 
 class PoolBook:
-    """The nodes and GPUs of a pool, by name.
+    """The state of a pool's nodes and GPUs, by name.
 
     A deleted pool has a book until its nodes are released.
     """
@@ -101,7 +101,7 @@ class PoolBook:
 
 
 def make_book(world: World, name: str) -> PoolBook:
-    """Build the book of one pool from the world."""
+    """Make the ``PoolBook`` of the pool ``name`` from all nodes and GPUs of ``world``."""
     book, held = PoolBook(name), membership.pools_by_node(world)
     pool = world.pools.get(name)
     for node in world.nodes.values():

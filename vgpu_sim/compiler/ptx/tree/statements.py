@@ -71,7 +71,10 @@ class BranchTargets:
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """A directive that is a word and numbers: ``.maxntid 256, 1, 1``, ``.noreturn``."""
+    """A directive of a function: its name, and its integers or strings if it has any.
+
+    Examples: ``.maxntid 256, 1, 1``, ``.noreturn`` and ``.pragma "nounroll"``.
+    """
 
     line: int
     column: int

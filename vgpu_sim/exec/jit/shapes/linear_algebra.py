@@ -14,8 +14,8 @@ def from_constants(bits: int, lanes: Lanes) -> Linear:
 
 
 def affine(value: Value, away: Lanes) -> Linear:
-    """Return the linear sum that adds the known distances ``away``, one per lane, to the base of
-    ``value``.
+    """Return a linear sum that is, in each lane, the base of ``value`` plus the lane's constant in
+    ``away``.
     """
     return Linear(value.bits, ((Base(value), (1,) * len(away)),), away)
 

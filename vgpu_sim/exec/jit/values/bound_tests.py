@@ -21,8 +21,8 @@ _SHORT_NODES: Final = 24
 
 
 class Bounds:
-    """The bound tests of one function version, which compare only the outermost lanes of a
-    group.
+    """The bounds checks of one version of a function. A check compares only the indices of a
+    group's outermost lanes with the bound. If the check holds, all lanes are within bounds.
     """
 
     def __init__(self, values: Values) -> None:
