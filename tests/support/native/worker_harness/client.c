@@ -76,6 +76,11 @@ void client_wait_on(tessera_slot *slot, uint32_t stream, uint64_t value) {
 
 static uint32_t error_of(client *c) { return __atomic_load_n(&c->page->error, __ATOMIC_ACQUIRE); }
 
+void client_ring(client *c) {
+  __atomic_add_fetch(&c->area->bell, 1, __ATOMIC_SEQ_CST);
+  syscall(SYS_futex, &c->area->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
 void client_put(client *c, uint32_t stream, const void *slot) {
   uint64_t head = __atomic_load_n(&c->area->head[stream], __ATOMIC_RELAXED);
   while (head - __atomic_load_n(&c->page->tail[stream], __ATOMIC_ACQUIRE) >=
@@ -85,10 +90,7 @@ void client_put(client *c, uint32_t stream, const void *slot) {
   }
   memcpy(&c->area->rings[stream].slots[head % TESSERA_SLOTS_PER_STREAM], slot, TESSERA_SLOT_BYTES);
   __atomic_store_n(&c->area->head[stream], head + 1, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&c->page->sleeping, __ATOMIC_SEQ_CST)) {
-    __atomic_add_fetch(&c->area->bell, 1, __ATOMIC_SEQ_CST);
-    syscall(SYS_futex, &c->area->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
-  }
+  if (__atomic_load_n(&c->page->sleeping, __ATOMIC_SEQ_CST)) client_ring(c);
 }
 
 uint64_t client_launch(client *c, uint32_t stream, tessera_slot slot, uint64_t kernel,

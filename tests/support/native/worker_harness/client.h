@@ -35,6 +35,8 @@ void client_open(client *c);
 /* Returns an empty request of a stream with the next value. */
 tessera_slot client_slot(client *c, uint32_t stream, uint16_t opcode);
 void client_wait_on(tessera_slot *slot, uint32_t stream, uint64_t value);
+/* Rings the worker's doorbell. */
+void client_ring(client *c);
 /* Puts 256 bytes into the ring, waiting while it is full. */
 void client_put(client *c, uint32_t stream, const void *slot);
 uint64_t client_launch(client *c, uint32_t stream, tessera_slot slot, uint64_t kernel,

@@ -1,9 +1,7 @@
 /* A worker on its client's CPU dozes: it wakes up without a doorbell and continues to doze while
  * that finds requests; when it no longer does, the worker naps, and the doorbell counts again. */
 #define _GNU_SOURCE
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -24,9 +22,7 @@ static void put_silently(void) {
   c.area->rings[0].slots[head % TESSERA_SLOTS_PER_STREAM] = slot;
   __atomic_store_n(&c.area->head[0], head + 1, __ATOMIC_SEQ_CST);
   uint32_t state = sleeping();
-  if (state == 0 || state & TESSERA_DOZING) return;
-  __atomic_add_fetch(&c.area->bell, 1, __ATOMIC_SEQ_CST);
-  syscall(SYS_futex, &c.area->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+  if (state != 0 && !(state & TESSERA_DOZING)) client_ring(&c);
 }
 
 /* Polls for the end of all requests, without being counted as a waiting client. */
