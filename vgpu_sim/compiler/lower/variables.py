@@ -290,12 +290,29 @@ def _encode(
                 f"a module with more than {MAX_INITIAL_BYTES} bytes of initial values",
                 declared,
             )
+        if len(shape) == 1 and _put_bytes(initial, declared, value, at):
+            return
         for index, element in enumerate(value.elements):
             _encode(initial, declared, element, shape[1:], at + index * row_bytes)
         return
     if shape:
         raise Invalid("an array must be initialised by a list", declared)
     _scalar(initial, declared, value, at)
+
+
+def _put_bytes(initial: _Initial, declared: tree.Variable, value: tree.ValueList, at: int) -> bool:
+    """Write a list of plain bytes, the usual form of large tables; return False for other lists."""
+    type_ = DATA_TYPES[declared.type[1:]]
+    if type_.bytes != 1 or type_.is_float:
+        return False
+    try:
+        data = bytes([one.value for one in value.elements if type(one) is tree.Integer])
+    except ValueError:  # a number above 255, or a negative one
+        return False
+    if len(data) < len(value.elements):
+        return False
+    initial.put(at, data)
+    return True
 
 
 def _scalar(initial: _Initial, declared: tree.Variable, value: tree.InitialValue, at: int) -> None:

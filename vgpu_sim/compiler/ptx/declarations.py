@@ -49,6 +49,7 @@ TYPES = frozenset(
         *["texref", "samplerref", "surfref"],
     )
 )
+_BYTES = tuple(tree.Integer(value) for value in range(256))
 _VECTORS = frozenset({".v2", ".v4", ".v8"})
 _POINTER_SPACES = frozenset({".const", ".global", ".local", ".shared"})
 
@@ -258,6 +259,8 @@ def _parse_initial(cursor: Cursor, depth: int) -> tree.InitialValue:
     if cursor.at("{"):
         return _parse_value_list(cursor, depth)
     token = cursor.current
+    if token.kind is Kind.NUMBERS:
+        return _parse_numbers(cursor)
     if token.kind is Kind.INTEGER and cursor.peek().text in (
         ",",
         "}",
@@ -287,6 +290,13 @@ def _parse_element(cursor: Cursor) -> tree.Constant:
         return parse_number(token)
     except ValueError as error:
         raise PtxSyntaxError(token.line, token.column, str(error)) from None
+
+
+def _parse_numbers(cursor: Cursor) -> tree.ValueList:
+    values = map(int, cursor.advance().text[1:-1].split(","))
+    return tree.ValueList(
+        tuple(_BYTES[value] if value < len(_BYTES) else tree.Integer(value) for value in values)
+    )
 
 
 def _parse_value_list(cursor: Cursor, depth: int) -> tree.ValueList:

@@ -22,6 +22,7 @@ class Kind(IntEnum):
     STRING = 5
     PUNCTUATION = 6
     END = 7
+    NUMBERS = 8  # a long list {1, 2, 3, ...} of plain numbers, as one token
 
 
 class Token(NamedTuple):
@@ -53,7 +54,8 @@ START = Place(1, 0)
 # unclosed ``.source_begin`` is not a token: otherwise many of them would each search the whole
 # text. The lookahead after a number catches a trailing letter or digit, so ``12abc`` is an error
 # and never two tokens. Repetitions are possessive: the engine stores hundreds of bytes for each
-# repetition of a group to which it might backtrack, and a string may be as long as a file.
+# repetition of a group to which it might backtrack, and a string may be as long as a file. Tables
+# of numbers, of which files may have megabytes, are single tokens.
 _TOKEN = re.compile(
     r"""[ \t\r\f\v]*(?:
     (?P<name>[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+|_)
@@ -65,6 +67,8 @@ _TOKEN = re.compile(
   | (?P<float>[0-9]++(?:\.[0-9]*+(?:[eE][+-]?[0-9]++)?+|[eE][+-]?[0-9]++)(?![A-Za-z0-9_$.]))
   | (?P<integer>(?:0[xX][0-9A-Fa-f]++|0[bB][01]++|[0-9]++)U?+(?![A-Za-z0-9_$.]))
   | (?P<string>"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+")
+  | (?P<numbers>\{[ \t\r\n]*+(?:(?:0|[1-9][0-9]{0,8}+),[ \t\r\n]*+){15,}+
+      (?:0|[1-9][0-9]{0,8}+)[ \t\r\n]*+\})
   | (?P<punctuation><<|>>|<=|>=|==|!=|&&|\|\||/(?!\*)|[{}()\[\]<>,;:+\-*%!~@|&^=?])
   | (?P<wrong>.|\Z)
     )""",
@@ -82,7 +86,7 @@ _KIND_OF = {
 }
 _GROUPS = _TOKEN.groupindex
 _KINDS = {number: _KIND_OF[name] for name, number in _GROUPS.items() if name in _KIND_OF}
-_NEWLINE, _COMMENT = _GROUPS["newline"], _GROUPS["comment"]
+_NEWLINE, _COMMENT, _NUMBERS = _GROUPS["newline"], _GROUPS["comment"], _GROUPS["numbers"]
 _LENGTH_LIMITS = {
     Kind.NAME: limits.MAX_IDENTIFIER_CHARACTERS,
     Kind.DOTTED: limits.MAX_IDENTIFIER_CHARACTERS,
@@ -123,7 +127,9 @@ def tokenize(source: str, place: Place = START) -> Iterator[Token]:
         elif group == _NEWLINE:
             line += 1
             before_line = start
-        elif group == _COMMENT:
+        elif group in (_COMMENT, _NUMBERS):
+            if group == _NUMBERS:
+                yield Token(Kind.NUMBERS, match[group], line, start - before_line, start + before)
             newlines = source.count("\n", start, end)
             if newlines:
                 line += newlines

@@ -6,6 +6,7 @@ import pytest
 
 from vgpu_sim.compiler import PtxSyntaxError
 from vgpu_sim.compiler.ptx import parse, tree
+from vgpu_sim.compiler.ptx.lexer import Kind, tokenize
 
 HEAD = ".version 9.0\n.target sm_90a, debug\n.address_size 64\n"
 
@@ -266,6 +267,20 @@ def test_variables() -> None:
     fields: Any = by_name["s"].initial
     assert [field.name for field in fields.elements] == ["addr_mode_0", "filter_mode"]
     assert (by_name["w"].linkage, by_name["w"].count) == (tree.Linkage.COMMON, 4)
+
+
+def test_a_table_of_numbers_is_one_token_with_the_same_values() -> None:
+    numbers = [0, 255, 256, 999_999_999, *range(1, 20)]
+    plain, other = ", ".join(map(str, numbers)), ",\n".join(map(str, numbers))
+    source = f".global .u32 a[] = {{{plain}}}, b[] = {{ {other} }}, c[] = {{{plain}, 010}};"
+    module = _module(source + "\n.global .u32 d;")
+    wanted = tuple(map(tree.Integer, numbers))
+    a, b, c, d = module.variables
+    assert a.initial == b.initial == tree.ValueList(wanted)
+    assert c.initial == tree.ValueList((*wanted, tree.Integer(8)))
+    assert d.line == a.line + len(numbers)
+    kinds = [token.kind for token in tokenize(source)]
+    assert kinds.count(Kind.NUMBERS) == 2
 
 
 def test_comments_and_ends_of_input() -> None:

@@ -95,6 +95,6 @@ def names_in(operand: object) -> Iterator[tree.Name]:
         if isinstance(node, tree.Name):
             yield node
         elif isinstance(node, tuple):
-            pending += node
+            pending += [part for part in node if type(part) is not tree.Integer]
         else:
             pending += (getattr(node, part) for part in _PARTS.get(type(node), ()))
