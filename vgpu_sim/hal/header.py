@@ -7,6 +7,7 @@ the headers of their own contracts.
 """
 
 import ctypes
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -74,6 +75,8 @@ def _constants(module: ModuleType) -> Iterator[str]:
         if name.isupper() and isinstance(value, int):
             literal = f"INT32_MIN /* {value} */" if value < 0 else f"UINT64_C({value:#x})"
             yield f"#define TESSERA_{name} {literal}"
+        elif name.isupper() and isinstance(value, str):
+            yield f"#define TESSERA_{name} {json.dumps(value)}"
 
 
 def enum_lines(kind: type[IntEnum] | type[IntFlag]) -> Iterator[str]:

@@ -25,6 +25,11 @@ GI_ATTRIBUTE: Final = 254
 CI_ATTRIBUTE: Final = 255
 MAX_MESSAGE_BYTES: Final = 4096
 MAX_IMAGE_BYTES: Final = 64 << 20
+# How a program gets PTX instead of machine code, which only the hardware that it is for can run.
+NO_PTX_REMEDY: Final = (
+    'build with -gencode arch=compute_XX,code=compute_XX, call compile("ptx"), '
+    "uninstall nvidia-nvjitlink, or set TRITON_PTXAS_PATH to `tessera ptxas`"
+)
 SHARED_RANGE_MAGIC: Final = 0x3145474E41525354  # "TSRANGE1"
 PROOF_BYTES: Final = 32
 RANGE_ALIGN_BYTES: Final = 4096

@@ -25,7 +25,7 @@ from vgpu_sim.worker.chunks import BadChunkError, ChunkRequest, Chunks, OutOfBud
 from vgpu_sim.worker.compiling.requests import Compilations
 from vgpu_sim.worker.launches import ERROR_OF_FAULT
 from vgpu_sim.worker.modules import links, module_table
-from vgpu_sim.worker.modules.images import Image, ImageError
+from vgpu_sim.worker.modules.images import Image, ImageError, unpack
 from vgpu_sim.worker.programs import Loaded, Programs
 from vgpu_sim.worker.runtime.binding import KernelHandle, NativeRuntime, Stats
 from vgpu_sim.worker.wire import ProtocolError, Request
@@ -135,7 +135,9 @@ class Control:
         def load() -> Loaded | None:
             if not 0 < payload.image_bytes <= messages.MAX_IMAGE_BYTES:
                 raise ImageError(CudaError.INVALID_IMAGE, "the image's size is out of range\n")
-            image = memory.read_exactly(descriptor, payload.image_bytes)
+            image = unpack(
+                memory.read_exactly(descriptor, payload.image_bytes), self._config.capability
+            )
             found = self._programs.load_quickly(image)
             if found is not None or self._compilations.start(request, image):
                 return found

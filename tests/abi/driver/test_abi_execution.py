@@ -230,7 +230,7 @@ def test_images_that_cannot_run(cuda):
         b"not PTX at all\0": INVALID_PTX,
         b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HH", 2, 190) + bytes(100): NO_BINARY,
         Path("/bin/true").read_bytes(): INVALID_IMAGE,
-        b"\x50\xed\x55\xba" + bytes(100): NO_BINARY,
+        b"\x50\xed\x55\xba" + bytes(100): INVALID_IMAGE,
         ptx_kernels.POKE.replace("sm_80", "sm_121").encode() + b"\0": NO_BINARY,
     }
     for image, code in cases.items():

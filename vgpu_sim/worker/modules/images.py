@@ -11,8 +11,10 @@ from vgpu_sim.compiler import compile_ptx, render
 from vgpu_sim.compiler.errors import PtxError, TargetError, UnsupportedPtxError
 from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.compute.ports import FaultSite
+from vgpu_sim.hal.messages import NO_PTX_REMEDY
 from vgpu_sim.isa import Diagnostic, Module, container
 from vgpu_sim.isa.errors import IsaError
+from vgpu_sim.worker.modules import fat_binary
 from vgpu_sim.worker.modules.container_cache import ContainerCache
 from vgpu_sim.worker.modules.module_summary import ModuleSummary, RefusedSummary, summarise
 from vgpu_sim.worker.usage import Usage
@@ -20,7 +22,6 @@ from vgpu_sim.worker.usage import Usage
 _ELF_MAGIC: Final = b"\x7fELF"
 _ELF_MACHINE: Final = slice(18, 20)  # e_machine; little-endian, as CUDA's always are
 _MACHINE_CUDA: Final = 190
-_FATBIN_MAGICS: Final = (b"\x50\xed\x55\xba", b"\xb1\x43\x62\x46")
 _MOST_WORDS_KEPT: Final = 1 << 14  # each is about half a kilobyte
 MAX_LOG_BYTES: Final = 1 << 20
 _MAX_REFUSED_LOG_BYTES: Final = 16 << 10  # of one kernel
@@ -94,7 +95,8 @@ class Images:
         return image
 
     def read(self, data: bytes) -> Image:
-        """Read PTX text or a container. The summary names kernels that are not supported yet.
+        """Read PTX text, a fat binary or a container. The summary names kernels that are not
+        supported yet.
 
         Raises:
             ImageError: the CUresult is 218 for a text that is not PTX, 801 for PTX of which nothing
@@ -110,13 +112,9 @@ class Images:
                 )
             raise ImageError(
                 CudaError.NO_BINARY_FOR_GPU,
-                "the image is a cubin (machine code of other hardware); load its PTX instead\n",
+                f"the image is a cubin (machine code of other hardware): {NO_PTX_REMEDY}\n",
             )
-        if data.startswith(_FATBIN_MAGICS):
-            raise ImageError(
-                CudaError.NO_BINARY_FOR_GPU,
-                "the image is a fat binary, which is not supported; load its PTX instead\n",
-            )
+        data = unpack(data, self._capability)
         found = self.read_quickly(data)
         return found if found is not None else self.compile(data)
 
@@ -160,6 +158,22 @@ class Images:
             raise ImageError(CudaError.INVALID_PTX, err.log(MAX_LOG_BYTES)) from err
 
 
+def unpack(data: bytes, capability: tuple[int, int]) -> bytes:
+    """Return the PTX that a fat binary has for a compute capability; any other image unchanged.
+
+    Raises:
+        ImageError: the CUresult is 209 if the fat binary has no such PTX, and 200 if it is damaged.
+    """
+    if not data.startswith(fat_binary.MAGIC):
+        return data
+    try:
+        return fat_binary.choose_ptx(data, capability)
+    except fat_binary.NoPtxError as err:
+        raise ImageError(CudaError.NO_BINARY_FOR_GPU, f"{err}\n") from err
+    except fat_binary.FatBinaryError as err:
+        raise ImageError(CudaError.INVALID_IMAGE, f"damaged fat binary: {err}\n") from err
+
+
 def _refused_by_compiler(module: Module) -> Iterator[RefusedSummary]:
     for one in module.refused:
         log = render(one.reasons, max_bytes=_MAX_REFUSED_LOG_BYTES)
@@ -167,7 +181,7 @@ def _refused_by_compiler(module: Module) -> Iterator[RefusedSummary]:
 
 
 def _is_text(data: bytes) -> bool:
-    return not (container.is_container(data) or data.startswith((_ELF_MAGIC, *_FATBIN_MAGICS)))
+    return not (container.is_container(data) or data.startswith((_ELF_MAGIC, fat_binary.MAGIC)))
 
 
 def _text(data: bytes) -> bytes:

@@ -69,7 +69,7 @@ def compute(client: Client, kernel: int) -> np.ndarray:
         (elf(190), CudaError.NO_BINARY_FOR_GPU, "the image is a cubin"),
         (elf(62), CudaError.INVALID_IMAGE, "a program or library of the host"),
         (b"\x7fELF", CudaError.INVALID_IMAGE, "a program or library of the host"),
-        (b"\x50\xed\x55\xba" + bytes(60), CudaError.NO_BINARY_FOR_GPU, "fat binary"),
+        (b"\x50\xed\x55\xba" + bytes(60), CudaError.INVALID_IMAGE, "fat binary"),
         (
             container.encode(compile_ptx(VECADD, capability=(9, 0)))[:-1],
             CudaError.INVALID_IMAGE,

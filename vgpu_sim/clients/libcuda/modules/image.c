@@ -6,53 +6,102 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "log.h"
 #include "tessera_abi.h"
 #include "unsupported.h"
 
 /* A container of Tessera's ISA: vgpu_sim/isa/sections.py. */
 static const char container_magic[8] = "\x89TISA\r\n\x1a";
-/* tsr_image_measure examines at most this many bytes. */
+/* measure examines at most this many bytes. */
 enum { CONTAINER_SIZE_OFFSET = 32, IMAGE_PADDING_BYTES = 64 };
 
 /* The multiple to which ptxas rounds a limit for sm_70 and later, and the maximum of a thread. */
 enum { FEWEST_REGISTERS = 24, MOST_REGISTERS = 255 };
 
 /* Formats that toolkits generate for hardware. */
-static const unsigned char elf_magic[4] = {0x7f, 'E', 'L', 'F'};
+enum { ELF_MAGIC = 0x464c457f };
 enum { ELF_MACHINE_OFFSET = 18, ELF_VERSION_OFFSET = 6, MACHINE_CUDA = 190 };
-static const unsigned char fatbin_magic[4] = {0x50, 0xed, 0x55, 0xba};
-static const unsigned char fatbin_wrapper_magic[4] = {0xb1, 0x43, 0x62, 0x46};
 
-CUresult tsr_image_measure(const void *image, size_t *bytes, const char **why) {
-  *why = NULL;
+/* A fat binary begins with this header; `bytes` follow it. */
+struct fat_binary {
+  uint32_t magic;
+  uint16_t version, header_bytes;
+  uint64_t bytes;
+};
+enum { FAT_BINARY_MAGIC = 0xba55ed50u, WRAPPER_MAGIC = 0x466243b1u };
+
+/* What toolkits pass to register a fat binary: a pointer to it. */
+struct wrapper {
+  uint32_t magic, version;
+  const void *fat_binary;
+  const void *others; /* version 2: the fat binaries that were linked into this one */
+};
+
+static uint32_t magic_of(const void *image) {
   /* Texts end with a NUL, so a comparison does not read past their ends. */
-  if (strncmp(image, (const char *)elf_magic, 4) == 0) {
-    const unsigned char *elf = image;
-    const int whole = elf[4] && elf[5] && elf[ELF_VERSION_OFFSET] == 1;
-    if (!whole || elf[ELF_MACHINE_OFFSET] + (elf[ELF_MACHINE_OFFSET + 1] << 8) != MACHINE_CUDA) {
-      *why = "the image is a program or library of the host, not GPU code";
-      return CUDA_ERROR_INVALID_IMAGE;
-    }
-    *why = "the image is a cubin (machine code of other hardware): load its PTX instead";
-    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  uint32_t magic = 0;
+  for (unsigned i = 0; i < sizeof magic; i++) {
+    const uint32_t byte = ((const unsigned char *)image)[i];
+    if (byte == 0) return 0;
+    magic |= byte << 8 * i;
   }
-  if (strncmp(image, (const char *)fatbin_magic, 4) == 0 ||
-      strncmp(image, (const char *)fatbin_wrapper_magic, 4) == 0) {
-    *why = "the image is a fat binary, which is not supported: load its PTX instead";
-    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  return magic;
+}
+
+static CUresult measure_elf(const unsigned char *elf, const char **why) {
+  const int whole = elf[4] && elf[5] && elf[ELF_VERSION_OFFSET] == 1;
+  if (!whole || elf[ELF_MACHINE_OFFSET] + (elf[ELF_MACHINE_OFFSET + 1] << 8) != MACHINE_CUDA) {
+    *why = "the image is a program or library of the host, not GPU code";
+    return CUDA_ERROR_INVALID_IMAGE;
   }
-  if (strncmp(image, container_magic, sizeof container_magic) == 0) {
+  *why = "the image is a cubin (machine code of other hardware): " TESSERA_NO_PTX_REMEDY;
+  return CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+static CUresult measure(const void **image, size_t room, size_t *bytes, const char **why) {
+  *why = NULL;
+  if (room == TSR_IMAGE_IN_MEMORY && magic_of(*image) == WRAPPER_MAGIC) {
+    struct wrapper wrapper;
+    memcpy(&wrapper, *image, sizeof wrapper);
+    *image = wrapper.fat_binary;
+    if (!*image) return CUDA_ERROR_INVALID_IMAGE;
+  }
+  *bytes = 0;
+  const uint32_t magic = magic_of(*image);
+  if (magic == ELF_MAGIC) return measure_elf(*image, why);
+  if (magic == FAT_BINARY_MAGIC) {
+    struct fat_binary header;
+    memcpy(&header, *image, sizeof header);
+    if (header.bytes <= TESSERA_MAX_IMAGE_BYTES) *bytes = header.header_bytes + header.bytes;
+  } else if (strncmp(*image, container_magic, sizeof container_magic) == 0) {
     uint64_t size;
-    memcpy(&size, (const char *)image + CONTAINER_SIZE_OFFSET, sizeof size);
+    memcpy(&size, (const char *)*image + CONTAINER_SIZE_OFFSET, sizeof size);
     *bytes = size;
   } else {
-    *bytes = strnlen(image, TESSERA_MAX_IMAGE_BYTES + 1);
+    const size_t most = TESSERA_MAX_IMAGE_BYTES + 1;
+    *bytes = strnlen(*image, room < most ? room : most);
   }
   if (*bytes == 0 || *bytes > TESSERA_MAX_IMAGE_BYTES) {
     *why = "the image is empty or larger than 64 MiB";
     return CUDA_ERROR_INVALID_IMAGE;
   }
+  if (*bytes > room) {
+    *why = "the file ends before the image in it";
+    return CUDA_ERROR_INVALID_IMAGE;
+  }
   return CUDA_SUCCESS;
+}
+
+CUresult tsr_image_check(const void **image, size_t room, size_t *bytes,
+                         const struct tsr_log_buffers *logs) {
+  const char *why;
+  const CUresult result = measure(image, room, bytes, &why);
+  if (result == CUDA_SUCCESS) return result;
+  if (!why) why = "the image is a wrapper without a fat binary";
+  tsr_log_buffers_fill(logs, result, why, strlen(why));
+  tsr_log("%s", why);
+  tsr_image_refused();
+  return result;
 }
 
 void tsr_image_refused(void) { tsr_end_if_strict("an image", "was refused"); }
@@ -64,12 +113,7 @@ bool tsr_image_is_container(const void *image, size_t bytes) {
   return memcmp(image, container_magic, sizeof container_magic) == 0 && size <= bytes;
 }
 
-char *tsr_image_read(const char *path) {
-  size_t bytes;
-  return tsr_image_read_sized(path, &bytes);
-}
-
-char *tsr_image_read_sized(const char *path, size_t *bytes) {
+char *tsr_image_read(const char *path, size_t *bytes) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return NULL;
   const off_t size = lseek(fd, 0, SEEK_END);

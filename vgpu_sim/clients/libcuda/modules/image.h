@@ -21,8 +21,14 @@ void tsr_log_buffers_read(struct tsr_log_buffers *buffers, unsigned count,
 void tsr_log_buffers_fill(const struct tsr_log_buffers *buffers, CUresult result, const char *log,
                           size_t bytes);
 
-/* Determine the image's length. Formats that cannot run are refused with a reason in `why`. */
-CUresult tsr_image_measure(const void *image, size_t *bytes, const char **why);
+/* The room of an image that a program passes by pointer alone. */
+#define TSR_IMAGE_IN_MEMORY SIZE_MAX
+
+/* Determine the length of an image that ends within `room` bytes, and follow the pointer of a fat
+ * binary's wrapper. An image that cannot run is refused: the reason is logged, also in the
+ * caller's buffers. */
+CUresult tsr_image_check(const void **image, size_t room, size_t *bytes,
+                         const struct tsr_log_buffers *logs);
 
 /* Called when an image was refused for its content; ends the program under TESSERA_STRICT=1. */
 void tsr_image_refused(void);
@@ -31,7 +37,6 @@ void tsr_image_refused(void);
 bool tsr_image_is_container(const void *image, size_t bytes);
 
 /* Read a file, padded with zeros; the caller frees it. NULL if it cannot be read. */
-char *tsr_image_read(const char *path);
-char *tsr_image_read_sized(const char *path, size_t *bytes);
+char *tsr_image_read(const char *path, size_t *bytes);
 
 #endif

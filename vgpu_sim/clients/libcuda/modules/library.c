@@ -109,28 +109,20 @@ static void free_library(struct tsr_library *library) {
   tsr_object_free(TSR_LIBRARY, library);
 }
 
-CUresult tsr_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
-                               void **jitOptionsValues, unsigned int numJitOptions,
-                               CUlibraryOption *libraryOptions, void **libraryOptionValues,
-                               unsigned int numLibraryOptions) {
+static CUresult load(CUlibrary *library, const void *code, size_t room, CUjit_option *jitOptions,
+                     void **jitOptionsValues, unsigned int numJitOptions,
+                     const CUlibraryOption *libraryOptions, unsigned int numLibraryOptions) {
   if (!library || !code || (numJitOptions && (!jitOptions || !jitOptionsValues)) ||
       (numLibraryOptions && !libraryOptions))
     return CUDA_ERROR_INVALID_VALUE;
-  (void)libraryOptionValues; /* even an image that the caller preserves may be copied */
   for (unsigned i = 0; i < numLibraryOptions; i++)
     if (libraryOptions[i] != CU_LIBRARY_BINARY_IS_PRESERVED)
       TSR_REFUSE("cuLibraryLoadData with a host function table");
   struct tsr_log_buffers logs;
   tsr_log_buffers_read(&logs, numJitOptions, jitOptions, jitOptionsValues);
   size_t bytes;
-  const char *refused;
-  CUresult result = tsr_image_measure(code, &bytes, &refused);
-  if (result != CUDA_SUCCESS) {
-    tsr_log_buffers_fill(&logs, result, refused, strlen(refused));
-    tsr_log("%s", refused);
-    tsr_image_refused();
-    return result;
-  }
+  CUresult result = tsr_image_check(&code, room, &bytes, &logs);
+  if (result != CUDA_SUCCESS) return result;
   struct tsr_library *created = new_library(code, bytes);
   if (!created) return CUDA_ERROR_OUT_OF_MEMORY;
   created->max_registers = logs.max_registers;
@@ -149,16 +141,26 @@ CUresult tsr_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
   return result;
 }
 
+CUresult tsr_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
+                               void **jitOptionsValues, unsigned int numJitOptions,
+                               CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                               unsigned int numLibraryOptions) {
+  (void)libraryOptionValues; /* even an image that the caller preserves may be copied */
+  return load(library, code, TSR_IMAGE_IN_MEMORY, jitOptions, jitOptionsValues, numJitOptions,
+              libraryOptions, numLibraryOptions);
+}
+
 CUresult tsr_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
                                    CUjit_option *jitOptions, void **jitOptionsValues,
                                    unsigned int numJitOptions, CUlibraryOption *libraryOptions,
                                    void **libraryOptionValues, unsigned int numLibraryOptions) {
   if (!library || !fileName) return CUDA_ERROR_INVALID_VALUE;
-  char *image = tsr_image_read(fileName);
+  (void)libraryOptionValues;
+  size_t bytes;
+  char *image = tsr_image_read(fileName, &bytes);
   if (!image) return CUDA_ERROR_FILE_NOT_FOUND;
-  const CUresult result =
-      tsr_cuLibraryLoadData(library, image, jitOptions, jitOptionsValues, numJitOptions,
-                            libraryOptions, libraryOptionValues, numLibraryOptions);
+  const CUresult result = load(library, image, bytes, jitOptions, jitOptionsValues, numJitOptions,
+                               libraryOptions, numLibraryOptions);
   free(image);
   return result;
 }

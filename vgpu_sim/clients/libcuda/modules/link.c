@@ -132,7 +132,7 @@ CUresult tsr_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char
                               void **optionValues) {
   if (!path) return CUDA_ERROR_INVALID_VALUE;
   size_t bytes;
-  char *data = tsr_image_read_sized(path, &bytes);
+  char *data = tsr_image_read(path, &bytes);
   if (!data) return CUDA_ERROR_FILE_NOT_FOUND;
   const CUresult result = tsr_cuLinkAddData_v2(state, type, data, bytes, path, numOptions, options,
                                                optionValues);

@@ -9,18 +9,13 @@
 #include "modules/module.h"
 #include "exchange/wait.h"
 
-static CUresult load(CUmodule *out, const void *image, const struct tsr_log_buffers *logs) {
+static CUresult load(CUmodule *out, const void *image, size_t room,
+                     const struct tsr_log_buffers *logs) {
   TSR_CURRENT(context);
   if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
   size_t bytes;
-  const char *refused;
-  CUresult result = tsr_image_measure(image, &bytes, &refused);
-  if (result != CUDA_SUCCESS) {
-    tsr_log_buffers_fill(logs, result, refused, strlen(refused));
-    tsr_log("%s", refused);
-    tsr_image_refused();
-    return result;
-  }
+  CUresult result = tsr_image_check(&image, room, &bytes, logs);
+  if (result != CUDA_SUCCESS) return result;
   struct tsr_module *module;
   /* without the lock, because this takes long */
   result = tsr_module_fetch(context, image, bytes, logs, &module);
@@ -34,7 +29,11 @@ static CUresult load(CUmodule *out, const void *image, const struct tsr_log_buff
 
 CUresult tsr_cuModuleLoadData(CUmodule *module, const void *image) {
   const struct tsr_log_buffers no_logs = {0};
-  return load(module, image, &no_logs);
+  return load(module, image, TSR_IMAGE_IN_MEMORY, &no_logs);
+}
+
+CUresult tsr_cuModuleLoadFatBinary(CUmodule *module, const void *image) {
+  return tsr_cuModuleLoadData(module, image);
 }
 
 CUresult tsr_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
@@ -42,14 +41,16 @@ CUresult tsr_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned in
   if (numOptions && (!options || !optionValues)) return CUDA_ERROR_INVALID_VALUE;
   struct tsr_log_buffers logs;
   tsr_log_buffers_read(&logs, numOptions, options, optionValues);
-  return load(module, image, &logs);
+  return load(module, image, TSR_IMAGE_IN_MEMORY, &logs);
 }
 
 CUresult tsr_cuModuleLoad(CUmodule *module, const char *fname) {
   if (!module || !fname) return CUDA_ERROR_INVALID_VALUE;
-  char *image = tsr_image_read(fname);
+  size_t bytes;
+  char *image = tsr_image_read(fname, &bytes);
   if (!image) return CUDA_ERROR_FILE_NOT_FOUND;
-  const CUresult result = tsr_cuModuleLoadData(module, image);
+  const struct tsr_log_buffers no_logs = {0};
+  const CUresult result = load(module, image, bytes, &no_logs);
   free(image);
   return result;
 }

@@ -1,0 +1,204 @@
+"""Fat binaries: containers that toolkits write, with one program for several architectures.
+
+A fat binary is a header and entries. Each entry has its own header, which states the kind of its
+payload (PTX, machine code), the architecture and the compression. A file of several fat binaries
+is one after another. All sizes come from a program, so each one is checked before it is used.
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import groupby
+from typing import Final
+
+import lz4.block
+import zstandard
+
+from vgpu_sim.hal.messages import MAX_IMAGE_BYTES, NO_PTX_REMEDY
+
+MAGIC: Final = b"\x50\xed\x55\xba"
+_HEADER: Final = struct.Struct("<4sHHQ")  # magic, version, bytes of this header, bytes after it
+_VERSION: Final = 1
+# Kind, version, bytes of this header, of the payload, compressed bytes (0: all), offset of
+# options, tool's version (minor, major), architecture, offset and length of the name, flags,
+# reserved, decompressed bytes.
+_ENTRY: Final = struct.Struct("<HHIQIIHHIIIQQQ")
+_LZ4: Final = 0x2000
+_ZSTD: Final = 0x8000
+_MAX_ENTRIES: Final = 4096
+_MOST_TRIED: Final = 16
+_MOST_NAMED: Final = 32
+_MAX_HEADER_BYTES: Final = 1 << 16
+_TARGET: Final = re.compile(rb"^[ \t]*\.target[ \t]+sm_(\d+)(\d)([af]?)\b", re.MULTILINE)
+_TARGET_IN_FIRST_BYTES: Final = 1 << 16
+_SPECIFIC: Final = {b"": 0, b"f": 1, b"a": 2}
+
+
+class FatBinaryError(ValueError):
+    """A damaged fat binary."""
+
+
+class NoPtxError(Exception):
+    """A fat binary without PTX for the device; the message names what it contains and the
+    remedy.
+    """
+
+
+class EntryKind(IntEnum):
+    """The kinds of payloads that have a name here."""
+
+    PTX = 1
+    CUBIN = 2
+    LTO_IR = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of a fat binary. ``architecture`` is 10 * major + minor."""
+
+    kind: int
+    architecture: int
+    flags: int
+    decompressed_bytes: int
+    payload: memoryview
+
+    def decompress(self) -> bytes:
+        """Return the payload, decompressed.
+
+        Raises:
+            FatBinaryError: the payload is damaged, or larger than an image may be.
+        """
+        if self.flags & _ZSTD:
+            return self._decompress_zstd()
+        if self.flags & _LZ4:
+            return self._decompress_lz4()
+        if len(self.payload) > MAX_IMAGE_BYTES:
+            raise FatBinaryError("an entry is larger than 64 MiB")
+        return bytes(self.payload)
+
+    def _decompress_zstd(self) -> bytes:
+        try:
+            # The decompressor allocates what the frame announces; -1 means that it announces none.
+            if zstandard.frame_content_size(self.payload) > MAX_IMAGE_BYTES:
+                raise FatBinaryError("an entry is larger than 64 MiB")
+            decompressor = zstandard.ZstdDecompressor(max_window_size=2 * MAX_IMAGE_BYTES)
+            return decompressor.decompress(self.payload, max_output_size=MAX_IMAGE_BYTES)
+        except zstandard.ZstdError as err:
+            raise FatBinaryError(f"a zstd entry cannot be decompressed: {err}") from err
+
+    def _decompress_lz4(self) -> bytes:
+        if not 0 < self.decompressed_bytes <= MAX_IMAGE_BYTES:
+            raise FatBinaryError("an LZ4 entry is empty or larger than 64 MiB")
+        try:
+            size = self.decompressed_bytes
+            return bytes(lz4.block.decompress(self.payload, uncompressed_size=size))
+        except (lz4.block.LZ4BlockError, ValueError) as err:
+            raise FatBinaryError(f"an LZ4 entry cannot be decompressed: {err}") from err
+
+
+def parse(data: bytes) -> tuple[Entry, ...]:
+    """Return the entries of a fat binary, or of several that follow one another.
+
+    Raises:
+        FatBinaryError: a header is damaged, or a size exceeds the data.
+    """
+    entries: list[Entry] = []
+    view = memoryview(data)
+    while view and bytes(view[: len(MAGIC)]) == MAGIC:
+        if len(view) < _HEADER.size:
+            raise FatBinaryError("the data ends inside the header")
+        _, version, header_bytes, body_bytes = _HEADER.unpack_from(view)
+        if version != _VERSION or header_bytes < _HEADER.size:
+            raise FatBinaryError(f"unknown version {version}")
+        if header_bytes + body_bytes > len(view):
+            raise FatBinaryError("its size exceeds the data")
+        body = view[header_bytes : header_bytes + body_bytes]
+        for entry in _entries(body):
+            entries.append(entry)
+            if len(entries) > _MAX_ENTRIES:
+                raise FatBinaryError(f"more than {_MAX_ENTRIES} entries")
+        view = view[header_bytes + body_bytes :]
+    return tuple(entries)
+
+
+def _entries(body: memoryview) -> Iterator[Entry]:
+    while len(body) >= _ENTRY.size:
+        fields = _ENTRY.unpack_from(body)
+        kind, _, header_bytes, payload_bytes, compressed_bytes = fields[:5]
+        architecture, flags, decompressed_bytes = fields[8], fields[11], fields[13]
+        if not _ENTRY.size <= header_bytes <= min(len(body), _MAX_HEADER_BYTES):
+            raise FatBinaryError("an entry's header has a size that is out of range")
+        if payload_bytes > len(body) - header_bytes:
+            raise FatBinaryError("an entry's size exceeds the fat binary")
+        if compressed_bytes > payload_bytes:
+            raise FatBinaryError("an entry's compressed size exceeds its size")
+        end = header_bytes + payload_bytes
+        payload = body[header_bytes : header_bytes + (compressed_bytes or payload_bytes)]
+        yield Entry(kind, architecture, flags, decompressed_bytes, payload)
+        body = body[end:]
+    if any(body):
+        raise FatBinaryError("the data ends inside an entry's header")
+
+
+def choose_ptx(data: bytes, capability: tuple[int, int]) -> bytes:
+    """Return the best PTX of a fat binary for a compute capability: that with the highest target
+    that runs there, and of several with one architecture the most specific (PTX ISA, ".target":
+    ``sm_90a``, then ``sm_90f``, then ``sm_90``).
+
+    Raises:
+        FatBinaryError: the fat binary is damaged.
+        NoPtxError: none of its PTX runs there.
+    """
+    entries = parse(data)
+    wanted = capability[0] * 10 + capability[1]
+    candidates = sorted(
+        (one for one in entries if one.kind == EntryKind.PTX and one.architecture <= wanted),
+        key=lambda one: -one.architecture,
+    )
+    for _, group in groupby(candidates[:_MOST_TRIED], key=lambda one: one.architecture):
+        texts = [one.decompress().split(b"\0", 1)[0] for one in group]
+        fitting = [text for text in texts if _fits(text, capability)]
+        if fitting:
+            return max(fitting, key=lambda text: _SPECIFIC[_target(text)[2]])
+    raise NoPtxError(_describe(entries, capability))
+
+
+def _target(text: bytes) -> tuple[int, int, bytes]:
+    """Return the capability and the suffix of a text's first target; zeros if it has none, so that
+    the compiler reports what is wrong.
+    """
+    found = _TARGET.search(text, 0, _TARGET_IN_FIRST_BYTES)
+    return (int(found[1]), int(found[2]), found[3]) if found else (0, 0, b"")
+
+
+def _fits(text: bytes, capability: tuple[int, int]) -> bool:
+    major, minor, suffix = _target(text)
+    target = (major, minor)
+    if suffix == b"a":
+        return target == capability
+    return target <= capability and (suffix != b"f" or major == capability[0])
+
+
+def _describe(entries: tuple[Entry, ...], capability: tuple[int, int]) -> str:
+    found = sorted({(one.kind, one.architecture) for one in entries})
+    contents = ", ".join(_name(*one) for one in found[:_MOST_NAMED]) or "nothing"
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    device = f"{capability[0]}.{capability[1]}"
+    return (
+        f"the fat binary has no PTX for compute capability {device}, but {contents}{more}: "
+        f"{NO_PTX_REMEDY}"
+    )
+
+
+def _name(kind: int, architecture: int) -> str:
+    match kind:
+        case EntryKind.PTX:
+            return f"PTX for compute_{architecture}"
+        case EntryKind.CUBIN:
+            return f"machine code for sm_{architecture}"
+        case EntryKind.LTO_IR:
+            return f"LTO-IR for lto_{architecture}"
+        case _:
+            return f"an entry of unknown kind {kind}"
