@@ -108,6 +108,20 @@ class Part:
         )
 
 
+def client_flags(folder: Path, generated: Path, soname: str, *more: str) -> tuple[str, ...]:
+    """Return the flags with which a client library is compiled."""
+    return (
+        *_PORTABLE,
+        *_TLS_DESCRIPTORS.get(platform.machine(), ()),
+        f"-I{folder}",
+        f"-I{generated}",
+        f"-I{COMMON}",
+        f"-Wl,--version-script={generated / 'exports.map'}",
+        f"-Wl,-soname,{soname},-z,nodelete",
+        *more,
+    )
+
+
 def client_part(
     folder: Path,
     soname: str,
@@ -121,18 +135,29 @@ def client_part(
         folder,
         soname,
         (soname.removesuffix(".1"),),
-        (
-            *_PORTABLE,
-            *_TLS_DESCRIPTORS.get(platform.machine(), ()),
-            f"-I{folder}",
-            f"-I{generated}",
-            f"-I{COMMON}",
-            f"-Wl,--version-script={generated / 'exports.map'}",
-            f"-Wl,-soname,{soname},-z,nodelete",
-        ),
+        client_flags(folder, generated, soname),
         (COMMON,),
         subfolder,
         needs,
+        generated=generated,
+        include=generated_root / INCLUDE.name,
+    )
+
+
+def runtime_part(major: int, driver: Part, generated_root: Path) -> Part:
+    """Return the CUDA runtime of a major version. Both versions have the same sources.
+
+    Programs are linked with the newer one, because it has the name without version.
+    """
+    folder = CLIENTS / "libcudart"
+    generated = generated_root / f"{folder.name}{major}"
+    return Part(
+        folder,
+        f"libcudart.so.{major}",
+        ("libcudart.so",) if major == 13 else (),
+        client_flags(folder, generated, f"libcudart.so.{major}", f"-DTSR_CUDART={major}"),
+        (COMMON,),
+        needs=(driver,),
         generated=generated,
         include=generated_root / INCLUDE.name,
     )
@@ -176,8 +201,10 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
 
     include = generated / INCLUDE.name
     verbs = client(RDMA_CLIENTS / "libibverbs", "libibverbs.so.1", RDMA)
+    cuda = client(CLIENTS / "libcuda", "libcuda.so.1")
     return (
-        client(CLIENTS / "libcuda", "libcuda.so.1"),
+        cuda,
+        *(runtime_part(major, cuda, generated) for major in (12, 13)),
         client(CLIENTS / "libnvml", "libnvidia-ml.so.1"),
         verbs,
         client(RDMA_CLIENTS / "librdmacm", "librdmacm.so.1", RDMA, verbs),

@@ -18,7 +18,7 @@ INCLUDE = GENERATED / "include"
 CLIENTS = ROOT / "vgpu_sim" / "clients"
 RDMA_CLIENTS = ROOT / "hca" / "clients"
 LIBRARIES = (
-    *(CLIENTS / name for name in ("libcuda", "libnvml")),
+    *(CLIENTS / name for name in ("libcuda", "libcudart", "libnvml")),
     *(RDMA_CLIENTS / name for name in ("libibverbs", "librdmacm")),
 )
 
@@ -34,12 +34,13 @@ def write_all(generated: Path = GENERATED) -> None:
     """
     header.write_files(generated / INCLUDE.name, headers())
     for folder in LIBRARIES:
-        outputs.write(library.load(folder), generated)
+        for made in library.load_each(folder):
+            outputs.write(made, generated)
 
 
 def pages(folder: Path) -> dict[Path, str]:
     """Return the path and text of a client library's documentation page, if it has one."""
-    return outputs.pages(library.load(folder), ROOT, headers())
+    return outputs.pages(library.load_each(folder), ROOT, headers())
 
 
 def main() -> None:

@@ -4,8 +4,8 @@ library's folder.
 
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ _CLASSES = (
     " the device or for a reply of the context's worker."
 )
 _KEYS = {"name", "symbol", "since", "stream", "class", "prototype", "returns", "version"}
+_RUNTIME_KEYS = {"majors", "driver", "args", "needs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,10 @@ class Function:
     symbol.
 
     ``returns`` is empty for a function that returns the library's status, and ``version`` is
-    empty for a symbol without version.
+    empty for a symbol without version. A library above the driver has functions with the other
+    fields: the generated implementation calls ``driver`` with ``args`` (by default the
+    parameters), or it calls ``variant_of`` with the per-thread default stream. The function is
+    supported if the driver implements all functions in ``needs``.
     """
 
     name: str
@@ -42,6 +46,10 @@ class Function:
     parameters: tuple[Parameter, ...]
     returns: str = ""
     version: str = ""
+    driver: str = ""
+    args: str = ""
+    needs: frozenset[str] = frozenset()
+    variant_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +63,45 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The check that the library is initialised, and the functions that do not make this check."""
+    """The check that the library is initialised, and the functions that do not make this check.
+
+    ``instead`` lists functions that make another check, by that check's name.
+    """
 
     header: str
     call: str
     without: frozenset[str]
+    instead: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def check_of(self, symbol: str) -> str:
+        """Return the name of the check that a function makes, or an empty string."""
+        if symbol in self.without:
+            return ""
+        return next(
+            (name for name, symbols in self.instead.items() if symbol in symbols), self.call
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The function that every returned status passes through, and the functions whose status does
+    not.
+    """
+
+    header: str
+    call: str
+    without: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Variants:
+    """How stream variants of functions are made: the type of streams, the handle of the per-thread
+    default stream, and the driver function without which such streams do not work.
+    """
+
+    stream: str
+    per_thread: str
+    needs: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +151,27 @@ class Library:
     """
     data: Mapping[str, str] = field(default_factory=dict)
     """Exported variables, which the hand-written sources define, with their versions."""
+    major: int = 0
+    """The major version, if several are built from the same sources."""
+    node: str = ""
+    """The version node of all exported symbols, if there is only one."""
+    record: Record | None = None
+    driver: Mapping[str, Function] = field(default_factory=dict)
+    """The functions of the driver below this library, by symbol."""
+    variants: Variants | None = None
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder of the library's generated sources."""
+        return f"{self.sources.name}{self.major or ''}"
+
+    def is_supported(self, function: Function) -> bool:
+        """Return whether a function is implemented, here and in the driver below."""
+        return bool(function.kind) and not self.missing(function)
+
+    def missing(self, function: Function) -> list[str]:
+        """Return the driver functions that a function needs and the driver does not implement."""
+        return sorted(name for name in function.needs if not self.driver[name].kind)
 
     def later_nodes(self, version: str) -> tuple[str, ...]:
         """Return the version nodes that come after ``version`` in the linker's version script.
@@ -135,7 +198,7 @@ def _parameters(prototype: str) -> tuple[Parameter, ...]:
 
 
 def _function(row: Mapping[str, Any]) -> Function:
-    unknown = set(row) - _KEYS
+    unknown = set(row) - _KEYS - _RUNTIME_KEYS
     kind = row.get("class", "")
     if unknown or (kind and kind not in CLASSES) or bool(kind) != ("prototype" in row):
         raise ValueError(
@@ -150,18 +213,22 @@ def _function(row: Mapping[str, Any]) -> Function:
         _parameters(row.get("prototype", "")),
         row.get("returns", ""),
         row.get("version", ""),
+        row.get("driver", ""),
+        row.get("args", ""),
+        frozenset(row.get("needs", ())) | ({row["driver"]} if "driver" in row else set()),
     )
 
 
-def read_functions(path: Path) -> tuple[tuple[Function, ...], tuple[Status, ...]]:
-    """Read a table of functions and statuses.
+def read_functions(path: Path, major: int = 0) -> tuple[tuple[Function, ...], tuple[Status, ...]]:
+    """Read a table of functions and statuses, or those lines that are for one major version.
 
     Raises:
         ValueError: a function has an unknown key, an unknown class, a class without a prototype, or
             a prototype without a class; or a symbol is listed twice.
     """
     document = tomllib.loads(path.read_text(encoding="ascii"))
-    functions = tuple(_function(row) for row in document["functions"])
+    rows = [row for row in document["functions"] if major in row.get("majors", (major,))]
+    functions = tuple(_function(row) for row in rows)
     if len({function.symbol for function in functions}) != len(functions):
         raise ValueError("functions.toml: a symbol is listed twice")
     return functions, tuple(Status(**row) for row in document["errors"])
@@ -177,16 +244,73 @@ def _page(document: Mapping[str, Any]) -> Page | None:
     )
 
 
-def load(sources: Path) -> Library:
+def _ready(document: Mapping[str, Any]) -> Ready | None:
+    if "ready" not in document:
+        return None
+    ready = document["ready"]
+    instead = {name: frozenset(symbols) for name, symbols in ready.get("instead", {}).items()}
+    return Ready(ready["header"], ready["call"], frozenset(ready["without"]), instead)
+
+
+def _record(document: Mapping[str, Any]) -> Record | None:
+    if "record" not in document:
+        return None
+    record = document["record"]
+    return Record(record["header"], record["call"], frozenset(record["without"]))
+
+
+def _add_variants(functions: tuple[Function, ...], variants: Variants) -> Iterator[Function]:
+    """Yield the functions; a stream variant without implementation gets one that calls the plain
+    function, if that is implemented and has a stream as parameter.
+    """
+    plain = {one.name: one for one in functions if one.kind and not one.stream}
+    for one in functions:
+        base = plain.get(one.name) if one.stream and not one.kind else None
+        if base and any(parameter.type == variants.stream for parameter in base.parameters):
+            yield replace(
+                base,
+                symbol=one.symbol,
+                stream=one.stream,
+                driver="",
+                needs=base.needs | {variants.needs},
+                variant_of=base.symbol,
+            )
+        else:
+            yield one
+
+
+def _check_driver(functions: tuple[Function, ...], driver: Mapping[str, Function]) -> None:
+    for one in functions:
+        if missing := one.needs - set(driver):
+            raise ValueError(f"functions.toml: {one.symbol}: the driver has no {min(missing)}")
+
+
+def load_each(sources: Path) -> tuple[Library, ...]:
+    """Read the libraries that are built from the folder ``sources``: one for each major version
+    that library.toml lists, by default one.
+    """
+    text = (sources / "library.toml").read_text(encoding="ascii")
+    return tuple(load(sources, major) for major in tomllib.loads(text).get("majors", (0,)))
+
+
+def load(sources: Path, major: int = 0) -> Library:
     """Read the library whose folder is ``sources``.
 
     Raises:
-        ValueError: ``functions.toml`` is invalid, or does not list the status "not supported".
+        ValueError: ``functions.toml`` is invalid, does not list the status "not supported", or
+            names a function that the driver does not export.
         KeyError: ``library.toml`` lacks a key.
     """
-    functions, statuses = read_functions(sources / "functions.toml")
+    functions, statuses = read_functions(sources / "functions.toml", major)
     document = tomllib.loads((sources / "library.toml").read_text(encoding="ascii"))
-    ready = document.get("ready")
+    driver: dict[str, Function] = {}
+    if "driver" in document:
+        below, _ = read_functions(sources.parent / document["driver"] / "functions.toml")
+        driver = {one.symbol: one for one in below}
+    variants = Variants(**document["variants"]) if "variants" in document else None
+    if variants:
+        functions = tuple(_add_variants(functions, variants))
+    _check_driver(functions, driver)
     versions = tuple(document.get("versions", ()))
     if document["unsupported"] not in {one.name for one in statuses}:
         raise ValueError(f"functions.toml does not list the status {document['unsupported']}")
@@ -195,7 +319,7 @@ def load(sources: Path) -> Library:
             raise ValueError(f"functions.toml: {one.symbol}: unknown version {one.version!r}")
     return Library(
         sources=sources,
-        soname=document["soname"],
+        soname=document["soname"].format(major=major),
         header=document["header"],
         status=document["status"],
         unsupported=document["unsupported"],
@@ -207,11 +331,16 @@ def load(sources: Path) -> Library:
         structures={name: tuple(fields) for name, fields in document.get("structures", {}).items()},
         variables=document.get("variables", {}),
         resolver=document.get("resolver", False),
-        ready=Ready(ready["header"], ready["call"], frozenset(ready["without"])) if ready else None,
+        ready=_ready(document),
         page=_page(document),
         versions=versions,
         kept=tuple(document.get("kept", ())),
         sets_errno=document.get("sets_errno", False),
         says_unsupported=document.get("says_unsupported", True),
         data=document.get("data", {}),
+        major=major,
+        node=document.get("node", "").format(major=major),
+        record=_record(document),
+        driver=driver,
+        variants=variants,
     )

@@ -3,14 +3,15 @@
 A folder with the library's name in ``vgpu_sim/native/generated``, which git ignores, receives
 ``api.h`` (prototypes of the implementations), ``entry.c`` (every exported symbol: checks, tracing,
 unsupported names), ``resolver.c`` (the table for look-ups by name), ``status_table.c`` and
-``exports.map``. The library's page in ``docs`` is committed; a test compares it with the
+``exports.map``. A library above the driver also receives ``thunks.c``, the implementations that
+only call the driver. The library's page in ``docs`` is committed; a test compares it with the
 generated text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from vgpu_sim.clients.codegen import library, page, render
+from vgpu_sim.clients.codegen import library, page, render, runtime_page, thunks
 from vgpu_sim.hal.header import write_files
 
 
@@ -24,19 +25,27 @@ def sources(made: library.Library) -> dict[str, str]:
     }
     if made.resolver:
         files["resolver.c"] = render.render_resolver(made)
+    if made.driver:
+        files["thunks.c"] = thunks.render_thunks(made)
     return files
 
 
-def pages(made: library.Library, root: Path, headers: Mapping[str, str]) -> dict[Path, str]:
-    """Return the path (below ``root``) and text of the library's documentation page, if it has one.
+def pages(
+    versions: Sequence[library.Library], root: Path, headers: Mapping[str, str]
+) -> dict[Path, str]:
+    """Return the path (below ``root``) and text of the documentation page of a library, given in
+    all its major versions, if it has one.
 
     ``headers`` are the ABI headers, whose constants the page names.
     """
+    made = versions[-1]
     if not made.page:
         return {}
+    if made.driver:
+        return {root / made.page.path: runtime_page.render_page(versions, made.page, root)}
     return {root / made.page.path: page.render_page(made, made.page, root, headers)}
 
 
 def write(made: library.Library, generated: Path) -> None:
     """Write a library's sources into the folder with its name below ``generated``."""
-    write_files(generated / made.sources.name, sources(made))
+    write_files(generated / made.folder, sources(made))

@@ -25,7 +25,19 @@ def _refusal(library: Library, function: Function) -> str:
         return f"errno = {library.unsupported}; return NULL"
     if function.returns == "int" or (returns != "void" and library.sets_errno):
         return f"errno = {library.unsupported}; return -1"
-    return "return" if returns == "void" else f"return {library.unsupported}"
+    return (
+        "return"
+        if returns == "void"
+        else f"return {_recorded(library, function, library.unsupported)}"
+    )
+
+
+def _recorded(library: Library, function: Function, value: str) -> str:
+    """Return the expression of a status that a function returns."""
+    record = library.record
+    if not record or function.returns or function.symbol in record.without:
+        return value
+    return f"{record.call}({value})"
 
 
 def render_api(library: Library) -> str:
@@ -50,6 +62,10 @@ def _trace_mark(library: Library, parameter: Parameter) -> str:
     return ""
 
 
+def _is_structure(parameter: Parameter) -> bool:
+    return parameter.type.startswith("struct ") and not parameter.type.endswith("*")
+
+
 def _trace_value(library: Library, parameter: Parameter) -> str:
     if "*" in parameter.type or parameter.type in library.handles:
         return f"(uint64_t)(uintptr_t){parameter.name}"
@@ -61,6 +77,10 @@ def _trace_fields(library: Library, parameter: Parameter) -> Iterator[tuple[str,
 
     A structure that the library describes is printed field by field.
     """
+    if _is_structure(parameter):
+        for field in library.structures.get(parameter.type.removeprefix("struct "), ()):
+            yield f"{parameter.name}.{field}", f"(uint64_t){parameter.name}.{field}"
+        return
     yield _trace_mark(library, parameter) + parameter.name, _trace_value(library, parameter)
     kind = _pointee_type(parameter).removeprefix("const ")
     for field in library.structures.get(kind, ()):
@@ -93,11 +113,13 @@ def _node_macros(library: Library) -> Iterator[str]:
 def _entry(library: Library, function: Function) -> Iterator[str]:
     arguments = ", ".join(p.name for p in function.parameters)
     yield f"EXPORT {_declaration(library, function, '')} {{"
-    if library.ready and function.symbol not in library.ready.without:
-        yield f"  const {library.status} not_ready = {library.ready.call}();"
-        yield "  if (__builtin_expect(not_ready != 0, 0)) return not_ready;"
+    check = library.ready.check_of(function.variant_of or function.symbol) if library.ready else ""
+    if check:
+        failed = _recorded(library, function, "not_ready")
+        yield f"  const {library.status} not_ready = {check}();"
+        yield f"  if (__builtin_expect(not_ready != 0, 0)) return {failed};"
     returns = _returns(library, function)
-    call = f"tsr_{function.symbol}({arguments})"
+    call = _recorded(library, function, f"tsr_{function.symbol}({arguments})")
     if returns == "void":
         yield f"  if (__builtin_expect(tsr_trace_fd < 0, 1)) {{ {call}; return; }}"
         yield "  const uint64_t started_ns = tsr_now_ns();"
@@ -112,9 +134,11 @@ def _entry(library: Library, function: Function) -> Iterator[str]:
     values = ", ".join(value for _, value in shown)
     names = " ".join(name for name, _ in shown)
     listed = f"(const uint64_t[]){{{values}}}" if values else "NULL"
-    status = {"void": "0"}.get(
-        returns, "result ? 0 : -1" if returns.endswith("*") else "(int)result"
-    )
+    status = "(int)result"
+    if returns == "void" or returns.startswith("struct "):
+        status = "0"
+    elif returns.endswith("*"):
+        status = "result ? 0 : -1"
     yield f'  tsr_trace("{function.symbol}", "{names}", {listed}, {status}, started_ns);'
     if returns != "void":
         yield "  return result;"
@@ -126,8 +150,7 @@ def render_entry(library: Library) -> str:
     headers = ["api.h", "clock.h", "trace.h", "unsupported.h"]
     if library.kept:
         headers.append("symbol_nodes.h")
-    if library.ready:
-        headers.append(library.ready.header)
+    headers += [one.header for one in (library.ready, library.record) if one]
     lines = [BANNER, "#define _GNU_SOURCE"]
     refused = [one for one in library.functions if not one.kind]
     if any(one.returns.endswith(("*", "int")) or library.sets_errno for one in refused):
@@ -177,7 +200,8 @@ def render_map(library: Library) -> str:
     if library.versions:
         return "\n".join([*_version_nodes(library), ""])
     names = sorted(function.symbol for function in library.functions)
-    return "\n".join(["{", "  global:", *(f"    {n};" for n in names), "  local: *;", "};", ""])
+    node = f"{library.node} {{" if library.node else "{"
+    return "\n".join([node, "  global:", *(f"    {n};" for n in names), "  local: *;", "};", ""])
 
 
 def _version_nodes(library: Library) -> Iterator[str]:

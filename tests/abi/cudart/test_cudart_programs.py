@@ -1,0 +1,80 @@
+"""Programs linked with libcudart.so.12 and libcudart.so.13."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from vgpu_sim.native import build
+
+TIMEOUT_S = 240
+MAJORS = (12, 13)
+KERNELS = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .global .align 4 .u32 bias;
+.visible .entry scale(.param .u64 data, .param .f32 factor, .param .u32 n)
+{
+  .reg .pred %p; .reg .b32 %r<6>; .reg .f32 %f<5>; .reg .b64 %rd<5>;
+  mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;
+  mad.lo.u32 %r4, %r1, %r2, %r3;
+  ld.param.u32 %r5, [n];
+  setp.ge.u32 %p, %r4, %r5;
+  @%p bra DONE;
+  ld.param.u64 %rd1, [data];
+  cvta.to.global.u64 %rd2, %rd1;
+  mul.wide.u32 %rd3, %r4, 4;
+  add.u64 %rd4, %rd2, %rd3;
+  ld.param.f32 %f1, [factor];
+  ld.global.u32 %r1, [bias];
+  cvt.rn.f32.u32 %f2, %r1;
+  ld.global.f32 %f3, [%rd4];
+  fma.rn.f32 %f4, %f1, %f3, %f2;
+  st.global.f32 [%rd4], %f4;
+DONE:
+  ret;
+}
+.visible .entry fault()
+{
+  .reg .b64 %rd<2>;
+  mov.u64 %rd1, 8;
+  st.global.u64 [%rd1], %rd1;
+  ret;
+}
+"""
+
+
+@pytest.fixture
+def image(tmp_path) -> Path:
+    path = tmp_path / "kernels.ptx"
+    path.write_text(KERNELS, encoding="ascii")
+    return path
+
+
+def compile_with(compile_c, libraries: Path, major: int, name: str, *flags: str) -> Path:
+    """Compile a program and link it with the runtime of a major version, without the driver."""
+    return compile_c(
+        name,
+        f"-DTSR_CUDART={major}",
+        f"-I{build.CLIENTS / 'libcudart'}",
+        f"-I{build.GENERATED / f'libcudart{major}'}",
+        f"-L{libraries}",
+        f"-l:libcudart.so.{major}",
+        f"-Wl,-rpath-link,{libraries}",
+        *flags,
+    )
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_a_program_with_registered_kernels(compile_c, libraries, environment, image, major):
+    program = compile_with(compile_c, libraries, major, "runtime_steps")
+    done = subprocess.run(
+        [program, image],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "failures 0\n"), done.stderr
