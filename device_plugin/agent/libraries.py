@@ -54,7 +54,7 @@ def install(root: Path, sources: Sequence[Path] = ()) -> Path:
 def _is_installed() -> tuple[Path, ...]:
     lib = Path(native.__file__).parent / "lib"
     return (
-        *(lib / library for library in spec.LIBRARIES),
+        *(lib / library for library in (*spec.LIBRARIES, *spec.RUNTIME_LIBRARIES)),
         lib / "bin" / nvidia.NVIDIA_SMI,
         *(lib / "rdma" / library for library in hca.LIBRARIES),
     )

@@ -16,6 +16,9 @@ CDI_VERSION = "0.6.0"
 CONTAINER_SLICES_DIR = "/run/tessera/slices"
 LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 LIBRARY_DIRS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64")
+# The CUDA runtime, in folders that loaders search last: an image's own runtime precedes it.
+RUNTIME_LIBRARIES = ("libcudart.so.12", "libcudart.so.13")
+RUNTIME_DIRS = ("/usr/lib", "/usr/lib64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +36,12 @@ def slice_mount(mig_slice: MigSlice) -> Mount:
 
 def library_mounts(libraries_dir: str) -> tuple[Mount, ...]:
     """Return the mounts of the client libraries."""
+    placed = ((LIBRARIES, LIBRARY_DIRS), (RUNTIME_LIBRARIES, RUNTIME_DIRS))
     return tuple(
         Mount(f"{libraries_dir}/{library}", f"{directory}/{library}")
-        for library in LIBRARIES
-        for directory in LIBRARY_DIRS
+        for libraries, directories in placed
+        for library in libraries
+        for directory in directories
     )
 
 

@@ -45,6 +45,20 @@ def test_document_mounts_the_directory_read_only_and_the_library_executable() ->
     assert "env" not in document["containerEdits"]
 
 
+def test_the_runtime_is_mounted_only_where_loaders_search_last() -> None:
+    """An image's own runtime is in the loader's cache, in LD_LIBRARY_PATH or in these folders of
+    its distribution.
+    """
+    mounts = spec.library_mounts("/lib/1")
+    found = {m.container_path for m in mounts if "cudart" in m.host_path}
+    assert found == {
+        f"{directory}/libcudart.so.{major}"
+        for directory in ("/usr/lib", "/usr/lib64")
+        for major in (12, 13)
+    }
+    assert "/usr/lib" not in spec.LIBRARY_DIRS
+
+
 def test_nvidia_smi_is_there_if_it_is_wanted() -> None:
     programs = nvidia.program_mounts("/lib/1")
     document = spec.render("nvidia.com", "/lib/1", [SLICE], programs)

@@ -29,10 +29,13 @@ def test_the_page_of_a_library_is_fresh(sources):
         assert path.read_text() == text, f"{path.name}: run python -m vgpu_sim.native.generate"
 
 
-@pytest.mark.parametrize("sources", generate.LIBRARIES, ids=lambda path: path.name)
-def test_every_function_of_a_library_is_generated_once(sources, generated_folder):
-    made = library.load(sources)
-    folder = generated_folder / sources.name
+@pytest.mark.parametrize(
+    "made",
+    [made for sources in generate.LIBRARIES for made in library.load_each(sources)],
+    ids=lambda made: made.folder,
+)
+def test_every_function_of_a_library_is_generated_once(made, generated_folder):
+    folder = generated_folder / made.folder
     assert {path.name for path in folder.iterdir()} == set(outputs.sources(made))
     text = (folder / "entry.c").read_text()
     implemented = re.findall(r"^EXPORT .*?(\w+)\(.*{$", text, re.MULTILINE)
