@@ -14,6 +14,12 @@ from typing import Any, TextIO
 import click
 
 
+def _cc() -> click.Command:
+    from vgpu_sim.cli import cc
+
+    return cc.command
+
+
 def _run() -> click.Command:
     from vgpu_sim.cli.run import command
 
@@ -87,6 +93,7 @@ def _validate() -> click.Command:
 
 
 _VERBS: dict[str, Callable[[], click.Command]] = {
+    "cc": _cc,
     "fault": _fault,
     "isa": _isa,
     "libdir": _libdir,

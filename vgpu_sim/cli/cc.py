@@ -1,0 +1,39 @@
+"""``tessera cc`` compiles CUDA C++ with clang, and takes nvcc's options."""
+
+import sys
+
+import click
+
+from vgpu_sim.sdk import clang, driver
+from vgpu_sim.sdk.errors import CompileError
+from vgpu_sim.sdk.help import HELP
+from vgpu_sim.sdk.options import parse
+
+# nvcc's own exit status for a wrong command line or a failed step.
+_FAILED = 1
+
+
+@click.command(
+    context_settings={
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+        "help_option_names": [],
+    },
+    add_help_option=False,
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(arguments: tuple[str, ...]) -> None:
+    """Compile CUDA C++ with clang: tessera cc program.cu -o program."""
+    try:
+        options = parse(list(arguments))
+        if options.action == "help":
+            click.echo(HELP, nl=False)
+        elif options.action == "version":
+            found = clang.find(options.ccbin)
+            click.echo(f"tessera cc: CUDA 12.9 headers, {found.text} ({found.path})")
+        else:
+            driver.compile_all(options)
+    except CompileError as err:
+        if str(err):
+            click.echo(f"tessera cc: error: {err}", err=True)
+        sys.exit(err.status)

@@ -1,0 +1,1 @@
+"""``tessera cc``: an nvcc-compatible compiler driver over clang, with CUDA headers of our own."""

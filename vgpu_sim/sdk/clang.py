@@ -1,0 +1,89 @@
+"""Finding a clang that can compile CUDA for PTX."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from vgpu_sim.sdk.errors import CompileError
+
+# clang 16 is the first that knows compute_90; its headers for device code are used as they are.
+OLDEST = 16
+_NEWEST_TRIED = 24
+_INSTALL = (
+    f"install clang {OLDEST} or newer with its NVPTX target, for example `apt-get install clang-19"
+    " g++`, or select one with -ccbin DIRECTORY"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Clang:
+    """A clang++ and its version, for example ``19``; ``resources`` has its own headers."""
+
+    path: Path
+    version: int
+    text: str
+    resources: Path
+
+
+def _candidates(chosen: str | None) -> list[Path]:
+    versions = range(_NEWEST_TRIED, OLDEST - 3, -1)
+    if chosen is not None:
+        given = Path(chosen)
+        if given.is_dir():
+            names = ["clang++", *(f"clang++-{version}" for version in versions)]
+            return [given / name for name in names if (given / name).exists()]
+        return [Path(found)] if (found := shutil.which(chosen)) else []
+    names = ["clang++", *(f"clang++-{version}" for version in versions)]
+    found_paths = [Path(found) for name in names if (found := shutil.which(name))]
+    for version in versions:
+        installed = Path(f"/usr/lib/llvm-{version}/bin/clang++")
+        if installed.exists():
+            found_paths.append(installed)
+    return found_paths
+
+
+def _ask(path: Path, *arguments: str) -> str:
+    try:
+        run = subprocess.run(
+            [path, *arguments], capture_output=True, text=True, check=False, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return run.stdout if run.returncode == 0 else ""
+
+
+def _probe(path: Path) -> Clang | None:
+    text = _ask(path, "--version")
+    found = re.search(r"clang version ([0-9]+)\.", text)
+    if found is None:
+        return None
+    resources = _ask(path, "-print-resource-dir").strip()
+    return Clang(path, int(found[1]), text.splitlines()[0], Path(resources or "/"))
+
+
+def find(chosen: str | None = None) -> Clang:
+    """Return the first suitable clang++: of ``chosen`` (a program or directory), or of PATH.
+
+    Raises:
+        CompileError: none is installed, or each one is too old or has no NVPTX target; the text
+            names what was found and how to install another.
+    """
+    refused: list[str] = []
+    for path in _candidates(chosen):
+        clang = _probe(path)
+        if clang is None:
+            refused.append(f"{path} is not clang")
+        elif clang.version < OLDEST:
+            refused.append(f"{path} has version {clang.version}, which is too old")
+        elif not (clang.resources / "include" / "__clang_cuda_math.h").exists():
+            refused.append(f"{path} has no headers for CUDA in {clang.resources}")
+        elif "nvptx64" not in _ask(path, "--print-targets"):
+            refused.append(f"{path} has no NVPTX target")
+        else:
+            return clang
+    found = "; ".join(dict.fromkeys(refused)) or (
+        f"-ccbin {chosen}: no such program" if chosen else "no clang++ in PATH"
+    )
+    raise CompileError(f"{found}: {_INSTALL}")

@@ -1,0 +1,240 @@
+"""The phases of a compilation: device code, host code, archive and link."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from vgpu_sim import config
+from vgpu_sim.sdk import architectures, clang as clangs, device_link, fatbin
+from vgpu_sim.sdk.errors import CompileError
+from vgpu_sim.sdk.options import Options
+from vgpu_sim.sdk.steps import Steps
+
+INCLUDE = Path(__file__).parent / "include"
+_CUDA = (".cu",)
+_SOURCES = (".c", ".cc", ".cpp", ".cxx", ".C", ".c++")
+_OBJECTS = (".o", ".a", ".so", ".obj", ".lo")
+# What `<<<>>>` compiles to depends on the SDK's version: cudaLaunchKernel, and registration calls
+# of CUDA 10.1 and newer. clang 19 knows no version above 12.5.
+_SDK_VERSION = "12.3"
+
+
+@dataclass
+class Compilation:
+    """One run of ``tessera cc``."""
+
+    options: Options
+    clang: clangs.Clang
+    targets: list[str]
+    steps: Steps
+
+    def common(self) -> list[str]:
+        """Return the arguments of device and host compilation of CUDA sources."""
+        return [
+            "-x", "cuda", f"-std={self.options.standard}", "-nocudainc", "-nocudalib",
+            "-Wno-unknown-cuda-version",
+            "-Xclang", f"-target-sdk-version={_SDK_VERSION}",
+            "-isystem", str(INCLUDE),
+            "-isystem", str(self.clang.resources / "include" / "cuda_wrappers"),
+            "-include", "cuda_runtime.h",
+            *(["-D__CUDACC_RDC__"] if self.options.relocatable else []),
+            "-D__CUDACC_VER_MAJOR__=12", "-D__CUDACC_VER_MINOR__=9", "-D__CUDACC_VER_BUILD__=0",
+            *self.options.both,
+        ]  # fmt: skip
+
+    def device(self, target: str) -> list[str]:
+        """Return the arguments of device compilation for one architecture."""
+        options = self.options
+        level = "-O0" if options.device_debug else options.optimization
+        return [
+            *self.common(), "--cuda-device-only", f"--cuda-gpu-arch=sm_{target}",
+            "-O1" if level == "-O0" and not options.device_debug else level,
+            *(["-g"] if options.device_debug else []),
+            *(["-fgpu-rdc"] if options.relocatable else []),
+            *([] if any(flag.startswith("-ffp-contract") for flag in options.device)
+              else ["-ffp-contract=fast"]),
+            *options.device,
+        ]  # fmt: skip
+
+    def compile_device(self, source: str, target: str, flags: list[str], output: Path) -> Path:
+        """Compile the device part of a source to ``output``, as ``flags`` say."""
+        command = [str(self.clang.path), *self.device(target), *flags, source, "-o", str(output)]
+        self.steps.run(command)
+        return output
+
+    def images(self, source: str) -> dict[str, bytes]:
+        """Return the PTX of a source for each architecture; bitcode for separate compilation."""
+        found = {}
+        for target in self.targets:
+            stem = f"{Path(source).stem}.sm_{target}"
+            if self.options.relocatable:
+                flags, suffix = ["-emit-llvm", "-c", *self.identity(source)], ".bc"
+            else:
+                flags, suffix = ["-S", *self.identity(source)], ".ptx"
+            output = self.compile_device(source, target, flags, self.steps.file(stem, suffix))
+            found[target] = self.steps.read(output)
+        return found
+
+    def identity(self, source: str) -> list[str]:
+        """Return the flag that gives names of internal kernels the same suffix on both sides."""
+        text = f"{Path(source).resolve()} {self.options.both}"
+        return [f"-cuid={hashlib.sha256(text.encode()).hexdigest()[:16]}"]
+
+    def compile(self, source: str, output: Path) -> Path:
+        """Compile a source to an object."""
+        options = self.options
+        if not self.is_cuda(source):
+            language = ["-x", "c++"] if options.language == "c++" else []
+            self.steps.run(
+                [
+                    self.clang.path, *language, options.optimization, "-c", "-isystem", INCLUDE,
+                    *([] if source.endswith(".c") else [f"-std={options.standard}"]),
+                    *options.both, *options.host, source, "-o", output,
+                ]
+            )  # fmt: skip
+            return output
+        images = self.images(source)
+        container = self.steps.file(Path(source).stem, ".fatbin")
+        if options.relocatable:
+            content = fatbin.pack_bitcode(images, self.identity(source)[0][-16:])
+        else:
+            content = fatbin.pack_ptx(images)
+        self.steps.write(container, content)
+        self.steps.run(
+            [
+                self.clang.path, *self.common(), "--cuda-host-only",
+                f"--cuda-gpu-arch=sm_{self.targets[0]}", *self.identity(source),
+                *(["-fgpu-rdc"] if options.relocatable else []),
+                "-Xclang", "-fcuda-include-gpubinary", "-Xclang", container,
+                options.optimization, *options.host, "-c", source, "-o", output,
+            ]
+        )  # fmt: skip
+        return output
+
+    def is_cuda(self, source: str) -> bool:
+        """Return whether an input is compiled as CUDA."""
+        if self.options.language is not None:
+            return self.options.language in ("cu", "cuda")
+        return source.endswith(_CUDA)
+
+    def is_source(self, name: str) -> bool:
+        """Return whether an input is compiled, rather than passed to the linker."""
+        return name.endswith(_CUDA + _SOURCES) or (
+            self.options.language is not None and not name.endswith(_OBJECTS)
+        )
+
+    def objects(self) -> dict[str, str]:
+        """Compile every source, and return the object of each."""
+        return {
+            source: str(self.compile(source, self.steps.file(Path(source).stem, ".o")))
+            for source in self.options.inputs
+            if self.is_source(source)
+        }
+
+    def link(self) -> None:
+        """Link the inputs to a program or shared library."""
+        options = self.options
+        made = self.objects()
+        arguments = [made.get(word, word) for word in options.link]
+        device = [word for word in arguments if not word.startswith("-")]
+        folders = [Path(word[2:]) for word in arguments if word.startswith("-L")]
+        libraries = [word[2:] for word in arguments if word.startswith("-l")]
+        device += device_link.find_archives(folders, libraries)
+        stub = device_link.link(self.clang, self.steps, device, self.targets, options)
+        self.steps.run(
+            [
+                self.clang.path, *(["-shared"] if options.shared else []),
+                *[flag for flag in options.host if not flag.startswith("-M")],
+                "-o", options.output or "a.out", *arguments, *stub, *self.runtime(),
+            ]
+        )  # fmt: skip
+
+    def runtime(self) -> list[str]:
+        """Return the linker's arguments for the CUDA runtime library."""
+        if self.options.cudart == "none":
+            return []
+        folder = config.LIBRARIES_DIR
+        return [f"-L{folder}", "-l:libcudart.so.12", "-Wl,--allow-shlib-undefined", "-ldl", "-lm"]
+
+    def device_link_only(self) -> None:
+        """Write the object that ``-dlink`` makes from objects of separate compilation."""
+        made = self.objects()
+        inputs = [made.get(word, word) for word in self.options.inputs]
+        stub = device_link.link(self.clang, self.steps, inputs, self.targets, self.options)
+        output = self.options.output or "a_dlink.o"
+        if stub and not self.steps.dry_run:
+            shutil.copyfile(stub[0], output)
+        elif not stub:
+            raise CompileError("no input contains relocatable device code (compile it with -dc)")
+
+    def archive(self) -> None:
+        """Put the objects of all inputs into a static library."""
+        made = self.objects()
+        inputs = [made.get(word, word) for word in self.options.inputs]
+        self.steps.run(["ar", "rcs", self.options.output or "a.a", *inputs])
+
+    def each(self, suffix: str) -> None:
+        """Do a phase that ends before linking: one output for each source."""
+        options = self.options
+        sources = [name for name in options.inputs if self.is_source(name)]
+        if options.output is not None and len(sources) > 1:
+            raise CompileError("-o with several sources needs a phase that links them")
+        for source in sources:
+            output = Path(options.output or Path(source).stem + suffix)
+            if options.phase == "compile":
+                self.compile(source, output)
+            elif options.phase == "ptx":
+                if len(self.targets) > 1:
+                    raise CompileError("-ptx makes PTX of one architecture; -arch names several")
+                self.compile_device(source, self.targets[0], ["-S", *self.identity(source)], output)
+            else:
+                self.steps.write(output, fatbin.pack_ptx(self.images(source)))
+
+    def preprocess(self) -> None:
+        """Print or write the preprocessed sources, or the files that they include."""
+        flag = "-E" if self.options.phase == "preprocess" else "-M"
+        output = ["-o", self.options.output] if self.options.output else []
+        for source in self.options.inputs:
+            self.steps.run(
+                [self.clang.path, *self.common(), "--cuda-host-only", flag, source, *output]
+            )
+
+    def run(self) -> None:
+        """Do the phase that the options name."""
+        phase = self.options.phase
+        if phase == "link":
+            self.link()
+        elif phase == "device-link":
+            self.device_link_only()
+        elif phase == "archive":
+            self.archive()
+        elif phase in ("preprocess", "dependencies"):
+            self.preprocess()
+        else:
+            self.each({"compile": ".o", "ptx": ".ptx", "fatbin": ".fatbin"}[phase])
+
+
+def compile_all(options: Options) -> None:
+    """Carry out a command line.
+
+    Raises:
+        CompileError: there is no input or no clang, a file is missing, or a tool failed.
+    """
+    if not options.inputs:
+        raise CompileError("no input files given; use option --help for more information")
+    for name in options.inputs:
+        if not os.path.exists(name):
+            raise CompileError(f"{name}: no such file")
+    clang = clangs.find(options.ccbin)
+    targets = architectures.select(options.architecture, options.generate, clang.version)
+    with ExitStack() as stack:
+        if options.keep or options.dry_run:
+            folder = Path(options.keep_dir)
+        else:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tessera-cc-")))
+        steps = Steps(folder, options.verbose, options.dry_run)
+        Compilation(options, clang, targets, steps).run()

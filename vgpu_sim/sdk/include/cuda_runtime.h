@@ -1,0 +1,36 @@
+/* The CUDA runtime for CUDA C++. `tessera cc` includes it first in every CUDA source. */
+#ifndef TESSERA_CUDA_RUNTIME_H
+#define TESSERA_CUDA_RUNTIME_H
+
+#if defined(__CUDA__) && defined(__clang__)
+#ifndef CUDA_VERSION
+#define CUDA_VERSION 12090
+#endif
+/* Overloads of the mathematical functions for the device have to be known before <cmath>. */
+#include <__clang_cuda_math_forward_declares.h>
+#ifndef __CUDACC__
+#define __CUDACC__
+#endif
+#ifndef __NVCC__
+#define TESSERA_CC 1
+#endif
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <stdint.h>
+#endif
+
+#include "cuda_runtime_api.h"
+#include "vector_functions.h"
+
+#if defined(__CUDA__) && defined(__clang__)
+#include "tessera/device.h"
+#endif
+#ifdef __cplusplus
+#include "tessera/runtime_templates.h"
+#endif
+
+#endif

@@ -1,0 +1,11 @@
+/* The types of the CUDA runtime. */
+#ifndef TESSERA_DRIVER_TYPES_H
+#define TESSERA_DRIVER_TYPES_H
+
+#include "tessera/runtime/values.h"
+#include "tessera/runtime/arrays.h"
+#include "tessera/runtime/memory.h"
+#include "tessera/runtime/devices.h"
+#include "tessera/runtime/graphs.h"
+
+#endif

@@ -1,0 +1,66 @@
+"""Running the tools of a compilation, and its temporary files."""
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vgpu_sim.sdk.errors import CompileError
+
+
+@dataclass
+class Steps:
+    """Runs tools one after the other; prints them as nvcc does with ``-v`` and ``--dryrun``."""
+
+    folder: Path
+    verbose: bool = False
+    dry_run: bool = False
+    count: int = field(default=0)
+
+    def run(self, command: Sequence[str | Path]) -> None:
+        """Run a tool; its messages go to the terminal.
+
+        Raises:
+            CompileError: the tool failed; it has the tool's exit status.
+        """
+        words = [str(word) for word in command]
+        self.show(shlex.join(words))
+        if self.dry_run:
+            return
+        try:
+            status = subprocess.run(words, check=False).returncode
+        except OSError as err:
+            raise CompileError(f"{words[0]}: {err.strerror}") from err
+        if status < 0:
+            raise CompileError(f"{words[0]} was ended by signal {-status}", 128 - status)
+        if status:
+            raise CompileError("", status)
+
+    def show(self, text: str) -> None:
+        """Print a step, if steps are to be printed."""
+        if self.verbose or self.dry_run:
+            print(f"#$ {text}", file=sys.stderr)  # noqa: T201 - this is the command's output
+
+    def file(self, stem: str, suffix: str) -> Path:
+        """Return the path of a temporary file."""
+        self.count += 1
+        return self.folder / f"{stem}-{self.count}{suffix}"
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write a file, unless this is a dry run.
+
+        Raises:
+            CompileError: the file cannot be written.
+        """
+        self.show(f"write {path}")
+        if not self.dry_run:
+            try:
+                path.write_bytes(content)
+            except OSError as err:
+                raise CompileError(f"{path}: {err.strerror}") from err
+
+    def read(self, path: Path) -> bytes:
+        """Return a file's content; in a dry run nothing, as no step has written it."""
+        return b"" if self.dry_run else path.read_bytes()
