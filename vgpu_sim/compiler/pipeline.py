@@ -56,12 +56,15 @@ def _parse(compilation: Compilation) -> Compilation:
     try:
         return replace(compilation, syntax=parse(compilation.source))
     except PtxSyntaxError as error:
-        lines = SourceLines(compilation.source)
-        others = tuple(replace(one, text=_line(lines, one.line)) for one in error.others)
-        text = _line(lines, error.line)
-        raise PtxSyntaxError(
-            error.line, error.column, error.message, compilation.name, text, others
-        ) from error
+        raise add_lines(error, compilation.source, compilation.name) from error
+
+
+def add_lines(error: PtxSyntaxError, source: str, name: str) -> PtxSyntaxError:
+    """Return the error with the file's name and the text of its lines."""
+    lines = SourceLines(source)
+    others = tuple(replace(one, text=_line(lines, one.line)) for one in error.others)
+    text = _line(lines, error.line)
+    return PtxSyntaxError(error.line, error.column, error.message, name, text, others)
 
 
 def _line(lines: SourceLines, line: int) -> str:

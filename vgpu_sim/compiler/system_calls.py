@@ -19,17 +19,20 @@ _SOURCE: Final = Path(__file__).with_suffix(".ptx").read_text(encoding="ascii")
 _OWN: Final = "__tessera_"
 
 
-def add_system_calls(module: tree.Module) -> tree.Module:
+def add_system_calls(module: tree.Module, *, unused: bool = False) -> tree.Module:
     """Return ``module`` extended by definitions of driver functions such as ``malloc``.
 
-    Only driver functions that the module declares and uses, but does not define, are added.
+    Only driver functions that the module declares and uses, but does not define, are added. With
+    ``unused``, those that it only declares are added, too.
     """
     declared = {f.name: f.line for f in module.functions if f.body is None}
     defined = {f.name for f in module.functions if f.body is not None}
     wanted = NAMES & declared.keys() - defined
+    if not wanted:
+        return module
     used = [names.find_used(f.body) for f in module.functions if f.body is not None]
     used += [names.in_value(v.initial) for v in module.variables if v.initial is not None]
-    if not any(wanted & some for some in used):
+    if not unused and not any(wanted & some for some in used):
         return module
     library = _library()
     return replace(

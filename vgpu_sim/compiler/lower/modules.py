@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from vgpu_sim.compiler.lower import special, variables
 from vgpu_sim.compiler.lower.context import Symbols
 from vgpu_sim.compiler.lower.functions import check_function, lower_function
-from vgpu_sim.compiler.lower.stack.call_graph import CallGraph
+from vgpu_sim.compiler.lower.stack.call_graph import CallGraph, FileFacts
 from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.lower.symbols.findings import (
     Findings,
@@ -81,9 +81,15 @@ class _Parts:
 
 
 def lower_module(
-    module: tree.Module, capability: tuple[int, int], source: str, name: str
+    module: tree.Module,
+    capability: tuple[int, int],
+    source: str,
+    name: str,
+    file: FileFacts | None = None,
 ) -> tuple[Module, list[Diagnostic]]:
     """Lower all kernels and variables. ``capability`` is the one that ``.target`` requires.
+
+    ``file`` has facts about the whole file if the module is only a part of it.
 
     Return the module and all findings about unsupported features.
 
@@ -98,7 +104,7 @@ def lower_module(
         )
         whole.add(Unsupported(f"{said}"), module.targets[0])
     parts = _Parts(whole)
-    graph = CallGraph(module.functions, module.variables, module.aliases)
+    graph = CallGraph(module.functions, module.variables, module.aliases, file)
     for alias in module.aliases:
         if alias.aliasee not in graph.functions:
             parts.part(alias.name).findings.add(_no_alias(module, alias), alias)

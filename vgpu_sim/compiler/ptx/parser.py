@@ -1,5 +1,6 @@
 """Parses a PTX file to its syntax tree (PTX ISA, "PTX Module Directives", "Linking Directives")."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vgpu_sim.compiler.errors import PtxSyntaxError
@@ -58,9 +59,75 @@ def parse(source: str | bytes, place: Place = START) -> tree.Module:
         PtxSyntaxError: some statements are not PTX. The error lists each of them, and has the
             position of the first. No other exception is raised, whatever the input.
     """
-    cursor = Cursor(tokenize(decode(source), place))
-    cursor.version = _parse_version(cursor)
-    contents = _Contents()
+    parser = FileParser()
+    parser.parse(decode(source), place)
+    return parser.module()
+
+
+class FileParser:
+    """Parses the parts of a PTX file, in order; each part consists of whole statements.
+
+    ``functions`` are those parsed so far.
+    """
+
+    def __init__(self) -> None:
+        self._contents = _Contents()
+        self._cursor: Cursor | None = None
+
+    @property
+    def functions(self) -> Sequence[tree.Function]:
+        return self._contents.functions
+
+    def parse(self, source: str, place: Place) -> None:
+        """Parse the next part, whose place in the file is ``place``.
+
+        Raises:
+            PtxSyntaxError: as the function ``parse``.
+        """
+        cursor = Cursor(tokenize(source, place))
+        cursor.version = _parse_version(cursor) if self._cursor is None else self._cursor.version
+        self._cursor = cursor
+        _parse_all_items(cursor, self._contents)
+
+    def module(self) -> tree.Module:
+        """Return the file's syntax tree, after the last part.
+
+        Raises:
+            PtxSyntaxError: the file has no ``.target``.
+        """
+        contents, cursor = self._contents, self._cursor
+        if cursor is None or not contents.targets:
+            raise (cursor or Cursor(tokenize(""))).error("expected a '.target' directive")
+        return tree.Module(
+            version=cursor.version,
+            targets=tuple(contents.targets),
+            address_size=contents.address_size,
+            functions=tuple(contents.functions),
+            variables=tuple(contents.variables),
+            aliases=tuple(contents.aliases),
+            files=tuple(contents.files),
+            sections=tuple(contents.sections),
+            pragmas=tuple(contents.pragmas),
+        )
+
+
+def parse_function(source: str, place: Place, version: tuple[int, int]) -> tree.Function:
+    """Parse one function or kernel, which is a part of a file of this PTX version.
+
+    Raises:
+        PtxSyntaxError: as ``parse``; also if the part is anything else.
+    """
+    cursor = Cursor(tokenize(source, place))
+    cursor.version = version
+    contents = _Contents(targets=[tree.Target(place.line, 1, ())])
+    _parse_all_items(cursor, contents)
+    found = [*contents.functions, *contents.variables]
+    if len(found) != 1 or not isinstance(found[0], tree.Function):
+        raise PtxSyntaxError(place.line, 1, "expected one function")
+    return found[0]
+
+
+def _parse_all_items(cursor: Cursor, contents: _Contents) -> None:
     try:
         _parse_items(cursor, contents)
     except StopIteration:  # after a lexical error no further errors are found
@@ -69,19 +136,6 @@ def parse(source: str | bytes, place: Place = START) -> tree.Module:
         raise combine_errors(cursor, error) from error
     if cursor.errors:
         raise combine_errors(cursor)
-    if not contents.targets:
-        raise cursor.error("expected a '.target' directive")
-    return tree.Module(
-        version=cursor.version,
-        targets=tuple(contents.targets),
-        address_size=contents.address_size,
-        functions=tuple(contents.functions),
-        variables=tuple(contents.variables),
-        aliases=tuple(contents.aliases),
-        files=tuple(contents.files),
-        sections=tuple(contents.sections),
-        pragmas=tuple(contents.pragmas),
-    )
 
 
 def _parse_items(cursor: Cursor, contents: _Contents) -> None:
@@ -196,4 +250,4 @@ def _parse_function(cursor: Cursor, linkage: tree.Linkage) -> tree.Function:
     )
 
 
-__all__ = ["Place", "PtxSyntaxError", "decode", "parse"]
+__all__ = ["FileParser", "Place", "PtxSyntaxError", "decode", "parse", "parse_function"]

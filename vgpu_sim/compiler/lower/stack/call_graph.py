@@ -1,6 +1,6 @@
 """The call graph of a module: which calls may be inlined, and which need a stack."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,11 +31,27 @@ class _Calls:
     moves_stack: bool
 
 
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """Facts about a file of which only a part is compiled: the numbers of all its functions, and
+    the functions whose address it takes.
+    """
+
+    numbers: Mapping[str, int]
+    taken: frozenset[str] = frozenset()
+
+
+def number(functions: Iterable[str]) -> dict[str, int]:
+    """Return the numbers of functions, which determine their addresses."""
+    return {name: place for place, name in enumerate(functions, start=1)}
+
+
 class CallGraph:
     """The calls between the ``.func`` definitions of a module.
 
     ``addressed`` are the functions whose address is taken anywhere in the module. Only these can be
-    the target of a call through a pointer.
+    the target of a call through a pointer. If the module is a part of a file, ``file`` has the
+    facts about the whole file.
     """
 
     def __init__(
@@ -43,15 +59,17 @@ class CallGraph:
         functions: Sequence[tree.Function] = (),
         variables: Sequence[tree.Variable] = (),
         aliases: Sequence[tree.Alias] = (),
+        file: FileFacts | None = None,
     ) -> None:
         defined = {f.name: f for f in functions if f.body is not None and not f.is_entry}
         self.functions: dict[str, tree.Function] = {
             **defined,
             **{one.name: defined[one.aliasee] for one in aliases if one.aliasee in defined},
         }
-        self._numbers = {f.name: number for number, f in enumerate(defined.values(), start=1)}
+        self._numbers = dict(file.numbers) if file else number(defined)
         self._calls = {name: self._calls_of(f) for name, f in defined.items()}
         taken = self._address_taken(functions, variables)
+        taken |= file.taken if file else set()
         self.addressed = tuple(name for name in defined if name in taken)
         self._recursive: set[str] = set()
         self._sizes: dict[str, int] = {}
@@ -65,7 +83,8 @@ class CallGraph:
 
     def addresses(self) -> dict[str, int]:
         """Return the addresses of functions by name, aliases included."""
-        return {name: self.address(function) for name, function in self.functions.items()}
+        own = {name: number * FUNCTION_BYTES for name, number in self._numbers.items()}
+        return own | {name: self.address(function) for name, function in self.functions.items()}
 
     def is_recursive(self, function: tree.Function) -> bool:
         """True if a call of ``function`` may lead to another call of it before the first one
