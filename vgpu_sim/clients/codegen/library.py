@@ -35,7 +35,8 @@ class Function:
     empty for a symbol without version. A library above the driver has functions with the other
     fields: the generated implementation calls ``driver`` with ``args`` (by default the
     parameters), or it calls ``variant_of`` with the per-thread default stream. The function is
-    supported if the driver implements all functions in ``needs``.
+    supported if the driver implements all functions in ``needs``. For
+    a variant for per-thread default streams, ``base`` is the symbol whose implementation it uses.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Function:
     args: str = ""
     needs: frozenset[str] = frozenset()
     variant_of: str = ""
+    base: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,10 @@ class Library:
     """Whether an unsupported call is logged on stderr. It is False for libraries whose callers
     expect the status.
     """
+    per_thread: str = ""
+    """The variable of the thread that is set in variants for per-thread default streams; empty: the
+    library has none.
+    """
     data: Mapping[str, str] = field(default_factory=dict)
     """Exported variables, which the hand-written sources define, with their versions."""
     major: int = 0
@@ -217,6 +223,21 @@ def _function(row: Mapping[str, Any]) -> Function:
         row.get("args", ""),
         frozenset(row.get("needs", ())) | ({row["driver"]} if "driver" in row else set()),
     )
+
+
+def _with_variants(functions: tuple[Function, ...]) -> tuple[Function, ...]:
+    """Return the functions, with the class and prototype of its base in each variant for per-thread
+    default streams whose base is implemented.
+    """
+    by_symbol = {one.symbol: one for one in functions}
+    made = []
+    for one in functions:
+        base = by_symbol.get(one.symbol.removesuffix(f"_{one.stream}")) if one.stream else None
+        if base is None or not base.kind or one.kind:
+            made.append(one)
+        else:
+            made.append(replace(one, kind=base.kind, parameters=base.parameters, base=base.symbol))
+    return tuple(made)
 
 
 def read_functions(path: Path, major: int = 0) -> tuple[tuple[Function, ...], tuple[Status, ...]]:
@@ -323,7 +344,7 @@ def load(sources: Path, major: int = 0) -> Library:
         header=document["header"],
         status=document["status"],
         unsupported=document["unsupported"],
-        functions=functions,
+        functions=_with_variants(functions) if "per_thread" in document else functions,
         statuses=statuses,
         handles=frozenset(document.get("handles", ())),
         results_64_bit=frozenset(document.get("results_64_bit", ())),
@@ -337,6 +358,7 @@ def load(sources: Path, major: int = 0) -> Library:
         kept=tuple(document.get("kept", ())),
         sets_errno=document.get("sets_errno", False),
         says_unsupported=document.get("says_unsupported", True),
+        per_thread=document.get("per_thread", ""),
         data=document.get("data", {}),
         major=major,
         node=document.get("node", "").format(major=major),

@@ -43,7 +43,9 @@ def _recorded(library: Library, function: Function, value: str) -> str:
 def render_api(library: Library) -> str:
     """Return ``api.h``, which declares the hand-written implementations."""
     lines = [BANNER, "#ifndef TSR_API_H", "#define TSR_API_H", f'#include "{library.header}"', ""]
-    lines += [f"{_declaration(library, f, 'tsr_')};" for f in library.functions if f.kind]
+    lines += [
+        f"{_declaration(library, f, 'tsr_')};" for f in library.functions if f.kind and not f.base
+    ]
     return "\n".join([*lines, "", "#endif", ""])
 
 
@@ -110,7 +112,21 @@ def _node_macros(library: Library) -> Iterator[str]:
             yield f"#define {_nodes(version)}(symbol) TSR_FIRST_IN(symbol, {version}) {also}"
 
 
+def _variant(library: Library, function: Function) -> Iterator[str]:
+    """Yield the function that calls a variant's base with the thread's own default stream."""
+    arguments = ", ".join(p.name for p in function.parameters)
+    yield f"static {_declaration(library, function, 'tsr_')} {{"
+    yield f"  const bool outer = {library.per_thread};"
+    yield f"  {library.per_thread} = true;"
+    yield f"  const {_returns(library, function)} result = tsr_{function.base}({arguments});"
+    yield f"  {library.per_thread} = outer;"
+    yield "  return result;"
+    yield "}"
+
+
 def _entry(library: Library, function: Function) -> Iterator[str]:
+    if function.base:
+        yield from _variant(library, function)
     arguments = ", ".join(p.name for p in function.parameters)
     yield f"EXPORT {_declaration(library, function, '')} {{"
     check = library.ready.check_of(function.variant_of or function.symbol) if library.ready else ""

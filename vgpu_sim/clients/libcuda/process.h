@@ -4,11 +4,15 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "driver_types.h"
 
 enum { TSR_LOADED = 0, TSR_READY = 1, TSR_FORKED = 2 };
 extern _Atomic uint32_t tsr_process_state;
+/* Whether the thread is in a variant for per-thread default streams (_ptsz, _ptds), in which a
+ * NULL stream is CU_STREAM_PER_THREAD. */
+extern __thread bool tsr_per_thread_default;
 extern pthread_mutex_t tsr_module_lock; /* guards all modules and libraries: modules/module.h */
 
 static inline CUresult tsr_state(void) {
