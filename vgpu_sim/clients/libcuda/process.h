@@ -15,9 +15,13 @@ extern _Atomic uint32_t tsr_process_state;
 extern __thread bool tsr_per_thread_default;
 extern pthread_mutex_t tsr_module_lock; /* guards all modules and libraries: modules/module.h */
 
+/* Whether the thread runs a host function or callback of the program. */
+extern __thread bool tsr_in_host_function;
+
 static inline CUresult tsr_state(void) {
   const uint32_t state = atomic_load_explicit(&tsr_process_state, memory_order_acquire);
-  return __builtin_expect(state == TSR_READY, 1) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+  if (__builtin_expect(state != TSR_READY, 0)) return CUDA_ERROR_NOT_INITIALIZED;
+  return __builtin_expect(tsr_in_host_function, 0) ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
 #endif

@@ -38,6 +38,25 @@ class Opcode(IntEnum):
     SET = 4
     TIMESTAMP = 5
     COPIED = 6  # reports a copy that the client made by itself, for a worker with an observer
+    AWAIT = 7  # starts when a value in memory fulfils a condition
+    WRITE = 8  # stores a value in memory
+
+
+class Condition(IntEnum):
+    """How OP_AWAIT compares memory with its value; the numbers are those of
+    ``CUstreamWaitValue_flags``.
+    """
+
+    AT_LEAST = 0  # memory - value, as a signed number of the same width, is not negative
+    EQUAL = 1
+    ANY_BIT = 2  # memory & value is not 0
+    NOT_ALL = 3  # ~(memory | value) is not 0
+
+
+class Feature(IntEnum):
+    """A bit of ``WorkerPage.features``."""
+
+    VALUES = 1  # the worker knows OP_AWAIT and OP_WRITE
 
 
 class Direction(IntEnum):
@@ -145,6 +164,19 @@ class CopiedBody(ctypes.Structure):
     )
 
 
+class ValueBody(ctypes.Structure):
+    """Body of OP_AWAIT and OP_WRITE. The address is device-visible and a multiple of
+    ``width_bytes`` (4 or 8); OP_AWAIT compares with ``condition``, a ``Condition``.
+    """
+
+    _fields_ = (
+        ("address", c_uint64),
+        ("value", c_uint64),
+        ("width_bytes", c_uint32),
+        ("condition", c_uint32),
+    )
+
+
 class Body(ctypes.Union):
     """The part of a slot after its header. It is a union, and the slot's opcode selects the valid
     member.
@@ -156,6 +188,7 @@ class Body(ctypes.Union):
         ("set", SetBody),
         ("timestamp", TimestampBody),
         ("copied", CopiedBody),
+        ("value", ValueBody),
     )
 
 
@@ -263,6 +296,8 @@ class WorkerPage(ctypes.Structure):
     ``timeline[s]`` is the value of the last finished request of stream ``s``; ``tail[s]`` is the
     number of slots that the worker has copied out of ring ``s``; the client may reuse those. If
     ``observing`` is not 0, the client reports each copy that it makes by itself (OP_COPIED).
+    ``features`` are the optional requests (``Feature``) that this worker supports; they are 0 in a
+    worker that was started before its node was updated.
     ``detail`` was appended without a new version of the layout: older clients ignore it, and
     newer clients check the page's size.
     """
@@ -276,7 +311,8 @@ class WorkerPage(ctypes.Structure):
         ("cpu", c_int32),
         ("occupied", c_uint64 * (MAX_STREAMS // 64)),
         ("observing", c_uint32),
-        ("reserved", c_uint8 * 20),
+        ("features", c_uint32),
+        ("reserved", c_uint8 * 16),
         ("fault", FaultRecord),
         ("timeline", c_uint64 * MAX_STREAMS),
         ("tail", c_uint64 * MAX_STREAMS),
@@ -367,6 +403,7 @@ STRUCTURES: Final = (
     SetBody,
     TimestampBody,
     CopiedBody,
+    ValueBody,
     Body,
     Slot,
     Ring,
@@ -377,4 +414,4 @@ STRUCTURES: Final = (
     LaunchContext,
     ThreadState,
 )
-ENUMS: Final = (Opcode, Direction, FaultKind)
+ENUMS: Final = (Opcode, Condition, Feature, Direction, FaultKind)

@@ -146,7 +146,12 @@ SAME_EVERYWHERE = {
     79: 1,  # GLOBAL_L1_CACHE_SUPPORTED
     80: 1,  # LOCAL_L1_CACHE_SUPPORTED
     82: 65536,  # MAX_REGISTERS_PER_MULTIPROCESSOR
+    92: 1,  # CAN_USE_STREAM_MEM_OPS_V1
+    93: 1,  # CAN_USE_64_BIT_STREAM_MEM_OPS_V1
+    94: 1,  # CAN_USE_STREAM_WAIT_VALUE_NOR_V1
     95: 1,  # COOPERATIVE_LAUNCH
+    122: 1,  # CAN_USE_64_BIT_STREAM_MEM_OPS
+    123: 1,  # CAN_USE_STREAM_WAIT_VALUE_NOR
     124: 1,  # DMA_BUF_SUPPORTED
     126: 1,  # MEM_SYNC_DOMAIN_COUNT
     131: -1,  # NUMA_ID
@@ -193,8 +198,12 @@ NEEDS = {
     31: {"cuStreamCreate"},  # CONCURRENT_KERNELS
     78: {"cuStreamGetPriority"},
     83: {"cuMemAllocManaged"},
-    92: {"cuStreamWriteValue32"},
+    92: {"cuStreamWaitValue32", "cuStreamWriteValue32", "cuStreamBatchMemOp"},
+    93: {"cuStreamWaitValue64", "cuStreamWriteValue64"},
+    94: {"cuStreamWaitValue32"},
     95: {"cuLaunchCooperativeKernel"},
+    122: {"cuStreamWaitValue64", "cuStreamWriteValue64"},
+    123: {"cuStreamWaitValue32"},
     99: {"cuMemHostRegister"},
     102: {"cuMemCreate", "cuMemMap", "cuMemAddressReserve"},
     115: {"cuMemAllocAsync", "cuDeviceGetMemPool"},

@@ -127,6 +127,11 @@ struct tsr_context {
   struct tsr_timestamp timestamps[TESSERA_MAX_TIMESTAMPS];
   uint16_t free_timestamps[TESSERA_MAX_TIMESTAMPS]; /* a queue: oldest first */
   uint32_t free_first, free_count;
+  pthread_mutex_t host_queue_lock; /* guards the creation of the host queue */
+  struct tsr_host_queue *_Atomic host_queue; /* host functions; NULL: there were none yet */
+  _Atomic uint32_t cache_config, shared_config; /* preferences, which have no effect */
+  _Atomic uint8_t synchronization[TESSERA_MAX_STREAMS]; /* CUsynchronizationPolicy; 0: default */
+  uint32_t attached; /* further users, of cuCtxAttach; guarded by tsr_context_lock */
   struct tsr_module *modules; /* guarded by tsr_module_lock */
   struct tsr_system_area system_area;
 };
@@ -174,6 +179,7 @@ struct tsr_function {
   const char *name;                           /* inside the module's table */
   const tessera_parameter_record *parameters; /* inside the module's table */
   _Atomic int dynamic_shared_limit;
+  struct tsr_old_launch *old_launch; /* old_launch.c; NULL: not used; guarded by tsr_module_lock */
   _Atomic uint32_t refused; /* bits: limits for which a refused launch has been logged */
 };
 

@@ -20,6 +20,7 @@
 #include "modules/module.h"
 #include "patience.h"
 #include "exchange/ring.h"
+#include "callbacks/host_queue.h"
 #include "memory/system_area.h"
 #include "exchange/wait.h"
 #include "exchange/request.h"
@@ -203,6 +204,7 @@ CUresult tsr_context_close(uint64_t handle) {
   struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, handle);
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
   tsr_wait_all(context); /* a failed context has nothing to wait for */
+  tsr_host_stop(context);
   if (!tsr_object_retire(TSR_CONTEXT, handle)) return CUDA_ERROR_INVALID_CONTEXT;
   atomic_store(&context->lost, CUDA_ERROR_CONTEXT_IS_DESTROYED);
   tsr_finish_questions(context);

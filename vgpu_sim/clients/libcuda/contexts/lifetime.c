@@ -74,6 +74,34 @@ CUresult tsr_cuCtxDestroy_v2(CUcontext ctx) {
   return result;
 }
 
+CUresult tsr_cuCtxSetFlags(unsigned int flags) {
+  TSR_CURRENT(context);
+  const CUresult result = check_flags(flags);
+  if (result == CUDA_SUCCESS) context->flags = flags;
+  return result;
+}
+
+CUresult tsr_cuCtxAttach(CUcontext *pctx, unsigned int flags) {
+  TSR_CURRENT(context);
+  if (!pctx || flags) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&tsr_context_lock);
+  context->attached++;
+  *pctx = (CUcontext)(uintptr_t)tsr_object_handle(TSR_CONTEXT, context);
+  pthread_mutex_unlock(&tsr_context_lock);
+  return CUDA_SUCCESS;
+}
+
+/* The last user that detaches destroys the context. */
+CUresult tsr_cuCtxDetach(CUcontext ctx) {
+  TSR_CURRENT(current);
+  if (TSR_FIND(tsr_context, TSR_CONTEXT, ctx) != current) return CUDA_ERROR_INVALID_CONTEXT;
+  pthread_mutex_lock(&tsr_context_lock);
+  const bool others = current->attached > 0;
+  if (others) current->attached--;
+  pthread_mutex_unlock(&tsr_context_lock);
+  return others ? CUDA_SUCCESS : tsr_cuCtxDestroy_v2(ctx);
+}
+
 CUresult tsr_cuCtxDestroy(CUcontext ctx) { return tsr_cuCtxDestroy_v2(ctx); }
 
 CUresult tsr_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {

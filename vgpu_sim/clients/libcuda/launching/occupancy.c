@@ -3,6 +3,8 @@
  * occupancy calculator's allocation units, which are the same from compute capability 7.0 on). */
 #include "launching/occupancy.h"
 
+#include <string.h>
+
 #include "api.h"
 #include "base/device.h"
 #include "modules/function.h"
@@ -133,4 +135,40 @@ CUresult tsr_cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, 
                                               size_t dynamicSMemSize, int blockSizeLimit) {
   return tsr_cuOccupancyMaxPotentialBlockSizeWithFlags(
       minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, 0);
+}
+
+/* The cluster of a launch in blocks; 1 if the launch states none. */
+static uint64_t cluster_blocks(const CUlaunchConfig *config) {
+  uint64_t blocks = 1;
+  for (unsigned i = 0; i < config->numAttrs; i++) {
+    if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+    unsigned size[3];
+    memcpy(size, config->attrs[i].value, sizeof size);
+    blocks = (uint64_t)size[0] * size[1] * size[2];
+  }
+  return blocks;
+}
+
+static CUresult check_cluster(const void *out, const CUlaunchConfig *config) {
+  if (!out || !config || (config->numAttrs && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
+  return cluster_blocks(config) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
+}
+
+static uint64_t threads_of(const CUlaunchConfig *config) {
+  return (uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ;
+}
+
+/* Clusters have one block (CLUSTER_LAUNCH is 0). */
+CUresult tsr_cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
+                                          const CUlaunchConfig *config) {
+  const CUresult checked = check_cluster(numClusters, config);
+  if (checked != CUDA_SUCCESS) return checked;
+  TSR_WITH_FUNCTION(func, *numClusters = (int)tsr_resident_blocks(function, threads_of(config),
+                                                                  config->sharedMemBytes));
+}
+
+CUresult tsr_cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func,
+                                                const CUlaunchConfig *config) {
+  if (!clusterSize || !config) return CUDA_ERROR_INVALID_VALUE;
+  TSR_WITH_FUNCTION(func, *clusterSize = 1);
 }

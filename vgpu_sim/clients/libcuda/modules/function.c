@@ -142,6 +142,13 @@ CUresult tsr_cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevi
   TSR_WITH_FUNCTION(kernel, result = valid_cache(config));
 }
 
+/* Bank sizes of shared memory do not change results. */
+CUresult tsr_cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
+  TSR_WITH_FUNCTION(hfunc, result = (int)config >= 0 && (int)config <= 2
+                                        ? CUDA_SUCCESS
+                                        : CUDA_ERROR_INVALID_VALUE);
+}
+
 static CUresult parameter(const struct tsr_function *function, size_t index, size_t *offset,
                           size_t *size) {
   if (index >= function->record.parameter_count) return CUDA_ERROR_INVALID_VALUE;

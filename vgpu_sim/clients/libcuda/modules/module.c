@@ -163,8 +163,10 @@ static void forget(struct tsr_module *module) {
     tsr_object_retire(TSR_FUNCTION, tsr_object_handle(TSR_FUNCTION, module->functions[i]));
   /* A launch that has found a function before it was retired holds a ring's lock. */
   tsr_ring_quiesce(module->context);
-  for (uint32_t i = 0; i < count && module->functions[i]; i++)
+  for (uint32_t i = 0; i < count && module->functions[i]; i++) {
+    free(module->functions[i]->old_launch);
     tsr_object_free(TSR_FUNCTION, module->functions[i]);
+  }
   free(module->functions);
   free(module->reported);
   free(module->table.data);

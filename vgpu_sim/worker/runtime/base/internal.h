@@ -136,6 +136,12 @@ void tw_runners_stop(void);
 /* scheduler.c */
 int tw_scheduler_start(void);
 
+/* values.c: whether the value that the request waits for has arrived; true for all other requests
+ * than OP_AWAIT. */
+bool tw_value_reached(const tessera_slot *slot);
+/* Store a value; the caller has checked the place and holds tw_chunks_lock. */
+void tw_value_store(const tessera_value_body *body);
+
 /* execute.c: run a request to its end. */
 bool tw_expect_short(const request *r);
 void tw_execute(request *r);

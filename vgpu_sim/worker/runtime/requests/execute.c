@@ -69,6 +69,19 @@ static void set(const tessera_set_body *body) {
   tw_copy_ends(since_ns);
 }
 
+static void check_value(const tessera_value_body *body) {
+  begin_copy();
+  require_covered(body->address, body->width_bytes, "an awaited value is not in live memory");
+  end_copy();
+}
+
+static void write_value(const tessera_value_body *body) {
+  begin_copy();
+  require_covered(body->address, body->width_bytes, "a value's place is not in live memory");
+  tw_value_store(body);
+  end_copy();
+}
+
 static uint64_t stack_of(const tessera_launch_body *body) {
   enum { UNIT_BYTES = 16 };
   return body->stack_bytes & ~(uint64_t)(UNIT_BYTES - 1);
@@ -273,6 +286,12 @@ void tw_execute(request *r) {
     case TESSERA_OPCODE_TIMESTAMP:
       __atomic_store_n(&tw.page->timestamps[r->slot.body.timestamp.index], tw_now_ns(),
                        __ATOMIC_RELAXED);
+      break;
+    case TESSERA_OPCODE_AWAIT:
+      check_value(&r->slot.body.value);
+      break;
+    case TESSERA_OPCODE_WRITE:
+      write_value(&r->slot.body.value);
       break;
     default: /* NOP: only its waits have an effect */
       break;

@@ -98,6 +98,15 @@ static void check_body(const request *r) {
       if (r->slot.body.copied.direction > TESSERA_DIRECTION_DEVICE_TO_PEER)
         reject("a copy goes no way that there is");
       return;
+    case TESSERA_OPCODE_AWAIT:
+    case TESSERA_OPCODE_WRITE: {
+      const tessera_value_body *value = &r->slot.body.value;
+      if ((value->width_bytes != 4 && value->width_bytes != 8) ||
+          value->address % value->width_bytes != 0)
+        reject("a value's place is malformed");
+      if (value->condition > TESSERA_CONDITION_NOT_ALL) reject("unknown condition");
+      return;
+    }
     case TESSERA_OPCODE_LAUNCH:
       check_launch(r);
       return;

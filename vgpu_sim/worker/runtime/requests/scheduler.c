@@ -11,6 +11,8 @@
 
 static const uint64_t SPIN_NS = 12000;
 static const uint64_t DOZE_NS = 50000;
+/* Between two looks at values in memory for which requests wait. */
+static const uint64_t SHORTEST_LOOK_NS = 20000, LONGEST_LOOK_NS = 1000000;
 /* On a virtual machine a doze has cost 12 us more than a nap; it pays if requests collect
  * meanwhile. */
 enum { PAYING_REQUESTS = 2, MAX_NAPS_BETWEEN_DOZES = 255 };
@@ -36,6 +38,10 @@ static bool waits_reached(const tessera_slot *slot) {
   return true;
 }
 
+static bool may_start(const tessera_slot *slot) {
+  return waits_reached(slot) && tw_value_reached(slot);
+}
+
 /* Whether request `a` was enqueued before `b`; the numbers in `order` wrap around. */
 static bool is_older(const stream *a, const stream *b) {
   return (int32_t)(a->next.slot.order - b->next.slot.order) < 0;
@@ -46,7 +52,7 @@ static uint32_t find_ready(uint32_t ready[TESSERA_MAX_STREAMS]) {
   uint32_t count = 0, limit = streams_in_use();
   for (uint32_t i = 0; i < limit; i++) {
     const stream *s = &streams[i];
-    if (runs(s) || !tw_ring_fetch(i, &streams[i]) || !waits_reached(&s->next.slot)) continue;
+    if (runs(s) || !tw_ring_fetch(i, &streams[i]) || !may_start(&s->next.slot)) continue;
     uint32_t place = count++;
     for (; place > 0 && is_older(s, &streams[ready[place - 1]]); place--)
       ready[place] = ready[place - 1];
@@ -96,10 +102,32 @@ static bool any_news(void) {
   uint32_t limit = tw_timelines_frozen() ? 0 : streams_in_use();
   for (uint32_t i = 0; i < limit; i++) {
     const stream *s = &streams[i];
-    if (!runs(s) && (is_whole(s) ? waits_reached(&s->next.slot) : tw_ring_has_news(i, s)))
+    if (!runs(s) && (is_whole(s) ? may_start(&s->next.slot) : tw_ring_has_news(i, s)))
       return true;
   }
   return false;
+}
+
+/* Whether a request waits for a value in memory, whose arrival rings no bell. */
+static bool awaits_value(void) {
+  uint32_t limit = tw_timelines_frozen() ? 0 : streams_in_use();
+  for (uint32_t i = 0; i < limit; i++) {
+    const stream *s = &streams[i];
+    if (!runs(s) && is_whole(s) && s->next.slot.opcode == TESSERA_OPCODE_AWAIT &&
+        waits_reached(&s->next.slot))
+      return true;
+  }
+  return false;
+}
+
+/* Return how long to sleep before the next look at the awaited values: longer each time, until a
+ * request has run. 0: no request awaits a value. */
+static uint64_t value_nap_ns(void) {
+  static uint64_t last_ns;
+  if (!awaits_value()) return 0;
+  last_ns = ran != 0 || last_ns == 0 ? SHORTEST_LOOK_NS : 2 * last_ns;
+  if (last_ns > LONGEST_LOOK_NS) last_ns = LONGEST_LOOK_NS;
+  return last_ns;
 }
 
 /* Return how long to spin: 0 on the client's CPU, where spinning would only delay the client,
@@ -158,7 +186,7 @@ static void wait_for_news(void) {
   if (dozing.unevaluated)
     sleep_on_bell(TESSERA_DOZING, DOZE_NS);
   else
-    sleep_on_bell(0, 0);
+    sleep_on_bell(0, value_nap_ns());
 }
 
 static void *runner_main(void *index) {

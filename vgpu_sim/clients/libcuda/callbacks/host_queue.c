@@ -1,0 +1,202 @@
+/* A task has two requests in its ring: a NOP, after which the task may run, and an AWAIT, which
+ * waits for a word in pinned memory: how many of the ring's tasks have run. */
+#define _GNU_SOURCE
+#include "callbacks/host_queue.h"
+
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/refuse.h"
+#include "base/threads.h"
+#include "exchange/doorbell.h"
+#include "exchange/health.h"
+#include "exchange/ring.h"
+#include "exchange/wait.h"
+#include "memory/memory.h"
+#include "process.h"
+
+TSR_OLD_SYMBOL(pthread_create);
+TSR_OLD_SYMBOL(pthread_join);
+#pragma weak pthread_create
+#pragma weak pthread_join
+
+enum { LOOK_MS = 20 };
+
+struct tsr_host_queue {
+  struct tsr_context *context;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  struct tsr_host_task *first, **end; /* guarded by the lock */
+  bool stopping;                      /* guarded by the lock */
+  bool started;
+  pthread_t thread;
+  uint64_t address; /* of `done` */
+  uint64_t *done;   /* per ring: tasks that have run */
+  uint64_t issued[TESSERA_MAX_STREAMS]; /* per ring: tasks enqueued; guarded by the ring's lock */
+};
+
+static bool is_first_of_ring(const struct tsr_host_queue *queue, const struct tsr_host_task *task) {
+  for (const struct tsr_host_task *one = queue->first; one != task; one = one->next)
+    if (one->stream == task->stream) return false;
+  return true;
+}
+
+/* Take a task that may run now; NULL: there is none. Under the lock. */
+static struct tsr_host_task *take_ready(struct tsr_host_queue *queue, bool failed) {
+  for (struct tsr_host_task **link = &queue->first; *link; link = &(*link)->next) {
+    struct tsr_host_task *task = *link;
+    if (!is_first_of_ring(queue, task)) continue;
+    if (!failed && !tsr_reached(queue->context, task->stream, task->value)) continue;
+    *link = task->next;
+    if (!task->next) queue->end = link;
+    return task;
+  }
+  return NULL;
+}
+
+static void run(struct tsr_host_queue *queue, struct tsr_host_task *task, CUresult status) {
+  const uint32_t stream = task->stream;
+  const uint64_t number = task->number;
+  tsr_in_host_function = true;
+  task->run(task, status); /* may free the task */
+  tsr_in_host_function = false;
+  __atomic_store_n(&queue->done[stream], number, __ATOMIC_RELEASE);
+  atomic_thread_fence(memory_order_seq_cst);
+  tsr_ring_for_request(queue->context, stream);
+}
+
+/* Wait until a request of the context ends. `progress` was read before the tasks were checked. */
+static void sleep_until_progress(struct tsr_context *context, uint32_t progress) {
+  const struct timespec limit = {.tv_nsec = LOOK_MS * 1000000};
+  syscall(SYS_futex, &context->page->progress, FUTEX_WAIT, progress, &limit, NULL, 0);
+}
+
+/* Run one task, or sleep; returns false when the queue has stopped. */
+static bool turn(struct tsr_host_queue *queue) {
+  struct tsr_context *context = queue->context;
+  pthread_mutex_lock(&queue->lock);
+  while (!queue->first && !queue->stopping) pthread_cond_wait(&queue->changed, &queue->lock);
+  const bool empty = !queue->first;
+  pthread_mutex_unlock(&queue->lock);
+  if (empty) return false;
+  __atomic_fetch_add(&context->area->waiting, 1, __ATOMIC_SEQ_CST);
+  const uint32_t progress = __atomic_load_n(&context->page->progress, __ATOMIC_SEQ_CST);
+  CUresult status = tsr_context_error(context);
+  if (status == CUDA_SUCCESS && tsr_context_hung_up(context)) status = tsr_context_lose(context);
+  pthread_mutex_lock(&queue->lock);
+  struct tsr_host_task *task = take_ready(queue, status != CUDA_SUCCESS);
+  pthread_mutex_unlock(&queue->lock);
+  if (!task) sleep_until_progress(context, progress);
+  __atomic_fetch_sub(&context->area->waiting, 1, __ATOMIC_SEQ_CST);
+  if (task) run(queue, task, status);
+  return true;
+}
+
+static void *serve(void *queue) {
+  while (turn(queue)) {
+  }
+  return NULL;
+}
+
+/* Signals are for the program's own threads. */
+static bool start_thread(struct tsr_host_queue *queue) {
+  int (*const create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
+      pthread_create;
+  if (!create) return false;
+  sigset_t all, before;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, &before);
+  const bool started = create(&queue->thread, NULL, serve, queue) == 0;
+  sigprocmask(SIG_SETMASK, &before, NULL);
+  return started;
+}
+
+static CUresult new_queue(struct tsr_context *context, struct tsr_host_queue **made) {
+  if (!(context->page->features & TESSERA_FEATURE_VALUES))
+    TSR_REFUSE("a host function with a worker of an older version");
+  struct tsr_host_queue *queue = calloc(1, sizeof *queue);
+  if (!queue) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = tsr_memory_allocate(context, TESSERA_CHUNK_KIND_HOST,
+                                        TESSERA_MAX_STREAMS * sizeof *queue->done, 0,
+                                        &queue->address);
+  if (result == CUDA_SUCCESS) {
+    queue->done = (uint64_t *)(uintptr_t)queue->address;
+    memset(queue->done, 0, TESSERA_MAX_STREAMS * sizeof *queue->done);
+    queue->context = context;
+    queue->end = &queue->first;
+    pthread_mutex_init(&queue->lock, NULL);
+    pthread_cond_init(&queue->changed, NULL);
+    queue->started = start_thread(queue);
+    if (!queue->started) result = CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  if (result == CUDA_SUCCESS) {
+    *made = queue;
+  } else {
+    if (queue->address) tsr_memory_free(queue->address, TESSERA_CHUNK_KIND_HOST);
+    free(queue);
+  }
+  return result;
+}
+
+static CUresult queue_of(struct tsr_context *context, struct tsr_host_queue **queue) {
+  CUresult result = CUDA_SUCCESS;
+  *queue = atomic_load_explicit(&context->host_queue, memory_order_acquire);
+  if (*queue) return CUDA_SUCCESS;
+  pthread_mutex_lock(&context->host_queue_lock);
+  *queue = atomic_load(&context->host_queue);
+  if (!*queue) {
+    result = new_queue(context, queue);
+    if (result == CUDA_SUCCESS) atomic_store(&context->host_queue, *queue);
+  }
+  pthread_mutex_unlock(&context->host_queue_lock);
+  return result;
+}
+
+static void append(struct tsr_host_queue *queue, struct tsr_host_task *task) {
+  pthread_mutex_lock(&queue->lock);
+  task->next = NULL;
+  *queue->end = task;
+  queue->end = &task->next;
+  pthread_cond_signal(&queue->changed);
+  pthread_mutex_unlock(&queue->lock);
+}
+
+CUresult tsr_host_enqueue(struct tsr_context *context, uint32_t stream,
+                          struct tsr_host_task *task) {
+  struct tsr_host_queue *queue;
+  CUresult result = queue_of(context, &queue);
+  if (result != CUDA_SUCCESS) return result;
+  struct tsr_request request;
+  tsr_ring_lock(&request, context, stream);
+  result = tsr_ring_begin(&request, TESSERA_OPCODE_NOP, 0, NULL);
+  if (result != CUDA_SUCCESS) return result;
+  task->stream = stream;
+  task->value = request.value;
+  result = tsr_ring_begin(&request, TESSERA_OPCODE_AWAIT, 0, NULL);
+  if (result != CUDA_SUCCESS) return result;
+  task->number = ++queue->issued[stream];
+  request.slot->body.value =
+      (tessera_value_body){.address = queue->address + stream * sizeof *queue->done,
+                           .value = task->number,
+                           .width_bytes = sizeof *queue->done,
+                           .condition = TESSERA_CONDITION_AT_LEAST};
+  append(queue, task);
+  tsr_ring_commit(&request);
+  return CUDA_SUCCESS;
+}
+
+void tsr_host_stop(struct tsr_context *context) {
+  struct tsr_host_queue *queue = atomic_exchange(&context->host_queue, NULL);
+  if (!queue) return;
+  pthread_mutex_lock(&queue->lock);
+  queue->stopping = true;
+  pthread_cond_signal(&queue->changed);
+  pthread_mutex_unlock(&queue->lock);
+  int (*const join)(pthread_t, void **) = pthread_join;
+  if (join) join(queue->thread, NULL);
+  free(queue); /* its pinned memory goes with the context */
+}

@@ -1,0 +1,24 @@
+/* Functions of the host that run in the order of a stream, on one thread per context. */
+#ifndef TSR_HOST_QUEUE_H
+#define TSR_HOST_QUEUE_H
+
+#include "base/objects.h"
+
+struct tsr_host_task {
+  /* Called once with the context's error, or CUDA_SUCCESS. */
+  void (*run)(struct tsr_host_task *task, CUresult status);
+  /* Filled in by the queue. */
+  struct tsr_host_task *next;
+  uint32_t stream;
+  uint64_t value;  /* the request after which it may run */
+  uint64_t number; /* among the tasks of its ring */
+};
+
+/* Enqueue a task in a ring: it runs when all earlier requests of the ring are done, and later
+ * ones wait for it. The queue does not free the task. On failure the task does not run. */
+CUresult tsr_host_enqueue(struct tsr_context *context, uint32_t stream, struct tsr_host_task *task);
+
+/* End the context's thread. Tasks that still wait run with the context's error first. */
+void tsr_host_stop(struct tsr_context *context);
+
+#endif
