@@ -58,6 +58,19 @@ class MessageType(IntEnum):
     MANAGED = 19
     RANGE_SHARE = 20  # Chunk: a range in one -> (no payload) + fd: an immutable SharedRange
     RANGE_SHARED = 21
+    MODULE_KERNEL = 22  # ModuleKernel -> ModuleTable + fd: table with that kernel
+    MODULE_KERNEL_LOADED = 23
+
+
+class LoadFlag(IntEnum):
+    """The flags of MODULE_LOAD.
+
+    With LAZY, the worker may compile the kernels of a large PTX file later. In the table of such a
+    module the ``kernel`` of each function is 0, and the client requests a kernel (MODULE_KERNEL)
+    when the program first looks it up.
+    """
+
+    LAZY = 1
 
 
 LINK_REGISTERS_SHIFT: Final = 8
@@ -258,6 +271,16 @@ class RefusedRecord(ctypes.Structure):
     )
 
 
+class ModuleKernel(ctypes.Structure):
+    """A request to load one kernel of a module that was loaded with ``LoadFlag.LAZY``. ``index`` is
+    the kernel's place among the functions of the module's table.
+
+    The table in the reply has the kernel as its only function, or as its only refused kernel.
+    """
+
+    _fields_ = (("module", c_uint64), ("index", c_uint32), ("reserved", c_uint32))
+
+
 class Handle(ctypes.Structure):
     """The handle of a module, as payload of a message."""
 
@@ -312,9 +335,10 @@ STRUCTURES: Final = (
     ParameterRecord,
     VariableRecord,
     RefusedRecord,
+    ModuleKernel,
     Handle,
     Chunk,
     SharedRange,
     MemoryInfo,
 )
-ENUMS: Final = (MessageType, LinkFlag, ChunkKind)
+ENUMS: Final = (MessageType, LoadFlag, LinkFlag, ChunkKind)

@@ -19,20 +19,17 @@ from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.compute.ports import Backend, FaultSite, NativeBackend, NativeSite
 from vgpu_sim.hal.compute.spawn import WorkerConfig
 from vgpu_sim.hal.messages import MessageType
-from vgpu_sim.worker import memory, wire
+from vgpu_sim.worker import wire
 from vgpu_sim.worker.channel import Channel, GpudGoneError
 from vgpu_sim.worker.chunks import BadChunkError, ChunkRequest, Chunks, OutOfBudgetError
-from vgpu_sim.worker.compiling.requests import Compilations
 from vgpu_sim.worker.launches import ERROR_OF_FAULT
-from vgpu_sim.worker.modules import links, module_table
-from vgpu_sim.worker.modules.images import Image, ImageError, unpack
-from vgpu_sim.worker.programs import Loaded, Programs
+from vgpu_sim.worker.module_requests import ModuleRequests
+from vgpu_sim.worker.programs import Programs
 from vgpu_sim.worker.runtime.binding import KernelHandle, NativeRuntime, Stats
 from vgpu_sim.worker.wire import ProtocolError, Request
 
 _STATS_PERIOD_S: Final = 1.0
 _LAST_WORDS_S: Final = 5.0
-_EVENT_CHARACTERS: Final = 1000
 _LOOKS_PER_TIMEOUT: Final = 8  # so a kernel may run an eighth longer than allowed
 
 
@@ -58,18 +55,19 @@ class Control:
     def serve(self, backend: Backend, programs: Programs, chunks: Chunks) -> NoReturn:
         """Serve the client's requests; this does not return."""
         self._backend, self._programs, self._chunks = backend, programs, chunks
+        modules = ModuleRequests(self._client, self._config, self.channel, programs, self._attend)
         handlers: dict[MessageType, Callable[[Request], None]] = {
-            MessageType.MODULE_LOAD: self._module_load,
-            MessageType.MODULE_LINK: self._module_link,
-            MessageType.MODULE_UNLOAD: self._module_unload,
+            MessageType.MODULE_LOAD: modules.load,
+            MessageType.MODULE_LINK: modules.link,
+            MessageType.MODULE_UNLOAD: modules.unload,
+            MessageType.MODULE_KERNEL: modules.load_kernel,
             MessageType.CHUNK_ALLOCATE: self._chunk_allocate,
             MessageType.CHUNK_FREE: self._chunk_free,
             MessageType.RANGE_SHARE: self._range_share,
             MessageType.MEMORY_INFO: self._memory_info,
         }
-        self._compilations = Compilations(programs.compile)
         poller = select.poll()
-        for one in (self._fault_event, self._client, self._compilations):
+        for one in (self._fault_event, self._client, modules):
             poller.register(one, select.POLLIN)
         polled: set[int] = set()
         period_s = _STATS_PERIOD_S
@@ -86,9 +84,9 @@ class Control:
                 self._resume()
             if self._client.fileno() in ready:
                 self._guard(lambda: self._serve_request(handlers))
-            if self._compilations.fileno() in ready:
-                for request, image in self._compilations.take():
-                    self._guard(partial(self._finish_load, request, image))
+            if modules.fileno() in ready:
+                for request, made in modules.take():
+                    self._guard(partial(modules.finish, request, made))
             self._watch_kernel()
             if time.monotonic() - self._reported_at >= _STATS_PERIOD_S:
                 self._send_stats()
@@ -123,90 +121,6 @@ class Control:
             self._end(FaultKind.INTERNAL, f"the worker failed: {type(err).__name__}: {err}")
 
     # Requests of the client, in the order of ``MessageType``.
-
-    def _module_load(self, request: Request) -> None:
-        """Load an image that need not be compiled, or start to compile it; ``_finish_load`` answers
-        after a compilation.
-        """
-        payload = request.payload_as(messages.ModuleLoad)
-        descriptor = request.descriptor
-        assert descriptor is not None  # ``wire`` has checked it
-
-        def load() -> Loaded | None:
-            if not 0 < payload.image_bytes <= messages.MAX_IMAGE_BYTES:
-                raise ImageError(CudaError.INVALID_IMAGE, "the image's size is out of range\n")
-            image = unpack(
-                memory.read_exactly(descriptor, payload.image_bytes), self._config.capability
-            )
-            found = self._programs.load_quickly(image)
-            if found is not None or self._compilations.start(request, image):
-                return found
-            return self._programs.load_image(self._programs.compile(image))
-
-        try:
-            self._answer_load(request, load)
-        finally:
-            os.close(descriptor)
-
-    def _finish_load(self, request: Request, image: Image | Exception) -> None:
-        def place() -> Loaded:
-            if isinstance(image, Exception):
-                raise image
-            return self._programs.load_image(image)
-
-        self._answer_load(request, place)
-
-    def _answer_load(self, request: Request, load: Callable[[], Loaded | None]) -> None:
-        try:
-            loaded = load()
-        except ImageError as err:
-            if err.status == CudaError.NOT_SUPPORTED:
-                self.channel.report_event("unsupported_ptx", message=err.log[:_EVENT_CHARACTERS])
-            self._reply_table(request, err.status, 0, module_table.log_only(err.log))
-        except OutOfBudgetError as err:
-            table = module_table.log_only(f"{err}\n")
-            self._reply_table(request, CudaError.OUT_OF_MEMORY, 0, table)
-        except (OSError, ValueError) as err:
-            table = module_table.log_only(f"the image cannot be read: {err}\n")
-            self._reply_table(request, CudaError.INVALID_IMAGE, 0, table)
-        else:
-            if loaded is None:
-                return
-            module, table, log = loaded
-            if log:  # unsupported kernels; a client that looks one up gets the reason
-                self.channel.report_event("unsupported_ptx", message=log[:_EVENT_CHARACTERS])
-            self._reply_table(request, CudaError.SUCCESS, module, table)
-
-    def _module_link(self, request: Request) -> None:
-        payload = request.payload_as(messages.ModuleLoad)
-        descriptor = request.descriptor
-        assert descriptor is not None  # ``wire`` has checked it
-        registers, flag = divmod(payload.flags, 1 << messages.LINK_REGISTERS_SHIFT)
-        check_only = flag == messages.LinkFlag.CHECK
-        try:
-            if not 0 < payload.image_bytes <= messages.MAX_IMAGE_BYTES:
-                raise ImageError(CudaError.INVALID_IMAGE, "the inputs' size is out of range\n")
-            data = memory.read_exactly(descriptor, payload.image_bytes)
-            linked = links.link(
-                data, self._config.capability, check_only=check_only, max_registers=registers
-            )
-        except ImageError as err:
-            self._reply_table(request, err.status, 0, module_table.log_only(err.log))
-        except (OSError, ValueError) as err:
-            table = module_table.log_only(f"the inputs cannot be read: {err}\n")
-            self._reply_table(request, CudaError.INVALID_IMAGE, 0, table)
-        else:
-            self._reply_table(request, CudaError.SUCCESS, 0, linked)
-        finally:
-            os.close(descriptor)
-
-    def _module_unload(self, request: Request) -> None:
-        try:
-            self._programs.unload(request.payload_as(messages.Handle).handle, self._attend)
-        except KeyError:
-            self._reply(request, CudaError.INVALID_HANDLE)
-        else:
-            self._reply(request, CudaError.SUCCESS)
 
     def _attend(self) -> None:
         """During a request that takes long, spend up to a millisecond on urgent events."""
@@ -267,19 +181,11 @@ class Control:
         except GpudGoneError:
             return 0, self._config.memory_limit_bytes  # and no more is available
 
-    def _reply_table(self, request: Request, status: CudaError, module: int, table: bytes) -> None:
-        descriptor = memory.create_constant("tessera-module-table", table)
-        try:
-            payload = messages.ModuleTable(module, len(table))
-            self._reply(request, status, payload, (descriptor,))
-        finally:
-            os.close(descriptor)
-
     def _reply(
         self,
         request: Request,
         status: CudaError,
-        payload: messages.ModuleTable | messages.MemoryInfo | None = None,
+        payload: messages.MemoryInfo | None = None,
         descriptors: tuple[int, ...] = (),
     ) -> None:
         kind = MessageType(request.kind + 1)

@@ -1,16 +1,16 @@
 """Loaded modules: image → container → backend, and the registration of kernels with the runtime."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from time import monotonic_ns
-from typing import Any
+from typing import Any, Final
 
 from vgpu_sim.hal.compute.ports import Backend, NativeBackend, ProgramHandle
 from vgpu_sim.worker.chunks import OutOfBudgetError
 from vgpu_sim.worker.modules import module_table
-from vgpu_sim.worker.modules.images import MAX_LOG_BYTES, Image, Images
-from vgpu_sim.worker.modules.module_summary import FunctionSummary
+from vgpu_sim.worker.modules.images import MAX_LOG_BYTES, Image, Images, LazyImage
+from vgpu_sim.worker.modules.module_summary import FunctionSummary, ModuleSummary, unloaded
 from vgpu_sim.worker.observing.observer import Observer
 from vgpu_sim.worker.runtime.binding import Kernel, KernelHandle, NativeRuntime
 from vgpu_sim.worker.segments import Segment, Segments
@@ -18,6 +18,7 @@ from vgpu_sim.worker.usage import Timed, Usage
 
 # A module's handle, its table and the log of what is refused.
 Loaded = tuple[int, bytes, str]
+NOT_LOADED: Final = KernelHandle(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,30 @@ class KernelSite:
     function: str
 
 
+class NoKernelError(Exception):
+    """A handle and an index that denote no kernel of a lazy module, which may be unloaded."""
+
+
 @dataclass(frozen=True, slots=True)
+class LazyKernel:
+    """A kernel of a lazy module that has not been loaded."""
+
+    image: LazyImage
+    name: str
+
+
+@dataclass(slots=True)
 class _Program:
-    handle: ProgramHandle
+    """A loaded module. One that is lazy has a handle for each of its kernels that has been loaded,
+    and a table for each that was requested, loaded or refused.
+    """
+
     segment: Segment
-    kernels: tuple[KernelHandle, ...]
+    handles: list[ProgramHandle] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)  # of variables of single kernels
+    kernels: list[KernelHandle] = field(default_factory=list)
+    image: LazyImage | None = None
+    tables: dict[str, bytes] = field(default_factory=dict)
 
 
 class Programs:
@@ -84,14 +104,18 @@ class Programs:
         """
         return self._usage.modules.measure(lambda: self._place(self._images.read(data)))
 
-    def load_quickly(self, data: bytes) -> Loaded | None:
-        """Load an image as ``load`` does; return None, without effect, if it must be compiled."""
+    def load_quickly(self, data: bytes, *, lazily: bool = False) -> Loaded | None:
+        """Load an image as ``load`` does; return None, without effect, if it must be compiled. With
+        ``lazily``, large texts are among these.
+        """
+        if self._lazily(data, lazily):
+            return None
         begin_ns = monotonic_ns()
         image = self._images.read_quickly(data)
         self._usage.modules.add(0, monotonic_ns() - begin_ns)
         return self.load_image(image) if image is not None else None
 
-    def compile(self, data: bytes) -> Image:
+    def compile(self, data: bytes, *, lazily: bool = False) -> Image | LazyImage:
         """Compile an image for which ``load_quickly`` returned None; ``load_image`` then loads the
         result. Callable on any thread.
 
@@ -100,38 +124,150 @@ class Programs:
         """
         begin_ns = monotonic_ns()
         try:
+            if self._lazily(data, lazily):
+                return self._images.open_lazily(data) or self._images.read(data)
             return self._images.compile(data)
         finally:
             self._usage.modules.add(0, monotonic_ns() - begin_ns)
 
-    def load_image(self, image: Image) -> Loaded:
+    def _lazily(self, data: bytes, lazily: bool) -> bool:
+        # An observer adds variables of its own to a whole module.
+        return lazily and self.observer is None and self._images.may_be_lazy(data)
+
+    def load_image(self, image: Image | LazyImage) -> Loaded:
         """Load an image that has already been read or compiled. Like ``load``, this is called on
         the main thread.
         """
+        if isinstance(image, LazyImage):
+            return self._usage.modules.measure(lambda: self._place_lazily(image))
         return self._usage.modules.measure(lambda: self._place(image))
 
     def _place(self, image: Image) -> Loaded:
         running = image if self.observer is None else self.observer.instrument(image)
         segment = self._segments.create(running)
-        base = self._aperture_base + segment.offset
-        kernels: dict[str, KernelHandle] = {}
+        program = _Program(segment)
         with ExitStack() as undo:
             undo.callback(self._segments.destroy, segment)
-            handle = self._backend.load(running.container, base, running.module)
-            undo.callback(self._backend.unload, handle)
-            undo.callback(self._take_back, kernels)
-            for function in image.summary.functions:
-                kernels[function.name] = self._add_kernel(handle, function, base)
+            kernels = self._load_kernels(program, running, image.summary.functions)
             undo.pop_all()
         if self.observer is not None:
+            base = self._aperture_base + segment.offset
             self.observer.record_load(kernels, image.container, base)
-        self._modules_loaded += 1
-        self._live[self._modules_loaded] = _Program(handle, segment, tuple(kernels.values()))
         log = image.summary.log(MAX_LOG_BYTES)
-        table = module_table.of_module(
-            image.summary, dict(kernels), base, self._capability, self._max_threads_per_block, log
+        return self._keep(program), self._table(program, image.summary, kernels, log), log
+
+    def _place_lazily(self, image: LazyImage) -> Loaded:
+        self._segments.charge(image.size)
+        try:
+            segment = self._segments.create(image.shared)
+        except BaseException:
+            self._segments.refund(image.size)
+            raise
+        program = _Program(segment, image=image)
+        summary = replace(image.shared.summary, functions=tuple(map(unloaded, image.file.names)))
+        log = summary.log(MAX_LOG_BYTES)
+        kernels = dict.fromkeys(image.file.names, NOT_LOADED)
+        return self._keep(program), self._table(program, summary, kernels, log), log
+
+    def find_kernel(self, module: int, index: int) -> bytes | LazyKernel:
+        """Return the table of a lazy module's kernel that has been requested before; else the
+        kernel, for ``compile_kernel``.
+
+        Raises:
+            NoKernelError: there is no such module or kernel.
+        """
+        program = self._live.get(module)
+        image = program.image if program is not None else None
+        if program is None or image is None or index >= len(image.file.names):
+            raise NoKernelError
+        name = image.file.names[index]
+        return program.tables.get(name) or LazyKernel(image, name)
+
+    def compile_kernel(self, kernel: LazyKernel) -> Image:
+        """Compile a kernel of a lazy module; ``load_kernel`` then loads the result. Callable on any
+        thread.
+
+        Raises:
+            ImageError: as ``load``.
+        """
+        begin_ns = monotonic_ns()
+        try:
+            return self._images.compile_kernel(kernel.image, kernel.name)
+        finally:
+            self._usage.modules.add(0, monotonic_ns() - begin_ns)
+
+    def load_kernel(self, module: int, index: int, image: Image) -> tuple[bytes, str]:
+        """Load a compiled kernel of a lazy module, unless it has been loaded meanwhile; return its
+        table and a log with the reasons if it is not supported.
+
+        Raises:
+            NoKernelError: as ``find_kernel``.
+            OutOfBudgetError: as ``load``.
+        """
+        kernel = self.find_kernel(module, index)
+        if isinstance(kernel, bytes):
+            return kernel, ""
+        program = self._live[module]
+        summary = replace(
+            image.summary,
+            variables=(),
+            refused=tuple(one for one in image.summary.refused if one.is_kernel),
         )
-        return self._modules_loaded, table, log
+        loaded = self._load_beside(program, kernel, image) if summary.functions else {}
+        log = summary.log(MAX_LOG_BYTES)
+        program.tables[kernel.name] = table = self._table(program, summary, loaded, log)
+        return table, log
+
+    def _load_beside(
+        self, program: _Program, kernel: LazyKernel, image: Image
+    ) -> dict[str, KernelHandle]:
+        placed = len(kernel.image.shared.summary.variables)
+        with ExitStack() as undo:
+            if len(image.summary.variables) > placed:
+                segment, module = self._segments.create_above(
+                    program.segment, image.decode(), placed
+                )
+                undo.callback(self._segments.destroy, segment)
+                image = self._images.with_module(image, module)
+                loaded = self._load_kernels(program, image, image.summary.functions)
+                program.segments.append(segment)
+            else:
+                loaded = self._load_kernels(program, image, image.summary.functions)
+            undo.pop_all()
+        return loaded
+
+    def _load_kernels(
+        self, program: _Program, image: Image, functions: Sequence[FunctionSummary]
+    ) -> dict[str, KernelHandle]:
+        """Load a container as a part of a program, whose segment has its variables."""
+        base = self._aperture_base + program.segment.offset
+        kernels: dict[str, KernelHandle] = {}
+        with ExitStack() as undo:
+            handle = self._backend.load(image.container, base, image.module)
+            undo.callback(self._backend.unload, handle)
+            undo.callback(self._take_back, kernels)
+            for function in functions:
+                kernels[function.name] = self._add_kernel(handle, function, base)
+            undo.pop_all()
+        program.handles.append(handle)
+        program.kernels += kernels.values()
+        return kernels
+
+    def _keep(self, program: _Program) -> int:
+        self._modules_loaded += 1
+        self._live[self._modules_loaded] = program
+        return self._modules_loaded
+
+    def _table(
+        self,
+        program: _Program,
+        summary: ModuleSummary,
+        kernels: Mapping[str, KernelHandle],
+        log: str,
+    ) -> bytes:
+        base = self._aperture_base + program.segment.offset
+        most = self._max_threads_per_block
+        return module_table.of_module(summary, dict(kernels), base, self._capability, most, log)
 
     def unload(self, module: int, attend: Callable[[], None]) -> None:
         """Unload a module. If a launch of one of its kernels runs, wait for its end, and call
@@ -150,8 +286,12 @@ class Programs:
                 attend()
             self._count(self._usage, kernel)
             del self._sites[kernel]
-        self._backend.unload(program.handle)
-        self._segments.destroy(program.segment)
+        for handle in program.handles:
+            self._backend.unload(handle)
+        for segment in (*program.segments, program.segment):
+            self._segments.destroy(segment)
+        if program.image is not None:
+            self._segments.refund(program.image.size)
 
     def usage(self) -> Usage:
         """Return the context's usage so far, including that of modules that are still loaded."""

@@ -3,7 +3,8 @@ a segment.
 """
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from vgpu_sim.hal.compute.address_map import (
     GPU_WINDOW_BYTES,
@@ -57,21 +58,46 @@ class Segments:
         Raises:
             OutOfBudgetError: the slice or the range has no room.
         """
-        size = -(-image.summary.segment_bytes // PAGE_BYTES) * PAGE_BYTES
+        size = _whole_pages(image.summary.segment_bytes)
         if size == 0:
             return Segment(self._begin, 0)
-        if self._channel is None:
-            raise OutOfBudgetError("module variables need a connection to gpud")
-        segment = Segment(self._find_room(size, image.summary.segment_align), size)
-        reserve(self._channel, size)
-        try:
-            self._back(segment, image.decode())
-        except BaseException:
-            self._channel.release(size)
-            raise
-        self._live.append(segment)
-        self._live.sort(key=lambda live: live.offset)
+        segment = Segment(self._find_room(size, image.summary.segment_align, self._begin), size)
+        self._allocate(segment, segment.offset, image.decode)
         return segment
+
+    def create_above(self, base: Segment, module: Module, placed: int) -> tuple[Segment, Module]:
+        """Allocate and initialise a segment for a module's variables after the first ``placed``,
+        which are in the segment ``base``. Return the segment, and the module with the variables'
+        new offsets from ``base``.
+
+        Raises:
+            OutOfBudgetError: as ``create``.
+        """
+        own = module.variables[placed:]
+        align = max([PAGE_BYTES, *(variable.align for variable in own)])
+        first = min(variable.offset for variable in own) // align * align
+        size = _whole_pages(max(variable.offset + variable.size for variable in own) - first)
+        segment = Segment(self._find_room(size, align, base.offset + base.size), size)
+        shift = segment.offset - base.offset - first
+        moved = tuple(replace(variable, offset=variable.offset + shift) for variable in own)
+        module = replace(module, variables=(*module.variables[:placed], *moved))
+        self._allocate(segment, base.offset, lambda: module, placed)
+        return segment, module
+
+    def charge(self, size: int) -> None:
+        """Reserve memory of the slice for ``size`` bytes that the worker keeps for the client.
+
+        Raises:
+            OutOfBudgetError: the slice has no room.
+        """
+        if self._channel is None:
+            raise OutOfBudgetError("large modules need a connection to gpud")
+        reserve(self._channel, _whole_pages(size))
+
+    def refund(self, size: int) -> None:
+        """Release memory that was reserved by ``charge``."""
+        if self._channel is not None:
+            self._channel.release(_whole_pages(size))
 
     def destroy(self, segment: Segment) -> None:
         """Release a segment's memory."""
@@ -81,27 +107,48 @@ class Segments:
         self._live.remove(segment)
         self._channel.release(segment.size)
 
-    def _find_room(self, size: int, align: int) -> int:
-        at = self._begin
+    def _find_room(self, size: int, align: int, begin: int) -> int:
+        at = -(-begin // align) * align
         for live in self._live:
             if live.offset - at >= size:
                 return at
-            at = -(-(live.offset + live.size) // align) * align
+            at = max(at, -(-(live.offset + live.size) // align) * align)
         if at + size > self._begin + MODULE_BYTES_PER_CONTEXT:
             raise OutOfBudgetError(
                 f"no room for {size} bytes of module variables in the context's range"
             )
         return at
 
-    def _back(self, segment: Segment, module: Module) -> None:
+    def _allocate(
+        self, segment: Segment, base: int, decode: Callable[[], Module], placed: int = 0
+    ) -> None:
+        """Create a segment for the variables after the first ``placed``, whose offsets count from
+        ``base``.
+        """
+        if self._channel is None:
+            raise OutOfBudgetError("module variables need a connection to gpud")
+        reserve(self._channel, segment.size)
+        try:
+            self._back(segment, base, decode(), placed)
+        except BaseException:
+            self._channel.release(segment.size)
+            raise
+        self._live.append(segment)
+        self._live.sort(key=lambda live: live.offset)
+
+    def _back(self, segment: Segment, base: int, module: Module, placed: int) -> None:
         try:
             descriptor = create_populated("tessera-module", segment.size)
         except MemoryError as err:
             raise OutOfBudgetError(str(err)) from err
         try:
-            contents = module.contents(self._aperture_base + segment.offset)
-            for variable, data in zip(module.variables, contents, strict=True):
-                write_all(descriptor, data, variable.offset)
+            contents = module.contents(self._aperture_base + base)[placed:]
+            for variable, data in zip(module.variables[placed:], contents, strict=True):
+                write_all(descriptor, data, base + variable.offset - segment.offset)
             self._runtime.map_chunk(segment.offset, segment.size, descriptor)
         finally:
             os.close(descriptor)
+
+
+def _whole_pages(size: int) -> int:
+    return -(-size // PAGE_BYTES) * PAGE_BYTES

@@ -25,6 +25,7 @@ _PAYLOADS: Final[dict[MessageType, type[ctypes.Structure] | None]] = {
     MessageType.MODULE_LOAD: messages.ModuleLoad,
     MessageType.MODULE_LINK: messages.ModuleLoad,
     MessageType.MODULE_UNLOAD: messages.Handle,
+    MessageType.MODULE_KERNEL: messages.ModuleKernel,
     MessageType.CHUNK_ALLOCATE: messages.Chunk,
     MessageType.CHUNK_FREE: messages.Chunk,
     MessageType.RANGE_SHARE: messages.Chunk,

@@ -125,7 +125,10 @@ typedef enum CUfunc_cache {
   CU_FUNC_CACHE_PREFER_EQUAL = 3,
 } CUfunc_cache;
 typedef enum CUfunctionLoadingState { CU_FUNCTION_LOADING_STATE_LOADED = 1 } CUfunctionLoadingState;
-typedef enum CUmoduleLoadingMode { CU_MODULE_EAGER_LOADING = 1 } CUmoduleLoadingMode;
+typedef enum CUmoduleLoadingMode {
+  CU_MODULE_EAGER_LOADING = 1,
+  CU_MODULE_LAZY_LOADING = 2
+} CUmoduleLoadingMode;
 typedef enum CUstreamCaptureStatus { CU_STREAM_CAPTURE_STATUS_NONE = 0 } CUstreamCaptureStatus;
 typedef enum CUmemorytype { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2 } CUmemorytype;
 

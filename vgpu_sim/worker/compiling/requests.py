@@ -1,4 +1,6 @@
-"""Compiles modules on separate threads, so that the worker's main loop can serve other requests."""
+"""Compiles modules and kernels on separate threads, so that the worker's main loop can serve other
+requests.
+"""
 
 import os
 import threading
@@ -6,9 +8,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from vgpu_sim.worker.modules.images import Image
+from vgpu_sim.worker.modules.images import Image, LazyImage
 from vgpu_sim.worker.wire import Request
 
+Compiled = Image | LazyImage
 MOST_AT_ONCE: Final = 4  # Python threads, which share the interpreter lock
 
 
@@ -17,25 +20,24 @@ class Compilations:
     ``fileno`` and takes the results.
     """
 
-    def __init__(self, compile_image: Callable[[bytes], Image]) -> None:
-        self._compile = compile_image
+    def __init__(self) -> None:
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._done: deque[tuple[Request, Image | Exception]] = deque()
+        self._done: deque[tuple[Request, Compiled | Exception]] = deque()
         self._running = 0
 
     def fileno(self) -> int:
         return self._event
 
-    def start(self, request: Request, data: bytes) -> bool:
-        """Compile the image of a request; return False if too many are being compiled."""
+    def start(self, request: Request, compile_it: Callable[[], Compiled]) -> bool:
+        """Compile the subject of a request; return False if too many are being compiled."""
         if self._running == MOST_AT_ONCE:
             return False
-        threading.Thread(target=self._run, args=(request, data), daemon=True).start()
+        threading.Thread(target=self._run, args=(request, compile_it), daemon=True).start()
         self._running += 1
         return True
 
-    def take(self) -> list[tuple[Request, Image | Exception]]:
-        """Return the requests whose compilation has ended, each with its image or an exception."""
+    def take(self) -> list[tuple[Request, Compiled | Exception]]:
+        """Return the requests whose compilation has ended, each with its result or an exception."""
         os.eventfd_read(self._event)
         taken = []
         while self._done:
@@ -43,10 +45,10 @@ class Compilations:
         self._running -= len(taken)
         return taken
 
-    def _run(self, request: Request, data: bytes) -> None:
-        result: Image | Exception
+    def _run(self, request: Request, compile_it: Callable[[], Compiled]) -> None:
+        result: Compiled | Exception
         try:
-            result = self._compile(data)
+            result = compile_it()
         except Exception as err:  # noqa: BLE001 - the main thread reports it
             result = err
         self._done.append((request, result))

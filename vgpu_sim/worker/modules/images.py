@@ -2,13 +2,15 @@
 log.
 """
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from vgpu_sim.compiler import compile_ptx, render
 from vgpu_sim.compiler.errors import PtxError, TargetError, UnsupportedPtxError
+from vgpu_sim.compiler.lazy import LEAST_BYTES, LazyFile, open_file
 from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.compute.ports import FaultSite
 from vgpu_sim.hal.messages import NO_PTX_REMEDY
@@ -25,6 +27,9 @@ _MACHINE_CUDA: Final = 190
 _MOST_WORDS_KEPT: Final = 1 << 14  # each is about half a kilobyte
 MAX_LOG_BYTES: Final = 1 << 20
 _MAX_REFUSED_LOG_BYTES: Final = 16 << 10  # of one kernel
+_DIGEST_BYTES: Final = 32
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,19 @@ class Image:
     def decode(self) -> Module:
         """Return the decoded module, including its code."""
         return container.decode(self.container)
+
+
+@dataclass(frozen=True, slots=True)
+class LazyImage:
+    """A loadable module whose kernels are compiled one at a time.
+
+    ``shared`` is the module without kernels; ``size`` is that of the text, which is kept.
+    """
+
+    file: LazyFile
+    shared: Image
+    digest: bytes
+    size: int
 
 
 class ImageError(Exception):
@@ -89,9 +107,49 @@ class Images:
             ImageError: as ``read``.
         """
         text = _text(data)
-        module = self._compile(text)
+        return self._make(
+            text, lambda: compile_ptx(text, capability=self._capability, partial=True)
+        )
+
+    def may_be_lazy(self, data: bytes) -> bool:
+        """True if ``open_lazily`` may be able to open an image."""
+        return len(data) >= LEAST_BYTES and _is_text(data)
+
+    def open_lazily(self, data: bytes) -> LazyImage | None:
+        """Open an image without compiling its kernels; return None for one that must be compiled
+        as a whole. Callable on any thread.
+
+        Raises:
+            ImageError: as ``read``, for errors outside of functions.
+        """
+        text = _text(data)
+        file = _raise_image_errors(lambda: open_file(text, self._capability))
+        if file is None:
+            return None
+        shared = self._image(file.shared, container.encode(file.shared))
+        digest = hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest()
+        return LazyImage(file, shared, digest, len(text))
+
+    def compile_kernel(self, image: LazyImage, name: str) -> Image:
+        """Return a kernel of a lazy module, from the cache or compiled; callable on any thread.
+
+        Raises:
+            ImageError: as ``read``, for errors in the kernel and the functions that it reaches.
+        """
+        key = b"\0".join((b"kernel", image.digest, name.encode()))  # no text has a NUL
+        stored = self._cache.load(key)
+        if stored is not None:
+            return Image(*stored)
+        return self._make(key, lambda: image.file.compile(name))
+
+    def with_module(self, image: Image, module: Module) -> Image:
+        """Return an image with another module, which differs only in the places of variables."""
+        return Image(summarise(module, image.summary.refused), container.encode(module), module)
+
+    def _make(self, key: bytes, compile_module: Callable[[], Module]) -> Image:
+        module = _raise_image_errors(compile_module)
         image = self._image(module, container.encode(module))
-        self._cache.store(text, image.summary, image.container)
+        self._cache.store(key, image.summary, image.container)
         return image
 
     def read(self, data: bytes) -> Image:
@@ -147,15 +205,17 @@ class Images:
         for name, reasons in found.items():
             yield RefusedSummary(name, True, render(reasons, max_bytes=_MAX_REFUSED_LOG_BYTES))
 
-    def _compile(self, text: bytes) -> Module:
-        try:
-            return compile_ptx(text, capability=self._capability, partial=True)
-        except UnsupportedPtxError as err:
-            raise ImageError(CudaError.NOT_SUPPORTED, err.log(MAX_LOG_BYTES)) from err
-        except TargetError as err:
-            raise ImageError(CudaError.NO_BINARY_FOR_GPU, err.log(MAX_LOG_BYTES)) from err
-        except PtxError as err:
-            raise ImageError(CudaError.INVALID_PTX, err.log(MAX_LOG_BYTES)) from err
+
+def _raise_image_errors(make: Callable[[], Result]) -> Result:
+    """Return what the compiler makes, with its errors as ``ImageError``."""
+    try:
+        return make()
+    except UnsupportedPtxError as err:
+        raise ImageError(CudaError.NOT_SUPPORTED, err.log(MAX_LOG_BYTES)) from err
+    except TargetError as err:
+        raise ImageError(CudaError.NO_BINARY_FOR_GPU, err.log(MAX_LOG_BYTES)) from err
+    except PtxError as err:
+        raise ImageError(CudaError.INVALID_PTX, err.log(MAX_LOG_BYTES)) from err
 
 
 def unpack(data: bytes, capability: tuple[int, int]) -> bytes:
@@ -185,7 +245,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _text(data: bytes) -> bytes:
-    return data.split(b"\0", 1)[0]
+    return data.split(b"\0", 1)[0] if b"\0" in data else data
 
 
 def _format_capability(capability: tuple[int, int]) -> str:

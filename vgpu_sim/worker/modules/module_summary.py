@@ -123,6 +123,11 @@ def summarise(module: Module, refused: tuple[RefusedSummary, ...] = ()) -> Modul
     )
 
 
+def unloaded(name: str) -> FunctionSummary:
+    """Return the summary of a kernel of which only the name is known."""
+    return FunctionSummary(name, (), 0, 0, 0, 0, None, None)
+
+
 def _const_bytes(module: Module) -> int:
     """Return the size of a module's constant bank, which each of its kernels has as a whole."""
     end = 0

@@ -3,11 +3,17 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "log.h"
 #include "tessera_abi.h"
 
 const char *tsr_visible_devices(void) { return getenv("CUDA_VISIBLE_DEVICES"); }
+
+bool tsr_loads_lazily(void) {
+  const char *value = getenv("CUDA_MODULE_LOADING");
+  return !value || strcmp(value, "EAGER") != 0;
+}
 
 uint32_t tsr_thread_share(void) {
   static const char NAME[] = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";

@@ -177,7 +177,9 @@ struct tsr_function {
   uint64_t context_handle;
   tessera_function_record record;
   const char *name;                           /* inside the module's table */
-  const tessera_parameter_record *parameters; /* inside the module's table */
+  const tessera_parameter_record *parameters; /* inside a table */
+  struct tsr_table table; /* of this function alone, if its module is lazy and it was looked up */
+  bool reported;          /* the reasons why it is refused have been logged */
   _Atomic int dynamic_shared_limit;
   struct tsr_old_launch *old_launch; /* old_launch.c; NULL: not used; guarded by tsr_module_lock */
   _Atomic uint32_t refused; /* bits: limits for which a refused launch has been logged */

@@ -240,8 +240,10 @@ static CUresult get_kernel(CUkernel *pKernel, struct tsr_library *library, const
   if (!library) return CUDA_ERROR_INVALID_HANDLE;
   struct tsr_module *module;
   struct tsr_function *function;
+  begin_use(library);
   CUresult result = some_module(library, &module);
   if (result == CUDA_SUCCESS) result = tsr_module_function(module, name, &function);
+  end_use(library);
   if (result != CUDA_SUCCESS) return result;
   const struct tsr_kernel *kernel = kernel_of(library, function);
   if (!kernel) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -262,8 +264,11 @@ CUresult tsr_kernel_resolve(struct tsr_context *context, struct tsr_kernel *kern
   struct tsr_module *module;
   const struct tsr_log_buffers no_logs = {0};
   struct tsr_function *function;
-  CUresult result = module_in(kernel->library, context, &no_logs, &module);
+  struct tsr_library *library = kernel->library;
+  begin_use(library);
+  CUresult result = module_in(library, context, &no_logs, &module);
   if (result == CUDA_SUCCESS) result = tsr_module_function(module, kernel->name, &function);
+  end_use(library);
   if (result != CUDA_SUCCESS) return result;
   *function_handle = tsr_object_handle(TSR_FUNCTION, function);
   atomic_store(&kernel->functions[context->index], *function_handle);
@@ -295,15 +300,32 @@ CUresult tsr_cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary libr
   WITH_MODULE(library, result = tsr_module_variable(module, name, dptr, bytes));
 }
 
+/* Load all functions of a library's module, whose number or handles a program wants. */
+static CUresult load_all(struct tsr_library *library, struct tsr_module *module) {
+  begin_use(library);
+  const CUresult result = tsr_module_load_all(module);
+  end_use(library);
+  return result;
+}
+
 static CUresult enumerate(CUkernel *kernels, unsigned room, struct tsr_library *library,
-                          const struct tsr_module *module) {
-  const uint32_t count = module->table.header->function_count;
-  for (uint32_t i = 0; i < count && i < room; i++) {
-    const struct tsr_kernel *kernel = kernel_of(library, module->functions[i]);
-    if (!kernel) return CUDA_ERROR_OUT_OF_MEMORY;
-    kernels[i] = (CUkernel)(uintptr_t)tsr_object_handle(TSR_KERNEL, kernel);
+                          struct tsr_module *module) {
+  CUresult result = load_all(library, module);
+  if (result != CUDA_SUCCESS) return result;
+  const uint32_t usable = tsr_module_usable(module, NULL, 0);
+  const uint32_t count = usable < room ? usable : room;
+  struct tsr_function **found = malloc((count ? count : 1) * sizeof *found);
+  if (!found) return CUDA_ERROR_OUT_OF_MEMORY;
+  tsr_module_usable(module, found, count);
+  for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+    const struct tsr_kernel *kernel = kernel_of(library, found[i]);
+    if (kernel)
+      kernels[i] = (CUkernel)(uintptr_t)tsr_object_handle(TSR_KERNEL, kernel);
+    else
+      result = CUDA_ERROR_OUT_OF_MEMORY;
   }
-  return CUDA_SUCCESS;
+  free(found);
+  return result;
 }
 
 /* Only the functions that can run, as cuLibraryGetKernelCount counts them. */
@@ -315,5 +337,8 @@ CUresult tsr_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernel
 
 CUresult tsr_cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib) {
   if (!count) return CUDA_ERROR_INVALID_VALUE;
-  WITH_MODULE(lib, *count = module->table.header->function_count);
+  WITH_MODULE(lib, {
+    result = load_all(found, module);
+    if (result == CUDA_SUCCESS) *count = tsr_module_usable(module, NULL, 0);
+  });
 }

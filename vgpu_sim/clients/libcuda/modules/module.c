@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/aperture.h"
+#include "base/environment.h"
 #include "contexts/context.h"
 #include "modules/function.h"
 #include "log.h"
@@ -33,6 +34,17 @@ int tsr_memory_file(const void *image, size_t bytes) {
   return fd;
 }
 
+/* Take over what the record of a function states. */
+static void set_record(struct tsr_function *function, const struct tsr_table *table,
+                       uint32_t index) {
+  const uint32_t most = function->module->max_registers;
+  function->record = table->functions[index];
+  if (most && function->record.registers > most) function->record.registers = most;
+  function->parameters = table->parameters + function->record.parameter_first;
+  function->dynamic_shared_limit =
+      tsr_function_shared_limit(function, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+}
+
 static CUresult adopt(struct tsr_module *module) {
   const struct tsr_table *table = &module->table;
   const uint32_t count = table->header->function_count;
@@ -46,13 +58,8 @@ static CUresult adopt(struct tsr_module *module) {
     function->module = module;
     function->context = module->context;
     function->context_handle = module->context_handle;
-    function->record = table->functions[i];
-    if (module->max_registers && function->record.registers > module->max_registers)
-      function->record.registers = module->max_registers;
+    set_record(function, table, i);
     function->name = (const char *)table->data + function->record.name_offset;
-    function->parameters = table->parameters + function->record.parameter_first;
-    function->dynamic_shared_limit = tsr_function_shared_limit(
-        function, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
     module->functions[i] = function;
     tsr_object_publish(TSR_FUNCTION, function);
   }
@@ -84,6 +91,7 @@ static CUresult ask(struct tsr_context *context, const void *image, size_t bytes
   if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   struct tsr_reply reply;
   const tessera_module_load load = {.image_bytes = bytes,
+                                    .flags = tsr_loads_lazily() ? TESSERA_LOAD_FLAG_LAZY : 0,
                                     .log_bytes = (uint32_t)logs->error_bytes};
   CUresult result =
       tsr_ask(context, TESSERA_MESSAGE_TYPE_MODULE_LOAD, &load, sizeof load, fd, &reply);
@@ -165,6 +173,8 @@ static void forget(struct tsr_module *module) {
   tsr_ring_quiesce(module->context);
   for (uint32_t i = 0; i < count && module->functions[i]; i++) {
     free(module->functions[i]->old_launch);
+    free(module->functions[i]->table.data);
+    module->functions[i]->table.data = NULL;
     tsr_object_free(TSR_FUNCTION, module->functions[i]);
   }
   free(module->functions);
@@ -203,32 +213,110 @@ void tsr_modules_drop(struct tsr_context *context) {
   pthread_mutex_unlock(&tsr_module_lock);
 }
 
+/* Return the error for a refused name; log the reasons once. */
+static CUresult refuse(const struct tsr_table *table, const tessera_refused_record *refused,
+                       bool *reported) {
+  if (!*reported) {
+    *reported = true;
+    const char *log = (const char *)table->data + refused->log_offset;
+    tsr_log("%s %s cannot be used yet (CUDA error %d)", refused->is_kernel ? "kernel" : "variable",
+            (const char *)table->data + refused->name_offset, (int)CUDA_ERROR_NOT_SUPPORTED);
+    tsr_log_lines(log, strlen(log));
+  }
+  tsr_image_refused();
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 /* Return the error for a name that is not among the usable names. */
 static CUresult missing(const struct tsr_module *module, const char *name, bool is_kernel) {
   const struct tsr_table *table = &module->table;
   for (uint32_t i = 0; i < table->header->refused_count; i++) {
     const tessera_refused_record *refused = &table->refused[i];
     if (!refused->is_kernel == is_kernel) continue;
-    if (strcmp((const char *)table->data + refused->name_offset, name) != 0) continue;
-    if (!module->reported[i]) {
-      module->reported[i] = true;
-      const char *log = (const char *)table->data + refused->log_offset;
-      tsr_log("%s %s cannot be used yet (CUDA error %d)", is_kernel ? "kernel" : "variable", name,
-              (int)CUDA_ERROR_NOT_SUPPORTED);
-      tsr_log_lines(log, strlen(log));
-    }
-    tsr_image_refused();
-    return CUDA_ERROR_NOT_SUPPORTED;
+    if (strcmp((const char *)table->data + refused->name_offset, name) == 0)
+      return refuse(table, refused, &module->reported[i]);
   }
   return CUDA_ERROR_NOT_FOUND;
 }
 
-CUresult tsr_module_function(const struct tsr_module *module, const char *name,
+/* Have the worker compile a function of a lazy module. The module lock is released meanwhile. */
+static CUresult ask_for_function(struct tsr_module *module, uint32_t index,
+                                 struct tsr_table *table) {
+  struct tsr_reply reply;
+  const tessera_module_kernel kernel = {.module = module->remote, .index = index};
+  tessera_module_table answer;
+  struct tsr_context *context = module->context;
+  pthread_mutex_unlock(&tsr_module_lock);
+  CUresult result =
+      tsr_ask(context, TESSERA_MESSAGE_TYPE_MODULE_KERNEL, &kernel, sizeof kernel, -1, &reply);
+  const bool answered = reply.fds[0] >= 0 && reply.payload_bytes == sizeof answer;
+  if (answered) memcpy(&answer, reply.payload, sizeof answer);
+  if (!answered || !tsr_table_read(table, reply.fds[0], answer.table_bytes)) {
+    *table = (struct tsr_table){0};
+    if (result == CUDA_SUCCESS) result = CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  }
+  tsr_reply_close(&reply);
+  pthread_mutex_lock(&tsr_module_lock);
+  return result;
+}
+
+/* Load a function of a lazy module, unless that was done. The module lock may be released
+ * meanwhile: if the module does not exist afterwards, the result is CUDA_ERROR_INVALID_HANDLE. */
+static CUresult load_function(struct tsr_module *module, uint32_t index) {
+  struct tsr_function *function = module->functions[index];
+  const uint64_t handle = tsr_object_handle(TSR_MODULE, module);
+  if (function->record.kernel) return CUDA_SUCCESS;
+  if (!function->table.data) {
+    struct tsr_table table;
+    const CUresult result = ask_for_function(module, index, &table);
+    if (TSR_FIND(tsr_module, TSR_MODULE, handle) != module) {
+      free(table.data);
+      return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (result != CUDA_SUCCESS) {
+      tsr_log("kernel %s not loaded (CUDA error %d)", function->name, (int)result);
+      if (table.data) tsr_log_lines(table.log, table.log_bytes);
+      if (result != CUDA_ERROR_OUT_OF_MEMORY) tsr_image_refused();
+      free(table.data);
+      return result;
+    }
+    if (function->table.data) /* another thread was faster */
+      free(table.data);
+    else
+      function->table = table;
+    if (function->table.header->function_count == 1) set_record(function, &function->table, 0);
+  }
+  if (function->record.kernel) return CUDA_SUCCESS;
+  if (function->table.header->refused_count == 0) return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  return refuse(&function->table, &function->table.refused[0], &function->reported);
+}
+
+CUresult tsr_module_load_all(struct tsr_module *module) {
+  const uint32_t count = module->table.header->function_count;
+  for (uint32_t i = 0; i < count; i++) {
+    const CUresult result = load_function(module, i);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_SUPPORTED) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+uint32_t tsr_module_usable(const struct tsr_module *module, struct tsr_function **functions,
+                           uint32_t room) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < module->table.header->function_count; i++) {
+    if (!module->functions[i]->record.kernel) continue;
+    if (count < room) functions[count] = module->functions[i];
+    count++;
+  }
+  return count;
+}
+
+CUresult tsr_module_function(struct tsr_module *module, const char *name,
                              struct tsr_function **function) {
   for (uint32_t i = 0; i < module->table.header->function_count; i++) {
     if (strcmp(module->functions[i]->name, name) != 0) continue;
     *function = module->functions[i];
-    return CUDA_SUCCESS;
+    return load_function(module, i);
   }
   return missing(module, name, true);
 }

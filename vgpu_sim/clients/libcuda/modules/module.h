@@ -30,9 +30,17 @@ void tsr_modules_drop(struct tsr_context *context);
 
 /* Look up a name. CUDA_ERROR_NOT_FOUND: the module does not have it; CUDA_ERROR_NOT_SUPPORTED:
  * the module has it, but it cannot be used yet, and the log contains the reason. Under the
- * module lock. */
-CUresult tsr_module_function(const struct tsr_module *module, const char *name,
+ * module lock. A function of a lazy module is loaded; the lock may be released meanwhile. If the
+ * module does not exist afterwards, the result is CUDA_ERROR_INVALID_HANDLE. */
+CUresult tsr_module_function(struct tsr_module *module, const char *name,
                              struct tsr_function **function);
+
+/* Load all functions of a lazy module that are supported; otherwise as tsr_module_function. */
+CUresult tsr_module_load_all(struct tsr_module *module);
+
+/* Return the number of loaded functions, and the first `room` of them. Under the module lock. */
+uint32_t tsr_module_usable(const struct tsr_module *module, struct tsr_function **functions,
+                           uint32_t room);
 CUresult tsr_module_variable(const struct tsr_module *module, const char *name,
                              CUdeviceptr *address, size_t *bytes);
 

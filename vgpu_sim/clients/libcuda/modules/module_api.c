@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "base/environment.h"
 #include "contexts/context.h"
 #include "log.h"
 #include "modules/module.h"
@@ -72,7 +73,7 @@ CUresult tsr_cuModuleUnload(CUmodule hmod) {
 CUresult tsr_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name) {
   if (!hfunc || !name) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&tsr_module_lock);
-  const struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, hmod);
+  struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, hmod);
   struct tsr_function *function;
   const CUresult result =
       module ? tsr_module_function(module, name, &function) : CUDA_ERROR_INVALID_HANDLE;
@@ -93,13 +94,20 @@ CUresult tsr_cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmo
   return result;
 }
 
+/* Find a module and load all its functions, whose number and handles a program wants. */
+static CUresult find_whole(CUmodule handle, struct tsr_module **module) {
+  *module = TSR_FIND(tsr_module, TSR_MODULE, handle);
+  return *module ? tsr_module_load_all(*module) : CUDA_ERROR_INVALID_HANDLE;
+}
+
 CUresult tsr_cuModuleGetFunctionCount(unsigned int *count, CUmodule mod) {
   if (!count) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&tsr_module_lock);
-  const struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, mod);
-  if (module) *count = module->table.header->function_count;
+  struct tsr_module *module;
+  const CUresult result = find_whole(mod, &module);
+  if (result == CUDA_SUCCESS) *count = tsr_module_usable(module, NULL, 0);
   pthread_mutex_unlock(&tsr_module_lock);
-  return module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return result;
 }
 
 /* Only the functions that can run, as cuModuleGetFunctionCount counts them. */
@@ -107,17 +115,24 @@ CUresult tsr_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numF
                                         CUmodule mod) {
   if (!functions) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&tsr_module_lock);
-  const struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, mod);
-  const uint32_t count = module ? module->table.header->function_count : 0;
-  for (uint32_t i = 0; i < count && i < numFunctions; i++)
-    functions[i] =
-        (CUfunction)(uintptr_t)tsr_object_handle(TSR_FUNCTION, module->functions[i]);
+  struct tsr_module *module;
+  CUresult result = find_whole(mod, &module);
+  if (result == CUDA_SUCCESS) {
+    const uint32_t usable = tsr_module_usable(module, NULL, 0);
+    const uint32_t count = usable < numFunctions ? usable : numFunctions;
+    struct tsr_function **found = malloc((count ? count : 1) * sizeof *found);
+    if (!found) result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (found) tsr_module_usable(module, found, count);
+    for (uint32_t i = 0; found && i < count; i++)
+      functions[i] = (CUfunction)(uintptr_t)tsr_object_handle(TSR_FUNCTION, found[i]);
+    free(found);
+  }
   pthread_mutex_unlock(&tsr_module_lock);
-  return module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return result;
 }
 
 CUresult tsr_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode) {
   if (!mode) return CUDA_ERROR_INVALID_VALUE;
-  *mode = CU_MODULE_EAGER_LOADING;
+  *mode = tsr_loads_lazily() ? CU_MODULE_LAZY_LOADING : CU_MODULE_EAGER_LOADING;
   return CUDA_SUCCESS;
 }
