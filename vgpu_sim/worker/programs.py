@@ -10,7 +10,7 @@ from vgpu_sim.hal.compute.ports import Backend, NativeBackend, ProgramHandle
 from vgpu_sim.worker.chunks import OutOfBudgetError
 from vgpu_sim.worker.modules import module_table
 from vgpu_sim.worker.modules.images import MAX_LOG_BYTES, Image, Images, LazyImage
-from vgpu_sim.worker.modules.module_summary import FunctionSummary, ModuleSummary, unloaded
+from vgpu_sim.worker.modules.module_summary import FunctionSummary, ModuleSummary, name_only
 from vgpu_sim.worker.observing.observer import Observer
 from vgpu_sim.worker.runtime.binding import Kernel, KernelHandle, NativeRuntime
 from vgpu_sim.worker.segments import Segment, Segments
@@ -30,7 +30,7 @@ class KernelSite:
 
 
 class NoKernelError(Exception):
-    """A handle and an index that denote no kernel of a lazy module, which may be unloaded."""
+    """A handle and an index that denote no kernel of a lazy module, which may be name_only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Programs:
             self._segments.refund(image.size)
             raise
         program = _Program(segment, image=image)
-        summary = replace(image.shared.summary, functions=tuple(map(unloaded, image.file.names)))
+        summary = replace(image.shared.summary, functions=tuple(map(name_only, image.file.names)))
         log = summary.log(MAX_LOG_BYTES)
         kernels = dict.fromkeys(image.file.names, NOT_LOADED)
         return self._keep(program), self._table(program, summary, kernels, log), log

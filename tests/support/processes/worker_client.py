@@ -238,12 +238,20 @@ class Client:
         assert header.payload_bytes == len(data) - ctypes.sizeof(messages.Header)
         return Reply(header.status, data[ctypes.sizeof(messages.Header) :], list(descriptors))
 
-    def load(self, image: bytes) -> LoadedModule:
+    def load(self, image: bytes, flags: int = 0) -> LoadedModule:
         descriptor = os.memfd_create("image")
         os.write(descriptor, image)
-        payload = messages.ModuleLoad(image_bytes=len(image))
+        payload = messages.ModuleLoad(image_bytes=len(image), flags=flags)
         reply = self.request(MessageType.MODULE_LOAD, bytes(payload), (descriptor,))
         os.close(descriptor)
+        return self._read_table(reply)
+
+    def load_kernel(self, module: int, index: int) -> LoadedModule:
+        """Load a kernel of a lazy module; return the module of that kernel alone."""
+        payload = messages.ModuleKernel(module=module, index=index)
+        return self._read_table(self.request(MessageType.MODULE_KERNEL, bytes(payload)))
+
+    def _read_table(self, reply: Reply) -> LoadedModule:
         table = b""
         if reply.descriptors:
             table = os.pread(reply.descriptors[0], 1 << 24, 0)

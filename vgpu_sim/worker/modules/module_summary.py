@@ -123,7 +123,7 @@ def summarise(module: Module, refused: tuple[RefusedSummary, ...] = ()) -> Modul
     )
 
 
-def unloaded(name: str) -> FunctionSummary:
+def name_only(name: str) -> FunctionSummary:
     """Return the summary of a kernel of which only the name is known."""
     return FunctionSummary(name, (), 0, 0, 0, 0, None, None)
 

@@ -206,7 +206,7 @@ CUresult tsr_cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction hfunc) {
 }
 
 CUresult tsr_cuFuncLoad(CUfunction hfunc) {
-  TSR_WITH_FUNCTION(hfunc, ); /* modules are loaded completely */
+  TSR_WITH_FUNCTION(hfunc, ); /* looking a function up has loaded it */
 }
 
 CUresult tsr_cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {
