@@ -47,6 +47,12 @@ def _ptx() -> click.Command:
     return commands.command
 
 
+def _ptxas() -> click.Command:
+    from vgpu_sim.cli.ptxas import command
+
+    return command.command
+
+
 def _isa() -> click.Command:
     from vgpu_sim.cli.ptx import isa
 
@@ -100,6 +106,7 @@ _VERBS: dict[str, Callable[[], click.Command]] = {
     "mig": _mig,
     "perf": _perf,
     "ptx": _ptx,
+    "ptxas": _ptxas,
     "rdma": _rdma,
     "run": _run,
     "smi": _smi,

@@ -32,6 +32,8 @@ CLIENTS = generator.CLIENTS
 RDMA_CLIENTS = generator.RDMA_CLIENTS
 # Linked into every client library: transport, slices, variables, log and trace.
 COMMON = CLIENTS / "common"
+# Linked into every program for containers: its entry point.
+PROGRAM = CLIENTS / "program"
 # Loaded by workers, and by hcad (the HCA's engine).
 RUNTIME = ROOT / "vgpu_sim" / "worker" / "runtime"
 ENGINE = ROOT / "hca" / "engine"
@@ -60,7 +62,9 @@ _FLAGS = (
 )
 _LIBRARY = ("-fPIC", "-shared")
 _PROGRAM = ("-fPIE", "-pie", "-U_FORTIFY_SOURCE", "-fstack-protector-strong")
-# A program with its own entry point, linked with libdl.so.2, which has dlopen in glibc before 2.34.
+# A program with its own entry point.
+_OLD_START = {("x86_64", "glibc"): ("-nostartfiles",)}
+# One that is also linked with libdl.so.2, which has dlopen in glibc before 2.34.
 _OLD_GLIBC = {("x86_64", "glibc"): ("-nostartfiles", "-Wl,--no-as-needed", "-l:libdl.so.2")}
 # musl and old glibc have no fortified functions; TLS descriptors keep ld-linux out of DT_NEEDED
 # (clang supports them only on x86-64 and only after version 18; earlier versions reject the flag).
@@ -221,6 +225,16 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
                 *_OLD_GLIBC.get(_SYSTEM, ("-ldl",)),
                 "-Wl,-rpath,$ORIGIN/..",
             ),
+            shared=(PROGRAM,),
+            subfolder=PROGRAMS,
+            program=True,
+            include=include,
+        ),
+        Part(
+            CLIENTS / "ptxas",
+            "ptxas",
+            flags=(f"-I{CLIENTS / 'ptxas'}", *_OLD_START.get(_SYSTEM, ())),
+            shared=(PROGRAM,),
             subfolder=PROGRAMS,
             program=True,
             include=include,

@@ -9,6 +9,11 @@ import os
 import sys
 
 
+def interpreter() -> str:
+    """Return the path of the interpreter that can import Tessera."""
+    return sys.executable
+
+
 def module_command(module: str, *arguments: str) -> list[str]:
     """Return the argument vector that runs a Tessera module as a process."""
     return [sys.executable, "-P", "-m", module, *arguments]

@@ -31,6 +31,7 @@ from vgpu_sim.hal.observe.modelled_report import MODELLED
 from vgpu_sim.perf import plots
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import chip_of
+from vgpu_sim.system.python_process import interpreter
 
 _LAST_WORDS_SECONDS = 10.0
 
@@ -104,6 +105,7 @@ def run(
             environment = config.program_environment(
                 node.slices_dir, node.token_hex, config.LIBRARIES_DIR
             )
+            environment = config.with_ptxas_check(environment, interpreter())
             with AdminClient(node.run_dir, _LAST_WORDS_SECONDS) as admin:
                 admin.call("subscribe")
                 status = run_program(command_line, environment)

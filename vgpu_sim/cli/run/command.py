@@ -33,6 +33,7 @@ from vgpu_sim.cli.placing import configure, layout
 from vgpu_sim.cli.run import run_hca, run_stats
 from vgpu_sim.hal.compute import limits
 from vgpu_sim.hal.messages import TOKEN_BYTES
+from vgpu_sim.system.python_process import interpreter
 
 # As in env(1) and timeout(1): the tool itself failed, or the program cannot be executed or found.
 EXIT_FAILED = 125
@@ -269,6 +270,7 @@ def command(
                 environment = config.program_environment(
                     node.slices_dir, token_hex, config.LIBRARIES_DIR
                 )
+                environment = config.with_ptxas_check(environment, interpreter())
                 _say_how_to_choose(1 if device.profile.is_whole else count)
             if hca:
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)

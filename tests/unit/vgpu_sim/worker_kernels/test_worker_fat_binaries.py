@@ -15,7 +15,7 @@ from vgpu_sim.worker.modules.images import ImageError, unpack
 HOPPER = (9, 0)
 
 
-def chosen(capability: tuple[int, int], *architectures: str) -> str:
+def choose_target(capability: tuple[int, int], *architectures: str) -> str:
     """Return the target of the PTX that is chosen from a fat binary with these targets."""
     entries = [make_entry(int(one.rstrip("af")), ptx_of(one)) for one in architectures]
     text = fat_binary.choose_ptx(make_fat_binary(*entries), capability).decode()
@@ -47,8 +47,8 @@ def test_a_compressed_text_is_read(compression: str) -> None:
 def test_the_highest_target_that_runs_is_chosen(
     capability: tuple[int, int], architectures: tuple[str, ...], expected: str
 ) -> None:
-    assert chosen(capability, *architectures) == expected
-    assert chosen(capability, *reversed(architectures)) == expected
+    assert choose_target(capability, *architectures) == expected
+    assert choose_target(capability, *reversed(architectures)) == expected
 
 
 def test_without_ptx_the_message_names_the_contents_and_the_remedy() -> None:

@@ -1,0 +1,1 @@
+"""``tessera ptxas``, and the check that it and the program ``ptxas`` make."""
