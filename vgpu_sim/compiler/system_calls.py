@@ -1,4 +1,5 @@
-"""Driver functions that kernels call: vprintf, __assertfail, malloc, free and __cxa_pure_virtual.
+"""Driver functions that kernels call: vprintf, __assertfail, malloc, free and __cxa_pure_virtual,
+and the device runtime's barrier of a grid (cudaCGSynchronize).
 
 They are written in PTX (``system_calls.ptx``) and added to a module that declares and calls
 them, so that both backends run them like any other function.
@@ -13,7 +14,17 @@ from typing import Any, Final
 from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.ptx import parse, tree
 
-NAMES: Final = frozenset({"vprintf", "__assertfail", "malloc", "free", "__cxa_pure_virtual"})
+NAMES: Final = frozenset(
+    {
+        "vprintf",
+        "__assertfail",
+        "malloc",
+        "free",
+        "__cxa_pure_virtual",
+        "cudaCGGetIntrinsicHandle",
+        "cudaCGSynchronize",
+    }
+)
 # Read at import: a sandboxed worker opens no files.
 _SOURCE: Final = Path(__file__).with_suffix(".ptx").read_text(encoding="ascii")
 _OWN: Final = "__tessera_"

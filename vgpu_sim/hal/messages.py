@@ -76,6 +76,13 @@ class LoadFlag(IntEnum):
 LINK_REGISTERS_SHIFT: Final = 8
 
 
+class LinkInput(IntEnum):
+    """The kinds of a link's inputs, in the head of each."""
+
+    TEXT = 0  # PTX
+    BINARY = 1  # a container, fat binary, object or archive
+
+
 class LinkFlag(IntEnum):
     """The operation of MODULE_LINK, in the low bits of the message's flags.
 
@@ -341,4 +348,4 @@ STRUCTURES: Final = (
     SharedRange,
     MemoryInfo,
 )
-ENUMS: Final = (MessageType, LoadFlag, LinkFlag, ChunkKind)
+ENUMS: Final = (MessageType, LoadFlag, LinkFlag, LinkInput, ChunkKind)

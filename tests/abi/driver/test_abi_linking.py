@@ -1,10 +1,14 @@
 """cuLink...: several PTX texts and containers as one module, through cuda.bindings."""
 
 import ctypes
+import os
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from support.kernels.fat_binaries import CUBIN, make_entry, make_fat_binary
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.isa import container
 
@@ -97,4 +101,86 @@ def test_inputs_that_cannot_be_linked(cuda, input_, code):
     if code == 0:
         assert _add(cuda, state, ANSWER) == 0
     assert cuda.code("cuLinkComplete", state) == (INVALID_PTX if code == 0 else INVALID_VALUE)
+    cuda.cuLinkDestroy(state)
+
+
+def make_object(folder: Path, name: str, data: bytes) -> Path:
+    """Compile a C file with a section of fat binaries, as nvcc's host compiler does."""
+    (folder / "data.bin").write_bytes(data)
+    source = folder / f"{name}.c"
+    source.write_text('__asm__(".section .nv_fatbin,\\"a\\"\\n.incbin \\"data.bin\\"");\n')
+    compiler = os.environ.get("CC") or "cc"
+    subprocess.run([compiler, "-c", source.name], cwd=folder, check=True)
+    return source.with_suffix(".o")
+
+
+def test_objects_archives_and_fat_binaries_are_linked(cuda, tmp_path):
+    kinds = cuda.CUjitInputType
+    fat = make_fat_binary(make_entry(80, ANSWER, compression="zstd"))
+    code = make_fat_binary(make_entry(90, b"code", kind=CUBIN))
+    answer = make_object(tmp_path, "answer", fat + bytes(8))
+    machine = make_object(tmp_path, "a_member_with_a_long_name", code)
+    runtime = make_object(tmp_path, "cuda_device_runtime", b"damaged")
+    archive = tmp_path / "libanswer.a"
+    subprocess.run(["ar", "qc", archive, answer, machine, runtime], check=True)
+    inputs = [
+        (kinds.CU_JIT_INPUT_FATBINARY, fat),
+        (kinds.CU_JIT_INPUT_OBJECT, answer.read_bytes()),
+        (kinds.CU_JIT_INPUT_LIBRARY, archive.read_bytes()),
+    ]
+    for kind, data in inputs:
+        state = cuda.cuLinkCreate(0, [], [])
+        assert _add(cuda, state, READER) == 0
+        cuda.cuLinkAddData(state, kind, data, len(data), b"input", 0, [], [])
+        image, _ = cuda.cuLinkComplete(state)
+        assert _run(cuda, image) == 42
+        cuda.cuLinkDestroy(state)
+    state = cuda.cuLinkCreate(0, [], [])
+    damaged = archive.read_bytes()[:-10]
+    for kind, data, status in [
+        (kinds.CU_JIT_INPUT_OBJECT, machine.read_bytes(), NO_BINARY),
+        (kinds.CU_JIT_INPUT_OBJECT, runtime.read_bytes(), INVALID_IMAGE),
+        (kinds.CU_JIT_INPUT_LIBRARY, damaged, INVALID_IMAGE),
+        (kinds.CU_JIT_INPUT_LIBRARY, b"text", NO_BINARY),
+    ]:
+        assert cuda.code("cuLinkAddData", state, kind, data, len(data), b"x", 0, [], []) == status
+    assert _add(cuda, state, READER) == 0
+    assert cuda.code("cuLinkComplete", state) == INVALID_IMAGE, "the answer is not defined"
+    cuda.cuLinkDestroy(state)
+
+
+GRID = (
+    HEAD
+    + """
+.extern .func (.param .b64 h) cudaCGGetIntrinsicHandle(.param .b32 scope);
+.extern .func (.param .b32 r) cudaCGSynchronize(.param .b64 h, .param .b32 flags);
+.visible .entry meet(.param .u64 out)
+{
+  .reg .pred %p; .reg .b64 %d, %h; .reg .b32 %r, %s, %t;
+  { .param .b32 a; .param .b64 b; st.param.b32 [a], 1;
+    call (b), cudaCGGetIntrinsicHandle, (a); ld.param.b64 %h, [b]; }
+  ld.param.u64 %d, [out];
+  mov.u32 %t, %tid.x;
+  atom.global.add.u32 %r, [%d], 1;
+  { .param .b64 a; .param .b32 b; .param .b32 c; st.param.b64 [a], %h; st.param.b32 [b], 0;
+    call (c), cudaCGSynchronize, (a, b); ld.param.b32 %s, [c]; }
+  ld.volatile.global.u32 %r, [%d];
+  setp.eq.u32 %p, %r, 128;
+  setp.eq.and.b32 %p, %s, 0, %p;
+  @!%p trap;
+  ret;
+}
+"""
+)
+
+
+def test_the_device_runtime_synchronises_a_grid(cuda):
+    state = cuda.cuLinkCreate(0, [], [])
+    assert _add(cuda, state, GRID) == 0
+    image, _ = cuda.cuLinkComplete(state)
+    function = cuda.cuModuleGetFunction(cuda.cuModuleLoadData(image), b"meet")
+    out = int(cuda.cuMemAlloc(4))
+    cuda.cuMemsetD32(out, 0, 1)
+    cuda.cuLaunchCooperativeKernel(function, 4, 1, 1, 32, 1, 1, 0, 0, ((out,), (ctypes.c_uint64,)))
+    cuda.cuCtxSynchronize()
     cuda.cuLinkDestroy(state)

@@ -1,16 +1,16 @@
 """Fat binaries: containers that toolkits write, with one program for several architectures.
 
 A fat binary is a header and entries. Each entry has its own header, which states the kind of its
-payload (PTX, machine code), the architecture and the compression. A file of several fat binaries
-is one after another. All sizes come from a program, so each one is checked before it is used.
+payload (PTX, machine code), the architecture and the compression. All sizes come from a program, so
+each one is checked before it is used.
 """
 
+import itertools
 import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import groupby
 from typing import Final
 
 import lz4.block
@@ -99,28 +99,23 @@ class Entry:
 
 
 def parse(data: bytes) -> tuple[Entry, ...]:
-    """Return the entries of a fat binary, or of several that follow one another.
+    """Return the entries of a fat binary.
 
     Raises:
         FatBinaryError: a header is damaged, or a size exceeds the data.
     """
-    entries: list[Entry] = []
-    view = memoryview(data)
-    while view and bytes(view[: len(MAGIC)]) == MAGIC:
-        if len(view) < _HEADER.size:
-            raise FatBinaryError("the data ends inside the header")
-        _, version, header_bytes, body_bytes = _HEADER.unpack_from(view)
-        if version != _VERSION or header_bytes < _HEADER.size:
-            raise FatBinaryError(f"unknown version {version}")
-        if header_bytes + body_bytes > len(view):
-            raise FatBinaryError("its size exceeds the data")
-        body = view[header_bytes : header_bytes + body_bytes]
-        for entry in _entries(body):
-            entries.append(entry)
-            if len(entries) > _MAX_ENTRIES:
-                raise FatBinaryError(f"more than {_MAX_ENTRIES} entries")
-        view = view[header_bytes + body_bytes :]
-    return tuple(entries)
+    if len(data) < _HEADER.size:
+        raise FatBinaryError("the data ends inside the header")
+    magic, version, header_bytes, body_bytes = _HEADER.unpack_from(data)
+    if magic != MAGIC or version != _VERSION or header_bytes < _HEADER.size:
+        raise FatBinaryError(f"unknown version {version}")
+    if header_bytes + body_bytes > len(data):
+        raise FatBinaryError("its size exceeds the data")
+    body = memoryview(data)[header_bytes : header_bytes + body_bytes]
+    entries = tuple(itertools.islice(_entries(body), _MAX_ENTRIES + 1))
+    if len(entries) > _MAX_ENTRIES:
+        raise FatBinaryError(f"more than {_MAX_ENTRIES} entries")
+    return entries
 
 
 def _entries(body: memoryview) -> Iterator[Entry]:
@@ -142,6 +137,27 @@ def _entries(body: memoryview) -> Iterator[Entry]:
         raise FatBinaryError("the data ends inside an entry's header")
 
 
+def split(data: bytes) -> Iterator[bytes]:
+    """Yield the fat binaries in an object's section, which may have padding between them.
+
+    Raises:
+        FatBinaryError: something else is in the section, or a size exceeds it.
+    """
+    at = 0
+    while at < len(data):
+        if data.startswith(MAGIC, at):
+            if len(data) - at < _HEADER.size:
+                raise FatBinaryError("the data ends inside the header")
+            _, _, header_bytes, body_bytes = _HEADER.unpack_from(data, at)
+            end = at + header_bytes + body_bytes
+            yield data[at:end]
+            at = end
+        elif data[at] == 0:
+            at += 1
+        else:
+            raise FatBinaryError("a section with fat binaries contains something else")
+
+
 def choose_ptx(data: bytes, capability: tuple[int, int]) -> bytes:
     """Return the best PTX of a fat binary for a compute capability: that with the highest target
     that runs there, and of several with one architecture the most specific (PTX ISA, ".target":
@@ -157,7 +173,7 @@ def choose_ptx(data: bytes, capability: tuple[int, int]) -> bytes:
         (one for one in entries if one.kind == EntryKind.PTX and one.architecture <= wanted),
         key=lambda one: -one.architecture,
     )
-    for _, group in groupby(candidates[:_MOST_TRIED], key=lambda one: one.architecture):
+    for _, group in itertools.groupby(candidates[:_MOST_TRIED], key=lambda one: one.architecture):
         texts = [one.decompress().split(b"\0", 1)[0] for one in group]
         fitting = [text for text in texts if _fits(text, capability)]
         if fitting:

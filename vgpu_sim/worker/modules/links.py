@@ -10,11 +10,13 @@ from typing import Final
 from vgpu_sim.compiler import linking
 from vgpu_sim.compiler.errors import LinkError, PtxError, TargetError, UnsupportedPtxError
 from vgpu_sim.hal.compute.cuda import CudaError
+from vgpu_sim.hal.messages import LinkInput
 from vgpu_sim.isa import Function, Module, container
 from vgpu_sim.isa.errors import IsaError
+from vgpu_sim.worker.modules import link_inputs
 from vgpu_sim.worker.modules.images import MAX_LOG_BYTES, ImageError
 
-_HEAD: Final = struct.Struct("<IIQ")  # bytes of the name, zero, bytes of the image
+_HEAD: Final = struct.Struct("<IIQ")  # bytes of the name, kind, bytes of the image
 
 
 def link(
@@ -31,7 +33,7 @@ def link(
             and 801 for an input that is not supported.
     """
     try:
-        inputs = list(_inputs(data))
+        inputs = list(_inputs(data, capability))
         if check_only:
             for one in inputs:
                 linking.check(one, capability)
@@ -68,29 +70,21 @@ def _status(error: PtxError) -> CudaError:
             return CudaError.INVALID_PTX
 
 
-def _inputs(data: bytes) -> Iterator[linking.Input]:
+def _inputs(data: bytes, capability: tuple[int, int]) -> Iterator[linking.Input]:
     at = 0
     while at < len(data):
         if len(data) - at < _HEAD.size:
             raise ImageError(CudaError.INVALID_IMAGE, "the inputs end inside of one\n")
-        name_bytes, _, image_bytes = _HEAD.unpack_from(data, at)
+        name_bytes, kind, image_bytes = _HEAD.unpack_from(data, at)
         at += _HEAD.size
         if name_bytes + image_bytes > len(data) - at:
             raise ImageError(CudaError.INVALID_IMAGE, "the inputs end inside of one\n")
         name = data[at : at + name_bytes].decode(errors="replace")
         image = data[at + name_bytes : at + name_bytes + image_bytes]
         at += name_bytes + image_bytes
-        yield from linking.split_files(name, _source(name, image))
-
-
-def _source(name: str, image: bytes) -> str:
-    if not container.is_container(image):
-        return image.split(b"\0", 1)[0].decode(errors="replace")
-    try:
-        source = container.decode(image).source
-    except IsaError as err:
-        raise ImageError(CudaError.INVALID_IMAGE, f"{name}: damaged container: {err}\n") from err
-    if not source:
-        log = f"{name}: a container without its PTX cannot be linked\n"
-        raise ImageError(CudaError.NO_BINARY_FOR_GPU, log)
-    return source
+        if kind == LinkInput.BINARY or container.is_container(image):
+            texts = link_inputs.read_texts(name, image, capability)
+        else:
+            texts = iter([(name, image.split(b"\0", 1)[0].decode(errors="replace"))])
+        for part, text in texts:
+            yield from linking.split_files(part, text)

@@ -1,14 +1,19 @@
 """Inputs of a link have the same size limit as images."""
 
 import os
+import random
+import struct
 from collections.abc import Iterator
 
 import pytest
 
+from support.kernels.fat_binaries import make_entry, make_fat_binary, ptx_of
 from support.processes.worker_client import Client, running_client, running_zygote
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import LinkFlag, MessageType
+from vgpu_sim.worker.modules.images import ImageError
+from vgpu_sim.worker.modules.link_inputs import read_texts
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +63,29 @@ def test_inputs_that_are_no_file_are_refused_and_the_next_link_works(client: Cli
     os.close(reader)
     os.close(writer)
     assert (status, "cannot be read" in said) == (CudaError.INVALID_IMAGE, True)
+
+
+def test_random_damage_to_an_archive_raises_only_an_image_error() -> None:
+    fat = make_fat_binary(make_entry(80, ptx_of("80"), compression="lz4"))
+    names = b"\0.nv_fatbin\0\0\0\0\0"
+    sections = [(0, 0, 0), (1, 64 + len(names), len(fat)), (0, 64, len(names))]
+    headers = b"".join(
+        struct.pack("<IIQQQQIIQQ", name, 1, 0, 0, at, size, 0, 0, 1, 0)
+        for name, at, size in sections
+    )
+    start = 64 + len(names) + len(fat)
+    head = struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, start, 0, 64, 0, 0, 64, 3, 2)
+    whole = b"\x7fELF\2\1\1".ljust(16, b"\0") + head + names + fat + headers
+    member = b"one.o/".ljust(48) + str(len(whole)).encode().ljust(10) + b"`\n"
+    archive = b"!<arch>\n" + member + whole
+    assert list(read_texts("a", archive, (9, 0))) == [("a(one.o)", ptx_of("80"))]
+    draw = random.Random(26)
+    for _ in range(3000):
+        data = bytearray(archive)
+        for _ in range(draw.randint(1, 4)):
+            at = draw.randrange(len(data) - 8)
+            struct.pack_into("<Q", data, at, draw.choice([0, draw.getrandbits(64), 1 << 63, 99]))
+        try:
+            list(read_texts("a", bytes(data), (9, 0)))
+        except ImageError:
+            continue

@@ -106,13 +106,6 @@ CUresult tsr_image_check(const void **image, size_t room, size_t *bytes,
 
 void tsr_image_refused(void) { tsr_end_if_strict("an image", "was refused"); }
 
-bool tsr_image_is_container(const void *image, size_t bytes) {
-  uint64_t size;
-  if (bytes < CONTAINER_SIZE_OFFSET + sizeof size) return false;
-  memcpy(&size, (const char *)image + CONTAINER_SIZE_OFFSET, sizeof size);
-  return memcmp(image, container_magic, sizeof container_magic) == 0 && size <= bytes;
-}
-
 char *tsr_image_read(const char *path, size_t *bytes) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return NULL;

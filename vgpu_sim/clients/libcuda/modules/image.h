@@ -2,7 +2,6 @@
 #ifndef TSR_IMAGE_H
 #define TSR_IMAGE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "driver_types.h"
@@ -32,9 +31,6 @@ CUresult tsr_image_check(const void **image, size_t room, size_t *bytes,
 
 /* Called when an image was refused for its content; ends the program under TESSERA_STRICT=1. */
 void tsr_image_refused(void);
-
-/* Whether a buffer begins with a Tessera container and contains all of it. */
-bool tsr_image_is_container(const void *image, size_t bytes);
 
 /* Read a file, padded with zeros; the caller frees it. NULL if it cannot be read. */
 char *tsr_image_read(const char *path, size_t *bytes);

@@ -1,4 +1,4 @@
-/* cuLink...: links PTX texts and containers into one container. */
+/* cuLink...: links PTX texts, and files that contain PTX, into one container. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +76,8 @@ static CUresult ask(struct tsr_link *link, const void *inputs, size_t size, uint
 }
 
 /* Append an input, and check it separately as far as that is possible. Under the lock. */
-static CUresult add(struct tsr_link *link, const void *image, size_t bytes, const char *name) {
+static CUresult add(struct tsr_link *link, const void *image, size_t bytes, const char *name,
+                    uint32_t kind) {
   const size_t name_bytes = strlen(name);
   const size_t more = INPUT_HEAD_BYTES + name_bytes + bytes;
   if (more > TESSERA_MAX_IMAGE_BYTES - link->input_bytes) return CUDA_ERROR_INVALID_IMAGE;
@@ -84,22 +85,15 @@ static CUresult add(struct tsr_link *link, const void *image, size_t bytes, cons
   if (!grown) return CUDA_ERROR_OUT_OF_MEMORY;
   link->inputs = grown;
   uint8_t *head = grown + link->input_bytes;
-  const uint32_t name_length = (uint32_t)name_bytes, zero = 0;
+  const uint32_t name_length = (uint32_t)name_bytes;
   const uint64_t image_length = bytes;
   memcpy(head, &name_length, 4);
-  memcpy(head + 4, &zero, 4);
+  memcpy(head + 4, &kind, 4);
   memcpy(head + 8, &image_length, 8);
   memcpy(head + INPUT_HEAD_BYTES, name, name_bytes);
   memcpy(head + INPUT_HEAD_BYTES + name_bytes, image, bytes);
   const CUresult result = ask(link, head, more, TESSERA_LINK_FLAG_CHECK, NULL, NULL);
   if (result == CUDA_SUCCESS) link->input_bytes += more;
-  return result;
-}
-
-static CUresult refuse(const struct tsr_link *link, CUresult result, const char *why) {
-  tsr_log_buffers_fill(link->logs, result, why, strlen(why));
-  tsr_log("%s", why);
-  tsr_image_refused();
   return result;
 }
 
@@ -116,12 +110,10 @@ CUresult tsr_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data
   if (link && link->linked) {
     result = CUDA_ERROR_INVALID_VALUE; /* complete */
   } else if (link && type == CU_JIT_INPUT_PTX) {
-    result = add(link, data, strnlen(data, size), name ? name : "<input>");
-  } else if (link && !tsr_image_is_container(data, size)) {
-    result = refuse(link, CUDA_ERROR_NO_BINARY_FOR_GPU,
-                    "only PTX and containers of PTX can be linked");
+    result = add(link, data, strnlen(data, size), name ? name : "<input>",
+                 TESSERA_LINK_INPUT_TEXT);
   } else if (link) {
-    result = add(link, data, size, name ? name : "<input>");
+    result = add(link, data, size, name ? name : "<input>", TESSERA_LINK_INPUT_BINARY);
   }
   pthread_mutex_unlock(&link_lock);
   return result;
