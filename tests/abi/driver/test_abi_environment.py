@@ -475,15 +475,15 @@ def test_an_unwritable_trace_is_logged_once(environment):
 
 
 def test_strict_ends_the_program(environment):
-    text = "from cuda.bindings import driver as d; d.cuInit(0); d.cuGraphCreate(0); print('alive')"
+    text = "from cuda.bindings import driver as d; d.cuInit(0); d.cuGraphicsUnregisterResource(0); print('alive')"
     plain = python(text, environment)
     assert plain.stdout == "alive\n"
-    assert "cuGraphCreate is not supported" in plain.stderr
+    assert "cuGraphicsUnregisterResource is not supported" in plain.stderr
     assert python(text, environment, TESSERA_LOG="quiet").stderr == ""
     strict = python(text, environment, TESSERA_STRICT="1")
     assert strict.returncode == -signal.SIGABRT
     assert strict.stdout == ""
-    assert "cuGraphCreate was called" in strict.stderr
+    assert "cuGraphicsUnregisterResource was called" in strict.stderr
 
 
 LOAD = """

@@ -308,7 +308,7 @@ def launch(*attributes):
 
 def test_the_trace_shows_a_configuration_and_refused_calls(environment, tmp_path):
     trace = tmp_path / "trace"
-    text = EX + "print(launch(), lib.cuGraphCreate(None, 0))"
+    text = EX + "print(launch(), lib.cuGraphicsUnregisterResource(None))"
     done = raw(text, environment, TESSERA_TRACE=str(trace))
     assert done.stdout == "0 801\n", done.stderr
     traced = trace.read_text()
@@ -318,7 +318,7 @@ def test_the_trace_shows_a_configuration_and_refused_calls(environment, tmp_path
         " config.blockDimY=2, config.blockDimZ=1, config.sharedMemBytes=96, config.hStream=0,"
     ) in line
     assert ", config.numAttrs=0, f=" in line
-    assert re.search(r" cuGraphCreate\(\) = 801 \d+ ns\n", traced)
+    assert re.search(r" cuGraphicsUnregisterResource\(\) = 801 \d+ ns\n", traced)
 
 
 PERMISSIONS = (0, 1, 3, 5, 6, 8, 9, 10, 11, 14, 16)

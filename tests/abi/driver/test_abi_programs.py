@@ -40,9 +40,9 @@ def test_a_program_linked_with_lcuda(compile_c, libraries, either_backend):
     assert done.returncode == 0, done.stderr
     assert (
         done.stdout
-        == "13000 1 NVIDIA H100 80GB HBM3 MIG 1g.10gb\n10000 results, wrong 0, graph 801\n"
+        == "13000 1 NVIDIA H100 80GB HBM3 MIG 1g.10gb\n10000 results, wrong 0, graphics 801\n"
     )
-    assert done.stderr.count("cuGraphCreate is not supported") == 1
+    assert done.stderr.count("cuGraphicsUnregisterResource is not supported") == 1
 
 
 def test_a_changed_kernel_changes_the_result(compile_c, libraries, either_backend, tmp_path):

@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graphs/exec.h"
+#include "nodes/graph.h"
+
 enum { SLAB_OBJECTS = 64, MAX_SLABS = 1 << 14, INDEX_BITS = 20, KIND_SHIFT = 56 };
 
 /* How many other objects must have been freed before a freed object is reused. A thread that was
@@ -24,6 +27,8 @@ static const size_t sizes[TSR_KIND_COUNT] = {
     [TSR_EVENT] = sizeof(struct tsr_event),       [TSR_MODULE] = sizeof(struct tsr_module),
     [TSR_FUNCTION] = sizeof(struct tsr_function), [TSR_LIBRARY] = sizeof(struct tsr_library),
     [TSR_KERNEL] = sizeof(struct tsr_kernel),     [TSR_LINK] = sizeof(struct tsr_link),
+    [TSR_GRAPH] = sizeof(struct tsr_graph),       [TSR_NODE] = sizeof(struct tsr_node),
+    [TSR_GRAPH_EXEC] = sizeof(struct tsr_exec),   [TSR_USER_OBJECT] = sizeof(struct tsr_user_object),
 };
 
 static struct tsr_object *at(enum tsr_kind kind, uint32_t index) {

@@ -26,6 +26,10 @@ enum tsr_kind {
   TSR_LIBRARY,
   TSR_KERNEL,
   TSR_LINK,
+  TSR_GRAPH,
+  TSR_NODE,
+  TSR_GRAPH_EXEC,
+  TSR_USER_OBJECT,
   TSR_KIND_COUNT,
 };
 
@@ -90,6 +94,10 @@ struct tsr_system_area {
   uint64_t read;           /* bytes read from the FIFO, in total */
 };
 
+/* Branches of a graph that run in parallel: in the stream of the launch, and in rings that all
+ * graphs of a context share. */
+enum { TSR_GRAPH_LANES = 4 };
+
 struct tsr_context {
   struct tsr_object object;
   struct tsr_device *device;
@@ -129,6 +137,14 @@ struct tsr_context {
   uint32_t free_first, free_count;
   pthread_mutex_t host_queue_lock; /* guards the creation of the host queue */
   struct tsr_host_queue *_Atomic host_queue; /* host functions; NULL: there were none yet */
+  /* Streams that capture (nodes/capture.c). The pointers are guarded by the graphs' lock. */
+  struct tsr_capture *captures[TESSERA_MAX_STREAMS];
+  _Atomic bool capturing[TESSERA_MAX_STREAMS];       /* the pointer is not NULL */
+  _Atomic bool capture_misused[TESSERA_MAX_STREAMS]; /* work was refused: the capture is invalid */
+  _Atomic uint32_t blocking_captures; /* blocking streams that capture */
+  pthread_mutex_t graph_lane_lock;    /* guards the fields below */
+  uint32_t graph_lanes[TSR_GRAPH_LANES - 1]; /* rings for graphs' side branches */
+  uint32_t graph_lane_count;
   _Atomic uint32_t cache_config, shared_config; /* preferences, which have no effect */
   _Atomic uint8_t synchronization[TESSERA_MAX_STREAMS]; /* CUsynchronizationPolicy; 0: default */
   uint32_t attached; /* further users, of cuCtxAttach; guarded by tsr_context_lock */
@@ -145,8 +161,26 @@ struct tsr_stream {
   int priority;
 };
 
+/* An edge of a graph to a node, and a growing list of them (nodes/graph.h). */
+struct tsr_node;
+struct tsr_edge {
+  struct tsr_node *node;
+  CUgraphEdgeData data;
+};
+struct tsr_edges {
+  struct tsr_edge *list;
+  uint32_t count, room;
+};
+
+/* The capture of an event: the last nodes of its stream when it was recorded. */
+struct tsr_captured_event {
+  _Atomic uint64_t sequence; /* 0: the event was not recorded in a capture */
+  struct tsr_edges tips;     /* guarded by the graphs' lock */
+};
+
 struct tsr_event {
   struct tsr_object object;
+  struct tsr_captured_event captured;
   struct tsr_context *context;
   uint64_t context_handle;
   uint32_t flags;

@@ -21,6 +21,7 @@
 #include "patience.h"
 #include "exchange/ring.h"
 #include "callbacks/host_queue.h"
+#include "nodes/capture.h"
 #include "memory/system_area.h"
 #include "exchange/wait.h"
 #include "exchange/request.h"
@@ -205,6 +206,7 @@ CUresult tsr_context_close(uint64_t handle) {
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
   tsr_wait_all(context); /* a failed context has nothing to wait for */
   tsr_host_stop(context);
+  tsr_capture_abandon(context, TESSERA_MAX_STREAMS);
   if (!tsr_object_retire(TSR_CONTEXT, handle)) return CUDA_ERROR_INVALID_CONTEXT;
   atomic_store(&context->lost, CUDA_ERROR_CONTEXT_IS_DESTROYED);
   tsr_finish_questions(context);

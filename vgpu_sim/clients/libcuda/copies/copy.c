@@ -1,14 +1,20 @@
 /* Copies and fills. The client copies the data itself if ordering allows it. A copy that must
  * follow queued work, and for which the client must not wait, becomes a request. */
 #define _GNU_SOURCE
+#include "copies/copy.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 #include "api.h"
 #include "base/aperture.h"
+#include "base/refuse.h"
+#include "callbacks/host_queue.h"
 #include "clock.h"
 #include "contexts/context.h"
 #include "memory/memory.h"
 #include "modules/module.h"
+#include "nodes/capture.h"
 #include "exchange/ring.h"
 #include "exchange/wait.h"
 #include "streams/stream.h"
@@ -184,6 +190,72 @@ static CUresult copy_in_stream(struct tsr_context *context, uint32_t stream, con
   return enqueue_copy(context, stream, to->address, from->address, bytes);
 }
 
+static CUresult capture_copy(struct tsr_context *context, uint32_t stream, uint64_t destination,
+                             uint64_t source, uint64_t bytes) {
+  struct tsr_operation operation = {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+                                    .context = tsr_object_handle(TSR_CONTEXT, context),
+                                    .copy = tsr_linear_copy(destination, source, bytes)};
+  return tsr_capture_add(context, stream, &operation);
+}
+
+/* A copy that the thread for host functions makes, because the worker cannot access one end. */
+struct hosted_copy {
+  struct tsr_host_task task; /* first member */
+  struct tsr_context *context;
+  struct end to, from;
+  struct tsr_copy_shape shape;
+};
+
+static void copy_hosted(struct tsr_host_task *task, CUresult status) {
+  struct hosted_copy *one = (struct hosted_copy *)task;
+  const struct tsr_copy_shape *shape = &one->shape;
+  for (uint64_t z = 0; z < shape->layers && status == CUDA_SUCCESS; z++)
+    for (uint64_t y = 0; y < shape->rows; y++)
+      memmove(one->to.host + z * shape->to_layer_bytes + y * shape->to_row_bytes,
+              one->from.host + z * shape->from_layer_bytes + y * shape->from_row_bytes,
+              shape->bytes);
+  count_copy(one->context->area, &one->to, &one->from, shape->bytes * shape->rows * shape->layers,
+             0);
+  free(one);
+}
+
+static CUresult enqueue_hosted(struct tsr_context *context, uint32_t stream, const struct end *to,
+                               const struct end *from, const struct tsr_copy_shape *shape) {
+  if (!to->host || !from->host)
+    TSR_REFUSE("a graph's copy between pageable memory and a variable of a module");
+  struct hosted_copy *one = malloc(sizeof *one);
+  if (!one) return CUDA_ERROR_OUT_OF_MEMORY;
+  *one = (struct hosted_copy){
+      .task.run = copy_hosted, .context = context, .to = *to, .from = *from, .shape = *shape};
+  const CUresult result = tsr_host_enqueue(context, stream, &one->task);
+  if (result != CUDA_SUCCESS) free(one);
+  return result;
+}
+
+/* The bytes from the first to the last one that an end spans. */
+static uint64_t span_of(const struct tsr_copy_shape *shape, uint64_t row, uint64_t layer) {
+  return (shape->layers - 1) * layer + (shape->rows - 1) * row + shape->bytes;
+}
+
+CUresult tsr_copy_enqueue(struct tsr_context *context, uint32_t stream, uint64_t destination,
+                          uint64_t source, const struct tsr_copy_shape *shape) {
+  if (shape->bytes == 0 || shape->rows == 0 || shape->layers == 0) return CUDA_SUCCESS;
+  struct end to, from;
+  CUresult result =
+      locate(destination, span_of(shape, shape->to_row_bytes, shape->to_layer_bytes), &to);
+  if (result == CUDA_SUCCESS)
+    result = locate(source, span_of(shape, shape->from_row_bytes, shape->from_layer_bytes), &from);
+  if (result != CUDA_SUCCESS) return result;
+  if (to.context != context || from.context != context)
+    return enqueue_hosted(context, stream, &to, &from, shape);
+  for (uint64_t z = 0; z < shape->layers && result == CUDA_SUCCESS; z++)
+    for (uint64_t y = 0; y < shape->rows && result == CUDA_SUCCESS; y++)
+      result = enqueue_copy(
+          context, stream, destination + z * shape->to_layer_bytes + y * shape->to_row_bytes,
+          source + z * shape->from_layer_bytes + y * shape->from_row_bytes, shape->bytes);
+  return result;
+}
+
 typedef CUresult locator(uint64_t, uint64_t, struct end *);
 
 static CUresult copy(locator *locate_to, locator *locate_from, uint64_t destination,
@@ -196,6 +268,10 @@ static CUresult copy(locator *locate_to, locator *locate_from, uint64_t destinat
   result = locate_to(destination, bytes, &to);
   if (result == CUDA_SUCCESS) result = locate_from(source, bytes, &from);
   if (result != CUDA_SUCCESS) return result;
+  if (tsr_captures(context, index))
+    return capture_copy(context, index, destination, source, bytes);
+  if (now && index == TSR_LEGACY_STREAM && atomic_load(&context->blocking_captures) != 0)
+    return tsr_ring_wait(context, index, NULL, 0); /* refused while a blocking stream captures */
   if (now && !(to.device && from.device)) return copy_now(context, index, &to, &from, bytes);
   return copy_in_stream(context, index, &to, &from, bytes);
 }
@@ -239,6 +315,46 @@ CUresult tsr_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, 
   return copy(locate_device, locate_device, dstDevice, srcDevice, ByteCount, hStream, false);
 }
 
+static CUresult enqueue_fill(struct tsr_context *context, uint32_t stream,
+                             const tessera_set_body *body) {
+  struct tsr_request request;
+  tsr_ring_lock(&request, context, stream);
+  const CUresult result = tsr_ring_begin(&request, TESSERA_OPCODE_SET, 0, NULL);
+  if (result != CUDA_SUCCESS) return result;
+  request.slot->body.set = *body;
+  tsr_ring_commit(&request);
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_fill_enqueue(struct tsr_context *context, uint32_t stream,
+                          const CUDA_MEMSET_NODE_PARAMS *fill) {
+  const uint64_t row_bytes = fill->width * fill->elementSize;
+  struct end to;
+  CUresult result =
+      locate_device(fill->dst, (fill->height - 1) * fill->pitch + row_bytes, &to);
+  if (result == CUDA_SUCCESS && to.context != context) result = CUDA_ERROR_INVALID_VALUE;
+  for (uint64_t y = 0; y < fill->height && result == CUDA_SUCCESS; y++) {
+    const tessera_set_body body = {.destination = fill->dst + y * fill->pitch,
+                                   .count = fill->width,
+                                   .pattern = fill->value,
+                                   .width_bytes = fill->elementSize};
+    result = enqueue_fill(context, stream, &body);
+  }
+  return result;
+}
+
+static CUresult capture_fill(struct tsr_context *context, uint32_t stream,
+                             const tessera_set_body *body) {
+  struct tsr_operation operation = {.type = CU_GRAPH_NODE_TYPE_MEMSET,
+                                    .context = tsr_object_handle(TSR_CONTEXT, context),
+                                    .set = {.dst = body->destination,
+                                            .value = body->pattern,
+                                            .elementSize = body->width_bytes,
+                                            .width = body->count,
+                                            .height = 1}};
+  return tsr_capture_add(context, stream, &operation);
+}
+
 static CUresult fill(CUdeviceptr destination, uint32_t pattern, uint32_t width_bytes, size_t count,
                      CUstream handle, bool now) {
   struct tsr_context *context;
@@ -251,13 +367,11 @@ static CUresult fill(CUdeviceptr destination, uint32_t pattern, uint32_t width_b
   result = locate_device(destination, (uint64_t)count * width_bytes, &to);
   if (result != CUDA_SUCCESS) return result;
   if (to.context != context) return CUDA_ERROR_INVALID_VALUE;
-  struct tsr_request request;
-  tsr_ring_lock(&request, context, stream);
-  result = tsr_ring_begin(&request, TESSERA_OPCODE_SET, 0, NULL);
-  if (result != CUDA_SUCCESS) return result;
-  request.slot->body.set = (tessera_set_body){
+  const tessera_set_body body = {
       .destination = destination, .count = count, .pattern = pattern, .width_bytes = width_bytes};
-  tsr_ring_commit(&request);
+  if (tsr_captures(context, stream)) return capture_fill(context, stream, &body);
+  result = enqueue_fill(context, stream, &body);
+  if (result != CUDA_SUCCESS) return result;
   /* The host waits only for fills of its own memory. */
   return now && !to.device ? tsr_wait_stream(context, stream) : CUDA_SUCCESS;
 }

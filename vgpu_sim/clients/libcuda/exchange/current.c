@@ -2,6 +2,7 @@
 #include "api.h"
 #include "contexts/context.h"
 #include "base/device.h"
+#include "exchange/ring.h"
 #include "exchange/wait.h"
 
 enum { MAX_DEPTH = 256 };
@@ -124,6 +125,7 @@ CUresult tsr_cuCtxSynchronize_v2(CUcontext ctx) {
   CUresult why;
   struct tsr_context *context = named_or_current(ctx, &why);
   if (!context) return why;
+  if (tsr_ring_captures(context)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return tsr_wait_all(context);
 }
 

@@ -116,9 +116,29 @@ static uint32_t put_waits(tessera_slot *slot, const struct waits *waits, uint32_
   return from;
 }
 
+/* Whether a request may be enqueued while streams capture: not in a stream that captures itself,
+ * and not in the legacy stream, for which blocking streams would have to wait. */
+static CUresult check_captures(const struct tsr_request *request) {
+  struct tsr_context *context = request->context;
+  if (__builtin_expect(atomic_load_explicit(&context->capturing[request->stream],
+                                            memory_order_relaxed), 0)) {
+    atomic_store(&context->capture_misused[request->stream], true);
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  if (request->stream != TSR_LEGACY_STREAM || atomic_load(&context->blocking_captures) == 0)
+    return CUDA_SUCCESS;
+  atomic_store(&context->capture_misused[TSR_LEGACY_STREAM], true);
+  return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
 CUresult tsr_ring_begin(struct tsr_request *request, uint16_t opcode, uint32_t continuation_slots,
                         const tessera_wait *also) {
   struct waits waits;
+  const CUresult checked = check_captures(request);
+  if (checked != CUDA_SUCCESS) {
+    tsr_ring_unlock(request);
+    return checked;
+  }
   if (__builtin_expect(!tsr_object_lives(request->context), 0)) {
     tsr_ring_unlock(request);
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -154,4 +174,34 @@ uint64_t tsr_ring_commit(struct tsr_request *request) {
   show(request);
   tsr_ring_unlock(request);
   return value;
+}
+
+CUresult tsr_ring_wait(struct tsr_context *context, uint32_t stream, const tessera_wait *waits,
+                       uint32_t count) {
+  CUresult result = CUDA_SUCCESS;
+  do {
+    struct tsr_request request;
+    tsr_ring_lock(&request, context, stream);
+    result = tsr_ring_begin(&request, TESSERA_OPCODE_NOP, 0, NULL);
+    if (result != CUDA_SUCCESS) return result;
+    tessera_slot *slot = request.slot;
+    while (count > 0 && slot->wait_count < TESSERA_MAX_WAITS)
+      slot->waits[slot->wait_count++] = waits[--count];
+    tsr_ring_commit(&request);
+  } while (count > 0);
+  return result;
+}
+
+uint64_t tsr_ring_last(const struct tsr_context *context, uint32_t stream) {
+  return last_of(context, stream);
+}
+
+bool tsr_ring_captures(struct tsr_context *context) {
+  bool found = false;
+  for (uint32_t i = 0; i < TESSERA_MAX_STREAMS; i++) {
+    if (!atomic_load_explicit(&context->capturing[i], memory_order_relaxed)) continue;
+    atomic_store(&context->capture_misused[i], true);
+    found = true;
+  }
+  return found;
 }

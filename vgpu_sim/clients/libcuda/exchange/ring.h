@@ -34,4 +34,15 @@ uint8_t *tsr_ring_continuation(const struct tsr_request *request, uint32_t i);
  * returns the request's value. */
 uint64_t tsr_ring_commit(struct tsr_request *request);
 
+/* Enqueue a request that only waits: for those values of other streams, and as the legacy stream's
+ * order requires. */
+CUresult tsr_ring_wait(struct tsr_context *context, uint32_t stream, const tessera_wait *waits,
+                       uint32_t count);
+
+/* Whether streams of the context capture; if so, their captures become invalid. */
+bool tsr_ring_captures(struct tsr_context *context);
+
+/* Return the value of the stream's last request. */
+uint64_t tsr_ring_last(const struct tsr_context *context, uint32_t stream);
+
 #endif

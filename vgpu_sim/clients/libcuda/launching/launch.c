@@ -1,4 +1,6 @@
 /* Kernel launches: no system call, no allocation, one lock (the ring's). */
+#include "launching/launch.h"
+
 #include <string.h>
 
 #include "api.h"
@@ -8,6 +10,7 @@
 #include "launching/launch_attributes.h"
 #include "launching/launch_check.h"
 #include "exchange/ring.h"
+#include "nodes/capture.h"
 #include "streams/stream.h"
 
 /* CU_LAUNCH_PARAM_BUFFER_POINTER and _SIZE. */
@@ -76,18 +79,20 @@ static uint32_t continuation_slots(uint32_t parameter_bytes) {
          TESSERA_SLOT_BYTES;
 }
 
+/* What a launch passes to the kernel, in one of three forms. */
+struct given {
+  void **parameters;
+  void **extra;
+  const void *block; /* the whole parameter block, of the right size */
+};
+
 /* Enqueue a launch. `after`, if not NULL, is a request that must be done before; it is replaced
  * by this launch. */
-static CUresult launch(CUfunction f, const struct tsr_geometry *geometry, CUstream hStream,
-                       void **parameters, void **extra, tessera_wait *after) {
-  TSR_CURRENT(context);
-  uint64_t handle;
-  CUresult result = tsr_function_resolve(context, (uint64_t)(uintptr_t)f, &handle);
-  if (result != CUDA_SUCCESS) return result;
-  uint32_t stream;
-  result = tsr_stream_index(context, hStream, &stream);
-  if (result != CUDA_SUCCESS) return result;
-  const void *buffer = NULL;
+static CUresult enqueue(struct tsr_context *context, uint32_t stream, uint64_t handle,
+                        const struct tsr_geometry *geometry, const struct given *given,
+                        tessera_wait *after) {
+  CUresult result = CUDA_SUCCESS;
+  const void *buffer = given->block;
   struct tsr_request request;
   tsr_ring_lock(&request, context, stream);
   /* This needs the lock, because a thread that unloads the function waits for the lock before it
@@ -95,8 +100,8 @@ static CUresult launch(CUfunction f, const struct tsr_geometry *geometry, CUstre
   struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
   if (!function)
     result = CUDA_ERROR_INVALID_HANDLE;
-  else if ((result = tsr_launch_check(function, geometry)) == CUDA_SUCCESS)
-    result = check_parameters(function, geometry->call, parameters, extra, &buffer);
+  else if ((result = tsr_launch_check(function, geometry)) == CUDA_SUCCESS && !buffer)
+    result = check_parameters(function, geometry->call, given->parameters, given->extra, &buffer);
   if (result != CUDA_SUCCESS) {
     tsr_ring_unlock(&request);
     return result;
@@ -113,7 +118,7 @@ static CUresult launch(CUfunction f, const struct tsr_geometry *geometry, CUstre
   body->shared_bytes = geometry->shared_bytes;
   body->parameter_bytes = parameter_bytes;
   body->stack_bytes = (uint32_t)atomic_load(&function->context->system_area.stack_bytes);
-  put_parameters(&request, function, parameters, buffer);
+  put_parameters(&request, function, given->parameters, buffer);
   const uint64_t value = tsr_ring_commit(&request);
   if (after) *after = (tessera_wait){.stream = stream, .value = value};
   return CUDA_SUCCESS;
@@ -121,13 +126,77 @@ static CUresult launch(CUfunction f, const struct tsr_geometry *geometry, CUstre
 
 /* Run cooperative launches of one context one after the other. Then the blocks of each launch
  * have all of the device's room and the workspace of its barrier to themselves. */
-static CUresult launch_cooperative(CUfunction f, const struct tsr_geometry *geometry, CUstream hStream,
-                                   void **parameters, void **extra) {
-  TSR_CURRENT(context);
+static CUresult enqueue_in_order(struct tsr_context *context, uint32_t stream, uint64_t handle,
+                                 const struct tsr_geometry *geometry, const struct given *given) {
+  if (!geometry->cooperative) return enqueue(context, stream, handle, geometry, given, NULL);
   pthread_mutex_lock(&context->cooperative_lock);
-  const CUresult result = launch(f, geometry, hStream, parameters, extra, &context->cooperative);
+  const CUresult result =
+      enqueue(context, stream, handle, geometry, given, &context->cooperative);
   pthread_mutex_unlock(&context->cooperative_lock);
   return result;
+}
+
+CUresult tsr_launch_enqueue(struct tsr_context *context, uint32_t stream,
+                            const struct tsr_kernel_operation *kernel) {
+  struct tsr_geometry geometry = {.call = "cuGraphLaunch",
+                                  .shared_bytes = kernel->shared_bytes,
+                                  .cooperative = kernel->cooperative};
+  memcpy(geometry.grid, kernel->grid, sizeof geometry.grid);
+  memcpy(geometry.block, kernel->block, sizeof geometry.block);
+  uint64_t handle;
+  const CUresult result = tsr_function_resolve(context, kernel->function, &handle);
+  if (result != CUDA_SUCCESS) return result;
+  const struct given given = {.block = kernel->parameters};
+  return enqueue_in_order(context, stream, handle, &geometry, &given);
+}
+
+CUresult tsr_launch_describe(struct tsr_operation *operation, struct tsr_context *context,
+                             const struct tsr_kernel_operation *launch, void **parameters,
+                             void **extra) {
+  uint64_t handle;
+  CUresult result = tsr_function_resolve(context, launch->function, &handle);
+  if (result != CUDA_SUCCESS) return result;
+  struct tsr_geometry geometry = {.call = "a kernel node of a graph",
+                                  .shared_bytes = launch->shared_bytes,
+                                  .cooperative = launch->cooperative};
+  memcpy(geometry.grid, launch->grid, sizeof geometry.grid);
+  memcpy(geometry.block, launch->block, sizeof geometry.block);
+  const void *buffer = NULL;
+  pthread_mutex_lock(&tsr_module_lock);
+  struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
+  result = function ? tsr_launch_check(function, &geometry) : CUDA_ERROR_INVALID_HANDLE;
+  if (result == CUDA_SUCCESS)
+    result = check_parameters(function, geometry.call, parameters, extra, &buffer);
+  pthread_mutex_unlock(&tsr_module_lock);
+  if (result != CUDA_SUCCESS) return result;
+  return tsr_operation_of_kernel(operation, context, launch, parameters, buffer);
+}
+
+static CUresult capture(CUfunction f, struct tsr_context *context, uint32_t stream,
+                        const struct tsr_geometry *geometry, void **parameters, void **extra) {
+  struct tsr_kernel_operation launch = {.function = (uint64_t)(uintptr_t)f,
+                                        .shared_bytes = geometry->shared_bytes,
+                                        .cooperative = geometry->cooperative};
+  memcpy(launch.grid, geometry->grid, sizeof launch.grid);
+  memcpy(launch.block, geometry->block, sizeof launch.block);
+  struct tsr_operation operation;
+  const CUresult result = tsr_launch_describe(&operation, context, &launch, parameters, extra);
+  return result == CUDA_SUCCESS ? tsr_capture_add(context, stream, &operation) : result;
+}
+
+static CUresult launch(CUfunction f, const struct tsr_geometry *geometry, CUstream hStream,
+                       void **parameters, void **extra) {
+  TSR_CURRENT(context);
+  uint64_t handle;
+  CUresult result = tsr_function_resolve(context, (uint64_t)(uintptr_t)f, &handle);
+  if (result != CUDA_SUCCESS) return result;
+  uint32_t stream;
+  result = tsr_stream_index(context, hStream, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (tsr_captures(context, stream))
+    return capture(f, context, stream, geometry, parameters, extra);
+  const struct given given = {.parameters = parameters, .extra = extra};
+  return enqueue_in_order(context, stream, handle, geometry, &given);
 }
 
 CUresult tsr_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -138,7 +207,7 @@ CUresult tsr_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gr
                                         .grid = {gridDimX, gridDimY, gridDimZ},
                                         .block = {blockDimX, blockDimY, blockDimZ},
                                         .shared_bytes = sharedMemBytes};
-  return launch(f, &geometry, hStream, kernelParams, extra, NULL);
+  return launch(f, &geometry, hStream, kernelParams, extra);
 }
 
 CUresult tsr_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -151,7 +220,7 @@ CUresult tsr_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsi
                                         .block = {blockDimX, blockDimY, blockDimZ},
                                         .shared_bytes = sharedMemBytes,
                                         .cooperative = true};
-  return launch_cooperative(f, &geometry, hStream, kernelParams, NULL);
+  return launch(f, &geometry, hStream, kernelParams, NULL);
 }
 
 CUresult tsr_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
@@ -166,7 +235,5 @@ CUresult tsr_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void *
       .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
       .shared_bytes = config->sharedMemBytes,
       .cooperative = cooperative};
-  if (cooperative)
-    return launch_cooperative(f, &geometry, config->hStream, kernelParams, extra);
-  return launch(f, &geometry, config->hStream, kernelParams, extra, NULL);
+  return launch(f, &geometry, config->hStream, kernelParams, extra);
 }

@@ -1,6 +1,11 @@
 /* Events: (stream, value, timestamp). */
+#include "streams/event.h"
+
+#include <stdlib.h>
+
 #include "api.h"
 #include "contexts/context.h"
+#include "nodes/capture.h"
 #include "log.h"
 #include "base/refuse.h"
 #include "exchange/ring.h"
@@ -61,6 +66,7 @@ CUresult tsr_cuEventDestroy_v2(CUevent hEvent) {
     give_timestamp(event->context, event);
     pthread_mutex_unlock(&event->context->event_lock);
   }
+  free(event->captured.tips.list);
   tsr_object_free(TSR_EVENT, event);
   return CUDA_SUCCESS;
 }
@@ -101,19 +107,13 @@ static CUresult write_record(struct tsr_event *event, const struct tsr_request *
   return CUDA_SUCCESS;
 }
 
-static CUresult record(CUevent hEvent, CUstream hStream) {
-  struct tsr_context *context;
-  uint32_t stream;
-  CUresult result = tsr_stream_locate(hStream, &context, &stream);
-  if (result != CUDA_SUCCESS) return result;
-  struct tsr_event *event;
-  result = find(hEvent, &event);
-  if (result != CUDA_SUCCESS) return result;
-  if (event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+/* Record in a ring; the event is of the same context. */
+static CUresult enqueue_record(struct tsr_event *event, uint32_t stream) {
   const bool timed = !(event->flags & CU_EVENT_DISABLE_TIMING);
   struct tsr_request request;
-  tsr_ring_lock(&request, context, stream);
-  result = tsr_ring_begin(&request, timed ? TESSERA_OPCODE_TIMESTAMP : TESSERA_OPCODE_NOP, 0, NULL);
+  tsr_ring_lock(&request, event->context, stream);
+  CUresult result =
+      tsr_ring_begin(&request, timed ? TESSERA_OPCODE_TIMESTAMP : TESSERA_OPCODE_NOP, 0, NULL);
   if (result != CUDA_SUCCESS) return result;
   result = write_record(event, &request, timed);
   if (result == CUDA_SUCCESS && timed) {
@@ -127,12 +127,44 @@ static CUresult record(CUevent hEvent, CUstream hStream) {
   return result;
 }
 
-CUresult tsr_cuEventRecord(CUevent hEvent, CUstream hStream) { return record(hEvent, hStream); }
+CUresult tsr_event_record_in(uint64_t handle, struct tsr_context *context, uint32_t stream) {
+  struct tsr_event *event;
+  const CUresult result = find((CUevent)(uintptr_t)handle, &event);
+  if (result != CUDA_SUCCESS) return result;
+  return event->context == context ? enqueue_record(event, stream) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult capture_external(struct tsr_context *context, uint32_t stream,
+                                 CUgraphNodeType type, CUevent event) {
+  struct tsr_operation operation = {.type = type,
+                                    .context = tsr_object_handle(TSR_CONTEXT, context),
+                                    .event = (uint64_t)(uintptr_t)event};
+  return tsr_capture_add(context, stream, &operation);
+}
+
+static CUresult record(CUevent hEvent, CUstream hStream, bool external) {
+  struct tsr_context *context;
+  uint32_t stream;
+  CUresult result = tsr_stream_locate(hStream, &context, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  struct tsr_event *event;
+  result = find(hEvent, &event);
+  if (result != CUDA_SUCCESS) return result;
+  if (event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  if (tsr_captures(context, stream))
+    return external ? capture_external(context, stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, hEvent)
+                    : tsr_capture_record(context, stream, &event->captured);
+  event->captured.sequence = 0;
+  return enqueue_record(event, stream);
+}
+
+CUresult tsr_cuEventRecord(CUevent hEvent, CUstream hStream) {
+  return record(hEvent, hStream, false);
+}
 
 CUresult tsr_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
   if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
-  if (flags) TSR_REFUSE("cuEventRecordWithFlags with an external event");
-  return record(hEvent, hStream);
+  return record(hEvent, hStream, flags != 0);
 }
 
 /* Return a consistent copy of the record. */
@@ -152,6 +184,7 @@ CUresult tsr_cuEventQuery(CUevent hEvent) {
   struct tsr_event *event;
   const CUresult result = find(hEvent, &event);
   if (result != CUDA_SUCCESS) return result;
+  if (tsr_capture_has_event(&event->captured)) return CUDA_ERROR_CAPTURED_EVENT;
   const struct tsr_event seen = snapshot(event);
   if (!seen.recorded || tsr_reached(seen.context, seen.stream, seen.value)) return CUDA_SUCCESS;
   if (tsr_context_hung_up(seen.context)) return tsr_context_lose(seen.context);
@@ -162,6 +195,7 @@ CUresult tsr_cuEventSynchronize(CUevent hEvent) {
   struct tsr_event *event;
   const CUresult result = find(hEvent, &event);
   if (result != CUDA_SUCCESS) return result;
+  if (tsr_capture_has_event(&event->captured)) return CUDA_ERROR_CAPTURED_EVENT;
   const struct tsr_event seen = snapshot(event);
   return seen.recorded ? tsr_wait(seen.context, seen.stream, seen.value) : CUDA_SUCCESS;
 }
@@ -188,9 +222,20 @@ CUresult tsr_cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hE
   return tsr_cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
 }
 
+CUresult tsr_event_wait_in(uint64_t handle, struct tsr_context *context, uint32_t stream) {
+  struct tsr_event *event;
+  const CUresult result = find((CUevent)(uintptr_t)handle, &event);
+  if (result != CUDA_SUCCESS) return result;
+  const struct tsr_event seen = snapshot(event);
+  if (!seen.recorded || tsr_reached(seen.context, seen.stream, seen.value)) return CUDA_SUCCESS;
+  /* A wait can only refer to a stream of its own context; for another context the client waits. */
+  if (seen.context != context) return tsr_wait(seen.context, seen.stream, seen.value);
+  const tessera_wait wait = {.stream = seen.stream, .value = seen.value};
+  return tsr_ring_wait(context, stream, &wait, wait.stream != stream);
+}
+
 CUresult tsr_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   if (Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
-  if (Flags) TSR_REFUSE("cuStreamWaitEvent with an external event");
   struct tsr_context *context;
   uint32_t stream;
   CUresult result = tsr_stream_locate(hStream, &context, &stream);
@@ -198,14 +243,14 @@ CUresult tsr_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Fl
   struct tsr_event *event;
   result = find(hEvent, &event);
   if (result != CUDA_SUCCESS) return result;
-  const struct tsr_event seen = snapshot(event);
-  if (!seen.recorded || tsr_reached(seen.context, seen.stream, seen.value)) return CUDA_SUCCESS;
-  /* A wait can only refer to a stream of its own context; for another context the client waits. */
-  if (seen.context != context) return tsr_wait(seen.context, seen.stream, seen.value);
-  const tessera_wait wait = {.stream = seen.stream, .value = seen.value};
-  struct tsr_request request;
-  tsr_ring_lock(&request, context, stream);
-  result = tsr_ring_begin(&request, TESSERA_OPCODE_NOP, 0, &wait);
-  if (result == CUDA_SUCCESS) tsr_ring_commit(&request);
-  return result;
+  const bool captures = tsr_captures(context, stream);
+  if (captures && Flags)
+    return capture_external(context, stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, hEvent);
+  if (tsr_capture_has_event(&event->captured))
+    return tsr_capture_wait(context, stream, &event->captured);
+  if (captures) {
+    if (!event->recorded) return CUDA_SUCCESS;
+    return tsr_capture_break(context, stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+  }
+  return tsr_event_wait_in((uint64_t)(uintptr_t)hEvent, context, stream);
 }

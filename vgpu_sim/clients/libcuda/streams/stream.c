@@ -4,6 +4,7 @@
 #include "contexts/context.h"
 #include "base/device.h"
 #include "exchange/wait.h"
+#include "nodes/capture.h"
 #include "process.h"
 #include "streams/stream_ring.h"
 #include "streams/thread_stream.h"
@@ -41,7 +42,15 @@ CUresult tsr_cuStreamCreate(CUstream *phStream, unsigned int Flags) {
   return tsr_cuStreamCreateWithPriority(phStream, Flags, 0);
 }
 
+/* A capture cannot be completed without its streams. */
+static void abandon_capture(CUstream handle) {
+  const struct tsr_stream *stream = TSR_FIND(tsr_stream, TSR_STREAM, handle);
+  if (stream && tsr_captures(stream->context, stream->index))
+    tsr_capture_abandon(stream->context, stream->index);
+}
+
 CUresult tsr_cuStreamDestroy_v2(CUstream hStream) {
+  abandon_capture(hStream);
   return tsr_stream_drop((uint64_t)(uintptr_t)hStream);
 }
 
@@ -67,17 +76,30 @@ CUresult tsr_stream_locate(CUstream handle, struct tsr_context **context, uint32
   return result;
 }
 
+/* A stream that captures has no work to wait for, and neither has the legacy stream while blocking
+ * streams capture, because it would have to wait for these. */
+static CUresult check_capture(struct tsr_context *context, uint32_t stream) {
+  if (tsr_captures(context, stream))
+    return tsr_capture_break(context, stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  if (stream != TSR_LEGACY_STREAM || atomic_load(&context->blocking_captures) == 0)
+    return CUDA_SUCCESS;
+  tsr_capture_break_all(context);
+  return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
 CUresult tsr_cuStreamSynchronize(CUstream hStream) {
   struct tsr_context *context;
   uint32_t index;
-  const CUresult result = tsr_stream_locate(hStream, &context, &index);
+  CUresult result = tsr_stream_locate(hStream, &context, &index);
+  if (result == CUDA_SUCCESS) result = check_capture(context, index);
   return result == CUDA_SUCCESS ? tsr_wait_stream(context, index) : result;
 }
 
 CUresult tsr_cuStreamQuery(CUstream hStream) {
   struct tsr_context *context;
   uint32_t index;
-  const CUresult result = tsr_stream_locate(hStream, &context, &index);
+  CUresult result = tsr_stream_locate(hStream, &context, &index);
+  if (result == CUDA_SUCCESS) result = check_capture(context, index);
   if (result != CUDA_SUCCESS) return result;
   if (tsr_stream_idle(context, index)) return tsr_context_error(context);
   /* A program may only poll, and must then detect that the worker was killed. */
@@ -140,15 +162,5 @@ CUresult tsr_cuStreamGetId(CUstream hStream, unsigned long long *streamId) {
   /* The handle is unique in the process; legacy streams use their context's. */
   *streamId = stream ? tsr_object_handle(TSR_STREAM, stream)
                      : tsr_object_handle(TSR_CONTEXT, context);
-  return CUDA_SUCCESS;
-}
-
-CUresult tsr_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
-  struct tsr_context *context;
-  uint32_t index;
-  const CUresult result = tsr_stream_locate(hStream, &context, &index);
-  if (result != CUDA_SUCCESS) return result;
-  if (!captureStatus) return CUDA_ERROR_INVALID_VALUE;
-  *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }

@@ -3,6 +3,7 @@
 
 #include "api.h"
 #include "contexts/context.h"
+#include "nodes/capture.h"
 #include "streams/stream.h"
 #include "streams/values.h"
 
@@ -16,7 +17,13 @@ static CUresult run(CUstream handle, const CUstreamBatchMemOpParams *operations,
   CUstreamBatchMemOpParams copies[TSR_MOST_MEM_OPS];
   memcpy(copies, operations, count * sizeof *copies);
   result = tsr_values_check(context, copies, count);
-  return result == CUDA_SUCCESS ? tsr_values_enqueue(context, stream, copies, count) : result;
+  if (result != CUDA_SUCCESS) return result;
+  if (!tsr_captures(context, stream)) return tsr_values_enqueue(context, stream, copies, count);
+  struct tsr_operation own, operation = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+                                         .context = tsr_object_handle(TSR_CONTEXT, context),
+                                         .values = {.list = copies, .count = count}};
+  result = tsr_operation_copy(&own, &operation);
+  return result == CUDA_SUCCESS ? tsr_capture_add(context, stream, &own) : result;
 }
 
 static CUresult run_one(CUstream stream, CUstreamBatchMemOpType operation, CUdeviceptr address,

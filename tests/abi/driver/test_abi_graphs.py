@@ -1,0 +1,363 @@
+"""Graphs and stream capture: what they run is what the same calls run eagerly."""
+
+import ctypes
+import random
+
+import numpy as np
+import pytest
+
+from support.kernels import ptx_kernels
+
+INVALID_VALUE = 1
+ILLEGAL_STATE = 401
+UNSUPPORTED, INVALIDATED, UNMATCHED, UNJOINED, ISOLATION, IMPLICIT, CAPTURED_EVENT = (
+    900,
+    901,
+    903,
+    904,
+    905,
+    906,
+    907,
+)
+HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+WORDS = 16
+# step(to, from, factor): to[0] = to[0] * 31 + from[0] * factor + 1, so that the order matters.
+STEP = (
+    ptx_kernels.HEADER
+    + """
+.visible .entry step(.param .u64 p0, .param .u64 p1, .param .u32 p2)
+{
+  .reg .b64 %rd<2>; .reg .b32 %r<4>;
+  ld.param.u64 %rd0, [p0];
+  ld.param.u64 %rd1, [p1];
+  ld.param.u32 %r0, [p2];
+  ld.global.u32 %r1, [%rd0];
+  ld.global.u32 %r2, [%rd1];
+  mul.lo.u32 %r1, %r1, 31;
+  mad.lo.u32 %r1, %r2, %r0, %r1;
+  add.u32 %r1, %r1, 1;
+  st.global.u32 [%rd0], %r1;
+  ret;
+}
+"""
+)
+
+
+@pytest.fixture
+def raw(cuda, libraries):
+    return ctypes.CDLL(str(libraries / "libcuda.so.1"))
+
+
+@pytest.fixture
+def step(cuda):
+    return cuda.cuModuleGetFunction(cuda.cuModuleLoadData(STEP.encode() + b"\0"), b"step")
+
+
+class Operations:
+    """Operations on words of one allocation, as functions of a stream and as nodes."""
+
+    def __init__(self, cuda, step) -> None:
+        self.cuda, self.step = cuda, step
+        self.memory = int(cuda.cuMemAlloc(4 * WORDS))
+        self.context = cuda.cuCtxGetCurrent()
+
+    def at(self, word: int) -> int:
+        return self.memory + 4 * word
+
+    def reset(self) -> None:
+        self.cuda.cuMemcpyHtoD(self.memory, np.arange(1, WORDS + 1, dtype=np.uint32), 4 * WORDS)
+
+    def read(self) -> list[int]:
+        data = np.zeros(WORDS, np.uint32)
+        self.cuda.cuMemcpyDtoH(data, self.memory, data.nbytes)
+        return data.tolist()
+
+    def parameters(self, to: int, source: int, factor: int):
+        kinds = (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32)
+        return ((self.at(to), self.at(source), factor), kinds)
+
+    def enqueue(self, operation, stream) -> None:
+        kind, to, source, value = operation
+        if kind == "kernel":
+            given = self.parameters(to, source, value)
+            self.cuda.cuLaunchKernel(self.step, 1, 1, 1, 1, 1, 1, 0, stream, given, 0)
+        elif kind == "copy":
+            self.cuda.cuMemcpyDtoDAsync(self.at(to), self.at(source), 4, stream)
+        else:
+            self.cuda.cuMemsetD32Async(self.at(to), value, 1, stream)
+
+    def add(self, graph, dependencies, operation):
+        cuda = self.cuda
+        kind, to, source, value = operation
+        count = len(dependencies)
+        if kind == "kernel":
+            node = cuda.CUDA_KERNEL_NODE_PARAMS()
+            node.func = self.step
+            node.gridDimX = node.gridDimY = node.gridDimZ = 1
+            node.blockDimX = node.blockDimY = node.blockDimZ = 1
+            node.kernelParams = self.parameters(to, source, value)
+            return cuda.cuGraphAddKernelNode(graph, dependencies, count, node)
+        if kind == "copy":
+            copy = cuda.CUDA_MEMCPY3D()
+            copy.srcMemoryType = copy.dstMemoryType = cuda.CUmemorytype.CU_MEMORYTYPE_DEVICE
+            copy.srcDevice, copy.dstDevice = self.at(source), self.at(to)
+            copy.WidthInBytes, copy.Height, copy.Depth = 4, 1, 1
+            return cuda.cuGraphAddMemcpyNode(graph, dependencies, count, copy, self.context)
+        fill = cuda.CUDA_MEMSET_NODE_PARAMS()
+        fill.dst, fill.value, fill.elementSize = self.at(to), value, 4
+        fill.width = fill.height = 1
+        return cuda.cuGraphAddMemsetNode(graph, dependencies, count, fill, self.context)
+
+
+def random_operations(source: random.Random, count: int):
+    kinds = ("kernel", "kernel", "kernel", "copy", "fill")
+    return [
+        (
+            source.choice(kinds),
+            source.randrange(WORDS),
+            source.randrange(WORDS),
+            source.randrange(1, 1000),
+        )
+        for _ in range(count)
+    ]
+
+
+def edges_of(operations) -> list[list[int]]:
+    """Return, for each operation, the earlier ones that it must come after."""
+    last_write: dict[int, int] = {}
+    reads: dict[int, list[int]] = {}
+    after = []
+    for i, (kind, to, source, _) in enumerate(operations):
+        needed = {last_write[to]} if to in last_write else set()
+        needed |= set(reads.get(to, ()))
+        if kind != "fill":
+            if source in last_write:
+                needed.add(last_write[source])
+            reads.setdefault(source, []).append(i)
+        last_write[to] = i
+        reads[to] = [i] if kind == "kernel" and source == to else []
+        after.append(sorted(needed - {i}))
+    return after
+
+
+@pytest.fixture
+def operations(cuda, step):
+    return Operations(cuda, step)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_random_graph_computes_what_its_operations_do_in_order(cuda, operations, seed):
+    source = random.Random(seed)
+    listed = random_operations(source, source.choice((1, 5, 40, 200)))
+    stream = cuda.cuStreamCreate(seed % 2)
+    operations.reset()
+    for operation in listed * 2:
+        operations.enqueue(operation, stream)
+    cuda.cuStreamSynchronize(stream)
+    expected = operations.read()
+    graph = cuda.cuGraphCreate(0)
+    nodes: list[object] = []
+    for operation, after in zip(listed, edges_of(listed), strict=True):
+        nodes.append(operations.add(graph, [nodes[i] for i in after], operation))
+    executable = cuda.cuGraphInstantiate(graph, 0)
+    operations.reset()
+    for _ in range(2):
+        cuda.cuGraphLaunch(executable, stream)
+    cuda.cuStreamSynchronize(stream)
+    assert operations.read() == expected
+    cuda.cuGraphExecDestroy(executable)
+    cuda.cuGraphDestroy(graph)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_captured_streams_replay_what_they_would_have_run(cuda, operations, seed):
+    """Work of three streams, ordered by events; the first stream is the origin."""
+    source = random.Random(seed)
+    streams = [cuda.cuStreamCreate(1) for _ in range(3)]
+    events = [cuda.cuEventCreate(2) for _ in range(60)]
+    script = []
+    for operation in random_operations(source, 40):
+        script.append((operation, source.randrange(3)))
+
+    def play() -> None:
+        unused = iter(events)
+        cuda.cuEventRecord(fork := next(unused), streams[0])
+        for stream in streams[1:]:
+            cuda.cuStreamWaitEvent(stream, fork, 0)
+        previous = 0
+        for operation, which in script:  # every operation comes after the previous one
+            if which != previous:
+                cuda.cuEventRecord(event := next(unused), streams[previous])
+                cuda.cuStreamWaitEvent(streams[which], event, 0)
+            operations.enqueue(operation, streams[which])
+            previous = which
+        for stream in streams[1:]:
+            cuda.cuEventRecord(event := next(unused), stream)
+            cuda.cuStreamWaitEvent(streams[0], event, 0)
+
+    operations.reset()
+    play()
+    cuda.cuStreamSynchronize(streams[0])
+    expected = operations.read()
+    operations.reset()
+    before = operations.read()
+    mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
+    cuda.cuStreamBeginCapture(streams[0], mode)
+    play()
+    graph = cuda.cuStreamEndCapture(streams[0])
+    assert operations.read() == before  # nothing ran
+    executable = cuda.cuGraphInstantiate(graph, 0)
+    cuda.cuGraphLaunch(executable, streams[2])
+    cuda.cuStreamSynchronize(streams[2])
+    assert operations.read() == expected
+
+
+def test_errors_of_capture(cuda, operations):
+    mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    a, b = (cuda.cuStreamCreate(1) for _ in range(2))
+    blocking = cuda.cuStreamCreate(0)
+    event = cuda.cuEventCreate(2)
+    fill = ("fill", 0, 0, 1)
+    assert cuda.code("cuStreamEndCapture", a) == ILLEGAL_STATE
+    assert cuda.code("cuStreamBeginCapture", 0, mode) == UNSUPPORTED
+    cuda.cuStreamBeginCapture(a, mode)
+    assert cuda.code("cuStreamBeginCapture", a, mode) == ILLEGAL_STATE
+    assert cuda.code("cuStreamSynchronize", a) == UNSUPPORTED
+    assert cuda.code("cuStreamEndCapture", a) == INVALIDATED
+    # A stream that joined must be joined again.
+    cuda.cuStreamBeginCapture(a, mode)
+    cuda.cuEventRecord(event, a)
+    cuda.cuStreamWaitEvent(b, event, 0)
+    operations.enqueue(fill, b)
+    assert cuda.code("cuStreamEndCapture", b) == UNMATCHED
+    assert cuda.code("cuStreamEndCapture", a) == INVALIDATED
+    cuda.cuStreamBeginCapture(a, mode)
+    cuda.cuEventRecord(event, a)
+    assert cuda.code("cuEventQuery", event) == CAPTURED_EVENT
+    cuda.cuStreamWaitEvent(b, event, 0)
+    operations.enqueue(fill, b)
+    assert cuda.code("cuStreamEndCapture", a) == UNJOINED
+    # Work outside of the capture cannot be waited for, nor the legacy stream be used.
+    cuda.cuEventRecord(event, b)
+    cuda.cuStreamBeginCapture(a, mode)
+    assert cuda.code("cuStreamWaitEvent", a, event, 0) == ISOLATION
+    assert cuda.code("cuStreamEndCapture", a) == INVALIDATED
+    cuda.cuStreamBeginCapture(blocking, mode)
+    assert cuda.code("cuMemsetD32Async", operations.at(0), 1, 1, 0) == IMPLICIT
+    assert cuda.code("cuStreamEndCapture", blocking) == INVALIDATED
+    operations.enqueue(fill, blocking)  # it runs again
+    cuda.cuStreamBeginCapture(b, mode)
+    cuda.cuStreamDestroy(b)
+    cuda.cuCtxSynchronize()
+
+
+def test_pageable_memory_and_host_functions_in_graphs(cuda, raw, operations):
+    """Both run when the graph has reached them, and see the memory as it is then."""
+    stream = cuda.cuStreamCreate(1)
+    source, target = np.arange(WORDS, dtype=np.uint32), np.zeros(WORDS, np.uint32)
+    seen = []
+
+    @HOST_FUNCTION
+    def note(_data):
+        seen.append(target.tolist())
+
+    mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+    cuda.cuStreamBeginCapture(stream, mode)
+    cuda.cuMemcpyHtoDAsync(operations.memory, source, source.nbytes, stream)
+    operations.enqueue(("kernel", 3, 2, 5), stream)
+    cuda.cuMemcpyDtoHAsync(target, operations.memory, target.nbytes, stream)
+    assert raw.cuLaunchHostFunc(ctypes.c_void_p(int(stream)), note, None) == 0
+    graph = cuda.cuStreamEndCapture(stream)
+    assert cuda.cuGraphGetNodes(graph, 0)[1] == 4
+    executable = cuda.cuGraphInstantiate(graph, 0)
+    expected = []
+    for i in range(5):
+        source[:] = np.arange(WORDS) + 100 * i
+        cuda.cuGraphLaunch(executable, stream)
+        cuda.cuStreamSynchronize(stream)
+        data = (np.arange(WORDS) + 100 * i).tolist()
+        data[3] = data[3] * 31 + data[2] * 5 + 1
+        expected.append(data)
+    assert seen == expected
+
+
+def test_an_executable_graph_can_be_changed(cuda, operations):
+    stream = cuda.cuStreamCreate(1)
+    graph = cuda.cuGraphCreate(0)
+    first = operations.add(graph, [], ("fill", 0, 0, 7))
+    second = operations.add(graph, [first], ("kernel", 1, 0, 2))
+    executable = cuda.cuGraphInstantiate(graph, 0)
+
+    def run() -> list[int]:
+        operations.reset()
+        cuda.cuGraphLaunch(executable, stream)
+        cuda.cuStreamSynchronize(stream)
+        return operations.read()[:2]
+
+    assert run() == [7, 2 * 31 + 7 * 2 + 1]
+    node = cuda.cuGraphKernelNodeGetParams(second)
+    node.kernelParams = operations.parameters(1, 0, 3)
+    cuda.cuGraphExecKernelNodeSetParams(executable, second, node)
+    assert run() == [7, 2 * 31 + 7 * 3 + 1]
+    cuda.cuGraphNodeSetEnabled(executable, second, 0)
+    assert cuda.cuGraphNodeGetEnabled(executable, second) == 0
+    assert run() == [7, 2]
+    cuda.cuGraphNodeSetEnabled(executable, second, 1)
+    other = cuda.cuGraphCreate(0)
+    operations.add(other, [operations.add(other, [], ("fill", 0, 0, 9))], ("kernel", 1, 0, 4))
+    info = cuda.cuGraphExecUpdate(executable, other)
+    assert int(info.result) == 0
+    assert run() == [9, 2 * 31 + 9 * 4 + 1]
+    cuda.cuGraphAddEmptyNode(other, [], 0)
+    assert cuda.code("cuGraphExecUpdate", executable, other) == 910
+
+
+def test_child_graphs_clones_and_edges(cuda, operations, tmp_path):
+    stream = cuda.cuStreamCreate(1)
+    child = cuda.cuGraphCreate(0)
+    inner = operations.add(child, [], ("kernel", 0, 0, 1))
+    graph = cuda.cuGraphCreate(0)
+    fill = operations.add(graph, [], ("fill", 0, 0, 3))
+    nested = cuda.cuGraphAddChildGraphNode(graph, [fill], 1, child)
+    last = operations.add(graph, [nested], ("copy", 1, 0, 0))
+    cuda.cuGraphDestroyNode(inner)  # the child was copied
+    clone = cuda.cuGraphClone(graph)
+    found = cuda.cuGraphNodeFindInClone(last, clone)
+    assert int(cuda.cuGraphNodeGetType(found)) == 1
+    assert cuda.cuGraphGetRootNodes(clone, 0)[1] == 1
+    path = tmp_path / "graph.dot"
+    cuda.cuGraphDebugDotPrint(clone, str(path).encode(), 0)
+    assert path.read_text().count(" -> ") == 2
+    executable = cuda.cuGraphInstantiate(clone, 0)
+    cuda.cuGraphLaunch(executable, stream)
+    cuda.cuStreamSynchronize(stream)
+    assert operations.read()[:2] == [3 * 31 + 3 + 1] * 2
+    none = [cuda.CUgraphEdgeData()]
+    assert cuda.code("cuGraphAddDependencies", graph, [last], [fill], none, 1) == INVALID_VALUE
+    assert cuda.code("cuGraphAddDependencies", graph, [fill], [fill], none, 1) == INVALID_VALUE
+    assert cuda.code("cuGraphAddDependencies", graph, [fill], [found], none, 1) == INVALID_VALUE
+    cuda.cuGraphAddDependencies(graph, [fill], [last], none, 1)
+    cuda.cuGraphRemoveDependencies(graph, [fill], [last], none, 1)
+    cuda.cuGraphDestroy(graph)
+    assert cuda.code("cuGraphNodeGetType", last) == INVALID_VALUE
+
+
+def test_user_objects_live_as_long_as_the_graphs_that_hold_them(cuda, raw):
+    freed = []
+
+    @HOST_FUNCTION
+    def free(data):
+        freed.append(data)
+
+    made = ctypes.c_uint64()
+    assert raw.cuUserObjectCreate(ctypes.byref(made), ctypes.c_void_p(77), free, 2, 1) == 0
+    graph = cuda.cuGraphCreate(0)
+    held = ctypes.c_void_p(made.value)
+    assert raw.cuGraphRetainUserObject(ctypes.c_void_p(int(graph)), held, 1, 1) == 0
+    executable = cuda.cuGraphInstantiate(graph, 0)
+    cuda.cuGraphDestroy(graph)
+    assert raw.cuUserObjectRelease(held, 1) == 0
+    assert not freed
+    cuda.cuGraphExecDestroy(executable)
+    assert freed == [77]
+    assert raw.cuUserObjectRelease(held, 1) == INVALID_VALUE

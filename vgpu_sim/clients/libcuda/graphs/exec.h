@@ -1,0 +1,46 @@
+/* Executable graphs: a private copy of a graph, and the order in which its nodes are enqueued. */
+#ifndef TSR_EXEC_H
+#define TSR_EXEC_H
+
+#include "nodes/graph.h"
+
+enum { TSR_NO_STEP = -1 };
+
+/* One operation. Steps are in topological order, child graphs included. */
+struct tsr_step {
+  struct tsr_node *node;
+  uint32_t lane;
+  int32_t waits[TSR_GRAPH_LANES]; /* per lane: the step to wait for, or TSR_NO_STEP */
+  bool runs; /* it has the node's operation; else it only joins other steps */
+};
+
+struct tsr_exec {
+  struct tsr_object object;
+  pthread_mutex_t lock; /* held by a launch, and to change or free the object */
+  struct tsr_graph *graph;
+  uint64_t flags;
+  uint32_t id;
+  uint64_t context; /* handle, 0: that of the stream */
+  struct tsr_step *steps;
+  uint64_t *values; /* per step: the request that completes it */
+  uint32_t count, room, lanes;
+  /* The end of the last launch: the next one waits for it. */
+  uint64_t last_context;
+  tessera_wait last;
+};
+
+/* Plan the steps of exec->graph; under the graphs' lock. */
+CUresult tsr_exec_plan(struct tsr_exec *exec);
+
+/* Enqueue the graph in a stream; under exec->lock. */
+CUresult tsr_exec_enqueue(struct tsr_exec *exec, struct tsr_context *context, uint32_t stream);
+
+/* Make an executable graph from a graph; under the graphs' lock. `failed` is the node that cannot
+ * run, or NULL. */
+CUresult tsr_exec_new(const struct tsr_graph *graph, uint64_t flags, struct tsr_exec **exec,
+                      struct tsr_node **failed);
+
+/* Free an executable graph whose handle is retired; under the graphs' lock. */
+void tsr_exec_free(struct tsr_exec *exec);
+
+#endif

@@ -1,0 +1,141 @@
+/* Executable graphs: instantiation, launch and changes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+#include "base/refuse.h"
+#include "exchange/ring.h"
+#include "graphs/describe.h"
+#include "graphs/exec.h"
+#include "graphs/locked.h"
+#include "nodes/capture.h"
+#include "streams/stream.h"
+
+#define EXEC_OF(handle) TSR_FIND(tsr_exec, TSR_GRAPH_EXEC, handle)
+
+enum {
+  KNOWN_FLAGS = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
+                CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
+                CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
+};
+
+/* Priorities have one level, and graphs' memory nodes are refused, so that these flags have no
+ * effect; a graph is uploaded by its launch. */
+static CUresult check_flags(uint64_t flags) {
+  if (flags & ~(uint64_t)KNOWN_FLAGS) return CUDA_ERROR_INVALID_VALUE;
+  if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
+    TSR_REFUSE("a graph that kernels launch (CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)");
+  return CUDA_SUCCESS;
+}
+
+static CUresult instantiate(CUgraphExec *made, CUgraph handle, uint64_t flags,
+                            CUgraphNode *failed_node) {
+  const CUresult checked = check_flags(flags);
+  if (checked != CUDA_SUCCESS) return checked;
+  if (!made) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_exec *exec = NULL;
+  struct tsr_node *failed = NULL;
+  TSR_LOCKED({
+    const struct tsr_graph *graph = TSR_GRAPH_OF(handle);
+    result = graph && !graph->captures ? tsr_exec_new(graph, flags, &exec, &failed)
+                                       : CUDA_ERROR_INVALID_VALUE;
+    if (exec) *made = (CUgraphExec)(uintptr_t)tsr_object_handle(TSR_GRAPH_EXEC, exec);
+    if (failed && failed_node)
+      *failed_node = (CUgraphNode)(uintptr_t)tsr_object_handle(TSR_NODE, failed);
+  });
+}
+
+CUresult tsr_cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                         unsigned long long flags) {
+  if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) return CUDA_ERROR_INVALID_VALUE;
+  return instantiate(phGraphExec, hGraph, flags, NULL);
+}
+
+CUresult tsr_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                   CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize) {
+  if (phErrorNode) *phErrorNode = NULL;
+  if (logBuffer && bufferSize) logBuffer[0] = 0;
+  return instantiate(phGraphExec, hGraph, 0, phErrorNode);
+}
+
+CUresult tsr_cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+                                char *logBuffer, size_t bufferSize) {
+  return tsr_cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+}
+
+CUresult tsr_cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                          CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams) {
+  if (!instantiateParams) return CUDA_ERROR_INVALID_VALUE;
+  instantiateParams->hErrNode_out = NULL;
+  const CUresult result = instantiate(phGraphExec, hGraph, instantiateParams->flags,
+                                      &instantiateParams->hErrNode_out);
+  instantiateParams->result_out =
+      result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
+      : instantiateParams->hErrNode_out ? CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED
+                                        : CUDA_GRAPH_INSTANTIATE_ERROR;
+  return result;
+}
+
+CUresult tsr_cuGraphExecDestroy(CUgraphExec hGraphExec) {
+  TSR_LOCKED({
+    struct tsr_exec *exec = EXEC_OF(hGraphExec);
+    result = exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (exec) {
+      pthread_mutex_lock(&exec->lock); /* a launch in another thread */
+      pthread_mutex_unlock(&exec->lock);
+      tsr_exec_free(exec);
+    }
+  });
+}
+
+/* A launch in a stream that captures becomes a child graph. */
+static CUresult capture_launch(struct tsr_exec *exec, struct tsr_context *context,
+                               uint32_t stream) {
+  struct tsr_operation operation = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+  const CUresult result = tsr_graph_clone(exec->graph, &operation.child);
+  tsr_graphs_unlock();
+  return result == CUDA_SUCCESS ? tsr_capture_add(context, stream, &operation) : result;
+}
+
+CUresult tsr_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
+  struct tsr_context *context;
+  uint32_t stream;
+  CUresult result = tsr_stream_locate(hStream, &context, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  tsr_graphs_lock();
+  struct tsr_exec *exec = EXEC_OF(hGraphExec);
+  if (exec && tsr_captures(context, stream)) return capture_launch(exec, context, stream);
+  if (exec) pthread_mutex_lock(&exec->lock);
+  tsr_graphs_unlock();
+  if (!exec) return CUDA_ERROR_INVALID_VALUE;
+  result = tsr_exec_enqueue(exec, context, stream);
+  pthread_mutex_unlock(&exec->lock);
+  return result;
+}
+
+/* A launch brings everything that a graph needs. */
+CUresult tsr_cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
+  struct tsr_context *context;
+  uint32_t stream;
+  const CUresult located = tsr_stream_locate(hStream, &context, &stream);
+  if (located != CUDA_SUCCESS) return located;
+  TSR_LOCKED(result = EXEC_OF(hGraphExec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+CUresult tsr_cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags) {
+  if (!flags) return CUDA_ERROR_INVALID_VALUE;
+  TSR_LOCKED({
+    const struct tsr_exec *exec = EXEC_OF(hGraphExec);
+    if (exec) *flags = exec->flags & ~(uint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+    result = exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+CUresult tsr_cuGraphExecGetId(CUgraphExec hGraphExec, unsigned int *graphId) {
+  if (!graphId) return CUDA_ERROR_INVALID_VALUE;
+  TSR_LOCKED({
+    const struct tsr_exec *exec = EXEC_OF(hGraphExec);
+    if (exec) *graphId = exec->id;
+    result = exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
+}

@@ -1,0 +1,103 @@
+/* Graphs as a whole. */
+#include "api.h"
+#include "graphs/locked.h"
+#include "nodes/graph.h"
+
+static CUgraph handle_of(const struct tsr_graph *graph) {
+  return (CUgraph)(uintptr_t)tsr_object_handle(TSR_GRAPH, graph);
+}
+
+CUresult tsr_cuGraphCreate(CUgraph *phGraph, unsigned int flags) {
+  if (!phGraph || flags) return CUDA_ERROR_INVALID_VALUE;
+  TSR_LOCKED({
+    const struct tsr_graph *graph = tsr_graph_new();
+    result = graph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (graph) *phGraph = handle_of(graph);
+  });
+}
+
+CUresult tsr_cuGraphDestroy(CUgraph hGraph) {
+  TSR_LOCKED({
+    struct tsr_graph *graph = TSR_GRAPH_OF(hGraph);
+    if (!graph || graph->owner || graph->captures)
+      result = CUDA_ERROR_INVALID_VALUE;
+    else
+      tsr_graph_free(graph);
+  });
+}
+
+CUresult tsr_cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph) {
+  if (!phGraphClone) return CUDA_ERROR_INVALID_VALUE;
+  TSR_LOCKED({
+    const struct tsr_graph *graph = TSR_GRAPH_OF(originalGraph);
+    struct tsr_graph *clone = NULL;
+    result = graph ? tsr_graph_clone(graph, &clone) : CUDA_ERROR_INVALID_VALUE;
+    if (clone) *phGraphClone = handle_of(clone);
+  });
+}
+
+CUresult tsr_cuGraphGetId(CUgraph hGraph, unsigned int *graphId) {
+  if (!graphId) return CUDA_ERROR_INVALID_VALUE;
+  TSR_LOCKED({
+    const struct tsr_graph *graph = TSR_GRAPH_OF(hGraph);
+    if (graph) *graphId = graph->id;
+    result = graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+/* A user object starts with references of the program. */
+CUresult tsr_cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy,
+                                unsigned int initialRefcount, unsigned int flags) {
+  if (!object_out || !destroy || initialRefcount == 0 || initialRefcount > INT32_MAX ||
+      flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+    return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_user_object *object = tsr_object_new(TSR_USER_OBJECT);
+  if (!object) return CUDA_ERROR_OUT_OF_MEMORY;
+  object->data = ptr;
+  object->destroy = destroy;
+  object->references = initialRefcount;
+  *object_out = (CUuserObject)(uintptr_t)tsr_object_publish(TSR_USER_OBJECT, object);
+  return CUDA_SUCCESS;
+}
+
+#define OBJECT_OF(handle) TSR_FIND(tsr_user_object, TSR_USER_OBJECT, handle)
+
+CUresult tsr_cuUserObjectRetain(CUuserObject object, unsigned int count) {
+  if (count == 0 || count > INT32_MAX) return CUDA_ERROR_INVALID_VALUE;
+  TSR_LOCKED({
+    struct tsr_user_object *found = OBJECT_OF(object);
+    if (found) found->references += count;
+    result = found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+CUresult tsr_cuUserObjectRelease(CUuserObject object, unsigned int count) {
+  TSR_LOCKED({
+    struct tsr_user_object *found = OBJECT_OF(object);
+    result = found ? tsr_user_object_release(found, count) : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+CUresult tsr_cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count,
+                                     unsigned int flags) {
+  if (count == 0 || count > INT32_MAX || (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE))
+    return CUDA_ERROR_INVALID_VALUE;
+  TSR_LOCKED({
+    struct tsr_graph *holder = TSR_GRAPH_OF(graph);
+    struct tsr_user_object *found = OBJECT_OF(object);
+    if (!holder || !found || (flags && found->references < count))
+      result = CUDA_ERROR_INVALID_VALUE;
+    else
+      result = tsr_graph_hold(holder, found, count);
+    if (result == CUDA_SUCCESS && !flags) found->references += count;
+  });
+}
+
+CUresult tsr_cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count) {
+  if (count == 0) return CUDA_ERROR_INVALID_VALUE;
+  TSR_LOCKED({
+    struct tsr_graph *holder = TSR_GRAPH_OF(graph);
+    struct tsr_user_object *found = OBJECT_OF(object);
+    result = holder && found ? tsr_graph_unhold(holder, found, count) : CUDA_ERROR_INVALID_VALUE;
+  });
+}

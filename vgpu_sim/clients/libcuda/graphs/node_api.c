@@ -1,0 +1,258 @@
+/* Nodes of a graph: adding, parameters, properties. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+#include "base/refuse.h"
+#include "graphs/describe.h"
+#include "graphs/lists.h"
+#include "graphs/locked.h"
+
+static CUgraphNode handle_of(const struct tsr_node *node) {
+  return (CUgraphNode)(uintptr_t)tsr_object_handle(TSR_NODE, node);
+}
+
+struct place {
+  CUgraphNode *made;
+  CUgraph graph;
+  const CUgraphNode *dependencies;
+  const CUgraphEdgeData *data;
+  size_t count;
+};
+
+/* Free an operation that did not become a node. */
+static void discard(struct tsr_operation *operation) {
+  if (operation->type == CU_GRAPH_NODE_TYPE_GRAPH && operation->child)
+    tsr_graph_free(operation->child);
+  tsr_operation_clear(operation);
+}
+
+/* Whether a graph is part of another one, or is that graph. */
+static bool is_inside(const struct tsr_graph *graph, const struct tsr_graph *outer) {
+  while (graph != outer && graph->owner) graph = graph->owner->graph;
+  return graph == outer;
+}
+
+static CUresult add(const struct place *place, const CUgraphNodeParams *parameters) {
+  if (!place->made) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_node **dependencies = NULL, *node = NULL;
+  struct tsr_operation operation;
+  TSR_LOCKED({
+    struct tsr_graph *graph = TSR_GRAPH_OF(place->graph);
+    result = graph ? tsr_nodes_find(place->dependencies, place->count, &dependencies)
+                   : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS && parameters->type == CU_GRAPH_NODE_TYPE_GRAPH &&
+        parameters->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE &&
+        TSR_GRAPH_OF(parameters->graph.graph) &&
+        is_inside(graph, TSR_GRAPH_OF(parameters->graph.graph)))
+      result = CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; result == CUDA_SUCCESS && i < place->count; i++)
+      if (dependencies[i]->graph != graph) result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS) result = tsr_describe(&operation, parameters);
+    if (result == CUDA_SUCCESS)
+      result = tsr_graph_add(graph, &operation, dependencies, place->data, place->count, &node);
+    if (node) *place->made = handle_of(node);
+    free(dependencies);
+  });
+}
+
+CUresult tsr_cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+                               const CUgraphNode *dependencies,
+                               const CUgraphEdgeData *dependencyData, size_t numDependencies,
+                               CUgraphNodeParams *nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const CUgraphNodeParams copy = *nodeParams;
+  const struct place place = {phGraphNode, hGraph, dependencies, dependencyData, numDependencies};
+  return add(&place, &copy);
+}
+
+CUresult tsr_cuGraphAddNode_v3(CUgraphNode *phGraphNode, CUgraph hGraph,
+                               const CUgraphNode *dependencies,
+                               const CUgraphEdgeData *dependencyData, size_t numDependencies,
+                               CUgraphNodeParams *nodeParams) {
+  return tsr_cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies,
+                               nodeParams);
+}
+
+CUresult tsr_cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                            const CUgraphNode *dependencies, size_t numDependencies,
+                            CUgraphNodeParams *nodeParams) {
+  return tsr_cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies,
+                               nodeParams);
+}
+
+#define PLACE {phGraphNode, hGraph, dependencies, NULL, numDependencies}
+
+CUresult tsr_cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                     const CUgraphNode *dependencies, size_t numDependencies,
+                                     const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const struct place place = PLACE;
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_KERNEL, .kernel = *nodeParams};
+  return add(&place, &given);
+}
+
+CUresult tsr_cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                  const CUgraphNode *dependencies, size_t numDependencies,
+                                  const CUDA_MEMCPY3D *copyParams, CUcontext ctx) {
+  if (!copyParams) return CUDA_ERROR_INVALID_VALUE;
+  const struct place place = PLACE;
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+                                   .copy = {.copyCtx = ctx, .copyParams = *copyParams}};
+  return add(&place, &given);
+}
+
+CUresult tsr_cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                  const CUgraphNode *dependencies, size_t numDependencies,
+                                  const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx) {
+  if (!memsetParams) return CUDA_ERROR_INVALID_VALUE;
+  const struct place place = PLACE;
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEMSET,
+                                   .set = {.set = *memsetParams, .ctx = ctx}};
+  return add(&place, &given);
+}
+
+CUresult tsr_cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                const CUgraphNode *dependencies, size_t numDependencies,
+                                const CUDA_HOST_NODE_PARAMS *nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const struct place place = PLACE;
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_HOST, .host.host = *nodeParams};
+  return add(&place, &given);
+}
+
+CUresult tsr_cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                      const CUgraphNode *dependencies, size_t numDependencies,
+                                      CUgraph childGraph) {
+  const struct place place = PLACE;
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph.graph = childGraph};
+  return add(&place, &given);
+}
+
+CUresult tsr_cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                 const CUgraphNode *dependencies, size_t numDependencies) {
+  const struct place place = PLACE;
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
+  return add(&place, &given);
+}
+
+CUresult tsr_cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                       const CUgraphNode *dependencies, size_t numDependencies,
+                                       CUevent event) {
+  const struct place place = PLACE;
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD, .event.event = event};
+  return add(&place, &given);
+}
+
+CUresult tsr_cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                     const CUgraphNode *dependencies, size_t numDependencies,
+                                     CUevent event) {
+  const struct place place = PLACE;
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT, .event.event = event};
+  return add(&place, &given);
+}
+
+CUresult tsr_cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                      const CUgraphNode *dependencies, size_t numDependencies,
+                                      const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const struct place place = PLACE;
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, .memOp = *nodeParams};
+  return add(&place, &given);
+}
+
+CUresult tsr_cuGraphDestroyNode(CUgraphNode hNode) {
+  TSR_LOCKED({
+    struct tsr_node *node = TSR_NODE_OF(hNode);
+    if (!node || node->graph->captures)
+      result = CUDA_ERROR_INVALID_VALUE;
+    else
+      tsr_graph_remove(node);
+  });
+}
+
+/* Replace a node's parameters by others of the same type. */
+static CUresult set(CUgraphNode handle, const CUgraphNodeParams *parameters) {
+  struct tsr_operation operation;
+  TSR_LOCKED({
+    struct tsr_node *node = TSR_NODE_OF(handle);
+    if (!node || node->operation.type != parameters->type ||
+        parameters->type == CU_GRAPH_NODE_TYPE_GRAPH)
+      result = CUDA_ERROR_INVALID_VALUE;
+    else
+      result = tsr_describe(&operation, parameters);
+    if (result == CUDA_SUCCESS) {
+      if (operation.type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        operation.kernel.cooperative = node->operation.kernel.cooperative;
+        operation.kernel.priority = node->operation.kernel.priority;
+      }
+      discard(&node->operation);
+      node->operation = operation;
+    }
+  });
+}
+
+CUresult tsr_cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const CUgraphNodeParams copy = *nodeParams;
+  return set(hNode, &copy);
+}
+
+CUresult tsr_cuGraphNodeSetParams_v2(CUgraphNode hNode, CUgraphNodeParams *nodeParams) {
+  return tsr_cuGraphNodeSetParams(hNode, nodeParams);
+}
+
+CUresult tsr_cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
+                                           const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_KERNEL, .kernel = *nodeParams};
+  return set(hNode, &given);
+}
+
+/* The context of a copy or fill stays the same. */
+static CUcontext context_of(CUgraphNode handle) {
+  tsr_graphs_lock();
+  const struct tsr_node *node = TSR_NODE_OF(handle);
+  CUcontext context = node ? (CUcontext)(uintptr_t)node->operation.context : NULL;
+  tsr_graphs_unlock();
+  return context;
+}
+
+CUresult tsr_cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const CUgraphNodeParams given = {
+      .type = CU_GRAPH_NODE_TYPE_MEMCPY,
+      .copy = {.copyCtx = context_of(hNode), .copyParams = *nodeParams}};
+  return set(hNode, &given);
+}
+
+CUresult tsr_cuGraphMemsetNodeSetParams(CUgraphNode hNode,
+                                        const CUDA_MEMSET_NODE_PARAMS *nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEMSET,
+                                   .set = {.set = *nodeParams, .ctx = context_of(hNode)}};
+  return set(hNode, &given);
+}
+
+CUresult tsr_cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_HOST, .host.host = *nodeParams};
+  return set(hNode, &given);
+}
+
+CUresult tsr_cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event) {
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD, .event.event = event};
+  return set(hNode, &given);
+}
+
+CUresult tsr_cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event) {
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT, .event.event = event};
+  return set(hNode, &given);
+}
+
+CUresult tsr_cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode,
+                                            const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, .memOp = *nodeParams};
+  return set(hNode, &given);
+}

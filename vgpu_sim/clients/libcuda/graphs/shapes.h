@@ -1,0 +1,15 @@
+/* Shapes of copies and fills: checks, and the form in which they are enqueued. */
+#ifndef TSR_SHAPES_H
+#define TSR_SHAPES_H
+
+#include "copies/copy.h"
+
+/* Check the arguments of a copy, without its addresses. */
+CUresult tsr_shape_check(const CUDA_MEMCPY3D *copy);
+
+/* Return the shape and both addresses of a copy that tsr_shape_check has accepted. */
+struct tsr_copy_shape tsr_shape_of(const CUDA_MEMCPY3D *copy, uint64_t *to, uint64_t *from);
+
+CUresult tsr_fill_check(const CUDA_MEMSET_NODE_PARAMS *fill);
+
+#endif

@@ -1,0 +1,131 @@
+#include "nodes/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t next_graph_id; /* guarded by the graphs' lock */
+
+struct tsr_graph *tsr_graph_new(void) {
+  struct tsr_graph *graph = tsr_object_new(TSR_GRAPH);
+  if (!graph) return NULL;
+  graph->id = ++next_graph_id;
+  tsr_object_publish(TSR_GRAPH, graph);
+  return graph;
+}
+
+static void free_node(struct tsr_node *node) {
+  tsr_object_retire(TSR_NODE, tsr_object_handle(TSR_NODE, node));
+  if (node->operation.type == CU_GRAPH_NODE_TYPE_GRAPH && node->operation.child)
+    tsr_graph_free(node->operation.child);
+  tsr_operation_clear(&node->operation);
+  free(node->before.list);
+  free(node->after.list);
+  tsr_object_free(TSR_NODE, node);
+}
+
+void tsr_graph_free(struct tsr_graph *graph) {
+  tsr_object_retire(TSR_GRAPH, tsr_object_handle(TSR_GRAPH, graph));
+  for (uint32_t i = 0; i < graph->count; i++) free_node(graph->nodes[i]);
+  for (uint32_t i = 0; i < graph->held_count; i++)
+    tsr_user_object_release(graph->held[i].object, graph->held[i].references);
+  free(graph->nodes);
+  free(graph->held);
+  tsr_object_free(TSR_GRAPH, graph);
+}
+
+static CUresult append(struct tsr_graph *graph, struct tsr_node *node) {
+  if (graph->count == graph->room) {
+    const uint32_t room = graph->room ? 2 * graph->room : 16;
+    struct tsr_node **nodes = realloc(graph->nodes, room * sizeof(struct tsr_node *));
+    if (!nodes) return CUDA_ERROR_OUT_OF_MEMORY;
+    graph->nodes = nodes;
+    graph->room = room;
+  }
+  node->graph = graph;
+  node->index = graph->count;
+  node->id = graph->next_id++;
+  graph->nodes[graph->count++] = node;
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_graph_add(struct tsr_graph *graph, struct tsr_operation *operation,
+                       struct tsr_node *const *dependencies, const CUgraphEdgeData *data,
+                       size_t count, struct tsr_node **made) {
+  struct tsr_node *node = tsr_object_new(TSR_NODE);
+  if (!node) {
+    tsr_operation_clear(operation);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  node->operation = *operation;
+  tsr_object_publish(TSR_NODE, node);
+  CUresult result = append(graph, node);
+  if (result != CUDA_SUCCESS) {
+    free_node(node);
+    return result;
+  }
+  if (operation->type == CU_GRAPH_NODE_TYPE_GRAPH && operation->child)
+    operation->child->owner = node;
+  for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
+    result = tsr_edge_add(dependencies[i], node, data ? &data[i] : NULL);
+  if (result != CUDA_SUCCESS)
+    tsr_graph_remove(node);
+  else
+    *made = node;
+  return result;
+}
+
+void tsr_graph_remove(struct tsr_node *node) {
+  struct tsr_graph *graph = node->graph;
+  while (node->before.count)
+    tsr_edge_remove(node->before.list[0].node, node, &node->before.list[0].data);
+  while (node->after.count)
+    tsr_edge_remove(node, node->after.list[0].node, &node->after.list[0].data);
+  graph->count--;
+  memmove(&graph->nodes[node->index], &graph->nodes[node->index + 1],
+          (graph->count - node->index) * sizeof(struct tsr_node *));
+  for (uint32_t i = node->index; i < graph->count; i++) graph->nodes[i]->index = i;
+  free_node(node);
+}
+
+static CUresult clone_nodes(const struct tsr_graph *from, struct tsr_graph *to) {
+  for (uint32_t i = 0; i < from->count; i++) {
+    const struct tsr_node *node = from->nodes[i];
+    struct tsr_operation operation;
+    CUresult result = tsr_operation_copy(&operation, &node->operation);
+    if (result != CUDA_SUCCESS) return result;
+    if (operation.type == CU_GRAPH_NODE_TYPE_GRAPH) {
+      result = tsr_graph_clone(node->operation.child, &operation.child);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    struct tsr_node *made;
+    result = tsr_graph_add(to, &operation, NULL, NULL, 0, &made);
+    if (result != CUDA_SUCCESS) return result;
+    made->origin = tsr_object_handle(TSR_NODE, node);
+    made->id = node->id;
+    made->disabled = node->disabled;
+  }
+  to->next_id = from->next_id;
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_graph_clone(const struct tsr_graph *from, struct tsr_graph **clone) {
+  struct tsr_graph *made = tsr_graph_new();
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  made->origin = tsr_object_handle(TSR_GRAPH, from);
+  CUresult result = clone_nodes(from, made);
+  for (uint32_t i = 0; i < from->count && result == CUDA_SUCCESS; i++) {
+    const struct tsr_edges *before = &from->nodes[i]->before;
+    for (uint32_t j = 0; j < before->count && result == CUDA_SUCCESS; j++)
+      result = tsr_edge_add(made->nodes[before->list[j].node->index], made->nodes[i],
+                            &before->list[j].data);
+  }
+  for (uint32_t i = 0; i < from->held_count && result == CUDA_SUCCESS; i++) {
+    from->held[i].object->references += from->held[i].references;
+    result = tsr_graph_hold(made, from->held[i].object, from->held[i].references);
+  }
+  if (result != CUDA_SUCCESS)
+    tsr_graph_free(made);
+  else
+    *clone = made;
+  return result;
+}
