@@ -71,6 +71,7 @@ class Attribute(IntEnum):
     MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
     MAX_BLOCKS_PER_MULTIPROCESSOR = 106
     RESERVED_SHARED_MEMORY_PER_BLOCK = 111
+    MEMORY_POOLS_SUPPORTED = 115
     CAN_USE_64_BIT_STREAM_MEM_OPS = 122
     CAN_USE_STREAM_WAIT_VALUE_NOR = 123
     DMA_BUF_SUPPORTED = 124
@@ -78,6 +79,8 @@ class Attribute(IntEnum):
     NUMA_ID = 131
     HOST_NUMA_ID = 134
     GPU_PCI_DEVICE_ID = 139
+    HOST_NUMA_MEMORY_POOLS_SUPPORTED = 142
+    HOST_MEMORY_POOLS_SUPPORTED = 144
 
 
 # Features that need entry points which answer "not supported": all of these are 0.
@@ -112,7 +115,6 @@ ABSENT: frozenset[int] = frozenset(
         112,  # SPARSE_CUDA_ARRAY_SUPPORTED
         113,  # READ_ONLY_HOST_REGISTER_SUPPORTED
         114,  # TIMELINE_SEMAPHORE_INTEROP_SUPPORTED
-        115,  # MEMORY_POOLS_SUPPORTED
         116,  # GPU_DIRECT_RDMA_SUPPORTED
         117,  # GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS
         118,  # GPU_DIRECT_RDMA_WRITES_ORDERING
@@ -131,7 +133,10 @@ ABSENT: frozenset[int] = frozenset(
         137,  # MEM_DECOMPRESS_MAXIMUM_LENGTH
         138,  # VULKAN_CIG_SUPPORTED
         140,  # GPU_PCI_SUBSYSTEM_ID
-        *range(141, 147),  # virtual memory and memory pools on the host's NUMA nodes
+        141,  # HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+        143,  # HOST_NUMA_MULTINODE_IPC_SUPPORTED
+        145,  # HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+        146,  # HOST_ALLOC_DMA_BUF_SUPPORTED
         147,  # ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED
     }
 )
@@ -215,12 +220,15 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
         a.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: architecture.shared_bytes - reserved_bytes,
         a.MAX_BLOCKS_PER_MULTIPROCESSOR: architecture.max_blocks,
         a.RESERVED_SHARED_MEMORY_PER_BLOCK: reserved_bytes,
+        a.MEMORY_POOLS_SUPPORTED: 1,
         a.CAN_USE_64_BIT_STREAM_MEM_OPS: 1,
         a.CAN_USE_STREAM_WAIT_VALUE_NOR: 1,
         a.DMA_BUF_SUPPORTED: 1,
         a.MEM_SYNC_DOMAIN_COUNT: 1,
         a.NUMA_ID: -1,
         a.HOST_NUMA_ID: -1,
+        a.HOST_NUMA_MEMORY_POOLS_SUPPORTED: 1,
+        a.HOST_MEMORY_POOLS_SUPPORTED: 1,
         a.GPU_PCI_DEVICE_ID: board.pci_device_id << 16 | _NVIDIA_PCI_VENDOR,
     }
     return values

@@ -41,6 +41,8 @@ SCALARS = {
     "type": 1,  # PTX
     "handleType": 1,  # a descriptor
     "size": len(PTX),
+    "attr": 4,  # the release threshold of a pool
+    "count": 1,
 }
 # Only needed by callers that use an unsupported feature, or the other one of two alternatives.
 ABSENT = {"paramsArray", "ctxCreateParams", "extra", "blockSizeToDynamicSMemSize"}
@@ -87,6 +89,7 @@ handles = {
     "CUfunction": create("cuModuleGetFunction", ctypes.c_uint64(module), b"kernel"),
     "CUkernel": create("cuLibraryGetKernel", ctypes.c_uint64(library), b"kernel"),
     "CUstream": create("cuStreamCreate", 0),
+    "CUmemoryPool": create("cuDeviceGetDefaultMemPool", 0),
 }
 device_memory = create("cuMemAlloc_v2", ctypes.c_uint64(4096))  # the first one: it begins a page
 ptx_file = Path(sys.argv[3])
@@ -100,6 +103,9 @@ def pointer(function: Function, parameter: Parameter) -> int:
         return 0
     if name == "p":
         return create("cuMemHostAlloc", ctypes.c_uint64(512), 0)
+    if name in ("location", "poolProps", "map"):  # the device's memory, for reading and writing
+        words = (1, 0, 1, 0) if name == "poolProps" else (1, 0, 3)
+        return buffer(b"".join(n.to_bytes(4, "little") for n in words))
     if name == "config":  # a grid and a block of one, the legacy stream, no attributes
         return buffer(b"".join(n.to_bytes(4, "little") for n in (1, 1, 1, 1, 1, 1, 0)))
     if name == "data" and parameter.type == "void **":

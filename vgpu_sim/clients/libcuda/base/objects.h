@@ -3,7 +3,7 @@
  * A handle is an id, never an address: kind, generation and index. Objects are in slabs that are
  * never freed, so a stale handle (double destroy, use after destroy, another kind) leads to an
  * object with a different generation. Lock order:
- * tsr_context_lock > tsr_module_lock > context.request_lock > memory lock > ring.lock >
+ * tsr_context_lock > tsr_module_lock > pool lock > context.request_lock > memory lock > ring.lock >
  * context.event_lock. */
 #ifndef TSR_OBJECTS_H
 #define TSR_OBJECTS_H
@@ -30,6 +30,7 @@ enum tsr_kind {
   TSR_NODE,
   TSR_GRAPH_EXEC,
   TSR_USER_OBJECT,
+  TSR_POOL,
   TSR_KIND_COUNT,
 };
 
@@ -107,6 +108,9 @@ struct tsr_context {
   /* Function that describes an address relative to the program's allocations (fault_place.c). It
    * is called by pointer, because health.c must not depend on the memory code. */
   void (*place_fault)(struct tsr_context *context, uint64_t address, char *text, size_t room);
+  /* Function that releases what pools need not keep (memory/pool.c), after a thread has waited for
+   * a stream, an event or the context; called by pointer for the same reason. */
+  void (*synchronized)(struct tsr_context *context);
   size_t area_bytes, page_bytes;
   int socket;
   uint32_t index; /* unique among the process's contexts */
@@ -240,6 +244,21 @@ struct tsr_kernel {
   char *name;
   /* Handles of the functions, by context index; read without a lock at launch. */
   _Atomic uint64_t functions[TESSERA_MAX_CONTEXTS];
+};
+
+/* A memory pool (memory/pool.c); the fields below `object` are guarded by the pool lock. */
+struct tsr_pool {
+  struct tsr_object object;
+  struct tsr_pool *next;
+  uint64_t handle;
+  CUmemPoolProps props;
+  int device; /* ordinal; -1: a pool of host memory */
+  bool destroyed, is_default, is_current;
+  uint64_t reuse[3]; /* by CU_MEMPOOL_ATTR_REUSE_..., from FOLLOW_EVENT_DEPENDENCIES on */
+  uint64_t release_threshold;
+  uint64_t used_bytes, used_high_bytes, reserved_bytes, reserved_high_bytes;
+  struct tsr_block *free_blocks; /* the latest first */
+  uint64_t block_count; /* allocated and free ones */
 };
 
 /* A link in progress. `inputs` is the worker's input format (hal/messages.py, LinkFlag). */

@@ -22,6 +22,7 @@
 #include "exchange/ring.h"
 #include "callbacks/host_queue.h"
 #include "nodes/capture.h"
+#include "memory/pool.h"
 #include "memory/system_area.h"
 #include "exchange/wait.h"
 #include "exchange/request.h"
@@ -98,6 +99,7 @@ static CUresult map_context(struct tsr_context *context, struct tsr_reply *reply
     return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
   context->detail = detailed ? &context->page->detail : NULL;
   context->place_fault = tsr_fault_place;
+  context->synchronized = tsr_pools_trim;
   tsr_ring_setup(context);
   return CUDA_SUCCESS;
 }
@@ -215,6 +217,7 @@ CUresult tsr_context_close(uint64_t handle) {
   close_gracefully(context->socket);
   tsr_modules_drop(context);
   tsr_kernel_output_drop(context);
+  tsr_pools_drop(context);
   tsr_chunks_drop(context);
   blank_view(context->area, context->area_bytes);
   blank_view((void *)(uintptr_t)context->page, context->page_bytes);

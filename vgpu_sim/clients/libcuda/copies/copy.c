@@ -88,7 +88,7 @@ static CUresult copy_staged(struct tsr_context *context, uint32_t stream, const 
                             const struct end *from, uint64_t bytes) {
   uint64_t stage;
   CUresult result =
-      tsr_memory_allocate(context, TESSERA_CHUNK_KIND_HOST, STAGE_BYTES, 0, &stage);
+      tsr_memory_allocate(context, (struct tsr_sort){.use = TSR_USE_PINNED}, STAGE_BYTES, &stage);
   if (result != CUDA_SUCCESS) return result;
   uint8_t *const buffer = (uint8_t *)(uintptr_t)stage;
   for (uint64_t done = 0; done < bytes && result == CUDA_SUCCESS;) {
@@ -105,7 +105,7 @@ static CUresult copy_staged(struct tsr_context *context, uint32_t stream, const 
     }
     done += part;
   }
-  const CUresult freed = tsr_memory_free(stage, TESSERA_CHUNK_KIND_HOST);
+  const CUresult freed = tsr_memory_free(stage, TSR_USE_PINNED);
   return result == CUDA_SUCCESS ? freed : result;
 }
 

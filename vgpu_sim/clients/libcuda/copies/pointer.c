@@ -33,7 +33,7 @@ CUresult tsr_cuMemHostGetFlags(unsigned int *pFlags, void *p) {
   if (!pFlags || !tsr_memory_find((uint64_t)(uintptr_t)p, &span) ||
       span.kind != TESSERA_CHUNK_KIND_HOST)
     return CUDA_ERROR_INVALID_VALUE;
-  *pFlags = span.host_flags;
+  *pFlags = span.sort.host_flags;
   return CUDA_SUCCESS;
 }
 
@@ -77,8 +77,9 @@ static CUresult answer(void *data, CUpointer_attribute attribute, uint64_t point
     case CU_POINTER_ATTRIBUTE_MAPPED:
       PUT(bool, true);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       PUT(uint64_t, 0);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      PUT(uint64_t, span->sort.pool);
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }

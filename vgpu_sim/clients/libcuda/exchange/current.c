@@ -126,7 +126,7 @@ CUresult tsr_cuCtxSynchronize_v2(CUcontext ctx) {
   struct tsr_context *context = named_or_current(ctx, &why);
   if (!context) return why;
   if (tsr_ring_captures(context)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  return tsr_wait_all(context);
+  return tsr_wait_and_trim(context, tsr_wait_all(context));
 }
 
 CUresult tsr_cuCtxSynchronize(void) { return tsr_cuCtxSynchronize_v2(NULL); }

@@ -24,6 +24,13 @@ CUresult tsr_wait_all(struct tsr_context *context);
 bool tsr_stream_open(const struct tsr_context *context, uint32_t stream);
 CUresult tsr_wait_stream_open(struct tsr_context *context, uint32_t stream);
 
+/* After a wait that the program has requested, release what memory pools need not keep. Returns
+ * the wait's result. */
+static inline CUresult tsr_wait_and_trim(struct tsr_context *context, CUresult waited) {
+  if (waited == CUDA_SUCCESS) context->synchronized(context);
+  return waited;
+}
+
 bool tsr_is_blocking(const struct tsr_context *context, uint32_t stream);
 
 #endif

@@ -6,6 +6,15 @@
 
 struct tsr_slab;
 
+/* What memory is used for. Only allocations of one sort share a chunk. */
+enum tsr_use { TSR_USE_DEVICE, TSR_USE_PINNED, TSR_USE_MANAGED };
+
+struct tsr_sort {
+  enum tsr_use use;
+  uint32_t host_flags;
+  uint64_t pool; /* handle of the memory pool that owns the memory, or 0 */
+};
+
 struct tsr_chunk {
   struct tsr_context *context;
   uint64_t offset; /* in the aperture */
@@ -13,7 +22,7 @@ struct tsr_chunk {
   uint32_t kind;   /* TESSERA_CHUNK_KIND_... */
   uint8_t *alias;  /* the client's mapping; NULL while the chunk is being made */
   uint64_t requested_bytes; /* of the one allocation that fills it; 0 if it has a slab */
-  uint32_t host_flags;
+  struct tsr_sort sort;
   uint64_t id;
   struct tsr_slab *slab;
 };
@@ -25,13 +34,13 @@ struct tsr_span {
   uint64_t address;
   uint64_t bytes;
   uint8_t *alias;
-  uint32_t host_flags;
+  struct tsr_sort sort;
   uint64_t id;
 };
 
 extern pthread_mutex_t tsr_memory_lock; /* guards the chunk index and all slabs */
 
-/* Request the memory that `wanted` describes (context, kind, bytes, requested_bytes, host_flags,
+/* Request the memory that `wanted` describes (context, kind, bytes, requested_bytes, sort,
  * slab) from the worker, and add it to the index. On success the chunk owns the slab. Only the
  * offset is returned, because the chunk may be gone together with its context. Takes the lock
  * itself. */

@@ -13,7 +13,7 @@ static void describe(const struct tsr_chunk *chunk, uint64_t start, uint64_t byt
                             .address = tsr_aperture_base + chunk->offset + start,
                             .bytes = bytes,
                             .alias = chunk->alias + start,
-                            .host_flags = chunk->host_flags,
+                            .sort = chunk->sort,
                             .id = chunk->id << 13 | start / TSR_SLAB_UNIT_BYTES};
 }
 
@@ -37,39 +37,48 @@ bool tsr_memory_find(uint64_t address, struct tsr_span *span) {
   return found;
 }
 
+static uint32_t kind_of(enum tsr_use use) {
+  return use == TSR_USE_DEVICE ? TESSERA_CHUNK_KIND_DEVICE : TESSERA_CHUNK_KIND_HOST;
+}
+
+static bool is_same_sort(const struct tsr_sort *a, const struct tsr_sort *b) {
+  return a->use == b->use && a->host_flags == b->host_flags && a->pool == b->pool;
+}
+
 struct small {
   uint64_t bytes;
-  uint32_t host_flags;
+  struct tsr_sort sort;
   uint64_t address; /* result */
 };
 
 static bool take_from(struct tsr_chunk *chunk, void *state) {
   struct small *wanted = state;
-  if (!chunk->slab || chunk->host_flags != wanted->host_flags) return false;
+  if (!chunk->slab || !is_same_sort(&chunk->sort, &wanted->sort)) return false;
   const int64_t offset = tsr_slab_take(chunk->slab, wanted->bytes);
   if (offset < 0) return false;
   wanted->address = tsr_aperture_base + chunk->offset + (uint64_t)offset;
   return true;
 }
 
-static bool take_small(struct tsr_context *context, uint32_t kind, struct small *wanted) {
+static bool take_small(struct tsr_context *context, struct small *wanted) {
+  const uint32_t kind = kind_of(wanted->sort.use);
   pthread_mutex_lock(&tsr_memory_lock);
   const bool found = tsr_chunks_each(context, kind, take_from, wanted);
   pthread_mutex_unlock(&tsr_memory_lock);
   return found;
 }
 
-static CUresult allocate_small(struct tsr_context *context, uint32_t kind, uint64_t bytes,
-                               uint32_t host_flags, uint64_t *address) {
-  struct small wanted = {.bytes = bytes, .host_flags = host_flags};
-  if (take_small(context, kind, &wanted)) {
+static CUresult allocate_small(struct tsr_context *context, struct tsr_sort sort, uint64_t bytes,
+                               uint64_t *address) {
+  struct small wanted = {.bytes = bytes, .sort = sort};
+  if (take_small(context, &wanted)) {
     *address = wanted.address;
     return CUDA_SUCCESS;
   }
   const struct tsr_chunk chunk = {.context = context,
-                                  .kind = kind,
+                                  .kind = kind_of(sort.use),
                                   .bytes = TSR_SLAB_BYTES,
-                                  .host_flags = host_flags,
+                                  .sort = sort,
                                   .slab = tsr_slab_new()};
   if (!chunk.slab) return CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t start = (uint64_t)tsr_slab_take(chunk.slab, bytes); /* cannot fail: it is empty */
@@ -101,25 +110,25 @@ static bool trim(struct tsr_context *context) {
   return chunk && tsr_chunk_destroy(chunk) == CUDA_SUCCESS;
 }
 
-static CUresult allocate_own(struct tsr_context *context, uint32_t kind, uint64_t bytes,
-                             uint32_t host_flags, uint64_t *address) {
+static CUresult allocate_own(struct tsr_context *context, struct tsr_sort sort, uint64_t bytes,
+                             uint64_t *address) {
   const struct tsr_chunk chunk = {.context = context,
-                                  .kind = kind,
+                                  .kind = kind_of(sort.use),
                                   .bytes = bytes,
                                   .requested_bytes = bytes,
-                                  .host_flags = host_flags};
+                                  .sort = sort};
   uint64_t offset;
   const CUresult result = tsr_chunk_create(&chunk, &offset);
   if (result == CUDA_SUCCESS) *address = tsr_aperture_base + offset;
   return result;
 }
 
-CUresult tsr_memory_allocate(struct tsr_context *context, uint32_t kind, uint64_t bytes,
-                             uint32_t host_flags, uint64_t *address) {
+CUresult tsr_memory_allocate(struct tsr_context *context, struct tsr_sort sort, uint64_t bytes,
+                             uint64_t *address) {
   CUresult result;
   do {
-    result = bytes >= TSR_OWN_CHUNK_BYTES ? allocate_own(context, kind, bytes, host_flags, address)
-                                      : allocate_small(context, kind, bytes, host_flags, address);
+    result = bytes >= TSR_OWN_CHUNK_BYTES ? allocate_own(context, sort, bytes, address)
+                                          : allocate_small(context, sort, bytes, address);
   } while (result == CUDA_ERROR_OUT_OF_MEMORY && trim(context));
   return result;
 }
@@ -148,41 +157,65 @@ bool tsr_memory_find_freed_locked(const struct tsr_context *context, uint64_t ad
   return false;
 }
 
+struct spare {
+  const struct tsr_sort *sort;
+  const struct tsr_chunk *except;
+};
+
+static bool is_spare(struct tsr_chunk *chunk, void *state) {
+  const struct spare *wanted = state;
+  return chunk != wanted->except && chunk->slab && tsr_slab_empty(chunk->slab) &&
+         is_same_sort(&chunk->sort, wanted->sort);
+}
+
 /* Remove an allocation from the index. `*whole` is set to its chunk, if all of the chunk is free
- * now and the chunk is not worth keeping. */
-static bool release_locked(uint64_t address, uint32_t kind, struct tsr_chunk **whole) {
+ * now and the chunk is not worth keeping: one empty chunk is kept for the next small allocation,
+ * but not in a pool, which keeps its own memory. */
+static bool release_locked(uint64_t address, enum tsr_use use, struct tsr_chunk **whole) {
   struct tsr_span span;
-  if (!find_locked(address, &span) || span.address != address || span.kind != kind) return false;
+  if (!find_locked(address, &span) || span.address != address || span.sort.use != use)
+    return false;
   struct tsr_chunk *chunk = tsr_chunk_at(address);
   remember_freed(&span);
   *whole = NULL;
   if (chunk->slab) {
     tsr_slab_give(chunk->slab, address - tsr_aperture_base - chunk->offset);
     if (!tsr_slab_empty(chunk->slab)) return true;
-    /* One empty chunk is kept for the next small allocation. */
-    struct tsr_slab *emptied = chunk->slab;
-    chunk->slab = NULL;
-    struct tsr_chunk *other = NULL;
-    const bool spare = tsr_chunks_each(chunk->context, kind, is_empty_slab, &other);
-    chunk->slab = emptied;
-    if (!spare) return true;
+    struct spare wanted = {.sort = &chunk->sort, .except = chunk};
+    if (!chunk->sort.pool &&
+        !tsr_chunks_each(chunk->context, chunk->kind, is_spare, &wanted))
+      return true;
   }
   tsr_chunk_detach(chunk);
   *whole = chunk;
   return true;
 }
 
-CUresult tsr_memory_free(uint64_t address, uint32_t kind) {
-  struct tsr_span span;
-  if (!tsr_memory_find(address, &span) || span.address != address || span.kind != kind)
-    return CUDA_ERROR_INVALID_VALUE;
-  /* Work in progress may still use the memory. */
-  const CUresult waited = tsr_wait_all(span.context);
-  if (waited != CUDA_SUCCESS) return waited;
+CUresult tsr_memory_release(uint64_t address, enum tsr_use use) {
   struct tsr_chunk *whole = NULL;
   pthread_mutex_lock(&tsr_memory_lock);
-  const bool released = release_locked(address, kind, &whole);
+  const bool released = release_locked(address, use, &whole);
   pthread_mutex_unlock(&tsr_memory_lock);
   if (!released) return CUDA_ERROR_INVALID_VALUE;
   return whole ? tsr_chunk_destroy(whole) : CUDA_SUCCESS;
+}
+
+CUresult tsr_memory_free(uint64_t address, enum tsr_use use) {
+  struct tsr_span span;
+  if (!tsr_memory_find(address, &span) || span.address != address || span.sort.use != use ||
+      span.sort.pool)
+    return CUDA_ERROR_INVALID_VALUE;
+  /* Work in progress may still use the memory. */
+  const CUresult waited = tsr_wait_all(span.context);
+  return waited == CUDA_SUCCESS ? tsr_memory_release(address, use) : waited;
+}
+
+void tsr_memory_resize(uint64_t address, uint64_t bytes) {
+  pthread_mutex_lock(&tsr_memory_lock);
+  struct tsr_chunk *chunk = tsr_chunk_at(address);
+  if (chunk && chunk->slab)
+    tsr_slab_resize(chunk->slab, address - tsr_aperture_base - chunk->offset, bytes);
+  else if (chunk)
+    chunk->requested_bytes = bytes;
+  pthread_mutex_unlock(&tsr_memory_lock);
 }

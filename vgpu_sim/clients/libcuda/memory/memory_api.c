@@ -4,21 +4,37 @@
 #include "api.h"
 #include "contexts/context.h"
 #include "memory/memory.h"
+#include "memory/pool.h"
+#include "exchange/wait.h"
 #include "exchange/request.h"
+
+/* Allocate; if the slice has no memory left, pools release what they do not use. */
+static CUresult allocate(struct tsr_context *context, struct tsr_sort sort, size_t bytes,
+                         uint64_t *address) {
+  const CUresult result = tsr_memory_allocate(context, sort, bytes, address);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || !tsr_pool_release(NULL, NULL, 0)) return result;
+  return tsr_memory_allocate(context, sort, bytes, address);
+}
 
 CUresult tsr_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
   TSR_CURRENT(context);
   if (!dptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
   const CUresult result =
-      tsr_memory_allocate(context, TESSERA_CHUNK_KIND_DEVICE, bytesize, 0, &address);
+      allocate(context, (struct tsr_sort){.use = TSR_USE_DEVICE}, bytesize, &address);
   if (result == CUDA_SUCCESS) *dptr = address;
   return result;
 }
 
+/* Memory of a pool returns to its pool. */
 CUresult tsr_cuMemFree_v2(CUdeviceptr dptr) {
   TSR_CURRENT(context);
-  return dptr ? tsr_memory_free(dptr, TESSERA_CHUNK_KIND_DEVICE) : CUDA_SUCCESS;
+  struct tsr_span span;
+  if (!dptr) return CUDA_SUCCESS;
+  if (!tsr_memory_find(dptr, &span) || span.address != dptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!span.sort.pool) return tsr_memory_free(dptr, TSR_USE_DEVICE);
+  const CUresult waited = tsr_wait_all(span.context);
+  return waited == CUDA_SUCCESS ? tsr_pool_free(dptr, NULL, TSR_LEGACY_STREAM) : waited;
 }
 
 CUresult tsr_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
@@ -28,8 +44,9 @@ CUresult tsr_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
   if (!pp || bytesize == 0 || (Flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
   /* With one address space all pinned memory is mapped into the device. */
-  const CUresult result = tsr_memory_allocate(context, TESSERA_CHUNK_KIND_HOST, bytesize,
-                                              Flags | CU_MEMHOSTALLOC_DEVICEMAP, &address);
+  const struct tsr_sort sort = {.use = TSR_USE_PINNED,
+                                .host_flags = Flags | CU_MEMHOSTALLOC_DEVICEMAP};
+  const CUresult result = allocate(context, sort, bytesize, &address);
   if (result == CUDA_SUCCESS) *pp = (void *)(uintptr_t)address;
   return result;
 }
@@ -40,7 +57,7 @@ CUresult tsr_cuMemAllocHost_v2(void **pp, size_t bytesize) {
 
 CUresult tsr_cuMemFreeHost(void *p) {
   TSR_CURRENT(context);
-  return tsr_memory_free((uint64_t)(uintptr_t)p, TESSERA_CHUNK_KIND_HOST);
+  return tsr_memory_free((uint64_t)(uintptr_t)p, TSR_USE_PINNED);
 }
 
 CUresult tsr_cuMemGetInfo_v2(size_t *free, size_t *total) {

@@ -80,6 +80,10 @@ bool tsr_slab_find(const struct tsr_slab *slab, uint64_t offset, uint64_t *start
   return true;
 }
 
+void tsr_slab_resize(struct tsr_slab *slab, uint64_t offset, uint64_t bytes) {
+  slab->bytes[offset / TSR_SLAB_UNIT_BYTES] = (uint32_t)bytes;
+}
+
 bool tsr_slab_give(struct tsr_slab *slab, uint64_t offset) {
   uint64_t start, bytes;
   if (!tsr_slab_find(slab, offset, &start, &bytes) || start != offset) return false;

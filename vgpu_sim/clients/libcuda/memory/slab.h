@@ -19,6 +19,9 @@ int64_t tsr_slab_take(struct tsr_slab *slab, uint64_t bytes);
 /* Find the used block around `offset`; false if there is none. */
 bool tsr_slab_find(const struct tsr_slab *slab, uint64_t offset, uint64_t *start, uint64_t *bytes);
 
+/* Set the requested size of the used block that starts at `offset`. */
+void tsr_slab_resize(struct tsr_slab *slab, uint64_t offset, uint64_t bytes);
+
 /* Free the block that starts at `offset`; false if none does. */
 bool tsr_slab_give(struct tsr_slab *slab, uint64_t offset);
 

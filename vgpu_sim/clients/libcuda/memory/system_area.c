@@ -27,8 +27,8 @@ void tsr_system_area_setup(struct tsr_context *context) {
 static CUresult make(struct tsr_context *context) {
   struct tsr_system_area *area = &context->system_area;
   const CUresult result =
-      tsr_memory_allocate(context, TESSERA_CHUNK_KIND_DEVICE,
-                          TSR_AREA_HEAD_BYTES + area->fifo_bytes + area->heap_bytes, 0, &area->address);
+      tsr_memory_allocate(context, (struct tsr_sort){.use = TSR_USE_DEVICE},
+                          TSR_AREA_HEAD_BYTES + area->fifo_bytes + area->heap_bytes, &area->address);
   if (result != CUDA_SUCCESS) return result;
   struct tsr_span span;
   if (!tsr_memory_find(area->address, &span)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;

@@ -197,7 +197,8 @@ CUresult tsr_cuEventSynchronize(CUevent hEvent) {
   if (result != CUDA_SUCCESS) return result;
   if (tsr_capture_has_event(&event->captured)) return CUDA_ERROR_CAPTURED_EVENT;
   const struct tsr_event seen = snapshot(event);
-  return seen.recorded ? tsr_wait(seen.context, seen.stream, seen.value) : CUDA_SUCCESS;
+  if (!seen.recorded) return CUDA_SUCCESS;
+  return tsr_wait_and_trim(seen.context, tsr_wait(seen.context, seen.stream, seen.value));
 }
 
 CUresult tsr_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd) {

@@ -92,7 +92,8 @@ CUresult tsr_cuStreamSynchronize(CUstream hStream) {
   uint32_t index;
   CUresult result = tsr_stream_locate(hStream, &context, &index);
   if (result == CUDA_SUCCESS) result = check_capture(context, index);
-  return result == CUDA_SUCCESS ? tsr_wait_stream(context, index) : result;
+  if (result != CUDA_SUCCESS) return result;
+  return tsr_wait_and_trim(context, tsr_wait_stream(context, index));
 }
 
 CUresult tsr_cuStreamQuery(CUstream hStream) {
