@@ -64,8 +64,9 @@ def _trace_mark(library: Library, parameter: Parameter) -> str:
     return ""
 
 
-def _is_structure(parameter: Parameter) -> bool:
-    return parameter.type.startswith("struct ") and not parameter.type.endswith("*")
+def _is_structure(library: Library, parameter: Parameter) -> bool:
+    named = parameter.type.startswith("struct ") and not parameter.type.endswith("*")
+    return named or parameter.type in library.structures
 
 
 def _trace_value(library: Library, parameter: Parameter) -> str:
@@ -77,11 +78,11 @@ def _trace_value(library: Library, parameter: Parameter) -> str:
 def _trace_fields(library: Library, parameter: Parameter) -> Iterator[tuple[str, str]]:
     """Yield names (with marks) and values that the trace prints for a parameter.
 
-    A structure that the library describes is printed field by field.
+    A structure that the library describes is printed field by field, also one passed by value.
     """
-    if _is_structure(parameter):
+    if _is_structure(library, parameter):
         for field in library.structures.get(parameter.type.removeprefix("struct "), ()):
-            yield f"{parameter.name}.{field}", f"(uint64_t){parameter.name}.{field}"
+            yield f"{parameter.name}.{field}", f"(uint64_t)(uintptr_t){parameter.name}.{field}"
         return
     yield _trace_mark(library, parameter) + parameter.name, _trace_value(library, parameter)
     kind = _pointee_type(parameter).removeprefix("const ")

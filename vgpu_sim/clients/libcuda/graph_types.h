@@ -45,28 +45,6 @@ typedef struct CUDA_KERNEL_NODE_PARAMS {
   CUcontext ctx;
 } CUDA_KERNEL_NODE_PARAMS;
 
-#ifndef TSR_COPY_3D_TYPE
-#define TSR_COPY_3D_TYPE
-typedef struct CUDA_MEMCPY3D {
-  size_t srcXInBytes, srcY, srcZ, srcLOD;
-  CUmemorytype srcMemoryType;
-  const void *srcHost;
-  CUdeviceptr srcDevice;
-  void *srcArray;
-  void *reserved0;
-  size_t srcPitch, srcHeight;
-  size_t dstXInBytes, dstY, dstZ, dstLOD;
-  CUmemorytype dstMemoryType;
-  void *dstHost;
-  CUdeviceptr dstDevice;
-  void *dstArray;
-  void *reserved1;
-  size_t dstPitch, dstHeight;
-  size_t WidthInBytes, Height, Depth;
-} CUDA_MEMCPY3D;
-#endif
-enum { TSR_MEMORYTYPE_ARRAY = 3, TSR_MEMORYTYPE_UNIFIED = 4 };
-
 typedef struct CUDA_MEMSET_NODE_PARAMS {
   CUdeviceptr dst;
   size_t pitch;

@@ -63,7 +63,9 @@ class Attribute(IntEnum):
     LOCAL_L1_CACHE_SUPPORTED = 80
     MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81
     MAX_REGISTERS_PER_MULTIPROCESSOR = 82
+    MANAGED_MEMORY = 83
     SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO = 87
+    CONCURRENT_MANAGED_ACCESS = 89
     CAN_USE_STREAM_MEM_OPS_V1 = 92
     CAN_USE_64_BIT_STREAM_MEM_OPS_V1 = 93
     CAN_USE_STREAM_WAIT_VALUE_NOR_V1 = 94
@@ -91,12 +93,10 @@ ABSENT: frozenset[int] = frozenset(
         *range(52, 75),  # cube map, surface, linear and mipmapped sizes
         77,  # MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH
         78,  # STREAM_PRIORITIES_SUPPORTED: priorities are accepted, there is one level
-        83,  # MANAGED_MEMORY
         84,  # MULTI_GPU_BOARD
         85,  # MULTI_GPU_BOARD_GROUP_ID
         86,  # HOST_NATIVE_ATOMIC_SUPPORTED
         88,  # PAGEABLE_MEMORY_ACCESS
-        89,  # CONCURRENT_MANAGED_ACCESS
         90,  # COMPUTE_PREEMPTION_SUPPORTED
         91,  # CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
         96,  # COOPERATIVE_MULTI_DEVICE_LAUNCH
@@ -212,7 +212,9 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
         a.LOCAL_L1_CACHE_SUPPORTED: 1,
         a.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: architecture.shared_bytes,
         a.MAX_REGISTERS_PER_MULTIPROCESSOR: REGISTERS_PER_MULTIPROCESSOR,
+        a.MANAGED_MEMORY: 1,
         a.SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO: architecture.double_ratio,
+        a.CONCURRENT_MANAGED_ACCESS: 1,
         a.CAN_USE_STREAM_MEM_OPS_V1: 1,
         a.CAN_USE_64_BIT_STREAM_MEM_OPS_V1: 1,
         a.CAN_USE_STREAM_WAIT_VALUE_NOR_V1: 1,

@@ -41,6 +41,12 @@ SCALARS = {
     "type": 1,  # PTX
     "handleType": 1,  # a descriptor
     "size": len(PTX),
+    "WidthInBytes": 64,
+    "Height": 1,
+    "ElementSizeBytes": 4,
+    "numPrefetchLocs": 1,
+    "dataSize": 4,
+    "flags": 0,
     "attr": 4,  # the release threshold of a pool
     "count": 1,
 }
@@ -92,6 +98,7 @@ handles = {
     "CUmemoryPool": create("cuDeviceGetDefaultMemPool", 0),
 }
 device_memory = create("cuMemAlloc_v2", ctypes.c_uint64(4096))  # the first one: it begins a page
+managed = create("cuMemAllocManaged", ctypes.c_uint64(4096), 1)
 ptx_file = Path(sys.argv[3])
 ptx_file.write_bytes(PTX)
 
@@ -103,6 +110,20 @@ def pointer(function: Function, parameter: Parameter) -> int:
         return 0
     if name == "p":
         return create("cuMemHostAlloc", ctypes.c_uint64(512), 0)
+    if name == "pCopy":  # nothing, from the device to the device
+        place = [2, 0, device_memory, 0]
+        side = (
+            [0] * 2 + place + [0] if "2D" in function.symbol else [0] * 4 + place + [context, 0, 0]
+        )
+        return pointers(*side, *side, 0, 0, 0)
+    if name == "data" and "Range" in function.symbol and parameter.type == "void *":
+        return buffer()
+    if name in ("dptrs", "sizes", "prefetchLocIdxs", "devPtr"):
+        return pointers({"dptrs": managed, "sizes": 512}.get(name, 0))
+    if name == "dataSizes":
+        return pointers(4)
+    if name == "prefetchLocs":
+        return buffer(b"".join(n.to_bytes(4, "little") for n in (1, 0)))
     if name in ("location", "poolProps", "map"):  # the device's memory, for reading and writing
         words = (1, 0, 1, 0) if name == "poolProps" else (1, 0, 3)
         return buffer(b"".join(n.to_bytes(4, "little") for n in words))
@@ -165,6 +186,14 @@ def argument(function: Function, parameter: Parameter) -> ctypes.c_uint64:
         value = events[1] if parameter.name == "hEnd" else handles[parameter.type]
     elif function.symbol == "cuMemGetHandleForAddressRange" and parameter.name == "size":
         value = 4096
+    elif (
+        parameter.type == "CUdeviceptr"
+        and "Range" in function.symbol
+        and parameter.name == "devPtr"
+    ):
+        value = managed
+    elif function.symbol == "cuMemAllocManaged" and parameter.name == "flags":
+        value = 1
     elif parameter.type == "CUdeviceptr":
         value = device_memory
     else:

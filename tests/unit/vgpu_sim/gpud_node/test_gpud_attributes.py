@@ -146,16 +146,21 @@ SAME_EVERYWHERE = {
     79: 1,  # GLOBAL_L1_CACHE_SUPPORTED
     80: 1,  # LOCAL_L1_CACHE_SUPPORTED
     82: 65536,  # MAX_REGISTERS_PER_MULTIPROCESSOR
+    83: 1,  # MANAGED_MEMORY
+    89: 1,  # CONCURRENT_MANAGED_ACCESS
     92: 1,  # CAN_USE_STREAM_MEM_OPS_V1
     93: 1,  # CAN_USE_64_BIT_STREAM_MEM_OPS_V1
     94: 1,  # CAN_USE_STREAM_WAIT_VALUE_NOR_V1
     95: 1,  # COOPERATIVE_LAUNCH
+    115: 1,  # MEMORY_POOLS_SUPPORTED
     122: 1,  # CAN_USE_64_BIT_STREAM_MEM_OPS
     123: 1,  # CAN_USE_STREAM_WAIT_VALUE_NOR
     124: 1,  # DMA_BUF_SUPPORTED
     126: 1,  # MEM_SYNC_DOMAIN_COUNT
     131: -1,  # NUMA_ID
     134: -1,  # HOST_NUMA_ID
+    142: 1,  # HOST_NUMA_MEMORY_POOLS_SUPPORTED
+    144: 1,  # HOST_MEMORY_POOLS_SUPPORTED
 }
 OF_THE_SLICE = {13, 15, 16, 33, 36, 37, 38, 39, 40, 75, 76, 81, 87, 97, 106, 111, 139}
 
@@ -186,7 +191,7 @@ def test_the_message_is_filled():
     assert info.attributes[0] == ATTRIBUTE_UNKNOWN
     assert info.attributes[200] == ATTRIBUTE_UNKNOWN
     assert info.attributes[1] == 1024
-    assert info.attributes[115] == 0
+    assert info.attributes[132] == 0
     assert info.attributes[CLOCK_ATTRIBUTE] == 0
     reported = device_info(instance, (8, 0), 77, 3, enforced=True, multiprocessors=7, modelled=True)
     assert reported.attributes[CLOCK_ATTRIBUTE] == 1

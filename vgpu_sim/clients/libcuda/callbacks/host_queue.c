@@ -120,8 +120,8 @@ static CUresult new_queue(struct tsr_context *context, struct tsr_host_queue **m
     TSR_REFUSE("a host function with a worker of an older version");
   struct tsr_host_queue *queue = calloc(1, sizeof *queue);
   if (!queue) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = tsr_memory_allocate(context, TESSERA_CHUNK_KIND_HOST,
-                                        TESSERA_MAX_STREAMS * sizeof *queue->done, 0,
+  CUresult result = tsr_memory_allocate(context, (struct tsr_sort){.use = TSR_USE_PINNED},
+                                        TESSERA_MAX_STREAMS * sizeof *queue->done,
                                         &queue->address);
   if (result == CUDA_SUCCESS) {
     queue->done = (uint64_t *)(uintptr_t)queue->address;
@@ -136,7 +136,7 @@ static CUresult new_queue(struct tsr_context *context, struct tsr_host_queue **m
   if (result == CUDA_SUCCESS) {
     *made = queue;
   } else {
-    if (queue->address) tsr_memory_free(queue->address, TESSERA_CHUNK_KIND_HOST);
+    if (queue->address) tsr_memory_free(queue->address, TSR_USE_PINNED);
     free(queue);
   }
   return result;

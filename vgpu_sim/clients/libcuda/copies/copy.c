@@ -1,17 +1,13 @@
-/* Copies and fills. The client copies the data itself if ordering allows it. A copy that must
+/* Copies. The client copies the data itself if ordering allows it. A copy that must
  * follow queued work, and for which the client must not wait, becomes a request. */
 #define _GNU_SOURCE
-#include "copies/copy.h"
-
-#include <stdlib.h>
 #include <string.h>
 
 #include "api.h"
 #include "base/aperture.h"
-#include "base/refuse.h"
-#include "callbacks/host_queue.h"
 #include "clock.h"
 #include "contexts/context.h"
+#include "copies/copy.h"
 #include "memory/memory.h"
 #include "modules/module.h"
 #include "nodes/capture.h"
@@ -25,22 +21,13 @@ enum { STAGE_BYTES = 1 << 20 };
 /* Copies of at least this size are timed. */
 enum { TIMED_COPY_BYTES = 64 << 10 };
 
-/* Source or destination of a copy. */
-struct end {
-  uint64_t address;
-  uint8_t *host;               /* the client's mapping; NULL for module variables */
-  struct tsr_context *context; /* NULL for pageable host memory */
-  bool device;                 /* device memory or a module variable */
-};
-
 static bool covers(const struct tsr_span *span, uint64_t address, uint64_t bytes) {
   const uint64_t offset = address - span->address;
   return offset <= span->bytes && bytes <= span->bytes - offset;
 }
 
-/* Resolve any address. A range in the aperture must be allocated completely. */
-static CUresult locate(uint64_t address, uint64_t bytes, struct end *end) {
-  *end = (struct end){.address = address};
+CUresult tsr_locate_any(uint64_t address, uint64_t bytes, struct tsr_end *end) {
+  *end = (struct tsr_end){.address = address};
   if (!address) return CUDA_ERROR_INVALID_VALUE;
   if (!tsr_aperture_holds(address)) {
     end->host = (uint8_t *)(uintptr_t)address;
@@ -56,22 +43,20 @@ static CUresult locate(uint64_t address, uint64_t bytes, struct end *end) {
   return CUDA_SUCCESS;
 }
 
-/* Resolve memory that the device can access: device memory, module variables, pinned memory. */
-static CUresult locate_device(uint64_t address, uint64_t bytes, struct end *end) {
-  const CUresult result = locate(address, bytes, end);
+CUresult tsr_locate_device(uint64_t address, uint64_t bytes, struct tsr_end *end) {
+  const CUresult result = tsr_locate_any(address, bytes, end);
   if (result != CUDA_SUCCESS) return result;
   return end->context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Resolve memory that the host can access. */
-static CUresult locate_host(uint64_t address, uint64_t bytes, struct end *end) {
-  const CUresult result = locate(address, bytes, end);
+CUresult tsr_locate_host(uint64_t address, uint64_t bytes, struct tsr_end *end) {
+  const CUresult result = tsr_locate_any(address, bytes, end);
   if (result != CUDA_SUCCESS) return result;
   return end->device ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-static CUresult enqueue_copy(struct tsr_context *context, uint32_t stream, uint64_t destination,
-                             uint64_t source, uint64_t bytes) {
+CUresult tsr_copy_enqueue(struct tsr_context *context, uint32_t stream, uint64_t destination,
+                          uint64_t source, uint64_t bytes) {
   struct tsr_request request;
   tsr_ring_lock(&request, context, stream);
   const CUresult result = tsr_ring_begin(&request, TESSERA_OPCODE_COPY, 0, NULL);
@@ -84,8 +69,8 @@ static CUresult enqueue_copy(struct tsr_context *context, uint32_t stream, uint6
 
 /* Copy between pageable memory and a module variable, which the client does not map, in pieces
  * through pinned memory. The stream's earlier work must be done. */
-static CUresult copy_staged(struct tsr_context *context, uint32_t stream, const struct end *to,
-                            const struct end *from, uint64_t bytes) {
+static CUresult copy_staged(struct tsr_context *context, uint32_t stream, const struct tsr_end *to,
+                            const struct tsr_end *from, uint64_t bytes) {
   uint64_t stage;
   CUresult result =
       tsr_memory_allocate(context, (struct tsr_sort){.use = TSR_USE_PINNED}, STAGE_BYTES, &stage);
@@ -96,11 +81,11 @@ static CUresult copy_staged(struct tsr_context *context, uint32_t stream, const 
     if (from->host)
       memcpy(buffer, from->host + done, part);
     else
-      result = enqueue_copy(context, stream, stage, from->address + done, part);
+      result = tsr_copy_enqueue(context, stream, stage, from->address + done, part);
     if (result == CUDA_SUCCESS && !from->host) result = tsr_wait_stream(context, stream);
     if (result == CUDA_SUCCESS && to->host) memcpy(to->host + done, buffer, part);
     if (result == CUDA_SUCCESS && !to->host) {
-      result = enqueue_copy(context, stream, to->address + done, stage, part);
+      result = tsr_copy_enqueue(context, stream, to->address + done, stage, part);
       if (result == CUDA_SUCCESS) result = tsr_wait_stream(context, stream);
     }
     done += part;
@@ -111,15 +96,15 @@ static CUresult copy_staged(struct tsr_context *context, uint32_t stream, const 
 
 /* Return the GPU whose window contains an address. For memory outside of the aperture return 0,
  * which is not used. */
-static uint32_t gpu_of(const struct end *end) {
+static uint32_t gpu_of(const struct tsr_end *end) {
   if (!tsr_aperture_holds(end->address)) return 0;
   return (uint32_t)((end->address - tsr_aperture_base) / TESSERA_GPU_WINDOW_BYTES);
 }
 
 /* Report a copy, in the stream's order, to a worker that keeps its own clock and cannot see the
  * copy. A failure only makes that clock inaccurate. */
-static void report_copy(struct tsr_context *context, uint32_t stream, const struct end *to,
-                         const struct end *from, uint64_t bytes) {
+static void report_copy(struct tsr_context *context, uint32_t stream, const struct tsr_end *to,
+                         const struct tsr_end *from, uint64_t bytes) {
   if (!to->device && !from->device) return;
   struct tsr_request request;
   tsr_ring_lock(&request, context, stream);
@@ -136,9 +121,8 @@ static void report_copy(struct tsr_context *context, uint32_t stream, const stru
   tsr_ring_commit(&request);
 }
 
-/* Count a copy for metrics: the worker reads these counters. */
-static void count_copy(tessera_client_area *area, const struct end *to, const struct end *from,
-                       uint64_t bytes, uint64_t since_ns) {
+void tsr_copy_count(tessera_client_area *area, const struct tsr_end *to,
+                    const struct tsr_end *from, uint64_t bytes, uint64_t since_ns) {
   uint64_t *const counter = to->device ? from->device ? &area->device_to_device_bytes
                                                       : &area->host_to_device_bytes
                             : from->device ? &area->device_to_host_bytes
@@ -149,8 +133,8 @@ static void count_copy(tessera_client_area *area, const struct end *to, const st
     __atomic_fetch_add(&area->copy_ns, tsr_now_ns() - since_ns, __ATOMIC_RELAXED);
 }
 
-static CUresult copy_by_client(struct tsr_context *context, uint32_t stream, const struct end *to,
-                               const struct end *from, uint64_t bytes) {
+static CUresult copy_by_client(struct tsr_context *context, uint32_t stream, const struct tsr_end *to,
+                               const struct tsr_end *from, uint64_t bytes) {
   if (!to->host || !from->host) {
     /* Only the worker of a variable's context can access the variable; for two variables this is
      * the current context. */
@@ -160,15 +144,15 @@ static CUresult copy_by_client(struct tsr_context *context, uint32_t stream, con
   }
   const uint64_t since_ns = bytes >= TIMED_COPY_BYTES ? tsr_now_ns() : 0;
   memmove(to->host, from->host, bytes);
-  count_copy(context->area, to, from, bytes, since_ns);
+  tsr_copy_count(context->area, to, from, bytes, since_ns);
   if (context->page->observing) report_copy(context, stream, to, from, bytes);
   return CUDA_SUCCESS;
 }
 
 /* Wait as the stream's next request would, then copy. For memory of another context of this
  * process, wait until that whole context is idle. */
-static CUresult copy_now(struct tsr_context *context, uint32_t stream, const struct end *to,
-                         const struct end *from, uint64_t bytes) {
+static CUresult copy_now(struct tsr_context *context, uint32_t stream, const struct tsr_end *to,
+                         const struct tsr_end *from, uint64_t bytes) {
   CUresult result = tsr_wait_stream_open(context, stream);
   for (int i = 0; i < 2 && result == CUDA_SUCCESS; i++) {
     struct tsr_context *owner = i ? from->context : to->context;
@@ -177,8 +161,8 @@ static CUresult copy_now(struct tsr_context *context, uint32_t stream, const str
   return result == CUDA_SUCCESS ? copy_by_client(context, stream, to, from, bytes) : result;
 }
 
-static CUresult copy_in_stream(struct tsr_context *context, uint32_t stream, const struct end *to,
-                               const struct end *from, uint64_t bytes) {
+static CUresult copy_in_stream(struct tsr_context *context, uint32_t stream, const struct tsr_end *to,
+                               const struct tsr_end *from, uint64_t bytes) {
   /* Pageable memory must not be accessed after this function has returned; nor, as in CUDA, any
    * host memory that is copied to other host memory. */
   if (to->context != context || from->context != context || (!to->device && !from->device))
@@ -187,216 +171,95 @@ static CUresult copy_in_stream(struct tsr_context *context, uint32_t stream, con
   if (!both_device && bytes <= SMALL_COPY_BYTES && to->host && from->host &&
       tsr_stream_open(context, stream))
     return copy_by_client(context, stream, to, from, bytes);
-  return enqueue_copy(context, stream, to->address, from->address, bytes);
+  return tsr_copy_enqueue(context, stream, to->address, from->address, bytes);
 }
 
-static CUresult capture_copy(struct tsr_context *context, uint32_t stream, uint64_t destination,
-                             uint64_t source, uint64_t bytes) {
-  struct tsr_operation operation = {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
-                                    .context = tsr_object_handle(TSR_CONTEXT, context),
-                                    .copy = tsr_linear_copy(destination, source, bytes)};
-  return tsr_capture_add(context, stream, &operation);
+CUresult tsr_copy_between(struct tsr_context *context, uint32_t stream, const struct tsr_end *to,
+                          const struct tsr_end *from, uint64_t bytes, bool now) {
+  if (now && !(to->device && from->device)) return copy_now(context, stream, to, from, bytes);
+  return copy_in_stream(context, stream, to, from, bytes);
 }
 
-/* A copy that the thread for host functions makes, because the worker cannot access one end. */
-struct hosted_copy {
-  struct tsr_host_task task; /* first member */
-  struct tsr_context *context;
-  struct end to, from;
-  struct tsr_copy_shape shape;
-};
-
-static void copy_hosted(struct tsr_host_task *task, CUresult status) {
-  struct hosted_copy *one = (struct hosted_copy *)task;
-  const struct tsr_copy_shape *shape = &one->shape;
-  for (uint64_t z = 0; z < shape->layers && status == CUDA_SUCCESS; z++)
-    for (uint64_t y = 0; y < shape->rows; y++)
-      memmove(one->to.host + z * shape->to_layer_bytes + y * shape->to_row_bytes,
-              one->from.host + z * shape->from_layer_bytes + y * shape->from_row_bytes,
-              shape->bytes);
-  count_copy(one->context->area, &one->to, &one->from, shape->bytes * shape->rows * shape->layers,
-             0);
-  free(one);
+bool tsr_copy_is_blocked(const struct tsr_context *context, uint32_t stream, bool now) {
+  return now && stream == TSR_LEGACY_STREAM && atomic_load(&context->blocking_captures) != 0;
 }
 
-static CUresult enqueue_hosted(struct tsr_context *context, uint32_t stream, const struct end *to,
-                               const struct end *from, const struct tsr_copy_shape *shape) {
-  if (!to->host || !from->host)
-    TSR_REFUSE("a graph's copy between pageable memory and a variable of a module");
-  struct hosted_copy *one = malloc(sizeof *one);
-  if (!one) return CUDA_ERROR_OUT_OF_MEMORY;
-  *one = (struct hosted_copy){
-      .task.run = copy_hosted, .context = context, .to = *to, .from = *from, .shape = *shape};
-  const CUresult result = tsr_host_enqueue(context, stream, &one->task);
-  if (result != CUDA_SUCCESS) free(one);
-  return result;
-}
-
-/* The bytes from the first to the last one that an end spans. */
-static uint64_t span_of(const struct tsr_copy_shape *shape, uint64_t row, uint64_t layer) {
-  return (shape->layers - 1) * layer + (shape->rows - 1) * row + shape->bytes;
-}
-
-CUresult tsr_copy_enqueue(struct tsr_context *context, uint32_t stream, uint64_t destination,
-                          uint64_t source, const struct tsr_copy_shape *shape) {
-  if (shape->bytes == 0 || shape->rows == 0 || shape->layers == 0) return CUDA_SUCCESS;
-  struct end to, from;
-  CUresult result =
-      locate(destination, span_of(shape, shape->to_row_bytes, shape->to_layer_bytes), &to);
-  if (result == CUDA_SUCCESS)
-    result = locate(source, span_of(shape, shape->from_row_bytes, shape->from_layer_bytes), &from);
-  if (result != CUDA_SUCCESS) return result;
-  if (to.context != context || from.context != context)
-    return enqueue_hosted(context, stream, &to, &from, shape);
-  for (uint64_t z = 0; z < shape->layers && result == CUDA_SUCCESS; z++)
-    for (uint64_t y = 0; y < shape->rows && result == CUDA_SUCCESS; y++)
-      result = enqueue_copy(
-          context, stream, destination + z * shape->to_layer_bytes + y * shape->to_row_bytes,
-          source + z * shape->from_layer_bytes + y * shape->from_row_bytes, shape->bytes);
-  return result;
-}
-
-typedef CUresult locator(uint64_t, uint64_t, struct end *);
-
-static CUresult copy(locator *locate_to, locator *locate_from, uint64_t destination,
+static CUresult copy(tsr_locator *locate_to, tsr_locator *locate_from, uint64_t destination,
                      uint64_t source, size_t bytes, CUstream stream, bool now) {
   struct tsr_context *context;
   uint32_t index;
   CUresult result = tsr_stream_locate(stream, &context, &index);
   if (result != CUDA_SUCCESS || bytes == 0) return result;
-  struct end to, from;
+  struct tsr_end to, from;
   result = locate_to(destination, bytes, &to);
   if (result == CUDA_SUCCESS) result = locate_from(source, bytes, &from);
   if (result != CUDA_SUCCESS) return result;
-  if (tsr_captures(context, index))
-    return capture_copy(context, index, destination, source, bytes);
-  if (now && index == TSR_LEGACY_STREAM && atomic_load(&context->blocking_captures) != 0)
-    return tsr_ring_wait(context, index, NULL, 0); /* refused while a blocking stream captures */
-  if (now && !(to.device && from.device)) return copy_now(context, index, &to, &from, bytes);
-  return copy_in_stream(context, index, &to, &from, bytes);
+  if (tsr_captures(context, index)) {
+    struct tsr_operation operation = {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+                                      .context = tsr_object_handle(TSR_CONTEXT, context),
+                                      .copy = tsr_linear_copy(destination, source, bytes)};
+    return tsr_capture_add(context, index, &operation);
+  }
+  if (tsr_copy_is_blocked(context, index, now)) return tsr_ring_wait(context, index, NULL, 0);
+  return tsr_copy_between(context, index, &to, &from, bytes, now);
 }
 
 #define ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
 
 CUresult tsr_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
-  return copy(locate, locate, dst, src, ByteCount, NULL, true);
+  return copy(tsr_locate_any, tsr_locate_any, dst, src, ByteCount, NULL, true);
 }
 
 CUresult tsr_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
-  return copy(locate, locate, dst, src, ByteCount, hStream, false);
+  return copy(tsr_locate_any, tsr_locate_any, dst, src, ByteCount, hStream, false);
 }
 
 CUresult tsr_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount) {
-  return copy(locate_device, locate_host, dstDevice, ADDRESS(srcHost), ByteCount, NULL, true);
+  return copy(tsr_locate_device, tsr_locate_host, dstDevice, ADDRESS(srcHost), ByteCount, NULL, true);
 }
 
 CUresult tsr_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
                                   CUstream hStream) {
-  return copy(locate_device, locate_host, dstDevice, ADDRESS(srcHost), ByteCount, hStream, false);
+  return copy(tsr_locate_device, tsr_locate_host, dstDevice, ADDRESS(srcHost), ByteCount, hStream, false);
 }
 
 CUresult tsr_cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-  return copy(locate_host, locate_device, ADDRESS(dstHost), srcDevice, ByteCount, NULL, true);
+  return copy(tsr_locate_host, tsr_locate_device, ADDRESS(dstHost), srcDevice, ByteCount, NULL, true);
 }
 
 CUresult tsr_cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
                                   CUstream hStream) {
-  return copy(locate_host, locate_device, ADDRESS(dstHost), srcDevice, ByteCount, hStream, false);
+  return copy(tsr_locate_host, tsr_locate_device, ADDRESS(dstHost), srcDevice, ByteCount, hStream, false);
 }
 
 /* In CUDA, copies within the device are asynchronous to the host in both forms; here, those that
  * involve pinned memory are not. */
 CUresult tsr_cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
-  return copy(locate_device, locate_device, dstDevice, srcDevice, ByteCount, NULL, true);
+  return copy(tsr_locate_device, tsr_locate_device, dstDevice, srcDevice, ByteCount, NULL, true);
 }
 
 CUresult tsr_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
                                   CUstream hStream) {
-  return copy(locate_device, locate_device, dstDevice, srcDevice, ByteCount, hStream, false);
+  return copy(tsr_locate_device, tsr_locate_device, dstDevice, srcDevice, ByteCount, hStream, false);
 }
 
-static CUresult enqueue_fill(struct tsr_context *context, uint32_t stream,
-                             const tessera_set_body *body) {
-  struct tsr_request request;
-  tsr_ring_lock(&request, context, stream);
-  const CUresult result = tsr_ring_begin(&request, TESSERA_OPCODE_SET, 0, NULL);
-  if (result != CUDA_SUCCESS) return result;
-  request.slot->body.set = *body;
-  tsr_ring_commit(&request);
-  return CUDA_SUCCESS;
+static bool is_context(CUcontext handle) {
+  return TSR_FIND(tsr_context, TSR_CONTEXT, handle) != NULL;
 }
 
-CUresult tsr_fill_enqueue(struct tsr_context *context, uint32_t stream,
-                          const CUDA_MEMSET_NODE_PARAMS *fill) {
-  const uint64_t row_bytes = fill->width * fill->elementSize;
-  struct end to;
-  CUresult result =
-      locate_device(fill->dst, (fill->height - 1) * fill->pitch + row_bytes, &to);
-  if (result == CUDA_SUCCESS && to.context != context) result = CUDA_ERROR_INVALID_VALUE;
-  for (uint64_t y = 0; y < fill->height && result == CUDA_SUCCESS; y++) {
-    const tessera_set_body body = {.destination = fill->dst + y * fill->pitch,
-                                   .count = fill->width,
-                                   .pattern = fill->value,
-                                   .width_bytes = fill->elementSize};
-    result = enqueue_fill(context, stream, &body);
-  }
-  return result;
+/* The addresses determine the contexts; the handles are only checked. */
+static CUresult copy_peer(CUdeviceptr destination, CUcontext to, CUdeviceptr source, CUcontext from,
+                          size_t bytes, CUstream stream, bool now) {
+  if (!is_context(to) || !is_context(from)) return CUDA_ERROR_INVALID_CONTEXT;
+  return copy(tsr_locate_device, tsr_locate_device, destination, source, bytes, stream, now);
 }
 
-static CUresult capture_fill(struct tsr_context *context, uint32_t stream,
-                             const tessera_set_body *body) {
-  struct tsr_operation operation = {.type = CU_GRAPH_NODE_TYPE_MEMSET,
-                                    .context = tsr_object_handle(TSR_CONTEXT, context),
-                                    .set = {.dst = body->destination,
-                                            .value = body->pattern,
-                                            .elementSize = body->width_bytes,
-                                            .width = body->count,
-                                            .height = 1}};
-  return tsr_capture_add(context, stream, &operation);
+CUresult tsr_cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                          CUcontext srcContext, size_t ByteCount) {
+  return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL, true);
 }
 
-static CUresult fill(CUdeviceptr destination, uint32_t pattern, uint32_t width_bytes, size_t count,
-                     CUstream handle, bool now) {
-  struct tsr_context *context;
-  uint32_t stream;
-  CUresult result = tsr_stream_locate(handle, &context, &stream);
-  if (result != CUDA_SUCCESS || count == 0) return result;
-  if (count > TESSERA_APERTURE_BYTES / width_bytes || destination % width_bytes != 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  struct end to;
-  result = locate_device(destination, (uint64_t)count * width_bytes, &to);
-  if (result != CUDA_SUCCESS) return result;
-  if (to.context != context) return CUDA_ERROR_INVALID_VALUE;
-  const tessera_set_body body = {
-      .destination = destination, .count = count, .pattern = pattern, .width_bytes = width_bytes};
-  if (tsr_captures(context, stream)) return capture_fill(context, stream, &body);
-  result = enqueue_fill(context, stream, &body);
-  if (result != CUDA_SUCCESS) return result;
-  /* The host waits only for fills of its own memory. */
-  return now && !to.device ? tsr_wait_stream(context, stream) : CUDA_SUCCESS;
-}
-
-CUresult tsr_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
-  return fill(dstDevice, uc, 1, N, NULL, true);
-}
-
-CUresult tsr_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
-  return fill(dstDevice, uc, 1, N, hStream, false);
-}
-
-CUresult tsr_cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
-  return fill(dstDevice, us, 2, N, NULL, true);
-}
-
-CUresult tsr_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N,
-                              CUstream hStream) {
-  return fill(dstDevice, us, 2, N, hStream, false);
-}
-
-CUresult tsr_cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
-  return fill(dstDevice, ui, 4, N, NULL, true);
-}
-
-CUresult tsr_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
-  return fill(dstDevice, ui, 4, N, hStream, false);
+CUresult tsr_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                               CUcontext srcContext, size_t ByteCount, CUstream hStream) {
+  return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, false);
 }

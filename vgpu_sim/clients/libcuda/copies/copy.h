@@ -1,23 +1,39 @@
-/* Copies and fills in a ring, for graphs: memory is located when the graph is launched. */
+/* Copies between resolved addresses. */
 #ifndef TSR_COPY_H
 #define TSR_COPY_H
 
-#include "nodes/operation.h"
+#include "base/objects.h"
 
-/* Rows of bytes, in layers of rows. */
-struct tsr_copy_shape {
-  uint64_t bytes, rows, layers;
-  uint64_t to_row_bytes, to_layer_bytes;
-  uint64_t from_row_bytes, from_layer_bytes;
+/* Source or destination of a copy. */
+struct tsr_end {
+  uint64_t address;
+  uint8_t *host;               /* the client's mapping; NULL for module variables */
+  struct tsr_context *context; /* NULL for pageable host memory */
+  bool device;                 /* device memory or a module variable */
 };
 
-/* Enqueue a copy between any two addresses. Pageable memory is copied by the thread for host
- * functions, when the stream has reached the copy. */
-CUresult tsr_copy_enqueue(struct tsr_context *context, uint32_t stream, uint64_t destination,
-                          uint64_t source, const struct tsr_copy_shape *shape);
+/* Resolve a range: of any memory; of memory that the device can access (device memory, module
+ * variables, pinned memory); of memory that the host can access. A range in the aperture must be
+ * allocated completely. */
+typedef CUresult tsr_locator(uint64_t address, uint64_t bytes, struct tsr_end *end);
+CUresult tsr_locate_any(uint64_t address, uint64_t bytes, struct tsr_end *end);
+CUresult tsr_locate_device(uint64_t address, uint64_t bytes, struct tsr_end *end);
+CUresult tsr_locate_host(uint64_t address, uint64_t bytes, struct tsr_end *end);
 
-/* Enqueue a fill that tsr_fill_check has accepted. */
-CUresult tsr_fill_enqueue(struct tsr_context *context, uint32_t stream,
-                          const CUDA_MEMSET_NODE_PARAMS *fill);
+/* Copy in the order of the stream. With `now`, a copy from or to host memory is done when this
+ * returns. */
+CUresult tsr_copy_between(struct tsr_context *context, uint32_t stream, const struct tsr_end *to,
+                          const struct tsr_end *from, uint64_t bytes, bool now);
+
+/* Put a copy between memory of the stream's context into its ring. */
+CUresult tsr_copy_enqueue(struct tsr_context *context, uint32_t stream, uint64_t destination,
+                          uint64_t source, uint64_t bytes);
+
+/* Count a copy that the client has made, for metrics; `since_ns` 0: it was not timed. */
+void tsr_copy_count(tessera_client_area *area, const struct tsr_end *to,
+                    const struct tsr_end *from, uint64_t bytes, uint64_t since_ns);
+
+/* Whether a copy that the host waits for is refused because a blocking stream captures. */
+bool tsr_copy_is_blocked(const struct tsr_context *context, uint32_t stream, bool now);
 
 #endif

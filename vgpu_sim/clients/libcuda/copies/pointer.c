@@ -51,21 +51,31 @@ static CUresult answer(void *data, CUpointer_attribute attribute, uint64_t point
     return CUDA_SUCCESS;                     \
   } while (0)
   const bool host = span->kind == TESSERA_CHUNK_KIND_HOST;
+  const bool managed = span->sort.use == TSR_USE_MANAGED;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       PUT(uint64_t, context_handle(span));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      PUT(unsigned, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+      PUT(unsigned, host && !managed ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       PUT(uint64_t, pointer);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!host) return CUDA_ERROR_INVALID_VALUE;
       PUT(uint64_t, pointer);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       PUT(bool, false);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      PUT(bool, managed);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      PUT(unsigned, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      PUT(uint64_t, span->address);
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      PUT(uint64_t, span->bytes);
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       PUT(uint64_t, span->id);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
@@ -103,11 +113,13 @@ static size_t attribute_bytes(CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return sizeof(bool);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return sizeof(int);
     case CU_POINTER_ATTRIBUTE_CONTEXT:
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -117,6 +129,9 @@ static size_t attribute_bytes(CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       return sizeof(uint64_t);
     default:
       return 0;

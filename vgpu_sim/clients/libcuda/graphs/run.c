@@ -1,6 +1,7 @@
 #include "graphs/run.h"
 
-#include "copies/copy.h"
+#include "copies/fill.h"
+#include "copies/graph_copy.h"
 #include "graphs/shapes.h"
 #include "launching/launch.h"
 #include "streams/event.h"
@@ -15,7 +16,7 @@ CUresult tsr_operation_run(const struct tsr_operation *operation, struct tsr_con
     case CU_GRAPH_NODE_TYPE_MEMCPY: {
       uint64_t to, from;
       const struct tsr_copy_shape shape = tsr_shape_of(&operation->copy, &to, &from);
-      return tsr_copy_enqueue(context, stream, to, from, &shape);
+      return tsr_graph_copy_enqueue(context, stream, to, from, &shape);
     }
     case CU_GRAPH_NODE_TYPE_MEMSET:
       return tsr_fill_enqueue(context, stream, &operation->set);

@@ -21,12 +21,12 @@ static bool fits(uint64_t x, uint64_t y, uint64_t z, uint64_t pitch, uint64_t he
 
 static bool is_memory(CUmemorytype type) {
   return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE ||
-         (int)type == TSR_MEMORYTYPE_UNIFIED;
+         type == CU_MEMORYTYPE_UNIFIED;
 }
 
 CUresult tsr_shape_check(const CUDA_MEMCPY3D *copy) {
-  if ((int)copy->srcMemoryType == TSR_MEMORYTYPE_ARRAY ||
-      (int)copy->dstMemoryType == TSR_MEMORYTYPE_ARRAY)
+  if (copy->srcMemoryType == CU_MEMORYTYPE_ARRAY ||
+      copy->dstMemoryType == CU_MEMORYTYPE_ARRAY)
     TSR_REFUSE("a graph's copy from or to a CUDA array");
   if (!is_memory(copy->srcMemoryType) || !is_memory(copy->dstMemoryType) || copy->srcLOD ||
       copy->dstLOD)

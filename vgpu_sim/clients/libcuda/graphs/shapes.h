@@ -2,7 +2,7 @@
 #ifndef TSR_SHAPES_H
 #define TSR_SHAPES_H
 
-#include "copies/copy.h"
+#include "copies/graph_copy.h"
 
 /* Check the arguments of a copy, without its addresses. */
 CUresult tsr_shape_check(const CUDA_MEMCPY3D *copy);

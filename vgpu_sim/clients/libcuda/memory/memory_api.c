@@ -3,6 +3,7 @@
 
 #include "api.h"
 #include "contexts/context.h"
+#include "memory/advice.h"
 #include "memory/memory.h"
 #include "memory/pool.h"
 #include "exchange/wait.h"
@@ -26,15 +27,47 @@ CUresult tsr_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
   return result;
 }
 
+/* Rows begin at multiples of the alignment that textures need. */
+CUresult tsr_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
+                                size_t Height, unsigned int ElementSizeBytes) {
+  const size_t unit = 512;
+  size_t bytes;
+  if (!dptr || !pPitch || WidthInBytes == 0 || Height == 0 ||
+      (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (WidthInBytes > INT32_MAX - unit) return CUDA_ERROR_INVALID_VALUE; /* the greatest pitch */
+  const size_t pitch = (WidthInBytes + unit - 1) / unit * unit;
+  if (__builtin_mul_overflow(pitch, Height, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = tsr_cuMemAlloc_v2(dptr, bytes);
+  if (result == CUDA_SUCCESS) *pPitch = pitch;
+  return result;
+}
+
 /* Memory of a pool returns to its pool. */
 CUresult tsr_cuMemFree_v2(CUdeviceptr dptr) {
   TSR_CURRENT(context);
   struct tsr_span span;
   if (!dptr) return CUDA_SUCCESS;
   if (!tsr_memory_find(dptr, &span) || span.address != dptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!span.sort.pool) return tsr_memory_free(dptr, TSR_USE_DEVICE);
+  if (span.sort.use == TSR_USE_PINNED && !span.sort.pool) return CUDA_ERROR_INVALID_VALUE;
+  if (!span.sort.pool) return tsr_memory_free(dptr, span.sort.use);
   const CUresult waited = tsr_wait_all(span.context);
   return waited == CUDA_SUCCESS ? tsr_pool_free(dptr, NULL, TSR_LEGACY_STREAM) : waited;
+}
+
+/* Managed memory is host memory that kernels access at the same address; there is no copy of it,
+ * so nothing migrates. */
+CUresult tsr_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags) {
+  TSR_CURRENT(context);
+  if (!dptr || bytesize == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+    return CUDA_ERROR_INVALID_VALUE;
+  uint64_t address;
+  const CUresult result =
+      allocate(context, (struct tsr_sort){.use = TSR_USE_MANAGED}, bytesize, &address);
+  if (result != CUDA_SUCCESS) return result;
+  tsr_advice_forget(address, bytesize);
+  *dptr = address;
+  return CUDA_SUCCESS;
 }
 
 CUresult tsr_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {

@@ -97,9 +97,9 @@ void tsr_operation_clear(struct tsr_operation *operation) {
 }
 
 CUDA_MEMCPY3D tsr_linear_copy(uint64_t to, uint64_t from, uint64_t bytes) {
-  return (CUDA_MEMCPY3D){.srcMemoryType = (CUmemorytype)TSR_MEMORYTYPE_UNIFIED,
+  return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
                          .srcDevice = from,
-                         .dstMemoryType = (CUmemorytype)TSR_MEMORYTYPE_UNIFIED,
+                         .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
                          .dstDevice = to,
                          .WidthInBytes = bytes,
                          .Height = 1,

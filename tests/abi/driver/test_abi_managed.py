@@ -1,0 +1,112 @@
+"""Managed memory and advice about it, through cuda.bindings."""
+
+import ctypes
+
+import pytest
+
+from support.kernels import ptx_kernels
+
+INVALID_VALUE, INVALID_DEVICE = 1, 101
+MIB = 1 << 20
+GLOBAL, HOST, SINGLE = 1, 2, 4
+
+
+def place(cuda, kind: int, number: int = 0):
+    location = cuda.CUmemLocation()
+    location.type, location.id = cuda.CUmemLocationType(kind), number
+    return location
+
+
+def attribute(cuda, name: str, size: int, pointer: int, count: int):
+    which = getattr(cuda.CUmem_range_attribute, f"CU_MEM_RANGE_ATTRIBUTE_{name}")
+    found = cuda.cuMemRangeGetAttribute(size, which, pointer, count)
+    return [int(one) for one in found] if isinstance(found, list) else int(found)
+
+
+@pytest.mark.parametrize("size", [1000, 3 * MIB])
+def test_host_and_device_access_the_same_memory(cuda, size):
+    free = int(cuda.cuMemGetInfo()[0])
+    pointer = int(cuda.cuMemAllocManaged(size, GLOBAL))
+    assert int(cuda.cuMemGetInfo()[0]) < free, "it is charged to the slice"
+    ctypes.memset(pointer, 65, size)
+    device = int(cuda.cuMemAlloc(size))
+    cuda.cuMemcpyDtoD(device, pointer, size)
+    cuda.cuMemsetD8(pointer, 66, size)
+    assert ctypes.string_at(pointer, size) == b"B" * size
+    cuda.cuMemcpyHtoD(pointer, (ctypes.c_char * size).from_buffer_copy(b"C" * size), size)
+    assert ctypes.string_at(pointer, size) == b"C" * size
+    cuda.cuMemcpyDtoH(pointer, device, size)
+    assert ctypes.string_at(pointer, size) == b"A" * size
+    ask = cuda.CUpointer_attribute
+    assert int(cuda.cuPointerGetAttribute(ask.CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer)) == 1
+    assert int(cuda.cuPointerGetAttribute(ask.CU_POINTER_ATTRIBUTE_IS_MANAGED, device)) == 0
+    assert int(cuda.cuPointerGetAttribute(ask.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer)) == 2
+    assert (
+        int(cuda.cuPointerGetAttribute(ask.CU_POINTER_ATTRIBUTE_HOST_POINTER, pointer)) == pointer
+    )
+    assert cuda.code("cuMemFreeHost", pointer) == INVALID_VALUE
+    cuda.cuMemFree(pointer)
+    assert cuda.code("cuMemFree", pointer) == INVALID_VALUE
+
+
+def test_the_host_accesses_it_while_a_kernel_runs(cuda):
+    """CONCURRENT_MANAGED_ACCESS: the kernel ends when the host stores 1."""
+    assert [int(cuda.cuDeviceGetAttribute(cuda.CUdevice_attribute(n), 0)) for n in (83, 89)] == [
+        1,
+        1,
+    ]
+    flag = int(cuda.cuMemAllocManaged(4, GLOBAL))
+    ctypes.memset(flag, 0, 4)
+    image = ptx_kernels.ENDLESS.encode() + b"\0"
+    endless = cuda.cuModuleGetFunction(cuda.cuModuleLoadData(image), b"endless")
+    cuda.cuLaunchKernel(endless, 1, 1, 1, 1, 1, 1, 0, 0, ((flag,), (ctypes.c_void_p,)), 0)
+    assert cuda.code("cuStreamQuery", 0) == 600
+    ctypes.memset(flag, 1, 4)
+    cuda.cuStreamSynchronize(0)
+
+
+def test_advice_is_reported_for_the_whole_range(cuda):
+    pointer = int(cuda.cuMemAllocManaged(8192, GLOBAL))
+    advice = cuda.CUmem_advise
+    device, host = place(cuda, 1), place(cuda, 2)
+    cuda.cuMemAdvise(pointer, 4096, advice.CU_MEM_ADVISE_SET_READ_MOSTLY, device)
+    cuda.cuMemAdvise(pointer, 8192, advice.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, host)
+    cuda.cuMemAdvise(pointer, 8192, advice.CU_MEM_ADVISE_SET_ACCESSED_BY, device)
+    cuda.cuMemPrefetchAsync(pointer + 4096, 4096, device, 0, 0)
+    seen = {
+        (name, part): attribute(cuda, name, 4, pointer + begin, count)
+        for name in ("READ_MOSTLY", "PREFERRED_LOCATION", "LAST_PREFETCH_LOCATION")
+        for part, begin, count in (("all", 0, 8192), ("low", 0, 4096), ("high", 4096, 4096))
+    }
+    assert seen == {
+        ("READ_MOSTLY", "all"): 0,
+        ("READ_MOSTLY", "low"): 1,
+        ("READ_MOSTLY", "high"): 0,
+        ("PREFERRED_LOCATION", "all"): -1,
+        ("PREFERRED_LOCATION", "low"): -1,
+        ("PREFERRED_LOCATION", "high"): -1,
+        ("LAST_PREFETCH_LOCATION", "all"): -2,
+        ("LAST_PREFETCH_LOCATION", "low"): -2,
+        ("LAST_PREFETCH_LOCATION", "high"): 0,
+    }
+    assert attribute(cuda, "ACCESSED_BY", 8, pointer, 8192) == [0, -2]
+    cuda.cuMemAdvise(pointer, 8192, advice.CU_MEM_ADVISE_UNSET_ACCESSED_BY, device)
+    assert attribute(cuda, "ACCESSED_BY", 8, pointer, 8192) == [-2, -2]
+
+
+def test_wrong_uses_are_refused(cuda):
+    managed, device = int(cuda.cuMemAllocManaged(4096, HOST)), int(cuda.cuMemAlloc(4096))
+    advice = cuda.CUmem_advise.CU_MEM_ADVISE_SET_PREFERRED_LOCATION
+    for flags in (0, 3, SINGLE):
+        assert cuda.code("cuMemAllocManaged", 4096, flags) == INVALID_VALUE
+    assert cuda.code("cuMemAllocManaged", 0, GLOBAL) == INVALID_VALUE
+    for pointer, count in ((device, 4096), (managed, 4097), (managed, 0), (id(device), 1)):
+        assert cuda.code("cuMemAdvise", pointer, count, advice, place(cuda, 1)) == INVALID_VALUE
+        assert cuda.code("cuMemPrefetchAsync", pointer, count, place(cuda, 1), 0, 0) == 1
+    assert cuda.code("cuMemAdvise", managed, 1, advice, place(cuda, 1, 7)) == INVALID_DEVICE
+    stream = cuda.cuStreamCreate(1)
+    cuda.cuStreamAttachMemAsync(stream, managed, 0, SINGLE)
+    cuda.cuStreamAttachMemAsync(0, managed, 4096, GLOBAL)
+    assert cuda.code("cuStreamAttachMemAsync", 0, managed, 0, SINGLE) == INVALID_VALUE
+    assert cuda.code("cuStreamAttachMemAsync", stream, managed, 5, GLOBAL) == INVALID_VALUE
+    assert cuda.code("cuStreamAttachMemAsync", stream, device, 0, GLOBAL) == INVALID_VALUE
