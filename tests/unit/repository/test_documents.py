@@ -18,7 +18,7 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "deploy" / "RE
 DOCUMENTS += [ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 GENERATED = {f"{name}.md" for name in ("isa", "binding", "cuda-support", "nvml-support")}
-GENERATED |= {"rdma-support.md", "rdmacm-support.md"}
+GENERATED |= {"cudart-support.md", "rdma-support.md", "rdmacm-support.md"}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

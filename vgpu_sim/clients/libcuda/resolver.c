@@ -60,7 +60,7 @@ static void tell_about_runtime(void) {
   static _Atomic bool said;
   if (!atomic_exchange(&said, true))
     tsr_log("this program uses NVIDIA's CUDA runtime (cudart), which needs NVIDIA's own driver and"
-            " cannot run here: see docs/limits.md");
+            " cannot run here: link it dynamically to use Tessera's, see docs/cuda-runtime.md");
 }
 
 CUresult tsr_cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId) {

@@ -107,6 +107,7 @@ extern int cuMemsetD2D8_v2(void *address, size_t pitch, unsigned char value, siz
                            size_t height);
 extern int cuMemsetD2D8Async(void *address, size_t pitch, unsigned char value, size_t width,
                              size_t height, cudaStream_t stream);
+extern int cuStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority);
 extern int cuStreamSynchronize(cudaStream_t stream);
 
 /* Memory types of the driver's copy descriptors. */

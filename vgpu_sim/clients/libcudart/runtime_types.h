@@ -23,6 +23,8 @@ typedef struct cudaArray *cudaArray_t;
 typedef const struct cudaArray *cudaArray_const_t;
 typedef struct cudaMipmappedArray *cudaMipmappedArray_t;
 typedef const struct cudaMipmappedArray *cudaMipmappedArray_const_t;
+typedef struct CUctx_st *cudaExecutionContext_t; /* the driver's context */
+typedef struct CUdevResourceDesc_st *cudaDevResourceDesc_t;
 typedef struct cudaAsyncCallbackEntry *cudaAsyncCallbackHandle_t;
 typedef struct CUlogsCallbackEntry_st *cudaLogsCallbackHandle;
 typedef unsigned long long cudaTextureObject_t;

@@ -145,6 +145,20 @@ cudaError_t tsr_function_of(const void *host, cudaFunction_t *function) {
   return result == CUDA_ERROR_INVALID_HANDLE ? cudaErrorInvalidDeviceFunction : result;
 }
 
+void *tsr_host_of(cudaFunction_t function, cudaKernel_t kernel) {
+  for (size_t i = 0; i < BUCKETS; i++) {
+    for (const struct entry *entry = atomic_load(&kernels[i]); entry; entry = entry->next) {
+      const cudaKernel_t its = atomic_load(&entry->kernel);
+      cudaFunction_t here = NULL;
+      if (!its) continue;
+      if (function ? cuKernelGetFunction(&here, its) == cudaSuccess && here == function
+                   : its == kernel)
+        return (void *)(uintptr_t)entry->host;
+    }
+  }
+  return function ? (void *)function : (void *)kernel;
+}
+
 cudaError_t tsr_symbol(const void *host, void **address, size_t *bytes) {
   const struct entry *entry = find(variables, host);
   struct tsr_image *image = entry ? atomic_load(&entry->image) : NULL;

@@ -29,6 +29,10 @@ cudaError_t tsr_kernel_of(const void *host, cudaKernel_t *kernel);
 /* The same kernel as a function of the current context. */
 cudaError_t tsr_function_of(const void *host, cudaFunction_t *function);
 
+/* The opposite: what a program passes for a function of the current context, or else for a kernel. A
+ * function that is not of a registered kernel is returned as it is. */
+void *tsr_host_of(cudaFunction_t function, cudaKernel_t kernel);
+
 /* The address and size of a registered variable in the current context; either may be NULL. */
 cudaError_t tsr_symbol(const void *host, void **address, size_t *bytes);
 
