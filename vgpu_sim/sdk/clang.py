@@ -11,6 +11,8 @@ from vgpu_sim.sdk.errors import CompileError
 # clang 16 is the first that knows compute_90; its headers for device code are used as they are.
 OLDEST = 16
 _NEWEST_TRIED = 24
+# The newest PTX version that each clang can write; without NVIDIA's SDK it would choose an old one.
+_PTX = {16: 78, 17: 81, 18: 83, 19: 85, 20: 86}
 _INSTALL = (
     f"install clang {OLDEST} or newer with its NVPTX target, for example `apt-get install clang-19"
     " g++`, or select one with -ccbin DIRECTORY"
@@ -25,6 +27,11 @@ class Clang:
     version: int
     text: str
     resources: Path
+
+    @property
+    def ptx(self) -> int:
+        """The version of the PTX to write, for example 85 for 8.5."""
+        return _PTX.get(self.version, max(_PTX.values()))
 
 
 def _candidates(chosen: str | None) -> list[Path]:

@@ -36,7 +36,7 @@ class Compilation:
         """Return the arguments of device and host compilation of CUDA sources."""
         return [
             "-x", "cuda", f"-std={self.options.standard}", "-nocudainc", "-nocudalib",
-            "-Wno-unknown-cuda-version",
+            "-Wno-unknown-cuda-version", "-Wno-undefined-internal",
             "-Xclang", f"-target-sdk-version={_SDK_VERSION}",
             "-isystem", str(INCLUDE),
             "-isystem", str(self.clang.resources / "include" / "cuda_wrappers"),
@@ -52,6 +52,7 @@ class Compilation:
         level = "-O0" if options.device_debug else options.optimization
         return [
             *self.common(), "--cuda-device-only", f"--cuda-gpu-arch=sm_{target}",
+            f"--cuda-feature=+ptx{self.clang.ptx}",
             "-O1" if level == "-O0" and not options.device_debug else level,
             *(["-g"] if options.device_debug else []),
             *(["-fgpu-rdc"] if options.relocatable else []),

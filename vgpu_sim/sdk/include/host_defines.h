@@ -11,6 +11,13 @@
 #define __managed__ \
   __attribute__((unavailable("__managed__ variables need another clang; use cudaMallocManaged")))
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+#if __has_attribute(cluster_dims)
+#define __cluster_dims__(...) __attribute__((cluster_dims(__VA_ARGS__)))
+#else
+#define __cluster_dims__(...)                                                     \
+  __attribute__((unavailable("__cluster_dims__ needs a newer clang; launch with " \
+                             "cudaLaunchAttributeClusterDimension instead")))
+#endif
 #if __has_attribute(grid_constant)
 #define __grid_constant__ __attribute__((grid_constant))
 #else

@@ -131,6 +131,16 @@ static __device__ __forceinline__ void __nanosleep(unsigned int ns) {
   __asm__ __volatile__("nanosleep.u32 %0;" ::"r"(ns));
 }
 
+#if __CUDA_ARCH__ >= 900
+/* Programmatic dependent launch: wait for the kernel before, and let the kernel behind start. */
+static __device__ __forceinline__ void cudaGridDependencySynchronize() {
+  __asm__ __volatile__("griddepcontrol.wait;" ::: "memory");
+}
+static __device__ __forceinline__ void cudaTriggerProgrammaticLaunchCompletion() {
+  __asm__ __volatile__("griddepcontrol.launch_dependents;" ::: "memory");
+}
+#endif
+
 /* Dot products of four bytes or two halves with an accumulator. */
 #define TESSERA_DOT(name, type, instruction)                                               \
   static __device__ __forceinline__ type name(type a, type b, type c) {                    \

@@ -198,6 +198,7 @@ TESSERA_F double tessera_lgamma_positive(double x) {
   }
   tessera_dd l = tessera_stirling(at.hi);
   const tessera_dd s = tessera_log_dd(shift.hi);
+  l.lo += at.lo * __nv_log(at.hi) - shift.lo / shift.hi;
   l = tessera_dd_add(l, {-s.hi, -s.lo});
   return l.hi + l.lo;
 }

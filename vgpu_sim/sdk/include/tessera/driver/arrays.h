@@ -1,5 +1,5 @@
-/* Copies, arrays, textures and tensor maps of the CUDA driver. Names, values and layouts are facts of CUDA 12.9's public
- * interface; nothing else is taken from there. */
+/* Copies, arrays, textures and tensor maps of the CUDA driver. Names, values and layouts are facts of
+ * CUDA 12.9's public interface; nothing else is taken from there. */
 #ifndef TESSERA_DRIVER_ARRAYS_H
 #define TESSERA_DRIVER_ARRAYS_H
 

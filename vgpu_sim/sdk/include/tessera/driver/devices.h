@@ -1,5 +1,5 @@
-/* Devices, functions, linking and limits of the CUDA driver. Names, values and layouts are facts of CUDA 12.9's public
- * interface; nothing else is taken from there. */
+/* Devices, functions, linking and limits of the CUDA driver. Names, values and layouts are facts of
+ * CUDA 12.9's public interface; nothing else is taken from there. */
 #ifndef TESSERA_DRIVER_DEVICES_H
 #define TESSERA_DRIVER_DEVICES_H
 

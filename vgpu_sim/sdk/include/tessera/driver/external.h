@@ -1,5 +1,5 @@
-/* External memory and semaphores, and virtual memory of the CUDA driver. Names, values and layouts are facts of CUDA 12.9's public
- * interface; nothing else is taken from there. */
+/* External memory and semaphores, and virtual memory of the CUDA driver. Names, values and layouts are facts of
+ * CUDA 12.9's public interface; nothing else is taken from there. */
 #ifndef TESSERA_DRIVER_EXTERNAL_H
 #define TESSERA_DRIVER_EXTERNAL_H
 

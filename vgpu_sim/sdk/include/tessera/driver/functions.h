@@ -1,5 +1,5 @@
-/* Functions of the CUDA driver. Names, values and layouts are facts of CUDA 12.9's public
- * interface; nothing else is taken from there. */
+/* Functions of the CUDA driver. Names, values and layouts are facts of
+ * CUDA 12.9's public interface; nothing else is taken from there. */
 #ifndef TESSERA_DRIVER_FUNCTIONS_H
 #define TESSERA_DRIVER_FUNCTIONS_H
 

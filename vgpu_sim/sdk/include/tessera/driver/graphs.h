@@ -1,5 +1,5 @@
-/* Graph nodes, launches and capture of the CUDA driver. Names, values and layouts are facts of CUDA 12.9's public
- * interface; nothing else is taken from there. */
+/* Graph nodes, launches and capture of the CUDA driver. Names, values and layouts are facts of
+ * CUDA 12.9's public interface; nothing else is taken from there. */
 #ifndef TESSERA_DRIVER_GRAPHS_H
 #define TESSERA_DRIVER_GRAPHS_H
 

@@ -1,5 +1,5 @@
-/* Handles, flags and stream operations of the CUDA driver. Names, values and layouts are facts of CUDA 12.9's public
- * interface; nothing else is taken from there. */
+/* Handles, flags and stream operations of the CUDA driver. Names, values and layouts are facts of
+ * CUDA 12.9's public interface; nothing else is taken from there. */
 #ifndef TESSERA_DRIVER_HANDLES_H
 #define TESSERA_DRIVER_HANDLES_H
 
@@ -8,41 +8,6 @@
 #include <stdint.h>
 
 #include "values.h"
-
-typedef struct {
-  int quot;
-  int rem;
-} div_t;
-
-typedef struct {
-  long quot;
-  long rem;
-} ldiv_t;
-
-typedef struct {
-  long long quot;
-  long long rem;
-} lldiv_t;
-
-struct random_data {
-  int32_t *fptr;
-  int32_t *rptr;
-  int32_t *state;
-  int rand_type;
-  int rand_deg;
-  int rand_sep;
-  int32_t *end_ptr;
-};
-
-struct drand48_data {
-  unsigned short __x[3];
-  unsigned short __old_x[3];
-  unsigned short __c;
-  unsigned short __init;
-  unsigned long long __a;
-};
-
-typedef int (*__compar_fn_t)(const void *, const void *);
 
 typedef uint32_t cuuint32_t;
 

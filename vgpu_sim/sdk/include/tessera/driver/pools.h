@@ -1,5 +1,5 @@
-/* Memory pools, batched copies, and the newest objects of the CUDA driver. Names, values and layouts are facts of CUDA 12.9's public
- * interface; nothing else is taken from there. */
+/* Memory pools, batched copies, and the newest objects of the CUDA driver. Names, values and layouts are facts of
+ * CUDA 12.9's public interface; nothing else is taken from there. */
 #ifndef TESSERA_DRIVER_POOLS_H
 #define TESSERA_DRIVER_POOLS_H
 

@@ -1,5 +1,5 @@
-/* Constants of the CUDA driver, and the symbols that its names mean. Names, values and layouts are facts of CUDA 12.9's public
- * interface; nothing else is taken from there. */
+/* Constants of the CUDA driver, and the symbols that its names mean. Names, values and layouts are facts of
+ * CUDA 12.9's public interface; nothing else is taken from there. */
 #ifndef TESSERA_DRIVER_VALUES_H
 #define TESSERA_DRIVER_VALUES_H
 

@@ -1,5 +1,5 @@
-/* Arrays, copies and resources of the CUDA runtime. Names, values and layouts are facts of CUDA 12.9's public
- * interface; nothing else is taken from there. */
+/* Arrays, copies and resources of the CUDA runtime. Names, values and layouts are facts of
+ * CUDA 12.9's public interface; nothing else is taken from there. */
 #ifndef TESSERA_RUNTIME_ARRAYS_H
 #define TESSERA_RUNTIME_ARRAYS_H
 

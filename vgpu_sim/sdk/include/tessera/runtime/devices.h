@@ -1,5 +1,5 @@
-/* Devices, external objects and handles of the CUDA runtime. Names, values and layouts are facts of CUDA 12.9's public
- * interface; nothing else is taken from there. */
+/* Devices, external objects and handles of the CUDA runtime. Names, values and layouts are facts of
+ * CUDA 12.9's public interface; nothing else is taken from there. */
 #ifndef TESSERA_RUNTIME_DEVICES_H
 #define TESSERA_RUNTIME_DEVICES_H
 

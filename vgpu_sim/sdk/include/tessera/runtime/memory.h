@@ -1,5 +1,5 @@
-/* Memory, pools and limits of the CUDA runtime. Names, values and layouts are facts of CUDA 12.9's public
- * interface; nothing else is taken from there. */
+/* Memory, pools and limits of the CUDA runtime. Names, values and layouts are facts of
+ * CUDA 12.9's public interface; nothing else is taken from there. */
 #ifndef TESSERA_RUNTIME_MEMORY_H
 #define TESSERA_RUNTIME_MEMORY_H
 

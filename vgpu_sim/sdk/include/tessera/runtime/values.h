@@ -1,5 +1,5 @@
-/* Constants and error codes of the CUDA runtime. Names, values and layouts are facts of CUDA 12.9's public
- * interface; nothing else is taken from there. */
+/* Constants and error codes of the CUDA runtime. Names, values and layouts are facts of
+ * CUDA 12.9's public interface; nothing else is taken from there. */
 #ifndef TESSERA_RUNTIME_VALUES_H
 #define TESSERA_RUNTIME_VALUES_H
 

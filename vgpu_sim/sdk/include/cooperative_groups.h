@@ -1,0 +1,273 @@
+/* Groups of threads that cooperate: blocks, tiles of a warp, coalesced threads, grids, clusters. */
+#ifndef TESSERA_COOPERATIVE_GROUPS_H
+#define TESSERA_COOPERATIVE_GROUPS_H
+
+#include "cuda_runtime.h"
+
+#if defined(__CUDA__)
+#define TESSERA_CG __device__ __forceinline__
+
+namespace cooperative_groups {
+
+namespace details {
+TESSERA_CG unsigned int lane() {
+  unsigned int r;
+  __asm__("mov.u32 %0, %%laneid;" : "=r"(r));
+  return r;
+}
+TESSERA_CG unsigned int rank_in_block() {
+  return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+}
+TESSERA_CG unsigned int block_threads() { return blockDim.x * blockDim.y * blockDim.z; }
+TESSERA_CG unsigned int lanes_below(unsigned int mask) {
+  return __popc(mask & ((1u << lane()) - 1));
+}
+/* Returns the lane of the group's thread number `rank`. */
+TESSERA_CG unsigned int lane_of(unsigned int mask, unsigned int rank) {
+  for (; rank; rank--) mask &= mask - 1;
+  return __ffs(mask) - 1;
+}
+}  // namespace details
+
+/* What groups within a warp share; `Self` has mask(), thread_rank() and num_threads(). */
+template <class Self>
+class warp_group {
+  TESSERA_CG const Self &self() const { return *static_cast<const Self *>(this); }
+  TESSERA_CG unsigned int own(unsigned int lanes) const {
+    const unsigned int mask = self().mask();
+    unsigned int out = 0, at = 0;
+    for (unsigned int rest = mask; rest; rest &= rest - 1, at++) {
+      out |= (lanes >> (__ffs(rest) - 1) & 1) << at;
+    }
+    return out;
+  }
+
+ public:
+  TESSERA_CG void sync() const { __syncwarp(self().mask()); }
+  TESSERA_CG unsigned long long size() const { return self().num_threads(); }
+  template <class T>
+  TESSERA_CG T shfl(T v, int rank) const {
+    return __shfl_sync(self().mask(), v, details::lane_of(self().mask(), rank % self().num_threads()));
+  }
+  template <class T>
+  TESSERA_CG T shfl_up(T v, unsigned int delta) const {
+    const unsigned int rank = self().thread_rank();
+    return __shfl_sync(self().mask(), v,
+                       details::lane_of(self().mask(), rank >= delta ? rank - delta : rank));
+  }
+  template <class T>
+  TESSERA_CG T shfl_down(T v, unsigned int delta) const {
+    const unsigned int rank = self().thread_rank(), last = self().num_threads();
+    return __shfl_sync(self().mask(), v,
+                       details::lane_of(self().mask(), rank + delta < last ? rank + delta : rank));
+  }
+  TESSERA_CG int any(int predicate) const { return __any_sync(self().mask(), predicate); }
+  TESSERA_CG int all(int predicate) const { return __all_sync(self().mask(), predicate); }
+  TESSERA_CG unsigned int ballot(int predicate) const {
+    return own(__ballot_sync(self().mask(), predicate));
+  }
+  template <class T>
+  TESSERA_CG unsigned int match_any(T v) const {
+    return own(__match_any_sync(self().mask(), v));
+  }
+  template <class T>
+  TESSERA_CG unsigned int match_all(T v, int &same) const {
+    return own(__match_all_sync(self().mask(), v, &same));
+  }
+};
+
+class thread_block {
+ public:
+  static TESSERA_CG void sync() { __syncthreads(); }
+  static TESSERA_CG unsigned int thread_rank() { return details::rank_in_block(); }
+  static TESSERA_CG unsigned int size() { return details::block_threads(); }
+  static TESSERA_CG unsigned int num_threads() { return details::block_threads(); }
+  static TESSERA_CG dim3 group_index() { return blockIdx; }
+  static TESSERA_CG dim3 thread_index() { return threadIdx; }
+  static TESSERA_CG dim3 group_dim() { return blockDim; }
+  static TESSERA_CG dim3 dim_threads() { return blockDim; }
+};
+
+class grid_group {
+  static TESSERA_CG unsigned int *barrier() {
+    unsigned int low, high;
+    __asm__ __volatile__("mov.u32 %0, %%envreg2;" : "=r"(low));
+    __asm__ __volatile__("mov.u32 %0, %%envreg1;" : "=r"(high));
+    return (unsigned int *)((unsigned long long)high << 32 | low) + 1;
+  }
+
+ public:
+  /* Whether the kernel was launched with cudaLaunchCooperativeKernel. */
+  static TESSERA_CG bool is_valid() { return barrier() != (unsigned int *)0 + 1; }
+  static TESSERA_CG unsigned long long num_blocks() {
+    return (unsigned long long)gridDim.x * gridDim.y * gridDim.z;
+  }
+  static TESSERA_CG unsigned long long block_rank() {
+    return ((unsigned long long)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  }
+  static TESSERA_CG unsigned long long thread_rank() {
+    return block_rank() * details::block_threads() + details::rank_in_block();
+  }
+  static TESSERA_CG unsigned long long size() { return num_blocks() * details::block_threads(); }
+  static TESSERA_CG unsigned long long num_threads() { return size(); }
+  static TESSERA_CG dim3 group_dim() { return gridDim; }
+  static TESSERA_CG dim3 dim_blocks() { return gridDim; }
+  static TESSERA_CG dim3 block_index() { return blockIdx; }
+  /* The highest bit of the counter changes when all blocks have arrived. */
+  static TESSERA_CG void sync() {
+    if (!is_valid()) __trap();
+    __syncthreads();
+    if (details::rank_in_block() == 0) {
+      unsigned int *counter = barrier(), old, now;
+      const unsigned int add =
+          block_rank() == 0 ? 0x80000001u - (unsigned int)num_blocks() : 1u;
+      __threadfence();
+      __asm__ __volatile__("atom.add.release.gpu.u32 %0, [%1], %2;"
+                           : "=r"(old) : "l"(counter), "r"(add) : "memory");
+      do {
+        __asm__ __volatile__("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+      } while (!((now ^ old) & 0x80000000u));
+      __threadfence();
+    }
+    __syncthreads();
+  }
+};
+
+/* A tile of a warp with a size that is a power of two. */
+template <unsigned int Size, class Parent = void>
+class thread_block_tile : public warp_group<thread_block_tile<Size, Parent>> {
+  static_assert(Size <= 32 && (Size & (Size - 1)) == 0, "a power of two, at most 32");
+
+ public:
+  static TESSERA_CG unsigned int thread_rank() { return details::rank_in_block() % Size; }
+  static TESSERA_CG constexpr unsigned int num_threads() { return Size; }
+  static TESSERA_CG unsigned int meta_group_rank() { return details::rank_in_block() / Size; }
+  static TESSERA_CG unsigned int meta_group_size() {
+    return (details::block_threads() + Size - 1) / Size;
+  }
+  static TESSERA_CG unsigned int mask() {
+    const unsigned int all = Size == 32 ? ~0u : (1u << Size % 32) - 1;
+    return all << (details::lane() & ~(Size - 1));
+  }
+  template <class T>
+  TESSERA_CG T shfl(T v, int rank) const {
+    return __shfl_sync(mask(), v, rank, Size);
+  }
+  template <class T>
+  TESSERA_CG T shfl_up(T v, unsigned int delta) const {
+    return __shfl_up_sync(mask(), v, delta, Size);
+  }
+  template <class T>
+  TESSERA_CG T shfl_down(T v, unsigned int delta) const {
+    return __shfl_down_sync(mask(), v, delta, Size);
+  }
+  template <class T>
+  TESSERA_CG T shfl_xor(T v, unsigned int lanes) const {
+    return __shfl_xor_sync(mask(), v, lanes, Size);
+  }
+};
+
+/* Threads of a warp that are active together, or that a partition has put together. */
+class coalesced_group : public warp_group<coalesced_group> {
+  unsigned int lanes;
+
+ public:
+  TESSERA_CG explicit coalesced_group(unsigned int mask) : lanes(mask) {}
+  TESSERA_CG unsigned int mask() const { return lanes; }
+  TESSERA_CG unsigned int thread_rank() const { return details::lanes_below(lanes); }
+  TESSERA_CG unsigned int num_threads() const { return __popc(lanes); }
+};
+
+#if __CUDA_ARCH__ >= 900
+class cluster_group {
+#define TESSERA_REGISTER(name, text)                          \
+  static TESSERA_CG unsigned int name() {                     \
+    unsigned int r;                                           \
+    __asm__ __volatile__("mov.u32 %0, %%" text ";" : "=r"(r)); \
+    return r;                                                 \
+  }
+
+ public:
+  TESSERA_REGISTER(block_rank, "cluster_ctarank")
+  TESSERA_REGISTER(num_blocks, "cluster_nctarank")
+#undef TESSERA_REGISTER
+  static TESSERA_CG unsigned int thread_rank() {
+    return block_rank() * details::block_threads() + details::rank_in_block();
+  }
+  static TESSERA_CG unsigned int num_threads() { return num_blocks() * details::block_threads(); }
+  static TESSERA_CG unsigned int size() { return num_threads(); }
+  static TESSERA_CG void barrier_arrive() {
+    __asm__ __volatile__("barrier.cluster.arrive.aligned;" ::: "memory");
+  }
+  static TESSERA_CG void barrier_wait() {
+    __asm__ __volatile__("barrier.cluster.wait.aligned;" ::: "memory");
+  }
+  static TESSERA_CG void sync() {
+    barrier_arrive();
+    barrier_wait();
+  }
+  template <class T>
+  static TESSERA_CG T *map_shared_rank(T *pointer, int rank) {
+    unsigned long long r;
+    __asm__("mapa.u64 %0, %1, %2;" : "=l"(r) : "l"(pointer), "r"(rank));
+    return (T *)r;
+  }
+  static TESSERA_CG unsigned int query_shared_rank(const void *pointer) {
+    unsigned int r;
+    __asm__("getctarank.u64 %0, %1;" : "=r"(r) : "l"(pointer));
+    return r;
+  }
+};
+static TESSERA_CG cluster_group this_cluster() { return cluster_group(); }
+#endif
+
+static TESSERA_CG thread_block this_thread_block() { return thread_block(); }
+static TESSERA_CG grid_group this_grid() { return grid_group(); }
+static TESSERA_CG coalesced_group coalesced_threads() { return coalesced_group(__activemask()); }
+
+template <unsigned int Size, class Parent>
+static TESSERA_CG thread_block_tile<Size, Parent> tiled_partition(const Parent &) {
+  return thread_block_tile<Size, Parent>();
+}
+static TESSERA_CG coalesced_group tiled_partition(const coalesced_group &group, unsigned int size) {
+  const unsigned int first = group.thread_rank() / size * size;
+  unsigned int mask = group.mask(), out = 0;
+  for (unsigned int rank = 0; mask; rank++, mask &= mask - 1) {
+    if (rank >= first && rank < first + size) out |= mask & -mask;
+  }
+  return coalesced_group(out);
+}
+template <class Group, class Label>
+static TESSERA_CG coalesced_group labeled_partition(const Group &group, Label label) {
+  return coalesced_group(__match_any_sync(group.mask(), label));
+}
+template <class Group>
+static TESSERA_CG coalesced_group binary_partition(const Group &group, bool predicate) {
+  const unsigned int with = __ballot_sync(group.mask(), predicate);
+  return coalesced_group(predicate ? with : group.mask() & ~with);
+}
+template <class Group>
+static TESSERA_CG void sync(const Group &group) {
+  group.sync();
+}
+
+/* Operators of reductions and scans. */
+#define TESSERA_OPERATOR(name, expression)                             \
+  template <class T = void>                                            \
+  struct name {                                                        \
+    TESSERA_CG T operator()(T a, T b) const { return expression; }     \
+  };
+TESSERA_OPERATOR(plus, a + b)
+TESSERA_OPERATOR(less, b < a ? b : a)
+TESSERA_OPERATOR(greater, a < b ? b : a)
+TESSERA_OPERATOR(bit_and, a &b)
+TESSERA_OPERATOR(bit_or, a | b)
+TESSERA_OPERATOR(bit_xor, a ^ b)
+#undef TESSERA_OPERATOR
+
+}  // namespace cooperative_groups
+
+#undef TESSERA_CG
+#endif
+
+#endif
