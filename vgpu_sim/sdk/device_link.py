@@ -23,6 +23,7 @@ from vgpu_sim.sdk.steps import Steps
 
 _SECTION = "__nv_relfatbin"
 _REGISTER = re.compile(r"__cudaRegisterLinkedBinary[A-Za-z0-9_.]*")
+_STATIC = re.compile(rb"^@([\w.$]+)__static__[0-9a-f]+(?= =)", re.MULTILINE)
 _ARCHIVE = b"!<arch>\n"
 _MEMBER_HEADER_BYTES = 60
 
@@ -113,6 +114,31 @@ def find_archives(folders: Sequence[Path], libraries: Sequence[str]) -> list[str
     return found
 
 
+def assemble(clang: Clang, steps: Steps, text: bytes, target: str, stem: str) -> bytes:
+    """Return the bitcode of a source's LLVM IR, with each static variable under one name.
+
+    clang renames a static variable that the host refers to, but not in functions that it has
+    compiled before it sees the reference.
+    """
+    for definition in _STATIC.finditer(text):
+        name, renamed = definition[1], definition[0]
+        declaration = re.compile(rb"^@%s = external .*\n" % re.escape(name), re.MULTILINE)
+        if declaration.search(text):
+            text = declaration.sub(b"", text)
+            text = re.sub(rb"@%s(?![\w.$])" % re.escape(name), renamed, text)
+    source, output = steps.file(stem, ".ll"), steps.file(stem, ".bc")
+    steps.write(source, text)
+    steps.run([*_device(clang, target), source, "-emit-llvm", "-c", "-O0", "-o", output])
+    return steps.read(output)
+
+
+def _device(clang: Clang, target: str) -> list[str]:
+    return [
+        str(clang.path), "--target=nvptx64-nvidia-cuda", f"-march=sm_{target}", "-x", "ir",
+        "-Wno-override-module",
+    ]  # fmt: skip
+
+
 def link(
     clang: Clang, steps: Steps, inputs: Sequence[str], targets: Sequence[str], options: Options
 ) -> list[str]:
@@ -170,8 +196,7 @@ def _link_target(
     ]
     steps.run(
         [
-            clang.path, "--target=nvptx64-nvidia-cuda", f"-march=sm_{target}", "-x", "ir", files[0],
-            level, "-S", "-Wno-override-module", *others, "-o", output,
+            *_device(clang, target), files[0], level, "-S", *others, "-o", output,
         ]
     )  # fmt: skip
     return steps.read(output)

@@ -72,18 +72,23 @@ class Compilation:
         found = {}
         for target in self.targets:
             stem = f"{Path(source).stem}.sm_{target}"
+            flags, suffix = ["-S", *self.identity(source)], ".ptx"
             if self.options.relocatable:
-                flags, suffix = ["-emit-llvm", "-c", *self.identity(source)], ".bc"
-            else:
-                flags, suffix = ["-S", *self.identity(source)], ".ptx"
+                flags, suffix = ["-emit-llvm", *flags], ".ll"
             output = self.compile_device(source, target, flags, self.steps.file(stem, suffix))
             found[target] = self.steps.read(output)
+            if self.options.relocatable:
+                found[target] = device_link.assemble(
+                    self.clang, self.steps, found[target], target, stem
+                )
         return found
 
     def identity(self, source: str) -> list[str]:
-        """Return the flag that gives names of internal kernels the same suffix on both sides."""
+        """Return the flags that give names of internal kernels the same suffix on both sides."""
         text = f"{Path(source).resolve()} {self.options.both}"
-        return [f"-cuid={hashlib.sha256(text.encode()).hexdigest()[:16]}"]
+        # clang's driver passes its own -cuid to the device's side only.
+        cuid = f"-cuid={hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        return [cuid, "-Xclang", cuid]
 
     def compile(self, source: str, output: Path) -> Path:
         """Compile a source to an object."""
@@ -101,7 +106,7 @@ class Compilation:
         images = self.images(source)
         container = self.steps.file(Path(source).stem, ".fatbin")
         if options.relocatable:
-            content = fatbin.pack_bitcode(images, self.identity(source)[0][-16:])
+            content = fatbin.pack_bitcode(images, self.identity(source)[-1][-16:])
         else:
             content = fatbin.pack_ptx(images)
         self.steps.write(container, content)
