@@ -7,7 +7,7 @@ from vgpu_sim.sdk.errors import CompileError
 
 # Runs on every board that Tessera simulates from compute capability 8.0 upward.
 DEFAULT = "80"
-# nvcc's -arch=all and -arch=all-major; clang's version decides which of them it can emit.
+# nvcc's -arch=all and -arch=all-major, as far as every clang from 16 on can emit them.
 _ALL = ("80", "86", "89", "90")
 _ALL_MAJOR = ("80", "90")
 _NAME = re.compile(r"(compute|sm|lto)_([0-9]{2,3}[af]?)")
@@ -36,7 +36,7 @@ def _parse_generate_code(value: str) -> list[str]:
     return [virtual]
 
 
-def select(arch: str | None, generate: Sequence[str], clang_version: int) -> list[str]:
+def select(arch: str | None, generate: Sequence[str]) -> list[str]:
     """Return the architectures for which PTX is made, such as ``["80", "90a"]``, lowest first.
 
     Every ``sm_NN`` becomes PTX for ``compute_NN``: the driver compiles PTX when it loads it.
@@ -55,6 +55,4 @@ def select(arch: str | None, generate: Sequence[str], clang_version: int) -> lis
         found += [_parse(name) for name in arch.split(",")]
     if not found:
         found.append(DEFAULT)
-    if clang_version < 18:
-        found = [name for name in found if arch not in ("all", "all-major") or int(name) <= 90]
     return sorted(set(found), key=lambda name: (int(name.rstrip("af")), name))

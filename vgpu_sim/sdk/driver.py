@@ -236,7 +236,7 @@ def compile_all(options: Options) -> None:
         if not os.path.exists(name):
             raise CompileError(f"{name}: no such file")
     clang = clangs.find(options.ccbin)
-    targets = architectures.select(options.architecture, options.generate, clang.version)
+    targets = architectures.select(options.architecture, options.generate)
     with ExitStack() as stack:
         if options.keep or options.dry_run:
             folder = Path(options.keep_dir)

@@ -1,0 +1,252 @@
+// Reductions, scans, sorting, histograms, atomics and groups of threads.
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+#include <cooperative_groups/scan.h>
+#include <cuda/atomic>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "check.h"
+
+namespace cg = cooperative_groups;
+
+namespace {
+__device__ float warp_sum(float v) {
+  for (int o = 16; o; o >>= 1) v += __shfl_down_sync(~0u, v, o);
+  return v;
+}
+__global__ void reduce(const float* x, float* o, int n) {
+  __shared__ float s[32];
+  float v = 0;
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) v += x[i];
+  v = warp_sum(v);
+  if (threadIdx.x % 32 == 0) s[threadIdx.x / 32] = v;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    v = threadIdx.x < blockDim.x / 32 ? s[threadIdx.x] : 0;
+    v = warp_sum(v);
+    if (!threadIdx.x) atomicAdd(o, v);
+  }
+}
+__global__ void scan(const int* x, int* y, int n) {
+  __shared__ int ws[32];
+  const int i = blockIdx.x * blockDim.x + threadIdx.x, l = threadIdx.x & 31, w = threadIdx.x >> 5;
+  int v = i < n ? x[i] : 0;
+  for (int o = 1; o < 32; o <<= 1) {
+    const int t = __shfl_up_sync(~0u, v, o);
+    if (l >= o) v += t;
+  }
+  if (l == 31) ws[w] = v;
+  __syncthreads();
+  if (w == 0) {
+    int t = ws[l];
+    for (int o = 1; o < 32; o <<= 1) {
+      const int u = __shfl_up_sync(~0u, t, o);
+      if (l >= o) t += u;
+    }
+    ws[l] = t;
+  }
+  __syncthreads();
+  if (w) v += ws[w - 1];
+  if (i < n) y[i] = v;
+}
+__global__ void block_max(const double* x, double* o) {
+  extern __shared__ double d[];
+  d[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
+  for (int s = blockDim.x / 2; s; s >>= 1) {
+    __syncthreads();
+    if (threadIdx.x < s) d[threadIdx.x] = fmax(d[threadIdx.x], d[threadIdx.x + s]);
+  }
+  if (!threadIdx.x) o[blockIdx.x] = d[0];
+}
+__global__ void bitonic(int* a) {
+  extern __shared__ int s[];
+  const int t = threadIdx.x;
+  s[t] = a[t];
+  __syncthreads();
+  for (int k = 2; k <= blockDim.x; k <<= 1)
+    for (int j = k >> 1; j; j >>= 1) {
+      const int p = t ^ j;
+      if (p > t) {
+        const bool up = (t & k) == 0;
+        const int x = s[t], y = s[p];
+        if ((x > y) == up) {
+          s[t] = y;
+          s[p] = x;
+        }
+      }
+      __syncthreads();
+    }
+  a[t] = s[t];
+}
+__global__ void histogram(const unsigned char* x, unsigned* h, int n) {
+  __shared__ unsigned s[256];
+  s[threadIdx.x] = 0;
+  __syncthreads();
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x)
+    atomicAdd(&s[x[i]], 1);
+  __syncthreads();
+  atomicAdd(&h[threadIdx.x], s[threadIdx.x]);
+}
+__global__ void atomics(int* i, unsigned* u, unsigned long long* l, float* f, double* d, half2* h,
+                        __nv_bfloat162* b, unsigned short* us, long long* sl) {
+  const int t = threadIdx.x;
+  atomicMin(i, t - 7);
+  atomicMax(i + 1, t);
+  atomicAnd(u, ~(1u << t % 32));
+  atomicOr(u + 1, 1u << t % 32);
+  atomicXor(u + 2, t);
+  atomicInc(u + 3, 7);
+  atomicDec(u + 4, 7);
+  atomicExch(i + 2, 5);
+  atomicCAS(i + 3, 0, 9);
+  atomicAdd(l, 1ull);
+  atomicMax(l + 1, (unsigned long long)t);
+  atomicAdd(f, 1.f);
+  atomicAdd(d, 1.);
+  atomicAdd(h, __float2half2_rn(1));
+  atomicAdd(b, __float2bfloat162_rn(1));
+  atomicCAS(us, (unsigned short)0, (unsigned short)2);
+  atomicMin(sl, -(long long)t);
+  atomicAdd_system(i + 4, 1);
+  atomicAdd_block(i + 5, 1);
+  atomicSub(i + 6, 2);
+  __threadfence();
+}
+__global__ void references(int* p, unsigned long long* q) {
+  cuda::atomic_ref<int, cuda::thread_scope_device> a(*p);
+  a.fetch_add(1, cuda::memory_order_acq_rel);
+  cuda::atomic_ref<unsigned long long, cuda::thread_scope_system> b(*q);
+  unsigned long long e = threadIdx.x;
+  while (!b.compare_exchange_strong(e, e + 2, cuda::memory_order_seq_cst)) {
+  }
+}
+__global__ void grid_steps(float* a, int n, int steps) {
+  auto g = cg::this_grid();
+  for (int k = 0; k < steps; k++) {
+    for (int i = g.thread_rank(); i < n; i += g.size()) a[i] = a[i] * 0.5f + 1;
+    g.sync();
+  }
+}
+__global__ void tiles(const int* a, int* out) {
+  auto b = cg::this_thread_block();
+  auto w = cg::tiled_partition<32>(b);
+  auto t = cg::tiled_partition<8>(w);
+  const int i = b.thread_rank(), v = a[i];
+  out[i] = cg::reduce(w, v, cg::plus<int>());
+  out[64 + i] = cg::reduce(t, v, cg::greater<int>());
+  out[128 + i] = cg::exclusive_scan(t, v);
+  out[192 + i] = 0;
+  auto c = cg::binary_partition(w, v & 1);
+  if (v & 1) {
+    out[192 + i] = 100 * c.size() + c.thread_rank();
+    auto together = cg::coalesced_threads();  // at least the thread itself
+    if (together.thread_rank() >= together.size()) out[192 + i] = -1;
+  }
+  auto lp = cg::labeled_partition(w, v & 3);
+  out[256 + i] = cg::reduce(lp, v, cg::plus<int>());
+}
+}  // namespace
+
+int check_reductions() {
+  const int n = 5000;
+  const auto x = generate<float>(n, [](int i) { return i % 7; });
+  Device<float> d(x), o(1);
+  reduce<<<4, 128>>>(d, o, n);
+  int bad = wrong(o.read(), [&](int) {
+    float s = 0;
+    for (float v : x) s += v;
+    return s;
+  });
+  const auto z = generate<int>(1024, [](int i) { return i * 37 % 11; });
+  Device<int> p(z), q(1024);
+  scan<<<1, 1024>>>(p, q, 1024);
+  int sum = 0;
+  bad += wrong(q.read(), [&](int i) { return sum += z[i]; });
+  const auto y = generate<double>(512, [](int i) { return i * 7919 % 1009; });
+  Device<double> u(y), v(4);
+  block_max<<<4, 128, 128 * sizeof(double)>>>(u, v);
+  bad += wrong(v.read(), [&](int i) {
+    double m = 0;
+    for (int j = 0; j < 128; j++) m = fmax(m, y[i * 128 + j]);
+    return m;
+  });
+  return report("reductions", bad);
+}
+
+int check_sorting() {
+  const auto x = generate<int>(256, [](int i) { return i * 7919 % 257; });
+  Device<int> d(x);
+  bitonic<<<1, 256, 256 * sizeof(int)>>>(d);
+  const auto got = d.read();
+  int bad = 0;
+  for (int i = 1; i < 256; i++) bad += got[i - 1] > got[i];
+  return report("sorting", bad);
+}
+
+int check_atomics() {
+  const int n = 4000;
+  const auto x = generate<unsigned char>(n, [](int i) { return i * i % 251; });
+  Device<unsigned char> d(x);
+  Device<unsigned> h(256), u(8);
+  histogram<<<3, 256>>>(d, h, n);
+  std::vector<int> want(256);
+  for (auto v : x) want[v]++;
+  int bad = wrong(h.read(), [&](int i) { return want[i]; });
+  Device<int> i(16);
+  Device<unsigned long long> l(4);
+  Device<float> f(1);
+  Device<double> g(1);
+  Device<half2> hh(1);
+  Device<__nv_bfloat162> bb(1);
+  Device<unsigned short> us(2);
+  Device<long long> sl(1);
+  atomics<<<1, 64>>>(i, u, l, f, g, hh, bb, us, sl);
+  const int ints[] = {-7, 63, 5, 9, 64, 64, -128};
+  const auto got = i.read();
+  for (int k = 0; k < 7; k++) bad += got[k] != ints[k];
+  const unsigned unsigneds[] = {0, ~0u, 0, 0, 0};
+  const auto gu = u.read();
+  for (int k = 0; k < 4; k++) bad += gu[k] != unsigneds[k];
+  bad += l.read()[0] != 64 || l.read()[1] != 63 || f.read()[0] != 64 || g.read()[0] != 64;
+  bad += (float)hh.read()[0].x != 64 || (float)hh.read()[0].y != 64;
+  bad += (float)bb.read()[0].x != 64 || us.read()[0] != 2 || sl.read()[0] != -63;
+  references<<<2, 32>>>(i, l);
+  bad += i.read()[0] != -7 + 64 || l.read()[0] != 64 + 128;
+  return report("atomics", bad);
+}
+
+int check_groups() {
+  const int n = 300;
+  Device<float> a(generate<float>(n, [](int i) { return i; }));
+  float* pointer = a;
+  int count = n, steps = 3;
+  void* arguments[] = {&pointer, &count, &steps};
+  CHECK(cudaLaunchCooperativeKernel(grid_steps, dim3(4), dim3(64), arguments));
+  int bad = wrong(a.read(), [](int i) { return ((i * 0.5f + 1) * 0.5f + 1) * 0.5f + 1; });
+  const auto v = generate<int>(64, [](int i) { return i * 29 % 31; });
+  Device<int> in(v), out(320);
+  tiles<<<1, 64>>>(in, out);
+  bad += wrong(out.read(), [&](int at) {
+    const int i = at % 64, w = i / 32 * 32, t = i / 8 * 8;
+    int r = 0, odd = 0, before = 0;
+    switch (at / 64) {
+      case 0:
+        for (int k = w; k < w + 32; k++) r += v[k];
+        return r;
+      case 1:
+        for (int k = t; k < t + 8; k++) r = v[k] > r ? v[k] : r;
+        return r;
+      case 2:
+        for (int k = t; k < i; k++) r += v[k];
+        return r;
+      case 3:
+        for (int k = w; k < w + 32; k++) odd += v[k] & 1, before += k < i && v[k] & 1;
+        return v[i] & 1 ? 100 * odd + before : 0;
+      default:
+        for (int k = w; k < w + 32; k++) r += (v[k] & 3) == (v[i] & 3) ? v[k] : 0;
+        return r;
+    }
+  });
+  return report("groups", bad);
+}

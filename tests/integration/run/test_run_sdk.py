@@ -1,0 +1,99 @@
+"""CUDA C++ that ``tessera cc`` compiles from several files runs right, and failures pass through.
+
+The programs in ``tests/abi/programs/sdk`` compare every result with the host's own.
+"""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.processes import tessera_run
+from support.processes.tessera_run import REPOSITORY
+from vgpu_sim.sdk import clang
+from vgpu_sim.sdk.errors import CompileError
+
+SOURCES = REPOSITORY / "tests" / "abi" / "programs" / "sdk"
+CHECKS = {
+    "accuracy", "sums", "products", "random numbers", "transforms", "reductions", "sorting",
+    "atomics", "groups", "memory", "calls", "tensor cores",
+}  # fmt: skip
+# Those that share most code with the others; without names the program measures all of them.
+MEASURED = ("sin", "exp", "log", "pow", "atan2", "erf", "tgamma")
+
+
+def missing() -> str | None:
+    """Return why nothing can be compiled, or None."""
+    try:
+        clang.find()
+    except CompileError as err:
+        return f"NOT RUN: {err}"
+    return None
+
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+
+
+def compile_cuda(temporary: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return tessera_run.to_its_end(temporary, "cc", *arguments, timeout_s=240)
+
+
+def test_programs_of_several_files_run_right(tmp_path: Path) -> None:
+    objects = []
+    for source in ("arithmetic", "cooperation", "language", "accuracy"):
+        objects.append(str(tmp_path / f"{source}.o"))
+        made = compile_cuda(
+            tmp_path, "-dc", "-O2", "-arch=sm_90", str(SOURCES / f"{source}.cu"), "-o", objects[-1]
+        )
+        assert made.returncode == 0, made.stderr
+    library = str(tmp_path / "libchecks.a")
+    made = compile_cuda(tmp_path, "-lib", "-o", library, *objects[1:3])
+    assert made.returncode == 0, made.stderr
+    made = compile_cuda(
+        tmp_path, "-rdc=true", "-arch=sm_90", str(SOURCES / "shared.cu"), objects[0], objects[3],
+        f"-L{tmp_path}", "-lchecks", "-o", "program",
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    done = tessera_run.run(tmp_path, str(tmp_path / "program"), *MEASURED, timeout_s=240)
+    lines = done.stdout.splitlines()
+    outcomes = dict(line.split(": ") for line in lines if line.endswith((": right", ": WRONG")))
+    assert outcomes == dict.fromkeys(CHECKS, "right"), done.stdout + done.stderr
+    assert {line for line in lines if line.startswith("kernel")} == {
+        "kernel: block 0 n=4 f=2.50 text",
+        "kernel: block 1 n=4 f=2.50 text",
+    }
+
+
+def test_the_clangs_errors_and_exit_status_pass_through(tmp_path: Path) -> None:
+    source = tmp_path / "wrong.cu"
+    source.write_text("__global__ void k(int *p) { *p = undeclared; }\n")
+    made = compile_cuda(tmp_path, "-c", str(source))
+    assert made.returncode == 1
+    assert "wrong.cu:1:34: error: use of undeclared identifier 'undeclared'" in made.stderr
+    source.write_text("__global__ void k(double *p) { *p = j0(*p); }\n")
+    made = compile_cuda(tmp_path, "-ptx", str(source))
+    assert made.returncode == 1
+    assert "not implemented in the CUDA headers of tessera cc" in made.stderr
+
+
+def test_one_fat_binary_has_ptx_of_every_architecture(tmp_path: Path) -> None:
+    source = tmp_path / "k.cu"
+    source.write_text('extern "C" __global__ void k(int *p) { *p = __CUDA_ARCH__; }\n')
+    made = compile_cuda(
+        tmp_path, "-fatbin", "-gencode", "arch=compute_80,code=sm_80",
+        "-gencode=arch=compute_90,code=[sm_90,compute_90]", str(source), "-o", "k.fatbin",
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    image = (tmp_path / "k.fatbin").read_bytes()
+    assert image.count(b".target sm_80") == 1
+    assert image.count(b".target sm_90") == 1
+
+
+def test_a_dry_run_prints_the_steps_and_writes_nothing(tmp_path: Path) -> None:
+    source = tmp_path / "k.cu"
+    source.write_text("int main() {}\n")
+    made = compile_cuda(tmp_path, "--dryrun", str(source), "-o", "program")
+    assert made.returncode == 0, made.stderr
+    assert "--cuda-device-only" in made.stderr
+    assert "-l:libcudart.so.12" in made.stderr
+    assert not (tmp_path / "program").exists()
