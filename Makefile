@@ -105,6 +105,11 @@ bench-rdma-policy: venv ## compile 10,000 pods and 1,000 policies, one edit, a v
 bench-rdma-cluster: venv ## on the demo's cluster: an edit of a policy until every node enforces it
 	@deploy/kind/shell $(BIN)/python -m benchmarks.rdma.cluster
 
+clients: venv ## clients' own test suites on a simulated GPU, resumed (client=NAME; sample=100 seed=7; checkout=DIR; fresh=1; record=1)
+	$(BIN)/python -m benchmarks.clients $(addprefix --client=,$(client)) $(addprefix --sample=,$(sample)) \
+	  $(addprefix --seed=,$(seed)) $(addprefix --checkout=,$(checkout)) $(addprefix --only=,$(only)) \
+	  $(if $(fresh),,--resume) $(if $(record),--record)
+
 scale: venv ## a fleet on a bare API server: rollouts, the operator's cost, leader killed (nodes=20,100; pods=500; plot=1)
 	@[ -x "$${TESSERA_CACHE:-$$HOME/.cache/tessera-cluster}/node-bin/kube-scheduler" ] || deploy/kind/build-programs nodes
 	$(BIN)/python -m benchmarks.scale $(addprefix --nodes=,$(nodes)) $(addprefix --pods=,$(pods)) \
@@ -133,4 +138,4 @@ venv: .venv/.installed
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin]' --group dev
 	@touch $@
 
-.PHONY: help hooks demo test test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster scale shell clean venv references
+.PHONY: help hooks demo test test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients scale shell clean venv references

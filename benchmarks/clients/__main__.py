@@ -1,0 +1,92 @@
+"""``python -m benchmarks.clients``: run clients' own test suites and record what they find."""
+
+import argparse
+import random
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.clients import page, summary
+from benchmarks.clients.catalogue import CLIENTS
+from benchmarks.clients.client import Client
+from benchmarks.clients.environment import NotInstalled, versions
+from benchmarks.clients.execution import collect, run_file
+from benchmarks.clients.store import Store
+from benchmarks.clients.suite import Suite, open_suite
+from benchmarks.on_slice import REPOSITORY
+
+
+def main() -> int:
+    """Exit status: 0 all chosen suites were run, 1 one could not be, 2 wrong arguments."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.clients", description=__doc__)
+    parser.add_argument("--client", action="append", choices=sorted(CLIENTS), help="default: all")
+    parser.add_argument("--resume", action="store_true", help="keep outcomes of the last run")
+    parser.add_argument("--sample", type=int, help="run this many tests, drawn by --seed")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample (default: 1)")
+    parser.add_argument("--checkout", type=Path, help="folder with the client's repository")
+    parser.add_argument("--only", help="run test files with this text in their names")
+    parser.add_argument("--record", action="store_true", help="record the counts, for the page")
+    parser.add_argument("--page", action="store_true", help="print docs/clients.md and end")
+    options = parser.parse_args()
+    if options.page:
+        sys.stdout.write(page.render(summary.read_all()))
+        return 0
+    failed = False
+    for name in options.client or CLIENTS:
+        try:
+            _run(CLIENTS[name], options)
+        except NotInstalled as error:
+            print(f"{name}: not run: {error}", file=sys.stderr)
+            failed = True
+    return int(failed)
+
+
+def _run(client: Client, options: argparse.Namespace) -> None:
+    suite, store = open_suite(client, options.checkout), Store(client)
+    if not options.resume:
+        store.clear()
+    files = [name for name in suite.test_files() if options.only is None or options.only in name]
+    chosen = None if options.sample is None else _draw(suite, options.sample, options.seed)
+    for name in files:
+        mine = None if chosen is None else [t for t in chosen if t.split("::")[0] == name]
+        if store.has(name) or mine == []:
+            continue
+        begin = time.monotonic()
+        run = run_file(suite, name, mine)
+        store.put(name, list(run.outcomes.values()))
+        print(
+            f"{client.name}: {name}: {run.count()} in {time.monotonic() - begin:.0f} s", flush=True
+        )
+    whole = summary.summarize(
+        client,
+        store.outcomes(),
+        versions(client),
+        command=_command(client, options),
+        tessera=_commit(),
+        date=datetime.now(UTC).date().isoformat(),
+    )
+    print(page.section(client, whole))
+    if options.record:
+        print(f"recorded: {summary.write(whole).relative_to(REPOSITORY)}")
+
+
+def _draw(suite: Suite, count: int, seed: int) -> list[str]:
+    """Draw tests of the suite; the same seed draws the same tests."""
+    tests = collect(suite)
+    return random.Random(seed).sample(tests, min(count, len(tests)))
+
+
+def _command(client: Client, options: argparse.Namespace) -> str:
+    sample = "" if options.sample is None else f" --sample {options.sample} --seed {options.seed}"
+    return f"python -m benchmarks.clients --client {client.name}{sample}"
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

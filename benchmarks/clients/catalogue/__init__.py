@@ -1,0 +1,13 @@
+"""The clients, one module each."""
+
+from benchmarks.clients.catalogue.cuda_core import CUDA_BINDINGS, CUDA_CORE
+from benchmarks.clients.catalogue.numba_cuda import NUMBA_CUDA, WITHOUT_NVJITLINK
+from benchmarks.clients.catalogue.triton import TRITON, TRITON_CORE, TRITON_H100
+
+CLIENTS = {
+    client.name: client
+    for client in (
+        *(NUMBA_CUDA, WITHOUT_NVJITLINK, CUDA_CORE, CUDA_BINDINGS),
+        *(TRITON, TRITON_H100, TRITON_CORE),
+    )
+}

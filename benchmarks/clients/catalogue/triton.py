@@ -1,0 +1,33 @@
+"""Triton: its tutorials and tests, with a stand-in for torch that computes with numpy."""
+
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from benchmarks.clients.client import Client, Repository
+
+TRITON = Client(
+    name="triton-tutorials-a100",
+    version="3.9.0",
+    goal="all",
+    packages=("triton==3.9.0", "numpy==2.4.6", "ml_dtypes==0.6.0"),
+    repository=Repository("https://github.com/triton-lang/triton", "v3.9.0"),
+    folder=PurePosixPath("triton"),
+    in_programs=True,
+    tests=("test_tutorials.py",),
+    environment={
+        "PYTHONPATH": "{programs}/numpy_torch",
+        "TRITON_TUTORIALS": "{repository}/python/tutorials",
+        "TRITON_DEFAULT_FP_FUSION": "1",
+    },
+    board="a100-80gb",
+)
+TRITON_H100 = replace(TRITON, name="triton-tutorials-h100", board="h100-80gb")
+TRITON_CORE = replace(
+    TRITON,
+    name="triton-test-core",
+    goal="≥ 90 %",
+    folder=PurePosixPath("python/test/unit/language"),
+    in_programs=False,
+    tests=("test_core.py",),
+    file_limit_s=7200,
+)

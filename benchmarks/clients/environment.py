@@ -1,0 +1,86 @@
+"""One virtual environment per client, below ``out/clients``, with its record's packages."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.clients.client import Client, Repository
+from benchmarks.on_slice import REPOSITORY
+
+OUT = REPOSITORY / "out" / "clients"
+RUNNERS = ("pytest==9.2.0", "pytest-timeout==2.4.0")
+
+
+class NotInstalled(Exception):
+    """The client's packages or its repository cannot be had."""
+
+
+def folder_of(client: Client) -> Path:
+    """Return where everything of a client is kept."""
+    return OUT / client.name
+
+
+def python_of(client: Client) -> Path:
+    """Return the interpreter of a client's environment."""
+    return folder_of(client) / "venv" / "bin" / "python"
+
+
+def site_packages(client: Client) -> Path:
+    """Return the folder of the environment's packages."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return folder_of(client) / "venv" / "lib" / version / "site-packages"
+
+
+def install(client: Client) -> None:
+    """Make the client's environment, unless it is there with these packages.
+
+    Raises:
+        NotInstalled: a package is not available; with the end of pip's output.
+    """
+    wanted = json.dumps([client.packages, client.without, RUNNERS])
+    stamp = folder_of(client) / "installed.json"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    shutil.rmtree(folder_of(client) / "venv", ignore_errors=True)
+    folder_of(client).mkdir(parents=True, exist_ok=True)
+    _run([sys.executable, "-m", "venv", str(folder_of(client) / "venv")])
+    pip = [str(python_of(client)), "-m", "pip", "--disable-pip-version-check"]
+    _run([*pip, "install", "-q", *RUNNERS, *client.packages])
+    if client.without:
+        _run([*pip, "uninstall", "-q", "-y", *client.without])
+    stamp.write_text(wanted)
+
+
+def versions(client: Client) -> dict[str, str]:
+    """Return the version of each package of the client's environment."""
+    listed = _run([str(python_of(client)), "-m", "pip", "list", "--format", "json"])
+    return {package["name"]: package["version"] for package in json.loads(listed)}
+
+
+def checkout(repository: Repository, given: Path | None) -> Path:
+    """Return a folder with the repository at its tag: the given one, or a clone.
+
+    Raises:
+        NotInstalled: git cannot clone it; with the remedy.
+    """
+    if given is not None:
+        return given.resolve()
+    target = OUT / "checkouts" / f"{repository.url.rsplit('/', 1)[1]}-{repository.tag}"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        clone = ["git", "clone", "-q", "--depth", "1", "--branch", repository.tag]
+        try:
+            _run([*clone, repository.url, str(target)])
+        except NotInstalled as error:
+            remedy = f"get {repository.tag} of {repository.url} yourself and add --checkout FOLDER"
+            raise NotInstalled(f"{error}; {remedy}") from error
+    return target
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NotInstalled(f"{' '.join(command[:4])} …: {done.stderr.strip()[-1500:]}")
+    return done.stdout

@@ -1,0 +1,89 @@
+"""The page ``docs/clients.md``: counts and misses of each client, from the recorded runs."""
+
+from collections.abc import Iterable, Mapping
+
+from benchmarks.clients.catalogue import CLIENTS
+from benchmarks.clients.client import Client
+from benchmarks.clients.reasons import Kind
+from benchmarks.clients.summary import MISSED, Group, Summary
+
+_MOST_GROUPS = 40
+_HEAD = """\
+# Clients
+
+For users who want to know how far their CUDA program will get, and for contributors who want to
+know what to add next. Each row is a client's own test suite, unmodified, run against a simulated
+GPU under `tessera run`. The page is generated from the recorded runs in
+`benchmarks/clients/recorded`.
+
+    make clients                                          # all clients: hours, 20 GB of packages
+    make clients client=numba-cuda                        # one client
+    make clients client=numba-cuda sample=100 seed=7      # a sample of its tests
+    make clients client=cuda-core checkout=../cuda-python # tests from a folder, not from a clone
+
+An interrupted run continues where it ended; `fresh=1` starts again. `record=1` records the counts,
+and `python -m benchmarks.clients --page > docs/clients.md` generates this page. Each client has a
+virtual environment below `out/clients`, with the versions that its record in
+`benchmarks/clients/catalogue` pins. If a wheel has no tests, they come from the client's repository
+at the tag that the record names.
+
+A *miss* is a test that fails, ends its process, exceeds its time limit, or cannot be run. Its
+reason is the first thing that was missing: a driver function that returned
+`CUDA_ERROR_NOT_SUPPORTED`, an image without PTX, or another error of the driver. If a comparison of
+values fails although no call was refused, the miss is a *wrong value*. A miss that the client's
+record explains has the kind *explained*. Skips are the suite's own, with the reasons that the suite
+gives.
+
+"""
+
+
+def render(recorded: Mapping[str, Summary]) -> str:
+    """Return the whole page."""
+    rows = [_row(client, recorded.get(name)) for name, client in CLIENTS.items()]
+    sections = [section(CLIENTS[name], recorded[name]) for name in CLIENTS if name in recorded]
+    table = [
+        "| client | tests | pass | skip, with reason | miss | of these wrong values | goal |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    return _HEAD + "\n".join([*table, *rows, "", *sections])
+
+
+def _row(client: Client, summary: Summary | None) -> str:
+    name = f"{client.name} {client.version}"
+    if summary is None:
+        return f"| {name} | not recorded | | | | | {client.goal} |"
+    wrong = sum(entry.count for entry in summary.misses if entry.kind == Kind.WRONG_VALUE)
+    passed = summary.count("passed", "xfailed")
+    numbers = (summary.total, passed, summary.count("skipped"), summary.count(*MISSED), wrong)
+    return f"| {name} | {' | '.join(f'{n:,}' for n in numbers)} | {client.goal} |"
+
+
+def section(client: Client, summary: Summary) -> str:
+    """Return what is known of one client: versions, command, misses and skips by reason."""
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(summary.versions.items()))
+    counts = ", ".join(f"{count:,} {outcome}" for outcome, count in summary.counts.items())
+    lines = [
+        f"## {client.name} {client.version}",
+        f"`{summary.command}` on {summary.board}, commit {summary.tessera}, {summary.date}:",
+        f"{counts}.",
+        f"Packages: {versions}.",
+    ]
+    if client.repository:
+        lines.append(f"Repository: {client.repository.url}, {client.repository.tag}.")
+    for title, groups in (("miss", summary.misses), ("skip", summary.skips)):
+        if groups:
+            lines += ["", f"| {title}: count | kind | reason | example |", "|---|---|---|---|"]
+            lines += _group_rows(groups)
+    return "\n".join([*lines, ""])
+
+
+def _group_rows(groups: tuple[Group, ...]) -> Iterable[str]:
+    for entry in groups[:_MOST_GROUPS]:
+        example = _cell(entry.example.rsplit("/", 1)[-1])
+        yield f"| {entry.count:,} | {entry.kind} | {_cell(entry.reason)} | `{example}` |"
+    if rest := sum(entry.count for entry in groups[_MOST_GROUPS:]):
+        yield f"| {rest:,} | | other reasons, {len(groups) - _MOST_GROUPS} in number | |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

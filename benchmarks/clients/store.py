@@ -1,0 +1,40 @@
+"""Outcomes on disk, one file for each test file, so that a run can be resumed."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.clients.client import Client
+from benchmarks.clients.environment import folder_of
+from benchmarks.clients.outcomes import Outcome
+
+
+class Store:
+    """The outcomes of one client's run, below ``out/clients/NAME/results``."""
+
+    def __init__(self, client: Client) -> None:
+        self._folder = folder_of(client) / "results"
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def clear(self) -> None:
+        """Forget all outcomes."""
+        for path in self._folder.glob("*.json"):
+            path.unlink()
+
+    def has(self, name: str) -> bool:
+        """Return whether a test file has been run."""
+        return self._path(name).exists()
+
+    def put(self, name: str, outcomes: list[Outcome]) -> None:
+        """Keep the outcomes of a test file."""
+        self._path(name).write_text(json.dumps([asdict(o) for o in outcomes], indent=0))
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Read the outcomes of all test files."""
+        for path in sorted(self._folder.glob("*.json")):
+            for fields in json.loads(path.read_text()):
+                yield Outcome(**{**fields, "calls": tuple(fields["calls"])})
+
+    def _path(self, name: str) -> Path:
+        return self._folder / (name.replace("/", "__") + ".json")

@@ -1,0 +1,52 @@
+"""A client's suite on this machine: the folders of its tests and of its checkout."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.clients.client import Client
+from benchmarks.clients.environment import checkout, install, site_packages
+from benchmarks.on_slice import REPOSITORY
+
+PROGRAMS = REPOSITORY / "benchmarks" / "clients" / "programs"
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A client with the folders in which its tests and its checkout were found."""
+
+    client: Client
+    tests: Path
+    repository: Path | None
+
+    def expand(self, text: str) -> str:
+        """Replace ``{repository}`` and ``{programs}`` in a setting of the record."""
+        text = text.replace("{repository}", str(self.repository))
+        return text.replace("{programs}", str(PROGRAMS))
+
+    def test_files(self) -> list[str]:
+        """Return the test files of the suite, relative to its folder, in order."""
+        found = {path for pattern in self.client.tests for path in self.tests.glob(pattern)}
+        names = {str(path.relative_to(self.tests)) for path in found if path.is_file()}
+        return sorted(
+            name for name in names if not any(Path(name).match(p) for p in self.client.ignored)
+        )
+
+
+def open_suite(client: Client, given_checkout: Path | None = None) -> Suite:
+    """Install a client and find its tests.
+
+    Raises:
+        NotInstalled: a package or the repository is not available.
+    """
+    install(client)
+    repository = checkout(client.repository, given_checkout) if client.repository else None
+    packages = site_packages(client)
+    for source, target in client.copied:
+        assert repository is not None, f"{client.name} copies from a checkout it does not have"
+        shutil.copytree(repository / source, packages / target, dirs_exist_ok=True)
+    if client.in_site_packages:
+        base = packages
+    else:
+        base = PROGRAMS if client.in_programs or repository is None else repository
+    return Suite(client, base / client.folder, repository)

@@ -1,0 +1,144 @@
+"""Clients' suites: how their tests are run again, their misses named, and their counts shown."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.clients import page, summary
+from benchmarks.clients.catalogue import CLIENTS
+from benchmarks.clients.client import Known
+from benchmarks.clients.outcomes import Outcome, read_run
+from benchmarks.clients.reasons import Kind, find_reason
+
+ROOT = Path(__file__).parents[3]
+REPORTER = ROOT / "benchmarks" / "clients" / "reporter"
+
+
+def make_miss(headline: str = "", output: str = "", calls: tuple[str, ...] = ()) -> Outcome:
+    return Outcome("t", "failed", headline, "", output, calls)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind", "reason"),
+    [
+        (
+            make_miss("CUDAError: CUDA_ERROR_NOT_SUPPORTED", "", ("cuMemAllocManaged=801",)),
+            Kind.UNSUPPORTED,
+            "`cuMemAllocManaged`",
+        ),
+        (
+            make_miss("x", "", ("cuGetExportTable=500", "cuMemHostRegister_v2=801", "cuFree=801")),
+            Kind.UNSUPPORTED,
+            "`cuMemHostRegister`",
+        ),
+        (
+            make_miss("x", "", ("cuLibraryLoadData=209",)),
+            Kind.UNSUPPORTED,
+            "`cuLibraryLoadData` of a cubin (machine code)",
+        ),
+        (
+            make_miss("CUDA_ERROR_INVALID_PTX: …", "tessera: line 1\n", ("cuModuleLoadData=218",)),
+            Kind.DRIVER_ERROR,
+            "`CUDA_ERROR_INVALID_PTX` from `cuModuleLoadData`: line …",
+        ),
+        (make_miss("AssertionError: \nNot equal to tolerance"), Kind.WRONG_VALUE, None),
+        (make_miss("AssertionError: 7 != 8"), Kind.WRONG_VALUE, "AssertionError: … != …"),
+        (make_miss("AssertionError: 'a' not found"), Kind.OTHER, None),
+        (Outcome("t", "crashed"), Kind.CRASHED, None),
+        (Outcome("t", "timed out"), Kind.TIMED_OUT, None),
+    ],
+)
+def test_a_miss_has_its_first_cause(outcome: Outcome, kind: Kind, reason: str | None) -> None:
+    found = find_reason(outcome)
+    assert found[0] == kind
+    if reason is not None:
+        assert found[1] == reason
+
+
+def test_a_refused_call_is_no_wrong_value_and_a_known_miss_is_explained() -> None:
+    outcome = make_miss("AssertionError: 7 != 8", "", ("cuGraphCreate=801",))
+    assert find_reason(outcome)[0] == Kind.UNSUPPORTED
+    known = (Known("7 != 8", "why"),)
+    assert find_reason(outcome, known) == (Kind.KNOWN, "why")
+
+
+SUITE = """
+import os, pytest
+def test_a(): pass
+def test_b():
+    with open(os.environ["TESSERA_TRACE"], "a") as trace:
+        trace.write("1.0 7 cuGraphCreate() = 801 30 ns\\n1.0 7 cuInit(Flags=0) = 0 9 ns\\n")
+    raise ValueError("not here")
+@pytest.mark.skip(reason="no")
+def test_c(): pass
+def test_d(): os._exit(3)
+def test_e(): pass
+"""
+
+
+def run_suite(folder: Path, only: list[str] | None) -> list[str]:
+    (folder / "test_suite.py").write_text(SUITE)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    results, trace = folder / "results.jsonl", folder / "trace"
+    results.write_text("")
+    trace.write_text("")
+    environment = os.environ | {
+        "PYTHONPATH": str(REPORTER),
+        "TESSERA_CLIENT_RESULTS": str(results),
+        "TESSERA_TRACE": str(trace),
+    }
+    if only is not None:
+        (folder / "only.json").write_text(json.dumps(only))
+        environment["TESSERA_CLIENT_ONLY"] = str(folder / "only.json")
+    pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "tessera_reporter"]
+    command = [*pytest_, "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder)]
+    subprocess.run(command, env=environment, cwd=folder, capture_output=True, check=False)
+    return results.read_text().splitlines()
+
+
+def test_the_rest_of_a_file_runs_after_a_test_that_ends_the_process(tmp_path: Path) -> None:
+    first = read_run(run_suite(tmp_path, None))
+    assert not first.has_ended
+    outcomes = {test.rpartition("::")[2]: o for test, o in first.outcomes.items()}
+    assert {name: o.outcome for name, o in outcomes.items()} == {
+        "test_a": "passed",
+        "test_b": "failed",
+        "test_c": "skipped",
+        "test_d": "crashed",
+    }
+    assert outcomes["test_b"].calls == ("cuGraphCreate=801",)
+    assert "not here" in outcomes["test_b"].headline
+    rest = read_run(run_suite(tmp_path, first.pending()))
+    assert rest.has_ended
+    assert [o.outcome for o in rest.outcomes.values()] == ["passed"]
+
+
+def test_counts_and_groups_survive_the_record_and_reach_the_page() -> None:
+    client = CLIENTS["cuda-core"]
+    miss = make_miss("x", "", ("cuGraphCreate=801",))
+    outcomes = [Outcome("a", "passed"), miss, miss, Outcome("b", "skipped", message="Skipped: no")]
+    whole = summary.summarize(client, outcomes, {"numpy": "2"}, command="c", tessera="d", date="e")
+    fields = json.loads(json.dumps(summary.as_json(whole)))
+    assert summary.from_json(fields) == whole
+    text = page.render({client.name: whole})
+    assert f"| {client.name} {client.version} | 4 | 1 | 1 | 2 | 0 |" in text
+    assert "| 2 | unsupported call | `cuGraphCreate` | `t` |" in text
+
+
+def test_the_page_is_current_and_every_record_has_a_client() -> None:
+    recorded = summary.read_all()
+    assert set(recorded) <= set(CLIENTS)
+    assert (ROOT / "docs" / "clients.md").read_text(encoding="utf-8") == page.render(recorded)
+
+
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=lambda client: client.name)
+def test_a_record_pins_what_it_names(client) -> None:
+    assert any(package.endswith(f"=={client.version}") for package in client.packages), (
+        "the client itself is pinned"
+    )
+    assert client.tests
+    assert not client.folder.is_absolute()
