@@ -13,7 +13,7 @@ from benchmarks.clients.catalogue import CLIENTS
 from benchmarks.clients.client import Client
 from benchmarks.clients.environment import NotInstalled, versions
 from benchmarks.clients.execution import collect, run_file
-from benchmarks.clients.store import Store
+from benchmarks.clients.store import AlreadyRunning, Store
 from benchmarks.clients.suite import Suite, open_suite
 from benchmarks.on_slice import REPOSITORY
 
@@ -37,7 +37,7 @@ def main() -> int:
     for name in options.client or CLIENTS:
         try:
             _run(CLIENTS[name], options)
-        except NotInstalled as error:
+        except (NotInstalled, AlreadyRunning) as error:
             print(f"{name}: not run: {error}", file=sys.stderr)
             failed = True
     return int(failed)

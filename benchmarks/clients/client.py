@@ -29,6 +29,7 @@ class Client:
 
     ``tests`` are glob patterns of test files below ``folder``, which is a path in the checkout of
     ``repository``, in the environment's ``site-packages``, or in ``benchmarks/clients/programs``.
+    Clients with the same packages share an environment by the name ``venv``.
     ``copied`` are folders of the checkout that the tests import from ``site-packages``.
     """
 
@@ -47,6 +48,7 @@ class Client:
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     known: tuple[Known, ...] = ()
+    venv: str = ""
     board: str = BOARD
     slice: str = WHOLE
     file_limit_s: int = 1800

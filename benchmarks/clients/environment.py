@@ -22,15 +22,20 @@ def folder_of(client: Client) -> Path:
     return OUT / client.name
 
 
+def venv_of(client: Client) -> Path:
+    """Return a client's virtual environment."""
+    return OUT / (client.venv or client.name) / "venv"
+
+
 def python_of(client: Client) -> Path:
     """Return the interpreter of a client's environment."""
-    return folder_of(client) / "venv" / "bin" / "python"
+    return venv_of(client) / "bin" / "python"
 
 
 def site_packages(client: Client) -> Path:
     """Return the folder of the environment's packages."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    return folder_of(client) / "venv" / "lib" / version / "site-packages"
+    return venv_of(client) / "lib" / version / "site-packages"
 
 
 def install(client: Client) -> None:
@@ -40,12 +45,12 @@ def install(client: Client) -> None:
         NotInstalled: a package is not available; with the end of pip's output.
     """
     wanted = json.dumps([client.packages, client.without, RUNNERS])
-    stamp = folder_of(client) / "installed.json"
+    stamp = venv_of(client).parent / "installed.json"
     if stamp.exists() and stamp.read_text() == wanted:
         return
-    shutil.rmtree(folder_of(client) / "venv", ignore_errors=True)
-    folder_of(client).mkdir(parents=True, exist_ok=True)
-    _run([sys.executable, "-m", "venv", str(folder_of(client) / "venv")])
+    shutil.rmtree(venv_of(client), ignore_errors=True)
+    venv_of(client).parent.mkdir(parents=True, exist_ok=True)
+    _run([sys.executable, "-m", "venv", str(venv_of(client))])
     pip = [str(python_of(client)), "-m", "pip", "--disable-pip-version-check"]
     _run([*pip, "install", "-q", *RUNNERS, *client.packages])
     if client.without:

@@ -1,5 +1,6 @@
 """Outcomes on disk, one file for each test file, so that a run can be resumed."""
 
+import fcntl
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -10,12 +11,26 @@ from benchmarks.clients.environment import folder_of
 from benchmarks.clients.outcomes import Outcome
 
 
+class AlreadyRunning(Exception):
+    """Another process runs this client's suite."""
+
+
 class Store:
-    """The outcomes of one client's run, below ``out/clients/NAME/results``."""
+    """The outcomes of one client's run, below ``out/clients/NAME/results``.
+
+    Raises:
+        AlreadyRunning: another process has this client's store.
+    """
 
     def __init__(self, client: Client) -> None:
         self._folder = folder_of(client) / "results"
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (self._folder / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            message = f"{client.name}: another run is in progress; wait for it or end it"
+            raise AlreadyRunning(message) from error
 
     def clear(self) -> None:
         """Forget all outcomes."""

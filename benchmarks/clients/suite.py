@@ -20,8 +20,9 @@ class Suite:
     repository: Path | None
 
     def expand(self, text: str) -> str:
-        """Replace ``{repository}`` and ``{programs}`` in a setting of the record."""
+        """Replace ``{repository}``, ``{site}`` and ``{programs}`` in a setting of the record."""
         text = text.replace("{repository}", str(self.repository))
+        text = text.replace("{site}", str(site_packages(self.client)))
         return text.replace("{programs}", str(PROGRAMS))
 
     def test_files(self) -> list[str]:

@@ -7,6 +7,7 @@ from benchmarks.clients.client import Client, Repository
 
 TRITON = Client(
     name="triton-tutorials-a100",
+    venv="triton",
     version="3.9.0",
     goal="all",
     packages=("triton==3.9.0", "numpy==2.4.6", "ml_dtypes==0.6.0"),
@@ -29,5 +30,6 @@ TRITON_CORE = replace(
     folder=PurePosixPath("python/test/unit/language"),
     in_programs=False,
     tests=("test_core.py",),
+    arguments=("-c", "{programs}/pytest.ini"),
     file_limit_s=7200,
 )

@@ -1,0 +1,54 @@
+"""Stock wheels; NVIDIA's libcudart is removed, so that `tessera run` provides its own."""
+
+from pathlib import PurePosixPath
+
+from benchmarks.clients.client import Client
+
+_INI = ("-c", "{programs}/pytest.ini")
+_RUNTIMES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12")
+
+PYTORCH = Client(
+    name="pytorch",
+    version="2.15.0",
+    goal="all",
+    packages=("torch==2.15.0", "numpy==2.4.6"),
+    without=_RUNTIMES,
+    folder=PurePosixPath("pytorch"),
+    in_programs=True,
+    tests=("test_*.py",),
+    arguments=_INI,
+)
+JAX = Client(
+    name="jax",
+    version="0.10.2",
+    goal="all",
+    packages=("jax[cuda13]==0.10.2", "numpy==2.4.6"),
+    without=_RUNTIMES,
+    folder=PurePosixPath("jax"),
+    in_programs=True,
+    tests=("test_*.py",),
+    arguments=_INI,
+    environment={"JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+)
+ONNX_RUNTIME = Client(
+    name="onnxruntime-gpu",
+    version="1.26.0",
+    goal="≥ 95 % of the tests that the provider takes",
+    packages=("onnxruntime-gpu[cuda,cudnn]==1.26.0", "onnx", "numpy==2.4.6", "ml_dtypes"),
+    without=_RUNTIMES,
+    folder=PurePosixPath("onnxruntime"),
+    in_programs=True,
+    tests=("test_*.py",),
+    arguments=_INI,
+    file_limit_s=7200,
+)
+NVML = Client(
+    name="nvml-clients",
+    version="13.615.71",
+    goal="all",
+    packages=("nvidia-ml-py==13.615.71", "nvitop==1.7.2", "gpustat==1.1.1"),
+    folder=PurePosixPath("nvml"),
+    in_programs=True,
+    tests=("test_*.py",),
+    arguments=_INI,
+)
