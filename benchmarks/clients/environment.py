@@ -52,7 +52,9 @@ def install(client: Client) -> None:
     venv_of(client).parent.mkdir(parents=True, exist_ok=True)
     _run([sys.executable, "-m", "venv", str(venv_of(client))])
     pip = [str(python_of(client)), "-m", "pip", "--disable-pip-version-check"]
-    _run([*pip, "install", "-q", *RUNNERS, *client.packages])
+    pinned = {package.split("==")[0] for package in client.packages}
+    runners = [package for package in RUNNERS if package.split("==")[0] not in pinned]
+    _run([*pip, "install", "-q", *runners, *client.packages])
     if client.without:
         _run([*pip, "uninstall", "-q", "-y", *client.without])
     stamp.write_text(wanted)

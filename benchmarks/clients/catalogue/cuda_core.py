@@ -17,6 +17,7 @@ CUDA_CORE = Client(
     packages=(
         *("cuda-core[cu13]==1.1.0", "cuda-bindings==13.5.0", "pytest-benchmark", "pytest-repeat"),
         *("pytest-rerunfailures", "cloudpickle", "psutil", "cffi", "ml_dtypes", "setuptools"),
+        "pytest==8.4.2",  # version 9 does not take an array as a parameter's values
     ),
     repository=Repository("https://github.com/NVIDIA/cuda-python", "cuda-core-v1.1.0"),
     folder=PurePosixPath("cuda_core/tests"),
@@ -37,7 +38,7 @@ CUDA_BINDINGS = Client(
     goal="≥ 90 %",
     packages=(
         *("cuda-bindings[all]==13.5.0", "cuda-toolkit[cudart]==13.*", "numpy", "cffi", "pyglet"),
-        *("pytest-benchmark", "pytest-repeat", "setuptools"),
+        *("pytest-benchmark", "pytest-repeat", "setuptools", "pytest==8.4.2"),
     ),
     repository=Repository("https://github.com/NVIDIA/cuda-python", "v13.5.0"),
     folder=PurePosixPath("cuda_bindings/tests"),

@@ -27,9 +27,9 @@ TRITON_CORE = replace(
     TRITON,
     name="triton-test-core",
     goal="≥ 90 %",
-    folder=PurePosixPath("python/test/unit/language"),
+    folder=PurePosixPath("python/test"),
     in_programs=False,
-    tests=("test_core.py",),
+    tests=("unit/language/test_core.py",),
     arguments=("-c", "{programs}/pytest.ini"),
     file_limit_s=7200,
 )

@@ -11,10 +11,13 @@ import pynvml
 import pytest
 from pynvml import NVML_ERROR_INVALID_ARGUMENT as INVALID, NVML_ERROR_NOT_SUPPORTED as UNSUPPORTED
 
+from mig import geometry
 from support.processes import nvml_reports, nvml_views
 from support.processes.nvml_reports import Report, instance, whole
+from vgpu_sim.gpud.management.records import ARCHITECTURES
 from vgpu_sim.hal.management.nvml import GpuRecord, InstanceRecord
 from vgpu_sim.native import build
+from vgpu_sim.perf.boards import BOARDS
 
 GIB = 1 << 30
 
@@ -168,6 +171,12 @@ ROWS = (
     number("GetTemperature", 51, pynvml.NVML_TEMPERATURE_GPU),
     number("GetTemperatureThreshold", 87, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
     number("GetTemperatureThreshold", 92, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
+    *(
+        number(f"Get{name}PcieLink{what}", its)
+        for what, its in (("Generation", 5), ("Width", 16))
+        for name in ("Curr", "Max")
+    ),
+    number("GetGpuMaxPcieLinkGeneration", 5),
     number("GetPcieThroughput", 61, pynvml.NVML_PCIE_UTIL_TX_BYTES),
     number("GetPcieThroughput", 62, pynvml.NVML_PCIE_UTIL_RX_BYTES),
     number("GetClock", 1402, pynvml.NVML_CLOCK_MEM, pynvml.NVML_CLOCK_ID_CURRENT),
@@ -285,6 +294,25 @@ def test_inputs_are_accepted_up_to_their_last_value(devices):
     ):
         row = Row("GetMemoryErrorCounter", (), inputs=(kind, counter, location))
         assert outcome(row, its, [c_ulonglong()])[0] == status, (kind, counter, location)
+
+
+def test_the_links_generation_is_that_of_the_boards_bandwidth(libraries, tmp_path):
+    path = tmp_path / "management.sock"
+    names = [*ARCHITECTURES, "unknown"]
+    gpus = [nvml_reports.gpu(number) for number in range(len(names))]
+    for record, name in zip(gpus, names, strict=True):
+        record.architecture = ARCHITECTURES.get(name, 77)
+    with (
+        nvml_reports.serve(path, Report(gpus)),
+        nvml_views.load_nvml(libraries, MANAGEMENT_SOCKET=str(path)),
+    ):
+        handles = {name: pynvml.nvmlDeviceGetHandleByIndex(i) for i, name in enumerate(names)}
+        with pytest.raises(pynvml.NVMLError_NotSupported):
+            pynvml.nvmlDeviceGetMaxPcieLinkGeneration(handles["unknown"])
+        for name, board in geometry.BOARDS.items():
+            architecture = board.architecture.split()[0]
+            generation = pynvml.nvmlDeviceGetMaxPcieLinkGeneration(handles[architecture])
+            assert BOARDS[name].pcie_gb_per_s.value == 2 << generation, name
 
 
 def test_a_text_needs_room_for_its_end(devices):

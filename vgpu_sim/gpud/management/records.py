@@ -27,7 +27,7 @@ from vgpu_sim.hal.management.nvml import (
 from vgpu_sim.perf.boards import BOARDS as MODELLED
 from vgpu_sim.perf.topology import topology_named
 
-_ARCHITECTURES: Final = {"Ampere": 7, "Hopper": 9, "Blackwell": 10}
+ARCHITECTURES: Final = {"Ampere": 7, "Hopper": 9, "Blackwell": 10}
 _BRAND_NVIDIA: Final = 14
 _BRAND_NVIDIA_RTX: Final = 13
 _VENDOR: Final = 0x10DE  # NVIDIA's, of the simulated boards
@@ -119,7 +119,7 @@ def _gpu(view: View, gpu: admin.Gpu, profiles: tuple[int, int]) -> bytes:
     record.pci_bus = int(gpu.pci_bus_id.split(":")[1], 16)
     record.pci_device_id = its.pci_device_id << 16 | _VENDOR
     record.capability_major, record.capability_minor = gpu.capability
-    record.architecture = _ARCHITECTURES[its.architecture.split()[0]]
+    record.architecture = ARCHITECTURES[its.architecture.split()[0]]
     record.brand = _BRAND_NVIDIA_RTX if " RTX " in gpu.product else _BRAND_NVIDIA
     record.mig_mode = MigMode.ENABLED if gpu.mig_enabled else MigMode.DISABLED
     record.max_mig_devices = its.compute_slices if gpu.mig_enabled else 0
