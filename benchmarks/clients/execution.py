@@ -80,6 +80,7 @@ def _run_pytest(
     pytest = [
         *(str(python_of(client)), "-m", "pytest", "-q", "-p", "tessera_reporter"),
         *("-p", "no:cacheprovider", "--rootdir", str(suite.tests)),
+        *("--confcutdir", str(suite.tests)),
         *("--timeout", str(client.test_limit_s), "--timeout-method", "thread"),
         *(suite.expand(argument) for argument in client.arguments),
         *(["--collect-only"] if collect else []),

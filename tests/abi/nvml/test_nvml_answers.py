@@ -458,6 +458,8 @@ def test_threads_ask_at_once(node):
 def test_versions_are_those_of_libcuda(node):
     assert pynvml.nvmlSystemGetCudaDriverVersion() == 13000
     release = pynvml.nvmlSystemGetDriverVersion()
+    branch = pynvml.nvmlSystemGetDriverBranch().branch
+    assert branch == f"r{release.split('.')[0]}_00"
     assert re.fullmatch(r"580\.\d+\.\d+", release)
     assert pynvml.nvmlSystemGetNVMLVersion() == f"13.{release}"
 

@@ -18,6 +18,7 @@ SAME = {
     "nvmlPciInfo_t": pynvml.nvmlPciInfo_t,
     "nvmlPciInfo_v2_t": pynvml.nvmlPciInfo_v2_t,
     "nvmlPciInfoExt_t": pynvml.nvmlPciInfoExt_v1_t,
+    "nvmlSystemDriverBranchInfo_t": pynvml.c_nvmlSystemDriverBranchInfo_v1_t,
     "nvmlUUID_t": pynvml.c_nvmlUUID_t,
     "nvmlDeviceAddressingMode_t": pynvml.c_nvmlDeviceAddressingMode_t,
     "nvmlMemory_t": pynvml.c_nvmlMemory_t,

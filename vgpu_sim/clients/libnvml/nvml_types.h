@@ -57,6 +57,11 @@ typedef struct {
 } nvmlPciInfoExt_t;
 
 typedef struct {
+  unsigned int version;
+  char branch[80];
+} nvmlSystemDriverBranchInfo_t;
+
+typedef struct {
   unsigned int version, type;
   union {
     char str[41];

@@ -20,6 +20,20 @@ nvmlReturn_t tsr_nvmlSystemGetDriverVersion(char *version, unsigned int length) 
   return result;
 }
 
+/* A branch is named by the first number of its releases. `length` is the room for the name. */
+nvmlReturn_t tsr_nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *branchInfo,
+                                           unsigned int length) {
+  char release[sizeof branchInfo->branch], name[sizeof branchInfo->branch];
+  const nvmlReturn_t result = tsr_nvmlSystemGetDriverVersion(release, sizeof release);
+  if (!branchInfo) return NVML_ERROR_INVALID_ARGUMENT;
+  if (branchInfo->version != NVML_STRUCT_VERSION(nvmlSystemDriverBranchInfo_t, 1))
+    return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  if (result != NVML_SUCCESS) return result;
+  snprintf(name, sizeof name, "r%.*s_00", (int)strcspn(release, "."), release);
+  const unsigned int room = (unsigned int)sizeof branchInfo->branch;
+  return tsr_copy_text(branchInfo->branch, length < room ? length : room, name);
+}
+
 /* As in NVIDIA's library: the CUDA version's first number, then the driver version. */
 nvmlReturn_t tsr_nvmlSystemGetNVMLVersion(char *version, unsigned int length) {
   char text[48];
