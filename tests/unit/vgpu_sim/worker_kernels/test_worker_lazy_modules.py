@@ -147,7 +147,7 @@ def test_other_requests_for_kernels_are_answered_with_an_error(zygote: Zygote) -
         assert client.page.error == 0
 
 
-def test_what_is_not_asked_to_be_lazy_is_compiled_as_a_whole(zygote: Zygote) -> None:
+def test_a_load_without_the_flag_compiles_the_whole_text(zygote: Zygote) -> None:
     with running_client(zygote) as client:
         module = client.load(TEXT)
         assert (module.status, module.functions) == (CudaError.INVALID_PTX, {})
