@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from vgpu_sim.compiler import pipeline, system_calls
+from vgpu_sim.compiler import adapters, pipeline, system_calls
 from vgpu_sim.compiler.errors import Diagnostic, LinkError, PtxError
 from vgpu_sim.compiler.lower.symbols import names
+from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES
 from vgpu_sim.compiler.ptx import limits, parse, tree
 from vgpu_sim.compiler.ptx.parser import Place
 from vgpu_sim.isa import Module, Refused
@@ -122,7 +123,7 @@ class _Linker:
         """
         for index, file in enumerate(self._files):
             self._define(index, file)
-        renamed = [self._renames(index) for index in range(len(self._files))]
+        renamed = [self._renames(index, file) for index, file in enumerate(self._files)]
         functions: list[tree.Function] = []
         variables: list[tree.Variable] = []
         aliases: list[tree.Alias] = []
@@ -134,6 +135,7 @@ class _Linker:
                 else:
                     variables.append(_rename(definition, renamed[index]))
             aliases += [_rename(alias, renamed[index]) for alias in file.syntax.aliases]
+            functions += self._adapters(index, file)
         if self._errors:
             raise LinkError(self._errors, "<linked>")
         trees = [file.syntax for file in self._files]
@@ -164,13 +166,43 @@ class _Linker:
                 said = f"Multiple definition of '{one.name}' in '{file.name}'"
                 self._error(f"{said}, first defined in '{before[0].name}'")
 
-    def _renames(self, index: int) -> dict[str, str]:
+    def _renames(self, index: int, file: _File) -> dict[str, str]:
         """Return new names for a file's local definitions whose names other files use too."""
         taken = set(self._defined)
         for other, own in self._own.items():
             if other != str(index):
                 taken |= own.keys()
-        return {name: f"{name}.{index}" for name in self._own[str(index)] if name in taken}
+        own = {name: f"{name}.{index}" for name in self._own[str(index)] if name in taken}
+        adapted = {one.name: _adapter_name(one.name, index) for one in self._adapted(index, file)}
+        return own | adapted
+
+    def _adapted(self, index: int, file: _File) -> Iterator[tree.Function]:
+        """Yield the functions that a file declares with a result and another file defines without
+        one, or the reverse. Linkers of other vendors do not compare results, and a caller that
+        does not use the result is right.
+        """
+        used = _find_used(file.syntax)
+        for one in file.syntax.functions:
+            found = self._defined.get(one.name)
+            definition = found[1] if found is not None else None
+            if (
+                _declares(one)
+                and one.name in used
+                and one.name not in self._own[str(index)]
+                and isinstance(definition, tree.Function)
+                and len(definition.returns) != len(one.returns)
+                and _kind(definition) == _kind(one)
+            ):
+                yield one
+
+    def _adapters(self, index: int, file: _File) -> list[tree.Function]:
+        """Return functions with the results that a file declares, which call the real ones."""
+        made = {}
+        for one in self._adapted(index, file):
+            definition = self._defined[one.name][1]
+            assert isinstance(definition, tree.Function)
+            made[one.name] = adapters.adapt(one, definition, _adapter_name(one.name, index))
+        return list(made.values())
 
     def _definitions_of(self, index: int, file: _File, kept: set[str]) -> Iterator[_Definition]:
         """Yield the definitions that a file contributes to the module, and undefined
@@ -234,8 +266,13 @@ def _strength(one: _Definition) -> int:
 def _kind(one: _Definition) -> tuple[object, ...]:
     """Return the properties that all declarations of a name must share."""
     if isinstance(one, tree.Function):
-        return (one.is_entry, len(one.returns), len(one.parameters))
-    return (one.space, one.type, one.vector)
+        return (one.is_entry, len(one.parameters))
+    type_ = DATA_TYPES.get(one.type[1:])
+    return (one.space, type_.bytes if type_ is not None else one.type, one.vector)
+
+
+def _adapter_name(name: str, index: int) -> str:
+    return f"{name}.{index}.adapter"
 
 
 def _find_used(module: tree.Module) -> set[str]:

@@ -76,6 +76,55 @@ def test_which_of_several_definitions_counts(first: str, second: str, value: int
     assert _value(module, "k") == value
 
 
+_CALL = """
+.visible .entry k(.param .u64 out)
+{{
+    .reg .b64 %d<3>; .reg .b32 %r<3>;
+    ld.param.u64 %d1, [out];
+    {{ .param .b32 a; .param .b32 r; mov.b32 %r1, 5; st.param.b32 [a], %r1; {} ld.param.b32 %r2, [r]; }}
+    add.u32 %r2, %r2, 30;
+    st.global.u32 [%d1], %r2; ret;
+}}
+"""
+_STORE = "{{ .reg .b32 %r; ld.param.{0} %r, [a]; {1}ret; }}"
+
+
+@pytest.mark.parametrize(
+    ("declared", "call", "defined", "value"),
+    [
+        (  # a result that the definition does not have, as numba declares void functions
+            ".extern .func (.param .b32 r) f(.param .b32 a);",
+            "call.uni (r), f, (a);",
+            ".visible .func f(.param .b32 a)" + _STORE.format("b32", ""),
+            30,
+        ),
+        (  # a result that is not declared
+            ".extern .func f(.param .b32 a);",
+            "call.uni f, (a); st.param.b32 [r], 2;",
+            ".visible .func (.param .b32 r) f(.param .b32 a)"
+            + _STORE.format("b32", "st.param.b32 [r], %r; "),
+            32,
+        ),
+        (  # other types of the same size
+            ".extern .func (.param .u32 r) f(.param .f32 a);",
+            "call.uni (r), f, (a);",
+            ".visible .func (.param .align 4 .b8 r[4]) f(.param .align 4 .b8 a[4])"
+            + _STORE.format("b32", "st.param.b32 [r], %r; "),
+            35,
+        ),
+    ],
+)
+def test_declarations_of_functions_need_not_agree_in_everything(
+    declared: str, call: str, defined: str, value: int
+) -> None:
+    assert _value(_link(declared + _CALL.format(call), defined), "k") == value
+
+
+def test_declarations_of_variables_may_have_other_types_of_the_same_size() -> None:
+    text = ".extern .global .align 4 .b32 x;" + _reader("k", "x")
+    assert _value(_link(text, ".visible .global .u32 x = 7;"), "k") == 7
+
+
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
@@ -94,6 +143,13 @@ def test_which_of_several_definitions_counts(first: str, second: str, value: int
         (
             (".extern .global .u64 x;" + _reader("k", "x"), ".visible .global .u32 x;"),
             "error : 'x' is declared with another type in 'a.ptx' than in 'b.ptx'",
+        ),
+        (
+            (
+                ".extern .func f(); .visible .entry k() { call f; ret; }",
+                ".visible .func f(.param .b32 a) { ret; }",
+            ),
+            "error : 'f' is declared with another type in 'a.ptx' than in 'b.ptx'",
         ),
         (
             (".extern .func f(); .visible .entry k() { call f; ret; }", ""),
