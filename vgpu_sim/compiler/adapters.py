@@ -38,8 +38,8 @@ def adapt(declared: tree.Function, function: tree.Function, name: str) -> tree.F
     results = (names(dropped),) if dropped else ()
     arguments = (names(parameters),) if parameters else ()
     call = make("call", (".uni",), *results, tree.Name(function.name, line, column), *arguments)
-    statements = (*dropped, *zeros, call, make("ret", ()))
-    body = tree.Block(line, column, statements)
+    statements: list[tree.Statement] = [*dropped, *zeros, call, make("ret", ())]
+    body = tree.Block(line, column, tuple(statements))
     return replace(
         declared,
         name=name,

@@ -11,6 +11,9 @@ from vgpu_sim.isa import Function, PhysicalAllocation
 REGISTER_FILE_SLOTS = 255
 """32-bit registers of a thread (CUDA C++ Programming Guide, "Technical Specifications")."""
 
+LOWEST_LIMIT = 24
+"""The lowest limit of registers per thread that ptxas accepts for sm_70 and later."""
+
 _SLOT_BYTES = 4
 
 

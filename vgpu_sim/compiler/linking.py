@@ -172,9 +172,10 @@ class _Linker:
         for other, own in self._own.items():
             if other != str(index):
                 taken |= own.keys()
-        own = {name: f"{name}.{index}" for name in self._own[str(index)] if name in taken}
-        adapted = {one.name: _adapter_name(one.name, index) for one in self._adapted(index, file)}
-        return own | adapted
+        new = {name: f"{name}.{index}" for name in self._own[str(index)] if name in taken}
+        for one in self._adapted(index, file):
+            new[one.name] = _adapter_name(one.name, index)
+        return new
 
     def _adapted(self, index: int, file: _File) -> Iterator[tree.Function]:
         """Yield the functions that a file declares with a result and another file defines without

@@ -17,7 +17,7 @@ from vgpu_sim.compiler.errors import (
 from vgpu_sim.compiler.lower.modules import lower_module
 from vgpu_sim.compiler.ptx import decode, parse, tree
 from vgpu_sim.compiler.source_lines import SourceLines
-from vgpu_sim.isa import Module
+from vgpu_sim.isa import Function, Module, PhysicalAllocation
 
 _MAX_SHOWN_CHARACTERS = 400
 
@@ -98,8 +98,20 @@ def _check_operands(compilation: Compilation) -> Compilation:
 
 def _allocate(compilation: Compilation) -> Compilation:
     module = _module(compilation)
+    limits = {
+        function.name: max(allocation.LOWEST_LIMIT, directive.arguments[0])
+        for function in _syntax(compilation).functions
+        for directive in function.directives
+        if directive.name == ".maxnreg"
+    }
+
+    def allocate(function: Function) -> PhysicalAllocation:
+        found = allocation.allocate(function)
+        most = limits.get(function.name, found.peak_registers)
+        return replace(found, peak_registers=min(found.peak_registers, most))
+
     functions = tuple(
-        replace(function, physical=allocation.allocate(function)) for function in module.functions
+        replace(function, physical=allocate(function)) for function in module.functions
     )
     return replace(compilation, module=replace(module, functions=functions))
 

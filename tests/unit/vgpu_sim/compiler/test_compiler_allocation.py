@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from support.execution.interpreted_ptx import compile_verified, kernel
-from vgpu_sim.compiler import liveness
+from vgpu_sim.compiler import compile_ptx, liveness
 from vgpu_sim.compiler.allocation import REGISTER_FILE_SLOTS, allocate
 from vgpu_sim.isa import (
     DataType,
@@ -162,3 +162,22 @@ def test_many_blocks_and_registers_take_bounded_time() -> None:
     physical = compile_verified(source).functions[0].physical
     assert time.process_time() - start < 100
     assert physical.spill_bytes == 4 * (1000 - 255)
+
+
+@pytest.mark.parametrize(("limit", "registers"), [(1, 24), (30, 30), (255, 0)])
+def test_a_kernel_reports_no_more_registers_than_maxnreg_permits(
+    limit: int, registers: int
+) -> None:
+    loads = "".join(f"ld.global.b32 %r{i}, [%d+{4 * i}];\n" for i in range(40))
+    stores = "".join(f"st.global.b32 [%d+{4 * i}], %r{i};\n" for i in range(40))
+    text = (
+        ".version 8.0\n.target sm_80\n.address_size 64\n.entry k(.param .u64 p) DIRECTIVE {"
+        f".reg .b64 %d; .reg .b32 %r<40>; ld.param.u64 %d, [p];\n{loads}{stores}ret; }}"
+    )
+
+    def count(directive: str) -> int:
+        module = compile_ptx(text.replace("DIRECTIVE", directive), capability=(8, 0))
+        return module.functions[0].physical.peak_registers
+
+    assert count(f".maxnreg {limit}") == (registers or count(""))
+    assert count("") > 40
