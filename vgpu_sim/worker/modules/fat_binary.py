@@ -31,6 +31,7 @@ _MAX_ENTRIES: Final = 4096
 _MOST_TRIED: Final = 16
 _MOST_NAMED: Final = 32
 _MAX_HEADER_BYTES: Final = 1 << 16
+_NOT_ZERO: Final = re.compile(rb"[^\0]")
 _TARGET: Final = re.compile(rb"^[ \t]*\.target[ \t]+sm_(\d+)(\d)([af]?)\b", re.MULTILINE)
 _TARGET_IN_FIRST_BYTES: Final = 1 << 16
 _SPECIFIC: Final = {b"": 0, b"f": 1, b"a": 2}
@@ -144,18 +145,14 @@ def split(data: bytes) -> Iterator[bytes]:
         FatBinaryError: something else is in the section, or a size exceeds it.
     """
     at = 0
-    while at < len(data):
-        if data.startswith(MAGIC, at):
-            if len(data) - at < _HEADER.size:
-                raise FatBinaryError("the data ends inside the header")
-            _, _, header_bytes, body_bytes = _HEADER.unpack_from(data, at)
-            end = at + header_bytes + body_bytes
-            yield data[at:end]
-            at = end
-        elif data[at] == 0:
-            at += 1
-        else:
+    while found := _NOT_ZERO.search(data, at):
+        at = found.start()
+        if not data.startswith(MAGIC, at) or len(data) - at < _HEADER.size:
             raise FatBinaryError("a section with fat binaries contains something else")
+        _, _, header_bytes, body_bytes = _HEADER.unpack_from(data, at)
+        end = at + max(_HEADER.size, header_bytes + body_bytes)
+        yield data[at:end]
+        at = end
 
 
 def choose_ptx(data: bytes, capability: tuple[int, int]) -> bytes:
