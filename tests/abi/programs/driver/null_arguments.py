@@ -35,7 +35,7 @@ SCALARS = {
     "blockDimZ": 1,
     "blockSize": 32,
     "numBlocks": 1,
-    "attr": 8,  # the priority, which may be any number
+    "attr": 8,  # a stream's priority, a pool's peak of use
     "attrib": 1,
     "attribute": 2,
     "type": 1,  # PTX
@@ -47,7 +47,6 @@ SCALARS = {
     "numPrefetchLocs": 1,
     "dataSize": 4,
     "flags": 0,
-    "attr": 4,  # the release threshold of a pool
     "count": 1,
 }
 # Only needed by callers that use an unsupported feature, or the other one of two alternatives.

@@ -5,6 +5,7 @@
 #include "contexts/context.h"
 #include "exchange/wait.h"
 #include "memory/pool.h"
+#include "nodes/capture.h"
 #include "streams/stream.h"
 
 static struct tsr_pool *find(CUmemoryPool handle) { return TSR_FIND(tsr_pool, TSR_POOL, handle); }
@@ -31,10 +32,18 @@ static CUresult allocate(CUdeviceptr *dptr, size_t bytes, struct tsr_pool *pool,
   return result;
 }
 
+/* Find a stream for stream-ordered memory, which graphs do not have: a capture ends here. */
+static CUresult locate(CUstream handle, struct tsr_context **context, uint32_t *stream) {
+  const CUresult result = tsr_stream_locate(handle, context, stream);
+  if (result != CUDA_SUCCESS || !tsr_captures(*context, *stream)) return result;
+  tsr_capture_break(*context, *stream, CUDA_ERROR_NOT_SUPPORTED);
+  TSR_REFUSE("cuMemAllocAsync and cuMemFreeAsync in a stream that captures");
+}
+
 CUresult tsr_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
   struct tsr_context *context;
   uint32_t stream;
-  const CUresult result = tsr_stream_locate(hStream, &context, &stream);
+  const CUresult result = locate(hStream, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (!dptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   struct tsr_pool *pool =
@@ -46,7 +55,7 @@ CUresult tsr_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
                                      CUstream hStream) {
   struct tsr_context *context;
   uint32_t stream;
-  const CUresult result = tsr_stream_locate(hStream, &context, &stream);
+  const CUresult result = locate(hStream, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
   struct tsr_pool *found = find(pool);
   if (!dptr || bytesize == 0 || !found) return CUDA_ERROR_INVALID_VALUE;
@@ -59,7 +68,7 @@ CUresult tsr_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
 CUresult tsr_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   struct tsr_context *context;
   uint32_t stream;
-  CUresult result = tsr_stream_locate(hStream, &context, &stream);
+  CUresult result = locate(hStream, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
   struct tsr_span span;
   if (!tsr_memory_find(dptr, &span) || span.address != dptr) return CUDA_ERROR_INVALID_VALUE;
