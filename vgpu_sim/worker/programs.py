@@ -30,7 +30,7 @@ class KernelSite:
 
 
 class NoKernelError(Exception):
-    """A handle and an index that denote no kernel of a lazy module, which may be name_only."""
+    """A handle and an index that denote no kernel of a lazy module, which may be unloaded."""
 
 
 @dataclass(frozen=True, slots=True)
