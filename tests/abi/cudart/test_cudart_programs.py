@@ -66,15 +66,31 @@ def compile_with(compile_c, libraries: Path, major: int, name: str, *flags: str)
     )
 
 
-@pytest.mark.parametrize("major", MAJORS)
-def test_a_program_with_registered_kernels(compile_c, libraries, environment, image, major):
-    program = compile_with(compile_c, libraries, major, "runtime_steps")
+def run(program: Path, environment: dict[str, str], *arguments: Path) -> tuple[int, str, str]:
+    """Run a program and return its exit status, output and messages."""
     done = subprocess.run(
-        [program, image],
+        [program, *arguments],
         env=environment,
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (0, "failures 0\n"), done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("major", MAJORS)
+@pytest.mark.parametrize("name", ["runtime_steps", "runtime_breadth"])
+def test_a_program_with_registered_kernels(
+    compile_c, libraries, environment, image, major, name
+) -> None:
+    program = compile_with(compile_c, libraries, major, name)
+    status, output, errors = run(program, environment, image)
+    assert (status, output) == (0, "failures 0\n"), errors
+
+
+def test_threads_and_libraries_of_one_process(compile_c, libraries, environment, image) -> None:
+    plugin = compile_with(compile_c, libraries, 13, "runtime_plugin", "-shared", "-fPIC")
+    program = compile_with(compile_c, libraries, 13, "runtime_threads", "-lcuda", "-ldl")
+    status, output, errors = run(program, environment, image, plugin)
+    assert (status, output) == (0, "failures 0\n"), errors

@@ -3,6 +3,7 @@
 #define RUNTIME_CHECKED_H
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "api.h"
 
@@ -59,6 +60,42 @@ DECLARE(cudaDriverGetVersion);
 DECLARE(cudaRuntimeGetVersion);
 DECLARE(cudaGetDriverEntryPointByVersion);
 DECLARE(cudaGetExportTable);
+DECLARE(cudaMallocAsync);
+DECLARE(cudaFreeAsync);
+DECLARE(cudaMallocManaged);
+DECLARE(cudaMallocPitch);
+DECLARE(cudaMalloc3D);
+DECLARE(cudaMemcpy2D);
+DECLARE(cudaMemcpy3D);
+DECLARE(cudaMemset2D);
+DECLARE(cudaMemset3D);
+DECLARE(cudaMemcpy2DAsync);
+DECLARE(cudaDeviceGetDefaultMemPool);
+DECLARE(cudaMemPoolGetAttribute);
+DECLARE(cudaMemPoolTrimTo);
+DECLARE(cudaLaunchHostFunc);
+DECLARE(cudaStreamAddCallback);
+DECLARE(cudaStreamWaitEvent);
+DECLARE(cudaStreamGetPriority);
+DECLARE(cudaGraphCreate);
+DECLARE(cudaGraphAddKernelNode);
+DECLARE(cudaGraphKernelNodeGetParams);
+DECLARE(cudaGraphExecKernelNodeSetParams);
+DECLARE(cudaGraphAddMemcpyNode1D);
+DECLARE(cudaGraphAddMemcpyNodeToSymbol);
+DECLARE(cudaGraphInstantiateWithFlags);
+DECLARE(cudaGraphLaunch);
+DECLARE(cudaGraphExecDestroy);
+DECLARE(cudaGraphDestroy);
+DECLARE(cudaStreamBeginCapture);
+DECLARE(cudaStreamEndCapture);
+DECLARE(cudaGraphGetNodes);
+DECLARE(cudaMemcpy_ptds);
+DECLARE(cudaLaunchKernel_ptsz);
+DECLARE(cudaStreamSynchronize_ptsz);
+DECLARE(cudaMemcpyAsync_ptsz);
+DECLARE(cudaGraphAddNode);
+DECLARE(cudaMemPoolCreate);
 
 static _Atomic int failures;
 
@@ -85,5 +122,13 @@ struct wrapper {
   const void *data;
   void *more;
 };
+
+static inline const void *read_image(const char *path) {
+  FILE *file = fopen(path, "rb");
+  char *text = calloc(1, 1 << 16);
+  if (!file || !text || fread(text, 1, (1 << 16) - 1, file) == 0) exit(2);
+  fclose(file);
+  return text;
+}
 
 #endif

@@ -1,6 +1,5 @@
 /* The runtime as a compiler's generated code and a program use it. Argument 1 is an image with the
  * kernels `scale` and `fault` and the variable `bias`. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "devices/device_prop.h"
@@ -11,16 +10,8 @@ static char scale_stub, fault_stub, absent_stub; /* their addresses stand for th
 static int bias;
 enum { N = 1000 };
 
-static const void *read_file(const char *path) {
-  FILE *file = fopen(path, "rb");
-  char *text = calloc(1, 1 << 16);
-  if (!file || !text || fread(text, 1, (1 << 16) - 1, file) == 0) exit(2);
-  fclose(file);
-  return text;
-}
-
 static void registered(const char *path) {
-  wrapper.data = read_file(path);
+  wrapper.data = read_image(path);
   void **handle = __cudaRegisterFatBinary(&wrapper);
   __cudaRegisterFunction(handle, &scale_stub, &scale_stub, "scale", -1, NULL, NULL, NULL, NULL, NULL);
   __cudaRegisterFunction(handle, &fault_stub, &fault_stub, "fault", -1, NULL, NULL, NULL, NULL, NULL);
