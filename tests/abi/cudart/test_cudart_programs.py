@@ -1,6 +1,7 @@
 """Programs linked with libcudart.so.12 and libcudart.so.13."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from vgpu_sim.native import build
 
 TIMEOUT_S = 240
 MAJORS = (12, 13)
+NULLS = Path(__file__).parents[1] / "programs/cudart/runtime_null_arguments.py"
 KERNELS = """
 .version 8.0
 .target sm_80
@@ -66,7 +68,7 @@ def compile_with(compile_c, libraries: Path, major: int, name: str, *flags: str)
     )
 
 
-def run(program: Path, environment: dict[str, str], *arguments: Path) -> tuple[int, str, str]:
+def run(program: Path, environment: dict[str, str], *arguments: Path | str) -> tuple[int, str, str]:
     """Run a program and return its exit status, output and messages."""
     done = subprocess.run(
         [program, *arguments],
@@ -94,3 +96,10 @@ def test_threads_and_libraries_of_one_process(compile_c, libraries, environment,
     program = compile_with(compile_c, libraries, 13, "runtime_threads", "-lcuda", "-ldl")
     status, output, errors = run(program, environment, image, plugin)
     assert (status, output) == (0, "failures 0\n"), errors
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_null_arguments_end_no_process(environment, major) -> None:
+    status, output, errors = run(Path(sys.executable), environment, NULLS, str(major))
+    last = output.splitlines()[-1]
+    assert (status, last) == (0, "calls True"), f"{last}\n{errors}"
