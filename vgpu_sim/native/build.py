@@ -64,8 +64,9 @@ _LIBRARY = ("-fPIC", "-shared")
 _PROGRAM = ("-fPIE", "-pie", "-U_FORTIFY_SOURCE", "-fstack-protector-strong")
 # A program with its own entry point.
 _OLD_START = {("x86_64", "glibc"): ("-nostartfiles",)}
-# One that is also linked with libdl.so.2, which has dlopen in glibc before 2.34.
-_OLD_GLIBC = {("x86_64", "glibc"): ("-nostartfiles", "-Wl,--no-as-needed", "-l:libdl.so.2")}
+# libdl.so.2 has dlopen in glibc before 2.34.
+_OLD_DLOPEN = {("x86_64", "glibc"): ("-Wl,--no-as-needed", "-l:libdl.so.2")}
+_OLD_GLIBC = {system: ("-nostartfiles", *flags) for system, flags in _OLD_DLOPEN.items()}
 # musl and old glibc have no fortified functions; TLS descriptors keep ld-linux out of DT_NEEDED
 # (clang supports them only on x86-64 and only after version 18; earlier versions reject the flag).
 _PORTABLE = ("-U_FORTIFY_SOURCE", "-fno-stack-protector")
@@ -203,6 +204,21 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
     def own(folder: Path, library: str) -> Part:
         return Part(folder, library, flags=(f"-I{folder}",), include=include)
 
+    def linker(major: int) -> Part:
+        """Return nvJitLink of a major version of the toolkit."""
+        folder = CLIENTS / "libnvjitlink"
+        soname = f"libnvJitLink.so.{major}"
+        flags = (
+            *_PORTABLE,
+            f"-I{folder}",
+            f"-I{CLIENTS / 'libcuda'}",  # the driver's types
+            f"-DTSR_MAJOR={major}",
+            f"-Wl,--version-script={folder / f'exports_{major}.map'}",
+            f"-Wl,-soname,{soname}",
+            *_OLD_DLOPEN.get(_SYSTEM, ("-ldl",)),
+        )
+        return Part(folder, soname, flags=flags, include=include)
+
     include = generated / INCLUDE.name
     verbs = client(RDMA_CLIENTS / "libibverbs", "libibverbs.so.1", RDMA)
     cuda = client(CLIENTS / "libcuda", "libcuda.so.1")
@@ -210,6 +226,8 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
         cuda,
         *(runtime_part(major, cuda, generated) for major in (12, 13)),
         client(CLIENTS / "libnvml", "libnvidia-ml.so.1"),
+        linker(12),
+        linker(13),
         verbs,
         client(RDMA_CLIENTS / "librdmacm", "librdmacm.so.1", RDMA, verbs),
         provider_part(verbs),

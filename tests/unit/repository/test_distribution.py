@@ -114,6 +114,8 @@ def test_a_wheel_is_built_beside_the_checkout(tmp_path: Path) -> None:
         "libcudart.so",
         "libcudart.so.12",
         "libcudart.so.13",
+        "libnvJitLink.so.12",
+        "libnvJitLink.so.13",
         "libnvidia-ml.so",
         "libnvidia-ml.so.1",
         "libtessera_hca.so",

@@ -8,6 +8,11 @@
 #include "log.h"
 #include "tessera_abi.h"
 
+bool tsr_loads_linkers(void) {
+  const char *value = getenv("TESSERA_NVJITLINK");
+  return !value || strcmp(value, "0") != 0;
+}
+
 const char *tsr_visible_devices(void) { return getenv("CUDA_VISIBLE_DEVICES"); }
 
 bool tsr_loads_lazily(void) {

@@ -5,6 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* TESSERA_NVJITLINK: whether to load Tessera's nvJitLink libraries; true unless it is "0". */
+bool tsr_loads_linkers(void);
+
 /* CUDA_VISIBLE_DEVICES: NULL if unset, empty for no devices. */
 const char *tsr_visible_devices(void);
 
