@@ -60,6 +60,10 @@ class MessageType(IntEnum):
     RANGE_SHARED = 21
     MODULE_KERNEL = 22  # ModuleKernel -> ModuleTable + fd: table with that kernel
     MODULE_KERNEL_LOADED = 23
+    VIEW_MAP = 32  # View -> (no payload)
+    VIEW_MAPPED = 33
+    VIEW_UNMAP = 34  # View -> (no payload)
+    VIEW_UNMAPPED = 35
 
 
 class LoadFlag(IntEnum):
@@ -307,6 +311,15 @@ class Chunk(ctypes.Structure):
     )
 
 
+class View(ctypes.Structure):
+    """A second address, ``offset``, of a part of a device chunk. The part begins at ``source``.
+
+    Both count from the aperture's base and, like the size, are multiples of CHUNK_ALIGN_BYTES.
+    """
+
+    _fields_ = (("offset", c_uint64), ("source", c_uint64), ("bytes", c_uint64))
+
+
 class SharedRange(ctypes.Structure):
     """The content of the descriptor that cuMemGetHandleForAddressRange returns. It names a range of
     memory. The worker that owns the memory checks that the content is authentic.
@@ -345,6 +358,7 @@ STRUCTURES: Final = (
     ModuleKernel,
     Handle,
     Chunk,
+    View,
     SharedRange,
     MemoryInfo,
 )

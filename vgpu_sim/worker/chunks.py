@@ -57,6 +57,8 @@ class Chunks:
         self._channel = channel
         self._window = gpu_index * GPU_WINDOW_BYTES
         self._live: dict[int, ChunkRequest] = {}
+        self._views: dict[int, tuple[int, int]] = {}
+        """By offset: the offset of the view's chunk, and the view's size."""
         self.exports = Exports()
 
     def allocate(self, request: ChunkRequest) -> int:
@@ -85,10 +87,48 @@ class Chunks:
         """
         if self._live.get(request.offset) != request:
             raise BadChunkError("no such chunk")
+        if any(chunk == request.offset for chunk, _ in self._views.values()):
+            raise BadChunkError("a chunk has views")
         self.exports.revoke(request.offset)
         self._runtime.unmap_chunk(request.offset, request.size)
         del self._live[request.offset]
         self._channel.release(request.size)
+
+    def map_view(self, offset: int, source: int, size: int) -> None:
+        """Map a part of a device chunk at a second address. The memory is already charged.
+
+        Raises:
+            BadChunkError: the request is malformed, no device chunk contains the part, or the view
+                overlaps a chunk or a view.
+            OutOfBudgetError: the system has no room for the mapping.
+        """
+        self._check(ChunkRequest(offset, size, ChunkKind.DEVICE))
+        if source % CHUNK_ALIGN_BYTES:
+            raise BadChunkError("a view's source is not aligned")
+        for chunk in self._live.values():
+            inside = chunk.offset <= source and source + size <= chunk.offset + chunk.size
+            if inside and chunk.kind == ChunkKind.DEVICE:
+                break
+        else:
+            raise BadChunkError("no device chunk contains the view's source")
+        try:
+            self._runtime.map_view(offset, source, size)
+        except FileExistsError as err:
+            raise BadChunkError("a view overlaps a chunk or a view") from err
+        except OSError as err:
+            raise OutOfBudgetError(f"a view cannot be mapped: {err}") from err
+        self._views[offset] = (chunk.offset, size)
+
+    def unmap_view(self, offset: int, size: int) -> None:
+        """Remove a view.
+
+        Raises:
+            BadChunkError: the request does not exactly match a view.
+        """
+        if self._views.get(offset, (0, 0))[1] != size or size == 0:
+            raise BadChunkError("no such view")
+        self._runtime.unmap_view(offset, size)
+        del self._views[offset]
 
     def _check(self, request: ChunkRequest) -> None:
         if request.kind not in _RANGES:

@@ -65,6 +65,8 @@ class Control:
             MessageType.CHUNK_FREE: self._chunk_free,
             MessageType.RANGE_SHARE: self._range_share,
             MessageType.MEMORY_INFO: self._memory_info,
+            MessageType.VIEW_MAP: self._view_map,
+            MessageType.VIEW_UNMAP: self._view_unmap,
         }
         poller = select.poll()
         for one in (self._fault_event, self._client, modules):
@@ -174,6 +176,26 @@ class Control:
     def _memory_info(self, request: Request) -> None:
         free, total = self._slice_memory()
         self._reply(request, CudaError.SUCCESS, messages.MemoryInfo(free, total))
+
+    def _view_map(self, request: Request) -> None:
+        view = request.payload_as(messages.View)
+        try:
+            self._chunks.map_view(view.offset, view.source, view.bytes)
+        except BadChunkError:
+            self._reply(request, CudaError.INVALID_VALUE)
+        except OutOfBudgetError:
+            self._reply(request, CudaError.OUT_OF_MEMORY)
+        else:
+            self._reply(request, CudaError.SUCCESS)
+
+    def _view_unmap(self, request: Request) -> None:
+        view = request.payload_as(messages.View)
+        try:
+            self._chunks.unmap_view(view.offset, view.bytes)
+        except BadChunkError:
+            self._reply(request, CudaError.INVALID_VALUE)
+        else:
+            self._reply(request, CudaError.SUCCESS)
 
     def _slice_memory(self) -> tuple[int, int]:
         try:

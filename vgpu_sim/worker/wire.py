@@ -30,6 +30,8 @@ _PAYLOADS: Final[dict[MessageType, type[ctypes.Structure] | None]] = {
     MessageType.CHUNK_FREE: messages.Chunk,
     MessageType.RANGE_SHARE: messages.Chunk,
     MessageType.MEMORY_INFO: None,
+    MessageType.VIEW_MAP: messages.View,
+    MessageType.VIEW_UNMAP: messages.View,
 }
 _DESCRIPTORS: Final = {MessageType.MODULE_LOAD: 1, MessageType.MODULE_LINK: 1}
 

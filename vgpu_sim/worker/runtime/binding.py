@@ -85,6 +85,8 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "tessera_worker_stop": (None, []),
     "tessera_worker_map_chunk": (c_int, [c_uint64, c_uint64, c_int]),
     "tessera_worker_unmap_chunk": (c_int, [c_uint64, c_uint64]),
+    "tessera_worker_map_view": (c_int, [c_uint64, c_uint64, c_uint64]),
+    "tessera_worker_unmap_view": (c_int, [c_uint64, c_uint64]),
     "tessera_worker_add_kernel": (c_uint64, [ctypes.POINTER(records.KernelRecord)]),
     "tessera_worker_remove_kernel": (c_int, [c_uint64]),
     "tessera_worker_kernel_runs": (c_int, [c_uint64]),
@@ -199,6 +201,18 @@ class NativeRuntime:
         gone = Region(self._aperture_base + offset, size)
         self._regions = tuple(region for region in self._regions if region != gone)
         _check(self._library.tessera_worker_unmap_chunk(offset, size))
+
+    def map_view(self, offset: int, source: int, size: int) -> None:
+        """Map a part of a chunk at a second offset as well."""
+        _check(self._library.tessera_worker_map_view(offset, source, size))
+        region = Region(self._aperture_base + offset, size)
+        self._regions = tuple(sorted((*self._regions, region)))
+
+    def unmap_view(self, offset: int, size: int) -> None:
+        """Make a view's range inaccessible; its pages remain in the chunk."""
+        gone = Region(self._aperture_base + offset, size)
+        self._regions = tuple(region for region in self._regions if region != gone)
+        _check(self._library.tessera_worker_unmap_view(offset, size))
 
     def regions(self) -> tuple[Region, ...]:
         """Return a snapshot of the mapped chunks, sorted by address. Safe on any thread."""

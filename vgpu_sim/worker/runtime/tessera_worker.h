@@ -137,6 +137,11 @@ TESSERA_EXPORT int tessera_worker_map_chunk(uint64_t offset, uint64_t bytes, int
 /* Release the pages and make the range inaccessible. -ENOENT: no such chunk. */
 TESSERA_EXPORT int tessera_worker_unmap_chunk(uint64_t offset, uint64_t bytes);
 
+/* Map a part of a mapped chunk, which begins at `source`, at a second offset as well. The caller
+ * has checked that one chunk contains the part. */
+TESSERA_EXPORT int tessera_worker_map_view(uint64_t offset, uint64_t source, uint64_t bytes);
+TESSERA_EXPORT int tessera_worker_unmap_view(uint64_t offset, uint64_t bytes);
+
 /* Add a kernel. Returns its handle, which is not reused after its removal; 0: too many kernels. */
 TESSERA_EXPORT uint64_t tessera_worker_add_kernel(const tessera_worker_kernel *kernel);
 

@@ -50,6 +50,7 @@ SCALARS = {
     "count": 1,
 }
 # Only needed by callers that use an unsupported feature, or the other one of two alternatives.
+VIRTUAL = {"cuMemCreate", "cuMemAddressReserve", "cuMemSetAccess"}
 ABSENT = {"paramsArray", "ctxCreateParams", "extra", "blockSizeToDynamicSMemSize"}
 # Graphs and captures have tests of their own: their functions need whole graphs.
 GRAPHS = ("cuGraph", "cuUserObject", "cuThreadExchange")
@@ -98,6 +99,11 @@ handles = {
 }
 device_memory = create("cuMemAlloc_v2", ctypes.c_uint64(4096))  # the first one: it begins a page
 managed = create("cuMemAllocManaged", ctypes.c_uint64(4096), 1)
+CHUNK = ctypes.c_uint64(2 << 20)
+PROPERTIES = (ctypes.c_int32 * 8)(1, 0, 1, 0)  # memory of the device
+physical = create("cuMemCreate", CHUNK, PROPERTIES, ctypes.c_uint64(0))
+view = create("cuMemAddressReserve", CHUNK, ctypes.c_uint64(0), ctypes.c_uint64(0), 0)
+assert cuda.cuMemMap(ctypes.c_uint64(view), CHUNK, None, ctypes.c_uint64(physical), None) == 0
 ptx_file = Path(sys.argv[3])
 ptx_file.write_bytes(PTX)
 
@@ -123,7 +129,16 @@ def pointer(function: Function, parameter: Parameter) -> int:
         return pointers(4)
     if name == "prefetchLocs":
         return buffer(b"".join(n.to_bytes(4, "little") for n in (1, 0)))
-    if name in ("location", "poolProps", "map"):  # the device's memory, for reading and writing
+    if name == "prop":
+        return buffer(bytes(PROPERTIES))
+    if name == "addr":
+        return view
+    if name in (
+        "location",
+        "poolProps",
+        "map",
+        "desc",
+    ):  # the device's memory, for reading and writing
         words = (1, 0, 1, 0) if name == "poolProps" else (1, 0, 3)
         return buffer(b"".join(n.to_bytes(4, "little") for n in words))
     if name == "config":  # a grid and a block of one, the legacy stream, no attributes
@@ -191,6 +206,12 @@ def argument(function: Function, parameter: Parameter) -> ctypes.c_uint64:
         and parameter.name == "devPtr"
     ):
         value = managed
+    elif function.symbol in ("cuMemSetAccess", "cuMemGetAccess") and parameter.name == "ptr":
+        value = view
+    elif function.symbol in VIRTUAL and parameter.name == "size":
+        value = CHUNK.value
+    elif parameter.type == "CUmemGenericAllocationHandle":
+        value = physical
     elif function.symbol == "cuMemAllocManaged" and parameter.name == "flags":
         value = 1
     elif parameter.type == "CUdeviceptr":

@@ -103,6 +103,53 @@ def test_chunks_are_backed_sealed_and_given_back(zygote: Zygote) -> None:
         assert again.status == CudaError.SUCCESS
 
 
+def test_views_are_of_live_device_chunks_and_cost_no_budget(zygote: Zygote) -> None:
+    with running_client(zygote) as client:
+        chunk = messages.Chunk(DEVICE_OFFSET, 2 * CHUNK, ChunkKind.DEVICE)
+        assert client.allocate_raw(DEVICE_OFFSET, 2 * CHUNK, ChunkKind.DEVICE).status == 0
+        assert client.allocate_raw(HOST_OFFSET, CHUNK, ChunkKind.HOST).status == 0
+        free_before = client.memory_info()[0]
+
+        def request(kind: MessageType, offset: int, source: int, size: int) -> int:
+            return client.request(kind, bytes(messages.View(offset, source, size))).status
+
+        end = DEVICE_OFFSET + DEVICE_BYTES
+        place = DEVICE_OFFSET + 8 * CHUNK
+        for wrong in (
+            (place, DEVICE_OFFSET, 3 * CHUNK),  # more than the chunk
+            (place, DEVICE_OFFSET + CHUNK, 2 * CHUNK),
+            (place, DEVICE_OFFSET - CHUNK, CHUNK),
+            (place, DEVICE_OFFSET + 4096, CHUNK),
+            (place, HOST_OFFSET, CHUNK),  # pinned memory
+            (place, place, CHUNK),
+            (place, (1 << 64) - CHUNK, CHUNK),
+            (place, DEVICE_OFFSET, 0),
+            (place, DEVICE_OFFSET, (1 << 64) - CHUNK),
+            (place + 4096, DEVICE_OFFSET, CHUNK),
+            (DEVICE_OFFSET + CHUNK, DEVICE_OFFSET, CHUNK),  # over the chunk itself
+            (HOST_OFFSET + 8 * CHUNK, DEVICE_OFFSET, CHUNK),
+            (MODULE_OFFSET, DEVICE_OFFSET, CHUNK),
+            (end, DEVICE_OFFSET, CHUNK),
+            (GPU_WINDOW_BYTES + place, DEVICE_OFFSET, CHUNK),
+        ):
+            assert request(MessageType.VIEW_MAP, *wrong) == CudaError.INVALID_VALUE, wrong
+        assert request(MessageType.VIEW_MAP, place, DEVICE_OFFSET + CHUNK, CHUNK) == 0
+        assert client.memory_info()[0] == free_before
+        overlap = request(MessageType.VIEW_MAP, place, DEVICE_OFFSET, CHUNK)
+        assert overlap == CudaError.INVALID_VALUE
+        of_view = request(MessageType.VIEW_MAP, place + CHUNK, place, CHUNK)
+        assert of_view == CudaError.INVALID_VALUE
+        refused = client.request(MessageType.CHUNK_FREE, bytes(chunk))
+        assert refused.status == CudaError.INVALID_VALUE, "it has a view"
+        as_chunk = messages.Chunk(place, CHUNK, ChunkKind.DEVICE)
+        assert client.request(MessageType.CHUNK_FREE, bytes(as_chunk)).status
+        for offset, size in ((place, 2 * CHUNK), (DEVICE_OFFSET, 2 * CHUNK), (place, 0)):
+            assert request(MessageType.VIEW_UNMAP, offset, 0, size) == CudaError.INVALID_VALUE
+        assert request(MessageType.VIEW_UNMAP, place, 0, CHUNK) == 0
+        assert request(MessageType.VIEW_UNMAP, place, 0, CHUNK) == CudaError.INVALID_VALUE
+        assert client.request(MessageType.CHUNK_FREE, bytes(chunk)).status == 0
+
+
 def test_the_budget_is_gpuds_to_grant(zygote: Zygote) -> None:
     with running_client(zygote, budget_bytes=8 * MIB) as client:
         assert client.memory_info() == (8 * MIB, 8 * MIB)

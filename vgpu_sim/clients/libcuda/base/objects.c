@@ -30,6 +30,7 @@ static const size_t sizes[TSR_KIND_COUNT] = {
     [TSR_GRAPH] = sizeof(struct tsr_graph),       [TSR_NODE] = sizeof(struct tsr_node),
     [TSR_GRAPH_EXEC] = sizeof(struct tsr_exec),   [TSR_USER_OBJECT] = sizeof(struct tsr_user_object),
     [TSR_POOL] = sizeof(struct tsr_pool),
+    [TSR_PHYSICAL] = sizeof(struct tsr_physical),
 };
 
 static struct tsr_object *at(enum tsr_kind kind, uint32_t index) {

@@ -3,7 +3,7 @@
  * A handle is an id, never an address: kind, generation and index. Objects are in slabs that are
  * never freed, so a stale handle (double destroy, use after destroy, another kind) leads to an
  * object with a different generation. Lock order:
- * tsr_context_lock > tsr_module_lock > pool lock > context.request_lock > memory lock > ring.lock >
+ * tsr_context_lock > tsr_module_lock > pool lock > view lock > context.request_lock > memory lock > ring.lock >
  * context.event_lock. */
 #ifndef TSR_OBJECTS_H
 #define TSR_OBJECTS_H
@@ -31,6 +31,7 @@ enum tsr_kind {
   TSR_GRAPH_EXEC,
   TSR_USER_OBJECT,
   TSR_POOL,
+  TSR_PHYSICAL,
   TSR_KIND_COUNT,
 };
 
@@ -259,6 +260,17 @@ struct tsr_pool {
   uint64_t used_bytes, used_high_bytes, reserved_bytes, reserved_high_bytes;
   struct tsr_block *free_blocks; /* the latest first */
   uint64_t block_count; /* allocated and free ones */
+};
+
+/* Memory of cuMemCreate (memory/physical.c); guarded by the view lock. */
+struct tsr_physical {
+  struct tsr_object object;
+  struct tsr_context *context; /* NULL: the context has ended, and with it the memory */
+  uint64_t handle;             /* valid while there are handles */
+  CUmemAllocationProp props;
+  uint64_t offset, bytes; /* its chunk */
+  uint8_t *alias;
+  uint64_t handles, mappings;
 };
 
 /* A link in progress. `inputs` is the worker's input format (hal/messages.py, LinkFlag). */

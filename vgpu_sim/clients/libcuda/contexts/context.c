@@ -23,6 +23,7 @@
 #include "callbacks/host_queue.h"
 #include "nodes/capture.h"
 #include "memory/pool.h"
+#include "memory/views.h"
 #include "memory/system_area.h"
 #include "exchange/wait.h"
 #include "exchange/request.h"
@@ -218,6 +219,7 @@ CUresult tsr_context_close(uint64_t handle) {
   tsr_modules_drop(context);
   tsr_kernel_output_drop(context);
   tsr_pools_drop(context);
+  tsr_views_drop(context);
   tsr_chunks_drop(context);
   blank_view(context->area, context->area_bytes);
   blank_view((void *)(uintptr_t)context->page, context->page_bytes);

@@ -60,8 +60,7 @@ static uint64_t find_offset(const struct tsr_device *device, uint32_t kind, uint
   return found;
 }
 
-/* Reserve a place in the index; the chunk has no memory yet. */
-static bool insert(struct tsr_chunk *chunk) {
+static bool make_room(void) {
   if (count == capacity) {
     const size_t wanted = capacity ? 2 * capacity : 64;
     struct tsr_chunk **grown = realloc(chunks, wanted * sizeof *grown);
@@ -69,8 +68,13 @@ static bool insert(struct tsr_chunk *chunk) {
     chunks = grown;
     capacity = wanted;
   }
-  chunk->offset = find_offset(chunk->context->device, chunk->kind, chunk->bytes);
-  if (!chunk->offset) return false;
+  return true;
+}
+
+/* Reserve a place in the index; the chunk has no memory yet. */
+static bool insert(struct tsr_chunk *chunk, uint64_t offset) {
+  if (!offset || !make_room()) return false;
+  chunk->offset = offset;
   chunk->id = next_id++;
   const size_t place = first_at_or_after(chunk->offset);
   memmove(&chunks[place + 1], &chunks[place], (count - place) * sizeof *chunks);
@@ -158,7 +162,8 @@ CUresult tsr_chunk_create(const struct tsr_chunk *wanted, uint64_t *offset) {
   *chunk = *wanted;
   chunk->bytes = (wanted->bytes + unit - 1) / unit * unit;
   pthread_mutex_lock(&tsr_memory_lock);
-  const bool inserted = insert(chunk);
+  const bool inserted =
+      insert(chunk, find_offset(chunk->context->device, chunk->kind, chunk->bytes));
   pthread_mutex_unlock(&tsr_memory_lock);
   if (!inserted) {
     free(chunk);
@@ -180,6 +185,45 @@ CUresult tsr_chunk_create(const struct tsr_chunk *wanted, uint64_t *offset) {
   }
   pthread_mutex_unlock(&tsr_memory_lock);
   return result;
+}
+
+/* Return `wanted` if it is free, else the offset of a free range, or 0. */
+static uint64_t find_aligned(const struct tsr_device *device, uint64_t bytes, uint64_t alignment,
+                             uint64_t wanted) {
+  const uint64_t start = device->window + TESSERA_DEVICE_OFFSET;
+  const uint64_t end = start + TESSERA_DEVICE_BYTES;
+  if (wanted % alignment == 0 && wanted >= start && wanted < end && end - wanted >= bytes &&
+      gap(wanted, wanted + bytes, bytes) == wanted)
+    return wanted;
+  if (alignment > TESSERA_DEVICE_BYTES || bytes > TESSERA_DEVICE_BYTES - alignment) return 0;
+  const uint64_t found =
+      find_offset(device, TESSERA_CHUNK_KIND_DEVICE, bytes + alignment - TESSERA_CHUNK_ALIGN_BYTES);
+  return (found + alignment - 1) / alignment * alignment;
+}
+
+CUresult tsr_chunk_reserve(const struct tsr_device *device, uint64_t bytes, uint64_t alignment,
+                           uint64_t wanted_offset, struct tsr_views *views, uint64_t *offset) {
+  struct tsr_chunk *chunk = malloc(sizeof *chunk);
+  if (!chunk) return CUDA_ERROR_OUT_OF_MEMORY;
+  *chunk = (struct tsr_chunk){.bytes = bytes,
+                              .kind = TESSERA_CHUNK_KIND_DEVICE,
+                              .sort = {.use = TSR_USE_RESERVED},
+                              .views = views};
+  /* In this range the client maps the views, at the same distances as the device does. */
+  void *alias = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (alias == MAP_FAILED) {
+    free(chunk);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  chunk->alias = alias;
+  pthread_mutex_lock(&tsr_memory_lock);
+  const bool inserted = insert(chunk, find_aligned(device, bytes, alignment, wanted_offset));
+  *offset = chunk->offset;
+  pthread_mutex_unlock(&tsr_memory_lock);
+  if (inserted) return CUDA_SUCCESS;
+  munmap(alias, bytes);
+  free(chunk);
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult tsr_chunk_destroy(struct tsr_chunk *chunk) {

@@ -5,9 +5,16 @@
 #include "base/objects.h"
 
 struct tsr_slab;
+struct tsr_views;
 
 /* What memory is used for. Only allocations of one sort share a chunk. */
-enum tsr_use { TSR_USE_DEVICE, TSR_USE_PINNED, TSR_USE_MANAGED };
+enum tsr_use {
+  TSR_USE_DEVICE,
+  TSR_USE_PINNED,
+  TSR_USE_MANAGED,
+  TSR_USE_PHYSICAL, /* memory of cuMemCreate, which programs access through views only */
+  TSR_USE_RESERVED, /* addresses of cuMemAddressReserve: see memory/views.h */
+};
 
 struct tsr_sort {
   enum tsr_use use;
@@ -25,6 +32,7 @@ struct tsr_chunk {
   struct tsr_sort sort;
   uint64_t id;
   struct tsr_slab *slab;
+  struct tsr_views *views; /* of reserved addresses, else NULL */
 };
 
 /* One allocation, as a copy that stays valid after the lock is released. */
@@ -54,6 +62,11 @@ CUresult tsr_chunk_destroy(struct tsr_chunk *chunk);
 
 /* Find the chunk that contains an address, or NULL; under the lock. */
 struct tsr_chunk *tsr_chunk_at(uint64_t address);
+
+/* Reserve addresses without memory in a device's window, at `wanted_offset` if that is not 0 and
+ * free. On success the chunk owns `views`. Takes the lock itself. */
+CUresult tsr_chunk_reserve(const struct tsr_device *device, uint64_t bytes, uint64_t alignment,
+                           uint64_t wanted_offset, struct tsr_views *views, uint64_t *offset);
 
 /* Drop all memory of a context whose worker has ended. */
 void tsr_chunks_drop(struct tsr_context *context);

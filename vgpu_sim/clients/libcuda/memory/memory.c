@@ -5,6 +5,7 @@
 #include "base/aperture.h"
 #include "exchange/wait.h"
 #include "memory/slab.h"
+#include "memory/views.h"
 
 static void describe(const struct tsr_chunk *chunk, uint64_t start, uint64_t bytes,
                      struct tsr_span *span) {
@@ -21,6 +22,7 @@ static bool find_locked(uint64_t address, struct tsr_span *span) {
   const struct tsr_chunk *chunk = tsr_chunk_at(address);
   if (!chunk) return false;
   const uint64_t offset = address - tsr_aperture_base - chunk->offset;
+  if (chunk->views) return tsr_views_find(chunk, offset, span);
   uint64_t start = 0, bytes = chunk->requested_bytes;
   if (chunk->slab ? !tsr_slab_find(chunk->slab, offset, &start, &bytes) : offset >= bytes)
     return false;
@@ -38,7 +40,7 @@ bool tsr_memory_find(uint64_t address, struct tsr_span *span) {
 }
 
 static uint32_t kind_of(enum tsr_use use) {
-  return use == TSR_USE_DEVICE ? TESSERA_CHUNK_KIND_DEVICE : TESSERA_CHUNK_KIND_HOST;
+  return use == TSR_USE_DEVICE || use == TSR_USE_PHYSICAL ? TESSERA_CHUNK_KIND_DEVICE : TESSERA_CHUNK_KIND_HOST;
 }
 
 static bool is_same_sort(const struct tsr_sort *a, const struct tsr_sort *b) {

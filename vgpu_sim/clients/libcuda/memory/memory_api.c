@@ -49,8 +49,8 @@ CUresult tsr_cuMemFree_v2(CUdeviceptr dptr) {
   struct tsr_span span;
   if (!dptr) return CUDA_SUCCESS;
   if (!tsr_memory_find(dptr, &span) || span.address != dptr) return CUDA_ERROR_INVALID_VALUE;
-  if (span.sort.use == TSR_USE_PINNED && !span.sort.pool) return CUDA_ERROR_INVALID_VALUE;
-  if (!span.sort.pool) return tsr_memory_free(dptr, span.sort.use);
+  if (!span.sort.pool)
+    return tsr_memory_free(dptr, span.sort.use == TSR_USE_MANAGED ? TSR_USE_MANAGED : TSR_USE_DEVICE);
   const CUresult waited = tsr_wait_all(span.context);
   return waited == CUDA_SUCCESS ? tsr_pool_free(dptr, NULL, TSR_LEGACY_STREAM) : waited;
 }
