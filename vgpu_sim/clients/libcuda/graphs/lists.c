@@ -43,13 +43,13 @@ static void write_one(struct writer *writer, const struct tsr_node *first,
 
 /* Entries beyond the list are set to NULL; the length written is returned. */
 static CUresult finish(struct writer *writer, size_t *number) {
-  const bool asks = !writer->first && !writer->second && !writer->data;
-  if (!asks)
+  const bool counts_only = !writer->first && !writer->second && !writer->data;
+  if (!counts_only)
     for (size_t i = writer->count; i < writer->room; i++) {
       if (writer->first) writer->first[i] = NULL;
       if (writer->second) writer->second[i] = NULL;
     }
-  if (asks || writer->count < writer->room) *number = writer->count;
+  if (counts_only || writer->count < writer->room) *number = writer->count;
   return writer->lossy ? CUDA_ERROR_LOSSY_QUERY : CUDA_SUCCESS;
 }
 

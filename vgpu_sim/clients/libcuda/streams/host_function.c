@@ -17,7 +17,7 @@ struct host_function {
   void *data;
 };
 
-/* A host function runs only if the work before it succeeded; a callback learns of the error. */
+/* A host function runs only if the work before it succeeded; a callback gets the error as its status. */
 static void call(struct tsr_host_task *task, CUresult status) {
   struct host_function *one = (struct host_function *)task;
   const struct host_function copy = *one;
@@ -66,7 +66,7 @@ CUresult tsr_cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void *userData,
   return tsr_cuLaunchHostFunc(hStream, fn, userData);
 }
 
-/* A callback learns of errors, so that it cannot be a node of a graph. */
+/* A callback gets errors as its status, so that it cannot be a node of a graph. */
 CUresult tsr_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,
                                  unsigned int flags) {
   struct tsr_context *context;
