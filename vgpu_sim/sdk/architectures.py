@@ -7,7 +7,7 @@ from vgpu_sim.sdk.errors import CompileError
 
 # Runs on every board that Tessera simulates from compute capability 8.0 upward.
 DEFAULT = "80"
-# nvcc's -arch=all and -arch=all-major, as far as every clang from 16 on can emit them.
+# nvcc's -arch=all and -arch=all-major, as far as every clang from 17 on can emit them.
 _ALL = ("80", "86", "89", "90")
 _ALL_MAJOR = ("80", "90")
 _NAME = re.compile(r"(compute|sm|lto)_([0-9]{2,3}[af]?)")

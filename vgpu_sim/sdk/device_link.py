@@ -135,7 +135,7 @@ def assemble(clang: Clang, steps: Steps, text: bytes, target: str, stem: str) ->
 def _device(clang: Clang, target: str) -> list[str]:
     return [
         str(clang.path), "--target=nvptx64-nvidia-cuda", f"-march=sm_{target}", "-x", "ir",
-        "-Wno-override-module",
+        "-Wno-override-module", "-Xclang", "-target-feature", "-Xclang", f"+ptx{clang.ptx}",
     ]  # fmt: skip
 
 

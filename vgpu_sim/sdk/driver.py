@@ -18,9 +18,9 @@ INCLUDE = Path(__file__).parent / "include"
 _CUDA = (".cu",)
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".C", ".c++")
 _OBJECTS = (".o", ".a", ".so", ".obj", ".lo")
-# What `<<<>>>` compiles to depends on the SDK's version: cudaLaunchKernel, and registration calls
-# of CUDA 10.1 and newer. clang 19 knows no version above 12.5.
-_SDK_VERSION = "12.3"
+# What `<<<>>>` compiles to depends on the SDK's version: cudaLaunchKernel, and the registration
+# calls of CUDA 10.1 and newer. Every supported clang knows this one.
+_SDK_VERSION = "11.8"
 
 
 @dataclass
@@ -36,6 +36,7 @@ class Compilation:
         """Return the arguments of device and host compilation of CUDA sources."""
         return [
             "-x", "cuda", f"-std={self.options.standard}", "-nocudainc", "-nocudalib",
+            "--no-offload-new-driver",
             "-Wno-unknown-cuda-version", "-Wno-undefined-internal",
             "-Xclang", f"-target-sdk-version={_SDK_VERSION}",
             "-isystem", str(INCLUDE),

@@ -23,7 +23,26 @@
 
 typedef unsigned int cuuint32_t; /* a name that clang's next header uses */
 #include <__clang_cuda_cmath.h>
+/* Newer versions of the next header define some of these loads and stores, too. */
+#define __ldca tessera_unused__ldca
+#define __ldcg tessera_unused__ldcg
+#define __ldcs tessera_unused__ldcs
+#define __ldcv tessera_unused__ldcv
+#define __ldlu tessera_unused__ldlu
+#define __stcg tessera_unused__stcg
+#define __stcs tessera_unused__stcs
+#define __stwb tessera_unused__stwb
+#define __stwt tessera_unused__stwt
 #include <__clang_cuda_intrinsics.h>
+#undef __ldca
+#undef __ldcg
+#undef __ldcs
+#undef __ldcv
+#undef __ldlu
+#undef __stcg
+#undef __stcs
+#undef __stwb
+#undef __stwt
 #include <__clang_cuda_complex_builtins.h>
 
 #endif
