@@ -30,7 +30,11 @@ def command(arguments: tuple[str, ...]) -> None:
             click.echo(HELP, nl=False)
         elif options.action == "version":
             found = clang.find(options.ccbin)
-            click.echo(f"tessera cc: CUDA 12.9 headers, {found.text} ({found.path})")
+            click.echo("tessera cc: CUDA C++ by clang")
+            click.echo(
+                "Cuda headers of Tessera, release 12.9, V12.9.0"
+            )  # the words that builds seek
+            click.echo(f"{found.text} ({found.path})")
         else:
             driver.compile_all(options)
     except CompileError as err:

@@ -54,7 +54,9 @@ def test_programs_of_several_files_run_right(tmp_path: Path) -> None:
         f"-L{tmp_path}", "-lchecks", "-o", "program",
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
-    done = tessera_run.run(tmp_path, str(tmp_path / "program"), *MEASURED, timeout_s=240)
+    done = tessera_run.run(
+        tmp_path, str(tmp_path / "program"), *MEASURED, timeout_s=240, backend="jit"
+    )
     lines = done.stdout.splitlines()
     outcomes = dict(line.split(": ") for line in lines if line.endswith((": right", ": WRONG")))
     assert outcomes == dict.fromkeys(CHECKS, "right"), done.stdout + done.stderr
