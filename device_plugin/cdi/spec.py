@@ -1,13 +1,14 @@
 """Mounts of a slice: the slice's directory and the client libraries.
 
 The libraries are mounted where loaders search by default (ADR 6). The slice's *directory* is
-mounted, read-only, so that a new gpud's socket appears in running containers. No environment
-variable is set except, with NVIDIA's names, those that list the slices (``nvidia``), which no
-program needs.
+mounted, read-only, so that a new gpud's socket appears in running containers. No program needs an
+environment variable for its slice: with NVIDIA's names some list the slices (``nvidia``), and
+``environment`` has those that direct Triton to ptxas (ADR 132).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from device_plugin.inventory.model import MigSlice
@@ -19,6 +20,11 @@ LIBRARY_DIRS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/li
 # The CUDA runtime, in folders that loaders search last: an image's own runtime precedes it.
 RUNTIME_LIBRARIES = ("libcudart.so.12", "libcudart.so.13")
 RUNTIME_DIRS = ("/usr/lib", "/usr/lib64")
+# libcuda.so.1 loads them from this folder, in which no loader searches (ADR 133).
+LINKER_LIBRARIES = ("libnvJitLink.so.12", "libnvJitLink.so.13")
+LINKER_DIR = "/usr/lib/tessera"
+PTXAS = "ptxas"
+PTXAS_PATH = "/usr/local/bin/ptxas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +41,28 @@ def slice_mount(mig_slice: MigSlice) -> Mount:
 
 
 def library_mounts(libraries_dir: str) -> tuple[Mount, ...]:
-    """Return the mounts of the client libraries."""
-    placed = ((LIBRARIES, LIBRARY_DIRS), (RUNTIME_LIBRARIES, RUNTIME_DIRS))
+    """Return the mounts of the client libraries, and of the program ptxas."""
+    placed = (
+        (LIBRARIES, LIBRARY_DIRS),
+        (RUNTIME_LIBRARIES, RUNTIME_DIRS),
+        (LINKER_LIBRARIES, (LINKER_DIR,)),
+        ((PTXAS,), (str(Path(PTXAS_PATH).parent),)),
+    )
     return tuple(
         Mount(f"{libraries_dir}/{library}", f"{directory}/{library}")
         for libraries, directories in placed
         for library in libraries
         for directory in directories
     )
+
+
+def environment() -> dict[str, str]:
+    """Return the variables by which Triton finds ptxas.
+
+    The kubelet lets a container's own variables of these names precede. A CDI document would
+    replace them, so it sets none.
+    """
+    return dict.fromkeys(("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), PTXAS_PATH)
 
 
 def kind(resource_prefix: str) -> str:

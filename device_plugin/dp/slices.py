@@ -108,6 +108,7 @@ class SliceOffer:
         mounts += self.programs
         names = (spec.device_name(self.prefix, s) for s in slices)
         response = offer.make_response(use_cdi, names, mounts)
+        response.envs.update(spec.environment())
         if self.prefix == nvidia.PREFIX:
             response.envs.update(nvidia.environment(slices))
         return response

@@ -59,6 +59,14 @@ def test_the_runtime_is_mounted_only_where_loaders_search_last() -> None:
     assert "/usr/lib" not in spec.LIBRARY_DIRS
 
 
+def test_programs_find_ptxas_and_libcuda_finds_the_linkers() -> None:
+    mounts = {m.container_path: m.host_path for m in spec.library_mounts("/lib/1")}
+    assert mounts["/usr/local/bin/ptxas"] == "/lib/1/ptxas"
+    for major in (12, 13):
+        places = [path for path in mounts if path.endswith(f"libnvJitLink.so.{major}")]
+        assert places == [f"/usr/lib/tessera/libnvJitLink.so.{major}"]
+
+
 def test_nvidia_smi_is_there_if_it_is_wanted() -> None:
     programs = nvidia.program_mounts("/lib/1")
     document = spec.render("nvidia.com", "/lib/1", [SLICE], programs)

@@ -155,7 +155,7 @@ def test_allocate_names_cdi_devices_and_refuses_destroyed_ones(
         response = stub.Allocate(dp.AllocateRequest(container_requests=wanted), timeout=60)
         (container,) = response.container_responses
         assert [d.name for d in container.cdi_devices] == ["gpu.tessera.dev/slice=MIG-0-1"]
-        assert not container.envs
+        assert container.envs["TRITON_PTXAS_PATH"] == "/usr/local/bin/ptxas"
         gone = [dp.ContainerAllocateRequest(devices_ids=["MIG-9-9"])]
         with pytest.raises(grpc.RpcError) as error:
             stub.Allocate(dp.AllocateRequest(container_requests=gone), timeout=60)
@@ -271,7 +271,7 @@ def test_only_sockets_without_a_server_are_removed_at_start(tmp_path: Path) -> N
         assert sorted(os.listdir(tmp_path)) == sorted([foreign.name, live.name])
 
 
-def test_allocate_without_cdi_mounts_slice_and_library_and_sets_no_variable(
+def test_allocate_without_cdi_mounts_slice_library_and_ptxas(
     tmp_path: Path,
 ) -> None:
     resources = Resources(tmp_path, "agent", OWN, False, Allocations(), lambda: None)
@@ -289,7 +289,10 @@ def test_allocate_without_cdi_mounts_slice_and_library_and_sets_no_variable(
     assert mounts["/run/tessera/slices/MIG-0-0"] == "/run/tessera/slices/MIG-0-0"
     assert mounts["/usr/lib/x86_64-linux-gnu/libcuda.so.1"].endswith("/x/libcuda.so.1")
     assert all(m.read_only for m in container.mounts)
-    assert not container.envs
+    assert mounts["/usr/local/bin/ptxas"].endswith("/x/ptxas")
+    assert container.envs == dict.fromkeys(
+        ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), "/usr/local/bin/ptxas"
+    )
 
 
 @pytest.mark.parametrize("use_cdi", [True, False])
@@ -299,7 +302,7 @@ def test_with_nvidias_names_the_variable_lists_the_allocated_devices(use_cdi: bo
         offer_of(make_gpu(0, range(3))), prefix="nvidia.com", programs=programs
     )
     container = offer.container(["MIG-0-2", "MIG-0-0"], use_cdi)
-    assert container.envs == {"NVIDIA_VISIBLE_DEVICES": "MIG-0-2,MIG-0-0"}
+    assert container.envs["NVIDIA_VISIBLE_DEVICES"] == "MIG-0-2,MIG-0-0"
     paths = [mount.container_path for mount in container.mounts]
     assert ("/usr/bin/nvidia-smi" in paths) is not use_cdi  # with CDI it is part of the devices
 

@@ -4,6 +4,7 @@
    only then for NVIDIA's in Python's packages, whose output is machine code (ADR 133). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,11 +20,20 @@ __asm__(".symver dladdr,dladdr@GLIBC_2.2.5");
 
 enum { PATH_BYTES = 4096 };
 
-static void load(const char *directory, int length, const char *name) {
+/* Where containers have them: the folder of libcuda.so.1 there may have the image's own. */
+static const char container_directory[] = "/usr/lib/tessera";
+
+static bool load_from(const char *directory, int length, const char *name) {
   char path[PATH_BYTES];
   const int wanted = snprintf(path, sizeof path, "%.*s/%s", length, directory, name);
-  /* A library that is not there (an older installation) is no error. */
-  if (wanted > 0 && wanted < (int)sizeof path) dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
+  const int mode = RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE;
+  return wanted > 0 && wanted < (int)sizeof path && dlopen(path, mode);
+}
+
+/* A library that is not there is no error. */
+static void load(const char *directory, int length, const char *name) {
+  if (!load_from(container_directory, sizeof container_directory - 1, name))
+    load_from(directory, length, name);
 }
 
 __attribute__((constructor)) static void load_linkers(void) {
