@@ -35,6 +35,8 @@ OPTIONAL = {
     ("cuMemGetAddressRange_v2", "psize"),
     ("cuMemGetInfo_v2", "free"),
     ("cuMemGetInfo_v2", "total"),
+    ("cuMemcpy3DBatchAsync", "failIdx"),
+    ("cuMemcpyBatchAsync", "failIdx"),
     ("cuModuleGetGlobal_v2", "dptr"),
     ("cuModuleGetGlobal_v2", "bytes"),
     ("cuLaunchHostFunc", "userData"),

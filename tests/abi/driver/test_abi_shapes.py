@@ -159,3 +159,44 @@ def test_copies_between_contexts(cuda, memory):
     assert (contents(cuda, source) == 7).all()
     assert cuda.code("cuMemcpyPeer", target, 0, source, mine, 1) == INVALID_CONTEXT
     cuda.cuCtxDestroy(other)
+
+
+def test_batches_of_copies(cuda, memory):
+    stream = cuda.cuStreamCreate(1)
+    names = ("device", "pinned", "managed", "pageable")
+    given = [fill(cuda, memory[name][0], n) for n, name in enumerate(names)]
+    attributes = cuda.CUmemcpyAttributes()
+    attributes.srcAccessOrder = cuda.CUmemcpySrcAccessOrder(1)
+    during = cuda.CUmemcpyAttributes()
+    during.srcAccessOrder = cuda.CUmemcpySrcAccessOrder(2)
+    targets = [memory["device"][1], *(int(cuda.cuMemAlloc(given[0].size)) for _ in names[1:])]
+    sources = [cuda.CUdeviceptr(memory[name][0]) for name in names]
+    sizes = [given[0].size] * len(names)
+    wrapped = [cuda.CUdeviceptr(one) for one in targets]
+    batch = wrapped, sources, sizes, len(names), [attributes, during], [0, 2], 2
+    cuda.cuMemcpyBatchAsync(*batch, stream)
+    cuda.cuStreamSynchronize(stream)
+    for target, data in zip(targets, given, strict=True):
+        assert (contents(cuda, target) == data).all()
+    assert cuda.code("cuMemcpyBatchAsync", *batch, 0) == INVALID_VALUE
+    assert cuda.code("cuMemcpyBatchAsync", *batch[:5], [0, 0], 2, stream) == INVALID_VALUE
+
+
+def test_batches_of_regions(cuda, memory):
+    stream = cuda.cuStreamCreate(1)
+    given = fill(cuda, memory["device"][0], 3)
+    expected = fill(cuda, memory["pinned"][1], 4)
+    operation = cuda.CUDA_MEMCPY3D_BATCH_OP()
+    for operand, name, number in (("src", "device", 0), ("dst", "pinned", 1)):
+        one = getattr(operation, operand)
+        one.type = cuda.CUmemcpy3DOperandType(1)
+        one.op.ptr.ptr = memory[name][number]
+        one.op.ptr.rowLength, one.op.ptr.layerHeight = SHAPE[2], SHAPE[1]
+    operation.extent.width, operation.extent.height, operation.extent.depth = 11, 4, 3
+    operation.srcAccessOrder = cuda.CUmemcpySrcAccessOrder(3)
+    cuda.cuMemcpy3DBatchAsync(1, [operation], 0, stream)
+    cuda.cuStreamSynchronize(stream)
+    expected[:3, :4, :11] = given[:3, :4, :11]
+    assert (contents(cuda, memory["pinned"][1]) == expected).all()
+    operation.src.type = cuda.CUmemcpy3DOperandType(2)
+    assert cuda.code("cuMemcpy3DBatchAsync", 1, [operation], 0, stream) == NOT_SUPPORTED

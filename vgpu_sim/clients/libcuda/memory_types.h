@@ -166,4 +166,42 @@ typedef enum CUmem_range_attribute {
 enum { CU_MEM_ATTACH_GLOBAL = 1, CU_MEM_ATTACH_HOST = 2, CU_MEM_ATTACH_SINGLE = 4 };
 enum { CU_DEVICE_CPU = -1, CU_DEVICE_INVALID = -2 };
 
+enum {
+  CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
+  CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL = 2,
+  CU_MEMCPY_SRC_ACCESS_ORDER_ANY = 3,
+};
+enum { CU_MEMCPY_OPERAND_TYPE_POINTER = 1, CU_MEMCPY_OPERAND_TYPE_ARRAY = 2 };
+
+typedef struct CUmemcpyAttributes {
+  unsigned srcAccessOrder;
+  CUmemLocation srcLocHint, dstLocHint;
+  unsigned flags;
+} CUmemcpyAttributes;
+
+typedef struct CUextent3D {
+  size_t width, height, depth;
+} CUextent3D;
+
+typedef struct CUmemcpy3DOperand {
+  unsigned type;
+  union {
+    struct {
+      CUdeviceptr ptr;
+      size_t rowLength, layerHeight;
+      CUmemLocation locHint;
+    } ptr;
+    struct {
+      CUarray array;
+      size_t offset[3];
+    } array;
+  } op;
+} CUmemcpy3DOperand;
+
+typedef struct CUDA_MEMCPY3D_BATCH_OP {
+  CUmemcpy3DOperand src, dst;
+  CUextent3D extent;
+  unsigned srcAccessOrder, flags;
+} CUDA_MEMCPY3D_BATCH_OP;
+
 #endif
