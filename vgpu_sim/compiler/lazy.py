@@ -46,7 +46,8 @@ class LazyFile:
         self._device = device
         self._functions: dict[str, Span] = {}
         self._headers: list[tree.Function] = []  # of these functions
-        self._lock = threading.Lock()
+        self._lock, self._searching = threading.Lock(), threading.Lock()
+        self._lines: dict[int, int] = {}  # of kernels and functions, by the places where they begin
         self._taken: frozenset[str] | None = None
         syntax = self._parse_parts(parts)
         target.check(syntax, device)
@@ -58,6 +59,7 @@ class LazyFile:
         defined = [f.name for f in self._syntax.functions if f.body is not None or id(f) in headers]
         self._check_names(defined)
         self._numbers = number(defined)
+        self._declared = frozenset(f.name for f in self._syntax.functions)
         whole = expansion.expand_vectors(self._syntax)
         facts = FileFacts(self._numbers)
         self.shared, _ = lower_module(whole, self._required, source, "<ptx>", facts)
@@ -65,8 +67,10 @@ class LazyFile:
         self._all_variables = whole.variables
         lost = {one.name for one in self.shared.refused}
         self._variables = tuple(
-            v if v.name in lost else _without_table(v) for v in self._all_variables
+            v if v.name in lost else _without_value(v) for v in self._all_variables
         )
+        values = (v.initial for v in self._variables if v.initial is not None)
+        self._always = frozenset(name for value in values for name in names.in_value(value))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -85,14 +89,18 @@ class LazyFile:
         kernel = self._parse(self._kernels[name])
         functions, facts = self._reach(kernel)
         used = {n for f in (kernel, *functions) if f.body for n in names.find_used(f.body)}
+        used |= self._always
+        reached = {f.name for f in functions}
         declared = [
-            f for f in self._syntax.functions if f.body is None and f.name not in self._functions
+            replace(f, body=None)
+            for f in self._syntax.functions
+            if f.name in used and f.name not in reached
         ]
         others = [self._parse(self._kernels[n]) for n in self._kernels if n in used and n != name]
         syntax = replace(
             self._syntax,
             functions=(
-                *(f for f in declared if f.name in used),
+                *declared,
                 *(replace(one, body=None) for one in others),
                 *functions,
                 kernel,
@@ -145,23 +153,38 @@ class LazyFile:
             raise pipeline.add_lines(error, self._source(), "<ptx>") from error
 
     def _check_names(self, defined: list[str]) -> None:
-        """Leave it to the whole compiler to report names that are defined twice."""
+        """Leave it to the whole compiler to report names that are defined twice, and addresses of
+        kernels.
+        """
         functions = self._syntax.functions
         variables = {variable.name for variable in self._syntax.variables}
+        values = [v.initial for v in self._syntax.variables if v.initial is not None]
         if (
             len(set(defined)) < len(defined)
             or any(f.is_entry or f.name in self._kernels for f in functions)
             or not variables.isdisjoint((*defined, *self._kernels))
+            or any(not names.in_value(v).isdisjoint(self._kernels) for v in values)
         ):
             raise _UnusualError
 
     def _parse(self, span: Span) -> tree.Function:
-        place = Place(self._text.count(b"\n", 0, span.start) + 1, span.start)
+        place = Place(self._line(span), span.start)
         text = self._text[span.start : span.end].decode("ascii")
         try:
             return parse_function(text, place, self._syntax.version)
         except PtxSyntaxError as error:
             raise pipeline.add_lines(error, self._source(), "<ptx>") from error
+
+    def _line(self, span: Span) -> int:
+        """Return the line in which a kernel or function begins; the first call counts all lines."""
+        with self._lock:
+            if not self._lines:
+                line, at = 1, 0
+                starts = [one.start for one in (*self._kernels.values(), *self._functions.values())]
+                for start in sorted(starts):
+                    line, at = line + self._text.count(b"\n", at, start), start
+                    self._lines[start] = line
+        return self._lines[span.start]
 
     def _reach(self, kernel: tree.Function) -> tuple[list[tree.Function], FileFacts]:
         """Return the functions that a kernel may call, and facts about the file."""
@@ -175,7 +198,7 @@ class LazyFile:
             wanted = names.find_used(body)
             if not everything and self._calls_indirectly(body):
                 everything, wanted = True, frozenset(self._numbers)
-            for name in sorted(wanted & self._numbers.keys() - found.keys()):
+            for name in sorted(n for n in wanted if n in self._numbers and n not in found):
                 found[name] = own.get(name) or self._parse(self._functions[name])
                 pending.append(found[name])
         ordered = [found[name] for name in self._numbers if name in found]
@@ -183,16 +206,16 @@ class LazyFile:
         return ordered, FileFacts(self._numbers, taken)
 
     def _calls_indirectly(self, body: tree.Block) -> bool:
-        known = {f.name for f in self._syntax.functions}
         for one in names.instructions(body):
-            target_name = target_of(one) if one.opcode == "call" else None
-            if one.opcode == "call" and (target_name is None or target_name.text not in known):
-                return True
+            if one.opcode == "call":
+                called = target_of(one)
+                if called is None or called.text not in self._declared:
+                    return True
         return False
 
     def _find_taken(self) -> frozenset[str]:
         """Return the functions whose address the file takes anywhere; this reads the whole file."""
-        with self._lock:
+        with self._searching:
             if self._taken is None:
                 self._taken = frozenset(self._yield_taken())
             return self._taken
@@ -234,11 +257,9 @@ def open_file(text: bytes, device: tuple[int, int]) -> LazyFile | None:
         return None
 
 
-def _without_table(variable: tree.Variable) -> tree.Variable:
+def _without_value(variable: tree.Variable) -> tree.Variable:
     """Return a variable without its initial value, which does not concern code."""
-    if not isinstance(variable.initial, tree.ValueList):
-        return variable
     dimensions = variable.dimensions
-    if dimensions and dimensions[0] is None:
+    if dimensions and dimensions[0] is None and isinstance(variable.initial, tree.ValueList):
         dimensions = (len(variable.initial.elements), *dimensions[1:])
     return replace(variable, initial=None, dimensions=dimensions)

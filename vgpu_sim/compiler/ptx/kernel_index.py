@@ -88,6 +88,8 @@ def _index(text: bytes) -> KernelIndex:
         if found.re is _FUNCTION and any(text.find(s, at, end) >= 0 for s in _FILE_SPACES):
             at = _skip_blanks(text, end)
             continue
+        if len(kernels) + len(parts) > limits.MAX_INDEXED:
+            raise _NoIndexError
         if begin < at:
             parts.append(Part(begin, at))
         if found.re is _FUNCTION:

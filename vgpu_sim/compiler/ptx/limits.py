@@ -12,3 +12,4 @@ MAX_BLOCK_DEPTH = 64  # nested { } scopes
 MAX_EXPRESSION_DEPTH = 32  # nested parentheses and operators
 MAX_INITIALIZER_DEPTH = 16  # nested { } in initial values
 CONSTANT_BANKS = 11  # PTX ISA, "Banked Constant State Space"
+MAX_INDEXED = 1 << 16  # kernels and functions of a file that are compiled one at a time

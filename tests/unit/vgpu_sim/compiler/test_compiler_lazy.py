@@ -5,6 +5,7 @@ import time
 import pytest
 
 from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError, compile_ptx, lazy
+from vgpu_sim.compiler.ptx import limits
 from vgpu_sim.compiler.ptx.kernel_index import index_kernels
 from vgpu_sim.isa import Module
 
@@ -18,6 +19,11 @@ _HEAD = """//
 .extern .shared .align 16 .b8 dynamic[];
 .global .samplerref sampler;
 .func (.param .b32 r) add(.param .b32 a);
+.func (.param .b32 r) own_state(.param .b32 a);
+.extern .func undefined();
+.global .u64 to_state = own_state;
+.global .u64 to_undefined = undefined;
+.global .u64 to_undefined_too = to_undefined;
 """
 _FUNCTIONS = """
 .func (.param .b32 r) add(.param .b32 a)
@@ -81,6 +87,8 @@ _KERNELS = {
         "has_image", "mov.b64 %d2, out; cvta.param.u64 %d2, %d2; ld.u32 %x2, [%d2];"
     ),
     "refused": _kernel("refused", "mov.b64 %d2, sampler;"),
+    "reads_refused": _kernel("reads_refused", "ld.global.u64 %d2, [to_undefined_too];"),
+    "reads_address": _kernel("reads_address", "ld.global.u64 %d2, [to_state];"),
     "prints": _kernel(
         "prints",
         "{ .param .b64 f; .param .b64 v; .param .b32 r; st.param.b64 [f], %d1; st.param.b64 [v],"
@@ -140,6 +148,14 @@ def test_text_of_an_unusual_form_has_no_index(unusual: str) -> None:
     assert index_kernels((_HEAD + unusual).encode()) is None
 
 
+def test_a_file_of_too_many_parts_has_no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_INDEXED", 64)
+    for piece in (".entry k%d(){}", ".func f%d(){}"):
+        many = "".join(piece % i for i in range(limits.MAX_INDEXED + 2))
+        assert index_kernels(many.encode()) is None
+        assert index_kernels(many[: len(many) // 2].rpartition(".")[0].encode()) is not None
+
+
 def test_the_index_of_hostile_text_takes_linear_time() -> None:
     for piece in ("{", "/*", "/", ".entry a", '"', ".func f {", ".global .b8 a[]={1,"):
         text = (_HEAD + piece * (1_000_000 // len(piece))).encode()
@@ -176,7 +192,11 @@ def test_variables_of_the_file_have_the_same_places_and_values(
         assert own
         assert all(one.offset >= file.shared.segment_bytes for one in own)
     assert file.compile("calls_state").variables[count:] == ()
-    assert [one.name for one in file.shared.refused] == ["sampler"]
+    assert [one.name for one in file.shared.refused] == [
+        "sampler",
+        "to_undefined",
+        "to_undefined_too",
+    ]
 
 
 def test_a_container_of_one_kernel_keeps_its_lines(file: lazy.LazyFile) -> None:
@@ -185,6 +205,18 @@ def test_a_container_of_one_kernel_keeps_its_lines(file: lazy.LazyFile) -> None:
     assert source[line] == text[line]
     assert "ld.param.b32 %x1, [a];" in "\n".join(source)
     assert "own_state" not in "\n".join(source)
+
+
+def test_a_long_chain_of_functions_takes_linear_time() -> None:
+    count = 1500
+    calls = ["", *(f"call f{i};" for i in range(count - 1))]
+    chain = [f".func f{i}() {{ {call} ret; }}\n" for i, call in enumerate(calls)]
+    text = _HEAD + "".join(chain) + _KERNELS["plain"] + _kernel("k", f"call f{count - 1};")
+    found = _open(text + _PADDING)
+    begin = time.process_time()
+    (function,) = found.compile("k").functions
+    assert time.process_time() - begin < 20
+    assert function.name == "k"
 
 
 def test_errors_outside_of_functions_are_found_when_the_file_is_opened() -> None:
@@ -220,6 +252,7 @@ def test_errors_in_a_kernel_are_found_when_it_is_compiled(
         _HEAD + "".join(_KERNELS.values()),  # small
         _text(*_KERNELS.values(), ".func plain() { ret; }"),
         _text(*_KERNELS.values(), ".global .b32 calls;"),
+        _text(*_KERNELS.values(), ".global .u64 p = plain;"),
     ],
 )
 def test_other_files_are_left_to_the_whole_compiler(text: str) -> None:
