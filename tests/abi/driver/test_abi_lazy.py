@@ -27,6 +27,9 @@ def run(environment: dict[str, str], **more: str) -> tuple[dict[str, object], st
 def test_kernels_are_loaded_when_they_are_looked_up(environment):
     found, log = run(environment)
     threads = found.pop("threads")
+    free, limited = found.pop("registers")
+    assert free > 60
+    assert limited == 38
     assert found == {
         "mode": LAZY,
         "broken": OK,
@@ -36,9 +39,9 @@ def test_kernels_are_loaded_when_they_are_looked_up(environment):
         "statuses": [NOT_SUPPORTED, NOT_SUPPORTED, INVALID_PTX, NOT_FOUND],
         "global": OK,
         "count_of_broken": INVALID_PTX,
-        "count": 2,
+        "count": 3,
         "names": ["small", "other"],
-        "kernels": 2,
+        "kernels": 3,
         "kernel": "other",
         "launched": OK,
     }

@@ -19,9 +19,13 @@ TEXT = (
 { .shared .align 4 .b8 own[48]; .reg .b64 %d; mov.u64 %d, own; ret; }
 .visible .entry refused() { wgmma.fence.sync.aligned; ret; }
 .visible .entry other() { ret; }
+.visible .entry greedy(.param .u64 p)
+{ .reg .b64 %d; .reg .b32 %r<60>; ld.param.u64 %d, [p]; LOADS STORES ret; }
 BROKEN
 """
 )
+TEXT = TEXT.replace("LOADS", "".join(f"ld.global.b32 %r{i}, [%d+{4 * i}];" for i in range(60)))
+TEXT = TEXT.replace("STORES", "".join(f"st.global.b32 [%d+{4 * i}], %r{i};" for i in range(60)))
 BROKEN = ".visible .entry broken() { mov.b32 %undeclared, 1; }"
 found: dict[str, object] = {}
 
@@ -93,6 +97,13 @@ def main() -> None:
     found["count"] = call("cuModuleGetFunctionCount", module)
     functions = call("cuModuleEnumerateFunctions", 3, module)
     found["names"] = [call("cuFuncGetName", one).decode() for one in functions[:2]]
+    limit = driver.CUjit_option.CU_JIT_MAX_REGISTERS
+    limited = call("cuModuleLoadDataEx", whole, 1, [limit], [38])
+    registers = attribute.CU_FUNC_ATTRIBUTE_NUM_REGS
+    found["registers"] = [
+        call("cuFuncGetAttribute", registers, call("cuModuleGetFunction", one, b"greedy"))
+        for one in (module, limited)
+    ]
     library = call("cuLibraryLoadData", whole, [], [], 0, [], [], 0)
     found["kernels"] = call("cuLibraryGetKernelCount", library)
     kernel = call("cuLibraryGetKernel", library, b"other")
