@@ -28,6 +28,8 @@ def command(arguments: tuple[str, ...]) -> None:
         options = parse(list(arguments))
         if options.action == "help":
             click.echo(HELP, nl=False)
+        elif options.action == "include-dir":
+            click.echo(driver.INCLUDE)
         elif options.action == "version":
             found = clang.find(options.ccbin)
             click.echo("tessera cc: CUDA C++ by clang")

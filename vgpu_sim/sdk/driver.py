@@ -11,7 +11,7 @@ from pathlib import Path
 from vgpu_sim import config
 from vgpu_sim.sdk import architectures, clang as clangs, device_link, fatbin
 from vgpu_sim.sdk.errors import CompileError
-from vgpu_sim.sdk.options import Options
+from vgpu_sim.sdk.options import PER_THREAD, Options
 from vgpu_sim.sdk.steps import Steps
 
 INCLUDE = Path(__file__).parent / "include"
@@ -42,6 +42,7 @@ class Compilation:
             "-isystem", str(INCLUDE),
             "-isystem", str(self.clang.resources / "include" / "cuda_wrappers"),
             "-include", "cuda_runtime.h",
+            *(["-fgpu-default-stream=per-thread"] if PER_THREAD in self.options.both else []),
             *(["-D__CUDACC_RDC__"] if self.options.relocatable else []),
             "-D__CUDACC_VER_MAJOR__=12", "-D__CUDACC_VER_MINOR__=9", "-D__CUDACC_VER_BUILD__=0",
             *self.options.both,

@@ -18,6 +18,7 @@ nvcc's, in its short and long spelling:
   link:   -L DIR  -l NAME  -cudart shared|none  -Xlinker OPTION
   tools:  -Xcompiler OPTION,...  -ccbin CLANG|DIR  -v  --dryrun  --keep  --keep-dir DIR
           -MD -MMD -MP -MF FILE -MT NAME  -optf FILE  -h, --help  -V, --version
+          --include-dir         print where the headers are, for other compilers
 
 Options that concern NVIDIA's assembler and linker alone (-Xptxas, -Xnvlink, -code, -maxrregcount,
 -prec-div, -prec-sqrt ...) are accepted and have no effect. -cubin and -cudart static are refused.

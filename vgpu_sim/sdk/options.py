@@ -37,6 +37,8 @@ class Options:
     ignored: list[str] = field(default_factory=list)
 
 
+PER_THREAD = "-DCUDA_API_PER_THREAD_DEFAULT_STREAM=1"  # renames functions in the headers
+
 _Setter = Callable[[Options, str], None]
 
 
@@ -108,8 +110,7 @@ def _set_default_stream(options: Options, value: str) -> None:
     if value not in ("legacy", "null", "per-thread"):
         raise CompileError(f"--default-stream {value}: expected legacy or per-thread")
     if value == "per-thread":
-        options.both.append("-DCUDA_API_PER_THREAD_DEFAULT_STREAM=1")
-        options.host.append("-fgpu-default-stream=per-thread")
+        options.both.append(PER_THREAD)
 
 
 def _set_cudart(options: Options, value: str) -> None:
@@ -156,6 +157,7 @@ _FLAGS: dict[str, _Setter] = {
     **dict.fromkeys(("dryrun", "dry-run"), _put("dry_run", True)),
     **dict.fromkeys(("keep", "save-temps"), _put("keep", True)),
     **dict.fromkeys(("h", "help"), _put("action", "help")),
+    "include-dir": _put("action", "include-dir"),
     **dict.fromkeys(("V", "version"), _put("action", "version")),
     "MD": lambda o, _: o.host.append("-MD"),
     "MMD": lambda o, _: o.host.append("-MMD"),
