@@ -45,6 +45,8 @@ SCALARS = {
     "Height": 1,
     "ElementSizeBytes": 4,
     "numPrefetchLocs": 1,
+    "numAttrs": 1,
+    "numOps": 1,
     "dataSize": 4,
     "flags": 0,
     "count": 1,
