@@ -219,3 +219,14 @@ def test_memory_of_no_pool_can_be_freed_in_a_stream(cuda):
     cuda.cuMemsetD8Async(pointer, 1, 100, 0)
     cuda.cuMemFreeAsync(pointer, 0)
     assert cuda.code("cuMemFree", pointer) == INVALID_VALUE
+
+
+def test_a_captured_stream_refuses_allocations(cuda, pool):
+    stream = cuda.cuStreamCreate(1)
+    pointer = int(cuda.cuMemAllocAsync(100, stream))
+    cuda.cuStreamBeginCapture(stream, cuda.CUstreamCaptureMode(2))
+    assert cuda.code("cuMemAllocAsync", 100, stream) == NOT_SUPPORTED
+    assert cuda.code("cuMemAllocFromPoolAsync", 100, pool, stream) == NOT_SUPPORTED
+    assert cuda.code("cuMemFreeAsync", pointer, stream) == NOT_SUPPORTED
+    cuda.cuStreamEndCapture(stream)
+    cuda.cuMemFreeAsync(pointer, stream)

@@ -46,6 +46,7 @@ CUresult tsr_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStrea
   const CUresult result = locate(hStream, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (!dptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (tsr_captures(context, stream)) TSR_REFUSE("cuMemAllocAsync in a stream that is captured");
   struct tsr_pool *pool =
       choose(tsr_pool_current, ordinal_of(context), CU_MEM_ALLOCATION_TYPE_PINNED);
   return allocate(dptr, bytesize, pool, context, stream);
@@ -59,6 +60,8 @@ CUresult tsr_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
   if (result != CUDA_SUCCESS) return result;
   struct tsr_pool *found = find(pool);
   if (!dptr || bytesize == 0 || !found) return CUDA_ERROR_INVALID_VALUE;
+  if (tsr_captures(context, stream))
+    TSR_REFUSE("cuMemAllocFromPoolAsync in a stream that is captured");
   if (found->device >= 0 && found->device != ordinal_of(context))
     TSR_REFUSE("cuMemAllocFromPoolAsync in a stream of another device than the pool's");
   return allocate(dptr, bytesize, found, context, stream);
@@ -72,6 +75,7 @@ CUresult tsr_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (result != CUDA_SUCCESS) return result;
   struct tsr_span span;
   if (!tsr_memory_find(dptr, &span) || span.address != dptr) return CUDA_ERROR_INVALID_VALUE;
+  if (tsr_captures(context, stream)) TSR_REFUSE("cuMemFreeAsync in a stream that is captured");
   if (span.sort.pool) return tsr_pool_free(dptr, context, stream);
   result = tsr_wait_stream_open(context, stream);
   return result == CUDA_SUCCESS ? tsr_memory_free(dptr, TSR_USE_DEVICE) : result;
