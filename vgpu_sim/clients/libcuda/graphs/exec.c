@@ -21,7 +21,8 @@ static uint32_t take_lanes(struct tsr_context *context, uint32_t wanted, uint32_
     context->graph_lane_count++;
   }
   const uint32_t made = context->graph_lane_count;
-  for (uint32_t i = 0; i < made && i + 1 < TSR_GRAPH_LANES; i++) rings[i + 1] = context->graph_lanes[i];
+  for (uint32_t i = 0; i < made && i + 1 < TSR_GRAPH_LANES; i++)
+    rings[i + 1] = context->graph_lanes[i];
   pthread_mutex_unlock(&context->graph_lane_lock);
   return made + 1 < wanted ? made + 1 : wanted;
 }

@@ -1,7 +1,7 @@
 /* Stream capture: a stream that captures adds nodes to a graph instead of running its work.
  *
- * Every function that enqueues work calls tsr_captures after it has found its stream, and if that is
- * true describes the work as an operation and passes it to tsr_capture_add. Work of a function that
+ * Every function that enqueues work calls tsr_captures after it has found its stream, and if that
+ * is true describes the work as an operation and passes it to tsr_capture_add. Work of a function that
  * does not, is refused by tsr_ring_begin, so it never runs during a capture. */
 #ifndef TSR_CAPTURE_H
 #define TSR_CAPTURE_H

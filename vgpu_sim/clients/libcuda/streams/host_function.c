@@ -17,7 +17,8 @@ struct host_function {
   void *data;
 };
 
-/* A host function runs only if the work before it succeeded; a callback gets the error as its status. */
+/* A host function runs only if the work before it succeeded; a callback gets the error as its
+ * status. */
 static void call(struct tsr_host_task *task, CUresult status) {
   struct host_function *one = (struct host_function *)task;
   const struct host_function copy = *one;
