@@ -361,3 +361,34 @@ def test_user_objects_live_as_long_as_the_graphs_that_hold_them(cuda, raw):
     cuda.cuGraphExecDestroy(executable)
     assert freed == [77]
     assert raw.cuUserObjectRelease(held, 1) == INVALID_VALUE
+
+
+def test_memory_of_a_graph_has_its_address_from_the_beginning(cuda, operations):
+    """It is freed with the last graph that has the node."""
+    stream = cuda.cuStreamCreate(1)
+    graph = cuda.cuGraphCreate(0)
+    wanted = cuda.CUDA_MEM_ALLOC_NODE_PARAMS()
+    wanted.poolProps.allocType = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    wanted.poolProps.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    wanted.bytesize = 8 << 20
+    node = cuda.cuGraphAddMemAllocNode(graph, [], 0, wanted)
+    address = int(cuda.cuGraphMemAllocNodeGetParams(node).dptr)
+    fill = cuda.CUDA_MEMSET_NODE_PARAMS()
+    fill.dst, fill.value, fill.elementSize, fill.width, fill.height = address, 5, 4, 4, 1
+    filled = cuda.cuGraphAddMemsetNode(graph, [node], 1, fill, operations.context)
+    copy = cuda.CUDA_MEMCPY3D()
+    copy.srcMemoryType = copy.dstMemoryType = cuda.CUmemorytype.CU_MEMORYTYPE_DEVICE
+    copy.srcDevice, copy.dstDevice = address, operations.at(0)
+    copy.WidthInBytes, copy.Height, copy.Depth = 16, 1, 1
+    copied = cuda.cuGraphAddMemcpyNode(graph, [filled], 1, copy, operations.context)
+    cuda.cuGraphAddMemFreeNode(graph, [copied], 1, address)
+    executable = cuda.cuGraphInstantiate(graph, 0)
+    assert cuda.code("cuGraphClone", graph) == 801
+    cuda.cuGraphDestroy(graph)
+    for _ in range(2):
+        cuda.cuGraphLaunch(executable, stream)
+    cuda.cuStreamSynchronize(stream)
+    assert operations.read()[:4] == [5] * 4
+    free = cuda.cuMemGetInfo()[0]
+    cuda.cuGraphExecDestroy(executable)
+    assert cuda.cuMemGetInfo()[0] >= free + (8 << 20)

@@ -65,6 +65,14 @@ typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS {
   unsigned int flags;
 } CUDA_BATCH_MEM_OP_NODE_PARAMS;
 
+typedef struct CUDA_MEM_ALLOC_NODE_PARAMS {
+  CUmemPoolProps poolProps;
+  const CUmemAccessDesc *accessDescs;
+  size_t accessDescCount;
+  size_t bytesize;
+  CUdeviceptr dptr; /* result */
+} CUDA_MEM_ALLOC_NODE_PARAMS;
+
 typedef struct CUgraphNodeParams {
   CUgraphNodeType type;
   int reserved0[3];
@@ -94,6 +102,10 @@ typedef struct CUgraphNodeParams {
       CUevent event;
     } event; /* of a wait or a record */
     CUDA_BATCH_MEM_OP_NODE_PARAMS memOp;
+    CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+    struct {
+      CUdeviceptr dptr;
+    } free;
   };
   long long reserved2;
 } CUgraphNodeParams;

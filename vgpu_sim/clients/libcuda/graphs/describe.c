@@ -3,9 +3,12 @@
 #include <string.h>
 
 #include "base/refuse.h"
+#include "base/device.h"
 #include "contexts/context.h"
 #include "graphs/shapes.h"
 #include "launching/launch.h"
+#include "memory/memory.h"
+#include "nodes/graph_memory.h"
 #include "streams/values.h"
 
 /* Find a context by its handle; NULL: the current one. */
@@ -94,11 +97,42 @@ CUresult tsr_describe_child(struct tsr_operation *operation, CUgraph child, int 
   struct tsr_graph *graph = TSR_GRAPH_OF(child);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
   *operation = (struct tsr_operation){.type = CU_GRAPH_NODE_TYPE_GRAPH};
+  if (ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE && tsr_graph_has_memory(graph))
+    return CUDA_ERROR_NOT_SUPPORTED;
   if (ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
     return tsr_graph_clone(graph, &operation->child);
   if (ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE || graph->owner || graph->captures)
     return CUDA_ERROR_INVALID_VALUE;
   operation->child = graph;
+  return CUDA_SUCCESS;
+}
+
+enum { PINNED = 1, ON_DEVICE = 1 }; /* CUmemAllocationType, CUmemLocationType */
+
+/* The memory is reserved when the node is made. */
+static CUresult describe_alloc(struct tsr_operation *operation,
+                               const CUDA_MEM_ALLOC_NODE_PARAMS *parameters) {
+  if (parameters->bytesize == 0 || (int)parameters->poolProps.allocType != PINNED ||
+      (int)parameters->poolProps.handleTypes != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_context *context;
+  CUresult result = find_context(NULL, &context);
+  if (result != CUDA_SUCCESS) return result;
+  if ((int)parameters->poolProps.location.type != ON_DEVICE)
+    TSR_REFUSE("a graph's allocation that is not in device memory");
+  if (tsr_device(parameters->poolProps.location.id) != context->device)
+    TSR_REFUSE("a graph's allocation on another device than the current context's");
+  *operation = (struct tsr_operation){.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+                                      .context = handle_of(context)};
+  return tsr_graph_memory_new(context, parameters, &operation->memory);
+}
+
+static CUresult describe_free(struct tsr_operation *operation, CUdeviceptr address) {
+  struct tsr_span span;
+  if (!tsr_memory_find(address, &span) || span.address != address) return CUDA_ERROR_INVALID_VALUE;
+  *operation = (struct tsr_operation){.type = CU_GRAPH_NODE_TYPE_MEM_FREE,
+                                      .context = handle_of(span.context),
+                                      .freed = address};
   return CUDA_SUCCESS;
 }
 
@@ -127,8 +161,9 @@ CUresult tsr_describe(struct tsr_operation *operation, const CUgraphNodeParams *
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
       TSR_REFUSE("a graph's node for external semaphores");
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      return describe_alloc(operation, &parameters->alloc);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      TSR_REFUSE("a graph's node that allocates or frees memory");
+      return describe_free(operation, parameters->free.dptr);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       TSR_REFUSE("a conditional node of a graph");
     default:
@@ -184,6 +219,12 @@ CUresult tsr_parameters_of(const struct tsr_operation *operation, CUgraphNodePar
       parameters->memOp = (CUDA_BATCH_MEM_OP_NODE_PARAMS){.ctx = context,
                                                           .count = operation->values.count,
                                                           .paramArray = operation->values.list};
+      break;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      parameters->alloc = operation->memory->parameters;
+      break;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      parameters->free.dptr = operation->freed;
       break;
     default:
       break;

@@ -31,7 +31,12 @@ CUresult tsr_cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph) {
   TSR_LOCKED({
     const struct tsr_graph *graph = TSR_GRAPH_OF(originalGraph);
     struct tsr_graph *clone = NULL;
-    result = graph ? tsr_graph_clone(graph, &clone) : CUDA_ERROR_INVALID_VALUE;
+    if (!graph)
+      result = CUDA_ERROR_INVALID_VALUE;
+    else if (tsr_graph_has_memory(graph))
+      result = CUDA_ERROR_NOT_SUPPORTED;
+    else
+      result = tsr_graph_clone(graph, &clone);
     if (clone) *phGraphClone = handle_of(clone);
   });
 }

@@ -7,6 +7,7 @@
 #include "graphs/describe.h"
 #include "graphs/lists.h"
 #include "graphs/locked.h"
+#include "nodes/graph_memory.h"
 
 static CUgraphNode handle_of(const struct tsr_node *node) {
   return (CUgraphNode)(uintptr_t)tsr_object_handle(TSR_NODE, node);
@@ -33,7 +34,9 @@ static bool is_inside(const struct tsr_graph *graph, const struct tsr_graph *out
   return graph == outer;
 }
 
-static CUresult add(const struct place *place, const CUgraphNodeParams *parameters) {
+/* `address`, if not NULL, receives the address of an allocation. */
+static CUresult add(const struct place *place, const CUgraphNodeParams *parameters,
+                    CUdeviceptr *address) {
   if (!place->made) return CUDA_ERROR_INVALID_VALUE;
   struct tsr_node **dependencies = NULL, *node = NULL;
   struct tsr_operation operation;
@@ -52,6 +55,8 @@ static CUresult add(const struct place *place, const CUgraphNodeParams *paramete
     if (result == CUDA_SUCCESS)
       result = tsr_graph_add(graph, &operation, dependencies, place->data, place->count, &node);
     if (node) *place->made = handle_of(node);
+    if (node && address && node->operation.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+      *address = node->operation.memory->address;
     free(dependencies);
   });
 }
@@ -63,7 +68,7 @@ CUresult tsr_cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
   const CUgraphNodeParams copy = *nodeParams;
   const struct place place = {phGraphNode, hGraph, dependencies, dependencyData, numDependencies};
-  return add(&place, &copy);
+  return add(&place, &copy, &nodeParams->alloc.dptr);
 }
 
 CUresult tsr_cuGraphAddNode_v3(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -89,7 +94,7 @@ CUresult tsr_cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
   const struct place place = PLACE;
   const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_KERNEL, .kernel = *nodeParams};
-  return add(&place, &given);
+  return add(&place, &given, NULL);
 }
 
 CUresult tsr_cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -99,7 +104,7 @@ CUresult tsr_cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
   const struct place place = PLACE;
   const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
                                    .copy = {.copyCtx = ctx, .copyParams = *copyParams}};
-  return add(&place, &given);
+  return add(&place, &given, NULL);
 }
 
 CUresult tsr_cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -109,7 +114,7 @@ CUresult tsr_cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
   const struct place place = PLACE;
   const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEMSET,
                                    .set = {.set = *memsetParams, .ctx = ctx}};
-  return add(&place, &given);
+  return add(&place, &given, NULL);
 }
 
 CUresult tsr_cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -118,7 +123,7 @@ CUresult tsr_cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
   const struct place place = PLACE;
   const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_HOST, .host.host = *nodeParams};
-  return add(&place, &given);
+  return add(&place, &given, NULL);
 }
 
 CUresult tsr_cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -126,14 +131,14 @@ CUresult tsr_cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                       CUgraph childGraph) {
   const struct place place = PLACE;
   const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph.graph = childGraph};
-  return add(&place, &given);
+  return add(&place, &given, NULL);
 }
 
 CUresult tsr_cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                  const CUgraphNode *dependencies, size_t numDependencies) {
   const struct place place = PLACE;
   const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
-  return add(&place, &given);
+  return add(&place, &given, NULL);
 }
 
 CUresult tsr_cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -141,7 +146,7 @@ CUresult tsr_cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                        CUevent event) {
   const struct place place = PLACE;
   const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD, .event.event = event};
-  return add(&place, &given);
+  return add(&place, &given, NULL);
 }
 
 CUresult tsr_cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -149,7 +154,7 @@ CUresult tsr_cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                      CUevent event) {
   const struct place place = PLACE;
   const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT, .event.event = event};
-  return add(&place, &given);
+  return add(&place, &given, NULL);
 }
 
 CUresult tsr_cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -158,7 +163,24 @@ CUresult tsr_cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph,
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
   const struct place place = PLACE;
   const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, .memOp = *nodeParams};
-  return add(&place, &given);
+  return add(&place, &given, NULL);
+}
+
+CUresult tsr_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                    const CUgraphNode *dependencies, size_t numDependencies,
+                                    CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const struct place place = PLACE;
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .alloc = *nodeParams};
+  return add(&place, &given, &nodeParams->dptr);
+}
+
+CUresult tsr_cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                   const CUgraphNode *dependencies, size_t numDependencies,
+                                   CUdeviceptr dptr) {
+  const struct place place = PLACE;
+  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free.dptr = dptr};
+  return add(&place, &given, NULL);
 }
 
 CUresult tsr_cuGraphDestroyNode(CUgraphNode hNode) {
@@ -177,7 +199,9 @@ static CUresult set(CUgraphNode handle, const CUgraphNodeParams *parameters) {
   TSR_LOCKED({
     struct tsr_node *node = TSR_NODE_OF(handle);
     if (!node || node->operation.type != parameters->type ||
-        parameters->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        parameters->type == CU_GRAPH_NODE_TYPE_GRAPH ||
+        parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+        parameters->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
       result = CUDA_ERROR_INVALID_VALUE;
     else
       result = tsr_describe(&operation, parameters);

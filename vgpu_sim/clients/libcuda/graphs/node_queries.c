@@ -4,6 +4,7 @@
 #include "api.h"
 #include "graphs/describe.h"
 #include "graphs/locked.h"
+#include "nodes/graph_memory.h"
 
 /* Run the statements with the node of a handle and type; INVALID_VALUE: there is none. */
 #define WITH_NODE(handle, kind, out, ...)                                      \
@@ -79,6 +80,16 @@ CUresult tsr_cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
     result = tsr_parameters_of(&node->operation, &all);
     *nodeParams_out = all.memOp;
   });
+}
+
+CUresult tsr_cuGraphMemAllocNodeGetParams(CUgraphNode hNode,
+                                          CUDA_MEM_ALLOC_NODE_PARAMS *params_out) {
+  WITH_NODE(hNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, params_out,
+            *params_out = node->operation.memory->parameters);
+}
+
+CUresult tsr_cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out) {
+  WITH_NODE(hNode, CU_GRAPH_NODE_TYPE_MEM_FREE, dptr_out, *dptr_out = node->operation.freed);
 }
 
 CUresult tsr_cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode,

@@ -43,7 +43,9 @@ static CUresult set(CUgraphExec handle, CUgraphNode node_handle,
     struct tsr_exec *exec = EXEC_OF(handle);
     struct tsr_node *node =
         exec ? find_copy(exec->graph, (uint64_t)(uintptr_t)node_handle) : NULL;
-    if (!node || node->operation.type != parameters->type)
+    if (!node || node->operation.type != parameters->type ||
+        parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+        parameters->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
       result = CUDA_ERROR_INVALID_VALUE;
     else
       result = tsr_describe(&operation, parameters);

@@ -87,6 +87,18 @@ void tsr_graph_remove(struct tsr_node *node) {
   free_node(node);
 }
 
+bool tsr_graph_has_memory(const struct tsr_graph *graph) {
+  for (uint32_t i = 0; i < graph->count; i++) {
+    const struct tsr_operation *operation = &graph->nodes[i]->operation;
+    if (operation->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+        operation->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+      return true;
+    if (operation->type == CU_GRAPH_NODE_TYPE_GRAPH && tsr_graph_has_memory(operation->child))
+      return true;
+  }
+  return false;
+}
+
 static CUresult clone_nodes(const struct tsr_graph *from, struct tsr_graph *to) {
   for (uint32_t i = 0; i < from->count; i++) {
     const struct tsr_node *node = from->nodes[i];

@@ -4,7 +4,8 @@
 
 #include "nodes/operation.h"
 
-/* The outermost lock of the library, except for the lock of an executable graph. */
+/* The outermost lock of the library. Only the lock of an executable graph is taken under it and
+ * held for longer. */
 void tsr_graphs_lock(void);
 /* Release the lock, then call the destructors of user objects that were released under it. */
 void tsr_graphs_unlock(void);
@@ -56,6 +57,10 @@ struct tsr_graph *tsr_graph_new(void);
 void tsr_graph_free(struct tsr_graph *graph);
 /* Copy a graph; every clone of a node knows its origin. */
 CUresult tsr_graph_clone(const struct tsr_graph *from, struct tsr_graph **clone);
+
+/* Whether the graph, or a child of it, allocates or frees memory: it has one copy of its memory, so
+ * that programs cannot clone it. */
+bool tsr_graph_has_memory(const struct tsr_graph *graph);
 
 #define TSR_GRAPH_OF(handle) TSR_FIND(tsr_graph, TSR_GRAPH, handle)
 #define TSR_NODE_OF(handle) TSR_FIND(tsr_node, TSR_NODE, handle)

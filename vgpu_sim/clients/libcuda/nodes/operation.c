@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "modules/function.h"
+#include "nodes/graph_memory.h"
 
 /* Allocate the parameter block of a kernel and the pointers into it. */
 static CUresult make_block(struct tsr_kernel_operation *kernel,
@@ -77,6 +78,8 @@ CUresult tsr_operation_copy(struct tsr_operation *to, const struct tsr_operation
     to->values.list = malloc((from->values.count + 1) * sizeof *to->values.list);
     if (!to->values.list) return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(to->values.list, from->values.list, from->values.count * sizeof *to->values.list);
+  } else if (from->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    atomic_fetch_add(&to->memory->users, 1);
   } else if (from->type == CU_GRAPH_NODE_TYPE_GRAPH) {
     to->child = NULL;
   }
@@ -93,6 +96,9 @@ void tsr_operation_clear(struct tsr_operation *operation) {
   } else if (operation->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
     free(operation->values.list);
     operation->values.list = NULL;
+  } else if (operation->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    if (operation->memory) tsr_graph_memory_release(operation->memory);
+    operation->memory = NULL;
   }
 }
 

@@ -5,6 +5,7 @@
 #include "base/objects.h"
 
 struct tsr_graph;
+struct tsr_graph_memory;
 
 struct tsr_kernel_operation {
   uint64_t function; /* handle of a function or kernel, as the program passed it */
@@ -30,6 +31,8 @@ struct tsr_operation {
       CUstreamBatchMemOpParams *list; /* owned */
       unsigned int count;
     } values;
+    struct tsr_graph_memory *memory; /* shared */
+    uint64_t freed;                  /* address */
     struct tsr_graph *child; /* owned by the node */
   };
 };
