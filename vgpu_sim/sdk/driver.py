@@ -42,7 +42,8 @@ class Compilation:
             "-isystem", str(INCLUDE),
             "-isystem", str(self.clang.resources / "include" / "cuda_wrappers"),
             "-include", "cuda_runtime.h",
-            *(["-Xclang", "-fgpu-default-stream=per-thread"] if PER_THREAD in self.options.both else []),
+            *(["-Xclang", "-fgpu-default-stream=per-thread"]
+              if PER_THREAD in self.options.both else []),
             *(["-D__CUDACC_RDC__"] if self.options.relocatable else []),
             "-D__CUDACC_VER_MAJOR__=12", "-D__CUDACC_VER_MINOR__=9", "-D__CUDACC_VER_BUILD__=0",
             *self.options.both,
