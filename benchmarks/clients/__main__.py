@@ -13,6 +13,7 @@ from benchmarks.clients.catalogue import CLIENTS
 from benchmarks.clients.client import Client
 from benchmarks.clients.environment import NotInstalled, versions
 from benchmarks.clients.execution import collect, run_file
+from benchmarks.clients.outcomes import Outcome
 from benchmarks.clients.store import AlreadyRunning, Store
 from benchmarks.clients.suite import Suite, open_suite
 from benchmarks.on_slice import REPOSITORY
@@ -27,6 +28,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the sample (default: 1)")
     parser.add_argument("--checkout", type=Path, help="folder with the client's repository")
     parser.add_argument("--only", help="run test files with this text in their names")
+    parser.add_argument("--report", action="store_true", help="run nothing: report the last run")
     parser.add_argument("--record", action="store_true", help="record the counts, for the page")
     parser.add_argument("--page", action="store_true", help="print docs/clients.md and end")
     options = parser.parse_args()
@@ -45,11 +47,15 @@ def main() -> int:
 
 def _run(client: Client, options: argparse.Namespace) -> None:
     suite, store = open_suite(client, options.checkout), Store(client)
-    if not options.resume:
+    if not options.resume and not options.report:
         store.clear()
     files = [name for name in suite.test_files() if options.only is None or options.only in name]
-    chosen = None if options.sample is None else _draw(suite, options.sample, options.seed)
-    for name in files:
+    chosen = (
+        None
+        if options.sample is None or options.report
+        else _draw(suite, options.sample, options.seed)
+    )
+    for name in [] if options.report else files:
         mine = None if chosen is None else [t for t in chosen if t.split("::")[0] == name]
         if store.has(name) or mine == []:
             continue
@@ -59,9 +65,22 @@ def _run(client: Client, options: argparse.Namespace) -> None:
         print(
             f"{client.name}: {name}: {run.count()} in {time.monotonic() - begin:.0f} s", flush=True
         )
+    if not options.only:
+        _report(client, suite, store, options)
+
+
+def _report(client: Client, suite: Suite, store: Store, options: argparse.Namespace) -> None:
+    """Print a client's counts, and record them if asked to; other files count as not run."""
+    outcomes = list(store.outcomes())
+    if options.sample is None:
+        missing = [name for name in suite.test_files() if not store.has(name)]
+        if missing:
+            left = [test for test in collect(suite) if test.split("::")[0] in missing]
+            outcomes += [Outcome(test, "not run", message="the run ended before") for test in left]
+            print(f"{client.name}: {len(missing)} test files have not been run")
     whole = summary.summarize(
         client,
-        store.outcomes(),
+        outcomes,
         versions(client),
         command=_command(client, options),
         tessera=_commit(),
