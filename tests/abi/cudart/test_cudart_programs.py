@@ -11,6 +11,30 @@ from vgpu_sim.native import build
 TIMEOUT_S = 240
 MAJORS = (12, 13)
 NULLS = Path(__file__).parents[1] / "programs/cudart/runtime_null_arguments.py"
+WITHOUT_DEVICE = """
+import ctypes, os, sys
+runtime = ctypes.CDLL(f"libcudart.so.{sys.argv[1]}")
+count, pointer = ctypes.c_int(7), ctypes.c_void_p()
+print(runtime.cudaGetDeviceCount(ctypes.byref(count)), count.value)
+print(runtime.cudaMalloc(ctypes.byref(pointer), 16), runtime.cudaGetLastError())
+"""
+AFTER_FORK = """
+import ctypes, os, sys
+runtime = ctypes.CDLL(f"libcudart.so.{sys.argv[1]}")
+pointer = ctypes.c_void_p()
+print(runtime.cudaMalloc(ctypes.byref(pointer), 16), flush=True)
+if os.fork() == 0:
+    print(runtime.cudaMalloc(ctypes.byref(pointer), 16), flush=True)
+    os._exit(0)
+os.wait()
+print(runtime.cudaFree(pointer))
+"""
+UNSUPPORTED = """
+import ctypes, sys
+runtime = ctypes.CDLL(f"libcudart.so.{sys.argv[1]}")
+for _ in range(2): print(runtime.cudaGLSetGLDevice(0))
+print(runtime.cudaGetLastError(), runtime.cudaGetLastError())
+"""
 KERNELS = """
 .version 8.0
 .target sm_80
@@ -103,3 +127,25 @@ def test_null_arguments_end_no_process(environment, major) -> None:
     status, output, errors = run(Path(sys.executable), environment, NULLS, str(major))
     last = output.splitlines()[-1]
     assert (status, last) == (0, "calls True"), f"{last}\n{errors}"
+
+
+def python(text: str, environment: dict[str, str], major: int) -> tuple[int, str, str]:
+    return run(Path(sys.executable), environment, "-c", text, str(major))
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_without_a_device_the_count_is_0(environment, tmp_path, major) -> None:
+    elsewhere = {**environment, "TESSERA_SLICES_DIR": str(tmp_path)}
+    status, output, errors = python(WITHOUT_DEVICE, elsewhere, major)
+    assert (status, output) == (0, "100 0\n100 100\n"), errors
+
+
+def test_a_child_process_cannot_use_the_parents_devices(environment) -> None:
+    status, output, errors = python(AFTER_FORK, environment, 13)
+    assert (status, output) == (0, "0\n3\n0\n"), errors
+
+
+def test_a_missing_function_is_logged_once(environment) -> None:
+    status, output, errors = python(UNSUPPORTED, environment, 13)
+    assert (status, output) == (0, "801\n801\n801 0\n")
+    assert errors == "tessera: cudaGLSetGLDevice is not supported (cudaErrorNotSupported)\n"

@@ -3,10 +3,12 @@
 #include "errors.h"
 #include "state.h"
 
+/* Without a device, the count is 0 although the call fails. */
 cudaError_t tsr_cudaGetDeviceCount(int *count) {
   if (!count) return cudaErrorInvalidValue;
-  *count = tsr_device_count();
-  return cudaSuccess;
+  const cudaError_t result = tsr_use_driver();
+  *count = result == cudaSuccess ? tsr_device_count() : 0;
+  return result;
 }
 
 cudaError_t tsr_cudaGetDevice(int *device) {
