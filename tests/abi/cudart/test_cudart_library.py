@@ -20,7 +20,7 @@ FOLDER = build.CLIENTS / "libcudart"
 MAJORS = (12, 13)
 
 
-def recorded(name: str, major: int) -> list[list[str]]:
+def read_recorded(name: str, major: int) -> list[list[str]]:
     """Return the fields of a file's lines for a major version."""
     lines = (line.split() for line in (RECORDED / name).read_text().splitlines())
     return [line[1:] for line in lines if line[0] == str(major)]
@@ -36,7 +36,7 @@ def test_symbols_are_those_of_the_public_library(libraries, major):
     output = read_elf(libraries / f"libcudart.so.{major}", "--dyn-syms")
     exported = re.findall(r"FUNC\s+GLOBAL\s+DEFAULT\s+\d+\s+(\S+)@@(\S+)", output)
     wanted = [
-        (symbol, f"libcudart.so.{major}") for (symbol,) in recorded("cudart_symbols.txt", major)
+        (symbol, f"libcudart.so.{major}") for (symbol,) in read_recorded("cudart_symbols.txt", major)
     ]
     assert sorted(exported) == sorted(wanted)
 
@@ -54,7 +54,7 @@ def test_it_needs_the_driver_from_its_own_folder_and_an_old_glibc(libraries, maj
 
 @pytest.mark.parametrize("major", MAJORS)
 def test_structures_have_the_public_layouts(tmp_path, libraries, major):
-    facts = recorded("cudart_layouts.txt", major)
+    facts = read_recorded("cudart_layouts.txt", major)
     lines = []
     for structure, field, *_ in facts:
         size = f"sizeof(struct {structure})"

@@ -67,9 +67,9 @@ nvJitLinkResult inputs_add(struct nvJitLink *link, nvJitLinkInputType type, cons
   if (type == NVJITLINK_INPUT_LTOIR) return refuse_lto(link, name);
   const unsigned found = recognise(data, bytes);
   if (found == 0 || (type != NVJITLINK_INPUT_ANY && type != found)) {
-    const unsigned asked = type <= NVJITLINK_INPUT_INDEX ? type : 0;
+    const unsigned stated = type <= NVJITLINK_INPUT_INDEX ? type : 0;
     state_report(link, "error   : input '%s' does not match type NVJITLINK_INPUT_%s", name,
-                 type_names[asked]);
+                 type_names[stated]);
     return NVJITLINK_ERROR_INCORRECT_INPUT_TYPE;
   }
   struct input *grown = realloc(link->inputs, (link->input_count + 1) * sizeof *grown);

@@ -249,9 +249,12 @@ PAYLOADS = {
     MessageType.MODULE_LOAD: (messages.ModuleLoad, 1),
     MessageType.MODULE_LINK: (messages.ModuleLoad, 1),
     MessageType.MODULE_UNLOAD: (messages.Handle, 0),
+    MessageType.MODULE_KERNEL: (messages.ModuleKernel, 0),
     MessageType.CHUNK_ALLOCATE: (messages.Chunk, 0),
     MessageType.CHUNK_FREE: (messages.Chunk, 0),
     MessageType.RANGE_SHARE: (messages.Chunk, 0),
+    MessageType.VIEW_MAP: (messages.View, 0),
+    MessageType.VIEW_UNMAP: (messages.View, 0),
     MessageType.MEMORY_INFO: (None, 0),
 }
 
