@@ -70,7 +70,7 @@ def _run(client: Client, options: argparse.Namespace) -> None:
 
 
 def _report(client: Client, suite: Suite, store: Store, options: argparse.Namespace) -> None:
-    """Print a client's counts, and record them if named to; other files count as not run."""
+    """Print a client's counts, and record them with ``--record``; other files count as not run."""
     outcomes = list(store.outcomes())
     if options.sample is None:
         missing = [name for name in suite.test_files() if not store.has(name)]

@@ -205,3 +205,9 @@ bool tsr_ring_captures(struct tsr_context *context) {
   }
   return found;
 }
+
+CUresult tsr_ring_check_capture(struct tsr_context *context, uint32_t stream) {
+  if (!atomic_load_explicit(&context->capturing[stream], memory_order_relaxed)) return CUDA_SUCCESS;
+  atomic_store(&context->capture_misused[stream], true);
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}

@@ -42,6 +42,10 @@ CUresult tsr_ring_wait(struct tsr_context *context, uint32_t stream, const tesse
 /* Whether streams of the context capture; if so, their captures become invalid. */
 bool tsr_ring_captures(struct tsr_context *context);
 
+/* Refuse a call, and invalidate the capture, if the stream captures: for functions that capture
+ * nothing and may not enqueue a request either. */
+CUresult tsr_ring_check_capture(struct tsr_context *context, uint32_t stream);
+
 /* Return the value of the stream's last request. */
 uint64_t tsr_ring_last(const struct tsr_context *context, uint32_t stream);
 

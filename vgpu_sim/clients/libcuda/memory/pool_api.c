@@ -3,9 +3,9 @@
 #include "base/device.h"
 #include "base/refuse.h"
 #include "contexts/context.h"
+#include "exchange/ring.h"
 #include "exchange/wait.h"
 #include "memory/pool.h"
-#include "nodes/capture.h"
 #include "streams/stream.h"
 
 static struct tsr_pool *find(CUmemoryPool handle) { return TSR_FIND(tsr_pool, TSR_POOL, handle); }
@@ -32,12 +32,10 @@ static CUresult allocate(CUdeviceptr *dptr, size_t bytes, struct tsr_pool *pool,
   return result;
 }
 
-/* Find a stream for stream-ordered memory, which graphs do not have: a capture ends here. */
+/* Find a stream for stream-ordered memory, which a capture does not record. */
 static CUresult locate(CUstream handle, struct tsr_context **context, uint32_t *stream) {
   const CUresult result = tsr_stream_locate(handle, context, stream);
-  if (result != CUDA_SUCCESS || !tsr_captures(*context, *stream)) return result;
-  tsr_capture_break(*context, *stream, CUDA_ERROR_NOT_SUPPORTED);
-  TSR_REFUSE("cuMemAllocAsync and cuMemFreeAsync in a stream that captures");
+  return result == CUDA_SUCCESS ? tsr_ring_check_capture(*context, *stream) : result;
 }
 
 CUresult tsr_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
@@ -46,7 +44,6 @@ CUresult tsr_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStrea
   const CUresult result = locate(hStream, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (!dptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (tsr_captures(context, stream)) TSR_REFUSE("cuMemAllocAsync in a stream that is captured");
   struct tsr_pool *pool =
       choose(tsr_pool_current, ordinal_of(context), CU_MEM_ALLOCATION_TYPE_PINNED);
   return allocate(dptr, bytesize, pool, context, stream);
@@ -60,8 +57,6 @@ CUresult tsr_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
   if (result != CUDA_SUCCESS) return result;
   struct tsr_pool *found = find(pool);
   if (!dptr || bytesize == 0 || !found) return CUDA_ERROR_INVALID_VALUE;
-  if (tsr_captures(context, stream))
-    TSR_REFUSE("cuMemAllocFromPoolAsync in a stream that is captured");
   if (found->device >= 0 && found->device != ordinal_of(context))
     TSR_REFUSE("cuMemAllocFromPoolAsync in a stream of another device than the pool's");
   return allocate(dptr, bytesize, found, context, stream);
@@ -75,7 +70,6 @@ CUresult tsr_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (result != CUDA_SUCCESS) return result;
   struct tsr_span span;
   if (!tsr_memory_find(dptr, &span) || span.address != dptr) return CUDA_ERROR_INVALID_VALUE;
-  if (tsr_captures(context, stream)) TSR_REFUSE("cuMemFreeAsync in a stream that is captured");
   if (span.sort.pool) return tsr_pool_free(dptr, context, stream);
   result = tsr_wait_stream_open(context, stream);
   return result == CUDA_SUCCESS ? tsr_memory_free(dptr, TSR_USE_DEVICE) : result;
