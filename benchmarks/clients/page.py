@@ -27,12 +27,12 @@ virtual environment below `out/clients`, with the versions that its record in
 `benchmarks/clients/catalogue` pins. If a wheel has no tests, they come from the client's repository
 at the tag that the record names.
 
-A *miss* is a test that fails, ends its process, exceeds its time limit, or cannot be run. Its
-reason is the first thing that was missing: a driver function that returned
-`CUDA_ERROR_NOT_SUPPORTED`, an image without PTX, or another error of the driver. If a comparison of
-values fails although no call was refused, the miss is a *wrong value*. A miss that the client's
-record explains has the kind *explained*. Skips are the suite's own, with the reasons that the suite
-gives.
+A *miss* is a test that fails, ends its process, or exceeds its time limit. *Not run* are tests that
+the recorded run did not reach. A command with `--sample` ran only that sample. A miss's reason is
+the first thing that was missing: a driver function that returned `CUDA_ERROR_NOT_SUPPORTED`, an
+image without PTX, or another error of the driver. If a comparison of values fails although no call
+was refused, the miss is a *wrong value*. A miss that the client's record explains has the kind
+*explained*. Skips are the suite's own, with the reasons that the suite gives.
 
 """
 
@@ -42,8 +42,9 @@ def render(recorded: Mapping[str, Summary]) -> str:
     rows = [_row(client, recorded.get(name)) for name, client in CLIENTS.items()]
     sections = [section(CLIENTS[name], recorded[name]) for name in CLIENTS if name in recorded]
     table = [
-        "| client | tests | pass | skip, with reason | miss | of these wrong values | goal |",
-        "|---|---|---|---|---|---|---|",
+        "| client | tests | pass | skip, with reason | miss | of these wrong values | not run "
+        "| goal |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     return _HEAD + "\n".join([*table, *rows, "", *sections])
 
@@ -51,10 +52,14 @@ def render(recorded: Mapping[str, Summary]) -> str:
 def _row(client: Client, summary: Summary | None) -> str:
     name = f"{client.name} {client.version}"
     if summary is None:
-        return f"| {name} | not recorded | | | | | {client.goal} |"
+        return f"| {name} | not recorded | | | | | | {client.goal} |"
     wrong = sum(entry.count for entry in summary.misses if entry.kind == Kind.WRONG_VALUE)
     passed = summary.count("passed", "xfailed")
-    numbers = (summary.total, passed, summary.count("skipped"), summary.count(*MISSED), wrong)
+    missed, pending = summary.count(*MISSED), summary.count("not run")
+    numbers = (
+        *(summary.total, passed, summary.count("skipped")),
+        *(missed - pending, wrong, pending),
+    )
     return f"| {name} | {' | '.join(f'{n:,}' for n in numbers)} | {client.goal} |"
 
 

@@ -12,6 +12,7 @@ _IGNORED_CALLS = frozenset(
     {"cuGetExportTable", "cuGetProcAddress", "cuStreamQuery", "cuEventQuery"}
 )
 _OUR_LINE = re.compile(r"^tessera: (.+)$", re.MULTILINE)
+_PTXAS_LINE = re.compile(r"^ptxas \S+, line \d+; error *: ([^:;{]+)", re.MULTILINE)
 _VARYING = re.compile(r"0x[0-9a-f]+|'[^']*'|\"[^\"]*\"|\b\d+\b|<ptx>:\S+")
 _CUDA_ERROR = re.compile(r"\b(CUDA_ERROR_\w+|NVML_ERROR_\w+|cudaError\w+)\b")
 _VALUES_DIFFER = re.compile(
@@ -34,14 +35,18 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
+_WITHOUT_RESULT = {
+    "timed out": (Kind.TIMED_OUT, "the test exceeded its time limit"),
+    "crashed": (Kind.CRASHED, "the test's process ended"),
+}
+
+
 def find_reason(outcome: Outcome, known: Sequence[Known] = ()) -> tuple[Kind, str]:
     """Return the kind of a miss and a short reason, equal for misses of one cause."""
-    if outcome.outcome == "timed out":
-        return Kind.TIMED_OUT, "the test exceeded its time limit"
+    if outcome.outcome in _WITHOUT_RESULT:
+        return _WITHOUT_RESULT[outcome.outcome]
     if outcome.outcome == "not run":
         return Kind.OTHER, "not run: " + _shorten(outcome.message.strip().rsplit("\n", 1)[-1])
-    if outcome.outcome == "crashed":
-        return Kind.CRASHED, "the test's process ended"
     text = "\n".join((outcome.headline, outcome.message, outcome.output, *outcome.calls))
     for entry in known:
         if re.search(entry.pattern, text):
@@ -58,6 +63,8 @@ def find_reason(outcome: Outcome, known: Sequence[Known] = ()) -> tuple[Kind, st
         by = f" from `{failed[-1][0]}`" if failed else ""
         line = _our_line(outcome)
         return Kind.DRIVER_ERROR, f"`{found[1]}`{by}{': ' + line if line else ''}"
+    if found := _PTXAS_LINE.search(text):
+        return Kind.UNSUPPORTED, f"`ptxas`: {_shorten(found[1])}"
     headline = outcome.headline.strip()
     if headline.startswith(("AssertionError", "assert")):
         kind = Kind.WRONG_VALUE if _VALUES_DIFFER.search(headline) else Kind.OTHER

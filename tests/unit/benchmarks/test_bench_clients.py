@@ -45,6 +45,11 @@ def make_miss(headline: str = "", output: str = "", calls: tuple[str, ...] = ())
             Kind.DRIVER_ERROR,
             "`CUDA_ERROR_INVALID_PTX` from `cuModuleLoadData`: line …",
         ),
+        (
+            make_miss("PTXAS error\nptxas /tmp/a.ptx, line 7; error   : no 'wgmma' yet: wgmma;"),
+            Kind.UNSUPPORTED,
+            "`ptxas`: no … yet",
+        ),
         (make_miss("AssertionError: \nNot equal to tolerance"), Kind.WRONG_VALUE, None),
         (make_miss("AssertionError: 7 != 8"), Kind.WRONG_VALUE, "AssertionError: … != …"),
         (make_miss("AssertionError: 'a' not found"), Kind.OTHER, None),
@@ -125,7 +130,7 @@ def test_counts_and_groups_survive_the_record_and_reach_the_page() -> None:
     fields = json.loads(json.dumps(summary.as_json(whole)))
     assert summary.from_json(fields) == whole
     text = page.render({client.name: whole})
-    assert f"| {client.name} {client.version} | 4 | 1 | 1 | 2 | 0 |" in text
+    assert f"| {client.name} {client.version} | 4 | 1 | 1 | 2 | 0 | 0 |" in text
     assert "| 2 | unsupported call | `cuGraphCreate` | `t` |" in text
 
 
