@@ -36,7 +36,8 @@ def test_symbols_are_those_of_the_public_library(libraries, major):
     output = read_elf(libraries / f"libcudart.so.{major}", "--dyn-syms")
     exported = re.findall(r"FUNC\s+GLOBAL\s+DEFAULT\s+\d+\s+(\S+)@@(\S+)", output)
     wanted = [
-        (symbol, f"libcudart.so.{major}") for (symbol,) in read_recorded("cudart_symbols.txt", major)
+        (symbol, f"libcudart.so.{major}")
+        for (symbol,) in read_recorded("cudart_symbols.txt", major)
     ]
     assert sorted(exported) == sorted(wanted)
 

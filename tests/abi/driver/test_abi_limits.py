@@ -137,7 +137,15 @@ def test_parameter_info_is_available_up_to_the_last(api, cuda, of):
 
 _KINDS = {1: c_uint64, 2: c_uint, 3: c_uint64, 4: c_uint64, 6: c_bool, 7: c_uint64, 8: c_bool}
 _KINDS |= {9: c_int, 10: c_bool, 11: c_uint64, 12: c_uint64, 13: c_bool, 14: c_uint64}
-_KINDS |= {15: c_bool, 17: c_uint64}
+_KINDS |= {
+    15: c_bool,
+    16: c_uint,
+    17: c_uint64,
+    18: c_size_t,
+    19: c_uint64,
+    20: c_uint64,
+    21: c_bool,
+}
 
 
 def test_each_attribute_of_a_pointer_has_its_value_and_its_size(api, cuda, module):
@@ -151,7 +159,7 @@ def test_each_attribute_of_a_pointer_has_its_value_and_its_size(api, cuda, modul
     ):
         pointer = base + 17
         expected = {1: context, 2: memory_type, 3: pointer, 4: pointer, 6: 0, 8: 0, 9: 0, 10: 0}
-        expected |= {11: base, 12: size, 13: 1, 14: 0, 15: 0, 17: 0}
+        expected |= {11: base, 12: size, 13: 1, 14: 0, 15: 0, 16: 3, 17: 0, 21: 0}
         for number in range(-1, 24):
             buffer = (ctypes.c_uint8 * 16)(*[0xA5] * 16)
             code = api.cuPointerGetAttribute(buffer, number, c_uint64(pointer))

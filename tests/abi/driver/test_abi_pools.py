@@ -8,6 +8,7 @@ import pytest
 from support.kernels import ptx_kernels
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, NOT_SUPPORTED = 1, 2, 101, 801
+CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED = 900, 901
 MIB = 1 << 20
 
 
@@ -225,8 +226,8 @@ def test_a_captured_stream_refuses_allocations(cuda, pool):
     stream = cuda.cuStreamCreate(1)
     pointer = int(cuda.cuMemAllocAsync(100, stream))
     cuda.cuStreamBeginCapture(stream, cuda.CUstreamCaptureMode(2))
-    assert cuda.code("cuMemAllocAsync", 100, stream) == NOT_SUPPORTED
-    assert cuda.code("cuMemAllocFromPoolAsync", 100, pool, stream) == NOT_SUPPORTED
-    assert cuda.code("cuMemFreeAsync", pointer, stream) == NOT_SUPPORTED
-    cuda.cuStreamEndCapture(stream)
+    assert cuda.code("cuMemAllocAsync", 100, stream) == CAPTURE_UNSUPPORTED
+    assert cuda.code("cuMemAllocFromPoolAsync", 100, pool, stream) == CAPTURE_UNSUPPORTED
+    assert cuda.code("cuMemFreeAsync", pointer, stream) == CAPTURE_UNSUPPORTED
+    assert cuda.code("cuStreamEndCapture", stream) == CAPTURE_INVALIDATED
     cuda.cuMemFreeAsync(pointer, stream)

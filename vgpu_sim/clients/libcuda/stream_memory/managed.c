@@ -5,6 +5,7 @@
 #include "api.h"
 #include "base/device.h"
 #include "contexts/context.h"
+#include "exchange/ring.h"
 #include "memory/advice.h"
 #include "memory/memory.h"
 #include "streams/stream.h"
@@ -95,7 +96,8 @@ CUresult tsr_cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocati
                                    unsigned int flags, CUstream hStream) {
   struct tsr_context *context;
   uint32_t stream;
-  const CUresult result = tsr_stream_locate(hStream, &context, &stream);
+  CUresult result = tsr_stream_locate(hStream, &context, &stream);
+  if (result == CUDA_SUCCESS) result = tsr_ring_check_capture(context, stream);
   if (result != CUDA_SUCCESS) return result;
   if (flags || !is_managed(devPtr, count)) return CUDA_ERROR_INVALID_VALUE;
   if (!is_place(location))
@@ -205,7 +207,8 @@ CUresult tsr_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t l
                                     unsigned int flags) {
   struct tsr_context *context;
   uint32_t stream;
-  const CUresult result = tsr_stream_locate(hStream, &context, &stream);
+  CUresult result = tsr_stream_locate(hStream, &context, &stream);
+  if (result == CUDA_SUCCESS) result = tsr_ring_check_capture(context, stream);
   if (result != CUDA_SUCCESS) return result;
   struct tsr_span span;
   const bool one = flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST ||
