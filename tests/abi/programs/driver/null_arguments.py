@@ -51,8 +51,8 @@ SCALARS = {
     "flags": 0,
     "count": 1,
 }
-# Only needed by callers that use an unsupported feature, or the other one of two alternatives.
 VIRTUAL = {"cuMemCreate", "cuMemAddressReserve", "cuMemSetAccess"}
+# Only needed by callers that use an unsupported feature, or the other one of two alternatives.
 ABSENT = {"paramsArray", "ctxCreateParams", "extra", "blockSizeToDynamicSMemSize"}
 # Graphs and captures have tests of their own: their functions need whole graphs.
 GRAPHS = ("cuGraph", "cuUserObject", "cuThreadExchange")
@@ -125,6 +125,15 @@ def pointer(function: Function, parameter: Parameter) -> int:
         return pointers(*side, *side, 0, 0, 0)
     if name == "data" and "Range" in function.symbol and parameter.type == "void *":
         return buffer()
+    if name == "opList":  # one region of one byte, from the device to the device
+        operand = [1, device_memory, 0, 0, 0]
+        return pointers(*operand, *operand, 1, 1, 1, 1)
+    if name == "attrs":
+        return buffer((1).to_bytes(4, "little"))
+    if name in ("dsts", "srcs"):
+        return pointers(device_memory)
+    if name == "attrsIdxs":
+        return pointers(0)
     if name in ("dptrs", "sizes", "prefetchLocIdxs", "devPtr"):
         return pointers({"dptrs": managed, "sizes": 512}.get(name, 0))
     if name == "dataSizes":
