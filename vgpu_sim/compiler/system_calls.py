@@ -36,7 +36,7 @@ def add_system_calls(module: tree.Module, *, unused: bool = False) -> tree.Modul
     Only driver functions that the module declares and uses, but does not define, are added. With
     ``unused``, those that it only declares are added, too.
     """
-    declared = {f.name: f.line for f in module.functions if f.body is None}
+    declared = {f.name: f for f in module.functions if f.body is None}
     defined = {f.name for f in module.functions if f.body is not None}
     wanted = NAMES & declared.keys() - defined
     if not wanted:
@@ -51,13 +51,24 @@ def add_system_calls(module: tree.Module, *, unused: bool = False) -> tree.Modul
         functions=(
             *module.functions,
             *(
-                replace(f, line=declared.get(f.name, 0))
+                _as_declared(f, declared[f.name]) if f.name in declared else replace(f, line=0)
                 for f in library.functions
                 if f.name not in NAMES or f.name in wanted
             ),
         ),
         variables=(*module.variables, *library.variables),
     )
+
+
+def _as_declared(function: tree.Function, declared: tree.Function) -> tree.Function:
+    """Return a driver function at the place of its declaration. If the declaration has no result, as
+    in code that ignores vprintf's, the function has none either.
+    """
+    body = function.body
+    if declared.returns or not function.returns or body is None:
+        return replace(function, line=declared.line)
+    body = replace(body, statements=(*function.returns, *body.statements))
+    return replace(function, line=declared.line, returns=(), body=body)
 
 
 @functools.cache

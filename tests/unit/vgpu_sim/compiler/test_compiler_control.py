@@ -411,6 +411,23 @@ def test_directives_that_cannot_be_kept(
     assert (finding.line, finding.column) == (source[: source.index(directives)].count("\n") + 1, 3)
 
 
+def test_a_driver_function_may_be_declared_without_its_result() -> None:
+    """Compilers declare vprintf so, if the program ignores how many values it has printed."""
+    declared = ".extern .func vprintf(.param .b64 text, .param .b64 values);\n"
+    source = kernel(
+        ".param .b64 a; .param .b64 b; st.param.b64 [a], 0; st.param.b64 [b], 0;"
+        " call.uni vprintf, (a, b);"
+    )
+    module = compile_verified(source.replace(".visible .entry", declared + ".visible .entry"))
+    assert not module.refused
+    with pytest.raises(InvalidPtxError, match="has 0 results, but the call has 1"):
+        compile_verified(
+            source.replace(".visible .entry", declared + ".visible .entry").replace(
+                "call.uni vprintf", ".param .b32 n; call.uni (n), vprintf"
+            )
+        )
+
+
 _FUNCTIONS = """.func (.reg .u32 r) f (.reg .u32 a) { mov.u32 r, a; ret; }
 .func (.param .b32 r) by (.param .align 4 .b8 a[8]) { ret; }
 .extern .func cudaLaunchDeviceV2; .extern .func __cudaCDP2Free;
