@@ -9,6 +9,7 @@ import pytest
 from support.kernels import ptx_kernels
 
 PER_THREAD = 2
+CAPTURE_INVALIDATED, CAPTURE_IMPLICIT = 901, 906
 
 
 @pytest.fixture
@@ -213,3 +214,32 @@ def test_settings_that_advise_are_kept(cuda):
     cuda.cuStreamSetAttribute(streams[0], policy, value)
     cuda.cuStreamCopyAttributes(streams[1], streams[0])
     assert int(cuda.cuStreamGetAttribute(streams[1], policy).syncPolicy) == 3
+
+
+def test_a_copy_in_the_legacy_stream_is_refused_while_a_blocking_stream_captures(cuda):
+    stream, out = cuda.cuStreamCreate(0), int(cuda.cuMemAlloc(64))
+    data = np.full(16, 7, np.uint32)
+    cuda.cuMemsetD8(out, 0, 64)
+    for name, end in (("cuMemcpyHtoDAsync", (0,)), ("cuMemcpyHtoD", ())):
+        cuda.cuStreamBeginCapture(stream, cuda.CUstreamCaptureMode(2))
+        assert cuda.code(name, out, data, 64, *end) == CAPTURE_IMPLICIT
+        assert cuda.code("cuStreamEndCapture", stream) == CAPTURE_INVALIDATED
+    cuda.cuMemcpyDtoH(data, out, 64)
+    assert not data.any()
+
+
+def test_the_capture_of_a_threads_stream_ends_with_the_thread(cuda):
+    context, out = cuda.cuCtxGetCurrent(), int(cuda.cuMemAlloc(4))
+
+    def begin():
+        cuda.cuCtxSetCurrent(context)
+        cuda.cuStreamBeginCapture(PER_THREAD, cuda.CUstreamCaptureMode(2))
+
+    in_thread(begin)
+    data = np.zeros(1, np.uint32)
+    for flags in (1, 0):  # the index of the ended stream is used again
+        stream = cuda.cuStreamCreate(flags)
+        cuda.cuMemsetD32Async(out, 5 + flags, 1, stream)
+        cuda.cuStreamSynchronize(stream)
+        cuda.cuMemcpyDtoH(data, out, 4)
+        assert data[0] == 5 + flags

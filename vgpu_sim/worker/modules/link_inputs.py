@@ -23,6 +23,7 @@ _MACHINE_CUDA: Final = 190
 _MAX_SECTIONS: Final = 1 << 16
 # Of whole programs, and of objects that are linked with others (-rdc=true).
 _FAT_SECTIONS: Final = frozenset({b".nv_fatbin", b"__nv_relfatbin"})
+_LONGEST_NAME: Final = max(map(len, _FAT_SECTIONS))
 _ARCHIVE_MAGIC: Final = b"!<arch>\n"
 _MEMBER: Final = struct.Struct("16s12s6s6s8s10s2s")
 _MEMBER_END: Final = b"`\n"
@@ -47,7 +48,7 @@ def read_texts(name: str, image: bytes, capability: tuple[int, int]) -> Iterator
         if member == _DEVICE_RUNTIME:
             continue
         try:
-            yield from list(_read_one(f"{name}({member})", data, capability))
+            yield from _read_one(f"{name}({member})", data, capability)
         except ImageError as err:
             if err.status != CudaError.NO_BINARY_FOR_GPU:
                 raise
@@ -99,7 +100,8 @@ def _find_section(name: str, image: bytes) -> bytes:
     sections = [_SECTION.unpack_from(image, offset + size * index) for index in range(count)]
     names = _contents(image, sections[names_index]) if names_index < count else b""
     for section in sections:
-        if names[section[0] :].split(b"\0", 1)[0] in _FAT_SECTIONS:
+        label = names[section[0] : section[0] + _LONGEST_NAME + 1]
+        if label.split(b"\0", 1)[0] in _FAT_SECTIONS:
             return _contents(image, section)
     raise ImageError(CudaError.NO_BINARY_FOR_GPU, f"{name}: an object without GPU code\n")
 

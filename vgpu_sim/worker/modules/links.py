@@ -10,7 +10,7 @@ from typing import Final
 from vgpu_sim.compiler import linking
 from vgpu_sim.compiler.errors import LinkError, PtxError, TargetError, UnsupportedPtxError
 from vgpu_sim.hal.compute.cuda import CudaError
-from vgpu_sim.hal.messages import LinkInput
+from vgpu_sim.hal.messages import MAX_IMAGE_BYTES, LinkInput
 from vgpu_sim.isa import Function, Module, container
 from vgpu_sim.isa.errors import IsaError
 from vgpu_sim.worker.modules import link_inputs
@@ -71,7 +71,7 @@ def _status(error: PtxError) -> CudaError:
 
 
 def _inputs(data: bytes, capability: tuple[int, int]) -> Iterator[linking.Input]:
-    at = 0
+    at, characters = 0, 0
     while at < len(data):
         if len(data) - at < _HEAD.size:
             raise ImageError(CudaError.INVALID_IMAGE, "the inputs end inside of one\n")
@@ -87,4 +87,8 @@ def _inputs(data: bytes, capability: tuple[int, int]) -> Iterator[linking.Input]
         else:
             texts = iter([(name, image.split(b"\0", 1)[0].decode(errors="replace"))])
         for part, text in texts:
+            characters += len(text)  # decompressed; the message itself is limited already
+            if characters > MAX_IMAGE_BYTES:
+                log = f"{part}: the texts of a link are larger than {MAX_IMAGE_BYTES >> 20} MiB\n"
+                raise ImageError(CudaError.INVALID_IMAGE, log)
             yield from linking.split_files(part, text)

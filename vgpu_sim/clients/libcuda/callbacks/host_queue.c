@@ -148,7 +148,8 @@ static CUresult queue_of(struct tsr_context *context, struct tsr_host_queue **qu
   if (*queue) return CUDA_SUCCESS;
   pthread_mutex_lock(&context->host_queue_lock);
   *queue = atomic_load(&context->host_queue);
-  if (!*queue) {
+  if (!*queue && !tsr_object_lives(context)) result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (!*queue && result == CUDA_SUCCESS) {
     result = new_queue(context, queue);
     if (result == CUDA_SUCCESS) atomic_store(&context->host_queue, *queue);
   }
@@ -190,7 +191,9 @@ CUresult tsr_host_enqueue(struct tsr_context *context, uint32_t stream,
 }
 
 void tsr_host_stop(struct tsr_context *context) {
+  pthread_mutex_lock(&context->host_queue_lock);
   struct tsr_host_queue *queue = atomic_exchange(&context->host_queue, NULL);
+  pthread_mutex_unlock(&context->host_queue_lock);
   if (!queue) return;
   pthread_mutex_lock(&queue->lock);
   queue->stopping = true;

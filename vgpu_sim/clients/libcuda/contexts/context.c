@@ -208,12 +208,13 @@ CUresult tsr_context_close(uint64_t handle) {
   struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, handle);
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
   tsr_wait_all(context); /* a failed context has nothing to wait for */
-  tsr_host_stop(context);
   tsr_capture_abandon(context, TESSERA_MAX_STREAMS);
   if (!tsr_object_retire(TSR_CONTEXT, handle)) return CUDA_ERROR_INVALID_CONTEXT;
   atomic_store(&context->lost, CUDA_ERROR_CONTEXT_IS_DESTROYED);
   tsr_finish_questions(context);
   tsr_ring_quiesce(context);
+  /* Tasks that another thread has enqueued since the wait run with an error. */
+  tsr_host_stop(context);
   atomic_store(&open_contexts[context->index], NULL);
   close_gracefully(context->socket);
   tsr_modules_drop(context);

@@ -180,8 +180,8 @@ CUresult tsr_copy_between(struct tsr_context *context, uint32_t stream, const st
   return copy_in_stream(context, stream, to, from, bytes);
 }
 
-bool tsr_copy_is_blocked(const struct tsr_context *context, uint32_t stream, bool now) {
-  return now && stream == TSR_LEGACY_STREAM && atomic_load(&context->blocking_captures) != 0;
+bool tsr_copy_is_blocked(const struct tsr_context *context, uint32_t stream) {
+  return stream == TSR_LEGACY_STREAM && atomic_load(&context->blocking_captures) != 0;
 }
 
 static CUresult copy(tsr_locator *locate_to, tsr_locator *locate_from, uint64_t destination,
@@ -200,7 +200,7 @@ static CUresult copy(tsr_locator *locate_to, tsr_locator *locate_from, uint64_t 
                                       .copy = tsr_linear_copy(destination, source, bytes)};
     return tsr_capture_add(context, index, &operation);
   }
-  if (tsr_copy_is_blocked(context, index, now)) return tsr_ring_wait(context, index, NULL, 0);
+  if (tsr_copy_is_blocked(context, index)) return tsr_ring_wait(context, index, NULL, 0);
   return tsr_copy_between(context, index, &to, &from, bytes, now);
 }
 

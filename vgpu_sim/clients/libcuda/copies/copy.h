@@ -33,7 +33,7 @@ CUresult tsr_copy_enqueue(struct tsr_context *context, uint32_t stream, uint64_t
 void tsr_copy_count(tessera_client_area *area, const struct tsr_end *to,
                     const struct tsr_end *from, uint64_t bytes, uint64_t since_ns);
 
-/* Whether a copy that the host waits for is refused because a blocking stream captures. */
-bool tsr_copy_is_blocked(const struct tsr_context *context, uint32_t stream, bool now);
+/* Whether a copy in the legacy stream is refused because a blocking stream captures. */
+bool tsr_copy_is_blocked(const struct tsr_context *context, uint32_t stream);
 
 #endif

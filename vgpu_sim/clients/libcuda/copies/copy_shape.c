@@ -77,7 +77,7 @@ CUresult tsr_copy_shape(CUstream handle, const struct tsr_side *to, const struct
   if (result == CUDA_SUCCESS) result = locate(from, wanted, &source);
   if (result != CUDA_SUCCESS) return result;
   if (tsr_captures(context, stream)) return capture(context, stream, to, from, wanted);
-  if (tsr_copy_is_blocked(context, stream, now)) return tsr_ring_wait(context, stream, NULL, 0);
+  if (tsr_copy_is_blocked(context, stream)) return tsr_ring_wait(context, stream, NULL, 0);
   const struct tsr_shape shape = join(*wanted, to, from);
   for (uint64_t z = 0; z < shape.depth; z++)
     for (uint64_t y = 0; y < shape.height && result == CUDA_SUCCESS; y++) {

@@ -102,6 +102,18 @@ static void add_to_bucket(struct tsr_block *block) {
   count_used(block->pool, block->capacity_bytes);
 }
 
+/* Remove the allocated block that begins at an address from its bucket. */
+static struct tsr_block *remove_from_bucket(uint64_t address) {
+  for (struct tsr_block **link = bucket_of(address); *link; link = &(*link)->next) {
+    struct tsr_block *block = *link;
+    if (block->address != address) continue;
+    *link = block->next;
+    block->pool->used_bytes -= block->capacity_bytes;
+    return block;
+  }
+  return NULL;
+}
+
 static bool is_done(const struct tsr_block *block) {
   return tsr_reached(block->context, block->stream, block->value);
 }
@@ -147,6 +159,13 @@ static CUresult wait_in_stream(const struct tsr_block *block, uint32_t stream) {
   return result;
 }
 
+/* Put a block into its pool's list, free once the request of its stream is done; under the lock. */
+static void add_to_free(struct tsr_block *block) {
+  block->next = block->pool->free_blocks;
+  block->pool->free_blocks = block;
+  atomic_fetch_add(&free_count, 1);
+}
+
 /* Return a free block of the pool that the stream may use from now on, or NULL. */
 static struct tsr_block *reuse_block(struct tsr_pool *pool, struct tsr_context *context,
                                      uint32_t stream, uint64_t capacity_bytes, enum reuse reuse) {
@@ -158,9 +177,11 @@ static struct tsr_block *reuse_block(struct tsr_pool *pool, struct tsr_context *
     block = take(pool, context, stream, capacity_bytes, reuse);
   if (block) add_to_bucket(block);
   pthread_mutex_unlock(&tsr_pool_lock);
-  /* A failed context has no later work either. */
-  if (block && reuse == REUSE_AFTER_WAIT) wait_in_stream(block, stream);
-  return block;
+  if (!block || reuse == REUSE_NOW || wait_in_stream(block, stream) == CUDA_SUCCESS) return block;
+  pthread_mutex_lock(&tsr_pool_lock);
+  add_to_free(remove_from_bucket(block->address));
+  pthread_mutex_unlock(&tsr_pool_lock);
+  return NULL;
 }
 
 /* Reserve memory for a new block. */
@@ -235,18 +256,6 @@ static CUresult mark(struct tsr_context *context, uint32_t stream, uint64_t *val
   return result;
 }
 
-/* Remove the allocated block that begins at an address from its bucket. */
-static struct tsr_block *remove_from_bucket(uint64_t address) {
-  for (struct tsr_block **link = bucket_of(address); *link; link = &(*link)->next) {
-    struct tsr_block *block = *link;
-    if (block->address != address) continue;
-    *link = block->next;
-    block->pool->used_bytes -= block->capacity_bytes;
-    return block;
-  }
-  return NULL;
-}
-
 CUresult tsr_pool_free(uint64_t address, struct tsr_context *context, uint32_t stream) {
   struct tsr_span span;
   if (!tsr_memory_find(address, &span) || span.address != address || !span.sort.pool)
@@ -264,9 +273,7 @@ CUresult tsr_pool_free(uint64_t address, struct tsr_context *context, uint32_t s
   if (block) {
     block->stream = stream;
     block->value = value;
-    block->next = block->pool->free_blocks;
-    block->pool->free_blocks = block;
-    atomic_fetch_add(&free_count, 1);
+    add_to_free(block);
     tsr_memory_resize(address, 0);
   }
   pthread_mutex_unlock(&tsr_pool_lock);

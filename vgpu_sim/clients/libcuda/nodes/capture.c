@@ -21,6 +21,7 @@ struct sequence {
 /* A stream that captures: the nodes on which its next node will depend. */
 struct tsr_capture {
   struct sequence *sequence;
+  bool counted; /* in context.blocking_captures */
   struct tsr_edges tips;
   CUgraphNode *handles; /* of the last tsr_capture_info */
   CUgraphEdgeData *data;
@@ -56,7 +57,7 @@ static void leave(struct tsr_context *context, uint32_t stream) {
   struct tsr_capture *capture = context->captures[stream];
   context->captures[stream] = NULL;
   atomic_store(&context->capturing[stream], false);
-  if (tsr_is_blocking(context, stream)) atomic_fetch_sub(&context->blocking_captures, 1);
+  if (capture->counted) atomic_fetch_sub(&context->blocking_captures, 1);
   free(capture->tips.list);
   free(capture->handles);
   free(capture->data);
@@ -69,7 +70,8 @@ static CUresult join(struct tsr_context *context, uint32_t stream, struct sequen
   capture->sequence = sequence;
   context->captures[stream] = capture;
   atomic_store(&context->capture_misused[stream], false);
-  if (tsr_is_blocking(context, stream)) atomic_fetch_add(&context->blocking_captures, 1);
+  capture->counted = tsr_is_blocking(context, stream);
+  if (capture->counted) atomic_fetch_add(&context->blocking_captures, 1);
   atomic_store(&context->capturing[stream], true);
   return CUDA_SUCCESS;
 }
@@ -87,7 +89,7 @@ static bool is_invalid(struct sequence *sequence) {
     const struct tsr_capture *capture = context->captures[i];
     if (!capture || capture->sequence != sequence) continue;
     if (atomic_load(&context->capture_misused[i])) sequence->invalid = true;
-    if (tsr_is_blocking(context, i) && atomic_load(&context->capture_misused[TSR_LEGACY_STREAM]))
+    if (capture->counted && atomic_load(&context->capture_misused[TSR_LEGACY_STREAM]))
       sequence->invalid = true;
   }
   return sequence->invalid;

@@ -42,15 +42,7 @@ CUresult tsr_cuStreamCreate(CUstream *phStream, unsigned int Flags) {
   return tsr_cuStreamCreateWithPriority(phStream, Flags, 0);
 }
 
-/* A capture cannot be completed without its streams. */
-static void abandon_capture(CUstream handle) {
-  const struct tsr_stream *stream = TSR_FIND(tsr_stream, TSR_STREAM, handle);
-  if (stream && tsr_captures(stream->context, stream->index))
-    tsr_capture_abandon(stream->context, stream->index);
-}
-
 CUresult tsr_cuStreamDestroy_v2(CUstream hStream) {
-  abandon_capture(hStream);
   return tsr_stream_drop((uint64_t)(uintptr_t)hStream);
 }
 

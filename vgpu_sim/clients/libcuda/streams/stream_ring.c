@@ -2,6 +2,7 @@
 
 #include "log.h"
 #include "exchange/wait.h"
+#include "nodes/capture.h"
 
 /* Return an unused index, preferably one whose earlier work is done; under context.stream_lock. */
 static int take_index(struct tsr_context *context) {
@@ -63,8 +64,12 @@ CUresult tsr_stream_new(struct tsr_context *context, unsigned int flags, uint64_
 CUresult tsr_stream_drop(uint64_t handle) {
   struct tsr_stream *stream = TSR_FIND(tsr_stream, TSR_STREAM, handle);
   if (!stream || !tsr_object_retire(TSR_STREAM, handle)) return CUDA_ERROR_INVALID_HANDLE;
-  if (TSR_FIND(tsr_context, TSR_CONTEXT, stream->context_handle))
+  if (TSR_FIND(tsr_context, TSR_CONTEXT, stream->context_handle)) {
+    /* A capture cannot be completed without its streams. */
+    if (tsr_captures(stream->context, stream->index))
+      tsr_capture_abandon(stream->context, stream->index);
     tsr_stream_ring_close(stream->context, stream->index);
+  }
   tsr_object_free(TSR_STREAM, stream);
   return CUDA_SUCCESS;
 }

@@ -37,6 +37,7 @@ static uint32_t first_behind(uint64_t address) {
 }
 
 void tw_chunks_lock(void) { pthread_rwlock_rdlock(&lock); }
+bool tw_chunks_try_lock(void) { return pthread_rwlock_tryrdlock(&lock) == 0; }
 void tw_chunks_unlock(void) { pthread_rwlock_unlock(&lock); }
 
 bool tw_chunks_cover_locked(uint64_t address, uint64_t bytes) {

@@ -128,9 +128,10 @@ bool tw_lead_after_request(void);
 bool tw_lead_sleep(uint32_t how, uint64_t limit_ns);
 /* Return how many requests other threads run. */
 uint32_t tw_lead_running_elsewhere(void);
-/* Start the runners, whose function is `main`. `any_news` returns whether a request can start,
- * or may be able to. */
-int tw_runners_start(void *(*main)(void *index), bool (*any_news)(void));
+/* Start the runners, whose function is `main`. `any_news` returns whether a request can start, or
+ * may be able to; `awaits_value` returns whether one waits for a value in memory. */
+int tw_runners_start(void *(*main)(void *index), bool (*any_news)(void),
+                     bool (*awaits_value)(void));
 void tw_runners_stop(void);
 
 /* scheduler.c */
@@ -183,6 +184,8 @@ void tw_kernel_name(uint64_t handle, char *name, uint64_t size);
 
 /* chunks.c: the lock keeps chunks mapped during copies; several copies hold it at once. */
 void tw_chunks_lock(void);
+/* The same without waiting; returns whether the lock is held. */
+bool tw_chunks_try_lock(void);
 void tw_chunks_unlock(void);
 bool tw_chunks_cover_locked(uint64_t address, uint64_t bytes);
 

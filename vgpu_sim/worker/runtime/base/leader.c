@@ -43,6 +43,7 @@ static bool called; /* a watcher has been called since this leader took the lead
 /* Callbacks of the scheduler, which owns the streams. */
 static void *(*runner_main)(void *index);
 static bool (*any_news)(void);
+static bool (*awaits_value)(void);
 
 /* The calling thread's request. */
 static __thread struct {
@@ -196,7 +197,8 @@ void tw_lead_pass(void) {
   if (!still_leads()) return;
   mark(true);
   announce_nap(0);
-  const bool busy = any_news();
+  /* No bell rings for a value, so a runner that sleeps without a limit does not look at it. */
+  const bool busy = any_news() || awaits_value();
   const bool rung = LOAD(at_bell) != 0;
   if (LOAD(benched) == 0 && (busy || !rung) && !add_runner()) {
     STORE(tw.page->sleeping, 0);
@@ -251,9 +253,10 @@ bool tw_lead_sleep(uint32_t how, uint64_t limit_ns) {
   return true;
 }
 
-int tw_runners_start(void *(*main)(void *index), bool (*news)(void)) {
+int tw_runners_start(void *(*main)(void *index), bool (*news)(void), bool (*awaits)(void)) {
   runner_main = main;
   any_news = news;
+  awaits_value = awaits;
   lead = FREE;
   benched = at_bell = watching = completions = elsewhere = runner_count = 0;
   if (!add_runner()) return -EAGAIN;

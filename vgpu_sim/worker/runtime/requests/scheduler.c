@@ -201,5 +201,5 @@ static void *runner_main(void *index) {
 
 int tw_scheduler_start(void) {
   memset(streams, 0, sizeof streams);
-  return tw_runners_start(runner_main, any_news);
+  return tw_runners_start(runner_main, any_news, awaits_value);
 }

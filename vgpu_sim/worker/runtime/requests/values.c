@@ -28,7 +28,8 @@ static bool fulfils(const tessera_value_body *body, uint64_t seen) {
 bool tw_value_reached(const tessera_slot *slot) {
   if (slot->opcode != TESSERA_OPCODE_AWAIT) return true;
   const tessera_value_body *body = &slot->body.value;
-  tw_chunks_lock();
+  /* The leader must not wait here for a copy, behind which a change of the chunks waits. */
+  if (!tw_chunks_try_lock()) return false;
   const bool live = tw_chunks_cover_locked(body->address, body->width_bytes);
   const bool reached = !live || fulfils(body, load(body));
   tw_chunks_unlock();
