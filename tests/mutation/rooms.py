@@ -273,6 +273,22 @@ ROOMS = (
         ),
     ),
     Room(
+        "runtime",
+        tuple(f"{_CLIENTS}/{part}/**/*.c" for part in ("libcudart", "libnvjitlink")),
+        (("tests/abi/cudart", "tests/abi/**/test_*nvjitlink*.py"),),
+    ),
+    Room(
+        "tools",
+        (
+            *(f"{_CLIENTS}/{part}/**/*.c" for part in ("ptxas", "program")),
+            "vgpu_sim/sdk/**/*.py",
+        ),
+        (
+            (f"{_UNIT}/sdk", "tests/abi/driver/test_abi_ptxas.py"),
+            ("tests/integration/run/test_run_sdk.py", "tests/golden/nvidia_smi"),
+        ),
+    ),
+    Room(
         "verbs",
         tuple(f"{_RDMA_CLIENTS}/{part}/**/*.c" for part in ("libibverbs", "librdmacm", "provider")),
         (
