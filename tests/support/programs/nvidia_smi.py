@@ -38,6 +38,7 @@ def _folder() -> tempfile.TemporaryDirectory:
     return folder
 
 
+@functools.cache
 def program() -> Path:
     """Return the path of the command, compiled from the checkout's sources."""
     (path,) = build.build_all(only=("nvidia-smi",))
