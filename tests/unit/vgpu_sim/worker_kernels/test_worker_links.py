@@ -12,6 +12,7 @@ from support.processes.worker_client import Client, running_client, running_zygo
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import LinkFlag, MessageType
+from vgpu_sim.worker.modules import links
 from vgpu_sim.worker.modules.images import ImageError
 from vgpu_sim.worker.modules.link_inputs import read_texts
 
@@ -89,3 +90,17 @@ def test_random_damage_to_an_archive_raises_only_an_image_error() -> None:
             list(read_texts("a", bytes(data), (9, 0)))
         except ImageError:
             continue
+
+
+def test_decompressed_texts_of_a_link_are_limited_together() -> None:
+    """A small archive could otherwise expand to any size in the slice's memory."""
+    text = ptx_of("80", "// " + " " * (24 << 20) + "\n")
+    inputs = b""
+    for number in range(3):
+        name = b"%d" % number
+        image = make_fat_binary(make_entry(80, text, compression="zstd"))
+        inputs += struct.pack("<IIQ", len(name), messages.LinkInput.BINARY, len(image))
+        inputs += name + image
+    assert len(inputs) < 64 << 10
+    with pytest.raises(ImageError, match="2: the texts of a link are larger than 64 MiB"):
+        links.link(inputs, (9, 0), check_only=True)

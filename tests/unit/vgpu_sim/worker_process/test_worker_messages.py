@@ -12,8 +12,9 @@ import pytest
 
 from support.processes.worker_client import MIB, Client, Zygote, running_client
 from vgpu_sim.hal import messages
-from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.abi import FaultKind, Opcode, ValueBody
 from vgpu_sim.hal.compute.address_map import (
+    APERTURE_BASES,
     CHUNK_ALIGN_BYTES,
     DEVICE_BYTES,
     DEVICE_OFFSET,
@@ -213,6 +214,30 @@ def test_what_no_client_sends_ends_the_context(
         assert os.waitstatus_to_exitcode(zygote.exit_status(client.pid)) == 70
         for descriptor in opened:
             os.close(descriptor)
+
+
+@pytest.mark.parametrize("opcode", [Opcode.AWAIT, Opcode.WRITE])
+@pytest.mark.parametrize(
+    ("address", "width_bytes", "condition"),
+    [
+        (APERTURE_BASES[0] + DEVICE_OFFSET, 3, 0),
+        (APERTURE_BASES[0] + DEVICE_OFFSET, 0, 0),
+        (APERTURE_BASES[0] + DEVICE_OFFSET + 2, 4, 0),
+        (APERTURE_BASES[0] + DEVICE_OFFSET, 4, 4),
+        (APERTURE_BASES[0] + DEVICE_OFFSET, 8, 0),  # no memory there
+        (8, 8, 0),  # the worker's own
+    ],
+)
+def test_a_value_outside_of_live_memory_ends_the_context(
+    zygote: Zygote, opcode: Opcode, address: int, width_bytes: int, condition: int
+) -> None:
+    with running_client(zygote) as client:
+        slot = client.slot(0, opcode)
+        slot.body.value = ValueBody(address, 1, width_bytes, condition)
+        client.put(0, bytes(slot))
+        page = client.wait_for_error()
+        assert page.error in (CudaError.LAUNCH_FAILED, CudaError.ILLEGAL_ADDRESS)
+        assert os.waitstatus_to_exitcode(zygote.exit_status(client.pid)) == 70
 
 
 def test_a_client_that_does_not_read_is_left(zygote: Zygote) -> None:
