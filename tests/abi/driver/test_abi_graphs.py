@@ -395,3 +395,75 @@ def test_memory_of_a_graph_has_its_address_from_the_beginning(cuda, operations):
     free = cuda.cuMemGetInfo()[0]
     cuda.cuGraphExecDestroy(executable)
     assert cuda.cuMemGetInfo()[0] >= free + (8 << 20)
+
+
+def allocation_node(cuda, graph, size: int):
+    """Add a node that allocates; return it and its address."""
+    wanted = cuda.CUDA_MEM_ALLOC_NODE_PARAMS()
+    wanted.poolProps.allocType = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    wanted.poolProps.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    wanted.bytesize = size
+    node = cuda.cuGraphAddMemAllocNode(graph, [], 0, wanted)
+    return node, int(cuda.cuGraphMemAllocNodeGetParams(node).dptr)
+
+
+def fill_node(cuda, operations, graph, after, address: int, value: int):
+    fill = cuda.CUDA_MEMSET_NODE_PARAMS()
+    fill.dst, fill.value, fill.elementSize, fill.width, fill.height = address, value, 4, 4, 1
+    return cuda.cuGraphAddMemsetNode(graph, after, len(after), fill, operations.context)
+
+
+@pytest.mark.parametrize("size", [900 << 10, 3 << 20])
+def test_memory_of_a_graph_that_the_program_frees_stays_the_graphs(cuda, operations, size):
+    """A later launch allocates it again, and destruction frees nothing of others."""
+    stream = cuda.cuStreamCreate(1)
+    graph = cuda.cuGraphCreate(0)
+    node, address = allocation_node(cuda, graph, size)
+    fill_node(cuda, operations, graph, [node], address, 5)
+    executable = cuda.cuGraphInstantiate(graph, 0)
+    cuda.cuGraphLaunch(executable, stream)
+    cuda.cuMemFreeAsync(address, stream)
+    cuda.cuStreamSynchronize(stream)
+    mine = int(cuda.cuMemAlloc(size))
+    assert mine != address
+    cuda.cuMemsetD32(mine, 9, 4)
+    cuda.cuGraphLaunch(executable, stream)
+    cuda.cuMemFree(address)
+    data = np.zeros(4, np.uint32)
+    cuda.cuMemcpyDtoH(data, mine, 16)
+    assert data.tolist() == [9] * 4
+    cuda.cuGraphExecDestroy(executable)
+    cuda.cuGraphDestroy(graph)
+    assert int(cuda.cuMemAlloc(size)) != mine
+
+
+def test_a_graph_with_a_child_that_captures_cannot_be_destroyed(cuda, operations):
+    stream = cuda.cuStreamCreate(1)
+    mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    graph, inner = cuda.cuGraphCreate(0), cuda.cuGraphCreate(0)
+    node = cuda.cuGraphAddChildGraphNode(graph, [], 0, inner)
+    child = cuda.cuGraphChildGraphNodeGetGraph(node)
+    cuda.cuStreamBeginCaptureToGraph(stream, child, [], [], 0, mode)
+    assert cuda.code("cuGraphDestroy", graph) == INVALID_VALUE
+    assert cuda.code("cuGraphDestroyNode", node) == INVALID_VALUE
+    assert cuda.code("cuGraphInstantiate", graph, 0) == INVALID_VALUE
+    operations.enqueue(("fill", 0, 0, 1), stream)
+    cuda.cuStreamEndCapture(stream)
+    cuda.cuGraphDestroy(graph)
+
+
+def test_a_launch_that_a_capture_refuses_keeps_no_memory(cuda, operations):
+    """The copy of the graph that would have become a child graph ends with the refusal."""
+    stream = cuda.cuStreamCreate(1)
+    graph = cuda.cuGraphCreate(0)
+    allocation_node(cuda, graph, 8 << 20)
+    executable = cuda.cuGraphInstantiate(graph, 0)
+    mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    cuda.cuStreamBeginCapture(stream, mode)
+    assert cuda.code("cuStreamSynchronize", stream) == UNSUPPORTED
+    assert cuda.code("cuGraphLaunch", executable, stream) == INVALIDATED
+    assert cuda.code("cuStreamEndCapture", stream) == INVALIDATED
+    free = cuda.cuMemGetInfo()[0]
+    cuda.cuGraphExecDestroy(executable)
+    cuda.cuGraphDestroy(graph)
+    assert cuda.cuMemGetInfo()[0] >= free + (8 << 20)

@@ -101,7 +101,8 @@ CUresult tsr_describe_child(struct tsr_operation *operation, CUgraph child, int 
     return CUDA_ERROR_NOT_SUPPORTED;
   if (ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
     return tsr_graph_clone(graph, &operation->child);
-  if (ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE || graph->owner || graph->captures)
+  if (ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE || graph->owner ||
+      tsr_graph_has_captures(graph))
     return CUDA_ERROR_INVALID_VALUE;
   operation->child = graph;
   return CUDA_SUCCESS;

@@ -37,7 +37,7 @@ static CUresult instantiate(CUgraphExec *made, CUgraph handle, uint64_t flags,
   struct tsr_node *failed = NULL;
   TSR_LOCKED({
     const struct tsr_graph *graph = TSR_GRAPH_OF(handle);
-    result = graph && !graph->captures ? tsr_exec_new(graph, flags, &exec, &failed)
+    result = graph && !tsr_graph_has_captures(graph) ? tsr_exec_new(graph, flags, &exec, &failed)
                                        : CUDA_ERROR_INVALID_VALUE;
     if (exec) *made = (CUgraphExec)(uintptr_t)tsr_object_handle(TSR_GRAPH_EXEC, exec);
     if (failed && failed_node)

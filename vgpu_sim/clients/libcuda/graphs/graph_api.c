@@ -19,7 +19,7 @@ CUresult tsr_cuGraphCreate(CUgraph *phGraph, unsigned int flags) {
 CUresult tsr_cuGraphDestroy(CUgraph hGraph) {
   TSR_LOCKED({
     struct tsr_graph *graph = TSR_GRAPH_OF(hGraph);
-    if (!graph || graph->owner || graph->captures)
+    if (!graph || graph->owner || tsr_graph_has_captures(graph))
       result = CUDA_ERROR_INVALID_VALUE;
     else
       tsr_graph_free(graph);

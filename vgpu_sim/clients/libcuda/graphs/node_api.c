@@ -21,13 +21,6 @@ struct place {
   size_t count;
 };
 
-/* Free an operation that did not become a node. */
-static void discard(struct tsr_operation *operation) {
-  if (operation->type == CU_GRAPH_NODE_TYPE_GRAPH && operation->child)
-    tsr_graph_free(operation->child);
-  tsr_operation_clear(operation);
-}
-
 /* Whether a graph is part of another one, or is that graph. */
 static bool is_inside(const struct tsr_graph *graph, const struct tsr_graph *outer) {
   while (graph != outer && graph->owner) graph = graph->owner->graph;
@@ -186,7 +179,9 @@ CUresult tsr_cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 CUresult tsr_cuGraphDestroyNode(CUgraphNode hNode) {
   TSR_LOCKED({
     struct tsr_node *node = TSR_NODE_OF(hNode);
-    if (!node || node->graph->captures)
+    if (!node || node->graph->captures ||
+        (node->operation.type == CU_GRAPH_NODE_TYPE_GRAPH &&
+         tsr_graph_has_captures(node->operation.child)))
       result = CUDA_ERROR_INVALID_VALUE;
     else
       tsr_graph_remove(node);
@@ -210,7 +205,7 @@ static CUresult set(CUgraphNode handle, const CUgraphNodeParams *parameters) {
         operation.kernel.cooperative = node->operation.kernel.cooperative;
         operation.kernel.priority = node->operation.kernel.priority;
       }
-      discard(&node->operation);
+      tsr_operation_discard(&node->operation);
       node->operation = operation;
     }
   });

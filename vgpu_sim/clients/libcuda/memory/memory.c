@@ -40,7 +40,8 @@ bool tsr_memory_find(uint64_t address, struct tsr_span *span) {
 }
 
 static uint32_t kind_of(enum tsr_use use) {
-  return use == TSR_USE_DEVICE || use == TSR_USE_PHYSICAL ? TESSERA_CHUNK_KIND_DEVICE : TESSERA_CHUNK_KIND_HOST;
+  const bool device = use == TSR_USE_DEVICE || use == TSR_USE_PHYSICAL || use == TSR_USE_GRAPH;
+  return device ? TESSERA_CHUNK_KIND_DEVICE : TESSERA_CHUNK_KIND_HOST;
 }
 
 static bool is_same_sort(const struct tsr_sort *a, const struct tsr_sort *b) {

@@ -43,12 +43,13 @@ CUresult tsr_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthI
   return result;
 }
 
-/* Memory of a pool returns to its pool. */
+/* Memory of a pool returns to its pool; memory of a graph stays reserved for the next launch. */
 CUresult tsr_cuMemFree_v2(CUdeviceptr dptr) {
   TSR_CURRENT(context);
   struct tsr_span span;
   if (!dptr) return CUDA_SUCCESS;
   if (!tsr_memory_find(dptr, &span) || span.address != dptr) return CUDA_ERROR_INVALID_VALUE;
+  if (span.sort.use == TSR_USE_GRAPH) return tsr_wait_all(span.context);
   if (!span.sort.pool)
     return tsr_memory_free(dptr, span.sort.use == TSR_USE_MANAGED ? TSR_USE_MANAGED : TSR_USE_DEVICE);
   const CUresult waited = tsr_wait_all(span.context);

@@ -210,7 +210,7 @@ CUresult tsr_capture_add(struct tsr_context *context, uint32_t stream,
   else if (is_invalid(capture->sequence))
     result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (result != CUDA_SUCCESS) {
-    tsr_operation_clear(operation);
+    tsr_operation_discard(operation);
     tsr_graphs_unlock();
     return result;
   }

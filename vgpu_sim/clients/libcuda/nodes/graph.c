@@ -13,11 +13,15 @@ struct tsr_graph *tsr_graph_new(void) {
   return graph;
 }
 
+void tsr_operation_discard(struct tsr_operation *operation) {
+  if (operation->type == CU_GRAPH_NODE_TYPE_GRAPH && operation->child)
+    tsr_graph_free(operation->child);
+  tsr_operation_clear(operation);
+}
+
 static void free_node(struct tsr_node *node) {
   tsr_object_retire(TSR_NODE, tsr_object_handle(TSR_NODE, node));
-  if (node->operation.type == CU_GRAPH_NODE_TYPE_GRAPH && node->operation.child)
-    tsr_graph_free(node->operation.child);
-  tsr_operation_clear(&node->operation);
+  tsr_operation_discard(&node->operation);
   free(node->before.list);
   free(node->after.list);
   tsr_object_free(TSR_NODE, node);
@@ -53,7 +57,7 @@ CUresult tsr_graph_add(struct tsr_graph *graph, struct tsr_operation *operation,
                        size_t count, struct tsr_node **made) {
   struct tsr_node *node = tsr_object_new(TSR_NODE);
   if (!node) {
-    tsr_operation_clear(operation);
+    tsr_operation_discard(operation);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   node->operation = *operation;
@@ -97,6 +101,15 @@ bool tsr_graph_has_memory(const struct tsr_graph *graph) {
       return true;
   }
   return false;
+}
+
+bool tsr_graph_has_captures(const struct tsr_graph *graph) {
+  bool found = graph->captures != 0;
+  for (uint32_t i = 0; i < graph->count && !found; i++) {
+    const struct tsr_operation *operation = &graph->nodes[i]->operation;
+    found = operation->type == CU_GRAPH_NODE_TYPE_GRAPH && tsr_graph_has_captures(operation->child);
+  }
+  return found;
 }
 
 static CUresult clone_nodes(const struct tsr_graph *from, struct tsr_graph *to) {

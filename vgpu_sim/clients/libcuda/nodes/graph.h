@@ -62,8 +62,14 @@ CUresult tsr_graph_clone(const struct tsr_graph *from, struct tsr_graph **clone)
  * that programs cannot clone it. */
 bool tsr_graph_has_memory(const struct tsr_graph *graph);
 
+/* Whether a capture adds nodes to the graph or to a child of it, which must live until it ends. */
+bool tsr_graph_has_captures(const struct tsr_graph *graph);
+
 #define TSR_GRAPH_OF(handle) TSR_FIND(tsr_graph, TSR_GRAPH, handle)
 #define TSR_NODE_OF(handle) TSR_FIND(tsr_node, TSR_NODE, handle)
+
+/* Free an operation that belongs to no node. */
+void tsr_operation_discard(struct tsr_operation *operation);
 
 /* Add a node that depends on `count` nodes of the same graph. The operation belongs to the node
  * afterwards, also on failure. `data` may be NULL. */

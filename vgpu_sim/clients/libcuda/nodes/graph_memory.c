@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "exchange/health.h"
 #include "memory/memory.h"
 
 CUresult tsr_graph_memory_new(struct tsr_context *context,
@@ -9,7 +10,7 @@ CUresult tsr_graph_memory_new(struct tsr_context *context,
                               struct tsr_graph_memory **memory) {
   struct tsr_graph_memory *made = calloc(1, sizeof *made);
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = tsr_memory_allocate(context, (struct tsr_sort){.use = TSR_USE_DEVICE},
+  const CUresult result = tsr_memory_allocate(context, (struct tsr_sort){.use = TSR_USE_GRAPH},
                                               parameters->bytesize, &made->address);
   struct tsr_span span;
   if (result != CUDA_SUCCESS || !tsr_memory_find(made->address, &span)) {
@@ -26,11 +27,12 @@ CUresult tsr_graph_memory_new(struct tsr_context *context,
   return CUDA_SUCCESS;
 }
 
-/* The program may have freed the memory itself, and others may have it now. */
+/* The memory may have ended with its context, and others may have the address now. */
 void tsr_graph_memory_release(struct tsr_graph_memory *memory) {
   if (atomic_fetch_sub(&memory->users, 1) != 1) return;
   struct tsr_span span;
-  if (tsr_memory_find(memory->address, &span) && span.id == memory->id)
-    tsr_memory_free(memory->address, TSR_USE_DEVICE);
+  if (tsr_memory_find(memory->address, &span) && span.id == memory->id &&
+      tsr_context_error(span.context) == CUDA_SUCCESS)
+    tsr_memory_free(memory->address, TSR_USE_GRAPH);
   free(memory);
 }

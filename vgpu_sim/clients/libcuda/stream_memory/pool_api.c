@@ -62,7 +62,8 @@ CUresult tsr_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
   return allocate(dptr, bytesize, found, context, stream);
 }
 
-/* Memory that belongs to no pool is freed at once, after the stream's work is done. */
+/* Memory that belongs to no pool is freed at once, after the stream's work is done. Memory of a
+ * graph stays reserved for the next launch. */
 CUresult tsr_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   struct tsr_context *context;
   uint32_t stream;
@@ -70,6 +71,7 @@ CUresult tsr_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (result != CUDA_SUCCESS) return result;
   struct tsr_span span;
   if (!tsr_memory_find(dptr, &span) || span.address != dptr) return CUDA_ERROR_INVALID_VALUE;
+  if (span.sort.use == TSR_USE_GRAPH) return CUDA_SUCCESS;
   if (span.sort.pool) return tsr_pool_free(dptr, context, stream);
   result = tsr_wait_stream_open(context, stream);
   return result == CUDA_SUCCESS ? tsr_memory_free(dptr, TSR_USE_DEVICE) : result;

@@ -66,7 +66,11 @@ CUresult tsr_cuEventDestroy_v2(CUevent hEvent) {
     give_timestamp(event->context, event);
     pthread_mutex_unlock(&event->context->event_lock);
   }
+  tsr_graphs_lock(); /* a capture in another thread may read them */
   free(event->captured.tips.list);
+  event->captured.tips = (struct tsr_edges){0};
+  event->captured.sequence = 0;
+  tsr_graphs_unlock();
   tsr_object_free(TSR_EVENT, event);
   return CUDA_SUCCESS;
 }
