@@ -2,6 +2,8 @@
 
 import ctypes
 import random
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -467,3 +469,117 @@ def test_a_launch_that_a_capture_refuses_keeps_no_memory(cuda, operations):
     cuda.cuGraphExecDestroy(executable)
     cuda.cuGraphDestroy(graph)
     assert cuda.cuMemGetInfo()[0] >= free + (8 << 20)
+
+
+class Gate:
+    """A word in pinned memory for which streams and nodes wait."""
+
+    def __init__(self, cuda, raw) -> None:
+        self.cuda, self.raw = cuda, raw
+        self.word = int(cuda.cuMemHostAlloc(4, 0))
+        ctypes.memset(self.word, 0, 4)
+
+    def hold(self, stream) -> None:
+        self.cuda.cuStreamWaitValue32(stream, self.word, 1, 0)
+
+    def open(self) -> None:
+        ctypes.memset(self.word, 1, 1)
+
+    def node(self, graph, operation: int) -> None:
+        """Add a node that waits for the word (1) or writes it (2)."""
+        one = (ctypes.c_uint64 * 8)(operation, self.word, 1, 0)  # the union's fields
+        values = (ctypes.c_uint64 * 4)(int(self.cuda.cuCtxGetCurrent()), 1, ctypes.addressof(one))
+        made = ctypes.c_void_p()
+        assert (
+            self.raw.cuGraphAddBatchMemOpNode(
+                ctypes.byref(made), ctypes.c_void_p(int(graph)), None, ctypes.c_size_t(0), values
+            )
+            == 0
+        )
+
+
+@pytest.fixture
+def gate(cuda, raw):
+    made = Gate(cuda, raw)
+    yield made
+    made.open()
+    cuda.cuCtxSynchronize()
+
+
+def ends(cuda, stream) -> bool:
+    """Whether the stream's work ends soon."""
+    for _ in range(200):
+        if cuda.code("cuStreamQuery", stream) == 0:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_graphs_in_different_streams_do_not_wait_for_each_other(cuda, gate):
+    """One waits for what the other writes, in branches that could share a ring."""
+    first, second = cuda.cuStreamCreate(1), cuda.cuStreamCreate(1)
+    executables = []
+    for operation in (1, 2):
+        graph = cuda.cuGraphCreate(0)
+        cuda.cuGraphAddEmptyNode(graph, [], 0)
+        gate.node(graph, operation)
+        executables.append(cuda.cuGraphInstantiate(graph, 0))
+    cuda.cuGraphLaunch(executables[0], first)
+    cuda.cuGraphLaunch(executables[1], second)
+    assert ends(cuda, second)
+    assert ends(cuda, first)
+
+
+def test_what_a_launch_needs_lives_until_the_launch_is_done(cuda, raw, operations, gate):
+    """Destruction neither waits for the launch nor takes away its objects and memory."""
+    stream = cuda.cuStreamCreate(1)
+    freed = threading.Event()
+    seen = []
+
+    @HOST_FUNCTION
+    def free(_data):
+        freed.set()
+
+    @HOST_FUNCTION
+    def note(_data):
+        seen.append(freed.is_set())
+
+    made = ctypes.c_uint64()
+    assert raw.cuUserObjectCreate(ctypes.byref(made), None, free, 1, 1) == 0
+    graph = cuda.cuGraphCreate(0)
+    handle = ctypes.c_void_p(int(graph))
+    assert raw.cuGraphRetainUserObject(handle, ctypes.c_void_p(made.value), 1, 1) == 0
+    node, address = allocation_node(cuda, graph, 8 << 20)
+    last = fill_node(cuda, operations, graph, [node], address, 5)
+    host = (ctypes.c_void_p * 2)(ctypes.cast(note, ctypes.c_void_p), None)
+    after = (ctypes.c_void_p * 1)(int(last))
+    added = ctypes.c_void_p()
+    assert raw.cuGraphAddHostNode(ctypes.byref(added), handle, after, ctypes.c_size_t(1), host) == 0
+    executable = cuda.cuGraphInstantiate(graph, 0)
+    gate.hold(stream)
+    cuda.cuGraphLaunch(executable, stream)
+    cuda.cuGraphDestroy(graph)
+    cuda.cuGraphExecDestroy(executable)
+    assert not freed.is_set()
+    gate.open()
+    cuda.cuStreamSynchronize(stream)
+    assert freed.wait(10)
+    assert seen == [False]
+
+
+def test_a_graph_refuses_copies_of_another_contexts_memory(cuda, operations):
+    """Nothing would keep that memory until the launch gets there."""
+    here = operations.context
+    other = cuda.cuCtxCreate(None, 0, 0)
+    there = int(cuda.cuMemAlloc(16))
+    cuda.cuCtxSetCurrent(here)
+    copy = cuda.CUDA_MEMCPY3D()
+    copy.srcMemoryType = copy.dstMemoryType = cuda.CUmemorytype.CU_MEMORYTYPE_UNIFIED
+    copy.srcDevice, copy.dstDevice = there, operations.at(0)
+    copy.WidthInBytes, copy.Height, copy.Depth = 16, 1, 1
+    graph = cuda.cuGraphCreate(0)
+    cuda.cuGraphAddMemcpyNode(graph, [], 0, copy, here)
+    executable = cuda.cuGraphInstantiate(graph, 0)
+    assert cuda.code("cuGraphLaunch", executable, cuda.cuStreamCreate(1)) == 801
+    cuda.cuCtxDestroy(other)
+    cuda.cuCtxSetCurrent(here)

@@ -98,7 +98,13 @@ struct tsr_system_area {
 
 /* Branches of a graph that run in parallel: in the stream of the launch, and in rings that all
  * graphs of a context share. */
-enum { TSR_GRAPH_LANES = 4 };
+enum { TSR_GRAPH_LANES = 4, TSR_GRAPH_RINGS = 9 };
+
+struct tsr_graph_lane {
+  uint32_t ring;
+  uint32_t stream; /* of the last launch */
+  bool taken;      /* a thread enqueues a launch */
+};
 
 struct tsr_context {
   struct tsr_object object;
@@ -148,7 +154,7 @@ struct tsr_context {
   _Atomic bool capture_misused[TESSERA_MAX_STREAMS]; /* work was refused: the capture is invalid */
   _Atomic uint32_t blocking_captures; /* blocking streams that capture */
   pthread_mutex_t graph_lane_lock;    /* guards the fields below */
-  uint32_t graph_lanes[TSR_GRAPH_LANES - 1]; /* rings for graphs' side branches */
+  struct tsr_graph_lane graph_lanes[TSR_GRAPH_RINGS]; /* for graphs' side branches */
   uint32_t graph_lane_count;
   _Atomic uint32_t cache_config, shared_config; /* preferences, which have no effect */
   _Atomic uint8_t synchronization[TESSERA_MAX_STREAMS]; /* CUsynchronizationPolicy; 0: default */

@@ -45,12 +45,19 @@ static bool is_first_of_ring(const struct tsr_host_queue *queue, const struct ts
   return true;
 }
 
+static bool is_ready(const struct tsr_host_queue *queue, const struct tsr_host_task *task) {
+  if (!task->values) return tsr_reached(queue->context, task->stream, task->value);
+  for (uint32_t i = 0; i < TESSERA_MAX_STREAMS; i++)
+    if (!tsr_reached(queue->context, i, task->values[i])) return false;
+  return true;
+}
+
 /* Take a task that may run now; NULL: there is none. Under the lock. */
 static struct tsr_host_task *take_ready(struct tsr_host_queue *queue, bool failed) {
   for (struct tsr_host_task **link = &queue->first; *link; link = &(*link)->next) {
     struct tsr_host_task *task = *link;
-    if (!is_first_of_ring(queue, task)) continue;
-    if (!failed && !tsr_reached(queue->context, task->stream, task->value)) continue;
+    if (!task->values && !is_first_of_ring(queue, task)) continue;
+    if (!failed && !is_ready(queue, task)) continue;
     *link = task->next;
     if (!task->next) queue->end = link;
     return task;
@@ -61,9 +68,11 @@ static struct tsr_host_task *take_ready(struct tsr_host_queue *queue, bool faile
 static void run(struct tsr_host_queue *queue, struct tsr_host_task *task, CUresult status) {
   const uint32_t stream = task->stream;
   const uint64_t number = task->number;
+  const bool awaited = !task->values;
   tsr_in_host_function = true;
   task->run(task, status); /* may free the task */
   tsr_in_host_function = false;
+  if (!awaited) return;
   __atomic_store_n(&queue->done[stream], number, __ATOMIC_RELEASE);
   atomic_thread_fence(memory_order_seq_cst);
   tsr_ring_for_request(queue->context, stream);
@@ -188,6 +197,21 @@ CUresult tsr_host_enqueue(struct tsr_context *context, uint32_t stream,
   append(queue, task);
   tsr_ring_commit(&request);
   return CUDA_SUCCESS;
+}
+
+CUresult tsr_host_follow(struct tsr_context *context, struct tsr_host_task *task) {
+  struct tsr_host_queue *queue;
+  task->stream = TESSERA_MAX_STREAMS;
+  CUresult result = queue_of(context, &queue);
+  if (result != CUDA_SUCCESS) return result;
+  pthread_mutex_lock(&context->host_queue_lock);
+  queue = atomic_load(&context->host_queue);
+  if (queue)
+    append(queue, task);
+  else
+    result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  pthread_mutex_unlock(&context->host_queue_lock);
+  return result;
 }
 
 void tsr_host_stop(struct tsr_context *context) {

@@ -9,6 +9,7 @@ struct tsr_host_task {
   void (*run)(struct tsr_host_task *task, CUresult status);
   /* Filled in by the queue. */
   struct tsr_host_task *next;
+  const uint64_t *values; /* per ring: the request after which it may run, if it is in no ring */
   uint32_t stream;
   uint64_t value;  /* the request after which it may run */
   uint64_t number; /* among the tasks of its ring */
@@ -17,6 +18,9 @@ struct tsr_host_task {
 /* Enqueue a task in a ring: it runs when all earlier requests of the ring are done, and later
  * ones wait for it. The queue does not free the task. On failure the task does not run. */
 CUresult tsr_host_enqueue(struct tsr_context *context, uint32_t stream, struct tsr_host_task *task);
+
+/* Have a task run once all rings have reached task->values; no request waits for it. */
+CUresult tsr_host_follow(struct tsr_context *context, struct tsr_host_task *task);
 
 /* End the context's thread. Tasks that still wait run with the context's error first. */
 void tsr_host_stop(struct tsr_context *context);

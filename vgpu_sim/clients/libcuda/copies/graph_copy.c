@@ -55,6 +55,8 @@ CUresult tsr_graph_copy_enqueue(struct tsr_context *context, uint32_t stream, ui
   if (result == CUDA_SUCCESS)
     result = tsr_locate_any(source, span_of(shape, shape->from_row_bytes, shape->from_layer_bytes), &from);
   if (result != CUDA_SUCCESS) return result;
+  if ((to.context && to.context != context) || (from.context && from.context != context))
+    TSR_REFUSE("a graph's copy of memory of another context than its stream's");
   if (to.context != context || from.context != context)
     return enqueue_hosted(context, stream, &to, &from, shape);
   for (uint64_t z = 0; z < shape->layers && result == CUDA_SUCCESS; z++)

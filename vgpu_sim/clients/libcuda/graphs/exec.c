@@ -3,37 +3,83 @@
 #include <stdlib.h>
 
 #include "base/refuse.h"
+#include "callbacks/later.h"
 #include "contexts/context.h"
 #include "exchange/ring.h"
+#include "exchange/wait.h"
 #include "graphs/run.h"
 #include "log.h"
 #include "streams/stream_ring.h"
 
+static pthread_cond_t launched = PTHREAD_COND_INITIALIZER;
 static uint32_t next_id; /* guarded by the graphs' lock */
 
-/* Return how many lanes a context has, after reserving rings for up to `wanted`. With fewer lanes
- * more steps share a ring; their order in it is a topological one. */
-static uint32_t take_lanes(struct tsr_context *context, uint32_t wanted, uint32_t *rings) {
-  pthread_mutex_lock(&context->graph_lane_lock);
-  while (context->graph_lane_count + 1 < wanted) {
-    uint32_t *ring = &context->graph_lanes[context->graph_lane_count];
-    if (tsr_stream_ring_open(context, false, ring) != CUDA_SUCCESS) break;
-    context->graph_lane_count++;
-  }
-  const uint32_t made = context->graph_lane_count;
-  for (uint32_t i = 0; i < made && i + 1 < TSR_GRAPH_LANES; i++)
-    rings[i + 1] = context->graph_lanes[i];
-  pthread_mutex_unlock(&context->graph_lane_lock);
-  return made + 1 < wanted ? made + 1 : wanted;
+struct tsr_exec *tsr_exec_find(uint64_t handle) {
+  struct tsr_exec *exec;
+  while ((exec = TSR_FIND(tsr_exec, TSR_GRAPH_EXEC, handle)) && exec->launching)
+    tsr_graphs_wait(&launched);
+  return exec;
+}
+
+void tsr_exec_launched(struct tsr_exec *exec) {
+  tsr_graphs_lock();
+  exec->launching = false;
+  pthread_cond_broadcast(&launched);
+  tsr_graphs_unlock();
+}
+
+static void free_graph(void *graph) { tsr_graph_free(graph); }
+
+void tsr_exec_drop_graph(const struct tsr_exec *exec, struct tsr_graph *graph) {
+  if (exec->last_context && tsr_graph_has_objects(graph))
+    tsr_later(exec->last_context, free_graph, graph, tsr_graphs_sweep);
+  else
+    tsr_graph_free(graph);
 }
 
 struct run {
   struct tsr_exec *exec;
   struct tsr_context *context;
   uint32_t rings[TSR_GRAPH_LANES], lanes;
+  struct tsr_graph_lane *taken[TSR_GRAPH_LANES];
   bool entered[TSR_GRAPH_LANES]; /* the lane already follows the beginning of the launch */
   tessera_wait begin;
 };
+
+/* Whether the lane's work, if any, comes before the stream's next request. Only such a lane can be
+ * used: another stream's work may wait for something that comes after this launch. */
+static bool may_use(const struct tsr_context *context, const struct tsr_graph_lane *lane,
+                    uint32_t stream) {
+  return !lane->taken && (lane->stream == stream || tsr_stream_idle(context, lane->ring));
+}
+
+/* Take up to `wanted` lanes. With fewer lanes more steps share a ring; their order in it is a
+ * topological one. */
+static void take_lanes(struct run *run, uint32_t wanted) {
+  struct tsr_context *context = run->context;
+  const uint32_t stream = run->rings[0];
+  pthread_mutex_lock(&context->graph_lane_lock);
+  for (uint32_t i = 0; i < TSR_GRAPH_RINGS && run->lanes < wanted; i++) {
+    struct tsr_graph_lane *lane = &context->graph_lanes[i];
+    if (i == context->graph_lane_count) {
+      if (tsr_stream_ring_open(context, false, &lane->ring) != CUDA_SUCCESS) break;
+      context->graph_lane_count++;
+    } else if (!may_use(context, lane, stream)) {
+      continue;
+    }
+    lane->taken = true;
+    lane->stream = stream;
+    run->taken[run->lanes] = lane;
+    run->rings[run->lanes++] = lane->ring;
+  }
+  pthread_mutex_unlock(&context->graph_lane_lock);
+}
+
+static void give_lanes(struct run *run) {
+  pthread_mutex_lock(&run->context->graph_lane_lock);
+  for (uint32_t lane = 1; lane < run->lanes; lane++) run->taken[lane]->taken = false;
+  pthread_mutex_unlock(&run->context->graph_lane_lock);
+}
 
 static CUresult run_step(struct run *run, uint32_t index) {
   struct tsr_exec *exec = run->exec;
@@ -67,13 +113,15 @@ static CUresult join(struct run *run) {
 }
 
 /* Wait for the previous launch of the same executable graph, and give other lanes a request to
- * wait for. */
+ * wait for. A launch in another context is not on this context's timelines: the client waits. */
 static CUresult begin(struct run *run) {
   const struct tsr_exec *exec = run->exec;
   const uint32_t stream = run->rings[0];
   const bool again = exec->last_context == tsr_object_handle(TSR_CONTEXT, run->context) &&
                      exec->last.stream != stream;
   CUresult result = CUDA_SUCCESS;
+  struct tsr_context *before = TSR_FIND(tsr_context, TSR_CONTEXT, exec->last_context);
+  if (before && before != run->context) tsr_wait(before, exec->last.stream, exec->last.value);
   if (again || run->lanes > 1) result = tsr_ring_wait(run->context, stream, &exec->last, again);
   run->entered[0] = true;
   run->begin = (tessera_wait){.stream = stream, .value = tsr_ring_last(run->context, stream)};
@@ -83,11 +131,12 @@ static CUresult begin(struct run *run) {
 CUresult tsr_exec_enqueue(struct tsr_exec *exec, struct tsr_context *context, uint32_t stream) {
   if (exec->context && exec->context != tsr_object_handle(TSR_CONTEXT, context))
     TSR_REFUSE("a graph in a stream of another context than its nodes'");
-  struct run run = {.exec = exec, .context = context, .rings = {stream}};
-  run.lanes = exec->lanes > 1 ? take_lanes(context, exec->lanes, run.rings) : 1;
+  struct run run = {.exec = exec, .context = context, .rings = {stream}, .lanes = 1};
+  if (exec->lanes > 1) take_lanes(&run, exec->lanes);
   CUresult result = begin(&run);
   for (uint32_t i = 0; i < exec->count && result == CUDA_SUCCESS; i++) result = run_step(&run, i);
   const CUresult joined = join(&run);
+  give_lanes(&run);
   exec->last_context = tsr_object_handle(TSR_CONTEXT, context);
   exec->last = (tessera_wait){.stream = stream, .value = tsr_ring_last(context, stream)};
   return result == CUDA_SUCCESS ? joined : result;
@@ -134,7 +183,7 @@ CUresult tsr_exec_new(const struct tsr_graph *graph, uint64_t flags, struct tsr_
 
 void tsr_exec_free(struct tsr_exec *exec) {
   tsr_object_retire(TSR_GRAPH_EXEC, tsr_object_handle(TSR_GRAPH_EXEC, exec));
-  if (exec->graph) tsr_graph_free(exec->graph);
+  if (exec->graph) tsr_exec_drop_graph(exec, exec->graph);
   free(exec->steps);
   free(exec->values);
   tsr_object_free(TSR_GRAPH_EXEC, exec);

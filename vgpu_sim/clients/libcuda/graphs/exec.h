@@ -16,7 +16,7 @@ struct tsr_step {
 
 struct tsr_exec {
   struct tsr_object object;
-  pthread_mutex_t lock; /* held by a launch, and to change or free the object */
+  bool launching; /* guarded by the graphs' lock; such an object is neither changed nor freed */
   struct tsr_graph *graph;
   uint64_t flags;
   uint32_t id;
@@ -32,7 +32,18 @@ struct tsr_exec {
 /* Plan the steps of exec->graph; under the graphs' lock. */
 CUresult tsr_exec_plan(struct tsr_exec *exec);
 
-/* Enqueue the graph in a stream; under exec->lock. */
+/* Find an executable graph and wait until no thread launches it; NULL: there is none. Releases the
+ * graphs' lock while it waits. */
+struct tsr_exec *tsr_exec_find(uint64_t handle);
+
+/* Note that the launch for which exec->launching was set has ended; without the graphs' lock. */
+void tsr_exec_launched(struct tsr_exec *exec);
+
+/* Free a graph of which launches may be in progress, and with it user objects that these need, once
+ * they are done; under the graphs' lock. */
+void tsr_exec_drop_graph(const struct tsr_exec *exec, struct tsr_graph *graph);
+
+/* Enqueue the graph in a stream; exec->launching is set. */
 CUresult tsr_exec_enqueue(struct tsr_exec *exec, struct tsr_context *context, uint32_t stream);
 
 /* Make an executable graph from a graph; under the graphs' lock. `failed` is the node that cannot

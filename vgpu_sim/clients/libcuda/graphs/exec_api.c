@@ -78,13 +78,9 @@ CUresult tsr_cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGra
 
 CUresult tsr_cuGraphExecDestroy(CUgraphExec hGraphExec) {
   TSR_LOCKED({
-    struct tsr_exec *exec = EXEC_OF(hGraphExec);
+    struct tsr_exec *exec = tsr_exec_find((uint64_t)(uintptr_t)hGraphExec);
     result = exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    if (exec) {
-      pthread_mutex_lock(&exec->lock); /* a launch in another thread */
-      pthread_mutex_unlock(&exec->lock);
-      tsr_exec_free(exec);
-    }
+    if (exec) tsr_exec_free(exec);
   });
 }
 
@@ -103,13 +99,13 @@ CUresult tsr_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
   CUresult result = tsr_stream_locate(hStream, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
   tsr_graphs_lock();
-  struct tsr_exec *exec = EXEC_OF(hGraphExec);
+  struct tsr_exec *exec = tsr_exec_find((uint64_t)(uintptr_t)hGraphExec);
   if (exec && tsr_captures(context, stream)) return capture_launch(exec, context, stream);
-  if (exec) pthread_mutex_lock(&exec->lock);
+  if (exec) exec->launching = true;
   tsr_graphs_unlock();
   if (!exec) return CUDA_ERROR_INVALID_VALUE;
   result = tsr_exec_enqueue(exec, context, stream);
-  pthread_mutex_unlock(&exec->lock);
+  tsr_exec_launched(exec);
   return result;
 }
 

@@ -6,7 +6,7 @@
 #include "graphs/exec.h"
 #include "graphs/locked.h"
 
-#define EXEC_OF(handle) TSR_FIND(tsr_exec, TSR_GRAPH_EXEC, handle)
+#define EXEC_OF(handle) tsr_exec_find((uint64_t)(uintptr_t)(handle))
 
 /* Find the copy of a node of the graph from which the executable graph was made. */
 static struct tsr_node *find_copy(const struct tsr_graph *graph, uint64_t origin) {
@@ -21,18 +21,15 @@ static struct tsr_node *find_copy(const struct tsr_graph *graph, uint64_t origin
 }
 
 /* Replace a node's operation by another one of the same type and context. */
-static CUresult replace(struct tsr_exec *exec, struct tsr_node *node,
-                        struct tsr_operation *operation) {
+static CUresult replace(struct tsr_node *node, struct tsr_operation *operation) {
   if (operation->context != node->operation.context) {
     tsr_operation_clear(operation);
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (operation->type == CU_GRAPH_NODE_TYPE_KERNEL)
     operation->kernel.cooperative = node->operation.kernel.cooperative;
-  pthread_mutex_lock(&exec->lock);
   tsr_operation_clear(&node->operation);
   node->operation = *operation;
-  pthread_mutex_unlock(&exec->lock);
   return CUDA_SUCCESS;
 }
 
@@ -49,7 +46,7 @@ static CUresult set(CUgraphExec handle, CUgraphNode node_handle,
       result = CUDA_ERROR_INVALID_VALUE;
     else
       result = tsr_describe(&operation, parameters);
-    if (result == CUDA_SUCCESS) result = replace(exec, node, &operation);
+    if (result == CUDA_SUCCESS) result = replace(node, &operation);
   });
 }
 
@@ -168,12 +165,10 @@ static CUresult exchange(struct tsr_exec *exec, const struct tsr_graph *wanted) 
   CUresult result = tsr_graph_clone(wanted, &clone);
   if (result != CUDA_SUCCESS) return result;
   keep_names(clone, exec->graph);
-  pthread_mutex_lock(&exec->lock);
   struct tsr_graph *old = exec->graph;
   exec->graph = clone;
   result = tsr_exec_plan(exec);
-  pthread_mutex_unlock(&exec->lock);
-  tsr_graph_free(old);
+  tsr_exec_drop_graph(exec, old);
   return result;
 }
 
@@ -214,13 +209,11 @@ static CUresult exchange_child(struct tsr_exec *exec, struct tsr_node *node,
   CUresult result = tsr_graph_clone(wanted, &clone);
   if (result != CUDA_SUCCESS) return result;
   keep_names(clone, node->operation.child);
-  pthread_mutex_lock(&exec->lock);
   struct tsr_graph *old = node->operation.child;
   node->operation.child = clone;
   clone->owner = node;
   result = tsr_exec_plan(exec);
-  pthread_mutex_unlock(&exec->lock);
-  tsr_graph_free(old);
+  tsr_exec_drop_graph(exec, old);
   return result;
 }
 
@@ -252,11 +245,7 @@ CUresult tsr_cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
   TSR_LOCKED({
     struct tsr_node *node = find_switchable(hGraphExec, hNode, &exec);
     result = node ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    if (node) {
-      pthread_mutex_lock(&exec->lock);
-      node->disabled = !isEnabled;
-      pthread_mutex_unlock(&exec->lock);
-    }
+    if (node) node->disabled = !isEnabled;
   });
 }
 

@@ -90,6 +90,24 @@ void tsr_pool_make_current(struct tsr_pool *chosen) {
       pool->is_current = pool == chosen;
 }
 
+/* Keep a pool, which was found without the lock, from ending while a thread allocates from it;
+ * false: it has ended. */
+static bool hold(const struct tsr_pool *wanted) {
+  pthread_mutex_lock(&tsr_pool_lock);
+  struct tsr_pool *pool = pools;
+  while (pool && pool != wanted) pool = pool->next;
+  if (pool) pool->block_count++;
+  pthread_mutex_unlock(&tsr_pool_lock);
+  return pool != NULL;
+}
+
+static void let_go(struct tsr_pool *pool) {
+  pthread_mutex_lock(&tsr_pool_lock);
+  pool->block_count--;
+  tsr_pool_finish(pool);
+  pthread_mutex_unlock(&tsr_pool_lock);
+}
+
 static void count_used(struct tsr_pool *pool, uint64_t bytes) {
   pool->used_bytes += bytes;
   if (pool->used_bytes > pool->used_high_bytes) pool->used_high_bytes = pool->used_bytes;
@@ -219,8 +237,8 @@ static CUresult grow(struct tsr_pool *pool, struct tsr_context *context, uint64_
   return result;
 }
 
-CUresult tsr_pool_allocate(struct tsr_pool *pool, struct tsr_context *context, uint32_t stream,
-                           uint64_t bytes, uint64_t *address) {
+static CUresult allocate(struct tsr_pool *pool, struct tsr_context *context, uint32_t stream,
+                         uint64_t bytes, uint64_t *address) {
   if (bytes > TESSERA_DEVICE_BYTES) return CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t capacity_bytes = capacity_for(bytes);
   struct tsr_block *block = reuse_block(pool, context, stream, capacity_bytes, REUSE_NOW);
@@ -242,6 +260,14 @@ CUresult tsr_pool_allocate(struct tsr_pool *pool, struct tsr_context *context, u
   *address = block->address;
   tsr_memory_resize(block->address, bytes);
   return CUDA_SUCCESS;
+}
+
+CUresult tsr_pool_allocate(struct tsr_pool *pool, struct tsr_context *context, uint32_t stream,
+                           uint64_t bytes, uint64_t *address) {
+  if (!hold(pool)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = allocate(pool, context, stream, bytes, address);
+  let_go(pool);
+  return result;
 }
 
 /* Enqueue a request after which all earlier work of the stream is done, unless it is done

@@ -103,6 +103,15 @@ bool tsr_graph_has_memory(const struct tsr_graph *graph) {
   return false;
 }
 
+bool tsr_graph_has_objects(const struct tsr_graph *graph) {
+  bool found = graph->held_count != 0;
+  for (uint32_t i = 0; i < graph->count && !found; i++) {
+    const struct tsr_operation *operation = &graph->nodes[i]->operation;
+    found = operation->type == CU_GRAPH_NODE_TYPE_GRAPH && tsr_graph_has_objects(operation->child);
+  }
+  return found;
+}
+
 bool tsr_graph_has_captures(const struct tsr_graph *graph) {
   bool found = graph->captures != 0;
   for (uint32_t i = 0; i < graph->count && !found; i++) {

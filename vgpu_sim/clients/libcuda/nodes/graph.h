@@ -4,11 +4,15 @@
 
 #include "nodes/operation.h"
 
-/* The outermost lock of the library. Only the lock of an executable graph is taken under it and
- * held for longer. */
+/* The outermost lock of the library. No thread waits for a context's work while it holds the lock. */
 void tsr_graphs_lock(void);
-/* Release the lock, then call the destructors of user objects that were released under it. */
+/* Release what launches no longer need (callbacks/later.h), release the lock, then call the
+ * destructors of user objects that were released under it. */
 void tsr_graphs_unlock(void);
+/* Release the lock while waiting for a condition. */
+void tsr_graphs_wait(pthread_cond_t *changed);
+/* Release what launches no longer need, without waiting for the lock. */
+void tsr_graphs_sweep(void);
 
 struct tsr_node {
   struct tsr_object object;
@@ -61,6 +65,9 @@ CUresult tsr_graph_clone(const struct tsr_graph *from, struct tsr_graph **clone)
 /* Whether the graph, or a child of it, allocates or frees memory: it has one copy of its memory, so
  * that programs cannot clone it. */
 bool tsr_graph_has_memory(const struct tsr_graph *graph);
+
+/* Whether the graph, or a child of it, keeps user objects. */
+bool tsr_graph_has_objects(const struct tsr_graph *graph);
 
 /* Whether a capture adds nodes to the graph or to a child of it, which must live until it ends. */
 bool tsr_graph_has_captures(const struct tsr_graph *graph);

@@ -33,6 +33,6 @@ void tsr_graph_memory_release(struct tsr_graph_memory *memory) {
   struct tsr_span span;
   if (tsr_memory_find(memory->address, &span) && span.id == memory->id &&
       tsr_context_error(span.context) == CUDA_SUCCESS)
-    tsr_memory_free(memory->address, TSR_USE_GRAPH);
+    tsr_memory_release(memory->address, TSR_USE_GRAPH);
   free(memory);
 }

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "callbacks/later.h"
 #include "modules/function.h"
+#include "nodes/graph.h"
 #include "nodes/graph_memory.h"
 
 /* Allocate the parameter block of a kernel and the pointers into it. */
@@ -87,6 +89,8 @@ CUresult tsr_operation_copy(struct tsr_operation *to, const struct tsr_operation
   return result;
 }
 
+static void release_memory(void *memory) { tsr_graph_memory_release(memory); }
+
 void tsr_operation_clear(struct tsr_operation *operation) {
   if (operation->type == CU_GRAPH_NODE_TYPE_KERNEL) {
     free(operation->kernel.parameters);
@@ -97,7 +101,8 @@ void tsr_operation_clear(struct tsr_operation *operation) {
     free(operation->values.list);
     operation->values.list = NULL;
   } else if (operation->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-    if (operation->memory) tsr_graph_memory_release(operation->memory);
+    if (operation->memory) /* work in progress may still use it */
+      tsr_later(operation->context, release_memory, operation->memory, tsr_graphs_sweep);
     operation->memory = NULL;
   }
 }

@@ -1,14 +1,21 @@
 /* User objects: data of the program that lives as long as the graphs that hold it. */
 #include <stdlib.h>
 
+#include "base/try_lock.h"
+#include "callbacks/later.h"
 #include "nodes/graph.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool due; /* something may have to be released */
 static struct tsr_user_object *dead; /* guarded by the lock */
 
 void tsr_graphs_lock(void) { pthread_mutex_lock(&lock); }
 
-void tsr_graphs_unlock(void) {
+void tsr_graphs_wait(pthread_cond_t *changed) { pthread_cond_wait(changed, &lock); }
+
+static void unlock(void) {
+  atomic_store(&due, false);
+  tsr_later_sweep();
   struct tsr_user_object *list = dead;
   dead = NULL;
   pthread_mutex_unlock(&lock);
@@ -18,6 +25,17 @@ void tsr_graphs_unlock(void) {
     object->destroy(object->data);
     tsr_object_free(TSR_USER_OBJECT, object);
   }
+}
+
+void tsr_graphs_unlock(void) {
+  do unlock();
+  while (atomic_load(&due) && tsr_try_lock(&lock));
+}
+
+/* A thread that holds the lock now looks for releases when it unlocks. */
+void tsr_graphs_sweep(void) {
+  atomic_store(&due, true);
+  if (tsr_try_lock(&lock)) tsr_graphs_unlock();
 }
 
 CUresult tsr_user_object_release(struct tsr_user_object *object, uint64_t count) {
