@@ -249,7 +249,7 @@ def test_errors_of_capture(cuda, operations):
     assert cuda.code("cuStreamEndCapture", blocking) == INVALIDATED
     operations.enqueue(fill, blocking)  # it runs again
     cuda.cuStreamBeginCapture(b, mode)
-    assert cuda.code("cuMemAllocAsync", 64, b) == UNSUPPORTED
+    assert cuda.code("cuStreamQuery", b) == UNSUPPORTED
     assert cuda.code("cuStreamEndCapture", b) == INVALIDATED
     cuda.cuStreamBeginCapture(b, mode)
     cuda.cuStreamDestroy(b)

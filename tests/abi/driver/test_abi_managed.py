@@ -89,6 +89,10 @@ def test_advice_is_reported_for_the_whole_range(cuda):
         ("LAST_PREFETCH_LOCATION", "low"): -2,
         ("LAST_PREFETCH_LOCATION", "high"): 0,
     }
+    cuda.cuMemDiscardAndPrefetchBatchAsync(
+        [cuda.CUdeviceptr(pointer)], [8192], 1, [host], [0], 1, 0, 0
+    )
+    assert attribute(cuda, "LAST_PREFETCH_LOCATION", 4, pointer, 8192) == -1
     assert attribute(cuda, "ACCESSED_BY", 8, pointer, 8192) == [0, -2]
     cuda.cuMemAdvise(pointer, 8192, advice.CU_MEM_ADVISE_UNSET_ACCESSED_BY, device)
     assert attribute(cuda, "ACCESSED_BY", 8, pointer, 8192) == [-2, -2]
@@ -105,6 +109,22 @@ def test_wrong_uses_are_refused(cuda):
         assert cuda.code("cuMemPrefetchAsync", pointer, count, place(cuda, 1), 0, 0) == 1
     assert cuda.code("cuMemAdvise", managed, 1, advice, place(cuda, 1, 7)) == INVALID_DEVICE
     stream = cuda.cuStreamCreate(1)
+    discard = "cuMemDiscardBatchAsync"
+    cuda.cuMemDiscardBatchAsync([cuda.CUdeviceptr(managed)], [4096], 1, 0, stream)
+    assert (
+        cuda.code(
+            discard,
+            [cuda.CUdeviceptr(managed), cuda.CUdeviceptr(device)],
+            [4096, 4096],
+            2,
+            0,
+            stream,
+        )
+        == INVALID_VALUE
+    )
+    assert cuda.code(discard, [cuda.CUdeviceptr(managed)], [4096], 1, 1, stream) == INVALID_VALUE, (
+        "flags"
+    )
     cuda.cuStreamAttachMemAsync(stream, managed, 0, SINGLE)
     cuda.cuStreamAttachMemAsync(0, managed, 4096, GLOBAL)
     assert cuda.code("cuStreamAttachMemAsync", 0, managed, 0, SINGLE) == INVALID_VALUE

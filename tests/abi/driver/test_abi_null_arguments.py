@@ -48,6 +48,8 @@ WHOLE_CALL = {
     "cuGetExportTable": NOT_FOUND,  # no table exists
     "cuDeviceGetByPCIBusId": INVALID_VALUE,  # the text that is passed is not a bus id
     "cuDeviceGetP2PAttribute": INVALID_DEVICE,  # between a device and itself
+    "cuDeviceGetGraphMemAttribute": INVALID_VALUE,  # it has no attribute 8
+    "cuDeviceSetGraphMemAttribute": INVALID_VALUE,
     "cuCtxGetExecAffinity": UNSUPPORTED_EXEC_AFFINITY,  # no device has it
 }
 

@@ -8,7 +8,6 @@ import pytest
 from support.kernels import ptx_kernels
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, NOT_SUPPORTED = 1, 2, 101, 801
-CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED = 900, 901
 MIB = 1 << 20
 
 
@@ -66,7 +65,8 @@ def test_memory_is_allocated_used_and_freed_in_the_order_of_a_stream(cuda):
     assert cuda.code("cuMemFreeAsync", pointer, stream) == INVALID_VALUE
     assert cuda.code("cuMemFree", pointer) == INVALID_VALUE
     assert cuda.code("cuMemcpyDtoH", back, pointer, 1) == INVALID_VALUE, "it is freed"
-    assert cuda.code("cuMemAllocAsync", 0, stream) == INVALID_VALUE
+    assert int(cuda.cuMemAllocAsync(0, stream)) == 0
+    cuda.cuMemFreeAsync(0, stream)
     assert cuda.code("cuMemAllocAsync", 1 << 45, stream) == OUT_OF_MEMORY
 
 
@@ -222,12 +222,44 @@ def test_memory_of_no_pool_can_be_freed_in_a_stream(cuda):
     assert cuda.code("cuMemFree", pointer) == INVALID_VALUE
 
 
-def test_a_captured_stream_refuses_allocations(cuda, pool):
+def test_a_captured_stream_allocates_memory_of_its_graph(cuda, pool):
+    attribute = cuda.CUgraphMem_attribute
+    used, high = attribute(0), attribute(1)
+    before = int(cuda.cuDeviceGetGraphMemAttribute(0, used))
     stream = cuda.cuStreamCreate(1)
-    pointer = int(cuda.cuMemAllocAsync(100, stream))
+    outside = int(cuda.cuMemAllocAsync(100, stream))
     cuda.cuStreamBeginCapture(stream, cuda.CUstreamCaptureMode(2))
-    assert cuda.code("cuMemAllocAsync", 100, stream) == CAPTURE_UNSUPPORTED
-    assert cuda.code("cuMemAllocFromPoolAsync", 100, pool, stream) == CAPTURE_UNSUPPORTED
-    assert cuda.code("cuMemFreeAsync", pointer, stream) == CAPTURE_UNSUPPORTED
-    assert cuda.code("cuStreamEndCapture", stream) == CAPTURE_INVALIDATED
-    cuda.cuMemFreeAsync(pointer, stream)
+    kept = int(cuda.cuMemAllocAsync(4 * MIB, stream))
+    inner = int(cuda.cuMemAllocFromPoolAsync(100, pool, stream))
+    assert int(cuda.cuMemAllocAsync(0, stream)) == 0
+    cuda.cuMemsetD8Async(inner, 7, 100, stream)
+    cuda.cuMemcpyDtoDAsync(kept, inner, 100, stream)
+    cuda.cuMemFreeAsync(inner, stream)
+    assert cuda.code("cuMemFreeAsync", outside, stream) == INVALID_VALUE, "not of a graph"
+    graph = cuda.cuStreamEndCapture(stream)
+    executable = cuda.cuGraphInstantiate(graph, 0)
+    cuda.cuGraphDestroy(graph)
+    assert cuda.code("cuMemFreeAsync", kept, stream) == INVALID_VALUE, "no launch allocated it"
+    free = [cuda.cuMemFreeAsync, lambda pointer, _: cuda.cuMemFree(pointer), None]
+    back = np.zeros(100, dtype=np.uint8)
+    for function in free:
+        cuda.cuGraphLaunch(executable, stream)
+        back[:] = 0
+        cuda.cuMemcpyDtoHAsync(back, kept, 100, stream)
+        cuda.cuStreamSynchronize(stream)
+        assert (back == 7).all()
+        if function:
+            function(kept, stream)
+    cuda.cuGraphExecDestroy(executable)
+    cuda.cuMemcpyDtoH(back, kept, 100)  # the program has yet to free it
+    assert int(cuda.cuDeviceGetGraphMemAttribute(0, used)) == before + 4 * MIB
+    cuda.cuMemFreeAsync(kept, stream)
+    assert cuda.code("cuMemFree", kept) == INVALID_VALUE
+    cuda.cuDeviceGraphMemTrim(0)
+    assert int(cuda.cuDeviceGetGraphMemAttribute(0, used)) == before
+    assert int(cuda.cuDeviceGetGraphMemAttribute(0, high)) >= before + 4 * MIB
+    cuda.cuDeviceSetGraphMemAttribute(0, high, cuda.cuuint64_t(0))
+    assert int(cuda.cuDeviceGetGraphMemAttribute(0, high)) == before
+    assert cuda.code("cuDeviceSetGraphMemAttribute", 0, used, cuda.cuuint64_t(0)) == INVALID_VALUE
+    assert cuda.code("cuMemcpyDtoH", back, kept, 1) == INVALID_VALUE, "it is freed"
+    cuda.cuMemFreeAsync(outside, stream)

@@ -99,6 +99,7 @@ struct tsr_system_area {
 /* Branches of a graph that run in parallel: in the stream of the launch, and in rings that all
  * graphs of a context share. */
 enum { TSR_GRAPH_LANES = 4, TSR_GRAPH_RINGS = 9 };
+enum { TSR_GREATEST_PRIORITY = -5 }; /* the least one is 0 */
 
 struct tsr_graph_lane {
   uint32_t ring;
@@ -158,6 +159,7 @@ struct tsr_context {
   uint32_t graph_lane_count;
   _Atomic uint32_t cache_config, shared_config; /* preferences, which have no effect */
   _Atomic uint8_t synchronization[TESSERA_MAX_STREAMS]; /* CUsynchronizationPolicy; 0: default */
+  _Atomic int8_t priority[TESSERA_MAX_STREAMS];
   uint32_t attached; /* further users, of cuCtxAttach; guarded by tsr_context_lock */
   struct tsr_module *modules; /* guarded by tsr_module_lock */
   struct tsr_system_area system_area;
@@ -169,7 +171,6 @@ struct tsr_stream {
   uint64_t context_handle;
   uint32_t index;
   uint32_t flags;
-  int priority;
 };
 
 /* An edge of a graph to a node, and a growing list of them (nodes/graph.h). */

@@ -22,6 +22,7 @@
 #include "exchange/ring.h"
 #include "callbacks/host_queue.h"
 #include "nodes/capture.h"
+#include "memory/graph_memory.h"
 #include "memory/pool.h"
 #include "memory/views.h"
 #include "memory/system_area.h"
@@ -219,6 +220,7 @@ CUresult tsr_context_close(uint64_t handle) {
   close_gracefully(context->socket);
   tsr_modules_drop(context);
   tsr_kernel_output_drop(context);
+  tsr_graph_memory_drop(context);
   tsr_pools_drop(context);
   tsr_views_drop(context);
   tsr_chunks_drop(context);

@@ -116,8 +116,8 @@ CUresult tsr_cuCtxGetId(CUcontext ctx, unsigned long long *ctxId) {
 CUresult tsr_cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority) {
   CUresult why;
   if (!tsr_context_current_any(&why)) return why;
-  if (leastPriority) *leastPriority = 0; /* one priority: streams share the slice fairly */
-  if (greatestPriority) *greatestPriority = 0;
+  if (leastPriority) *leastPriority = 0;
+  if (greatestPriority) *greatestPriority = TSR_GREATEST_PRIORITY;
   return CUDA_SUCCESS;
 }
 

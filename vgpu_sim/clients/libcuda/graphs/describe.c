@@ -8,7 +8,7 @@
 #include "graphs/shapes.h"
 #include "launching/launch.h"
 #include "memory/memory.h"
-#include "nodes/graph_memory.h"
+#include "memory/graph_memory.h"
 #include "streams/values.h"
 
 /* Find a context by its handle; NULL: the current one. */
@@ -130,7 +130,8 @@ static CUresult describe_alloc(struct tsr_operation *operation,
 
 static CUresult describe_free(struct tsr_operation *operation, CUdeviceptr address) {
   struct tsr_span span;
-  if (!tsr_memory_find(address, &span) || span.address != address) return CUDA_ERROR_INVALID_VALUE;
+  if (!tsr_graph_memory_is(address) || !tsr_memory_find(address, &span))
+    return CUDA_ERROR_INVALID_VALUE;
   *operation = (struct tsr_operation){.type = CU_GRAPH_NODE_TYPE_MEM_FREE,
                                       .context = handle_of(span.context),
                                       .freed = address};

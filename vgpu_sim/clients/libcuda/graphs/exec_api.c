@@ -19,8 +19,8 @@ enum {
                 CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
 };
 
-/* Priorities have one level, and graphs' memory nodes are refused, so that these flags have no
- * effect; a graph is uploaded by its launch. */
+/* Priorities have no effect here. A launch allocates at the same addresses again, whether or not the
+ * program has freed the memory in between. A graph is uploaded by its launch. */
 static CUresult check_flags(uint64_t flags) {
   if (flags & ~(uint64_t)KNOWN_FLAGS) return CUDA_ERROR_INVALID_VALUE;
   if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)

@@ -7,7 +7,7 @@
 #include "graphs/describe.h"
 #include "graphs/lists.h"
 #include "graphs/locked.h"
-#include "nodes/graph_memory.h"
+#include "memory/graph_memory.h"
 
 static CUgraphNode handle_of(const struct tsr_node *node) {
   return (CUgraphNode)(uintptr_t)tsr_object_handle(TSR_NODE, node);

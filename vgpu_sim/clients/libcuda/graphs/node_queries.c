@@ -4,7 +4,7 @@
 #include "api.h"
 #include "graphs/describe.h"
 #include "graphs/locked.h"
-#include "nodes/graph_memory.h"
+#include "memory/graph_memory.h"
 
 /* Run the statements with the node of a handle and type; INVALID_VALUE: there is none. */
 #define WITH_NODE(handle, kind, out, ...)                                      \

@@ -4,6 +4,7 @@
 #include "copies/graph_copy.h"
 #include "graphs/shapes.h"
 #include "launching/launch.h"
+#include "memory/graph_memory.h"
 #include "streams/event.h"
 #include "streams/host_function.h"
 #include "streams/values.h"
@@ -29,6 +30,12 @@ CUresult tsr_operation_run(const struct tsr_operation *operation, struct tsr_con
       return tsr_event_record_in(operation->event, context, stream);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
       return tsr_values_enqueue(context, stream, operation->values.list, operation->values.count);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      tsr_graph_memory_launched(operation->memory->address, true);
+      return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      tsr_graph_memory_launched(operation->freed, false);
+      return CUDA_SUCCESS;
     default: /* empty */
       return CUDA_SUCCESS;
   }

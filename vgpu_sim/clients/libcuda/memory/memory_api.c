@@ -4,6 +4,7 @@
 #include "api.h"
 #include "contexts/context.h"
 #include "memory/advice.h"
+#include "memory/graph_memory.h"
 #include "memory/memory.h"
 #include "memory/pool.h"
 #include "exchange/wait.h"
@@ -13,7 +14,9 @@
 static CUresult allocate(struct tsr_context *context, struct tsr_sort sort, size_t bytes,
                          uint64_t *address) {
   const CUresult result = tsr_memory_allocate(context, sort, bytes, address);
-  if (result != CUDA_ERROR_OUT_OF_MEMORY || !tsr_pool_release(NULL, NULL, 0)) return result;
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  const bool trimmed = tsr_graph_memory_trim(NULL);
+  if (!tsr_pool_release(NULL, NULL, 0) && !trimmed) return result;
   return tsr_memory_allocate(context, sort, bytes, address);
 }
 
@@ -49,7 +52,10 @@ CUresult tsr_cuMemFree_v2(CUdeviceptr dptr) {
   struct tsr_span span;
   if (!dptr) return CUDA_SUCCESS;
   if (!tsr_memory_find(dptr, &span) || span.address != dptr) return CUDA_ERROR_INVALID_VALUE;
-  if (span.sort.use == TSR_USE_GRAPH) return tsr_wait_all(span.context);
+  if (tsr_graph_memory_is(dptr)) {
+    const CUresult waited = tsr_wait_all(span.context);
+    return waited == CUDA_SUCCESS ? tsr_graph_memory_free(dptr) : waited;
+  }
   if (!span.sort.pool)
     return tsr_memory_free(dptr, span.sort.use == TSR_USE_MANAGED ? TSR_USE_MANAGED : TSR_USE_DEVICE);
   const CUresult waited = tsr_wait_all(span.context);

@@ -8,6 +8,7 @@
 
 #include "exchange/ring.h"
 #include "exchange/wait.h"
+#include "memory/graph_memory.h"
 
 pthread_mutex_t tsr_pool_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -249,6 +250,8 @@ static CUresult allocate(struct tsr_pool *pool, struct tsr_context *context, uin
     block = reuse_block(pool, context, stream, capacity_bytes, REUSE_AFTER_WAIT);
     if (block) result = CUDA_SUCCESS;
   }
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && tsr_graph_memory_trim(NULL))
+    result = grow(pool, context, capacity_bytes, &block);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && atomic_load(&free_count)) {
     /* Other sizes have been freed, but perhaps not in time. */
     result = tsr_wait_all(context);

@@ -5,8 +5,8 @@
 
 #include "callbacks/later.h"
 #include "modules/function.h"
+#include "memory/graph_memory.h"
 #include "nodes/graph.h"
-#include "nodes/graph_memory.h"
 
 /* Allocate the parameter block of a kernel and the pointers into it. */
 static CUresult make_block(struct tsr_kernel_operation *kernel,
@@ -81,7 +81,7 @@ CUresult tsr_operation_copy(struct tsr_operation *to, const struct tsr_operation
     if (!to->values.list) return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(to->values.list, from->values.list, from->values.count * sizeof *to->values.list);
   } else if (from->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-    atomic_fetch_add(&to->memory->users, 1);
+    tsr_graph_memory_share(to->memory);
   } else if (from->type == CU_GRAPH_NODE_TYPE_GRAPH) {
     to->child = NULL;
   }

@@ -128,6 +128,29 @@ CUresult tsr_cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t c
   return CUDA_SUCCESS;
 }
 
+/* What is discarded has no defined content until it is written again; keeping the old content is
+ * one such content. */
+CUresult tsr_cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+                                    unsigned long long flags, CUstream hStream) {
+  struct tsr_context *context;
+  uint32_t stream;
+  CUresult result = tsr_stream_locate(hStream, &context, &stream);
+  if (result == CUDA_SUCCESS) result = tsr_ring_check_capture(context, stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (!dptrs || !sizes || count == 0 || flags) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; i++)
+    if (!is_managed(dptrs[i], sizes[i])) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+                                               CUmemLocation *prefetchLocs,
+                                               size_t *prefetchLocIdxs, size_t numPrefetchLocs,
+                                               unsigned long long flags, CUstream hStream) {
+  return tsr_cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                                     numPrefetchLocs, flags, hStream);
+}
+
 /* A location in the form of a device ordinal. */
 static int ordinal_of(CUmemLocation place) {
   if (place.type == CU_MEM_LOCATION_TYPE_INVALID) return CU_DEVICE_INVALID;

@@ -3,9 +3,10 @@
 #include "base/device.h"
 #include "base/refuse.h"
 #include "contexts/context.h"
-#include "exchange/ring.h"
 #include "exchange/wait.h"
+#include "memory/graph_memory.h"
 #include "memory/pool.h"
+#include "nodes/capture.h"
 #include "streams/stream.h"
 
 static struct tsr_pool *find(CUmemoryPool handle) { return TSR_FIND(tsr_pool, TSR_POOL, handle); }
@@ -23,27 +24,50 @@ static struct tsr_pool *choose(chooser *choose_pool, int ordinal, CUmemAllocatio
   return pool;
 }
 
+/* In a stream that captures, an allocation belongs to the graph and not to the pool. */
+static CUresult capture_allocation(CUdeviceptr *dptr, size_t bytes, const struct tsr_pool *pool,
+                                   struct tsr_context *context, uint32_t stream) {
+  const CUDA_MEM_ALLOC_NODE_PARAMS parameters = {.poolProps = pool->props, .bytesize = bytes};
+  if (pool->device < 0 || pool->props.allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    TSR_REFUSE("a graph's allocation that is not in device memory");
+  struct tsr_operation operation = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+                                    .context = tsr_object_handle(TSR_CONTEXT, context)};
+  CUresult result = tsr_graph_memory_new(context, &parameters, &operation.memory);
+  if (result != CUDA_SUCCESS) return result;
+  const uint64_t address = operation.memory->address;
+  result = tsr_capture_add(context, stream, &operation);
+  if (result == CUDA_SUCCESS) *dptr = address;
+  return result;
+}
+
+static CUresult capture_free(CUdeviceptr dptr, struct tsr_context *context, uint32_t stream) {
+  if (!tsr_graph_memory_is(dptr)) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_operation operation = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE,
+                                    .context = tsr_object_handle(TSR_CONTEXT, context),
+                                    .freed = dptr};
+  return tsr_capture_add(context, stream, &operation);
+}
+
 static CUresult allocate(CUdeviceptr *dptr, size_t bytes, struct tsr_pool *pool,
                          struct tsr_context *context, uint32_t stream) {
   uint64_t address = 0;
   if (!pool) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes == 0) { /* as in CUDA: no memory, and no error */
+    *dptr = 0;
+    return CUDA_SUCCESS;
+  }
+  if (tsr_captures(context, stream)) return capture_allocation(dptr, bytes, pool, context, stream);
   const CUresult result = tsr_pool_allocate(pool, context, stream, bytes, &address);
   if (result == CUDA_SUCCESS) *dptr = address;
   return result;
 }
 
-/* Find a stream for stream-ordered memory, which a capture does not record. */
-static CUresult locate(CUstream handle, struct tsr_context **context, uint32_t *stream) {
-  const CUresult result = tsr_stream_locate(handle, context, stream);
-  return result == CUDA_SUCCESS ? tsr_ring_check_capture(*context, *stream) : result;
-}
-
 CUresult tsr_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
   struct tsr_context *context;
   uint32_t stream;
-  const CUresult result = locate(hStream, &context, &stream);
+  const CUresult result = tsr_stream_locate(hStream, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
-  if (!dptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!dptr) return CUDA_ERROR_INVALID_VALUE;
   struct tsr_pool *pool =
       choose(tsr_pool_current, ordinal_of(context), CU_MEM_ALLOCATION_TYPE_PINNED);
   return allocate(dptr, bytesize, pool, context, stream);
@@ -53,10 +77,10 @@ CUresult tsr_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
                                      CUstream hStream) {
   struct tsr_context *context;
   uint32_t stream;
-  const CUresult result = locate(hStream, &context, &stream);
+  const CUresult result = tsr_stream_locate(hStream, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
   struct tsr_pool *found = find(pool);
-  if (!dptr || bytesize == 0 || !found) return CUDA_ERROR_INVALID_VALUE;
+  if (!dptr || !found) return CUDA_ERROR_INVALID_VALUE;
   if (found->device >= 0 && found->device != ordinal_of(context))
     TSR_REFUSE("cuMemAllocFromPoolAsync in a stream of another device than the pool's");
   return allocate(dptr, bytesize, found, context, stream);
@@ -67,11 +91,13 @@ CUresult tsr_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
 CUresult tsr_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   struct tsr_context *context;
   uint32_t stream;
-  CUresult result = locate(hStream, &context, &stream);
+  CUresult result = tsr_stream_locate(hStream, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
+  if (!dptr) return CUDA_SUCCESS; /* an allocation of 0 bytes */
+  if (tsr_captures(context, stream)) return capture_free(dptr, context, stream);
+  if (tsr_graph_memory_is(dptr)) return tsr_graph_memory_free(dptr);
   struct tsr_span span;
   if (!tsr_memory_find(dptr, &span) || span.address != dptr) return CUDA_ERROR_INVALID_VALUE;
-  if (span.sort.use == TSR_USE_GRAPH) return CUDA_SUCCESS;
   if (span.sort.pool) return tsr_pool_free(dptr, context, stream);
   result = tsr_wait_stream_open(context, stream);
   return result == CUDA_SUCCESS ? tsr_memory_free(dptr, TSR_USE_DEVICE) : result;

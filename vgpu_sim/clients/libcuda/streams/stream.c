@@ -31,11 +31,13 @@ CUresult tsr_stream_index(struct tsr_context *context, CUstream handle, uint32_t
 CUresult tsr_cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority) {
   TSR_CURRENT(context);
   if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING)) return CUDA_ERROR_INVALID_VALUE;
-  (void)priority; /* clamped to the range of priorities, which is 0 to 0 */
   uint64_t handle;
   const CUresult result = tsr_stream_new(context, flags, &handle);
-  if (result == CUDA_SUCCESS) *phStream = (CUstream)(uintptr_t)handle;
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  const struct tsr_stream *made = TSR_FIND(tsr_stream, TSR_STREAM, handle);
+  if (made) atomic_store(&context->priority[made->index], (int8_t)tsr_priority_clamp(priority));
+  *phStream = (CUstream)(uintptr_t)handle;
+  return CUDA_SUCCESS;
 }
 
 CUresult tsr_cuStreamCreate(CUstream *phStream, unsigned int Flags) {
@@ -116,7 +118,7 @@ CUresult tsr_cuStreamGetPriority(CUstream hStream, int *priority) {
   const CUresult result = tsr_stream_locate(hStream, &context, &index);
   if (result != CUDA_SUCCESS) return result;
   if (!priority) return CUDA_ERROR_INVALID_VALUE;
-  *priority = 0;
+  *priority = atomic_load(&context->priority[index]);
   return CUDA_SUCCESS;
 }
 

@@ -7,8 +7,8 @@
 
 enum { FIRST_POLICY = 1, LAST_POLICY = 4 }; /* CUsynchronizationPolicy */
 
-/* Attributes without a field here have one possible value, because the device has one priority, one
- * memory domain and no access window. */
+/* Attributes without a field here have one possible value, because the device has one memory
+ * domain and no access window. */
 static CUresult get(const struct tsr_context *context, uint32_t stream, CUlaunchAttributeID id,
                     CUlaunchAttributeValue *value) {
   memset(value, 0, sizeof *value);
@@ -18,8 +18,10 @@ static CUresult get(const struct tsr_context *context, uint32_t stream, CUlaunch
       value->number = policy ? policy : FIRST_POLICY;
       return CUDA_SUCCESS;
     }
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      value->number = atomic_load(&context->priority[stream]);
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
       return CUDA_SUCCESS;
@@ -38,7 +40,8 @@ static CUresult set(struct tsr_context *context, uint32_t stream, CUlaunchAttrib
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: /* MAX_ACCESS_POLICY_WINDOW_SIZE is 0 */
       return value->window.bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY: /* clamped to the range, which is 0 to 0 */
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      atomic_store(&context->priority[stream], (int8_t)tsr_priority_clamp(value->number));
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
@@ -75,5 +78,7 @@ CUresult tsr_cuStreamCopyAttributes(CUstream dst, CUstream src) {
   if (contexts[0] != contexts[1]) return CUDA_ERROR_INVALID_VALUE;
   atomic_store(&contexts[0]->synchronization[streams[0]],
                atomic_load(&contexts[1]->synchronization[streams[1]]));
+  atomic_store(&contexts[0]->priority[streams[0]],
+               atomic_load(&contexts[1]->priority[streams[1]]));
   return CUDA_SUCCESS;
 }

@@ -26,6 +26,7 @@ CUresult tsr_stream_ring_open(struct tsr_context *context, bool blocking, uint32
     const uint64_t bit = UINT64_C(1) << (found % 64);
     context->streams[found / 64] |= bit;
     atomic_store(&context->synchronization[found], 0);
+    atomic_store(&context->priority[found], 0);
     if (blocking)
       atomic_fetch_or(&context->blocking[found / 64], bit);
     else if (tsr_stream_idle(context, *index))

@@ -1,0 +1,45 @@
+/* Memory of graphs' allocation nodes. */
+#ifndef TSR_GRAPH_MEMORY_H
+#define TSR_GRAPH_MEMORY_H
+
+#include "base/objects.h"
+
+/* Memory at a fixed address, which all copies of its node share. It is reserved with the node. Once
+ * no copy of the node exists and the memory is free in the program's view, it is returned: at once,
+ * or, if a stream freed it, by tsr_graph_memory_trim. */
+struct tsr_graph_memory {
+  struct tsr_graph_memory *next; /* in its bucket */
+  struct tsr_context *context;   /* NULL: it has ended, and the memory with it */
+  uint64_t address;
+  uint32_t users; /* copies of the node */
+  bool live;      /* a launch has allocated it, and nothing has freed it since */
+  CUDA_MEM_ALLOC_NODE_PARAMS parameters;
+};
+
+/* Reserve the memory of a new node. */
+CUresult tsr_graph_memory_new(struct tsr_context *context,
+                              const CUDA_MEM_ALLOC_NODE_PARAMS *parameters,
+                              struct tsr_graph_memory **memory);
+
+/* Add and remove a copy of the node. */
+void tsr_graph_memory_share(struct tsr_graph_memory *memory);
+void tsr_graph_memory_release(struct tsr_graph_memory *memory);
+
+/* Whether the address is the first one of a graph's memory. */
+bool tsr_graph_memory_is(uint64_t address);
+
+/* Note that a launch allocates or frees the memory at an address. */
+void tsr_graph_memory_launched(uint64_t address, bool live);
+
+/* Free the memory in a stream, in whose order a launch will have it again; INVALID_VALUE if no
+ * launch has allocated it. */
+CUresult tsr_graph_memory_free(uint64_t address);
+
+/* Return the memory that nothing uses any more, of one device or of all (NULL). The return value is
+ * whether there was any. */
+bool tsr_graph_memory_trim(const struct tsr_device *device);
+
+/* Forget the memory of a context that ends. */
+void tsr_graph_memory_drop(struct tsr_context *context);
+
+#endif
