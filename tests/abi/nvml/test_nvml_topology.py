@@ -130,6 +130,11 @@ def test_affinities_are_the_process_s_cpus_and_the_place_s_node(open_gpus):
             64 * i + bit for i, word in enumerate(found) for bit in range(64) if word >> bit & 1
         }
         assert cpus == os.sched_getaffinity(0)
+        for scope in (0, 1):
+            scoped = pynvml.nvmlDeviceGetCpuAffinityWithinScope(its, words, scope)
+            assert list(scoped) == list(found)
+        status = code(pynvml.nvmlDeviceGetCpuAffinityWithinScope, its, words, 2)
+        assert status == pynvml.NVML_ERROR_INVALID_ARGUMENT
     for its, node in ((first, 3), (second, 0xF)):
         for scope in (0, 1):
             assert list(pynvml.nvmlDeviceGetMemoryAffinity(its, 2, scope)) == [1 << node, 0]

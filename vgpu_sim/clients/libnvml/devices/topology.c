@@ -140,6 +140,13 @@ nvmlReturn_t tsr_nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int cpuS
   return NVML_SUCCESS;
 }
 
+nvmlReturn_t tsr_nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, unsigned int cpuSetSize,
+                                                     unsigned long *cpuSet,
+                                                     nvmlAffinityScope_t scope) {
+  if (scope > AFFINITY_SCOPE_SOCKET) return NVML_ERROR_INVALID_ARGUMENT;
+  return tsr_nvmlDeviceGetCpuAffinity(device, cpuSetSize, cpuSet);
+}
+
 /* Return the NUMA node of the device's PCIe slot. A node is one socket, so both scopes give the
  * same result. */
 nvmlReturn_t tsr_nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int nodeSetSize,
