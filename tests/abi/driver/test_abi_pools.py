@@ -263,3 +263,17 @@ def test_a_captured_stream_allocates_memory_of_its_graph(cuda, pool):
     assert cuda.code("cuDeviceSetGraphMemAttribute", 0, used, cuda.cuuint64_t(0)) == INVALID_VALUE
     assert cuda.code("cuMemcpyDtoH", back, kept, 1) == INVALID_VALUE, "it is freed"
     cuda.cuMemFreeAsync(outside, stream)
+
+
+def test_a_graph_can_allocate_managed_memory(cuda):
+    managed = new_pool(cuda, location=0, kind=2)
+    stream = cuda.cuStreamCreate(1)
+    cuda.cuStreamBeginCapture(stream, cuda.CUstreamCaptureMode(2))
+    pointer = int(cuda.cuMemAllocFromPoolAsync(64, managed, stream))
+    cuda.cuMemsetD8Async(pointer, 65, 64, stream)
+    executable = cuda.cuGraphInstantiate(cuda.cuStreamEndCapture(stream), 0)
+    cuda.cuGraphLaunch(executable, stream)
+    cuda.cuStreamSynchronize(stream)
+    assert ctypes.string_at(pointer, 64) == b"A" * 64
+    cuda.cuMemFreeAsync(pointer, stream)
+    cuda.cuMemPoolDestroy(managed)

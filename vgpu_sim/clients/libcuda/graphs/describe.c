@@ -108,20 +108,20 @@ CUresult tsr_describe_child(struct tsr_operation *operation, CUgraph child, int 
   return CUDA_SUCCESS;
 }
 
-enum { PINNED = 1, ON_DEVICE = 1 }; /* CUmemAllocationType, CUmemLocationType */
-
 /* The memory is reserved when the node is made. */
 static CUresult describe_alloc(struct tsr_operation *operation,
                                const CUDA_MEM_ALLOC_NODE_PARAMS *parameters) {
-  if (parameters->bytesize == 0 || (int)parameters->poolProps.allocType != PINNED ||
-      (int)parameters->poolProps.handleTypes != 0)
+  const CUmemPoolProps *pool = &parameters->poolProps;
+  const bool managed = pool->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
+  if (parameters->bytesize == 0 || pool->handleTypes ||
+      (!managed && pool->allocType != CU_MEM_ALLOCATION_TYPE_PINNED))
     return CUDA_ERROR_INVALID_VALUE;
   struct tsr_context *context;
   CUresult result = find_context(NULL, &context);
   if (result != CUDA_SUCCESS) return result;
-  if ((int)parameters->poolProps.location.type != ON_DEVICE)
-    TSR_REFUSE("a graph's allocation that is not in device memory");
-  if (tsr_device(parameters->poolProps.location.id) != context->device)
+  const bool on_device = pool->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  if (!managed && !on_device) TSR_REFUSE("a graph's allocation that is in host memory");
+  if (on_device && tsr_device(pool->location.id) != context->device)
     TSR_REFUSE("a graph's allocation on another device than the current context's");
   *operation = (struct tsr_operation){.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
                                       .context = handle_of(context)};

@@ -4,6 +4,7 @@
 
 #include "api.h"
 #include "base/device.h"
+#include "memory/advice.h"
 #include "memory/memory.h"
 
 enum { BUCKETS = 1024 };
@@ -45,12 +46,17 @@ static void take(struct tsr_graph_memory **link) {
   usage_of(memory)->bytes -= memory->parameters.bytesize;
 }
 
+static enum tsr_use use_of(const CUDA_MEM_ALLOC_NODE_PARAMS *parameters) {
+  const bool managed = parameters->poolProps.allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
+  return managed ? TSR_USE_MANAGED : TSR_USE_GRAPH;
+}
+
 CUresult tsr_graph_memory_new(struct tsr_context *context,
                               const CUDA_MEM_ALLOC_NODE_PARAMS *parameters,
                               struct tsr_graph_memory **memory) {
   struct tsr_graph_memory *made = calloc(1, sizeof *made);
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
-  const struct tsr_sort sort = {.use = TSR_USE_GRAPH};
+  const struct tsr_sort sort = {.use = use_of(parameters)};
   CUresult result = tsr_memory_allocate(context, sort, parameters->bytesize, &made->address);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && tsr_graph_memory_trim(NULL))
     result = tsr_memory_allocate(context, sort, parameters->bytesize, &made->address);
@@ -58,6 +64,7 @@ CUresult tsr_graph_memory_new(struct tsr_context *context,
     free(made);
     return result;
   }
+  tsr_advice_forget(made->address, parameters->bytesize);
   made->context = context;
   made->users = 1;
   made->parameters = *parameters;
@@ -93,7 +100,7 @@ void tsr_graph_memory_release(struct tsr_graph_memory *memory) {
   }
   pthread_mutex_unlock(&lock);
   if (!unused) return;
-  if (reserved) tsr_memory_release(memory->address, TSR_USE_GRAPH);
+  if (reserved) tsr_memory_release(memory->address, use_of(&memory->parameters));
   free(memory);
 }
 
@@ -140,7 +147,7 @@ bool tsr_graph_memory_trim(const struct tsr_device *device) {
   while (list) {
     struct tsr_graph_memory *memory = list;
     list = memory->next;
-    tsr_memory_free(memory->address, TSR_USE_GRAPH);
+    tsr_memory_free(memory->address, use_of(&memory->parameters));
     free(memory);
   }
   return any;

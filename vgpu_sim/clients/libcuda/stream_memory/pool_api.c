@@ -28,8 +28,8 @@ static struct tsr_pool *choose(chooser *choose_pool, int ordinal, CUmemAllocatio
 static CUresult capture_allocation(CUdeviceptr *dptr, size_t bytes, const struct tsr_pool *pool,
                                    struct tsr_context *context, uint32_t stream) {
   const CUDA_MEM_ALLOC_NODE_PARAMS parameters = {.poolProps = pool->props, .bytesize = bytes};
-  if (pool->device < 0 || pool->props.allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
-    TSR_REFUSE("a graph's allocation that is not in device memory");
+  if (pool->device < 0 && pool->props.allocType != CU_MEM_ALLOCATION_TYPE_MANAGED)
+    TSR_REFUSE("a graph's allocation that is in host memory");
   struct tsr_operation operation = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
                                     .context = tsr_object_handle(TSR_CONTEXT, context)};
   CUresult result = tsr_graph_memory_new(context, &parameters, &operation.memory);
