@@ -113,21 +113,25 @@ class grid_group {
   static TESSERA_CG dim3 group_dim() { return gridDim; }
   static TESSERA_CG dim3 dim_blocks() { return gridDim; }
   static TESSERA_CG dim3 block_index() { return blockIdx; }
-  /* The highest bit of the counter changes when all blocks have arrived. */
+  /* A barrier with a generation: the low 16 bits count the blocks that have arrived, the high 16 bits
+   * the barriers that are complete. The last block resets the count and begins a generation. */
   static TESSERA_CG void sync() {
-    if (!is_valid()) __trap();
+    const unsigned long long blocks = num_blocks();
+    if (!is_valid() || blocks > 0xffff) __trap();
     __syncthreads();
     if (details::rank_in_block() == 0) {
-      unsigned int *counter = barrier(), old, now;
-      const unsigned int add =
-          block_rank() == 0 ? 0x80000001u - (unsigned int)num_blocks() : 1u;
-      __threadfence();
-      __asm__ __volatile__("atom.add.release.gpu.u32 %0, [%1], %2;"
-                           : "=r"(old) : "l"(counter), "r"(add) : "memory");
-      do {
-        __asm__ __volatile__("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
-      } while (!((now ^ old) & 0x80000000u));
-      __threadfence();
+      unsigned int *word = barrier(), seen;
+      __asm__ __volatile__("atom.add.acq_rel.gpu.u32 %0, [%1], 1;"
+                           : "=r"(seen) : "l"(word) : "memory");
+      const unsigned int generation = seen >> 16;
+      if ((seen & 0xffff) + 1 == blocks) {
+        __asm__ __volatile__("red.add.release.gpu.u32 [%0], %1;"
+                             :: "l"(word), "r"(0x10000 - (unsigned int)blocks) : "memory");
+      } else {
+        while (seen >> 16 == generation) {
+          __asm__ __volatile__("ld.acquire.gpu.u32 %0, [%1];" : "=r"(seen) : "l"(word) : "memory");
+        }
+      }
     }
     __syncthreads();
   }

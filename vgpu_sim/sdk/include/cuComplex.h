@@ -10,8 +10,9 @@ typedef double2 cuDoubleComplex;
 typedef cuFloatComplex cuComplex;
 
 #define TESSERA_COMPLEX static __inline__ __host__ __device__
-/* Division and absolute value scale by the larger part, so that no square overflows. */
-#define TESSERA_COMPLEX_FUNCTIONS(type, real, make, s, absolute, root)                            \
+/* Division is R. L. Smith's (Algorithm 116: Complex division, Communications of the ACM 5(8), 1962,
+ * p. 435): the quotient of the divisor's parts is at most 1, so that no square overflows. */
+#define TESSERA_COMPLEX_FUNCTIONS(type, real, make, s, magnitude, distance)                       \
   TESSERA_COMPLEX real cuCreal##s(type a) { return a.x; }                                         \
   TESSERA_COMPLEX real cuCimag##s(type a) { return a.y; }                                         \
   TESSERA_COMPLEX type cuConj##s(type a) { return make(a.x, -a.y); }                              \
@@ -21,18 +22,14 @@ typedef cuFloatComplex cuComplex;
     return make(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);                                    \
   }                                                                                               \
   TESSERA_COMPLEX type cuCdiv##s(type a, type b) {                                                \
-    const real scale = 1 / (absolute(b.x) + absolute(b.y));                                       \
-    const real c = a.x * scale, d = a.y * scale, e = b.x * scale, f = b.y * scale;                \
-    const real inverse = 1 / (e * e + f * f);                                                     \
-    return make((c * e + d * f) * inverse, (d * e - c * f) * inverse);                            \
+    if (magnitude(b.x) >= magnitude(b.y)) {                                                       \
+      const real quotient = b.y / b.x, divisor = b.x + b.y * quotient;                            \
+      return make((a.x + a.y * quotient) / divisor, (a.y - a.x * quotient) / divisor);            \
+    }                                                                                             \
+    const real quotient = b.x / b.y, divisor = b.x * quotient + b.y;                              \
+    return make((a.x * quotient + a.y) / divisor, (a.y * quotient - a.x) / divisor);              \
   }                                                                                               \
-  TESSERA_COMPLEX real cuCabs##s(type a) {                                                        \
-    const real x = absolute(a.x), y = absolute(a.y);                                              \
-    const real larger = x > y ? x : y, smaller = x > y ? y : x;                                   \
-    if (larger == 0 || larger - larger != 0) return x + y;                                        \
-    const real t = smaller / larger;                                                              \
-    return larger * root(1 + t * t);                                                              \
-  }                                                                                               \
+  TESSERA_COMPLEX real cuCabs##s(type a) { return distance(a.x, a.y); }                           \
   TESSERA_COMPLEX type cuCfma##s(type a, type b, type c) {                                        \
     return cuCadd##s(cuCmul##s(a, b), c);                                                         \
   }
@@ -41,8 +38,8 @@ TESSERA_COMPLEX cuDoubleComplex make_cuDoubleComplex(double x, double y) {
   return make_double2(x, y);
 }
 TESSERA_COMPLEX cuComplex make_cuComplex(float x, float y) { return make_float2(x, y); }
-TESSERA_COMPLEX_FUNCTIONS(cuFloatComplex, float, make_cuFloatComplex, f, fabsf, sqrtf)
-TESSERA_COMPLEX_FUNCTIONS(cuDoubleComplex, double, make_cuDoubleComplex, , fabs, sqrt)
+TESSERA_COMPLEX_FUNCTIONS(cuFloatComplex, float, make_cuFloatComplex, f, fabsf, hypotf)
+TESSERA_COMPLEX_FUNCTIONS(cuDoubleComplex, double, make_cuDoubleComplex, , fabs, hypot)
 TESSERA_COMPLEX cuDoubleComplex cuComplexFloatToDouble(cuFloatComplex a) {
   return make_cuDoubleComplex(a.x, a.y);
 }

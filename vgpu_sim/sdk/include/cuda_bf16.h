@@ -94,7 +94,8 @@ TESSERA_HD __nv_bfloat162 __hneg2(__nv_bfloat162 a) { return __nv_bfloat162(__hn
 TESSERA_HD __nv_bfloat16 __habs(__nv_bfloat16 a) { return __nv_bfloat16_raw{(unsigned short)(a.x & 0x7fff)}; }
 TESSERA_HD __nv_bfloat162 __habs2(__nv_bfloat162 a) { return __nv_bfloat162(__habs(a.x), __habs(a.y)); }
 /* The product of two is exact in double precision; its sum with a third is rounded to odd, so that
- * the second rounding sees every bit. */
+ * the second rounding sees every bit (S. Boldo, G. Melquiond, Emulation of a FMA and correctly
+ * rounded sums: proved algorithms using rounding to odd, IEEE Trans. Computers 57(4), 2008). */
 TESSERA_HD __nv_bfloat16 __hfma(__nv_bfloat16 a, __nv_bfloat16 b, __nv_bfloat16 c) {
   const double p = (double)(float)a * (double)(float)b, q = (float)c, s = p + q, v = s - p;
   const double rest = (p - (s - v)) + (q - v);

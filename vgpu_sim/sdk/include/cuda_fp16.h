@@ -103,7 +103,8 @@ TESSERA_HD __half2 __hneg2(__half2 a) { return __half2(__hneg(a.x), __hneg(a.y))
 TESSERA_HD __half __habs(__half a) { return __half_raw{(unsigned short)(a.x & 0x7fff)}; }
 TESSERA_HD __half2 __habs2(__half2 a) { return __half2(__habs(a.x), __habs(a.y)); }
 /* The product of two is exact in double precision; its sum with a third is rounded to odd, so that
- * the second rounding sees every bit. */
+ * the second rounding sees every bit (S. Boldo, G. Melquiond, Emulation of a FMA and correctly
+ * rounded sums: proved algorithms using rounding to odd, IEEE Trans. Computers 57(4), 2008). */
 TESSERA_HD __half __hfma(__half a, __half b, __half c) {
   const double p = (double)(float)a * (double)(float)b, q = (float)c, s = p + q, v = s - p;
   const double rest = (p - (s - v)) + (q - v);

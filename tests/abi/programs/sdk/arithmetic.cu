@@ -169,5 +169,10 @@ int check_transforms() {
     const cuDoubleComplex back = cuCmul(c[i], b[i + 1]), want = cuCmul(a[i], b[i]);
     bad += fabs(back.x - want.x) > 1e-14 || fabs(back.y - want.y) > 1e-14;
   }
+  const auto large = make_cuDoubleComplex(3e300, -4e300), small = make_cuDoubleComplex(0, 2e-300);
+  const auto one = cuCdiv(large, large), turned = cuCdiv(small, small);
+  bad += one.x != 1 || one.y != 0 || turned.x != 1 || turned.y != 0;
+  bad += fabs(cuCabs(large) / 5e300 - 1) > 1e-15 || cuCabs(small) != 2e-300;
+  bad += cuCabsf(make_cuFloatComplex(3e30f, 4e30f)) != 5e30f;
   return report("transforms", bad);
 }

@@ -21,11 +21,14 @@ TESSERA_I double tessera_add(double a, double b) { return __nv_dadd_rn(a, b); }
 TESSERA_I double tessera_sub(double a, double b) { return __nv_dsub_rn(a, b); }
 TESSERA_I double tessera_mul(double a, double b) { return __nv_dmul_rn(a, b); }
 
-/* Requires |a| >= |b|, or a == 0. */
+/* T. J. Dekker, A floating-point technique for extending the available precision, Numerische
+ * Mathematik 18, 1971: the sum and its rounding error. Requires |a| >= |b|, or a == 0. */
 TESSERA_I tessera_dd tessera_fast_sum(double a, double b) {
   const double s = tessera_add(a, b);
   return {s, tessera_sub(b, tessera_sub(s, a))};
 }
+/* D. E. Knuth, The Art of Computer Programming, volume 2, section 4.2.2, theorem B: the same for any
+ * two numbers. */
 TESSERA_I tessera_dd tessera_sum(double a, double b) {
   const double s = tessera_add(a, b), t = tessera_sub(s, a);
   return {s, tessera_add(tessera_sub(a, tessera_sub(s, t)), tessera_sub(b, t))};

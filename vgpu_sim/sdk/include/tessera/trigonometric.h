@@ -83,8 +83,11 @@ TESSERA_F double tessera_sin_kernel(tessera_dd r) {
   return tessera_add(r.hi, tessera_fma(r.hi * z, p, tessera_fma(-0.5 * z, r.lo, r.lo)));
 }
 
+/* Taylor's polynomial. Its first two terms, 1 - r^2 / 2, are summed as two doubles. */
 TESSERA_F double tessera_cos_kernel(tessera_dd r) {
-  const double z = r.hi * r.hi, half = 0.5 * z, w = tessera_sub(1.0, half);
+  const tessera_dd square = tessera_product(r.hi, r.hi);
+  const tessera_dd start = tessera_fast_sum(1.0, -0.5 * square.hi);
+  const double z = square.hi, below = tessera_fma(r.hi, r.lo, 0.5 * square.lo);
   double p = 0x1.e542ba4020225p-62;
   p = tessera_fma(p, z, -0x1.6827863b97d97p-53);
   p = tessera_fma(p, z, 0x1.ae7f3e733b81fp-45);
@@ -94,9 +97,7 @@ TESSERA_F double tessera_cos_kernel(tessera_dd r) {
   p = tessera_fma(p, z, 0x1.a01a01a01a01ap-16);
   p = tessera_fma(p, z, -0x1.6c16c16c16c17p-10);
   p = tessera_fma(p, z, 0x1.5555555555555p-5);
-  return tessera_add(
-      w, tessera_add(tessera_sub(tessera_sub(1.0, w), half),
-                     tessera_fma(z * z, p, -tessera_mul(r.hi, r.lo))));
+  return tessera_add(start.hi, tessera_add(start.lo, tessera_fma(z * z, p, -below)));
 }
 
 TESSERA_F double tessera_sin_of(tessera_dd r, int quadrant) {
