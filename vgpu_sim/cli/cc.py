@@ -43,3 +43,6 @@ def command(arguments: tuple[str, ...]) -> None:
         if str(err):
             click.echo(f"tessera cc: error: {err}", err=True)
         sys.exit(err.status)
+    except OSError as err:
+        click.echo(f"tessera cc: error: {err.filename}: {err.strerror}", err=True)
+        sys.exit(_FAILED)

@@ -7,6 +7,7 @@ every object, and registers the fat binary with the runtime.
 """
 
 import io
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -164,11 +165,20 @@ def link(
     steps.write(container, fatbin.pack_ptx(images))
     source = steps.file("register", ".c")
     text = "".join(_FUNCTION % name for name in functions)
-    steps.write(source, (_STUB % {"container": container, "functions": text}).encode())
+    words = {"container": _quote(container), "functions": text}
+    steps.write(source, (_STUB % words).encode())
     output = steps.file("register", ".o")
     clang_c = [str(clang.path), "-x", "c", "-O1", "-fPIC", "-w"]
     steps.run([*clang_c, "-c", str(source), "-o", str(output)])
     return [str(output)]
+
+
+def _quote(path: Path) -> str:
+    """Return a path as the text of an assembler's string within a string of C."""
+    return "".join(
+        chr(byte) if byte < 128 and (chr(byte).isalnum() or byte in b"/._-") else f"\\\\{byte:03o}"
+        for byte in os.fsencode(path)
+    )
 
 
 def _link_target(

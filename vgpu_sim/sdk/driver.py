@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,9 @@ from vgpu_sim.sdk.steps import Steps
 
 INCLUDE = Path(__file__).parent / "include"
 _CUDA = (".cu",)
-_SOURCES = (".c", ".cc", ".cpp", ".cxx", ".C", ".c++")
+_C = (".c",)
+_SOURCES = (*_C, ".cc", ".cpp", ".cxx", ".C", ".c++")
+_OBJECT_STARTS = (b"\x7fELF", b"!<arch>\n")
 _OBJECTS = (".o", ".a", ".so", ".obj", ".lo")
 # What `<<<>>>` compiles to depends on the SDK's version: cudaLaunchKernel, and the registration
 # calls of CUDA 10.1 and newer. Every supported clang knows this one.
@@ -66,19 +69,26 @@ class Compilation:
 
     def compile_device(self, source: str, target: str, flags: list[str], output: Path) -> Path:
         """Compile the device part of a source to ``output``, as ``flags`` say."""
-        command = [str(self.clang.path), *self.device(target), *flags, source, "-o", str(output)]
-        self.steps.run(command)
+        self.steps.run(
+            [self.clang.path, *self.device(target), *flags, source, "-o", output],
+        )
         return output
 
-    def images(self, source: str) -> dict[str, bytes]:
-        """Return the PTX of a source for each architecture; bitcode for separate compilation."""
+    def images(self, source: str, first: Sequence[str] = ()) -> dict[str, bytes]:
+        """Return the PTX of a source for each architecture; bitcode for separate compilation.
+
+        ``first`` are arguments of the first compilation.
+        """
         found = {}
         for target in self.targets:
             stem = f"{Path(source).stem}.sm_{target}"
             flags, suffix = ["-S", *self.identity(source)], ".ptx"
             if self.options.relocatable:
                 flags, suffix = ["-emit-llvm", *flags], ".ll"
-            output = self.compile_device(source, target, flags, self.steps.file(stem, suffix))
+            more = first if target == self.targets[0] else ()
+            output = self.compile_device(
+                source, target, [*flags, *more], self.steps.file(stem, suffix)
+            )
             found[target] = self.steps.read(output)
             if self.options.relocatable:
                 found[target] = device_link.assemble(
@@ -97,12 +107,10 @@ class Compilation:
         """Compile a source to an object."""
         options = self.options
         if not self.is_cuda(source):
-            language = ["-x", "c++"] if options.language == "c++" else []
             self.steps.run(
                 [
-                    self.clang.path, *language, options.optimization, "-c", "-isystem", INCLUDE,
-                    *([] if source.endswith(".c") else [f"-std={options.standard}"]),
-                    *options.both, *options.host, source, "-o", output,
+                    self.clang.path, *self.plain(source), *options.host,
+                    *self.dependencies(source, output), "-c", source, "-o", output,
                 ]
             )  # fmt: skip
             return output
@@ -119,10 +127,40 @@ class Compilation:
                 f"--cuda-gpu-arch=sm_{self.targets[0]}", *self.identity(source),
                 *(["-fgpu-rdc"] if options.relocatable else []),
                 "-Xclang", "-fcuda-include-gpubinary", "-Xclang", container,
-                options.optimization, *options.host, "-c", source, "-o", output,
+                options.optimization, *options.host, *self.dependencies(source, output),
+                "-c", source, "-o", output,
             ]
         )  # fmt: skip
         return output
+
+    def plain(self, source: str) -> list[str]:
+        """Return the arguments of compilation of a source in C or C++."""
+        options = self.options
+        is_c = options.language == "c" or (options.language is None and source.endswith(_C))
+        standard = [] if is_c and "++" in options.standard else [f"-std={options.standard}"]
+        return [
+            "-x", "c" if is_c else "c++", *standard, options.optimization,
+            "-isystem", str(INCLUDE), *options.both,
+        ]  # fmt: skip
+
+    def dependencies(self, source: str, output: Path) -> list[str]:
+        """Return the flags that write a list of the files that a source includes.
+
+        The list is for the file that stays; ``output`` can be temporary.
+        """
+        flags = self.options.dependencies
+        if not {"-MD", "-MMD"} & set(flags):
+            return flags
+        kept = output
+        if self.options.phase in ("link", "archive", "device-link"):
+            kept = Path(self.options.output or "a.out")
+        found = list(flags)
+        if not any(flag.startswith("-MF") for flag in flags):
+            stem = kept.with_suffix("") if kept == output else Path(source).stem
+            found.append(f"-MF{stem}.d")
+        if not any(flag.startswith(("-MT", "-MQ")) for flag in flags):
+            found.append(f"-MQ{kept}")
+        return found
 
     def is_cuda(self, source: str) -> bool:
         """Return whether an input is compiled as CUDA."""
@@ -157,8 +195,7 @@ class Compilation:
         self.steps.run(
             [
                 self.clang.path, *(["-shared"] if options.shared else []),
-                *[flag for flag in options.host if not flag.startswith("-M")],
-                "-o", options.output or "a.out", *arguments, *stub, *self.runtime(),
+                *options.host, "-o", options.output or "a.out", *arguments, *stub, *self.runtime(),
             ]
         )  # fmt: skip
 
@@ -182,14 +219,27 @@ class Compilation:
 
     def archive(self) -> None:
         """Put the objects of all inputs into a static library."""
+        for name in self.options.inputs:
+            if not self.is_source(name) and not _is_object(name):
+                raise CompileError(f"{name}: neither a source nor an object")
         made = self.objects()
         inputs = [made.get(word, word) for word in self.options.inputs]
         self.steps.run(["ar", "rcs", self.options.output or "a.a", *inputs])
 
+    def sources(self) -> list[str]:
+        """Return the inputs of a phase that compiles all of them."""
+        for name in self.options.inputs:
+            if not self.is_source(name):
+                raise CompileError(
+                    f"{name}: not a source file, so nothing can be compiled; if it is one, name its"
+                    " language with -x cu, -x c++ or -x c"
+                )
+        return self.options.inputs
+
     def each(self, suffix: str) -> None:
         """Do a phase that ends before linking: one output for each source."""
         options = self.options
-        sources = [name for name in options.inputs if self.is_source(name)]
+        sources = self.sources()
         if options.output is not None and len(sources) > 1:
             raise CompileError("-o with several sources needs a phase that links them")
         for source in sources:
@@ -199,18 +249,22 @@ class Compilation:
             elif options.phase == "ptx":
                 if len(self.targets) > 1:
                     raise CompileError("-ptx makes PTX of one architecture; -arch names several")
-                self.compile_device(source, self.targets[0], ["-S", *self.identity(source)], output)
+                flags = ["-S", *self.identity(source), *self.dependencies(source, output)]
+                self.compile_device(source, self.targets[0], flags, output)
             else:
-                self.steps.write(output, fatbin.pack_ptx(self.images(source)))
+                images = self.images(source, self.dependencies(source, output))
+                self.steps.write(output, fatbin.pack_ptx(images))
 
     def preprocess(self) -> None:
         """Print or write the preprocessed sources, or the files that they include."""
         flag = "-E" if self.options.phase == "preprocess" else "-M"
         output = ["-o", self.options.output] if self.options.output else []
-        for source in self.options.inputs:
-            self.steps.run(
-                [self.clang.path, *self.common(), "--cuda-host-only", flag, source, *output]
-            )
+        for source in self.sources():
+            language = self.plain(source)
+            if self.is_cuda(source):
+                language = [*self.common(), "--cuda-host-only"]
+            dependencies = self.options.dependencies
+            self.steps.run([self.clang.path, *language, flag, *dependencies, source, *output])
 
     def run(self) -> None:
         """Do the phase that the options name."""
@@ -225,6 +279,11 @@ class Compilation:
             self.preprocess()
         else:
             self.each({"compile": ".o", "ptx": ".ptx", "fatbin": ".fatbin"}[phase])
+
+
+def _is_object(name: str) -> bool:
+    with Path(name).open("rb") as file:
+        return file.read(len(_OBJECT_STARTS[1])).startswith(_OBJECT_STARTS)
 
 
 def compile_all(options: Options) -> None:
@@ -242,7 +301,7 @@ def compile_all(options: Options) -> None:
     targets = architectures.select(options.architecture, options.generate)
     with ExitStack() as stack:
         if options.keep or options.dry_run:
-            folder = Path(options.keep_dir)
+            folder = Path(options.keep_dir).absolute()
         else:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tessera-cc-")))
         steps = Steps(folder, options.verbose, options.dry_run)

@@ -21,6 +21,7 @@ class Options:
     generate: list[str] = field(default_factory=list)
     both: list[str] = field(default_factory=list)  # to host and device compilation
     host: list[str] = field(default_factory=list)  # -Xcompiler
+    dependencies: list[str] = field(default_factory=list)  # -MD and those that go with it
     device: list[str] = field(default_factory=list)
     link: list[str] = field(default_factory=list)  # libraries, their folders, -Xlinker
     language: str | None = None
@@ -69,18 +70,55 @@ def _add(name: str, prefix: str = "", *, split: bool = False) -> _Setter:
     return apply
 
 
+def _file(name: str) -> str:
+    """Return a file's name that tools take for neither an option nor a response file."""
+    return f"./{name}" if name.startswith(("@", "-")) and name != "-" else name
+
+
 def _pair(name: str, first: str) -> _Setter:
-    return lambda options, value: getattr(options, name).extend([first, value])
+    return lambda options, value: getattr(options, name).extend([first, _file(value)])
+
+
+def _flag(flag: str) -> _Setter:
+    return lambda options, _: options.dependencies.append(flag)
+
+
+def _depend(flag: str) -> _Setter:
+    return lambda options, value: options.dependencies.append(flag + value)
+
+
+def _compiler(options: Options, value: str) -> None:
+    """Pass words to the host compiler; those about dependencies belong to compilation alone."""
+    words = iter(_split_words(value))
+    for word in words:
+        if word in _DEPENDENCY_VALUES:
+            options.dependencies.append(word + next(words, ""))
+        elif word.startswith("-M"):
+            options.dependencies.append(word)
+        else:
+            options.host.append(word)
 
 
 def _linker(options: Options, value: str) -> None:
-    for one in _split(value):
+    for one in _split_words(value):
         options.link += ["-Xlinker", one]
 
 
 def _split(value: str) -> list[str]:
     """Split a list at its commas; a backslash before a comma keeps the comma."""
     return [one.replace("\0", ",") for one in value.replace("\\,", "\0").split(",") if one]
+
+
+def _split_words(value: str) -> list[str]:
+    """Split a list of options at commas and, as a shell does, at blanks outside quotes."""
+    return [word for part in _split(value) for word in _split_blanks(part, value)]
+
+
+def _split_blanks(text: str, source: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as err:
+        raise CompileError(f"{source}: {str(err).lower()}") from err
 
 
 def _boolean(name: str) -> _Setter:
@@ -113,6 +151,12 @@ def _set_default_stream(options: Options, value: str) -> None:
         options.both.append(PER_THREAD)
 
 
+def _set_language(options: Options, value: str) -> None:
+    if value not in _LANGUAGES:
+        raise CompileError(f"-x {value}: expected one of {', '.join(_LANGUAGES)}")
+    options.language = value
+
+
 def _set_cudart(options: Options, value: str) -> None:
     if value not in ("shared", "none"):
         raise CompileError(
@@ -132,6 +176,8 @@ def _ignore(options: Options, value: str) -> None:
     options.ignored.append(value)
 
 
+_LANGUAGES = ("cu", "cuda", "c++", "c")
+_DEPENDENCY_VALUES = ("-MF", "-MT", "-MQ")
 _CUBIN = "a cubin is machine code of NVIDIA's GPUs, which Tessera has none of; use -ptx or -fatbin"
 
 # Options without a value.
@@ -159,9 +205,11 @@ _FLAGS: dict[str, _Setter] = {
     **dict.fromkeys(("h", "help"), _put("action", "help")),
     "include-dir": _put("action", "include-dir"),
     **dict.fromkeys(("V", "version"), _put("action", "version")),
-    "MD": lambda o, _: o.host.append("-MD"),
-    "MMD": lambda o, _: o.host.append("-MMD"),
-    "MP": lambda o, _: o.host.append("-MP"),
+    **dict.fromkeys(("MD", "generate-dependencies-with-compile"), _flag("-MD")),
+    **dict.fromkeys(
+        ("MMD", "generate-nonsystem-dependencies-with-compile"), _flag("-MMD")
+    ),
+    **dict.fromkeys(("MP", "generate-dependency-targets"), _flag("-MP")),
     # clang allows what these permit; the others name steps that do not exist here.
     **dict.fromkeys(
         (
@@ -179,7 +227,7 @@ _FLAGS: dict[str, _Setter] = {
 # Options with a value, in the next argument or behind "=". Names of one or two letters may be
 # followed by the value at once (_JOINED).
 _VALUES: dict[str, _Setter] = {
-    **dict.fromkeys(("o", "output-file"), _store("output")),
+    **dict.fromkeys(("o", "output-file"), lambda o, v: setattr(o, "output", _file(v))),
     **dict.fromkeys(("I", "include-path"), _add("both", "-I", split=True)),
     **dict.fromkeys(("isystem", "system-include"), _pair("both", "-isystem")),
     **dict.fromkeys(("include", "pre-include"), _pair("both", "-include")),
@@ -193,8 +241,8 @@ _VALUES: dict[str, _Setter] = {
     **dict.fromkeys(("code", "gpu-code"), _ignore),
     **dict.fromkeys(("gencode", "generate-code"), _add("generate")),
     **dict.fromkeys(("rdc", "relocatable-device-code"), _boolean("relocatable")),
-    **dict.fromkeys(("x", "x-language"), _store("language")),
-    **dict.fromkeys(("Xcompiler", "compiler-options"), _add("host", split=True)),
+    **dict.fromkeys(("x", "x-language"), _set_language),
+    **dict.fromkeys(("Xcompiler", "compiler-options"), _compiler),
     **dict.fromkeys(("Xlinker", "linker-options"), _linker),
     **dict.fromkeys(("ccbin", "compiler-bindir"), _store("ccbin")),
     **dict.fromkeys(("cudart",), _set_cudart),
@@ -203,8 +251,8 @@ _VALUES: dict[str, _Setter] = {
     **dict.fromkeys(("fmad",), _set_fmad),
     **dict.fromkeys(("keep-dir",), _store("keep_dir")),
     **dict.fromkeys(("Werror",), lambda o, v: o.both.append("-Werror")),
-    **dict.fromkeys(("MF", "dependency-output"), _pair("host", "-MF")),
-    **dict.fromkeys(("MT", "dependency-target-name"), _pair("host", "-MT")),
+    **dict.fromkeys(("MF", "dependency-output"), _depend("-MF")),
+    **dict.fromkeys(("MT", "dependency-target-name"), _depend("-MT")),
     **dict.fromkeys(("maxrregcount",), _ignore),
     **dict.fromkeys(
         (
@@ -232,8 +280,8 @@ def parse(arguments: list[str]) -> Options:
     rest = iter(_expand(arguments))
     for argument in rest:
         if not argument.startswith("-") or argument == "-":
-            options.inputs.append(argument)
-            options.link.append(argument)  # keeps its place among the libraries
+            options.inputs.append(_file(argument))
+            options.link.append(_file(argument))  # keeps its place among the libraries
         else:
             _apply(options, argument, rest)
     return options
@@ -272,8 +320,11 @@ def _expand(arguments: list[str]) -> Iterator[str]:
         if argument.startswith("-") and name in ("optf", "options-file"):
             path = value or next(rest, "")
             try:
-                yield from shlex.split(Path(path).read_text())
+                words = Path(path).read_text()
             except OSError as err:
                 raise CompileError(f"{path}: {err.strerror}") from err
+            except UnicodeDecodeError as err:
+                raise CompileError(f"{path}: not a text in UTF-8") from err
+            yield from _split_blanks(words, path)
         else:
             yield argument

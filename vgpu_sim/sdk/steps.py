@@ -25,7 +25,7 @@ class Steps:
         Raises:
             CompileError: the tool failed; it has the tool's exit status.
         """
-        words = [str(word) for word in command]
+        words = [_word(one) for one in command]
         self.show(shlex.join(words))
         if self.dry_run:
             return
@@ -64,3 +64,8 @@ class Steps:
     def read(self, path: Path) -> bytes:
         """Return a file's content; in a dry run nothing, as no step has written it."""
         return b"" if self.dry_run else path.read_bytes()
+
+
+def _word(one: str | Path) -> str:
+    # Tools take a name with one of these characters for a response file or an option.
+    return f"./{one}" if isinstance(one, Path) and str(one).startswith(("@", "-")) else str(one)

@@ -35,6 +35,31 @@ def test_host_flags_are_split_at_commas_but_not_at_escaped_ones() -> None:
     assert parse(["-Xcompiler", r"-fPIC,-Wl\,-z", "-Wall"]).host == ["-fPIC", "-Wl,-z", "-Wall"]
 
 
+def test_host_flags_are_split_at_blanks_outside_quotes() -> None:
+    assert parse(["-Xcompiler", "-fPIC '-DA=1 2',-O1"]).host == ["-fPIC", "-DA=1 2", "-O1"]
+
+
+def test_flags_about_dependencies_are_apart_from_the_linkers() -> None:
+    options = parse(["-MD", "-MF", "a.d", "-Xcompiler", "-MT x,-MP,-g", "a.cu"])
+    assert options.dependencies == ["-MD", "-MFa.d", "-MTx", "-MP"]
+    assert options.host == ["-g"]
+
+
+def test_names_are_neither_options_nor_response_files() -> None:
+    options = parse(["@a.c", "-o", "@b", "-include", "-c.h", "-"])
+    assert (options.inputs, options.output) == (["./@a.c", "-"], "./@b")
+    assert options.both == ["-include", "./-c.h"]
+
+
+def test_a_file_of_options_is_text(tmp_path: Path) -> None:
+    (tmp_path / "flags").write_bytes(b"\xff")
+    with pytest.raises(CompileError, match="not a text in UTF-8"):
+        parse(["-optf", str(tmp_path / "flags")])
+    (tmp_path / "flags").write_text("-DA='1")
+    with pytest.raises(CompileError, match="no closing quotation"):
+        parse(["-optf", str(tmp_path / "flags")])
+
+
 def test_a_file_of_options_is_read_in_place(tmp_path: Path) -> None:
     (tmp_path / "flags").write_text("-DA='1 2'\n-O1\n")
     assert parse(["-optf", str(tmp_path / "flags"), "-DB"]).both == ["-DA=1 2", "-DB"]
@@ -49,6 +74,8 @@ def test_a_file_of_options_is_read_in_place(tmp_path: Path) -> None:
         (["-cudart", "static"], "only the shared library exists here"),
         (["-rdc=maybe"], "neither true nor false"),
         (["--default-stream", "mine"], "expected legacy or per-thread"),
+        (["-x", "fortran"], "-x fortran: expected one of cu, cuda, c\\+\\+, c"),
+        (["-Xcompiler", "'-g"], "'-g: no closing quotation"),
         (["-optf", "/nowhere/x"], "/nowhere/x: No such file or directory"),
     ],
 )
