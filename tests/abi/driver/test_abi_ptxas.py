@@ -46,10 +46,12 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ptxas(libraries: Path, folder: Path):
-    def run(words: str, *, checks: bool = False) -> subprocess.CompletedProcess[str]:
+    def run(
+        words: str, *, checks: bool = False, python: str = sys.executable
+    ) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": "/usr/bin:/bin"}
         if checks:
-            environment = config.with_ptxas_check(environment, sys.executable)
+            environment = config.with_ptxas_check(environment, python)
         command = [str(libraries / "bin" / "ptxas"), *words.split()]
         return subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -123,3 +125,26 @@ def test_the_compiler_names_line_and_instruction(ptxas, folder):
     assert "Compiling entry function 'k' for 'sm_90'" in whole.stderr
     decoded = container.decode((folder / "container").read_bytes())
     assert [one.name for one in decoded.functions] == ["k"]
+
+
+def test_a_check_that_could_not_run_leaves_the_text_to_the_driver(ptxas, folder):
+    python = folder / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")  # as Python does on an exception of any kind
+    python.chmod(0o755)
+    for one in (python, folder / "absent"):
+        done = ptxas("-arch=sm_90 in.ptx -o out", checks=True, python=str(one))
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.startswith("ptxas warning : Tessera's compiler failed or could not be")
+        assert (folder / "out").read_bytes() == GOOD.encode() + b"\0"
+        needed = ptxas("-arch=sm_90 --emit container in.ptx", checks=True, python=str(one))
+        assert (needed.returncode, "Tessera's compiler failed" in needed.stderr) == (255, True)
+
+
+def test_text_behind_a_nul_is_refused_and_padding_is_not(ptxas, folder):
+    (folder / "padded.ptx").write_bytes(GOOD.encode() + b"\0\0")
+    assert ptxas("-arch=sm_90 padded.ptx -o out").returncode == 0
+    assert (folder / "out").read_bytes() == GOOD.encode() + b"\0"
+    (folder / "cut.ptx").write_bytes(HEAD.encode() + b"\0" + GOOD.encode())
+    done = ptxas("-arch=sm_90 cut.ptx -o cut")
+    assert (done.returncode, "has text behind a NUL byte" in done.stderr) == (255, True)
+    assert not (folder / "cut").exists()

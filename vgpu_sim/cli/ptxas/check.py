@@ -1,8 +1,9 @@
 """Checks a PTX text for the program ``ptxas``, and prints what is wrong in ptxas's form.
 
 ``python -m vgpu_sim.cli.ptxas.check ARCHITECTURE NAME verbose|quiet container|ptx``, with the text
-on standard input (``clients/ptxas/check.c``). Exit status 1: the text does not compile, or one of
-its kernels is not supported. With ``container`` the compiled module is written to standard output.
+on standard input (``clients/ptxas/check.c``). Exit status 65: the text does not compile, or one of
+its kernels is not supported; any other than 0: the check itself failed. With ``container`` the
+compiled module is written to standard output.
 """
 
 import re
@@ -14,7 +15,8 @@ from vgpu_sim.compiler.errors import PtxError
 from vgpu_sim.isa import Diagnostic, Module, container
 
 _ARCHITECTURE = re.compile(r"(?:sm|compute)_([0-9]+)([0-9])[af]?")
-_FAILED = 1
+# In sysexits.h wrong input; Python itself ends with 1, 2, or 120.
+_FAILED = 65
 _MOST_ERRORS = 100
 
 

@@ -12,7 +12,10 @@
 
 /* The Python that has Tessera; set by `tessera run` and `tessera ptxas`. */
 static const char python_variable[] = "TESSERA_PTXAS_PYTHON";
-enum { STATUS_NOT_STARTED = 127 };
+enum {
+  STATUS_WRONG_TEXT = 65, /* vgpu_sim.cli.ptxas.check; Python never ends with it by itself */
+  STATUS_NOT_STARTED = 127
+};
 
 static int new_file(const char *name, const char *data, size_t bytes) {
   /* glibc has no memfd_create before 2.27 */
@@ -57,7 +60,7 @@ int check_text(const struct options *options, const struct text *text) {
   const bool ended = child > 0 && WIFEXITED(status);
   if (ended && WEXITSTATUS(status) == 0) {
     if (options->emit_container) return output;
-  } else if (ended && WEXITSTATUS(status) == 1) {
+  } else if (ended && WEXITSTATUS(status) == STATUS_WRONG_TEXT) {
     report_aborted(); /* the compiler has reported the mistakes */
   } else if (options->emit_container) {
     report_fatal("Tessera's compiler failed or could not be started: %s", python);

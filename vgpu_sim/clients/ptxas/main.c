@@ -34,8 +34,14 @@ static void write_all(int file, const char *path, const char *data, size_t bytes
 static void copy_all(int from, int to, const char *path) {
   char piece[PIECE_BYTES];
   off_t at = 0;
-  for (ssize_t got; (got = pread(from, piece, sizeof piece, at)) > 0; at += got)
+  for (;;) {
+    const ssize_t got = pread(from, piece, sizeof piece, at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) report_fatal("Output file '%s' could not be written", path);
+    if (got == 0) return;
     write_all(to, path, piece, (size_t)got);
+    at += got;
+  }
 }
 
 int main(int argc, char **argv) {

@@ -43,7 +43,10 @@ void text_read(struct text *text, const char *path, const char *string) {
     if (text->bytes > TESSERA_MAX_IMAGE_BYTES - 1) refuse_input(path, "is larger than 64 MiB");
   }
   text->data[text->bytes] = 0;
+  const size_t all = text->bytes;
   text->bytes = strlen(text->data);
+  for (size_t at = text->bytes; at < all; at++) /* a NUL ends the text; others may pad it */
+    if (text->data[at]) refuse_input(path, "has text behind a NUL byte");
 }
 
 /* Skip white space and comments. */
