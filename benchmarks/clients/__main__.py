@@ -82,6 +82,7 @@ def _report(client: Client, suite: Suite, store: Store, options: argparse.Namesp
         client,
         outcomes,
         versions(client),
+        None if options.sample is None else len(collect(suite)),
         command=_command(client, options),
         tessera=_commit(),
         date=datetime.now(UTC).date().isoformat(),

@@ -12,9 +12,10 @@ _HEAD = """\
 # Clients
 
 For users who want to know how far their CUDA program will get, and for contributors who want to
-know what to add next. Each row is a client's own test suite, unmodified, run against a simulated
-GPU under `tessera run`. The page is generated from the recorded runs in
-`benchmarks/clients/recorded`.
+know what to add next. Each row is a run against a simulated GPU under `tessera run`. Whose tests
+they are is in a column: *the client's* are its own suite, unmodified; *ours* are programs in
+`benchmarks/clients/programs` that we wrote for the client, so that they show what we chose to test.
+The page is generated from the recorded runs in `benchmarks/clients/recorded`.
 
     make clients                                          # all clients: hours, 20 GB of packages
     make clients client=numba-cuda                        # one client
@@ -28,8 +29,10 @@ virtual environment below `out/clients`, with the versions that its record in
 at the tag that the record names.
 
 A *miss* is a test that fails, ends its process, or exceeds its time limit. *Not run* are tests that
-the recorded run did not reach. A command with `--sample` ran only that sample. A miss's reason is
-the first thing that was missing: a driver function that returned `CUDA_ERROR_NOT_SUPPORTED`, an
+the recorded run did not reach. A command with `--sample` ran only tests drawn at random: all others
+of the suite count as not run, and the row says *sample*. *Mixed* is a run that continued on a later
+commit, so that its counts are of no single state. A miss's reason is the first thing that was
+missing: a driver function that returned `CUDA_ERROR_NOT_SUPPORTED`, an
 image without PTX, or another error of the driver. If a comparison of values fails although no call
 was refused, the miss is a *wrong value*. A miss that the client's record explains has the kind
 *explained*. Skips are the suite's own, with the reasons that the suite gives.
@@ -42,35 +45,45 @@ def render(recorded: Mapping[str, Summary]) -> str:
     rows = [_row(client, recorded.get(name)) for name, client in CLIENTS.items()]
     sections = [section(CLIENTS[name], recorded[name]) for name in CLIENTS if name in recorded]
     table = [
-        "| client | tests | pass | skip, with reason | miss | of these wrong values | not run "
-        "| goal |",
-        "|---|---|---|---|---|---|---|---|",
+        "| client | whose tests | tests | pass | skip, with reason | miss | of these wrong values "
+        "| not run | goal |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     return _HEAD + "\n".join([*table, *rows, "", *sections])
 
 
 def _row(client: Client, summary: Summary | None) -> str:
     name = f"{client.name} {client.version}"
+    whose = "ours" if client.in_programs else "the client's"
     if summary is None:
-        return f"| {name} | not recorded | | | | | | {client.goal} |"
+        return f"| {name} | {whose} | not recorded | | | | | | {client.goal} |"
+    kinds = [kind for kind, applies in _describe_run(summary) if applies]
+    name += f" ({', '.join(kinds)})" if kinds else ""
     wrong = sum(entry.count for entry in summary.misses if entry.kind == Kind.WRONG_VALUE)
     passed = summary.count("passed", "xfailed")
-    missed, pending = summary.count(*MISSED), summary.count("not run")
+    missed, pending = summary.count(*MISSED) - summary.count("not run"), summary.pending
     numbers = (
         *(summary.total, passed, summary.count("skipped")),
-        *(missed - pending, wrong, pending),
+        *(missed, wrong, pending),
     )
-    return f"| {name} | {' | '.join(f'{n:,}' for n in numbers)} | {client.goal} |"
+    return f"| {name} | {whose} | {' | '.join(f'{n:,}' for n in numbers)} | {client.goal} |"
+
+
+def _describe_run(summary: Summary) -> tuple[tuple[str, bool], ...]:
+    """Return what a row says of a run that was not one run of the whole suite."""
+    return ("sample", summary.suite_tests is not None), ("mixed", " to " in summary.tessera)
 
 
 def section(client: Client, summary: Summary) -> str:
     """Return what is known of one client: versions, command, misses and skips by reason."""
     versions = ", ".join(f"{name} {version}" for name, version in sorted(summary.versions.items()))
     counts = ", ".join(f"{count:,} {outcome}" for outcome, count in summary.counts.items())
+    left = summary.pending if summary.suite_tests is not None else 0
     lines = [
         f"## {client.name} {client.version}",
         f"`{summary.command}` on {summary.board}, commit {summary.tessera}, {summary.date}:",
-        f"{counts}.",
+        f"{counts}." + (f" {left:,} of the suite's {summary.total:,} not run." if left else ""),
+        *([summary.note] if summary.note else []),
         f"Packages: {versions}.",
     ]
     if client.repository:

@@ -28,7 +28,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is recorded of a client's last run."""
+    """What is recorded of a client's last run.
+
+    ``suite_tests`` is the number of tests in the suite if only a sample of them was to run.
+    ``note`` is for the reader of the page.
+    """
 
     client: str
     version: str
@@ -40,11 +44,18 @@ class Summary:
     counts: dict[str, int]
     misses: tuple[Group, ...]
     skips: tuple[Group, ...]
+    suite_tests: int | None = None
+    note: str = ""
 
     @property
     def total(self) -> int:
-        """The number of tests."""
-        return sum(self.counts.values())
+        """The number of tests, with those that did not run."""
+        return max(sum(self.counts.values()), self.suite_tests or 0)
+
+    @property
+    def pending(self) -> int:
+        """The number of tests that did not run."""
+        return self.total - sum(self.counts.values()) + self.count("not run")
 
     def count(self, *outcomes: str) -> int:
         """Return how many tests had one of these outcomes."""
@@ -71,7 +82,11 @@ def _sorted(groups: dict[tuple[str, str], list[str]]) -> tuple[Group, ...]:
 
 
 def summarize(
-    client: Client, outcomes: Iterable[Outcome], versions: dict[str, str], **about: str
+    client: Client,
+    outcomes: Iterable[Outcome],
+    versions: dict[str, str],
+    suite_tests: int | None = None,
+    **about: str,
 ) -> Summary:
     """Summarize a run; ``about`` are command, commit and date."""
     known = list(outcomes)
@@ -81,7 +96,7 @@ def summarize(
     board = f"{client.board}, {client.slice}"
     return Summary(
         client.name, client.version, board=board, versions=named, counts=counts,
-        misses=misses, skips=skips, **about,
+        misses=misses, skips=skips, suite_tests=suite_tests, **about,
     )  # fmt: skip
 
 

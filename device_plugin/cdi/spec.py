@@ -17,7 +17,8 @@ CDI_VERSION = "0.6.0"
 CONTAINER_SLICES_DIR = "/run/tessera/slices"
 LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 LIBRARY_DIRS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64")
-# The CUDA runtime, in folders that loaders search last: an image's own runtime precedes it.
+# The CUDA runtime, in folders that loaders search last: an image's own runtime in another folder
+# precedes it, and one at exactly these paths is masked.
 RUNTIME_LIBRARIES = ("libcudart.so.12", "libcudart.so.13")
 RUNTIME_DIRS = ("/usr/lib", "/usr/lib64")
 # libcuda.so.1 loads them from this folder, in which no loader searches (ADR 133).

@@ -130,8 +130,23 @@ def test_counts_and_groups_survive_the_record_and_reach_the_page() -> None:
     fields = json.loads(json.dumps(summary.as_json(whole)))
     assert summary.from_json(fields) == whole
     text = page.render({client.name: whole})
-    assert f"| {client.name} {client.version} | 4 | 1 | 1 | 2 | 0 | 0 |" in text
+    assert f"| {client.name} {client.version} | the client's | 4 | 1 | 1 | 2 | 0 | 0 |" in text
     assert "| 2 | unsupported call | `cuGraphCreate` | `t` |" in text
+
+
+def test_a_sample_counts_the_rest_of_the_suite_as_not_run() -> None:
+    client = CLIENTS["pytorch"]
+    whole = summary.summarize(
+        client,
+        [Outcome("a", "passed"), make_miss()],
+        {},
+        40,
+        command="c",
+        tessera="d to e",
+        date="",
+    )
+    row = f"| {client.name} {client.version} (sample, mixed) | ours | 40 | 1 | 0 | 1 | 0 | 38 |"
+    assert row in page.render({client.name: whole})
 
 
 def test_the_page_is_current_and_every_record_has_a_client() -> None:
