@@ -55,7 +55,7 @@ def _is_installed() -> tuple[Path, ...]:
     lib = Path(native.__file__).parent / "lib"
     return (
         *(lib / library for library in (*spec.LIBRARIES, *spec.RUNTIME_LIBRARIES)),
-        *(lib / library for library in spec.LINKER_LIBRARIES),
+        *(lib / library for library in spec.LOADED_LIBRARIES),
         lib / "bin" / spec.PTXAS,
         lib / "bin" / nvidia.NVIDIA_SMI,
         *(lib / "rdma" / library for library in hca.LIBRARIES),

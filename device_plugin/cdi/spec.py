@@ -21,9 +21,14 @@ LIBRARY_DIRS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/li
 # precedes it, and one at exactly these paths is masked.
 RUNTIME_LIBRARIES = ("libcudart.so.12", "libcudart.so.13")
 RUNTIME_DIRS = ("/usr/lib", "/usr/lib64")
-# libcuda.so.1 loads them from this folder, in which no loader searches (ADR 133).
-LINKER_LIBRARIES = ("libnvJitLink.so.12", "libnvJitLink.so.13")
-LINKER_DIR = "/usr/lib/tessera"
+# libcuda.so.1 loads them from this folder, in which no loader searches (ADR 133, ADR 141).
+LOADED_LIBRARIES = (
+    "libnvJitLink.so.12",
+    "libnvJitLink.so.13",
+    "libnvrtc.so.12",
+    "libnvrtc.so.13",
+)
+LOADED_DIR = "/usr/lib/tessera"
 PTXAS = "ptxas"
 PTXAS_PATH = "/usr/local/bin/ptxas"
 
@@ -46,7 +51,7 @@ def library_mounts(libraries_dir: str) -> tuple[Mount, ...]:
     placed = (
         (LIBRARIES, LIBRARY_DIRS),
         (RUNTIME_LIBRARIES, RUNTIME_DIRS),
-        (LINKER_LIBRARIES, (LINKER_DIR,)),
+        (LOADED_LIBRARIES, (LOADED_DIR,)),
         ((PTXAS,), (str(Path(PTXAS_PATH).parent),)),
     )
     return tuple(

@@ -204,10 +204,9 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
     def own(folder: Path, library: str) -> Part:
         return Part(folder, library, flags=(f"-I{folder}",), include=include)
 
-    def linker(major: int) -> Part:
-        """Return nvJitLink of a major version of the toolkit."""
-        folder = CLIENTS / "libnvjitlink"
-        soname = f"libnvJitLink.so.{major}"
+    def preloaded(folder: Path, name: str, major: int) -> Part:
+        """Return the library that libcuda loads for a major version of the toolkit."""
+        soname = f"{name}.so.{major}"
         flags = (
             *_PORTABLE,
             f"-I{folder}",
@@ -226,8 +225,8 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
         cuda,
         *(runtime_part(major, cuda, generated) for major in (12, 13)),
         client(CLIENTS / "libnvml", "libnvidia-ml.so.1"),
-        linker(12),
-        linker(13),
+        *(preloaded(CLIENTS / "libnvjitlink", "libnvJitLink", major) for major in (12, 13)),
+        *(preloaded(CLIENTS / "libnvrtc", "libnvrtc", major) for major in (12, 13)),
         verbs,
         client(RDMA_CLIENTS / "librdmacm", "librdmacm.so.1", RDMA, verbs),
         provider_part(verbs),

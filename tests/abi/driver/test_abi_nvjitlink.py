@@ -64,7 +64,7 @@ def linker(request, libraries) -> Linker:
 
 def test_ptx_is_linked_to_an_image(linker, cuda):
     fat = make_fat_binary(make_entry(80, FUNCTION, compression="zstd"))
-    for kind, other in ((PTX, FUNCTION), (FATBIN, fat), (ANY, fat)):
+    for kind, other in ((PTX, FUNCTION), (CUBIN, FUNCTION), (FATBIN, fat), (ANY, fat)):
         status, handle = linker.create(ARCH, "-lineinfo", "-maxrregcount=32", "-O3")
         assert status == 0
         assert linker.get("LinkedCubin", handle) == INVALID, "it is not linked"
@@ -110,7 +110,7 @@ def test_what_cannot_be_linked_is_named_in_the_log(linker, capfd):
     assert linker.add(handle, LTOIR, b"\x7fNC\xed", b"input.ltoir") == WRONG_TYPE
     assert b"input 'input.ltoir' is LTO-IR" in linker.get("ErrorLog", handle)
     assert "pass PTX" in capfd.readouterr().err
-    for kind, data in ((PTX, "garbage"), (CUBIN, KERNEL), (LIBRARY, KERNEL), (0, KERNEL)):
+    for kind, data in ((PTX, "garbage"), (CUBIN, "garbage"), (LIBRARY, KERNEL), (0, KERNEL)):
         assert linker.add(handle, kind, data, b"x") == WRONG_TYPE
     assert linker.add(handle, PTX, b"", b"x") == INVALID
     linker.destroy(handle)

@@ -118,6 +118,8 @@ def test_a_wheel_is_built_beside_the_checkout(tmp_path: Path) -> None:
         "libnvJitLink.so.13",
         "libnvidia-ml.so",
         "libnvidia-ml.so.1",
+        "libnvrtc.so.12",
+        "libnvrtc.so.13",
         "libtessera_hca.so",
         "libtessera_worker.so",
         "provider/libtessera-rdmav34.so",

@@ -66,7 +66,9 @@ nvJitLinkResult inputs_add(struct nvJitLink *link, nvJitLinkInputType type, cons
   }
   if (type == NVJITLINK_INPUT_LTOIR) return refuse_lto(link, name);
   const unsigned found = recognise(data, bytes);
-  if (found == 0 || (type != NVJITLINK_INPUT_ANY && type != found)) {
+  /* Tessera's NVRTC returns PTX as a cubin (ADR 141). */
+  const bool as_cubin = type == NVJITLINK_INPUT_CUBIN && found == NVJITLINK_INPUT_PTX;
+  if (found == 0 || (type != NVJITLINK_INPUT_ANY && type != found && !as_cubin)) {
     const unsigned stated = type <= NVJITLINK_INPUT_INDEX ? type : 0;
     state_report(link, "error   : input '%s' does not match type NVJITLINK_INPUT_%s", name,
                  type_names[stated]);

@@ -62,9 +62,9 @@ def test_the_runtime_is_mounted_only_where_loaders_search_last() -> None:
 def test_programs_find_ptxas_and_libcuda_finds_the_linkers() -> None:
     mounts = {m.container_path: m.host_path for m in spec.library_mounts("/lib/1")}
     assert mounts["/usr/local/bin/ptxas"] == "/lib/1/ptxas"
-    for major in (12, 13):
-        places = [path for path in mounts if path.endswith(f"libnvJitLink.so.{major}")]
-        assert places == [f"/usr/lib/tessera/libnvJitLink.so.{major}"]
+    for name in ("libnvJitLink.so.12", "libnvJitLink.so.13", "libnvrtc.so.12", "libnvrtc.so.13"):
+        places = [path for path in mounts if path.endswith(name)]
+        assert places == [f"/usr/lib/tessera/{name}"]
 
 
 def test_nvidia_smi_is_there_if_it_is_wanted() -> None:

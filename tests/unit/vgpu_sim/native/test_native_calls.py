@@ -53,6 +53,7 @@ def test_the_calls_are_seen(calls):
         (build.CLIENTS / "nvidia_smi/mig/find.c", build.CLIENTS / "nvidia_smi/mig/list.c"),
         (build.CLIENTS / "ptxas/report.c", build.CLIENTS / "ptxas/options.c"),
         (build.CLIENTS / "libnvjitlink/report.c", build.CLIENTS / "libnvjitlink/inputs.c"),
+        (build.CLIENTS / "libnvrtc/library.c", build.CLIENTS / "libnvrtc/api.c"),
     ]
     assert any(name_of(caller) in called.get(name_of(file), ()) for file, caller in known)
     assert sum(map(len, calls.values())) > 4

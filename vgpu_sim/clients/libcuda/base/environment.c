@@ -8,10 +8,14 @@
 #include "log.h"
 #include "tessera_abi.h"
 
-bool tsr_loads_linkers(void) {
-  const char *value = getenv("TESSERA_NVJITLINK");
+static bool is_on(const char *name) {
+  const char *value = getenv(name);
   return !value || strcmp(value, "0") != 0;
 }
+
+bool tsr_loads_linkers(void) { return is_on("TESSERA_NVJITLINK"); }
+
+bool tsr_loads_compilers(void) { return is_on("TESSERA_NVRTC"); }
 
 const char *tsr_visible_devices(void) { return getenv("CUDA_VISIBLE_DEVICES"); }
 

@@ -8,6 +8,9 @@
 /* TESSERA_NVJITLINK: whether to load Tessera's nvJitLink libraries; true unless it is "0". */
 bool tsr_loads_linkers(void);
 
+/* TESSERA_NVRTC: whether to load Tessera's NVRTC libraries; true unless it is "0". */
+bool tsr_loads_compilers(void);
+
 /* CUDA_VISIBLE_DEVICES: NULL if unset, empty for no devices. */
 const char *tsr_visible_devices(void);
 
