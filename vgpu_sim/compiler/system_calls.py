@@ -61,8 +61,8 @@ def add_system_calls(module: tree.Module, *, unused: bool = False) -> tree.Modul
 
 
 def _as_declared(function: tree.Function, declared: tree.Function) -> tree.Function:
-    """Return a driver function at the place of its declaration. If the declaration has no result, as
-    in code that ignores vprintf's, the function has none either.
+    """Return a driver function at the place of its declaration. If the declaration has no result,
+    as in code that ignores vprintf's, the function has none either.
     """
     body = function.body
     if declared.returns or not function.returns or body is None:

@@ -4,6 +4,7 @@
 
 #include "api.h"
 #include "base/device.h"
+#include "exchange/health.h"
 #include "memory/advice.h"
 #include "memory/memory.h"
 
@@ -100,7 +101,9 @@ void tsr_graph_memory_release(struct tsr_graph_memory *memory) {
   }
   pthread_mutex_unlock(&lock);
   if (!unused) return;
-  if (reserved) tsr_memory_release(memory->address, use_of(&memory->parameters));
+  /* The nodes' owner has waited for the work that uses the memory (callbacks/later.h). */
+  if (reserved && tsr_context_error(memory->context) == CUDA_SUCCESS)
+    tsr_memory_release(memory->address, use_of(&memory->parameters));
   free(memory);
 }
 
