@@ -8,7 +8,7 @@
  * as the runtime's; one that the runtime does not have becomes cudaErrorUnknown. */
 cudaError_t tsr_record(cudaError_t status);
 
-/* Forget the thread's last error, even one that only a new context ends. */
-void tsr_forget_error(void);
+/* Forget the thread's last error, and in every thread those that only a new context ends. */
+void tsr_forget_errors(void);
 
 #endif

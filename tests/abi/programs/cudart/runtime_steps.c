@@ -1,5 +1,6 @@
 /* The runtime as a compiler's generated code and a program use it. Argument 1 is an image with the
  * kernels `scale` and `fault` and the variable `bias`. */
+#include <pthread.h>
 #include <string.h>
 
 #include "devices/device_prop.h"
@@ -37,6 +38,9 @@ static void devices(void) {
   HOLDS(prop.multiProcessorCount == value);
   OK(cudaDeviceGetAttribute(&value, 97, 0));
   HOLDS(prop.sharedMemPerBlockOptin == (size_t)value);
+#if TSR_CUDART < 13 /* the symbol of CUDA 11's structure writes no later member */
+  HOLDS(prop.hostRegisterSupported == -1);
+#endif
   GIVES(cudaErrorInvalidDevice, cudaGetDeviceProperties(&prop, 1));
   GIVES(cudaErrorInvalidDevice, cudaSetDevice(1));
   GIVES(cudaErrorInvalidDevice, cudaGetLastError());
@@ -170,6 +174,22 @@ static void driver(void) {
   HOLDS(!table);
 }
 
+/* A launch that the runtime has to drop is an error. */
+static void nested(void) {
+  struct dim3 one = {1, 1, 1}, grid;
+  size_t shared;
+  void *stream;
+  int kept = 0;
+  while (kept < 1000 && __cudaPushCallConfiguration(one, one, 0, NULL) == 0) kept++;
+  GIVES((cudaError_t)701, cudaGetLastError());
+  for (; kept > 0; kept--) OK(__cudaPopCallConfiguration(&grid, &one, &shared, &stream));
+}
+
+static void *reset(void *unused) {
+  OK(cudaDeviceReset());
+  return unused;
+}
+
 /* An error of a kernel stays, until the device is reset; then everything works again. */
 static void sticky(void) {
   const struct dim3 one = {1, 1, 1};
@@ -179,7 +199,8 @@ static void sticky(void) {
   GIVES(cudaErrorIllegalAddress, cudaMalloc(&pointer, 16));
   GIVES(cudaErrorIllegalAddress, cudaGetLastError());
   GIVES(cudaErrorIllegalAddress, cudaGetLastError());
-  OK(cudaDeviceReset());
+  pthread_t other; /* a reset is for all threads */
+  HOLDS(pthread_create(&other, NULL, reset, NULL) == 0 && pthread_join(other, NULL) == 0);
   OK(cudaGetLastError());
   launches();
 }
@@ -192,6 +213,7 @@ int main(int count, char **paths) {
   memory();
   errors();
   driver();
+  nested();
   sticky();
   printf("failures %d\n", failures);
   return failures != 0;

@@ -4,6 +4,7 @@
 
 #include "api.h"
 #include "code/registry.h"
+#include "errors.h"
 #include "log.h"
 
 /* What compilers pass instead of the fat binary itself. */
@@ -67,7 +68,10 @@ static __thread unsigned configured;
 
 unsigned int tsr___cudaPushCallConfiguration(struct dim3 gridDim, struct dim3 blockDim,
                                              size_t sharedMem, cudaStream_t stream) {
-  if (configured == MAX_NESTED) return 1; /* the caller then skips the launch */
+  if (configured == MAX_NESTED) { /* the caller skips the launch, and has no other way to report it */
+    tsr_record((cudaError_t)701); /* launch out of resources */
+    return 1;
+  }
   configurations[configured].grid = gridDim;
   configurations[configured].block = blockDim;
   configurations[configured].shared_bytes = sharedMem;

@@ -56,7 +56,7 @@ cudaError_t tsr_cudaSetValidDevices(int *device_arr, int len) {
 
 cudaError_t tsr_cudaDeviceReset(void) {
   const cudaError_t result = tsr_reset_device(tsr_device());
-  if (result == cudaSuccess) tsr_forget_error();
+  if (result == cudaSuccess) tsr_forget_errors();
   return result;
 }
 

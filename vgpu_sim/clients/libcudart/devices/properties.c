@@ -160,13 +160,24 @@ static cudaError_t read_properties(struct cudaDeviceProp *prop, int device) {
   return result;
 }
 
+#if TSR_CUDART < 13
+/* The structure of this symbol is CUDA 11's, which ends where later versions have more members. */
 cudaError_t tsr_cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
-  return read_properties(prop, device);
+  enum { CUDA_11_BYTES = offsetof(struct cudaDeviceProp, hostRegisterSupported) };
+  _Static_assert(CUDA_11_BYTES == 728, "size of CUDA 11.8's structure");
+  if (!prop) return cudaErrorInvalidValue;
+  struct cudaDeviceProp read;
+  const cudaError_t result = read_properties(&read, device);
+  if (result == cudaSuccess) memcpy(prop, &read, CUDA_11_BYTES);
+  return result;
 }
 
-#if TSR_CUDART < 13
 /* In version 12 headers, the name without suffix means this symbol. */
 cudaError_t tsr_cudaGetDeviceProperties_v2(struct cudaDeviceProp *prop, int device) {
+  return read_properties(prop, device);
+}
+#else
+cudaError_t tsr_cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
   return read_properties(prop, device);
 }
 #endif
