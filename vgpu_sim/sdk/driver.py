@@ -159,7 +159,7 @@ class Compilation:
             stem = kept.with_suffix("") if kept == output else Path(source).stem
             found.append(f"-MF{stem}.d")
         if not any(flag.startswith(("-MT", "-MQ")) for flag in flags):
-            found.append(f"-MQ{kept}")
+            found.append(f"-MQ{self.options.output or kept}")
         return found
 
     def is_cuda(self, source: str) -> bool:
@@ -297,6 +297,9 @@ def compile_all(options: Options) -> None:
     for name in options.inputs:
         if not os.path.exists(name):
             raise CompileError(f"{name}: no such file")
+        if Path(name).name.startswith("@") and not name.endswith(_OBJECTS):
+            # The driver passes the name without its folder on, to a step that reads such files.
+            raise CompileError(f"{name}: clang takes a name with @ for a response file; rename it")
     clang = clangs.find(options.ccbin)
     targets = architectures.select(options.architecture, options.generate)
     with ExitStack() as stack:

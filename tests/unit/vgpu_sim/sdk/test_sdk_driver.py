@@ -41,6 +41,12 @@ def test_a_phase_without_its_input_is_an_error(clang: Path, phase: str, name: st
     assert not Path("out").exists()
 
 
+def test_a_source_that_clang_takes_for_a_response_file_is_refused(clang: Path) -> None:
+    Path("@a.c").touch()
+    with pytest.raises(CompileError, match="response file; rename it"):
+        driver.compile_all(parse(["-ccbin", str(clang), "-c", "@a.c"]))
+
+
 @pytest.mark.parametrize(
     ("arguments", "name", "expected"),
     [
