@@ -274,7 +274,7 @@ ROOMS = (
     ),
     Room(
         "runtime",
-        tuple(f"{_CLIENTS}/{part}/**/*.c" for part in ("libcudart", "libnvjitlink")),
+        tuple(f"{_CLIENTS}/{part}/**/*.c" for part in ("libcudart", "libnvjitlink", "libnvrtc")),
         (("tests/abi/cudart", "tests/abi/**/test_*nvjitlink*.py"),),
     ),
     Room(

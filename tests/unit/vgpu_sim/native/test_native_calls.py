@@ -56,7 +56,7 @@ def test_the_calls_are_seen(calls):
         (build.CLIENTS / "libnvrtc/library.c", build.CLIENTS / "libnvrtc/api.c"),
     ]
     assert any(name_of(caller) in called.get(name_of(file), ()) for file, caller in known)
-    assert sum(map(len, calls.values())) > 4
+    assert sum(map(len, calls.values())) > 1
 
 
 def test_shared_client_sources_call_no_library(calls):
