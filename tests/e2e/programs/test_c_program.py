@@ -52,6 +52,6 @@ def test_a_c_program_that_links_lcuda(files: Cluster, sample_pod: Manifest) -> N
     assert pod["status"]["phase"] == "Succeeded", said
     lines = said.splitlines()
     assert "13000 1 NVIDIA H100 80GB HBM3 MIG 1g.10gb" in lines
-    assert "10000 results, wrong 0, graph 801" in lines
+    assert "10000 results, wrong 0, graphics 801" in lines
     assert files.wait_pod("wrong")["status"]["phase"] == "Failed"
-    assert "10000 results, wrong 9999, graph 801" in files.logs("wrong").splitlines()
+    assert "10000 results, wrong 9999, graphics 801" in files.logs("wrong").splitlines()
