@@ -105,7 +105,7 @@ def test_wrong_options_have_nvidias_status(linker):
     assert linker.get("ErrorLog", ctypes.c_void_p()) == NULL
 
 
-def test_what_cannot_be_linked_is_named_in_the_log(linker, capfd):
+def test_what_cannot_be_linked_is_named_in_the_log(linker, cuda, capfd):
     _, handle = linker.create(ARCH, "-lto")
     assert linker.add(handle, LTOIR, b"\x7fNC\xed", b"input.ltoir") == WRONG_TYPE
     assert b"input 'input.ltoir' is LTO-IR" in linker.get("ErrorLog", handle)
