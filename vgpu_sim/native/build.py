@@ -211,6 +211,7 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
             *_PORTABLE,
             f"-I{folder}",
             f"-I{CLIENTS / 'libcuda'}",  # the driver's types
+            f"-I{COMMON}",
             f"-DTSR_MAJOR={major}",
             f"-Wl,--version-script={folder / f'exports_{major}.map'}",
             f"-Wl,-soname,{soname}",
@@ -239,6 +240,7 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
             # containers.
             flags=(
                 f"-I{CLIENTS / 'nvidia_smi'}",
+                f"-I{COMMON}",
                 *_OLD_GLIBC.get(_SYSTEM, ("-ldl",)),
                 "-Wl,-rpath,$ORIGIN/..",
             ),

@@ -4,7 +4,7 @@ library's folder.
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,7 @@ class Function:
     ``returns`` is empty for a function that returns the library's status, and ``version`` is
     empty for a symbol without version. A library above the driver has functions with the other
     fields: the generated implementation calls ``driver`` with ``args`` (by default the
-    parameters), or it calls ``variant_of`` with the per-thread default stream. The function is
-    supported if the driver implements all functions in ``needs``. For
+    parameters). The function is supported if the driver implements all functions in ``needs``. For
     a variant for per-thread default streams, ``base`` is the symbol whose implementation it uses.
     """
 
@@ -50,7 +49,6 @@ class Function:
     driver: str = ""
     args: str = ""
     needs: frozenset[str] = frozenset()
-    variant_of: str = ""
     base: str = ""
 
 
@@ -225,18 +223,33 @@ def _function(row: Mapping[str, Any]) -> Function:
     )
 
 
-def _with_variants(functions: tuple[Function, ...]) -> tuple[Function, ...]:
+def _with_variants(
+    functions: tuple[Function, ...], variants: Variants | None = None
+) -> tuple[Function, ...]:
     """Return the functions, with the class and prototype of its base in each variant for per-thread
-    default streams whose base is implemented.
+    default streams that has no implementation of its own, if the base is implemented.
+
+    In a library with ``variants``, the base must have a stream as parameter.
     """
-    by_symbol = {one.symbol: one for one in functions}
+    plain = {one.symbol: one for one in functions if one.kind}
+    needs = {variants.needs} if variants else set()
     made = []
     for one in functions:
-        base = by_symbol.get(one.symbol.removesuffix(f"_{one.stream}")) if one.stream else None
-        if base is None or not base.kind or one.kind:
+        base = plain.get(one.symbol.removesuffix(f"_{one.stream}")) if one.stream else None
+        if base and variants and variants.stream not in {part.type for part in base.parameters}:
+            base = None
+        if base is None or one.kind:
             made.append(one)
         else:
-            made.append(replace(one, kind=base.kind, parameters=base.parameters, base=base.symbol))
+            made.append(
+                replace(
+                    one,
+                    kind=base.kind,
+                    parameters=base.parameters,
+                    needs=base.needs | needs,
+                    base=base.symbol,
+                )
+            )
     return tuple(made)
 
 
@@ -280,26 +293,6 @@ def _record(document: Mapping[str, Any]) -> Record | None:
     return Record(record["header"], record["call"], frozenset(record["without"]))
 
 
-def _add_variants(functions: tuple[Function, ...], variants: Variants) -> Iterator[Function]:
-    """Yield the functions; a stream variant without implementation gets one that calls the plain
-    function, if that is implemented and has a stream as parameter.
-    """
-    plain = {one.name: one for one in functions if one.kind and not one.stream}
-    for one in functions:
-        base = plain.get(one.name) if one.stream and not one.kind else None
-        if base and any(parameter.type == variants.stream for parameter in base.parameters):
-            yield replace(
-                base,
-                symbol=one.symbol,
-                stream=one.stream,
-                driver="",
-                needs=base.needs | {variants.needs},
-                variant_of=base.symbol,
-            )
-        else:
-            yield one
-
-
 def _check_driver(functions: tuple[Function, ...], driver: Mapping[str, Function]) -> None:
     for one in functions:
         if missing := one.needs - set(driver):
@@ -327,10 +320,10 @@ def load(sources: Path, major: int = 0) -> Library:
     driver: dict[str, Function] = {}
     if "driver" in document:
         below, _ = read_functions(sources.parent / document["driver"] / "functions.toml")
-        driver = {one.symbol: one for one in below}
+        driver = {one.symbol: one for one in _with_variants(below)}
     variants = Variants(**document["variants"]) if "variants" in document else None
-    if variants:
-        functions = tuple(_add_variants(functions, variants))
+    if variants or "per_thread" in document:
+        functions = _with_variants(functions, variants)
     _check_driver(functions, driver)
     versions = tuple(document.get("versions", ()))
     if document["unsupported"] not in {one.name for one in statuses}:
@@ -344,7 +337,7 @@ def load(sources: Path, major: int = 0) -> Library:
         header=document["header"],
         status=document["status"],
         unsupported=document["unsupported"],
-        functions=_with_variants(functions) if "per_thread" in document else functions,
+        functions=functions,
         statuses=statuses,
         handles=frozenset(document.get("handles", ())),
         results_64_bit=frozenset(document.get("results_64_bit", ())),

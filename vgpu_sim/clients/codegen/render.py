@@ -44,7 +44,9 @@ def render_api(library: Library) -> str:
     """Return ``api.h``, which declares the hand-written implementations."""
     lines = [BANNER, "#ifndef TSR_API_H", "#define TSR_API_H", f'#include "{library.header}"', ""]
     lines += [
-        f"{_declaration(library, f, 'tsr_')};" for f in library.functions if f.kind and not f.base
+        f"{_declaration(library, f, 'tsr_')};"
+        for f in library.functions
+        if f.kind and not _is_wrapper(library, f)
     ]
     return "\n".join([*lines, "", "#endif", ""])
 
@@ -113,6 +115,13 @@ def _node_macros(library: Library) -> Iterator[str]:
             yield f"#define {_nodes(version)}(symbol) TSR_FIRST_IN(symbol, {version}) {also}"
 
 
+def _is_wrapper(library: Library, function: Function) -> bool:
+    """Return whether ``entry.c`` defines the implementation, a variant that sets the thread's
+    variable; variants that pass another stream are in ``thunks.c``.
+    """
+    return bool(library.per_thread and function.base)
+
+
 def _variant(library: Library, function: Function) -> Iterator[str]:
     """Yield the function that calls a variant's base with the thread's own default stream."""
     arguments = ", ".join(p.name for p in function.parameters)
@@ -126,11 +135,11 @@ def _variant(library: Library, function: Function) -> Iterator[str]:
 
 
 def _entry(library: Library, function: Function) -> Iterator[str]:
-    if function.base:
+    if _is_wrapper(library, function):
         yield from _variant(library, function)
     arguments = ", ".join(p.name for p in function.parameters)
     yield f"EXPORT {_declaration(library, function, '')} {{"
-    check = library.ready.check_of(function.variant_of or function.symbol) if library.ready else ""
+    check = library.ready.check_of(function.base or function.symbol) if library.ready else ""
     if check:
         failed = _recorded(library, function, "not_ready")
         yield f"  const {library.status} not_ready = {check}();"

@@ -79,7 +79,7 @@ def _variant(library: Library, function: Function, variants: Variants) -> str:
         else one.name
         for one in function.parameters
     )
-    call = f"tsr_{function.variant_of}({values})"
+    call = f"tsr_{function.base}({values})"
     return f"{_signature(library, function)} {{ return {call}; }}"
 
 
@@ -90,7 +90,5 @@ def render_thunks(library: Library) -> str:
     for function in calling:
         lines += _thunk(library, function)
     if library.variants:
-        lines += [
-            _variant(library, one, library.variants) for one in library.functions if one.variant_of
-        ]
+        lines += [_variant(library, one, library.variants) for one in library.functions if one.base]
     return "\n".join([*lines, ""])

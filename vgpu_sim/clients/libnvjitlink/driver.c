@@ -6,12 +6,11 @@
 #include <string.h>
 
 #include "driver_types.h"
+#include "old_symbol.h"
 #include "state.h"
 
-#if defined(__x86_64__) && defined(__GLIBC__) /* as in clients/program/start.c */
-__asm__(".symver dlopen,dlopen@GLIBC_2.2.5");
-__asm__(".symver dlsym,dlsym@GLIBC_2.2.5");
-#endif
+TSR_OLD_SYMBOL(dlopen);
+TSR_OLD_SYMBOL(dlsym);
 
 /* CALL(result type is CUresult, symbol, parameters) */
 #define CALLS                                                                                  \

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__GLIBC__) /* as in clients/program/start.c */
-__asm__(".symver dlopen,dlopen@GLIBC_2.2.5");
-__asm__(".symver dlsym,dlsym@GLIBC_2.2.5");
-__asm__(".symver dlerror,dlerror@GLIBC_2.2.5");
-#endif
+#include "old_symbol.h"
+
+TSR_OLD_SYMBOL(dlopen);
+TSR_OLD_SYMBOL(dlsym);
+TSR_OLD_SYMBOL(dlerror);
 
 #define EXPORT __attribute__((visibility("default")))
 

@@ -21,13 +21,14 @@ version = ""
 [variants]
 stream = "stream_t"
 per_thread = "PER_THREAD"
-needs = "cuPerThread"
+needs = "cuQuery_ptsz"
 """
 DRIVER = """
 functions = [
   { name = "cuFill", class = "async", prototype = "void *p, unsigned char v, stream_t s" },
   { name = "cuLater" },
-  { name = "cuPerThread", class = "local", prototype = "stream_t s" },
+  { name = "cuQuery", class = "local", prototype = "stream_t s" },
+  { name = "cuQuery", symbol = "cuQuery_ptsz", stream = "ptsz" },
 ]
 errors = []
 """

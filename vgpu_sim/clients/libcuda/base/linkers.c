@@ -9,13 +9,12 @@
 #include <string.h>
 
 #include "base/environment.h"
+#include "old_symbol.h"
 
-#if defined(__x86_64__) && defined(__GLIBC__) /* as in clients/program/start.c */
-__asm__(".symver dlopen,dlopen@GLIBC_2.2.5");
-__asm__(".symver dladdr,dladdr@GLIBC_2.2.5");
-__asm__(".symver dlclose,dlclose@GLIBC_2.2.5");
-__asm__(".symver dlsym,dlsym@GLIBC_2.2.5");
-#endif
+TSR_OLD_SYMBOL(dlopen);
+TSR_OLD_SYMBOL(dladdr);
+TSR_OLD_SYMBOL(dlclose);
+TSR_OLD_SYMBOL(dlsym);
 /* Before glibc 2.34 they are in libdl.so.2, which a program that has no dlopen has not loaded. */
 #pragma weak dlopen
 #pragma weak dladdr

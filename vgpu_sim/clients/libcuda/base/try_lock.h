@@ -6,13 +6,11 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "old_symbol.h"
+
 /* Use the symbol of glibc 2.17, which is in libpthread; a program without libpthread does not
  * have it. */
-#if defined(__x86_64__)
-__asm__(".symver pthread_mutex_trylock,pthread_mutex_trylock@GLIBC_2.2.5");
-#elif defined(__aarch64__)
-__asm__(".symver pthread_mutex_trylock,pthread_mutex_trylock@GLIBC_2.17");
-#endif
+TSR_OLD_SYMBOL(pthread_mutex_trylock);
 #pragma weak pthread_mutex_trylock
 
 static inline bool tsr_try_lock(pthread_mutex_t *lock) {

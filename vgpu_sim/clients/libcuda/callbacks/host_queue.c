@@ -4,6 +4,7 @@
 #include "callbacks/host_queue.h"
 
 #include <linux/futex.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +12,12 @@
 #include <unistd.h>
 
 #include "base/refuse.h"
-#include "base/threads.h"
 #include "exchange/doorbell.h"
 #include "exchange/health.h"
 #include "exchange/ring.h"
 #include "exchange/wait.h"
 #include "memory/memory.h"
+#include "old_symbol.h"
 #include "process.h"
 
 TSR_OLD_SYMBOL(pthread_create);

@@ -1,6 +1,8 @@
 #include "streams/thread_stream.h"
 
-#include "base/threads.h"
+#include <pthread.h>
+
+#include "old_symbol.h"
 #include "streams/stream_ring.h"
 
 TSR_OLD_SYMBOL(pthread_key_create);

@@ -5,10 +5,10 @@
 #include <stddef.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__GLIBC__) /* as in start.c */
-__asm__(".symver dlopen,dlopen@GLIBC_2.2.5");
-__asm__(".symver dlsym,dlsym@GLIBC_2.2.5");
-#endif
+#include "old_symbol.h"
+
+TSR_OLD_SYMBOL(dlopen);
+TSR_OLD_SYMBOL(dlsym);
 
 #define CALL(name, parameters, arguments)                                \
   static nvmlReturn_t(*name##_found) parameters;                         \
