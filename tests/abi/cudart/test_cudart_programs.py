@@ -106,12 +106,15 @@ def run(program: Path, environment: dict[str, str], *arguments: Path | str) -> t
 
 
 @pytest.mark.parametrize("major", MAJORS)
-@pytest.mark.parametrize("name", ["runtime_steps", "runtime_breadth"])
+@pytest.mark.parametrize(
+    "name", ["runtime_steps", "runtime_breadth", "runtime_variants", "runtime_newer"]
+)
 def test_a_program_with_registered_kernels(
     compile_c, libraries, environment, image, major, name
 ) -> None:
     program = compile_with(compile_c, libraries, major, name)
-    status, output, errors = run(program, environment, image)
+    arguments = (image, image.with_name("log")) if name == "runtime_newer" else (image,)
+    status, output, errors = run(program, environment, *arguments)
     assert (status, output) == (0, "failures 0\n"), errors
 
 

@@ -31,6 +31,10 @@ OPTIONAL = {
     ("cuLibraryGetGlobal", "bytes"),
     ("cuLibraryLoadData", "libraryOptionValues"),  # the only supported option has no value
     ("cuLibraryLoadFromFile", "libraryOptionValues"),
+    ("cuLogsDumpToFile", "iterator"),
+    ("cuLogsDumpToMemory", "iterator"),
+    ("cuLogsRegisterCallback", "callback_out"),
+    ("cuLogsRegisterCallback", "userData"),
     ("cuMemGetAddressRange_v2", "pbase"),
     ("cuMemGetAddressRange_v2", "psize"),
     ("cuMemGetInfo_v2", "free"),
@@ -48,6 +52,8 @@ WHOLE_CALL = {
     "cuGetExportTable": NOT_FOUND,  # no table exists
     "cuDeviceGetByPCIBusId": INVALID_VALUE,  # the text that is passed is not a bus id
     "cuDeviceGetP2PAttribute": INVALID_DEVICE,  # between a device and itself
+    "cuDeviceGetP2PAtomicCapabilities": INVALID_DEVICE,
+    "cuLibraryGetUnifiedFunction": NOT_FOUND,  # no library has one
     "cuDeviceGetGraphMemAttribute": INVALID_VALUE,  # it has no attribute 8
     "cuDeviceSetGraphMemAttribute": INVALID_VALUE,
     "cuCtxGetExecAffinity": UNSUPPORTED_EXEC_AFFINITY,  # no device has it

@@ -8,6 +8,16 @@ typedef uint64_t cuuint64_t;
 
 typedef void (*CUhostFn)(void *userData);
 typedef void (*CUstreamCallback)(CUstream hStream, CUresult status, void *userData);
+/* Messages of the driver. */
+typedef enum CUlogLevel { CU_LOG_LEVEL_ERROR = 0, CU_LOG_LEVEL_WARNING = 1 } CUlogLevel;
+typedef unsigned int CUlogIterator; /* the number of a message */
+typedef struct CUlogsCallbackEntry_st *CUlogsCallbackHandle;
+typedef void (*CUlogsCallback)(void *data, CUlogLevel logLevel, char *message, size_t length);
+
+typedef int CUatomicOperation; /* 0 to 12 */
+typedef int CUflushGPUDirectRDMAWritesTarget;
+typedef int CUflushGPUDirectRDMAWritesScope;
+
 enum { CU_HOST_TASK_BLOCKING = 0, CU_HOST_TASK_SPINWAIT = 1 };
 
 enum {

@@ -41,6 +41,7 @@ SCALARS = {
     "type": 1,  # PTX
     "handleType": 1,  # a descriptor
     "size": len(PTX),
+    "summaryGranularity": 1,
     "WidthInBytes": 64,
     "Height": 1,
     "ElementSizeBytes": 4,
@@ -125,10 +126,10 @@ def pointer(function: Function, parameter: Parameter) -> int:
         return pointers(*side, *side, 0, 0, 0)
     if name == "data" and "Range" in function.symbol and parameter.type == "void *":
         return buffer()
-    if name == "opList":  # one region of one byte, from the device to the device
+    if name in ("opList", "op"):  # one region of one byte, from the device to the device
         operand = [1, device_memory, 0, 0, 0]
         return pointers(*operand, *operand, 1, 1, 1, 1)
-    if name == "attrs":
+    if name in ("attrs", "attr"):
         return buffer((1).to_bytes(4, "little"))
     if name in ("dsts", "srcs"):
         return pointers(device_memory)
@@ -170,6 +171,10 @@ def pointer(function: Function, parameter: Parameter) -> int:
         return buffer(str(ptx_file).encode())
     if name in ("image", "code") or (name == "data" and parameter.type == "void *"):
         return image
+    if name == "pathToFile":
+        return buffer(f"{ptx_file}.log".encode())
+    if name == "size":
+        return pointers(4096)
     if name == "symbol":
         return buffer(b"cuInit")
     if name == "name" and "const" in parameter.type and not parameter.type.endswith("**"):
@@ -201,7 +206,7 @@ def create_link(symbol: str) -> int:
 def argument(function: Function, parameter: Parameter) -> ctypes.c_uint64:
     if "*" in parameter.type:
         value = pointer(function, parameter)
-    elif parameter.type in ("CUhostFn", "CUstreamCallback"):
+    elif parameter.type in ("CUhostFn", "CUstreamCallback", "CUlogsCallback"):
         value = ctypes.cast(do_nothing, ctypes.c_void_p).value or 0
     elif parameter.type == "CUexecAffinityType":
         value = 0
@@ -213,7 +218,7 @@ def argument(function: Function, parameter: Parameter) -> ctypes.c_uint64:
         value = 4096
     elif (
         parameter.type == "CUdeviceptr"
-        and "Range" in function.symbol
+        and ("Range" in function.symbol or "Location" in function.symbol)
         and parameter.name == "devPtr"
     ):
         value = managed

@@ -99,3 +99,16 @@ CUresult tsr_cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList,
   if (result != CUDA_SUCCESS && failIdx) *failIdx = SIZE_MAX;
   return result;
 }
+
+CUresult tsr_cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t size,
+                                         CUmemcpyAttributes *attr, CUstream hStream) {
+  if (!attr) return CUDA_ERROR_INVALID_VALUE;
+  const CUmemcpyAttributes given = *attr;
+  if (!is_order(given.srcAccessOrder) || given.flags > 1) return CUDA_ERROR_INVALID_VALUE;
+  return copy_line(dst, src, size, given.srcAccessOrder, hStream);
+}
+
+CUresult tsr_cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags,
+                                           CUstream hStream) {
+  return op && !flags ? copy_region(op, hStream) : CUDA_ERROR_INVALID_VALUE;
+}

@@ -300,6 +300,16 @@ CUresult tsr_cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary libr
   WITH_MODULE(library, result = tsr_module_variable(module, name, dptr, bytes));
 }
 
+/* A unified function has one address for host and devices, which needs
+ * UNIFIED_FUNCTION_POINTERS: without it no library has such functions. */
+CUresult tsr_cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol) {
+  if (!fptr || !symbol) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&tsr_module_lock);
+  const bool exists = find_library(library) != NULL;
+  pthread_mutex_unlock(&tsr_module_lock);
+  return exists ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+}
+
 /* Load all functions of a library's module, whose number or handles a program wants. */
 static CUresult load_all(struct tsr_library *library, struct tsr_module *module) {
   begin_use(library);

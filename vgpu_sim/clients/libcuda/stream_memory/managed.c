@@ -151,6 +151,20 @@ CUresult tsr_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes
                                      numPrefetchLocs, flags, hStream);
 }
 
+/* Managed memory is host memory, and never moves. */
+CUresult tsr_cuMemGetLocationInfo(CUdeviceptr devPtr, size_t size, size_t summaryGranularity,
+                                  size_t samplingGranularity, CUmemLocation *location_out) {
+  TSR_CURRENT(context);
+  (void)context;
+  if (!location_out || !is_managed(devPtr, size) || summaryGranularity == 0 ||
+      summaryGranularity > size || samplingGranularity > summaryGranularity)
+    return CUDA_ERROR_INVALID_VALUE;
+  const size_t regions = (size - 1) / summaryGranularity + 1;
+  for (size_t i = 0; i < regions; i++)
+    location_out[i] = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST};
+  return CUDA_SUCCESS;
+}
+
 /* A location in the form of a device ordinal. */
 static int ordinal_of(CUmemLocation place) {
   if (place.type == CU_MEM_LOCATION_TYPE_INVALID) return CU_DEVICE_INVALID;

@@ -62,6 +62,10 @@ cudaError_t tsr_cudaDeviceReset(void) {
 
 #if TSR_CUDART < 13
 cudaError_t tsr_cudaThreadExit(void) { return tsr_cudaDeviceReset(); }
+
+/* Both convert a double for devices without double precision, of which there are none. */
+cudaError_t tsr_cudaSetDoubleForDevice(double *d) { return d ? cudaSuccess : cudaErrorInvalidValue; }
+cudaError_t tsr_cudaSetDoubleForHost(double *d) { return d ? cudaSuccess : cudaErrorInvalidValue; }
 #endif
 
 /* The primary context of the other device exists from now on. */

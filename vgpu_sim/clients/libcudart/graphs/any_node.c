@@ -14,7 +14,11 @@ struct node_params {
   int reserved[3];
   union {
     char bytes[232];
-    struct cudaKernelNodeParams kernel;
+    struct {
+      struct cudaKernelNodeParams kernel;
+      CUcontext kernel_context; /* what follows is used since version 13 */
+      int kernel_handle;        /* 0: kernel.func is the host's address */
+    };
     struct CUDA_KERNEL_NODE_PARAMS driver_kernel;
     struct {
       int flags;
@@ -104,6 +108,29 @@ cudaError_t tsr_cudaGraphAddNode_v2(cudaGraphNode_t *pGraphNode, cudaGraph_t gra
                                     const cudaGraphNode_t *pDependencies, const void *dependencyData,
                                     size_t numDependencies, void *nodeParams) {
   return add(pGraphNode, graph, pDependencies, dependencyData, numDependencies, nodeParams);
+}
+#endif
+
+#if TSR_CUDART >= 13
+cudaError_t tsr_cudaGraphNodeGetParams(cudaGraphNode_t node, void *nodeParams) {
+  struct node_params driver;
+  if (!nodeParams) return cudaErrorInvalidValue;
+  memset(&driver, 0, sizeof driver);
+  const cudaError_t result = cuGraphNodeGetParams(node, &driver);
+  if (result != cudaSuccess) return result;
+  struct node_params found = driver;
+  if (driver.type == KERNEL) {
+    memset(found.bytes, 0, sizeof found.bytes);
+    tsr_kernel_node_to(&driver.driver_kernel, &found.kernel);
+    found.kernel_context = driver.driver_kernel.context;
+  } else if (driver.type == MEMCPY) {
+    memset(found.bytes, 0, sizeof found.bytes);
+    found.memcpy.flags = driver.driver_memcpy.flags;
+    found.memcpy.context = driver.driver_memcpy.context;
+    tsr_box_to(&driver.driver_memcpy.copy, &found.memcpy.copy);
+  }
+  memcpy(nodeParams, &found, sizeof found);
+  return cudaSuccess;
 }
 #endif
 

@@ -42,12 +42,17 @@ extern int cuGraphConditionalHandleCreate(cudaGraphConditionalHandle *handle, cu
 extern int cuGraphAddNode_v2(cudaGraphNode_t *node, cudaGraph_t graph,
                              const cudaGraphNode_t *dependencies, const void *edges, size_t count,
                              void *parameters);
+extern int cuGraphNodeGetParams(cudaGraphNode_t node, void *parameters);
 extern int cuGraphNodeSetParams(cudaGraphNode_t node, void *parameters);
 extern int cuGraphExecNodeSetParams(cudaGraphExec_t graph, cudaGraphNode_t node, void *parameters);
 
 /* Translate the parameters of a kernel node. */
 cudaError_t tsr_kernel_node_of(const struct cudaKernelNodeParams *parameters,
                                struct CUDA_KERNEL_NODE_PARAMS *out);
+
+/* The opposite. */
+void tsr_kernel_node_to(const struct CUDA_KERNEL_NODE_PARAMS *driver,
+                        struct cudaKernelNodeParams *out);
 
 /* The current context, to which a node belongs. */
 CUcontext tsr_node_context(void);

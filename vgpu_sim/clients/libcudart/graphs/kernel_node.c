@@ -37,21 +37,25 @@ cudaError_t tsr_cudaGraphAddKernelNode(cudaGraphNode_t *pGraphNode, cudaGraph_t 
   return cuGraphAddKernelNode_v2(pGraphNode, graph, pDependencies, numDependencies, &driver);
 }
 
+void tsr_kernel_node_to(const struct CUDA_KERNEL_NODE_PARAMS *driver,
+                        struct cudaKernelNodeParams *out) {
+  *out = (struct cudaKernelNodeParams){
+      .func = tsr_host_of(driver->function, driver->kernel),
+      .gridDim = {driver->grid[0], driver->grid[1], driver->grid[2]},
+      .blockDim = {driver->block[0], driver->block[1], driver->block[2]},
+      .sharedMemBytes = driver->shared_bytes,
+      .kernelParams = driver->parameters,
+      .extra = driver->extra,
+  };
+}
+
 cudaError_t tsr_cudaGraphKernelNodeGetParams(cudaGraphNode_t node,
                                              struct cudaKernelNodeParams *pNodeParams) {
   struct CUDA_KERNEL_NODE_PARAMS driver = {0};
   if (!pNodeParams) return cudaErrorInvalidValue;
   const int result = cuGraphKernelNodeGetParams_v2(node, &driver);
-  if (result != cudaSuccess) return result;
-  *pNodeParams = (struct cudaKernelNodeParams){
-      .func = tsr_host_of(driver.function, driver.kernel),
-      .gridDim = {driver.grid[0], driver.grid[1], driver.grid[2]},
-      .blockDim = {driver.block[0], driver.block[1], driver.block[2]},
-      .sharedMemBytes = driver.shared_bytes,
-      .kernelParams = driver.parameters,
-      .extra = driver.extra,
-  };
-  return cudaSuccess;
+  if (result == cudaSuccess) tsr_kernel_node_to(&driver, pNodeParams);
+  return result;
 }
 
 cudaError_t tsr_cudaGraphKernelNodeSetParams(cudaGraphNode_t node,

@@ -143,16 +143,26 @@ static cudaError_t peer_box_of(const struct cudaMemcpy3DPeerParms *p, struct CUD
   return cudaSuccess;
 }
 
-cudaError_t tsr_cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p) {
+static cudaError_t copy_peer_box(const struct cudaMemcpy3DPeerParms *p, enum tsr_order order,
+                                 cudaStream_t stream) {
   struct CUDA_MEMCPY3D copy;
   const cudaError_t result = peer_box_of(p, &copy);
-  return result == cudaSuccess && !is_empty(p->extent) ? cuMemcpy3DPeer(&copy) : result;
+  if (result != cudaSuccess || is_empty(p->extent)) return result;
+  if (order == TSR_WAIT) return cuMemcpy3DPeer(&copy);
+  if (order == TSR_WAIT_PER_THREAD) stream = cudaStreamPerThread;
+  return tsr_settle(cuMemcpy3DPeerAsync(&copy, stream), order);
+}
+
+cudaError_t tsr_cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p) {
+  return copy_peer_box(p, TSR_WAIT, NULL);
+}
+
+cudaError_t tsr_cudaMemcpy3DPeer_ptds(const struct cudaMemcpy3DPeerParms *p) {
+  return copy_peer_box(p, TSR_WAIT_PER_THREAD, NULL);
 }
 
 cudaError_t tsr_cudaMemcpy3DPeerAsync(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream) {
-  struct CUDA_MEMCPY3D copy;
-  const cudaError_t result = peer_box_of(p, &copy);
-  return result == cudaSuccess && !is_empty(p->extent) ? cuMemcpy3DPeerAsync(&copy, stream) : result;
+  return copy_peer_box(p, TSR_NO_WAIT, stream);
 }
 
 /* A box is one rectangle for each slice, or one in all if the slices have no rows between them. */

@@ -1,0 +1,257 @@
+/* Functions that came late: messages, capabilities, locations, copies with attributes, parameters of
+ * nodes; and two old ones of version 12. Argument 1 is an image with the kernel `scale`, argument 2 a
+ * file to write. */
+#include <string.h>
+
+#include "runtime_checked.h"
+
+DECLARE(cudaDeviceFlushGPUDirectRDMAWrites);
+DECLARE(cudaLibraryGetUnifiedFunction);
+DECLARE(cudaLibraryLoadFromFile);
+DECLARE(cudaLibraryUnload);
+DECLARE(cudaGraphAddMemsetNode);
+#if TSR_CUDART >= 13
+DECLARE(cudaDeviceGetHostAtomicCapabilities);
+DECLARE(cudaDeviceGetP2PAtomicCapabilities);
+DECLARE(cudaLogsCurrent);
+DECLARE(cudaLogsDumpToFile);
+DECLARE(cudaLogsDumpToMemory);
+DECLARE(cudaLogsRegisterCallback);
+DECLARE(cudaLogsUnregisterCallback);
+DECLARE(cudaMemGetLocationInfo);
+DECLARE(cudaMemcpyWithAttributesAsync);
+DECLARE(cudaMemcpy3DWithAttributesAsync);
+DECLARE(cudaGraphNodeGetParams);
+#else
+DECLARE(cudaSetDoubleForDevice);
+DECLARE(cudaSetDoubleForHost);
+#endif
+
+enum { INVALID = 1, INVALID_DEVICE = 101, INVALID_HANDLE = 400, NOT_FOUND = 500 };
+static struct wrapper wrapper = {0x466243b1, 1, NULL, NULL};
+static char scale_stub;
+
+static void in_both(const char *image) {
+  cudaLibrary_t library;
+  void *function = NULL;
+  OK(cudaDeviceFlushGPUDirectRDMAWrites(0, 100));
+  OK(cudaDeviceFlushGPUDirectRDMAWrites(0, 200));
+  GIVES(INVALID, cudaDeviceFlushGPUDirectRDMAWrites(1, 100));
+  GIVES(INVALID, cudaDeviceFlushGPUDirectRDMAWrites(0, 150));
+  OK(cudaLibraryLoadFromFile(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+  GIVES(NOT_FOUND, cudaLibraryGetUnifiedFunction(&function, library, "scale"));
+  GIVES(INVALID, cudaLibraryGetUnifiedFunction(&function, library, NULL));
+  OK(cudaLibraryUnload(library));
+  GIVES(INVALID_HANDLE, cudaLibraryGetUnifiedFunction(&function, library, "scale"));
+}
+
+#if TSR_CUDART >= 13
+static void capabilities(void) {
+  const int operations[] = {0, 9, 12}, unknown[] = {0, 13};
+  unsigned found[3] = {7, 7, 7};
+  OK(cudaDeviceGetHostAtomicCapabilities(found, operations, 3, 0));
+  HOLDS(found[0] == 0 && found[1] == 0 && found[2] == 0); /* as HOST_NATIVE_ATOMIC_SUPPORTED */
+  GIVES(INVALID, cudaDeviceGetHostAtomicCapabilities(found, unknown, 2, 0));
+  GIVES(INVALID, cudaDeviceGetHostAtomicCapabilities(found, operations, 0, 0));
+  GIVES(INVALID_DEVICE, cudaDeviceGetHostAtomicCapabilities(found, operations, 1, 77));
+  /* a process that sees a slice has one device */
+  GIVES(INVALID_DEVICE, cudaDeviceGetP2PAtomicCapabilities(found, operations, 1, 0, 0));
+  GIVES(INVALID_DEVICE, cudaDeviceGetP2PAtomicCapabilities(found, operations, 1, 0, 1));
+}
+
+static char heard[1024];
+static int heard_count;
+static void listen(void *data, int level, char *message, size_t length) {
+  if (data == &heard_count && level == 0 && length < sizeof heard && message[length] == '\0')
+    memcpy(heard, message, length + 1);
+  heard_count++;
+}
+
+/* A launch with too many threads makes a message, once for each kernel: 4 images have 4 kernels. */
+static void make_message(int which) {
+  static char stubs[4];
+  void **handle = __cudaRegisterFatBinary(&wrapper);
+  __cudaRegisterFunction(handle, &stubs[which], &stubs[which], "scale", -1, NULL, NULL, NULL, NULL,
+                         NULL);
+  __cudaRegisterFatBinaryEnd(handle);
+  struct dim3 one = {1, 1, 1}, many = {2048, 1, 1};
+  void *nothing[3] = {&one, &one, &one};
+  GIVES(9, cudaLaunchKernel(&stubs[which], one, many, nothing, 0, NULL));
+  cudaGetLastError();
+}
+
+static void messages(const char *path) {
+  unsigned at = 99, later = 0, all = 0;
+  cudaLogsCallbackHandle handle = NULL;
+  char text[4096], file_text[4096] = {0};
+  size_t bytes = sizeof text;
+  OK(cudaLogsRegisterCallback(listen, &heard_count, &handle));
+  OK(cudaLogsCurrent(&at, 0));
+  GIVES(INVALID, cudaLogsCurrent(&at, 1));
+  make_message(0);
+  OK(cudaLogsCurrent(&later, 0));
+  HOLDS(later == at + 1);
+  HOLDS(heard_count == 1 && strstr(heard, "kernel scale") && heard[strlen(heard) - 1] == '\n');
+  unsigned from = at;
+  OK(cudaLogsDumpToMemory(&from, text, &bytes, 0));
+  HOLDS(bytes == strlen(text) && strcmp(text, heard) == 0 && from == later);
+  bytes = sizeof text;
+  OK(cudaLogsDumpToMemory(&from, text, &bytes, 0)); /* nothing is left */
+  HOLDS(bytes == 0 && text[0] == '\0');
+  bytes = 8;
+  from = at;
+  GIVES(INVALID, cudaLogsDumpToMemory(&from, text, &bytes, 0));
+  HOLDS(bytes == 0 && from == at);
+  OK(cudaLogsUnregisterCallback(handle));
+  GIVES(INVALID, cudaLogsUnregisterCallback(handle));
+  make_message(1);
+  HOLDS(heard_count == 1);
+  OK(cudaLogsDumpToFile(&from, path, 0));
+  HOLDS(from == later + 1);
+  OK(cudaLogsDumpToFile(&all, path, 0));
+  FILE *file = fopen(path, "r");
+  HOLDS(file && fread(file_text, 1, sizeof file_text - 1, file) > 0);
+  if (file) fclose(file);
+  int lines = 0;
+  for (const char *one = file_text; (one = strchr(one, '\n')); one++) lines++;
+  HOLDS(lines == 2 + (int)all && strncmp(file_text, heard, strlen(heard)) == 0);
+}
+
+static void locations(void) {
+  unsigned char *managed, *device;
+  struct cudaMemLocation found[3] = {{7, 7}, {7, 7}, {7, 7}};
+  OK(cudaMallocManaged((void **)&managed, 10000, 1));
+  OK(cudaMalloc((void **)&device, 4096));
+  OK(cudaMemGetLocationInfo(managed, 10000, 5000, 0, found));
+  HOLDS(found[0].type == 2 && found[1].type == 2 && found[2].type == 7);
+  GIVES(INVALID, cudaMemGetLocationInfo(managed, 10000, 10001, 0, found));
+  GIVES(INVALID, cudaMemGetLocationInfo(managed, 10000, 0, 0, found));
+  GIVES(INVALID, cudaMemGetLocationInfo(managed, 10000, 64, 65, found));
+  GIVES(INVALID, cudaMemGetLocationInfo(device, 4096, 64, 0, found));
+  OK(cudaFree(managed));
+  OK(cudaFree(device));
+}
+
+static void copies(void) {
+  unsigned char host[32], back[32] = {0}, *device;
+  struct {
+    int order;
+    struct cudaMemLocation hints[2];
+    unsigned flags;
+  } attributes = {.order = 2 /* during the call */}, wrong = {.order = 9};
+  for (int i = 0; i < 32; i++) host[i] = (unsigned char)i;
+  OK(cudaMalloc((void **)&device, 32));
+  OK(cudaMemcpyWithAttributesAsync(device, host, 32, &attributes, NULL));
+  memset(host, 0xff, sizeof host);
+  OK(cudaMemcpy(back, device, 32, cudaMemcpyDeviceToHost));
+  HOLDS(back[1] == 1 && back[31] == 31);
+  GIVES(INVALID, cudaMemcpyWithAttributesAsync(device, host, 32, &wrong, NULL));
+  GIVES(INVALID, cudaMemcpyWithAttributesAsync(device, host, 32, NULL, NULL));
+  struct {
+    struct {
+      int type;
+      struct {
+        void *pointer;
+        size_t row, layer;
+        struct cudaMemLocation hint;
+      };
+    } source, target;
+    struct cudaExtent extent;
+    int order;
+    unsigned flags;
+  } region = {{1, {device, 8, 4, {0, 0}}}, {1, {back, 16, 2, {0, 0}}}, {3, 2, 1}, 1, 0};
+  OK(cudaMemcpy3DWithAttributesAsync(&region, 0, NULL));
+  OK(cudaDeviceSynchronize());
+  HOLDS(back[0] == 0 && back[2] == 2 && back[3] == 3 && back[16] == 8 && back[18] == 10 && back[19] == 19);
+  GIVES(INVALID, cudaMemcpy3DWithAttributesAsync(&region, 1, NULL));
+  OK(cudaFree(device));
+}
+
+/* The parameters of nodes, as the runtime names kernels and describes copies. */
+static void nodes(void) {
+  struct {
+    int type, reserved[3];
+    union {
+      char bytes[232];
+      struct {
+        struct cudaKernelNodeParams kernel;
+        void *context;
+        int kind;
+      };
+      struct {
+        int flags, unused;
+        void *copy_context;
+        struct cudaMemcpy3DParms copy;
+      };
+      struct {
+        void *target;
+        size_t pitch;
+        unsigned value, element_bytes;
+        size_t width, height;
+      };
+    };
+    long long end;
+  } read;
+  float *data, factor = 2;
+  unsigned char host[64];
+  int n = 16;
+  cudaGraph_t graph;
+  cudaGraphNode_t kernel_node, copy_node, set_node;
+  const struct dim3 one = {1, 1, 1}, row = {16, 1, 1};
+  OK(cudaMalloc((void **)&data, 64));
+  void *arguments[] = {&data, &factor, &n};
+  struct cudaKernelNodeParams kernel = {&scale_stub, one, row, 0, arguments, NULL};
+  struct {
+    void *target;
+    size_t pitch;
+    unsigned value, element_bytes;
+    size_t width, height;
+  } set = {data, 0, 7, 4, 16, 1};
+  OK(cudaGraphCreate(&graph, 0));
+  OK(cudaGraphAddKernelNode(&kernel_node, graph, NULL, 0, &kernel));
+  OK(cudaGraphAddMemcpyNode1D(&copy_node, graph, NULL, 0, data, host, 64, cudaMemcpyHostToDevice));
+  OK(cudaGraphAddMemsetNode(&set_node, graph, NULL, 0, (const void *)&set));
+  memset(&read, 0xff, sizeof read);
+  OK(cudaGraphNodeGetParams(kernel_node, &read));
+  HOLDS(read.type == 0 && read.kernel.func == &scale_stub && read.kernel.blockDim.x == 16);
+  HOLDS(read.kind == 0 && *(float **)read.kernel.kernelParams[0] == data);
+  OK(cudaGraphNodeGetParams(copy_node, &read));
+  HOLDS(read.type == 1 && read.copy.srcPtr.ptr == host && read.copy.dstPtr.ptr == data);
+  HOLDS(read.copy.extent.width == 64 && read.copy.kind == cudaMemcpyHostToDevice);
+  OK(cudaGraphNodeGetParams(set_node, &read));
+  HOLDS(read.type == 2 && read.target == data && read.value == 7 && read.width == 16);
+  GIVES(INVALID, cudaGraphNodeGetParams(set_node, NULL));
+  OK(cudaGraphDestroy(graph));
+  OK(cudaFree(data));
+}
+
+static void in_one(const char *path) {
+  capabilities();
+  messages(path);
+  locations();
+  copies();
+  nodes();
+}
+#else
+static void in_one(const char *path) {
+  double value = 1.25;
+  (void)path;
+  OK(cudaSetDoubleForDevice(&value));
+  OK(cudaSetDoubleForHost(&value));
+  HOLDS(value == 1.25);
+  GIVES(INVALID, cudaSetDoubleForDevice(NULL));
+  GIVES(INVALID, cudaSetDoubleForHost(NULL));
+}
+#endif
+
+int main(int count, char **paths) {
+  if (count != 3) return 2;
+  wrapper.data = read_image(paths[1]);
+  void **handle = __cudaRegisterFatBinary(&wrapper);
+  __cudaRegisterFunction(handle, &scale_stub, &scale_stub, "scale", -1, NULL, NULL, NULL, NULL, NULL);
+  __cudaRegisterFatBinaryEnd(handle);
+  in_both(paths[1]);
+  in_one(paths[2]);
+  printf("failures %d\n", failures);
+  return failures != 0;
+}
