@@ -127,6 +127,8 @@ class Settings:
     hcas: Hcas = Hcas()
     nvidia_smi: bool = environment_field("TESSERA_NVIDIA_SMI", _true_or_false, default=False)
     """Whether containers get the command nvidia-smi with their slice."""
+    device_files: bool = environment_field("TESSERA_DEVICE_FILES", _true_or_false, default=False)
+    """Whether containers get inert files in the place of NVIDIA's device nodes."""
     leave_s: float = environment_field(
         "TESSERA_LEAVE_SECONDS", _leave_seconds, LEAVE_S, empty_is_unset=True
     )

@@ -76,7 +76,9 @@ def _dra_driver(settings: Settings, health: HealthService, woken: threading.Even
         settings.node_name,
         settings.cdi_dir,
         directory,
-        nvidia.program_mounts(directory) if settings.nvidia_smi else (),
+        nvidia.optional_mounts(
+            directory, nvidia_smi=settings.nvidia_smi, device_files=settings.device_files
+        ),
         claims.notify,
         woken.set,
     )

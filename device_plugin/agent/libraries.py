@@ -3,6 +3,8 @@
 Running containers keep the files they were started with. The directory cannot be below ``/run``,
 which is mounted noexec.
 
+The directory also has the empty file that is mounted in the place of device files (ADR 148).
+
 Old builds cannot be removed at any time. A running container has the libraries mounted and does
 not need their path, and one that is started from the CDI file gets the newest build. But with
 plain mounts the kubelet remembers the path from Allocate for as long as the pod lives, and a
@@ -20,6 +22,7 @@ from pathlib import Path
 
 from device_plugin.cdi import hca, nvidia, spec
 from vgpu_sim import native
+from vgpu_sim.system import device_files
 
 _DIGEST_BYTES = 8
 _BUILD = re.compile(rf"[0-9a-f]{{{2 * _DIGEST_BYTES}}}", re.ASCII)
@@ -40,9 +43,12 @@ def install(root: Path, sources: Sequence[Path] = ()) -> Path:
     directory = root / digest
     targets = [directory / library.name for library in libraries]
     there = all(target.exists() for target in targets)
+    directory.mkdir(parents=True, exist_ok=True)
+    empty = directory / device_files.EMPTY
+    empty.touch()
+    empty.chmod(device_files.MODE)
     if there and _digest(targets) == digest:  # false after a crash of the node
         return directory
-    directory.mkdir(parents=True, exist_ok=True)
     for library, target in zip(libraries, targets, strict=True):
         temporary = directory / f".{library.name}.{os.getpid()}"
         shutil.copyfile(library, temporary)

@@ -185,7 +185,11 @@ class Offering:
         gone |= self._listing.find_unlisted(target, slices)
         leaving = withdrawn | self._listing.find_leaving(target, slices)
         prefix = self._settings.resource_prefix
-        programs = nvidia.program_mounts(self._libraries_dir) if self._settings.nvidia_smi else ()
+        programs = nvidia.optional_mounts(
+            self._libraries_dir,
+            nvidia_smi=self._settings.nvidia_smi,
+            device_files=self._settings.device_files,
+        )
         self.cdi.write_slices(inventory, programs)
         names, kept = resources.names, self._claims.claim_resources()
         over = left_over_ids(resources.shared, self._holders.devices())

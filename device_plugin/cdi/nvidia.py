@@ -17,6 +17,7 @@ from device_plugin.cdi import spec
 from device_plugin.cdi.spec import Mount
 from device_plugin.inventory.model import Gpu, MigSlice
 from mig.geometry.naming import WHOLE
+from vgpu_sim.system import device_files as inert
 
 KIND = "nvidia.com/gpu"
 PREFIX = "nvidia.com"  # the resource prefix that enables these names
@@ -28,9 +29,14 @@ NVIDIA_SMI = "nvidia-smi"
 NVIDIA_SMI_PATH = "/usr/bin/nvidia-smi"
 
 
-def program_mounts(libraries_dir: str) -> tuple[Mount, ...]:
-    """Return the mount of the command ``nvidia-smi``."""
-    return (Mount(f"{libraries_dir}/{NVIDIA_SMI}", NVIDIA_SMI_PATH),)
+def optional_mounts(
+    libraries_dir: str, *, nvidia_smi: bool = False, device_files: bool = False
+) -> tuple[Mount, ...]:
+    """Return the mounts of the command ``nvidia-smi`` and of inert device files, if wanted."""
+    smi = Mount(f"{libraries_dir}/{NVIDIA_SMI}", NVIDIA_SMI_PATH)
+    empty = f"{libraries_dir}/{inert.EMPTY}"
+    files = (Mount(empty, f"/dev/{name}") for name in inert.NAMES)
+    return (*((smi,) if nvidia_smi else ()), *(files if device_files else ()))
 
 
 def environment(slices: Iterable[MigSlice]) -> dict[str, str]:

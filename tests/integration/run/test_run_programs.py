@@ -472,3 +472,25 @@ def test_without_a_slice_a_program_has_whole_gpus(place):
     )
     assert done.stdout == "2 ['NVIDIA A30', 'NVIDIA A30'] [24576, 24576]\n", done.stderr
     assert done.stderr == ""
+
+
+def test_device_files_exist_on_request_and_do_nothing(place):
+    code = """
+        import errno, fcntl, os, stat
+        for name in ("/dev/nvidiactl", "/dev/nvidia0"):
+            assert stat.S_ISREG(os.stat(name).st_mode)
+            with open(name, "rb") as file:
+                assert file.read() == b""
+                try:
+                    fcntl.ioctl(file, 0xC00846D6)
+                except OSError as error:
+                    print(errno.errorcode[error.errno])
+            try:
+                open(name, "wb")
+            except OSError as error:
+                print(errno.errorcode[error.errno] in ("EROFS", "EACCES"))
+        assert os.stat("/dev/null").st_rdev and os.path.isdir("/dev/shm")
+    """
+    done = run(place, *python(code), options=("--device-files",))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["ENOTTY", "True", "ENOTTY", "True"]

@@ -57,6 +57,7 @@ def test_the_operator_parses_the_chart_s_configuration(tmp_path: Path) -> None:
         "resourcePrefix": "gpu.tessera.dev",
         "deviceListStrategy": "cdi",
         "nvidiaSmi": {"enabled": False},
+        "deviceFiles": {"enabled": False},
     }
     assert loaded.owner_cluster_role in render()["ClusterRole"]
 
@@ -92,6 +93,7 @@ def test_every_value_is_rendered(tmp_path: Path) -> None:
         "nodeTaints.notReady=true",
         "nodeTaints.present=true",
         "nvidiaSmi.enabled=true",
+        "deviceFiles.enabled=true",
     )
     loaded = operator_config(found, tmp_path)
     node = loaded.node
@@ -108,6 +110,7 @@ def test_every_value_is_rendered(tmp_path: Path) -> None:
     assert loaded.policy["resourcePrefix"] == "nvidia.com"
     assert loaded.policy["deviceListStrategy"] == "mounts"
     assert loaded.policy["nvidiaSmi"] == {"enabled": True}
+    assert loaded.policy["deviceFiles"] == {"enabled": True}
     deployment = found["Deployment"]["tessera-operator"]["spec"]
     assert deployment["replicas"] == 2
     assert deployment["template"]["spec"]["nodeSelector"] == {"a": "b"}
@@ -159,6 +162,7 @@ def test_mig_configurations_come_from_the_chart_or_the_user(tmp_path: Path) -> N
         ("migManager.config.default=a b", "default"),
         ("devicePlugin.deviceListStrategy=envvar", "deviceListStrategy"),
         ("nvidiaSmi.enabled=perhaps", "nvidiaSmi"),
+        ("deviceFiles.enabled=perhaps", "deviceFiles"),
         ("runtimeClass.create=perhaps", "runtimeClass"),
         ("runtimeClass.handler=a/b", "handler"),
         ("anything=1", "anything"),

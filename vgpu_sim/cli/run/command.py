@@ -30,7 +30,7 @@ from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, S
 from vgpu_sim.cli.clocks import check_modelled, clock_option
 from vgpu_sim.cli.interrupts import Interrupts
 from vgpu_sim.cli.placing import configure, layout
-from vgpu_sim.cli.run import run_hca, run_stats
+from vgpu_sim.cli.run import devices, run_hca, run_stats
 from vgpu_sim.hal.compute import limits
 from vgpu_sim.hal.messages import TOKEN_BYTES
 from vgpu_sim.system.python_process import interpreter
@@ -187,6 +187,12 @@ def _complete_command(
 @clock_option
 @topologies.option
 @click.option("--stats", is_flag=True, help="At the end, print each kernel's time on stderr.")
+@click.option(
+    "--device-files",
+    is_flag=True,
+    help="Show COMMAND empty files /dev/nvidiactl and /dev/nvidia0, for programs that only test"
+    " that they exist, such as JAX.",
+)
 @click.argument(
     "command_line",
     nargs=-1,
@@ -215,6 +221,7 @@ def command(
     clock: str,
     topology: str,
     stats: bool,
+    device_files: bool,
     command_line: tuple[str, ...],
 ) -> None:
     """Run COMMAND with a simulated GPU, or a MIG slice of one, as its CUDA device.
@@ -238,9 +245,11 @@ def command(
         raise click.UsageError("--slice needs --board")
     if board is None and stats:
         raise click.UsageError("--stats needs --board")
+    if board is None and device_files:
+        raise click.UsageError("--device-files needs --board")
     token_hex = secrets.token_hex(TOKEN_BYTES)
     environment = config.own_environment()
-    prepare = None
+    preparations: list[Callable[[], None]] = []
     fabric_name = run_hca.fabric_name(fabric)
     try:
         with ExitStack() as stack:
@@ -279,9 +288,11 @@ def command(
                 verbs = run_hca.verbs_dir(system_verbs)
                 found = member.socket_path, token_hex, verbs, member.address
                 environment = config.with_hca(environment, *found)
-                prepare = run_hca.sysfs_mounter(member, system_verbs)
+                preparations.append(run_hca.sysfs_mounter(member, system_verbs))
+            if node is not None and device_files:
+                preparations.append(devices.file_mounter(node.slices_dir.with_name("devices")))
             with run_stats.print_statistics(node if stats else None):
-                status = run_program(command_line, environment, prepare)
+                status = run_program(command_line, environment, preparations)
     except (StartFailed, AdminRefused, FabricFailed, PolicyError) as err:
         click.echo(f"tessera run: {err}", err=True)
         status = EXIT_FAILED
@@ -308,11 +319,11 @@ def _require(library: str, directory: Path) -> None:
 def run_program(
     command_line: Sequence[str],
     environment: Mapping[str, str],
-    prepare: Callable[[], None] | None = None,
+    preparations: Sequence[Callable[[], None]] = (),
 ) -> int:
     """Run a program to its end, forwarding signals; return the status to exit with.
 
-    ``prepare`` is called in the new process before it executes the program.
+    ``preparations`` are called in the new process before it executes the program.
 
     The first SIGINT and all other signals are forwarded to the program. The second SIGINT ends
     it, however it handles the first: a program that waits for a kernel cannot run its handler.
@@ -324,7 +335,7 @@ def run_program(
 
     def begin() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if prepare is not None:
+        for prepare in preparations:
             prepare()
 
     try:

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from vgpu_sim.cli.clients.fabric import FabricFailed
+from vgpu_sim.cli.run import devices
+from vgpu_sim.cli.run.namespaces import MS_BIND_REC
 from vgpu_sim.system import calls
 
 CLASS: Final = "infiniband_verbs"
 _CLASSES: Final = Path("/sys/class")
-_DEVICES: Final = Path("/dev")
+_FOLDER: Final = "infiniband"
 _NAME: Final = "uverbs0"
 _STAND_IN: Final = "null"  # a character device that every user may open
-_OLD: Final = ".system"
 _ABI: Final = 6  # ABI version of uverbs, which rdma-core reads
-_MS_BIND_REC: Final = 4096 | 16384
 
 
 def check() -> None:
@@ -35,7 +35,7 @@ def write_class_entry(classes: Path, device: str) -> None:
     """Write the device's entry into a folder that will be mounted on /sys/class. Raises OSError."""
     entry = classes / CLASS / _NAME
     entry.mkdir(parents=True)
-    number = os.stat(_DEVICES / _STAND_IN).st_rdev
+    number = os.stat(devices.DEVICES / _STAND_IN).st_rdev
     (classes / CLASS / "abi_version").write_text(f"{_ABI}\n")
     (entry / "abi_version").write_text("1\n")
     (entry / "ibdev").write_text(f"{device}\n")
@@ -51,17 +51,11 @@ def mount_device(scratch: Path) -> None:
     Raises:
         OSError: a step is not permitted.
     """
-    names = [entry.name for entry in _DEVICES.iterdir() if entry.name != "infiniband"]
-    scratch.mkdir(exist_ok=True)
-    calls.mount("none", str(scratch), "tmpfs", 0, "size=64k,mode=0755")
-    old = scratch / _OLD
-    old.mkdir()
-    calls.mount(str(_DEVICES), str(old), "", _MS_BIND_REC)
-    for name in names:
-        (scratch / name).symlink_to(f"{_OLD}/{name}")
-    place = scratch / "infiniband" / _NAME
+    devices.mount_over(scratch, _FOLDER, _place_device)
+
+
+def _place_device(folder: Path, old: Path) -> None:
+    place = folder / _FOLDER / _NAME
     place.parent.mkdir()
     place.touch()
-    calls.mount(str(old / _STAND_IN), str(place), "", _MS_BIND_REC)
-    calls.mount(str(scratch), str(_DEVICES), "", _MS_BIND_REC)
-    calls.unmount_detached(str(scratch))
+    calls.mount(str(old / _STAND_IN), str(place), "", MS_BIND_REC)

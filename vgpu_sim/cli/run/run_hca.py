@@ -15,17 +15,13 @@ from vgpu_sim import config
 from vgpu_sim.cli.clients import fabric
 from vgpu_sim.cli.clients.fabric import NAME, FabricMember
 from vgpu_sim.cli.clients.fabric_policy import Document
-from vgpu_sim.cli.run import provider
+from vgpu_sim.cli.run import namespaces, provider
+from vgpu_sim.cli.run.namespaces import MS_BIND_REC, MS_REMOUNT_READ_ONLY
 from vgpu_sim.system import calls
 
 CLASSES: Final = Path("/sys/class")
 CLASS: Final = "infiniband"
 _EXIT_FAILED: Final = 125
-_CLONE_NEWNS: Final = 0x0002_0000
-_CLONE_NEWUSER: Final = 0x1000_0000
-_MS_BIND_REC: Final = 4096 | 16384
-_MS_REC_PRIVATE: Final = 0x4000 | 0x4_0000
-_MS_REMOUNT_READ_ONLY: Final = 32 | 1
 
 
 def check_name(
@@ -140,7 +136,9 @@ def sysfs_mounter(joined: FabricMember, system_verbs: bool = False) -> Callable[
     sysfs = joined.sysfs
 
     def show() -> None:
-        if _is_possible(sysfs, system_verbs):
+        if namespaces.is_possible(
+            lambda: _mount(sysfs, system_verbs), lambda err: f"no {CLASSES / CLASS}: {err}"
+        ):
             _mount(sysfs, system_verbs)
         elif system_verbs:
             os._exit(_EXIT_FAILED)
@@ -148,61 +146,29 @@ def sysfs_mounter(joined: FabricMember, system_verbs: bool = False) -> Callable[
     return show
 
 
-def _is_possible(sysfs: Path, system_verbs: bool) -> bool:
-    """Try the mounts in a child process, so that the program never starts in a half-made
-    namespace.
-    """
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            _mount(sysfs, system_verbs)
-            status = 0
-        except OSError as err:
-            os.write(2, f"tessera run: no {CLASSES / CLASS}: {err}\n".encode())
-        finally:
-            os._exit(status)
-    return os.waitpid(child, 0)[1] == 0
-
-
 def _mount(sysfs: Path, system_verbs: bool) -> None:
     """Mount a folder of all classes, including Tessera's, over /sys/class, for this process alone.
 
     sysfs does not allow new entries, so /sys/class becomes another file system with the old
-    folders. An ordinary user needs a user namespace for that, in which the user's ID stays the
-    same.
+    folders.
 
     Raises:
         OSError: a step is not permitted; /sys/class is then unchanged.
     """
     classes = [entry for entry in CLASSES.iterdir() if entry.name != CLASS]
-    _enter_namespaces()
-    calls.mount("none", "/", "", _MS_REC_PRIVATE)
+    namespaces.enter()
     scratch = sysfs.with_name("classes")
     scratch.mkdir(exist_ok=True)
     calls.mount("none", str(scratch), "tmpfs", 0, "size=64k,mode=0755")
     for entry in classes:
         (scratch / entry.name).mkdir()
-        calls.mount(str(entry), str(scratch / entry.name), "", _MS_BIND_REC)
+        calls.mount(str(entry), str(scratch / entry.name), "", MS_BIND_REC)
     (scratch / CLASS).mkdir()
-    calls.mount(str(sysfs), str(scratch / CLASS), "", _MS_BIND_REC)
+    calls.mount(str(sysfs), str(scratch / CLASS), "", MS_BIND_REC)
     if system_verbs:
         provider.write_class_entry(scratch, next(one.name for one in sysfs.iterdir()))
-    calls.mount("none", str(scratch), "", _MS_REMOUNT_READ_ONLY)
-    calls.mount(str(scratch), str(CLASSES), "", _MS_BIND_REC)
+    calls.mount("none", str(scratch), "", MS_REMOUNT_READ_ONLY)
+    calls.mount(str(scratch), str(CLASSES), "", MS_BIND_REC)
     calls.unmount_detached(str(scratch))
     if system_verbs:
         provider.mount_device(sysfs.with_name("devices"))
-
-
-def _enter_namespaces() -> None:
-    try:
-        calls.unshare(_CLONE_NEWNS)  # a process that may mount needs no other user namespace
-        return
-    except PermissionError:
-        pass
-    uid, gid = os.geteuid(), os.getegid()
-    calls.unshare(_CLONE_NEWUSER | _CLONE_NEWNS)
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
-    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")

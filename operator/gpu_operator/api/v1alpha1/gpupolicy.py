@@ -44,6 +44,16 @@ class NvidiaSmi(Model):
     )
 
 
+class DeviceFiles(Model):
+    """Inert files in the place of NVIDIA's device nodes, in containers."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Show containers with a slice empty files /dev/nvidiactl and /dev/nvidia0, for "
+        "programs that only test that they exist.",
+    )
+
+
 class GPUPolicySpec(Model):
     """Cluster-wide settings of the node agents."""
 
@@ -63,6 +73,9 @@ class GPUPolicySpec(Model):
         default=DeviceListStrategy.CDI, description="cdi, or mounts where CDI is off."
     )
     nvidia_smi: NvidiaSmi = Field(default=NvidiaSmi(), description="The command nvidia-smi.")
+    device_files: DeviceFiles = Field(
+        default=DeviceFiles(), description="Empty files in the place of NVIDIA's device nodes."
+    )
     sharing: Sharing | None = Field(
         default=None,
         description="Share devices between containers, as NVIDIA's device plugin does.",

@@ -68,7 +68,7 @@ def test_programs_find_ptxas_and_libcuda_finds_the_linkers() -> None:
 
 
 def test_nvidia_smi_is_there_if_it_is_wanted() -> None:
-    programs = nvidia.program_mounts("/lib/1")
+    programs = nvidia.optional_mounts("/lib/1", nvidia_smi=True)
     document = spec.render("nvidia.com", "/lib/1", [SLICE], programs)
     mounts = document["containerEdits"]["mounts"]
     (program,) = [m for m in mounts if m["containerPath"] == "/usr/bin/nvidia-smi"]
@@ -76,6 +76,24 @@ def test_nvidia_smi_is_there_if_it_is_wanted() -> None:
     assert "noexec" not in program["options"]
     without = spec.render("nvidia.com", "/lib/1", [SLICE])["containerEdits"]["mounts"]
     assert without == [m for m in mounts if m is not program]
+
+
+def test_device_files_are_one_empty_file_that_is_only_read(tmp_path: Path) -> None:
+    mounts = nvidia.optional_mounts("/lib/1", device_files=True)
+    document = spec.render("nvidia.com", "/lib/1", [SLICE], mounts)
+    files = [
+        m for m in document["containerEdits"]["mounts"] if m["containerPath"].startswith("/dev")
+    ]
+    assert [m["containerPath"] for m in files] == ["/dev/nvidiactl", "/dev/nvidia0"]
+    assert {m["hostPath"] for m in files} == {"/lib/1/no-device"}
+    assert all({"ro", "nodev"} <= set(m["options"]) for m in files)
+    assert nvidia.optional_mounts("/lib/1") == ()
+    (tmp_path / "libcuda.so.1").touch()
+    installed = libraries.install(tmp_path / "lib", [tmp_path / "libcuda.so.1"])
+    (installed / "no-device").unlink()  # as an earlier agent left the folder
+    assert libraries.install(tmp_path / "lib", [tmp_path / "libcuda.so.1"]) == installed
+    found = (installed / "no-device").stat()
+    assert (found.st_size, found.st_mode & 0o777) == (0, 0o444)
 
 
 def test_nvidias_names_lead_to_the_same_mounts() -> None:

@@ -297,7 +297,7 @@ def test_allocate_without_cdi_mounts_slice_library_and_ptxas(
 
 @pytest.mark.parametrize("use_cdi", [True, False])
 def test_with_nvidias_names_the_variable_lists_the_allocated_devices(use_cdi: bool) -> None:
-    programs = nvidia.program_mounts("/x")
+    programs = nvidia.optional_mounts("/x", nvidia_smi=True)
     offer = dataclasses.replace(
         offer_of(make_gpu(0, range(3))), prefix="nvidia.com", programs=programs
     )

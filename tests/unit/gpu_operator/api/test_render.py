@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from gpu_operator.api.v1alpha1 import quantity
-from gpu_operator.api.v1alpha1.gpupolicy import DeviceListStrategy, GPUPolicySpec, NvidiaSmi
+from gpu_operator.api.v1alpha1.gpupolicy import (
+    DeviceFiles,
+    DeviceListStrategy,
+    GPUPolicySpec,
+    NvidiaSmi,
+)
 from gpu_operator.api.v1alpha1.gpupool import Clock, GPUPoolSpec, HCAs, Isolation, LinkSpeed
 from gpu_operator.config import (
     DevicePluginConfig,
@@ -182,6 +187,7 @@ def test_settings_reach_the_containers() -> None:
             resource_prefix="nvidia.com",
             device_list_strategy=DeviceListStrategy.MOUNTS,
             nvidia_smi=NvidiaSmi(enabled=True),
+            device_files=DeviceFiles(enabled=True),
         ),
         device_plugin=DevicePluginConfig(kubelet_dir="/data/kubelet"),
     )
@@ -191,6 +197,7 @@ def test_settings_reach_the_containers() -> None:
     assert environment(document)["TESSERA_RESOURCE_PREFIX"] == "nvidia.com"
     assert environment(document)["TESSERA_DEVICE_LIST_STRATEGY"] == "mounts"
     assert environment(document)["TESSERA_NVIDIA_SMI"] == "true"
+    assert environment(document)["TESSERA_DEVICE_FILES"] == "true"
     assert environment(document)["KUBELET_DIR"] == "/data/kubelet"
     registry = "/data/kubelet/plugins_registry"
     assert registry in [m["mountPath"] for m in containers(document)["agent"]["volumeMounts"]]

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from vgpu_sim.cli.run import run_hca
+from vgpu_sim.cli.run import namespaces, run_hca
 
 # linux/mount.h and linux/sched.h
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
@@ -68,11 +68,12 @@ def test_an_ordinary_user_keeps_its_id_in_the_namespace(
         if flags == CLONE_NEWNS:
             raise PermissionError
 
-    monkeypatch.setattr(run_hca.calls, "unshare", unshare)
-    monkeypatch.setattr(run_hca.os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(run_hca.os, "getegid", lambda: 2000)
+    monkeypatch.setattr(namespaces.calls, "unshare", unshare)
+    monkeypatch.setattr(namespaces.calls, "mount", lambda *_: None)
+    monkeypatch.setattr(namespaces.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(namespaces.os, "getegid", lambda: 2000)
     monkeypatch.setattr(Path, "write_text", lambda path, text: wrote.append((str(path), text)))
-    run_hca._enter_namespaces()
+    namespaces.enter()
     assert arguments == [CLONE_NEWNS, CLONE_NEWNS | CLONE_NEWUSER]
     assert wrote == [
         ("/proc/self/setgroups", "deny"),
