@@ -18,11 +18,13 @@ VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 DRIVERS_VARIABLE = "IBV_DRIVERS"
 LIBRARY_PATH_VARIABLE = "LD_LIBRARY_PATH"
 PTXAS_PYTHON_VARIABLE = "TESSERA_PTXAS_PYTHON"  # whose Tessera checks PTX for the program ptxas
+MATH_VARIABLE = "TESSERA_MATH_LIBRARIES"  # 0: programs do not find Tessera's libcublas and others
 TRITON_PTXAS_VARIABLE = "TRITON_PTXAS_PATH"  # Triton's ptxas below compute capability 9.0
 TRITON_NEWER_PTXAS_VARIABLE = "TRITON_PTXAS_BLACKWELL_PATH"  # and from 9.0 on
 LINK_PATH_VARIABLE = "LIBRARY_PATH"  # where gcc and clang look for -lcuda
 
 LIBRARIES_DIR = Path(__file__).parent / "native" / "lib"  # where the build hook puts libcuda.so.1
+MATH_FOLDER = "math"  # and below it, libcublas.so.12 and others
 RDMA_LIBRARIES_DIR = LIBRARIES_DIR / "rdma"  # and libibverbs.so.1
 PROVIDER_PATH = LIBRARIES_DIR / "provider" / "libtessera"  # as rdma-core names it
 PROGRAMS_DIR = LIBRARIES_DIR / "bin"  # and nvidia-smi, and ptxas
@@ -78,10 +80,15 @@ def program_environment(slices: Path, token_hex: str, libraries: Path) -> Mappin
     The variables let programs find libcuda at run time, and let compilers find it when they link
     with ``-lcuda``. Tessera's nvidia-smi precedes the system's in PATH, because Tessera's
     libnvidia-ml supports only a part of the functions that the system's nvidia-smi calls.
+    Tessera's mathematical libraries are found unless TESSERA_MATH_LIBRARIES is 0 (ADR 149).
     Tessera's ptxas is also there, and Triton is directed to it unless the user directs Triton to
     another one.
     """
     environment = _with_libraries(os.environ, libraries)
+    math = libraries / MATH_FOLDER
+    if os.environ.get(MATH_VARIABLE) != "0" and math.is_dir():
+        found = environment[LIBRARY_PATH_VARIABLE]
+        environment[LIBRARY_PATH_VARIABLE] = f"{math}{os.pathsep}{found}"
     environment["PATH"] = f"{PROGRAMS_DIR}{os.pathsep}{environment.get('PATH') or os.defpath}"
     for variable in (TRITON_PTXAS_VARIABLE, TRITON_NEWER_PTXAS_VARIABLE):
         environment.setdefault(variable, str(PROGRAMS_DIR / "ptxas"))

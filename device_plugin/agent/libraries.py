@@ -22,6 +22,7 @@ from pathlib import Path
 
 from device_plugin.cdi import hca, nvidia, spec
 from vgpu_sim import native
+from vgpu_sim.config import MATH_FOLDER
 from vgpu_sim.system import device_files
 
 _DIGEST_BYTES = 8
@@ -62,6 +63,7 @@ def _is_installed() -> tuple[Path, ...]:
     return (
         *(lib / library for library in (*spec.LIBRARIES, *spec.RUNTIME_LIBRARIES)),
         *(lib / library for library in spec.LOADED_LIBRARIES),
+        *(lib / MATH_FOLDER / library for library in spec.MATH_LIBRARIES),
         lib / "bin" / spec.PTXAS,
         lib / "bin" / nvidia.NVIDIA_SMI,
         *(lib / "rdma" / library for library in hca.LIBRARIES),

@@ -29,6 +29,12 @@ LOADED_LIBRARIES = (
     "libnvrtc.so.13",
 )
 LOADED_DIR = "/usr/lib/tessera"
+# Programs find them if LD_LIBRARY_PATH has this folder, before those of the image (ADR 149).
+MATH_LIBRARIES = (
+    *("libcublas.so.12", "libcublas.so.13", "libcublasLt.so.12", "libcublasLt.so.13"),
+    *("libcudnn.so.9", "libcufft.so.11", "libcufft.so.12", "libcurand.so.10"),
+)
+MATH_DIR = f"{LOADED_DIR}/math"
 PTXAS = "ptxas"
 PTXAS_PATH = "/usr/local/bin/ptxas"
 
@@ -52,6 +58,7 @@ def library_mounts(libraries_dir: str) -> tuple[Mount, ...]:
         (LIBRARIES, LIBRARY_DIRS),
         (RUNTIME_LIBRARIES, RUNTIME_DIRS),
         (LOADED_LIBRARIES, (LOADED_DIR,)),
+        (MATH_LIBRARIES, (MATH_DIR,)),
         ((PTXAS,), (str(Path(PTXAS_PATH).parent),)),
     )
     return tuple(

@@ -274,7 +274,10 @@ ROOMS = (
     ),
     Room(
         "runtime",
-        tuple(f"{_CLIENTS}/{part}/**/*.c" for part in ("libcudart", "libnvjitlink", "libnvrtc")),
+        tuple(
+            f"{_CLIENTS}/{part}/**/*.c"
+            for part in ("libcudart", "libnvjitlink", "libnvrtc", "math")
+        ),
         (("tests/abi/cudart", "tests/abi/**/test_*nvjitlink*.py"),),
     ),
     Room(

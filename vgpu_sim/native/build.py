@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vgpu_sim.clients.codegen.library import majors
 from vgpu_sim.native import generate as generator
 
 NATIVE = Path(__file__).parent
@@ -40,6 +41,9 @@ ENGINE = ROOT / "hca" / "engine"
 # Folder of libibverbs.so.1. It is not the folder of libcuda.so.1, so that programs that only use a
 # GPU keep the system's verbs.
 RDMA = "rdma"
+# Folder of the mathematical libraries, which `tessera run` can leave out of the search path.
+MATH = "math"
+MATH_SHARED = CLIENTS / "math" / "shared"
 # Folder of providers that the system's libibverbs may load.
 PROVIDER = "provider"
 # Folder of programs, for PATH.
@@ -168,6 +172,29 @@ def runtime_part(major: int, driver: Part, generated_root: Path) -> Part:
     )
 
 
+def math_part(folder: Path, library: str, major: int, driver: Part, generated_root: Path) -> Part:
+    """Return a mathematical library of a major version (ADR 149).
+
+    It has no debug information, because most of it is generated refusals.
+    """
+    generated = generated_root / f"{folder.name}{major}"
+    soname = f"{library}.{major}"
+    unused = ("transport.c", "slices.c", "patience.c")
+    return Part(
+        folder,
+        soname,
+        flags=client_flags(
+            folder, generated, soname, f"-I{MATH_SHARED}", f"-DTSR_MAJOR={major}", "-g0"
+        ),
+        shared=(COMMON, MATH_SHARED),
+        subfolder=MATH,
+        needs=(driver,),
+        without=tuple(COMMON / name for name in unused),
+        generated=generated,
+        include=generated_root / INCLUDE.name,
+    )
+
+
 def provider_part(verbs: Part) -> Part:
     """Return the verbs provider. It contains the sources of libibverbs, but does not export the
     symbols of libibverbs.
@@ -226,6 +253,11 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
         cuda,
         *(runtime_part(major, cuda, generated) for major in (12, 13)),
         client(CLIENTS / "libnvml", "libnvidia-ml.so.1"),
+        *(
+            math_part(folder, library, major, cuda, generated)
+            for folder, library in generator.MATH.items()
+            for major in majors(folder)
+        ),
         *(preloaded(CLIENTS / "libnvjitlink", "libnvJitLink", major) for major in (12, 13)),
         *(preloaded(CLIENTS / "libnvrtc", "libnvrtc", major) for major in (12, 13)),
         verbs,
@@ -297,9 +329,13 @@ def command(part: Part, cc: str, sanitize: str | None, output: Path, libraries: 
     if not part.include.is_relative_to(ROOT):  # generated elsewhere, for a wheel
         place = GENERATED.relative_to(generator.ROOT)
         flags.append(f"-ffile-prefix-map={part.include.parent}=./{place}")
-    if part.needs:  # found in the folder of this library, wherever that is
-        flags.append("-Wl,-rpath,$ORIGIN")
-    needed = [str(libraries / one.library) for one in part.needs]
+    # Found beside this library, or in the folder above it, wherever that is.
+    nested = [one for one in part.needs if one.subfolder != part.subfolder]
+    if part.needs:
+        flags.append(f"-Wl,-rpath,$ORIGIN{'/..' if nested else ''}")
+    needed = [
+        str((libraries.parent if one in nested else libraries) / one.library) for one in part.needs
+    ]
     # The linker searches a part's libraries for symbols missing in the sources, so the libraries
     # come after the sources.
     return [

@@ -17,8 +17,20 @@ GENERATED = Path(__file__).parent / "generated"
 INCLUDE = GENERATED / "include"
 CLIENTS = ROOT / "vgpu_sim" / "clients"
 RDMA_CLIENTS = ROOT / "hca" / "clients"
+# Folders of the mathematical libraries, with the names of the files that programs load.
+MATH = {
+    CLIENTS / "math" / name: soname
+    for name, soname in {
+        "cublas": "libcublas.so",
+        "cublaslt": "libcublasLt.so",
+        "cudnn": "libcudnn.so",
+        "cufft": "libcufft.so",
+        "curand": "libcurand.so",
+    }.items()
+}
 LIBRARIES = (
     *(CLIENTS / name for name in ("libcuda", "libcudart", "libnvml")),
+    *MATH,
     *(RDMA_CLIENTS / name for name in ("libibverbs", "librdmacm")),
 )
 

@@ -48,7 +48,7 @@ def file_mounter(scratch: Path) -> Callable[[], None]:
     """Return a function that puts inert device files into the new process's /dev.
 
     If the mount is not permitted, the function prints a message on stderr and the program does not
-    run, because it was asked to run with these files.
+    run, because it would take the absence of these files for the absence of a GPU.
     """
 
     def show() -> None:

@@ -253,6 +253,13 @@ def _with_variants(
     return tuple(made)
 
 
+def _refused_rows(document: Mapping[str, Any], major: int) -> Iterator[Mapping[str, Any]]:
+    """Yield a row for each name in the ``refused`` lists, which have only names."""
+    for listed in document.get("refused", ()):
+        if major in listed.get("majors", (major,)):
+            yield from ({"name": name} for name in listed["names"].split())
+
+
 def read_functions(path: Path, major: int = 0) -> tuple[tuple[Function, ...], tuple[Status, ...]]:
     """Read a table of functions and statuses, or those lines that are for one major version.
 
@@ -262,7 +269,7 @@ def read_functions(path: Path, major: int = 0) -> tuple[tuple[Function, ...], tu
     """
     document = tomllib.loads(path.read_text(encoding="ascii"))
     rows = [row for row in document["functions"] if major in row.get("majors", (major,))]
-    functions = tuple(_function(row) for row in rows)
+    functions = tuple(_function(row) for row in (*rows, *_refused_rows(document, major)))
     if len({function.symbol for function in functions}) != len(functions):
         raise ValueError("functions.toml: a symbol is listed twice")
     return functions, tuple(Status(**row) for row in document["errors"])
@@ -299,12 +306,17 @@ def _check_driver(functions: tuple[Function, ...], driver: Mapping[str, Function
             raise ValueError(f"functions.toml: {one.symbol}: the driver has no {min(missing)}")
 
 
+def majors(sources: Path) -> tuple[int, ...]:
+    """Return the major versions that library.toml in the folder ``sources`` lists, or (0,)."""
+    text = (sources / "library.toml").read_text(encoding="ascii")
+    return tuple(tomllib.loads(text).get("majors", (0,)))
+
+
 def load_each(sources: Path) -> tuple[Library, ...]:
     """Read the libraries that are built from the folder ``sources``: one for each major version
     that library.toml lists, by default one.
     """
-    text = (sources / "library.toml").read_text(encoding="ascii")
-    return tuple(load(sources, major) for major in tomllib.loads(text).get("majors", (0,)))
+    return tuple(load(sources, major) for major in majors(sources))
 
 
 def load(sources: Path, major: int = 0) -> Library:

@@ -16,6 +16,8 @@ from device_plugin.config import Settings
 from device_plugin.inventory.functions import HcaFunction
 from device_plugin.inventory.model import Gpu, MigSlice
 from mig import geometry
+from vgpu_sim.clients.codegen.library import majors
+from vgpu_sim.native import generate
 
 BOARD = geometry.board("h100-80gb")
 SLICE = MigSlice(
@@ -65,6 +67,13 @@ def test_programs_find_ptxas_and_libcuda_finds_the_linkers() -> None:
     for name in ("libnvJitLink.so.12", "libnvJitLink.so.13", "libnvrtc.so.12", "libnvrtc.so.13"):
         places = [path for path in mounts if path.endswith(name)]
         assert places == [f"/usr/lib/tessera/{name}"]
+
+
+def test_every_mathematical_library_is_where_a_manifest_can_direct_the_loader() -> None:
+    built = {f"{name}.{n}" for folder, name in generate.MATH.items() for n in majors(folder)}
+    assert set(spec.MATH_LIBRARIES) == built
+    mounts = {m.container_path for m in spec.library_mounts("/lib/1")}
+    assert {f"/usr/lib/tessera/math/{name}" for name in built} <= mounts
 
 
 def test_nvidia_smi_is_there_if_it_is_wanted() -> None:

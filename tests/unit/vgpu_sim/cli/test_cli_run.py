@@ -280,6 +280,15 @@ def test_the_environment_puts_ours_first_and_keeps_the_rest(monkeypatch, tmp_pat
     assert config.program_environment(tmp_path, "", tmp_path)["LD_LIBRARY_PATH"] == str(tmp_path)
 
 
+def test_the_mathematical_libraries_are_found_unless_they_are_off(monkeypatch, tmp_path):
+    (tmp_path / "math").mkdir()
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/other")
+    for value, expected in (("1", f"{tmp_path}/math:{tmp_path}"), ("0", str(tmp_path))):
+        monkeypatch.setenv("TESSERA_MATH_LIBRARIES", value)
+        environment = config.program_environment(tmp_path, "", tmp_path)
+        assert environment["LD_LIBRARY_PATH"] == f"{expected}:/opt/other"
+
+
 def test_an_hca_has_a_library_folder_of_its_own(monkeypatch, tmp_path):
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/other")
     slices = config.program_environment(tmp_path / "slices", "ab" * 32, tmp_path)

@@ -24,7 +24,9 @@ def generated_folder(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("sources", generate.LIBRARIES, ids=lambda path: path.name)
 def test_the_page_of_a_library_is_fresh(sources):
     pages = generate.pages(sources)
-    assert pages
+    assert bool(pages) != (
+        sources in generate.MATH
+    )  # whose lists of names are short enough to read
     for path, text in pages.items():
         assert path.read_text() == text, f"{path.name}: run python -m vgpu_sim.native.generate"
 

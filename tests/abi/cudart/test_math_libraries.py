@@ -1,0 +1,120 @@
+"""The mathematical libraries: exports, handles as objects, and refusals that name the function."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vgpu_sim.clients.codegen import library as codegen
+from vgpu_sim.native import generate
+
+BUILT = [
+    (made, generate.MATH[folder]) for folder in generate.MATH for made in codegen.load_each(folder)
+]
+
+USE = r"""
+import ctypes as c
+def lib(name): return c.CDLL(name)
+def p(): return c.c_void_p()
+out = c.byref
+for major in (12, 13):
+    blas, handle, stream, mode = lib(f"libcublas.so.{major}"), p(), p(), c.c_int()
+    assert blas.cublasCreate_v2(out(handle)) == 0 and handle
+    assert blas.cublasCreate_v2(None) == 7
+    assert blas.cublasGetVersion_v2(None, out(mode)) == 0 and mode.value // 10000 == major
+    assert blas.cublasSetStream_v2(handle, c.c_void_p(2)) == 0
+    assert blas.cublasGetStream_v2(handle, out(stream)) == 0 and stream.value == 2
+    for what in ("PointerMode_v2", "AtomicsMode", "MathMode"):
+        assert blas["cublasSet" + what](handle, 1) == 0
+        assert blas["cublasGet" + what](handle, out(mode)) == 0 and mode.value == 1
+        assert blas["cublasSet" + what](handle, 77) == 7 and blas["cublasSet" + what](handle, -1) == 7
+    assert blas.cublasSetWorkspace_v2(handle, c.c_void_p(256), c.c_size_t(9)) == 0
+    assert blas.cublasSetWorkspace_v2(handle, c.c_void_p(3), c.c_size_t(9)) == 7
+    for _ in range(2):
+        assert blas.cublasZherk_v2(handle) == 15
+    assert blas.cublasDestroy_v2(handle) == 0
+    for gone in (handle, c.c_void_p(8), None):
+        assert blas.cublasDestroy_v2(gone) == 1 and blas.cublasSetStream_v2(gone, None) == 1
+    blas.cublasGetStatusName.restype = c.c_char_p
+    assert blas.cublasGetStatusName(15) == b"CUBLAS_STATUS_NOT_SUPPORTED"
+    assert blas.cublasGetStatusName(99) == b"CUBLAS_STATUS_UNKNOWN"
+
+    light, number, size = lib(f"libcublasLt.so.{major}"), c.c_uint64(), c.c_size_t()
+    assert light.cublasLtCreate(out(handle)) == 0
+    layout = p()
+    assert light.cublasLtMatrixLayoutCreate(
+        out(layout), 0, c.c_uint64(3), c.c_uint64(5), c.c_int64(4)) == 0
+    get, set = light.cublasLtMatrixLayoutGetAttribute, light.cublasLtMatrixLayoutSetAttribute
+    assert get(layout, 3, out(number), c.c_size_t(8), out(size)) == 0
+    assert (number.value, size.value) == (5, 8)
+    assert get(layout, 3, out(number), c.c_size_t(4), None) == 7
+    assert get(layout, 3, None, c.c_size_t(0), out(size)) == 0
+    assert set(layout, 64, out(number), c.c_size_t(8)) == 7
+    assert set(layout, 2, out(number), c.c_size_t(1 << 40)) == 7
+    assert light.cublasLtMatmulDescDestroy(layout) == 7  # another kind of object
+    assert light.cublasLtMatrixLayoutDestroy(layout) == 0 and get(layout, 3, None, 0, None) == 7
+    assert light.cublasLtMatmulAlgoCheck(handle) == 15
+    assert light.cublasLtDestroy(handle) == 0 and light.cublasLtDestroy(handle) == 1
+
+dnn, handle, tensor = lib("libcudnn.so.9"), p(), p()
+assert dnn.cudnnCreate(out(handle)) == 0 and dnn.cudnnSetStream(handle, c.c_void_p(1)) == 0
+assert dnn.cudnnCreateTensorDescriptor(out(tensor)) == 0
+assert dnn.cudnnSetTensor4dDescriptor(tensor, 1, 0, 2, 3, 4, 5) == 0
+four, extents, strides = c.c_int * 4, (c.c_int * 4)(), (c.c_int * 4)()
+assert dnn.cudnnGetTensorNdDescriptor(tensor, 4, None, out(mode), extents, strides) == 0
+assert (list(extents), list(strides), mode.value) == ([2, 3, 4, 5], [60, 1, 15, 3], 4)
+assert dnn.cudnnSetTensorNdDescriptor(tensor, 0, 9, extents, strides) == 3000
+assert dnn.cudnnSetTensorNdDescriptor(tensor, 0, 2, four(1, 0, 1, 1), strides) == 2000
+big = 1 << 30
+assert dnn.cudnnSetTensor4dDescriptor(tensor, 0, 0, 1, big, big, big) == 3000
+assert dnn.cudnnConvolutionForward(handle) == 3000
+assert dnn.cudnnDestroy(tensor) == 2000 and dnn.cudnnDestroy(handle) == 0
+
+for major in (11, 12):
+    fft, plan = lib(f"libcufft.so.{major}"), c.c_int()
+    assert fft.cufftCreate(out(plan)) == 0 and fft.cufftSetStream(plan, None) == 0
+    assert fft.cufftMakePlan1d(plan) == 16
+    assert fft.cufftDestroy(plan) == 0 and fft.cufftDestroy(plan) == 1
+    assert fft.cufftSetStream(-5, None) == 1
+    assert fft.cufftGetVersion(out(mode)) == 0 and mode.value // 1000 == major
+rand = lib("libcurand.so.10")
+assert rand.curandCreateGenerator(out(handle), 100) == 204
+assert rand.curandGetProperty(7, out(mode)) == 104
+print("right")
+"""
+
+
+def test_handles_are_objects_and_what_would_compute_is_refused_by_name(environment):
+    done = subprocess.run(
+        [sys.executable, "-c", USE],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
+    said = done.stderr.splitlines()
+    refused = "cublasZherk_v2 is not supported (CUBLAS_STATUS_NOT_SUPPORTED)"
+    assert said.count(f"tessera: {refused}") == 2  # once in each of two libraries
+    for name in ("cublasLtMatmulAlgoCheck", "cudnnConvolutionForward", "cufftMakePlan1d"):
+        assert any(line.startswith(f"tessera: {name} is not supported") for line in said)
+    assert "tessera: curandCreateGenerator is not supported (CURAND_STATUS_ARCH_MISMATCH)" in said
+
+
+@pytest.mark.parametrize("made", BUILT, ids=lambda made: f"{made[1]}.{made[0].major}")
+def test_public_names_are_exported_with_the_version_node(libraries: Path, made) -> None:
+    described, name = made
+    soname = f"{name}.{described.major}"
+    path = str(libraries / "math" / soname)
+    output = subprocess.run(
+        ["readelf", "-W", "-d", "--dyn-syms", path], check=True, capture_output=True, text=True
+    ).stdout
+    exported = re.findall(r"FUNC\s+GLOBAL\s+DEFAULT\s+\d+\s+(\S+)@@(\S+)", output)
+    assert sorted(exported) == sorted((one.symbol, soname) for one in described.functions)
+    assert re.findall(r"SONAME.*\[(.*)\]", output) == [soname]
+    assert set(re.findall(r"NEEDED.*\[(.*)\]", output)) <= {"libcuda.so.1", "libc.so.6"}
+    assert re.findall(r"RUNPATH.*\[(.*)\]", output) == ["$ORIGIN/.."]
+    versions = re.findall(r"@GLIBC_([0-9.]+)", output)
+    assert max(tuple(map(int, version.split("."))) for version in versions) <= (2, 17)

@@ -1,0 +1,21 @@
+#include "values.h"
+
+#include <string.h>
+
+bool tsr_values_set(struct tsr_values *values, int number, const void *value, size_t bytes) {
+  if (number < 0 || number >= TSR_MAX_VALUES || !value || bytes == 0 || bytes > TSR_MAX_VALUE_BYTES)
+    return false;
+  memcpy(values->at[number].bytes, value, bytes);
+  values->at[number].size = (uint8_t)bytes;
+  return true;
+}
+
+bool tsr_values_get(const struct tsr_values *values, int number, void *value, size_t bytes,
+                    size_t *written) {
+  if (number < 0 || number >= TSR_MAX_VALUES || values->at[number].size == 0) return false;
+  const size_t size = values->at[number].size;
+  if (bytes == 0 ? !written : !value || bytes < size) return false;
+  if (bytes) memcpy(value, values->at[number].bytes, size);
+  if (written) *written = size;
+  return true;
+}
