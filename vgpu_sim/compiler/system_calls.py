@@ -1,5 +1,6 @@
 """Driver functions that kernels call: vprintf, __assertfail, malloc, free and __cxa_pure_virtual,
-and the device runtime's barrier of a grid (cudaCGSynchronize).
+and the device runtime's barrier of a grid (cudaCGSynchronize) and conditions of graphs
+(cudaGraphSetConditional).
 
 They are written in PTX (``system_calls.ptx``) and added to a module that declares and calls
 them, so that both backends run them like any other function.
@@ -23,6 +24,7 @@ NAMES: Final = frozenset(
         "__cxa_pure_virtual",
         "cudaCGGetIntrinsicHandle",
         "cudaCGSynchronize",
+        "cudaGraphSetConditional",
     }
 )
 # Read at import: a sandboxed worker opens no files.

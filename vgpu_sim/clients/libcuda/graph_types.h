@@ -73,6 +73,22 @@ typedef struct CUDA_MEM_ALLOC_NODE_PARAMS {
   CUdeviceptr dptr; /* result */
 } CUDA_MEM_ALLOC_NODE_PARAMS;
 
+typedef cuuint64_t CUgraphConditionalHandle;
+typedef enum CUgraphConditionalNodeType {
+  CU_GRAPH_COND_TYPE_IF = 0,
+  CU_GRAPH_COND_TYPE_WHILE = 1,
+  CU_GRAPH_COND_TYPE_SWITCH = 2,
+} CUgraphConditionalNodeType;
+enum { CU_GRAPH_COND_ASSIGN_DEFAULT = 1 };
+
+typedef struct CUDA_CONDITIONAL_NODE_PARAMS {
+  CUgraphConditionalHandle handle;
+  CUgraphConditionalNodeType type;
+  unsigned int size;
+  CUgraph *phGraph_out; /* result */
+  CUcontext ctx;
+} CUDA_CONDITIONAL_NODE_PARAMS;
+
 typedef struct CUgraphNodeParams {
   CUgraphNodeType type;
   int reserved0[3];
@@ -103,6 +119,7 @@ typedef struct CUgraphNodeParams {
     } event; /* of a wait or a record */
     CUDA_BATCH_MEM_OP_NODE_PARAMS memOp;
     CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+    CUDA_CONDITIONAL_NODE_PARAMS conditional;
     struct {
       CUdeviceptr dptr;
     } free;
@@ -117,6 +134,7 @@ typedef enum CUgraphInstantiateResult {
   CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE = 2,
   CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED = 3,
   CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED = 4,
+  CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED = 5,
 } CUgraphInstantiateResult;
 
 typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS {

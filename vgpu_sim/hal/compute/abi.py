@@ -21,6 +21,7 @@ SLOT_BYTES: Final = 256
 MAX_WAITS: Final = 4
 MAX_TIMESTAMPS: Final = 4096
 INLINE_PARAMETER_BYTES: Final = 128
+MAX_LIST_DEPTH: Final = 32  # lists in lists
 MAX_PARAMETER_BYTES: Final = 32764  # PTX ISA, "Kernel Function Parameters"
 MESSAGE_BYTES: Final = 256
 PTX_TEXT_BYTES: Final = 128
@@ -40,6 +41,7 @@ class Opcode(IntEnum):
     COPIED = 6  # reports a copy that the client made by itself, for a worker with an observer
     AWAIT = 7  # starts when a value in memory fulfils a condition
     WRITE = 8  # stores a value in memory
+    LIST = 9  # runs a list of requests in memory, if and while a value fulfils a condition
 
 
 class Condition(IntEnum):
@@ -53,10 +55,19 @@ class Condition(IntEnum):
     NOT_ALL = 3  # ~(memory | value) is not 0
 
 
+class When(IntEnum):
+    """The condition of OP_LIST."""
+
+    ALWAYS = 0
+    EQUAL = 1
+    DIFFERENT = 2
+
+
 class Feature(IntEnum):
     """A bit of ``WorkerPage.features``."""
 
     VALUES = 1  # the worker knows OP_AWAIT and OP_WRITE
+    LISTS = 2  # the worker knows OP_LIST
 
 
 class Direction(IntEnum):
@@ -177,6 +188,25 @@ class ValueBody(ctypes.Structure):
     )
 
 
+class ListBody(ctypes.Structure):
+    """Body of OP_LIST, which runs the requests of a list in device-visible memory.
+
+    The list has ``slots`` slots, continuation slots included. Its requests have no waits and no
+    values of their own, and may be lists themselves. They run one after the other if the 32-bit
+    value at ``condition``, a multiple of 4, is ``value`` or is not (``when``, a ``When``). With
+    ``repeat`` 1 they run again as long as that is so.
+    """
+
+    _fields_ = (
+        ("address", c_uint64),
+        ("condition", c_uint64),
+        ("value", c_uint32),
+        ("slots", c_uint32),
+        ("when", c_uint32),
+        ("repeat", c_uint32),
+    )
+
+
 class Body(ctypes.Union):
     """The part of a slot after its header. It is a union, and the slot's opcode selects the valid
     member.
@@ -189,6 +219,7 @@ class Body(ctypes.Union):
         ("timestamp", TimestampBody),
         ("copied", CopiedBody),
         ("value", ValueBody),
+        ("list", ListBody),
     )
 
 
@@ -404,6 +435,7 @@ STRUCTURES: Final = (
     TimestampBody,
     CopiedBody,
     ValueBody,
+    ListBody,
     Body,
     Slot,
     Ring,
@@ -414,4 +446,4 @@ STRUCTURES: Final = (
     LaunchContext,
     ThreadState,
 )
-ENUMS: Final = (Opcode, Condition, Feature, Direction, FaultKind)
+ENUMS: Final = (Opcode, Condition, When, Feature, Direction, FaultKind)

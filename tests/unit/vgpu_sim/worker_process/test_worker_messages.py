@@ -12,7 +12,7 @@ import pytest
 
 from support.processes.worker_client import MIB, Client, Zygote, running_client
 from vgpu_sim.hal import messages
-from vgpu_sim.hal.compute.abi import FaultKind, Opcode, ValueBody
+from vgpu_sim.hal.compute.abi import FaultKind, ListBody, Opcode, ValueBody, When
 from vgpu_sim.hal.compute.address_map import (
     APERTURE_BASES,
     CHUNK_ALIGN_BYTES,
@@ -238,6 +238,36 @@ def test_a_value_outside_of_live_memory_ends_the_context(
         page = client.wait_for_error()
         assert page.error in (CudaError.LAUNCH_FAILED, CudaError.ILLEGAL_ADDRESS)
         assert os.waitstatus_to_exitcode(zygote.exit_status(client.pid)) == 70
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ListBody(address=APERTURE_BASES[0] + DEVICE_OFFSET, slots=1),  # no memory there
+        ListBody(address=8, slots=1),  # the worker's own
+        ListBody(address=2**64 - 256, slots=2),
+        ListBody(slots=0, when=3),
+        ListBody(condition=2, when=When.EQUAL),
+        ListBody(condition=8, when=When.EQUAL),
+    ],
+)
+def test_a_list_outside_of_live_memory_ends_the_context(zygote: Zygote, body: ListBody) -> None:
+    with running_client(zygote) as client:
+        slot = client.slot(0, Opcode.LIST)
+        slot.body.list = body
+        client.put(0, bytes(slot))
+        page = client.wait_for_error()
+        assert page.error in (CudaError.LAUNCH_FAILED, CudaError.ILLEGAL_ADDRESS)
+        assert os.waitstatus_to_exitcode(zygote.exit_status(client.pid)) == 70
+
+
+def test_an_endless_list_ends_with_its_client(zygote: Zygote) -> None:
+    with running_client(zygote) as client:
+        slot = client.slot(0, Opcode.LIST)
+        slot.body.list = ListBody(when=When.ALWAYS, repeat=1)
+        client.put(0, bytes(slot))
+        client.socket.shutdown(socket.SHUT_RDWR)
+        assert os.waitstatus_to_exitcode(zygote.exit_status(client.pid)) == 0
 
 
 def test_a_client_that_does_not_read_is_left(zygote: Zygote) -> None:

@@ -140,7 +140,7 @@ struct tsr_context {
   pthread_mutex_t stream_lock;   /* guards the allocation of stream indices */
   uint64_t streams[2];           /* bitmap: in use */
   _Atomic uint64_t blocking[2];  /* bitmap: takes part in the ordering with the legacy stream */
-  struct tsr_ring rings[TESSERA_MAX_STREAMS];
+  struct tsr_ring rings[TESSERA_MAX_STREAMS + 1]; /* the last one stands for lists (exchange/list.h) */
   pthread_mutex_t cooperative_lock; /* guards the last cooperative launch */
   tessera_wait cooperative;
   pthread_mutex_t event_lock;    /* guards timestamps and events' records */

@@ -2,6 +2,7 @@
 #include "exchange/ring.h"
 
 #include "exchange/doorbell.h"
+#include "exchange/list.h"
 #include "exchange/wait.h"
 
 void tsr_ring_setup(struct tsr_context *context) {
@@ -16,7 +17,7 @@ void tsr_ring_setup(struct tsr_context *context) {
 }
 
 void tsr_ring_quiesce(struct tsr_context *context) {
-  for (uint32_t i = 0; i < TESSERA_MAX_STREAMS; i++) {
+  for (uint32_t i = 0; i <= TSR_LIST_RING; i++) {
     pthread_mutex_lock(&context->rings[i].lock);
     pthread_mutex_unlock(&context->rings[i].lock);
   }
@@ -131,8 +132,21 @@ static CUresult check_captures(const struct tsr_request *request) {
   return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
+static CUresult begin_in_list(struct tsr_request *request, uint16_t opcode,
+                              uint32_t continuation_slots) {
+  CUresult result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (tsr_object_lives(request->context)) {
+    request->slot = tsr_list_add(tsr_list_recording(), opcode, continuation_slots);
+    result = request->slot ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (result != CUDA_SUCCESS) tsr_ring_unlock(request);
+  return result;
+}
+
 CUresult tsr_ring_begin(struct tsr_request *request, uint16_t opcode, uint32_t continuation_slots,
                         const tessera_wait *also) {
+  if (__builtin_expect(request->stream == TSR_LIST_RING, 0))
+    return begin_in_list(request, opcode, continuation_slots);
   struct waits waits;
   const CUresult checked = check_captures(request);
   if (checked != CUDA_SUCCESS) {
@@ -164,6 +178,7 @@ failed: /* the context has failed, so the waits do not matter any more */
 }
 
 uint8_t *tsr_ring_continuation(const struct tsr_request *request, uint32_t i) {
+  if (request->stream == TSR_LIST_RING) return (uint8_t *)(request->slot + 1 + i);
   tessera_ring *ring = &request->context->area->rings[request->stream];
   const uint64_t first = request->head - request->slot->continuation_slots;
   return (uint8_t *)&ring->slots[(first + i) % TESSERA_SLOTS_PER_STREAM];
@@ -171,7 +186,7 @@ uint8_t *tsr_ring_continuation(const struct tsr_request *request, uint32_t i) {
 
 uint64_t tsr_ring_commit(struct tsr_request *request) {
   const uint64_t value = request->value;
-  show(request);
+  if (__builtin_expect(request->stream != TSR_LIST_RING, 1)) show(request);
   tsr_ring_unlock(request);
   return value;
 }

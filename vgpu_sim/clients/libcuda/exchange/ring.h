@@ -7,7 +7,7 @@
 /* A request being written; its ring is locked from tsr_ring_lock to commit or unlock. */
 struct tsr_request {
   struct tsr_context *context;
-  uint32_t stream;
+  uint32_t stream; /* TSR_LIST_RING: it is written to a list (exchange/list.h) */
   uint64_t head;  /* position in the ring up to which it is filled */
   uint64_t value; /* the last slot filled */
   tessera_slot *slot;

@@ -97,6 +97,7 @@ CUresult tsr_describe_child(struct tsr_operation *operation, CUgraph child, int 
   struct tsr_graph *graph = TSR_GRAPH_OF(child);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
   *operation = (struct tsr_operation){.type = CU_GRAPH_NODE_TYPE_GRAPH};
+  if (tsr_graph_has_conditions(graph)) return CUDA_ERROR_NOT_SUPPORTED;
   if (ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE && tsr_graph_has_memory(graph))
     return CUDA_ERROR_NOT_SUPPORTED;
   if (ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
@@ -138,7 +139,49 @@ static CUresult describe_free(struct tsr_operation *operation, CUdeviceptr addre
   return CUDA_SUCCESS;
 }
 
-CUresult tsr_describe(struct tsr_operation *operation, const CUgraphNodeParams *parameters) {
+static CUresult make_bodies(struct tsr_conditional *conditional) {
+  for (uint32_t i = 0; i < conditional->count; i++) {
+    struct tsr_graph *body = tsr_graph_new();
+    if (!body) return CUDA_ERROR_OUT_OF_MEMORY;
+    tsr_conditional_set_body(conditional, i, body);
+  }
+  return CUDA_SUCCESS;
+}
+
+static bool is_size_valid(const CUDA_CONDITIONAL_NODE_PARAMS *parameters) {
+  switch (parameters->type) {
+    case CU_GRAPH_COND_TYPE_IF:
+      return parameters->size == 1 || parameters->size == 2;
+    case CU_GRAPH_COND_TYPE_WHILE:
+      return parameters->size == 1;
+    default:
+      return parameters->type == CU_GRAPH_COND_TYPE_SWITCH && parameters->size > 0;
+  }
+}
+
+/* The bodies are empty graphs that belong to the node. */
+static CUresult describe_conditional(struct tsr_operation *operation, const struct tsr_graph *graph,
+                                     const CUDA_CONDITIONAL_NODE_PARAMS *parameters) {
+  struct tsr_condition *condition = tsr_condition_find(graph, parameters->handle);
+  struct tsr_context *context;
+  CUresult result = find_context(parameters->ctx, &context);
+  if (result != CUDA_SUCCESS) return result;
+  if (!condition || condition->nodes || condition->context != handle_of(context) ||
+      !is_size_valid(parameters))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (parameters->size > TSR_MOST_BODIES)
+    TSR_REFUSE("a conditional node with more than 4096 bodies");
+  *operation = (struct tsr_operation){.type = CU_GRAPH_NODE_TYPE_CONDITIONAL,
+                                      .context = condition->context};
+  result = tsr_conditional_new(condition, parameters->type, parameters->size,
+                               &operation->conditional);
+  if (result == CUDA_SUCCESS) result = make_bodies(operation->conditional);
+  if (result != CUDA_SUCCESS) tsr_operation_discard(operation);
+  return result;
+}
+
+CUresult tsr_describe(struct tsr_operation *operation, const struct tsr_graph *graph,
+                      const CUgraphNodeParams *parameters) {
   switch (parameters->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
       return tsr_describe_kernel(operation, &parameters->kernel);
@@ -167,7 +210,7 @@ CUresult tsr_describe(struct tsr_operation *operation, const CUgraphNodeParams *
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       return describe_free(operation, parameters->free.dptr);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-      TSR_REFUSE("a conditional node of a graph");
+      return describe_conditional(operation, graph, &parameters->conditional);
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -227,6 +270,14 @@ CUresult tsr_parameters_of(const struct tsr_operation *operation, CUgraphNodePar
       break;
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       parameters->free.dptr = operation->freed;
+      break;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      parameters->conditional =
+          (CUDA_CONDITIONAL_NODE_PARAMS){.handle = operation->conditional->condition->address,
+                                         .type = operation->conditional->kind,
+                                         .size = operation->conditional->count,
+                                         .phGraph_out = operation->conditional->handles,
+                                         .ctx = context};
       break;
     default:
       break;

@@ -18,7 +18,9 @@ CUresult tsr_describe_event(struct tsr_operation *operation, CUgraphNodeType typ
 CUresult tsr_describe_values(struct tsr_operation *operation,
                              const CUDA_BATCH_MEM_OP_NODE_PARAMS *parameters);
 CUresult tsr_describe_child(struct tsr_operation *operation, CUgraph child, int ownership);
-CUresult tsr_describe(struct tsr_operation *operation, const CUgraphNodeParams *parameters);
+/* `graph` is that of the node; it decides which conditions the node may use. */
+CUresult tsr_describe(struct tsr_operation *operation, const struct tsr_graph *graph,
+                      const CUgraphNodeParams *parameters);
 
 /* Return the parameters of an operation; pointers in them stay valid as long as the node. */
 CUDA_KERNEL_NODE_PARAMS tsr_kernel_parameters(const struct tsr_operation *operation);

@@ -26,6 +26,11 @@ static void print_label(FILE *file, const struct tsr_node *node) {
   } else if (operation->type == CU_GRAPH_NODE_TYPE_MEMSET) {
     fprintf(file, "\\n%zu x %zu, value %u", operation->set.width, operation->set.height,
             operation->set.value);
+  } else if (operation->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+    static const char *const KINDS[] = {"IF", "WHILE", "SWITCH"};
+    const struct tsr_conditional *conditional = operation->conditional;
+    fprintf(file, "\\n%s, %u bodies\\nhandle 0x%llx", KINDS[conditional->kind], conditional->count,
+            (unsigned long long)conditional->condition->address);
   }
 }
 
@@ -37,7 +42,9 @@ static void print_graph(FILE *file, const struct tsr_graph *graph) {
     fprintf(file, "\"graph_%u_node_%u\"[shape=\"rectangle\" label=\"", graph->id, node->id);
     print_label(file, node);
     fprintf(file, "\"];\n");
-    if (node->operation.type == CU_GRAPH_NODE_TYPE_GRAPH) print_graph(file, node->operation.child);
+    const struct tsr_graph *inner;
+    for (uint32_t j = 0; (inner = tsr_inner_graph(&node->operation, j)); j++)
+      print_graph(file, inner);
   }
   for (uint32_t i = 0; i < graph->count; i++)
     for (uint32_t j = 0; j < graph->nodes[i]->after.count; j++)

@@ -7,6 +7,7 @@
 #include "contexts/context.h"
 #include "exchange/ring.h"
 #include "exchange/wait.h"
+#include "graphs/conditional.h"
 #include "graphs/run.h"
 #include "log.h"
 #include "streams/stream_ring.h"
@@ -123,6 +124,8 @@ static CUresult begin(struct run *run) {
   struct tsr_context *before = TSR_FIND(tsr_context, TSR_CONTEXT, exec->last_context);
   if (before && before != run->context) tsr_wait(before, exec->last.stream, exec->last.value);
   if (again || run->lanes > 1) result = tsr_ring_wait(run->context, stream, &exec->last, again);
+  if (result == CUDA_SUCCESS && exec->has_conditions)
+    result = tsr_conditions_begin(exec->graph, run->context, stream);
   run->entered[0] = true;
   run->begin = (tessera_wait){.stream = stream, .value = tsr_ring_last(run->context, stream)};
   return result;
@@ -131,6 +134,11 @@ static CUresult begin(struct run *run) {
 CUresult tsr_exec_enqueue(struct tsr_exec *exec, struct tsr_context *context, uint32_t stream) {
   if (exec->context && exec->context != tsr_object_handle(TSR_CONTEXT, context))
     TSR_REFUSE("a graph in a stream of another context than its nodes'");
+  if (exec->has_conditions && exec->lists_are_stale) {
+    const CUresult made = tsr_lists_make(exec->graph, context);
+    if (made != CUDA_SUCCESS) return made;
+    exec->lists_are_stale = false;
+  }
   struct run run = {.exec = exec, .context = context, .rings = {stream}, .lanes = 1};
   if (exec->lanes > 1) take_lanes(&run, exec->lanes);
   CUresult result = begin(&run);
@@ -148,24 +156,39 @@ static bool find_context(const struct tsr_graph *graph, uint64_t *context,
   for (uint32_t i = 0; i < graph->count; i++) {
     struct tsr_node *node = graph->nodes[i];
     const struct tsr_operation *operation = &node->operation;
-    if (operation->type == CU_GRAPH_NODE_TYPE_GRAPH) {
-      if (!find_context(operation->child, context, failed)) return false;
-    } else if (operation->context) {
-      *failed = node;
-      if (*context && *context != operation->context) return false;
-      *context = operation->context;
-    }
+    const struct tsr_graph *inner;
+    for (uint32_t j = 0; (inner = tsr_inner_graph(operation, j)); j++)
+      if (!find_context(inner, context, failed)) return false;
+    if (!operation->context) continue;
+    *failed = node;
+    if (*context && *context != operation->context) return false;
+    *context = operation->context;
   }
   *failed = NULL;
   return true;
 }
 
-CUresult tsr_exec_new(const struct tsr_graph *graph, uint64_t flags, struct tsr_exec **made,
-                      struct tsr_node **failed) {
-  uint64_t context = 0;
-  *failed = NULL;
-  if (!find_context(graph, &context, failed))
+static CUresult check(const struct tsr_graph *graph, uint64_t *context,
+                      struct tsr_exec_failure *failure) {
+  failure->why = CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED;
+  if (!find_context(graph, context, &failure->node))
     TSR_REFUSE("a graph whose nodes belong to several contexts");
+  failure->why = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
+  if (tsr_conditions_unused(graph)) return CUDA_ERROR_INVALID_VALUE;
+  failure->why = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
+  failure->node = tsr_find_unlistable(graph);
+  if (failure->node)
+    TSR_REFUSE("the body of a conditional node with other nodes than kernels, copies, fills, "
+               "graphs, empty and conditional nodes");
+  failure->why = CUDA_GRAPH_INSTANTIATE_ERROR;
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_exec_new(const struct tsr_graph *graph, uint64_t flags, struct tsr_exec **made,
+                      struct tsr_exec_failure *failure) {
+  uint64_t context = 0;
+  const CUresult checked = check(graph, &context, failure);
+  if (checked != CUDA_SUCCESS) return checked;
   struct tsr_exec *exec = tsr_object_new(TSR_GRAPH_EXEC);
   if (!exec) return CUDA_ERROR_OUT_OF_MEMORY;
   exec->flags = flags;
@@ -173,6 +196,10 @@ CUresult tsr_exec_new(const struct tsr_graph *graph, uint64_t flags, struct tsr_
   exec->id = ++next_id;
   CUresult result = tsr_graph_clone(graph, &exec->graph);
   if (result == CUDA_SUCCESS) result = tsr_exec_plan(exec);
+  exec->has_conditions = tsr_graph_has_conditions(graph);
+  struct tsr_context *found = TSR_FIND(tsr_context, TSR_CONTEXT, context);
+  if (result == CUDA_SUCCESS && exec->has_conditions)
+    result = found ? tsr_lists_make(exec->graph, found) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
   tsr_object_publish(TSR_GRAPH_EXEC, exec);
   if (result != CUDA_SUCCESS)
     tsr_exec_free(exec);

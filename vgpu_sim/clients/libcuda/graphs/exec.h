@@ -21,6 +21,8 @@ struct tsr_exec {
   uint64_t flags;
   uint32_t id;
   uint64_t context; /* handle, 0: that of the stream */
+  bool has_conditions;
+  bool lists_are_stale; /* nodes have changed since the lists of conditional nodes were made */
   struct tsr_step *steps;
   uint64_t *values; /* per step: the request that completes it */
   uint32_t count, room, lanes;
@@ -46,10 +48,15 @@ void tsr_exec_drop_graph(const struct tsr_exec *exec, struct tsr_graph *graph);
 /* Enqueue the graph in a stream; exec->launching is set. */
 CUresult tsr_exec_enqueue(struct tsr_exec *exec, struct tsr_context *context, uint32_t stream);
 
-/* Make an executable graph from a graph; under the graphs' lock. `failed` is the node that cannot
- * run, or NULL. */
+/* Why a graph cannot be instantiated; `node` is the node that cannot run, or NULL. */
+struct tsr_exec_failure {
+  CUgraphInstantiateResult why;
+  struct tsr_node *node;
+};
+
+/* Make an executable graph from a graph; under the graphs' lock. */
 CUresult tsr_exec_new(const struct tsr_graph *graph, uint64_t flags, struct tsr_exec **exec,
-                      struct tsr_node **failed);
+                      struct tsr_exec_failure *failure);
 
 /* Free an executable graph whose handle is retired; under the graphs' lock. */
 void tsr_exec_free(struct tsr_exec *exec);

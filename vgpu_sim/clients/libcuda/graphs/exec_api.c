@@ -29,33 +29,34 @@ static CUresult check_flags(uint64_t flags) {
 }
 
 static CUresult instantiate(CUgraphExec *made, CUgraph handle, uint64_t flags,
-                            CUgraphNode *failed_node) {
+                            CUgraphNode *failed_node, CUgraphInstantiateResult *why) {
   const CUresult checked = check_flags(flags);
   if (checked != CUDA_SUCCESS) return checked;
   if (!made) return CUDA_ERROR_INVALID_VALUE;
   struct tsr_exec *exec = NULL;
-  struct tsr_node *failed = NULL;
+  struct tsr_exec_failure failure = {.why = CUDA_GRAPH_INSTANTIATE_ERROR};
   TSR_LOCKED({
     const struct tsr_graph *graph = TSR_GRAPH_OF(handle);
-    result = graph && !tsr_graph_has_captures(graph) ? tsr_exec_new(graph, flags, &exec, &failed)
-                                       : CUDA_ERROR_INVALID_VALUE;
+    result = graph && !tsr_graph_has_captures(graph) ? tsr_exec_new(graph, flags, &exec, &failure)
+                                                     : CUDA_ERROR_INVALID_VALUE;
     if (exec) *made = (CUgraphExec)(uintptr_t)tsr_object_handle(TSR_GRAPH_EXEC, exec);
-    if (failed && failed_node)
-      *failed_node = (CUgraphNode)(uintptr_t)tsr_object_handle(TSR_NODE, failed);
+    if (failure.node && failed_node)
+      *failed_node = (CUgraphNode)(uintptr_t)tsr_object_handle(TSR_NODE, failure.node);
+    if (why) *why = exec ? CUDA_GRAPH_INSTANTIATE_SUCCESS : failure.why;
   });
 }
 
 CUresult tsr_cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
                                          unsigned long long flags) {
   if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) return CUDA_ERROR_INVALID_VALUE;
-  return instantiate(phGraphExec, hGraph, flags, NULL);
+  return instantiate(phGraphExec, hGraph, flags, NULL, NULL);
 }
 
 CUresult tsr_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
                                    CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize) {
   if (phErrorNode) *phErrorNode = NULL;
   if (logBuffer && bufferSize) logBuffer[0] = 0;
-  return instantiate(phGraphExec, hGraph, 0, phErrorNode);
+  return instantiate(phGraphExec, hGraph, 0, phErrorNode, NULL);
 }
 
 CUresult tsr_cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
@@ -67,13 +68,9 @@ CUresult tsr_cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGra
                                           CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams) {
   if (!instantiateParams) return CUDA_ERROR_INVALID_VALUE;
   instantiateParams->hErrNode_out = NULL;
-  const CUresult result = instantiate(phGraphExec, hGraph, instantiateParams->flags,
-                                      &instantiateParams->hErrNode_out);
-  instantiateParams->result_out =
-      result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
-      : instantiateParams->hErrNode_out ? CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED
-                                        : CUDA_GRAPH_INSTANTIATE_ERROR;
-  return result;
+  instantiateParams->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+  return instantiate(phGraphExec, hGraph, instantiateParams->flags,
+                     &instantiateParams->hErrNode_out, &instantiateParams->result_out);
 }
 
 CUresult tsr_cuGraphExecDestroy(CUgraphExec hGraphExec) {
@@ -88,7 +85,9 @@ CUresult tsr_cuGraphExecDestroy(CUgraphExec hGraphExec) {
 static CUresult capture_launch(struct tsr_exec *exec, struct tsr_context *context,
                                uint32_t stream) {
   struct tsr_operation operation = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
-  const CUresult result = tsr_graph_clone(exec->graph, &operation.child);
+  const CUresult result = exec->has_conditions
+                              ? CUDA_ERROR_NOT_SUPPORTED /* a child graph has no conditions */
+                              : tsr_graph_clone(exec->graph, &operation.child);
   tsr_graphs_unlock();
   return result == CUDA_SUCCESS ? tsr_capture_add(context, stream, &operation) : result;
 }

@@ -1,5 +1,7 @@
 /* Graphs as a whole. */
 #include "api.h"
+#include "base/refuse.h"
+#include "contexts/context.h"
 #include "graphs/locked.h"
 #include "nodes/graph.h"
 
@@ -33,7 +35,7 @@ CUresult tsr_cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph) {
     struct tsr_graph *clone = NULL;
     if (!graph)
       result = CUDA_ERROR_INVALID_VALUE;
-    else if (tsr_graph_has_memory(graph))
+    else if (tsr_graph_has_memory(graph) || tsr_graph_has_conditions(graph))
       result = CUDA_ERROR_NOT_SUPPORTED;
     else
       result = tsr_graph_clone(graph, &clone);
@@ -47,6 +49,27 @@ CUresult tsr_cuGraphGetId(CUgraph hGraph, unsigned int *graphId) {
     const struct tsr_graph *graph = TSR_GRAPH_OF(hGraph);
     if (graph) *graphId = graph->id;
     result = graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+CUresult tsr_cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph,
+                                            CUcontext ctx, unsigned int defaultLaunchValue,
+                                            unsigned int flags) {
+  if (!pHandle_out || (flags & ~(unsigned)CU_GRAPH_COND_ASSIGN_DEFAULT))
+    return CUDA_ERROR_INVALID_VALUE;
+  CUresult why = CUDA_ERROR_INVALID_CONTEXT;
+  struct tsr_context *context =
+      ctx ? TSR_FIND(tsr_context, TSR_CONTEXT, ctx) : tsr_context_current(&why);
+  if (!context) return why;
+  if (!(context->page->features & TESSERA_FEATURE_LISTS))
+    TSR_REFUSE("a condition of a graph with a worker of an older version");
+  TSR_LOCKED({
+    struct tsr_graph *graph = TSR_GRAPH_OF(hGraph);
+    struct tsr_condition *condition = NULL;
+    result = graph ? tsr_condition_new(context, graph, defaultLaunchValue,
+                                       flags & CU_GRAPH_COND_ASSIGN_DEFAULT, &condition)
+                   : CUDA_ERROR_INVALID_VALUE;
+    if (condition) *pHandle_out = condition->address;
   });
 }
 

@@ -27,9 +27,8 @@ static bool is_inside(const struct tsr_graph *graph, const struct tsr_graph *out
   return graph == outer;
 }
 
-/* `address`, if not NULL, receives the address of an allocation. */
-static CUresult add(const struct place *place, const CUgraphNodeParams *parameters,
-                    CUdeviceptr *address) {
+/* Results (the address of an allocation, the bodies of a condition) are stored in `parameters`. */
+static CUresult add(const struct place *place, CUgraphNodeParams *parameters) {
   if (!place->made) return CUDA_ERROR_INVALID_VALUE;
   struct tsr_node **dependencies = NULL, *node = NULL;
   struct tsr_operation operation;
@@ -44,12 +43,14 @@ static CUresult add(const struct place *place, const CUgraphNodeParams *paramete
       result = CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; result == CUDA_SUCCESS && i < place->count; i++)
       if (dependencies[i]->graph != graph) result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS) result = tsr_describe(&operation, parameters);
+    if (result == CUDA_SUCCESS) result = tsr_describe(&operation, graph, parameters);
     if (result == CUDA_SUCCESS)
       result = tsr_graph_add(graph, &operation, dependencies, place->data, place->count, &node);
     if (node) *place->made = handle_of(node);
-    if (node && address && node->operation.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-      *address = node->operation.memory->address;
+    if (node && parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+      parameters->alloc.dptr = node->operation.memory->address;
+    if (node && parameters->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+      parameters->conditional.phGraph_out = node->operation.conditional->handles;
     free(dependencies);
   });
 }
@@ -59,9 +60,14 @@ CUresult tsr_cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
                                const CUgraphEdgeData *dependencyData, size_t numDependencies,
                                CUgraphNodeParams *nodeParams) {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
-  const CUgraphNodeParams copy = *nodeParams;
+  CUgraphNodeParams copy = *nodeParams;
   const struct place place = {phGraphNode, hGraph, dependencies, dependencyData, numDependencies};
-  return add(&place, &copy, &nodeParams->alloc.dptr);
+  const CUresult result = add(&place, &copy);
+  if (result == CUDA_SUCCESS && copy.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+    nodeParams->alloc.dptr = copy.alloc.dptr;
+  if (result == CUDA_SUCCESS && copy.type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+    nodeParams->conditional.phGraph_out = copy.conditional.phGraph_out;
+  return result;
 }
 
 CUresult tsr_cuGraphAddNode_v3(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -86,8 +92,8 @@ CUresult tsr_cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
                                      const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
   const struct place place = PLACE;
-  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_KERNEL, .kernel = *nodeParams};
-  return add(&place, &given, NULL);
+  CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_KERNEL, .kernel = *nodeParams};
+  return add(&place, &given);
 }
 
 CUresult tsr_cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -95,9 +101,9 @@ CUresult tsr_cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                   const CUDA_MEMCPY3D *copyParams, CUcontext ctx) {
   if (!copyParams) return CUDA_ERROR_INVALID_VALUE;
   const struct place place = PLACE;
-  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+  CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
                                    .copy = {.copyCtx = ctx, .copyParams = *copyParams}};
-  return add(&place, &given, NULL);
+  return add(&place, &given);
 }
 
 CUresult tsr_cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -105,9 +111,9 @@ CUresult tsr_cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                   const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx) {
   if (!memsetParams) return CUDA_ERROR_INVALID_VALUE;
   const struct place place = PLACE;
-  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEMSET,
+  CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEMSET,
                                    .set = {.set = *memsetParams, .ctx = ctx}};
-  return add(&place, &given, NULL);
+  return add(&place, &given);
 }
 
 CUresult tsr_cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -115,39 +121,39 @@ CUresult tsr_cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                 const CUDA_HOST_NODE_PARAMS *nodeParams) {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
   const struct place place = PLACE;
-  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_HOST, .host.host = *nodeParams};
-  return add(&place, &given, NULL);
+  CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_HOST, .host.host = *nodeParams};
+  return add(&place, &given);
 }
 
 CUresult tsr_cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                       const CUgraphNode *dependencies, size_t numDependencies,
                                       CUgraph childGraph) {
   const struct place place = PLACE;
-  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph.graph = childGraph};
-  return add(&place, &given, NULL);
+  CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph.graph = childGraph};
+  return add(&place, &given);
 }
 
 CUresult tsr_cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                  const CUgraphNode *dependencies, size_t numDependencies) {
   const struct place place = PLACE;
-  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
-  return add(&place, &given, NULL);
+  CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
+  return add(&place, &given);
 }
 
 CUresult tsr_cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                        const CUgraphNode *dependencies, size_t numDependencies,
                                        CUevent event) {
   const struct place place = PLACE;
-  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD, .event.event = event};
-  return add(&place, &given, NULL);
+  CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD, .event.event = event};
+  return add(&place, &given);
 }
 
 CUresult tsr_cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                      const CUgraphNode *dependencies, size_t numDependencies,
                                      CUevent event) {
   const struct place place = PLACE;
-  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT, .event.event = event};
-  return add(&place, &given, NULL);
+  CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT, .event.event = event};
+  return add(&place, &given);
 }
 
 CUresult tsr_cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -155,8 +161,8 @@ CUresult tsr_cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                       const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams) {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
   const struct place place = PLACE;
-  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, .memOp = *nodeParams};
-  return add(&place, &given, NULL);
+  CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, .memOp = *nodeParams};
+  return add(&place, &given);
 }
 
 CUresult tsr_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -164,24 +170,32 @@ CUresult tsr_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                     CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams) {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
   const struct place place = PLACE;
-  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .alloc = *nodeParams};
-  return add(&place, &given, &nodeParams->dptr);
+  CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .alloc = *nodeParams};
+  const CUresult result = add(&place, &given);
+  if (result == CUDA_SUCCESS) nodeParams->dptr = given.alloc.dptr;
+  return result;
 }
 
 CUresult tsr_cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                    const CUgraphNode *dependencies, size_t numDependencies,
                                    CUdeviceptr dptr) {
   const struct place place = PLACE;
-  const CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free.dptr = dptr};
-  return add(&place, &given, NULL);
+  CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free.dptr = dptr};
+  return add(&place, &given);
+}
+
+/* Whether a capture adds nodes to a graph inside the node. */
+static bool is_captured_inside(const struct tsr_node *node) {
+  const struct tsr_graph *inner;
+  for (uint32_t i = 0; (inner = tsr_inner_graph(&node->operation, i)); i++)
+    if (tsr_graph_has_captures(inner)) return true;
+  return false;
 }
 
 CUresult tsr_cuGraphDestroyNode(CUgraphNode hNode) {
   TSR_LOCKED({
     struct tsr_node *node = TSR_NODE_OF(hNode);
-    if (!node || node->graph->captures ||
-        (node->operation.type == CU_GRAPH_NODE_TYPE_GRAPH &&
-         tsr_graph_has_captures(node->operation.child)))
+    if (!node || node->graph->captures || is_captured_inside(node))
       result = CUDA_ERROR_INVALID_VALUE;
     else
       tsr_graph_remove(node);
@@ -195,11 +209,12 @@ static CUresult set(CUgraphNode handle, const CUgraphNodeParams *parameters) {
     struct tsr_node *node = TSR_NODE_OF(handle);
     if (!node || node->operation.type != parameters->type ||
         parameters->type == CU_GRAPH_NODE_TYPE_GRAPH ||
+        parameters->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ||
         parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
         parameters->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
       result = CUDA_ERROR_INVALID_VALUE;
     else
-      result = tsr_describe(&operation, parameters);
+      result = tsr_describe(&operation, node->graph, parameters);
     if (result == CUDA_SUCCESS) {
       if (operation.type == CU_GRAPH_NODE_TYPE_KERNEL) {
         operation.kernel.cooperative = node->operation.kernel.cooperative;

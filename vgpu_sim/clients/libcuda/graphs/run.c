@@ -2,6 +2,7 @@
 
 #include "copies/fill.h"
 #include "copies/graph_copy.h"
+#include "graphs/conditional.h"
 #include "graphs/shapes.h"
 #include "launching/launch.h"
 #include "memory/graph_memory.h"
@@ -36,6 +37,8 @@ CUresult tsr_operation_run(const struct tsr_operation *operation, struct tsr_con
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       tsr_graph_memory_launched(operation->freed, false);
       return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return tsr_conditional_enqueue(operation->conditional, context, stream);
     default: /* empty */
       return CUDA_SUCCESS;
   }

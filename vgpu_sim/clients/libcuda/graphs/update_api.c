@@ -13,9 +13,11 @@ static struct tsr_node *find_copy(const struct tsr_graph *graph, uint64_t origin
   for (uint32_t i = 0; i < graph->count; i++) {
     struct tsr_node *node = graph->nodes[i];
     if (node->origin == origin) return node;
-    if (node->operation.type != CU_GRAPH_NODE_TYPE_GRAPH) continue;
-    struct tsr_node *inside = find_copy(node->operation.child, origin);
-    if (inside) return inside;
+    const struct tsr_graph *inner;
+    for (uint32_t j = 0; (inner = tsr_inner_graph(&node->operation, j)); j++) {
+      struct tsr_node *inside = find_copy(inner, origin);
+      if (inside) return inside;
+    }
   }
   return NULL;
 }
@@ -41,12 +43,14 @@ static CUresult set(CUgraphExec handle, CUgraphNode node_handle,
     struct tsr_node *node =
         exec ? find_copy(exec->graph, (uint64_t)(uintptr_t)node_handle) : NULL;
     if (!node || node->operation.type != parameters->type ||
+        parameters->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ||
         parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
         parameters->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
       result = CUDA_ERROR_INVALID_VALUE;
     else
-      result = tsr_describe(&operation, parameters);
+      result = tsr_describe(&operation, node->graph, parameters);
     if (result == CUDA_SUCCESS) result = replace(node, &operation);
+    if (result == CUDA_SUCCESS) exec->lists_are_stale = true;
   });
 }
 
@@ -126,6 +130,12 @@ static bool same_edges(const struct tsr_node *a, const struct tsr_node *b) {
   return true;
 }
 
+static bool same_conditionals(const struct tsr_operation *a, const struct tsr_operation *b) {
+  return a->type != CU_GRAPH_NODE_TYPE_CONDITIONAL ||
+         (a->conditional->kind == b->conditional->kind &&
+          a->conditional->count == b->conditional->count);
+}
+
 /* Compare two graphs whose nodes were added in the same order. */
 static bool is_like(const struct tsr_graph *now, const struct tsr_graph *wanted,
                     struct difference *difference) {
@@ -137,12 +147,14 @@ static bool is_like(const struct tsr_graph *now, const struct tsr_graph *wanted,
     difference->result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
     if (a->operation.type != b->operation.type) return false;
     difference->result = CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
-    if (a->operation.context != b->operation.context) return false;
+    if (a->operation.context != b->operation.context ||
+        !same_conditionals(&a->operation, &b->operation))
+      return false;
     difference->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     if (!same_edges(a, b)) return false;
-    if (a->operation.type == CU_GRAPH_NODE_TYPE_GRAPH &&
-        !is_like(a->operation.child, b->operation.child, difference))
-      return false;
+    const struct tsr_graph *inner;
+    for (uint32_t j = 0; (inner = tsr_inner_graph(&a->operation, j)); j++)
+      if (!is_like(inner, tsr_inner_graph(&b->operation, j), difference)) return false;
   }
   difference->node = NULL;
   difference->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
@@ -154,8 +166,9 @@ static void keep_names(struct tsr_graph *to, const struct tsr_graph *from) {
   for (uint32_t i = 0; i < to->count; i++) {
     to->nodes[i]->origin = from->nodes[i]->origin;
     to->nodes[i]->disabled = from->nodes[i]->disabled;
-    if (to->nodes[i]->operation.type == CU_GRAPH_NODE_TYPE_GRAPH)
-      keep_names(to->nodes[i]->operation.child, from->nodes[i]->operation.child);
+    struct tsr_graph *inner;
+    for (uint32_t j = 0; (inner = tsr_inner_graph(&to->nodes[i]->operation, j)); j++)
+      keep_names(inner, tsr_inner_graph(&from->nodes[i]->operation, j));
   }
 }
 
@@ -167,6 +180,7 @@ static CUresult exchange(struct tsr_exec *exec, const struct tsr_graph *wanted) 
   keep_names(clone, exec->graph);
   struct tsr_graph *old = exec->graph;
   exec->graph = clone;
+  exec->lists_are_stale = true;
   result = tsr_exec_plan(exec);
   tsr_exec_drop_graph(exec, old);
   return result;
@@ -212,6 +226,7 @@ static CUresult exchange_child(struct tsr_exec *exec, struct tsr_node *node,
   struct tsr_graph *old = node->operation.child;
   node->operation.child = clone;
   clone->owner = node;
+  exec->lists_are_stale = true;
   result = tsr_exec_plan(exec);
   tsr_exec_drop_graph(exec, old);
   return result;
@@ -245,7 +260,10 @@ CUresult tsr_cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
   TSR_LOCKED({
     struct tsr_node *node = find_switchable(hGraphExec, hNode, &exec);
     result = node ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    if (node) node->disabled = !isEnabled;
+    if (node) {
+      node->disabled = !isEnabled;
+      exec->lists_are_stale = true;
+    }
   });
 }
 

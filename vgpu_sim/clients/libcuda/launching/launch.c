@@ -9,6 +9,7 @@
 #include "modules/function.h"
 #include "launching/launch_attributes.h"
 #include "launching/launch_check.h"
+#include "exchange/list.h"
 #include "exchange/ring.h"
 #include "nodes/capture.h"
 #include "streams/stream.h"
@@ -129,6 +130,10 @@ static CUresult enqueue(struct tsr_context *context, uint32_t stream, uint64_t h
 static CUresult enqueue_in_order(struct tsr_context *context, uint32_t stream, uint64_t handle,
                                  const struct tsr_geometry *geometry, const struct given *given) {
   if (!geometry->cooperative) return enqueue(context, stream, handle, geometry, given, NULL);
+  if (stream == TSR_LIST_RING) { /* the request that runs the list keeps the order */
+    tsr_list_recording()->cooperative = true;
+    return enqueue(context, stream, handle, geometry, given, NULL);
+  }
   pthread_mutex_lock(&context->cooperative_lock);
   const CUresult result =
       enqueue(context, stream, handle, geometry, given, &context->cooperative);

@@ -16,6 +16,7 @@ struct sequence {
   pthread_t thread;
   struct tsr_context *context;
   uint32_t origin;
+  struct tsr_edges left; /* the last nodes of joined streams that were destroyed */
 };
 
 /* A stream that captures: the nodes on which its next node will depend. */
@@ -146,6 +147,7 @@ static bool is_joined(const struct sequence *sequence) {
     if (!capture || capture->sequence != sequence) continue;
     for (uint32_t i = 0; i < capture->tips.count; i++) joined &= capture->tips.list[i].node->mark;
   }
+  for (uint32_t i = 0; i < sequence->left.count; i++) joined &= sequence->left.list[i].node->mark;
   for (uint32_t i = 0; i < graph->count; i++) graph->nodes[i]->mark = 0;
   free(order);
   return joined;
@@ -161,6 +163,7 @@ static void dissolve(struct sequence *sequence, bool keep) {
   *link = sequence->next;
   sequence->graph->captures--;
   if (!keep && sequence->owns_graph) tsr_graph_free(sequence->graph);
+  free(sequence->left.list);
   free(sequence);
 }
 
@@ -191,11 +194,14 @@ void tsr_capture_abandon(struct tsr_context *context, uint32_t stream) {
   for (uint32_t i = 0; i < TESSERA_MAX_STREAMS; i++) {
     struct tsr_capture *capture = context->captures[i];
     if (!capture || (stream != i && stream != TESSERA_MAX_STREAMS)) continue;
-    capture->sequence->invalid = true;
-    if (capture->sequence->origin == i || stream == TESSERA_MAX_STREAMS)
-      dissolve(capture->sequence, false);
-    else
-      leave(context, i);
+    struct sequence *sequence = capture->sequence;
+    if (sequence->origin == i || stream == TESSERA_MAX_STREAMS) {
+      dissolve(sequence, false);
+      continue;
+    }
+    if (is_invalid(sequence) || add_tips(&sequence->left, &capture->tips) != CUDA_SUCCESS)
+      sequence->invalid = true;
+    leave(context, i);
   }
   tsr_graphs_unlock();
 }

@@ -36,8 +36,9 @@ CUresult tsr_capture_break(struct tsr_context *context, uint32_t stream, CUresul
 /* Invalidate all captures of a context; false: there is none. Takes the graphs' lock. */
 bool tsr_capture_break_all(struct tsr_context *context);
 
-/* End the captures of a stream that is destroyed, or of a whole context (`stream` is
- * TESSERA_MAX_STREAMS), without a graph. Takes the graphs' lock. */
+/* End the captures of which a stream that is destroyed is the origin, or those of a whole context
+ * (`stream` is TESSERA_MAX_STREAMS), without a graph. Another stream leaves its capture, whose origin
+ * must still come after its last nodes. Takes the graphs' lock. */
 void tsr_capture_abandon(struct tsr_context *context, uint32_t stream);
 
 struct tsr_capture_start {

@@ -14,8 +14,8 @@ struct tsr_graph *tsr_graph_new(void) {
 }
 
 void tsr_operation_discard(struct tsr_operation *operation) {
-  if (operation->type == CU_GRAPH_NODE_TYPE_GRAPH && operation->child)
-    tsr_graph_free(operation->child);
+  struct tsr_graph *inner;
+  for (uint32_t i = 0; (inner = tsr_inner_graph(operation, i)); i++) tsr_graph_free(inner);
   tsr_operation_clear(operation);
 }
 
@@ -32,6 +32,11 @@ void tsr_graph_free(struct tsr_graph *graph) {
   for (uint32_t i = 0; i < graph->count; i++) free_node(graph->nodes[i]);
   for (uint32_t i = 0; i < graph->held_count; i++)
     tsr_user_object_release(graph->held[i].object, graph->held[i].references);
+  while (graph->conditions) {
+    struct tsr_condition *condition = graph->conditions;
+    graph->conditions = condition->next;
+    tsr_condition_release(condition);
+  }
   free(graph->nodes);
   free(graph->held);
   tsr_object_free(TSR_GRAPH, graph);
@@ -67,8 +72,8 @@ CUresult tsr_graph_add(struct tsr_graph *graph, struct tsr_operation *operation,
     free_node(node);
     return result;
   }
-  if (operation->type == CU_GRAPH_NODE_TYPE_GRAPH && operation->child)
-    operation->child->owner = node;
+  struct tsr_graph *inner;
+  for (uint32_t i = 0; (inner = tsr_inner_graph(operation, i)); i++) inner->owner = node;
   for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
     result = tsr_edge_add(dependencies[i], node, data ? &data[i] : NULL);
   if (result != CUDA_SUCCESS)
@@ -91,34 +96,48 @@ void tsr_graph_remove(struct tsr_node *node) {
   free_node(node);
 }
 
-bool tsr_graph_has_memory(const struct tsr_graph *graph) {
-  for (uint32_t i = 0; i < graph->count; i++) {
-    const struct tsr_operation *operation = &graph->nodes[i]->operation;
-    if (operation->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-        operation->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-      return true;
-    if (operation->type == CU_GRAPH_NODE_TYPE_GRAPH && tsr_graph_has_memory(operation->child))
-      return true;
-  }
+/* Whether a predicate is true for a graph inside one of the graph's nodes. */
+static bool any_inner(const struct tsr_graph *graph, bool (*has)(const struct tsr_graph *)) {
+  const struct tsr_graph *inner;
+  for (uint32_t i = 0; i < graph->count; i++)
+    for (uint32_t j = 0; (inner = tsr_inner_graph(&graph->nodes[i]->operation, j)); j++)
+      if (has(inner)) return true;
   return false;
 }
 
-bool tsr_graph_has_objects(const struct tsr_graph *graph) {
-  bool found = graph->held_count != 0;
-  for (uint32_t i = 0; i < graph->count && !found; i++) {
-    const struct tsr_operation *operation = &graph->nodes[i]->operation;
-    found = operation->type == CU_GRAPH_NODE_TYPE_GRAPH && tsr_graph_has_objects(operation->child);
+bool tsr_graph_has_memory(const struct tsr_graph *graph) {
+  for (uint32_t i = 0; i < graph->count; i++) {
+    const CUgraphNodeType type = graph->nodes[i]->operation.type;
+    if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE) return true;
   }
-  return found;
+  return any_inner(graph, tsr_graph_has_memory);
+}
+
+bool tsr_graph_has_conditions(const struct tsr_graph *graph) {
+  for (uint32_t i = 0; i < graph->count; i++)
+    if (graph->nodes[i]->operation.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return true;
+  return graph->conditions || any_inner(graph, tsr_graph_has_conditions);
+}
+
+bool tsr_graph_has_objects(const struct tsr_graph *graph) {
+  return graph->held_count != 0 || any_inner(graph, tsr_graph_has_objects);
 }
 
 bool tsr_graph_has_captures(const struct tsr_graph *graph) {
-  bool found = graph->captures != 0;
-  for (uint32_t i = 0; i < graph->count && !found; i++) {
-    const struct tsr_operation *operation = &graph->nodes[i]->operation;
-    found = operation->type == CU_GRAPH_NODE_TYPE_GRAPH && tsr_graph_has_captures(operation->child);
+  return graph->captures != 0 || any_inner(graph, tsr_graph_has_captures);
+}
+
+static CUresult clone_inner(struct tsr_operation *to, const struct tsr_operation *from) {
+  const struct tsr_graph *inner;
+  CUresult result = CUDA_SUCCESS;
+  for (uint32_t i = 0; result == CUDA_SUCCESS && (inner = tsr_inner_graph(from, i)); i++) {
+    struct tsr_graph *clone = NULL;
+    result = tsr_graph_clone(inner, &clone);
+    if (clone && from->type == CU_GRAPH_NODE_TYPE_GRAPH) to->child = clone;
+    if (clone && from->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+      tsr_conditional_set_body(to->conditional, i, clone);
   }
-  return found;
+  return result;
 }
 
 static CUresult clone_nodes(const struct tsr_graph *from, struct tsr_graph *to) {
@@ -127,9 +146,10 @@ static CUresult clone_nodes(const struct tsr_graph *from, struct tsr_graph *to) 
     struct tsr_operation operation;
     CUresult result = tsr_operation_copy(&operation, &node->operation);
     if (result != CUDA_SUCCESS) return result;
-    if (operation.type == CU_GRAPH_NODE_TYPE_GRAPH) {
-      result = tsr_graph_clone(node->operation.child, &operation.child);
-      if (result != CUDA_SUCCESS) return result;
+    result = clone_inner(&operation, &node->operation);
+    if (result != CUDA_SUCCESS) {
+      tsr_operation_discard(&operation);
+      return result;
     }
     struct tsr_node *made;
     result = tsr_graph_add(to, &operation, NULL, NULL, 0, &made);

@@ -2,6 +2,7 @@
 #ifndef TSR_GRAPH_H
 #define TSR_GRAPH_H
 
+#include "nodes/condition.h"
 #include "nodes/operation.h"
 
 /* The outermost lock of the library. No thread waits for a context's work while it holds the lock. */
@@ -52,7 +53,15 @@ struct tsr_graph {
   uint32_t captures;         /* captures in progress that add nodes */
   struct tsr_held_object *held; /* user objects */
   uint32_t held_count, held_room;
+  struct tsr_condition *conditions; /* made for its nodes and for those of graphs inside it */
 };
+
+/* Return graph `i` inside an operation, a child or a body; NULL: there are no more. */
+static inline struct tsr_graph *tsr_inner_graph(const struct tsr_operation *operation, uint32_t i) {
+  if (operation->type == CU_GRAPH_NODE_TYPE_GRAPH) return i == 0 ? operation->child : NULL;
+  if (operation->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || !operation->conditional) return NULL;
+  return i < operation->conditional->count ? operation->conditional->bodies[i] : NULL;
+}
 
 /* All functions below need the lock. */
 
@@ -65,6 +74,9 @@ CUresult tsr_graph_clone(const struct tsr_graph *from, struct tsr_graph **clone)
 /* Whether the graph, or a child of it, allocates or frees memory: it has one copy of its memory, so
  * that programs cannot clone it. */
 bool tsr_graph_has_memory(const struct tsr_graph *graph);
+
+/* Whether the graph, or a child of it, has conditional nodes: programs cannot clone it either. */
+bool tsr_graph_has_conditions(const struct tsr_graph *graph);
 
 /* Whether the graph, or a child of it, keeps user objects. */
 bool tsr_graph_has_objects(const struct tsr_graph *graph);

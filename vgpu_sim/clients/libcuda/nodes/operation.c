@@ -6,6 +6,7 @@
 #include "callbacks/later.h"
 #include "modules/function.h"
 #include "memory/graph_memory.h"
+#include "nodes/condition.h"
 #include "nodes/graph.h"
 
 /* Allocate the parameter block of a kernel and the pointers into it. */
@@ -84,6 +85,10 @@ CUresult tsr_operation_copy(struct tsr_operation *to, const struct tsr_operation
     tsr_graph_memory_share(to->memory);
   } else if (from->type == CU_GRAPH_NODE_TYPE_GRAPH) {
     to->child = NULL;
+  } else if (from->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+    const struct tsr_conditional *conditional = from->conditional;
+    return tsr_conditional_new(conditional->condition, conditional->kind, conditional->count,
+                               &to->conditional);
   }
   if (result != CUDA_SUCCESS) tsr_operation_clear(to);
   return result;
@@ -104,6 +109,9 @@ void tsr_operation_clear(struct tsr_operation *operation) {
     if (operation->memory) /* work in progress may still use it */
       tsr_later(operation->context, release_memory, operation->memory, tsr_graphs_sweep);
     operation->memory = NULL;
+  } else if (operation->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+    if (operation->conditional) tsr_conditional_free(operation->conditional);
+    operation->conditional = NULL;
   }
 }
 

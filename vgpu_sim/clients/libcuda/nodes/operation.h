@@ -6,6 +6,7 @@
 
 struct tsr_graph;
 struct tsr_graph_memory;
+struct tsr_conditional;
 
 struct tsr_kernel_operation {
   uint64_t function; /* handle of a function or kernel, as the program passed it */
@@ -34,6 +35,7 @@ struct tsr_operation {
     struct tsr_graph_memory *memory; /* shared */
     uint64_t freed;                  /* address */
     struct tsr_graph *child; /* owned by the node */
+    struct tsr_conditional *conditional; /* owned (nodes/condition.h) */
   };
 };
 
@@ -43,10 +45,10 @@ CUresult tsr_operation_of_kernel(struct tsr_operation *operation, struct tsr_con
                                  const struct tsr_kernel_operation *launch, void **parameters,
                                  const void *buffer);
 
-/* Copy an operation, except for a child graph, which becomes NULL. */
+/* Copy an operation, except for child graphs and bodies, which become NULL. */
 CUresult tsr_operation_copy(struct tsr_operation *to, const struct tsr_operation *from);
 
-/* Free what the operation owns, except for a child graph. */
+/* Free what the operation owns, except for child graphs and bodies. */
 void tsr_operation_clear(struct tsr_operation *operation);
 
 /* Describe a copy of consecutive bytes. */

@@ -69,6 +69,9 @@ extern __thread thread_activity tw_current __attribute__((tls_model("initial-exe
 /* ring.c: true when `s->next` is a complete, valid request. Does not return on a protocol error. */
 bool tw_ring_fetch(uint32_t index, stream *s);
 bool tw_ring_has_news(uint32_t index, const stream *s);
+/* Copy and check the request at a place of a list in memory. Returns the place of the next one.
+ * Does not return on a protocol error. */
+uint32_t tw_list_fetch(request *r, const tessera_list_body *list, uint32_t place);
 
 /* timeline.c. One thread per stream publishes. */
 void tw_publish(uint32_t stream_index, uint64_t value);
@@ -143,7 +146,10 @@ bool tw_value_reached(const tessera_slot *slot);
 /* Store a value; the caller has checked the place and holds tw_chunks_lock. */
 void tw_value_store(const tessera_value_body *body);
 
-/* execute.c: run a request to its end. */
+/* lists.c: run a request to its end, and report it to the observer, if there is one. */
+void tw_perform(uint32_t stream, request *r);
+
+/* execute.c: run a request that is not a list. */
 bool tw_expect_short(const request *r);
 void tw_execute(request *r);
 /* observe.c: report a request to the observer; returns whether that completes the request. */

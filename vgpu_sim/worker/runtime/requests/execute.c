@@ -267,6 +267,8 @@ bool tw_expect_short(const request *r) {
       return r->slot.body.copy.bytes <= SHORT_COPY_BYTES;
     case TESSERA_OPCODE_SET:
       return r->slot.body.set.count <= SHORT_COPY_BYTES;
+    case TESSERA_OPCODE_LIST:
+      return false;
     default:
       return true;
   }

@@ -77,6 +77,11 @@ static void check_launch(const request *r) {
   tw_kernel_release();
 }
 
+static void check_list(const tessera_list_body *list) {
+  if (list->when > TESSERA_WHEN_DIFFERENT) reject("unknown condition");
+  if (list->condition % sizeof(uint32_t) != 0) reject("a list's condition is misaligned");
+}
+
 static void check_body(const request *r) {
   switch (r->slot.opcode) {
     case TESSERA_OPCODE_NOP:
@@ -110,9 +115,51 @@ static void check_body(const request *r) {
     case TESSERA_OPCODE_LAUNCH:
       check_launch(r);
       return;
+    case TESSERA_OPCODE_LIST:
+      check_list(&r->slot.body.list);
+      return;
     default:
       reject("unknown opcode");
   }
+}
+
+/* Copy one slot of a list. The memory may be freed at any time, as the place of a copy may. */
+static void copy_slot(void *to, const tessera_list_body *list, uint32_t place, uint64_t bytes) {
+  const uint64_t address = list->address + (uint64_t)place * TESSERA_SLOT_BYTES;
+  tw_chunks_lock();
+  const bool live = address >= list->address &&
+                    tw_chunks_cover_locked(address, TESSERA_SLOT_BYTES);
+  if (live) copy_once(to, (const void *)(uintptr_t)address, bytes);
+  tw_chunks_unlock();
+  if (!live) reject("a list of requests is not in live memory");
+}
+
+/* What a request in a list may do: all that neither waits nor reports. */
+static bool may_be_listed(uint16_t opcode) {
+  return opcode == TESSERA_OPCODE_NOP || opcode == TESSERA_OPCODE_LAUNCH ||
+         opcode == TESSERA_OPCODE_COPY || opcode == TESSERA_OPCODE_SET ||
+         opcode == TESSERA_OPCODE_WRITE || opcode == TESSERA_OPCODE_LIST;
+}
+
+uint32_t tw_list_fetch(request *r, const tessera_list_body *list, uint32_t place) {
+  copy_slot(&r->slot, list, place, sizeof r->slot);
+  const uint32_t more = r->slot.continuation_slots;
+  if (!may_be_listed(r->slot.opcode)) reject("a list contains a request that it cannot");
+  if (r->slot.wait_count != 0) reject("a request in a list has waits");
+  if (r->slot.opcode != TESSERA_OPCODE_LAUNCH && more != 0)
+    reject("only launches have continuation slots");
+  if (more >= list->slots - place) reject("a list ends within a request");
+  check_body(r);
+  if (r->slot.opcode != TESSERA_OPCODE_LAUNCH) return place + 1;
+  const uint32_t bytes = r->slot.body.launch.parameter_bytes;
+  uint32_t taken = bytes < TESSERA_INLINE_PARAMETER_BYTES ? bytes : TESSERA_INLINE_PARAMETER_BYTES;
+  memcpy(r->parameters, r->slot.body.launch.parameters, taken);
+  for (uint32_t i = 1; taken < bytes; i++) {
+    const uint32_t part = bytes - taken < TESSERA_SLOT_BYTES ? bytes - taken : TESSERA_SLOT_BYTES;
+    copy_slot(r->parameters + taken, list, place + i, part);
+    taken += part;
+  }
+  return place + 1 + more;
 }
 
 static void copy_parameters(uint32_t index, stream *s) {

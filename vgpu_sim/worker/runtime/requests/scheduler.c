@@ -71,12 +71,7 @@ static bool run_next(uint32_t index) {
     tw_lead_keep();
   else
     tw_lead_pass();
-  if (tw.config.observer == NULL) {
-    tw_execute(&s->next);
-  } else if (!tw_observe(index, &s->next)) {
-    tw_execute(&s->next);
-    tw_observe_end(index, &s->next);
-  }
+  tw_perform(index, &s->next);
   s->pending = false;
   tw_publish(index, s->last_value);
   tw_lead_reported();

@@ -1,0 +1,96 @@
+/* Lists of requests in memory: the bodies of conditions and loops. A list is copied slot by slot
+ * while it runs, and each copy is checked, because kernels may write that memory meanwhile. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+
+#include "base/internal.h"
+
+/* A list that runs: the one at depth 0 is in the ring. */
+typedef struct frame {
+  tessera_list_body list;
+  uint32_t place; /* of the next slot */
+} frame;
+
+static bool holds(const tessera_list_body *list) {
+  if (list->when == TESSERA_WHEN_ALWAYS) return true;
+  const void *place = (const void *)(uintptr_t)list->condition;
+  tw_chunks_lock();
+  const bool live = tw_chunks_cover_locked(list->condition, sizeof(uint32_t));
+  const uint32_t seen = live ? __atomic_load_n((const uint32_t *)place, __ATOMIC_ACQUIRE) : 0;
+  tw_chunks_unlock();
+  if (!live)
+    tw_die(&(fault){.kind = TESSERA_FAULT_KIND_PROTOCOL,
+                    .error = CUDA_ERROR_LAUNCH_FAILED,
+                    .address = list->condition,
+                    .message = "the value of a condition is not in live memory"});
+  return (seen == list->value) == (list->when == TESSERA_WHEN_EQUAL);
+}
+
+static bool must_end(void) {
+  return __atomic_load_n(&tw.stopping, __ATOMIC_ACQUIRE) != 0 || tw_timelines_frozen();
+}
+
+/* Run a request that is not a list. */
+static void perform(uint32_t stream, request *r) {
+  if (tw.config.observer == NULL) {
+    tw_execute(r);
+  } else if (!tw_observe(stream, r)) {
+    tw_execute(r);
+    tw_observe_end(stream, r);
+  }
+}
+
+static void run_list(uint32_t stream, const request *outer, request *r) {
+  frame frames[TESSERA_MAX_LIST_DEPTH];
+  uint32_t depth = 0;
+  frames[0] = (frame){.list = outer->slot.body.list};
+  bool runs = holds(&frames[0].list);
+  while (!must_end()) {
+    frame *top = &frames[depth];
+    if (runs && top->place < top->list.slots) {
+      top->place = tw_list_fetch(r, &top->list, top->place);
+      /* An observer places the requests before the end of the list in the ring. */
+      r->slot.value = outer->slot.value - 1;
+      if (r->slot.opcode != TESSERA_OPCODE_LIST) {
+        perform(stream, r);
+        continue;
+      }
+      if (depth + 1 == TESSERA_MAX_LIST_DEPTH)
+        tw_die(&(fault){.kind = TESSERA_FAULT_KIND_PROTOCOL,
+                        .error = CUDA_ERROR_LAUNCH_FAILED,
+                        .message = "lists are nested too deeply"});
+      frames[++depth] = (frame){.list = r->slot.body.list};
+      runs = holds(&frames[depth].list);
+    } else if (runs && top->list.repeat != 0 && holds(&top->list)) {
+      top->place = 0;
+    } else {
+      if (depth-- == 0) return;
+      runs = true;
+    }
+  }
+}
+
+static void report(uint32_t stream, const request *list, uint64_t value, uint8_t wait_count) {
+  if (tw.config.observer == NULL) return;
+  request mark = {.slot = list->slot};
+  mark.slot.opcode = TESSERA_OPCODE_NOP;
+  mark.slot.value = value;
+  mark.slot.wait_count = wait_count;
+  tw_observe(stream, &mark);
+}
+
+static void run(uint32_t stream, const request *list) {
+  request *r = aligned_alloc(_Alignof(request), sizeof *r);
+  if (r == NULL) tw_die_out_of_memory("no memory to run a list of requests");
+  report(stream, list, list->slot.value - 1, list->slot.wait_count);
+  run_list(stream, list, r);
+  report(stream, list, list->slot.value, 0);
+  free(r);
+}
+
+void tw_perform(uint32_t stream, request *r) {
+  if (r->slot.opcode == TESSERA_OPCODE_LIST)
+    run(stream, r);
+  else
+    perform(stream, r);
+}
