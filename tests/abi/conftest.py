@@ -11,6 +11,7 @@ import pytest
 
 from mig.geometry import board
 from support.programs import c_programs
+from support.programs.raising import Raising
 from support.rigs.engine_fixtures import engine
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions
 from vgpu_sim.cli.placing import configure, layout
@@ -93,38 +94,6 @@ def cuda(driver):
     context = raising.cuCtxCreate(None, 0, 0)
     yield raising
     driver.cuCtxDestroy(context)
-
-
-class Refused(Exception):
-    """A failed API call; ``code`` is the CUresult."""
-
-    def __init__(self, code) -> None:
-        super().__init__(code.name)
-        self.code = int(code)
-
-
-class Raising:
-    """cuda.bindings.driver with functions that return their results or raise ``Refused``."""
-
-    def __init__(self, bindings) -> None:
-        self._bindings = bindings
-
-    def __getattr__(self, name: str):
-        found = getattr(self._bindings, name)
-        if not name.startswith("cu") or isinstance(found, type):
-            return found
-
-        def call(*arguments):
-            status, *results = found(*arguments)
-            if int(status):
-                raise Refused(status)
-            return results[0] if len(results) == 1 else tuple(results)
-
-        return call
-
-    def code(self, name: str, *arguments) -> int:
-        """Call a function and return the CUresult as a number."""
-        return int(getattr(self._bindings, name)(*arguments)[0])
 
 
 @pytest.fixture(scope="session")

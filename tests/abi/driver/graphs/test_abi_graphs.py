@@ -8,7 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from support.kernels import ptx_kernels
+from support.fuzzers import graph_replay
+from support.fuzzers.graph_replay import WORDS, Operations, random_operations
 
 INVALID_VALUE = 1
 ILLEGAL_STATE = 401
@@ -22,27 +23,6 @@ UNSUPPORTED, INVALIDATED, UNMATCHED, UNJOINED, ISOLATION, IMPLICIT, CAPTURED_EVE
     907,
 )
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-WORDS = 16
-# step(to, from, factor): to[0] = to[0] * 31 + from[0] * factor + 1, so that the order matters.
-STEP = (
-    ptx_kernels.HEADER
-    + """
-.visible .entry step(.param .u64 p0, .param .u64 p1, .param .u32 p2)
-{
-  .reg .b64 %rd<2>; .reg .b32 %r<4>;
-  ld.param.u64 %rd0, [p0];
-  ld.param.u64 %rd1, [p1];
-  ld.param.u32 %r0, [p2];
-  ld.global.u32 %r1, [%rd0];
-  ld.global.u32 %r2, [%rd1];
-  mul.lo.u32 %r1, %r1, 31;
-  mad.lo.u32 %r1, %r2, %r0, %r1;
-  add.u32 %r1, %r1, 1;
-  st.global.u32 [%rd0], %r1;
-  ret;
-}
-"""
-)
 
 
 @pytest.fixture
@@ -51,124 +31,15 @@ def raw(cuda, libraries):
 
 
 @pytest.fixture
-def step(cuda):
-    return cuda.cuModuleGetFunction(cuda.cuModuleLoadData(STEP.encode() + b"\0"), b"step")
+def operations(cuda):
+    return Operations(cuda)
 
 
-class Operations:
-    """Operations on words of one allocation, as functions of a stream and as nodes."""
-
-    def __init__(self, cuda, step) -> None:
-        self.cuda, self.step = cuda, step
-        self.memory = int(cuda.cuMemAlloc(4 * WORDS))
-        self.context = cuda.cuCtxGetCurrent()
-
-    def at(self, word: int) -> int:
-        return self.memory + 4 * word
-
-    def reset(self) -> None:
-        self.cuda.cuMemcpyHtoD(self.memory, np.arange(1, WORDS + 1, dtype=np.uint32), 4 * WORDS)
-
-    def read(self) -> list[int]:
-        data = np.zeros(WORDS, np.uint32)
-        self.cuda.cuMemcpyDtoH(data, self.memory, data.nbytes)
-        return data.tolist()
-
-    def parameters(self, to: int, source: int, factor: int):
-        kinds = (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32)
-        return ((self.at(to), self.at(source), factor), kinds)
-
-    def enqueue(self, operation, stream) -> None:
-        kind, to, source, value = operation
-        if kind == "kernel":
-            given = self.parameters(to, source, value)
-            self.cuda.cuLaunchKernel(self.step, 1, 1, 1, 1, 1, 1, 0, stream, given, 0)
-        elif kind == "copy":
-            self.cuda.cuMemcpyDtoDAsync(self.at(to), self.at(source), 4, stream)
-        else:
-            self.cuda.cuMemsetD32Async(self.at(to), value, 1, stream)
-
-    def add(self, graph, dependencies, operation):
-        cuda = self.cuda
-        kind, to, source, value = operation
-        count = len(dependencies)
-        if kind == "kernel":
-            node = cuda.CUDA_KERNEL_NODE_PARAMS()
-            node.func = self.step
-            node.gridDimX = node.gridDimY = node.gridDimZ = 1
-            node.blockDimX = node.blockDimY = node.blockDimZ = 1
-            node.kernelParams = self.parameters(to, source, value)
-            return cuda.cuGraphAddKernelNode(graph, dependencies, count, node)
-        if kind == "copy":
-            copy = cuda.CUDA_MEMCPY3D()
-            copy.srcMemoryType = copy.dstMemoryType = cuda.CUmemorytype.CU_MEMORYTYPE_DEVICE
-            copy.srcDevice, copy.dstDevice = self.at(source), self.at(to)
-            copy.WidthInBytes, copy.Height, copy.Depth = 4, 1, 1
-            return cuda.cuGraphAddMemcpyNode(graph, dependencies, count, copy, self.context)
-        fill = cuda.CUDA_MEMSET_NODE_PARAMS()
-        fill.dst, fill.value, fill.elementSize = self.at(to), value, 4
-        fill.width = fill.height = 1
-        return cuda.cuGraphAddMemsetNode(graph, dependencies, count, fill, self.context)
-
-
-def random_operations(source: random.Random, count: int):
-    kinds = ("kernel", "kernel", "kernel", "copy", "fill")
-    return [
-        (
-            source.choice(kinds),
-            source.randrange(WORDS),
-            source.randrange(WORDS),
-            source.randrange(1, 1000),
-        )
-        for _ in range(count)
-    ]
-
-
-def edges_of(operations) -> list[list[int]]:
-    """Return, for each operation, the earlier ones that it must come after."""
-    last_write: dict[int, int] = {}
-    reads: dict[int, list[int]] = {}
-    after = []
-    for i, (kind, to, source, _) in enumerate(operations):
-        needed = {last_write[to]} if to in last_write else set()
-        needed |= set(reads.get(to, ()))
-        if kind != "fill":
-            if source in last_write:
-                needed.add(last_write[source])
-            reads.setdefault(source, []).append(i)
-        last_write[to] = i
-        reads[to] = [i] if kind == "kernel" and source == to else []
-        after.append(sorted(needed - {i}))
-    return after
-
-
-@pytest.fixture
-def operations(cuda, step):
-    return Operations(cuda, step)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_a_random_graph_computes_what_its_operations_do_in_order(cuda, operations, seed):
-    source = random.Random(seed)
-    listed = random_operations(source, source.choice((1, 5, 40, 200)))
-    stream = cuda.cuStreamCreate(seed % 2)
-    operations.reset()
-    for operation in listed * 2:
-        operations.enqueue(operation, stream)
-    cuda.cuStreamSynchronize(stream)
-    expected = operations.read()
-    graph = cuda.cuGraphCreate(0)
-    nodes: list[object] = []
-    for operation, after in zip(listed, edges_of(listed), strict=True):
-        nodes.append(operations.add(graph, [nodes[i] for i in after], operation))
-    executable = cuda.cuGraphInstantiate(graph, 0)
-    operations.reset()
-    for _ in range(2):
-        cuda.cuGraphLaunch(executable, stream)
-    cuda.cuStreamSynchronize(stream)
-    assert operations.read() == expected
-    cuda.cuGraphExecDestroy(executable)
-    cuda.cuGraphDestroy(graph)
+@pytest.mark.parametrize("seeds", [range(4), range(4, 8), range(8, 12)])
+def test_a_random_graph_computes_what_its_operations_do_in_order(operations, seeds):
+    """A short run of the fuzzer of graphs; ``make fuzz graph=1`` runs a long one."""
+    for seed in seeds:
+        graph_replay.compare(operations, seed)
 
 
 @pytest.mark.parametrize("seed", range(6))
