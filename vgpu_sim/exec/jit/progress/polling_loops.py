@@ -154,6 +154,7 @@ class _Loop:
         pending: list[Source] = []
         found: set[Node | Phi] = set()
         visited: set[int] = set()
+        stores = dict(self._stores)  # those that no node of `found` may observe
 
         def visit(blocks: Iterable[int]) -> None:
             for block in blocks:
@@ -164,8 +165,7 @@ class _Loop:
 
         for block in self._exits():
             visit([block])
-            if not self._in_every_iteration(block):
-                visit(self._before(block))
+            visit(self._choosing(block))
         while pending:
             source = pending.pop()
             if not isinstance(source, Value) or self._ssa.block_of[source] not in self._body:
@@ -175,14 +175,9 @@ class _Loop:
                 continue
             found.add(node)
             pending += sources_of(node)
-            stores = self._found_by(node)
-            pending += (source for store in stores for source in sources_of(store))
-            visit(
-                b
-                for at in stores.values()
-                if not self._in_every_iteration(at)
-                for b in self._before(at)
-            )
+            for store in self._found_by(node, stores):
+                pending += sources_of(store)
+                visit(self._choosing(stores.pop(store)))
             if isinstance(node, Phi):
                 inside = {s for block, s in node.arguments.items() if block in self._body}
                 if len(inside) > 1:
@@ -203,14 +198,18 @@ class _Loop:
             return {}
         return {node: block for node, block in nodes if node.instruction.op is Op.ST}
 
-    def _found_by(self, node: Node | Phi) -> dict[Operation, int]:
-        """Return the loop's stores that a plain read may observe, with their blocks."""
+    def _found_by(self, node: Node | Phi, stores: Iterable[Operation]) -> list[Operation]:
+        """Return the stores of the loop that a plain read may observe."""
         if not self._stores or not isinstance(node, Operation):
-            return {}
+            return []
         if node.instruction.op is not Op.LD or node.instruction.volatile:
-            return {}
+            return []
         may_find = _aliases(self._ssa).may_alias
-        return {s: block for s, block in self._stores.items() if may_find(node, s, self._body)}
+        return [store for store in stores if may_find(node, store, self._body)]
+
+    def _choosing(self, block: int) -> set[int]:
+        """Return the blocks that may choose whether an iteration reaches ``block``."""
+        return set() if self._in_every_iteration(block) else self._before(block)
 
     def _before(self, block: int) -> set[int]:
         """Return the blocks of the loop from which ``block`` is reachable within one iteration."""
