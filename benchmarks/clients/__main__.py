@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def _run(client: Client, options: argparse.Namespace) -> None:
             continue
         begin = time.monotonic()
         run = run_file(suite, name, mine)
-        store.put(name, list(run.outcomes.values()))
+        store.put(name, list(run.outcomes.values()), _commit())
         print(
             f"{client.name}: {name}: {run.count()} in {time.monotonic() - begin:.0f} s", flush=True
         )
@@ -84,7 +85,8 @@ def _report(client: Client, suite: Suite, store: Store, options: argparse.Namesp
         versions(client),
         None if options.sample is None else len(collect(suite)),
         command=_command(client, options),
-        tessera=_commit(),
+        tessera=_describe(store.commits()),
+        source=suite.source,
         date=datetime.now(UTC).date().isoformat(),
     )
     print(page.section(client, whole))
@@ -101,6 +103,11 @@ def _draw(suite: Suite, count: int, seed: int) -> list[str]:
 def _command(client: Client, options: argparse.Namespace) -> str:
     sample = "" if options.sample is None else f" --sample {options.sample} --seed {options.seed}"
     return f"python -m benchmarks.clients --client {client.name}{sample}"
+
+
+def _describe(commits: Sequence[str]) -> str:
+    """Return the commit of a run, or the first and the last one."""
+    return " to ".join(dict.fromkeys((commits[0], commits[-1]))) if commits else _commit()
 
 
 def _commit() -> str:

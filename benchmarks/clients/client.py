@@ -31,6 +31,7 @@ class Client:
     ``repository``, in the environment's ``site-packages``, or in ``benchmarks/clients/programs``.
     Clients with the same packages share an environment by the name ``venv``.
     ``copied`` are folders of the checkout that the tests import from ``site-packages``.
+    The tests get a ``slice`` of ``board``, or ``gpus`` whole GPUs if ``slice`` is empty.
     """
 
     name: str
@@ -51,5 +52,12 @@ class Client:
     venv: str = ""
     board: str = BOARD
     slice: str = WHOLE
+    gpus: int = 1
     file_limit_s: int = 1800
     test_limit_s: int = 300
+
+    @property
+    def device(self) -> str:
+        """The device of the tests, in words."""
+        whole = "a whole GPU" if self.gpus == 1 else f"{self.gpus} whole GPUs"
+        return f"{self.board}, {self.slice or whole}"

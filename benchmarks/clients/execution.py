@@ -87,7 +87,8 @@ def _run_pytest(
         *paths,
     ]
     tessera = [sys.executable, "-c", _TESSERA, "run", "--board", client.board]
-    command = [*tessera, "--slice", client.slice, "--", *pytest]
+    device = ["--slice", client.slice] if client.slice else ["--count", str(client.gpus)]
+    command = [*tessera, *device, "--", *pytest]
     with output.open("w") as file:
         in_time = _wait(command, environment, suite.tests, file.fileno(), client.file_limit_s)
     was_timeout = not in_time or "++ Timeout ++" in output.read_text(errors="replace")

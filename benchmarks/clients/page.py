@@ -88,6 +88,8 @@ def section(client: Client, summary: Summary) -> str:
     ]
     if client.repository:
         lines.append(f"Repository: {client.repository.url}, {client.repository.tag}.")
+    if summary.source:
+        lines.append(f"The tests that ran: {summary.source}.")
     for title, groups in (("miss", summary.misses), ("skip", summary.skips)):
         if groups:
             lines += ["", f"| {title}: count | kind | reason | example |", "|---|---|---|---|"]

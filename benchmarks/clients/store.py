@@ -1,4 +1,7 @@
-"""Outcomes on disk, one file for each test file, so that a run can be resumed."""
+"""Outcomes on disk, one file for each test file, so that a run can be resumed.
+
+Each has the commit on which its tests ran.
+"""
 
 import fcntl
 import json
@@ -41,15 +44,21 @@ class Store:
         """Return whether a test file has been run."""
         return self._path(name).exists()
 
-    def put(self, name: str, outcomes: list[Outcome]) -> None:
-        """Keep the outcomes of a test file."""
-        self._path(name).write_text(json.dumps([asdict(o) for o in outcomes], indent=0))
+    def put(self, name: str, outcomes: list[Outcome], commit: str) -> None:
+        """Keep the outcomes of a test file, which ran on a commit."""
+        kept = {"commit": commit, "outcomes": [asdict(one) for one in outcomes]}
+        self._path(name).write_text(json.dumps(kept, indent=0))
 
     def outcomes(self) -> Iterator[Outcome]:
         """Read the outcomes of all test files."""
         for path in sorted(self._folder.glob("*.json")):
-            for fields in json.loads(path.read_text()):
+            for fields in json.loads(path.read_text())["outcomes"]:
                 yield Outcome(**{**fields, "calls": tuple(fields["calls"])})
+
+    def commits(self) -> list[str]:
+        """Return the commits on which the test files ran, the first one first."""
+        paths = sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
+        return list(dict.fromkeys(json.loads(path.read_text())["commit"] for path in paths))
 
     def _path(self, name: str) -> Path:
         return self._folder / (name.replace("/", "__") + ".json")

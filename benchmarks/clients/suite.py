@@ -1,6 +1,7 @@
 """A client's suite on this machine: the folders of its tests and of its checkout."""
 
 import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from benchmarks.clients.client import Client
 from benchmarks.clients.environment import checkout, install, site_packages
 from benchmarks.on_slice import REPOSITORY
 
+_ORIGIN = (("remote", "get-url", "origin"), ("rev-parse", "--short=8", "HEAD"))
+_TAG = ("describe", "--tags", "--exact-match")
 PROGRAMS = REPOSITORY / "benchmarks" / "clients" / "programs"
 
 
@@ -18,6 +21,16 @@ class Suite:
     client: Client
     tests: Path
     repository: Path | None
+
+    @property
+    def source(self) -> str:
+        """Say from which commit of which repository the tests are, if that is not the tag."""
+        if self.repository is None:
+            return ""
+        url, commit = (_git(self.repository, *words) for words in _ORIGIN)
+        pinned = self.client.repository
+        at_tag = pinned and url == pinned.url and _git(self.repository, *_TAG) == pinned.tag
+        return "" if at_tag or not commit else f"{url or self.repository.name}, commit {commit}"
 
     def expand(self, text: str) -> str:
         """Replace ``{repository}``, ``{site}`` and ``{programs}`` in a setting of the record."""
@@ -51,3 +64,11 @@ def open_suite(client: Client, given_checkout: Path | None = None) -> Suite:
     else:
         base = PROGRAMS if client.in_programs or repository is None else repository
     return Suite(client, base / client.folder, repository)
+
+
+def _git(folder: Path, *words: str) -> str:
+    """Return what git prints of a checkout; nothing if it is none."""
+    if not (folder / ".git").exists():
+        return ""
+    command = ["git", "-C", str(folder), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

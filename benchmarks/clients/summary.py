@@ -31,6 +31,7 @@ class Summary:
     """What is recorded of a client's last run.
 
     ``suite_tests`` is the number of tests in the suite if only a sample of them was to run.
+    ``source`` is the commit of the tests, if it is not the tag that the client's record names.
     ``note`` is for the reader of the page.
     """
 
@@ -45,6 +46,7 @@ class Summary:
     misses: tuple[Group, ...]
     skips: tuple[Group, ...]
     suite_tests: int | None = None
+    source: str = ""
     note: str = ""
 
     @property
@@ -88,14 +90,13 @@ def summarize(
     suite_tests: int | None = None,
     **about: str,
 ) -> Summary:
-    """Summarize a run; ``about`` are command, commit and date."""
+    """Summarize a run; ``about`` are command, commit, date and source."""
     known = list(outcomes)
     misses, skips = group(client, known)
     counts = dict(sorted(Counter(outcome.outcome for outcome in known).items()))
     named = {name: version for name, version in versions.items() if name.lower() in _named(client)}
-    board = f"{client.board}, {client.slice}"
     return Summary(
-        client.name, client.version, board=board, versions=named, counts=counts,
+        client.name, client.version, board=client.device, versions=named, counts=counts,
         misses=misses, skips=skips, suite_tests=suite_tests, **about,
     )  # fmt: skip
 
