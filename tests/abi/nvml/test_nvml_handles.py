@@ -51,6 +51,7 @@ def test_handles_by_uuid_in_each_form(nvml, report):
         assert plain(text.upper().replace("X", "").encode(), byref(made)) == 0
         other = ("MIG-" if text.startswith("GPU") else "GPU-") + text[4:]
         assert plain(other.encode(), byref(made)) == NOT_FOUND
+        assert (plain(text[4:].encode(), byref(made)), made.value) == (0, expected.value)
         for wrong in (text[:-1], text + "0", text.replace("-", "_"), text[:-1] + "g", "GPU-"):
             assert plain(wrong.encode(), byref(made)) == INVALID
         for place, letter in enumerate(text):

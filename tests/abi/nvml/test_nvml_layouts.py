@@ -40,6 +40,11 @@ SAME = {
     "nvmlComputeInstanceProfileInfo_v2_t": pynvml.c_nvmlComputeInstanceProfileInfo_v2_t,
     "nvmlComputeInstanceInfo_t": pynvml.c_nvmlComputeInstanceInfo_t,
     "nvmlEventData_t": pynvml.c_nvmlEventData_t,
+    "nvmlGpuDynamicPstatesInfo_t": pynvml.c_nvmlGpuDynamicPstatesInfo_t,
+    "nvmlPowerValue_v2_t": pynvml.c_nvmlPowerValue_v2_t,
+    "nvmlDeviceCapabilities_t": pynvml.c_nvmlDeviceCapabilities_v1_t,
+    "nvmlPdi_t": pynvml.c_nvmlPdi_t,
+    "nvmlGridLicensableFeatures_t": pynvml.c_nvmlGridLicensableFeatures_v4_t,
     "nvmlValue_t": pynvml.c_nvmlValue_t,
     "nvmlFieldValue_t": pynvml.c_nvmlFieldValue_t,
 }

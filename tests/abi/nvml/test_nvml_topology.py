@@ -146,6 +146,27 @@ def test_affinities_are_the_process_s_cpus_and_the_place_s_node(open_gpus):
     )
 
 
+def test_sets_of_gpus_are_those_near_a_gpu_or_a_cpu(open_gpus):
+    its = open_gpus(
+        [place(1, 1, 1), place(1, 1, 1), place(2, 1, 1), place(1, 2, 1), place(1, 1, 2)]
+    )
+    for level, others in ((10, 1), (20, 1), (30, 2), (40, 3), (50, 4)):
+        near = pynvml.nvmlDeviceGetTopologyNearestGpus(its[0], level)
+        assert [ctypes.cast(one, ctypes.c_void_p).value for one in near] == [
+            ctypes.cast(one, ctypes.c_void_p).value for one in its[1 : others + 1]
+        ]
+    call = ctypes.CDLL(str(build.LIBRARIES / "libnvidia-ml.so.1")).nvmlSystemGetTopologyGpuSet
+    own, room = min(os.sched_getaffinity(0)), (ctypes.c_void_p * 2)()
+    for cpu, offered, status, found in (
+        *((own, 5, pynvml.NVML_SUCCESS, 5), (own, 2, pynvml.NVML_ERROR_INSUFFICIENT_SIZE, 5)),
+        (max(os.sched_getaffinity(0)) + 1, 5, pynvml.NVML_SUCCESS, 0),
+    ):
+        count = ctypes.c_uint(offered)
+        assert call(cpu, ctypes.byref(count), room if offered == 2 else None) == status
+        assert count.value == found
+    assert call(1 << 20, ctypes.byref(count), None) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+
+
 def test_a_gpud_that_never_answers_is_waited_for_ten_seconds(libraries, tmp_path, monkeypatch):
     """The limit is read from the library's socket, so that the test need not wait that long."""
     loaded = ctypes.CDLL(str(libraries / "libnvidia-ml.so.1"))

@@ -39,6 +39,7 @@ def make_gpu(number: int) -> GpuRecord:
     its.fan_percents[:] = (31, 32, 33, 34)
     its.pcie_tx_bytes_per_s, its.pcie_rx_bytes_per_s = 61 << 10, 62 << 10
     its.energy_mj = 1 << 40
+    its.idle_sm_mhz, its.idle_memory_mhz = 300, 400
     its.ecc_volatile[:], its.ecc_aggregate[:] = (101, 102), (103, 104)
     its.remapped_rows, its.pending_rows, its.remapping_failed = 105, 3, 1
     return record
@@ -72,10 +73,12 @@ _LIBRARY = str(build.LIBRARIES / "libnvidia-ml.so.1")
 
 
 def value(one: Any) -> object:
-    """Return a number, or the fields of a structure, without its padding."""
+    """Return a number or text, or the parts of an array or structure, without its padding."""
     if isinstance(one, Structure):
-        return tuple(getattr(one, field[0]) for field in one._fields_)
-    return one.value
+        return tuple(value(getattr(one, field[0])) for field in one._fields_)
+    if isinstance(one, ctypes.Array) and not isinstance(one, bytes):
+        return one.value if hasattr(one, "value") else tuple(map(value, one))
+    return getattr(one, "value", one)
 
 
 def outcome(row: "Row", device: object, results: Sequence[Any]) -> list[object]:
@@ -127,6 +130,28 @@ class AddressingMode(Structure):
     _fields_ = pynvml.c_nvmlDeviceAddressingMode_t._fields_
 
 
+def utilization(*percents: int) -> pynvml.c_nvmlGpuDynamicPstatesInfo_t:
+    """Return the utilisation of the first domains; the others are not present."""
+    info = pynvml.c_nvmlGpuDynamicPstatesInfo_t()
+    for domain, percent in zip(info.utilization, percents, strict=False):
+        domain.bIsPresent, domain.percentage = 1, percent
+    return info
+
+
+def made(kind: type, **values: int) -> tuple[Any, ...]:
+    """Return a structure with values: the constructors of nvidia-ml-py's take none."""
+    one = kind()
+    for name, its in values.items():
+        setattr(one, name, its)
+    return (one,)
+
+
+def power(scope: int, milliwatts: int, version: int = pynvml.nvmlPowerValue_v2) -> tuple[Any, ...]:
+    """Return a power limit as a function takes it."""
+    kind = pynvml.c_nvmlPowerValue_v2_t
+    return made(kind, version=version, powerScope=scope, powerValueMw=milliwatts)
+
+
 NO_MANAGED_MEMORY = pynvml.NVML_DEVICE_ADDRESSING_MODE_NONE
 _CLOCKS = {"GetClockInfo": (1401, 1401, 1402), "GetMaxClockInfo": (1403, 1403, 1404)}
 _PERCENT_OF_UNUSED = (c_uint(0), c_uint(1_000_000))
@@ -165,6 +190,21 @@ ROWS = (
     number("GetPowerManagementMode", pynvml.NVML_FEATURE_ENABLED),
     number("GetPerformanceState", 2),
     number("GetPowerState", 2),
+    *(
+        Row("GetMinMaxClockOfPState", (c_uint(low), c_uint(high)), inputs=(clock, state))
+        for clock, state, low, high in (
+            *((0, 0, 300, 1403), (1, 0, 300, 1403), (2, 0, 1404, 1404)),
+            *((0, 8, 300, 300), (2, 8, 400, 400)),
+        )
+    ),
+    number("GetPcieReplayCounter", 0),
+    Row(
+        "GetCapabilities",
+        made(pynvml.c_nvmlDeviceCapabilities_v1_t, version=pynvml.nvmlDeviceCapabilities_v1),
+    ),
+    Row("GetPdi", made(pynvml.c_nvmlPdi_t, version=pynvml.nvmlPdi_v1, value=0xA1A1A1A1A1A1A1A1)),
+    Row("GetGridLicensableFeatures_v4", (pynvml.c_nvmlGridLicensableFeatures_v4_t(),)),
+    Row("GetDynamicPstatesInfo", (utilization(41, 42),)),
     number("GetNumFans", 2),
     number("GetFanSpeed", 31),
     number("GetFanSpeed_v2", 32, 1),
@@ -294,6 +334,25 @@ def test_inputs_are_accepted_up_to_their_last_value(devices):
     ):
         row = Row("GetMemoryErrorCounter", (), inputs=(kind, counter, location))
         assert outcome(row, its, [c_ulonglong()])[0] == status, (kind, counter, location)
+
+
+def test_states_and_limits_are_those_of_the_board(devices):
+    its, _ = devices
+    loaded = ctypes.CDLL(_LIBRARY)
+    states = pynvml.nvmlDeviceGetSupportedPerformanceStates(its)
+    assert states == [0, 8]
+    call = loaded.nvmlDeviceGetSupportedPerformanceStates
+    assert call(its, (c_uint * 1)(), 4) == pynvml.NVML_ERROR_INSUFFICIENT_SIZE
+    for inputs, status in (((3, 0), UNSUPPORTED), ((0, 1), UNSUPPORTED), ((4, 0), INVALID)):
+        row = Row("GetMinMaxClockOfPState", (), inputs=inputs)
+        assert outcome(row, its, [c_uint(), c_uint()])[0] == status
+    set_limit = loaded.nvmlDeviceSetPowerManagementLimit_v2
+    for limit, status in (
+        *((power(0, 700_000), 0), (power(0, 10_000), INVALID), (power(1, 700_000), UNSUPPORTED)),
+        (power(0, 700_000, 1), pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH),
+    ):
+        assert set_limit(its, *map(ctypes.byref, limit)) == status
+    assert loaded.nvmlDeviceSetPowerManagementLimit(its, 700_000) == 0
 
 
 def test_the_links_generation_is_that_of_the_boards_bandwidth(libraries, tmp_path):

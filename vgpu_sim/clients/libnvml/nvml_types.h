@@ -226,6 +226,49 @@ typedef struct {
 } nvmlEventData_t;
 enum { NVML_EVENT_XID = 0x8 }; /* nvmlEventTypeXidCriticalError */
 
+typedef struct {
+  unsigned int flags;
+  struct {
+    unsigned int bIsPresent : 1;
+    unsigned int percentage, incThreshold, decThreshold;
+  } utilization[8];
+} nvmlGpuDynamicPstatesInfo_t;
+
+typedef struct {
+  unsigned int version;
+  unsigned char powerScope;
+  unsigned int powerValueMw;
+} nvmlPowerValue_v2_t;
+enum { NVML_POWER_SCOPE_GPU = 0 };
+
+typedef struct {
+  unsigned int version, capMask;
+} nvmlDeviceCapabilities_t;
+
+typedef struct {
+  unsigned int version;
+  unsigned long long value;
+} nvmlPdi_t;
+
+typedef struct {
+  unsigned int year;
+  unsigned short month, day, hour, min, sec;
+  unsigned char status;
+} nvmlGridLicenseExpiry_t;
+
+typedef struct {
+  unsigned int featureCode, featureState;
+  char licenseInfo[128], productName[128];
+  unsigned int featureEnabled;
+  nvmlGridLicenseExpiry_t licenseExpiry;
+} nvmlGridLicensableFeature_t;
+
+typedef struct {
+  int isGridLicenseSupported;
+  unsigned int licensableFeaturesCount;
+  nvmlGridLicensableFeature_t gridLicensableFeatures[3];
+} nvmlGridLicensableFeatures_t;
+
 typedef union {
   double dVal;
   int siVal;

@@ -1,5 +1,6 @@
 """Builds the result of ``inventory``: the node's state at one moment."""
 
+import time
 from collections.abc import Hashable
 from pathlib import Path
 
@@ -148,7 +149,7 @@ class Snapshot:
         )
 
     def _telemetry(self, gpu: Gpu) -> admin.Telemetry:
-        telemetry = self._sampler.telemetry(gpu)
+        telemetry = self._sampler.telemetry(gpu, time.monotonic_ns())
         hot = any(fault.kind == Kind.THERMAL for fault in self._faults.active(gpu.uuid))
         return thermal.apply_slowdown(telemetry) if hot else telemetry
 

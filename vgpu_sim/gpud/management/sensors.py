@@ -6,6 +6,7 @@ Clock event reasons: ``nvmlClocksEventReasons`` of the NVML API reference.
 from collections.abc import Mapping
 from typing import Final
 
+from vgpu_sim.gpud.telemetry import figures
 from vgpu_sim.hal.management import admin
 from vgpu_sim.hal.management.nvml import MAX_FANS, NO_RECORD, TelemetryRecord, XidRecord
 
@@ -37,6 +38,9 @@ def telemetry_record(gpu: admin.Gpu, with_sums: bool) -> TelemetryRecord:
         record.pcie_rx_bytes_per_s = its.pcie_rx_bytes_per_s
     record.sm_mhz, record.memory_mhz = its.sm_clock_mhz, its.memory_clock_mhz
     record.max_sm_mhz, record.max_memory_mhz = its.max_sm_clock_mhz, its.max_memory_clock_mhz
+    if idle := figures.SENSORS.get(gpu.board):
+        record.idle_sm_mhz = idle.idle_clock_mhz
+        record.idle_memory_mhz = idle.idle_memory_clock_mhz or 0
     record.power_mw, record.power_limit_mw = its.power_draw_mw, its.power_limit_mw
     record.temperature_c = its.temperature_c
     record.memory_temperature_c = its.memory_temperature_c

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Never
 
 from vgpu_sim.gpud.model import Gpu, GpuUuid, InstanceUuid, MigInstance
@@ -77,14 +77,19 @@ class Sampler:
             self._energy.save(Drawn(now_ns, energies))
         self._telemetry = telemetry
 
-    def telemetry(self, gpu: Gpu) -> Telemetry:
+    def telemetry(self, gpu: Gpu, now_ns: int) -> Telemetry:
         """Return a GPU's readings in the last sample. If the GPU was added or changed since that
         sample, return the readings of an idle GPU.
+
+        The energy includes what even an idle GPU has drawn since the sample, because programs
+        read it at short intervals.
         """
         found = self._telemetry.get(gpu.uuid)
         if found is None or self._states[gpu.uuid][0] != gpu:
             return sensors.read(gpu.board, sensors.at_rest(gpu.board), Activity(), ())
-        return found
+        state = self._states[gpu.uuid][1]
+        idle = sensors.advance(gpu.board, state, Activity(), (now_ns - self._sampled_ns) / 1e9)
+        return replace(found, energy_mj=round(idle.energy_mj))
 
     def activity(self, uuid: InstanceUuid) -> Activity:
         """Return an instance's activity in the last sample period."""

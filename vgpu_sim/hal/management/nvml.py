@@ -126,6 +126,8 @@ class TelemetryRecord(ctypes.Structure):
     """The sensor readings and memory errors of a GPU: ``admin.Gpu.telemetry`` and ``ecc``. The unit
     of a field is the one that the field's name states, or else the one that NVML defines.
 
+    ``idle_memory_mhz`` is 0 if the memory clock is never slow.
+
     ``clock_event_reasons`` are bits of nvmlClocksEventReasons; ``fan_percents`` has
     ``fan_count`` entries.
 
@@ -152,7 +154,8 @@ class TelemetryRecord(ctypes.Structure):
         ("clock_event_reasons", c_uint32),
         ("fan_count", c_uint32),
         ("fan_percents", c_uint32 * MAX_FANS),
-        ("reserved", c_uint32),
+        ("idle_sm_mhz", c_uint16),
+        ("idle_memory_mhz", c_uint16),
         ("pcie_tx_bytes_per_s", c_uint64),
         ("pcie_rx_bytes_per_s", c_uint64),
         ("energy_mj", c_uint64),

@@ -151,20 +151,33 @@ def test_a_slice_is_busy_for_its_share_of_the_gpu() -> None:
 
 def test_the_sampler_remembers_energy_and_forgets_what_is_gone() -> None:
     sampler = Sampler()
-    assert sampler.telemetry(GPU).energy_mj == 0  # before the first sample
+    assert sampler.telemetry(GPU, 0).energy_mj == 0  # before the first sample
     sampler.sample([GPU], [], 5 * S)
     live = {1: Reading(busy(S, sm_active_ns=S), 6 * S)}
     sampler.sample([GPU], [Observed(SLICE, live, NOTHING)], 6 * S)
-    at_work = sampler.telemetry(GPU)
+    at_work = sampler.telemetry(GPU, 6 * S)
     assert sampler.activity(SLICE.uuid).engine == pytest.approx(1, rel=0.1)
     assert (
         at_work.energy_mj
         == at_work.power_draw_mw
-        > sampler.telemetry(replace(GPU, index=1)).energy_mj
+        > sampler.telemetry(replace(GPU, index=1), 6 * S).energy_mj
     )
     sampler.sample([], [], 7 * S)
     assert sampler.activity(SLICE.uuid) == Activity()
-    assert sampler.telemetry(GPU).energy_mj == 0
+    assert sampler.telemetry(GPU, 7 * S).energy_mj == 0
+
+
+def test_energy_grows_between_samples_and_never_falls() -> None:
+    """Programs read it at intervals of milliseconds; work that ends leaves no step back."""
+    sampler = Sampler()
+    live = {1: Reading(busy(S, sm_active_ns=S), 6 * S)}
+    for now, observed in ((5 * S, []), (6 * S, [Observed(SLICE, live, NOTHING)])):
+        sampler.sample([GPU], observed, now)
+    read = [sampler.telemetry(GPU, 6 * S + part * S // 10).energy_mj for part in range(10)]
+    sampler.sample([GPU], [], 7 * S)
+    read.append(sampler.telemetry(GPU, 7 * S).energy_mj)
+    assert read == sorted(read)
+    assert read[1] > read[0]
 
 
 def test_what_was_done_under_an_earlier_gpud_is_counted_and_is_no_use_now() -> None:
@@ -195,16 +208,16 @@ def test_energy_goes_on_with_the_next_gpud(tmp_path: Path, boot: Path) -> None:
     first.sample([GPU], [], 5 * S)
     live = {1: Reading(busy(S, sm_active_ns=S), 6 * S)}
     first.sample([GPU], [Observed(SLICE, live, NOTHING)], 6 * S)
-    before = first.telemetry(GPU)
+    before = first.telemetry(GPU, 6 * S)
     following = Sampler(EnergyFile(tmp_path, boot))
     following.sample([GPU], [], 6 * S)
-    assert following.telemetry(GPU).energy_mj == before.energy_mj > 0
+    assert following.telemetry(GPU, 6 * S).energy_mj == before.energy_mj > 0
     third = Sampler(EnergyFile(tmp_path, boot))
     third.sample([GPU], [], 16 * S)
-    at_rest = third.telemetry(GPU)
+    at_rest = third.telemetry(GPU, 16 * S)
     assert at_rest.energy_mj == pytest.approx(before.energy_mj + 10 * at_rest.power_draw_mw, abs=2)
     third.sample([GPU, replace(GPU, uuid=GpuUuid("GPU-other"), index=1)], [], 16 * S)
-    assert third.telemetry(GPU).energy_mj == at_rest.energy_mj
+    assert third.telemetry(GPU, 16 * S).energy_mj == at_rest.energy_mj
 
 
 def test_energy_begins_anew_with_the_node_and_with_another_gpu(tmp_path: Path, boot: Path) -> None:
@@ -214,12 +227,12 @@ def test_energy_begins_anew_with_the_node_and_with_another_gpu(tmp_path: Path, b
     other = replace(GPU, uuid=GpuUuid("GPU-other"))
     following = Sampler(EnergyFile(tmp_path, boot))
     following.sample([other], [], 6 * S)
-    assert following.telemetry(other).energy_mj == 0
+    assert following.telemetry(other, 6 * S).energy_mj == 0
     first.sample([GPU], [], 7 * S)
     boot.write_text("two\n")
     after = Sampler(EnergyFile(tmp_path, boot))
     after.sample([GPU], [], S)
-    assert after.telemetry(GPU).energy_mj == 0
+    assert after.telemetry(GPU, S).energy_mj == 0
 
 
 @pytest.mark.parametrize(
@@ -241,5 +254,5 @@ def test_energies_that_cannot_be_written_do_not_stop_the_sampler(
     sampler = Sampler(EnergyFile(tmp_path / "gone"))
     for now in (5 * S, 6 * S, 7 * S):
         sampler.sample([GPU], [], now)
-    assert sampler.telemetry(GPU).energy_mj > 0
+    assert sampler.telemetry(GPU, 7 * S).energy_mj > 0
     assert caplog.text.count("energy_unwritten") == 1

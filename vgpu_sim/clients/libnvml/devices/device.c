@@ -206,3 +206,35 @@ nvmlReturn_t tsr_nvmlDeviceSetComputeMode(nvmlDevice_t device, nvmlComputeMode_t
   if (!found.node) return NVML_ERROR_NO_PERMISSION;
   return mode == 0 ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
+
+/* None of the capabilities, such as extended GPU memory, is simulated. */
+nvmlReturn_t tsr_nvmlDeviceGetCapabilities(nvmlDevice_t device, nvmlDeviceCapabilities_t *caps) {
+  struct tsr_device found;
+  if (!caps) return NVML_ERROR_INVALID_ARGUMENT;
+  if (caps->version != NVML_STRUCT_VERSION(nvmlDeviceCapabilities_t, 1))
+    return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  const nvmlReturn_t result = tsr_gpu(device, TSR_FACTS, &found);
+  if (result == NVML_SUCCESS) caps->capMask = 0;
+  return result;
+}
+
+/* The device's own number, which a simulated GPU has as the first half of its UUID. */
+nvmlReturn_t tsr_nvmlDeviceGetPdi(nvmlDevice_t device, nvmlPdi_t *pdi) {
+  struct tsr_device found;
+  if (!pdi) return NVML_ERROR_INVALID_ARGUMENT;
+  if (pdi->version != NVML_STRUCT_VERSION(nvmlPdi_t, 1))
+    return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  const nvmlReturn_t result = tsr_gpu(device, TSR_FACTS, &found);
+  if (result == NVML_SUCCESS) memcpy(&pdi->value, found.gpu.uuid, sizeof pdi->value);
+  return result;
+}
+
+/* Licences are for virtual GPUs of hypervisors, which no board is. */
+nvmlReturn_t tsr_nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t device,
+                                                        nvmlGridLicensableFeatures_t *features) {
+  struct tsr_device found;
+  const nvmlReturn_t result = tsr_gpu(device, TSR_FACTS, &found);
+  if (!features) return NVML_ERROR_INVALID_ARGUMENT;
+  if (result == NVML_SUCCESS) memset(features, 0, sizeof *features);
+  return result;
+}

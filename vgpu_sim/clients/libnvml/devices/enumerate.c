@@ -63,13 +63,20 @@ nvmlReturn_t tsr_nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *devic
   if (!uuid || !device) return NVML_ERROR_INVALID_ARGUMENT;
   char prefix[5];
   uint8_t bytes[TESSERA_UUID_BYTES];
-  if (!tsr_uuid_read(uuid, prefix, bytes)) return NVML_ERROR_INVALID_ARGUMENT;
+  /* A UUID without a prefix, as libcuda's callers write it, is a GPU's or a MIG device's. */
+  char whole[TSR_UUID_TEXT_BYTES];
+  const size_t length = strnlen(uuid, TSR_UUID_TEXT_BYTES);
+  const bool bare = length == TSR_UUID_TEXT_BYTES - 1 - strlen("GPU-");
+  snprintf(whole, sizeof whole, "%s%.*s", bare ? "GPU-" : "", (int)length, uuid);
+  if (length == TSR_UUID_TEXT_BYTES || !tsr_uuid_read(whole, prefix, bytes))
+    return NVML_ERROR_INVALID_ARGUMENT;
   const bool of_gpu = strcmp(prefix, "GPU-") == 0;
   if (!of_gpu && strcmp(prefix, "MIG-") != 0) return NVML_ERROR_INVALID_ARGUMENT;
   nvmlReturn_t result;
   const struct tsr_view *view = tsr_view(TSR_NOW, &result);
   if (!view) return result;
   result = by_uuid(view, of_gpu, bytes, device);
+  if (result == NVML_ERROR_NOT_FOUND && bare) result = by_uuid(view, false, bytes, device);
   tsr_view_done();
   return result;
 }

@@ -113,6 +113,45 @@ nvmlReturn_t tsr_nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsign
   return NVML_SUCCESS;
 }
 
+/* Write the handles of GPUs, at most `*count`, and their number. Without room it is the number
+ * that there would be. */
+static nvmlReturn_t list(const struct tsr_view *view, const bool *chosen, unsigned int *count,
+                         nvmlDevice_t *devices) {
+  unsigned found = 0;
+  for (uint32_t i = 0; i < view->gpu_count; i++) {
+    if (!chosen[i]) continue;
+    if (devices && found < *count && !(devices[found] = tsr_gpu_handle(&view->gpus[i])))
+      return NVML_ERROR_INSUFFICIENT_RESOURCES;
+    found++;
+  }
+  const bool fits = !devices || found <= *count;
+  *count = found;
+  return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+/* The other GPUs that are at most a level away. */
+nvmlReturn_t tsr_nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device,
+                                                  nvmlGpuTopologyLevel_t level,
+                                                  unsigned int *count, nvmlDevice_t *devices) {
+  struct tsr_device own;
+  nvmlReturn_t result;
+  const struct tsr_view *view = tsr_view(TSR_FACTS, &result);
+  if (!view) return result;
+  bool near[TESSERA_MAX_GPUS] = {false};
+  result = tsr_device_in(view, device, &own);
+  if (result == NVML_SUCCESS && own.is_mig) result = NVML_ERROR_NOT_SUPPORTED;
+  if (result == NVML_SUCCESS && (!count || level > LEVEL_SYSTEM))
+    result = NVML_ERROR_INVALID_ARGUMENT;
+  if (result == NVML_SUCCESS) {
+    for (uint32_t i = 0; i < view->gpu_count; i++)
+      near[i] = i != own.gpu_index && level_of(own.gpu.telemetry.place,
+                                               view->gpus[i].telemetry.place) <= (int)level;
+    result = list(view, near, count, devices);
+  }
+  tsr_view_done();
+  return result;
+}
+
 /* The driver has no peer access. */
 nvmlReturn_t tsr_nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
                                         nvmlGpuP2PCapsIndex_t p2pIndex,
@@ -161,4 +200,20 @@ nvmlReturn_t tsr_nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int n
   memset(nodeSet, 0, nodeSetSize * sizeof *nodeSet);
   nodeSet[0] = 1ul << part(place, TESSERA_PLACE_NUMA_SHIFT, 0xf);
   return NVML_SUCCESS;
+}
+
+/* Return the GPUs with affinity to a CPU: all, if this process may use it. */
+nvmlReturn_t tsr_nvmlSystemGetTopologyGpuSet(unsigned int cpuNumber, unsigned int *count,
+                                             nvmlDevice_t *devices) {
+  if (!count || cpuNumber >= CPU_SETSIZE) return NVML_ERROR_INVALID_ARGUMENT;
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return NVML_ERROR_UNKNOWN;
+  nvmlReturn_t result;
+  const struct tsr_view *view = tsr_view(TSR_FACTS, &result);
+  if (!view) return result;
+  bool chosen[TESSERA_MAX_GPUS];
+  for (size_t i = 0; i < TESSERA_MAX_GPUS; i++) chosen[i] = CPU_ISSET(cpuNumber, &allowed);
+  result = list(view, chosen, count, devices);
+  tsr_view_done();
+  return result;
 }
