@@ -138,7 +138,7 @@ def utilization(*percents: int) -> pynvml.c_nvmlGpuDynamicPstatesInfo_t:
     return info
 
 
-def made(kind: type, **values: int) -> tuple[Any, ...]:
+def make(kind: type, **values: int) -> tuple[Any, ...]:
     """Return a structure with values: the constructors of nvidia-ml-py's take none."""
     one = kind()
     for name, its in values.items():
@@ -149,7 +149,7 @@ def made(kind: type, **values: int) -> tuple[Any, ...]:
 def power(scope: int, milliwatts: int, version: int = pynvml.nvmlPowerValue_v2) -> tuple[Any, ...]:
     """Return a power limit as a function takes it."""
     kind = pynvml.c_nvmlPowerValue_v2_t
-    return made(kind, version=version, powerScope=scope, powerValueMw=milliwatts)
+    return make(kind, version=version, powerScope=scope, powerValueMw=milliwatts)
 
 
 NO_MANAGED_MEMORY = pynvml.NVML_DEVICE_ADDRESSING_MODE_NONE
@@ -200,9 +200,9 @@ ROWS = (
     number("GetPcieReplayCounter", 0),
     Row(
         "GetCapabilities",
-        made(pynvml.c_nvmlDeviceCapabilities_v1_t, version=pynvml.nvmlDeviceCapabilities_v1),
+        make(pynvml.c_nvmlDeviceCapabilities_v1_t, version=pynvml.nvmlDeviceCapabilities_v1),
     ),
-    Row("GetPdi", made(pynvml.c_nvmlPdi_t, version=pynvml.nvmlPdi_v1, value=0xA1A1A1A1A1A1A1A1)),
+    Row("GetPdi", make(pynvml.c_nvmlPdi_t, version=pynvml.nvmlPdi_v1, value=0xA1A1A1A1A1A1A1A1)),
     Row("GetGridLicensableFeatures_v4", (pynvml.c_nvmlGridLicensableFeatures_v4_t(),)),
     Row("GetDynamicPstatesInfo", (utilization(41, 42),)),
     number("GetNumFans", 2),
