@@ -32,6 +32,7 @@ class Client:
     Clients with the same packages share an environment by the name ``venv``.
     ``copied`` are folders of the checkout that the tests import from ``site-packages``.
     The tests get a ``slice`` of ``board``, or ``gpus`` whole GPUs if ``slice`` is empty.
+    ``note`` is for the reader of the page.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Client:
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     known: tuple[Known, ...] = ()
+    note: str = ""
     venv: str = ""
     board: str = BOARD
     slice: str = WHOLE

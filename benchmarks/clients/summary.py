@@ -97,7 +97,7 @@ def summarize(
     named = {name: version for name, version in versions.items() if name.lower() in _named(client)}
     return Summary(
         client.name, client.version, board=client.device, versions=named, counts=counts,
-        misses=misses, skips=skips, suite_tests=suite_tests, **about,
+        misses=misses, skips=skips, suite_tests=suite_tests, note=client.note, **about,
     )  # fmt: skip
 
 

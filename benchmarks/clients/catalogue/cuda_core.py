@@ -9,6 +9,7 @@ _RUNTIME = Known(
     "`cuda.bindings.runtime` contains NVIDIA's static cudart, which accepts NVIDIA's driver alone",
 )
 _HELPERS = ("cuda_bindings/cuda/bindings/_test_helpers", "cuda/bindings/_test_helpers")
+_EXAMPLES = ("cuda_bindings/cuda/bindings/_example_helpers", "cuda/bindings/_example_helpers")
 
 CUDA_CORE = Client(
     name="cuda-core",
@@ -24,6 +25,8 @@ CUDA_CORE = Client(
     tests=("**/test_*.py",),
     ignored=("cython/*",),
     copied=(_HELPERS,),
+    slice="",  # the suites are for whole GPUs, and some of their tests for two
+    gpus=2,
     known=(
         _RUNTIME,
         Known(
@@ -43,7 +46,19 @@ CUDA_BINDINGS = Client(
     repository=Repository("https://github.com/NVIDIA/cuda-python", "v13.5.0"),
     folder=PurePosixPath("cuda_bindings/tests"),
     tests=("**/test_*.py",),
-    ignored=("cython/*",),
-    copied=(_HELPERS,),
-    known=(_RUNTIME,),
+    ignored=("cython/*", "test_cufile.py"),
+    copied=(_HELPERS, _EXAMPLES),
+    slice="",
+    gpus=2,
+    known=(
+        _RUNTIME,
+        Known(
+            r"nvFatbinError|ERROR_ELF_\w+_MISMATCH",
+            "NVRTC's cubin is PTX (ADR 141), which nvFatbin does not take for one",
+        ),
+    ),
+    note=(
+        "test_cufile.py is left out: on a kernel without `/proc/modules`, such as that of the"
+        " machine of this run, NVIDIA's libcufile never returns from `cuFileDriverOpen`."
+    ),
 )
