@@ -18,6 +18,7 @@
 #include "exchange/kernel_output.h"
 #include "log.h"
 #include "modules/module.h"
+#include "registered/registered.h"
 #include "patience.h"
 #include "exchange/ring.h"
 #include "callbacks/host_queue.h"
@@ -223,6 +224,7 @@ CUresult tsr_context_close(uint64_t handle) {
   tsr_graph_memory_drop(context);
   tsr_pools_drop(context);
   tsr_views_drop(context);
+  tsr_registered_drop(context);
   tsr_chunks_drop(context);
   blank_view(context->area, context->area_bytes);
   blank_view((void *)(uintptr_t)context->page, context->page_bytes);

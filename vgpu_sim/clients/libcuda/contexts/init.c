@@ -10,6 +10,7 @@
 #include "base/device.h"
 #include "log.h"
 #include "process.h"
+#include "registered/registered.h"
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -25,17 +26,20 @@ __attribute__((weak)) extern int pthread_atfork(void (*)(void), void (*)(void), 
 static void after_fork_in_child(void) {
   if (atomic_load(&tsr_process_state) != TSR_READY) {
     init_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    tsr_registered_in_child();
     return;
   }
   atomic_store(&tsr_process_state, TSR_FORKED);
   tsr_contexts_close_sockets();
+  tsr_registered_in_child();
 }
 
 __attribute__((constructor)) static void watch_forks(void) {
   if (__register_atfork)
-    __register_atfork(NULL, NULL, after_fork_in_child, NULL);
+    __register_atfork(tsr_registered_before_fork, tsr_registered_in_parent, after_fork_in_child,
+                      NULL);
   else if (pthread_atfork)
-    pthread_atfork(NULL, NULL, after_fork_in_child);
+    pthread_atfork(tsr_registered_before_fork, tsr_registered_in_parent, after_fork_in_child);
 }
 
 /* With another libcuda loaded, half of the program might use another driver. */

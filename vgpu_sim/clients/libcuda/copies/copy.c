@@ -11,6 +11,7 @@
 #include "memory/memory.h"
 #include "modules/module.h"
 #include "nodes/capture.h"
+#include "registered/registered.h"
 #include "exchange/ring.h"
 #include "exchange/wait.h"
 #include "streams/stream.h"
@@ -21,24 +22,31 @@ enum { STAGE_BYTES = 1 << 20 };
 /* Copies of at least this size are timed. */
 enum { TIMED_COPY_BYTES = 64 << 10 };
 
-static bool covers(const struct tsr_span *span, uint64_t address, uint64_t bytes) {
-  const uint64_t offset = address - span->address;
-  return offset <= span->bytes && bytes <= span->bytes - offset;
+/* Find the allocation or registration that contains an address, and where in it. */
+static bool find(uint64_t address, struct tsr_span *span, uint64_t *offset) {
+  const bool found = tsr_registered_find(address, span) ||
+                     (tsr_aperture_holds(address) &&
+                      ((tsr_memory_find(address, span) && span->sort.use != TSR_USE_REGISTERED) ||
+                       tsr_variable_find(address, span)));
+  if (!found) return false;
+  *offset = address -
+            (tsr_aperture_holds(address) ? span->address : (uint64_t)(uintptr_t)span->alias);
+  return true;
 }
 
 CUresult tsr_locate_any(uint64_t address, uint64_t bytes, struct tsr_end *end) {
   *end = (struct tsr_end){.address = address};
   if (!address) return CUDA_ERROR_INVALID_VALUE;
-  if (!tsr_aperture_holds(address)) {
+  struct tsr_span span;
+  uint64_t offset;
+  if (!find(address, &span, &offset) || bytes > span.bytes - offset) {
+    if (tsr_aperture_holds(address)) return CUDA_ERROR_INVALID_VALUE;
     end->host = (uint8_t *)(uintptr_t)address;
     return CUDA_SUCCESS;
   }
-  struct tsr_span span;
-  if ((!tsr_memory_find(address, &span) && !tsr_variable_find(address, &span)) ||
-      !covers(&span, address, bytes))
-    return CUDA_ERROR_INVALID_VALUE;
+  end->address = span.address + offset;
   end->context = span.context;
-  end->host = span.alias ? span.alias + (address - span.address) : NULL;
+  end->host = span.alias ? span.alias + offset : NULL;
   end->device = span.kind != TESSERA_CHUNK_KIND_HOST;
   return CUDA_SUCCESS;
 }
@@ -197,7 +205,7 @@ static CUresult copy(tsr_locator *locate_to, tsr_locator *locate_from, uint64_t 
   if (tsr_captures(context, index)) {
     struct tsr_operation operation = {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
                                       .context = tsr_object_handle(TSR_CONTEXT, context),
-                                      .copy = tsr_linear_copy(destination, source, bytes)};
+                                      .copy = tsr_linear_copy(to.address, from.address, bytes)};
     return tsr_capture_add(context, index, &operation);
   }
   if (tsr_copy_is_blocked(context, index)) return tsr_ring_wait(context, index, NULL, 0);

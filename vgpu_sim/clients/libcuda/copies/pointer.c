@@ -3,36 +3,50 @@
 
 #include "api.h"
 #include "contexts/context.h"
+#include "base/aperture.h"
 #include "base/device.h"
 #include "memory/memory.h"
 #include "modules/module.h"
+#include "registered/registered.h"
+
+static bool find(uint64_t pointer, struct tsr_span *span) {
+  if (tsr_registered_find(pointer, span)) return true;
+  return (tsr_memory_find(pointer, span) && span->sort.use != TSR_USE_REGISTERED) ||
+         tsr_variable_find(pointer, span);
+}
+
+/* Find pinned, managed or registered memory by the host's address. */
+static bool find_host(const void *p, struct tsr_span *span) {
+  return find((uint64_t)(uintptr_t)p, span) && span->kind == TESSERA_CHUNK_KIND_HOST;
+}
+
+/* Return the host's address of pinned, managed or registered memory. */
+static uint64_t host_address(const struct tsr_span *span) {
+  return (uint64_t)(uintptr_t)span->alias;
+}
 
 CUresult tsr_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr) {
   TSR_CURRENT(context);
   struct tsr_span span;
-  if (!tsr_memory_find(dptr, &span) && !tsr_variable_find(dptr, &span))
-    return CUDA_ERROR_NOT_FOUND;
+  if (!find(dptr, &span)) return CUDA_ERROR_NOT_FOUND;
   if (pbase) *pbase = span.address;
   if (psize) *psize = span.bytes;
   return CUDA_SUCCESS;
 }
 
+/* Registered memory has two addresses, all other memory one. */
 CUresult tsr_cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags) {
   TSR_CURRENT(context);
   struct tsr_span span;
-  if (!pdptr || Flags || !tsr_memory_find((uint64_t)(uintptr_t)p, &span) ||
-      span.kind != TESSERA_CHUNK_KIND_HOST)
-    return CUDA_ERROR_INVALID_VALUE;
-  *pdptr = (uint64_t)(uintptr_t)p; /* there is one address space */
+  if (!pdptr || Flags || !find_host(p, &span)) return CUDA_ERROR_INVALID_VALUE;
+  *pdptr = span.address + ((uint64_t)(uintptr_t)p - host_address(&span));
   return CUDA_SUCCESS;
 }
 
 CUresult tsr_cuMemHostGetFlags(unsigned int *pFlags, void *p) {
   TSR_CURRENT(context);
   struct tsr_span span;
-  if (!pFlags || !tsr_memory_find((uint64_t)(uintptr_t)p, &span) ||
-      span.kind != TESSERA_CHUNK_KIND_HOST)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!pFlags || !find_host(p, &span)) return CUDA_ERROR_INVALID_VALUE;
   *pFlags = span.sort.host_flags;
   return CUDA_SUCCESS;
 }
@@ -52,16 +66,18 @@ static CUresult answer(void *data, CUpointer_attribute attribute, uint64_t point
   } while (0)
   const bool host = span->kind == TESSERA_CHUNK_KIND_HOST;
   const bool managed = span->sort.use == TSR_USE_MANAGED;
+  const bool by_host = host && !tsr_aperture_holds(pointer);
+  const uint64_t offset = pointer - (by_host ? host_address(span) : span->address);
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       PUT(uint64_t, context_handle(span));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       PUT(unsigned, host && !managed ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      PUT(uint64_t, pointer);
+      PUT(uint64_t, span->address + offset);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!host) return CUDA_ERROR_INVALID_VALUE;
-      PUT(uint64_t, pointer);
+      PUT(uint64_t, host_address(span) + offset);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
@@ -94,10 +110,6 @@ static CUresult answer(void *data, CUpointer_attribute attribute, uint64_t point
       return CUDA_ERROR_INVALID_VALUE;
   }
 #undef PUT
-}
-
-static bool find(uint64_t pointer, struct tsr_span *span) {
-  return tsr_memory_find(pointer, span) || tsr_variable_find(pointer, span);
 }
 
 CUresult tsr_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr) {

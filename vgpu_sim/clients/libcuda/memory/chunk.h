@@ -14,6 +14,7 @@ enum tsr_use {
   TSR_USE_MANAGED,
   TSR_USE_PHYSICAL, /* memory of cuMemCreate, which programs access through views only */
   TSR_USE_GRAPH,    /* memory of a graph's allocation node, which only the graph releases */
+  TSR_USE_REGISTERED, /* memory that replaces pages of the program: registered/registered.h */
   TSR_USE_RESERVED, /* addresses of cuMemAddressReserve: see memory/views.h */
 };
 
