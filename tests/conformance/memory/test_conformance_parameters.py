@@ -74,6 +74,15 @@ def test_vectors_symbols_with_offsets_and_back() -> None:
     assert (out == VALUES[6:8]).all()
 
 
+def test_the_low_word_of_an_address() -> None:
+    """`ptxas` accepts a move of 32 bits; Triton's compiler writes it for a descriptor."""
+    out = _run("""
+        mov.b32 %r1, data; mov.b32 %r2, data+20; mov.b64 %d0, data; cvt.u32.u64 %r3, %d0;
+        sub.u32 %r2, %r2, %r1; sub.u32 %r1, %r1, %r3; st.global.v2.u32 [%o], {%r1, %r2};
+    """)
+    assert (out == [0, 20]).all()
+
+
 def test_isspacep_of_parameters() -> None:
     out = _run("""
         isspacep.param %p0, %a; isspacep.param %p1, %o; mov.u64 %d0, last+4; isspacep.param %p2, %d0;

@@ -1,6 +1,8 @@
 /* The CUDA driver interface, for C and C++. */
 #ifndef TESSERA_CUDA_H
 #define TESSERA_CUDA_H
+/* Programs and NVIDIA's helper headers test this name to learn that the header was included. */
+#define __cuda_cuda_h__
 
 #undef CUDA_VERSION
 #define CUDA_VERSION 12090

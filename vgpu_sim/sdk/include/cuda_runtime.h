@@ -1,6 +1,8 @@
 /* The CUDA runtime for CUDA C++. `tessera cc` includes it first in every CUDA source. */
 #ifndef TESSERA_CUDA_RUNTIME_H
 #define TESSERA_CUDA_RUNTIME_H
+/* Programs and NVIDIA's helper headers test this name to learn that the header was included. */
+#define __CUDA_RUNTIME_H__
 
 #if defined(__CUDA__) && defined(__clang__)
 #ifndef CUDA_VERSION

@@ -425,7 +425,6 @@ def test_parameters_have_names_of_their_own() -> None:
         (".extern .global .u32 a;", UnsupportedPtxError, ".extern variable 'a'"),
         (".shared .u32 a = 1;", InvalidPtxError, "a shared variable cannot have an initial value"),
         (".shared .u32 a[];", InvalidPtxError, "a shared array must have a size or be .extern"),
-        (".extern .shared .u32 a[4];", UnsupportedPtxError, "a shared variable of another module"),
         (".shared .u32 a; .global .u32 a;", InvalidPtxError, "declared twice"),
         (
             ".const .attribute(.managed) .u32 a;",
@@ -503,3 +502,10 @@ def test_a_load_keeps_what_it_says_of_caches(written: str, kept: str) -> None:
         one for one in function.code if one.op is isa.Op.LD and one.space is not isa.Space.PARAM
     )
     assert found.cache is isa.Cache[kept]
+
+
+def test_an_extern_shared_variable_with_a_size_is_reserved() -> None:
+    header = ".extern .shared .u32 a[5]; .extern .shared .u32 b; .extern .shared .align 8 .b8 c[];"
+    body = "st.shared.u32 [a], 1; st.shared.u32 [b], 2; st.shared.u32 [c], 3;"
+    function = compile_verified(kernel(body, header=header)).functions[0]
+    assert function.shared_bytes == 24

@@ -47,9 +47,9 @@ def test_check_prints_the_reason() -> None:
     assert lines[-1] == f"{LATER}: loads with 0 of 1 kernel"
     assert f"{LATER}: variable 'elsewhere' is refused (1 reason):" in lines
     at = lines.index(
-        f"{LATER}:6:31: a shared variable of another module, 'elsewhere', is not supported yet"
+        f"{LATER}:6:31: .extern variable 'elsewhere' of another module is not supported yet"
     )
-    assert lines[at + 1] == "    .extern .shared .align 16 .b8 elsewhere[64];"
+    assert lines[at + 1] == "    .extern .global .align 16 .b8 elsewhere[64];"
     assert _run("check", BROKEN).output.splitlines()[-1] == f"{BROKEN}: not PTX"
 
 

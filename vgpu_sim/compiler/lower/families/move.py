@@ -42,15 +42,30 @@ def mov(context: Context, form: Form, match: Match) -> None:
         return
     symbol = symbol_of(context, value)
     if symbol is not None:
-        if type_.bits != 64 and not (symbol[1] in WINDOWS and type_.bits == 32):
-            raise Invalid(f"an address has 64 bits and cannot be moved as .{type_.name.lower()}")
-        srcs = (symbol[0],)
+        srcs = (_address(context, *symbol, type_),)
     elif _reads_special(context, first, value, type_):
         return
     else:
         srcs = (values.source(context, value, type_),)
     to = values.destination(context, first, type_)
     context.builder.emit(Op.MOV, type=type_, dsts=(to,), srcs=srcs)
+
+
+def _address(
+    context: Context, symbol: Symbol | Literal, space: Space, type_: DataType
+) -> Operand:
+    """Return the address of a variable; as 32 bits, the low half of a parameter's address."""
+    if type_.bits == 64 or (space in WINDOWS and type_.bits == 32):
+        return symbol
+    if space is not Space.PARAM or type_.bits != 32:
+        raise Invalid(f"an address has 64 bits and cannot be moved as .{type_.name.lower()}")
+    whole = context.builder.scratch_register(64)
+    low = context.builder.scratch_register(32)
+    context.builder.emit(Op.MOV, type=DataType.U64, dsts=(whole,), srcs=(symbol,))
+    context.builder.emit(
+        Op.CVT, type=DataType.U32, source_type=DataType.U64, dsts=(low,), srcs=(whole,)
+    )
+    return low
 
 
 def _reads_special(

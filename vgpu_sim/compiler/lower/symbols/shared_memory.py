@@ -2,7 +2,7 @@
 
 The variables that the kernel names are laid out in order, the module's before the kernel's;
 arrays without a size (``.extern``) all begin after them: they are the launch's dynamic shared
-memory.
+memory. An ``.extern`` variable with a size is a variable like any other, as ptxas treats it.
 """
 
 import math
@@ -96,12 +96,7 @@ def size_and_alignment(declared: tree.Variable) -> tuple[int | None, int]:
         raise Invalid("a shared variable cannot have an initial value", declared)
     element = element_bytes(declared)
     align = declared.align or element  # shared memory begins at address 0, so any alignment works
-    if declared.linkage is tree.Linkage.EXTERN:
-        if not declared.dimensions or declared.dimensions[0] is not None:
-            raise Unsupported(
-                f"a shared variable of another module, {declared.name!r},",
-                declared,
-            )
+    if declared.linkage is tree.Linkage.EXTERN and declared.dimensions[:1] == (None,):
         return None, align
     sizes = [size for size in declared.dimensions if size]
     if len(sizes) != len(declared.dimensions):
