@@ -1,16 +1,25 @@
 """One virtual environment per client, below ``out/clients``, with its record's packages."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from benchmarks.clients.client import Client, Repository
-from benchmarks.on_slice import REPOSITORY
+from benchmarks.on_slice import PYTHONPATH, REPOSITORY
 
 OUT = REPOSITORY / "out" / "clients"
 RUNNERS = ("pytest==9.2.0", "pytest-timeout==2.4.0")
+
+# The repository's own packages are found by `tessera` alone: PYTHONPATH belongs to the client.
+_MAIN = (
+    f"import sys; sys.path[:0] = {PYTHONPATH.split(os.pathsep)!r}; "
+    "from vgpu_sim.cli.main import main; main()"
+)
+TESSERA = (sys.executable, "-c", _MAIN)
+"""The command ``tessera``, from any folder."""
 
 
 class NotInstalled(Exception):

@@ -7,21 +7,15 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from benchmarks.clients.environment import folder_of, python_of
+from benchmarks.clients.environment import TESSERA, folder_of, python_of
 from benchmarks.clients.outcomes import FileRun, Outcome, read_run
 from benchmarks.clients.suite import Suite
-from benchmarks.on_slice import PYTHONPATH, REPOSITORY
+from benchmarks.on_slice import REPOSITORY
 
 _REPORTER = REPOSITORY / "benchmarks" / "clients" / "reporter"
-# The repository's own packages are found by `tessera` alone: PYTHONPATH belongs to the client.
-_TESSERA = (
-    f"import sys; sys.path[:0] = {PYTHONPATH.split(os.pathsep)!r}; "
-    "from vgpu_sim.cli.main import main; main()"
-)
 _MOST_ENDED = 25
 _GRACE_S = 20
 
@@ -86,9 +80,8 @@ def _run_pytest(
         *(["--collect-only"] if collect else []),
         *paths,
     ]
-    tessera = [sys.executable, "-c", _TESSERA, "run", "--board", client.board]
     device = ["--slice", client.slice] if client.slice else ["--count", str(client.gpus)]
-    command = [*tessera, *device, "--", *pytest]
+    command = [*TESSERA, "run", "--board", client.board, *device, "--", *pytest]
     with output.open("w") as file:
         in_time = _wait(command, environment, suite.tests, file.fileno(), client.file_limit_s)
     was_timeout = not in_time or "++ Timeout ++" in output.read_text(errors="replace")

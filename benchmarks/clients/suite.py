@@ -1,12 +1,13 @@
 """A client's suite on this machine: the folders of its tests and of its checkout."""
 
+import json
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.clients.client import Client
-from benchmarks.clients.environment import checkout, install, site_packages
+from benchmarks.clients.environment import TESSERA, checkout, install, site_packages
 from benchmarks.on_slice import REPOSITORY
 
 _ORIGIN = (("remote", "get-url", "origin"), ("rev-parse", "--short=8", "HEAD"))
@@ -33,7 +34,11 @@ class Suite:
         return "" if at_tag or not commit else f"{url or self.repository.name}, commit {commit}"
 
     def expand(self, text: str) -> str:
-        """Replace ``{repository}``, ``{site}`` and ``{programs}`` in a setting of the record."""
+        """Replace ``{repository}``, ``{site}``, ``{programs}`` and ``{tessera}`` in a setting.
+
+        ``{tessera}`` is the command ``tessera`` as a list in JSON.
+        """
+        text = text.replace("{tessera}", json.dumps(TESSERA))
         text = text.replace("{repository}", str(self.repository))
         text = text.replace("{site}", str(site_packages(self.client)))
         return text.replace("{programs}", str(PROGRAMS))

@@ -1,4 +1,4 @@
-"""Taichi and tinygrad, which compile for GPUs themselves; tests are in their repositories."""
+"""Compilers for GPUs: Taichi, tinygrad, and `tessera cc` with NVIDIA's CUDA samples."""
 
 from pathlib import PurePosixPath
 
@@ -25,5 +25,23 @@ TINYGRAD = Client(
     tests=("**/test_ops.py",),
     arguments=("-c", "{programs}/pytest.ini"),
     environment={"DEV": "CUDA", "LD_LIBRARY_PATH": "{site}/nvidia/cu13/lib"},
+    file_limit_s=7200,
+)
+CUDA_SAMPLES = Client(
+    name="cuda-samples",
+    version="12.9",
+    goal="≥ 60 verify themselves",
+    packages=("nvidia-cuda-nvrtc-cu12==12.9.86",),
+    repository=Repository("https://github.com/NVIDIA/cuda-samples", "v12.9"),
+    folder=PurePosixPath("cuda_samples"),
+    in_programs=True,
+    tests=("test_samples.py",),
+    arguments=("-c", "{programs}/pytest.ini"),
+    environment={
+        "CUDA_SAMPLES": "{repository}",
+        "CUDA_SAMPLES_NVRTC": "{site}/nvidia/cuda_nvrtc",
+        "TESSERA_NVRTC": "{site}/nvidia/cuda_nvrtc/lib",
+        "TESSERA_COMMAND": "{tessera}",
+    },
     file_limit_s=7200,
 )

@@ -16,7 +16,7 @@ from vgpu_sim.sdk.errors import CompileError
 SOURCES = REPOSITORY / "tests" / "abi" / "programs" / "sdk"
 CHECKS = {
     "accuracy", "sums", "products", "random numbers", "transforms", "reductions", "sorting",
-    "atomics", "groups", "memory", "calls", "tensor cores",
+    "atomics", "groups", "stages", "memory", "calls", "tensor cores",
 }  # fmt: skip
 # Those that share most code with the others; without names the program measures all of them.
 MEASURED = ("sin", "pow", "erf")

@@ -143,6 +143,10 @@ class thread_block_tile : public warp_group<thread_block_tile<Size, Parent>> {
   static_assert(Size <= 32 && (Size & (Size - 1)) == 0, "a power of two, at most 32");
 
  public:
+  thread_block_tile() = default;
+  /* A tile keeps its threads when its type names no parent, or another one. */
+  template <class Other>
+  TESSERA_CG thread_block_tile(const thread_block_tile<Size, Other> &) {}
   static TESSERA_CG unsigned int thread_rank() { return details::rank_in_block() % Size; }
   static TESSERA_CG constexpr unsigned int num_threads() { return Size; }
   static TESSERA_CG unsigned int meta_group_rank() { return details::rank_in_block() / Size; }
@@ -180,6 +184,31 @@ class coalesced_group : public warp_group<coalesced_group> {
   TESSERA_CG unsigned int mask() const { return lanes; }
   TESSERA_CG unsigned int thread_rank() const { return details::lanes_below(lanes); }
   TESSERA_CG unsigned int num_threads() const { return __popc(lanes); }
+};
+
+/* A block, or threads of one warp, without a type that says which. */
+class thread_group {
+  unsigned int lanes;  // 0: the block
+
+  TESSERA_CG explicit thread_group(unsigned int mask) : lanes(mask) {}
+  friend TESSERA_CG thread_group tiled_partition(const thread_group &group, unsigned int size);
+
+ public:
+  TESSERA_CG thread_group(const thread_block &) : lanes(0) {}
+  TESSERA_CG thread_group(const coalesced_group &group) : lanes(group.mask()) {}
+  template <unsigned int Size, class Parent>
+  TESSERA_CG thread_group(const thread_block_tile<Size, Parent> &tile) : lanes(tile.mask()) {}
+  TESSERA_CG void sync() const {
+    if (lanes) __syncwarp(lanes);
+    else __syncthreads();
+  }
+  TESSERA_CG unsigned int thread_rank() const {
+    return lanes ? details::lanes_below(lanes) : details::rank_in_block();
+  }
+  TESSERA_CG unsigned long long num_threads() const {
+    return lanes ? __popc(lanes) : details::block_threads();
+  }
+  TESSERA_CG unsigned long long size() const { return num_threads(); }
 };
 
 #if __CUDA_ARCH__ >= 900
@@ -241,6 +270,15 @@ static TESSERA_CG coalesced_group tiled_partition(const coalesced_group &group, 
   }
   return coalesced_group(out);
 }
+/* Splits a block, or threads of a warp, into groups of `size` threads, at most 32. */
+TESSERA_CG thread_group tiled_partition(const thread_group &group, unsigned int size) {
+  if (group.lanes) return tiled_partition(coalesced_group(group.lanes), size);
+  const unsigned int first = details::lane() / size * size;
+  const unsigned int left = details::block_threads() - (details::rank_in_block() - details::lane());
+  const unsigned int end = first + size < left ? first + size : left;
+  const unsigned int below = end >= 32 ? ~0u : (1u << end) - 1;
+  return thread_group(below & ~((1u << first) - 1));
+}
 template <class Group, class Label>
 static TESSERA_CG coalesced_group labeled_partition(const Group &group, Label label) {
   return coalesced_group(__match_any_sync(group.mask(), label));
@@ -249,6 +287,10 @@ template <class Group>
 static TESSERA_CG coalesced_group binary_partition(const Group &group, bool predicate) {
   const unsigned int with = __ballot_sync(group.mask(), predicate);
   return coalesced_group(predicate ? with : group.mask() & ~with);
+}
+template <unsigned int Size>
+static TESSERA_CG coalesced_group tiled_partition(const coalesced_group &group) {
+  return tiled_partition(group, Size);
 }
 template <class Group>
 static TESSERA_CG void sync(const Group &group) {

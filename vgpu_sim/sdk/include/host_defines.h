@@ -34,9 +34,7 @@
 #endif
 
 #define __forceinline__ __inline__ __attribute__((always_inline))
-#ifndef __noinline__
-#define __noinline__ __attribute__((noinline))
-#endif
+/* `__noinline__` is a keyword of clang; a macro would spoil __attribute__((__noinline__)). */
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __builtin_align__(bytes) __align__(bytes)
 #define CUDARTAPI

@@ -2,7 +2,10 @@
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cooperative_groups/scan.h>
+#include <cooperative_groups/memcpy_async.h>
 #include <cuda/atomic>
+#include <cuda/barrier>
+#include <cuda/pipeline>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -146,7 +149,83 @@ __global__ void tiles(const int* a, int* out) {
   auto lp = cg::labeled_partition(w, v & 3);
   out[256 + i] = cg::reduce(lp, v, cg::plus<int>());
 }
+__device__ int sum_of(cg::thread_group group, int* work, int v) {
+  const int rank = group.thread_rank();
+  for (int half = group.size() / 2; half; half /= 2) {
+    work[rank] = v;
+    group.sync();
+    if (rank < half) v += work[rank + half];
+    group.sync();
+  }
+  return v;
+}
+__device__ int half_sum(cg::thread_block_tile<16> tile, int v) {
+  for (int o = 8; o; o /= 2) v += tile.shfl_down(v, o);
+  return v;
+}
+// Sums by groups without a type, of a block of 64 threads and of parts of 16.
+__global__ void untyped(const int* a, int* out) {
+  __shared__ int work[64];
+  cg::thread_block block = cg::this_thread_block();
+  const int i = block.thread_rank();
+  const int all = sum_of(block, work, a[i]);
+  cg::thread_group part = cg::tiled_partition(block, 16);
+  const int some = sum_of(part, work + i / 16 * 16, a[i]);
+  const int same = half_sum(cg::tiled_partition<16>(block), a[i]);
+  if (i == 0) out[0] = all;
+  if (part.thread_rank() == 0) out[1 + i / 16] = some == same ? some : -1;
+}
+// Threads below 32 fill stages of a ring that the others empty; a barrier counts the block.
+__global__ void ring(const int* a, int* out, int stages) {
+  using Barrier = cuda::barrier<cuda::thread_scope_block>;
+  __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
+  __shared__ Barrier arrived;
+  __shared__ int data[2][32], whole[64];
+  auto block = cg::this_thread_block();
+  if (threadIdx.x == 0) init(&arrived, blockDim.x);
+  block.sync();
+  cuda::memcpy_async(block, whole, a, cuda::aligned_size_t<16>(sizeof whole), arrived);
+  arrived.wait(arrived.arrive());
+  const int last = whole[63 - threadIdx.x];
+  auto pipe = cuda::make_pipeline(block, &state, 32);
+  int sum = 0;
+  for (int k = 0; k < stages; k++) {
+    if (threadIdx.x < 32) {
+      pipe.producer_acquire();
+      cuda::memcpy_async(&data[k % 2][threadIdx.x], a + 32 * k + threadIdx.x, sizeof(int), pipe);
+      pipe.producer_commit();
+    } else {
+      pipe.consumer_wait();
+      sum += (k + 1) * data[k % 2][63 - threadIdx.x];
+      pipe.consumer_release();
+    }
+  }
+  cg::memcpy_async(block, whole, a + 64, sizeof whole);
+  cg::wait(block);
+  out[threadIdx.x] = threadIdx.x < 32 ? last : sum + whole[threadIdx.x ^ 1];
+}
 }  // namespace
+
+int check_stages() {
+  const int stages = 9;
+  const auto v = generate<int>(32 * stages, [](int i) { return i * 29 % 31; });
+  Device<int> in(v), sums(5), out(64);
+  untyped<<<1, 64>>>(in, sums);
+  int bad = wrong(sums.read(), [&](int at) {
+    int sum = 0;
+    for (int i = at ? 16 * at - 16 : 0; i < (at ? 16 * at : 64); i++) sum += v[i];
+    return sum;
+  });
+  ring<<<1, 64>>>(in, out, stages);
+  bad += wrong(out.read(), [&](int i) {
+    if (i < 32) return v[63 - i];
+    int sum = v[64 + (i ^ 1)];
+    for (int k = 0; k < stages; k++) sum += (k + 1) * v[32 * k + 63 - i];
+    return sum;
+  });
+  bad += max(3, 5u) != 5 || min(-2L, 7L) != -2 || max(1.5f, 2.0) != 2;
+  return report("stages", bad);
+}
 
 int check_reductions() {
   const int n = 5000;

@@ -15,6 +15,7 @@ int check_reductions();
 int check_sorting();
 int check_atomics();
 int check_groups();
+int check_stages();
 int check_memory();
 int check_calls();
 int check_tensor_cores();
@@ -22,5 +23,6 @@ int check_tensor_cores();
 int main(int argc, char** argv) {
   return check_accuracy(argc - 1, argv + 1) + check_sums() + check_products() +
          check_random_numbers() + check_transforms() + check_reductions() + check_sorting() +
-         check_atomics() + check_groups() + check_memory() + check_calls() + check_tensor_cores();
+         check_atomics() + check_groups() + check_stages() + check_memory() + check_calls() +
+         check_tensor_cores();
 }

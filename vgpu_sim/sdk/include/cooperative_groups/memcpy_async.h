@@ -13,6 +13,18 @@ static __device__ __forceinline__ void memcpy_async(const Group &group, void *ta
     ((char *)target)[i] = ((const char *)source)[i];
   }
 }
+/* Counts of elements instead of bytes; the smaller one decides. */
+template <class Group, class T, class TargetLayout, class SourceLayout>
+static __device__ __forceinline__ void memcpy_async(const Group &group, T *target,
+                                                    const TargetLayout &there, const T *source,
+                                                    const SourceLayout &here) {
+  const size_t to = there, from = here;
+  memcpy_async(group, (void *)target, (const void *)source, (to < from ? to : from) * sizeof(T));
+}
+template <unsigned int Stages, class Group>
+static __device__ __forceinline__ void wait_prior(const Group &group) {
+  group.sync();
+}
 template <class Group>
 static __device__ __forceinline__ void wait(const Group &group) {
   group.sync();

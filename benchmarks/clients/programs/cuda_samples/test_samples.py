@@ -1,0 +1,108 @@
+"""NVIDIA's CUDA samples, compiled with ``tessera cc``: each verifies its own results.
+
+A sample passes if its program ends with status 0. It is skipped if it ends with the status by
+which the samples say that the device lacks something. Its arguments are those of the samples' own
+test run.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(os.environ["CUDA_SAMPLES"])
+NVRTC = Path(os.environ["CUDA_SAMPLES_NVRTC"])
+TESSERA = json.loads(os.environ["TESSERA_COMMAND"])
+GROUPS = "[012356]_*"
+WAIVED = 2
+LIMIT_S = 240
+ELSEWHERE = re.compile(
+    r"#\s*include\s*[<\"](GL/|GLFW/|cuda_gl|EGL/|cudaEGL|vulkan|d3d|dxgi|mpi\.h|nvsci)"
+)
+ARGUMENTS = json.loads((ROOT / "test_args.json").read_text())
+
+
+def _cmake(sample):
+    """Return the sample's CMake file without comments, with its own variables replaced."""
+    text = re.sub(r"#.*", "", (sample / "CMakeLists.txt").read_text())
+    values = {"CMAKE_CURRENT_SOURCE_DIR": ".", "CMAKE_CURRENT_BINARY_DIR": "."}
+    for name, value in re.findall(r"\bset\((\w+)\s+\"?([^\s\")]+)\"?\s*\)", text):
+        values[name] = value
+    for _ in range(3):
+        text = re.sub(r"\$\{(\w+)\}", lambda found: values.get(found[1], found[0]), text)
+    return text
+
+
+def _samples():
+    for folder in sorted(ROOT.glob(f"Samples/{GROUPS}/*/CMakeLists.txt")):
+        yield folder.parent
+
+
+def _compile(folder, *arguments):
+    command = [*TESSERA, "cc", "-w", "-arch=sm_90", f"-I{ROOT / 'Common'}", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        found = re.search(r"error: (.+)|(undefined reference to .+)", done.stderr)
+        text = found[0] if found else done.stderr
+        pytest.fail("not compiled: " + text.replace("'", "`"), pytrace=False)
+
+
+def _build(sample, folder):
+    """Compile a copy of the sample in ``folder``, with what its program loads; return its name."""
+    text = _cmake(sample)
+    target = re.search(r"add_executable\(\s*(\S+)\s+([^)]*)\)", text)
+    if target is None:
+        pytest.skip("no program is built on this platform")
+    for output, kind, source in re.findall(r"-o\s+(\S+)\s+(-fatbin|-ptx)\s+(\S+)", text):
+        _compile(folder, kind, "-o", output, source)
+    words = [word for word in target[2].split() if word.endswith((".cu", ".cpp", ".c"))]
+    options = ["-rdc=true"] if "CUDA_SEPARABLE_COMPILATION ON" in text else []
+    libraries = subprocess.run([*TESSERA, "libdir"], capture_output=True, text=True, check=True)
+    options.append(f"-L{libraries.stdout.strip()}")
+    if "CUDA::cuda_driver" in text:
+        options.append("-l:libcuda.so.1")
+    if "CUDA::nvrtc" in text:
+        options += [f"-I{NVRTC / 'include'}", "-l:libnvrtc.so.12"]
+    if "OpenMP" in text:
+        options += ["-Xcompiler", "-fopenmp", "-lomp"]
+    _compile(folder, *options, "-o", target[1], *words)
+    return target[1]
+
+
+def _run(folder, program, arguments):
+    command = [f"./{program}", *arguments]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, errors="replace",
+            check=False, timeout=LIMIT_S, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"exceeds {LIMIT_S} s", pytrace=False)
+    print(done.stdout)
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()] or [""]
+    ours = [line for line in done.stderr.splitlines() if line.startswith("tessera: ")]
+    if done.returncode == WAIVED:
+        pytest.skip(lines[-1])
+    if done.returncode:
+        said = (ours or done.stderr.splitlines() or lines)[-1]
+        pytest.fail(f"status {done.returncode}: {said.replace(chr(39), '`')}", pytrace=False)
+
+
+@pytest.mark.parametrize("sample", _samples(), ids=lambda sample: sample.name)
+def test_sample(sample, tmp_path):
+    sources = [p for p in sample.rglob("*") if p.suffix in (".cu", ".cpp", ".h", ".cuh", ".c")]
+    if any(ELSEWHERE.search(path.read_text(errors="replace")) for path in sources):
+        pytest.skip("needs a graphics interface, MPI or NvSci")
+    own = ARGUMENTS.get(sample.name, {})
+    if own.get("skip"):
+        pytest.skip("left out by the samples' own test run")
+    folder = tmp_path / "Samples" / sample.parent.name / sample.name
+    shutil.copytree(sample, folder, ignore=shutil.ignore_patterns("doc"))
+    (tmp_path / "Common").symlink_to(ROOT / "Common")
+    program = _build(sample, folder)
+    for run in own.get("runs", [own]):
+        _run(folder, program, run.get("args", []))
