@@ -27,9 +27,9 @@ TRITON_CORE = replace(
     TRITON,
     name="triton-test-core",
     goal="≥ 90 %",
-    folder=PurePosixPath("python/test"),
+    folder=PurePosixPath("python"),
     in_programs=False,
-    tests=("unit/language/test_core.py",),
+    tests=("test/unit/language/test_core.py",),
     arguments=("-c", "{programs}/pytest.ini"),
     file_limit_s=7200,
 )
