@@ -27,6 +27,19 @@ TESSERA_CG unsigned int lane_of(unsigned int mask, unsigned int rank) {
   for (; rank; rank--) mask &= mask - 1;
   return __ffs(mask) - 1;
 }
+/* Shuffles a value of any type that can be copied as bytes: in words, unless it is a number. */
+template <class T, class Shuffle>
+TESSERA_CG T shuffle_words(T v, Shuffle shuffle) {
+  if constexpr (__is_arithmetic(T)) {
+    return shuffle(v);
+  } else {
+    unsigned int words[(sizeof(T) + 3) / 4] = {};
+    __builtin_memcpy(words, &v, sizeof(T));
+    for (unsigned int &word : words) word = shuffle(word);
+    __builtin_memcpy(&v, words, sizeof(T));
+    return v;
+  }
+}
 }  // namespace details
 
 /* What groups within a warp share; `Self` has mask(), thread_rank() and num_threads(). */
@@ -41,25 +54,28 @@ class warp_group {
     }
     return out;
   }
+  template <class T>
+  TESSERA_CG T from(T v, unsigned int rank) const {
+    const unsigned int mask = self().mask(), lane = details::lane_of(mask, rank);
+    return details::shuffle_words(v, [=](auto word) { return __shfl_sync(mask, word, lane); });
+  }
 
  public:
   TESSERA_CG void sync() const { __syncwarp(self().mask()); }
   TESSERA_CG unsigned long long size() const { return self().num_threads(); }
   template <class T>
   TESSERA_CG T shfl(T v, int rank) const {
-    return __shfl_sync(self().mask(), v, details::lane_of(self().mask(), rank % self().num_threads()));
+    return from(v, rank % self().num_threads());
   }
   template <class T>
   TESSERA_CG T shfl_up(T v, unsigned int delta) const {
     const unsigned int rank = self().thread_rank();
-    return __shfl_sync(self().mask(), v,
-                       details::lane_of(self().mask(), rank >= delta ? rank - delta : rank));
+    return from(v, rank >= delta ? rank - delta : rank);
   }
   template <class T>
   TESSERA_CG T shfl_down(T v, unsigned int delta) const {
     const unsigned int rank = self().thread_rank(), last = self().num_threads();
-    return __shfl_sync(self().mask(), v,
-                       details::lane_of(self().mask(), rank + delta < last ? rank + delta : rank));
+    return from(v, rank + delta < last ? rank + delta : rank);
   }
   TESSERA_CG int any(int predicate) const { return __any_sync(self().mask(), predicate); }
   TESSERA_CG int all(int predicate) const { return __all_sync(self().mask(), predicate); }
@@ -76,8 +92,20 @@ class warp_group {
   }
 };
 
+/* Shared memory by which tiles of more than a warp synchronise, and reduce values of 32 bytes. */
+template <unsigned int Threads = 1024>
+struct block_tile_memory {
+  unsigned long long arrived[16];
+  unsigned long long values[32][4];
+};
+
 class thread_block {
+  block_tile_memory<> *memory = nullptr;
+
  public:
+  thread_block() = default;
+  TESSERA_CG explicit thread_block(block_tile_memory<> *shared) : memory(shared) {}
+  TESSERA_CG block_tile_memory<> *tile_memory() const { return memory; }
   static TESSERA_CG void sync() { __syncthreads(); }
   static TESSERA_CG unsigned int thread_rank() { return details::rank_in_block(); }
   static TESSERA_CG unsigned int size() { return details::block_threads(); }
@@ -137,10 +165,13 @@ class grid_group {
   }
 };
 
+template <unsigned int Size, class Parent = void, bool Wide = (Size > 32)>
+class thread_block_tile;
+
 /* A tile of a warp with a size that is a power of two. */
-template <unsigned int Size, class Parent = void>
-class thread_block_tile : public warp_group<thread_block_tile<Size, Parent>> {
-  static_assert(Size <= 32 && (Size & (Size - 1)) == 0, "a power of two, at most 32");
+template <unsigned int Size, class Parent>
+class thread_block_tile<Size, Parent, false> : public warp_group<thread_block_tile<Size, Parent>> {
+  static_assert((Size & (Size - 1)) == 0, "the size of a tile is a power of two");
 
  public:
   thread_block_tile() = default;
@@ -159,19 +190,64 @@ class thread_block_tile : public warp_group<thread_block_tile<Size, Parent>> {
   }
   template <class T>
   TESSERA_CG T shfl(T v, int rank) const {
-    return __shfl_sync(mask(), v, rank, Size);
+    return details::shuffle_words(
+        v, [=](auto word) { return __shfl_sync(mask(), word, rank, Size); });
   }
   template <class T>
   TESSERA_CG T shfl_up(T v, unsigned int delta) const {
-    return __shfl_up_sync(mask(), v, delta, Size);
+    return details::shuffle_words(
+        v, [=](auto word) { return __shfl_up_sync(mask(), word, delta, Size); });
   }
   template <class T>
   TESSERA_CG T shfl_down(T v, unsigned int delta) const {
-    return __shfl_down_sync(mask(), v, delta, Size);
+    return details::shuffle_words(
+        v, [=](auto word) { return __shfl_down_sync(mask(), word, delta, Size); });
   }
   template <class T>
   TESSERA_CG T shfl_xor(T v, unsigned int lanes) const {
-    return __shfl_xor_sync(mask(), v, lanes, Size);
+    return details::shuffle_words(
+        v, [=](auto word) { return __shfl_xor_sync(mask(), word, lanes, Size); });
+  }
+};
+
+/* A tile of several warps. It synchronises in the memory that this_thread_block() was given. */
+template <unsigned int Size, class Parent>
+class thread_block_tile<Size, Parent, true> {
+  static_assert((Size & (Size - 1)) == 0 && Size <= 1024, "a power of two, at most 1024");
+  block_tile_memory<> *memory;
+
+  TESSERA_CG unsigned int barrier() const {
+    return (unsigned int)__cvta_generic_to_shared(&memory->arrived[meta_group_rank()]);
+  }
+
+ public:
+  /* All threads of the block make their tiles together. */
+  TESSERA_CG explicit thread_block_tile(const thread_block &block) : memory(block.tile_memory()) {
+    __syncthreads();
+    if (thread_rank() == 0) {
+      __asm__ __volatile__("mbarrier.init.shared.b64 [%0], %1;"
+                           :: "r"(barrier()), "r"(Size) : "memory");
+    }
+    __syncthreads();
+  }
+  static TESSERA_CG unsigned int thread_rank() { return details::rank_in_block() % Size; }
+  static TESSERA_CG constexpr unsigned int num_threads() { return Size; }
+  static TESSERA_CG constexpr unsigned int size() { return Size; }
+  static TESSERA_CG unsigned int meta_group_rank() { return details::rank_in_block() / Size; }
+  static TESSERA_CG unsigned int meta_group_size() {
+    return (details::block_threads() + Size - 1) / Size;
+  }
+  TESSERA_CG void sync() const {
+    __asm__ __volatile__(
+        "{ .reg .pred p; .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0];\n"
+        "again: mbarrier.test_wait.shared.b64 p, [%0], t;\n"
+        "@!p bra again; }" :: "r"(barrier()) : "memory");
+  }
+  /* Returns where a warp of the tile puts a value for the others. */
+  template <class T>
+  TESSERA_CG T *value_of(unsigned int warp) const {
+    static_assert(sizeof(T) <= 32, "a value of at most 32 bytes");
+    return (T *)memory->values[meta_group_rank() * (Size / 32) + warp];
   }
 };
 
@@ -255,12 +331,17 @@ static TESSERA_CG cluster_group this_cluster() { return cluster_group(); }
 #endif
 
 static TESSERA_CG thread_block this_thread_block() { return thread_block(); }
+template <unsigned int Threads>
+static TESSERA_CG thread_block this_thread_block(block_tile_memory<Threads> &memory) {
+  return thread_block((block_tile_memory<> *)&memory);
+}
 static TESSERA_CG grid_group this_grid() { return grid_group(); }
 static TESSERA_CG coalesced_group coalesced_threads() { return coalesced_group(__activemask()); }
 
 template <unsigned int Size, class Parent>
-static TESSERA_CG thread_block_tile<Size, Parent> tiled_partition(const Parent &) {
-  return thread_block_tile<Size, Parent>();
+static TESSERA_CG thread_block_tile<Size, Parent> tiled_partition(const Parent &parent) {
+  if constexpr (Size > 32) return thread_block_tile<Size, Parent>(parent);
+  else return thread_block_tile<Size, Parent>();
 }
 static TESSERA_CG coalesced_group tiled_partition(const coalesced_group &group, unsigned int size) {
   const unsigned int first = group.thread_rank() / size * size;

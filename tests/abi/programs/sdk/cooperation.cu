@@ -175,6 +175,23 @@ __global__ void untyped(const int* a, int* out) {
   if (i == 0) out[0] = all;
   if (part.thread_rank() == 0) out[1 + i / 16] = some == same ? some : -1;
 }
+// Each of two tiles of 64 threads reduces and synchronises alone; shuffled values have 16 bytes.
+__global__ void wide(const int* a, int* out) {
+  __shared__ cg::block_tile_memory<128> memory;
+  auto block = cg::this_thread_block(memory);
+  auto tile = cg::tiled_partition<64>(block);
+  const int i = block.thread_rank();
+  int sum = 0;
+  for (unsigned k = 0; k <= tile.meta_group_rank(); k++) {
+    sum += cg::reduce(tile, a[i], cg::plus<int>());
+    tile.sync();
+  }
+  const int4 v = make_int4(i, sum, a[i], 1);
+  const int4 next = cg::tiled_partition<32>(block).shfl_xor(v, 1);
+  auto odd = cg::binary_partition(cg::tiled_partition<32>(block), i & 1);
+  const int4 first = odd.shfl(v, 0);
+  out[i] = next.y == sum && next.x == (i ^ 1) && first.x == i / 32 * 32 + i % 2 ? sum : -1;
+}
 // Threads below 32 fill stages of a ring that the others empty; a barrier counts the block.
 __global__ void ring(const int* a, int* out, int stages) {
   using Barrier = cuda::barrier<cuda::thread_scope_block>;
@@ -214,6 +231,13 @@ int check_stages() {
   int bad = wrong(sums.read(), [&](int at) {
     int sum = 0;
     for (int i = at ? 16 * at - 16 : 0; i < (at ? 16 * at : 64); i++) sum += v[i];
+    return sum;
+  });
+  Device<int> wides(128);
+  wide<<<1, 128>>>(in, wides);
+  bad += wrong(wides.read(), [&](int at) {
+    int sum = 0;
+    for (int i = at / 64 * 64; i < at / 64 * 64 + 64; i++) sum += v[i] * (at / 64 + 1);
     return sum;
   });
   ring<<<1, 64>>>(in, out, stages);

@@ -1,4 +1,4 @@
-/* Reductions over groups within a warp. */
+/* Reductions over groups within a warp, and over tiles of several warps. */
 #ifndef TESSERA_COOPERATIVE_GROUPS_REDUCE_H
 #define TESSERA_COOPERATIVE_GROUPS_REDUCE_H
 
@@ -15,6 +15,19 @@ static __device__ __forceinline__ T reduce(const Group &group, T v, Operator op)
     if (rank % (2 * width) == 0 && rank + width < size) v = op(v, other);
   }
   return group.shfl(v, 0);
+}
+/* In a tile of several warps, the results of the warps are combined in their order. */
+template <unsigned int Size, class Parent, class T, class Operator>
+static __device__ __forceinline__ T reduce(const thread_block_tile<Size, Parent, true> &tile, T v,
+                                           Operator op) {
+  const unsigned int rank = tile.thread_rank();
+  v = reduce(thread_block_tile<32>(), v, op);
+  if (rank % 32 == 0) *tile.template value_of<T>(rank / 32) = v;
+  tile.sync();
+  v = *tile.template value_of<T>(0);
+  for (unsigned int warp = 1; warp < Size / 32; warp++) v = op(v, *tile.template value_of<T>(warp));
+  tile.sync();
+  return v;
 }
 }  // namespace cooperative_groups
 #endif
