@@ -24,6 +24,9 @@ _OBJECTS = (".o", ".a", ".so", ".obj", ".lo")
 # What `<<<>>>` compiles to depends on the SDK's version: cudaLaunchKernel, and the registration
 # calls of CUDA 10.1 and newer. Every supported clang knows this one.
 _SDK_VERSION = "11.8"
+# The most instructions, as LLVM estimates them, of a loop unrolled by `#pragma unroll`. LLVM's own
+# limit of 16384 makes kernels with more registers than an ISA function can have.
+_UNROLLED = 1024
 
 
 @dataclass
@@ -64,6 +67,7 @@ class Compilation:
             *(["-fgpu-rdc"] if options.relocatable else []),
             *([] if any(flag.startswith("-ffp-contract") for flag in options.device)
               else ["-ffp-contract=fast"]),
+            "-mllvm", f"-pragma-unroll-threshold={_UNROLLED}",
             *options.device,
         ]  # fmt: skip
 

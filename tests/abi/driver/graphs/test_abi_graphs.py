@@ -110,6 +110,18 @@ def test_errors_of_capture(cuda, operations):
     cuda.cuStreamWaitEvent(b, event, 0)
     operations.enqueue(fill, b)
     assert cuda.code("cuStreamEndCapture", a) == UNJOINED
+    # A stream that was joined may be destroyed; another one may not.
+    for joined in (True, False):
+        fork = cuda.cuStreamCreate(1)
+        cuda.cuStreamBeginCapture(a, mode)
+        cuda.cuEventRecord(event, a)
+        cuda.cuStreamWaitEvent(fork, event, 0)
+        operations.enqueue(fill, fork)
+        if joined:
+            cuda.cuEventRecord(event, fork)
+            cuda.cuStreamWaitEvent(a, event, 0)
+        cuda.cuStreamDestroy(fork)
+        assert cuda.code("cuStreamEndCapture", a) == (0 if joined else INVALIDATED)
     # Work outside of the capture cannot be waited for, nor the legacy stream be used.
     cuda.cuEventRecord(event, b)
     cuda.cuStreamBeginCapture(a, mode)

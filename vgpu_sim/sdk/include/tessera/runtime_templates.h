@@ -176,6 +176,16 @@ static inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cuda
   return ::cudaGraphInstantiate(executable, graph, 0);
 }
 
+static inline cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
+                                              cudaGraphNode_t *failed,
+                                              cudaGraphExecUpdateResult *result) {
+  cudaGraphExecUpdateResultInfo info = {};
+  const cudaError_t error = ::cudaGraphExecUpdate(executable, graph, &info);
+  if (failed) *failed = info.errorNode;
+  if (result) *result = info.result;
+  return error;
+}
+
 namespace tessera {
 template <class T>
 struct channel;

@@ -253,6 +253,19 @@ def join(how):
     return apply
 
 
+def histc(tensor, bins=100, min=0, max=0):  # noqa: A002  (torch's names)
+    """Count the elements in intervals of one width."""
+    counts = np.histogram(wide(tensor.host()), bins, (min, max))[0]
+    return make(counts, tensor.dtype, tensor.device)
+
+
+def var_mean(tensor, dim=None, correction=1):
+    """Return variance and mean along a dimension."""
+    array = wide(tensor.host()).astype(np.float64)
+    found = (array.var(axis=dim, ddof=correction), array.mean(axis=dim))
+    return tuple(make(values, tensor.dtype, tensor.device) for values in found)
+
+
 def gather(tensor, dim, index):
     """Take elements along a dimension."""
     return make(np.take_along_axis(tensor.host(), index.host(), dim), tensor.dtype, tensor.device)
@@ -261,7 +274,8 @@ def gather(tensor, dim, index):
 FUNCTIONS |= REDUCTIONS | {
     "clamp": clamp, "matmul": matmul, "softmax": softmax, "cumsum": cumsum, "where": where,
     "equal": equal, "allclose": allclose, "tril": tril, "sort": sort, "cat": join(np.concatenate),
-    "stack": join(np.stack), "gather": gather, "true_divide": true_divide,
+    "stack": join(np.stack), "gather": gather, "histc": histc, "var_mean": var_mean,
+    "true_divide": true_divide,
     "transpose": Tensor.transpose, "permute": Tensor.permute, "flatten": Tensor.flatten,
     "reshape": Tensor.reshape, "as_strided": Tensor.as_strided, "squeeze": Tensor.squeeze,
 }  # fmt: skip

@@ -236,6 +236,23 @@ class Tensor:
         """Return it with its elements in order."""
         return self if self.is_contiguous() else make(self.host(), self.dtype, self.device)
 
+    @property
+    def data(self):
+        """The tensor without its gradient."""
+        return self
+
+    def broadcast_to(self, shape):
+        """Return it repeated along dimensions of extent 1."""
+        return self.expand(*shape)
+
+    def repeat(self, *counts):
+        """Return it several times along its dimensions."""
+        return make(np.tile(self.host(), counts), self.dtype, self.device)
+
+    def unique(self):
+        """Return the different elements in order."""
+        return make(np.unique(self.host()), self.dtype, self.device)
+
     def clone(self):
         """Return a copy."""
         return make(self.host(), self.dtype, self.device)
@@ -259,7 +276,8 @@ class Tensor:
         if not simple:
             return make(self.host()[index], self.dtype, self.device)
         probe = np.lib.stride_tricks.as_strided(np.empty(1, np.int8), self.shape, self.strides)
-        part = probe[index]
+        # With an ellipsis numpy returns a view, even of no dimensions.
+        part = probe[index if Ellipsis in index else (*index, ...)]
         start = part.__array_interface__["data"][0] - probe.__array_interface__["data"][0]
         return self.as_strided(part.shape, part.strides, self.offset + start)
 
@@ -321,10 +339,14 @@ def allocate(shape, kind, place):
 
 
 def make(values, kind=None, place=None):
-    """Return a tensor with these values."""
+    """Return a tensor with these values, and with the order of a dense array's dimensions."""
     array = np.asarray(values)
     if kind is None:
         kind = from_numpy_type(array.dtype)
+    order = sorted(range(array.ndim), key=lambda dim: -array.strides[dim])
+    if not array.flags.c_contiguous and array.transpose(order).flags.c_contiguous:
+        dense = make(array.transpose(order), kind, place)
+        return dense.permute([order.index(dim) for dim in range(array.ndim)])
     array = np.ascontiguousarray(array).reshape(array.shape)
     if array.dtype != kind.numpy:
         with np.errstate(all="ignore"):
