@@ -83,6 +83,20 @@ def test_the_low_word_of_an_address() -> None:
     assert (out == [0, 20]).all()
 
 
+def test_loads_through_the_low_word_of_an_address() -> None:
+    """LLVM selects among parameters by addresses of 32 bits, and widens them to generic ones."""
+    out = _run("""
+        and.b32 %r1, %r0, 1; setp.eq.u32 %p0, %r1, 0;
+        mov.b32 %r2, data+8; mov.b32 %r3, data+64; selp.b32 %r4, %r2, %r3, %p0;
+        ld.param.b32 %r5, [%r4+4];
+        cvt.u64.u32 %d0, %r4; cvta.param.u64 %g, %d0; ld.b32 %r6, [%g+12];
+        st.global.v2.u32 [%o], {%r5, %r6};
+    """)
+    even = np.arange(24) % 2 == 0
+    np.testing.assert_array_equal(out[:, 0], np.where(even, VALUES[3], VALUES[17]))
+    np.testing.assert_array_equal(out[:, 1], np.where(even, VALUES[5], VALUES[19]))
+
+
 def test_isspacep_of_parameters() -> None:
     out = _run("""
         isspacep.param %p0, %a; isspacep.param %p1, %o; mov.u64 %d0, last+4; isspacep.param %p2, %d0;

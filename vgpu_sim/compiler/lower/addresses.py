@@ -9,6 +9,7 @@ from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Space, Symbol
 
 _SHARED_MASK = 0xFFFF_FFFF
+_UPPER_HALF = 0xFFFF_FFFF_0000_0000
 WINDOWS = (Space.SHARED, Space.LOCAL)
 """The state spaces with 32-bit addresses; their generic addresses are in a window."""
 
@@ -130,6 +131,26 @@ def whole_address(context: Context, operand: tree.Operand, space: Space) -> Oper
     type_ = DataType.U32 if bits == 32 else DataType.U64
     context.builder.emit(Op.ADD, type=type_, dsts=(sum_,), srcs=(base, step))
     return sum_
+
+
+def whole_parameter_address(context: Context, source: Operand) -> Operand:
+    """Return the address of a parameter, of which ``source`` may have the low 32 bits alone.
+
+    All addresses of a kernel's parameters have the same upper half, because the segment with a
+    module's variables is a part of an aligned GiB.
+    """
+    if not context.has_short_addresses or context.leave is not None:
+        return source
+    context.uses_parameter_image = True
+    builder = context.builder
+    high, low, whole = (builder.scratch_register(64) for _ in range(3))
+    image = Symbol(context.parameter_image)
+    builder.emit(Op.MOV, type=DataType.B64, dsts=(high,), srcs=(image,))
+    half = Literal(_UPPER_HALF)
+    builder.emit(Op.AND, type=DataType.B64, dsts=(high,), srcs=(high, half))
+    builder.emit(Op.AND, type=DataType.B64, dsts=(low,), srcs=(source, Literal(_SHARED_MASK)))
+    builder.emit(Op.OR, type=DataType.B64, dsts=(whole,), srcs=(high, low))
+    return whole
 
 
 def _base_register(context: Context, base: tree.Operand, least: int) -> Register:

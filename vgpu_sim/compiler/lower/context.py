@@ -46,7 +46,8 @@ class Context:
     The kernel has ``shared_bytes`` of shared variables in total, placed in ``memory``; ``locals``
     are the module's variables in local memory. ``lower_function`` lowers the statements of a called
     function. ``parameter_image`` is the variable to which a launch copies the parameters, if the
-    kernel uses it.
+    kernel uses it. ``has_short_addresses`` is true if the kernel moves the address of a parameter
+    to a register of 32 bits.
 
     In a called function ``leave`` is the label of its end, and ``recursive`` is true if the code
     may be called again before it returns. With ``check_only`` the code is discarded.
@@ -65,6 +66,7 @@ class Context:
     shared_bytes: int = 0
     parameter_image: str = ""
     uses_parameter_image: bool = False
+    has_short_addresses: bool = False
     operands: tuple[tree.Operand, ...] = ()
     leave: LabelTarget | None = None
     recursive: bool = False

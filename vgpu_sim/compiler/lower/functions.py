@@ -1,7 +1,9 @@
 """Lowers a kernel's syntax tree to ISA instructions."""
 
 import math
+from collections.abc import Container
 
+from vgpu_sim.compiler.lower.addresses import split
 from vgpu_sim.compiler.lower.builder import NO_OWNER, Builder
 from vgpu_sim.compiler.lower.calls.calls import lower_bodies, request_body
 from vgpu_sim.compiler.lower.context import Context, Symbols
@@ -27,6 +29,7 @@ from vgpu_sim.isa import DataType, Function, Literal, Op, Parameter
 # Directives that tune a physical compiler or scheduler and change no result.
 TUNING = frozenset({".maxnreg", ".minnctapersm", ".maxnctapersm", ".pragma", ".language"})
 _CARRIES = frozenset({"addc", "subc", "madc"})
+_SHORT = frozenset({".b32", ".u32", ".s32"})
 _HARMLESS = frozenset({".noreturn"})
 
 
@@ -46,6 +49,9 @@ def lower_function(
     memory = shared_memory.lay_out(symbols.shared, [body, *called], findings)
     context = _context(symbols, memory, parameters, findings)
     context.parameter_image = f"{function.name}.parameters"  # names in PTX have no dots
+    context.has_short_addresses = any(
+        _moves_short_address(one, context.parameters) for one in names.instructions(body)
+    )
     builder = context.builder
     for attribute in function.attributes:
         findings.add(Unsupported(f"attribute {attribute.name}"), function)
@@ -73,6 +79,14 @@ def lower_function(
         parameter_image=context.parameter_image if context.uses_parameter_image else "",
         local_bytes=local_bytes,
     )
+
+
+def _moves_short_address(one: tree.Instruction, parameters: Container[str]) -> bool:
+    """Return whether an instruction moves a parameter's address to a register of 32 bits."""
+    if one.opcode != "mov" or not _SHORT & set(one.modifiers) or len(one.operands) != 2:
+        return False
+    base, _ = split(one.operands[1])
+    return isinstance(base, tree.Name) and base.text in parameters
 
 
 def _context(

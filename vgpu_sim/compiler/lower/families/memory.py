@@ -9,6 +9,7 @@ from vgpu_sim.compiler.lower.addresses import (
     space_of,
     split,
     whole_address,
+    whole_parameter_address,
 )
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import WORDS, Form, Lower, Match
@@ -131,6 +132,7 @@ def load_parameter(context: Context, form: Form, match: Match) -> None:
             # A kernel's parameters have addresses in their image, a function's in local memory.
             space = Space.GLOBAL if context.leave is None else Space.LOCAL
             source, displacement = base_and_displacement(context, where, space)
+            source = whole_parameter_address(context, source)
             _load(context, match, data, type_, space, (source,), displacement)
             return
         raise Invalid(f"{base.text!r} is not a parameter", base)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from vgpu_sim.compiler.lower import hints, one_word, special, values
-from vgpu_sim.compiler.lower.addresses import WINDOWS, symbol_of
+from vgpu_sim.compiler.lower.addresses import WINDOWS, symbol_of, whole_parameter_address
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import UNARY, WORDS, Form, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
@@ -217,6 +217,8 @@ def cvta(context: Context, form: Form, match: Match) -> None:
     source: Operand
     if symbol is None:
         source = values.source(context, value, DataType.B64)
+        if Space[window] is Space.PARAM and "to" not in match:
+            source = whole_parameter_address(context, source)
     elif "to" in match:
         raise Invalid("the source of cvta.to must be a register")
     else:
