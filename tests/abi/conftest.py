@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mig.geometry import board
+from support.execution.raising import Raising
 from support.programs import c_programs
-from support.programs.raising import Raising
 from support.rigs.engine_fixtures import engine
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions
 from vgpu_sim.cli.placing import configure, layout

@@ -94,7 +94,7 @@ class Launches:
             return
         grid = (call.grid[0], call.grid[1], call.grid[2])
         parameters = ctypes.string_at(call.parameters, call.parameter_bytes)
-        amounts = call.shared_bytes, call.thread_stack_bytes
+        amounts = call.shared_bytes, call.thread_stack_bytes, call.multiprocessors
         backend.run(site.program, Launch(site.function, grid, block, parameters, *amounts))
 
     def _improve(self, kernel: int, block: _Block, better: NativeEntry) -> None:

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from support.execution.raising import Raising
 from support.kernels import ptx_kernels
-from support.programs.raising import Raising
 
 WORDS: Final = 16
 # step(to, from, factor): to[0] = to[0] * 31 + from[0] * factor + 1, so that the order matters.

@@ -65,6 +65,9 @@ typedef enum CUresult {
   CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
   CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE = 910,
   CUDA_ERROR_INVALID_CLUSTER_SIZE = 912,
+  CUDA_ERROR_INVALID_RESOURCE_TYPE = 914,
+  CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION = 915,
+  CUDA_ERROR_STREAM_DETACHED = 917,
   CUDA_ERROR_UNKNOWN = 999,
 } CUresult;
 
@@ -287,5 +290,6 @@ typedef struct CUlaunchConfig {
 
 #include "stream_types.h"
 #include "graph_types.h"
+#include "green_types.h"
 
 #endif

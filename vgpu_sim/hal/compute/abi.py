@@ -68,6 +68,8 @@ class Feature(IntEnum):
 
     VALUES = 1  # the worker knows OP_AWAIT and OP_WRITE
     LISTS = 2  # the worker knows OP_LIST
+    PARTITIONS = 4  # the worker knows LaunchBody.multiprocessors
+    PRIORITIES = 8  # the worker's ClientArea has `priorities`
 
 
 class Direction(IntEnum):
@@ -113,7 +115,8 @@ class LaunchBody(ctypes.Structure):
     inline.
 
     ``stack_bytes`` is the part of each thread's local memory that its call frames use; 0 if the
-    kernel makes no calls.
+    kernel makes no calls. ``multiprocessors`` is how many of the device's the kernel may use; 0 for
+    all.
     """
 
     _fields_ = (
@@ -123,7 +126,7 @@ class LaunchBody(ctypes.Structure):
         ("shared_bytes", c_uint32),
         ("parameter_bytes", c_uint32),
         ("stack_bytes", c_uint32),
-        ("reserved", c_uint32),
+        ("multiprocessors", c_uint32),
         ("parameters", c_uint8 * INLINE_PARAMETER_BYTES),
     )
 
@@ -258,7 +261,9 @@ class ClientArea(ctypes.Structure):
     counts client threads that sleep on ``WorkerPage.progress``. ``stream_limit`` is one more
     than the highest stream index in use. ``head[s]`` is the number of slots ever put into ring
     ``s``. The other counters describe copies that the client makes without the worker: their
-    number, and how long the larger ones take.
+    number, and how long the larger ones take. Of the streams whose next request can start, the
+    worker starts those with the greatest number in ``priorities`` first. ``priorities`` was
+    appended without a new version: clients use it only if ``features`` has the bit PRIORITIES.
     """
 
     _fields_ = (
@@ -275,6 +280,7 @@ class ClientArea(ctypes.Structure):
         ("reserved", c_uint8 * 8),
         ("head", c_uint64 * MAX_STREAMS),
         ("rings", Ring * MAX_STREAMS),
+        ("priorities", c_uint8 * MAX_STREAMS),
     )
 
 

@@ -23,7 +23,8 @@ class Launch:
 
     ``parameters`` is exactly the kernel's parameter block. ``shared_bytes`` is the size of the
     dynamic shared memory, in addition to the kernel's own; ``stack_bytes`` is the size of each
-    thread's stack if calls need one.
+    thread's stack if calls need one. ``multiprocessors`` is how many of the device's the launch may
+    use; 0 for all.
     """
 
     function: str
@@ -32,6 +33,7 @@ class Launch:
     parameters: bytes
     shared_bytes: int = 0
     stack_bytes: int = STACK_BYTES_PER_THREAD
+    multiprocessors: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,9 @@ class InterpBackend:
                     segment_base,
                     launch.shared_bytes,
                     interp.Surroundings(
-                        next(self._grid_ids), self._multiprocessors, launch.stack_bytes
+                        next(self._grid_ids),
+                        launch.multiprocessors or self._multiprocessors,
+                        launch.stack_bytes,
                     ),
                     self._turns.yield_to_waiting,
                 )

@@ -27,6 +27,7 @@ class Call(ctypes.Structure):
         ("polls", c_uint32),
         ("thread_stack_bytes", c_uint64),
         ("provisional", c_uint32),
+        ("multiprocessors", c_uint32),
         ("address", c_uint64),
         ("faulting_block", c_uint64),
         ("message", c_char * abi.MESSAGE_BYTES),

@@ -35,6 +35,7 @@ typedef struct tessera_worker_call {
   uint32_t polls;
   uint64_t thread_stack_bytes; /* part of local memory, if calls need a stack */
   uint32_t provisional; /* result: better code will be passed to tessera_worker_replace_code */
+  uint32_t multiprocessors; /* that the launch may use; 0: all */
   uint64_t address;
   uint64_t faulting_block;
   char message[TESSERA_MESSAGE_BYTES];

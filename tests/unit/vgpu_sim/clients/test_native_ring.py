@@ -8,7 +8,13 @@ import pytest
 from vgpu_sim.native import build
 
 HARNESS = Path(__file__).parents[3] / "support" / "native" / "client_ring" / "rules.c"
-SOURCES = ("exchange/ring.c", "exchange/wait.c", "exchange/doorbell.c", "base/objects.c")
+SOURCES = (
+    "exchange/list.c",
+    "exchange/ring.c",
+    "exchange/wait.c",
+    "exchange/doorbell.c",
+    "base/objects.c",
+)
 
 
 def compile_harness(output: Path, sanitizer: str) -> Path:

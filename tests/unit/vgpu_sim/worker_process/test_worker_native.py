@@ -107,8 +107,8 @@ SCHEDULED = {
     "interleave": (
         *(HARNESS / name for name in ("interleave.c", "interleave_client.c")),
         *(WORKER / "base" / name for name in ("leader.c", "timeline.c")),
-        *(WORKER / "requests" / name for name in ("scheduler.c", "ring.c")),
-        *(CLIENT / "exchange" / name for name in ("ring.c", "doorbell.c", "wait.c")),
+        *(WORKER / "requests" / name for name in ("scheduler.c", "ring.c", "lists.c")),
+        *(CLIENT / "exchange" / name for name in ("list.c", "ring.c", "doorbell.c", "wait.c")),
     ),
     "interleave_pool": (
         HARNESS / "interleave_pool.c",

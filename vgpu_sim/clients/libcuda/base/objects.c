@@ -31,6 +31,7 @@ static const size_t sizes[TSR_KIND_COUNT] = {
     [TSR_GRAPH_EXEC] = sizeof(struct tsr_exec),   [TSR_USER_OBJECT] = sizeof(struct tsr_user_object),
     [TSR_POOL] = sizeof(struct tsr_pool),
     [TSR_PHYSICAL] = sizeof(struct tsr_physical),
+    [TSR_GREEN] = sizeof(struct tsr_green),
 };
 
 static struct tsr_object *at(enum tsr_kind kind, uint32_t index) {
@@ -115,6 +116,10 @@ bool tsr_object_lives(const void *pointer) {
 void *tsr_object_find(enum tsr_kind kind, uint64_t handle) {
   uint32_t generation;
   struct tsr_object *object = decode(kind, handle, &generation);
+  if (!object && kind == TSR_CONTEXT && handle >> KIND_SHIFT == TSR_GREEN) {
+    const struct tsr_green *green = tsr_object_find(TSR_GREEN, handle);
+    return green ? tsr_object_find(TSR_CONTEXT, green->context_handle) : NULL;
+  }
   if (!object) return NULL;
   const uint32_t now = atomic_load_explicit(&object->generation, memory_order_acquire);
   return now == generation ? object : NULL;

@@ -32,6 +32,7 @@ enum tsr_kind {
   TSR_USER_OBJECT,
   TSR_POOL,
   TSR_PHYSICAL,
+  TSR_GREEN, /* also found as the context of which it is a part */
   TSR_KIND_COUNT,
 };
 
@@ -101,6 +102,18 @@ struct tsr_system_area {
 enum { TSR_GRAPH_LANES = 4, TSR_GRAPH_RINGS = 9 };
 enum { TSR_GREATEST_PRIORITY = -5 }; /* the least one is 0 */
 
+/* A set of streams of a context that is recorded and waits as a whole: all of them (group 0), or
+ * those of a green context (streams/group.h). */
+enum { TSR_GROUPS = 17 };
+
+struct tsr_group {
+  bool used;
+  bool has_ring;
+  uint32_t ring;       /* for the requests that join the streams */
+  uint64_t barrier;    /* value of that ring for which new streams wait */
+  uint32_t multiprocessors; /* that its kernels may use; 0: all */
+};
+
 struct tsr_graph_lane {
   uint32_t ring;
   uint32_t stream; /* of the last launch */
@@ -160,6 +173,9 @@ struct tsr_context {
   _Atomic uint32_t cache_config, shared_config; /* preferences, which have no effect */
   _Atomic uint8_t synchronization[TESSERA_MAX_STREAMS]; /* CUsynchronizationPolicy; 0: default */
   _Atomic int8_t priority[TESSERA_MAX_STREAMS];
+  pthread_mutex_t group_lock; /* guards the groups; before the rings' locks */
+  struct tsr_group groups[TSR_GROUPS];
+  _Atomic uint8_t group[TESSERA_MAX_STREAMS]; /* of each ring */
   uint32_t attached; /* further users, of cuCtxAttach; guarded by tsr_context_lock */
   struct tsr_module *modules; /* guarded by tsr_module_lock */
   struct tsr_system_area system_area;
@@ -171,6 +187,19 @@ struct tsr_stream {
   uint64_t context_handle;
   uint32_t index;
   uint32_t flags;
+  uint64_t green; /* handle of its green context, or 0 */
+};
+
+/* A green context: a part of a primary context's multiprocessors, and streams that use it. */
+struct tsr_green {
+  struct tsr_object object;
+  struct tsr_context *context;
+  uint64_t context_handle;
+  CUdevice device;
+  uint32_t group;
+  uint64_t stream; /* handle of its default stream */
+  uint64_t id;
+  CUdevResource sm, workqueue;
 };
 
 /* An edge of a graph to a node, and a growing list of them (nodes/graph.h). */

@@ -187,7 +187,7 @@ CUresult tsr_host_enqueue(struct tsr_context *context, uint32_t stream,
   if (result != CUDA_SUCCESS) return result;
   task->stream = stream;
   task->value = request.value;
-  result = tsr_ring_begin(&request, TESSERA_OPCODE_AWAIT, 0, NULL);
+  result = tsr_ring_begin_next(&request, TESSERA_OPCODE_AWAIT, 0, NULL);
   if (result != CUDA_SUCCESS) return result;
   task->number = ++queue->issued[stream];
   request.slot->body.value =

@@ -87,9 +87,10 @@ static CUresult map_context(struct tsr_context *context, struct tsr_reply *reply
   const bool detailed = ready.worker_page_bytes >= sizeof(tessera_worker_page);
   const size_t page_bytes = detailed ? sizeof(tessera_worker_page) : oldest;
   context->page_bytes = pages(page_bytes);
-  if (ready.client_area_bytes < sizeof(tessera_client_area) ||
+  const size_t oldest_area = offsetof(tessera_client_area, priorities);
+  if (ready.client_area_bytes < oldest_area ||
       ready.worker_page_bytes < oldest ||
-      !long_enough(reply->fds[0], sizeof(tessera_client_area)) ||
+      !long_enough(reply->fds[0], oldest_area) ||
       !long_enough(reply->fds[1], page_bytes))
     return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
   struct views *view = &views[context->index];

@@ -27,6 +27,8 @@ void tsr_contexts_close_sockets(void);
 /* Remove a handle from the top of this thread's context stack, if it is there. */
 void tsr_stack_drop(uint64_t handle);
 CUresult tsr_stack_push(uint64_t handle);
+/* Return the green context that is current to the calling thread, or NULL. */
+struct tsr_green *tsr_green_current(void);
 
 #define TSR_CURRENT(context)                                      \
   CUresult tsr_why;                                               \

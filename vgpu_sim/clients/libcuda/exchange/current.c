@@ -28,6 +28,10 @@ struct tsr_context *tsr_context_current(CUresult *why) {
   return *why == CUDA_SUCCESS ? context : NULL;
 }
 
+struct tsr_green *tsr_green_current(void) {
+  return stack.depth ? TSR_FIND(tsr_green, TSR_GREEN, stack.handles[stack.depth - 1]) : NULL;
+}
+
 CUresult tsr_stack_push(uint64_t handle) {
   if (stack.depth == MAX_DEPTH) return CUDA_ERROR_OUT_OF_MEMORY;
   stack.handles[stack.depth++] = handle;

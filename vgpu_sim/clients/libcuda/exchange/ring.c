@@ -147,16 +147,17 @@ CUresult tsr_ring_begin(struct tsr_request *request, uint16_t opcode, uint32_t c
                         const tessera_wait *also) {
   if (__builtin_expect(request->stream == TSR_LIST_RING, 0))
     return begin_in_list(request, opcode, continuation_slots);
+  CUresult checked = check_captures(request);
+  if (__builtin_expect(!tsr_object_lives(request->context), 0))
+    checked = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (checked == CUDA_SUCCESS) return tsr_ring_begin_next(request, opcode, continuation_slots, also);
+  tsr_ring_unlock(request);
+  return checked;
+}
+
+CUresult tsr_ring_begin_next(struct tsr_request *request, uint16_t opcode,
+                             uint32_t continuation_slots, const tessera_wait *also) {
   struct waits waits;
-  const CUresult checked = check_captures(request);
-  if (checked != CUDA_SUCCESS) {
-    tsr_ring_unlock(request);
-    return checked;
-  }
-  if (__builtin_expect(!tsr_object_lives(request->context), 0)) {
-    tsr_ring_unlock(request);
-    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  }
   gather(&waits, request->context, request->stream, also);
   uint32_t put = 0;
   CUresult result;

@@ -27,6 +27,11 @@ void tsr_ring_unlock(struct tsr_request *request);
 CUresult tsr_ring_begin(struct tsr_request *request, uint16_t opcode, uint32_t continuation_slots,
                         const tessera_wait *also);
 
+/* The same for a further request under the same lock: a capture that has begun since the first one
+ * does not refuse it. */
+CUresult tsr_ring_begin_next(struct tsr_request *request, uint16_t opcode,
+                             uint32_t continuation_slots, const tessera_wait *also);
+
 /* Return the bytes of continuation slot `i`. */
 uint8_t *tsr_ring_continuation(const struct tsr_request *request, uint32_t i);
 

@@ -1,14 +1,7 @@
 #include "graphs/conditional.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/refuse.h"
-#include "copies/copy.h"
 #include "exchange/list.h"
 #include "exchange/ring.h"
-#include "graphs/run.h"
-#include "memory/memory.h"
 
 bool tsr_conditions_unused(const struct tsr_graph *graph) {
   for (const struct tsr_condition *one = graph->conditions; one; one = one->next)
@@ -20,75 +13,8 @@ bool tsr_conditions_unused(const struct tsr_graph *graph) {
   return false;
 }
 
-static bool is_listable(CUgraphNodeType type) {
-  return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
-         type == CU_GRAPH_NODE_TYPE_MEMSET || type == CU_GRAPH_NODE_TYPE_GRAPH ||
-         type == CU_GRAPH_NODE_TYPE_EMPTY || type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
-}
-
-static struct tsr_node *find_unlistable(const struct tsr_graph *graph, bool is_body) {
-  for (uint32_t i = 0; i < graph->count; i++) {
-    struct tsr_node *node = graph->nodes[i];
-    const struct tsr_graph *inner;
-    const bool bodies = is_body || node->operation.type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    if (is_body && !is_listable(node->operation.type)) return node;
-    for (uint32_t j = 0; (inner = tsr_inner_graph(&node->operation, j)); j++) {
-      struct tsr_node *found = find_unlistable(inner, bodies);
-      if (found) return found;
-    }
-  }
-  return NULL;
-}
-
-struct tsr_node *tsr_find_unlistable(const struct tsr_graph *graph) {
-  return find_unlistable(graph, false);
-}
-
-/* Write a list to device memory, from which the worker reads it. */
-static CUresult store(const struct tsr_list *list, struct tsr_context *context,
-                      struct tsr_listed *listed) {
-  listed->slots = list->count;
-  if (list->count == 0) return CUDA_SUCCESS;
-  const uint64_t bytes = (uint64_t)list->count * sizeof *list->slots;
-  CUresult result = tsr_memory_allocate(context, (struct tsr_sort){.use = TSR_USE_GRAPH}, bytes,
-                                        &listed->address);
-  if (result != CUDA_SUCCESS) return result;
-  struct tsr_end end;
-  result = tsr_locate_device(listed->address, bytes, &end);
-  if (result == CUDA_SUCCESS) memcpy(end.host, list->slots, bytes);
-  return result;
-}
-
-static CUresult add_graph(const struct tsr_graph *graph, struct tsr_context *context,
-                          uint32_t depth);
-static CUresult make(struct tsr_conditional *conditional, struct tsr_context *context,
-                     uint32_t depth);
-
-static CUresult add_node(const struct tsr_node *node, struct tsr_context *context,
-                         uint32_t depth) {
-  const struct tsr_operation *operation = &node->operation;
-  if (operation->type == CU_GRAPH_NODE_TYPE_GRAPH)
-    return add_graph(operation->child, context, depth);
-  if (operation->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
-    const CUresult result = make(operation->conditional, context, depth + 1);
-    if (result != CUDA_SUCCESS) return result;
-  }
-  return node->disabled ? CUDA_SUCCESS : tsr_operation_run(operation, context, TSR_LIST_RING);
-}
-
-/* Add a body's requests, one after the other, to the list that is recorded. */
-static CUresult add_graph(const struct tsr_graph *graph, struct tsr_context *context,
-                          uint32_t depth) {
-  struct tsr_node **order = malloc((graph->count + 1) * sizeof(struct tsr_node *));
-  CUresult result = order ? tsr_graph_sort(graph, order) : CUDA_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < graph->count && result == CUDA_SUCCESS; i++)
-    result = add_node(order[i], context, depth);
-  free(order);
-  return result;
-}
-
-static CUresult add_list(struct tsr_context *context, uint32_t stream,
-                         const tessera_list_body *body) {
+CUresult tsr_list_enqueue(struct tsr_context *context, uint32_t stream,
+                          const tessera_list_body *body) {
   struct tsr_request request;
   tsr_ring_lock(&request, context, stream);
   const CUresult result = tsr_ring_begin(&request, TESSERA_OPCODE_LIST, 0, NULL);
@@ -96,69 +22,6 @@ static CUresult add_list(struct tsr_context *context, uint32_t stream,
   request.slot->body.list = *body;
   tsr_ring_commit(&request);
   return CUDA_SUCCESS;
-}
-
-/* Add the requests that choose among the bodies. A body may change the value, so the choice is
- * made with a copy of it, the latch; only a loop looks at the value again. */
-static CUresult add_choice(const struct tsr_conditional *conditional,
-                           struct tsr_context *context) {
-  const uint64_t value = conditional->condition->address;
-  const bool loops = conditional->kind == CU_GRAPH_COND_TYPE_WHILE;
-  const bool compares = conditional->kind == CU_GRAPH_COND_TYPE_SWITCH;
-  const uint64_t seen = conditional->count > 1 ? value + TSR_LATCH_OFFSET : value;
-  CUresult result = CUDA_SUCCESS;
-  if (seen != value)
-    result = tsr_copy_enqueue(context, TSR_LIST_RING, seen, value, sizeof(uint32_t));
-  for (uint32_t i = 0; i < conditional->count && result == CUDA_SUCCESS; i++) {
-    const bool equal = compares || i == 1; /* IF: the second body is for 0 */
-    result = add_list(context, TSR_LIST_RING,
-                      &(tessera_list_body){.address = conditional->lists[i].address,
-                                           .slots = conditional->lists[i].slots,
-                                           .condition = seen,
-                                           .value = compares ? i : 0,
-                                           .when = equal ? TESSERA_WHEN_EQUAL
-                                                         : TESSERA_WHEN_DIFFERENT,
-                                           .repeat = loops});
-  }
-  return result;
-}
-
-/* Make one list: of a body, or (`i` is the number of bodies) of the choice among them. */
-static CUresult make_list(struct tsr_conditional *conditional, uint32_t i,
-                          struct tsr_context *context, uint32_t depth) {
-  struct tsr_list list = {0};
-  struct tsr_list *before = tsr_list_record(&list);
-  CUresult result = i < conditional->count ? add_graph(conditional->bodies[i], context, depth)
-                                           : add_choice(conditional, context);
-  tsr_list_record(before);
-  if (result == CUDA_SUCCESS) result = store(&list, context, &conditional->lists[i]);
-  conditional->cooperative |= list.cooperative;
-  free(list.slots);
-  return result;
-}
-
-static CUresult make(struct tsr_conditional *conditional, struct tsr_context *context,
-                     uint32_t depth) {
-  if (2 * depth > TESSERA_MAX_LIST_DEPTH)
-    TSR_REFUSE("conditional nodes in bodies of more than 15 others");
-  tsr_conditional_forget_lists(conditional);
-  conditional->cooperative = false;
-  conditional->lists = calloc(conditional->count + 1, sizeof *conditional->lists);
-  CUresult result = conditional->lists ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i <= conditional->count && result == CUDA_SUCCESS; i++)
-    result = make_list(conditional, i, context, depth);
-  if (result != CUDA_SUCCESS) tsr_conditional_forget_lists(conditional);
-  return result;
-}
-
-CUresult tsr_lists_make(const struct tsr_graph *graph, struct tsr_context *context) {
-  CUresult result = CUDA_SUCCESS;
-  for (uint32_t i = 0; i < graph->count && result == CUDA_SUCCESS; i++) {
-    const struct tsr_operation *operation = &graph->nodes[i]->operation;
-    if (operation->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
-      result = make(operation->conditional, context, 1);
-  }
-  return result;
 }
 
 static CUresult write_value(struct tsr_context *context, uint32_t stream, uint64_t address,
@@ -197,7 +60,7 @@ static CUresult enqueue_alone(struct tsr_context *context, uint32_t stream,
   CUresult result = CUDA_SUCCESS;
   if (before.value != 0 && before.stream != stream)
     result = tsr_ring_wait(context, stream, &before, 1);
-  if (result == CUDA_SUCCESS) result = add_list(context, stream, body);
+  if (result == CUDA_SUCCESS) result = tsr_list_enqueue(context, stream, body);
   if (result == CUDA_SUCCESS)
     context->cooperative =
         (tessera_wait){.stream = stream, .value = tsr_ring_last(context, stream)};
@@ -212,8 +75,8 @@ CUresult tsr_conditional_enqueue(const struct tsr_conditional *conditional,
   const tessera_list_body body = {.address = choice->address,
                                   .slots = choice->slots,
                                   .when = TESSERA_WHEN_ALWAYS};
-  if (!conditional->cooperative) return add_list(context, stream, &body);
+  if (!conditional->cooperative) return tsr_list_enqueue(context, stream, &body);
   if (stream != TSR_LIST_RING) return enqueue_alone(context, stream, &body);
   tsr_list_recording()->cooperative = true;
-  return add_list(context, stream, &body);
+  return tsr_list_enqueue(context, stream, &body);
 }

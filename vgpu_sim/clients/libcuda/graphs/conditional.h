@@ -1,4 +1,4 @@
-/* Execution of conditional nodes: the worker runs their bodies as lists of requests (OP_LIST). */
+/* Execution of conditional nodes: the worker runs their bodies as lists of requests (graphs/bodies.h). */
 #ifndef TSR_CONDITIONAL_H
 #define TSR_CONDITIONAL_H
 
@@ -7,11 +7,9 @@
 /* Find a condition of the graph, or of one inside it, that no node uses. */
 bool tsr_conditions_unused(const struct tsr_graph *graph);
 
-/* Find a node that the body of a conditional node cannot contain, or NULL. */
-struct tsr_node *tsr_find_unlistable(const struct tsr_graph *graph);
-
-/* Make the lists of all conditional nodes of an executable graph anew. */
-CUresult tsr_lists_make(const struct tsr_graph *graph, struct tsr_context *context);
+/* Enqueue a request that runs a list. */
+CUresult tsr_list_enqueue(struct tsr_context *context, uint32_t stream,
+                          const tessera_list_body *body);
 
 /* Enqueue the stores of initial values with which a launch begins. */
 CUresult tsr_conditions_begin(const struct tsr_graph *graph, struct tsr_context *context,

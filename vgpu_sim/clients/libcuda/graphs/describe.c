@@ -9,6 +9,7 @@
 #include "launching/launch.h"
 #include "memory/memory.h"
 #include "memory/graph_memory.h"
+#include "streams/green.h"
 #include "streams/values.h"
 
 /* Find a context by its handle; NULL: the current one. */
@@ -20,6 +21,12 @@ static CUresult find_context(CUcontext handle, struct tsr_context **context) {
 
 static uint64_t handle_of(const struct tsr_context *context) {
   return tsr_object_handle(TSR_CONTEXT, context);
+}
+
+/* Kernels of nodes that are made while a green context is current use its multiprocessors. */
+static uint32_t current_multiprocessors(const struct tsr_context *context) {
+  const struct tsr_green *green = tsr_green_current();
+  return green && green->context == context ? green->sm.sm.smCount : 0;
 }
 
 CUresult tsr_describe_kernel(struct tsr_operation *operation,
@@ -36,7 +43,8 @@ CUresult tsr_describe_kernel(struct tsr_operation *operation,
       .function = handle,
       .grid = {parameters->gridDimX, parameters->gridDimY, parameters->gridDimZ},
       .block = {parameters->blockDimX, parameters->blockDimY, parameters->blockDimZ},
-      .shared_bytes = parameters->sharedMemBytes};
+      .shared_bytes = parameters->sharedMemBytes,
+      .multiprocessors = current_multiprocessors(context)};
   return tsr_launch_describe(operation, context, &launch, parameters->kernelParams,
                              parameters->extra);
 }

@@ -7,6 +7,7 @@
 #include "contexts/context.h"
 #include "exchange/ring.h"
 #include "exchange/wait.h"
+#include "graphs/bodies.h"
 #include "graphs/conditional.h"
 #include "graphs/run.h"
 #include "log.h"

@@ -118,6 +118,7 @@ static CUresult enqueue(struct tsr_context *context, uint32_t stream, uint64_t h
   memcpy(body->block, geometry->block, sizeof body->block);
   body->shared_bytes = geometry->shared_bytes;
   body->parameter_bytes = parameter_bytes;
+  body->multiprocessors = geometry->multiprocessors;
   body->stack_bytes = (uint32_t)atomic_load(&function->context->system_area.stack_bytes);
   put_parameters(&request, function, given->parameters, buffer);
   const uint64_t value = tsr_ring_commit(&request);
@@ -145,6 +146,7 @@ CUresult tsr_launch_enqueue(struct tsr_context *context, uint32_t stream,
                             const struct tsr_kernel_operation *kernel) {
   struct tsr_geometry geometry = {.call = "cuGraphLaunch",
                                   .shared_bytes = kernel->shared_bytes,
+                                  .multiprocessors = kernel->multiprocessors,
                                   .cooperative = kernel->cooperative};
   memcpy(geometry.grid, kernel->grid, sizeof geometry.grid);
   memcpy(geometry.block, kernel->block, sizeof geometry.block);
@@ -177,10 +179,17 @@ CUresult tsr_launch_describe(struct tsr_operation *operation, struct tsr_context
   return tsr_operation_of_kernel(operation, context, launch, parameters, buffer);
 }
 
+/* Return how many multiprocessors kernels of a stream may use; 0: all. */
+static uint32_t multiprocessors_of(const struct tsr_context *context, uint32_t stream) {
+  const uint8_t group = atomic_load_explicit(&context->group[stream], memory_order_relaxed);
+  return __builtin_expect(group == 0, 1) ? 0 : context->groups[group].multiprocessors;
+}
+
 static CUresult capture(CUfunction f, struct tsr_context *context, uint32_t stream,
                         const struct tsr_geometry *geometry, void **parameters, void **extra) {
   struct tsr_kernel_operation launch = {.function = (uint64_t)(uintptr_t)f,
                                         .shared_bytes = geometry->shared_bytes,
+                                        .multiprocessors = multiprocessors_of(context, stream),
                                         .cooperative = geometry->cooperative};
   memcpy(launch.grid, geometry->grid, sizeof launch.grid);
   memcpy(launch.block, geometry->block, sizeof launch.block);
@@ -201,7 +210,9 @@ static CUresult launch(CUfunction f, const struct tsr_geometry *geometry, CUstre
   if (tsr_captures(context, stream))
     return capture(f, context, stream, geometry, parameters, extra);
   const struct given given = {.parameters = parameters, .extra = extra};
-  return enqueue_in_order(context, stream, handle, geometry, &given);
+  struct tsr_geometry placed = *geometry;
+  placed.multiprocessors = multiprocessors_of(context, stream);
+  return enqueue_in_order(context, stream, handle, &placed, &given);
 }
 
 CUresult tsr_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,

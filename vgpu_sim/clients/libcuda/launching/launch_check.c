@@ -86,7 +86,11 @@ CUresult tsr_launch_check(struct tsr_function *function, const struct tsr_geomet
                   block[2], required[0], required[1], required[2]);
   if (!launch->cooperative) return CUDA_SUCCESS;
   const uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
-  const uint64_t resident = tsr_resident_blocks(function, threads, launch->shared_bytes);
+  const uint64_t resident =
+      launch->multiprocessors
+          ? tsr_blocks_per_multiprocessor(function, threads, launch->shared_bytes) *
+                launch->multiprocessors
+          : tsr_resident_blocks(function, threads, launch->shared_bytes);
   if (blocks <= resident) return CUDA_SUCCESS;
   return refuse(function, launch->call, RESIDENT, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
                 "%llu blocks of a cooperative launch; the device holds %llu of them at a time",

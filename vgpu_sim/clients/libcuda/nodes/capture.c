@@ -252,6 +252,14 @@ CUresult tsr_capture_record(struct tsr_context *context, uint32_t stream,
 
 bool tsr_capture_has_event(const struct tsr_captured_event *event) { return event->sequence != 0; }
 
+bool tsr_capture_break_event(const struct tsr_captured_event *event) {
+  tsr_graphs_lock();
+  struct sequence *sequence = event->sequence ? find(event->sequence) : NULL;
+  if (sequence) sequence->invalid = true;
+  tsr_graphs_unlock();
+  return sequence != NULL;
+}
+
 static CUresult wait_locked(struct tsr_context *context, uint32_t stream,
                             const struct tsr_captured_event *event) {
   struct sequence *sequence = find(event->sequence);

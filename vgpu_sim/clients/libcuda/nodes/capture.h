@@ -25,6 +25,10 @@ CUresult tsr_capture_record(struct tsr_context *context, uint32_t stream,
 /* Whether the event belongs to a capture in progress or to one that has ended. */
 bool tsr_capture_has_event(const struct tsr_captured_event *event);
 
+/* Invalidate the capture in progress to which an event belongs; false: there is none. Takes the graphs'
+ * lock. */
+bool tsr_capture_break_event(const struct tsr_captured_event *event);
+
 /* Have a stream continue after an event of a capture; a stream that does not capture joins that
  * capture. Takes the graphs' lock. */
 CUresult tsr_capture_wait(struct tsr_context *context, uint32_t stream,

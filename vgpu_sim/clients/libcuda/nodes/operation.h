@@ -12,6 +12,7 @@ struct tsr_kernel_operation {
   uint64_t function; /* handle of a function or kernel, as the program passed it */
   uint32_t grid[3], block[3];
   uint32_t shared_bytes;
+  uint32_t multiprocessors; /* of a green context; 0: all */
   int32_t priority;
   bool cooperative;
   uint32_t parameter_count, parameter_bytes;

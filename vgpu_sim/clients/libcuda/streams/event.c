@@ -239,6 +239,11 @@ CUresult tsr_event_wait_in(uint64_t handle, struct tsr_context *context, uint32_
   return tsr_ring_wait(context, stream, &wait, wait.stream != stream);
 }
 
+bool tsr_event_breaks_capture(CUevent handle) {
+  struct tsr_event *event;
+  return find(handle, &event) == CUDA_SUCCESS && tsr_capture_break_event(&event->captured);
+}
+
 CUresult tsr_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   if (Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   struct tsr_context *context;

@@ -5,6 +5,9 @@
 #include "base/objects.h"
 
 CUresult tsr_event_record_in(uint64_t handle, struct tsr_context *context, uint32_t stream);
+/* Whether an event belongs to a capture in progress, which becomes invalid. */
+bool tsr_event_breaks_capture(CUevent event);
+
 CUresult tsr_event_wait_in(uint64_t handle, struct tsr_context *context, uint32_t stream);
 
 #endif

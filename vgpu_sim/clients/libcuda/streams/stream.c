@@ -6,6 +6,8 @@
 #include "exchange/wait.h"
 #include "nodes/capture.h"
 #include "process.h"
+#include "streams/green.h"
+#include "streams/group.h"
 #include "streams/stream_ring.h"
 #include "streams/thread_stream.h"
 
@@ -13,12 +15,18 @@
 static CUresult find(struct tsr_context *context, CUstream handle, struct tsr_stream **stream) {
   *stream = NULL;
   if (!handle) handle = tsr_per_thread_default ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
-  if (handle == CU_STREAM_LEGACY) return CUDA_SUCCESS;
-  if (handle == CU_STREAM_PER_THREAD) return tsr_thread_stream(context, stream);
+  if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+    const struct tsr_green *green = tsr_green_current();
+    if (!green && handle == CU_STREAM_LEGACY) return CUDA_SUCCESS;
+    if (!green) return tsr_thread_stream(context, stream);
+    if (handle == CU_STREAM_PER_THREAD) return CUDA_ERROR_INVALID_HANDLE;
+    handle = (CUstream)(uintptr_t)green->stream;
+  }
   *stream = TSR_FIND(tsr_stream, TSR_STREAM, handle);
-  if (*stream && (*stream)->context_handle == tsr_object_handle(TSR_CONTEXT, context))
-    return CUDA_SUCCESS;
-  return CUDA_ERROR_INVALID_HANDLE;
+  if (!*stream || (*stream)->context_handle != tsr_object_handle(TSR_CONTEXT, context))
+    return CUDA_ERROR_INVALID_HANDLE;
+  return (*stream)->green && !TSR_GREEN_OF((*stream)->green) ? CUDA_ERROR_STREAM_DETACHED
+                                                             : CUDA_SUCCESS;
 }
 
 CUresult tsr_stream_index(struct tsr_context *context, CUstream handle, uint32_t *index) {
@@ -31,11 +39,25 @@ CUresult tsr_stream_index(struct tsr_context *context, CUstream handle, uint32_t
 CUresult tsr_cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority) {
   TSR_CURRENT(context);
   if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING)) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_green *green = tsr_green_current();
   uint64_t handle;
-  const CUresult result = tsr_stream_new(context, flags, &handle);
+  if (green) {
+    if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+    const CUresult made = tsr_green_stream_new(green, flags, priority, &handle);
+    if (made == CUDA_SUCCESS) *phStream = (CUstream)(uintptr_t)handle;
+    return made;
+  }
+  CUresult result = tsr_stream_new(context, flags, &handle);
   if (result != CUDA_SUCCESS) return result;
   const struct tsr_stream *made = TSR_FIND(tsr_stream, TSR_STREAM, handle);
-  if (made) atomic_store(&context->priority[made->index], (int8_t)tsr_priority_clamp(priority));
+  if (made) {
+    tsr_stream_set_priority(context, made->index, priority);
+    result = tsr_group_join(context, made->index, 0);
+    if (result != CUDA_SUCCESS) {
+      tsr_stream_drop(handle);
+      return result;
+    }
+  }
   *phStream = (CUstream)(uintptr_t)handle;
   return CUDA_SUCCESS;
 }
@@ -122,19 +144,21 @@ CUresult tsr_cuStreamGetPriority(CUstream hStream, int *priority) {
   return CUDA_SUCCESS;
 }
 
-CUresult tsr_cuStreamGetCtx(CUstream hStream, CUcontext *pctx) {
+CUresult tsr_cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx) {
   struct tsr_context *context;
-  uint32_t index;
-  const CUresult result = tsr_stream_locate(hStream, &context, &index);
+  struct tsr_stream *stream;
+  const CUresult result = locate(hStream, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
-  if (!pctx) return CUDA_ERROR_INVALID_VALUE;
-  *pctx = (CUcontext)(uintptr_t)tsr_object_handle(TSR_CONTEXT, context);
+  if (!pCtx) return CUDA_ERROR_INVALID_VALUE;
+  *pCtx = (CUcontext)(uintptr_t)tsr_object_handle(TSR_CONTEXT, context);
+  if (pGreenCtx) *pGreenCtx = stream ? (CUgreenCtx)(uintptr_t)stream->green : NULL;
   return CUDA_SUCCESS;
 }
 
-CUresult tsr_cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx) {
-  const CUresult result = tsr_cuStreamGetCtx(hStream, pCtx);
-  if (result == CUDA_SUCCESS && pGreenCtx) *pGreenCtx = NULL;
+CUresult tsr_cuStreamGetCtx(CUstream hStream, CUcontext *pctx) {
+  CUgreenCtx green = NULL;
+  const CUresult result = tsr_cuStreamGetCtx_v2(hStream, pctx, &green);
+  if (result == CUDA_SUCCESS && green) *pctx = (CUcontext)green;
   return result;
 }
 

@@ -4,13 +4,6 @@
 
 #include "base/objects.h"
 
-/* Clamp a priority to the range of cuCtxGetStreamPriorityRange. Priorities are advice: the streams
- * of a context share its slice fairly, whatever their priorities. */
-static inline int tsr_priority_clamp(int priority) {
-  if (priority > 0) return 0;
-  return priority < TSR_GREATEST_PRIORITY ? TSR_GREATEST_PRIORITY : priority;
-}
-
 /* Return the ring of a stream handle in the context. NULL is the default stream: the legacy one,
  * or the thread's own in calls of the variants for per-thread default streams. */
 CUresult tsr_stream_index(struct tsr_context *context, CUstream handle, uint32_t *index);

@@ -4,6 +4,7 @@
 #include "api.h"
 #include "contexts/context.h"
 #include "streams/stream.h"
+#include "streams/stream_ring.h"
 
 enum { FIRST_POLICY = 1, LAST_POLICY = 4 }; /* CUsynchronizationPolicy */
 
@@ -41,7 +42,7 @@ static CUresult set(struct tsr_context *context, uint32_t stream, CUlaunchAttrib
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: /* MAX_ACCESS_POLICY_WINDOW_SIZE is 0 */
       return value->window.bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-      atomic_store(&context->priority[stream], (int8_t)tsr_priority_clamp(value->number));
+      tsr_stream_set_priority(context, stream, value->number);
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:

@@ -27,6 +27,9 @@ CUresult tsr_stream_ring_open(struct tsr_context *context, bool blocking, uint32
     context->streams[found / 64] |= bit;
     atomic_store(&context->synchronization[found], 0);
     atomic_store(&context->priority[found], 0);
+    atomic_store(&context->group[found], 0);
+    if (context->page->features & TESSERA_FEATURE_PRIORITIES)
+      __atomic_store_n(&context->area->priorities[found], 0, __ATOMIC_RELAXED);
     if (blocking)
       atomic_fetch_or(&context->blocking[found / 64], bit);
     else if (tsr_stream_idle(context, *index))
@@ -44,6 +47,14 @@ void tsr_stream_ring_close(struct tsr_context *context, uint32_t index) {
   pthread_mutex_lock(&context->stream_lock);
   context->streams[index / 64] &= ~(UINT64_C(1) << (index % 64));
   pthread_mutex_unlock(&context->stream_lock);
+}
+
+void tsr_stream_set_priority(struct tsr_context *context, uint32_t stream, int priority) {
+  if (priority > 0) priority = 0;
+  if (priority < TSR_GREATEST_PRIORITY) priority = TSR_GREATEST_PRIORITY;
+  atomic_store(&context->priority[stream], (int8_t)priority);
+  if (context->page->features & TESSERA_FEATURE_PRIORITIES)
+    __atomic_store_n(&context->area->priorities[stream], (uint8_t)-priority, __ATOMIC_RELAXED);
 }
 
 CUresult tsr_stream_new(struct tsr_context *context, unsigned int flags, uint64_t *handle) {

@@ -11,6 +11,10 @@ CUresult tsr_stream_ring_open(struct tsr_context *context, bool blocking, uint32
 /* Return a ring; its queued requests still run. */
 void tsr_stream_ring_close(struct tsr_context *context, uint32_t index);
 
+/* Set a ring's priority, clamped to the range of cuCtxGetStreamPriorityRange. Of the streams whose
+ * next request can start, the worker starts those of higher priority first. */
+void tsr_stream_set_priority(struct tsr_context *context, uint32_t stream, int priority);
+
 /* Create a stream and return its handle. */
 CUresult tsr_stream_new(struct tsr_context *context, unsigned int flags, uint64_t *handle);
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "old_symbol.h"
+#include "streams/group.h"
 #include "streams/stream_ring.h"
 
 TSR_OLD_SYMBOL(pthread_key_create);
@@ -54,6 +55,8 @@ CUresult tsr_thread_stream(struct tsr_context *context, struct tsr_stream **stre
   const CUresult result = tsr_stream_new(context, 0, handle);
   if (result != CUDA_SUCCESS) return result;
   release_at_end();
+  struct tsr_stream *made = TSR_FIND(tsr_stream, TSR_STREAM, *handle);
+  if (made) tsr_group_join(context, made->index, 0);
   *stream = TSR_FIND(tsr_stream, TSR_STREAM, *handle);
   return *stream ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }

@@ -102,6 +102,7 @@ static void call_owner(tessera_worker_call *call, const request *r) {
                                 .parameter_bytes = body->parameter_bytes,
                                 .shared_bytes = body->shared_bytes,
                                 .thread_stack_bytes = stack_of(body),
+                                .multiprocessors = body->multiprocessors,
                                 .fault_kind = TESSERA_FAULT_KIND_INTERNAL,
                                 .error = CUDA_ERROR_LAUNCH_FAILED};
   memcpy(call->grid, body->grid, sizeof call->grid);
@@ -174,7 +175,7 @@ static uint32_t room_for(const tw_launch *launch, const uint32_t block[3]) {
   if (blocks > BLOCKS) blocks = BLOCKS;
   if (launch->shared_bytes != 0 && blocks > SHARED_BYTES / launch->shared_bytes)
     blocks = SHARED_BYTES / launch->shared_bytes;
-  const uint32_t multiprocessors = tw.config.multiprocessors;
+  const uint32_t multiprocessors = launch->context.multiprocessors;
   return (multiprocessors != 0 ? multiprocessors : 1) * (blocks != 0 ? blocks : 1);
 }
 
@@ -188,6 +189,18 @@ void tw_blocks_run(const tessera_launch_context *context, const uint8_t *paramet
     tw_shared_run(launch, code, parameters, first, end, thread);
 }
 
+static uint32_t multiprocessors_for(const tessera_launch_body *body) {
+  return body->multiprocessors != 0 ? body->multiprocessors : tw.config.multiprocessors;
+}
+
+/* Return the number of helpers that correspond to a launch's part of the multiprocessors. */
+static uint32_t helpers_for(const tessera_launch_body *body) {
+  if (body->multiprocessors == 0 || tw.config.multiprocessors == 0) return UINT32_MAX;
+  const uint64_t threads =
+      (uint64_t)tw.config.threads * body->multiprocessors / tw.config.multiprocessors;
+  return threads > 1 ? (uint32_t)threads - 1 : 0;
+}
+
 /* Run a launch of a native kernel. Returns whether it started in provisional code, whose
  * duration is not representative. */
 static bool run_native(const request *r, const tessera_worker_kernel *kernel) {
@@ -199,7 +212,7 @@ static bool run_native(const request *r, const tessera_worker_kernel *kernel) {
                                   .segment_base = kernel->segment_base,
                                   .kernel = body->kernel,
                                   .grid_id = __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED),
-                                  .multiprocessors = tw.config.multiprocessors,
+                                  .multiprocessors = multiprocessors_for(body),
                                   .dynamic_shared_bytes = body->shared_bytes,
                                   .timer_ns = timer.ns,
                                   .timer_scale = timer.scale,
@@ -225,6 +238,7 @@ static bool run_native(const request *r, const tessera_worker_kernel *kernel) {
                          .blocks = blocks_of(body),
                          .expected_ns = tw_kernel_expected_ns(body->kernel, blocks_of(body)),
                          .one_by_one = launch.code.polls != 0,
+                         .helpers = helpers_for(body),
                          .spare = provisional,
                          .spare_no_more = &launch.is_improved});
   if (provisional) tw_launch_settled();

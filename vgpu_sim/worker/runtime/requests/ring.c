@@ -71,6 +71,8 @@ static void check_launch(const request *r) {
   if (body->parameter_bytes != kernel->parameter_bytes ||
       body->parameter_bytes > TESSERA_MAX_PARAMETER_BYTES)
     reject("parameter size is not the kernel's");
+  if (body->multiprocessors > tw.config.multiprocessors)
+    reject("a launch uses more multiprocessors than there are");
   if (r->slot.continuation_slots != continuations_for(body->parameter_bytes))
     reject("continuation slots do not fit the parameter size");
   check_geometry(r, kernel);

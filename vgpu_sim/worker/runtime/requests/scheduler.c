@@ -1,6 +1,6 @@
 /* The scheduler takes requests out of all rings, in order per stream, when the requests that
- * they wait for are done. In each round every stream that can starts its next request, the
- * oldest first. A short request runs to its end before the next one starts; a long one runs
+ * they wait for are done. In each round every stream that can starts its next request, by
+ * priority and then age. A short request runs to its end before the next one starts; a long one runs
  * concurrently (leader.c). */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -42,19 +42,26 @@ static bool may_start(const tessera_slot *slot) {
   return waits_reached(slot) && tw_value_reached(slot);
 }
 
-/* Whether request `a` was enqueued before `b`; the numbers in `order` wrap around. */
-static bool is_older(const stream *a, const stream *b) {
+static uint8_t priority_of(const stream *s) {
+  return __atomic_load_n(&tw.client->priorities[s - streams], __ATOMIC_RELAXED);
+}
+
+/* Whether the next request of stream `a` comes before that of `b`: it has a higher priority, or was
+ * enqueued earlier; the numbers in `order` wrap around. */
+static bool is_before(const stream *a, const stream *b) {
+  const uint8_t first = priority_of(a), second = priority_of(b);
+  if (first != second) return first > second;
   return (int32_t)(a->next.slot.order - b->next.slot.order) < 0;
 }
 
-/* Fill `ready` with the streams whose next request can run, the oldest first. */
+/* Fill `ready` with the streams whose next request can run, in the order in which they start. */
 static uint32_t find_ready(uint32_t ready[TESSERA_MAX_STREAMS]) {
   uint32_t count = 0, limit = streams_in_use();
   for (uint32_t i = 0; i < limit; i++) {
     const stream *s = &streams[i];
     if (runs(s) || !tw_ring_fetch(i, &streams[i]) || !may_start(&s->next.slot)) continue;
     uint32_t place = count++;
-    for (; place > 0 && is_older(s, &streams[ready[place - 1]]); place--)
+    for (; place > 0 && is_before(s, &streams[ready[place - 1]]); place--)
       ready[place] = ready[place - 1];
     ready[place] = i;
   }

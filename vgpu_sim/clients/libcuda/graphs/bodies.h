@@ -1,0 +1,13 @@
+/* The bodies of conditional nodes as lists of requests in device memory. */
+#ifndef TSR_BODIES_H
+#define TSR_BODIES_H
+
+#include "nodes/graph.h"
+
+/* Find a node that the body of a conditional node cannot contain, or NULL. */
+struct tsr_node *tsr_find_unlistable(const struct tsr_graph *graph);
+
+/* Make the lists of all conditional nodes of an executable graph anew. */
+CUresult tsr_lists_make(const struct tsr_graph *graph, struct tsr_context *context);
+
+#endif
