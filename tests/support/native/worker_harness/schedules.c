@@ -67,11 +67,13 @@ static void make_model(void) {
   m->running = NO_FIBER;
 }
 
-void *zeros_of_run(size_t bytes) {
+void *zeros_of_run(size_t bytes) { return zeros_of_run_in(bytes, bytes); }
+
+void *zeros_of_run_in(size_t bytes, size_t room) {
   make_model();
   if (m->zeros_count == ZEROS) abort();
   m->zeros[m->zeros_count].bytes = bytes;
-  return m->zeros[m->zeros_count++].memory = calloc(1, bytes);
+  return m->zeros[m->zeros_count++].memory = calloc(1, room);
 }
 
 void end_run(const char *why) {

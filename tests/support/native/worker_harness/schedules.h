@@ -36,6 +36,8 @@ uint64_t now_ns(void);
 void ignore_time_limits(const uint32_t *word);
 /* Memory that is zeroed at the beginning of each run. */
 void *zeros_of_run(size_t bytes);
+/* The same at the beginning of `room` bytes, of which the rest is never changed. */
+void *zeros_of_run_in(size_t bytes, size_t room);
 
 void schedules_step(void);
 int schedules_cpu(void);

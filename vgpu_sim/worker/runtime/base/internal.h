@@ -205,7 +205,7 @@ typedef struct tw_work {
   uint64_t blocks;
   uint64_t expected_ns; /* from tw_kernel_expected_ns */
   bool one_by_one;
-  uint32_t helpers; /* how many helpers may take part */
+  uint32_t threads; /* how many threads may take part, the calling one included; 0: all */
   /* better code is being compiled: use shorter runs, and leave one helper's CPU to the compiler */
   bool spare;
   const uint32_t *spare_no_more; /* atomic; used if `spare`, and set before tw_pool_do_not_spare */

@@ -40,7 +40,7 @@ typedef struct job {
   uint64_t blocks;
   uint64_t run_blocks;
   uint32_t runs;
-  uint32_t helpers;           /* those from this number on skip this job */
+  uint32_t threads;           /* that may take part: the launching one, and the first helpers */
   uint32_t spare;             /* the first helper skips this job and leaves its CPU to a compiler */
   uint32_t generation;        /* used by the runner only */
   _Alignas(64) uint32_t done; /* number of finished runs; a futex of the launching thread */
@@ -150,7 +150,7 @@ static job *find_job(uint32_t helper, uint64_t *ticket) {
     const uint64_t age = GET(jobs[i].age);
     if ((seen >> 32) == 0 || (uint32_t)seen >= GET(jobs[i].runs) || age >= oldest) continue;
     if (helper == 0 && GET(jobs[i].spare)) continue;
-    if (helper >= GET(jobs[i].helpers)) continue;
+    if (helper + 1 >= GET(jobs[i].threads)) continue;
     oldest = age;
     found = &jobs[i];
     *ticket = seen;
@@ -247,7 +247,7 @@ void tw_pool_run(const tw_work *work) {
   PUT(j->runs, runs);
   PUT(j->done, 0);
   PUT(j->spare, work->spare);
-  PUT(j->helpers, work->helpers);
+  PUT(j->threads, work->threads ? work->threads : UINT32_MAX);
   raise_limit(tw_current.runner + 1);
   __atomic_store_n(&j->ticket, fresh, __ATOMIC_SEQ_CST);
   /* Better code may have arrived before the job existed, and could not update the job. */

@@ -193,12 +193,12 @@ static uint32_t multiprocessors_for(const tessera_launch_body *body) {
   return body->multiprocessors != 0 ? body->multiprocessors : tw.config.multiprocessors;
 }
 
-/* Return the number of helpers that correspond to a launch's part of the multiprocessors. */
-static uint32_t helpers_for(const tessera_launch_body *body) {
-  if (body->multiprocessors == 0 || tw.config.multiprocessors == 0) return UINT32_MAX;
+/* Return the number of threads that correspond to a launch's part of the multiprocessors; 0: all. */
+static uint32_t threads_for(const tessera_launch_body *body) {
+  if (body->multiprocessors == 0 || tw.config.multiprocessors == 0) return 0;
   const uint64_t threads =
       (uint64_t)tw.config.threads * body->multiprocessors / tw.config.multiprocessors;
-  return threads > 1 ? (uint32_t)threads - 1 : 0;
+  return threads > 1 ? (uint32_t)threads : 1;
 }
 
 /* Run a launch of a native kernel. Returns whether it started in provisional code, whose
@@ -238,7 +238,7 @@ static bool run_native(const request *r, const tessera_worker_kernel *kernel) {
                          .blocks = blocks_of(body),
                          .expected_ns = tw_kernel_expected_ns(body->kernel, blocks_of(body)),
                          .one_by_one = launch.code.polls != 0,
-                         .helpers = helpers_for(body),
+                         .threads = threads_for(body),
                          .spare = provisional,
                          .spare_no_more = &launch.is_improved});
   if (provisional) tw_launch_settled();

@@ -70,21 +70,23 @@ static void run_list(uint32_t stream, const request *outer, request *r) {
   }
 }
 
-static void report(uint32_t stream, const request *list, uint64_t value, uint8_t wait_count) {
+/* Report the beginning or the end of a list; `scratch` is overwritten. */
+static void report(uint32_t stream, const request *list, request *scratch, uint64_t value,
+                   uint8_t wait_count) {
   if (tw.config.observer == NULL) return;
-  request mark = {.slot = list->slot};
-  mark.slot.opcode = TESSERA_OPCODE_NOP;
-  mark.slot.value = value;
-  mark.slot.wait_count = wait_count;
-  tw_observe(stream, &mark);
+  scratch->slot = list->slot;
+  scratch->slot.opcode = TESSERA_OPCODE_NOP;
+  scratch->slot.value = value;
+  scratch->slot.wait_count = wait_count;
+  tw_observe(stream, scratch);
 }
 
 static void run(uint32_t stream, const request *list) {
   request *r = aligned_alloc(_Alignof(request), sizeof *r);
   if (r == NULL) tw_die_out_of_memory("no memory to run a list of requests");
-  report(stream, list, list->slot.value - 1, list->slot.wait_count);
+  report(stream, list, r, list->slot.value - 1, list->slot.wait_count);
   run_list(stream, list, r);
-  report(stream, list, list->slot.value, 0);
+  report(stream, list, r, list->slot.value, 0);
   free(r);
 }
 
