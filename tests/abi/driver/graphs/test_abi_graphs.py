@@ -121,7 +121,7 @@ def test_errors_of_capture(cuda, operations):
             cuda.cuEventRecord(event, fork)
             cuda.cuStreamWaitEvent(a, event, 0)
         cuda.cuStreamDestroy(fork)
-        assert cuda.code("cuStreamEndCapture", a) == (0 if joined else INVALIDATED)
+        assert cuda.code("cuStreamEndCapture", a) == (0 if joined else UNJOINED)
     # Work outside of the capture cannot be waited for, nor the legacy stream be used.
     cuda.cuEventRecord(event, b)
     cuda.cuStreamBeginCapture(a, mode)
