@@ -12,9 +12,9 @@ from vgpu_sim.native import build
 PROGRAM = Path(__file__).parents[1] / "programs" / "driver" / "null_arguments.py"
 SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_FOUND = 0, 1, 101, 500
 UNSUPPORTED_EXEC_AFFINITY = 224
-# Graphs and captures have tests of their own, and variants call the function that is tried.
-GRAPHS = ("cuGraph", "cuUserObject", "cuThreadExchange")
-CAPTURES = ("Capture", "cuStreamBatchMemOp")
+# Graphs, captures and green contexts have tests of their own, and variants call the function that is tried.
+GRAPHS = ("cuGraph", "cuUserObject", "cuThreadExchange", "cuGreenCtx", "cuDevSm", "cuDevResource")
+CAPTURES = ("Capture", "cuStreamBatchMemOp", "GetDevResource", "GreenCtx")
 
 # Results that are optional for the caller, according to the reference of the driver API.
 OPTIONAL = {

@@ -55,9 +55,9 @@ SCALARS = {
 VIRTUAL = {"cuMemCreate", "cuMemAddressReserve", "cuMemSetAccess"}
 # Only needed by callers that use an unsupported feature, or the other one of two alternatives.
 ABSENT = {"paramsArray", "ctxCreateParams", "extra", "blockSizeToDynamicSMemSize"}
-# Graphs and captures have tests of their own: their functions need whole graphs.
-GRAPHS = ("cuGraph", "cuUserObject", "cuThreadExchange")
-CAPTURES = ("Capture", "cuStreamBatchMemOp")
+# Graphs, captures and green contexts have tests of their own: their functions need whole graphs.
+GRAPHS = ("cuGraph", "cuUserObject", "cuThreadExchange", "cuGreenCtx", "cuDevSm", "cuDevResource")
+CAPTURES = ("Capture", "cuStreamBatchMemOp", "GetDevResource", "GreenCtx")
 OPTIMIZATION_LEVEL, BINARY_IS_PRESERVED, MEMORY_TYPE = 7, 1, 2
 
 cuda = ctypes.CDLL(sys.argv[1])
