@@ -62,6 +62,8 @@ def rows(section: str, output: str, prefix: str = "") -> tuple[Row, ...]:
         *both("launch", "asynchronous launch", 2),
         *both("launch_sync", "launch + sync", 15),
         *both("launch_sync_idle", "launch + sync after 1 ms idle", 60),
+        *both("replay_1", "launch of a graph with 1 node", 3.3),
+        *both("replay_100", "launch of a graph with 100 nodes", 33),
         Row(section, f"{prefix}module load, again in a process", p50["load"] / 1000, "ms", 0.5),
         Row(section, f"{prefix}module load, cached, new process", first_load_ms, "ms", 0.5),
         Row(section, f"{prefix}module load, not cached", first_loads[0] / 1000, "ms"),

@@ -16,6 +16,8 @@ typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
 
 CUresult cuInit(unsigned int);
 CUresult cuDeviceGet(CUdevice *, int);
@@ -31,6 +33,11 @@ CUresult cuStreamCreate(CUstream *, unsigned int);
 CUresult cuStreamSynchronize(CUstream);
 CUresult cuLaunchKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
                         unsigned int, unsigned int, unsigned int, CUstream, void **, void **);
+
+CUresult cuStreamBeginCapture_v2(CUstream, int);
+CUresult cuStreamEndCapture(CUstream, CUgraph *);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long);
+CUresult cuGraphLaunch(CUgraphExec, CUstream);
 
 /* One thread adds one to a counter, which shows a launch that was not executed. */
 static const char COUNTER[] =
@@ -86,7 +93,7 @@ static char *read_file(const char *path) {
   return text;
 }
 
-enum { BATCH = 64, BATCHES = 200, PAIRS = 5000, IDLE = 1000, LOADS = 200 };
+enum { BATCH = 64, BATCHES = 200, PAIRS = 5000, IDLE = 1000, LOADS = 200, GRAPH_NODES = 100, REPLAYS = 1000 };
 static double samples[BATCH * BATCHES];
 
 int main(int argc, char **argv) {
@@ -166,6 +173,26 @@ int main(int argc, char **argv) {
     samples[i] = now_us() - start;
   }
   report("launch_sync_idle", samples, IDLE);
+
+  /* The caller's part of a graph's launch; the graph is a chain of kernels. */
+  for (int large = 0; large < 2; large++) {
+    const int nodes = large ? GRAPH_NODES : 1;
+    CUgraph graph;
+    CUgraphExec executable;
+    CHECK(cuStreamBeginCapture_v2(stream, 2));
+    for (int i = 0; i < nodes; i++) LAUNCH();
+    launched -= nodes; /* they were captured */
+    CHECK(cuStreamEndCapture(stream, &graph));
+    CHECK(cuGraphInstantiateWithFlags(&executable, graph, 0));
+    for (int i = 0; i < REPLAYS; i++) {
+      start = now_us();
+      CHECK(cuGraphLaunch(executable, stream));
+      samples[i] = now_us() - start;
+      launched += nodes;
+      CHECK(cuStreamSynchronize(stream));
+    }
+    report(large ? "replay_100" : "replay_1", samples, REPLAYS);
+  }
   CHECK(cuMemcpyDtoH_v2(&ran, counter, sizeof ran));
   if (ran != launched) {
     fprintf(stderr, "latency: %u launches, but the kernel ran %u times\n", launched, ran);
