@@ -30,6 +30,7 @@ class Client:
     ``tests`` are glob patterns of test files below ``folder``, which is a path in the checkout of
     ``repository``, in the environment's ``site-packages``, or in ``benchmarks/clients/programs``.
     Clients with the same packages share an environment by the name ``venv``.
+    ``options`` are more options of ``tessera run``.
     ``copied`` are folders of the checkout that the tests import from ``site-packages``.
     The tests get a ``slice`` of ``board``, or ``gpus`` whole GPUs if ``slice`` is empty.
     ``note`` is for the reader of the page.
@@ -55,6 +56,7 @@ class Client:
     board: str = BOARD
     slice: str = WHOLE
     gpus: int = 1
+    options: tuple[str, ...] = ()
     file_limit_s: int = 1800
     test_limit_s: int = 300
 

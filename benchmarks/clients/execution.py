@@ -81,7 +81,7 @@ def _run_pytest(
         *paths,
     ]
     device = ["--slice", client.slice] if client.slice else ["--count", str(client.gpus)]
-    command = [*TESSERA, "run", "--board", client.board, *device, "--", *pytest]
+    command = [*TESSERA, "run", "--board", client.board, *device, *client.options, "--", *pytest]
     with output.open("w") as file:
         in_time = _wait(command, environment, suite.tests, file.fileno(), client.file_limit_s)
     was_timeout = not in_time or "++ Timeout ++" in output.read_text(errors="replace")

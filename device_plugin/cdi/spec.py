@@ -32,7 +32,8 @@ LOADED_DIR = "/usr/lib/tessera"
 # Programs find them if LD_LIBRARY_PATH has this folder, before those of the image (ADR 149).
 MATH_LIBRARIES = (
     *("libcublas.so.12", "libcublas.so.13", "libcublasLt.so.12", "libcublasLt.so.13"),
-    *("libcudnn.so.9", "libcufft.so.11", "libcufft.so.12", "libcurand.so.10"),
+    *("libcudnn.so.9", "libcufft.so.11", "libcufft.so.12", "libcupti.so.13", "libcurand.so.10"),
+    *("libcusolver.so.11", "libcusolver.so.12", "libcusparse.so.12"),
 )
 MATH_DIR = f"{LOADED_DIR}/math"
 PTXAS = "ptxas"

@@ -25,7 +25,10 @@ MATH = {
         "cublaslt": "libcublasLt.so",
         "cudnn": "libcudnn.so",
         "cufft": "libcufft.so",
+        "cupti": "libcupti.so",
         "curand": "libcurand.so",
+        "cusolver": "libcusolver.so",
+        "cusparse": "libcusparse.so",
     }.items()
 }
 LIBRARIES = (

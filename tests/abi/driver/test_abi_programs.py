@@ -148,7 +148,7 @@ def test_cuda_core_questions(environment):
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "4 [(0, 8), (8, 8), (16, 8), (24, 4)]"
-    assert lines[1] == "1024 70"
+    assert lines[1] == "1024 80"
     assert lines[2] == "True"
     assert lines[3].endswith(" 16")
 

@@ -49,14 +49,14 @@ class RefusedSummary:
 class ModuleSummary:
     """The summary of a module; ``variables`` are (name, offset in the segment, size in bytes).
 
-    ``const_bytes`` is the size of the module's constant memory, and ``segment_align`` is the
+    ``target`` is the compute capability that the PTX names as its target. ``const_bytes`` is the size of the module's constant memory, and ``segment_align`` is the
     alignment of its segment.
     """
 
     functions: tuple[FunctionSummary, ...]
     variables: tuple[tuple[str, int, int], ...]
     segment_bytes: int
-    ptx_version: tuple[int, int]
+    target: tuple[int, int]
     const_bytes: int = 0
     segment_align: int = 1
     refused: tuple[RefusedSummary, ...] = ()
@@ -93,7 +93,7 @@ class ModuleSummary:
                 functions=tuple(_function_from_json(f) for f in document["functions"]),
                 variables=tuple((name, at, size) for name, at, size in document["variables"]),
                 segment_bytes=document["segment_bytes"],
-                ptx_version=(document["ptx_version"][0], document["ptx_version"][1]),
+                target=(document["target"][0], document["target"][1]),
                 const_bytes=document["const_bytes"],
                 segment_align=document["segment_align"],
                 refused=tuple(RefusedSummary(**one) for one in document["refused"]),
@@ -116,7 +116,7 @@ def summarise(module: Module, refused: tuple[RefusedSummary, ...] = ()) -> Modul
         ),
         variables=tuple((v.name, v.offset, v.size) for v in module.variables),
         segment_bytes=module.segment_bytes,
-        ptx_version=module.ptx_version,
+        target=module.required_capability,
         const_bytes=_const_bytes(module),
         segment_align=max((variable.align for variable in module.variables), default=1),
         refused=refused,

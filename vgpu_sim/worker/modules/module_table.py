@@ -53,7 +53,7 @@ def of_module(
         record.name_offset = strings.add(function.name)
         record.parameter_first = len(parameters)
         record.kernel = kernels[function.name]
-        record.ptx_version = _version(module.ptx_version)
+        record.ptx_version = _version(module.target)
         record.const_bytes = module.const_bytes
         record.binary_version = _version(capability)
         functions.append(record)
