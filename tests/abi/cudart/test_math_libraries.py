@@ -103,6 +103,17 @@ def test_handles_are_objects_and_what_would_compute_is_refused_by_name(environme
     assert "tessera: curandCreateGenerator is not supported (CURAND_STATUS_ARCH_MISMATCH)" in said
 
 
+def test_matrix_products_agree_with_numpy(either_backend):
+    program = Path(__file__).parents[1] / "programs" / "cudart" / "products.py"
+    command = [sys.executable, str(program)]
+    done = subprocess.run(command, env=either_backend, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
+    assert (
+        "cublasGemmEx with a computeType other than 16F, 32F and 64F is not supported"
+        in done.stderr
+    )
+
+
 @pytest.mark.parametrize("made", BUILT, ids=lambda made: f"{made[1]}.{made[0].major}")
 def test_public_names_are_exported_with_the_version_node(libraries: Path, made) -> None:
     described, name = made

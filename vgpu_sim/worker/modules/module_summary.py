@@ -49,8 +49,8 @@ class RefusedSummary:
 class ModuleSummary:
     """The summary of a module; ``variables`` are (name, offset in the segment, size in bytes).
 
-    ``target`` is the compute capability that the PTX names as its target. ``const_bytes`` is the size of the module's constant memory, and ``segment_align`` is the
-    alignment of its segment.
+    ``target`` is the compute capability that the PTX names as its target, ``const_bytes`` the size
+    of the module's constant memory, and ``segment_align`` the alignment of its segment.
     """
 
     functions: tuple[FunctionSummary, ...]

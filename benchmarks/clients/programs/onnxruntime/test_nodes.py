@@ -25,8 +25,8 @@ _NOT_TAKEN = (
     *("fallback", "not been placed", "NOT_IMPLEMENTED", "is not a registered"),
     *("Provider type for", "is not currently registered or supported"),
 )
-# Results of ONNX Runtime's own that are not ONNX's: its CPU provider resizes alike, and its attention
-# kernel aligns a causal mask with the last key, as recomputed with numpy.
+# Results of ONNX Runtime's own that are not ONNX's: its CPU provider resizes alike, and its
+# attention kernel aligns a causal mask with the last key, as recomputed with numpy.
 _OTHERWISE = frozenset(
     (
         *("test_resize_downsample_scales_cubic_align_corners", "test_attention_3d_causal"),

@@ -1,0 +1,109 @@
+"""Matrix products of libcublas.so.12 against numpy: types, transposes, strides, scales and refusals."""
+
+import ctypes as c
+import itertools
+
+import numpy as np
+
+cuda, blas = c.CDLL("libcuda.so.1"), c.CDLL("libcublas.so.12")
+context, handle = c.c_void_p(), c.c_void_p()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(c.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert blas.cublasCreate_v2(c.byref(handle)) == 0
+random = np.random.default_rng(0)
+F32, F64, F16 = 0, 1, 2
+
+
+def put(array):
+    address = c.c_uint64()
+    assert cuda.cuMemAlloc_v2(c.byref(address), c.c_size_t(max(array.nbytes, 16))) == 0
+    assert (
+        cuda.cuMemcpyHtoD_v2(address, c.c_void_p(array.ctypes.data), c.c_size_t(array.nbytes)) == 0
+    )
+    return c.c_void_p(address.value)
+
+
+def get(address, array):
+    result = np.empty_like(array)
+    target = c.c_void_p(result.ctypes.data)
+    assert cuda.cuMemcpyDtoH_v2(target, c.c_uint64(address.value), c.c_size_t(array.nbytes)) == 0
+    return result
+
+
+def check(name, dtype, tolerance, m, n, k, batches, transposed_a, transposed_b, beta):
+    """Compare a product of batches whose matrices are stored by columns, with padding."""
+    pad = 3
+    a = random.standard_normal(
+        (batches, m if transposed_a else k, (k if transposed_a else m) + pad)
+    )
+    b = random.standard_normal(
+        (batches, k if transposed_b else n, (n if transposed_b else k) + pad)
+    )
+    made = random.standard_normal((batches, n, m + pad))
+    a, b, made = (x.astype(dtype) for x in (a, b, made))
+    columns = [x.astype(np.float64).transpose(0, 2, 1) for x in (a, b, made)]
+    left = columns[0][:, : k if transposed_a else m]
+    right = columns[1][:, : n if transposed_b else k]
+    left = left.transpose(0, 2, 1) if transposed_a else left
+    right = right.transpose(0, 2, 1) if transposed_b else right
+    expected = 1.5 * left @ right + beta * columns[2][:, :m]
+    scales = [np.array(x, dtype) for x in (1.5, beta)]
+    alpha, scale = (c.c_void_p(x.ctypes.data) for x in scales)
+    da, db, dc = put(a), put(b), put(made)
+    sizes = handle, int(transposed_a), int(transposed_b), m, n, k
+    if batches == 1:
+        end = dc, m + pad
+        status = blas[name](*sizes, alpha, da, a.shape[2], db, b.shape[2], scale, *end)
+    else:
+        strides = [c.c_longlong(x.shape[1] * x.shape[2]) for x in (a, b, made)]
+        status = blas[name](
+            *(*sizes, alpha, da, a.shape[2], strides[0], db, b.shape[2], strides[1], scale),
+            *(dc, m + pad, strides[2], batches),
+        )
+    assert status == 0, (name, status)
+    result = get(dc, made)
+    np.testing.assert_allclose(
+        result.transpose(0, 2, 1)[:, :m].astype(np.float64),
+        expected,
+        rtol=tolerance,
+        atol=tolerance,
+    )
+    assert np.array_equal(result[:, :, m:], made[:, :, m:]), "the padding stays"
+
+
+for letter, plain, dtype, tolerance in (
+    ("S", "Sgemm_v2", np.float32, 1e-5),
+    ("D", "Dgemm_v2", np.float64, 1e-13),
+    ("H", "Hgemm", np.float16, 2e-2),
+):
+    for transposed_a, transposed_b in itertools.product((False, True), repeat=2):
+        check(f"cublas{plain}", dtype, tolerance, 35, 9, 17, 1, transposed_a, transposed_b, 0.5)
+    check(f"cublas{letter}gemmStridedBatched", dtype, tolerance, 5, 6, 7, 3, True, False, 0.0)
+
+# halves with a sum in single precision, and scales in device memory
+x, y, z = random.standard_normal((3, 8, 8)).astype(np.float16)
+scales = put(np.array([2, 1], np.float32))
+second = c.c_void_p(scales.value + 4)
+assert blas.cublasSetPointerMode_v2(handle, 1) == 0
+dx, dy, dz = put(x), put(y), put(z)
+tail = dz, F16, 8, 68, -1
+status = blas.cublasGemmEx(handle, 0, 0, 8, 8, 8, scales, dx, F16, 8, dy, F16, 8, second, *tail)
+assert status == 0
+expected = 2 * (y.astype(np.float64) @ x.astype(np.float64)) + z
+np.testing.assert_allclose(get(dz, z).astype(np.float64), expected, rtol=2e-3, atol=2e-3)
+assert blas.cublasSetPointerMode_v2(handle, 0) == 0
+
+unit = np.ones(1, np.float32)
+at = c.c_void_p(unit.ctypes.data)
+ends = (dx, 8, dy, 8, at, dz, 8)
+assert (
+    blas.cublasSgemm_v2(handle, 0, 0, 8, 8, 8, at, *ends[:1], 7, *ends[2:]) == 7
+)  # leading dimension
+assert blas.cublasSgemm_v2(handle, 3, 0, 8, 8, 8, at, *ends) == 7
+assert blas.cublasSgemm_v2(handle, 0, 0, -1, 8, 8, at, *ends) == 7
+assert blas.cublasSgemm_v2(handle, 0, 0, 0, 8, 8, at, *ends) == 0
+assert blas.cublasSgemm_v2(None, 0, 0, 8, 8, 8, at, *ends) == 1
+ex = (handle, 0, 0, 8, 8, 8, at, dx, 3, 8, dy, 3, 8, at, dz, 10, 8, 72, -1)
+assert blas.cublasGemmEx(*ex) == 15  # bytes
+print("right")
