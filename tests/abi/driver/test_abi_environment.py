@@ -509,6 +509,46 @@ print(*(d.cuKernelGetName(k)[1] for k in d.cuLibraryEnumerateKernels(5, l)[1] if
 """
 
 
+WITHOUT_A_CONTEXT = """
+from cuda.bindings import driver as d
+d.cuInit(0)
+library = d.cuLibraryLoadData({image!r}, [], [], 0, [], [], 0)[1]
+kernel = d.cuLibraryGetKernel(library, b"k")[1]
+print(d.cuKernelGetName(kernel)[1], d.cuLibraryGetKernelCount(library)[1])
+print(int(d.cuLibraryGetKernel(library, b"nothing")[0]), int(d.cuLibraryGetModule(library)[0]))
+print(d.cuDevicePrimaryCtxGetState(0)[2], d.cuCtxGetCurrent()[1])
+d.cuCtxCreate(None, 0, 0)
+print(int(d.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0)[0]), int(d.cuCtxSynchronize()[0]))
+"""
+
+
+def test_a_librarys_kernels_are_found_without_a_context(environment):
+    image = b".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n\0"
+    found = python(WITHOUT_A_CONTEXT.format(image=image), environment).stdout.splitlines()
+    assert found == ["b'k' 1", "500 201", "0 <CUcontext 0x0>", "0 0"]
+
+
+CORE_DUMPS = """
+from cuda.bindings import driver as d
+d.cuInit(0)
+of = d.CUcoredumpSettings
+settings = (
+    (of.CU_COREDUMP_TRIGGER_HOST, False), (of.CU_COREDUMP_LIGHTWEIGHT, True),
+    (of.CU_COREDUMP_FILE, b"dump"), (of.CU_COREDUMP_ENABLE_ON_EXCEPTION, False),
+)
+for name, value in settings:
+    set_to = d.cuCoredumpSetAttributeGlobal(name, value)[0]
+    print(int(set_to), d.cuCoredumpGetAttributeGlobal(name)[1] == value)
+print(int(d.cuCoredumpSetAttributeGlobal(of.CU_COREDUMP_ENABLE_ON_EXCEPTION, True)[0]))
+"""
+
+
+def test_core_dumps_have_settings_and_cannot_be_enabled(environment):
+    run = python(CORE_DUMPS, environment)
+    assert run.stdout.splitlines() == [*["0 True"] * 4, "801"]
+    assert "cuCoredumpSetAttributeGlobal that enables core dumps" in run.stderr
+
+
 @pytest.mark.parametrize(("image", "code"), [(NARROW, 801), (b"no PTX\0", 218), (CUBIN, 209)])
 def test_strict_ends_the_program_where_an_image_is_refused(environment, image, code):
     plain = python(LOAD.format(image=image), environment)

@@ -347,6 +347,7 @@ def test_libraries(cuda):
     kernel = cuda.cuLibraryGetKernel(library, b"spin")
     assert int(cuda.cuLibraryGetKernel(library, b"spin")) == int(kernel)
     assert cuda.code("cuLibraryGetKernel", library, b"nope") == NOT_FOUND
+    assert cuda.code("cuKernelGetName", 0) == cuda.code("cuFuncGetName", 0) == INVALID_VALUE
     assert cuda.cuKernelGetParamInfo(kernel, 1) == (8, 4)
     assert cuda.cuLibraryGetKernelCount(library) == 1
     assert cuda.cuKernelGetName(kernel) == b"spin"

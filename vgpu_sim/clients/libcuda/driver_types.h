@@ -205,6 +205,15 @@ typedef enum CUjitInputType {
   CU_JIT_INPUT_OBJECT = 3,
   CU_JIT_INPUT_LIBRARY = 4,
 } CUjitInputType;
+typedef enum CUcoredumpSettings {
+  CU_COREDUMP_ENABLE_ON_EXCEPTION = 1,
+  CU_COREDUMP_TRIGGER_HOST,
+  CU_COREDUMP_LIGHTWEIGHT,
+  CU_COREDUMP_ENABLE_USER_TRIGGER,
+  CU_COREDUMP_FILE,
+  CU_COREDUMP_PIPE,
+  CU_COREDUMP_GENERATION_FLAGS
+} CUcoredumpSettings;
 typedef enum CUlibraryOption { CU_LIBRARY_BINARY_IS_PRESERVED = 1 } CUlibraryOption;
 
 enum {

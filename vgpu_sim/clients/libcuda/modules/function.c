@@ -180,14 +180,14 @@ CUresult tsr_cuKernelGetParamCount(CUkernel kernel, size_t *paramCount) {
 }
 
 CUresult tsr_cuFuncGetName(const char **name, CUfunction hfunc) {
-  if (!name) return CUDA_ERROR_INVALID_VALUE;
+  if (!name || !hfunc) return CUDA_ERROR_INVALID_VALUE;
   TSR_WITH_FUNCTION(hfunc, *name = function->name);
 }
 
 /* The library's own copy: it outlives the contexts that loaded it. */
 CUresult tsr_cuKernelGetName(const char **name, CUkernel hfunc) {
   const struct tsr_kernel *kernel = TSR_FIND(tsr_kernel, TSR_KERNEL, hfunc);
-  if (!name) return CUDA_ERROR_INVALID_VALUE;
+  if (!name || !hfunc) return CUDA_ERROR_INVALID_VALUE;
   if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
   *name = kernel->name;
   return CUDA_SUCCESS;

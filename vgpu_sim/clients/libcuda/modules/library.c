@@ -7,6 +7,7 @@
 #include "api.h"
 #include "contexts/context.h"
 #include "modules/function.h"
+#include "modules/library.h"
 #include "log.h"
 #include "base/refuse.h"
 #include "modules/module.h"
@@ -251,8 +252,7 @@ static CUresult get_kernel(CUkernel *pKernel, struct tsr_library *library, const
   return CUDA_SUCCESS;
 }
 
-CUresult tsr_cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name) {
-  if (!pKernel || !name) return CUDA_ERROR_INVALID_VALUE;
+CUresult tsr_library_kernel(CUkernel *pKernel, CUlibrary library, const char *name) {
   pthread_mutex_lock(&tsr_module_lock);
   const CUresult result = get_kernel(pKernel, find_library(library), name);
   pthread_mutex_unlock(&tsr_module_lock);
@@ -338,15 +338,11 @@ static CUresult enumerate(CUkernel *kernels, unsigned room, struct tsr_library *
   return result;
 }
 
-/* Only the functions that can run, as cuLibraryGetKernelCount counts them. */
-CUresult tsr_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels,
-                                       CUlibrary lib) {
-  if (!kernels) return CUDA_ERROR_INVALID_VALUE;
+CUresult tsr_library_enumerate(CUkernel *kernels, unsigned int numKernels, CUlibrary lib) {
   WITH_MODULE(lib, result = enumerate(kernels, numKernels, found, module));
 }
 
-CUresult tsr_cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib) {
-  if (!count) return CUDA_ERROR_INVALID_VALUE;
+CUresult tsr_library_count(unsigned int *count, CUlibrary lib) {
   WITH_MODULE(lib, {
     result = load_all(found, module);
     if (result == CUDA_SUCCESS) *count = tsr_module_usable(module, NULL, 0);
