@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.clients import page, summary
+from benchmarks.clients import look_ups, page, summary
 from benchmarks.clients.catalogue import CLIENTS
+from benchmarks.clients.catalogue.cuda_core import CUDA_BINDINGS
 from benchmarks.clients.client import Client
 from benchmarks.clients.environment import NotInstalled, versions
 from benchmarks.clients.execution import collect, run_file
@@ -18,6 +19,8 @@ from benchmarks.clients.outcomes import Outcome
 from benchmarks.clients.store import AlreadyRunning, Store
 from benchmarks.clients.suite import Suite, open_suite
 from benchmarks.on_slice import REPOSITORY
+
+_LOOKS_UP = "from cuda.bindings import driver; driver.cuInit(0)"  # looks up all at its first call
 
 
 def main() -> int:
@@ -31,10 +34,19 @@ def main() -> int:
     parser.add_argument("--only", help="run test files with this text in their names")
     parser.add_argument("--report", action="store_true", help="run nothing: report the last run")
     parser.add_argument("--record", action="store_true", help="record the counts, for the page")
+    parser.add_argument(
+        "--look-ups", action="store_true", help="count cuda-bindings' driver functions, and end"
+    )
     parser.add_argument("--page", action="store_true", help="print docs/clients.md and end")
     options = parser.parse_args()
     if options.page:
-        sys.stdout.write(page.render(summary.read_all()))
+        sys.stdout.write(page.render(summary.read_all(), look_ups.read()))
+        return 0
+    if options.look_ups:
+        found = look_ups.find_look_ups(CUDA_BINDINGS, _LOOKS_UP, _commit())
+        print(look_ups.describe(found))
+        if options.record:
+            look_ups.write(found)
         return 0
     failed = False
     for name in options.client or CLIENTS:

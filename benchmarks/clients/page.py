@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from benchmarks.clients.catalogue import CLIENTS
 from benchmarks.clients.client import Client
+from benchmarks.clients.look_ups import LookUps, describe
 from benchmarks.clients.reasons import Kind
 from benchmarks.clients.summary import MISSED, Group, Summary
 
@@ -21,6 +22,8 @@ The page is generated from the recorded runs in `benchmarks/clients/recorded`.
     make clients client=numba-cuda                        # one client
     make clients client=numba-cuda sample=100 seed=7      # a sample of its tests
     make clients client=cuda-core checkout=../cuda-python # tests from a folder, not from a clone
+
+    python -m benchmarks.clients --look-ups               # how many driver functions are supported
 
 An interrupted run continues where it ended; `fresh=1` starts again. `record=1` records the counts,
 and `python -m benchmarks.clients --page > docs/clients.md` generates this page. Each client has a
@@ -40,7 +43,7 @@ was refused, the miss is a *wrong value*. A miss that the client's record explai
 """
 
 
-def render(recorded: Mapping[str, Summary]) -> str:
+def render(recorded: Mapping[str, Summary], look_ups: LookUps | None = None) -> str:
     """Return the whole page."""
     rows = [_row(client, recorded.get(name)) for name, client in CLIENTS.items()]
     sections = [section(CLIENTS[name], recorded[name]) for name in CLIENTS if name in recorded]
@@ -49,7 +52,8 @@ def render(recorded: Mapping[str, Summary]) -> str:
         "| not run | goal |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    return _HEAD + "\n".join([*table, *rows, "", *sections])
+    asked = ["", "## Functions that are looked up", describe(look_ups)] if look_ups else [""]
+    return _HEAD + "\n".join([*table, *rows, *asked, *sections])
 
 
 def _row(client: Client, summary: Summary | None) -> str:

@@ -4,6 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
+from cuda.bindings.driver import CUfunction_attribute
 
 INVALID_VALUE = 1
 TOO_LARGE = 720
@@ -55,6 +56,8 @@ MET:
     ret;
 }
 """
+
+DYNAMIC_SHARED_LIMIT = CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 @pytest.fixture
@@ -170,7 +173,10 @@ def test_the_largest_grid_that_is_resident_meets(cuda, meet):
 
 def test_questions_about_room(cuda, meet):
     assert cuda.cuOccupancyAvailableDynamicSMemPerBlock(meet, 5, 64) == (45 << 10) - 512
-    assert cuda.cuOccupancyAvailableDynamicSMemPerBlock(meet, 1, 64) == 227 << 10
+    # As a launch, a query is limited by the function's attribute.
+    for limit in (227 << 10, 48 << 10):
+        cuda.cuFuncSetAttribute(meet, DYNAMIC_SHARED_LIMIT, limit)
+        assert cuda.cuOccupancyAvailableDynamicSMemPerBlock(meet, 1, 64) == limit
     assert cuda.cuOccupancyAvailableDynamicSMemPerBlock(meet, 33, 64) == 0
     multiprocessors = _attribute(cuda, "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT")
     assert cuda.cuOccupancyMaxPotentialBlockSize(meet, None, 0, 0) == (2 * multiprocessors, 1024)

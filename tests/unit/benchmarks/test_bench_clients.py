@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.clients import page, summary
+from benchmarks.clients import look_ups, page, summary
 from benchmarks.clients.catalogue import CLIENTS
 from benchmarks.clients.client import Known
 from benchmarks.clients.outcomes import Outcome, read_run
 from benchmarks.clients.reasons import Kind, find_reason
+from vgpu_sim.clients.codegen.library import Function
 
 ROOT = Path(__file__).parents[3]
 REPORTER = ROOT / "benchmarks" / "clients" / "reporter"
@@ -152,7 +153,27 @@ def test_a_sample_counts_the_rest_of_the_suite_as_not_run() -> None:
 def test_the_page_is_current_and_every_record_has_a_client() -> None:
     recorded = summary.read_all()
     assert set(recorded) <= set(CLIENTS)
-    assert (ROOT / "docs" / "clients.md").read_text(encoding="utf-8") == page.render(recorded)
+    shown = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
+    assert shown == page.render(recorded, look_ups.read())
+
+
+def test_a_name_that_is_looked_up_means_the_symbol_of_its_version() -> None:
+    lines = (
+        '1.5 7 cuGetProcAddress_v2(symbol="cuMemAlloc", pfn=[0x7f], cudaVersion=2000, flags=0) = 0',
+        '1.6 7 cuGetProcAddress_v2(symbol="cuMemAlloc", pfn=[0x7f], cudaVersion=3020, flags=0) = 0',
+        '1.7 7 cuGetProcAddress_v2(symbol="cuNew", pfn=[(nil)], cudaVersion=13000, flags=0) = 500',
+        '1.8 7 cuGetProcAddress(symbol="cuOld", pfn=[0x7f], cudaVersion=3000, flags=0) = 0 9 ns',
+        "1.9 7 cuInit(Flags=0) = 0 7 ns",
+    )
+    named = look_ups.read_trace(lines)
+    assert named == {"cuMemAlloc": 3020, "cuNew": 13000, "cuOld": 3000}
+    functions = [
+        Function("cuMemAlloc", "cuMemAlloc", 2000, "", "", ()),
+        Function("cuMemAlloc", "cuMemAlloc_v2", 3020, "", "sync", ()),
+        Function("cuOld", "cuOld", 2000, "", "", ()),
+        Function("cuOld", "cuOld_v2", 4000, "", "local", ()),
+    ]
+    assert look_ups.find_unsupported(named, functions) == ("cuNew", "cuOld")
 
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=lambda client: client.name)

@@ -74,12 +74,12 @@ CUresult tsr_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunct
                                                                   dynamicSMemSize, 0);
 }
 
-/* Return the largest dynamic shared memory with which the given number of blocks fits; 0: they
- * do not fit. */
+/* Return the largest dynamic shared memory that a launch of the function may have, and with which
+ * the given number of blocks fits; 0: they do not fit. */
 static size_t available_shared(const struct tsr_function *function, uint64_t blocks,
                                uint64_t threads) {
-  const uint64_t most = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  uint64_t low = 0, high = most;
+  const int most = atomic_load(&function->dynamic_shared_limit);
+  uint64_t low = 0, high = most > 0 ? (uint64_t)most : 0;
   if (tsr_blocks_per_multiprocessor(function, threads, 0) < blocks) return 0;
   while (low < high) {
     const uint64_t middle = low + (high - low + 1) / 2;
