@@ -540,13 +540,18 @@ for name, value in settings:
     set_to = d.cuCoredumpSetAttributeGlobal(name, value)[0]
     print(int(set_to), d.cuCoredumpGetAttributeGlobal(name)[1] == value)
 print(int(d.cuCoredumpSetAttributeGlobal(of.CU_COREDUMP_ENABLE_ON_EXCEPTION, True)[0]))
+d.cuCtxCreate(None, 0, 0)
+d.cuCoredumpSetAttribute(of.CU_COREDUMP_FILE, b"mine")
+for get in (d.cuCoredumpGetAttribute, d.cuCoredumpGetAttributeGlobal):
+    print(get(of.CU_COREDUMP_FILE)[1], get(of.CU_COREDUMP_LIGHTWEIGHT)[1])
 """
 
 
 def test_core_dumps_have_settings_and_cannot_be_enabled(environment):
     run = python(CORE_DUMPS, environment)
-    assert run.stdout.splitlines() == [*["0 True"] * 4, "801"]
-    assert "cuCoredumpSetAttributeGlobal that enables core dumps" in run.stderr
+    own = ["b'mine' True", "b'dump' True"]
+    assert run.stdout.splitlines() == [*["0 True"] * 4, "801", *own]
+    assert "cuCoredumpSetAttribute that enables core dumps" in run.stderr
 
 
 @pytest.mark.parametrize(("image", "code"), [(NARROW, 801), (b"no PTX\0", 218), (CUBIN, 209)])

@@ -18,6 +18,7 @@ CAPTURES = ("Capture", "cuStreamBatchMemOp", "GetDevResource", "GreenCtx")
 
 # Results that are optional for the caller, according to the reference of the driver API.
 OPTIONAL = {
+    ("cuCoredumpGetAttribute", "value"),
     ("cuCoredumpGetAttributeGlobal", "value"),
     ("cuCtxGetStreamPriorityRange", "leastPriority"),
     ("cuCtxGetStreamPriorityRange", "greatestPriority"),
@@ -57,6 +58,7 @@ WHOLE_CALL = {
     "cuLibraryGetUnifiedFunction": NOT_FOUND,  # no library has one
     "cuDeviceGetGraphMemAttribute": INVALID_VALUE,  # it has no attribute 8
     "cuDeviceSetGraphMemAttribute": INVALID_VALUE,
+    "cuCoredumpSetAttribute": INVALID_VALUE,  # of another size than the setting
     "cuCoredumpSetAttributeGlobal": INVALID_VALUE,  # of another size than the setting
     "cuCtxGetExecAffinity": UNSUPPORTED_EXEC_AFFINITY,  # no device has it
 }
