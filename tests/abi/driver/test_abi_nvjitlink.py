@@ -44,8 +44,9 @@ class Linker:
         status = getattr(self._library, f"nvJitLinkGet{what}Size")(handle, ctypes.byref(size))
         if status:
             return status
-        found = ctypes.create_string_buffer(max(1, size.value))
+        found = ctypes.create_string_buffer(b"?" * max(1, size.value))
         assert getattr(self._library, f"nvJitLinkGet{what}")(handle, found) == 0
+        assert size.value or found.raw == b"\0\0", "an empty log has size 0 and is a text"
         return found.raw[: size.value]
 
     def destroy(self, handle: ctypes.c_void_p) -> int:

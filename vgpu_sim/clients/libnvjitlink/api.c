@@ -115,8 +115,13 @@ nvJitLinkResult nvJitLinkGetLinkedLTOIR(nvJitLinkHandle handle, void *ltoir) {
   return handle ? put(ltoir, false, NULL, 0) : NVJITLINK_ERROR_NULL_INPUT;
 }
 
-/* The size of a log includes its NUL; an empty log has size 0. */
+/* The size of a log includes its NUL. An empty log has size 0, and yet its NUL is written: as
+ * NVIDIA's library does. */
 static size_t log_bytes(const char *log) { return log[0] ? strlen(log) + 1 : 0; }
+
+static nvJitLinkResult put_log(char *to, const char *log) {
+  return put(to, true, log, strlen(log) + 1);
+}
 
 nvJitLinkResult nvJitLinkGetErrorLogSize(nvJitLinkHandle handle, size_t *size) {
   if (!handle) return NVJITLINK_ERROR_NULL_INPUT;
@@ -125,7 +130,7 @@ nvJitLinkResult nvJitLinkGetErrorLogSize(nvJitLinkHandle handle, size_t *size) {
 
 nvJitLinkResult nvJitLinkGetErrorLog(nvJitLinkHandle handle, char *log) {
   if (!handle) return NVJITLINK_ERROR_NULL_INPUT;
-  return put(log, true, handle->errors, log_bytes(handle->errors));
+  return put_log(log, handle->errors);
 }
 
 nvJitLinkResult nvJitLinkGetInfoLogSize(nvJitLinkHandle handle, size_t *size) {
@@ -135,7 +140,7 @@ nvJitLinkResult nvJitLinkGetInfoLogSize(nvJitLinkHandle handle, size_t *size) {
 
 nvJitLinkResult nvJitLinkGetInfoLog(nvJitLinkHandle handle, char *log) {
   if (!handle) return NVJITLINK_ERROR_NULL_INPUT;
-  return put(log, true, handle->information, log_bytes(handle->information));
+  return put_log(log, handle->information);
 }
 
 nvJitLinkResult nvJitLinkVersion(unsigned int *major, unsigned int *minor) {
