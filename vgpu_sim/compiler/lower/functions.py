@@ -26,8 +26,11 @@ from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.compute.limits import MAX_THREADS_PER_BLOCK
 from vgpu_sim.isa import DataType, Function, Literal, Op, Parameter
 
-# Directives that tune a physical compiler or scheduler and change no result.
-TUNING = frozenset({".maxnreg", ".minnctapersm", ".maxnctapersm", ".pragma", ".language"})
+# Directives that tune a physical compiler or scheduler and change no result. `.maxclusterrank` is
+# an upper limit, and every launch is without a cluster of several blocks.
+TUNING = frozenset(
+    {".maxnreg", ".minnctapersm", ".maxnctapersm", ".maxclusterrank", ".pragma", ".language"}
+)
 _CARRIES = frozenset({"addc", "subc", "madc"})
 _SHORT = frozenset({".b32", ".u32", ".s32"})
 _HARMLESS = frozenset({".noreturn"})

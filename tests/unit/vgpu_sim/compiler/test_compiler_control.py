@@ -369,6 +369,7 @@ def test_newer_files_may_use_opcodes_that_are_not_known() -> None:
         (".reqntid 8, 4", (8, 4, 1), None),
         (".maxntid 1024, 1, 1", None, (1024, 1, 1)),
         (".reqntid 32 .maxntid 32, 1, 1 .maxnreg 32 .minnctapersm 2", (32, 1, 1), (32, 1, 1)),
+        (".maxntid 32 .maxclusterrank 8", None, (32, 1, 1)),
         ('.pragma "x"; .maxnctapersm 1', None, None),
     ],
 )
@@ -388,7 +389,6 @@ def test_directives_of_kernels(directives: str, required: object, maximum: objec
         ),
         (".reqnctapercluster 2", UnsupportedPtxError, "directive .reqnctapercluster is not"),
         (".blocksareclusters", UnsupportedPtxError, "directive .blocksareclusters is not"),
-        (".maxclusterrank 8", UnsupportedPtxError, "directive .maxclusterrank is not"),
         (".minperctamemory 64", UnsupportedPtxError, "directive .minperctamemory is not"),
         (".noreturn", UnsupportedPtxError, "directive .noreturn is not supported yet"),
         (".reqntid 0", InvalidPtxError, "the number of threads in .reqntid must be 1 to 1024"),
