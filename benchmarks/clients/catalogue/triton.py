@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from benchmarks.clients.client import Client, Repository
+from benchmarks.clients.client import Client, Known, Repository
 
 TRITON = Client(
     name="triton-tutorials-a100",
@@ -31,5 +31,15 @@ TRITON_CORE = replace(
     in_programs=False,
     tests=("test/unit/language/test_core.py",),
     arguments=("-c", "{programs}/pytest.ini"),
+    known=(
+        Known(
+            r"bin/cuobjdump",
+            "reads machine code with NVIDIA's `cuobjdump`, and there is none",
+        ),
+        Known(
+            r"assert \d+ == 1\n.*\n.*\.count|count\(f?.ld\.relaxed",
+            "counts instructions in the PTX that Triton wrote: the tests are of a later commit",
+        ),
+    ),
     file_limit_s=7200,
 )

@@ -60,7 +60,11 @@ def _build(sample, folder):
     for output, kind, source in re.findall(r"-o\s+(\S+)\s+(-fatbin|-ptx)\s+(\S+)", text):
         _compile(folder, kind, "-o", output, source)
     words = [word for word in target[2].split() if word.endswith((".cu", ".cpp", ".c"))]
-    options = ["-rdc=true"] if "CUDA_SEPARABLE_COMPILATION ON" in text else []
+    # Like nvcc, the samples' own build leaves the host's code as it is.
+    options = ["-Xcompiler", "-O0"]
+    for folders in re.findall(r"include_directories\(([^)]*)\)", text):
+        options += [f"-I{name}" for name in folders.split() if "$" not in name]
+    options += ["-rdc=true"] if "CUDA_SEPARABLE_COMPILATION ON" in text else []
     libraries = subprocess.run([*TESSERA, "libdir"], capture_output=True, text=True, check=True)
     options.append(f"-L{libraries.stdout.strip()}")
     if "CUDA::cuda_driver" in text:

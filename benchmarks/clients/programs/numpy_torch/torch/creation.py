@@ -24,10 +24,11 @@ def _shape(shape):
     return tuple(int(extent) for extent in shape)
 
 
-def empty(*shape, size=None, dtype=None, device=None, requires_grad=False, **_):
+def empty(*shape, size=None, dtype=None, device=None, pin_memory=False, **_):
     """Make a tensor whose elements are not initialized."""
     kind = as_type(dtype or TYPES["float32"])
-    return allocate(_shape(shape if size is None else (size,)), kind, _place(device))
+    extents = _shape(shape if size is None else (size,))
+    return allocate(extents, kind, _place(device), pin_memory)
 
 
 def _filled(value):

@@ -87,6 +87,16 @@ class Memory:
             check(library().cuMemcpyHtoD_v2(ctypes.c_uint64(self.address), pointer, length))
 
 
+class PinnedMemory(Memory):
+    """Page-locked memory of the host, which kernels can use."""
+
+    def __init__(self, size):
+        pointer = ctypes.c_void_p()
+        check(library().cuMemHostAlloc(ctypes.byref(pointer), ctypes.c_size_t(max(size, 1)), 0))
+        self.address, self.size = pointer.value, size
+        weakref.finalize(self, library().cuMemFreeHost, pointer)
+
+
 class HostMemory:
     """Bytes in the program's own memory, with the interface of `Memory`."""
 

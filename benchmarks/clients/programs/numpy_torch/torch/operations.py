@@ -26,7 +26,11 @@ def _result_type(*values):
         if kind is not best:
             pair = np.result_type(best.numpy, kind.numpy)
             best = from_numpy_type(pair) if "bfloat16" not in (best.name, kind.name) else _FLOAT
-    if any(isinstance(value, float) for value in values) and not best.is_floating_point:
+    scalars = [v for v in values if isinstance(v, Tensor) and not v.ndim]
+    is_float = any(isinstance(v, float) for v in values) or any(
+        scalar.dtype.is_floating_point for scalar in scalars
+    )
+    if is_float and not best.is_floating_point:
         return _FLOAT
     if best.name == "bool" and any(type(value) is int for value in values):
         return _INT

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from torch.driver import HostMemory, Memory
+from torch.driver import HostMemory, Memory, PinnedMemory
 from torch.types import ALIASES, TYPES, device as Device, dtype as Type, from_numpy_type
 
 _SMALL_FLOATS = frozenset({"float16", "bfloat16"})
@@ -75,7 +75,7 @@ class Tensor:
     # To numpy and back.
     def host(self):
         """Return the elements as an array that belongs to the caller."""
-        return self._window(self.memory.read()).copy()
+        return self._window(self.memory.read()).copy(order="K")
 
     def _window(self, data):
         itemsize = self.dtype.itemsize
@@ -234,7 +234,9 @@ class Tensor:
 
     def contiguous(self):
         """Return it with its elements in order."""
-        return self if self.is_contiguous() else make(self.host(), self.dtype, self.device)
+        if self.is_contiguous():
+            return self
+        return make(np.ascontiguousarray(self.host()), self.dtype, self.device)
 
     @property
     def data(self):
@@ -248,6 +250,10 @@ class Tensor:
     def repeat(self, *counts):
         """Return it several times along its dimensions."""
         return make(np.tile(self.host(), counts), self.dtype, self.device)
+
+    def flip(self, *dims):
+        """Return it with dimensions in reverse."""
+        return make(np.flip(self.host(), dims), self.dtype, self.device)
 
     def unique(self):
         """Return the different elements in order."""
@@ -331,10 +337,11 @@ def contiguous_strides(shape):
     return tuple(reversed(strides))
 
 
-def allocate(shape, kind, place):
+def allocate(shape, kind, place, pinned=False):
     """Return a tensor whose elements are not initialized."""
     size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-    memory = (HostMemory if place.type == "cpu" else Memory)(size)
+    in_host = PinnedMemory if pinned else HostMemory
+    memory = (in_host if place.type == "cpu" else Memory)(size)
     return Tensor(memory, kind, shape, contiguous_strides(shape), 0, place)
 
 

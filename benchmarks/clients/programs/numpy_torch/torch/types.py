@@ -61,6 +61,12 @@ class device:  # noqa: N801  (torch's name)
     def __hash__(self):
         return hash((self.type, self.index))
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """Keep the only device current."""
+
     def __str__(self):
         return self.type if self.type == "cpu" else f"{self.type}:{self.index}"
 
