@@ -2,7 +2,7 @@
 
 from pathlib import PurePosixPath
 
-from benchmarks.clients.client import Client, Repository
+from benchmarks.clients.client import Client, Known, Repository
 
 TAICHI = Client(
     name="taichi",
@@ -25,6 +25,12 @@ TINYGRAD = Client(
     tests=("**/test_ops.py",),
     arguments=("-c", "{programs}/pytest.ini"),
     environment={"DEV": "CUDA", "LD_LIBRARY_PATH": "{site}/nvidia/cu13/lib"},
+    known=(
+        Known(
+            r"\btest_clip\b",
+            "torch 2.15 differs in a gradient at a bound; tinygrad's interpreter fails alike",
+        ),
+    ),
     file_limit_s=7200,
 )
 CUDA_SAMPLES = Client(

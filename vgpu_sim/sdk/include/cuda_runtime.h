@@ -30,6 +30,7 @@
 
 #if defined(__CUDA__) && defined(__clang__)
 #include "tessera/device.h"
+#include "tessera/extremes.h"
 #endif
 #ifdef __cplusplus
 #include "tessera/runtime_templates.h"

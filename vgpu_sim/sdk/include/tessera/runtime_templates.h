@@ -140,34 +140,6 @@ static inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int *grid, int *blo
   return cudaSuccess;
 }
 
-/* The least and the greatest of two numbers on the host; the device's are in clang's headers. */
-#if defined(__CUDA__)
-#define TESSERA_EXTREMES(result, one, other)                                      \
-  static inline __host__ result max(one a, other b) {                             \
-    return (result)a < (result)b ? (result)b : (result)a;                         \
-  }                                                                               \
-  static inline __host__ result min(one a, other b) {                             \
-    return (result)b < (result)a ? (result)b : (result)a;                         \
-  }
-#define TESSERA_MIXED(result, one, other) \
-  TESSERA_EXTREMES(result, one, other)    \
-  TESSERA_EXTREMES(result, other, one)
-TESSERA_EXTREMES(int, int, int)
-TESSERA_EXTREMES(unsigned int, unsigned int, unsigned int)
-TESSERA_EXTREMES(long, long, long)
-TESSERA_EXTREMES(unsigned long, unsigned long, unsigned long)
-TESSERA_EXTREMES(long long, long long, long long)
-TESSERA_EXTREMES(unsigned long long, unsigned long long, unsigned long long)
-TESSERA_EXTREMES(float, float, float)
-TESSERA_EXTREMES(double, double, double)
-TESSERA_MIXED(unsigned int, int, unsigned int)
-TESSERA_MIXED(unsigned long, long, unsigned long)
-TESSERA_MIXED(unsigned long long, long long, unsigned long long)
-TESSERA_MIXED(double, float, double)
-#undef TESSERA_MIXED
-#undef TESSERA_EXTREMES
-#endif
-
 static inline cudaError_t cudaEventCreate(cudaEvent_t *event, unsigned int flags) {
   return ::cudaEventCreateWithFlags(event, flags);
 }
