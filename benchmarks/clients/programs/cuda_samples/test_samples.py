@@ -88,12 +88,13 @@ def _run(folder, program, arguments):
         pytest.fail(f"exceeds {LIMIT_S} s", pytrace=False)
     print(done.stdout)
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()] or [""]
-    ours = [line for line in done.stderr.splitlines() if line.startswith("tessera: ")]
+    said = [line for line in done.stderr.splitlines() if "has not ended after" not in line]
+    ours = [line for line in said if line.startswith("tessera: ")]
     if done.returncode == WAIVED:
         pytest.skip(lines[-1])
     if done.returncode:
-        said = (ours or done.stderr.splitlines() or lines)[-1]
-        pytest.fail(f"status {done.returncode}: {said.replace(chr(39), '`')}", pytrace=False)
+        last = (ours or said or lines)[-1].replace("'", "`")
+        pytest.fail(f"{program}: status {done.returncode}: {last}", pytrace=False)
 
 
 @pytest.mark.parametrize("sample", _samples(), ids=lambda sample: sample.name)
