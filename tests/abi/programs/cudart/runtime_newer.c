@@ -10,6 +10,11 @@ DECLARE(cudaLibraryGetUnifiedFunction);
 DECLARE(cudaLibraryLoadFromFile);
 DECLARE(cudaLibraryUnload);
 DECLARE(cudaGraphAddMemsetNode);
+DECLARE(cudaGraphConditionalHandleCreate);
+DECLARE(cudaHostRegister);
+DECLARE(cudaHostUnregister);
+DECLARE(cudaHostGetDevicePointer);
+DECLARE(cudaHostGetFlags);
 #if TSR_CUDART >= 13
 DECLARE(cudaDeviceGetHostAtomicCapabilities);
 DECLARE(cudaDeviceGetP2PAtomicCapabilities);
@@ -22,6 +27,7 @@ DECLARE(cudaMemGetLocationInfo);
 DECLARE(cudaMemcpyWithAttributesAsync);
 DECLARE(cudaMemcpy3DWithAttributesAsync);
 DECLARE(cudaGraphNodeGetParams);
+DECLARE(cudaGraphConditionalHandleCreate_v2);
 #else
 DECLARE(cudaSetDoubleForDevice);
 DECLARE(cudaSetDoubleForHost);
@@ -31,7 +37,87 @@ enum { INVALID = 1, INVALID_DEVICE = 101, INVALID_HANDLE = 400, NOT_FOUND = 500 
 static struct wrapper wrapper = {0x466243b1, 1, NULL, NULL};
 static char scale_stub;
 
+/* Memory of the program that a kernel writes. */
+static void registered_memory(void) {
+  float *host = aligned_alloc(4096, 8192), *there = NULL, factor = 3;
+  unsigned flags = 0;
+  int n = 16;
+  const struct dim3 one = {1, 1, 1}, row = {16, 1, 1};
+  for (int i = 0; i < 16; i++) host[i] = (float)i;
+  GIVES(INVALID, cudaHostGetDevicePointer((void **)&there, host, 0));
+  OK(cudaHostRegister(host, 8192, 2)); /* mapped */
+  OK(cudaHostGetFlags(&flags, host));
+  HOLDS(flags & 2);
+  OK(cudaHostGetDevicePointer((void **)&there, host, 0));
+  void *arguments[] = {&there, &factor, &n};
+  OK(cudaLaunchKernel(&scale_stub, one, row, arguments, 0, NULL));
+  OK(cudaDeviceSynchronize());
+  HOLDS(host[15] == 45);
+  GIVES(712, cudaHostRegister(host, 8192, 0)); /* registered already */
+  OK(cudaHostUnregister(host));
+  GIVES(713, cudaHostUnregister(host)); /* not registered */
+  host[0] = 1;
+  cudaGetLastError();
+  free(host);
+}
+
+/* A body that runs once, because its handle is 1 when the graph is launched, or never. */
+static void conditional(unsigned first) {
+  struct {
+    int type, reserved[3];
+    union {
+      char bytes[232];
+      struct {
+        cudaGraphConditionalHandle handle;
+        int kind;
+        unsigned size;
+        cudaGraph_t *bodies;
+        void *context;
+      };
+    };
+    long long end;
+  } parameters;
+  struct {
+    void *target;
+    size_t pitch;
+    unsigned value, element_bytes;
+    size_t width, height;
+  } set = {NULL, 0, 7, 4, 16, 1};
+  unsigned host[16];
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  cudaGraphNode_t node, inside;
+  memset(&parameters, 0, sizeof parameters);
+  OK(cudaMalloc(&set.target, 64));
+  OK(cudaMemset(set.target, 0, 64));
+  OK(cudaGraphCreate(&graph, 0));
+#if TSR_CUDART >= 13
+  OK(cudaGraphConditionalHandleCreate_v2(&parameters.handle, graph, NULL, first, 1));
+#else
+  OK(cudaGraphConditionalHandleCreate(&parameters.handle, graph, first, 1));
+#endif
+  parameters.type = 13;
+  parameters.size = 1;
+#if TSR_CUDART >= 13
+  OK(cudaGraphAddNode(&node, graph, NULL, NULL, 0, &parameters));
+#else
+  OK(cudaGraphAddNode(&node, graph, NULL, 0, &parameters));
+#endif
+  HOLDS(parameters.bodies && parameters.bodies[0]);
+  OK(cudaGraphAddMemsetNode(&inside, parameters.bodies[0], NULL, 0, (const void *)&set));
+  OK(cudaGraphInstantiateWithFlags(&executable, graph, 0));
+  OK(cudaGraphLaunch(executable, NULL));
+  OK(cudaMemcpy(host, set.target, 64, cudaMemcpyDeviceToHost));
+  HOLDS(host[0] == 7 * first && host[15] == 7 * first);
+  OK(cudaGraphExecDestroy(executable));
+  OK(cudaGraphDestroy(graph));
+  OK(cudaFree(set.target));
+}
+
 static void in_both(const char *image) {
+  registered_memory();
+  conditional(0);
+  conditional(1);
   cudaLibrary_t library;
   void *function = NULL;
   OK(cudaDeviceFlushGPUDirectRDMAWrites(0, 100));

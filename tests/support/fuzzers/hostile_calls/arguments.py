@@ -17,9 +17,28 @@ ARENA_BYTES = 8 << 20
 SLOT_BYTES = 4096
 _MOST_KEPT = 12
 _NUMBERS = (0, 0, 1, 1, 2, 3, 4, 8, 16, 64, 255, 256, 4096)
-_WIDE = (1 << 20, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 40, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
+_WIDE = (
+    1 << 20,
+    (1 << 31) - 1,
+    1 << 31,
+    (1 << 32) - 1,
+    1 << 40,
+    (1 << 63) - 1,
+    1 << 63,
+    (1 << 64) - 1,
+)
 _SKIPS = (0, 0, 0, 1, 4, 255, 4096)
-_WORDS = ("", "kernel", "counter", "cuInit", "cuStreamQuery", "absent", "0000:00:00.0", "x" * 300, "%s%n")
+_WORDS = (
+    "",
+    "kernel",
+    "counter",
+    "cuInit",
+    "cuStreamQuery",
+    "absent",
+    "0000:00:00.0",
+    "x" * 300,
+    "%s%n",
+)
 _CALLBACKS = {
     "CUhostFn", "CUstreamCallback", "CUlogsCallback", "CUoccupancyB2DSize", "cudaHostFn_t",
     "cudaStreamCallback_t", "cudaLogsCallback_t", "cudaAsyncCallback",
@@ -158,20 +177,33 @@ class Arguments:
         name, pointee = parameter.name, parameter.type.removesuffix("*").rstrip()
         if self._random.random() < 0.1:
             return 0
-        if name in ("image", "code", "fatCubin") or (name == "data" and "Module" in function.symbol):
-            return self._random.choice(self._images) if self._random.random() < 0.7 else self._filled()
+        if name in ("image", "code", "fatCubin") or (
+            name == "data" and "Module" in function.symbol
+        ):
+            return (
+                self._random.choice(self._images) if self._random.random() < 0.7 else self._filled()
+            )
         if parameter.type == "const char *":
             return self._text(self._random.choice(_WORDS).encode())
-        if name in ("kernelParams", "args", "jitOptionsValues", "optionValues", "libraryOptionValues"):
+        if name in (
+            "kernelParams",
+            "args",
+            "jitOptionsValues",
+            "optionValues",
+            "libraryOptionValues",
+        ):
             return self._list_of("pointer")
         if name in ("func", "entryFuncAddr", "symbol", "symbolPtr", "hostFun") and self.host_names:
             return self._random.choice((*self.host_names, self._any()))
         if (
             parameter.type in ("void *", "const void *")
-            and function.symbol.startswith("cuda")  # whose addresses of the device have this type
+            and name in ("dst", "src", "devPtr", "ptr", "dptr")
+            and function.symbol.startswith("cuda")  # whose addresses of the device are pointers
             and self._random.random() < 0.6
         ):
-            return self._random.choice(self.kept("CUdeviceptr") or (0,)) + self._random.choice(_SKIPS)
+            return self._random.choice(self.kept("CUdeviceptr") or (0,)) + self._random.choice(
+                _SKIPS
+            )
         bare = kind_of(pointee.removeprefix("const ").strip())
         if pointee in ("size_t", "unsigned int"):  # it may count the elements of another argument
             return self._put(self._random.choice(_NUMBERS).to_bytes(8, "little"))

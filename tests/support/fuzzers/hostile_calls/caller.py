@@ -24,7 +24,15 @@ IMAGE = b"""
 """
 FRESH_EVERY = 3000
 # A new worker, or a compilation, costs as much as a thousand other calls.
-_COSTLY = ("CtxCreate", "PrimaryCtx", "ModuleLoad", "LibraryLoad", "cuLink", "DeviceReset", "ThreadExit")
+_COSTLY = (
+    "CtxCreate",
+    "PrimaryCtx",
+    "ModuleLoad",
+    "LibraryLoad",
+    "cuLink",
+    "DeviceReset",
+    "ThreadExit",
+)
 _COSTLY_SHARE = 0.002
 # What waits for something that only the caller can bring, as it is defined; and the interface of
 # compilers, whose handles are addresses.
@@ -70,7 +78,9 @@ class Caller:
         if not hasattr(self._loaded, "__cudaRegisterFatBinary"):
             return
         self._image = ctypes.create_string_buffer(IMAGE)
-        self._wrapper = (ctypes.c_uint64 * 3)(0x466243B1 | 1 << 32, ctypes.addressof(self._image), 0)
+        self._wrapper = (ctypes.c_uint64 * 3)(
+            0x466243B1 | 1 << 32, ctypes.addressof(self._image), 0
+        )
         self._stubs = ctypes.create_string_buffer(16)
         kernel = ctypes.addressof(self._stubs)
         register = getattr(self._loaded, "__cudaRegisterFatBinary")
@@ -80,7 +90,9 @@ class Caller:
         getattr(self._loaded, "__cudaRegisterFunction")(image, *names)
         variable = ctypes.c_void_p(kernel + 8)
         size = ctypes.c_size_t(4)
-        getattr(self._loaded, "__cudaRegisterVar")(image, variable, variable, b"counter", 0, size, 0, 0)
+        getattr(self._loaded, "__cudaRegisterVar")(
+            image, variable, variable, b"counter", 0, size, 0, 0
+        )
         self._arguments.host_names += [kernel, kernel + 8]
 
     def _make(self, kind: str, name: str, *arguments: object) -> int:

@@ -78,10 +78,10 @@ def _run_one(
 ) -> None:
     with tempfile.TemporaryDirectory() as text, _progress(Path(text)) as (place, view):
         folder = Path(text)
+        words = name, str(path), str(seed), str(calls), str(place)
         with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
             process = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.caller", name, str(path), str(seed)]
-                + [str(calls), str(place)],
+                [sys.executable, "-m", f"{__package__}.caller", *words],
                 env=environment,
                 cwd=folder,
                 stdout=out,
@@ -94,15 +94,16 @@ def _run_one(
         note = view[: view.find(b"\n")].decode(errors="replace")
         lines = (folder / "err").read_text(errors="replace").splitlines()
         output = (folder / "out").read_text(errors="replace").splitlines()
-    words = note.split()
+    made, _, symbol = note.partition(" ")
+    symbol = symbol.partition(" ")[0]
     report.processes += 1
-    report.calls += calls if note == "done" else int(words[0]) if words else 0
+    report.calls += calls if note == "done" else int(made or 0)
     where = f"{name} seed {seed}: {note[:400]}"
     if still:
         report.defects.append(f"no progress: {where}")
     elif status < 0:
-        report.crashes[words[1]] += 1
-        report.examples.setdefault(words[1], where)
+        report.crashes[symbol] += 1
+        report.examples.setdefault(symbol, where)
     elif status:
         report.defects.append(f"exit status {status}: {where}: {lines[-3:]}")
     report.defects += [f"{name} seed {seed}: {line}" for line in output]
@@ -111,7 +112,13 @@ def _run_one(
     ]
 
 
-def run(environment: Mapping[str, str], libraries: Path, seed: int, calls: int) -> Report:
+def run(
+    environment: Mapping[str, str],
+    libraries: Path,
+    seed: int,
+    calls: int,
+    of_a_process: int = CALLS_OF_A_PROCESS,
+) -> Report:
     """Make ``calls`` hostile calls, a part of them in each library."""
     paths = [str(Path(__file__).parents[3]), str(Path(__file__).parents[4])]
     with_paths = {**environment, "PYTHONPATH": ":".join(paths)}
@@ -120,7 +127,7 @@ def run(environment: Mapping[str, str], libraries: Path, seed: int, calls: int) 
     names = list(LIBRARIES)
     while report.calls < calls:
         name = names[report.processes % len(names)]
-        some = min(CALLS_OF_A_PROCESS, max(1, calls - report.calls))
+        some = min(of_a_process, max(1, calls - report.calls))
         _run_one(
             report, name, seed + report.processes, some, with_paths, libraries / LIBRARIES[name]
         )

@@ -99,7 +99,15 @@ def runtime_copy(s: Sources) -> bytes:
 def peer_copy(s: Sources) -> bytes:
     """Return a copy of a box between devices of the runtime."""
     side = lambda: _wide(  # noqa: E731
-        0, s.small(), s.small(), s.small(), s.address(), s.number(), s.number(), s.number(), s.small()
+        0,
+        s.small(),
+        s.small(),
+        s.small(),
+        s.address(),
+        s.number(),
+        s.number(),
+        s.number(),
+        s.small(),
     )
     return side() + side() + _wide(s.small(), s.small(), s.small())
 
@@ -137,7 +145,9 @@ def any_node(s: Sources) -> bytes:
         7: lambda s: _wide(s.handle("CUevent")),
         10: allocation,
         11: lambda s: _wide(s.address()),
-        13: lambda s: _wide(s.number()) + _narrow(s.small(), s.small()) + _wide(0, s.handle("CUcontext")),
+        13: lambda s: (
+            _wide(s.number()) + _narrow(s.small(), s.small()) + _wide(0, s.handle("CUcontext"))
+        ),
     }
     kind = list(by_type)[s.small() % len(by_type)]
     body = by_type[kind](s)

@@ -153,3 +153,13 @@ cudaError_t tsr_cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle *pHa
   return cuGraphConditionalHandleCreate(pHandle_out, graph, tsr_node_context(), defaultLaunchValue,
                                         flags);
 }
+
+#if TSR_CUDART >= 13
+cudaError_t tsr_cudaGraphConditionalHandleCreate_v2(cudaGraphConditionalHandle *pHandle_out,
+                                                    cudaGraph_t graph, cudaExecutionContext_t ctx,
+                                                    unsigned int defaultLaunchValue,
+                                                    unsigned int flags) {
+  return cuGraphConditionalHandleCreate(pHandle_out, graph, ctx ? ctx : tsr_node_context(),
+                                        defaultLaunchValue, flags);
+}
+#endif
