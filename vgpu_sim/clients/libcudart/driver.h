@@ -7,6 +7,7 @@
 
 typedef int CUdevice;
 typedef struct CUctx_st *CUcontext;
+typedef struct CUgreenCtx_st *CUgreenCtx;
 
 enum {
   CUDA_ERROR_NOT_INITIALIZED = 3,
@@ -34,6 +35,10 @@ extern int cuCtxSetCurrent(CUcontext context);
 extern int cuCtxGetDevice(CUdevice *device);
 extern int cuCtxGetFlags(unsigned int *flags);
 extern int cuCtxSynchronize(void);
+extern int cuGreenCtxCreate(CUgreenCtx *context, cudaDevResourceDesc_t resources, CUdevice device,
+                            unsigned int flags);
+extern int cuGreenCtxDestroy(CUgreenCtx context);
+extern int cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green);
 extern int cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags);
 extern int cuCtxDisablePeerAccess(CUcontext peer);
 extern int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags,
