@@ -60,6 +60,12 @@ class MessageType(IntEnum):
     RANGE_SHARED = 21
     MODULE_KERNEL = 22  # ModuleKernel -> ModuleTable + fd: table with that kernel
     MODULE_KERNEL_LOADED = 23
+    SHARE = 24  # Chunk: a range in one, or none -> SharedMemory
+    SHARED = 25
+    SHARE_END = 26  # SharedMemory -> (no payload)
+    SHARE_ENDED = 27
+    SHARE_OPEN = 28  # ShareOpen -> (no payload) + fd: the chunk's memory
+    SHARE_OPENED = 29
     VIEW_MAP = 32  # View -> (no payload)
     VIEW_MAPPED = 33
     VIEW_UNMAP = 34  # View -> (no payload)
@@ -320,6 +326,39 @@ class View(ctypes.Structure):
     _fields_ = (("offset", c_uint64), ("source", c_uint64), ("bytes", c_uint64))
 
 
+class SharedMemory(ctypes.Structure):
+    """The name of memory that other contexts of the slice may open: the content of CUDA's IPC
+    handles. Only ``key`` gives access; the rest is checked when the memory is opened.
+
+    The memory begins ``offset`` bytes after the start of a chunk with ``chunk_units`` times
+    CHUNK_ALIGN_BYTES; 0: the key names no memory. ``purpose`` and ``tag`` are the client's.
+    """
+
+    _fields_ = (
+        ("key", c_uint8 * PROOF_BYTES),
+        ("offset", c_uint64),
+        ("bytes", c_uint64),
+        ("chunk_units", c_uint32),
+        ("kind", c_uint16),
+        ("purpose", c_uint16),
+        ("tag", c_uint64),
+    )
+
+
+class ShareOpen(ctypes.Structure):
+    """A request to open shared memory as a chunk at ``offset`` from the aperture's base."""
+
+    _fields_ = (("memory", SharedMemory), ("offset", c_uint64))
+
+
+class ShareGrant(ctypes.Structure):
+    """The answer of an exporter's worker to the worker that opens its memory. ``status`` is an
+    errno value.
+    """
+
+    _fields_ = (("status", c_uint32), ("reserved", c_uint32), ("memory", SharedMemory))
+
+
 class SharedRange(ctypes.Structure):
     """The content of the descriptor that cuMemGetHandleForAddressRange returns. It names a range of
     memory. The worker that owns the memory checks that the content is authentic.
@@ -359,6 +398,8 @@ STRUCTURES: Final = (
     Handle,
     Chunk,
     View,
+    SharedMemory,
+    ShareOpen,
     SharedRange,
     MemoryInfo,
 )

@@ -28,6 +28,9 @@ class Channel:
     answer then ends. ``on_fence`` is called when a fence arrives. Its arguments are the fence's
     reason, and the CUresult if the GPU failed, else 0.
 
+    ``on_share`` is called when another worker opens shared memory. Its arguments are the connection
+    to that worker and the memory's key.
+
     ``on_export`` is called when hcad requests memory. Its arguments are hcad's connection, the
     address and size of the memory, and bytes. The bytes are empty unless hcad requests a part of a
     shared range. In that case they are the content of the range's descriptor, and the address is an
@@ -43,11 +46,14 @@ class Channel:
         interrupt: int,
         on_fence: Callable[[str, int], None],
         on_export: Callable[[socket.socket, int, int, bytes], None],
+        on_share: Callable[[socket.socket, str], None] = lambda *_: None,
     ) -> None:
         self._connection = connection
         self._interrupt = interrupt
         self._on_fence = on_fence
         self._on_export = on_export
+        self._on_share = on_share
+        self._passed: socket.socket | None = None
         self._reconnect: socket.socket | None = None
         self.on_reconnected: Callable[[], None] = lambda: None
         """Called when a later gpud has connected while a request waited for its answer; the
@@ -91,6 +97,42 @@ class Channel:
         if self._held_bytes:
             self.release(self._held_bytes)
 
+    def offer(self, key: str, share: int, size: int) -> int:
+        """Offer a chunk to other workers; return its share, or 0 if gpud refuses.
+
+        Raises:
+            GpudGoneError: gpud does not answer.
+        """
+        answer = self._ask({"type": "offer", "key": key, "share": share, "bytes": size}, "offered")
+        return int(answer.get("share", 0))
+
+    def withdraw(self, key: str) -> None:
+        """Withdraw a key of an offered chunk."""
+        self._send({"type": "withdraw", "key": key})
+
+    def open(self, key: str) -> tuple[int, int, socket.socket | None]:
+        """Request memory that another worker offers. Return its share (0: there is none), its size,
+        and a connection to that worker.
+
+        Raises:
+            GpudGoneError: gpud does not answer.
+        """
+        self._passed = None
+        answer = self._ask({"type": "open", "key": key}, "opened")
+        passed, self._passed = self._passed, None
+        return int(answer.get("share", 0)), int(answer.get("bytes", 0)), passed
+
+    def leave(self, share: int) -> tuple[bool, bool]:
+        """Leave shared memory (0: all). Return whether gpud knows it, and whether no other worker
+        holds it.
+        """
+        try:
+            answer = self._ask({"type": "leave", "share": share}, "left")
+        except GpudGoneError:
+            return False, False
+        self._held_bytes -= int(answer.get("bytes", 0))
+        return answer.get("known") is True, answer.get("last") is True
+
     def memory(self) -> tuple[int, int]:
         """Return the free memory and the total memory of the slice, in bytes.
 
@@ -132,7 +174,7 @@ class Channel:
     @staticmethod
     def _receive_connection(reconnect: socket.socket) -> socket.socket | None:
         try:
-            _, descriptors = _receive_now(reconnect)
+            _, descriptors = receive_now(reconnect)
         except OSError:
             return None
         return _socket_of(socket.SOCK_SEQPACKET, descriptors[0]) if descriptors else None
@@ -224,7 +266,7 @@ class Channel:
     def _receive(self) -> dict[str, Any]:
         descriptors: list[int] = []
         try:
-            data, descriptors = _receive_now(self._connection)
+            data, descriptors = receive_now(self._connection)
         except BlockingIOError:
             return {}
         except OSError:
@@ -240,14 +282,20 @@ class Channel:
             self._on_fence(str(message.get("reason", "")), int(message.get("error", 0)))
         if message["type"] == "reconnect" and descriptors:
             self._reconnect = _socket_of(socket.SOCK_DGRAM, descriptors[0])
-        if message["type"] == "export" and descriptors:
+        if message["type"] == "charged":
+            self._held_bytes += int(message.get("bytes", 0))
+        if message["type"] == "opened" and descriptors:
+            self._passed = _socket_of(socket.SOCK_SEQPACKET, descriptors[0])
+        if message["type"] == "export" and descriptors and message.get("key"):
+            self._on_share(_socket_of(socket.SOCK_SEQPACKET, descriptors[0]), message["key"])
+        elif message["type"] == "export" and descriptors:
             place = int(message["address"]), int(message["bytes"])
             asker = _socket_of(socket.SOCK_SEQPACKET, descriptors[0])
             self._on_export(asker, *place, bytes.fromhex(message.get("range", "")))
         return message
 
 
-def _receive_now(sock: socket.socket) -> tuple[bytes, list[int]]:
+def receive_now(sock: socket.socket) -> tuple[bytes, list[int]]:
     """Receive a message and up to one descriptor without waiting (``recv_fds`` ignores its flags).
 
     Raises OSError; BlockingIOError if there is no message.

@@ -18,11 +18,12 @@ from vgpu_sim.hal.compute.address_map import (
     HOST_BYTES,
     HOST_OFFSET,
 )
-from vgpu_sim.hal.messages import ChunkKind
+from vgpu_sim.hal.messages import ChunkKind, SharedMemory
 from vgpu_sim.worker.channel import Channel, GpudGoneError
 from vgpu_sim.worker.exports import Exports
 from vgpu_sim.worker.memory import create_populated
 from vgpu_sim.worker.runtime.binding import NativeRuntime
+from vgpu_sim.worker.shares import ShareRefusedError, Shares
 
 _RANGES: Final = {
     ChunkKind.DEVICE: (DEVICE_OFFSET, DEVICE_BYTES),
@@ -60,6 +61,7 @@ class Chunks:
         self._views: dict[int, tuple[int, int]] = {}
         """By offset: the offset of the view's chunk, and the view's size."""
         self.exports = Exports()
+        self.shares = Shares(channel, self.exports)
 
     def allocate(self, request: ChunkRequest) -> int:
         """Allocate a chunk of memory and return its descriptor, which the caller sends and closes.
@@ -90,9 +92,64 @@ class Chunks:
         if any(chunk == request.offset for chunk, _ in self._views.values()):
             raise BadChunkError("a chunk has views")
         self.exports.revoke(request.offset)
-        self._runtime.unmap_chunk(request.offset, request.size)
         del self._live[request.offset]
-        self._channel.release(request.size)
+        leaving = self.shares.leave(request.offset)
+        if leaving is None or leaving.last:
+            self._runtime.unmap_chunk(request.offset, request.size)
+        else:  # the pages remain those of the other holders
+            self._runtime.unmap_view(request.offset, request.size)
+        if leaving is None or leaving.charged:
+            self._channel.release(request.size)
+
+    def share(self, request: ChunkRequest) -> SharedMemory:
+        """Let other contexts of the slice open a range of a chunk; a range without bytes is a name
+        without memory.
+
+        Raises:
+            BadChunkError: no chunk contains the range.
+            OutOfBudgetError: gpud refuses, or the chunk's descriptor was not kept.
+        """
+        try:
+            return self._share(request)
+        except ShareRefusedError as err:
+            raise OutOfBudgetError(str(err)) from err
+
+    def _share(self, request: ChunkRequest) -> SharedMemory:
+        if request.size == 0:
+            return self.shares.offer_name()
+        for chunk in self._live.values():
+            begin = request.offset - chunk.offset
+            if begin >= 0 and begin + request.size <= chunk.size and chunk.kind == request.kind:
+                return self.shares.offer(chunk.offset, chunk.size, chunk.kind, begin, request.size)
+        raise BadChunkError("no chunk contains the range")
+
+    def open_shared(self, memory: SharedMemory, offset: int) -> int | None:
+        """Map memory that another context shares, at ``offset``. Return its descriptor, which the
+        caller closes; None for a name without memory.
+
+        Raises:
+            BadChunkError: the request is malformed, or there is no such memory.
+            OutOfBudgetError: the memory cannot be mapped.
+        """
+        request = ChunkRequest(offset, memory.chunk_units * CHUNK_ALIGN_BYTES, memory.kind)
+        if memory.chunk_units:
+            self._check(request)
+        try:
+            descriptor = self.shares.open(memory, offset)
+        except LookupError as err:
+            raise BadChunkError(str(err)) from err
+        if descriptor is None:
+            return None
+        try:
+            self._runtime.map_chunk(offset, request.size, descriptor)
+        except OSError as err:
+            os.close(descriptor)
+            self.shares.leave(offset)
+            if isinstance(err, FileExistsError):
+                raise BadChunkError("a chunk overlaps another chunk") from err
+            raise OutOfBudgetError(f"a chunk cannot be mapped: {err}") from err
+        self._live[offset] = request
+        return descriptor
 
     def map_view(self, offset: int, source: int, size: int) -> None:
         """Map a part of a device chunk at a second address. The memory is already charged.

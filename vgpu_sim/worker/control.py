@@ -48,7 +48,7 @@ class Control:
         self._client = client
         self._fault_event = fault_event
         self._runtime = runtime
-        self.channel = Channel(gpud, fault_event, self._fence, self._export)
+        self.channel = Channel(gpud, fault_event, self._fence, self._export, self._pass_share)
         self.channel.on_reconnected = self._resume
         self._reported, self._reported_at = Stats(), time.monotonic()
 
@@ -65,6 +65,9 @@ class Control:
             MessageType.CHUNK_FREE: self._chunk_free,
             MessageType.RANGE_SHARE: self._range_share,
             MessageType.MEMORY_INFO: self._memory_info,
+            MessageType.SHARE: self._share,
+            MessageType.SHARE_END: self._share_end,
+            MessageType.SHARE_OPEN: self._share_open,
             MessageType.VIEW_MAP: self._view_map,
             MessageType.VIEW_UNMAP: self._view_unmap,
         }
@@ -177,6 +180,34 @@ class Control:
         free, total = self._slice_memory()
         self._reply(request, CudaError.SUCCESS, messages.MemoryInfo(free, total))
 
+    def _share(self, request: Request) -> None:
+        try:
+            memory = self._chunks.share(_chunk_request(request))
+        except BadChunkError:
+            self._reply(request, CudaError.INVALID_VALUE)
+        except OutOfBudgetError:
+            self._reply(request, CudaError.OUT_OF_MEMORY)
+        else:
+            self._reply(request, CudaError.SUCCESS, memory)
+
+    def _share_end(self, request: Request) -> None:
+        self._chunks.shares.withdraw(request.payload_as(messages.SharedMemory))
+        self._reply(request, CudaError.SUCCESS)
+
+    def _share_open(self, request: Request) -> None:
+        wanted = request.payload_as(messages.ShareOpen)
+        try:
+            descriptor = self._chunks.open_shared(wanted.memory, wanted.offset)
+        except BadChunkError:
+            self._reply(request, CudaError.INVALID_HANDLE)
+        except OutOfBudgetError:
+            self._reply(request, CudaError.OUT_OF_MEMORY)
+        else:
+            passed = () if descriptor is None else (descriptor,)
+            self._reply(request, CudaError.SUCCESS, None, passed)
+            for one in passed:
+                os.close(one)
+
     def _view_map(self, request: Request) -> None:
         view = request.payload_as(messages.View)
         try:
@@ -207,7 +238,7 @@ class Control:
         self,
         request: Request,
         status: CudaError,
-        payload: messages.MemoryInfo | None = None,
+        payload: messages.MemoryInfo | messages.SharedMemory | None = None,
         descriptors: tuple[int, ...] = (),
     ) -> None:
         kind = MessageType(request.kind + 1)
@@ -219,6 +250,9 @@ class Control:
             exports.export_shared_range(asker, named, address, size)
         else:
             exports.export_range(asker, address - self._config.aperture_base, size)
+
+    def _pass_share(self, asker: socket.socket, key: str) -> None:
+        self._chunks.shares.grant(asker, key)
 
     # The end of the context.
 
@@ -278,6 +312,7 @@ class Control:
     def _leave(self) -> NoReturn:
         # Before the client sees its socket close: a context that it opens after that must find this
         # one's memory released.
+        self._chunks.shares.leave_all()
         self.channel.release_all()
         self._send_stats()
         self._send_usage()

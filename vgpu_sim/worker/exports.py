@@ -71,6 +71,14 @@ class Exports:
         if _answer(asker, grant, (kept.descriptor,)):
             kept.shown.append(asker)
 
+    def descriptor_of(self, offset: int) -> int:
+        """Return the descriptor of the chunk that begins at ``offset``. It remains this object's.
+
+        Raises:
+            KeyError: the chunk's descriptor was not kept.
+        """
+        return self._kept[offset].descriptor
+
     def _chunk_of(self, offset: int, size: int) -> tuple[int, _Kept]:
         for begin, kept in self._kept.items():
             if begin <= offset and offset + size <= begin + kept.size:

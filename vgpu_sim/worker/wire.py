@@ -30,6 +30,9 @@ _PAYLOADS: Final[dict[MessageType, type[ctypes.Structure] | None]] = {
     MessageType.CHUNK_FREE: messages.Chunk,
     MessageType.RANGE_SHARE: messages.Chunk,
     MessageType.MEMORY_INFO: None,
+    MessageType.SHARE: messages.Chunk,
+    MessageType.SHARE_END: messages.SharedMemory,
+    MessageType.SHARE_OPEN: messages.ShareOpen,
     MessageType.VIEW_MAP: messages.View,
     MessageType.VIEW_UNMAP: messages.View,
 }

@@ -98,6 +98,18 @@ typedef struct CUmemPoolProps {
   unsigned char reserved[54];
 } CUmemPoolProps;
 
+/* Opaque names of memory and events, for other processes. */
+typedef struct CUipcMemHandle {
+  char reserved[64];
+} CUipcMemHandle;
+typedef struct CUipcEventHandle {
+  char reserved[64];
+} CUipcEventHandle;
+typedef struct CUmemPoolPtrExportData {
+  unsigned char reserved[64];
+} CUmemPoolPtrExportData;
+enum { CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1 };
+
 typedef struct CUDA_MEMCPY2D {
   size_t srcXInBytes, srcY;
   unsigned srcMemoryType; /* CUmemorytype */

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vgpu_sim.gpud.contexts import worker_channel
+from vgpu_sim.gpud.contexts.shares import Shares
 from vgpu_sim.gpud.contexts.worker_channel import ChannelViolation, Statistics, WorkerChannel
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Account, Budget
@@ -93,6 +94,7 @@ class ContextTable:
         self._on_change = on_change
         self._fence_grace_seconds = fence_grace_seconds
         self._contexts: list[Context] = []
+        self._shares = Shares(budget)
         self._turnstiles: dict[InstanceUuid, Turnstile] = {}  # of slices with contexts
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: dict[InstanceUuid, Counters] = {}
@@ -278,6 +280,7 @@ class ContextTable:
             self._turnstiles.setdefault(context.instance.uuid, worker_channel.turnstile()),
             context.opened_ns,
             context.adopted,
+            self._shares,
         )
         try:
             async for name, fields in channel.events():
@@ -325,6 +328,7 @@ class ContextTable:
         if not self.of(context.instance.uuid):
             self._turnstiles.pop(context.instance.uuid, None)
         context.settled.set()
+        self._shares.drop(context.account)
         self._budget.close(context.account)
         os.close(context.pidfd)
         if context.channel is not None:

@@ -12,13 +12,14 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from vgpu_sim.gpud.contexts.shares import KEY_CHARACTERS, Shares
 from vgpu_sim.gpud.events import ascii_text, clean_text
 from vgpu_sim.gpud.limits.budget import CONTEXT_SHARED_BYTES, Account, Budget
 from vgpu_sim.gpud.telemetry import counting
 from vgpu_sim.hal.compute import abi, spawn
 from vgpu_sim.hal.management.admin import Counters
 from vgpu_sim.hal.observe import modelled_report
-from vgpu_sim.system import seqpacket
+from vgpu_sim.system import descriptors, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import Turnstile
 
@@ -86,7 +87,10 @@ class WorkerChannel:
         turns: Turnstile | None = None,
         opened_ns: int | None = None,
         adopted: bool = False,
+        shares: Shares | None = None,
     ) -> None:
+        self._shares = shares if shares is not None else Shares(budget)
+        self._shares.enter(account, sock)
         self._turns = turns if turns is not None else turnstile()
         self.statistics = statistics if statistics is not None else Statistics()
         self._sock = sock
@@ -140,25 +144,21 @@ class WorkerChannel:
                 return self._reserve(message)
             case "release":
                 self._release(message)
+            case "offer" | "withdraw" | "open" | "leave":
+                self._serve_sharing(message)
             case "memory":
-                grant = self._budget.possible_grant(self._account)
-                self._reply(message, "memory", free=grant.free_bytes, total=grant.total_bytes)
+                self._report_memory(message)
             case "stats":
                 self._take_statistics(message)
             case "usage":
-                self._usage_messages += 1
-                return (
-                    _checked_usage(message) if self._usage_messages <= MAX_USAGE_MESSAGES else None
-                )
+                return self._take_usage(message)
             case "modelled":
                 self._modelled_messages += 1
                 if self._modelled_messages > MAX_MODELLED_MESSAGES:
                     return None
                 return _checked_modelled(message)
-            case "event" if message.get("event") == "out_of_memory":
-                return self._out_of_memory(_optional_count(message, "requested_bytes"))
             case "event":
-                return _checked_event(message)
+                return self._take_event(message)
             case other:
                 raise ChannelViolation(f"unknown message {clean_text(other, 32)!r}")
         return None
@@ -220,6 +220,50 @@ class WorkerChannel:
         except ValueError as err:
             raise ChannelViolation(str(err)) from err
 
+    def _take_usage(self, message: dict[str, Any]) -> tuple[str, dict[str, object]] | None:
+        self._usage_messages += 1
+        return _checked_usage(message) if self._usage_messages <= MAX_USAGE_MESSAGES else None
+
+    def _take_event(self, message: dict[str, Any]) -> tuple[str, dict[str, object]] | None:
+        if message.get("event") == "out_of_memory":
+            return self._out_of_memory(_optional_count(message, "requested_bytes"))
+        return _checked_event(message)
+
+    def _report_memory(self, message: dict[str, Any]) -> None:
+        grant = self._budget.possible_grant(self._account)
+        self._reply(message, "memory", free=grant.free_bytes, total=grant.total_bytes)
+
+    def _serve_sharing(self, message: dict[str, Any]) -> None:
+        match message["type"]:
+            case "offer":
+                size, number = _count(message, "bytes"), _count(message, "share")
+                number = self._shares.offer(self._account, _key(message), number, size)
+                self._reply(message, "offered", share=number)
+            case "withdraw":
+                self._shares.withdraw(self._account, _key(message))
+            case "open":
+                self._open(message)
+            case "leave":
+                self._leave(message)
+
+    def _open(self, message: dict[str, Any]) -> None:
+        opened = self._shares.open(self._account, _key(message))
+        if opened is None:
+            self._reply(message, "opened", share=0)
+            return
+        share, end = opened
+        with end:
+            self._reply(message, "opened", (end.fileno(),), share=share.number, bytes=share.bytes)
+
+    def _leave(self, message: dict[str, Any]) -> None:
+        """Remove one hold, or all (share 0)."""
+        number = _count(message, "share")
+        if number:
+            known, last, paid = self._shares.leave(self._account, number)
+        else:
+            known, last, paid = True, False, self._shares.leave_all(self._account)
+        self._reply(message, "left", known=known, last=last, bytes=paid)
+
     def _take_statistics(self, message: dict[str, Any]) -> None:
         self.statistics.launches = _count(message, "launches")
         self.statistics.first_launch_ns = _count(message, "first_launch_ns")
@@ -243,10 +287,20 @@ class WorkerChannel:
         )
         self.statistics.reported_ns = now_ns
 
-    def _reply(self, message: dict[str, Any], kind: str, **fields: object) -> None:
+    def _reply(
+        self,
+        message: dict[str, Any],
+        kind: str,
+        passed: tuple[int, ...] = (),
+        **fields: object,
+    ) -> None:
         request = _count(message, "request")
+        data = spawn.encode({"type": kind, "request": request, **fields})
         try:
-            self._sock.send(spawn.encode({"type": kind, "request": request, **fields}))
+            if passed:
+                descriptors.send(self._sock, [data], passed, socket.MSG_DONTWAIT)
+            else:
+                self._sock.send(data)
         except BlockingIOError as err:
             raise ChannelViolation("the worker does not read its replies") from err
         except OSError:
@@ -326,6 +380,13 @@ def _sandbox(value: object) -> dict[str, object]:
         return {}
     mechanisms = list(value.items())[:_MAX_MECHANISMS]
     return {ascii_text(name, 24): one is True for name, one in mechanisms}
+
+
+def _key(message: dict[str, Any]) -> str:
+    key = message.get("key")
+    if type(key) is not str or len(key) != KEY_CHARACTERS:
+        raise ChannelViolation("the key of shared memory is malformed")
+    return key
 
 
 def _count(message: dict[str, Any], name: str) -> int:

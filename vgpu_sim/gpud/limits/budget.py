@@ -235,6 +235,24 @@ class Budget:
         self._slices[instance.uuid] += amount_bytes
         return Grant(True, free - amount_bytes, total)
 
+    def tenant(self, account: Account) -> tuple[InstanceUuid, str]:
+        """Return an account's instance and client. Raises KeyError if the account is closed."""
+        return self._accounts[account][0].uuid, self._clients[account]
+
+    def transfer(self, source: Account, target: Account, amount_bytes: int) -> None:
+        """Move a part of an account's memory to another account of the same instance.
+
+        Raises:
+            KeyError: an account is closed.
+            ValueError: the source does not hold the amount.
+        """
+        instance, held = self._accounts[source]
+        if not 0 < amount_bytes <= held:
+            raise ValueError(f"cannot move {amount_bytes} bytes: {held} are held")
+        self._accounts[source] = (instance, held - amount_bytes)
+        instance, held = self._accounts[target]
+        self._accounts[target] = (instance, held + amount_bytes)
+
     def release(self, account: Account, amount_bytes: int) -> None:
         """Release a part of an account's memory.
 

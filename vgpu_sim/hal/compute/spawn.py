@@ -22,6 +22,19 @@ configuration, drops its privileges, then answers the client's HELLO on the clie
 - worker -> gpud: ``{"type": "reserve", "request": n, "bytes": b}``, answered by
   ``{"type": "reserved", "request": n, "granted": bool, "free": f, "total": t}``;
 - worker -> gpud: ``{"type": "release", "bytes": b}``;
+- worker -> gpud: ``{"type": "offer", "request": n, "key": hex, "share": s, "bytes": b}``: other
+  workers of the slice may open a chunk with this key; ``s`` is the chunk's share, or 0. Answered by
+  ``{"type": "offered", "request": n, "share": s}``, with 0 if gpud refuses;
+- worker -> gpud: ``{"type": "withdraw", "key": hex}``: the key is no longer valid;
+- worker -> gpud: ``{"type": "open", "request": n, "key": hex}``, answered by ``{"type": "opened",
+  "request": n, "share": s, "bytes": b}``, with 0 if there is no such memory. Otherwise the answer
+  carries one end of a connection whose other end the exporter's worker gets with ``{"type":
+  "export", "key": hex, ...}``; the exporter sends a ``messages.ShareGrant`` with the memory;
+- worker -> gpud: ``{"type": "leave", "request": n, "share": s}`` (0: all), answered by ``{"type":
+  "left", "request": n, "known": bool, "last": bool, "bytes": b}``; the worker is no longer charged
+  for ``b`` bytes;
+- gpud -> worker: ``{"type": "charged", "bytes": b}``: another holder has left, and the worker is
+  charged for shared memory now;
 - worker -> gpud: ``{"type": "memory", "request": n}``, answered by
   ``{"type": "memory", "request": n, "free": f, "total": t}``;
 - worker -> gpud: ``{"type": "event", "event": "started", "sandbox": {...}}``, its sandbox

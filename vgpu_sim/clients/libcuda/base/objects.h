@@ -291,6 +291,9 @@ struct tsr_pool {
   CUmemPoolProps props;
   int device; /* ordinal; -1: a pool of host memory */
   bool destroyed, is_default, is_current;
+  bool imported; /* from another process: it has only allocations of that process */
+  uint64_t shared_tag;                                 /* of a pool with a name, else 0 */
+  unsigned char shared_name[sizeof(tessera_shared_memory)]; /* of an exported pool */
   uint64_t reuse[3]; /* by CU_MEMPOOL_ATTR_REUSE_..., from FOLLOW_EVENT_DEPENDENCIES on */
   uint64_t release_threshold;
   uint64_t used_bytes, used_high_bytes, reserved_bytes, reserved_high_bytes;

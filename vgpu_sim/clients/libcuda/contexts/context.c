@@ -29,6 +29,7 @@
 #include "memory/system_area.h"
 #include "exchange/wait.h"
 #include "exchange/request.h"
+#include "exchange/share.h"
 
 /* gpud may wait 10 s for a fence before it starts a process. */
 enum { CONTEXT_TIMEOUT_S = 60 };
@@ -226,6 +227,7 @@ CUresult tsr_context_close(uint64_t handle) {
   tsr_pools_drop(context);
   tsr_views_drop(context);
   tsr_registered_drop(context);
+  tsr_share_drop(context);
   tsr_chunks_drop(context);
   blank_view(context->area, context->area_bytes);
   blank_view((void *)(uintptr_t)context->page, context->page_bytes);

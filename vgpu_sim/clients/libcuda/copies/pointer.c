@@ -55,6 +55,12 @@ static uint64_t context_handle(const struct tsr_span *span) {
   return tsr_object_handle(TSR_CONTEXT, span->context);
 }
 
+/* Return the types of handles with which a pool's memory can be exported. */
+static uint64_t handle_types(const struct tsr_span *span) {
+  const struct tsr_pool *pool = tsr_object_find(TSR_POOL, span->sort.pool);
+  return pool && !pool->imported ? (uint64_t)pool->props.handleTypes : 0;
+}
+
 /* Write one attribute, in the attribute's size. */
 static CUresult answer(void *data, CUpointer_attribute attribute, uint64_t pointer,
                        const struct tsr_span *span) {
@@ -78,8 +84,9 @@ static CUresult answer(void *data, CUpointer_attribute attribute, uint64_t point
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!host) return CUDA_ERROR_INVALID_VALUE;
       PUT(uint64_t, host_address(span) + offset);
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      PUT(bool, span->sort.use == TSR_USE_DEVICE && !span->sort.pool);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       PUT(bool, false);
@@ -103,7 +110,7 @@ static CUresult answer(void *data, CUpointer_attribute attribute, uint64_t point
     case CU_POINTER_ATTRIBUTE_MAPPED:
       PUT(bool, true);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      PUT(uint64_t, 0);
+      PUT(uint64_t, handle_types(span));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       PUT(uint64_t, span->sort.pool);
     default:

@@ -140,8 +140,16 @@ static CUresult obtain(struct tsr_chunk *chunk, uint8_t **alias) {
   struct tsr_reply reply;
   const tessera_chunk wanted = {
       .offset = chunk->offset, .bytes = chunk->bytes, .kind = chunk->kind};
-  CUresult result = tsr_ask(chunk->context, TESSERA_MESSAGE_TYPE_CHUNK_ALLOCATE, &wanted,
-                            sizeof wanted, -1, &reply);
+  CUresult result;
+  if (chunk->shared) {
+    const tessera_share_open opened = {.memory = *chunk->shared, .offset = chunk->offset};
+    result = tsr_ask(chunk->context, TESSERA_MESSAGE_TYPE_SHARE_OPEN, &opened, sizeof opened, -1,
+                     &reply);
+    chunk->shared = NULL;
+  } else {
+    result = tsr_ask(chunk->context, TESSERA_MESSAGE_TYPE_CHUNK_ALLOCATE, &wanted, sizeof wanted, -1,
+                     &reply);
+  }
   if (result == CUDA_SUCCESS) {
     *alias = map_chunk(chunk, reply.fds[0]);
     if (!*alias) {

@@ -15,6 +15,7 @@ enum tsr_use {
   TSR_USE_PHYSICAL, /* memory of cuMemCreate, which programs access through views only */
   TSR_USE_GRAPH,    /* memory of a graph's allocation node, which only the graph releases */
   TSR_USE_REGISTERED, /* memory that replaces pages of the program: registered/registered.h */
+  TSR_USE_OPENED,   /* memory of another context: sharing/opened.h */
   TSR_USE_RESERVED, /* addresses of cuMemAddressReserve: see memory/views.h */
 };
 
@@ -30,6 +31,8 @@ struct tsr_chunk {
   uint64_t bytes;  /* a multiple of TESSERA_CHUNK_ALIGN_BYTES */
   uint32_t kind;   /* TESSERA_CHUNK_KIND_... */
   uint8_t *alias;  /* the client's mapping; NULL while the chunk is being made */
+  uint64_t start;           /* of that allocation; not 0 only in opened memory */
+  const tessera_shared_memory *shared; /* the memory to open, while the chunk is made; else NULL */
   uint64_t requested_bytes; /* of the one allocation that fills it; 0 if it has a slab */
   struct tsr_sort sort;
   uint64_t id;

@@ -3,6 +3,7 @@
 #include "memory/memory.h"
 
 #include "base/aperture.h"
+#include "exchange/share.h"
 #include "exchange/wait.h"
 #include "memory/slab.h"
 #include "memory/views.h"
@@ -23,10 +24,9 @@ static bool find_locked(uint64_t address, struct tsr_span *span) {
   if (!chunk) return false;
   const uint64_t offset = address - tsr_aperture_base - chunk->offset;
   if (chunk->views) return tsr_views_find(chunk, offset, span);
-  uint64_t start = 0, bytes = chunk->requested_bytes;
-  if (chunk->slab ? !tsr_slab_find(chunk->slab, offset, &start, &bytes) : offset >= bytes)
-    return false;
-  if (offset - start >= bytes) return false; /* in the block's padding */
+  uint64_t start = chunk->start, bytes = chunk->requested_bytes;
+  if (chunk->slab && !tsr_slab_find(chunk->slab, offset, &start, &bytes)) return false;
+  if (offset < start || offset - start >= bytes) return false; /* in the block's padding */
   describe(chunk, start, bytes, span);
   return true;
 }
@@ -200,6 +200,7 @@ CUresult tsr_memory_release(uint64_t address, enum tsr_use use) {
   const bool released = release_locked(address, use, &whole);
   pthread_mutex_unlock(&tsr_memory_lock);
   if (!released) return CUDA_ERROR_INVALID_VALUE;
+  tsr_share_end(address);
   return whole ? tsr_chunk_destroy(whole) : CUDA_SUCCESS;
 }
 

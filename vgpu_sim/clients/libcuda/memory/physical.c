@@ -5,6 +5,7 @@
 #include "base/device.h"
 #include "base/refuse.h"
 #include "contexts/context.h"
+#include "exchange/share.h"
 #include "memory/memory.h"
 #include "memory/physical.h"
 
@@ -42,17 +43,23 @@ CUresult tsr_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAlloc
   return result;
 }
 
+/* Take a chunk from the allocations: programs do not use its address. */
+static CUresult hide(struct tsr_physical *made) {
+  const uint64_t address = tsr_aperture_base + made->offset;
+  struct tsr_span span;
+  if (!tsr_memory_find(address, &span)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  made->alias = span.alias;
+  tsr_memory_resize(address, 0);
+  return CUDA_SUCCESS;
+}
+
 static CUresult make(struct tsr_context *context, struct tsr_physical *made) {
   uint64_t address;
   const struct tsr_sort sort = {.use = TSR_USE_PHYSICAL};
   const CUresult result = tsr_memory_allocate(context, sort, made->bytes, &address);
   if (result != CUDA_SUCCESS) return result;
-  struct tsr_span span;
-  if (!tsr_memory_find(address, &span)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  made->alias = span.alias;
   made->offset = address - tsr_aperture_base;
-  tsr_memory_resize(address, 0); /* programs do not use this address */
-  return CUDA_SUCCESS;
+  return hide(made);
 }
 
 CUresult tsr_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
@@ -129,4 +136,90 @@ CUresult tsr_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
   if (!prop || !found) return CUDA_ERROR_INVALID_VALUE;
   *prop = found->props;
   return CUDA_SUCCESS;
+}
+
+CUresult tsr_cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+                                          CUmemAllocationHandleType handleType,
+                                          unsigned long long flags) {
+  if (!shareableHandle || flags || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
+  tessera_shared_memory name;
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&tsr_view_lock);
+  const struct tsr_physical *found = find(handle);
+  if (found && found->context &&
+      found->props.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    result = tsr_share_offer(found->context, tsr_aperture_base + found->offset, found->bytes,
+                             TESSERA_CHUNK_KIND_DEVICE, TSR_SHARE_PHYSICAL, 0, &name);
+  pthread_mutex_unlock(&tsr_view_lock);
+  if (result != CUDA_SUCCESS) return result;
+  const int fd = tsr_share_to_descriptor(&name);
+  if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  *(int *)shareableHandle = fd;
+  return CUDA_SUCCESS;
+}
+
+/* Return the memory that this process has exported from an address. */
+static struct tsr_physical *find_at(uint64_t address) {
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    if (all[i] && all[i]->context && tsr_aperture_base + all[i]->offset == address) return all[i];
+  return NULL;
+}
+
+/* Open the memory of another context. */
+static CUresult open_shared(struct tsr_context *context, const tessera_shared_memory *name,
+                            struct tsr_physical *made) {
+  made->context = context;
+  made->bytes = name->bytes;
+  made->handles = 1;
+  made->props = (CUmemAllocationProp){
+      .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)(context->device - tsr_devices)}};
+  const struct tsr_chunk wanted = {.context = context,
+                                   .kind = TESSERA_CHUNK_KIND_DEVICE,
+                                   .bytes = name->bytes,
+                                   .requested_bytes = name->bytes,
+                                   .shared = name,
+                                   .sort = {.use = TSR_USE_PHYSICAL}};
+  const CUresult result = tsr_chunk_create(&wanted, &made->offset);
+  return result == CUDA_SUCCESS ? hide(made) : result;
+}
+
+static CUresult import(struct tsr_context *context, const tessera_shared_memory *name,
+                       CUmemGenericAllocationHandle *handle) {
+  uint64_t address;
+  if (tsr_share_own(name, &address)) {
+    struct tsr_physical *own = find_at(address);
+    if (!own) return CUDA_ERROR_INVALID_VALUE;
+    *handle = tsr_physical_retain(own);
+    return CUDA_SUCCESS;
+  }
+  struct tsr_physical **place = free_place();
+  struct tsr_physical *made = place ? tsr_object_new(TSR_PHYSICAL) : NULL;
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = open_shared(context, name, made);
+  if (result == CUDA_SUCCESS) {
+    *place = made;
+    *handle = made->handle = tsr_object_publish(TSR_PHYSICAL, made);
+  } else {
+    tsr_object_free(TSR_PHYSICAL, made);
+  }
+  return result;
+}
+
+CUresult tsr_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+                                            CUmemAllocationHandleType shHandleType) {
+  TSR_CURRENT(context);
+  tessera_shared_memory name;
+  if (!handle || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+      (uintptr_t)osHandle > INT32_MAX ||
+      !tsr_share_from_descriptor((int)(intptr_t)osHandle, &name) ||
+      name.purpose != TSR_SHARE_PHYSICAL || name.offset || name.kind != TESSERA_CHUNK_KIND_DEVICE ||
+      name.bytes != (uint64_t)name.chunk_units * TESSERA_CHUNK_ALIGN_BYTES)
+    return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&tsr_view_lock);
+  const CUresult result = import(context, &name, handle);
+  pthread_mutex_unlock(&tsr_view_lock);
+  return result;
 }

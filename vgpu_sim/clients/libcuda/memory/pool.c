@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "exchange/ring.h"
+#include "exchange/share.h"
 #include "exchange/wait.h"
 #include "memory/graph_memory.h"
 
@@ -267,7 +268,7 @@ static CUresult allocate(struct tsr_pool *pool, struct tsr_context *context, uin
 
 CUresult tsr_pool_allocate(struct tsr_pool *pool, struct tsr_context *context, uint32_t stream,
                            uint64_t bytes, uint64_t *address) {
-  if (!hold(pool)) return CUDA_ERROR_INVALID_VALUE;
+  if (pool->imported || !hold(pool)) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = allocate(pool, context, stream, bytes, address);
   let_go(pool);
   return result;
@@ -306,6 +307,7 @@ CUresult tsr_pool_free(uint64_t address, struct tsr_context *context, uint32_t s
     tsr_memory_resize(address, 0);
   }
   pthread_mutex_unlock(&tsr_pool_lock);
+  if (block) tsr_share_end(address);
   return block ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

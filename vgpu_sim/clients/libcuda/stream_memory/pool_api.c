@@ -7,6 +7,7 @@
 #include "memory/graph_memory.h"
 #include "memory/pool.h"
 #include "nodes/capture.h"
+#include "sharing/opened.h"
 #include "streams/stream.h"
 
 static struct tsr_pool *find(CUmemoryPool handle) { return TSR_FIND(tsr_pool, TSR_POOL, handle); }
@@ -98,6 +99,10 @@ CUresult tsr_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (tsr_graph_memory_is(dptr)) return tsr_graph_memory_free(dptr);
   struct tsr_span span;
   if (!tsr_memory_find(dptr, &span) || span.address != dptr) return CUDA_ERROR_INVALID_VALUE;
+  if (span.sort.use == TSR_USE_OPENED) {
+    result = tsr_wait_stream_open(context, stream);
+    return result == CUDA_SUCCESS ? tsr_opened_close(dptr, span.sort.pool) : result;
+  }
   if (span.sort.pool) return tsr_pool_free(dptr, context, stream);
   result = tsr_wait_stream_open(context, stream);
   return result == CUDA_SUCCESS ? tsr_memory_free(dptr, TSR_USE_DEVICE) : result;
@@ -191,7 +196,10 @@ CUresult tsr_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps
   int ordinal;
   const CUresult result = ordinal_at(&props.location, props.allocType, &ordinal);
   if (result != CUDA_SUCCESS) return result;
-  if (props.handleTypes) TSR_REFUSE("cuMemPoolCreate with a type of shareable handles");
+  const bool managed = props.allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
+  if (props.handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+      (props.handleTypes && managed))
+    TSR_REFUSE("cuMemPoolCreate with handles other than POSIX descriptors, or of managed memory");
   if (props.usage) TSR_REFUSE("cuMemPoolCreate with a usage, such as hardware decompression");
   pthread_mutex_lock(&tsr_pool_lock);
   struct tsr_pool *made = tsr_pool_new(&props, ordinal);

@@ -7,6 +7,7 @@
 #include "memory/graph_memory.h"
 #include "memory/memory.h"
 #include "memory/pool.h"
+#include "sharing/opened.h"
 #include "exchange/wait.h"
 #include "exchange/request.h"
 
@@ -56,6 +57,8 @@ CUresult tsr_cuMemFree_v2(CUdeviceptr dptr) {
     const CUresult waited = tsr_wait_all(span.context);
     return waited == CUDA_SUCCESS ? tsr_graph_memory_free(dptr) : waited;
   }
+  if (span.sort.use == TSR_USE_OPENED && span.sort.pool)
+    return tsr_opened_close(dptr, span.sort.pool);
   if (!span.sort.pool)
     return tsr_memory_free(dptr, span.sort.use == TSR_USE_MANAGED ? TSR_USE_MANAGED : TSR_USE_DEVICE);
   const CUresult waited = tsr_wait_all(span.context);

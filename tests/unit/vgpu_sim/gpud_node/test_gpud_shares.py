@@ -1,0 +1,107 @@
+"""Memory that contexts of one slice share: holders and charges."""
+
+import json
+import os
+import socket
+
+import pytest
+
+from vgpu_sim.gpud.contexts.shares import MOST_KEYS, Shares
+from vgpu_sim.gpud.limits.budget import Budget
+from vgpu_sim.system import seqpacket
+
+KEY, OTHER_KEY = "a" * 64, "b" * 64
+MIB = 1 << 20
+
+
+class Setup:
+    def __init__(self, instances) -> None:
+        self.budget = Budget(1 << 40)
+        self.shares = Shares(self.budget)
+        self.instances = instances
+        self.ends: dict[int, socket.socket] = {}
+        self.kept: list[socket.socket] = []
+
+    def context(self, instance: int = 0, client: str = "pod"):
+        account = self.budget.open(self.instances[instance], client=client)
+        ours, theirs = seqpacket.pair()
+        self.ends[account] = theirs
+        self.kept.append(ours)
+        self.shares.enter(account, ours)
+        return account
+
+    def message(self, account) -> dict:
+        data, passed, _, _ = socket.recv_fds(self.ends[account], 4096, 1)
+        for one in passed:
+            os.close(one)
+        return json.loads(data)
+
+
+@pytest.fixture
+def setup():
+    from tests.unit.vgpu_sim.gpud_node.test_gpud_attributes import instances
+
+    made = Setup(list(instances())[:2])
+    yield made
+    for end in (*made.ends.values(), *made.kept):
+        end.close()
+
+
+def offered(setup: Setup, account, size: int = 2 * MIB) -> int:
+    assert setup.budget.reserve(account, size).granted
+    number = setup.shares.offer(account, KEY, 0, size)
+    assert number
+    return number
+
+
+def test_the_charge_moves_to_the_holder_that_remains(setup):
+    first, second = setup.context(), setup.context()
+    number = offered(setup, first)
+    share, end = setup.shares.open(second, KEY)
+    end.close()
+    assert share.number == number
+    assert setup.message(first)["key"] == KEY
+    assert setup.shares.leave(first, number) == (True, False, 2 * MIB)
+    assert setup.message(second) == {"type": "charged", "bytes": 2 * MIB}
+    assert [setup.budget.account_bytes(one) for one in (first, second)] == [0, 2 * MIB]
+    assert setup.shares.open(setup.context(), KEY) is None, "its key has ended"
+    assert setup.shares.leave(second, number) == (True, True, 2 * MIB)
+    assert setup.budget.used_bytes == 0
+    assert setup.shares.leave(second, number) == (False, False, 0)
+
+
+def test_a_context_that_ends_leaves_everything(setup):
+    first, second = setup.context(), setup.context()
+    number = offered(setup, first)
+    setup.shares.open(second, KEY)[1].close()
+    setup.shares.open(second, KEY)[1].close()
+    setup.shares.drop(first)
+    assert setup.budget.account_bytes(second) == 2 * MIB
+    assert setup.shares.leave(second, number) == (True, False, 0), "it was opened twice"
+    setup.shares.drop(second)
+    assert setup.budget.used_bytes == 0
+
+
+def test_other_slices_clients_and_the_exporter_open_nothing(setup):
+    first = setup.context()
+    offered(setup, first)
+    for other in (first, setup.context(instance=1), setup.context(client="another")):
+        assert setup.shares.open(other, KEY) is None
+    assert setup.shares.open(setup.context(), OTHER_KEY) is None
+    setup.shares.withdraw(setup.context(), KEY)
+    setup.shares.open(setup.context(), KEY)[1].close()  # only the exporter withdraws it
+    setup.shares.withdraw(first, KEY)
+    assert setup.shares.open(setup.context(), KEY) is None
+
+
+def test_offers_are_checked(setup):
+    first, second = setup.context(), setup.context()
+    number = offered(setup, first)
+    assert setup.shares.offer(first, KEY, number, 2 * MIB) == 0, "the key is known"
+    assert setup.shares.offer(second, OTHER_KEY, number, 2 * MIB) == 0, "of another context"
+    assert setup.shares.offer(first, OTHER_KEY, number, 4 * MIB) == 0, "of another size"
+    assert setup.shares.offer(second, OTHER_KEY, 0, 2 * MIB) == 0, "more than it holds"
+    assert setup.shares.offer(second, "short", 0, 0) == 0
+    for n in range(MOST_KEYS - 1):
+        assert setup.shares.offer(first, f"{n:064x}", number, 2 * MIB) == number
+    assert setup.shares.offer(first, "c" * 64, number, 2 * MIB) == 0

@@ -1,0 +1,90 @@
+"""The memory that a worker accepts from another worker of its slice."""
+
+import fcntl
+import os
+import socket
+
+import pytest
+
+from vgpu_sim.hal.messages import SharedMemory, ShareGrant
+from vgpu_sim.system import descriptors, seqpacket
+from vgpu_sim.worker.exports import Exports
+from vgpu_sim.worker.memory import create_populated
+from vgpu_sim.worker.shares import Shares
+
+SIZE = 2 << 20
+
+
+class Gpud:
+    """Answers as gpud's channel does, with a connection on which the test has put a grant."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._own, self._other = seqpacket.pair()
+        self.alive = True
+        self.left: list[int] = []
+
+    def open(self, key: str):
+        return 7, SIZE, self._connection
+
+    def leave(self, share: int):
+        self.left.append(share)
+        return True, False
+
+    def fileno(self) -> int:
+        return self._own.fileno()
+
+    def close(self) -> None:
+        self._own.close()
+        self._other.close()
+
+
+def memory(**changes: int) -> SharedMemory:
+    fields = {"offset": 512, "bytes": 1000, "chunk_units": 1, "kind": 0}
+    return SharedMemory(**{**fields, **changes})
+
+
+def opened(grant: ShareGrant, passed: int | None) -> tuple[int | None, list[int]]:
+    ours, theirs = seqpacket.pair()
+    sent = () if passed is None else (passed,)
+    descriptors.send(theirs, [bytes(grant)], sent, 0)
+    gpud = Gpud(ours)
+    try:
+        return Shares(gpud, Exports()).open(memory(), 0), gpud.left
+    except LookupError:
+        return None, gpud.left
+    finally:
+        theirs.close()
+        gpud.close()
+
+
+@pytest.fixture
+def sealed():
+    descriptor = create_populated("test", SIZE)
+    yield descriptor
+    os.close(descriptor)
+
+
+def test_sealed_memory_is_accepted(sealed):
+    descriptor, left = opened(ShareGrant(0, 0, memory()), sealed)
+    assert os.fstat(descriptor).st_size == SIZE
+    assert left == []
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("seals", [0, fcntl.F_SEAL_GROW, fcntl.F_SEAL_SHRINK])
+def test_memory_that_may_shrink_is_refused(seals):
+    descriptor = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, SIZE)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    assert opened(ShareGrant(0, 0, memory()), descriptor) == (None, [7])
+    os.close(descriptor)
+
+
+def test_other_memory_than_the_handle_names_is_refused(sealed):
+    for wrong in ({"offset": 0}, {"bytes": 1001}, {"chunk_units": 2}, {"kind": 1}):
+        assert opened(ShareGrant(0, 0, memory(**wrong)), sealed) == (None, [7])
+    assert opened(ShareGrant(2, 0, memory()), None) == (None, [7])
+    short = create_populated("test", SIZE // 2)
+    assert opened(ShareGrant(0, 0, memory()), short) == (None, [7])
+    os.close(short)

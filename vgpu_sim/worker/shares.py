@@ -1,0 +1,205 @@
+"""Memory shared with other contexts of the slice: its keys, and the workers that open it.
+
+Workers do not trust each other. The worker that opens memory checks that the descriptor is a sealed
+memfd of the announced size, so that no access to it can raise SIGBUS.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import select
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.hal.compute.address_map import CHUNK_ALIGN_BYTES
+from vgpu_sim.hal.messages import PROOF_BYTES, SharedMemory, ShareGrant
+from vgpu_sim.system.descriptors import send as send_descriptors
+from vgpu_sim.worker.channel import Channel, GpudGoneError, receive_now
+from vgpu_sim.worker.exports import Exports
+
+_PATIENCE_S: Final = 10.0
+_SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+
+
+class ShareRefusedError(Exception):
+    """The memory cannot be shared: gpud refuses, or the chunk's descriptor was not kept."""
+
+
+@dataclass(slots=True)
+class _Offer:
+    memory: SharedMemory
+    chunk: int | None  # offset; None: a name without memory
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The state of a shared chunk after this context has left it.
+
+    ``last`` is set if no other context holds the chunk, and ``charged`` if this context is still
+    charged for it, because gpud has been restarted since it was shared.
+    """
+
+    last: bool
+    charged: bool
+
+
+class Shares:
+    """The keys that this context has given away, and the shares of its chunks."""
+
+    def __init__(self, channel: Channel, exports: Exports) -> None:
+        self._channel = channel
+        self._exports = exports
+        self._offers: dict[str, _Offer] = {}
+        self._shares: dict[int, int] = {}
+        """By a chunk's offset: gpud's number of its share."""
+        self._imported: set[int] = set()
+
+    def offer_name(self) -> SharedMemory:
+        """Return a new key without memory, which is valid while the context lives.
+
+        Raises:
+            ShareRefusedError: gpud refuses.
+        """
+        return self._offer(SharedMemory(), None, 0)
+
+    def offer(self, chunk: int, size: int, kind: int, begin: int, length: int) -> SharedMemory:
+        """Return a new key of a range of a chunk.
+
+        Raises:
+            ShareRefusedError: gpud refuses, or the chunk's descriptor was not kept.
+        """
+        if chunk not in self._shares:
+            try:
+                self._exports.descriptor_of(chunk)
+            except KeyError as err:
+                raise ShareRefusedError("the chunk's descriptor was not kept") from err
+        memory = SharedMemory(offset=begin, bytes=length, kind=kind)
+        memory.chunk_units = size // CHUNK_ALIGN_BYTES
+        return self._offer(memory, chunk, size)
+
+    def _offer(self, memory: SharedMemory, chunk: int | None, size: int) -> SharedMemory:
+        key = os.urandom(PROOF_BYTES)
+        memory.key[:] = key
+        known = 0 if chunk is None else self._shares.get(chunk, 0)
+        try:
+            share = self._channel.offer(key.hex(), known, size)
+        except GpudGoneError as err:
+            raise ShareRefusedError(str(err)) from err
+        if not share:
+            raise ShareRefusedError("gpud refuses the share")
+        if chunk is not None:
+            self._shares[chunk] = share
+        self._offers[key.hex()] = _Offer(memory, chunk)
+        return memory
+
+    def withdraw(self, memory: SharedMemory) -> None:
+        """Make a key invalid; those that have opened the memory keep it."""
+        key = bytes(memory.key).hex()
+        if self._offers.pop(key, None) is not None:
+            self._channel.withdraw(key)
+
+    def grant(self, asker: socket.socket, key: str) -> None:
+        """Pass the memory with this key to the worker at the other end of ``asker``."""
+        offer = self._offers.get(key)
+        passed: tuple[int, ...] = ()
+        grant = ShareGrant(errno.ENOENT)
+        if offer is not None:
+            with suppress(KeyError):
+                if offer.chunk is not None:
+                    passed = (self._exports.descriptor_of(offer.chunk),)
+                grant = ShareGrant(0, 0, offer.memory)
+        with asker, suppress(OSError):
+            flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+            send_descriptors(asker, [bytes(grant)], passed, flags)
+
+    def open(self, memory: SharedMemory, chunk: int) -> int | None:
+        """Obtain the memory that another context shares, for a chunk at this offset. Return its
+        descriptor, or None for a name without memory.
+
+        Raises:
+            LookupError: no context of the slice shares such memory.
+        """
+        try:
+            share, size, connection = self._channel.open(bytes(memory.key).hex())
+        except GpudGoneError as err:
+            raise LookupError(str(err)) from err
+        if not share or connection is None:
+            raise LookupError("no context of the slice shares this memory")
+        with connection:
+            descriptor = self._receive(connection, memory, share, size)
+        if descriptor is None and memory.chunk_units:
+            self._channel.leave(share)
+            raise LookupError("the exporter's worker does not pass the memory")
+        if descriptor is None:
+            self._channel.leave(share)
+            return None
+        self._shares[chunk] = share
+        self._imported.add(chunk)
+        return descriptor
+
+    def _receive(
+        self, connection: socket.socket, memory: SharedMemory, share: int, size: int
+    ) -> int | None:
+        """Receive the memory from its worker; meanwhile other workers may open ours."""
+        deadline = time.monotonic() + _PATIENCE_S
+        poller = select.poll()
+        poller.register(connection, select.POLLIN)
+        poller.register(self._channel.fileno(), select.POLLIN)
+        while self._channel.alive and time.monotonic() < deadline:
+            ready = [one for one, _ in poller.poll(100)]
+            if connection.fileno() in ready:
+                break
+            if ready:
+                self._channel.read()
+        try:
+            data, passed = receive_now(connection)
+        except OSError:
+            return None
+        right = False
+        if len(data) == ctypes.sizeof(ShareGrant):
+            grant = ShareGrant.from_buffer_copy(data)
+            right = grant.status == 0 and _agree(grant.memory, memory, size)
+        if right and passed and _is_sealed(passed[0], size):
+            return passed[0]
+        for one in passed:
+            os.close(one)
+        if not right and not memory.chunk_units:
+            self._channel.leave(share)
+            raise LookupError("no context of the slice has this name")
+        return None
+
+    def leave(self, chunk: int) -> Leaving | None:
+        """Leave a chunk that is freed; return None if it is not shared."""
+        share = self._shares.pop(chunk, None)
+        if share is None:
+            return None
+        exported = [key for key, offer in self._offers.items() if offer.chunk == chunk]
+        for key in exported:
+            del self._offers[key]
+        imported = chunk in self._imported
+        self._imported.discard(chunk)
+        known, last = self._channel.leave(share)
+        return Leaving(last, charged=not known and not imported)
+
+    def leave_all(self) -> None:
+        """Leave all shared memory, because the context ends."""
+        if self._shares:
+            self._channel.leave(0)
+
+
+def _agree(granted: SharedMemory, wanted: SharedMemory, size: int) -> bool:
+    fields = ("offset", "bytes", "chunk_units", "kind")
+    same = all(getattr(granted, name) == getattr(wanted, name) for name in fields)
+    return same and size == wanted.chunk_units * CHUNK_ALIGN_BYTES
+
+
+def _is_sealed(descriptor: int, size: int) -> bool:
+    try:
+        seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
+        return seals & _SEALS == _SEALS and os.fstat(descriptor).st_size >= size
+    except OSError:
+        return False
