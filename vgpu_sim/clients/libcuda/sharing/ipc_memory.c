@@ -8,7 +8,6 @@
 _Static_assert(sizeof(CUipcMemHandle) == sizeof(tessera_shared_memory), "handles hold a name");
 
 CUresult tsr_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr) {
-  TSR_CURRENT(context);
   struct tsr_span span;
   if (!pHandle || !tsr_memory_find(dptr, &span) || span.sort.use != TSR_USE_DEVICE ||
       span.sort.pool)

@@ -116,8 +116,8 @@ CUresult tsr_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *ha
   return pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Needs no current context: programs export pointers on threads of their own. */
 CUresult tsr_cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr) {
-  TSR_CURRENT(context);
   struct tsr_span span;
   if (!shareData_out || !tsr_memory_find(ptr, &span) || span.address != ptr)
     return CUDA_ERROR_INVALID_VALUE;
