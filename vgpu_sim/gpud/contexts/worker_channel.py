@@ -243,7 +243,7 @@ class WorkerChannel:
                 self._shares.withdraw(self._account, _key(message))
             case "open":
                 self._open(message)
-            case "leave":
+            case _:
                 self._leave(message)
 
     def _open(self, message: dict[str, Any]) -> None:
