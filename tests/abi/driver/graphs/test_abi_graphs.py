@@ -466,3 +466,36 @@ def test_a_graph_refuses_copies_of_another_contexts_memory(cuda, operations):
     assert cuda.code("cuGraphLaunch", executable, cuda.cuStreamCreate(1)) == 801
     cuda.cuCtxDestroy(other)
     cuda.cuCtxSetCurrent(here)
+
+
+def test_unsafe_calls_are_forbidden_as_the_modes_of_capture_and_thread_say(cuda, raw):
+    """cuMemAlloc and cuEventQuery, of the thread that captures and of another one."""
+    modes = cuda.CUstreamCaptureMode
+    everywhere = modes.CU_STREAM_CAPTURE_MODE_GLOBAL
+    here = modes.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+    relaxed = modes.CU_STREAM_CAPTURE_MODE_RELAXED
+    stream, event = cuda.cuStreamCreate(1), cuda.cuEventCreate(2)
+    context = cuda.cuCtxGetCurrent()
+    found: list[int] = []
+
+    def query() -> None:
+        cuda.cuCtxSetCurrent(context)
+        found.append(cuda.code("cuEventQuery", event))
+
+    for mode, own, others, result in (
+        (everywhere, UNSUPPORTED, UNSUPPORTED, INVALIDATED),
+        (here, UNSUPPORTED, 0, INVALIDATED),
+        (relaxed, 0, 0, 0),
+    ):
+        cuda.cuStreamBeginCapture(stream, mode)
+        thread = threading.Thread(target=query)
+        thread.start()
+        thread.join()
+        assert found.pop() == others
+        assert cuda.code("cuMemAlloc", 4) == own
+        assert cuda.code("cuStreamEndCapture", stream) == result
+    cuda.cuStreamBeginCapture(stream, everywhere)
+    before = cuda.cuThreadExchangeStreamCaptureMode(relaxed)
+    cuda.cuMemFree(cuda.cuMemAlloc(4))
+    assert int(cuda.cuThreadExchangeStreamCaptureMode(before)) == int(relaxed)
+    cuda.cuStreamEndCapture(stream)

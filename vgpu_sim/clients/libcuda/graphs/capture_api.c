@@ -2,13 +2,12 @@
 #include <stdlib.h>
 
 #include "api.h"
+#include "exchange/unsafe.h"
 #include "exchange/wait.h"
 #include "graphs/lists.h"
 #include "graphs/locked.h"
 #include "nodes/capture.h"
 #include "streams/stream.h"
-
-static __thread CUstreamCaptureMode thread_mode; /* GLOBAL */
 
 /* Find a stream that may capture; its context's blocking captures forbid the legacy stream. */
 #define LOCATE(handle)                                                     \
@@ -128,8 +127,6 @@ CUresult tsr_cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *de
 
 CUresult tsr_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
   if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
-  const CUstreamCaptureMode before = thread_mode;
-  thread_mode = *mode;
-  *mode = before;
+  *mode = tsr_capture_mode_set(*mode);
   return CUDA_SUCCESS;
 }

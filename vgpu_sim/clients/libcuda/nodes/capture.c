@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exchange/unsafe.h"
 #include "exchange/wait.h"
 
 /* One capture: its origin and the streams that have joined. */
@@ -12,8 +13,7 @@ struct sequence {
   struct tsr_graph *graph;
   bool owns_graph; /* false: the program's own graph */
   bool invalid;
-  CUstreamCaptureMode mode;
-  pthread_t thread;
+  struct tsr_capture_mark mark; /* mode and thread */
   struct tsr_context *context;
   uint32_t origin;
   struct tsr_edges left; /* the last nodes of joined streams that were destroyed */
@@ -83,9 +83,10 @@ static struct sequence *find(uint64_t id) {
   return one;
 }
 
-/* Note misuse that was detected without the lock, in tsr_ring_begin. */
+/* Note misuse that was detected without the lock: in tsr_ring_begin, and by unsafe calls. */
 static bool is_invalid(struct sequence *sequence) {
   struct tsr_context *context = sequence->context;
+  if (atomic_load(&sequence->mark.broken)) sequence->invalid = true;
   for (uint32_t i = 0; i < TESSERA_MAX_STREAMS; i++) {
     const struct tsr_capture *capture = context->captures[i];
     if (!capture || capture->sequence != sequence) continue;
@@ -109,8 +110,7 @@ CUresult tsr_capture_begin(struct tsr_context *context, uint32_t stream,
   *sequence = (struct sequence){.id = ++next_id,
                                 .graph = start->graph ? start->graph : tsr_graph_new(),
                                 .owns_graph = !start->graph,
-                                .mode = start->mode,
-                                .thread = pthread_self(),
+                                .mark = {.mode = start->mode, .thread = pthread_self()},
                                 .context = context,
                                 .origin = stream};
   if (atomic_load(&context->blocking_captures) == 0)
@@ -123,6 +123,7 @@ CUresult tsr_capture_begin(struct tsr_context *context, uint32_t stream,
   sequence->graph->captures++;
   sequence->next = sequences;
   sequences = sequence;
+  tsr_capture_mark_add(&sequence->mark);
   return tsr_capture_set_tips(context, stream, start->dependencies, start->data, start->count,
                               true);
 }
@@ -161,6 +162,7 @@ static void dissolve(struct sequence *sequence, bool keep) {
   struct sequence **link = &sequences;
   while (*link != sequence) link = &(*link)->next;
   *link = sequence->next;
+  tsr_capture_mark_remove(&sequence->mark);
   sequence->graph->captures--;
   if (!keep && sequence->owns_graph) tsr_graph_free(sequence->graph);
   free(sequence->left.list);
@@ -176,8 +178,8 @@ CUresult tsr_capture_end(struct tsr_context *context, uint32_t stream, struct ts
     sequence->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
-  if (sequence->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
-      !pthread_equal(sequence->thread, pthread_self()))
+  if (sequence->mark.mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+      !pthread_equal(sequence->mark.thread, pthread_self()))
     return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   CUresult result = CUDA_SUCCESS;
   if (is_invalid(sequence))

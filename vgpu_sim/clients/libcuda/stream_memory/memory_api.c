@@ -8,8 +8,9 @@
 #include "memory/memory.h"
 #include "memory/pool.h"
 #include "sharing/opened.h"
-#include "exchange/wait.h"
 #include "exchange/request.h"
+#include "exchange/unsafe.h"
+#include "exchange/wait.h"
 
 /* Allocate; if the slice has no memory left, pools release what they do not use. */
 static CUresult allocate(struct tsr_context *context, struct tsr_sort sort, size_t bytes,
@@ -23,6 +24,8 @@ static CUresult allocate(struct tsr_context *context, struct tsr_sort sort, size
 
 CUresult tsr_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
   TSR_CURRENT(context);
+  const CUresult unsafe = tsr_capture_check_unsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   if (!dptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
   const CUresult result =
@@ -50,6 +53,8 @@ CUresult tsr_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthI
 /* Memory of a pool returns to its pool; memory of a graph stays reserved for the next launch. */
 CUresult tsr_cuMemFree_v2(CUdeviceptr dptr) {
   TSR_CURRENT(context);
+  const CUresult unsafe = tsr_capture_check_unsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   struct tsr_span span;
   if (!dptr) return CUDA_SUCCESS;
   if (!tsr_memory_find(dptr, &span) || span.address != dptr) return CUDA_ERROR_INVALID_VALUE;
@@ -69,6 +74,8 @@ CUresult tsr_cuMemFree_v2(CUdeviceptr dptr) {
  * so nothing migrates. */
 CUresult tsr_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags) {
   TSR_CURRENT(context);
+  const CUresult unsafe = tsr_capture_check_unsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   if (!dptr || bytesize == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
     return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
@@ -82,6 +89,8 @@ CUresult tsr_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
 
 CUresult tsr_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
   TSR_CURRENT(context);
+  const CUresult unsafe = tsr_capture_check_unsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   const unsigned known =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (!pp || bytesize == 0 || (Flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
@@ -100,6 +109,8 @@ CUresult tsr_cuMemAllocHost_v2(void **pp, size_t bytesize) {
 
 CUresult tsr_cuMemFreeHost(void *p) {
   TSR_CURRENT(context);
+  const CUresult unsafe = tsr_capture_check_unsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   return tsr_memory_free((uint64_t)(uintptr_t)p, TSR_USE_PINNED);
 }
 

@@ -9,6 +9,7 @@
 #include "log.h"
 #include "base/refuse.h"
 #include "exchange/ring.h"
+#include "exchange/unsafe.h"
 #include "exchange/wait.h"
 #include "streams/stream.h"
 
@@ -189,6 +190,8 @@ CUresult tsr_cuEventQuery(CUevent hEvent) {
   const CUresult result = find(hEvent, &event);
   if (result != CUDA_SUCCESS) return result;
   if (tsr_capture_has_event(&event->captured)) return CUDA_ERROR_CAPTURED_EVENT;
+  const CUresult unsafe = tsr_capture_check_unsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   const struct tsr_event seen = snapshot(event);
   if (!seen.recorded || tsr_reached(seen.context, seen.stream, seen.value)) return CUDA_SUCCESS;
   if (tsr_context_hung_up(seen.context)) return tsr_context_lose(seen.context);
