@@ -19,12 +19,19 @@ TINYGRAD = Client(
     name="tinygrad",
     version="0.13.0",
     goal="≥ 95 % of test_ops.py",
-    packages=("tinygrad==0.13.0", "torch==2.15.0", "numpy==2.4.6", "nvidia-cuda-nvrtc"),
+    packages=(
+        *("tinygrad==0.13.0", "torch==2.15.0", "numpy==2.4.6"),
+        *("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl"),
+    ),
     repository=Repository("https://github.com/tinygrad/tinygrad", "v0.13.0"),
     folder=PurePosixPath("test"),
     tests=("**/test_ops.py",),
     arguments=("-c", "{programs}/pytest.ini"),
-    environment={"DEV": "CUDA", "LD_LIBRARY_PATH": "{site}/nvidia/cu13/lib"},
+    environment={
+        "DEV": "CUDA",
+        "CUDA_PATH": "{site}/nvidia/cu13",
+        "LD_LIBRARY_PATH": "{site}/nvidia/cu13/lib",
+    },
     known=(
         Known(
             r"\btest_clip\b",

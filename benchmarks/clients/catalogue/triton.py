@@ -40,6 +40,10 @@ TRITON_CORE = replace(
             r"assert \d+ == 1\n.*\n.*\.count|count\(f?.ld\.relaxed",
             "counts instructions in the PTX that Triton wrote: the tests are of a later commit",
         ),
+        Known(
+            r"\bin test_cat\b|def test_cat\(",
+            "expects the order of `tl.cat` in a later commit of Triton's compiler",
+        ),
     ),
     file_limit_s=7200,
 )

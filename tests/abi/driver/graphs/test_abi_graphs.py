@@ -322,6 +322,18 @@ def test_memory_of_a_graph_that_the_program_frees_stays_the_graphs(cuda, operati
     assert int(cuda.cuMemAlloc(size)) != mine
 
 
+def test_the_graph_of_a_capture_into_it_need_not_be_returned(cuda, raw, operations):
+    stream, graph = cuda.cuStreamCreate(1), cuda.cuGraphCreate(0)
+    mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    cuda.cuStreamBeginCaptureToGraph(stream, graph, [], [], 0, mode)
+    operations.enqueue(("fill", 0, 0, 1), stream)
+    assert raw.cuStreamEndCapture(ctypes.c_void_p(int(stream)), None) == 0
+    cuda.cuStreamBeginCapture(stream, mode)
+    assert raw.cuStreamEndCapture(ctypes.c_void_p(int(stream)), None) == INVALID_VALUE
+    cuda.cuGraphDestroy(cuda.cuStreamEndCapture(stream))
+    cuda.cuGraphDestroy(graph)
+
+
 def test_a_graph_with_a_child_that_captures_cannot_be_destroyed(cuda, operations):
     stream = cuda.cuStreamCreate(1)
     mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED

@@ -47,12 +47,14 @@ CUresult tsr_cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
 
 CUresult tsr_cuStreamEndCapture(CUstream hStream, CUgraph *phGraph) {
   LOCATE(hStream);
-  if (!phGraph) return CUDA_ERROR_INVALID_VALUE;
-  *phGraph = NULL;
+  if (phGraph) *phGraph = NULL;
   TSR_LOCKED({
-    struct tsr_graph *graph;
-    result = tsr_capture_end(context, stream, &graph);
-    if (graph) *phGraph = (CUgraph)(uintptr_t)tsr_object_handle(TSR_GRAPH, graph);
+    struct tsr_graph *graph = NULL;
+    /* The graph of a capture into a graph is the program's already. */
+    result = phGraph || tsr_capture_is_into_graph(context, stream)
+                 ? tsr_capture_end(context, stream, &graph)
+                 : CUDA_ERROR_INVALID_VALUE;
+    if (graph && phGraph) *phGraph = (CUgraph)(uintptr_t)tsr_object_handle(TSR_GRAPH, graph);
   });
 }
 

@@ -191,6 +191,11 @@ CUresult tsr_capture_end(struct tsr_context *context, uint32_t stream, struct ts
   return result;
 }
 
+bool tsr_capture_is_into_graph(struct tsr_context *context, uint32_t stream) {
+  const struct tsr_capture *capture = context->captures[stream];
+  return capture && !capture->sequence->owns_graph;
+}
+
 void tsr_capture_abandon(struct tsr_context *context, uint32_t stream) {
   tsr_graphs_lock();
   for (uint32_t i = 0; i < TESSERA_MAX_STREAMS; i++) {

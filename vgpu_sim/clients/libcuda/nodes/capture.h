@@ -57,6 +57,7 @@ struct tsr_capture_start {
 CUresult tsr_capture_begin(struct tsr_context *context, uint32_t stream,
                            const struct tsr_capture_start *start);
 CUresult tsr_capture_end(struct tsr_context *context, uint32_t stream, struct tsr_graph **graph);
+bool tsr_capture_is_into_graph(struct tsr_context *context, uint32_t stream);
 
 struct tsr_capture_info {
   CUstreamCaptureStatus status;

@@ -1,4 +1,5 @@
-/* printf, assert, malloc and free in device code: calls that the driver provides. */
+/* printf, assert, malloc, free and conditions of graphs in device code: calls that the driver
+ * provides. */
 #ifndef TESSERA_SYSTEM_CALLS_H
 #define TESSERA_SYSTEM_CALLS_H
 
@@ -14,6 +15,8 @@ __device__ static inline void __assert_fail(const char *message, const char *fil
                                             const char *function) noexcept {
   __assertfail(message, file, line, function, sizeof(char));
 }
+/* Sets the condition of a conditional node of the graph that runs the kernel. */
+__device__ void cudaGraphSetConditional(cudaGraphConditionalHandle handle, unsigned int value);
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared = 0, void *stream = 0);
 }
 

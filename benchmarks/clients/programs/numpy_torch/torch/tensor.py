@@ -255,6 +255,10 @@ class Tensor:
         """Return it with dimensions in reverse."""
         return make(np.flip(self.host(), dims), self.dtype, self.device)
 
+    def repeat_interleave(self, count):
+        """Return one dimension with each element several times."""
+        return make(np.repeat(self.host(), count), self.dtype, self.device)
+
     def unique(self):
         """Return the different elements in order."""
         return make(np.unique(self.host()), self.dtype, self.device)
