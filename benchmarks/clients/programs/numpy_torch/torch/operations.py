@@ -216,6 +216,17 @@ def cumsum(tensor, dim):
     return make(np.cumsum(wide(tensor.host()), axis=dim), _sum_type(tensor.dtype), tensor.device)
 
 
+def cummax(tensor, dim=None, axis=None):
+    """Return running maxima along a dimension, and the last place of each."""
+    dim = axis if dim is None else dim
+    array = wide(tensor.host())
+    best = np.maximum.accumulate(array, axis=dim)
+    shape = [-1 if axis == dim % array.ndim else 1 for axis in range(array.ndim)]
+    places = np.arange(array.shape[dim]).reshape(shape)
+    last = np.maximum.accumulate(np.where(array == best, places, 0), axis=dim)
+    return Selected(make(best, tensor.dtype, tensor.device), make(last, _INT, tensor.device))
+
+
 def where(condition, first, second):
     """Choose between two tensors."""
     kind = _result_type(*(v for v in (first, second) if isinstance(v, Tensor)))
@@ -276,7 +287,8 @@ def gather(tensor, dim, index):
 
 
 FUNCTIONS |= REDUCTIONS | {
-    "clamp": clamp, "matmul": matmul, "softmax": softmax, "cumsum": cumsum, "where": where,
+    "clamp": clamp, "matmul": matmul, "softmax": softmax, "cumsum": cumsum,
+    "cummax": cummax, "where": where,
     "equal": equal, "allclose": allclose, "tril": tril, "sort": sort, "cat": join(np.concatenate),
     "stack": join(np.stack), "gather": gather, "histc": histc, "var_mean": var_mean,
     "true_divide": true_divide,
