@@ -1,6 +1,8 @@
-"""Hostile calls and killed clients: nothing but the caller is affected. ``make fuzz hostile=1`` and
-``make fuzz kills=1`` run long ones.
+"""Hostile calls, killed clients, and many threads with many contexts: nothing but the caller is
+affected. ``make fuzz hostile=1`` and ``make fuzz kills=1`` run long ones.
 """
+
+import subprocess
 
 from support.fuzzers import random_kills
 from support.fuzzers.hostile_calls import campaign
@@ -18,3 +20,18 @@ def test_hostile_arguments_end_at_most_the_caller(environment, libraries) -> Non
 def test_killed_clients_leave_nothing(node, environment) -> None:
     report = random_kills.kill_clients(node, environment, seed=26, count=KILLS)
     assert (report.kills, report.defects) == (KILLS, [])
+
+
+def test_threads_with_contexts_and_streams_of_both_apis(compile_c, environment, libraries) -> None:
+    """Beside them, a thread loads and closes the libraries; then the process forks."""
+    program = compile_c("crowd", f"-L{libraries}", "-lcuda", "-ldl")
+    sizes = ["6", "3", "2", "2"]  # threads, contexts, streams of each, rounds
+    done = subprocess.run(
+        [program, *sizes, libraries / "libcudart.so.12"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "failures 0\n"), done.stderr
