@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <fcntl.h>
@@ -123,23 +123,22 @@ struct file {
 };
 static const char MAGIC[8] = "TSSHARE1";
 
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL };
+
 int tsr_share_to_descriptor(const tessera_shared_memory *name) {
   struct file file = {.name = *name};
   memcpy(file.magic, MAGIC, sizeof MAGIC);
-  const int fd = memfd_create("tessera-share", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  /* The system call, because glibc has memfd_create() only since 2.27. */
+  const int fd = (int)syscall(SYS_memfd_create, "tessera-share", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -1;
-  if (write(fd, &file, sizeof file) == sizeof file &&
-      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0)
-    return fd;
+  if (write(fd, &file, sizeof file) == sizeof file && fcntl(fd, F_ADD_SEALS, SEALS) == 0) return fd;
   close(fd);
   return -1;
 }
 
 bool tsr_share_from_descriptor(int fd, tessera_shared_memory *name) {
   struct file file;
-  struct stat status;
-  if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
-      pread(fd, &file, sizeof file, 0) != sizeof file ||
+  if (fd < 0 || fcntl(fd, F_GET_SEALS) != SEALS || pread(fd, &file, sizeof file, 0) != sizeof file ||
       memcmp(file.magic, MAGIC, sizeof MAGIC) != 0)
     return false;
   *name = file.name;
