@@ -28,6 +28,18 @@ DECLARE(cudaMemcpyWithAttributesAsync);
 DECLARE(cudaMemcpy3DWithAttributesAsync);
 DECLARE(cudaGraphNodeGetParams);
 DECLARE(cudaGraphConditionalHandleCreate_v2);
+DECLARE(cudaDeviceGetDevResource);
+DECLARE(cudaDevSmResourceSplitByCount);
+DECLARE(cudaDevResourceGenerateDesc);
+DECLARE(cudaGreenCtxCreate);
+DECLARE(cudaExecutionCtxDestroy);
+DECLARE(cudaExecutionCtxGetDevResource);
+DECLARE(cudaExecutionCtxRecordEvent);
+DECLARE(cudaExecutionCtxWaitEvent);
+DECLARE(cudaExecutionCtxStreamCreate);
+DECLARE(cudaExecutionCtxSynchronize);
+DECLARE(cudaStreamGetDevResource);
+DECLARE(cudaDeviceGetExecutionCtx);
 #else
 DECLARE(cudaSetDoubleForDevice);
 DECLARE(cudaSetDoubleForHost);
@@ -311,7 +323,60 @@ static void nodes(void) {
   OK(cudaFree(data));
 }
 
+struct resource { /* of multiprocessors */
+  int type;
+  char reserved[92];
+  unsigned count, least, step, flags;
+  char more[32];
+};
+_Static_assert(sizeof(struct resource) == 144, "the layout of cudaDevResource");
+
+/* A kernel on a part of the multiprocessors. */
+static void green(void) {
+  struct resource all = {0}, part = {0}, rest = {0}, its = {0};
+  unsigned parts = 1;
+  cudaDevResourceDesc_t description;
+  cudaExecutionContext_t context = NULL, primary = NULL;
+  cudaStream_t stream;
+  cudaEvent_t event;
+  float *data, host[16], factor = 5;
+  int n = 16;
+  const struct dim3 one = {1, 1, 1}, row = {16, 1, 1};
+  OK(cudaDeviceGetDevResource(0, &all, 1));
+  HOLDS(all.count >= 2 * all.least);
+  OK(cudaDevSmResourceSplitByCount(&part, &parts, &all, &rest, 0, all.least));
+  HOLDS(parts == 1 && part.count >= all.least && part.count + rest.count == all.count);
+  OK(cudaDevResourceGenerateDesc(&description, &part, 1));
+  GIVES(INVALID, cudaGreenCtxCreate(&context, description, 0, 1));
+  OK(cudaGreenCtxCreate(&context, description, 0, 0));
+  OK(cudaExecutionCtxGetDevResource(context, &its, 1));
+  HOLDS(its.count == part.count);
+  OK(cudaExecutionCtxStreamCreate(&stream, context, 1, 0));
+  memset(&its, 0, sizeof its);
+  OK(cudaStreamGetDevResource(stream, &its, 1));
+  HOLDS(its.count == part.count);
+  for (int i = 0; i < 16; i++) host[i] = (float)i;
+  OK(cudaMalloc((void **)&data, sizeof host));
+  OK(cudaMemcpy(data, host, sizeof host, cudaMemcpyHostToDevice));
+  void *arguments[] = {&data, &factor, &n};
+  OK(cudaLaunchKernel(&scale_stub, one, row, arguments, 0, stream));
+  OK(cudaEventCreate(&event));
+  OK(cudaExecutionCtxRecordEvent(context, event));
+  OK(cudaExecutionCtxWaitEvent(context, event));
+  OK(cudaExecutionCtxSynchronize(context));
+  OK(cudaMemcpy(host, data, sizeof host, cudaMemcpyDeviceToHost));
+  HOLDS(host[15] == 75);
+  OK(cudaStreamDestroy(stream));
+  OK(cudaExecutionCtxDestroy(context));
+  OK(cudaDeviceGetExecutionCtx(&primary, 0));
+  GIVES(800, cudaExecutionCtxDestroy(primary)); /* not permitted */
+  cudaGetLastError();
+  OK(cudaEventDestroy(event));
+  OK(cudaFree(data));
+}
+
 static void in_one(const char *path) {
+  green();
   capabilities();
   messages(path);
   locations();
