@@ -47,7 +47,7 @@ def setup():
         end.close()
 
 
-def offered(setup: Setup, account, size: int = 2 * MIB) -> int:
+def offer_chunk(setup: Setup, account, size: int = 2 * MIB) -> int:
     assert setup.budget.reserve(account, size).granted
     number = setup.shares.offer(account, KEY, 0, size)
     assert number
@@ -56,7 +56,7 @@ def offered(setup: Setup, account, size: int = 2 * MIB) -> int:
 
 def test_the_charge_moves_to_the_holder_that_remains(setup):
     first, second = setup.context(), setup.context()
-    number = offered(setup, first)
+    number = offer_chunk(setup, first)
     share, end = setup.shares.open(second, KEY)
     end.close()
     assert share.number == number
@@ -72,7 +72,7 @@ def test_the_charge_moves_to_the_holder_that_remains(setup):
 
 def test_a_context_that_ends_leaves_everything(setup):
     first, second = setup.context(), setup.context()
-    number = offered(setup, first)
+    number = offer_chunk(setup, first)
     setup.shares.open(second, KEY)[1].close()
     setup.shares.open(second, KEY)[1].close()
     setup.shares.drop(first)
@@ -84,7 +84,7 @@ def test_a_context_that_ends_leaves_everything(setup):
 
 def test_other_slices_clients_and_the_exporter_open_nothing(setup):
     first = setup.context()
-    offered(setup, first)
+    offer_chunk(setup, first)
     for other in (first, setup.context(instance=1), setup.context(client="another")):
         assert setup.shares.open(other, KEY) is None
     assert setup.shares.open(setup.context(), OTHER_KEY) is None
@@ -96,7 +96,7 @@ def test_other_slices_clients_and_the_exporter_open_nothing(setup):
 
 def test_offers_are_checked(setup):
     first, second = setup.context(), setup.context()
-    number = offered(setup, first)
+    number = offer_chunk(setup, first)
     assert setup.shares.offer(first, KEY, number, 2 * MIB) == 0, "the key is known"
     assert setup.shares.offer(second, OTHER_KEY, number, 2 * MIB) == 0, "of another context"
     assert setup.shares.offer(first, OTHER_KEY, number, 4 * MIB) == 0, "of another size"

@@ -44,7 +44,7 @@ def memory(**changes: int) -> SharedMemory:
     return SharedMemory(**{**fields, **changes})
 
 
-def opened(grant: ShareGrant, passed: int | None) -> tuple[int | None, list[int]]:
+def open_memory(grant: ShareGrant, passed: int | None) -> tuple[int | None, list[int]]:
     ours, theirs = seqpacket.pair()
     sent = () if passed is None else (passed,)
     descriptors.send(theirs, [bytes(grant)], sent, 0)
@@ -59,14 +59,14 @@ def opened(grant: ShareGrant, passed: int | None) -> tuple[int | None, list[int]
 
 
 @pytest.fixture
-def sealed():
+def sealed_memory():
     descriptor = create_populated("test", SIZE)
     yield descriptor
     os.close(descriptor)
 
 
-def test_sealed_memory_is_accepted(sealed):
-    descriptor, left = opened(ShareGrant(0, 0, memory()), sealed)
+def test_sealed_memory_is_accepted(sealed_memory):
+    descriptor, left = open_memory(ShareGrant(0, 0, memory()), sealed_memory)
     assert os.fstat(descriptor).st_size == SIZE
     assert left == []
     os.close(descriptor)
@@ -77,14 +77,14 @@ def test_memory_that_may_shrink_is_refused(seals):
     descriptor = os.memfd_create("test", os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, SIZE)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
-    assert opened(ShareGrant(0, 0, memory()), descriptor) == (None, [7])
+    assert open_memory(ShareGrant(0, 0, memory()), descriptor) == (None, [7])
     os.close(descriptor)
 
 
-def test_other_memory_than_the_handle_names_is_refused(sealed):
+def test_other_memory_than_the_handle_names_is_refused(sealed_memory):
     for wrong in ({"offset": 0}, {"bytes": 1001}, {"chunk_units": 2}, {"kind": 1}):
-        assert opened(ShareGrant(0, 0, memory(**wrong)), sealed) == (None, [7])
-    assert opened(ShareGrant(2, 0, memory()), None) == (None, [7])
+        assert open_memory(ShareGrant(0, 0, memory(**wrong)), sealed_memory) == (None, [7])
+    assert open_memory(ShareGrant(2, 0, memory()), None) == (None, [7])
     short = create_populated("test", SIZE // 2)
-    assert opened(ShareGrant(0, 0, memory()), short) == (None, [7])
+    assert open_memory(ShareGrant(0, 0, memory()), short) == (None, [7])
     os.close(short)
