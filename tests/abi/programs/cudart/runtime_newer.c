@@ -157,12 +157,12 @@ static void capabilities(void) {
   GIVES(INVALID_DEVICE, cudaDeviceGetP2PAtomicCapabilities(found, operations, 1, 0, 1));
 }
 
-static char heard[1024];
-static int heard_count;
+static char received[1024];
+static int received_count;
 static void listen(void *data, int level, char *message, size_t length) {
-  if (data == &heard_count && level == 0 && length < sizeof heard && message[length] == '\0')
-    memcpy(heard, message, length + 1);
-  heard_count++;
+  if (data == &received_count && level == 0 && length < sizeof received && message[length] == '\0')
+    memcpy(received, message, length + 1);
+  received_count++;
 }
 
 /* A launch with too many threads makes a message, once for each kernel: 4 images have 4 kernels. */
@@ -183,16 +183,16 @@ static void messages(const char *path) {
   cudaLogsCallbackHandle handle = NULL;
   char text[4096], file_text[4096] = {0};
   size_t bytes = sizeof text;
-  OK(cudaLogsRegisterCallback(listen, &heard_count, &handle));
+  OK(cudaLogsRegisterCallback(listen, &received_count, &handle));
   OK(cudaLogsCurrent(&at, 0));
   GIVES(INVALID, cudaLogsCurrent(&at, 1));
   make_message(0);
   OK(cudaLogsCurrent(&later, 0));
   HOLDS(later == at + 1);
-  HOLDS(heard_count == 1 && strstr(heard, "kernel scale") && heard[strlen(heard) - 1] == '\n');
+  HOLDS(received_count == 1 && strstr(received, "kernel scale") && received[strlen(received) - 1] == '\n');
   unsigned from = at;
   OK(cudaLogsDumpToMemory(&from, text, &bytes, 0));
-  HOLDS(bytes == strlen(text) && strcmp(text, heard) == 0 && from == later);
+  HOLDS(bytes == strlen(text) && strcmp(text, received) == 0 && from == later);
   bytes = sizeof text;
   OK(cudaLogsDumpToMemory(&from, text, &bytes, 0)); /* nothing is left */
   HOLDS(bytes == 0 && text[0] == '\0');
@@ -203,7 +203,7 @@ static void messages(const char *path) {
   OK(cudaLogsUnregisterCallback(handle));
   GIVES(INVALID, cudaLogsUnregisterCallback(handle));
   make_message(1);
-  HOLDS(heard_count == 1);
+  HOLDS(received_count == 1);
   OK(cudaLogsDumpToFile(&from, path, 0));
   HOLDS(from == later + 1);
   OK(cudaLogsDumpToFile(&all, path, 0));
@@ -212,7 +212,7 @@ static void messages(const char *path) {
   if (file) fclose(file);
   int lines = 0;
   for (const char *one = file_text; (one = strchr(one, '\n')); one++) lines++;
-  HOLDS(lines == 2 + (int)all && strncmp(file_text, heard, strlen(heard)) == 0);
+  HOLDS(lines == 2 + (int)all && strncmp(file_text, received, strlen(received)) == 0);
 }
 
 static void locations(void) {
