@@ -52,8 +52,8 @@ def render(recorded: Mapping[str, Summary], look_ups: LookUps | None = None) -> 
         "| not run | goal |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    asked = ["", "## Functions that are looked up", describe(look_ups)] if look_ups else [""]
-    return _HEAD + "\n".join([*table, *rows, *asked, *sections])
+    looked_up = ["", "## Functions that are looked up", describe(look_ups)] if look_ups else [""]
+    return _HEAD + "\n".join([*table, *rows, *looked_up, *sections])
 
 
 def _row(client: Client, summary: Summary | None) -> str:

@@ -67,7 +67,7 @@ def test_each_attribute_of_a_function_has_its_value(api, cuda, module, function)
     assert 1 <= registers <= 255
     # CUfunction_attribute: threads, shared, constant, local, registers, PTX, binary, caches,
     # dynamic shared memory, carve-out, and six of clusters.
-    expected = [96, 40, 0, 24, registers, 70, None, 0, 48 * 1024 - 40, -1, *[0] * 6]
+    expected = [96, 40, 0, 24, registers, 80, None, 0, 48 * 1024 - 40, -1, *[0] * 6]
     for number, value in enumerate(expected):
         code, found = call_with_result(api.cuFuncGetAttribute, c_int, number, function)
         assert (code, number, found) == (0, number, found if value is None else value)
@@ -158,7 +158,16 @@ def test_each_attribute_of_a_pointer_has_its_value_and_its_size(api, cuda, modul
         (variable, bytes_of_it, 2),
     ):
         pointer = base + 17
-        expected = {1: context, 2: memory_type, 3: pointer, 4: pointer, 6: 0, 8: 0, 9: 0, 10: 0}
+        expected = {
+            1: context,
+            2: memory_type,
+            3: pointer,
+            4: pointer,
+            6: 0,
+            8: 0,
+            9: 0,
+            10: base == device,
+        }
         expected |= {11: base, 12: size, 13: 1, 14: 0, 15: 0, 16: 3, 17: 0, 21: 0}
         for number in range(-1, 24):
             buffer = (ctypes.c_uint8 * 16)(*[0xA5] * 16)

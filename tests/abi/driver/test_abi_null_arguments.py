@@ -12,6 +12,7 @@ from vgpu_sim.native import build
 PROGRAM = Path(__file__).parents[1] / "programs" / "driver" / "null_arguments.py"
 SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_FOUND = 0, 1, 101, 500
 UNSUPPORTED_EXEC_AFFINITY = 224
+INVALID_HANDLE, ALREADY_REGISTERED, NOT_REGISTERED = 400, 712, 713
 # Graphs, captures and green contexts have tests of their own, and variants call the function that is tried.
 GRAPHS = ("cuGraph", "cuUserObject", "cuThreadExchange", "cuGreenCtx", "cuDevSm", "cuDevResource")
 CAPTURES = ("Capture", "cuStreamBatchMemOp", "GetDevResource", "GreenCtx")
@@ -61,6 +62,18 @@ WHOLE_CALL = {
     "cuCoredumpSetAttribute": INVALID_VALUE,  # of another size than the setting
     "cuCoredumpSetAttributeGlobal": INVALID_VALUE,  # of another size than the setting
     "cuCtxGetExecAffinity": UNSUPPORTED_EXEC_AFFINITY,  # no device has it
+    "cuMemHostRegister": ALREADY_REGISTERED,  # memory that cuMemHostAlloc has pinned
+    "cuMemHostRegister_v2": ALREADY_REGISTERED,
+    "cuMemHostUnregister": NOT_REGISTERED,
+    "cuIpcOpenMemHandle": INVALID_HANDLE,  # 64 bytes that no process exported
+    "cuIpcOpenMemHandle_v2": INVALID_HANDLE,
+    # Pools and memory that were not made for export, and descriptors that name none.
+    "cuMemExportToShareableHandle": INVALID_VALUE,
+    "cuMemImportFromShareableHandle": INVALID_VALUE,
+    "cuMemPoolExportPointer": INVALID_VALUE,
+    "cuMemPoolExportToShareableHandle": INVALID_VALUE,
+    "cuMemPoolImportFromShareableHandle": INVALID_VALUE,
+    "cuMemPoolImportPointer": INVALID_VALUE,
 }
 
 

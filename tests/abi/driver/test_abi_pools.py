@@ -200,7 +200,7 @@ def test_pools_that_cannot_be_are_refused(cuda):
     props.location.id = 9
     assert cuda.code("cuMemPoolCreate", props) == INVALID_DEVICE
     props.location.id = 0
-    props.handleTypes = cuda.CUmemAllocationHandleType(1)
+    props.handleTypes = cuda.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_WIN32
     assert cuda.code("cuMemPoolCreate", props) == NOT_SUPPORTED
 
 

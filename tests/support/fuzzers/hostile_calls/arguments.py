@@ -102,7 +102,7 @@ class Arguments:
         else:
             kept[self._random.randrange(_MOST_KEPT)] = value
 
-    def kept(self, kind: str) -> Sequence[int]:
+    def handles_of(self, kind: str) -> Sequence[int]:
         """Return the remembered values of a kind."""
         return tuple(self._handles.get(kind, ()))
 
@@ -201,9 +201,9 @@ class Arguments:
             and function.symbol.startswith("cuda")  # whose addresses of the device are pointers
             and self._random.random() < 0.6
         ):
-            return self._random.choice(self.kept("CUdeviceptr") or (0,)) + self._random.choice(
-                _SKIPS
-            )
+            return self._random.choice(
+                self.handles_of("CUdeviceptr") or (0,)
+            ) + self._random.choice(_SKIPS)
         bare = kind_of(pointee.removeprefix("const ").strip())
         if pointee in ("size_t", "unsigned int"):  # it may count the elements of another argument
             return self._put(self._random.choice(_NUMBERS).to_bytes(8, "little"))
@@ -246,7 +246,9 @@ class Arguments:
         if kind in _CALLBACKS:
             return ctypes.c_uint64(self._callback if self._random.random() < 0.9 else 0)
         if kind == "CUdeviceptr" and _HOST_OR_DEVICE.match(function.symbol):
-            place = self._random.choice((*self.kept("CUdeviceptr"), self._start + self._slot()))
+            place = self._random.choice(
+                (*self.handles_of("CUdeviceptr"), self._start + self._slot())
+            )
             return ctypes.c_uint64(place)
         if kind == "CUdeviceptr":
             return ctypes.c_uint64(self._address() & (1 << 64) - 1)

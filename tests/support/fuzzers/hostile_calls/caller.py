@@ -106,7 +106,7 @@ class Caller:
         self._driver.cuDevicePrimaryCtxReset_v2(0)
         while self._driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_uint64())) == 0:
             pass
-        for context in self._arguments.kept("CUcontext"):
+        for context in self._arguments.handles_of("CUcontext"):
             self._driver.cuCtxDestroy_v2(ctypes.c_uint64(context))
         self._arguments.forget()
         context = ctypes.c_uint64()

@@ -82,9 +82,9 @@ static CUresult verify(const tessera_shared_memory *name) {
   struct tsr_context *context = tsr_context_current_any(&why);
   uint64_t address;
   if (!context || tsr_share_own(name, &address)) return CUDA_SUCCESS;
-  tessera_shared_memory asked = {.purpose = TSR_SHARE_POOL, .tag = name->tag};
-  memcpy(asked.key, name->key, sizeof asked.key);
-  return tsr_opened_verify(context, &asked);
+  tessera_shared_memory pool = {.purpose = TSR_SHARE_POOL, .tag = name->tag};
+  memcpy(pool.key, name->key, sizeof pool.key);
+  return tsr_opened_verify(context, &pool);
 }
 
 CUresult tsr_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
