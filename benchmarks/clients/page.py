@@ -65,7 +65,7 @@ def _row(client: Client, summary: Summary | None) -> str:
     name += f" ({', '.join(kinds)})" if kinds else ""
     wrong = sum(entry.count for entry in summary.misses if entry.kind == Kind.WRONG_VALUE)
     passed = summary.count("passed", "xfailed")
-    missed, pending = summary.count(*MISSED) - summary.count("not run"), summary.pending
+    missed, pending = summary.count(*MISSED), summary.pending
     numbers = (
         *(summary.total, passed, summary.count("skipped")),
         *(missed, wrong, pending),
@@ -103,7 +103,8 @@ def section(client: Client, summary: Summary) -> str:
 
 def _group_rows(groups: tuple[Group, ...]) -> Iterable[str]:
     for entry in groups[:_MOST_GROUPS]:
-        example = _cell(entry.example.rsplit("/", 1)[-1])
+        path, mark, test = entry.example.partition("::")
+        example = _cell(path.rsplit("/", 1)[-1] + mark + test)
         yield f"| {entry.count:,} | {entry.kind} | {_cell(entry.reason)} | `{example}` |"
     if rest := sum(entry.count for entry in groups[_MOST_GROUPS:]):
         yield f"| {rest:,} | | other reasons, {len(groups) - _MOST_GROUPS} in number | |"

@@ -14,6 +14,7 @@ _IGNORED_CALLS = frozenset(
 _OUR_LINE = re.compile(r"^tessera: (.+)$", re.MULTILINE)
 _PTXAS_LINE = re.compile(r"^ptxas \S+, line \d+; error *: ([^:;{]+)", re.MULTILINE)
 _VARYING = re.compile(r"0x[0-9a-f]+|'[^']*'|\"[^\"]*\"|\b\d+\b|<ptx>:\S+")
+_FOLDER = re.compile(r"/\S*?/out/clients/(?:checkouts/[^/\s]+/)?")
 _CUDA_ERROR = re.compile(r"\b(CUDA_ERROR_\w+|NVML_ERROR_\w+|cudaError\w+)\b")
 _VALUES_DIFFER = re.compile(
     r"not (?:almost )?equal|Mismatched elements|Not equal to tolerance|are not close"
@@ -45,8 +46,6 @@ def find_reason(outcome: Outcome, known: Sequence[Known] = ()) -> tuple[Kind, st
     """Return the kind of a miss and a short reason, equal for misses of one cause."""
     if outcome.outcome in _WITHOUT_RESULT:
         return _WITHOUT_RESULT[outcome.outcome]
-    if outcome.outcome == "not run":
-        return Kind.OTHER, "not run: " + _shorten(outcome.message.strip().rsplit("\n", 1)[-1])
     text = "\n".join((outcome.headline, outcome.message, outcome.output, *outcome.calls))
     for entry in known:
         if re.search(entry.pattern, text):
@@ -72,6 +71,11 @@ def find_reason(outcome: Outcome, known: Sequence[Known] = ()) -> tuple[Kind, st
     return Kind.OTHER, _shorten(headline or outcome.message)
 
 
+def without_folder(text: str) -> str:
+    """Return a text with the paths of files in ``out/clients`` relative to the client's folder."""
+    return _FOLDER.sub("", text)
+
+
 def find_skip_reason(outcome: Outcome) -> str:
     """Return the reason that the suite gives for a skip, equal for skips of one cause."""
     return _shorten(outcome.message.removeprefix("Skipped: "))
@@ -95,4 +99,4 @@ def _our_line(outcome: Outcome) -> str:
 def _shorten(text: str) -> str:
     """Return the first line of a message, without what differs between misses of one cause."""
     line = next((line for line in text.splitlines() if line.strip()), "no message")
-    return _VARYING.sub("…", line.strip())[:140]
+    return _VARYING.sub("…", without_folder(line.strip()))[:140]

@@ -9,11 +9,11 @@ from typing import Any
 
 from benchmarks.clients.client import Client
 from benchmarks.clients.outcomes import Outcome
-from benchmarks.clients.reasons import find_reason, find_skip_reason
+from benchmarks.clients.reasons import find_reason, find_skip_reason, without_folder
 from benchmarks.on_slice import REPOSITORY
 
 RECORDED = REPOSITORY / "benchmarks" / "clients" / "recorded"
-MISSED = ("failed", "error", "crashed", "timed out", "not run")
+MISSED = ("failed", "error", "crashed", "timed out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ def group(
     skips: dict[tuple[str, str], list[str]] = defaultdict(list)
     for outcome in outcomes:
         if outcome.outcome in MISSED:
-            misses[find_reason(outcome, client.known)].append(outcome.test)
+            misses[find_reason(outcome, client.known)].append(without_folder(outcome.test))
         elif outcome.outcome == "skipped":
-            skips["skipped", find_skip_reason(outcome)].append(outcome.test)
+            skips["skipped", find_skip_reason(outcome)].append(without_folder(outcome.test))
     return _sorted(misses), _sorted(skips)
 
 

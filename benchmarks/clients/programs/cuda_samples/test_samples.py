@@ -1,4 +1,4 @@
-"""NVIDIA's CUDA samples, compiled with ``tessera cc``: each verifies its own results.
+"""NVIDIA's CUDA samples, compiled with ``tessera cc``; most of them verify their own results.
 
 A sample passes if its program ends with status 0. It is skipped if it ends with the status by
 which the samples say that the device lacks something. Its arguments are those of the samples' own
