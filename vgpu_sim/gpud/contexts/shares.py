@@ -7,7 +7,9 @@ the holder that is charged leaves, the charge moves to another holder, so the me
 until the last one leaves.
 """
 
+import secrets
 import socket
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,31 +19,43 @@ from vgpu_sim.system import descriptors, seqpacket
 
 KEY_CHARACTERS: Final = 64
 MOST_KEYS: Final = 4096  # of one context
+MOST_HOLDS: Final = 4096  # of one context: what it offers, and what it has opened
 _FLAGS: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
 @dataclass(slots=True, eq=False)
 class Share:
     """A shared chunk. ``payer`` is the holder that is charged; ``bytes`` is 0 if the key stands for
-    no memory.
+    no memory. A holder that opens the chunk several times holds it as often.
     """
 
     number: int
     exporter: Account
     payer: Account
     bytes: int
-    holders: list[Account] = field(default_factory=list)
+    holders: Counter[Account] = field(default_factory=Counter)
+    keys: set[str] = field(default_factory=set)
 
 
 class Shares:
-    """The shared memory of all slices. Used on gpud's loop only."""
+    """The shared memory of all slices. Used on gpud's loop only.
+
+    Each operation takes time in proportion to what its own context shares, so that no tenant can
+    delay another.
+    """
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._keys: dict[str, Share] = {}
         self._live: dict[int, Share] = {}
         self._channels: dict[Account, socket.socket] = {}
-        self._next = 1
+        self._exported: Counter[Account] = Counter()
+        """The number of keys that a context has offered."""
+        self._holds: Counter[Account] = Counter()
+        self._held: defaultdict[Account, Counter[int]] = defaultdict(Counter)
+        """By account: how often it holds each share. ``_holds`` are the sums."""
+        # Workers keep their numbers when gpud restarts: no number may then name another share.
+        self._next = secrets.randbits(62)
 
     def enter(self, account: Account, channel: socket.socket) -> None:
         """Note the channel of a context's worker."""
@@ -50,51 +64,60 @@ class Shares:
     def offer(self, account: Account, key: str, number: int, size: int) -> int:
         """Let other contexts open a chunk with ``key``; return the share's number, or 0.
 
-        ``number`` is that of an earlier offer of the same chunk, or 0.
+        ``number`` is that of an earlier offer of the same chunk, or 0. Only the context that made
+        the chunk may offer it.
         """
-        own = sum(share.exporter == account for share in self._keys.values())
         known = self._live.get(number)
-        mine = known is not None and account in known.holders and known.bytes == size
-        if len(key) != KEY_CHARACTERS or key in self._keys or own >= MOST_KEYS:
+        mine = known is not None and known.exporter == account and known.bytes == size
+        if len(key) != KEY_CHARACTERS or key in self._keys or self._exported[account] >= MOST_KEYS:
             return 0
-        if number and not mine:
-            return 0
-        if size > self._budget.account_bytes(account) and known is None:
+        if number and (not mine or not self._held[account][number]):
             return 0
         if known is None:
-            known = Share(self._next, account, account, size, [account])
+            if size > self._budget.account_bytes(account) or not self._may_hold(account):
+                return 0
+            known = Share(self._next, account, account, size)
             self._live[known.number] = known
+            self._hold(known, account)
             self._next += 1
         self._keys[key] = known
+        known.keys.add(key)
+        self._exported[account] += 1
         return known.number
 
     def withdraw(self, account: Account, key: str) -> None:
         """Forget a key of the account; those that have opened the memory keep it."""
         share = self._keys.get(key)
-        if share is not None and share.exporter == account:
-            del self._keys[key]
+        if share is None or share.exporter != account:
+            return
+        self._forget(share, key)
+        if share.bytes == 0 and not share.keys:
+            self.leave(account, share.number)
 
     def open(self, account: Account, key: str) -> tuple[Share, socket.socket] | None:
         """Make an account a holder of the chunk with this key. Return the share and one end of a
         connection to the exporter's worker; None if there is no such memory for this account.
         """
         share = self._keys.get(key)
-        if share is None or share.exporter == account:
+        if share is None or share.exporter == account or not self._may_hold(account):
             return None
         if self._budget.tenant(share.exporter) != self._budget.tenant(account):
             return None
         exporter = self._channels.get(share.exporter)
         if exporter is None:
             return None
-        ours, theirs = seqpacket.pair()
         message: dict[str, Any] = {"type": "export", "address": 0, "bytes": 0, "key": key}
+        try:
+            ours, theirs = seqpacket.pair()
+        except OSError:  # gpud has no descriptors left
+            return None
         try:
             with theirs:
                 descriptors.send(exporter, [spawn.encode(message)], [theirs.fileno()], _FLAGS)
         except OSError:  # its queue is full, or it has just ended
             ours.close()
             return None
-        share.holders.append(account)
+        self._hold(share, account)
         return share, ours
 
     def leave(self, account: Account, number: int) -> tuple[bool, bool, int]:
@@ -102,12 +125,12 @@ class Shares:
         last hold, and how many bytes the account is no longer charged for.
         """
         share = self._live.get(number)
-        if share is None or account not in share.holders:
+        if share is None or not share.holders[account]:
             return False, False, 0
-        share.holders.remove(account)
+        self._release(share, account)
         if account == share.exporter:
-            for key in [key for key, one in self._keys.items() if one is share]:
-                del self._keys[key]
+            for key in list(share.keys):
+                self._forget(share, key)
         paid = 0
         if share.payer == account and account not in share.holders:
             paid = min(share.bytes, self._budget.account_bytes(account))
@@ -116,12 +139,33 @@ class Shares:
             del self._live[number]
         return True, not share.holders, paid
 
+    def _may_hold(self, account: Account) -> bool:
+        return self._holds[account] < MOST_HOLDS
+
+    def _hold(self, share: Share, account: Account) -> None:
+        share.holders[account] += 1
+        self._held[account][share.number] += 1
+        self._holds[account] += 1
+
+    def _release(self, share: Share, account: Account) -> None:
+        self._holds[account] -= 1
+        held = self._held[account]
+        share.holders[account] -= 1
+        held[share.number] -= 1
+        if not share.holders[account]:
+            del share.holders[account], held[share.number]
+
+    def _forget(self, share: Share, key: str) -> None:
+        del self._keys[key]
+        share.keys.remove(key)
+        self._exported[share.exporter] -= 1
+
     def _move_charge(self, share: Share, account: Account, paid: int) -> None:
         if not share.holders:
             if paid:
                 self._budget.release(account, paid)
             return
-        share.payer = share.holders[0]
+        share.payer = next(iter(share.holders))
         if not paid:
             return
         self._budget.transfer(account, share.payer, paid)
@@ -136,12 +180,13 @@ class Shares:
     def leave_all(self, account: Account) -> int:
         """Remove all holds of an account; return how many bytes it is no longer charged for."""
         paid = 0
-        for number, share in list(self._live.items()):
-            for _ in range(share.holders.count(account)):
+        for number, count in list(self._held[account].items()):
+            for _ in range(count):
                 paid += self.leave(account, number)[2]
         return paid
 
     def drop(self, account: Account) -> None:
         """Remove an account that is about to be closed."""
         self.leave_all(account)
-        self._channels.pop(account, None)
+        for table in (self._channels, self._held, self._holds, self._exported):
+            table.pop(account, None)

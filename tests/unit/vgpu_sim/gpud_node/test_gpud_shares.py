@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from vgpu_sim.gpud.contexts.shares import MOST_KEYS, Shares
+from vgpu_sim.gpud.contexts.shares import MOST_HOLDS, MOST_KEYS, Shares
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.system import seqpacket
 
@@ -105,3 +105,45 @@ def test_offers_are_checked(setup):
     for n in range(MOST_KEYS - 1):
         assert setup.shares.offer(first, f"{n:064x}", number, 2 * MIB) == number
     assert setup.shares.offer(first, "c" * 64, number, 2 * MIB) == 0
+
+
+def test_only_the_exporter_offers_a_chunk_again(setup):
+    first, second = setup.context(), setup.context()
+    number = offer_chunk(setup, first)
+    setup.shares.open(second, KEY)[1].close()
+    assert setup.shares.offer(second, OTHER_KEY, number, 2 * MIB) == 0
+    setup.shares.drop(first)
+    assert setup.shares.offer(second, OTHER_KEY, number, 2 * MIB) == 0
+    assert setup.shares.open(setup.context(), KEY) is None
+
+
+def test_a_name_without_memory_ends_with_its_key(setup):
+    first, second = setup.context(), setup.context()
+    for _ in range(2 * MOST_KEYS):
+        assert setup.shares.offer(first, KEY, 0, 0)
+        setup.shares.withdraw(first, KEY)
+    number = setup.shares.offer(first, KEY, 0, 0)
+    share, end = setup.shares.open(second, KEY)
+    end.close()
+    setup.shares.withdraw(first, KEY)
+    assert setup.shares.leave(second, number) == (True, True, 0)
+    assert share.holders == {}
+
+
+def test_the_holds_of_a_context_are_limited(setup):
+    first, second = setup.context(), setup.context()
+    offer_chunk(setup, first)
+    for _ in range(MOST_HOLDS):
+        setup.shares.open(second, KEY)[1].close()
+        setup.message(first)
+    assert setup.shares.open(second, KEY) is None
+    assert setup.shares.offer(second, OTHER_KEY, 0, 0) == 0
+    setup.shares.leave_all(second)
+    assert setup.shares.offer(second, OTHER_KEY, 0, 0)
+
+
+def test_numbers_of_an_earlier_gpud_name_nothing(setup):
+    earlier, first = offer_chunk(setup, setup.context()), setup.context()
+    setup.shares = Shares(setup.budget)
+    assert setup.shares.leave(first, earlier) == (False, False, 0)
+    assert abs(setup.shares.offer(first, OTHER_KEY, 0, 0) - earlier) > 1 << 20
