@@ -1,5 +1,6 @@
 /* Performance states, and the clocks and the utilisation that they are about. A GPU is in state 0,
  * or in 8 while its memory clock is slow (vgpu_sim/gpud/telemetry/sensors.py). */
+#define _GNU_SOURCE
 #include <string.h>
 
 #include "view/answer.h"
