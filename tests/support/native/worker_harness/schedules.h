@@ -1,11 +1,11 @@
-/* Runs real C code under random schedules. Every file of a program is compiled with `-include
- * schedules.h`, which turns threads into fibers of one thread: at each atomic access, each
- * system call and each pause, another thread may run for a while. Time is counted in steps, so a
- * seed always gives the same run.
+/* Runs real C code under random schedules (random_schedules.c) or under all of them
+ * (all_schedules.c). Every file of a program is compiled with `-include schedules.h`, which turns
+ * threads into fibers of one thread: at each atomic access, each system call and each pause,
+ * another thread may run for a while.
  *
  * Stores wait in a buffer of their thread, as in hardware: in order, up to a SEQ_CST store or
- * the next atomic change (x86); or, for every other seed, in any order that release stores and
- * fences permit (Arm). Loads are performed at once.
+ * the next atomic change (x86); or in any order that release stores and fences permit (Arm).
+ * Loads are performed at once.
  *
  * A program spawns its first threads in `begin`; one of them calls `end_run`. A run fails if all
  * threads sleep, or if it does not end. */
@@ -25,10 +25,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* `name [runs [first seed]]`: for exit status 1 the failed seed was printed. */
+/* Random schedules: `name [runs [first seed]]`; for exit status 1 the failed seed was printed. All
+ * schedules: `name x86|arm[,apart][,switches=N] [argument...]`; `apart` gives each thread a CPU, and
+ * `switches` limits how often a thread that could continue is interrupted. `runs` limits the number
+ * of schedules. */
 int run_schedules(int argc, char **argv, uint64_t runs, void (*begin)(void));
 /* Ends the run; NULL: it succeeded. Does not return to a fiber. */
 void end_run(const char *why);
+/* Returns a number below `below`: a random one, or in turn each of them. */
 uint64_t draw(uint64_t below);
 uint64_t now_ns(void);
 /* Only a wake ends a wait on that word: time limits, which could hide a missing wake, are
@@ -38,8 +42,11 @@ void ignore_time_limits(const uint32_t *word);
 void *zeros_of_run(size_t bytes);
 /* The same at the beginning of `room` bytes, of which the rest is never changed. */
 void *zeros_of_run_in(size_t bytes, size_t room);
+/* All schedules only: names the part of such memory that the program uses. */
+void add_to_state(const void *place, size_t bytes);
 
 void schedules_step(void);
+void schedules_pause(void);
 int schedules_cpu(void);
 int schedules_clock(struct timespec *time);
 int schedules_sleep(const struct timespec *duration);
@@ -104,7 +111,7 @@ bool schedules_spurious(bool weak);
 #define nanosleep(duration, rest) schedules_sleep(duration)
 #define sched_yield() schedules_yield()
 #define sched_getcpu() schedules_cpu()
-#define __builtin_ia32_pause() schedules_step()
+#define __builtin_ia32_pause() schedules_pause()
 #define pthread_create(thread, attributes, main, argument) schedules_create(thread, main, argument)
 #define pthread_join(thread, result) schedules_join(thread, false)
 #define pthread_timedjoin_np(thread, result, until) ((void)(until), schedules_join(thread, true))

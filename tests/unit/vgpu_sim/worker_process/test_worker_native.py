@@ -124,7 +124,7 @@ def test_no_schedule_loses_a_call_or_a_block(tmp_path: Path, name: str) -> None:
     program = tmp_path / name
     flags = "-U_FORTIFY_SOURCE", "-include", HARNESS / "schedules.h"
     folders = f"-I{CLIENT}", f"-I{CLIENT.parent / 'common'}"
-    sources = *SCHEDULED[name], HARNESS / "schedules.c"
+    sources = *SCHEDULED[name], *(HARNESS / f"{one}schedules.c" for one in ("", "random_"))
     compile_c("plain", tmp_path, *flags, *folders, "-o", program, *sources)
     done = subprocess.run([program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stdout + done.stderr
