@@ -52,7 +52,8 @@ soak: venv ## what `make test` leaves out for its length: more restarts, more st
 	@deploy/kind/up
 	@deploy/install
 	deploy/kind/shell $(PYTEST) $(E2E) -m soak --timeout 3600
-	TESSERA_LARGE_SEARCHES=1 $(PYTEST) --timeout 7200 tests/unit/vgpu_sim/worker_process/test_worker_orders.py
+	TESSERA_LARGE_SEARCHES=1 $(PYTEST) --timeout 7200 tests/unit/vgpu_sim/clients/test_native_ring.py \
+	  tests/unit/vgpu_sim/worker_process/test_worker_orders.py
 
 test-quick: venv ## the tests that need no cluster, on all cores; 12 s of `make test`'s 60 for the fuzzer
 	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 12 || $(PYTEST) --failed-alone
