@@ -18,7 +18,7 @@
 
 enum { MOST_DECISIONS = 1 << 16, STEPS_LIMIT = 1 << 20, PARTS = 8, WORDS = 1 << 12 };
 enum { FIRST_ROOM = 1 << 12, MOST_ROOM = 1 << 28 }; /* of states: at most 2 GiB */
-enum { REGISTERS_BYTES = 48 }; /* saved below the frame's address by a function that uses them all */
+enum { REGISTERS_BYTES = 48 }; /* saved below the frame's address by a function that uses all */
 
 #define m schedules_model
 

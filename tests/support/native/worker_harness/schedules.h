@@ -25,10 +25,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Random schedules: `name [runs [first seed]]`; for exit status 1 the failed seed was printed. All
- * schedules: `name x86|arm[,apart][,switches=N] [argument...]`; `apart` gives each thread a CPU, and
- * `switches` limits how often a thread that could continue is interrupted. `runs` limits the number
- * of schedules. */
+/* Random schedules: `name [runs [first seed]]`; for exit status 1 the failed seed was printed.
+ * All schedules: `name x86|arm[,apart][,switches=N] [argument...]`. `apart` gives each thread a
+ * CPU, `switches` limits how often a thread that could continue is interrupted, and `runs` limits
+ * the number of schedules. */
 int run_schedules(int argc, char **argv, uint64_t runs, void (*begin)(void));
 /* Ends the run; NULL: it succeeded. Does not return to a fiber. */
 void end_run(const char *why);
