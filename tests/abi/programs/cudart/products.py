@@ -2,6 +2,7 @@
 
 import ctypes as c
 import itertools
+import threading
 
 import numpy as np
 
@@ -106,4 +107,30 @@ assert blas.cublasSgemm_v2(handle, 0, 0, 0, 8, 8, at, *ends) == 0
 assert blas.cublasSgemm_v2(None, 0, 0, 8, 8, 8, at, *ends) == 1
 ex = (handle, 0, 0, 8, 8, 8, at, dx, 3, 8, dy, 3, 8, at, dz, 10, 8, 72, -1)
 assert blas.cublasGemmEx(*ex) == 15  # bytes
+
+
+def run_in_threads(streams):
+    """Multiply in threads whose first call is the product, so that none has a context."""
+    found = []
+    for stream in streams:
+        assert blas.cublasSetStream_v2(handle, stream) == 0
+        thread = threading.Thread(
+            target=lambda: found.append(
+                blas.cublasSgemm_v2(handle, 0, 0, 2, 2, 2, at, d_ones, 2, d_ones, 2, at, d_twos, 2)
+            )
+        )
+        thread.start()
+        thread.join()
+        assert cuda.cuCtxSynchronize() == 0
+    return found
+
+
+ones, twos = np.ones((2, 2), np.float32), np.full((2, 2), 2, np.float32)
+d_ones, d_twos = put(ones), put(twos)
+stream = c.c_void_p()
+assert cuda.cuStreamCreate(c.byref(stream), 1) == 0
+assert run_in_threads((None, stream)) == [0, 0]
+assert np.array_equal(get(d_twos, twos), np.full((2, 2), 6))
+assert blas.cublasDestroy_v2(handle) == 0  # which the threads' context survives
+assert np.array_equal(get(d_twos, twos), np.full((2, 2), 6))
 print("right")

@@ -42,7 +42,7 @@ static bool is_valid(const struct operand *one, int rows, int columns) {
 static cublasStatus_t multiply(cublasHandle_t handle, int m, int n, int k, const void *alpha,
                                struct operand a, struct operand b, const void *beta,
                                struct operand c, int batches, int scale) {
-  const struct tsr_blas *blas = tsr_blas_of(handle);
+  struct tsr_blas *blas = tsr_blas_of(handle);
   if (!blas) return CUBLAS_STATUS_NOT_INITIALIZED;
   if (m < 0 || n < 0 || k < 0 || batches < 0 || !alpha || !beta) return CUBLAS_STATUS_INVALID_VALUE;
   if (!is_valid(&a, m, k) || !is_valid(&b, k, n) || !is_valid(&c, m, n))

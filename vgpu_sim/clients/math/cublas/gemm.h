@@ -28,6 +28,6 @@ struct tsr_gemm {
 bool tsr_gemm_is_known(const struct tsr_gemm *gemm);
 
 /* Put the product into the handle's stream. The sizes are positive and the types known. */
-cublasStatus_t tsr_gemm_launch(const struct tsr_blas *blas, const struct tsr_gemm *gemm);
+cublasStatus_t tsr_gemm_launch(struct tsr_blas *blas, const struct tsr_gemm *gemm);
 
 #endif

@@ -68,11 +68,13 @@ static double scale_of(const void *value, int type) {
                           : fraction * __builtin_ldexp(1, -24));
 }
 
-cublasStatus_t tsr_gemm_launch(const struct tsr_blas *blas, const struct tsr_gemm *gemm) {
+cublasStatus_t tsr_gemm_launch(struct tsr_blas *blas, const struct tsr_gemm *gemm) {
   void *const kernel = kernel_of(place_of(gemm));
   if (!kernel) return CUBLAS_STATUS_INTERNAL_ERROR;
   const unsigned int columns = ((unsigned int)gemm->n + BLOCK_Y - 1) / BLOCK_Y;
   if (columns > MAX_GRID_Y) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const cublasStatus_t entered = tsr_blas_enter(blas);
+  if (entered != CUBLAS_STATUS_SUCCESS) return entered;
   const bool in_memory = blas->pointer_mode != 0;
   const bool is_double = gemm->a.type == TSR_F64;
   uint64_t alpha_at = in_memory ? (uint64_t)(uintptr_t)gemm->alpha : 0;
