@@ -108,6 +108,13 @@ assert blas.cublasSgemm_v2(None, 0, 0, 8, 8, 8, at, *ends) == 1
 ex = (handle, 0, 0, 8, 8, 8, at, dx, 3, 8, dy, 3, 8, at, dz, 10, 8, 72, -1)
 assert blas.cublasGemmEx(*ex) == 15  # bytes
 
+# an empty sum is 0 whatever alpha is
+ones, infinite = np.ones((2, 2), np.float32), np.array(np.inf, np.float32)
+d_ones, d_sums = put(ones), put(ones)
+ends = (c.c_void_p(infinite.ctypes.data), d_ones, 2, d_ones, 2, at, d_sums, 2)
+assert blas.cublasSgemm_v2(handle, 0, 0, 2, 2, 0, *ends) == 0
+assert np.array_equal(get(d_sums, ones), ones)
+
 
 def run_in_threads(streams):
     """Multiply in threads whose first call is the product, so that none has a context."""
@@ -125,8 +132,8 @@ def run_in_threads(streams):
     return found
 
 
-ones, twos = np.ones((2, 2), np.float32), np.full((2, 2), 2, np.float32)
-d_ones, d_twos = put(ones), put(twos)
+twos = np.full((2, 2), 2, np.float32)
+d_twos = put(twos)
 stream = c.c_void_p()
 assert cuda.cuStreamCreate(c.byref(stream), 1) == 0
 assert run_in_threads((None, stream)) == [0, 0]

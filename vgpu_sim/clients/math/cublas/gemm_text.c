@@ -99,6 +99,7 @@ bool tsr_gemm_write(char *bytes, size_t size, int factors, int result, int scale
   put_scale(&text, "beta", scale, is_double);
   const char *zero = is_double ? "0d0000000000000000" : "0f00000000";
   put(&text, "mov.%s %%sum, %s;\nsetp.eq.%s %%p, %%alpha, %s;\n@%%p bra scaled;\n", kind, zero, kind, zero);
+  put(&text, "setp.eq.u32 %%p, %%k, 0;\n@%%p bra scaled;\n"); /* so that no alpha multiplies 0 */
   put(&text, "next:\nsetp.eq.u32 %%p, %%k, 0;\n@%%p bra summed;\n");
   put_load(&text, factors, is_double, "%u", "%pa");
   put_load(&text, factors, is_double, "%v", "%pb");
