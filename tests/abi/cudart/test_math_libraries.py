@@ -53,6 +53,9 @@ for major in (12, 13):
     assert get(layout, 3, None, c.c_size_t(0), out(size)) == 0
     assert set(layout, 64, out(number), c.c_size_t(8)) == 7
     assert set(layout, 2, out(number), c.c_size_t(1 << 40)) == 7
+    assert set(layout, 3, out(number), c.c_size_t(4)) == 7  # columns are 8 bytes
+    assert set(layout, 3, out(number), c.c_size_t(8)) == 0
+    assert set(layout, 9, out(number), c.c_size_t(4)) == 0  # without a default
     assert light.cublasLtMatmulDescDestroy(layout) == 7  # another kind of object
     assert light.cublasLtMatrixLayoutDestroy(layout) == 0 and get(layout, 3, None, 0, None) == 7
     assert light.cublasLtMatmulAlgoCheck(handle) == 15
@@ -67,6 +70,8 @@ assert dnn.cudnnGetTensorNdDescriptor(tensor, 4, None, out(mode), extents, strid
 assert (list(extents), list(strides), mode.value) == ([2, 3, 4, 5], [60, 1, 15, 3], 4)
 assert dnn.cudnnSetTensorNdDescriptor(tensor, 0, 9, extents, strides) == 3000
 assert dnn.cudnnSetTensorNdDescriptor(tensor, 0, 2, four(1, 0, 1, 1), strides) == 2000
+assert dnn.cudnnSetTensorNdDescriptor(tensor, 18, 2, four(1, 1, 1, 1), strides) == 0
+assert dnn.cudnnSetTensorNdDescriptor(tensor, 19, 2, four(1, 1, 1, 1), strides) == 2000
 big = 1 << 30
 assert dnn.cudnnSetTensor4dDescriptor(tensor, 0, 0, 1, big, big, big) == 3000
 assert dnn.cudnnConvolutionForward(handle) == 3000

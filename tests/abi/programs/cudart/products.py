@@ -108,6 +108,18 @@ assert blas.cublasSgemm_v2(None, 0, 0, 8, 8, 8, at, *ends) == 1
 ex = (handle, 0, 0, 8, 8, 8, at, dx, 3, 8, dy, 3, 8, at, dz, 10, 8, 72, -1)
 assert blas.cublasGemmEx(*ex) == 15  # bytes
 
+# matrices that are NULL are an error, unless nothing of them is read
+none = np.zeros(1, np.float32)
+nothing = c.c_void_p(none.ctypes.data)
+for a, b, result in ((None, dy, dz), (dx, None, dz), (dx, dy, None)):
+    ends = (at, a, 8, b, 8, at, result, 8)
+    assert blas.cublasSgemm_v2(handle, 0, 0, 2, 2, 2, *ends) == 7
+assert blas.cublasSgemm_v2(handle, 0, 0, 2, 2, 2, nothing, None, 8, None, 8, at, dz, 8) == 0
+assert blas.cublasSgemm_v2(handle, 0, 0, 2, 2, 0, at, None, 8, None, 8, at, dz, 8) == 0
+assert cuda.cuCtxSynchronize() == 0
+ex = (handle, 0, 0, 8, 8, 8, at, dx, F16, 8, dy, F16, 8, at, dz, F32, 8, 64, -1)
+assert blas.cublasGemmEx(*ex) == 15  # sums in halves for singles
+
 # an empty sum is 0 whatever alpha is
 ones, infinite = np.ones((2, 2), np.float32), np.array(np.inf, np.float32)
 d_ones, d_sums = put(ones), put(ones)

@@ -27,7 +27,8 @@ struct tsr_gemm {
 /* Whether there is a kernel for the types. */
 bool tsr_gemm_is_known(const struct tsr_gemm *gemm);
 
-/* Put the product into the handle's stream. The sizes are positive and the types known. */
+/* Put the product into the handle's stream. The sizes are positive (k may be 0) and the types
+ * known. A matrix that is NULL and would be read or written is an invalid value. */
 cublasStatus_t tsr_gemm_launch(struct tsr_blas *blas, const struct tsr_gemm *gemm);
 
 #endif

@@ -6,13 +6,13 @@
 #include "gemm_text.h"
 #include "log.h"
 
-enum { BLOCK_X = 32, BLOCK_Y = 4, MAX_GRID_Z = 65535, MAX_GRID_Y = 65535, KERNELS = 8 };
+enum { BLOCK_X = 32, BLOCK_Y = 4, MAX_GRID_Z = 65535, MAX_GRID_Y = 65535, KERNELS = 7 };
 
 /* Types of factors, result and scales. */
 static const int known[KERNELS][3] = {
     {TSR_F32, TSR_F32, TSR_F32},   {TSR_F64, TSR_F64, TSR_F64},   {TSR_F16, TSR_F16, TSR_F16},
     {TSR_F16, TSR_F16, TSR_F32},   {TSR_F16, TSR_F32, TSR_F32},   {TSR_BF16, TSR_BF16, TSR_F32},
-    {TSR_BF16, TSR_F32, TSR_F32},  {TSR_F16, TSR_F32, TSR_F16},
+    {TSR_BF16, TSR_F32, TSR_F32},
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -69,8 +69,6 @@ static double scale_of(const void *value, int type) {
 }
 
 cublasStatus_t tsr_gemm_launch(struct tsr_blas *blas, const struct tsr_gemm *gemm) {
-  void *const kernel = kernel_of(place_of(gemm));
-  if (!kernel) return CUBLAS_STATUS_INTERNAL_ERROR;
   const unsigned int columns = ((unsigned int)gemm->n + BLOCK_Y - 1) / BLOCK_Y;
   if (columns > MAX_GRID_Y) return CUBLAS_STATUS_NOT_SUPPORTED;
   const cublasStatus_t entered = tsr_blas_enter(blas);
@@ -81,6 +79,12 @@ cublasStatus_t tsr_gemm_launch(struct tsr_blas *blas, const struct tsr_gemm *gem
   uint64_t beta_at = in_memory ? (uint64_t)(uintptr_t)gemm->beta : 0;
   double alpha = in_memory ? 0 : scale_of(gemm->alpha, gemm->scale);
   double beta = in_memory ? 0 : scale_of(gemm->beta, gemm->scale);
+  /* With an alpha of 0 the factors are not read; of one in memory only the kernel knows. */
+  const bool is_read = gemm->k > 0 && alpha != 0;
+  if (!gemm->c.address || (is_read && (!gemm->a.address || !gemm->b.address)))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  void *const kernel = kernel_of(place_of(gemm));
+  if (!kernel) return CUBLAS_STATUS_INTERNAL_ERROR;
   float alpha_single = (float)alpha, beta_single = (float)beta;
   struct tsr_matrix a = gemm->a, b = gemm->b, c = gemm->c;
   const uint64_t bytes[] = {[TSR_F32] = 4, [TSR_F64] = 8, [TSR_F16] = 2, [TSR_BF16] = 2};

@@ -31,10 +31,12 @@ static cublasStatus_t destroy(struct tsr_values *values, uint32_t kind) {
   return tsr_object_free(values, kind) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
+/* A value keeps the size that it has, which is right for those that creation sets. */
 static cublasStatus_t set(struct tsr_values *handle, uint32_t kind, int number, const void *value,
                           size_t bytes) {
   struct tsr_values *values = tsr_object_find(handle, kind);
-  const bool is_set = values && tsr_values_set(values, number, value, bytes);
+  const bool is_set = values && tsr_values_fits(values, number, bytes) &&
+                      tsr_values_set(values, number, value, bytes);
   return is_set ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 

@@ -2,7 +2,7 @@
 #include "api.h"
 #include "objects.h"
 
-enum { TENSOR = 2, MAX_DIMENSIONS = 8, LAST_TYPE = 14, LAYOUT_BY_CHANNEL = 0, LAYOUT_CHANNEL_LAST = 1 };
+enum { TENSOR = 2, MAX_DIMENSIONS = 8, LAST_TYPE = 18, LAYOUT_BY_CHANNEL = 0, LAYOUT_CHANNEL_LAST = 1 };
 
 struct tsr_tensor {
   int type, dimensions;

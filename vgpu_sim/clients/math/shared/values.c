@@ -10,6 +10,12 @@ bool tsr_values_set(struct tsr_values *values, int number, const void *value, si
   return true;
 }
 
+bool tsr_values_fits(const struct tsr_values *values, int number, size_t bytes) {
+  if (number < 0 || number >= TSR_MAX_VALUES) return false;
+  const size_t size = values->at[number].size;
+  return size == 0 || size == bytes;
+}
+
 bool tsr_values_get(const struct tsr_values *values, int number, void *value, size_t bytes,
                     size_t *written) {
   if (number < 0 || number >= TSR_MAX_VALUES || values->at[number].size == 0) return false;

@@ -18,6 +18,9 @@ struct tsr_values {
 /* Set a value; false if the number or the size is out of range. */
 bool tsr_values_set(struct tsr_values *values, int number, const void *value, size_t bytes);
 
+/* Whether a value has this size, or has not been set. */
+bool tsr_values_fits(const struct tsr_values *values, int number, size_t bytes);
+
 /* Copy a value that was set, and its size where `written` is not NULL. With a buffer of 0 bytes
  * only the size is returned. False if the value was not set or does not fit. */
 bool tsr_values_get(const struct tsr_values *values, int number, void *value, size_t bytes,
