@@ -227,6 +227,20 @@ __global__ void ring(const int* a, int* out, int stages) {
   cg::wait(block);
   out[threadIdx.x] = threadIdx.x < 32 ? last : sum + whole[threadIdx.x ^ 1];
 }
+// Copies of a size that is no multiple of the elements' alignment, by a thread and by a block.
+__global__ void tails(const float4* in, unsigned char* out) {
+  using Barrier = cuda::barrier<cuda::thread_scope_block>;
+  __shared__ Barrier arrived;
+  __shared__ float4 one[2], all[2];
+  if (threadIdx.x == 0) init(&arrived, blockDim.x);
+  if (threadIdx.x < 2) one[threadIdx.x] = all[threadIdx.x] = make_float4(0, 0, 0, 0);
+  __syncthreads();
+  if (threadIdx.x == 0) cuda::memcpy_async(one, in, 21, arrived);
+  cuda::memcpy_async(cg::this_thread_block(), all, in, 27, arrived);
+  arrived.wait(arrived.arrive());
+  out[threadIdx.x] = ((unsigned char*)one)[threadIdx.x];
+  out[32 + threadIdx.x] = ((unsigned char*)all)[threadIdx.x];
+}
 }  // namespace
 
 int check_stages() {
@@ -253,6 +267,11 @@ int check_stages() {
     for (int k = 0; k < stages; k++) sum += (k + 1) * v[32 * k + 63 - i];
     return sum;
   });
+  Device<float4> floats(2);
+  CHECK(cudaMemset(floats, 7, 32));
+  Device<unsigned char> bytes(64);
+  tails<<<1, 32>>>(floats, bytes);
+  bad += wrong(bytes.read(), [](int i) { return i % 32 < (i < 32 ? 21 : 27) ? 7 : 0; });
   bad += !extremes_are_right(0.5f, 1, ~0u, 5);
   return report("stages", bad);
 }

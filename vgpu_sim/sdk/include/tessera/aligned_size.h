@@ -19,8 +19,11 @@ namespace tessera_copies {
 template <class Word>
 static __device__ __forceinline__ void words(void *target, const void *source, size_t bytes,
                                              size_t first, size_t step) {
-  for (size_t i = first; i < bytes / sizeof(Word); i += step) {
-    ((Word *)target)[i] = ((const Word *)source)[i];
+  const size_t whole = bytes / sizeof(Word);
+  for (size_t i = first; i < whole; i += step) ((Word *)target)[i] = ((const Word *)source)[i];
+  /* The type of the elements promises an alignment, and nothing about the size. */
+  for (size_t i = whole * sizeof(Word) + first; i < bytes; i += step) {
+    ((unsigned char *)target)[i] = ((const unsigned char *)source)[i];
   }
 }
 /* Copies what thread `first` of `step` threads has to copy, in the largest words allowed. */
