@@ -92,10 +92,11 @@ class warp_group {
   }
 };
 
-/* Shared memory by which tiles of more than a warp synchronise, and reduce values of 32 bytes. */
+/* Shared memory by which tiles of more than a warp synchronise, and reduce values of 32 bytes.
+ * Tiles of each size have barriers of their own, because they may be in use together. */
 template <unsigned int Threads = 1024>
-struct block_tile_memory {
-  unsigned long long arrived[16];
+struct alignas(16) block_tile_memory {
+  unsigned long long arrived[5][16];
   unsigned long long values[32][4];
 };
 
@@ -214,10 +215,12 @@ class thread_block_tile<Size, Parent, false> : public warp_group<thread_block_ti
 template <unsigned int Size, class Parent>
 class thread_block_tile<Size, Parent, true> {
   static_assert((Size & (Size - 1)) == 0 && Size <= 1024, "a power of two, at most 1024");
+  static constexpr unsigned int which =
+      Size == 64 ? 0 : Size == 128 ? 1 : Size == 256 ? 2 : Size == 512 ? 3 : 4;
   block_tile_memory<> *memory;
 
   TESSERA_CG unsigned int barrier() const {
-    return (unsigned int)__cvta_generic_to_shared(&memory->arrived[meta_group_rank()]);
+    return (unsigned int)__cvta_generic_to_shared(&memory->arrived[which][meta_group_rank()]);
   }
 
  public:

@@ -227,6 +227,18 @@ __global__ void ring(const int* a, int* out, int stages) {
   cg::wait(block);
   out[threadIdx.x] = threadIdx.x < 32 ? last : sum + whole[threadIdx.x ^ 1];
 }
+// Tiles of 64 and of 128 threads of one block synchronise in any order.
+__global__ void nested(const int* a, int* out) {
+  __shared__ cg::block_tile_memory<> memory;
+  auto block = cg::this_thread_block(memory);
+  auto small = cg::tiled_partition<64>(block);
+  auto large = cg::tiled_partition<128>(block);
+  const int i = block.thread_rank();
+  int sum = 0;
+  for (unsigned k = 0; k <= small.meta_group_rank(); k++)
+    sum = cg::reduce(small, a[i], cg::plus<int>());
+  out[i] = sum + 1000 * cg::reduce(large, a[i], cg::plus<int>());
+}
 // Copies of a size that is no multiple of the elements' alignment, by a thread and by a block.
 __global__ void tails(const float4* in, unsigned char* out) {
   using Barrier = cuda::barrier<cuda::thread_scope_block>;
@@ -258,6 +270,14 @@ int check_stages() {
   bad += wrong(wides.read(), [&](int at) {
     int sum = 0;
     for (int i = at / 64 * 64; i < at / 64 * 64 + 64; i++) sum += v[i] * (at / 64 + 1);
+    return sum;
+  });
+  Device<int> nests(256);
+  nested<<<1, 256>>>(in, nests);
+  bad += wrong(nests.read(), [&](int at) {
+    int sum = 0;
+    for (int i = at / 64 * 64; i < at / 64 * 64 + 64; i++) sum += v[i];
+    for (int i = at / 128 * 128; i < at / 128 * 128 + 128; i++) sum += 1000 * v[i];
     return sum;
   });
   ring<<<1, 64>>>(in, out, stages);
