@@ -107,6 +107,7 @@ assert blas.cublasSgemm_v2(handle, 0, 0, 0, 8, 8, at, *ends) == 0
 assert blas.cublasSgemm_v2(None, 0, 0, 8, 8, 8, at, *ends) == 1
 ex = (handle, 0, 0, 8, 8, 8, at, dx, 3, 8, dy, 3, 8, at, dz, 10, 8, 72, -1)
 assert blas.cublasGemmEx(*ex) == 15  # bytes
+assert blas.cublasGemmEx(*ex[:17], 68, -1) == 15  # in the sum's type too
 
 # matrices that are NULL are an error, unless nothing of them is read
 none = np.zeros(1, np.float32)
@@ -126,6 +127,13 @@ d_ones, d_sums = put(ones), put(ones)
 ends = (c.c_void_p(infinite.ctypes.data), d_ones, 2, d_ones, 2, at, d_sums, 2)
 assert blas.cublasSgemm_v2(handle, 0, 0, 2, 2, 0, *ends) == 0
 assert np.array_equal(get(d_sums, ones), ones)
+
+# more columns than a grid has
+wide = np.arange(4 * 65535 + 5, dtype=np.float32)
+d_wide, d_product = put(wide), put(wide)
+ends = (at, d_ones, 1, d_wide, 1, nothing, d_product, 1)
+assert blas.cublasSgemm_v2(handle, 0, 0, 1, wide.size, 1, *ends) == 0
+assert np.array_equal(get(d_product, wide), wide)
 
 
 def run_in_threads(streams):

@@ -16,9 +16,18 @@ struct operand {
   long long stride;
 };
 
-static cublasStatus_t refuse(const char *what) {
-  static uint32_t said;
-  tsr_unsupported(what, "CUBLAS_STATUS_NOT_SUPPORTED", &said);
+/* What a function with types as arguments refuses, each said once. */
+struct refusals {
+  const char *compute, *types;
+  uint32_t said_compute, said_types;
+};
+#define REFUSALS(function)                                                                                 \
+  {function " with a computeType other than 16F, 32F and 64F",                                             \
+   function " with types of A, B, C and scale that are not all float, all double, or halves (f16, bf16)"   \
+            " with sums in single precision", 0, 0}
+
+static cublasStatus_t refuse(const char *what, uint32_t *said) {
+  tsr_unsupported(what, "CUBLAS_STATUS_NOT_SUPPORTED", said);
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
@@ -53,9 +62,7 @@ static cublasStatus_t multiply(cublasHandle_t handle, int m, int n, int k, const
       .a = matrix_of(&a), .b = matrix_of(&b), .c = matrix_of(&c),
       .scale = scale, .alpha = alpha, .beta = beta,
   };
-  if (!tsr_gemm_is_known(&gemm)) return refuse("a matrix product whose types of A, B, C and scale are not all float, all double, or halves"
-                  " (f16, bf16) with sums in single precision");
-  return tsr_gemm_launch(blas, &gemm);
+  return tsr_gemm_is_known(&gemm) ? tsr_gemm_launch(blas, &gemm) : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 /* Return the type of the scales for a type of computation, or -1. */
@@ -72,25 +79,41 @@ static int scale_of(int compute) {
   }
 }
 
+/* Multiply, and name what the types of the operands or of the computation refuse. */
+static cublasStatus_t multiply_types(struct refusals *refusals, cublasHandle_t handle, int m, int n,
+                                     int k, const void *alpha, struct operand a, struct operand b,
+                                     const void *beta, struct operand c, int batches, int compute) {
+  if (scale_of(compute) < 0) return refuse(refusals->compute, &refusals->said_compute);
+  const cublasStatus_t status =
+      multiply(handle, m, n, k, alpha, a, b, beta, c, batches, scale_of(compute));
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) return status;
+  return refuse(refusals->types, &refusals->said_types);
+}
+
+/* `algo` is a hint. */
 cublasStatus_t tsr_cublasGemmStridedBatchedEx(cublasHandle_t handle, int transa, int transb, int m, int n,
                                               int k, const void *alpha, const void *A, int Atype, int lda,
                                               long long strideA, const void *B, int Btype, int ldb,
                                               long long strideB, const void *beta, void *C, int Ctype,
                                               int ldc, long long strideC, int batchCount,
                                               int computeType, int algo) {
-  (void)algo; /* a hint */
-  if (scale_of(computeType) < 0) return refuse("cublasGemmEx with a computeType other than 16F, 32F and 64F");
-  return multiply(handle, m, n, k, alpha, (struct operand){A, Atype, transa, lda, strideA},
-                  (struct operand){B, Btype, transb, ldb, strideB}, beta,
-                  (struct operand){C, Ctype, OP_N, ldc, strideC}, batchCount, scale_of(computeType));
+  static struct refusals refusals = REFUSALS("cublasGemmStridedBatchedEx");
+  (void)algo;
+  return multiply_types(&refusals, handle, m, n, k, alpha,
+                        (struct operand){A, Atype, transa, lda, strideA},
+                        (struct operand){B, Btype, transb, ldb, strideB}, beta,
+                        (struct operand){C, Ctype, OP_N, ldc, strideC}, batchCount, computeType);
 }
 
 cublasStatus_t tsr_cublasGemmEx(cublasHandle_t handle, int transa, int transb, int m, int n, int k,
                                 const void *alpha, const void *A, int Atype, int lda, const void *B,
                                 int Btype, int ldb, const void *beta, void *C, int Ctype, int ldc,
                                 int computeType, int algo) {
-  return tsr_cublasGemmStridedBatchedEx(handle, transa, transb, m, n, k, alpha, A, Atype, lda, 0, B,
-                                        Btype, ldb, 0, beta, C, Ctype, ldc, 0, 1, computeType, algo);
+  static struct refusals refusals = REFUSALS("cublasGemmEx");
+  (void)algo;
+  return multiply_types(&refusals, handle, m, n, k, alpha, (struct operand){A, Atype, transa, lda, 0},
+                        (struct operand){B, Btype, transb, ldb, 0}, beta,
+                        (struct operand){C, Ctype, OP_N, ldc, 0}, 1, computeType);
 }
 
 /* The functions of one type: plain and in batches at a stride. */

@@ -6,7 +6,7 @@
 #include "gemm_text.h"
 #include "log.h"
 
-enum { BLOCK_X = 32, BLOCK_Y = 4, MAX_GRID_Z = 65535, MAX_GRID_Y = 65535, KERNELS = 7 };
+enum { BLOCK_X = 32, BLOCK_Y = 4, MAX_GRID_Z = 65535, MAX_COLUMNS = 65535 * BLOCK_Y, KERNELS = 7 };
 
 /* Types of factors, result and scales. */
 static const int known[KERNELS][3] = {
@@ -68,41 +68,72 @@ static double scale_of(const void *value, int type) {
                           : fraction * __builtin_ldexp(1, -24));
 }
 
+/* The scales of a product: values, or addresses on the device. */
+struct scales {
+  uint64_t alpha_at, beta_at;
+  double alpha, beta;
+};
+
+static struct scales scales_of(const struct tsr_blas *blas, const struct tsr_gemm *gemm) {
+  if (blas->pointer_mode != 0)
+    return (struct scales){(uint64_t)(uintptr_t)gemm->alpha, (uint64_t)(uintptr_t)gemm->beta, 0, 0};
+  return (struct scales){0, 0, scale_of(gemm->alpha, gemm->scale), scale_of(gemm->beta, gemm->scale)};
+}
+
+/* Launch a product that fits into one grid. */
+static int launch(void *kernel, cudaStream_t stream, struct tsr_gemm part, struct scales scales) {
+  float alpha = (float)scales.alpha, beta = (float)scales.beta;
+  const bool is_double = part.a.type == TSR_F64;
+  void *parameters[] = {
+      &part.a.address, &part.b.address, &part.c.address, &part.m, &part.n, &part.k,
+      &part.a.row, &part.a.column, &part.a.batch, &part.b.row, &part.b.column, &part.b.batch,
+      &part.c.column, &part.c.batch, &scales.alpha_at, &scales.beta_at,
+      is_double ? (void *)&scales.alpha : &alpha, is_double ? (void *)&scales.beta : &beta,
+  };
+  const unsigned int rows = ((unsigned int)part.m + BLOCK_X - 1) / BLOCK_X;
+  const unsigned int columns = ((unsigned int)part.n + BLOCK_Y - 1) / BLOCK_Y;
+  return cuLaunchKernel(kernel, rows, columns, (unsigned int)part.batches, BLOCK_X, BLOCK_Y, 1, 0,
+                        stream, parameters, NULL);
+}
+
+/* Return the address of a matrix's column, or of a batch's, as `distance` says. */
+static uint64_t address_at(const struct tsr_matrix *matrix, int64_t distance, int number) {
+  static const uint64_t bytes[] = {[TSR_F32] = 4, [TSR_F64] = 8, [TSR_F16] = 2, [TSR_BF16] = 2};
+  return matrix->address + (uint64_t)distance * (uint64_t)number * bytes[matrix->type];
+}
+
+/* Launch the columns of so many matrices, in as many grids as they need. */
+static int launch_columns(void *kernel, cudaStream_t stream, struct tsr_gemm part,
+                          struct scales scales) {
+  const int all = part.n;
+  int code = 0;
+  for (int64_t done = 0; done < all && code == 0; done += MAX_COLUMNS) {
+    part.n = all - done < MAX_COLUMNS ? (int)(all - done) : MAX_COLUMNS;
+    code = launch(kernel, stream, part, scales);
+    part.b.address = address_at(&part.b, part.b.column, part.n);
+    part.c.address = address_at(&part.c, part.c.column, part.n);
+  }
+  return code;
+}
+
 cublasStatus_t tsr_gemm_launch(struct tsr_blas *blas, const struct tsr_gemm *gemm) {
-  const unsigned int columns = ((unsigned int)gemm->n + BLOCK_Y - 1) / BLOCK_Y;
-  if (columns > MAX_GRID_Y) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const cublasStatus_t entered = tsr_blas_enter(blas);
-  if (entered != CUBLAS_STATUS_SUCCESS) return entered;
-  const bool in_memory = blas->pointer_mode != 0;
-  const bool is_double = gemm->a.type == TSR_F64;
-  uint64_t alpha_at = in_memory ? (uint64_t)(uintptr_t)gemm->alpha : 0;
-  uint64_t beta_at = in_memory ? (uint64_t)(uintptr_t)gemm->beta : 0;
-  double alpha = in_memory ? 0 : scale_of(gemm->alpha, gemm->scale);
-  double beta = in_memory ? 0 : scale_of(gemm->beta, gemm->scale);
+  const struct scales scales = scales_of(blas, gemm);
   /* With an alpha of 0 the factors are not read; of one in memory only the kernel knows. */
-  const bool is_read = gemm->k > 0 && alpha != 0;
+  const bool is_read = gemm->k > 0 && scales.alpha != 0;
   if (!gemm->c.address || (is_read && (!gemm->a.address || !gemm->b.address)))
     return CUBLAS_STATUS_INVALID_VALUE;
+  const cublasStatus_t entered = tsr_blas_enter(blas);
+  if (entered != CUBLAS_STATUS_SUCCESS) return entered;
   void *const kernel = kernel_of(place_of(gemm));
   if (!kernel) return CUBLAS_STATUS_INTERNAL_ERROR;
-  float alpha_single = (float)alpha, beta_single = (float)beta;
-  struct tsr_matrix a = gemm->a, b = gemm->b, c = gemm->c;
-  const uint64_t bytes[] = {[TSR_F32] = 4, [TSR_F64] = 8, [TSR_F16] = 2, [TSR_BF16] = 2};
-  int m = gemm->m, n = gemm->n, k = gemm->k;
-  for (int done = 0; done < gemm->batches; done += MAX_GRID_Z) {
-    const int left = gemm->batches - done;
-    void *parameters[] = {
-        &a.address, &b.address, &c.address, &m,        &n,       &k,        &a.row,   &a.column,
-        &a.batch,   &b.row,     &b.column,  &b.batch,  &c.column, &c.batch, &alpha_at, &beta_at,
-        is_double ? (void *)&alpha : &alpha_single, is_double ? (void *)&beta : &beta_single,
-    };
-    const int code = cuLaunchKernel(kernel, ((unsigned int)m + BLOCK_X - 1) / BLOCK_X, columns,
-                                    (unsigned int)(left < MAX_GRID_Z ? left : MAX_GRID_Z), BLOCK_X,
-                                    BLOCK_Y, 1, 0, blas->stream, parameters, NULL);
-    if (code != 0) return CUBLAS_STATUS_EXECUTION_FAILED;
-    a.address += (uint64_t)a.batch * MAX_GRID_Z * bytes[a.type];
-    b.address += (uint64_t)b.batch * MAX_GRID_Z * bytes[b.type];
-    c.address += (uint64_t)c.batch * MAX_GRID_Z * bytes[c.type];
+  struct tsr_gemm part = *gemm;
+  for (int64_t done = 0; done < gemm->batches; done += MAX_GRID_Z) {
+    const int64_t left = gemm->batches - done;
+    part.batches = left < MAX_GRID_Z ? (int)left : MAX_GRID_Z;
+    if (launch_columns(kernel, blas->stream, part, scales) != 0) return CUBLAS_STATUS_EXECUTION_FAILED;
+    part.a.address = address_at(&part.a, part.a.batch, part.batches);
+    part.b.address = address_at(&part.b, part.b.batch, part.batches);
+    part.c.address = address_at(&part.c, part.c.batch, part.batches);
   }
   return CUBLAS_STATUS_SUCCESS;
 }
