@@ -100,6 +100,14 @@ struct alignas(16) block_tile_memory {
   unsigned long long values[32][4];
 };
 
+namespace details {
+/* Returns the block's memory for wide tiles of a this_thread_block() that was given none. */
+TESSERA_CG block_tile_memory<> *own_tile_memory() {
+  __shared__ block_tile_memory<> memory;
+  return &memory;
+}
+}  // namespace details
+
 class thread_block {
   block_tile_memory<> *memory = nullptr;
 
@@ -211,7 +219,8 @@ class thread_block_tile<Size, Parent, false> : public warp_group<thread_block_ti
   }
 };
 
-/* A tile of several warps. It synchronises in the memory that this_thread_block() was given. */
+/* A tile of several warps. It synchronises in the memory that this_thread_block() was given, or
+ * in memory of its own, as on devices of compute capability 8.0 and later. */
 template <unsigned int Size, class Parent>
 class thread_block_tile<Size, Parent, true> {
   static_assert((Size & (Size - 1)) == 0 && Size <= 1024, "a power of two, at most 1024");
@@ -225,7 +234,8 @@ class thread_block_tile<Size, Parent, true> {
 
  public:
   /* All threads of the block make their tiles together. */
-  TESSERA_CG explicit thread_block_tile(const thread_block &block) : memory(block.tile_memory()) {
+  TESSERA_CG explicit thread_block_tile(const thread_block &block)
+      : memory(block.tile_memory() ? block.tile_memory() : details::own_tile_memory()) {
     __syncthreads();
     if (thread_rank() == 0) {
       __asm__ __volatile__("mbarrier.init.shared.b64 [%0], %1;"

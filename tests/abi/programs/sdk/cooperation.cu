@@ -227,10 +227,10 @@ __global__ void ring(const int* a, int* out, int stages) {
   cg::wait(block);
   out[threadIdx.x] = threadIdx.x < 32 ? last : sum + whole[threadIdx.x ^ 1];
 }
-// Tiles of 64 and of 128 threads of one block synchronise in any order.
+// Tiles of 64 and of 128 threads of one block, which is given no memory for them, synchronise in
+// any order.
 __global__ void nested(const int* a, int* out) {
-  __shared__ cg::block_tile_memory<> memory;
-  auto block = cg::this_thread_block(memory);
+  auto block = cg::this_thread_block();
   auto small = cg::tiled_partition<64>(block);
   auto large = cg::tiled_partition<128>(block);
   const int i = block.thread_rank();
