@@ -13,7 +13,7 @@ assert cuda.cuDevicePrimaryCtxRetain(c.byref(context), 0) == 0
 assert cuda.cuCtxSetCurrent(context) == 0
 assert blas.cublasCreate_v2(c.byref(handle)) == 0
 random = np.random.default_rng(0)
-F32, F64, F16 = 0, 1, 2
+F32, F64, F16, BF16 = 0, 1, 2, 14
 
 
 def put(array):
@@ -128,7 +128,34 @@ ends = (c.c_void_p(infinite.ctypes.data), d_ones, 2, d_ones, 2, at, d_sums, 2)
 assert blas.cublasSgemm_v2(handle, 0, 0, 2, 2, 0, *ends) == 0
 assert np.array_equal(get(d_sums, ones), ones)
 
-# more columns than a grid has
+# what is not read may be NaN: C without beta, and A without alpha
+nans = np.full((2, 2), np.nan, np.float32)
+d_nans, d_result = put(nans), put(nans)
+ends = (d_ones, 2, d_ones, 2, nothing, d_result, 2)
+assert blas.cublasSgemm_v2(handle, 0, 0, 2, 2, 2, at, *ends) == 0
+assert np.array_equal(get(d_result, nans), 2 * ones)
+ends = (d_nans, 2, d_ones, 2, at, d_result, 2)
+assert blas.cublasSgemm_v2(handle, 0, 0, 2, 2, 2, nothing, *ends) == 0
+assert np.array_equal(get(d_result, nans), 2 * ones)
+
+# bfloat16, which has the upper half of a float; the conjugate of a real matrix is its transpose
+whole = np.arange(16, dtype=np.float32).reshape(4, 4)
+upper = (whole.view(np.uint32) >> 16).astype(np.uint16)
+d_upper, d_float, d_half = put(upper), put(whole), put(upper)
+for conjugate, expected in ((0, whole @ whole), (2, whole @ whole.T)):
+    start = (handle, conjugate, 0, 4, 4, 4, at, d_upper, BF16, 4, d_upper, BF16, 4, nothing)
+    assert blas.cublasGemmEx(*start, d_float, F32, 4, 68, -1) == 0
+    assert np.array_equal(get(d_float, whole), expected)
+    assert blas.cublasGemmEx(*start, d_half, BF16, 4, 68, -1) == 0
+    rounded = (get(d_half, upper).astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_allclose(rounded, expected, rtol=2**-8)
+
+# more matrices, and more columns, than a grid has
+many = np.arange(65535 + 5, dtype=np.float32)
+d_many, d_product, one = put(many), put(many), c.c_longlong(1)
+ends = (at, d_many, 1, one, d_ones, 1, c.c_longlong(0), nothing, d_product, 1, one, many.size)
+assert blas.cublasSgemmStridedBatched(handle, 0, 0, 1, 1, 1, *ends) == 0
+assert np.array_equal(get(d_product, many), many)
 wide = np.arange(4 * 65535 + 5, dtype=np.float32)
 d_wide, d_product = put(wide), put(wide)
 ends = (at, d_ones, 1, d_wide, 1, nothing, d_product, 1)
@@ -158,6 +185,26 @@ stream = c.c_void_p()
 assert cuda.cuStreamCreate(c.byref(stream), 1) == 0
 assert run_in_threads((None, stream)) == [0, 0]
 assert np.array_equal(get(d_twos, twos), np.full((2, 2), 6))
-assert blas.cublasDestroy_v2(handle) == 0  # which the threads' context survives
+
+# a product that is captured runs when the graph does
+graph, executable = c.c_void_p(), c.c_void_p()
+ends = (at, d_ones, 2, d_ones, 2, at, d_twos, 2)
+assert cuda.cuStreamBeginCapture_v2(stream, 0) == 0
+assert blas.cublasSgemm_v2(handle, 0, 0, 2, 2, 2, *ends) == 0  # in the stream set last
+assert cuda.cuStreamEndCapture(stream, c.byref(graph)) == 0
 assert np.array_equal(get(d_twos, twos), np.full((2, 2), 6))
+assert cuda.cuGraphInstantiateWithFlags(c.byref(executable), graph, c.c_ulonglong(0)) == 0
+assert cuda.cuGraphLaunch(executable, stream) == 0
+assert cuda.cuStreamSynchronize(stream) == 0
+assert np.array_equal(get(d_twos, twos), np.full((2, 2), 8))
+
+newer = c.CDLL("libcublas.so.13")
+assert newer.cublasSgemm_v2(handle, 0, 0, 2, 2, 2, *ends) == 1  # another library's handle
+second = c.c_void_p()
+assert newer.cublasCreate_v2(c.byref(second)) == 0
+assert newer.cublasSgemm_v2(second, 0, 0, 2, 2, 2, *ends) == 0
+assert np.array_equal(get(d_twos, twos), np.full((2, 2), 10))
+
+assert blas.cublasDestroy_v2(handle) == 0  # which the threads' context survives
+assert np.array_equal(get(d_twos, twos), np.full((2, 2), 10))
 print("right")
