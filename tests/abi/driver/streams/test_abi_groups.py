@@ -59,8 +59,12 @@ def test_an_event_of_a_context_follows_all_its_streams(cuda, gate):
     streams = [cuda.cuStreamCreate(NON_BLOCKING) for _ in range(7)]
     event = cuda.cuEventCreate(UNTIMED)
     context = cuda.cuCtxGetCurrent()
+    relaxed = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    cuda.cuStreamBeginCapture(streams[0], relaxed)
+    cuda.cuEventRecord(event, streams[0])
+    cuda.cuGraphDestroy(cuda.cuStreamEndCapture(streams[0]))
     cuda.cuStreamWaitValue32(streams[4], address, 1, AT_LEAST)
-    cuda.cuCtxRecordEvent(context, event)
+    cuda.cuCtxRecordEvent(context, event)  # replaces the captured record
     assert cuda.code("cuEventQuery", event) == NOT_READY
     word.value = 1
     cuda.cuEventSynchronize(event)

@@ -136,7 +136,9 @@ CUresult tsr_event_record_in(uint64_t handle, struct tsr_context *context, uint3
   struct tsr_event *event;
   const CUresult result = find((CUevent)(uintptr_t)handle, &event);
   if (result != CUDA_SUCCESS) return result;
-  return event->context == context ? enqueue_record(event, stream) : CUDA_ERROR_INVALID_HANDLE;
+  if (event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  event->captured.sequence = 0; /* the record replaces one that was captured */
+  return enqueue_record(event, stream);
 }
 
 static CUresult capture_external(struct tsr_context *context, uint32_t stream,
