@@ -98,12 +98,17 @@ def test_contexts_that_capture_refuse_events(cuda):
     assert cuda.code("cuCtxRecordEvent", cuda.CUcontext(77), event) == INVALID_CONTEXT
 
 
-def test_the_stream_of_higher_priority_starts_first(cuda, gate, words):
+@pytest.mark.parametrize("copied", [False, True], ids=["created", "copied"])
+def test_the_stream_of_higher_priority_starts_first(cuda, gate, words, copied):
     address, word = gate
     memory, read = words
     low = cuda.cuStreamCreateWithPriority(NON_BLOCKING, 0)
     high = cuda.cuStreamCreateWithPriority(NON_BLOCKING, -77)
     assert cuda.cuStreamGetPriority(high) == -5
+    if copied:
+        before = cuda.cuStreamCreate(NON_BLOCKING)
+        cuda.cuStreamCopyAttributes(before, high)
+        high = before
     for value, stream in ((1, low), (2, high)):
         cuda.cuStreamWaitValue32(stream, address, 1, AT_LEAST)
         for _ in range(3):

@@ -79,7 +79,7 @@ CUresult tsr_cuStreamCopyAttributes(CUstream dst, CUstream src) {
   if (contexts[0] != contexts[1]) return CUDA_ERROR_INVALID_VALUE;
   atomic_store(&contexts[0]->synchronization[streams[0]],
                atomic_load(&contexts[1]->synchronization[streams[1]]));
-  atomic_store(&contexts[0]->priority[streams[0]],
-               atomic_load(&contexts[1]->priority[streams[1]]));
+  tsr_stream_set_priority(contexts[0], streams[0],
+                          atomic_load(&contexts[1]->priority[streams[1]]));
   return CUDA_SUCCESS;
 }
