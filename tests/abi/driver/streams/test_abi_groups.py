@@ -205,6 +205,10 @@ def test_misuse_of_resources(cuda):
     assert groups[0].sm.smCount + rest.sm.smCount == whole.sm.smCount
     split = cuda.code("cuDevSmResourceSplitByCount", 1, groups[0], 0, 8)
     assert split == WRONG_CONFIGURATION  # a part, before it is a green context's
+    for together in (0, 3, 34, 2**32 - 1):
+        forged = cuda.cuDeviceGetDevResource(0, sm)
+        forged.sm.smCoscheduledAlignment = together
+        assert cuda.code("cuDevSmResourceSplitByCount", 1, forged, 0, 2) == INVALID_VALUE
     forged = cuda.CUdevResource()
     forged.type, forged.sm.smCount = sm, 4
     assert cuda.code("cuDevResourceGenerateDesc", [forged], 1) == INVALID_VALUE

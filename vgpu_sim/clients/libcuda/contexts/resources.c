@@ -41,8 +41,9 @@ static CUresult check(const CUdevResource *resource) {
   const CUdevice device = (CUdevice)resource->origin[1];
   if (resource->origin[0] != ORIGIN_MAGIC || !tsr_device(device)) return CUDA_ERROR_INVALID_VALUE;
   if (resource->type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_SUCCESS;
-  const unsigned count = resource->sm.smCount;
-  return count == 0 || count > attribute(device, ATTRIBUTE_MULTIPROCESSORS)
+  const unsigned count = resource->sm.smCount, together = resource->sm.smCoscheduledAlignment;
+  return count == 0 || count > attribute(device, ATTRIBUTE_MULTIPROCESSORS) || together == 0 ||
+                 together % 2 || together > MOST_COSCHEDULED
              ? CUDA_ERROR_INVALID_VALUE
              : CUDA_SUCCESS;
 }
@@ -111,7 +112,6 @@ CUresult tsr_cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nb
   if (flags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING) unit = 2;
   if (flags & CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE && unit < LARGEST_CLUSTER)
     unit = LARGEST_CLUSTER;
-  if (unit == 0) return CUDA_ERROR_INVALID_VALUE;
   const unsigned size = minCount ? (minCount + unit - 1) / unit * unit : unit;
   const unsigned most = whole.sm.smCount / size;
   if (most == 0) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
