@@ -71,9 +71,9 @@ CUresult tsr_cuGreenCtxDestroy(CUgreenCtx hCtx) {
   CUresult result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (TSR_FIND(tsr_context, TSR_CONTEXT, green->context_handle)) {
     tsr_group_end(green->context, green->group);
-    tsr_stream_drop(green->stream);
     result = CUDA_SUCCESS;
   }
+  tsr_stream_drop(green->stream);
   tsr_object_free(TSR_GREEN, green);
   return result == CUDA_SUCCESS ? tsr_cuDevicePrimaryCtxRelease_v2(device) : result;
 }
