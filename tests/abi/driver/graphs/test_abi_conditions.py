@@ -180,6 +180,19 @@ def test_one_body_is_chosen_before_it_runs(cuda, device, kind, size, value, expe
     cuda.cuGraphDestroy(graph)
 
 
+def test_a_child_graph_may_choose(cuda, device):
+    graph = cuda.cuGraphCreate(0)
+    node = cuda.cuGraphAddChildGraphNode(graph, [], 0, cuda.cuGraphCreate(0))
+    child = cuda.cuGraphChildGraphNodeGetGraph(node)
+    _, (body,) = device.choose(child, [], device.condition(child, 1), IF)
+    device.fill(body, [], 0, 5)
+    device.fill(graph, [node], 1, 6)
+    executable = cuda.cuGraphInstantiate(graph, 0)
+    assert device.run(executable, 2)[:2] == [5, 6]
+    cuda.cuGraphExecDestroy(executable)
+    cuda.cuGraphDestroy(graph)
+
+
 def test_a_body_can_be_captured_and_its_nodes_changed(cuda, device, tmp_path):
     graph = cuda.cuGraphCreate(0)
     _, (body,) = device.choose(graph, [], device.condition(graph, 1), IF)

@@ -137,6 +137,8 @@ CUresult tsr_lists_make(const struct tsr_graph *graph, struct tsr_context *conte
     const struct tsr_operation *operation = &graph->nodes[i]->operation;
     if (operation->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
       result = make(operation->conditional, context, 1);
+    else if (operation->type == CU_GRAPH_NODE_TYPE_GRAPH)
+      result = tsr_lists_make(operation->child, context);
   }
   return result;
 }
