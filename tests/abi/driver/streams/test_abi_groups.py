@@ -158,7 +158,25 @@ def test_kernels_of_a_green_context_use_its_multiprocessors(cuda, green, words):
     assert places(lambda: launch(stream)) == [8, 7]
     cuda.cuStreamBeginCapture(stream, cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
     launch(stream)
-    graph = cuda.cuGraphInstantiate(cuda.cuStreamEndCapture(stream), 0)
+    captured = cuda.cuStreamEndCapture(stream)
+    graph = cuda.cuGraphInstantiate(captured, 0)
+    (node,) = cuda.cuGraphGetRootNodes(captured, 1)[0]
+    node_values = cuda.cuGraphKernelNodeGetParams(node)
+    cuda.cuGraphExecKernelNodeSetParams(graph, node, node_values)
+    assert places(lambda: cuda.cuGraphLaunch(graph, 0)) == [8, 7]
+    cuda.cuGraphKernelNodeSetParams(node, node_values)
+    graph = cuda.cuGraphInstantiate(captured, 0)
+    assert places(lambda: cuda.cuGraphLaunch(graph, 0)) == [8, 7]
+    library = cuda.cuLibraryLoadData(KERNEL.encode() + b"\0", [], [], 0, [], [], 0)
+    named = cuda.CUDA_KERNEL_NODE_PARAMS()
+    named.kern = cuda.cuLibraryGetKernel(library, b"place")
+    named.gridDimX, named.blockDimX = 500, 32
+    named.gridDimY = named.gridDimZ = named.blockDimY = named.blockDimZ = 1
+    named.kernelParams = ((memory,), (ctypes.c_uint64,))
+    named.ctx = cuda.cuCtxFromGreenCtx(green)
+    by_name = cuda.cuGraphCreate(0)
+    cuda.cuGraphAddKernelNode(by_name, [], 0, named)
+    graph = cuda.cuGraphInstantiate(by_name, 0)
     assert places(lambda: cuda.cuGraphLaunch(graph, 0)) == [8, 7]
     cuda.cuCtxPushCurrent(cuda.cuCtxFromGreenCtx(green))
     assert places(lambda: launch(0)) == [8, 7]  # its default stream

@@ -23,9 +23,10 @@ static uint64_t handle_of(const struct tsr_context *context) {
   return tsr_object_handle(TSR_CONTEXT, context);
 }
 
-/* Kernels of nodes that are made while a green context is current use its multiprocessors. */
-static uint32_t current_multiprocessors(const struct tsr_context *context) {
-  const struct tsr_green *green = tsr_green_current();
+/* A kernel uses the multiprocessors of the green context that the program names, or that is current
+ * when the node is made. */
+static uint32_t multiprocessors_of(CUcontext named, const struct tsr_context *context) {
+  const struct tsr_green *green = named ? TSR_GREEN_OF(named) : tsr_green_current();
   return green && green->context == context ? green->sm.sm.smCount : 0;
 }
 
@@ -34,7 +35,8 @@ CUresult tsr_describe_kernel(struct tsr_operation *operation,
   const uint64_t handle = parameters->func ? (uint64_t)(uintptr_t)parameters->func
                                            : (uint64_t)(uintptr_t)parameters->kern;
   const struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
-  CUcontext named = parameters->func ? NULL : parameters->ctx;
+  const CUcontext given = parameters->func ? NULL : parameters->ctx;
+  CUcontext named = given;
   if (function) named = (CUcontext)(uintptr_t)function->context_handle;
   struct tsr_context *context;
   const CUresult result = find_context(named, &context);
@@ -44,9 +46,15 @@ CUresult tsr_describe_kernel(struct tsr_operation *operation,
       .grid = {parameters->gridDimX, parameters->gridDimY, parameters->gridDimZ},
       .block = {parameters->blockDimX, parameters->blockDimY, parameters->blockDimZ},
       .shared_bytes = parameters->sharedMemBytes,
-      .multiprocessors = current_multiprocessors(context)};
+      .multiprocessors = multiprocessors_of(given, context)};
   return tsr_launch_describe(operation, context, &launch, parameters->kernelParams,
                              parameters->extra);
+}
+
+void tsr_keep_settings(struct tsr_operation *operation, const struct tsr_operation *old) {
+  operation->kernel.cooperative = old->kernel.cooperative;
+  operation->kernel.priority = old->kernel.priority;
+  operation->kernel.multiprocessors = old->kernel.multiprocessors;
 }
 
 CUresult tsr_describe_copy(struct tsr_operation *operation, const CUDA_MEMCPY3D *copy,

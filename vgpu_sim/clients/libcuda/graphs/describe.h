@@ -22,6 +22,9 @@ CUresult tsr_describe_child(struct tsr_operation *operation, CUgraph child, int 
 CUresult tsr_describe(struct tsr_operation *operation, const struct tsr_graph *graph,
                       const CUgraphNodeParams *parameters);
 
+/* Keep what a kernel node's parameters do not include: attributes and multiprocessors. */
+void tsr_keep_settings(struct tsr_operation *operation, const struct tsr_operation *old);
+
 /* Return the parameters of an operation; pointers in them stay valid as long as the node. */
 CUDA_KERNEL_NODE_PARAMS tsr_kernel_parameters(const struct tsr_operation *operation);
 CUresult tsr_parameters_of(const struct tsr_operation *operation, CUgraphNodeParams *parameters);

@@ -216,10 +216,8 @@ static CUresult set(CUgraphNode handle, const CUgraphNodeParams *parameters) {
     else
       result = tsr_describe(&operation, node->graph, parameters);
     if (result == CUDA_SUCCESS) {
-      if (operation.type == CU_GRAPH_NODE_TYPE_KERNEL) {
-        operation.kernel.cooperative = node->operation.kernel.cooperative;
-        operation.kernel.priority = node->operation.kernel.priority;
-      }
+      if (operation.type == CU_GRAPH_NODE_TYPE_KERNEL)
+        tsr_keep_settings(&operation, &node->operation);
       tsr_operation_discard(&node->operation);
       node->operation = operation;
     }

@@ -28,8 +28,7 @@ static CUresult replace(struct tsr_node *node, struct tsr_operation *operation) 
     tsr_operation_clear(operation);
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (operation->type == CU_GRAPH_NODE_TYPE_KERNEL)
-    operation->kernel.cooperative = node->operation.kernel.cooperative;
+  if (operation->type == CU_GRAPH_NODE_TYPE_KERNEL) tsr_keep_settings(operation, &node->operation);
   tsr_operation_clear(&node->operation);
   node->operation = *operation;
   return CUDA_SUCCESS;
