@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from vgpu_sim.compiler import adapters, pipeline, system_calls
 from vgpu_sim.compiler.errors import Diagnostic, LinkError, PtxError
 from vgpu_sim.compiler.lower.symbols import names
+from vgpu_sim.compiler.lower.symbols.findings import Refusal
+from vgpu_sim.compiler.lower.symbols.shared_memory import is_shared, size_and_alignment
 from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES
 from vgpu_sim.compiler.ptx import limits, parse, tree
 from vgpu_sim.compiler.ptx.parser import Place
@@ -127,9 +129,10 @@ class _Linker:
         functions: list[tree.Function] = []
         variables: list[tree.Variable] = []
         aliases: list[tree.Alias] = []
+        undefined = self._find_undefined_shared()
         kept: set[str] = set()
         for index, file in enumerate(self._files):
-            for definition in self._definitions_of(index, file, kept):
+            for definition in self._definitions_of(index, file, undefined, kept):
                 if isinstance(definition, tree.Function):
                     functions.append(_rename(definition, renamed[index]))
                 else:
@@ -205,7 +208,28 @@ class _Linker:
             made[one.name] = adapters.adapt(one, definition, _adapter_name(one.name, index))
         return list(made.values())
 
-    def _definitions_of(self, index: int, file: _File, kept: set[str]) -> Iterator[_Definition]:
+    def _find_undefined_shared(self) -> dict[str, tree.Variable]:
+        """Return the shared variables that files declare and use, and none defines, by name.
+
+        All declarations of a name are one variable, with the greatest of their alignments.
+        """
+        found: dict[str, tuple[_File, tree.Variable]] = {}
+        for index, file in enumerate(self._files):
+            declared = [one for one in file.syntax.variables if is_shared(one) and _declares(one)]
+            used = _find_used(file.syntax) if declared else set()
+            for one in declared:
+                if one.name not in used or one.name in self._defined | self._own[str(index)]:
+                    continue
+                where, first = found.setdefault(one.name, (file, one))
+                (size, align), (other, others) = _measure(first), _measure(one)
+                if size != other:
+                    self._error(_other_type(file, one, where))
+                found[one.name] = where, replace(first, align=max(align, others))
+        return {name: first for name, (_, first) in found.items()}
+
+    def _definitions_of(
+        self, index: int, file: _File, undefined: dict[str, tree.Variable], kept: set[str]
+    ) -> Iterator[_Definition]:
         """Yield the definitions that a file contributes to the module, and undefined
         declarations.
         """
@@ -221,7 +245,10 @@ class _Linker:
                     self._compare(file, one, *found)
                 elif one.name not in used or one.name in kept:
                     continue
-                elif _is_dynamic(one) or one.name in system_calls.NAMES:
+                elif one.name in undefined:
+                    kept.add(one.name)
+                    yield undefined[one.name]
+                elif one.name in system_calls.NAMES:
                     kept.add(one.name)
                     yield one
                 else:
@@ -229,8 +256,7 @@ class _Linker:
 
     def _compare(self, file: _File, declared: _Definition, where: _File, one: _Definition) -> None:
         if type(declared) is not type(one) or _kind(declared) != _kind(one):
-            said = f"'{one.name}' is declared with another type in '{file.name}'"
-            self._error(f"{said} than in '{where.name}'")
+            self._error(_other_type(file, one, where))
 
     def _error(self, message: str) -> None:
         self._errors.append(Diagnostic(0, 0, f"error : {message}"))
@@ -255,9 +281,17 @@ def _is_own(one: _Definition) -> bool:
     return one.linkage is tree.Linkage.NONE and not is_kernel
 
 
-def _is_dynamic(one: _Definition) -> bool:
-    """True if a definition is the launch's dynamic shared memory."""
-    return isinstance(one, tree.Variable) and one.space is tree.Space.SHARED
+def _measure(one: tree.Variable) -> tuple[int | None, int]:
+    """Return size and alignment of a shared variable; nothing if lowering will refuse it."""
+    try:
+        return size_and_alignment(one)
+    except Refusal:
+        return None, one.align or 1
+
+
+def _other_type(file: _File, one: _Definition, where: _File) -> str:
+    said = f"'{one.name}' is declared with another type in '{file.name}'"
+    return f"{said} than in '{where.name}'"
 
 
 def _strength(one: _Definition) -> int:

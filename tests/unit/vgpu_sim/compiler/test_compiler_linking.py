@@ -174,6 +174,16 @@ def test_shared_memory_of_the_launch_is_one_for_all_files() -> None:
     assert [function.name for function in module.functions] == ["k", "l"]
 
 
+def test_declared_shared_variables_of_one_name_are_one_with_the_greatest_alignment() -> None:
+    text = ".shared .u32 own; .extern .shared .align {} .b8 s[{}]; .visible .entry {}() {{ .reg .b32 %r; mov.b32 %r, own; mov.b32 %r, s; ret; }}"
+    for size, whole in (("", [16, 16]), ("24", [40, 28])):
+        module = _link(text.format(4, size, "k"), text.format(16, size, "l"))
+        assert [function.shared_bytes for function in module.functions] == whole
+    for sizes in (("16", "64"), ("", "64"), ("64", "")):
+        with pytest.raises(LinkError, match=r"'s' is declared with another type in 'b\.ptx'"):
+            _link(*(text.format(4, size, name) for size, name in zip(sizes, "kl", strict=True)))
+
+
 def test_messages_name_the_file_and_its_line() -> None:
     with pytest.raises(InvalidPtxError) as caught:
         _link("", ".visible .entry k() {\nmov.b32 %x, 1;\nret; }")
