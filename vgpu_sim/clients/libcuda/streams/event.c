@@ -244,6 +244,14 @@ CUresult tsr_event_wait_in(uint64_t handle, struct tsr_context *context, uint32_
   return tsr_ring_wait(context, stream, &wait, wait.stream != stream);
 }
 
+CUresult tsr_event_wait_abroad(CUevent handle, const struct tsr_context *context) {
+  struct tsr_event *event;
+  const CUresult result = find(handle, &event);
+  if (result != CUDA_SUCCESS || event->context == context) return result;
+  const struct tsr_event seen = snapshot(event);
+  return seen.recorded ? tsr_wait(seen.context, seen.stream, seen.value) : CUDA_SUCCESS;
+}
+
 bool tsr_event_breaks_capture(CUevent handle) {
   struct tsr_event *event;
   return find(handle, &event) == CUDA_SUCCESS && tsr_capture_break_event(&event->captured);

@@ -58,6 +58,7 @@ CUresult tsr_group_wait(struct tsr_context *context, uint32_t group, CUevent eve
     result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (result == CUDA_SUCCESS && tsr_group_break_captures(context, group))
     result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (result == CUDA_SUCCESS) result = tsr_event_wait_abroad(event, context);
   if (result != CUDA_SUCCESS) return result;
   pthread_mutex_lock(&context->group_lock);
   result = wait_locked(context, group, event);
