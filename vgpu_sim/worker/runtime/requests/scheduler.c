@@ -47,11 +47,14 @@ static uint8_t priority_of(const stream *s) {
 }
 
 /* Whether the next request of stream `a` comes before that of `b`: it has a higher priority, or was
- * enqueued earlier; the numbers in `order` wrap around. */
+ * enqueued earlier; the numbers in `order` wrap around. A request that many later ones have passed
+ * is not passed any more, so that none waits forever. */
 static bool is_before(const stream *a, const stream *b) {
+  enum { MOST_PASSED = 512 };
   const uint8_t first = priority_of(a), second = priority_of(b);
-  if (first != second) return first > second;
-  return (int32_t)(a->next.slot.order - b->next.slot.order) < 0;
+  const int32_t later = (int32_t)(a->next.slot.order - b->next.slot.order);
+  if (first == second || later < -MOST_PASSED || later > MOST_PASSED) return later < 0;
+  return first > second;
 }
 
 /* Fill `ready` with the streams whose next request can run, in the order in which they start. */
