@@ -3,6 +3,7 @@
 import ctypes
 import mmap
 import os
+import resource
 import threading
 
 import pytest
@@ -10,10 +11,18 @@ import pytest
 from support.kernels import ptx_kernels
 
 INVALID_VALUE, NOT_SUPPORTED, ALREADY_REGISTERED, NOT_REGISTERED = 1, 801, 712, 713
+OPERATING_SYSTEM = 304
 PORTABLE, DEVICEMAP, IOMEMORY, READ_ONLY = 1, 2, 4, 8
 MIB = 1 << 20
 LIBC = ctypes.CDLL(None)
-LIBC.malloc.restype = LIBC.mmap.restype = ctypes.c_void_p
+LIBC.malloc.restype = LIBC.mmap.restype = LIBC.mremap.restype = ctypes.c_void_p
+LIBC.mremap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_void_p,
+]
 LIBC.mmap.argtypes = [
     ctypes.c_void_p,
     ctypes.c_size_t,
@@ -139,6 +148,37 @@ def test_memory_unmapped_while_registered_is_not_touched_later(cuda):
         assert cuda.code("cuMemHostRegister", memory, 1, 0) == ALREADY_REGISTERED
     cuda.cuMemHostUnregister(memory)
     assert ctypes.string_at(again, 4 * 4096) == b"\x05" * 4 * 4096
+
+
+def test_memory_moved_while_registered_keeps_its_content(cuda):
+    """mremap(2), as realloc() of large blocks calls it."""
+    size, may_move_to = 4 * 4096, 1 | 2
+    memory, place = anonymous(size), anonymous(size)
+    ctypes.memset(memory, 6, size)
+    before = free_bytes(cuda)
+    cuda.cuMemHostRegister(memory, size, 0)
+    assert LIBC.mremap(memory + 4096, 4096, 4096, may_move_to, place) == place
+    cuda.cuMemHostUnregister(memory)
+    assert free_bytes(cuda) == before
+    assert ctypes.string_at(memory, 4096) == b"\x06" * 4096
+    assert ctypes.string_at(place, 4096) == b"\x06" * 4096
+    assert ctypes.string_at(memory + 8192, 8192) == b"\x06" * 8192
+
+
+def test_without_a_descriptor_left_the_memory_keeps_its_content(cuda):
+    memory = anonymous(4096)
+    ctypes.memset(memory, 4, 4096)
+    cuda.cuMemHostRegister(memory, 4096, 0)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, most[1]))
+    try:
+        result = cuda.code("cuMemHostUnregister", memory)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+    assert result == OPERATING_SYSTEM
+    assert ctypes.string_at(memory, 4096) == b"\x04" * 4096
 
 
 def test_threads_that_write_meanwhile_lose_nothing(cuda):

@@ -8,6 +8,7 @@
 struct reader {
   int fd;
   ssize_t got, at;
+  bool failed;
   char buffer[4096];
 };
 
@@ -17,6 +18,7 @@ static int next(struct reader *reader) {
     reader->got = read(reader->fd, reader->buffer, sizeof reader->buffer);
     reader->at = 0;
     if (reader->got <= 0) {
+      reader->failed = reader->got < 0;
       reader->got = 0;
       return -1;
     }
@@ -81,6 +83,21 @@ bool tsr_mapping_from(uint64_t address, struct tsr_mapping *found) {
   while ((any = read_mapping(&reader, found)) && found->end <= address) continue;
   close(reader.fd);
   return any;
+}
+
+static bool is_of(const struct tsr_mapping *mapping, const struct tsr_mapping *file) {
+  return mapping->shared && mapping->inode == file->inode && mapping->major == file->major &&
+         mapping->minor == file->minor;
+}
+
+int tsr_mapping_of(uint64_t address, const struct tsr_mapping *file, struct tsr_mapping *found) {
+  struct reader reader = {.fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
+  if (reader.fd < 0) return -1;
+  bool any = false;
+  while ((any = read_mapping(&reader, found)) && (found->end <= address || !is_of(found, file)))
+    continue;
+  close(reader.fd);
+  return reader.failed ? -1 : any;
 }
 
 int tsr_mappings_find(uint64_t begin, uint64_t end, struct tsr_mapping *found, int room) {

@@ -62,10 +62,14 @@ bool tsr_pages_share(uint64_t begin, uint64_t bytes, uint64_t shared) {
   /* A child keeps the content: registered.c copies it there. */
   if (mapped) madvise(pointer(begin), bytes, MADV_DOFORK);
   if (moved != MAP_FAILED) {
-    if (mapped)
-      munmap(moved, bytes);
-    else
-      mremap(moved, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(begin));
+    const bool back = !mapped && mremap(moved, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+                                        pointer(begin)) != MAP_FAILED;
+    if (!mapped && !back) { /* too many mappings: copy, which must not wait for this thread */
+      release(guarded);
+      guarded = -1;
+      memcpy(pointer(begin), moved, bytes);
+    }
+    if (!back) munmap(moved, bytes);
   }
   release(guarded);
   return mapped;

@@ -79,16 +79,19 @@ static CUresult share(const struct region *region, uint64_t begin, uint64_t end)
   return CUDA_SUCCESS;
 }
 
-/* Give a region's pages memory of their own. Pages that the program has unmapped stay as they are. */
+/* Give a region's pages memory of their own, wherever the program has moved them. Pages that it has
+ * unmapped stay as they are. Only after success does nothing of the program use the chunk. */
 static CUresult make_private(const struct region *region) {
+  const struct tsr_mapping file = {
+      .major = region->major, .minor = region->minor, .inode = region->inode};
   CUresult result = CUDA_SUCCESS;
   struct tsr_mapping part;
-  for (uint64_t at = region->begin; at < region->end; at = part.end) {
-    if (!tsr_mapping_from(at, &part) || part.begin >= region->end) break;
-    if (is_of(region, &part) && !tsr_pages_make_private(part.begin, part.end - part.begin))
+  int found;
+  for (uint64_t at = 0; (found = tsr_mapping_of(at, &file, &part)) > 0; at = part.end)
+    if (!tsr_aperture_holds(part.begin) &&
+        !tsr_pages_make_private(part.begin, part.end - part.begin))
       result = CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  return result;
+  return found < 0 ? CUDA_ERROR_OPERATING_SYSTEM : result;
 }
 
 static struct region *region_at(uint64_t begin, uint64_t end) {
@@ -134,8 +137,8 @@ static CUresult add_region(struct tsr_context *context, uint64_t begin, uint64_t
     result = CUDA_ERROR_OPERATING_SYSTEM;
   }
   if (result != CUDA_SUCCESS) {
-    if (region->inode) make_private(region);
-    tsr_memory_release(region->address, TSR_USE_REGISTERED);
+    if (!region->inode || make_private(region) == CUDA_SUCCESS)
+      tsr_memory_release(region->address, TSR_USE_REGISTERED);
     free(region);
     return result;
   }
