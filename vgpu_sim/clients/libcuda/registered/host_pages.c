@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -47,7 +49,14 @@ static void *map_again(uint64_t shared, uint64_t bytes, uint64_t begin) {
   return mremap(pointer(shared), 0, bytes, MREMAP_MAYMOVE);
 }
 
-bool tsr_pages_share(uint64_t begin, uint64_t bytes, uint64_t shared) {
+/* A signal's handler that accesses a guarded page would wait for the thread that it interrupts. */
+static void block_signals(sigset_t *before) {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+static bool replace_by_shared(uint64_t begin, uint64_t bytes, uint64_t shared) {
   int guarded = guard(begin, bytes, UFFDIO_REGISTER_MODE_MISSING);
   /* The range stays mapped, without pages, so that accesses wait. */
   void *moved = MAP_FAILED;
@@ -75,7 +84,7 @@ bool tsr_pages_share(uint64_t begin, uint64_t bytes, uint64_t shared) {
   return mapped;
 }
 
-bool tsr_pages_make_private(uint64_t begin, uint64_t bytes) {
+static bool replace_by_private(uint64_t begin, uint64_t bytes) {
   void *source = map_again(begin, bytes, 0);
   if (source == MAP_FAILED) return false;
   void *fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -90,4 +99,20 @@ bool tsr_pages_make_private(uint64_t begin, uint64_t bytes) {
   }
   munmap(source, bytes);
   return mapped;
+}
+
+bool tsr_pages_share(uint64_t begin, uint64_t bytes, uint64_t shared) {
+  sigset_t before;
+  block_signals(&before);
+  const bool replaced = replace_by_shared(begin, bytes, shared);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return replaced;
+}
+
+bool tsr_pages_make_private(uint64_t begin, uint64_t bytes) {
+  sigset_t before;
+  block_signals(&before);
+  const bool replaced = replace_by_private(begin, bytes);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return replaced;
 }
