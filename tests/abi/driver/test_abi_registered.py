@@ -214,6 +214,10 @@ def test_a_forked_child_has_a_copy(cuda):
     child = os.fork()
     if child == 0:
         ctypes.memset(memory, 2, 8192)
+        grandchild = os.fork()  # a fork server's
+        if grandchild == 0:
+            os._exit(0)
+        assert os.waitpid(grandchild, 0)[1] == 0
         os._exit(ctypes.string_at(memory, 8192) != b"\x02" * 8192)
     assert os.waitpid(child, 0)[1] == 0
     assert ctypes.string_at(memory, 8192) == b"\x01" * 8192

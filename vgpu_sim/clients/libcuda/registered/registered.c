@@ -284,15 +284,32 @@ enum { PATIENCE_MS = 2000 };
 
 void tsr_registered_in_parent(void) {
   const struct timespec pause = {.tv_nsec = 1000000};
-  for (int i = 0; regions && i < PATIENCE_MS && !atomic_load(copied); i++) nanosleep(&pause, NULL);
+  int waited = 0;
+  for (; regions && waited < PATIENCE_MS && !atomic_load(copied); waited++) nanosleep(&pause, NULL);
+  if (waited == PATIENCE_MS)
+    tsr_log("fork: the child has not copied the registered memory in %d s; what this process writes "
+            "meanwhile may be in its copy",
+            PATIENCE_MS / 1000);
   pthread_mutex_unlock(&lock);
 }
 
 void tsr_registered_in_child(void) {
-  for (struct region *region = regions; region; region = region->next) make_private(region);
+  CUresult result = CUDA_SUCCESS;
+  for (struct region *region = regions; region; region = region->next) {
+    const CUresult one = make_private(region);
+    if (one != CUDA_SUCCESS) result = one;
+  }
   regions = NULL;
   registrations = NULL;
   atomic_store(&count, 0);
-  if (copied) atomic_store(copied, 1);
+  if (copied) {
+    atomic_store(copied, 1);
+    munmap((void *)copied, PAGE); /* or a child of this child would answer the parent */
+    copied = NULL;
+  }
+  if (result != CUDA_SUCCESS) { /* never write to the parent's memory */
+    tsr_log("fork: registered memory cannot be copied for the child (error %d), which ends", result);
+    abort();
+  }
   lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
