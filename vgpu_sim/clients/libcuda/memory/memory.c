@@ -171,13 +171,16 @@ static bool is_spare(struct tsr_chunk *chunk, void *state) {
          is_same_sort(&chunk->sort, wanted->sort);
 }
 
+static bool is_allocation_locked(uint64_t address, enum tsr_use use, struct tsr_span *span) {
+  return find_locked(address, span) && span->address == address && span->sort.use == use;
+}
+
 /* Remove an allocation from the index. `*whole` is set to its chunk, if all of the chunk is free
  * now and the chunk is not worth keeping: one empty chunk is kept for the next small allocation,
  * but not in a pool, which keeps its own memory. */
 static bool release_locked(uint64_t address, enum tsr_use use, struct tsr_chunk **whole) {
   struct tsr_span span;
-  if (!find_locked(address, &span) || span.address != address || span.sort.use != use)
-    return false;
+  if (!is_allocation_locked(address, use, &span)) return false;
   struct tsr_chunk *chunk = tsr_chunk_at(address);
   remember_freed(&span);
   *whole = NULL;
@@ -196,11 +199,17 @@ static bool release_locked(uint64_t address, enum tsr_use use, struct tsr_chunk 
 
 CUresult tsr_memory_release(uint64_t address, enum tsr_use use) {
   struct tsr_chunk *whole = NULL;
+  struct tsr_span span;
+  pthread_mutex_lock(&tsr_memory_lock);
+  const bool valid = is_allocation_locked(address, use, &span);
+  pthread_mutex_unlock(&tsr_memory_lock);
+  if (!valid) return CUDA_ERROR_INVALID_VALUE;
+  /* Before another thread may allocate the address, and share it. */
+  tsr_share_end(address);
   pthread_mutex_lock(&tsr_memory_lock);
   const bool released = release_locked(address, use, &whole);
   pthread_mutex_unlock(&tsr_memory_lock);
   if (!released) return CUDA_ERROR_INVALID_VALUE;
-  tsr_share_end(address);
   return whole ? tsr_chunk_destroy(whole) : CUDA_SUCCESS;
 }
 

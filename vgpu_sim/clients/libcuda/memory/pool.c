@@ -298,6 +298,7 @@ CUresult tsr_pool_free(uint64_t address, struct tsr_context *context, uint32_t s
     if (result != CUDA_SUCCESS) return result;
     if (span.context != context) stream = TSR_LEGACY_STREAM;
   }
+  tsr_share_end(address); /* before another thread may allocate the block, and share it */
   pthread_mutex_lock(&tsr_pool_lock);
   struct tsr_block *block = remove_from_bucket(address);
   if (block) {
@@ -307,7 +308,6 @@ CUresult tsr_pool_free(uint64_t address, struct tsr_context *context, uint32_t s
     tsr_memory_resize(address, 0);
   }
   pthread_mutex_unlock(&tsr_pool_lock);
-  if (block) tsr_share_end(address);
   return block ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
