@@ -28,13 +28,16 @@ static uint64_t device_tag(const struct tsr_device *device) {
   return tag;
 }
 
-/* Name a pool, once. */
-static CUresult name_pool(struct tsr_context *context, struct tsr_pool *pool) {
-  pthread_mutex_lock(&tsr_pool_lock);
-  const bool named = pool->shared_tag != 0;
-  pthread_mutex_unlock(&tsr_pool_lock);
-  if (named) return CUDA_SUCCESS;
+/* Name a pool, unless it has a name. With `lasting`, name it again if the context that named it has
+ * ended, because nothing opens that name any more. */
+static CUresult name_pool(struct tsr_context *context, struct tsr_pool *pool, bool lasting) {
   tessera_shared_memory name;
+  pthread_mutex_lock(&tsr_pool_lock);
+  const uint64_t tag = pool->shared_tag;
+  memcpy(&name, pool->shared_name, sizeof name);
+  pthread_mutex_unlock(&tsr_pool_lock);
+  uint64_t address;
+  if (tag && (!lasting || tsr_share_own(&name, &address))) return CUDA_SUCCESS;
   const uint32_t kind = pool->device < 0 ? TESSERA_CHUNK_KIND_HOST : TESSERA_CHUNK_KIND_DEVICE;
   const CUresult result =
       tsr_share_offer(context, 0, 0, kind, TSR_SHARE_POOL,
@@ -42,7 +45,7 @@ static CUresult name_pool(struct tsr_context *context, struct tsr_pool *pool) {
   if (result != CUDA_SUCCESS) return result;
   name.kind = (uint16_t)kind;
   pthread_mutex_lock(&tsr_pool_lock);
-  if (!pool->shared_tag) {
+  if (pool->shared_tag == tag) {
     memcpy(pool->shared_name, &name, sizeof name);
     pool->shared_tag = tag_of(&name);
   }
@@ -58,10 +61,12 @@ CUresult tsr_cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool poo
   if (!handle_out || flags || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
       !is_exportable(found))
     return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = name_pool(context, found);
+  const CUresult result = name_pool(context, found, true);
   if (result != CUDA_SUCCESS) return result;
   tessera_shared_memory name;
+  pthread_mutex_lock(&tsr_pool_lock);
   memcpy(&name, found->shared_name, sizeof name);
+  pthread_mutex_unlock(&tsr_pool_lock);
   const int fd = tsr_share_to_descriptor(&name);
   if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   *(int *)handle_out = fd;
@@ -123,7 +128,7 @@ CUresult tsr_cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdev
     return CUDA_ERROR_INVALID_VALUE;
   struct tsr_pool *pool = tsr_object_find(TSR_POOL, span.sort.pool);
   if (!is_exportable(pool)) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = name_pool(span.context, pool);
+  CUresult result = name_pool(span.context, pool, false);
   if (result != CUDA_SUCCESS) return result;
   tessera_shared_memory name;
   result = tsr_share_offer(span.context, span.address, span.bytes, span.kind, TSR_SHARE_POINTER,
