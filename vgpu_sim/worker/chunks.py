@@ -134,22 +134,23 @@ class Chunks:
         request = ChunkRequest(offset, memory.chunk_units * CHUNK_ALIGN_BYTES, memory.kind)
         if memory.chunk_units:
             self._check(request)
+            self._check_free(request)
         try:
-            descriptor = self.shares.open(memory, offset)
+            opened = self.shares.open(memory)
         except LookupError as err:
             raise BadChunkError(str(err)) from err
-        if descriptor is None:
+        if opened is None:
             return None
         try:
-            self._runtime.map_chunk(offset, request.size, descriptor)
+            self._runtime.map_chunk(offset, request.size, opened.descriptor)
         except OSError as err:
-            os.close(descriptor)
-            self.shares.leave(offset)
+            self.shares.abandon(opened)
             if isinstance(err, FileExistsError):
                 raise BadChunkError("a chunk overlaps another chunk") from err
             raise OutOfBudgetError(f"a chunk cannot be mapped: {err}") from err
+        self.shares.enter(offset, opened.share)
         self._live[offset] = request
-        return descriptor
+        return opened.descriptor
 
     def map_view(self, offset: int, source: int, size: int) -> None:
         """Map a part of a device chunk at a second address. The memory is already charged.
@@ -198,6 +199,14 @@ class Chunks:
             raise BadChunkError("a chunk's size is out of range")
         if not begin <= request.offset <= begin + size - request.size:
             raise BadChunkError("a chunk is outside the address range of its kind")
+
+    def _check_free(self, request: ChunkRequest) -> None:
+        """Refuse a range that overlaps a chunk or a view."""
+        used = [(chunk.offset, chunk.size) for chunk in self._live.values()]
+        used += [(offset, size) for offset, (_, size) in self._views.items()]
+        end = request.offset + request.size
+        if any(offset < end and request.offset < offset + size for offset, size in used):
+            raise BadChunkError("a chunk overlaps another chunk")
 
     def _back(self, request: ChunkRequest) -> int:
         try:

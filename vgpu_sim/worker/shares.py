@@ -7,6 +7,7 @@ memfd of the announced size, so that no access to it can raise SIGBUS.
 import ctypes
 import errno
 import fcntl
+import mmap
 import os
 import select
 import socket
@@ -45,6 +46,14 @@ class Leaving:
 
     last: bool
     charged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Memory that another context shares: gpud's number of its share, and its descriptor."""
+
+    share: int
+    descriptor: int
 
 
 class Shares:
@@ -116,9 +125,9 @@ class Shares:
             flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
             send_descriptors(asker, [bytes(grant)], passed, flags)
 
-    def open(self, memory: SharedMemory, chunk: int) -> int | None:
-        """Obtain the memory that another context shares, for a chunk at this offset. Return its
-        descriptor, or None for a name without memory.
+    def open(self, memory: SharedMemory) -> Opened | None:
+        """Obtain the memory that another context shares; None for a name without memory. The caller
+        maps it, and calls ``enter`` or ``abandon``.
 
         Raises:
             LookupError: no context of the slice shares such memory.
@@ -137,9 +146,20 @@ class Shares:
         if descriptor is None:
             self._channel.leave(share)
             return None
+        return Opened(share, descriptor)
+
+    def enter(self, chunk: int, share: int) -> None:
+        """Note that opened memory is mapped as the chunk at this offset."""
         self._shares[chunk] = share
         self._imported.add(chunk)
-        return descriptor
+
+    def abandon(self, opened: Opened) -> None:
+        """Leave opened memory that is not mapped. The last one that leaves releases the pages."""
+        _, last = self._channel.leave(opened.share)
+        if last:
+            with suppress(OSError), mmap.mmap(opened.descriptor, 0) as pages:
+                pages.madvise(mmap.MADV_REMOVE)
+        os.close(opened.descriptor)
 
     def _receive(
         self, connection: socket.socket, memory: SharedMemory, share: int, size: int

@@ -154,6 +154,20 @@ def test_a_chunk_that_cannot_be_mapped_costs_nothing_and_can_be_requested_again(
     os.close(descriptor)
 
 
+def test_shared_memory_cannot_be_opened_over_a_chunk_or_a_view(chunks: Any) -> None:
+    """gpud receives no request, so the chunk's own share stays noted."""
+    one, recorder, _made = chunks
+    begin = WINDOW + DEVICE_OFFSET
+    os.close(one.allocate(ChunkRequest(begin + CHUNK, CHUNK, ChunkKind.DEVICE)))
+    one.map_view(begin + 4 * CHUNK, begin + CHUNK, CHUNK)
+    recorder.take()
+    shared = messages.SharedMemory(chunk_units=2, kind=ChunkKind.DEVICE)
+    for at in (0, CHUNK, 3 * CHUNK, 4 * CHUNK):
+        with pytest.raises(BadChunkError, match="overlaps"):
+            one.open_shared(shared, begin + at)
+    assert recorder.take() == []
+
+
 def test_refused_or_unanswered_reservations_are_errors(chunks: Any) -> None:
     one, recorder, made = chunks
     wanted = ChunkRequest(WINDOW + DEVICE_OFFSET, CHUNK, ChunkKind.DEVICE)

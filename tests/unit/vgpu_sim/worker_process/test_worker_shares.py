@@ -10,7 +10,7 @@ from vgpu_sim.hal.messages import SharedMemory, ShareGrant
 from vgpu_sim.system import descriptors, seqpacket
 from vgpu_sim.worker.exports import Exports
 from vgpu_sim.worker.memory import create_populated
-from vgpu_sim.worker.shares import Shares
+from vgpu_sim.worker.shares import Opened, Shares
 
 SIZE = 2 << 20
 
@@ -22,6 +22,7 @@ class Gpud:
         self._connection = connection
         self._own, self._other = seqpacket.pair()
         self.alive = True
+        self.last = False
         self.left: list[int] = []
 
     def open(self, key: str):
@@ -29,7 +30,7 @@ class Gpud:
 
     def leave(self, share: int):
         self.left.append(share)
-        return True, False
+        return True, self.last
 
     def fileno(self) -> int:
         return self._own.fileno()
@@ -50,7 +51,8 @@ def open_memory(grant: ShareGrant, passed: int | None) -> tuple[int | None, list
     descriptors.send(theirs, [bytes(grant)], sent, 0)
     gpud = Gpud(ours)
     try:
-        return Shares(gpud, Exports()).open(memory(), 0), gpud.left
+        opened = Shares(gpud, Exports()).open(memory())
+        return opened and opened.descriptor, gpud.left
     except LookupError:
         return None, gpud.left
     finally:
@@ -88,3 +90,15 @@ def test_other_memory_than_the_handle_names_is_refused(sealed_memory):
     short = create_populated("test", SIZE // 2)
     assert open_memory(ShareGrant(0, 0, memory()), short) == (None, [7])
     os.close(short)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_only_the_last_context_that_leaves_releases_the_pages(sealed_memory, last):
+    ours, theirs = seqpacket.pair()
+    gpud = Gpud(ours)
+    gpud.last = last
+    Shares(gpud, Exports()).abandon(Opened(7, os.dup(sealed_memory)))
+    assert gpud.left == [7]
+    assert (os.fstat(sealed_memory).st_blocks == 0) is last
+    for one in (ours, theirs, gpud):
+        one.close()
