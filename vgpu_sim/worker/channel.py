@@ -94,7 +94,7 @@ class Channel:
 
     def release_all(self) -> None:
         """Release all reserved memory, because the process is about to end."""
-        if self._held_bytes:
+        if self._held_bytes > 0:
             self.release(self._held_bytes)
 
     def offer(self, key: str, share: int, size: int) -> int:
@@ -124,13 +124,12 @@ class Channel:
 
     def leave(self, share: int) -> tuple[bool, bool]:
         """Leave shared memory (0: all). Return whether gpud knows it, and whether no other worker
-        holds it.
+        holds it. A gpud that is late is assumed to know it, because it will act on the request.
         """
         try:
             answer = self._ask({"type": "leave", "share": share}, "left")
         except GpudGoneError:
-            return False, False
-        self._held_bytes -= int(answer.get("bytes", 0))
+            return self.alive, False
         return answer.get("known") is True, answer.get("last") is True
 
     def memory(self) -> tuple[int, int]:
@@ -282,6 +281,8 @@ class Channel:
             self._on_fence(str(message.get("reason", "")), int(message.get("error", 0)))
         if message["type"] == "reconnect" and descriptors:
             self._reconnect = _socket_of(socket.SOCK_DGRAM, descriptors[0])
+        if message["type"] == "left":  # perhaps late
+            self._held_bytes -= int(message.get("bytes", 0))
         if message["type"] == "charged":
             self._held_bytes += int(message.get("bytes", 0))
         if message["type"] == "opened" and descriptors:

@@ -59,3 +59,22 @@ def test_a_fault_does_not_wait_for_a_gpud_that_does_not_read(
     for size in range(3000):
         channel.release(size)
     assert not channel.alive
+
+
+def test_a_late_answer_to_leave_is_counted_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel_module, "_ANSWER_TIMEOUT_S", 0.1)
+    channel, gpud, _ = pair
+    gpud.send(spawn.encode({"type": "charged", "bytes": 5000}))
+    channel.read()
+    assert channel.leave(3) == (True, False), "gpud will act on it"
+    request = spawn.decode(gpud.recv(4096))["request"]
+    answer = {"type": "left", "request": request, "known": True, "last": True, "bytes": 4096}
+    gpud.send(spawn.encode(answer))
+    channel.read()
+    channel.release_all()
+    assert spawn.decode(gpud.recv(4096)) == {"type": "release", "bytes": 904}
+    channel.release_all()
+    gpud.close()
+    assert channel.leave(3) == (False, False)
