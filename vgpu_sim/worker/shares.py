@@ -79,8 +79,11 @@ class Shares:
         """Return a new key of a range of a chunk.
 
         Raises:
-            ShareRefusedError: gpud refuses, or the chunk's descriptor was not kept.
+            ShareRefusedError: gpud refuses, the chunk's descriptor was not kept, or the chunk is
+                another context's, which cannot pass it under our key.
         """
+        if chunk in self._imported:
+            raise ShareRefusedError("the chunk is another context's")
         if chunk not in self._shares:
             try:
                 self._exports.descriptor_of(chunk)

@@ -84,6 +84,7 @@ physical = ctypes.c_uint64()
 number = int(sys.argv[2])
 assert lib.cuMemImportFromShareableHandle(ctypes.byref(physical), ctypes.c_void_p(number), 1) == 0
 size = ctypes.c_size_t(2 << 20)
+assert lib.cuMemExportToShareableHandle(ctypes.byref(ctypes.c_int()), physical, 1, ctypes.c_ulonglong(0)) == 801
 assert lib.cuMemAddressReserve(ctypes.byref(pointer), size, ctypes.c_size_t(0), ctypes.c_uint64(0), ctypes.c_ulonglong(0)) == 0
 assert lib.cuMemMap(pointer, size, ctypes.c_size_t(0), physical, ctypes.c_ulonglong(0)) == 0
 access = (ctypes.c_int * 3)(1, 0, 3)
@@ -172,7 +173,12 @@ def test_pools_and_physical_memory_are_imported(cuda, environment):
     location.type, location.id = cuda.CUmemLocationType(1), 0
     props.location = location
     pool = cuda.cuMemPoolCreate(props)
+    ended = cuda.cuCtxCreate(None, 0, 0)
+    first = int(cuda.cuMemPoolExportToShareableHandle(pool, props.handleTypes, 0))
+    cuda.cuCtxDestroy(ended)
     exported = int(cuda.cuMemPoolExportToShareableHandle(pool, props.handleTypes, 0))
+    assert os.pread(exported, 72, 0) != os.pread(first, 72, 0), "that context's name has ended"
+    os.close(first)
     pointer = int(cuda.cuMemAllocFromPoolAsync(100, pool, 0))
     cuda.cuMemsetD8(pointer, 65, 100)
     wanted = cuda.CUmemAllocationProp()

@@ -310,6 +310,7 @@ struct tsr_physical {
   uint64_t offset, bytes; /* its chunk */
   uint8_t *alias;
   uint64_t handles, mappings;
+  bool imported; /* from another process */
 };
 
 /* A link in progress. `inputs` is the worker's input format (hal/messages.py, LinkFlag). */

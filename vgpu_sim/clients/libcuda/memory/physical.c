@@ -147,11 +147,13 @@ CUresult tsr_cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAll
   CUresult result = CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&tsr_view_lock);
   const struct tsr_physical *found = find(handle);
-  if (found && found->context &&
+  const bool imported = found && found->imported;
+  if (found && !imported && found->context &&
       found->props.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     result = tsr_share_offer(found->context, tsr_aperture_base + found->offset, found->bytes,
                              TESSERA_CHUNK_KIND_DEVICE, TSR_SHARE_PHYSICAL, 0, &name);
   pthread_mutex_unlock(&tsr_view_lock);
+  if (imported) TSR_REFUSE("cuMemExportToShareableHandle of imported memory");
   if (result != CUDA_SUCCESS) return result;
   const int fd = tsr_share_to_descriptor(&name);
   if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
@@ -170,6 +172,7 @@ static struct tsr_physical *find_at(uint64_t address) {
 static CUresult open_shared(struct tsr_context *context, const tessera_shared_memory *name,
                             struct tsr_physical *made) {
   made->context = context;
+  made->imported = true;
   made->bytes = name->bytes;
   made->handles = 1;
   made->props = (CUmemAllocationProp){
