@@ -15,7 +15,7 @@ from vgpu_sim.native import build
 NATIVE = Path(__file__).parents[3] / "support" / "native"
 HARNESS = NATIVE / "client_ring" / "rules.c"
 PROGRAMS = NATIVE / "client_ring" / "all_programs.c"
-SMALL = NATIVE / "worker_harness" / "small.h"
+SMALL = NATIVE / "schedules" / "small.h"
 SOURCES = (
     "exchange/list.c",
     "exchange/ring.c",

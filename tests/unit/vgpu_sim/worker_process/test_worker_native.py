@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[4]
 WORKER = ROOT / "vgpu_sim/worker/runtime"
 CLIENT = ROOT / "vgpu_sim/clients/libcuda"
 HARNESS = ROOT / "tests/support/native/worker_harness"
+SCHEDULES = ROOT / "tests/support/native/schedules"
 INCLUDE = ROOT / "vgpu_sim/native/generated/include"
 FLAGS = ["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
 SANITIZERS = {
@@ -122,9 +123,9 @@ SCHEDULED = {
 def test_no_schedule_loses_a_call_or_a_block(tmp_path: Path, name: str) -> None:
     """A seed that failed fails again: ``interleave 1 SEED``."""
     program = tmp_path / name
-    flags = "-U_FORTIFY_SOURCE", "-include", HARNESS / "schedules.h"
-    folders = f"-I{CLIENT}", f"-I{CLIENT.parent / 'common'}"
-    sources = *SCHEDULED[name], *(HARNESS / f"{one}schedules.c" for one in ("", "random_"))
+    flags = "-U_FORTIFY_SOURCE", "-include", SCHEDULES / "schedules.h"
+    folders = f"-I{SCHEDULES}", f"-I{CLIENT}", f"-I{CLIENT.parent / 'common'}"
+    sources = *SCHEDULED[name], *(SCHEDULES / f"{one}schedules.c" for one in ("", "random_"))
     compile_c("plain", tmp_path, *flags, *folders, "-o", program, *sources)
     done = subprocess.run([program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stdout + done.stderr

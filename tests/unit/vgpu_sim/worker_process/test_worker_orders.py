@@ -17,21 +17,22 @@ ROOT = Path(__file__).parents[4]
 WORKER = ROOT / "vgpu_sim/worker/runtime"
 CLIENT = ROOT / "vgpu_sim/clients/libcuda"
 HARNESS = ROOT / "tests/support/native/worker_harness"
-HARNESS_SOURCES = ("all_orders", "all_orders_client", "schedules", "all_schedules")
+SCHEDULES = ROOT / "tests/support/native/schedules"
 SOURCES = (
-    *(HARNESS / f"{name}.c" for name in HARNESS_SOURCES),
+    *(HARNESS / f"{name}.c" for name in ("all_orders", "all_orders_client")),
+    *(SCHEDULES / f"{name}.c" for name in ("schedules", "all_schedules")),
     *(WORKER / "base" / f"{name}.c" for name in ("leader", "timeline")),
     *(WORKER / "requests" / f"{name}.c" for name in ("scheduler", "ring", "lists")),
     *(CLIENT / "exchange" / f"{name}.c" for name in ("list", "ring", "doorbell", "wait")),
 )
 INCLUDED = (
     *(WORKER, ROOT / "vgpu_sim/native/generated/include", CLIENT, CLIENT.parent / "common"),
-    HARNESS,
+    *(HARNESS, SCHEDULES),
 )
 FLAGS = (
     *("-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-U_FORTIFY_SOURCE"),
     "-ftrivial-auto-var-init=zero",  # bytes of no meaning would make states differ
-    *("-include", str(HARNESS / "schedules.h"), "-include", str(HARNESS / "small.h")),
+    *("-include", str(SCHEDULES / "schedules.h"), "-include", str(SCHEDULES / "small.h")),
     *(f"-I{folder}" for folder in INCLUDED),
 )
 Change = tuple[str, str, str]
@@ -126,7 +127,7 @@ class Harness:
     def compile(self, source: Path, changes: tuple[Change, ...]) -> Path:
         text = source.read_text()
         for name, old, new in changes:
-            if source.parent == HARNESS or source.stem != name or old not in text:
+            if source.parent in (HARNESS, SCHEDULES) or source.stem != name or old not in text:
                 continue
             assert text.count(old) == 1, f"{source.name} has changed: {old}"
             text = text.replace(old, new)

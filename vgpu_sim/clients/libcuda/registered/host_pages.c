@@ -53,7 +53,7 @@ static void *map_again(uint64_t shared, uint64_t bytes, uint64_t begin) {
 static void block_signals(sigset_t *before) {
   sigset_t all;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, before);
+  sigprocmask(SIG_SETMASK, &all, before);
 }
 
 static bool replace_by_shared(uint64_t begin, uint64_t bytes, uint64_t shared) {
@@ -105,7 +105,7 @@ bool tsr_pages_share(uint64_t begin, uint64_t bytes, uint64_t shared) {
   sigset_t before;
   block_signals(&before);
   const bool replaced = replace_by_shared(begin, bytes, shared);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  sigprocmask(SIG_SETMASK, &before, NULL);
   return replaced;
 }
 
@@ -113,6 +113,6 @@ bool tsr_pages_make_private(uint64_t begin, uint64_t bytes) {
   sigset_t before;
   block_signals(&before);
   const bool replaced = replace_by_private(begin, bytes);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  sigprocmask(SIG_SETMASK, &before, NULL);
   return replaced;
 }
