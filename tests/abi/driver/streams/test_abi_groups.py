@@ -110,8 +110,12 @@ def test_the_stream_of_higher_priority_starts_first(cuda, gate, words, case):
         before = cuda.cuStreamCreate(NON_BLOCKING)
         cuda.cuStreamCopyAttributes(before, high)
         high = before
+    # Both wait for one event: the worker may look at a value between its looks at two streams.
+    opened, event = cuda.cuStreamCreate(NON_BLOCKING), cuda.cuEventCreate(0)
+    cuda.cuStreamWaitValue32(opened, address, 1, AT_LEAST)
+    cuda.cuEventRecord(event, opened)
     for value, stream in ((1, low), (2, high)):
-        cuda.cuStreamWaitValue32(stream, address, 1, AT_LEAST)
+        cuda.cuStreamWaitEvent(stream, event, 0)
         for _ in range(3):
             cuda.cuMemsetD32Async(memory, value, 1, stream)
         if case == "passed by many" and stream is low:
