@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exchange/hang.h"
-#include "exchange/health.h"
-#include "exchange/kernel_output.h"
 #include "exchange/ring.h"
 #include "exchange/wait.h"
 
@@ -37,15 +34,6 @@ static uint16_t earlier[MOST];           /* operations that must be done before 
 static uint16_t reversed[MOST];          /* later operations that were done before this one */
 static uint64_t seen[MOST_STATES];
 static unsigned long programs, states;
-
-CUresult tsr_context_error(struct tsr_context *c) { return (CUresult)(0 * c->index); }
-CUresult tsr_context_lose(struct tsr_context *c) { return tsr_context_error(c); }
-bool tsr_context_hung_up(struct tsr_context *c) { return c == NULL; }
-bool tsr_object_lives(const void *object) { return object != NULL; }
-void tsr_kernel_output_print(struct tsr_context *c) { (void)c; }
-void tsr_hang_look(struct tsr_context *c, uint32_t stream, struct tsr_hang *hang) {
-  (void)c, (void)stream, (void)hang;
-}
 
 static bool is_record(const struct operation *o) { return o->kind > WORK && o->kind <= EVENTS; }
 static bool is_wait(const struct operation *o) { return o->kind > EVENTS; }

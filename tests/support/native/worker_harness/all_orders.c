@@ -13,31 +13,13 @@
 #include "all_orders.h"
 #include "base/internal.h"
 
-worker tw;
-__thread thread_activity tw_current;
 tessera_client_area *area;
 tessera_worker_page *page;
 bool is_long[MOST_REQUESTS];
 static uint32_t runners;
 
 const tessera_worker_kernel *tw_kernel_acquire(uint64_t handle) { return (void)handle, NULL; }
-void tw_kernel_release(void) {}
-int tw_fault_prepare_thread(void) { return 0; }
-bool tw_value_reached(const tessera_slot *slot) { return slot != NULL; }
-void tw_cta_end_thread(void) {}
-void tw_chunks_lock(void) {} /* there are no lists */
-void tw_chunks_unlock(void) {}
-bool tw_chunks_cover_locked(uint64_t address, uint64_t bytes) { return address + bytes == 0; }
 bool tw_expect_short(const request *r) { return !is_long[r->slot.order]; }
-bool tw_observe(uint32_t index, const request *r) { return (void)index, r == NULL; }
-void tw_observe_end(uint32_t index, const request *r) { (void)index, (void)r; }
-
-void tw_die(const fault *f) {
-  end_run(f->message);
-  for (;;) {
-  }
-}
-
 void tw_execute(request *r) {
   for (uint32_t i = 0; i < r->slot.wait_count; i++)
     if (page->timeline[r->slot.waits[i].stream] < r->slot.waits[i].value)

@@ -7,8 +7,6 @@
 #include "interleave.h"
 #include "base/internal.h"
 
-worker tw;
-__thread thread_activity tw_current;
 tessera_client_area *area;
 tessera_worker_page *page;
 struct nature natures[MOST_REQUESTS];
@@ -16,32 +14,12 @@ struct nature natures[MOST_REQUESTS];
 static const tessera_worker_kernel kernel = {.parameter_bytes = PARAMETER_BYTES};
 
 const tessera_worker_kernel *tw_kernel_acquire(uint64_t handle) { return handle ? &kernel : NULL; }
-void tw_kernel_release(void) {}
-int tw_fault_prepare_thread(void) { return 0; }
-bool tw_value_reached(const tessera_slot *slot) { (void)slot; return true; } /* no request waits */
-void tw_cta_end_thread(void) {}
-void tw_chunks_lock(void) {} /* nor is a list */
-void tw_chunks_unlock(void) {}
-bool tw_chunks_cover_locked(uint64_t address, uint64_t bytes) { return address + bytes == 0; }
-
-void tw_die(const fault *f) {
-  end_run(f->message);
-  for (;;) {
-  }
-}
 
 bool tw_expect_short(const request *r) { return natures[r->slot.order].kind != LONG; }
 
 static void compute(uint64_t most_ns) {
   nanosleep(&(struct timespec){.tv_nsec = (long)(1 + draw(most_ns))}, NULL);
 }
-
-bool tw_observe(uint32_t index, const request *r) {
-  (void)index, (void)r;
-  return false;
-}
-
-void tw_observe_end(uint32_t index, const request *r) { (void)index, (void)r; }
 
 void tw_execute(request *r) {
   const struct nature *n = &natures[r->slot.order];

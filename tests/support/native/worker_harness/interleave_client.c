@@ -3,10 +3,7 @@
 
 #include <string.h>
 
-#include "exchange/hang.h"
-#include "exchange/health.h"
 #include "interleave.h"
-#include "exchange/kernel_output.h"
 #include "exchange/ring.h"
 #include "exchange/wait.h"
 
@@ -14,18 +11,6 @@ enum { THREADS = 2, REQUESTS = 16 };
 
 static struct tsr_context context;
 static uint32_t at_work; /* threads */
-
-CUresult tsr_context_error(struct tsr_context *c) { return (CUresult)(0 * c->index); }
-CUresult tsr_context_lose(struct tsr_context *c) { return tsr_context_error(c); }
-bool tsr_context_hung_up(struct tsr_context *c) { return c == NULL; }
-bool tsr_object_lives(const void *object) { return object != NULL; }
-void tsr_kernel_output_print(struct tsr_context *c) { (void)c; }
-
-void tsr_hang_look(struct tsr_context *c, uint32_t stream, struct tsr_hang *hang) {
-  (void)c;
-  (void)stream;
-  (void)hang;
-}
 
 static uint64_t last_of(uint32_t stream) { return atomic_load(&context.rings[stream].last); }
 

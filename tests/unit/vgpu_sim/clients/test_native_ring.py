@@ -16,6 +16,7 @@ NATIVE = Path(__file__).parents[3] / "support" / "native"
 HARNESS = NATIVE / "client_ring" / "rules.c"
 PROGRAMS = NATIVE / "client_ring" / "all_programs.c"
 SMALL = NATIVE / "schedules" / "small.h"
+CONTEXT = NATIVE / "schedules" / "healthy_context.c"
 SOURCES = (
     "exchange/list.c",
     "exchange/ring.c",
@@ -107,7 +108,7 @@ def compile_programs(folder: Path, *change: str) -> Path:
     command = [build.compiler(), "-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
     command += ["-include", str(SMALL), "-DSMALL_STREAMS=4", "-DSMALL_SLOTS=8"]
     command += [f"-I{one}" for one in (client, build.COMMON, build.INCLUDE)]
-    command += map(str, (PROGRAMS, folder / "ring.c", *sources))
+    command += map(str, (PROGRAMS, CONTEXT, folder / "ring.c", *sources))
     subprocess.run([*command, "-o", str(folder / "programs")], check=True)
     return folder / "programs"
 

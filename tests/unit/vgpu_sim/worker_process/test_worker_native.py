@@ -106,7 +106,8 @@ def test_latency_program_builds(tmp_path: Path, runtime: Runtime) -> None:
 
 SCHEDULED = {
     "interleave": (
-        *(HARNESS / name for name in ("interleave.c", "interleave_client.c")),
+        *(HARNESS / f"{name}.c" for name in ("interleave", "interleave_client", "absent_parts")),
+        SCHEDULES / "healthy_context.c",
         *(WORKER / "base" / name for name in ("leader.c", "timeline.c")),
         *(WORKER / "requests" / name for name in ("scheduler.c", "ring.c", "lists.c")),
         *(CLIENT / "exchange" / name for name in ("list.c", "ring.c", "doorbell.c", "wait.c")),

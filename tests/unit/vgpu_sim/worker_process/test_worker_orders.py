@@ -19,8 +19,8 @@ CLIENT = ROOT / "vgpu_sim/clients/libcuda"
 HARNESS = ROOT / "tests/support/native/worker_harness"
 SCHEDULES = ROOT / "tests/support/native/schedules"
 SOURCES = (
-    *(HARNESS / f"{name}.c" for name in ("all_orders", "all_orders_client")),
-    *(SCHEDULES / f"{name}.c" for name in ("schedules", "all_schedules")),
+    *(HARNESS / f"{name}.c" for name in ("all_orders", "all_orders_client", "absent_parts")),
+    *(SCHEDULES / f"{name}.c" for name in ("schedules", "all_schedules", "healthy_context")),
     *(WORKER / "base" / f"{name}.c" for name in ("leader", "timeline")),
     *(WORKER / "requests" / f"{name}.c" for name in ("scheduler", "ring", "lists")),
     *(CLIENT / "exchange" / f"{name}.c" for name in ("list", "ring", "doorbell", "wait")),
