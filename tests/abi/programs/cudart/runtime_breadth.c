@@ -2,21 +2,10 @@
  * Argument 1 is an image with the kernel `scale` and the variable `bias`. */
 #include <string.h>
 
-#include "runtime_checked.h"
+#include "runtime_image.h"
 
-static struct wrapper wrapper = {0x466243b1, 1, NULL, NULL};
-static char scale_stub;
-static unsigned bias;
 enum { N = 256 };
 static const struct dim3 one = {1, 1, 1}, row = {N, 1, 1};
-
-static void registered(const char *path) {
-  wrapper.data = read_image(path);
-  void **handle = __cudaRegisterFatBinary(&wrapper);
-  __cudaRegisterFunction(handle, &scale_stub, &scale_stub, "scale", -1, NULL, NULL, NULL, NULL, NULL);
-  __cudaRegisterVar(handle, (char *)&bias, (char *)&bias, "bias", 0, sizeof bias, 0, 0);
-  __cudaRegisterFatBinaryEnd(handle);
-}
 
 /* Whether data[i] == factor * i + added for all i. */
 static int holds_line(const float *data, float factor, float added) {
@@ -218,7 +207,7 @@ static void per_thread(void) {
 
 int main(int count, char **paths) {
   if (count != 2) return 2;
-  registered(paths[1]);
+  register_image(paths[1]);
   pools();
   managed();
   shapes();

@@ -3,7 +3,7 @@
  * file to write. */
 #include <string.h>
 
-#include "runtime_checked.h"
+#include "runtime_copies.h"
 
 DECLARE(cudaDeviceFlushGPUDirectRDMAWrites);
 DECLARE(cudaLibraryGetUnifiedFunction);
@@ -232,11 +232,7 @@ static void locations(void) {
 
 static void copies(void) {
   unsigned char host[32], back[32] = {0}, *device;
-  struct {
-    int order;
-    struct cudaMemLocation hints[2];
-    unsigned flags;
-  } attributes = {.order = 2 /* during the call */}, wrong = {.order = 9};
+  struct copy_attributes attributes = {.order = 2 /* during the call */}, wrong = {.order = 9};
   for (int i = 0; i < 32; i++) host[i] = (unsigned char)i;
   OK(cudaMalloc((void **)&device, 32));
   OK(cudaMemcpyWithAttributesAsync(device, host, 32, &attributes, NULL));
@@ -245,19 +241,7 @@ static void copies(void) {
   HOLDS(back[1] == 1 && back[31] == 31);
   GIVES(INVALID, cudaMemcpyWithAttributesAsync(device, host, 32, &wrong, NULL));
   GIVES(INVALID, cudaMemcpyWithAttributesAsync(device, host, 32, NULL, NULL));
-  struct {
-    struct {
-      int type;
-      struct {
-        void *pointer;
-        size_t row, layer;
-        struct cudaMemLocation hint;
-      };
-    } source, target;
-    struct cudaExtent extent;
-    int order;
-    unsigned flags;
-  } region = {{1, {device, 8, 4, {0, 0}}}, {1, {back, 16, 2, {0, 0}}}, {3, 2, 1}, 1, 0};
+  struct copy_region region = {{1, {device, 8, 4, {0, 0}}}, {1, {back, 16, 2, {0, 0}}}, {3, 2, 1}, 1, 0};
   OK(cudaMemcpy3DWithAttributesAsync(&region, 0, NULL));
   OK(cudaDeviceSynchronize());
   HOLDS(back[0] == 0 && back[2] == 2 && back[3] == 3 && back[16] == 8 && back[18] == 10 && back[19] == 19);

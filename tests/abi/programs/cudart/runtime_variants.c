@@ -4,7 +4,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "runtime_checked.h"
+#include "runtime_copies.h"
+#include "runtime_image.h"
 
 DECLARE(cudaEventRecord_ptsz);
 DECLARE(cudaEventRecordWithFlags_ptsz);
@@ -78,18 +79,7 @@ DECLARE(cudaStreamUpdateCaptureDependencies_v2_ptsz);
 #endif
 
 enum { N = 256, RELAXED = 2, UNSUPPORTED_IN_CAPTURE = 900, INVALIDATED = 901, DEVICE = 1 };
-static struct wrapper wrapper = {0x466243b1, 1, NULL, NULL};
-static char scale_stub;
-static unsigned bias;
 static unsigned char *a, *b, *pinned, *managed;
-
-static void registered(const char *path) {
-  wrapper.data = read_image(path);
-  void **handle = __cudaRegisterFatBinary(&wrapper);
-  __cudaRegisterFunction(handle, &scale_stub, &scale_stub, "scale", -1, NULL, NULL, NULL, NULL, NULL);
-  __cudaRegisterVar(handle, (char *)&bias, (char *)&bias, "bias", 0, sizeof bias, 0, 0);
-  __cudaRegisterFatBinaryEnd(handle);
-}
 
 /* How many nodes the capture of the thread's default stream has made. */
 static size_t end_capture(void) {
@@ -138,24 +128,8 @@ static void copies(void) {
 
   void *targets[] = {a}, *sources[] = {b};
   size_t sizes[] = {16}, first[] = {0};
-  struct {
-    int order;
-    struct cudaMemLocation hints[2];
-    unsigned flags;
-  } attributes = {.order = 1};
-  struct {
-    struct {
-      int type;
-      struct {
-        void *pointer;
-        size_t row, layer;
-        struct cudaMemLocation hint;
-      };
-    } source, target;
-    struct cudaExtent extent;
-    int order;
-    unsigned flags;
-  } region = {{1, {b, 16, 2, {0, 0}}}, {1, {a, 16, 2, {0, 0}}}, {8, 2, 1}, 1, 0};
+  struct copy_attributes attributes = {.order = 1};
+  struct copy_region region = {{1, {b, 16, 2, {0, 0}}}, {1, {a, 16, 2, {0, 0}}}, {8, 2, 1}, 1, 0};
 #if TSR_CUDART >= 13
   ADDS_A_NODE(cudaMemcpyBatchAsync_ptsz(targets, (const void *const *)sources, sizes, 1, &attributes,
                                         first, 1, NULL));
@@ -383,7 +357,7 @@ static void streams(void) {
 
 int main(int count, char **paths) {
   if (count != 2) return 2;
-  registered(paths[1]);
+  register_image(paths[1]);
   OK(cudaMalloc((void **)&a, N));
   OK(cudaMalloc((void **)&b, N));
   OK(cudaHostAlloc((void **)&pinned, N, 0));
