@@ -85,8 +85,7 @@ static CUresult answer(void *data, CUpointer_attribute attribute, uint64_t point
       if (!host) return CUDA_ERROR_INVALID_VALUE;
       PUT(uint64_t, host_address(span) + offset);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      PUT(bool, span->kind == TESSERA_CHUNK_KIND_DEVICE && span->sort.use == TSR_USE_DEVICE &&
-                    !span->sort.pool);
+      PUT(bool, tsr_is_ipc_capable(span));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:

@@ -51,6 +51,12 @@ struct tsr_span {
   uint64_t id;
 };
 
+/* Whether processes may share the memory by cuIpcGetMemHandle: only memory of cuMemAlloc. */
+static inline bool tsr_is_ipc_capable(const struct tsr_span *span) {
+  return span->kind == TESSERA_CHUNK_KIND_DEVICE && span->sort.use == TSR_USE_DEVICE &&
+         !span->sort.pool;
+}
+
 extern pthread_mutex_t tsr_memory_lock; /* guards the chunk index and all slabs */
 
 /* Request the memory that `wanted` describes (context, kind, bytes, requested_bytes, sort,

@@ -9,8 +9,7 @@ _Static_assert(sizeof(CUipcMemHandle) == sizeof(tessera_shared_memory), "handles
 
 CUresult tsr_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr) {
   struct tsr_span span;
-  if (!pHandle || !tsr_memory_find(dptr, &span) || span.sort.use != TSR_USE_DEVICE ||
-      span.sort.pool)
+  if (!pHandle || !tsr_memory_find(dptr, &span) || !tsr_is_ipc_capable(&span))
     return CUDA_ERROR_INVALID_VALUE;
   tessera_shared_memory name;
   const CUresult result = tsr_share_offer(span.context, span.address, span.bytes, span.kind,
