@@ -152,6 +152,7 @@ def test_streams_wait_for_values_in_memory(cuda, raw):
         if written is None:
             cuda.cuMemsetD32(device, 0xFFFFFFFF, 1)
             awaited, written = 0, 1
+        cuda.cuCtxSynchronize()  # a non-blocking stream does not wait for the fills
         cuda.cuStreamWaitValue32(a, device, awaited, flag)
         cuda.cuStreamWriteValue32(a, device + 4, flag, 0)
         assert cuda.code("cuStreamQuery", a) == 600, flag
