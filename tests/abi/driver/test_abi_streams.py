@@ -2,11 +2,13 @@
 
 import ctypes
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from support.kernels import ptx_kernels
+from support.processes.gpud_process import wait_until
 
 PER_THREAD = 2
 CAPTURE_INVALIDATED, CAPTURE_IMPLICIT = 901, 906
@@ -19,11 +21,15 @@ def raw(cuda, libraries):
 
 
 def in_thread(work):
-    """Run ``work`` in a new thread and return its result."""
+    """Run ``work`` in a new thread and return its result, once the thread has ended.
+
+    ``join`` returns before the destructors of what libraries keep for the thread have run.
+    """
     found = []
     thread = threading.Thread(target=lambda: found.append(work()))
     thread.start()
     thread.join()
+    wait_until(lambda: not Path(f"/proc/self/task/{thread.native_id}").exists())
     return found[0]
 
 
