@@ -10,6 +10,7 @@ import pytest
 from support.watches import cost_of_tests, failed_alone, left_threads, open_files, parts
 
 E2E = Path(__file__).parent / "e2e"
+OVER_BUDGET = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -86,7 +87,7 @@ def pytest_terminal_summary(
         (r.nodeid, str(r.longrepr)) for key in ("failed", "error") for r in stats.get(key, [])
     ]
     if _keeps_failures(config):
-        failed_alone.record(config, failed)
+        failed_alone.record(config, failed, config.stash.get(OVER_BUDGET, None))
     elif config.getoption("--failed-alone") and not failed:
         for report in stats.get("passed", []):
             terminalreporter.line(f"FLAKY {report.nodeid} - failed beside others, passed alone")
@@ -103,6 +104,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     lines, failed = cost_of_tests.compare(config, meter.costs)
     for line in lines:
         reporter.line(f"BUDGET {line}")
+    if failed:
+        config.stash[OVER_BUDGET] = lines[-1]
     if failed and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

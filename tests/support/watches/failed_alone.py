@@ -23,19 +23,24 @@ STARTS = {"asyncio", "multiprocessing", "subprocess", "threading"}
 RIGS = ("tests/support", "tests")
 _IMPORT = re.compile(r"^(?:import|from) ([\w.]+)", re.MULTILINE)
 CRASH = "crash: "
+BUDGET = "budget: "  # of CPU seconds: another run would not lower the cost
 LEFT = "left by another test: "  # a process, a file; the other test fails by itself
 LATE = "too late: "  # pytest-timeout ended it; a real hang recurs when the test runs alone
 EXCUSED = (LEFT, LATE)
 MOST = 20  # a machine four times slower than usual broke fourteen
 
 
-def record(config: pytest.Config, failed: Iterable[tuple[str, str]]) -> None:
-    """Store (node id, report) of each failed test; a crash is stored under a name that is never
-    excused.
+def record(
+    config: pytest.Config, failed: Iterable[tuple[str, str]], over_budget: str | None = None
+) -> None:
+    """Store (node id, report) of each failed test; a crash, and rooms over their budget, are stored
+    under names that are never excused.
     """
     if (cache := getattr(config, "cache", None)) is None:
         return  # a run within a test (-p no:cacheprovider): the outer test fails
     names = {_kind(report) + name for name, report in failed}
+    if over_budget is not None:
+        names.add(BUDGET + over_budget)
     cache.set(KEY, sorted(names))
 
 

@@ -21,9 +21,9 @@ class Cache:
         self.kept[key] = value
 
 
-def after(*failed: tuple[str, str]) -> SimpleNamespace:
+def after(*failed: tuple[str, str], over_budget: str | None = None) -> SimpleNamespace:
     config = SimpleNamespace(cache=Cache(), rootpath=Path(__file__).parents[3])
-    failed_alone.record(config, failed)
+    failed_alone.record(config, failed, over_budget)
     return config
 
 
@@ -56,6 +56,12 @@ def test_a_test_that_timed_out_is_rerun():
     item = SimpleNamespace(nodeid="tests/unit/deploy/test_failed_alone.py::test_one")
     report = "Failed: Timeout (>300.0s) from pytest-timeout."
     assert failed_alone.select_failed(after((item.nodeid, report)), [item]) == [item]
+
+
+def test_a_run_that_fails_by_its_cost_alone_names_the_rooms():
+    config = after(over_budget="over by more than a fifth twice in a row: unit/mig")
+    with pytest.raises(pytest.UsageError, match=r"not excused .*budget: over .*: unit/mig"):
+        failed_alone.select_failed(config, ITEMS)
 
 
 def test_leftovers_of_another_test_do_not_fail_the_current_one():

@@ -33,6 +33,13 @@ def test_the_files_of_a_room_are_added_up() -> None:
     assert by_room(COSTS) == {"unit/mig": Cost(5.0, 13.0, 6), "abi": Cost(7.0, 8.0, 2)}
 
 
+def test_each_room_has_a_budget() -> None:
+    root = Path(__file__).parents[3]
+    files = (file.relative_to(root) for file in root.glob("tests/**/test_*.py"))
+    rooms = {cost_of_tests.room_of(str(file)) for file in files}
+    assert rooms - cost_of_tests.budgets().keys() == set()
+
+
 @pytest.mark.parametrize(("budget", "over"), [(5.0, {}), (4.0, {"unit/mig": 1.25})])
 def test_a_room_is_over_from_its_budget_on(budget: float, over: dict[str, float]) -> None:
     assert over_budget(COSTS, {"unit/mig": budget, "abi": 7.0}) == over
