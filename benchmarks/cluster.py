@@ -158,7 +158,7 @@ def _latency_rows(core: Any, pods: _Pods) -> tuple[Row, ...]:
         _, text = pods.logs(["sh", "-c", command], True, name)
     finally:
         core.delete_namespaced_config_map(name, _NAMESPACE)
-    return latency.rows(NAME, text, "in a pod: ")
+    return latency.rows(NAME, text, "in a pod: ", sync_goal_us=10)
 
 
 def measure() -> Section:

@@ -33,8 +33,8 @@ def script(client: str, ptx: str) -> str:
     )
 
 
-def rows(section: str, output: str, prefix: str = "") -> tuple[Row, ...]:
-    """Parse the clients' output into rows."""
+def rows(section: str, output: str, prefix: str = "", sync_goal_us: float = 2) -> tuple[Row, ...]:
+    """Parse the clients' output into rows; in a pod a synchronous launch has another goal."""
     p50, p99 = {}, {}
     first_loads, contexts = busy = [], []
     rested: tuple[list[float], list[float]] = [], []
@@ -59,16 +59,20 @@ def rows(section: str, output: str, prefix: str = "") -> tuple[Row, ...]:
     first_load_ms = statistics.median(first_loads[1:]) / 1000  # the first load fills the cache
     rested_ms = [statistics.median(one[:_PROCESSES]) / 1000 for one in rested]
     return (
-        *both("launch", "asynchronous launch", 2),
-        *both("launch_sync", "launch + sync", 15),
+        *both("launch", "asynchronous launch", 0.5),
+        *both("launch_sync", "launch + sync", sync_goal_us),
         *both("launch_sync_idle", "launch + sync after 1 ms idle", 60),
         *both("replay_1", "launch of a graph with 1 node", 3.3),
         *both("replay_100", "launch of a graph with 100 nodes", 33),
+        *both("pool_allocation", "allocation from a pool", 0.5),
+        *both("pool_free", "free to a pool", 0.5),
+        *both("event_record", "event record", 0.1),
+        *both("event_query", "event query", 0.1),
         Row(section, f"{prefix}module load, again in a process", p50["load"] / 1000, "ms", 0.5),
         Row(section, f"{prefix}module load, cached, new process", first_load_ms, "ms", 0.5),
         Row(section, f"{prefix}module load, not cached", first_loads[0] / 1000, "ms"),
         Row(section, f"{prefix}module load, cached, new process, rested", rested_ms[0], "ms", 0.5),
-        Row(section, f"{prefix}new context", statistics.median(contexts) / 1000, "ms"),
+        Row(section, f"{prefix}new context", statistics.median(contexts) / 1000, "ms", 12),
         Row(section, f"{prefix}new context, rested", rested_ms[1], "ms", 5),
     )
 

@@ -16,6 +16,8 @@ typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
 
@@ -38,6 +40,14 @@ CUresult cuStreamBeginCapture_v2(CUstream, int);
 CUresult cuStreamEndCapture(CUstream, CUgraph *);
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long);
 CUresult cuGraphLaunch(CUgraphExec, CUstream);
+
+CUresult cuEventCreate(CUevent *, unsigned int);
+CUresult cuEventRecord(CUevent, CUstream);
+CUresult cuEventQuery(CUevent);
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *, CUdevice);
+CUresult cuMemPoolSetAttribute(CUmemoryPool, int, void *);
+CUresult cuMemAllocAsync(uint64_t *, size_t, CUstream);
+CUresult cuMemFreeAsync(uint64_t, CUstream);
 
 /* One thread adds one to a counter, which shows a launch that was not executed. */
 static const char COUNTER[] =
@@ -173,6 +183,45 @@ int main(int argc, char **argv) {
     samples[i] = now_us() - start;
   }
   report("launch_sync_idle", samples, IDLE);
+
+  /* Allocations that the pool serves from what it keeps: freed memory of the same stream. */
+  enum { RELEASE_THRESHOLD = 4, BLOCK = 65536 };
+  CUmemoryPool pool;
+  uint64_t keep = UINT64_MAX, block;
+  CHECK(cuDeviceGetDefaultMemPool(&pool, device));
+  CHECK(cuMemPoolSetAttribute(pool, RELEASE_THRESHOLD, &keep));
+  double *const frees = samples + PAIRS;
+  for (int i = -1; i < PAIRS; i++) {
+    start = now_us();
+    CHECK(cuMemAllocAsync(&block, BLOCK, stream));
+    const double middle = now_us();
+    CHECK(cuMemFreeAsync(block, stream));
+    const double end = now_us();
+    if (i < 0) continue; /* the pool obtains its first memory */
+    samples[i] = middle - start;
+    frees[i] = end - middle;
+  }
+  report("pool_allocation", samples, PAIRS);
+  report("pool_free", frees, PAIRS);
+
+  CUevent event;
+  CHECK(cuEventCreate(&event, 2)); /* without time */
+  count = 0;
+  for (int batch = 0; batch < BATCHES; batch++) {
+    for (int i = 0; i < BATCH; i++) {
+      start = now_us();
+      CHECK(cuEventRecord(event, stream));
+      samples[count++] = now_us() - start;
+    }
+    CHECK(cuStreamSynchronize(stream));
+  }
+  report("event_record", samples, count);
+  for (int i = 0; i < PAIRS; i++) {
+    start = now_us();
+    CHECK(cuEventQuery(event));
+    samples[i] = now_us() - start;
+  }
+  report("event_query", samples, PAIRS);
 
   /* The caller's part of a graph's launch; the graph is a chain of kernels. */
   for (int large = 0; large < 2; large++) {

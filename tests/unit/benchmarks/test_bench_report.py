@@ -43,6 +43,8 @@ def test_first_loads_of_processes_exclude_the_one_that_filled_the_cache() -> Non
     output += "context 9000 0 0 1\nfirst_load 900 0 0 1\n"
     output += "load 100 0 0 1\nlaunch 1 2 0 1\nlaunch_sync 3 4 0 1\nlaunch_sync_idle 5 6 0 1\n"
     output += "replay_1 1 2 0 1\nreplay_100 9 9 0 1\n"
+    output += "pool_allocation 1 2 0 1\npool_free 1 2 0 1\n"
+    output += "event_record 1 2 0 1\nevent_query 1 2 0 1\n"
     rows = {row.name: row for row in latency.rows("s", output)}
     assert rows["module load, cached, new process"].measured == pytest.approx(0.4)
     assert rows["module load, not cached"].measured == pytest.approx(20)
