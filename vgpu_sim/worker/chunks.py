@@ -124,7 +124,8 @@ class Chunks:
         raise BadChunkError("no chunk contains the range")
 
     def open_shared(self, memory: SharedMemory, offset: int) -> int | None:
-        """Map memory that another context shares, at ``offset``. Return its descriptor, which the
+        """Map memory that another context shares, at ``offset``, which is in another GPU's window
+        for peer access. Return its descriptor, which the
         caller closes; None for a name without memory.
 
         Raises:
@@ -133,7 +134,7 @@ class Chunks:
         """
         request = ChunkRequest(offset, memory.chunk_units * CHUNK_ALIGN_BYTES, memory.kind)
         if memory.chunk_units:
-            self._check(request)
+            self._check(request, offset // GPU_WINDOW_BYTES * GPU_WINDOW_BYTES)
             self._check_free(request)
         try:
             opened = self.shares.open(memory)
@@ -188,11 +189,12 @@ class Chunks:
         self._runtime.unmap_view(offset, size)
         del self._views[offset]
 
-    def _check(self, request: ChunkRequest) -> None:
+    def _check(self, request: ChunkRequest, window: int | None = None) -> None:
+        """Refuse a range that is not one of the window's; None: this context's GPU's window."""
         if request.kind not in _RANGES:
             raise BadChunkError("unknown kind of chunk")
         begin, size = _RANGES[ChunkKind(request.kind)]
-        begin += self._window
+        begin += self._window if window is None else window
         if request.offset % CHUNK_ALIGN_BYTES or request.size % CHUNK_ALIGN_BYTES:
             raise BadChunkError("a chunk's offset or size is not aligned")
         if not 0 < request.size <= size:

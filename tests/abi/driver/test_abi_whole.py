@@ -15,8 +15,9 @@ from vgpu_sim.config import program_environment
 
 GPUS = [f"GPU-{n}{n}a1b2c3-1111-4111-8111-11111111111{n}" for n in (7, 3, 5)]  # not by name
 H100 = BOARDS["h100-80gb"]
-NOT_ENABLED, PEER_UNSUPPORTED = -705, -217  # as ``call`` returns them
-INVALID_VALUE, INVALID_DEVICE, NO_DEVICE = -1, -101, -100
+ALREADY_ENABLED, NOT_ENABLED = -704, -705  # as ``call`` returns them
+INVALID_VALUE, INVALID_DEVICE, NO_DEVICE, INVALID_CONTEXT = -1, -101, -100, -201
+ILLEGAL_ADDRESS = -700
 
 ASK = """
 import json
@@ -145,7 +146,7 @@ for name in ("MULTIPROCESSOR_COUNT", "PCI_BUS_ID", "PCI_DEVICE_ID", "PCI_DOMAIN_
     assert found["ASYNC_ENGINE_COUNT"] == H100.whole.engines.copy
 
 
-def test_two_gpus_work_side_by_side_and_reach_none_of_each_others_memory(
+def test_two_gpus_work_side_by_side(
     three: tuple[dict[str, str], str],
 ) -> None:
     more = """
@@ -163,11 +164,6 @@ for device in (1, 0):
     call("cuMemcpyDtoH", copy, memory[device], 4)
     found.setdefault("copies", []).append(list(copy))
     found.setdefault("active", []).append([int(v) for v in d.cuDevicePrimaryCtxGetState(device)])
-found["peer"] = [call("cuDeviceCanAccessPeer", 0, 1), call("cuDeviceCanAccessPeer", 0, 2)]
-found["enable"] = call("cuCtxEnablePeerAccess", contexts[1], 0)
-found["disable"] = call("cuCtxDisablePeerAccess", contexts[1])
-link = d.CUdevice_P2PAttribute.CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
-found["link"] = [call("cuDeviceGetP2PAttribute", link, 0, n) for n in (1, 0)]
 found["ipc"] = type(call("cuIpcGetMemHandle", memory[0])).__name__
 """
     found = ask(three[0], more, CUDA_VISIBLE_DEVICES="0,2")
@@ -176,7 +172,128 @@ found["ipc"] = type(call("cuIpcGetMemHandle", memory[0])).__name__
     assert [total for _, total in found["free"]] == [H100.memory_bytes] * 2
     assert all(0 < free < total for free, total in found["free"])
     assert found["copies"] == [[6] * 4, [5] * 4]
-    assert found["peer"] == [0, INVALID_DEVICE]
-    assert found["link"] == [0, INVALID_DEVICE]
-    assert (found["enable"], found["disable"]) == (PEER_UNSUPPORTED, NOT_ENABLED)
     assert found["ipc"] == "CUipcMemHandle"
+
+
+PEERS = """
+import ctypes
+PTX = b'''.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry add(.param .u64 word) {
+  .reg .b64 %rd<3>;
+  .reg .b32 %r<2>;
+  ld.param.u64 %rd1, [word];
+  cvta.to.global.u64 %rd2, %rd1;
+  atom.global.add.u32 %r1, [%rd2], 1;
+  ret;
+}\\0'''
+contexts, kernels = [], []
+for device in (0, 1):
+    contexts.append(call("cuDevicePrimaryCtxRetain", device))
+    call("cuCtxSetCurrent", contexts[-1])
+    kernels.append(call("cuModuleGetFunction", call("cuModuleLoadData", PTX), b"add"))
+def use(device):
+    call("cuCtxSetCurrent", contexts[device])
+def word(device, allocate="cuMemAlloc", *more):
+    use(device)
+    address = call(allocate, 4 << 20, *more)
+    call("cuMemsetD8", address, 0, 4)
+    return address
+def add(device, address):
+    use(device)
+    call("cuLaunchKernel", kernels[device], 1, 1, 1, 32, 1, 1, 0, 0,
+         ((int(address),), (ctypes.c_uint64,)), 0)
+    return call("cuCtxSynchronize")
+def value(device, address):
+    use(device)
+    copy = bytearray(4)
+    return call("cuMemcpyDtoH", copy, address, 4) or int.from_bytes(copy, "little")
+"""
+
+
+def test_kernels_access_the_memory_of_another_whole_gpu(
+    three: tuple[dict[str, str], str],
+) -> None:
+    more = f"""{PEERS}
+first = word(0)
+small = call("cuMemAlloc", 256)
+call("cuMemsetD8", small, 0, 4)
+found["can"] = [call("cuDeviceCanAccessPeer", 1, n) for n in (0, 1, 2)]
+kinds = d.CUdevice_P2PAttribute
+found["links"] = [call("cuDeviceGetP2PAttribute", kind, 0, n) for n in (1, 0) for kind in (
+    kinds.CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED,
+    kinds.CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)]
+use(1)
+found["wrong"] = [call("cuCtxEnablePeerAccess", contexts[1], 0),
+                  call("cuCtxEnablePeerAccess", contexts[0], 1),
+                  call("cuCtxDisablePeerAccess", contexts[0])]
+free = [int(v) for v in d.cuMemGetInfo()][1]
+found["enable"] = [call("cuCtxEnablePeerAccess", contexts[0], 0) for _ in range(2)]
+second = word(0)
+found["ran"] = [add(1, address) for address in (first, small, second)] + [add(0, first)]
+found["values"] = [value(0, address) for address in (first, small, second)]
+use(1)
+found["charged"] = free - [int(v) for v in d.cuMemGetInfo()][1]
+use(0)
+before = [int(v) for v in d.cuMemGetInfo()][1]
+found["freed"] = call("cuMemFree", second)
+found["returned"] = [int(v) for v in d.cuMemGetInfo()][1] - before
+pinned = call("cuMemHostAlloc", 4096, 0)
+pinned_word = ctypes.c_uint32.from_address(int(pinned))
+pinned_word.value = 40
+managed = call("cuMemAllocManaged", 4096, 1)
+managed_word = ctypes.c_uint32.from_address(int(managed))
+managed_word.value = 50
+found["host"] = [add(n, address) for address in (pinned, managed) for n in (0, 1)]
+found["host"] += [pinned_word.value, managed_word.value]
+use(1)
+found["disable"] = [call("cuCtxDisablePeerAccess", contexts[0]) for _ in range(2)]
+found["ended"] = [add(1, first), add(0, first), value(0, first)]
+"""
+    found = ask(three[0], more, CUDA_VISIBLE_DEVICES="0,2")
+    assert found["can"] == [1, 0, INVALID_DEVICE]
+    assert found["links"] == [1, 1, INVALID_DEVICE, INVALID_DEVICE]
+    assert found["wrong"] == [INVALID_CONTEXT, INVALID_VALUE, NOT_ENABLED]
+    assert found["enable"] == [0, ALREADY_ENABLED]
+    assert found["ran"] == [0] * 4
+    assert found["values"] == [64, 32, 32]
+    assert found["charged"] == 4 << 20, "once, to the memory that all GPUs share"
+    assert (found["freed"], found["returned"]) == (0, 4 << 20)
+    assert found["host"] == [0, 0, 0, 0, 40 + 64, 50 + 64]
+    assert found["disable"] == [0, NOT_ENABLED]
+    assert found["ended"] == [ILLEGAL_ADDRESS, 0, 96], "only the accessor's context fails"
+
+
+def test_a_pool_is_open_to_the_devices_that_its_access_names(
+    three: tuple[dict[str, str], str],
+) -> None:
+    more = f"""{PEERS}
+use(0)
+pool = call("cuDeviceGetDefaultMemPool", 0)
+stream = call("cuStreamCreate", 0)
+address = call("cuMemAllocFromPoolAsync", 4 << 20, pool, stream)
+call("cuMemsetD8Async", address, 0, 4, stream)
+call("cuStreamSynchronize", stream)
+def access(flags):
+    wanted = d.CUmemAccessDesc()
+    wanted.location.type = d.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    wanted.location.id = 1
+    wanted.flags = flags
+    status = call("cuMemPoolSetAccess", pool, [wanted], 1)
+    return [status, int(call("cuMemPoolGetAccess", pool, wanted.location))]
+flags = d.CUmemAccess_flags
+found["open"] = access(flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+later = call("cuMemAllocFromPoolAsync", 4 << 20, pool, stream)
+call("cuMemsetD8Async", later, 0, 4, stream)
+call("cuStreamSynchronize", stream)
+found["ran"] = [add(1, address), add(1, later), value(0, address), value(0, later)]
+use(0)
+found["closed"] = access(flags.CU_MEM_ACCESS_FLAGS_PROT_NONE)
+found["ended"] = [add(1, address), value(0, address)]
+"""
+    found = ask(three[0], more, CUDA_VISIBLE_DEVICES="0,2")
+    assert found["open"] == [0, 3]
+    assert found["ran"] == [0, 0, 32, 32]
+    assert found["closed"] == [0, 0]
+    assert found["ended"] == [ILLEGAL_ADDRESS, 32]

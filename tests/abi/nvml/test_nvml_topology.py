@@ -40,10 +40,14 @@ def place(switch: int, bridge: int, node: int, links: int = 0, *, peers: int = 0
 
 
 @pytest.fixture
-def open_gpus(libraries, tmp_path) -> Iterator[Callable[[Sequence[int]], list[object]]]:
+def report() -> Report:
+    return Report([])
+
+
+@pytest.fixture
+def open_gpus(libraries, tmp_path, report) -> Iterator[Callable[[Sequence[int]], list[object]]]:
     """A function that opens NVML on GPUs in given places and returns their handles."""
     path = tmp_path / "management.sock"
-    report = Report([])
     with (
         nvml_reports.serve(path, report),
         nvml_views.load_nvml(libraries, MANAGEMENT_SOCKET=str(path)),
@@ -91,12 +95,29 @@ def test_the_level_of_a_pair_is_the_widest_thing_in_which_they_differ(open_gpus)
         for pair in ((its[0], other), (other, its[0])):
             assert pynvml.nvmlDeviceGetTopologyCommonAncestor(*pair) == level
             assert pynvml.nvmlDeviceOnSameBoard(*pair) == (other is its[0])
-            for kind in range(5):
-                assert pynvml.nvmlDeviceGetP2PStatus(*pair, kind) == (
-                    pynvml.NVML_P2P_STATUS_NOT_SUPPORTED
-                )
             wrong = code(pynvml.nvmlDeviceGetP2PStatus, *pair, 5)
             assert wrong == pynvml.NVML_ERROR_INVALID_ARGUMENT
+
+
+def test_whole_gpus_access_each_others_memory(open_gpus, report):
+    open_gpus([place(0, 0, 0, 18)] * 2 + [place(0, 0, 0)] * 2)
+    for number, record in enumerate(report.gpus):
+        record.mig_mode = int(number == 3)
+    pynvml.nvmlShutdown()
+    pynvml.nvmlInit()
+    linked, other, alone, divided = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(4)]
+    kinds = range(pynvml.NVML_P2P_CAPS_INDEX_UNKNOWN)
+
+    def supported(first: object, second: object) -> list[int]:
+        ok = pynvml.NVML_P2P_STATUS_OK
+        return [kind for kind in kinds if pynvml.nvmlDeviceGetP2PStatus(first, second, kind) == ok]
+
+    assert supported(linked, other) == list(kinds)
+    assert supported(linked, alone) == [
+        kind for kind in kinds if kind != pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+    ]
+    assert not supported(linked, linked)
+    assert not supported(alone, divided)
 
 
 def test_links_are_those_of_the_place_and_lead_where_it_says(open_gpus):

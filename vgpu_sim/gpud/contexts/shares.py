@@ -1,10 +1,11 @@
 """Memory that several contexts of one slice share: who holds it, and who is charged for it.
 
-A worker *offers* a chunk under a random key. Another worker of the same slice and client that
-presents the key becomes a holder, and gpud connects the two workers, so that one passes the
-chunk's descriptor to the other; gpud itself accepts no descriptors. The chunk is charged once. If
-the holder that is charged leaves, the charge moves to another holder, so the memory stays charged
-until the last one leaves.
+A worker *offers* a chunk under a random key. Another worker that presents the key becomes a holder
+if it is of the same slice and client, or if both contexts are on whole GPUs and of one process
+(peer access). gpud then connects the two workers, so that one passes the chunk's descriptor to the
+other; gpud itself accepts no descriptors. The chunk is charged once. If the holder that is charged
+leaves, the charge moves to another holder, of the same slice if there is one, so the memory stays
+charged until the last one leaves.
 """
 
 import secrets
@@ -49,6 +50,8 @@ class Shares:
         self._keys: dict[str, Share] = {}
         self._live: dict[int, Share] = {}
         self._channels: dict[Account, socket.socket] = {}
+        self._processes: dict[Account, int] = {}
+        """By account of a context on a whole GPU: the process id of its client."""
         self._exported: Counter[Account] = Counter()
         """The number of keys that a context has offered."""
         self._holds: Counter[Account] = Counter()
@@ -60,6 +63,13 @@ class Shares:
     def enter(self, account: Account, channel: socket.socket) -> None:
         """Note the channel of a context's worker."""
         self._channels[account] = channel
+
+    def allow_peers(self, account: Account, client_pid: int) -> None:
+        """Let the other contexts on whole GPUs of a context's client process open its memory, and
+        the other way around.
+        """
+        if client_pid > 0:
+            self._processes[account] = client_pid
 
     def offer(self, account: Account, key: str, number: int, size: int) -> int:
         """Let other contexts open a chunk with ``key``; return the share's number, or 0.
@@ -101,7 +111,7 @@ class Shares:
         share = self._keys.get(key)
         if share is None or share.exporter == account or not self._may_hold(account):
             return None
-        if self._budget.tenant(share.exporter) != self._budget.tenant(account):
+        if not self._may_open(share.exporter, account):
             return None
         exporter = self._channels.get(share.exporter)
         if exporter is None:
@@ -139,6 +149,12 @@ class Shares:
             del self._live[number]
         return True, not share.holders, paid
 
+    def _may_open(self, exporter: Account, account: Account) -> bool:
+        if self._budget.tenant(exporter) == self._budget.tenant(account):
+            return True
+        process = self._processes.get(exporter)
+        return process is not None and process == self._processes.get(account)
+
     def _may_hold(self, account: Account) -> bool:
         return self._holds[account] < MOST_HOLDS
 
@@ -165,7 +181,9 @@ class Shares:
             if paid:
                 self._budget.release(account, paid)
             return
-        share.payer = next(iter(share.holders))
+        slice_of = self._budget.tenant
+        same = (one for one in share.holders if slice_of(one)[0] == slice_of(account)[0])
+        share.payer = next(same, next(iter(share.holders)))
         if not paid:
             return
         self._budget.transfer(account, share.payer, paid)
@@ -188,5 +206,5 @@ class Shares:
     def drop(self, account: Account) -> None:
         """Remove an account that is about to be closed."""
         self.leave_all(account)
-        for table in (self._channels, self._held, self._holds, self._exported):
+        for table in (self._channels, self._processes, self._held, self._holds, self._exported):
             table.pop(account, None)

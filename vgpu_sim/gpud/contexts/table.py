@@ -271,6 +271,8 @@ class ContextTable:
     async def _serve(self, context: Context) -> None:
         if context.channel is None:
             return
+        if context.instance.profile.is_whole:
+            self._shares.allow_peers(context.account, context.client.pid)
         channel = WorkerChannel(
             context.channel,
             context.sockets,

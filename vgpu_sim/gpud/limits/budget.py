@@ -240,7 +240,8 @@ class Budget:
         return self._accounts[account][0].uuid, self._clients[account]
 
     def transfer(self, source: Account, target: Account, amount_bytes: int) -> None:
-        """Move a part of an account's memory to another account of the same instance.
+        """Move a part of an account's memory to another account, of the same instance or of another
+        one. There it is counted even if it exceeds the limits.
 
         Raises:
             KeyError: an account is closed.
@@ -250,8 +251,10 @@ class Budget:
         if not 0 < amount_bytes <= held:
             raise ValueError(f"cannot move {amount_bytes} bytes: {held} are held")
         self._accounts[source] = (instance, held - amount_bytes)
+        self._slices[instance.uuid] -= amount_bytes
         instance, held = self._accounts[target]
         self._accounts[target] = (instance, held + amount_bytes)
+        self._slices[instance.uuid] += amount_bytes
 
     def release(self, account: Account, amount_bytes: int) -> None:
         """Release a part of an account's memory.

@@ -94,6 +94,39 @@ def test_other_slices_clients_and_the_exporter_open_nothing(setup):
     assert setup.shares.open(setup.context(), KEY) is None
 
 
+def test_contexts_of_one_process_on_two_whole_gpus_open_each_others_memory(setup):
+    owner, peer, stranger = setup.context(), setup.context(instance=1), setup.context(instance=1)
+    number = offer_chunk(setup, owner)
+    setup.shares.allow_peers(peer, 7)
+    assert setup.shares.open(peer, KEY) is None, "the owner is not on a whole GPU"
+    setup.shares.allow_peers(owner, 7)
+    setup.shares.allow_peers(stranger, 8)
+    assert setup.shares.open(stranger, KEY) is None, "of another process"
+    unknown = [setup.context(instance=n) for n in (0, 1)]
+    for one in unknown:
+        setup.shares.allow_peers(one, 0)  # gpud does not see the process
+    assert setup.shares.open(unknown[1], KEY) is None
+    setup.shares.open(peer, KEY)[1].close()
+    used = [setup.budget.slice_used_bytes(one.uuid) for one in setup.instances]
+    assert used == [2 * MIB, 0], "the owner is charged"
+    setup.shares.drop(owner)
+    used = [setup.budget.slice_used_bytes(one.uuid) for one in setup.instances]
+    assert used == [0, 2 * MIB], "the memory that remains is charged to the peer's GPU"
+    assert setup.shares.leave(peer, number) == (True, True, 2 * MIB)
+    assert setup.budget.used_bytes == 0
+
+
+def test_the_charge_stays_on_the_owners_gpu_while_a_context_there_holds_the_memory(setup):
+    owner, peer, neighbour = setup.context(), setup.context(instance=1), setup.context()
+    offer_chunk(setup, owner)
+    for one in (owner, peer):
+        setup.shares.allow_peers(one, 7)
+    for one in (peer, neighbour):
+        setup.shares.open(one, KEY)[1].close()
+    setup.shares.drop(owner)
+    assert setup.budget.account_bytes(neighbour) == 2 * MIB
+
+
 def test_offers_are_checked(setup):
     first, second = setup.context(), setup.context()
     number = offer_chunk(setup, first)

@@ -291,6 +291,7 @@ struct tsr_pool {
   CUmemPoolProps props;
   int device; /* ordinal; -1: a pool of host memory */
   bool destroyed, is_default, is_current;
+  _Atomic uint32_t peers; /* other devices that access the memory, as bits by ordinal */
   bool imported; /* from another process: it has only allocations of that process */
   uint64_t shared_tag;                                 /* of a pool with a name, else 0 */
   unsigned char shared_name[sizeof(tessera_shared_memory)]; /* of an exported pool */

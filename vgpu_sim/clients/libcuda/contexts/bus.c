@@ -1,9 +1,11 @@
-/* Devices' PCI addresses, and peer access between devices, which is not supported. */
+/* Devices' PCI addresses, and peer access between devices. */
 #include <stdio.h>
 #include <string.h>
 
 #include "api.h"
 #include "base/device.h"
+#include "contexts/context.h"
+#include "memory/peers.h"
 #include "process.h"
 
 enum { BUS_ID_BYTES = 13 }; /* "0000:01:00.0" and its terminator */
@@ -61,8 +63,9 @@ CUresult tsr_cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId) {
 
 CUresult tsr_cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev) {
   if (!canAccessPeer) return CUDA_ERROR_INVALID_VALUE;
-  if (!tsr_device(dev) || !tsr_device(peerDev)) return CUDA_ERROR_INVALID_DEVICE;
-  *canAccessPeer = 0;
+  const struct tsr_device *accessor = tsr_device(dev), *owner = tsr_device(peerDev);
+  if (!accessor || !owner) return CUDA_ERROR_INVALID_DEVICE;
+  *canAccessPeer = tsr_peers_reach(accessor, owner);
   return CUDA_SUCCESS;
 }
 
@@ -71,17 +74,25 @@ CUresult tsr_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, C
   if (!value || attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
       attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED)
     return CUDA_ERROR_INVALID_VALUE;
-  if (!tsr_device(srcDevice) || !tsr_device(dstDevice) || srcDevice == dstDevice)
-    return CUDA_ERROR_INVALID_DEVICE;
-  *value = 0;
+  const struct tsr_device *accessor = tsr_device(srcDevice), *owner = tsr_device(dstDevice);
+  if (!accessor || !owner || accessor == owner) return CUDA_ERROR_INVALID_DEVICE;
+  const bool supported = attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
+                         attrib == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+  *value = supported && tsr_peers_reach(accessor, owner);
   return CUDA_SUCCESS;
 }
 
 CUresult tsr_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
+  TSR_CURRENT(context);
   if (Flags) return CUDA_ERROR_INVALID_VALUE;
-  return peerContext ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED : CUDA_ERROR_INVALID_CONTEXT;
+  struct tsr_context *owner = TSR_FIND(tsr_context, TSR_CONTEXT, peerContext);
+  if (!owner || owner == context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!tsr_peers_reach(context->device, owner->device)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  return tsr_peers_enable(context, owner);
 }
 
 CUresult tsr_cuCtxDisablePeerAccess(CUcontext peerContext) {
-  return peerContext ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_ERROR_INVALID_CONTEXT;
+  TSR_CURRENT(context);
+  struct tsr_context *owner = TSR_FIND(tsr_context, TSR_CONTEXT, peerContext);
+  return owner ? tsr_peers_disable(context, owner) : CUDA_ERROR_INVALID_CONTEXT;
 }

@@ -24,6 +24,7 @@
 #include "callbacks/host_queue.h"
 #include "nodes/capture.h"
 #include "memory/graph_memory.h"
+#include "memory/peers.h"
 #include "memory/pool.h"
 #include "memory/views.h"
 #include "memory/system_area.h"
@@ -194,6 +195,7 @@ CUresult tsr_context_open(struct tsr_device *device, uint32_t flags, uint32_t ap
   settled = true;
   atomic_store(&open_contexts[index], context);
   *handle = tsr_object_publish(TSR_CONTEXT, context);
+  tsr_peers_enter(context);
   return CUDA_SUCCESS;
 }
 
@@ -219,6 +221,7 @@ CUresult tsr_context_close(uint64_t handle) {
   tsr_ring_quiesce(context);
   /* Tasks that another thread has enqueued since the wait run with an error. */
   tsr_host_stop(context);
+  tsr_peers_drop(context);
   atomic_store(&open_contexts[context->index], NULL);
   close_gracefully(context->socket);
   tsr_modules_drop(context);

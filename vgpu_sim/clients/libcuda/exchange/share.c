@@ -70,6 +70,18 @@ CUresult tsr_share_offer(struct tsr_context *context, uint64_t address, uint64_t
   return CUDA_SUCCESS;
 }
 
+CUresult tsr_share_name(struct tsr_context *context, uint64_t offset, uint64_t bytes,
+                        uint32_t kind, tessera_shared_memory *name) {
+  const tessera_chunk range = {.offset = offset, .bytes = bytes, .kind = kind};
+  return ask(context, &range, name);
+}
+
+void tsr_share_forget(struct tsr_context *context, const tessera_shared_memory *name) {
+  struct tsr_reply reply;
+  tsr_ask(context, TESSERA_MESSAGE_TYPE_SHARE_END, name, sizeof *name, -1, &reply);
+  tsr_reply_close(&reply);
+}
+
 bool tsr_share_own(const tessera_shared_memory *name, uint64_t *address) {
   pthread_mutex_lock(&lock);
   const struct offer *one = offers;
@@ -102,9 +114,7 @@ void tsr_share_end(uint64_t address) {
   if (!atomic_load_explicit(&count, memory_order_relaxed)) return;
   for (struct offer *one = take(address, NULL), *next; one; one = next) {
     next = one->next;
-    struct tsr_reply reply;
-    tsr_ask(one->context, TESSERA_MESSAGE_TYPE_SHARE_END, &one->name, sizeof one->name, -1, &reply);
-    tsr_reply_close(&reply);
+    tsr_share_forget(one->context, &one->name);
     free(one);
   }
 }

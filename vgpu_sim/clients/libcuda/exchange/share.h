@@ -13,6 +13,11 @@ CUresult tsr_share_offer(struct tsr_context *context, uint64_t address, uint64_t
                          uint32_t kind, uint16_t purpose, uint64_t tag,
                          tessera_shared_memory *name);
 
+/* Obtain a name of a range of a chunk that this process opens at once, and then forgets. */
+CUresult tsr_share_name(struct tsr_context *context, uint64_t offset, uint64_t bytes,
+                        uint32_t kind, tessera_shared_memory *name);
+void tsr_share_forget(struct tsr_context *context, const tessera_shared_memory *name);
+
 /* Whether this process has given a name; sets the address of its memory. */
 bool tsr_share_own(const tessera_shared_memory *name, uint64_t *address);
 

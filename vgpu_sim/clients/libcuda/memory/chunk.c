@@ -9,6 +9,7 @@
 #include "base/aperture.h"
 #include "config.h"
 #include "base/device.h"
+#include "memory/peers.h"
 #include "memory/slab.h"
 #include "exchange/request.h"
 
@@ -162,6 +163,21 @@ static CUresult obtain(struct tsr_chunk *chunk, uint8_t **alias) {
   return result;
 }
 
+/* Let other contexts access a new chunk. If they cannot, the chunk is destroyed, but not its slab. */
+static CUresult open_to_peers(const struct tsr_chunk *copy) {
+  const CUresult result = tsr_peers_open(copy);
+  if (result == CUDA_SUCCESS) return result;
+  pthread_mutex_lock(&tsr_memory_lock);
+  struct tsr_chunk *chunk = tsr_chunk_at(tsr_aperture_base + copy->offset);
+  if (chunk && chunk->id != copy->id) chunk = NULL;
+  if (chunk) tsr_chunk_detach(chunk);
+  pthread_mutex_unlock(&tsr_memory_lock);
+  if (!chunk) return CUDA_SUCCESS; /* its context has ended, and with it all of its memory */
+  chunk->slab = NULL;
+  tsr_chunk_destroy(chunk);
+  return result;
+}
+
 CUresult tsr_chunk_create(const struct tsr_chunk *wanted, uint64_t *offset) {
   if (wanted->bytes > TESSERA_DEVICE_BYTES) return CUDA_ERROR_OUT_OF_MEMORY;
   struct tsr_chunk *chunk = malloc(sizeof *chunk);
@@ -191,8 +207,9 @@ CUresult tsr_chunk_create(const struct tsr_chunk *wanted, uint64_t *offset) {
     tsr_chunk_detach(chunk);
     free(chunk);
   }
+  const struct tsr_chunk copy = result == CUDA_SUCCESS ? *chunk : *wanted;
   pthread_mutex_unlock(&tsr_memory_lock);
-  return result;
+  return result == CUDA_SUCCESS ? open_to_peers(&copy) : result;
 }
 
 /* Return `wanted` if it is free, else the offset of a free range, or 0. */
@@ -235,6 +252,7 @@ CUresult tsr_chunk_reserve(const struct tsr_device *device, uint64_t bytes, uint
 }
 
 CUresult tsr_chunk_destroy(struct tsr_chunk *chunk) {
+  tsr_peers_close(chunk->offset);
   unmap_chunk(chunk, chunk->alias);
   const CUresult result = ask_to_free(chunk);
   tsr_slab_free(chunk->slab);
@@ -258,6 +276,16 @@ void tsr_chunks_drop(struct tsr_context *context) {
   }
   count = kept;
   pthread_mutex_unlock(&tsr_memory_lock);
+}
+
+int64_t tsr_chunks_copy(struct tsr_chunk **copies) {
+  int64_t copied = 0;
+  pthread_mutex_lock(&tsr_memory_lock);
+  *copies = malloc((count ? count : 1) * sizeof **copies);
+  for (size_t i = 0; i < count && *copies; i++)
+    if (chunks[i]->alias && !chunks[i]->views) (*copies)[copied++] = *chunks[i];
+  pthread_mutex_unlock(&tsr_memory_lock);
+  return *copies ? copied : -1;
 }
 
 bool tsr_chunks_each(struct tsr_context *context, uint32_t kind,

@@ -82,6 +82,10 @@ CUresult tsr_chunk_reserve(const struct tsr_device *device, uint64_t bytes, uint
 /* Drop all memory of a context whose worker has ended. */
 void tsr_chunks_drop(struct tsr_context *context);
 
+/* Copy all chunks that have memory into a new array; returns their number, or -1 without room.
+ * Takes the lock itself. */
+int64_t tsr_chunks_copy(struct tsr_chunk **copies);
+
 /* Call back for every chunk of a context and kind, until a callback returns true; under the
  * lock. */
 bool tsr_chunks_each(struct tsr_context *context, uint32_t kind,

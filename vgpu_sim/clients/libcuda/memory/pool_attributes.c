@@ -4,6 +4,7 @@
 #include "api.h"
 #include "base/device.h"
 #include "base/refuse.h"
+#include "memory/peers.h"
 #include "memory/pool.h"
 
 static struct tsr_pool *find(CUmemoryPool handle) { return TSR_FIND(tsr_pool, TSR_POOL, handle); }
@@ -134,26 +135,52 @@ static bool is_location(const CUmemLocation *location) {
          location->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
 }
 
-/* Access is fixed: that of the pool's own location cannot be revoked, as in CUDA, and no other
- * device can get it, because there is no peer access. */
+bool tsr_pool_is_open_to(uint64_t pool, const struct tsr_device *device) {
+  const struct tsr_pool *found = TSR_FIND(tsr_pool, TSR_POOL, pool);
+  return found && atomic_load(&found->peers) >> (device - tsr_devices) & 1;
+}
+
+static bool is_peer(const struct tsr_pool *pool, const CUmemLocation *location) {
+  return location->type == CU_MEM_LOCATION_TYPE_DEVICE && !reaches(pool, location) &&
+         !pool->imported && tsr_peers_reach(tsr_device(location->id), tsr_device(pool->device));
+}
+
+/* Only other whole GPUs get and lose access: that of the pool's own location cannot be revoked, as
+ * in CUDA. */
 CUresult tsr_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count) {
-  const struct tsr_pool *found = find(pool);
+  struct tsr_pool *found = find(pool);
   if (!found || !map || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  const uint32_t before = atomic_load(&found->peers);
+  uint32_t peers = before;
   for (size_t i = 0; i < count; i++) {
     const CUmemAccessDesc one = map[i];
     if (!is_location(&one.location)) return CUDA_ERROR_INVALID_VALUE;
     const bool wanted = one.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     if (!wanted && one.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_VALUE;
-    if (wanted != reaches(found, &one.location)) return CUDA_ERROR_INVALID_DEVICE;
+    if (is_peer(found, &one.location)) {
+      const uint32_t bit = UINT32_C(1) << one.location.id;
+      peers = wanted ? peers | bit : peers & ~bit;
+    } else if (wanted != reaches(found, &one.location)) {
+      return CUDA_ERROR_INVALID_DEVICE;
+    }
   }
-  return CUDA_SUCCESS;
+  if (peers == before) return CUDA_SUCCESS;
+  atomic_store(&found->peers, peers);
+  const CUresult result = tsr_peers_revise();
+  if (result == CUDA_SUCCESS) return result;
+  atomic_store(&found->peers, before);
+  tsr_peers_revise();
+  return result;
 }
 
 CUresult tsr_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool,
                                 CUmemLocation *location) {
   const struct tsr_pool *found = find(memPool);
   if (!flags || !found || !location || !is_location(location)) return CUDA_ERROR_INVALID_VALUE;
-  *flags = reaches(found, location) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+  const bool open = is_peer(found, location)
+                        ? tsr_pool_is_open_to(found->handle, tsr_device(location->id))
+                        : reaches(found, location);
+  *flags = open ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
                                     : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;
 }

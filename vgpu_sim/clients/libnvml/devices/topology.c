@@ -13,7 +13,9 @@ enum {
   LEVEL_HOST_BRIDGE = 30,
   LEVEL_NODE = 40,
   LEVEL_SYSTEM = 50,
-  P2P_NOT_SUPPORTED = 5,  /* NVML_P2P_STATUS_NOT_SUPPORTED */
+  P2P_NVLINK = 2, /* NVML_P2P_CAPS_INDEX_NVLINK */
+  P2P_OK = 0,     /* NVML_P2P_STATUS_OK */
+  P2P_NOT_SUPPORTED = 5,
   P2P_KINDS = 5,
   BITS = 8 * sizeof(unsigned long),
   AFFINITY_SCOPE_SOCKET = 1, /* NVML_AFFINITY_SCOPE_SOCKET; 0 is the node */
@@ -152,16 +154,22 @@ nvmlReturn_t tsr_nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device,
   return result;
 }
 
-/* The driver has no peer access. */
+/* Kernels access the memory of another GPU if both are whole, with atomic operations as well. */
 nvmlReturn_t tsr_nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
                                         nvmlGpuP2PCapsIndex_t p2pIndex,
                                         nvmlGpuP2PStatus_t *p2pStatus) {
-  bool same = false;
-  int level = 0;
-  const nvmlReturn_t result = both(device1, device2, &same, &level);
+  struct tsr_device first, second;
+  nvmlReturn_t result = tsr_gpu(device1, TSR_FACTS, &first);
+  if (result == NVML_SUCCESS) result = tsr_gpu(device2, TSR_FACTS, &second);
   if (!p2pStatus || p2pIndex >= P2P_KINDS) return NVML_ERROR_INVALID_ARGUMENT;
-  if (result == NVML_SUCCESS) *p2pStatus = P2P_NOT_SUPPORTED;
-  return result;
+  if (result != NVML_SUCCESS) return result;
+  const bool whole = first.gpu.mig_mode != TESSERA_MIG_MODE_ENABLED &&
+                     second.gpu.mig_mode != TESSERA_MIG_MODE_ENABLED;
+  const bool same = memcmp(first.gpu.uuid, second.gpu.uuid, sizeof first.gpu.uuid) == 0;
+  const bool linked = links_of(first.gpu.telemetry.place) && links_of(second.gpu.telemetry.place);
+  const bool supported = whole && !same && (p2pIndex != P2P_NVLINK || linked);
+  *p2pStatus = supported ? P2P_OK : P2P_NOT_SUPPORTED;
+  return NVML_SUCCESS;
 }
 
 /* A simulated GPU has affinity to every CPU that this process may use. */
