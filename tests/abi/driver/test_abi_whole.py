@@ -265,7 +265,7 @@ found["ended"] = [add(1, first), add(0, first), value(0, first)]
     assert found["ended"] == [ILLEGAL_ADDRESS, 0, 96], "only the accessor's context fails"
 
 
-def test_a_pool_is_open_to_the_devices_that_its_access_names(
+def test_memory_of_a_pool_or_graph_is_open_to_the_devices_that_its_access_names(
     three: tuple[dict[str, str], str],
 ) -> None:
     more = f"""{PEERS}
@@ -289,11 +289,33 @@ call("cuMemsetD8Async", later, 0, 4, stream)
 call("cuStreamSynchronize", stream)
 found["ran"] = [add(1, address), add(1, later), value(0, address), value(0, later)]
 use(0)
+graph = call("cuGraphCreate", 0)
+node = d.CUDA_MEM_ALLOC_NODE_PARAMS()
+node.poolProps.allocType = d.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+node.poolProps.location.type = d.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+node.poolProps.location.id = 0
+node.bytesize = 4 << 20
+descriptions = [d.CUmemAccessDesc() for _ in range(2)]
+for number, one in enumerate(descriptions):
+    one.location.type = d.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    one.location.id = number
+    one.flags = flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+node.accessDescs, node.accessDescCount = descriptions, 2
+added = d.cuGraphAddMemAllocNode(graph, None, 0, node)
+found["node"] = int(added[0])
+got = call("cuGraphMemAllocNodeGetParams", added[1])
+found["described"] = int(got.accessDescCount)
+call("cuGraphLaunch", call("cuGraphInstantiate", graph, 0), stream)
+call("cuMemsetD8Async", node.dptr, 0, 4, stream)
+call("cuStreamSynchronize", stream)
+found["graph"] = [add(1, node.dptr), value(0, node.dptr)]
+use(0)
 found["closed"] = access(flags.CU_MEM_ACCESS_FLAGS_PROT_NONE)
 found["ended"] = [add(1, address), value(0, address)]
 """
     found = ask(three[0], more, CUDA_VISIBLE_DEVICES="0,2")
     assert found["open"] == [0, 3]
     assert found["ran"] == [0, 0, 32, 32]
+    assert (found["node"], found["described"], found["graph"]) == (0, 2, [0, 32])
     assert found["closed"] == [0, 0]
     assert found["ended"] == [ILLEGAL_ADDRESS, 32]

@@ -22,6 +22,7 @@ enum tsr_use {
 struct tsr_sort {
   enum tsr_use use;
   uint32_t host_flags;
+  uint32_t peers; /* other devices that access the memory from its allocation on, as bits */
   uint64_t pool; /* handle of the memory pool that owns the memory, or 0 */
 };
 

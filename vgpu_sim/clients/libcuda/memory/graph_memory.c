@@ -7,6 +7,7 @@
 #include "exchange/health.h"
 #include "memory/advice.h"
 #include "memory/memory.h"
+#include "memory/peers.h"
 
 enum { BUCKETS = 1024 };
 
@@ -52,13 +53,35 @@ static enum tsr_use use_of(const CUDA_MEM_ALLOC_NODE_PARAMS *parameters) {
   return managed ? TSR_USE_MANAGED : TSR_USE_GRAPH;
 }
 
+enum { MOST_DESCRIPTIONS = 1024 };
+
+/* Copy the descriptions of access, and find the other devices that they name. */
+static CUresult read_access(const struct tsr_context *context, struct tsr_graph_memory *made,
+                            const CUDA_MEM_ALLOC_NODE_PARAMS *parameters, uint32_t *peers) {
+  for (size_t i = 0; i < parameters->accessDescCount; i++) {
+    const CUmemAccessDesc one = made->access[i] = parameters->accessDescs[i];
+    const struct tsr_device *device =
+        one.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? tsr_device(one.location.id) : NULL;
+    if (!device || one.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
+    if (device == context->device) continue;
+    if (!tsr_peers_reach(device, context->device)) return CUDA_ERROR_INVALID_DEVICE;
+    *peers |= UINT32_C(1) << one.location.id;
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult tsr_graph_memory_new(struct tsr_context *context,
                               const CUDA_MEM_ALLOC_NODE_PARAMS *parameters,
                               struct tsr_graph_memory **memory) {
-  struct tsr_graph_memory *made = calloc(1, sizeof *made);
+  const size_t descriptions = parameters->accessDescCount;
+  if (descriptions > MOST_DESCRIPTIONS || (descriptions && !parameters->accessDescs))
+    return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_graph_memory *made = calloc(1, sizeof *made + descriptions * sizeof *made->access);
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
-  const struct tsr_sort sort = {.use = use_of(parameters)};
-  CUresult result = tsr_memory_allocate(context, sort, parameters->bytesize, &made->address);
+  struct tsr_sort sort = {.use = use_of(parameters)};
+  CUresult result = read_access(context, made, parameters, &sort.peers);
+  if (result == CUDA_SUCCESS)
+    result = tsr_memory_allocate(context, sort, parameters->bytesize, &made->address);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && tsr_graph_memory_trim(NULL))
     result = tsr_memory_allocate(context, sort, parameters->bytesize, &made->address);
   if (result != CUDA_SUCCESS) {
@@ -69,8 +92,7 @@ CUresult tsr_graph_memory_new(struct tsr_context *context,
   made->context = context;
   made->users = 1;
   made->parameters = *parameters;
-  made->parameters.accessDescs = NULL;
-  made->parameters.accessDescCount = 0;
+  made->parameters.accessDescs = descriptions ? made->access : NULL;
   made->parameters.dptr = made->address;
   pthread_mutex_lock(&lock);
   add(made);

@@ -13,7 +13,8 @@ struct tsr_graph_memory {
   uint64_t address;
   uint32_t users; /* copies of the node */
   bool live;      /* a launch has allocated it, and nothing has freed it since */
-  CUDA_MEM_ALLOC_NODE_PARAMS parameters;
+  CUDA_MEM_ALLOC_NODE_PARAMS parameters; /* their descriptions of access are `access` */
+  CUmemAccessDesc access[];
 };
 
 /* Reserve the memory of a new node. */

@@ -45,7 +45,8 @@ static uint32_t kind_of(enum tsr_use use) {
 }
 
 static bool is_same_sort(const struct tsr_sort *a, const struct tsr_sort *b) {
-  return a->use == b->use && a->host_flags == b->host_flags && a->pool == b->pool;
+  return a->use == b->use && a->host_flags == b->host_flags && a->peers == b->peers &&
+         a->pool == b->pool;
 }
 
 struct small {

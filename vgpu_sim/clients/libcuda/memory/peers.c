@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/aperture.h"
+#include "base/device.h"
 #include "exchange/request.h"
 #include "exchange/share.h"
 #include "exchange/wait.h"
@@ -37,6 +38,7 @@ static bool wants(const struct tsr_context *accessor, const struct tsr_chunk *ch
       !tsr_peers_reach(accessor->device, owner->device) || chunk->sort.use == TSR_USE_OPENED)
     return false;
   if (chunk->kind == TESSERA_CHUNK_KIND_HOST) return true;
+  if (chunk->sort.peers >> (accessor->device - tsr_devices) & 1) return true;
   if (chunk->sort.pool) return tsr_pool_is_open_to(chunk->sort.pool, accessor->device);
   return chunk->sort.use == TSR_USE_DEVICE && enabled[accessor->index] >> owner->index & 1;
 }
