@@ -14,7 +14,7 @@
 #include "config.h"
 #include "base/device.h"
 #include "base/environment.h"
-#include "memory/fault_place.h"
+#include "contexts/fault_place.h"
 #include "exchange/kernel_output.h"
 #include "log.h"
 #include "modules/module.h"

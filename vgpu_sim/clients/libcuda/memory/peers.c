@@ -8,7 +8,6 @@
 #include "exchange/share.h"
 #include "exchange/wait.h"
 #include "log.h"
-#include "memory/pool.h"
 
 /* A chunk that the accessor's worker has mapped. */
 struct opening {
@@ -32,6 +31,11 @@ bool tsr_peers_reach(const struct tsr_device *accessor, const struct tsr_device 
   return accessor != owner && !accessor->slice.info.is_mig && !owner->slice.info.is_mig;
 }
 
+static bool is_open(uint64_t pool, const struct tsr_device *device) {
+  const struct tsr_pool *found = TSR_FIND(tsr_pool, TSR_POOL, pool);
+  return found && atomic_load(&found->peers) >> (device - tsr_devices) & 1;
+}
+
 static bool wants(const struct tsr_context *accessor, const struct tsr_chunk *chunk) {
   const struct tsr_context *owner = chunk->context;
   if (!owner || contexts[owner->index] != owner ||
@@ -39,7 +43,7 @@ static bool wants(const struct tsr_context *accessor, const struct tsr_chunk *ch
     return false;
   if (chunk->kind == TESSERA_CHUNK_KIND_HOST) return true;
   if (chunk->sort.peers >> (accessor->device - tsr_devices) & 1) return true;
-  if (chunk->sort.pool) return tsr_pool_is_open_to(chunk->sort.pool, accessor->device);
+  if (chunk->sort.pool) return is_open(chunk->sort.pool, accessor->device);
   return chunk->sort.use == TSR_USE_DEVICE && enabled[accessor->index] >> owner->index & 1;
 }
 

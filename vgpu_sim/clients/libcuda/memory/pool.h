@@ -16,9 +16,6 @@ struct tsr_pool *tsr_pool_current(int ordinal, CUmemAllocationType type);
 /* Make a pool the current one of its device and type; under the pool lock. */
 void tsr_pool_make_current(struct tsr_pool *chosen);
 
-/* Whether contexts on a device other than the pool's own may access the pool's memory. */
-bool tsr_pool_is_open_to(uint64_t pool, const struct tsr_device *device);
-
 /* Create a pool; under the pool lock. */
 struct tsr_pool *tsr_pool_new(const CUmemPoolProps *props, int device);
 

@@ -135,11 +135,6 @@ static bool is_location(const CUmemLocation *location) {
          location->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
 }
 
-bool tsr_pool_is_open_to(uint64_t pool, const struct tsr_device *device) {
-  const struct tsr_pool *found = TSR_FIND(tsr_pool, TSR_POOL, pool);
-  return found && atomic_load(&found->peers) >> (device - tsr_devices) & 1;
-}
-
 static bool is_peer(const struct tsr_pool *pool, const CUmemLocation *location) {
   return location->type == CU_MEM_LOCATION_TYPE_DEVICE && !reaches(pool, location) &&
          !pool->imported && tsr_peers_reach(tsr_device(location->id), tsr_device(pool->device));
@@ -178,7 +173,7 @@ CUresult tsr_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool,
   const struct tsr_pool *found = find(memPool);
   if (!flags || !found || !location || !is_location(location)) return CUDA_ERROR_INVALID_VALUE;
   const bool open = is_peer(found, location)
-                        ? tsr_pool_is_open_to(found->handle, tsr_device(location->id))
+                        ? atomic_load(&found->peers) >> location->id & 1
                         : reaches(found, location);
   *flags = open ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
                                     : CU_MEM_ACCESS_FLAGS_PROT_NONE;

@@ -1,4 +1,4 @@
-#include "memory/fault_place.h"
+#include "contexts/fault_place.h"
 
 #include <stdio.h>
 
