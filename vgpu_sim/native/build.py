@@ -44,6 +44,9 @@ RDMA = "rdma"
 # Folder of the mathematical libraries, which `tessera run` can leave out of the search path.
 MATH = "math"
 MATH_SHARED = CLIENTS / "math" / "shared"
+# Folder of the sources of those libraries that compute matrix products, and their folders.
+MATH_PRODUCTS = CLIENTS / "math" / "products"
+_MULTIPLYING = frozenset(("cublas", "cublaslt"))
 # Folder of providers that the system's libibverbs may load.
 PROVIDER = "provider"
 # Folder of programs, for PATH.
@@ -180,13 +183,15 @@ def math_part(folder: Path, library: str, major: int, driver: Part, generated_ro
     generated = generated_root / f"{folder.name}{major}"
     soname = f"{library}.{major}"
     unused = ("transport.c", "slices.c", "patience.c")
+    shared = (MATH_SHARED, MATH_PRODUCTS) if folder.name in _MULTIPLYING else (MATH_SHARED,)
     return Part(
         folder,
         soname,
         flags=client_flags(
-            folder, generated, soname, f"-I{MATH_SHARED}", f"-DTSR_MAJOR={major}", "-g0"
+            *(folder, generated, soname, *(f"-I{one}" for one in shared)),
+            *(f"-DTSR_MAJOR={major}", "-g0"),
         ),
-        shared=(COMMON, MATH_SHARED),
+        shared=(COMMON, *shared),
         subfolder=MATH,
         needs=(driver,),
         without=tuple(COMMON / name for name in unused),

@@ -83,6 +83,39 @@ for letter, plain, dtype, tolerance in (
         check(f"cublas{plain}", dtype, tolerance, 35, 9, 17, 1, transposed_a, transposed_b, 0.5)
     check(f"cublas{letter}gemmStridedBatched", dtype, tolerance, 5, 6, 7, 3, True, False, 0.0)
 
+
+def check_addresses(name, dtype, tolerance, types=None):
+    """Compare a batch whose matrices are in no order, with scales in device memory."""
+    count, m, n, k = 5, 6, 7, 3
+    arrays = [
+        random.standard_normal(shape).astype(dtype)
+        for shape in ((count, k, m), (count, k, n), (count, n, m))
+    ]
+    addresses = [[put(one) for one in array] for array in arrays]
+    order = np.array([3, 0, 4, 1, 2])
+    tables = [put(np.array([found[i].value for i in order], np.uint64)) for found in addresses]
+    scales = put(np.array([2, 0.5], dtype if types is None else np.float32))
+    beta = c.c_void_p(scales.value + (4 if types else arrays[0].itemsize))
+    kind = [] if types is None else [types[0]]
+    ends = (beta, tables[2], *kind, m, count, *(types[1:] if types else ()))
+    assert blas.cublasSetPointerMode_v2(handle, 1) == 0
+    status = blas[name](
+        handle, 0, 1, m, n, k, scales, tables[0], *kind, m, tables[1], *kind, n, *ends
+    )
+    assert status == 0, (name, status)
+    assert blas.cublasSetPointerMode_v2(handle, 0) == 0
+    for i in range(count):
+        a, b, made = (array[i].astype(np.float64) for array in arrays)
+        actual = get(addresses[2][i], arrays[2][i]).astype(np.float64)
+        expected = 2 * b.T @ a + 0.5 * made
+        np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+check_addresses("cublasSgemmBatched", np.float32, 1e-5)
+check_addresses("cublasDgemmBatched", np.float64, 1e-13)
+check_addresses("cublasHgemmBatched", np.float16, 2e-2)
+check_addresses("cublasGemmBatchedEx", np.float16, 1e-2, (F16, 68, -1))
+
 # halves with a sum in single precision, and scales in device memory
 x, y, z = random.standard_normal((3, 8, 8)).astype(np.float16)
 scales = put(np.array([2, 1], np.float32))

@@ -1,8 +1,6 @@
 /* Handles of cuBLAS: streams, modes and workspaces, which computing functions read. */
 #include "handle.h"
 
-#include <pthread.h>
-
 #include "api.h"
 #include "objects.h"
 #include "texts.h"
@@ -12,34 +10,14 @@ enum { HANDLE = 1, LAST_POINTER_MODE = 1, LAST_ATOMICS_MODE = 1 };
  * FP64_EMULATED_FIXEDPOINT; the flag disallows reductions in reduced precision. */
 enum { LAST_MATH_MODE = TSR_MAJOR == 12 ? 4 : 8, MATH_FLAG = 16 };
 
-extern int cuInit(unsigned int flags);
-extern int cuCtxGetCurrent(void **context);
-extern int cuCtxSetCurrent(void *context);
-extern int cuCtxGetDevice(int *device);
-extern int cuDevicePrimaryCtxRetain(void **context, int device);
-extern int cuDevicePrimaryCtxRelease_v2(int device);
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `retained` */
-
 struct tsr_blas *tsr_blas_of(cublasHandle_t handle) { return tsr_object_find(handle, HANDLE); }
 
-cublasStatus_t tsr_blas_enter(struct tsr_blas *blas) {
-  void *current = NULL;
-  if (cuCtxGetCurrent(&current) == 0 && current) return CUBLAS_STATUS_SUCCESS;
-  pthread_mutex_lock(&lock);
-  if (!blas->retained && cuDevicePrimaryCtxRetain(&blas->retained, blas->device) != 0)
-    blas->retained = NULL;
-  current = blas->retained;
-  pthread_mutex_unlock(&lock);
-  if (!current || cuCtxSetCurrent(current) != 0) return CUBLAS_STATUS_NOT_INITIALIZED;
-  return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t tsr_cublasCreate_v2(cublasHandle_t *handle) {
+  struct tsr_current current = {0};
   if (!handle) return CUBLAS_STATUS_INVALID_VALUE;
-  if (cuInit(0) != 0) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (!tsr_current_init(&current)) return CUBLAS_STATUS_NOT_INITIALIZED;
   struct tsr_blas *made = tsr_object_new(HANDLE, sizeof *made);
-  if (made && cuCtxGetDevice(&made->device) != 0) made->device = 0;
+  if (made) made->current = current;
   *handle = made;
   return made ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
 }
@@ -47,9 +25,9 @@ cublasStatus_t tsr_cublasCreate_v2(cublasHandle_t *handle) {
 cublasStatus_t tsr_cublasDestroy_v2(cublasHandle_t handle) {
   const struct tsr_blas *blas = tsr_blas_of(handle);
   if (!blas) return CUBLAS_STATUS_NOT_INITIALIZED;
-  const struct tsr_blas last = *blas;
+  const struct tsr_current current = blas->current;
   if (!tsr_object_free(handle, HANDLE)) return CUBLAS_STATUS_NOT_INITIALIZED;
-  if (last.retained) cuDevicePrimaryCtxRelease_v2(last.device);
+  tsr_current_end(&current);
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -3,21 +3,26 @@
 #define TSR_CUBLAS_HANDLE_H
 
 #include "cublas_types.h"
+#include "current.h"
+#include "product.h"
 
 struct tsr_blas {
   cudaStream_t stream;
   void *workspace;
   size_t workspace_bytes;
   int pointer_mode, atomics_mode, math_mode, multiprocessors;
-  int device;     /* of the context in which the handle was made */
-  void *retained; /* the device's primary context, once a thread without a context has computed */
+  struct tsr_current current;
 };
 
 /* Return the state of a handle, or NULL if it is no handle. */
 struct tsr_blas *tsr_blas_of(cublasHandle_t handle);
 
-/* Give a thread that has no context the primary context of the handle's device, as NVIDIA's
- * library does through the runtime. */
-cublasStatus_t tsr_blas_enter(struct tsr_blas *blas);
+/* Return a scale of this type, in host or device memory as the handle's pointer mode says. */
+struct tsr_scale tsr_blas_scale(const struct tsr_blas *blas, const void *at, int type);
+
+/* Put a product into the handle's stream. A matrix that is NULL and would be read or written is
+ * an invalid value, and a product without elements is none. */
+cublasStatus_t tsr_blas_multiply(struct tsr_blas *blas, const struct tsr_product *product,
+                                 struct tsr_product_types types);
 
 #endif
