@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +47,12 @@ MATH_SHARED = CLIENTS / "math" / "shared"
 # Folder of the sources of those libraries that compute matrix products, and their folders.
 MATH_PRODUCTS = CLIENTS / "math" / "products"
 _MULTIPLYING = frozenset(("cublas", "cublaslt"))
+# Names of the libraries into which NVIDIA's cuDNN is divided.
+_PARTS_OF_CUDNN = (
+    *("adv", "cnn", "engines_precompiled", "engines_runtime_compiled", "engines_tensor_ir"),
+    *("ext", "graph", "heuristic", "ops"),
+)
+_LOADING = frozenset(("cublaslt",))  # look for other libraries of the process
 # Folder of providers that the system's libibverbs may load.
 PROVIDER = "provider"
 # Folder of programs, for PATH.
@@ -180,7 +186,7 @@ def math_part(folder: Path, library: str, major: int, driver: Part, generated_ro
 
     It has no debug information, because most of it is generated refusals.
     """
-    generated = generated_root / f"{folder.name}{major}"
+    generated = generated_root / f"{folder.name}{major or ''}"
     soname = f"{library}.{major}"
     unused = ("transport.c", "slices.c", "patience.c")
     shared = (MATH_SHARED, MATH_PRODUCTS) if folder.name in _MULTIPLYING else (MATH_SHARED,)
@@ -190,6 +196,7 @@ def math_part(folder: Path, library: str, major: int, driver: Part, generated_ro
         flags=client_flags(
             *(folder, generated, soname, *(f"-I{one}" for one in shared)),
             *(f"-DTSR_MAJOR={major}", "-g0"),
+            *(_OLD_DLOPEN.get(_SYSTEM, ("-ldl",)) if folder.name in _LOADING else ()),
         ),
         shared=(COMMON, *shared),
         subfolder=MATH,
@@ -198,6 +205,22 @@ def math_part(folder: Path, library: str, major: int, driver: Part, generated_ro
         generated=generated,
         include=generated_root / INCLUDE.name,
     )
+
+
+def cudnn_parts(libraries: Sequence[Part]) -> Iterator[Part]:
+    """Yield the parts of cuDNN, which need the whole library and contain nothing."""
+    (whole,) = (one for one in libraries if one.library.startswith("libcudnn.so"))
+    for name in _PARTS_OF_CUDNN:
+        soname = whole.library.replace("libcudnn", f"libcudnn_{name}")
+        flags = (f"-Wl,-soname,{soname}", "-Wl,--no-as-needed")
+        yield Part(
+            CLIENTS / "math" / "cudnn_part",
+            soname,
+            flags=flags,
+            subfolder=MATH,
+            needs=(whole,),
+            include=whole.include,
+        )
 
 
 def provider_part(verbs: Part) -> Part:
@@ -254,15 +277,17 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
     include = generated / INCLUDE.name
     verbs = client(RDMA_CLIENTS / "libibverbs", "libibverbs.so.1", RDMA)
     cuda = client(CLIENTS / "libcuda", "libcuda.so.1")
+    mathematical = [
+        math_part(folder, library, major, cuda, generated)
+        for folder, library in generator.MATH.items()
+        for major in majors(folder)
+    ]
     return (
         cuda,
         *(runtime_part(major, cuda, generated) for major in (12, 13)),
         client(CLIENTS / "libnvml", "libnvidia-ml.so.1"),
-        *(
-            math_part(folder, library, major, cuda, generated)
-            for folder, library in generator.MATH.items()
-            for major in majors(folder)
-        ),
+        *mathematical,
+        *cudnn_parts(mathematical),
         *(preloaded(CLIENTS / "libnvjitlink", "libnvJitLink", major) for major in (12, 13)),
         *(preloaded(CLIENTS / "libnvrtc", "libnvrtc", major) for major in (12, 13)),
         verbs,

@@ -25,10 +25,14 @@ MATH = {
         "cublaslt": "libcublasLt.so",
         "cudnn": "libcudnn.so",
         "cufft": "libcufft.so",
+        "cufile": "libcufile.so",
         "cupti": "libcupti.so",
         "curand": "libcurand.so",
         "cusolver": "libcusolver.so",
         "cusparse": "libcusparse.so",
+        "cusparselt": "libcusparseLt.so",
+        "nccl": "libnccl.so",
+        "nvshmem": "libnvshmem_host.so",
     }.items()
 }
 LIBRARIES = (

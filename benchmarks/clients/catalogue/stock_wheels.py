@@ -1,18 +1,23 @@
-"""Stock wheels; NVIDIA's libcudart is removed, so that `tessera run` provides its own."""
+"""Stock wheels; NVIDIA's libraries are removed, so that `tessera run` provides its own."""
 
 from pathlib import PurePosixPath
 
 from benchmarks.clients.client import Client
 
 _INI = ("-c", "{programs}/pytest.ini")
-_RUNTIMES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12")
+# What PyTorch's RPATH would find first. It keeps NVIDIA's NVRTC and nvJitLink.
+_LIBRARIES = (
+    *("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cublas", "nvidia-cuda-cupti"),
+    *("nvidia-cudnn-cu13", "nvidia-cufft", "nvidia-cufile", "nvidia-curand", "nvidia-cusolver"),
+    *("nvidia-cusparse", "nvidia-cusparselt-cu13", "nvidia-nccl-cu13", "nvidia-nvshmem-cu13"),
+)
 
 PYTORCH = Client(
     name="pytorch",
     version="2.15.0",
     goal="all",
     packages=("torch==2.15.0", "numpy==2.4.6"),
-    without=_RUNTIMES,
+    without=_LIBRARIES,
     folder=PurePosixPath("pytorch"),
     in_programs=True,
     tests=("test_*.py",),

@@ -647,6 +647,25 @@ for _ in range(2): print(int(runtime.cudaGetDeviceCount()[0]) != 0)
     )
 
 
+def test_a_library_of_nvidias_that_is_found_first_is_named_with_the_remedy(environment, tmp_path):
+    library = tmp_path / "libcublas.so.13"
+    command = ["cc", "-shared", "-x", "c", "/dev/null", "-o", str(library)]
+    subprocess.run(command, check=True)
+    text = f"""
+import ctypes
+theirs, lib = ctypes.CDLL({str(library)!r}), ctypes.CDLL("libcuda.so.1")
+for _ in range(2): print(lib.cuGetExportTable(ctypes.byref(ctypes.c_void_p()), bytes(16)))
+"""
+    done = python(text, environment)
+    assert done.stdout == "500\n500\n"
+    assert re.fullmatch(
+        rf"tessera: {re.escape(str(library))} is NVIDIA's, which needs NVIDIA's own driver and"
+        r" cannot run here; it was found before Tessera's: uninstall its package, or add"
+        r" \S*/math/libcublas\.so\.13 to LD_PRELOAD\n",
+        done.stderr,
+    )
+
+
 def test_nvrtc_which_runs_here_is_not_remarked_on(environment):
     text = """
 import ctypes

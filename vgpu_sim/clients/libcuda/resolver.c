@@ -7,6 +7,7 @@
 
 #include "api.h"
 #include "log.h"
+#include "base/rivals.h"
 
 /* Return the index of the first row of `name`, or tsr_symbol_count. */
 static size_t first_row(const char *name) {
@@ -58,7 +59,13 @@ static const uint8_t nvrtc_table[16] = {0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc
 
 static void tell_about_runtime(void) {
   static _Atomic bool said;
-  if (!atomic_exchange(&said, true))
+  if (atomic_exchange(&said, true)) return;
+  static struct tsr_rival rival; /* of the one call that gets here */
+  if (tsr_find_rival(&rival))
+    tsr_log("%s is NVIDIA's, which needs NVIDIA's own driver and cannot run here; it was found before"
+            " Tessera's: uninstall its package, or add %s to LD_PRELOAD",
+            rival.path, rival.own);
+  else
     tsr_log("this program uses NVIDIA's CUDA runtime (cudart), which needs NVIDIA's own driver and"
             " cannot run here: link it dynamically to use Tessera's, see docs/cuda-runtime.md");
 }

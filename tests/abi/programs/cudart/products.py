@@ -6,31 +6,12 @@ import sys
 import threading
 
 import numpy as np
+from device_arrays import cuda, get, put
 
-cuda, blas = c.CDLL("libcuda.so.1"), c.CDLL("libcublas.so.12")
-context, handle = c.c_void_p(), c.c_void_p()
-assert cuda.cuInit(0) == 0
-assert cuda.cuDevicePrimaryCtxRetain(c.byref(context), 0) == 0
-assert cuda.cuCtxSetCurrent(context) == 0
+blas, handle = c.CDLL("libcublas.so.12"), c.c_void_p()
 assert blas.cublasCreate_v2(c.byref(handle)) == 0
 random = np.random.default_rng(0)
 F32, F64, F16, BF16 = 0, 1, 2, 14
-
-
-def put(array):
-    address = c.c_uint64()
-    assert cuda.cuMemAlloc_v2(c.byref(address), c.c_size_t(max(array.nbytes, 16))) == 0
-    assert (
-        cuda.cuMemcpyHtoD_v2(address, c.c_void_p(array.ctypes.data), c.c_size_t(array.nbytes)) == 0
-    )
-    return c.c_void_p(address.value)
-
-
-def get(address, array):
-    result = np.empty_like(array)
-    target = c.c_void_p(result.ctypes.data)
-    assert cuda.cuMemcpyDtoH_v2(target, c.c_uint64(address.value), c.c_size_t(array.nbytes)) == 0
-    return result
 
 
 def check(name, dtype, tolerance, m, n, k, batches, transposed_a, transposed_b, beta):

@@ -8,6 +8,7 @@
 #include "config.h"
 #include "contexts/context.h"
 #include "base/device.h"
+#include "base/rivals.h"
 #include "log.h"
 #include "process.h"
 #include "registered/registered.h"
@@ -48,12 +49,7 @@ static int look_at_library(struct dl_phdr_info *library, size_t size, void *stat
   const char *slash = strrchr(library->dlpi_name, '/');
   const char *name = slash ? slash + 1 : library->dlpi_name;
   if (strncmp(name, "libcuda.so", 10) != 0) return 0;
-  uintptr_t here = (uintptr_t)look_at_library;
-  for (int i = 0; i < library->dlpi_phnum; i++) {
-    const ElfW(Phdr) *part = &library->dlpi_phdr[i];
-    const uintptr_t start = library->dlpi_addr + part->p_vaddr;
-    if (part->p_type == PT_LOAD && here >= start && here - start < part->p_memsz) return 0;
-  }
+  if (tsr_library_contains(library, (uintptr_t)look_at_library)) return 0;
   *(const char **)state = library->dlpi_name;
   return 1;
 }

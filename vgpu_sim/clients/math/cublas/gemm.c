@@ -1,13 +1,10 @@
 /* Matrix products: the functions of the interface, whose matrices are stored by columns. */
 #include "api.h"
+#include "compute.h"
 #include "handle.h"
 #include "unsupported.h"
 
 enum { OP_N = 0, OP_C = 2 };
-/* cublasComputeType_t */
-enum { COMPUTE_16F = 64, COMPUTE_16F_PEDANTIC = 65, COMPUTE_32F = 68, COMPUTE_32F_PEDANTIC = 69,
-       COMPUTE_64F = 70, COMPUTE_64F_PEDANTIC = 71, COMPUTE_32F_FAST_FIRST = 74,
-       COMPUTE_32F_FAST_LAST = 77 };
 
 /* A matrix as the functions receive it, or an array of matrices' addresses. */
 struct operand {
@@ -72,31 +69,14 @@ static cublasStatus_t multiply(cublasHandle_t handle, int m, int n, int k, const
   return tsr_blas_multiply(blas, &product, types);
 }
 
-/* Return the type of the scales for a type of computation, or -1. */
-static int scale_of(int compute) {
-  switch (compute) {
-    case COMPUTE_16F:
-    case COMPUTE_16F_PEDANTIC: return TSR_F16;
-    case COMPUTE_64F:
-    case COMPUTE_64F_PEDANTIC: return TSR_F64;
-    case COMPUTE_32F:
-    case COMPUTE_32F_PEDANTIC: return TSR_F32;
-    default:
-      return compute >= COMPUTE_32F_FAST_FIRST && compute <= COMPUTE_32F_FAST_LAST ? TSR_F32 : -1;
-  }
-}
-
 /* Multiply, and name what the types of the operands or of the computation refuse. */
 static cublasStatus_t multiply_types(struct refusals *refusals, cublasHandle_t handle, int m, int n,
                                      int k, const void *alpha, struct operand a, struct operand b,
                                      const void *beta, struct operand c, struct batches batches,
                                      int compute) {
-  const int scale = scale_of(compute);
+  const int scale = tsr_scale_type_of(compute);
   if (scale < 0) return refuse(refusals->compute, &refusals->said_compute);
-  const bool has_double_sums = scale == TSR_F64 && a.type != TSR_F64; /* a kernel of dot products */
-  const cublasStatus_t status =
-      has_double_sums ? CUBLAS_STATUS_NOT_SUPPORTED
-                      : multiply(handle, m, n, k, alpha, a, b, beta, c, batches, scale);
+  const cublasStatus_t status = multiply(handle, m, n, k, alpha, a, b, beta, c, batches, scale);
   if (status != CUBLAS_STATUS_NOT_SUPPORTED) return status;
   return refuse(refusals->types, &refusals->said_types);
 }

@@ -1,15 +1,11 @@
 /* Descriptors of cuBLASLt: attributes by number, with the defaults that are documented. */
+#include "descriptors.h"
+
 #include "api.h"
 #include "objects.h"
 #include "values.h"
 
-enum { MATMUL = 2, LAYOUT, PREFERENCE, TRANSFORM };
-
-/* Attributes that creation sets. */
-enum { MATMUL_COMPUTE_TYPE = 0, MATMUL_SCALE_TYPE = 1, MATMUL_POINTER_MODE = 2, MATMUL_TRANSA = 3,
-       MATMUL_TRANSB = 4, MATMUL_TRANSC = 5, MATMUL_EPILOGUE = 7 };
-enum { LAYOUT_TYPE = 0, LAYOUT_ORDER = 1, LAYOUT_ROWS = 2, LAYOUT_COLS = 3, LAYOUT_LD = 4,
-       LAYOUT_BATCH_COUNT = 5, LAYOUT_BATCH_OFFSET = 6 };
+/* Attributes that only creation sets. */
 enum { PREFERENCE_WORKSPACE = 1 };
 enum { TRANSFORM_SCALE_TYPE = 0, TRANSFORM_POINTER_MODE = 1, TRANSFORM_TRANSA = 2, TRANSFORM_TRANSB = 3 };
 
@@ -49,7 +45,7 @@ static cublasStatus_t get(struct tsr_values *handle, uint32_t kind, int number, 
 
 cublasStatus_t tsr_cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *matmulDesc, int computeType,
                                             int scaleType) {
-  const cublasStatus_t status = make(matmulDesc, MATMUL);
+  const cublasStatus_t status = make(matmulDesc, TSR_MATMUL);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   put_int(*matmulDesc, MATMUL_COMPUTE_TYPE, computeType);
   put_int(*matmulDesc, MATMUL_SCALE_TYPE, scaleType);
@@ -60,22 +56,22 @@ cublasStatus_t tsr_cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *matmulDesc, in
 }
 
 cublasStatus_t tsr_cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t matmulDesc) {
-  return destroy(matmulDesc, MATMUL);
+  return destroy(matmulDesc, TSR_MATMUL);
 }
 
 cublasStatus_t tsr_cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t matmulDesc, int attr,
                                                   const void *buf, size_t sizeInBytes) {
-  return set(matmulDesc, MATMUL, attr, buf, sizeInBytes);
+  return set(matmulDesc, TSR_MATMUL, attr, buf, sizeInBytes);
 }
 
 cublasStatus_t tsr_cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t matmulDesc, int attr, void *buf,
                                                   size_t sizeInBytes, size_t *sizeWritten) {
-  return get(matmulDesc, MATMUL, attr, buf, sizeInBytes, sizeWritten);
+  return get(matmulDesc, TSR_MATMUL, attr, buf, sizeInBytes, sizeWritten);
 }
 
 cublasStatus_t tsr_cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *matLayout, int type, uint64_t rows,
                                               uint64_t cols, int64_t ld) {
-  const cublasStatus_t status = make(matLayout, LAYOUT);
+  const cublasStatus_t status = make(matLayout, TSR_LAYOUT);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   put_int(*matLayout, LAYOUT_TYPE, type);
   put_int(*matLayout, LAYOUT_ORDER, 0); /* by columns */
@@ -88,43 +84,43 @@ cublasStatus_t tsr_cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *matLayout,
 }
 
 cublasStatus_t tsr_cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t matLayout) {
-  return destroy(matLayout, LAYOUT);
+  return destroy(matLayout, TSR_LAYOUT);
 }
 
 cublasStatus_t tsr_cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t matLayout, int attr,
                                                     const void *buf, size_t sizeInBytes) {
-  return set(matLayout, LAYOUT, attr, buf, sizeInBytes);
+  return set(matLayout, TSR_LAYOUT, attr, buf, sizeInBytes);
 }
 
 cublasStatus_t tsr_cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t matLayout, int attr, void *buf,
                                                     size_t sizeInBytes, size_t *sizeWritten) {
-  return get(matLayout, LAYOUT, attr, buf, sizeInBytes, sizeWritten);
+  return get(matLayout, TSR_LAYOUT, attr, buf, sizeInBytes, sizeWritten);
 }
 
 cublasStatus_t tsr_cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *pref) {
-  const cublasStatus_t status = make(pref, PREFERENCE);
+  const cublasStatus_t status = make(pref, TSR_PREFERENCE);
   if (status == CUBLAS_STATUS_SUCCESS) put_long(*pref, PREFERENCE_WORKSPACE, 0);
   return status;
 }
 
 cublasStatus_t tsr_cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t pref) {
-  return destroy(pref, PREFERENCE);
+  return destroy(pref, TSR_PREFERENCE);
 }
 
 cublasStatus_t tsr_cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t pref, int attr,
                                                         const void *buf, size_t sizeInBytes) {
-  return set(pref, PREFERENCE, attr, buf, sizeInBytes);
+  return set(pref, TSR_PREFERENCE, attr, buf, sizeInBytes);
 }
 
 cublasStatus_t tsr_cublasLtMatmulPreferenceGetAttribute(cublasLtMatmulPreference_t pref, int attr,
                                                         void *buf, size_t sizeInBytes,
                                                         size_t *sizeWritten) {
-  return get(pref, PREFERENCE, attr, buf, sizeInBytes, sizeWritten);
+  return get(pref, TSR_PREFERENCE, attr, buf, sizeInBytes, sizeWritten);
 }
 
 cublasStatus_t tsr_cublasLtMatrixTransformDescCreate(cublasLtMatrixTransformDesc_t *transformDesc,
                                                      int scaleType) {
-  const cublasStatus_t status = make(transformDesc, TRANSFORM);
+  const cublasStatus_t status = make(transformDesc, TSR_TRANSFORM);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   put_int(*transformDesc, TRANSFORM_SCALE_TYPE, scaleType);
   for (int number = TRANSFORM_POINTER_MODE; number <= TRANSFORM_TRANSB; ++number)
@@ -133,17 +129,17 @@ cublasStatus_t tsr_cublasLtMatrixTransformDescCreate(cublasLtMatrixTransformDesc
 }
 
 cublasStatus_t tsr_cublasLtMatrixTransformDescDestroy(cublasLtMatrixTransformDesc_t transformDesc) {
-  return destroy(transformDesc, TRANSFORM);
+  return destroy(transformDesc, TSR_TRANSFORM);
 }
 
 cublasStatus_t tsr_cublasLtMatrixTransformDescSetAttribute(cublasLtMatrixTransformDesc_t transformDesc,
                                                            int attr, const void *buf,
                                                            size_t sizeInBytes) {
-  return set(transformDesc, TRANSFORM, attr, buf, sizeInBytes);
+  return set(transformDesc, TSR_TRANSFORM, attr, buf, sizeInBytes);
 }
 
 cublasStatus_t tsr_cublasLtMatrixTransformDescGetAttribute(cublasLtMatrixTransformDesc_t transformDesc,
                                                            int attr, void *buf, size_t sizeInBytes,
                                                            size_t *sizeWritten) {
-  return get(transformDesc, TRANSFORM, attr, buf, sizeInBytes, sizeWritten);
+  return get(transformDesc, TSR_TRANSFORM, attr, buf, sizeInBytes, sizeWritten);
 }

@@ -1,21 +1,39 @@
 /* Handles of cuBLASLt, and what it says of itself. */
+#include "handle.h"
+
 #include "api.h"
+#include "blas_handle.h"
+#include "descriptors.h"
 #include "objects.h"
 #include "texts.h"
 
-enum { HANDLE = 1 };
+bool tsr_light_is_handle(cublasLtHandle_t handle) {
+  return tsr_object_find(handle, TSR_LIGHT_HANDLE) || tsr_is_blas_handle(handle);
+}
 
-extern int cuInit(unsigned int flags);
+bool tsr_light_enter(cublasLtHandle_t handle) {
+  static struct tsr_current of_blas;
+  struct tsr_current *own = tsr_object_find(handle, TSR_LIGHT_HANDLE);
+  return tsr_current_enter(own ? own : &of_blas);
+}
 
 cublasStatus_t tsr_cublasLtCreate(cublasLtHandle_t *lightHandle) {
+  struct tsr_current current = {0};
   if (!lightHandle) return CUBLAS_STATUS_INVALID_VALUE;
-  if (cuInit(0) != 0) return CUBLAS_STATUS_NOT_INITIALIZED;
-  *lightHandle = tsr_object_new(HANDLE, sizeof(void *));
-  return *lightHandle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+  if (!tsr_current_init(&current)) return CUBLAS_STATUS_NOT_INITIALIZED;
+  struct tsr_current *made = tsr_object_new(TSR_LIGHT_HANDLE, sizeof *made);
+  if (made) *made = current;
+  *lightHandle = (cublasLtHandle_t)made;
+  return made ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
 }
 
 cublasStatus_t tsr_cublasLtDestroy(cublasLtHandle_t lightHandle) {
-  return tsr_object_free(lightHandle, HANDLE) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;
+  const struct tsr_current *own = tsr_object_find(lightHandle, TSR_LIGHT_HANDLE);
+  if (!own) return CUBLAS_STATUS_NOT_INITIALIZED;
+  const struct tsr_current last = *own;
+  if (!tsr_object_free(lightHandle, TSR_LIGHT_HANDLE)) return CUBLAS_STATUS_NOT_INITIALIZED;
+  tsr_current_end(&last);
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 size_t tsr_cublasLtGetVersion(void) {

@@ -7,8 +7,10 @@
 #include "log.h"
 #include "product_text.h"
 
-enum { BLOCK_X = 32, BLOCK_Y = 4, MAX_GRID_Z = 65535, MAX_COLUMNS = 65535 * BLOCK_Y, KERNELS = 8 };
+enum { BLOCK_X = 32, BLOCK_Y = 4, MAX_GRID_Z = 65535, MAX_COLUMNS = 65535 * BLOCK_Y, PUBLIC = 7,
+       KERNELS = 8 };
 
+/* After those that callers of the libraries may name, the types of the dot product of floats. */
 static const struct tsr_product_types known[KERNELS] = {
     {TSR_F32, TSR_F32, TSR_F32},   {TSR_F64, TSR_F64, TSR_F64},   {TSR_F16, TSR_F16, TSR_F16},
     {TSR_F16, TSR_F16, TSR_F32},   {TSR_F16, TSR_F32, TSR_F32},   {TSR_BF16, TSR_BF16, TSR_F32},
@@ -33,7 +35,10 @@ static int place_of(struct tsr_product_types types) {
   return -1;
 }
 
-bool tsr_product_is_known(struct tsr_product_types types) { return place_of(types) >= 0; }
+bool tsr_product_is_known(struct tsr_product_types types) {
+  const int place = place_of(types);
+  return place >= 0 && place < PUBLIC;
+}
 
 static void *load(struct tsr_product_types types) {
   char text[TSR_PRODUCT_TEXT_BYTES];

@@ -51,7 +51,8 @@ struct tsr_product_types {
   int factors, result, scale;
 };
 
-/* Whether there is a kernel for the types. */
+/* Whether there is a kernel for the types, which are a caller's. Floats with scales in double
+ * precision are not among them, but can be launched. */
 bool tsr_product_is_known(struct tsr_product_types types);
 
 /* Return a scale from host memory, or from device memory if `is_device`. */

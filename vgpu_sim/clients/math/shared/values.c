@@ -25,3 +25,13 @@ bool tsr_values_get(const struct tsr_values *values, int number, void *value, si
   if (written) *written = size;
   return true;
 }
+
+int64_t tsr_values_number(const struct tsr_values *values, int number, int64_t otherwise) {
+  int64_t wide;
+  int32_t narrow;
+  switch (values->at[number].size) {
+    case sizeof narrow: memcpy(&narrow, values->at[number].bytes, sizeof narrow); return narrow;
+    case sizeof wide: memcpy(&wide, values->at[number].bytes, sizeof wide); return wide;
+    default: return otherwise;
+  }
+}

@@ -26,4 +26,7 @@ bool tsr_values_fits(const struct tsr_values *values, int number, size_t bytes);
 bool tsr_values_get(const struct tsr_values *values, int number, void *value, size_t bytes,
                     size_t *written);
 
+/* Return a value of 4 or 8 bytes, sign-extended, or `otherwise` if it was not set. */
+int64_t tsr_values_number(const struct tsr_values *values, int number, int64_t otherwise);
+
 #endif
