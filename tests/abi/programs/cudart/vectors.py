@@ -52,6 +52,18 @@ def check_vectors(letter, dtype, close):
     nothing = np.zeros(1, dtype)
     assert blas[f"cublas{letter}scal_v2"](handle, n, pointer(nothing), dx, 3) == 0
     close(get(dx, x)[::3], 0 * xs)  # NaN stays NaN
+    nrm2, found = blas[f"cublas{letter}nrm2_v2"], np.zeros(1, dtype)
+    large, tiny = dtype(np.finfo(dtype).max / 8), dtype(np.finfo(dtype).smallest_subnormal)
+    for scale in (dtype(1), large, dtype(np.finfo(dtype).tiny)):
+        x, xs = strided(n, 2, dtype)
+        xs[:] = scale * np.clip(xs, -1, 1)
+        assert nrm2(handle, n, put(x), 2, pointer(found)) == 0
+        close(found[0] / scale, np.linalg.norm((xs / scale).astype(np.float64)))
+    mixed = np.array([tiny, 3, 4, np.inf][: 3 + (letter == "D")], dtype)
+    assert nrm2(handle, mixed.size, put(mixed), 1, pointer(found)) == 0
+    close(found[0], np.linalg.norm(mixed))
+    assert nrm2(handle, n, None, 0, pointer(found)) == 0
+    assert found[0] == 0
     # a result on the device
     x, y = (random.standard_normal(n).astype(dtype) for _ in range(2))
     total = put(np.zeros(1, dtype))

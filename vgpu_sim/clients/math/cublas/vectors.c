@@ -1,13 +1,8 @@
 /* Vectors, and matrices with vectors: each is a product of a row, a column, or one element. */
 #include "api.h"
-#include "handle.h"
+#include "reduce.h"
 
-enum { OP_N = 0, OP_C = 2, SIDE_LEFT = 0, SIDE_RIGHT = 1, POINTER_MODE_HOST = 0 };
-
-extern int cuMemAlloc_v2(uint64_t *address, size_t bytes);
-extern int cuMemFree_v2(uint64_t address);
-extern int cuMemcpyDtoHAsync_v2(void *target, uint64_t address, size_t bytes, cudaStream_t stream);
-extern int cuStreamSynchronize(cudaStream_t stream);
+enum { OP_N = 0, OP_C = 2, SIDE_LEFT = 0, SIDE_RIGHT = 1 };
 
 static size_t size_of(int type) { return type == TSR_F64 ? sizeof(double) : sizeof(float); }
 
@@ -83,20 +78,10 @@ static cublasStatus_t copy(cublasHandle_t handle, int n, const void *x, int incx
   return add(blas, n, one, vector_of(x, n, incx, type), zero, vector_of(y, n, incy, type), 0, type);
 }
 
-/* Put a sum into the stream; for a result on the host, wait for it. */
-static cublasStatus_t reduce(struct tsr_blas *blas, struct tsr_product product, void *result, int type) {
-  const struct tsr_product_types types = {type, type, TSR_F64};
-  product.d.address = (uint64_t)(uintptr_t)result;
-  if (blas->pointer_mode != POINTER_MODE_HOST) return tsr_blas_multiply(blas, &product, types);
-  if (!tsr_current_enter(&blas->current)) return CUBLAS_STATUS_NOT_INITIALIZED;
-  if (cuMemAlloc_v2(&product.d.address, sizeof(double)) != 0) return CUBLAS_STATUS_ALLOC_FAILED;
-  cublasStatus_t status = tsr_blas_multiply(blas, &product, types);
-  if (status == CUBLAS_STATUS_SUCCESS &&
-      (cuMemcpyDtoHAsync_v2(result, product.d.address, size_of(type), blas->stream) != 0 ||
-       cuStreamSynchronize(blas->stream) != 0))
-    status = CUBLAS_STATUS_EXECUTION_FAILED;
-  cuMemFree_v2(product.d.address);
-  return status;
+static cublasStatus_t put_sum(struct tsr_blas *blas, const void *what, int type, uint64_t result) {
+  struct tsr_product product = *(const struct tsr_product *)what;
+  product.d.address = result;
+  return tsr_blas_multiply(blas, &product, (struct tsr_product_types){type, type, TSR_F64});
 }
 
 static cublasStatus_t dot(cublasHandle_t handle, int n, const void *x, int incx, const void *y, int incy,
@@ -109,7 +94,7 @@ static cublasStatus_t dot(cublasHandle_t handle, int n, const void *x, int incx,
       .a = row_of(vector_of(x, count, incx, type)), .b = vector_of(y, count, incy, type),
       .alpha = one, .m = 1, .n = 1, .k = (uint32_t)count, .batches = 1,
   };
-  return reduce(blas, product, result, type);
+  return tsr_blas_reduce(blas, put_sum, &product, type, result);
 }
 
 static cublasStatus_t gemv(cublasHandle_t handle, int trans, int m, int n, const void *alpha, const void *A,

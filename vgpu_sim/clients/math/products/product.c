@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "log.h"
+#include "kernel.h"
 #include "product_text.h"
 
 enum { BLOCK_X = 32, BLOCK_Y = 4, MAX_GRID_Z = 65535, MAX_COLUMNS = 65535 * BLOCK_Y, PUBLIC = 7,
@@ -20,10 +20,6 @@ static const struct tsr_product_types known[KERNELS] = {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *kernels[KERNELS]; /* with lock; of libraries, which belong to no context */
 
-extern int cuLibraryLoadData(void **library, const void *code, void *options, void **values,
-                             unsigned int count, void *library_options, void **library_values,
-                             unsigned int library_count);
-extern int cuLibraryGetKernel(void **kernel, void *library, const char *name);
 extern int cuLaunchKernel(void *function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                           unsigned int block_x, unsigned int block_y, unsigned int block_z,
                           unsigned int shared_bytes, cudaStream_t stream, void **parameters,
@@ -42,12 +38,7 @@ bool tsr_product_is_known(struct tsr_product_types types) {
 
 static void *load(struct tsr_product_types types) {
   char text[TSR_PRODUCT_TEXT_BYTES];
-  void *library, *kernel;
-  if (!tsr_product_write(text, sizeof text, types)) return NULL;
-  int code = cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0);
-  if (code == 0) code = cuLibraryGetKernel(&kernel, library, "product");
-  if (code != 0) tsr_log("cuBLAS: the kernel for a matrix product could not be loaded: error %d", code);
-  return code == 0 ? kernel : NULL;
+  return tsr_product_write(text, sizeof text, types) ? tsr_kernel_load(text, "product") : NULL;
 }
 
 static void *kernel_of(int place) {

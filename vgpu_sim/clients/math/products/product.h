@@ -27,10 +27,9 @@ enum {
   TSR_ARRAYS = 1,  /* the addresses are those of arrays of `batches` addresses, in device memory */
   TSR_UNIT_B = 2,  /* B is 1, so that the product is a scaled copy of A; k is 1 */
   TSR_ALWAYS = 4,  /* A is read and multiplied also if alpha is 0 */
-  TSR_SQUARE_ROOT = 8,
-  TSR_BIAS = 16,   /* adds an element of `bias` to each row, after the scales */
-  TSR_RELU = 32,
-  TSR_GELU = 64,   /* with its approximation by tanh */
+  TSR_BIAS = 8,   /* adds an element of `bias` to each row, after the scales */
+  TSR_RELU = 16,
+  TSR_GELU = 32,   /* with its approximation by tanh */
 };
 
 /* D = alpha * A * B + beta * C for `batches` matrices, with A of m × k and B of k × n elements;

@@ -108,11 +108,9 @@ static void put_sum(struct tsr_text *text, int factors, bool is_double) {
       "mul.rn.%s %%sum, %%sum, %%alpha;\nscaled:\n", kind, kind);
 }
 
-/* What follows the product: the square root, a bias, and activations. */
+/* What follows the product: a bias, and activations. */
 static void put_epilogue(struct tsr_text *text, int result, bool is_double) {
   const char *kind = is_double ? "f64" : "f32";
-  put_unless(text, TSR_SQUARE_ROOT, "biases");
-  put(text, "sqrt.rn.%s %%sum, %%sum;\nbiases:\n", kind);
   put_unless(text, TSR_BIAS, "positive");
   put(text, "ld.param.u64 %%t, [args+%zu];\nmad.lo.u64 %%at, %%t, %%wz, %%wi;\nshl.b64 %%at, %%at, %d;\n"
             "ld.param.u64 %%t, [args+%zu];\nadd.u64 %%at, %%at, %%t;\n", AT(bias_batch), shift_of(result),
