@@ -12,12 +12,12 @@ from vgpu_sim.hal.compute import limits
 
 INVALID_VALUE = 1
 INVALID_IMAGE = 200
+INVALID_CONTEXT = 201
 NO_BINARY = 209
 INVALID_PTX = 218
 INVALID_HANDLE = 400
 NOT_FOUND = 500
 NOT_READY = 600
-OUT_OF_RESOURCES = 701
 NOT_SUPPORTED = 801
 
 
@@ -149,7 +149,7 @@ def test_limits_of_a_kernel(cuda):
     given = arguments(0)
     assert cuda.code("cuLaunchKernel", at_most, 1, 1, 1, 64, 1, 1, 0, 0, given, 0) == 0
     code = cuda.code("cuLaunchKernel", at_most, 1, 1, 1, 65, 1, 1, 0, 0, given, 0)
-    assert code == OUT_OF_RESOURCES
+    assert code == INVALID_VALUE
     assert cuda.code("cuLaunchKernel", exactly, 1, 1, 1, 32, 2, 1, 0, 0, given, 0) == 0
     code = cuda.code("cuLaunchKernel", exactly, 1, 1, 1, 64, 1, 1, 0, 0, given, 0)
     assert code == INVALID_VALUE
@@ -349,6 +349,9 @@ def test_libraries(cuda):
     assert cuda.code("cuLibraryGetKernel", library, b"nope") == NOT_FOUND
     assert cuda.code("cuKernelGetName", 0) == cuda.code("cuFuncGetName", 0) == INVALID_VALUE
     assert cuda.cuKernelGetParamInfo(kernel, 1) == (8, 4)
+    context = cuda.cuCtxPopCurrent()
+    assert cuda.code("cuKernelGetParamInfo", kernel, 1) == INVALID_CONTEXT
+    cuda.cuCtxPushCurrent(context)
     assert cuda.cuLibraryGetKernelCount(library) == 1
     assert cuda.cuKernelGetName(kernel) == b"spin"
     out = int(cuda.cuMemAlloc(4))

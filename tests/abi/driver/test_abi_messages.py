@@ -216,12 +216,12 @@ REFUSALS = {
     ),
     "maxntid": (
         "launch(limited, block=(129, 1, 1))",
-        701,
+        1,
         "block 129x1x1 has 129 threads; the kernel is compiled for 128 (its .maxntid)",
     ),
     "more than reqntid": (
         "launch(fixed, block=(65, 1, 1))",
-        701,
+        1,
         "block 65x1x1 has 65 threads; the kernel is compiled for 64 (its .reqntid)",
     ),
     "another shape than reqntid": (

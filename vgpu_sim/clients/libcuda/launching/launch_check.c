@@ -74,9 +74,10 @@ CUresult tsr_launch_check(struct tsr_function *function, const struct tsr_geomet
   const int shared_limit = atomic_load(&function->dynamic_shared_limit);
   if (launch->shared_bytes > (uint32_t)shared_limit)
     return refuse_shared(function, launch, shared_limit);
+  /* As NVIDIA's driver does: LAUNCH_OUT_OF_RESOURCES is for registers (ADR 156). */
   const uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
   if (record->max_threads && threads > record->max_threads)
-    return refuse(function, launch->call, MOST_THREADS, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+    return refuse(function, launch->call, MOST_THREADS, CUDA_ERROR_INVALID_VALUE,
                   "block %ux%ux%u has %llu threads; the kernel is compiled for %u (its %s)",
                   block[0], block[1], block[2], (unsigned long long)threads, record->max_threads,
                   required[0] ? ".reqntid" : ".maxntid");

@@ -163,9 +163,13 @@ CUresult tsr_cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *para
   TSR_WITH_FUNCTION(func, result = parameter(function, paramIndex, paramOffset, paramSize));
 }
 
+/* Kernels belong to no context, but NVIDIA's driver requires a current one here, as cuda.core's
+ * suite shows. */
 CUresult tsr_cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset,
                                   size_t *paramSize) {
   if (!paramOffset) return CUDA_ERROR_INVALID_VALUE;
+  CUresult why;
+  if (!tsr_context_current_any(&why)) return why;
   TSR_WITH_FUNCTION(kernel, result = parameter(function, paramIndex, paramOffset, paramSize));
 }
 
