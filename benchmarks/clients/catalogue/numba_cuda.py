@@ -33,6 +33,11 @@ NUMBA_CUDA = Client(
             "numba 0.68 stamps its cache's index with a hash of the source, numba-cuda 0.30.4 with"
             " its time and size, so that neither keeps what the other cached",
         ),
+        Known(
+            r"'cuda.bindings.driver.CUipcMemHandle' object has no attribute 'reserved'",
+            "numba-cuda 0.30.4 reads the member `reserved` of handles, which cuda-bindings 13.5"
+            " does not have",
+        ),
     ),
 )
 WITHOUT_NVJITLINK = replace(

@@ -95,7 +95,9 @@ def test_the_level_of_a_pair_is_the_widest_thing_in_which_they_differ(open_gpus)
         for pair in ((its[0], other), (other, its[0])):
             assert pynvml.nvmlDeviceGetTopologyCommonAncestor(*pair) == level
             assert pynvml.nvmlDeviceOnSameBoard(*pair) == (other is its[0])
-            wrong = code(pynvml.nvmlDeviceGetP2PStatus, *pair, 5)
+            unknown = pynvml.nvmlDeviceGetP2PStatus(*pair, pynvml.NVML_P2P_CAPS_INDEX_UNKNOWN)
+            assert unknown == pynvml.NVML_P2P_STATUS_UNKNOWN
+            wrong = code(pynvml.nvmlDeviceGetP2PStatus, *pair, 6)
             assert wrong == pynvml.NVML_ERROR_INVALID_ARGUMENT
 
 

@@ -232,7 +232,7 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
         a.DMA_BUF_SUPPORTED: 1,
         a.MEM_SYNC_DOMAIN_COUNT: 1,
         a.NUMA_ID: -1,
-        a.HOST_NUMA_ID: -1,
+        a.HOST_NUMA_ID: 0,  # for libcuda the host is one NUMA node
         a.HOST_NUMA_MEMORY_POOLS_SUPPORTED: 1,
         a.HOST_MEMORY_POOLS_SUPPORTED: 1,
         a.GPU_PCI_DEVICE_ID: board.pci_device_id << 16 | _NVIDIA_PCI_VENDOR,

@@ -14,9 +14,10 @@ enum {
   LEVEL_NODE = 40,
   LEVEL_SYSTEM = 50,
   P2P_NVLINK = 2, /* NVML_P2P_CAPS_INDEX_NVLINK */
-  P2P_OK = 0,     /* NVML_P2P_STATUS_OK */
+  P2P_UNKNOWN_KIND = 5,
+  P2P_OK = 0, /* NVML_P2P_STATUS_OK */
   P2P_NOT_SUPPORTED = 5,
-  P2P_KINDS = 5,
+  P2P_UNKNOWN = 6,
   BITS = 8 * sizeof(unsigned long),
   AFFINITY_SCOPE_SOCKET = 1, /* NVML_AFFINITY_SCOPE_SOCKET; 0 is the node */
 };
@@ -154,14 +155,16 @@ nvmlReturn_t tsr_nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device,
   return result;
 }
 
-/* Kernels access the memory of another GPU if both are whole, with atomic operations as well. */
+/* Kernels access the memory of another GPU if both are whole, with atomic operations as well. For the
+ * kind "unknown" NVIDIA's library returns a status, not an error, as the suite of cuda.bindings
+ * shows. */
 nvmlReturn_t tsr_nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
                                         nvmlGpuP2PCapsIndex_t p2pIndex,
                                         nvmlGpuP2PStatus_t *p2pStatus) {
   struct tsr_device first, second;
   nvmlReturn_t result = tsr_gpu(device1, TSR_FACTS, &first);
   if (result == NVML_SUCCESS) result = tsr_gpu(device2, TSR_FACTS, &second);
-  if (!p2pStatus || p2pIndex >= P2P_KINDS) return NVML_ERROR_INVALID_ARGUMENT;
+  if (!p2pStatus || p2pIndex > P2P_UNKNOWN_KIND) return NVML_ERROR_INVALID_ARGUMENT;
   if (result != NVML_SUCCESS) return result;
   const bool whole = first.gpu.mig_mode != TESSERA_MIG_MODE_ENABLED &&
                      second.gpu.mig_mode != TESSERA_MIG_MODE_ENABLED;
@@ -169,6 +172,7 @@ nvmlReturn_t tsr_nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t devic
   const bool linked = links_of(first.gpu.telemetry.place) && links_of(second.gpu.telemetry.place);
   const bool supported = whole && !same && (p2pIndex != P2P_NVLINK || linked);
   *p2pStatus = supported ? P2P_OK : P2P_NOT_SUPPORTED;
+  if (p2pIndex == P2P_UNKNOWN_KIND) *p2pStatus = P2P_UNKNOWN;
   return NVML_SUCCESS;
 }
 
