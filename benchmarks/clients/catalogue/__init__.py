@@ -1,6 +1,13 @@
 """The clients, one record each."""
 
-from benchmarks.clients.catalogue.compilers import CUDA_SAMPLES, TAICHI, TINYGRAD
+from benchmarks.clients.catalogue.compilers import (
+    CUDA_SAMPLES,
+    KERNELS,
+    KERNELS_NVCC,
+    TAICHI,
+    TAICHI_EXAMPLES,
+    TINYGRAD,
+)
 from benchmarks.clients.catalogue.cuda_core import CUDA_BINDINGS, CUDA_CORE
 from benchmarks.clients.catalogue.numba_cuda import NUMBA_CUDA, WITHOUT_NVJITLINK
 from benchmarks.clients.catalogue.stock_wheels import JAX, NVML, ONNX_RUNTIME, PYTORCH
@@ -10,7 +17,8 @@ CLIENTS = {
     client.name: client
     for client in (
         *(NUMBA_CUDA, WITHOUT_NVJITLINK, CUDA_CORE, CUDA_BINDINGS),
-        *(TRITON, TRITON_H100, TRITON_CORE, ONNX_RUNTIME, PYTORCH, JAX, TAICHI, TINYGRAD),
-        *(CUDA_SAMPLES, NVML),
+        *(TRITON, TRITON_H100, TRITON_CORE, ONNX_RUNTIME, PYTORCH, JAX),
+        *(TAICHI, TAICHI_EXAMPLES, TINYGRAD),
+        *(CUDA_SAMPLES, KERNELS, KERNELS_NVCC, NVML),
     )
 }

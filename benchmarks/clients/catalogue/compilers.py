@@ -1,5 +1,6 @@
-"""Compilers for GPUs: Taichi, tinygrad, and `tessera cc` with NVIDIA's CUDA samples."""
+"""Compilers for GPUs: Taichi, tinygrad, and C++ compiled by `tessera cc` and by NVIDIA's nvcc."""
 
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from benchmarks.clients.client import Client, Known, Repository
@@ -14,6 +15,20 @@ TAICHI = Client(
     tests=("test_*.py",),
     arguments=("-c", "{programs}/pytest.ini"),
     environment={"TI_WANTED_ARCHS": "cuda", "PYTHONPATH": "{repository}"},
+)
+TAICHI_EXAMPLES = Client(
+    name="taichi-examples",
+    venv="taichi",
+    version="1.7.4",
+    goal="all that need no window",
+    packages=TAICHI.packages,
+    folder=PurePosixPath("taichi"),
+    in_programs=True,
+    tests=("test_examples.py",),
+    arguments=("-c", "{programs}/pytest.ini"),
+    file_limit_s=7200,
+    test_limit_s=900,
+    note="Each example in the wheel runs for two frames on the CPU and on the device.",
 )
 TINYGRAD = Client(
     name="tinygrad",
@@ -67,4 +82,40 @@ CUDA_SAMPLES = Client(
         ),
     ),
     file_limit_s=7200,
+)
+KERNELS = Client(
+    name="kernels-tessera-cc",
+    venv="kernels",
+    version="13.5.37",
+    goal="all verify their numbers",
+    packages=(
+        *("nvidia-cuda-nvcc==13.5.37", "nvidia-nvvm==13.5.37", "nvidia-cuda-crt==13.5.37"),
+        *("nvidia-cuda-runtime==13.5.37", "nvidia-cuda-cccl==13.3.5.0.6"),
+    ),
+    folder=PurePosixPath("kernels"),
+    in_programs=True,
+    tests=("test_kernels.py",),
+    arguments=("-c", "{programs}/pytest.ini"),
+    environment={
+        "KERNELS_CUDA": "{site}/nvidia/cu13",
+        "KERNELS_COMPILER": "tessera cc",
+        "TESSERA_COMMAND": "{tessera}",
+    },
+    file_limit_s=7200,
+    test_limit_s=600,
+    note=(
+        "Programs of the kinds of kernel that a study of clients compiled; each compares its"
+        " results with values of the CPU. The version is that of CUDA's packages."
+    ),
+)
+KERNELS_NVCC = replace(
+    KERNELS,
+    name="kernels-nvcc",
+    environment={**KERNELS.environment, "KERNELS_COMPILER": "nvcc"},
+    known=(
+        Known(
+            r"__cudaRegisterLinkedBinary",
+            "nvcc links device code of several files to machine code alone, and not to PTX",
+        ),
+    ),
 )

@@ -16,7 +16,7 @@ from vgpu_sim.sdk.errors import CompileError
 SOURCES = REPOSITORY / "tests" / "abi" / "programs" / "sdk"
 CHECKS = {
     "accuracy", "sums", "products", "random numbers", "transforms", "reductions", "sorting",
-    "atomics", "groups", "stages", "memory", "calls", "tensor cores",
+    "atomics", "groups", "stages", "memory", "calls", "tensor cores", "small formats",
 }  # fmt: skip
 # Those that share most code with the others; without names the program measures all of them.
 MEASURED = ("sin", "pow", "erf")
@@ -40,7 +40,7 @@ def compile_cuda(temporary: Path, *arguments: str) -> subprocess.CompletedProces
 
 def test_programs_of_several_files_run_right(tmp_path: Path) -> None:
     objects = []
-    for source in ("arithmetic", "cooperation", "language", "accuracy"):
+    for source in ("arithmetic", "cooperation", "language", "accuracy", "formats"):
         objects.append(str(tmp_path / f"{source}.o"))
         made = compile_cuda(
             tmp_path, "-dc", "-O2", "-arch=sm_90", str(SOURCES / f"{source}.cu"), "-o", objects[-1]
@@ -50,7 +50,7 @@ def test_programs_of_several_files_run_right(tmp_path: Path) -> None:
     made = compile_cuda(tmp_path, "-lib", "-o", library, *objects[1:3])
     assert made.returncode == 0, made.stderr
     made = compile_cuda(
-        tmp_path, "-rdc=true", "-arch=sm_90", str(SOURCES / "shared.cu"), objects[0], objects[3],
+        tmp_path, "-rdc=true", "-arch=sm_90", str(SOURCES / "shared.cu"), objects[0], *objects[3:],
         f"-L{tmp_path}", "-lchecks", "-o", "program",
     )  # fmt: skip
     assert made.returncode == 0, made.stderr

@@ -33,19 +33,19 @@ TESSERA_HD float tessera_bfloat16_value(unsigned short x) {
 }
 
 struct __nv_bfloat16 {
-  unsigned short x;
+  unsigned short __x;
   __nv_bfloat16() = default;
-  __host__ __device__ __nv_bfloat16(__nv_bfloat16_raw r) : x(r.x) {}
-  __host__ __device__ __nv_bfloat16(float f) : x(tessera_bfloat16_bits(f)) {}
-  __host__ __device__ __nv_bfloat16(double d) : x(tessera_bfloat16_bits_of_double(d)) {}
-  __host__ __device__ __nv_bfloat16(int i) : x(tessera_bfloat16_bits_of_double((double)i)) {}
-  __host__ __device__ __nv_bfloat16(unsigned int i) : x(tessera_bfloat16_bits_of_double((double)i)) {}
-  __host__ __device__ __nv_bfloat16(long long i) : x(tessera_bfloat16_bits((float)i)) {}
-  __host__ __device__ __nv_bfloat16(unsigned long long i) : x(tessera_bfloat16_bits((float)i)) {}
-  __host__ __device__ __nv_bfloat16(short i) : x(tessera_bfloat16_bits((float)i)) {}
-  __host__ __device__ __nv_bfloat16(unsigned short i) : x(tessera_bfloat16_bits((float)i)) {}
-  __host__ __device__ operator float() const { return tessera_bfloat16_value(x); }
-  __host__ __device__ operator __nv_bfloat16_raw() const { return {x}; }
+  __host__ __device__ __nv_bfloat16(__nv_bfloat16_raw r) : __x(r.x) {}
+  __host__ __device__ __nv_bfloat16(float f) : __x(tessera_bfloat16_bits(f)) {}
+  __host__ __device__ __nv_bfloat16(double d) : __x(tessera_bfloat16_bits_of_double(d)) {}
+  __host__ __device__ __nv_bfloat16(int i) : __x(tessera_bfloat16_bits_of_double((double)i)) {}
+  __host__ __device__ __nv_bfloat16(unsigned int i) : __x(tessera_bfloat16_bits_of_double((double)i)) {}
+  __host__ __device__ __nv_bfloat16(long long i) : __x(tessera_bfloat16_bits((float)i)) {}
+  __host__ __device__ __nv_bfloat16(unsigned long long i) : __x(tessera_bfloat16_bits((float)i)) {}
+  __host__ __device__ __nv_bfloat16(short i) : __x(tessera_bfloat16_bits((float)i)) {}
+  __host__ __device__ __nv_bfloat16(unsigned short i) : __x(tessera_bfloat16_bits((float)i)) {}
+  __host__ __device__ operator float() const { return tessera_bfloat16_value(__x); }
+  __host__ __device__ operator __nv_bfloat16_raw() const { return {__x}; }
 };
 static_assert(sizeof(__nv_bfloat16) == 2, "two bytes");
 
@@ -72,8 +72,8 @@ TESSERA_HD float __high2float(__nv_bfloat162 a) { return a.y; }
 TESSERA_HD __nv_bfloat162 __low2bfloat162(__nv_bfloat162 a) { return __nv_bfloat162(a.x, a.x); }
 TESSERA_HD __nv_bfloat162 __high2bfloat162(__nv_bfloat162 a) { return __nv_bfloat162(a.y, a.y); }
 TESSERA_HD __nv_bfloat162 make_bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) { return __nv_bfloat162(a, b); }
-TESSERA_HD short __bfloat16_as_short(__nv_bfloat16 a) { return (short)a.x; }
-TESSERA_HD unsigned short __bfloat16_as_ushort(__nv_bfloat16 a) { return a.x; }
+TESSERA_HD short __bfloat16_as_short(__nv_bfloat16 a) { return (short)a.__x; }
+TESSERA_HD unsigned short __bfloat16_as_ushort(__nv_bfloat16 a) { return a.__x; }
 TESSERA_HD __nv_bfloat16 __short_as_bfloat16(short a) { return __nv_bfloat16_raw{(unsigned short)a}; }
 TESSERA_HD __nv_bfloat16 __ushort_as_bfloat16(unsigned short a) { return __nv_bfloat16_raw{a}; }
 TESSERA_HD int __bfloat162int_rz(__nv_bfloat16 a) { return (int)(float)a; }
@@ -89,9 +89,9 @@ TESSERA_BINARY(__hmul, *)
 #undef TESSERA_BINARY
 TESSERA_HD __nv_bfloat16 __hdiv(__nv_bfloat16 a, __nv_bfloat16 b) { return __nv_bfloat16((float)a / (float)b); }
 TESSERA_HD __nv_bfloat162 __h2div(__nv_bfloat162 a, __nv_bfloat162 b) { return __nv_bfloat162(__hdiv(a.x, b.x), __hdiv(a.y, b.y)); }
-TESSERA_HD __nv_bfloat16 __hneg(__nv_bfloat16 a) { return __nv_bfloat16_raw{(unsigned short)(a.x ^ 0x8000)}; }
+TESSERA_HD __nv_bfloat16 __hneg(__nv_bfloat16 a) { return __nv_bfloat16_raw{(unsigned short)(a.__x ^ 0x8000)}; }
 TESSERA_HD __nv_bfloat162 __hneg2(__nv_bfloat162 a) { return __nv_bfloat162(__hneg(a.x), __hneg(a.y)); }
-TESSERA_HD __nv_bfloat16 __habs(__nv_bfloat16 a) { return __nv_bfloat16_raw{(unsigned short)(a.x & 0x7fff)}; }
+TESSERA_HD __nv_bfloat16 __habs(__nv_bfloat16 a) { return __nv_bfloat16_raw{(unsigned short)(a.__x & 0x7fff)}; }
 TESSERA_HD __nv_bfloat162 __habs2(__nv_bfloat162 a) { return __nv_bfloat162(__habs(a.x), __habs(a.y)); }
 /* The product of two is exact in double precision; its sum with a third is rounded to odd, so that
  * the second rounding sees every bit (S. Boldo, G. Melquiond, Emulation of a FMA and correctly
@@ -123,6 +123,7 @@ TESSERA_COMPARE(__hgt, >)
 TESSERA_COMPARE(__hge, >=)
 #undef TESSERA_COMPARE
 TESSERA_HD bool __hisnan(__nv_bfloat16 a) { return (float)a != (float)a; }
+TESSERA_HD int __hisinf(__nv_bfloat16 a) { return (float)a == INFINITY ? 1 : (float)a == -INFINITY ? -1 : 0; }
 TESSERA_HD __nv_bfloat16 __hmax(__nv_bfloat16 a, __nv_bfloat16 b) { return __nv_bfloat16(fmaxf((float)a, (float)b)); }
 TESSERA_HD __nv_bfloat16 __hmin(__nv_bfloat16 a, __nv_bfloat16 b) { return __nv_bfloat16(fminf((float)a, (float)b)); }
 TESSERA_HD __nv_bfloat162 __hmax2(__nv_bfloat162 a, __nv_bfloat162 b) { return __nv_bfloat162(__hmax(a.x, b.x), __hmax(a.y, b.y)); }
@@ -178,7 +179,7 @@ TESSERA_FUNCTION(rint, rintf(v))
 #define TESSERA_SHUFFLE(name, type)                                                         \
   static __device__ __forceinline__ __nv_bfloat16 name(unsigned int mask, __nv_bfloat16 v, type lane,           \
                                              int width = 32) {                             \
-    return __nv_bfloat16_raw{(unsigned short)name(mask, (unsigned int)v.x, lane, width)};           \
+    return __nv_bfloat16_raw{(unsigned short)name(mask, (unsigned int)v.__x, lane, width)};           \
   }                                                                                        \
   static __device__ __forceinline__ __nv_bfloat162 name(unsigned int mask, __nv_bfloat162 v, type lane,         \
                                               int width = 32) {                            \
@@ -194,13 +195,13 @@ static __device__ __forceinline__ __nv_bfloat16 atomicAdd(__nv_bfloat16 *p, __nv
 #if __CUDA_ARCH__ >= 900
   unsigned short r;
   __asm__ __volatile__("atom.add.noftz.bf16 %0, [%1], %2;"
-                       : "=h"(r) : "l"(p), "h"(v.x) : "memory");
+                       : "=h"(r) : "l"(p), "h"(v.__x) : "memory");
   return __nv_bfloat16_raw{r};
 #else
   unsigned short old = *(volatile unsigned short *)p, seen;
   do {
     seen = old;
-    old = atomicCAS((unsigned short *)p, seen, __hadd(__nv_bfloat16(__nv_bfloat16_raw{seen}), v).x);
+    old = atomicCAS((unsigned short *)p, seen, __hadd(__nv_bfloat16(__nv_bfloat16_raw{seen}), v).__x);
   } while (old != seen);
   return __nv_bfloat16_raw{old};
 #endif

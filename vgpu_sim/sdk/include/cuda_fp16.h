@@ -42,19 +42,19 @@ TESSERA_HD float tessera_half_value(unsigned short x) {
 }
 
 struct __half {
-  unsigned short x;
+  unsigned short __x;
   __half() = default;
-  __host__ __device__ __half(__half_raw r) : x(r.x) {}
-  __host__ __device__ __half(float f) : x(tessera_half_bits(f)) {}
-  __host__ __device__ __half(double d) : x(tessera_half_bits_of_double(d)) {}
-  __host__ __device__ __half(int i) : x(tessera_half_bits_of_double((double)i)) {}
-  __host__ __device__ __half(unsigned int i) : x(tessera_half_bits_of_double((double)i)) {}
-  __host__ __device__ __half(long long i) : x(tessera_half_bits((float)i)) {}
-  __host__ __device__ __half(unsigned long long i) : x(tessera_half_bits((float)i)) {}
-  __host__ __device__ __half(short i) : x(tessera_half_bits((float)i)) {}
-  __host__ __device__ __half(unsigned short i) : x(tessera_half_bits((float)i)) {}
-  __host__ __device__ operator float() const { return tessera_half_value(x); }
-  __host__ __device__ operator __half_raw() const { return {x}; }
+  __host__ __device__ __half(__half_raw r) : __x(r.x) {}
+  __host__ __device__ __half(float f) : __x(tessera_half_bits(f)) {}
+  __host__ __device__ __half(double d) : __x(tessera_half_bits_of_double(d)) {}
+  __host__ __device__ __half(int i) : __x(tessera_half_bits_of_double((double)i)) {}
+  __host__ __device__ __half(unsigned int i) : __x(tessera_half_bits_of_double((double)i)) {}
+  __host__ __device__ __half(long long i) : __x(tessera_half_bits((float)i)) {}
+  __host__ __device__ __half(unsigned long long i) : __x(tessera_half_bits((float)i)) {}
+  __host__ __device__ __half(short i) : __x(tessera_half_bits((float)i)) {}
+  __host__ __device__ __half(unsigned short i) : __x(tessera_half_bits((float)i)) {}
+  __host__ __device__ operator float() const { return tessera_half_value(__x); }
+  __host__ __device__ operator __half_raw() const { return {__x}; }
 };
 static_assert(sizeof(__half) == 2, "two bytes");
 
@@ -68,7 +68,7 @@ TESSERA_HD __half __float2half(float a) { return __half(a); }
 TESSERA_HD __half __float2half_rn(float a) { return __half(a); }
 TESSERA_HD __half __double2half(double a) { return __half(a); }
 TESSERA_HD float __half2float(__half a) { return (float)a; }
-TESSERA_HD __half2 __halfs2half2(__half a, __half b) { return __half2(a, b); }
+TESSERA_HD __half2 __halves2half2(__half a, __half b) { return __half2(a, b); }
 TESSERA_HD __half2 __half2half2(__half a) { return __half2(a, a); }
 TESSERA_HD __half2 __float2half2_rn(float a) { return __half2(__half(a), __half(a)); }
 TESSERA_HD __half2 __floats2half2_rn(float a, float b) { return __half2(__half(a), __half(b)); }
@@ -81,8 +81,8 @@ TESSERA_HD float __high2float(__half2 a) { return a.y; }
 TESSERA_HD __half2 __low2half2(__half2 a) { return __half2(a.x, a.x); }
 TESSERA_HD __half2 __high2half2(__half2 a) { return __half2(a.y, a.y); }
 TESSERA_HD __half2 make_half2(__half a, __half b) { return __half2(a, b); }
-TESSERA_HD short __half_as_short(__half a) { return (short)a.x; }
-TESSERA_HD unsigned short __half_as_ushort(__half a) { return a.x; }
+TESSERA_HD short __half_as_short(__half a) { return (short)a.__x; }
+TESSERA_HD unsigned short __half_as_ushort(__half a) { return a.__x; }
 TESSERA_HD __half __short_as_half(short a) { return __half_raw{(unsigned short)a}; }
 TESSERA_HD __half __ushort_as_half(unsigned short a) { return __half_raw{a}; }
 TESSERA_HD int __half2int_rz(__half a) { return (int)(float)a; }
@@ -98,9 +98,9 @@ TESSERA_BINARY(__hmul, *)
 #undef TESSERA_BINARY
 TESSERA_HD __half __hdiv(__half a, __half b) { return __half((float)a / (float)b); }
 TESSERA_HD __half2 __h2div(__half2 a, __half2 b) { return __half2(__hdiv(a.x, b.x), __hdiv(a.y, b.y)); }
-TESSERA_HD __half __hneg(__half a) { return __half_raw{(unsigned short)(a.x ^ 0x8000)}; }
+TESSERA_HD __half __hneg(__half a) { return __half_raw{(unsigned short)(a.__x ^ 0x8000)}; }
 TESSERA_HD __half2 __hneg2(__half2 a) { return __half2(__hneg(a.x), __hneg(a.y)); }
-TESSERA_HD __half __habs(__half a) { return __half_raw{(unsigned short)(a.x & 0x7fff)}; }
+TESSERA_HD __half __habs(__half a) { return __half_raw{(unsigned short)(a.__x & 0x7fff)}; }
 TESSERA_HD __half2 __habs2(__half2 a) { return __half2(__habs(a.x), __habs(a.y)); }
 /* The product of two is exact in double precision; its sum with a third is rounded to odd, so that
  * the second rounding sees every bit (S. Boldo, G. Melquiond, Emulation of a FMA and correctly
@@ -132,6 +132,7 @@ TESSERA_COMPARE(__hgt, >)
 TESSERA_COMPARE(__hge, >=)
 #undef TESSERA_COMPARE
 TESSERA_HD bool __hisnan(__half a) { return (float)a != (float)a; }
+TESSERA_HD int __hisinf(__half a) { return (float)a == INFINITY ? 1 : (float)a == -INFINITY ? -1 : 0; }
 TESSERA_HD __half __hmax(__half a, __half b) { return __half(fmaxf((float)a, (float)b)); }
 TESSERA_HD __half __hmin(__half a, __half b) { return __half(fminf((float)a, (float)b)); }
 TESSERA_HD __half2 __hmax2(__half2 a, __half2 b) { return __half2(__hmax(a.x, b.x), __hmax(a.y, b.y)); }
@@ -187,7 +188,7 @@ TESSERA_FUNCTION(rint, rintf(v))
 #define TESSERA_SHUFFLE(name, type)                                                         \
   static __device__ __forceinline__ __half name(unsigned int mask, __half v, type lane,           \
                                              int width = 32) {                             \
-    return __half_raw{(unsigned short)name(mask, (unsigned int)v.x, lane, width)};           \
+    return __half_raw{(unsigned short)name(mask, (unsigned int)v.__x, lane, width)};           \
   }                                                                                        \
   static __device__ __forceinline__ __half2 name(unsigned int mask, __half2 v, type lane,         \
                                               int width = 32) {                            \
@@ -203,13 +204,13 @@ static __device__ __forceinline__ __half atomicAdd(__half *p, __half v) {
 #if __CUDA_ARCH__ >= 700
   unsigned short r;
   __asm__ __volatile__("atom.add.noftz.f16 %0, [%1], %2;"
-                       : "=h"(r) : "l"(p), "h"(v.x) : "memory");
+                       : "=h"(r) : "l"(p), "h"(v.__x) : "memory");
   return __half_raw{r};
 #else
   unsigned short old = *(volatile unsigned short *)p, seen;
   do {
     seen = old;
-    old = atomicCAS((unsigned short *)p, seen, __hadd(__half(__half_raw{seen}), v).x);
+    old = atomicCAS((unsigned short *)p, seen, __hadd(__half(__half_raw{seen}), v).__x);
   } while (old != seen);
   return __half_raw{old};
 #endif

@@ -19,10 +19,11 @@ int check_stages();
 int check_memory();
 int check_calls();
 int check_tensor_cores();
+int check_formats();
 
 int main(int argc, char** argv) {
   return check_accuracy(argc - 1, argv + 1) + check_sums() + check_products() +
          check_random_numbers() + check_transforms() + check_reductions() + check_sorting() +
          check_atomics() + check_groups() + check_stages() + check_memory() + check_calls() +
-         check_tensor_cores();
+         check_tensor_cores() + check_formats();
 }

@@ -31,7 +31,12 @@ void tsr___cudaUnregisterFatBinary(void **fatCubinHandle) {
   tsr_image_remove((struct tsr_image *)fatCubinHandle);
 }
 
-char tsr___cudaInitModule(void **fatCubinHandle) { return fatCubinHandle != NULL; }
+/* Compilers call it before the first access to a managed variable, and only then. */
+char tsr___cudaInitModule(void **fatCubinHandle) {
+  tsr_log("__cudaInitModule: __managed__ variables are not supported, and have no address on the "
+          "host: use cudaMallocManaged");
+  return fatCubinHandle != NULL;
+}
 
 void tsr___cudaRegisterFunction(void **fatCubinHandle, const char *hostFun, char *deviceFun,
                                 const char *deviceName, int thread_limit, void *tid, void *bid,
