@@ -63,7 +63,11 @@ CUDA_SAMPLES = Client(
     name="cuda-samples",
     version="12.9",
     goal="≥ 60 end with status 0",
-    packages=("nvidia-cuda-nvrtc-cu12==12.9.86",),
+    packages=(
+        *("nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-runtime-cu12==12.9.79"),
+        *("nvidia-cuda-cccl-cu12==12.9.27", "nvidia-curand-cu12==10.3.10.19"),
+        "nvidia-nvtx-cu12==12.9.79",
+    ),
     repository=Repository("https://github.com/NVIDIA/cuda-samples", "v12.9"),
     folder=PurePosixPath("cuda_samples"),
     in_programs=True,
@@ -71,7 +75,7 @@ CUDA_SAMPLES = Client(
     arguments=("-c", "{programs}/pytest.ini"),
     environment={
         "CUDA_SAMPLES": "{repository}",
-        "CUDA_SAMPLES_NVRTC": "{site}/nvidia/cuda_nvrtc",
+        "CUDA_SAMPLES_PACKAGES": "{site}/nvidia",
         "TESSERA_NVRTC": "{site}/nvidia/cuda_nvrtc/lib",
         "TESSERA_COMMAND": "{tessera}",
     },

@@ -26,6 +26,7 @@
 #endif
 
 #include "cuda_runtime_api.h"
+#include "library_types.h"
 #include "vector_functions.h"
 
 #if defined(__CUDA__) && defined(__clang__)
@@ -34,6 +35,15 @@
 #endif
 #ifdef __cplusplus
 #include "tessera/runtime_templates.h"
+#endif
+
+#if defined(__CUDA__) && defined(__clang__) && __has_include("curand_mtgp32_kernel.h")
+/* This header of NVIDIA's cuRAND declares blockDim and threadIdx again, with nvcc's types. */
+#define dim3 __cuda_builtin_blockDim_t
+#define uint3 __cuda_builtin_threadIdx_t
+#include "curand_mtgp32_kernel.h"
+#undef dim3
+#undef uint3
 #endif
 
 #endif

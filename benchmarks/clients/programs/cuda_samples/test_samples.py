@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(os.environ["CUDA_SAMPLES"])
-NVRTC = Path(os.environ["CUDA_SAMPLES_NVRTC"])
+PACKAGES = Path(os.environ["CUDA_SAMPLES_PACKAGES"])
+NVRTC = PACKAGES / "cuda_nvrtc"
 TESSERA = json.loads(os.environ["TESSERA_COMMAND"])
 GROUPS = "[012356]_*"
 WAIVED = 2
@@ -23,6 +24,8 @@ LIMIT_S = 240
 ELSEWHERE = re.compile(
     r"#\s*include\s*[<\"](GL/|GLFW/|cuda_gl|EGL/|cudaEGL|vulkan|d3d|dxgi|mpi\.h|nvsci)"
 )
+TEMPLATES = re.compile(r"#\s*include\s*<(thrust|cub|cuda/std|curand|nvtx3)")
+HEADERS = [f"-I{PACKAGES / name / 'include'}" for name in ("cuda_cccl", "curand", "nvtx")]
 ARGUMENTS = json.loads((ROOT / "test_args.json").read_text())
 
 
@@ -40,6 +43,10 @@ def _cmake(sample):
 def _samples():
     for folder in sorted(ROOT.glob(f"Samples/{GROUPS}/*/CMakeLists.txt")):
         yield folder.parent
+
+
+def _sources(folder):
+    return [p for p in folder.rglob("*") if p.suffix in (".cu", ".cpp", ".h", ".cuh", ".c")]
 
 
 def _compile(folder, *arguments):
@@ -65,6 +72,12 @@ def _build(sample, folder):
     for folders in re.findall(r"include_directories\(([^)]*)\)", text):
         options += [f"-I{name}" for name in folders.split() if "$" not in name]
     options += ["-rdc=true"] if "CUDA_SEPARABLE_COMPILATION ON" in text else []
+    if any(TEMPLATES.search(path.read_text(errors="replace")) for path in _sources(folder)):
+        options += HEADERS
+    for name in re.findall(r"include/(cooperative_groups\S*)", text):
+        source = PACKAGES / "cuda_runtime" / "include" / name
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        copy(source, folder / name)
     libraries = subprocess.run([*TESSERA, "libdir"], capture_output=True, text=True, check=True)
     options.append(f"-L{libraries.stdout.strip()}")
     if "CUDA::cuda_driver" in text:
@@ -99,8 +112,7 @@ def _run(folder, program, arguments):
 
 @pytest.mark.parametrize("sample", _samples(), ids=lambda sample: sample.name)
 def test_sample(sample, tmp_path):
-    sources = [p for p in sample.rglob("*") if p.suffix in (".cu", ".cpp", ".h", ".cuh", ".c")]
-    if any(ELSEWHERE.search(path.read_text(errors="replace")) for path in sources):
+    if any(ELSEWHERE.search(path.read_text(errors="replace")) for path in _sources(sample)):
         pytest.skip("needs a graphics interface, MPI or NvSci")
     own = ARGUMENTS.get(sample.name, {})
     if own.get("skip"):

@@ -6,9 +6,11 @@ What the example draws is kept in OUTPUT (npz). After the last frame the example
 """
 
 import contextlib
+import itertools
 import random
 import runpy
 import sys
+import time
 import typing
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import numpy as np
 import taichi as ti
 
 FRAMES = 2
+COMPUTES_NOTHING = 77
 MOST_ARRAYS = 64
 
 
@@ -107,12 +110,16 @@ def main():
 
     ti.init, ti.GUI = init, Recorder
     ti.tools.imshow = lambda *_, **__: None
+    ticks = itertools.count()
+    time.time = time.perf_counter = lambda: next(ticks) / 64
     np.random.seed(1)
     random.seed(1)
     sys.path[0] = str(Path(example).parent)
     sys.argv = [example]
     with contextlib.suppress(Finished):
         runpy.run_path(example, run_name="__main__")
+    if ti.lang.impl.get_runtime().prog is None:
+        sys.exit(COMPUTES_NOTHING)
     if architecture == "cuda":
         arch = ti.lang.impl.current_cfg().arch
         assert arch == ti.cuda, f"ran on {arch}"

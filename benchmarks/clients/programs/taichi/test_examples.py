@@ -15,6 +15,7 @@ import taichi
 ROOT = Path(taichi.__file__).parent / "examples"
 RUN = Path(__file__).with_name("run_example.py")
 LIMIT_S = 150
+COMPUTES_NOTHING = 77
 WINDOW = re.compile(r"ti\.ui\.|taichi\.ui|ti\.Texture|GGUI|arch=ti\.(vulkan|opengl)")
 RANDOM = re.compile(r"ti\.random|ti\.randn")
 NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]?\d+)?")
@@ -39,6 +40,8 @@ def _run(example, architecture, folder):
     missing = re.search(r"ModuleNotFoundError: No module named '(\w+)", done.stderr)
     if missing:
         pytest.skip(f"needs the package {missing[1]}")
+    if done.returncode == COMPUTES_NOTHING:
+        pytest.skip("computes nothing with a kernel")
     if done.returncode and architecture == "cpu":
         pytest.skip(f"ends on the CPU too: {lines[-1]}")
     if done.returncode:
@@ -80,7 +83,7 @@ def test_example(name, tmp_path):
         numbers, others = (
             [float(number) for number in NUMBER.findall(text)] for text in (printed, expected_text)
         )
-        if "time" not in text:
+        if "print_ir" not in text:
             np.testing.assert_allclose(numbers, others, rtol=2e-2, atol=1e-5)
     assert len(drawn) == len(expected)
     for i, (array, other) in enumerate(zip(drawn, expected, strict=True)):
