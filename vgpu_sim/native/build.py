@@ -194,7 +194,10 @@ def math_part(folder: Path, library: str, major: int, driver: Part, generated_ro
         folder,
         soname,
         flags=client_flags(
-            *(folder, generated, soname, *(f"-I{one}" for one in shared)),
+            folder,
+            generated,
+            soname,
+            *(f"-I{one}" for one in shared),
             *(f"-DTSR_MAJOR={major}", "-g0"),
             *(_OLD_DLOPEN.get(_SYSTEM, ("-ldl",)) if folder.name in _LOADING else ()),
         ),

@@ -35,7 +35,7 @@ def new_layout(kind, matrices, by_row, batches):
     return layout
 
 
-def stored(matrices, by_row):
+def store(matrices, by_row):
     return np.ascontiguousarray(matrices if by_row else matrices.swapaxes(-1, -2))
 
 
@@ -93,7 +93,7 @@ def check(
         for one, order in zip((a, b, made, made), orders, strict=True)
     ]
     da, db, dc = (
-        put(stored(one, order)) for one, order in zip((a, b, made), orders[:3], strict=True)
+        put(store(one, order)) for one, order in zip((a, b, made), orders[:3], strict=True)
     )
     dd = dc if in_place else put(np.zeros_like(made))
     scales = np.array([1.5, -0.5], scale)
@@ -113,7 +113,7 @@ def check(
         *(layouts[3], results, None, c.c_size_t(0), None),
     )
     assert status == 0, status
-    actual = get(dd, stored(made, orders[3])).astype(np.float64)
+    actual = get(dd, store(made, orders[3])).astype(np.float64)
     actual = actual if orders[3] else actual.swapaxes(1, 2)
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
     return operation, layouts, (da, db, dc, dd), (alpha, beta, scales)

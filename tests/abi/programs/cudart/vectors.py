@@ -15,7 +15,7 @@ def pointer(array):
     return c.c_void_p(array.ctypes.data)
 
 
-def strided(count, increment, dtype):
+def make_vector(count, increment, dtype):
     """Return an array, and its elements in the order of a vector with this increment."""
     array = random.standard_normal(1 + (count - 1) * abs(increment)).astype(dtype)
     return array, array[:: abs(increment)][:: 1 if increment > 0 else -1]
@@ -24,7 +24,7 @@ def strided(count, increment, dtype):
 def check_vectors(letter, dtype, close):
     n, alpha = 37, np.array(-1.5, dtype)
     for incx, incy in itertools.product((1, 3, -2), (1, -2)):
-        (x, xs), (y, ys) = strided(n, incx, dtype), strided(n, incy, dtype)
+        (x, xs), (y, ys) = make_vector(n, incx, dtype), make_vector(n, incy, dtype)
         dx, dy = put(x), put(y)
         before = ys.copy()
         assert blas[f"cublas{letter}axpy_v2"](handle, n, pointer(alpha), dx, incx, dy, incy) == 0
@@ -41,7 +41,7 @@ def check_vectors(letter, dtype, close):
         assert blas[f"cublas{letter}copy_v2"](handle, n, dx, incx, dy, incy) == 0
         actual = get(dy, y)[:: abs(incy)][:: 1 if incy > 0 else -1]
         assert actual.tobytes() == xs.tobytes()
-    x, xs = strided(n, 3, dtype)
+    x, xs = make_vector(n, 3, dtype)
     x[1] = np.inf
     x[3] = np.nan
     dx, rest = put(x), np.delete(np.arange(x.size), np.s_[::3])
@@ -55,7 +55,7 @@ def check_vectors(letter, dtype, close):
     nrm2, found = blas[f"cublas{letter}nrm2_v2"], np.zeros(1, dtype)
     large, tiny = dtype(np.finfo(dtype).max / 8), dtype(np.finfo(dtype).smallest_subnormal)
     for scale in (dtype(1), large, dtype(np.finfo(dtype).tiny)):
-        x, xs = strided(n, 2, dtype)
+        x, xs = make_vector(n, 2, dtype)
         xs[:] = scale * np.clip(xs, -1, 1)
         assert nrm2(handle, n, put(x), 2, pointer(found)) == 0
         close(found[0] / scale, np.linalg.norm((xs / scale).astype(np.float64)))
@@ -85,14 +85,17 @@ def check_matrices(letter, dtype, close):
     da, columns = put(a), a.T[:m]
     for transposed, incx, incy in ((0, 1, 2), (1, -2, 1), (2, 1, -1)):
         left = columns.T if transposed else columns
-        (x, xs), (y, ys) = strided(left.shape[1], incx, dtype), strided(left.shape[0], incy, dtype)
+        (x, xs), (y, ys) = (
+            make_vector(left.shape[1], incx, dtype),
+            make_vector(left.shape[0], incy, dtype),
+        )
         dy = put(y)
         sizes = (handle, transposed, m, n, pointer(two), da, m + pad)
         ends = (put(x), incx, pointer(half), dy, incy)
         assert blas[f"cublas{letter}gemv_v2"](*sizes, *ends) == 0
         actual = get(dy, y)[:: abs(incy)][:: 1 if incy > 0 else -1]
         close(actual, 2 * left @ xs + ys / 2)
-    (x, xs), (y, ys) = strided(m, 2, dtype), strided(n, -1, dtype)
+    (x, xs), (y, ys) = make_vector(m, 2, dtype), make_vector(n, -1, dtype)
     dx, dy, target = put(x), put(y), put(a)
     ends = (dx, 2, dy, -1, target, m + pad)
     assert blas[f"cublas{letter}ger_v2"](handle, m, n, pointer(two), *ends) == 0

@@ -1,6 +1,8 @@
 /* Communicators of one rank, which have no other to communicate with; and versions. */
+#define _GNU_SOURCE
 #include <stdbool.h>
-#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "api.h"
 #include "objects.h"
@@ -28,8 +30,9 @@ ncclResult_t tsr_ncclGetVersion(int *version) {
 
 ncclResult_t tsr_ncclGetUniqueId(ncclUniqueId *uniqueId) {
   if (!uniqueId) return ncclInvalidArgument;
-  const ssize_t got = getrandom(uniqueId->internal, sizeof uniqueId->internal, 0);
-  return got == (ssize_t)sizeof uniqueId->internal ? ncclSuccess : ncclSystemError;
+  /* The system call, because glibc has getrandom() only since 2.25. */
+  const long got = syscall(SYS_getrandom, uniqueId->internal, sizeof uniqueId->internal, 0);
+  return got == (long)sizeof uniqueId->internal ? ncclSuccess : ncclSystemError;
 }
 
 const char *tsr_ncclGetErrorString(ncclResult_t result_code) {
