@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from vgpu_sim.hal import messages
-from vgpu_sim.hal.compute import abi, address_map, limits
+from vgpu_sim.hal.compute import abi, address_map, event_table, limits
 from vgpu_sim.hal.management import nvml
 
 UMBRELLA = "tessera_abi.h"
@@ -26,6 +26,7 @@ CONTRACTS = (
     address_map,
     limits,
     abi,
+    event_table,
     messages,
     nvml,
 )

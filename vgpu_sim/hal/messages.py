@@ -326,6 +326,12 @@ class View(ctypes.Structure):
     _fields_ = (("offset", c_uint64), ("source", c_uint64), ("bytes", c_uint64))
 
 
+class SharePurpose(IntEnum):
+    """The values of ``SharedMemory.purpose`` that workers know; others are the client's."""
+
+    EVENTS = 5  # an EventTable; ``tag`` is the number of the participant that opens it
+
+
 class SharedMemory(ctypes.Structure):
     """The name of memory that other contexts of the slice may open: the content of CUDA's IPC
     handles. Only ``key`` gives access; the rest is checked when the memory is opened.
@@ -403,4 +409,4 @@ STRUCTURES: Final = (
     SharedRange,
     MemoryInfo,
 )
-ENUMS: Final = (MessageType, LoadFlag, LinkFlag, LinkInput, ChunkKind)
+ENUMS: Final = (MessageType, LoadFlag, LinkFlag, LinkInput, ChunkKind, SharePurpose)

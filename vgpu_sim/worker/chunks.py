@@ -22,6 +22,7 @@ from vgpu_sim.hal.messages import ChunkKind, SharedMemory
 from vgpu_sim.worker.channel import Channel, GpudGoneError
 from vgpu_sim.worker.exports import Exports
 from vgpu_sim.worker.memory import create_populated
+from vgpu_sim.worker.peers import Peers
 from vgpu_sim.worker.runtime.binding import NativeRuntime
 from vgpu_sim.worker.shares import ShareRefusedError, Shares
 
@@ -61,7 +62,8 @@ class Chunks:
         self._views: dict[int, tuple[int, int]] = {}
         """By offset: the offset of the view's chunk, and the view's size."""
         self.exports = Exports()
-        self.shares = Shares(channel, self.exports)
+        self.peers = Peers(runtime)
+        self.shares = Shares(channel, self.exports, self.peers)
 
     def allocate(self, request: ChunkRequest) -> int:
         """Allocate a chunk of memory and return its descriptor, which the caller sends and closes.
@@ -149,7 +151,7 @@ class Chunks:
             if isinstance(err, FileExistsError):
                 raise BadChunkError("a chunk overlaps another chunk") from err
             raise OutOfBudgetError(f"a chunk cannot be mapped: {err}") from err
-        self.shares.enter(offset, opened.share)
+        self.shares.enter(offset, opened, memory)
         self._live[offset] = request
         return opened.descriptor
 

@@ -79,14 +79,17 @@ class Control:
         if self._config.kernel_timeout_s is not None:
             period_s = min(period_s, self._config.kernel_timeout_s / _LOOKS_PER_TIMEOUT)
         while True:
-            polled = self._poll_channel(poller, polled)
+            channel, peers = self.channel.descriptors(), chunks.peers.descriptors()
+            polled = self._poll(poller, polled, channel | peers)
             ready = [descriptor for descriptor, _ in poller.poll(max(1, period_s * 1000))]
             if self._fault_event in ready:
                 self._report_fault()
             if self.channel.alive and self.channel.fileno() in ready:
                 self.channel.read()
-            if polled & set(ready) and self.channel.accept_reconnect():
+            if channel & set(ready) and self.channel.accept_reconnect():
                 self._resume()
+            for one in peers & set(ready):
+                chunks.peers.read(one)
             if self._client.fileno() in ready:
                 self._guard(lambda: self._serve_request(handlers))
             if modules.fileno() in ready:
@@ -99,9 +102,8 @@ class Control:
     def _resume(self) -> None:
         self.channel.resume(**self._counters(self._runtime.stats()))
 
-    def _poll_channel(self, poller: select.poll, polled: set[int]) -> set[int]:
-        """Poll the channel's current descriptors instead of ``polled``; return them."""
-        present = self.channel.descriptors()
+    def _poll(self, poller: select.poll, polled: set[int], present: set[int]) -> set[int]:
+        """Poll the present descriptors instead of ``polled``; return them."""
         for gone in polled - present:
             poller.unregister(gone)
         for new in present - polled:

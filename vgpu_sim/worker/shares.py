@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.hal.compute.address_map import CHUNK_ALIGN_BYTES
-from vgpu_sim.hal.messages import PROOF_BYTES, SharedMemory, ShareGrant
+from vgpu_sim.hal.messages import PROOF_BYTES, ChunkKind, SharedMemory, ShareGrant, SharePurpose
 from vgpu_sim.system.descriptors import send as send_descriptors
 from vgpu_sim.worker.channel import Channel, GpudGoneError, receive_now
 from vgpu_sim.worker.exports import Exports
+from vgpu_sim.worker.peers import Peers
 
 _PATIENCE_S: Final = 10.0
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
@@ -50,18 +51,22 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Memory that another context shares: gpud's number of its share, and its descriptor."""
+    """Memory that another context shares: gpud's number of its share, its descriptor, and the
+    connection to that context's worker if it is a table of events.
+    """
 
     share: int
     descriptor: int
+    connection: socket.socket | None = None
 
 
 class Shares:
     """The keys that this context has given away, and the shares of its chunks."""
 
-    def __init__(self, channel: Channel, exports: Exports) -> None:
+    def __init__(self, channel: Channel, exports: Exports, peers: Peers) -> None:
         self._channel = channel
         self._exports = exports
+        self._peers = peers
         self._offers: dict[str, _Offer] = {}
         self._shares: dict[int, int] = {}
         """By a chunk's offset: gpud's number of its share."""
@@ -124,9 +129,16 @@ class Shares:
                 if offer.chunk is not None:
                     passed = (self._exports.descriptor_of(offer.chunk),)
                 grant = ShareGrant(0, 0, offer.memory)
-        with asker, suppress(OSError):
+        watched = offer is not None and offer.memory.kind == ChunkKind.HOST and passed
+        if watched and self._peers.is_full():
+            watched, passed, grant = False, (), ShareGrant(errno.EMFILE)
+        with suppress(OSError):
             flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
             send_descriptors(asker, [bytes(grant)], passed, flags)
+        if watched and offer is not None and offer.chunk is not None:
+            self._peers.keep_opener(asker, offer.chunk)
+        else:
+            asker.close()
 
     def open(self, memory: SharedMemory) -> Opened | None:
         """Obtain the memory that another context shares; None for a name without memory. The caller
@@ -141,23 +153,33 @@ class Shares:
             raise LookupError(str(err)) from err
         if not share or connection is None:
             raise LookupError("no context of the slice shares this memory")
-        with connection:
+        lasting = memory.purpose == SharePurpose.EVENTS
+        try:
             descriptor = self._receive(connection, memory, share, size)
+        except LookupError:
+            connection.close()
+            raise
+        if descriptor is None or not lasting:
+            connection.close()
         if descriptor is None and memory.chunk_units:
             self._channel.leave(share)
             raise LookupError("the exporter's worker does not pass the memory")
         if descriptor is None:
             self._channel.leave(share)
             return None
-        return Opened(share, descriptor)
+        return Opened(share, descriptor, connection if lasting else None)
 
-    def enter(self, chunk: int, share: int) -> None:
+    def enter(self, chunk: int, opened: Opened, memory: SharedMemory) -> None:
         """Note that opened memory is mapped as the chunk at this offset."""
-        self._shares[chunk] = share
+        self._shares[chunk] = opened.share
         self._imported.add(chunk)
+        if opened.connection is not None:
+            self._peers.keep_maker(opened.connection, chunk, memory.tag)
 
     def abandon(self, opened: Opened) -> None:
         """Leave opened memory that is not mapped. The last one that leaves releases the pages."""
+        if opened.connection is not None:
+            opened.connection.close()
         _, last = self._channel.leave(opened.share)
         if last:
             with suppress(OSError), mmap.mmap(opened.descriptor, 0) as pages:
@@ -200,6 +222,7 @@ class Shares:
         share = self._shares.pop(chunk, None)
         if share is None:
             return None
+        self._peers.leave(chunk)
         exported = [key for key, offer in self._offers.items() if offer.chunk == chunk]
         for key in exported:
             del self._offers[key]

@@ -45,7 +45,7 @@ class Opcode(IntEnum):
 
 
 class Condition(IntEnum):
-    """How OP_AWAIT compares memory with its value; the numbers are those of
+    """How OP_AWAIT compares memory with its value; all but the last number are those of
     ``CUstreamWaitValue_flags``.
     """
 
@@ -53,6 +53,7 @@ class Condition(IntEnum):
     EQUAL = 1
     ANY_BIT = 2  # memory & value is not 0
     NOT_ALL = 3  # ~(memory | value) is not 0
+    RECORDED = 4  # an EventRecord.done of an EventTable has that number, or never will
 
 
 class When(IntEnum):
@@ -70,6 +71,7 @@ class Feature(IntEnum):
     LISTS = 2  # the worker knows OP_LIST
     PARTITIONS = 4  # the worker knows LaunchBody.multiprocessors
     PRIORITIES = 8  # the worker's ClientArea has `priorities`
+    EVENTS = 16  # the worker knows EventTable and Condition.RECORDED
 
 
 class Direction(IntEnum):

@@ -87,6 +87,8 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "tessera_worker_unmap_chunk": (c_int, [c_uint64, c_uint64]),
     "tessera_worker_map_view": (c_int, [c_uint64, c_uint64, c_uint64]),
     "tessera_worker_unmap_view": (c_int, [c_uint64, c_uint64]),
+    "tessera_worker_end_events": (c_int, [c_uint64]),
+    "tessera_worker_end_participant": (c_int, [c_uint64, c_uint64]),
     "tessera_worker_add_kernel": (c_uint64, [ctypes.POINTER(records.KernelRecord)]),
     "tessera_worker_remove_kernel": (c_int, [c_uint64]),
     "tessera_worker_kernel_runs": (c_int, [c_uint64]),
@@ -213,6 +215,14 @@ class NativeRuntime:
         gone = Region(self._aperture_base + offset, size)
         self._regions = tuple(region for region in self._regions if region != gone)
         _check(self._library.tessera_worker_unmap_view(offset, size))
+
+    def end_events(self, offset: int) -> None:
+        """Note that the context that made the table of events at ``offset`` has ended."""
+        _check(self._library.tessera_worker_end_events(offset))
+
+    def end_participant(self, offset: int, participant: int) -> None:
+        """Note that a participant of the table of events at ``offset`` has ended."""
+        _check(self._library.tessera_worker_end_participant(offset, participant))
 
     def regions(self) -> tuple[Region, ...]:
         """Return a snapshot of the mapped chunks, sorted by address. Safe on any thread."""

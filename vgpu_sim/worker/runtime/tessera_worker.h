@@ -143,6 +143,11 @@ TESSERA_EXPORT int tessera_worker_unmap_chunk(uint64_t offset, uint64_t bytes);
 TESSERA_EXPORT int tessera_worker_map_view(uint64_t offset, uint64_t source, uint64_t bytes);
 TESSERA_EXPORT int tessera_worker_unmap_view(uint64_t offset, uint64_t bytes);
 
+/* Note in the table of events at `offset` that the context that made it has ended, or that a
+ * participant has: its records that are not done are lost. -ENOENT: no such chunk. */
+TESSERA_EXPORT int tessera_worker_end_events(uint64_t offset);
+TESSERA_EXPORT int tessera_worker_end_participant(uint64_t offset, uint64_t participant);
+
 /* Add a kernel. Returns its handle, which is not reused after its removal; 0: too many kernels. */
 TESSERA_EXPORT uint64_t tessera_worker_add_kernel(const tessera_worker_kernel *kernel);
 

@@ -10,6 +10,7 @@ from vgpu_sim.hal.messages import SharedMemory, ShareGrant
 from vgpu_sim.system import descriptors, seqpacket
 from vgpu_sim.worker.exports import Exports
 from vgpu_sim.worker.memory import create_populated
+from vgpu_sim.worker.peers import Peers
 from vgpu_sim.worker.shares import Opened, Shares
 
 SIZE = 2 << 20
@@ -51,7 +52,7 @@ def open_memory(grant: ShareGrant, passed: int | None) -> tuple[int | None, list
     descriptors.send(theirs, [bytes(grant)], sent, 0)
     gpud = Gpud(ours)
     try:
-        opened = Shares(gpud, Exports()).open(memory())
+        opened = Shares(gpud, Exports(), Peers(None)).open(memory())
         return opened and opened.descriptor, gpud.left
     except LookupError:
         return None, gpud.left
@@ -97,7 +98,7 @@ def test_only_the_last_context_that_leaves_releases_the_pages(sealed_memory, las
     ours, theirs = seqpacket.pair()
     gpud = Gpud(ours)
     gpud.last = last
-    Shares(gpud, Exports()).abandon(Opened(7, os.dup(sealed_memory)))
+    Shares(gpud, Exports(), Peers(None)).abandon(Opened(7, os.dup(sealed_memory)))
     assert gpud.left == [7]
     assert (os.fstat(sealed_memory).st_blocks == 0) is last
     for one in (ours, theirs, gpud):

@@ -230,6 +230,7 @@ struct tsr_event {
   uint32_t stream;
   uint64_t value;
   int32_t timestamp;
+  struct tsr_shared_event *shared; /* of an interprocess event (streams/shared_event.c), else NULL */
 };
 
 struct tsr_module {

@@ -11,6 +11,7 @@
 
 #include "base/aperture.h"
 #include "memory/chunk.h"
+#include "event_tables/event_table.h"
 #include "config.h"
 #include "base/device.h"
 #include "base/environment.h"
@@ -231,6 +232,7 @@ CUresult tsr_context_close(uint64_t handle) {
   tsr_views_drop(context);
   tsr_registered_drop(context);
   tsr_share_drop(context);
+  tsr_event_tables_drop(context);
   tsr_chunks_drop(context);
   blank_view(context->area, context->area_bytes);
   blank_view((void *)(uintptr_t)context->page, context->page_bytes);

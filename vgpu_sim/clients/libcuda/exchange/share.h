@@ -5,7 +5,8 @@
 #include "base/objects.h"
 
 /* What a name is for, so that it opens nothing else. */
-enum { TSR_SHARE_IPC = 1, TSR_SHARE_POOL, TSR_SHARE_POINTER, TSR_SHARE_PHYSICAL };
+enum { TSR_SHARE_IPC = 1, TSR_SHARE_POOL, TSR_SHARE_POINTER, TSR_SHARE_PHYSICAL,
+       TSR_SHARE_EVENTS = TESSERA_SHARE_PURPOSE_EVENTS };
 
 /* Obtain the name of an allocation; of no memory with `bytes` 0. A name for the same purpose and
  * allocation is the same until the allocation is freed. */

@@ -30,6 +30,10 @@ static void prune(void) {
   }
 }
 
+static enum tsr_use use_of(const tessera_shared_memory *name) {
+  return name->purpose == TSR_SHARE_EVENTS ? TSR_USE_EVENTS : TSR_USE_OPENED;
+}
+
 static CUresult map(struct opened *made) {
   const tessera_shared_memory *name = &made->name;
   const struct tsr_chunk wanted = {
@@ -39,7 +43,7 @@ static CUresult map(struct opened *made) {
       .start = name->offset,
       .requested_bytes = name->bytes,
       .shared = name,
-      .sort = {.use = TSR_USE_OPENED, .pool = made->pool}};
+      .sort = {.use = use_of(name), .pool = made->pool}};
   if (name->kind > TESSERA_CHUNK_KIND_HOST || !name->bytes || name->offset >= wanted.bytes ||
       name->bytes > wanted.bytes - name->offset)
     return CUDA_ERROR_INVALID_HANDLE;
@@ -93,7 +97,7 @@ CUresult tsr_opened_verify(struct tsr_context *context, const tessera_shared_mem
   return result;
 }
 
-CUresult tsr_opened_close(uint64_t address, uint64_t pool) {
+static CUresult close_one(uint64_t address, uint64_t pool, bool waits) {
   struct opened *last = NULL;
   pthread_mutex_lock(&lock);
   prune();
@@ -107,7 +111,16 @@ CUresult tsr_opened_close(uint64_t address, uint64_t pool) {
   pthread_mutex_unlock(&lock);
   if (!found) return CUDA_ERROR_INVALID_VALUE;
   if (!last) return CUDA_SUCCESS;
-  const CUresult waited = tsr_wait_all(last->context);
+  const CUresult waited = waits ? tsr_wait_all(last->context) : CUDA_SUCCESS;
+  const enum tsr_use use = use_of(&last->name);
   free(last);
-  return waited == CUDA_SUCCESS ? tsr_memory_release(address, TSR_USE_OPENED) : waited;
+  return waited == CUDA_SUCCESS ? tsr_memory_release(address, use) : waited;
+}
+
+CUresult tsr_opened_close(uint64_t address, uint64_t pool) {
+  return close_one(address, pool, true);
+}
+
+CUresult tsr_opened_release(uint64_t address, uint64_t pool) {
+  return close_one(address, pool, false);
 }

@@ -16,4 +16,7 @@ CUresult tsr_opened_verify(struct tsr_context *context, const tessera_shared_mem
  * one waits for the context's work. */
 CUresult tsr_opened_close(uint64_t address, uint64_t pool);
 
+/* The same without waiting. */
+CUresult tsr_opened_release(uint64_t address, uint64_t pool);
+
 #endif

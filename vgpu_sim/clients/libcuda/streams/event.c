@@ -7,10 +7,10 @@
 #include "contexts/context.h"
 #include "nodes/capture.h"
 #include "log.h"
-#include "base/refuse.h"
 #include "exchange/ring.h"
 #include "exchange/unsafe.h"
 #include "exchange/wait.h"
+#include "streams/shared_event.h"
 #include "streams/stream.h"
 
 enum { KNOWN_FLAGS = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS };
@@ -19,13 +19,19 @@ enum { NO_TIMESTAMP = -1 };
 CUresult tsr_cuEventCreate(CUevent *phEvent, unsigned int Flags) {
   TSR_CURRENT(context);
   if (!phEvent || (Flags & ~(unsigned)KNOWN_FLAGS)) return CUDA_ERROR_INVALID_VALUE;
-  if (Flags & CU_EVENT_INTERPROCESS) TSR_REFUSE("an interprocess event");
+  const bool shared = Flags & CU_EVENT_INTERPROCESS;
+  if (shared && !(Flags & CU_EVENT_DISABLE_TIMING)) return CUDA_ERROR_INVALID_VALUE;
   struct tsr_event *event = tsr_object_new(TSR_EVENT);
   if (!event) return CUDA_ERROR_OUT_OF_MEMORY;
   event->context = context;
   event->context_handle = tsr_object_handle(TSR_CONTEXT, context);
   event->flags = Flags;
   event->timestamp = NO_TIMESTAMP;
+  const CUresult result = shared ? tsr_shared_event_make(event) : CUDA_SUCCESS;
+  if (result != CUDA_SUCCESS) {
+    tsr_object_free(TSR_EVENT, event);
+    return result;
+  }
   *phEvent = (CUevent)(uintptr_t)tsr_object_publish(TSR_EVENT, event);
   return CUDA_SUCCESS;
 }
@@ -67,6 +73,7 @@ CUresult tsr_cuEventDestroy_v2(CUevent hEvent) {
     give_timestamp(event->context, event);
     pthread_mutex_unlock(&event->context->event_lock);
   }
+  if (event->shared) tsr_shared_event_end(event);
   tsr_graphs_lock(); /* a capture in another thread may read them */
   free(event->captured.tips.list);
   event->captured.tips = (struct tsr_edges){0};
@@ -114,6 +121,7 @@ static CUresult write_record(struct tsr_event *event, const struct tsr_request *
 
 /* Record in a ring; the event is of the same context. */
 static CUresult enqueue_record(struct tsr_event *event, uint32_t stream) {
+  if (event->shared) return tsr_shared_event_record(event, stream);
   const bool timed = !(event->flags & CU_EVENT_DISABLE_TIMING);
   struct tsr_request request;
   tsr_ring_lock(&request, event->context, stream);
@@ -194,6 +202,7 @@ CUresult tsr_cuEventQuery(CUevent hEvent) {
   if (tsr_capture_has_event(&event->captured)) return CUDA_ERROR_CAPTURED_EVENT;
   const CUresult unsafe = tsr_capture_check_unsafe();
   if (unsafe != CUDA_SUCCESS) return unsafe;
+  if (event->shared) return tsr_shared_event_query(event);
   const struct tsr_event seen = snapshot(event);
   if (!seen.recorded || tsr_reached(seen.context, seen.stream, seen.value)) return CUDA_SUCCESS;
   if (tsr_context_hung_up(seen.context)) return tsr_context_lose(seen.context);
@@ -205,6 +214,8 @@ CUresult tsr_cuEventSynchronize(CUevent hEvent) {
   const CUresult result = find(hEvent, &event);
   if (result != CUDA_SUCCESS) return result;
   if (tsr_capture_has_event(&event->captured)) return CUDA_ERROR_CAPTURED_EVENT;
+  if (event->shared)
+    return tsr_wait_and_trim(event->context, tsr_shared_event_synchronize(event));
   const struct tsr_event seen = snapshot(event);
   if (!seen.recorded) return CUDA_SUCCESS;
   return tsr_wait_and_trim(seen.context, tsr_wait(seen.context, seen.stream, seen.value));
@@ -236,6 +247,7 @@ CUresult tsr_event_wait_in(uint64_t handle, struct tsr_context *context, uint32_
   struct tsr_event *event;
   const CUresult result = find((CUevent)(uintptr_t)handle, &event);
   if (result != CUDA_SUCCESS) return result;
+  if (event->shared) return tsr_shared_event_wait(event, context, stream);
   const struct tsr_event seen = snapshot(event);
   if (!seen.recorded || tsr_reached(seen.context, seen.stream, seen.value)) return CUDA_SUCCESS;
   /* A wait can only refer to a stream of its own context; for another context the client waits. */
@@ -248,6 +260,7 @@ CUresult tsr_event_wait_abroad(CUevent handle, const struct tsr_context *context
   struct tsr_event *event;
   const CUresult result = find(handle, &event);
   if (result != CUDA_SUCCESS || event->context == context) return result;
+  if (event->shared) return tsr_shared_event_synchronize(event);
   const struct tsr_event seen = snapshot(event);
   return seen.recorded ? tsr_wait(seen.context, seen.stream, seen.value) : CUDA_SUCCESS;
 }
@@ -272,7 +285,8 @@ CUresult tsr_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Fl
   if (tsr_capture_has_event(&event->captured))
     return tsr_capture_wait(context, stream, &event->captured);
   if (captures) {
-    if (!event->recorded) return CUDA_SUCCESS;
+    if (!(event->shared ? tsr_shared_event_is_recorded(event) : event->recorded))
+      return CUDA_SUCCESS;
     return tsr_capture_break(context, stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
   }
   return tsr_event_wait_in((uint64_t)(uintptr_t)hEvent, context, stream);

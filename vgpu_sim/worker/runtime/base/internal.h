@@ -143,6 +143,9 @@ int tw_scheduler_start(void);
 /* values.c: whether the value that the request waits for has arrived; true for all other requests
  * than OP_AWAIT. */
 bool tw_value_reached(const tessera_slot *slot);
+/* Whether a request waits for a record of an event that will never be done; the caller has checked
+ * the place and holds tw_chunks_lock. */
+bool tw_event_never(const tessera_value_body *body);
 /* Store a value; the caller has checked the place and holds tw_chunks_lock. */
 void tw_value_store(const tessera_value_body *body);
 

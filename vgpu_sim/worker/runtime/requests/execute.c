@@ -72,7 +72,13 @@ static void set(const tessera_set_body *body) {
 static void check_value(const tessera_value_body *body) {
   begin_copy();
   require_covered(body->address, body->width_bytes, "an awaited value is not in live memory");
+  const bool never = tw_event_never(body);
   end_copy();
+  if (!never) return;
+  tw_die(&(fault){.kind = TESSERA_FAULT_KIND_PROTOCOL,
+                  .error = CUDA_ERROR_LAUNCH_FAILED,
+                  .message = "a stream waits for an interprocess event, but the context that"
+                             " recorded or made the event has ended"});
 }
 
 static void write_value(const tessera_value_body *body) {

@@ -111,7 +111,9 @@ static void check_body(const request *r) {
       if ((value->width_bytes != 4 && value->width_bytes != 8) ||
           value->address % value->width_bytes != 0)
         reject("a value's place is malformed");
-      if (value->condition > TESSERA_CONDITION_NOT_ALL) reject("unknown condition");
+      if (value->condition > TESSERA_CONDITION_RECORDED ||
+          (value->condition == TESSERA_CONDITION_RECORDED && value->width_bytes != 8))
+        reject("unknown condition");
       return;
     }
     case TESSERA_OPCODE_LAUNCH:
