@@ -101,6 +101,7 @@ class Control:
 
     def _resume(self) -> None:
         self.channel.resume(**self._counters(self._runtime.stats()))
+        self._chunks.shares.renew()
 
     def _poll(self, poller: select.poll, polled: set[int], present: set[int]) -> set[int]:
         """Poll the present descriptors instead of ``polled``; return them."""

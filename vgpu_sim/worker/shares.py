@@ -71,6 +71,8 @@ class Shares:
         self._shares: dict[int, int] = {}
         """By a chunk's offset: gpud's number of its share."""
         self._imported: set[int] = set()
+        self._earlier: set[int] = set()
+        """Own chunks that were shared when an earlier gpud ran: their holders are not known."""
 
     def offer_name(self) -> SharedMemory:
         """Return a new key without memory, which is valid while the context lives.
@@ -104,6 +106,9 @@ class Shares:
         known = 0 if chunk is None else self._shares.get(chunk, 0)
         try:
             share = self._channel.offer(key.hex(), known, size)
+            later = 0 if chunk is None else self._shares.get(chunk, 0)
+            if not share and later != known:  # gpud has been restarted meanwhile
+                share = self._channel.offer(key.hex(), later, size)
         except GpudGoneError as err:
             raise ShareRefusedError(str(err)) from err
         if not share:
@@ -112,6 +117,24 @@ class Shares:
             self._shares[chunk] = share
         self._offers[key.hex()] = _Offer(memory, chunk)
         return memory
+
+    def renew(self) -> None:
+        """Offer everything again, under the same keys, to a gpud that has been started later."""
+        own = {chunk for chunk in self._shares if chunk not in self._imported}
+        self._earlier |= own
+        for chunk in own:
+            del self._shares[chunk]
+        for key, offer in list(self._offers.items()):
+            known = 0 if offer.chunk is None else self._shares.get(offer.chunk, 0)
+            size = offer.memory.chunk_units * CHUNK_ALIGN_BYTES
+            try:
+                share = self._channel.offer(key, known, size)
+            except GpudGoneError:
+                return  # the next gpud is told
+            if not share:
+                del self._offers[key]
+            elif offer.chunk is not None:
+                self._shares[offer.chunk] = share
 
     def withdraw(self, memory: SharedMemory) -> None:
         """Make a key invalid; those that have opened the memory keep it."""
@@ -219,9 +242,12 @@ class Shares:
 
     def leave(self, chunk: int) -> Leaving | None:
         """Leave a chunk that is freed; return None if it is not shared."""
+        earlier = chunk in self._earlier
+        self._earlier.discard(chunk)
         share = self._shares.pop(chunk, None)
-        if share is None:
-            return None
+        if share is None:  # without a share there are no offers
+            self._peers.leave(chunk)
+            return Leaving(last=False, charged=True) if earlier else None
         self._peers.leave(chunk)
         exported = [key for key, offer in self._offers.items() if offer.chunk == chunk]
         for key in exported:
@@ -229,7 +255,7 @@ class Shares:
         imported = chunk in self._imported
         self._imported.discard(chunk)
         known, last = self._channel.leave(share)
-        return Leaving(last, charged=not known and not imported)
+        return Leaving(last and not earlier, charged=not known and not imported)
 
     def leave_all(self) -> None:
         """Leave all shared memory, because the context ends."""

@@ -11,6 +11,7 @@ charged until the last one leaves.
 import secrets
 import socket
 from collections import Counter, defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -192,8 +193,9 @@ class Shares:
             message = spawn.encode({"type": "charged", "bytes": paid})
             try:
                 channel.send(message, _FLAGS)
-            except OSError:
-                return  # the worker has ended, or ends because it does not read
+            except OSError:  # it has ended, or does not read: then its context ends
+                with suppress(OSError):
+                    channel.shutdown(socket.SHUT_RDWR)
 
     def leave_all(self, account: Account) -> int:
         """Remove all holds of an account; return how many bytes it is no longer charged for."""

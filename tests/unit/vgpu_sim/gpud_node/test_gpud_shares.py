@@ -1,5 +1,6 @@
 """Memory that contexts of one slice share: holders and charges."""
 
+import contextlib
 import json
 import os
 import socket
@@ -180,3 +181,16 @@ def test_numbers_of_an_earlier_gpud_name_nothing(setup):
     setup.shares = Shares(setup.budget)
     assert setup.shares.leave(first, earlier) == (False, False, 0)
     assert abs(setup.shares.offer(first, OTHER_KEY, 0, 0) - earlier) > 1 << 20
+
+
+def test_a_holder_that_does_not_read_its_charge_loses_its_channel(setup):
+    first, second = setup.context(), setup.context()
+    number = offer_chunk(setup, first)
+    setup.shares.open(second, KEY)[1].close()
+    queue = setup.kept[1]
+    with contextlib.suppress(BlockingIOError):
+        while queue.send(b"x", socket.MSG_DONTWAIT):
+            pass
+    setup.shares.leave(first, number)
+    while setup.ends[second].recv(1):
+        pass  # until the end of the connection

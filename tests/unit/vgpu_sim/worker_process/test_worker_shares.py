@@ -11,7 +11,7 @@ from vgpu_sim.system import descriptors, seqpacket
 from vgpu_sim.worker.exports import Exports
 from vgpu_sim.worker.memory import create_populated
 from vgpu_sim.worker.peers import Peers
-from vgpu_sim.worker.shares import Opened, Shares
+from vgpu_sim.worker.shares import Leaving, Opened, Shares
 
 SIZE = 2 << 20
 
@@ -101,5 +101,54 @@ def test_only_the_last_context_that_leaves_releases_the_pages(sealed_memory, las
     Shares(gpud, Exports(), Peers(None)).abandon(Opened(7, os.dup(sealed_memory)))
     assert gpud.left == [7]
     assert (os.fstat(sealed_memory).st_blocks == 0) is last
+    for one in (ours, theirs, gpud):
+        one.close()
+
+
+class Successor(Gpud):
+    """A gpud that knows only the shares that were offered since ``started``."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(connection)
+        self.last = True
+        self.offers: list[tuple[str, int, int]] = []
+        self.started = 0
+
+    def offer(self, key: str, share: int, size: int) -> int:
+        self.offers.append((key, share, size))
+        return 0 if share and share <= self.started else share or self.started + len(self.offers)
+
+
+def test_keys_are_offered_again_when_gpud_has_been_restarted(sealed_memory):
+    ours, theirs = seqpacket.pair()
+    gpud, exports = Successor(ours), Exports()
+    exports.keep(SIZE, SIZE, sealed_memory)
+    shares = Shares(gpud, exports, Peers(None))
+    key = bytes(shares.offer(SIZE, SIZE, 0, 512, 1000).key).hex()
+    name = bytes(shares.offer_name().key).hex()
+    gpud.started, gpud.offers = 100, []
+    shares.renew()
+    assert gpud.offers == [(key, 0, SIZE), (name, 0, 0)]
+    shares.offer(SIZE, SIZE, 0, 0, 8)
+    assert gpud.offers[-1][1] == 101, "the chunk has a share of the later gpud"
+    # Contexts that opened it before are not known, so nothing is emptied.
+    assert shares.leave(SIZE) == Leaving(last=False, charged=False)
+    assert gpud.left == [101]
+    exports.revoke(SIZE)
+    for one in (ours, theirs, gpud):
+        one.close()
+
+
+def test_a_chunk_that_a_later_gpud_refuses_is_not_emptied(sealed_memory, monkeypatch):
+    ours, theirs = seqpacket.pair()
+    gpud, exports = Successor(ours), Exports()
+    exports.keep(SIZE, SIZE, sealed_memory)
+    shares = Shares(gpud, exports, Peers(None))
+    shares.offer(SIZE, SIZE, 0, 512, 1000)
+    monkeypatch.setattr(gpud, "offer", lambda *_: 0)
+    shares.renew()
+    assert shares.leave(SIZE) == Leaving(last=False, charged=True)
+    assert shares.leave(SIZE) is None
+    exports.revoke(SIZE)
     for one in (ours, theirs, gpud):
         one.close()
