@@ -2,7 +2,7 @@
 
 from pathlib import PurePosixPath
 
-from benchmarks.clients.client import Client
+from benchmarks.clients.client import Client, Known
 
 _INI = ("-c", "{programs}/pytest.ini")
 # What PyTorch's RPATH would find first. It keeps NVIDIA's NVRTC and nvJitLink.
@@ -48,6 +48,15 @@ ONNX_RUNTIME = Client(
     tests=("test_*.py",),
     arguments=_INI,
     file_limit_s=7200,
+    known=(
+        # Recomputed with numpy for each: equal to 1.4e-7 with this mask, and unlike ONNX's by 0.5.
+        Known(
+            r"name = 'test_attention_(3d_diff_heads_sizes|3d_gqa|4d_attn_mask_[34]d"
+            r"|4d_diff_heads_sizes|4d_gqa)_causal'",
+            "ONNX Runtime aligns a causal mask with the last key, and ONNX with the first",
+        ),
+    ),
+    note="Commit ed9553cd is 482fee2e on an earlier base.",
 )
 NVML = Client(
     name="nvml-clients",
