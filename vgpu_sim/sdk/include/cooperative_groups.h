@@ -300,7 +300,7 @@ class thread_group {
   TESSERA_CG unsigned long long size() const { return num_threads(); }
 };
 
-#if __CUDA_ARCH__ >= 900
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 class cluster_group {
 #define TESSERA_REGISTER(name, text)                          \
   static TESSERA_CG unsigned int name() {                     \

@@ -153,6 +153,46 @@ TESSERA_FP8(__nv_fp8_e5m2, __NV_E5M2)
 TESSERA_FP8_PAIR(__nv_fp8x2_e4m3, __nv_fp8x4_e4m3, __nv_fp8_e4m3)
 TESSERA_FP8_PAIR(__nv_fp8x2_e5m2, __nv_fp8x4_e5m2, __nv_fp8_e5m2)
 #undef TESSERA_FP8_PAIR
+
+/* Powers of two from 2^-127 to 2^127, of absolute values; 0xff is not a number. A midpoint is rounded up. */
+TESSERA_HD __nv_fp8_storage_t __nv_cvt_double_to_e8m0(double x, __nv_saturation_t saturate,
+                                                      enum cudaRoundMode rounding) {
+  const unsigned long long size = __builtin_bit_cast(unsigned long long, x) & ~0ull >> 1;
+  const unsigned long long rest = size & ((1ull << 52) - 1);
+  if (x != x) return 0xff;
+  int code = (int)(size >> 52) - 1023 + 127;
+  if (rounding == cudaRoundNearest)
+    code += (int)(rest >> 51);
+  else if (rounding != cudaRoundZero && rounding != cudaRoundMinInf)
+    code += rest != 0;
+  if (code > 254) return saturate == __NV_SATFINITE ? 254 : 255;
+  return (__nv_fp8_storage_t)(code < 0 ? 0 : code);
+}
+TESSERA_HD __nv_fp8_storage_t __nv_cvt_float_to_e8m0(float x, __nv_saturation_t saturate,
+                                                     enum cudaRoundMode rounding) {
+  return __nv_cvt_double_to_e8m0((double)x, saturate, rounding);
+}
+TESSERA_HD __nv_fp8_storage_t __nv_cvt_bfloat16raw_to_e8m0(__nv_bfloat16_raw x,
+                                                           __nv_saturation_t saturate,
+                                                           enum cudaRoundMode rounding) {
+  return __nv_cvt_float_to_e8m0((float)__nv_bfloat16(x), saturate, rounding);
+}
+TESSERA_HD __nv_bfloat16_raw __nv_cvt_e8m0_to_bf16raw(__nv_fp8_storage_t x) {
+  return __nv_bfloat16_raw{(unsigned short)(x == 0xff ? 0x7fff : x == 0 ? 0x40 : x << 7)};
+}
+struct __nv_fp8_e8m0 {
+  __nv_fp8_storage_t __x;
+  __nv_fp8_e8m0() = default;
+  explicit __host__ __device__ __nv_fp8_e8m0(double v)
+      : __x(__nv_cvt_double_to_e8m0(v, __NV_SATFINITE, cudaRoundPosInf)) {}
+  explicit __host__ __device__ __nv_fp8_e8m0(float v) : __nv_fp8_e8m0((double)v) {}
+  explicit __host__ __device__ __nv_fp8_e8m0(__half v) : __nv_fp8_e8m0((float)v) {}
+  explicit __host__ __device__ __nv_fp8_e8m0(__nv_bfloat16 v) : __nv_fp8_e8m0((float)v) {}
+  explicit __host__ __device__ operator __nv_bfloat16() const { return __nv_cvt_e8m0_to_bf16raw(__x); }
+  explicit __host__ __device__ operator float() const { return (float)(__nv_bfloat16)*this; }
+  explicit __host__ __device__ operator double() const { return (double)(float)*this; }
+  explicit __host__ __device__ operator __half() const { return __half((float)*this); }
+};
 #undef TESSERA_HD
 
 #endif

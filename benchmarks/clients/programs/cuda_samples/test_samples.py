@@ -25,7 +25,10 @@ ELSEWHERE = re.compile(
     r"#\s*include\s*[<\"](GL/|GLFW/|cuda_gl|EGL/|cudaEGL|vulkan|d3d|dxgi|mpi\.h|nvsci)"
 )
 TEMPLATES = re.compile(r"#\s*include\s*<(thrust|cub|cuda/std|curand|nvtx3)")
-HEADERS = [f"-I{PACKAGES / name / 'include'}" for name in ("cuda_cccl", "curand", "nvtx")]
+HEADERS = [
+    "-DCUB_DISABLE_CDP",
+    *(f"-I{PACKAGES / name / 'include'}" for name in ("cuda_cccl", "curand", "nvtx")),
+]
 ARGUMENTS = json.loads((ROOT / "test_args.json").read_text())
 
 

@@ -66,6 +66,12 @@ __global__ void others(float* out) {
   const float2 two = (float2)__nv_fp8x2_e4m3(pair);
   out[5] = two.x;
   out[6] = two.y;
+  const float powers[] = {3.0f, 4.0f, -2.5f, 6e-39f};
+  for (int i = 0; i < 4; i++) {
+    out[8 + i] = (float)__nv_fp8_e8m0(powers[i]);
+    out[12 + i] = __nv_cvt_float_to_e8m0(powers[i], __NV_NOSAT, cudaRoundNearest);
+    out[16 + i] = __nv_cvt_double_to_e8m0(powers[i] * 0x1p126, __NV_NOSAT, cudaRoundZero);
+  }
   out[7] = (float)((int)__nv_fp8_e4m3(-2.75f) + (int)(unsigned char)__nv_fp8_e5m2(1e4f));
 }
 }  // namespace
@@ -73,9 +79,10 @@ __global__ void others(float* out) {
 int check_formats() {
   int bad = check_format<__nv_fp8_e4m3>(3, -6, 0x7e, 0x7f);
   bad += check_format<__nv_fp8_e5m2>(2, -14, 0x7b, 0x7c);
-  Device<float> out(8);
+  Device<float> out(20);
   others<<<1, 1>>>(out);
-  const float want[] = {1.5f, -1, 2, 1000 - 300 + 0.25f, 57344, 1.5f, -448, -2 + 255};
+  const float want[] = {1.5f, -1, 2,   1000 - 300 + 0.25f, 57344, 1.5f, -448, -2 + 255, 4, 4,
+                        4,    0x1p-126f, 129, 129, 128, 0, 254, 255, 254, 126};
   bad += wrong(out.read(), [&](size_t i) { return want[i]; });
   return report("small formats", bad);
 }
