@@ -130,7 +130,7 @@ class Shares:
             try:
                 share = self._channel.offer(key, known, size)
             except GpudGoneError:
-                return  # the next gpud is told
+                return  # the next gpud receives the offers again
             if not share:
                 del self._offers[key]
             elif offer.chunk is not None:

@@ -79,7 +79,7 @@ def other(environment):
 
 
 @pytest.fixture
-def gated(cuda):
+def stream_behind_gate(cuda):
     """A stream that goes on when the word is 1."""
     address = int(cuda.cuMemAllocHost(4))
     word = ctypes.c_uint32.from_address(address)
@@ -94,21 +94,21 @@ def handle_of(cuda, event) -> str:
     return ctypes.string_at(cuda.cuIpcGetEventHandle(event).getPtr(), 64).hex()
 
 
-def opened(cuda, text: str):
+def to_handle(cuda, text: str):
     """Return a handle for ``cuIpcOpenEventHandle``."""
     handle = cuda.CUipcEventHandle()
     ctypes.memmove(handle.getPtr(), bytes.fromhex(text), 64)
     return handle
 
 
-def test_either_process_records_and_waits(cuda, other, gated):
+def test_either_process_records_and_waits(cuda, other, stream_behind_gate):
     _, do = other
-    stream, word = gated
+    stream, word = stream_behind_gate
     assert cuda.code("cuEventCreate", SHARED) == INVALID_VALUE
     assert cuda.code("cuIpcGetEventHandle", cuda.cuEventCreate(UNTIMED)) == INVALID_HANDLE
     event = cuda.cuEventCreate(SHARED | UNTIMED)
     name = handle_of(cuda, event)
-    assert cuda.code("cuIpcOpenEventHandle", opened(cuda, name)) == INVALID_CONTEXT
+    assert cuda.code("cuIpcOpenEventHandle", to_handle(cuda, name)) == INVALID_CONTEXT
     wrong = bytearray.fromhex(name)
     for place in (3, 40, 57):  # the key, the size, the event
         wrong[place] ^= 1
@@ -155,7 +155,7 @@ def test_a_stream_that_waits_for_a_killed_process_ends_its_context(cuda, other, 
     process, do = other
     name, status, _ = process.do("make").split()
     assert int(status) == 0
-    event = cuda.cuIpcOpenEventHandle(opened(cuda, name))
+    event = cuda.cuIpcOpenEventHandle(to_handle(cuda, name))
     assert do("record") == do("synchronize") == 0
     assert cuda.code("cuEventQuery", event) == 0
     assert do("close gate") == do("record") == 0
