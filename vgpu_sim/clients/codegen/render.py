@@ -225,7 +225,7 @@ def render_map(library: Library) -> str:
     """Return ``exports.map``, the linker's version script, which exports only the public names."""
     if library.versions:
         return "\n".join([*_version_nodes(library), ""])
-    names = sorted(function.symbol for function in library.functions)
+    names = sorted((*(function.symbol for function in library.functions), *library.data))
     node = f"{library.node} {{" if library.node else "{"
     return "\n".join([node, "  global:", *(f"    {n};" for n in names), "  local: *;", "};", ""])
 

@@ -6,6 +6,13 @@
 #include "log.h"
 #include "unsupported.h"
 
+/* The first of the transports by which kernels reach other processes; none is in use. */
+__attribute__((visibility("default"))) extern int nvshmem_selected_device_transport;
+int nvshmem_selected_device_transport;
+
+/* Nothing was initialised. */
+void tsr_nvshmemid_hostlib_finalize(void) {}
+
 /* The version of the OpenSHMEM specification. */
 void tsr_nvshmem_info_get_version(int *spec_major, int *spec_minor) {
   if (spec_major) *spec_major = 1;
