@@ -112,6 +112,7 @@ def main():
     ti.tools.imshow = lambda *_, **__: None
     ticks = itertools.count()
     time.time = time.perf_counter = lambda: next(ticks) / 64
+    time.time_ns = lambda: next(ticks) * 10**9 // 64
     np.random.seed(1)
     random.seed(1)
     sys.path[0] = str(Path(example).parent)
