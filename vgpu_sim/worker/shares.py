@@ -130,11 +130,7 @@ class Shares:
             try:
                 share = self._channel.offer(key, known, size)
             except GpudGoneError:
-<<<<<<< HEAD
                 return  # the next gpud receives the offers again
-=======
-                return  # a later gpud gets them all
->>>>>>> ef7591cf (worker: say who gets the keys that this gpud did not)
             if not share:
                 del self._offers[key]
             elif offer.chunk is not None:
