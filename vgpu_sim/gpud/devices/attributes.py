@@ -81,6 +81,7 @@ class Attribute(IntEnum):
     CAN_USE_64_BIT_STREAM_MEM_OPS = 122
     CAN_USE_STREAM_WAIT_VALUE_NOR = 123
     DMA_BUF_SUPPORTED = 124
+    IPC_EVENT_SUPPORTED = 125
     MEM_SYNC_DOMAIN_COUNT = 126
     NUMA_ID = 131
     HOST_NUMA_ID = 134
@@ -229,6 +230,7 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
         a.CAN_USE_64_BIT_STREAM_MEM_OPS: 1,
         a.CAN_USE_STREAM_WAIT_VALUE_NOR: 1,
         a.DMA_BUF_SUPPORTED: 1,
+        a.IPC_EVENT_SUPPORTED: 1,
         a.MEM_SYNC_DOMAIN_COUNT: 1,
         a.NUMA_ID: -1,
         a.HOST_NUMA_ID: 0,  # for libcuda the host is one NUMA node
