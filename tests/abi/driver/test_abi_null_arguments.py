@@ -65,6 +65,8 @@ WHOLE_CALL = {
     "cuMemHostRegister": ALREADY_REGISTERED,  # memory that cuMemHostAlloc has pinned
     "cuMemHostRegister_v2": ALREADY_REGISTERED,
     "cuMemHostUnregister": NOT_REGISTERED,
+    "cuIpcGetEventHandle": INVALID_HANDLE,  # an event that was not created for processes
+    "cuIpcOpenEventHandle": INVALID_HANDLE,  # 64 bytes that no process exported
     "cuIpcOpenMemHandle": INVALID_HANDLE,  # 64 bytes that no process exported
     "cuIpcOpenMemHandle_v2": INVALID_HANDLE,
     # Pools and memory that were not made for export, and descriptors that name none.
