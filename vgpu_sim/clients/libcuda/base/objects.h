@@ -100,7 +100,9 @@ struct tsr_system_area {
 /* Branches of a graph that run in parallel: in the stream of the launch, and in rings that all
  * graphs of a context share. */
 enum { TSR_GRAPH_LANES = 4, TSR_GRAPH_RINGS = 9 };
-enum { TSR_GREATEST_PRIORITY = -5 }; /* the least one is 0 */
+/* The least one is 0. PyTorch makes 32 streams for each of up to four priorities, and a context has
+ * TESSERA_MAX_STREAMS. */
+enum { TSR_GREATEST_PRIORITY = -2 };
 
 /* A set of streams of a context that is recorded and waits as a whole: all of them (group 0), or
  * those of a green context (streams/group.h). */
