@@ -33,7 +33,11 @@ LOADED_DIR = "/usr/lib/tessera"
 MATH_LIBRARIES = (
     *("libcublas.so.12", "libcublas.so.13", "libcublasLt.so.12", "libcublasLt.so.13"),
     *("libcudnn.so.9", "libcufft.so.11", "libcufft.so.12", "libcupti.so.13", "libcurand.so.10"),
-    *("libcusolver.so.11", "libcusolver.so.12", "libcusparse.so.12"),
+    *("libcusolver.so.11", "libcusolver.so.12", "libcusparse.so.12", "libcusparseLt.so.0"),
+    *("libcufile.so.0", "libnccl.so.2", "libnvshmem_host.so.3"),
+    *("libcudnn_adv.so.9", "libcudnn_cnn.so.9", "libcudnn_engines_precompiled.so.9"),
+    *("libcudnn_engines_runtime_compiled.so.9", "libcudnn_engines_tensor_ir.so.9"),
+    *("libcudnn_ext.so.9", "libcudnn_graph.so.9", "libcudnn_heuristic.so.9", "libcudnn_ops.so.9"),
 )
 MATH_DIR = f"{LOADED_DIR}/math"
 PTXAS = "ptxas"
