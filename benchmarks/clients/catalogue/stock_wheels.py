@@ -22,8 +22,6 @@ PYTORCH = Client(
     in_programs=True,
     tests=("test_*.py",),
     arguments=_INI,
-    note="Commit e0537058 is 482fee2e on an earlier base, with a variable of libnvshmem_host"
-    " that a later commit added.",
 )
 JAX = Client(
     name="jax",
