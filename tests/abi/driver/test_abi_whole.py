@@ -319,3 +319,17 @@ found["ended"] = [add(1, address), value(0, address)]
     assert (found["node"], found["described"], found["graph"]) == (0, 2, [0, 32])
     assert found["closed"] == [0, 0]
     assert found["ended"] == [ILLEGAL_ADDRESS, 32]
+
+
+def test_a_failed_peer_does_not_hinder_the_owner(three: tuple[dict[str, str], str]) -> None:
+    more = f"""{PEERS}
+kept = word(0)
+use(1)
+found["enabled"] = call("cuCtxEnablePeerAccess", contexts[0], 0)
+found["failed"] = add(1, 64)
+later = word(0)
+found["owner"] = [add(0, later), value(0, later), call("cuMemFree", kept)]
+"""
+    found = ask(three[0], more, CUDA_VISIBLE_DEVICES="0,2")
+    assert (found["enabled"], found["failed"]) == (0, ILLEGAL_ADDRESS)
+    assert found["owner"] == [0, 32, 0]

@@ -4,6 +4,7 @@
 
 #include "base/aperture.h"
 #include "base/device.h"
+#include "exchange/health.h"
 #include "exchange/request.h"
 #include "exchange/share.h"
 #include "exchange/wait.h"
@@ -101,6 +102,8 @@ static CUresult adjust(struct tsr_context *accessor, const struct tsr_chunk *chu
   const bool wanted = wants(accessor, chunk);
   if (!wanted && *link) unmap(link);
   if (!wanted || *link) return CUDA_SUCCESS;
+  /* A failed context accesses nothing, and must not let others' allocations fail. */
+  if (tsr_context_error(accessor) != CUDA_SUCCESS) return CUDA_SUCCESS;
   const CUresult result = map(accessor, chunk);
   if (result == CUDA_SUCCESS) return result;
   tsr_log("memory at 0x%llx cannot be mapped on another GPU: kernels there cannot access it",
