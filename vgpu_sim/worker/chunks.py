@@ -127,8 +127,8 @@ class Chunks:
 
     def open_shared(self, memory: SharedMemory, offset: int) -> int | None:
         """Map memory that another context shares, at ``offset``, which is in another GPU's window
-        for peer access. Return its descriptor, which the
-        caller closes; None for a name without memory.
+        for peer access. Return its descriptor, which the caller closes; None for a name without
+        memory.
 
         Raises:
             BadChunkError: the request is malformed, or there is no such memory.

@@ -29,11 +29,12 @@ static struct offer *find(uint64_t address, uint16_t purpose) {
   return one;
 }
 
-static CUresult ask(struct tsr_context *context, const tessera_chunk *range,
-                    tessera_shared_memory *name) {
+CUresult tsr_share_name(struct tsr_context *context, uint64_t offset, uint64_t bytes,
+                        uint32_t kind, tessera_shared_memory *name) {
+  const tessera_chunk range = {.offset = offset, .bytes = bytes, .kind = kind};
   struct tsr_reply reply;
   CUresult result =
-      tsr_ask(context, TESSERA_MESSAGE_TYPE_SHARE, range, sizeof *range, -1, &reply);
+      tsr_ask(context, TESSERA_MESSAGE_TYPE_SHARE, &range, sizeof range, -1, &reply);
   if (result != CUDA_SUCCESS) return result;
   if (reply.payload_bytes == sizeof *name)
     memcpy(name, reply.payload, sizeof *name);
@@ -53,9 +54,8 @@ CUresult tsr_share_offer(struct tsr_context *context, uint64_t address, uint64_t
   if (known) return CUDA_SUCCESS;
   struct offer *made = malloc(sizeof *made);
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
-  const tessera_chunk range = {
-      .offset = bytes ? address - tsr_aperture_base : 0, .bytes = bytes, .kind = kind};
-  const CUresult result = ask(context, &range, name);
+  const uint64_t offset = bytes ? address - tsr_aperture_base : 0;
+  const CUresult result = tsr_share_name(context, offset, bytes, kind, name);
   if (result != CUDA_SUCCESS) {
     free(made);
     return result;
@@ -68,12 +68,6 @@ CUresult tsr_share_offer(struct tsr_context *context, uint64_t address, uint64_t
   atomic_fetch_add(&count, 1);
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
-}
-
-CUresult tsr_share_name(struct tsr_context *context, uint64_t offset, uint64_t bytes,
-                        uint32_t kind, tessera_shared_memory *name) {
-  const tessera_chunk range = {.offset = offset, .bytes = bytes, .kind = kind};
-  return ask(context, &range, name);
 }
 
 void tsr_share_forget(struct tsr_context *context, const tessera_shared_memory *name) {
