@@ -109,8 +109,9 @@ _MEMORY = f"""## Parameters, variables and addresses
   {variables.MAX_ALIGNMENT_BYTES} bytes. The alignment of `.shared` and `.local` variables is not
   limited, except on the stack, where it is at most {frames.MAX_STACK_ALIGNMENT_BYTES} bytes. The
   `.const` variables of one bank (`.const[n]`) have at most {variables.MAX_CONST_BYTES} bytes
-  together. An `.extern` array without a size denotes the whole bank. `.managed` and `.unified` have
-  no effect: a host program reaches such a variable only by `cuModuleGetGlobal` and copies.
+  together. An `.extern` array without a size denotes the whole bank. `.managed` variables are in
+  managed memory, which the host accesses at the same address. Their address is no initial value of
+  another variable. `.unified` has no effect.
 - **Elements of arrays**: in `ld`, `st` and `mov`, `a[3]` and `a[r + 1]` denote elements of an
   array. The byte offset is the index, modulo 2^32, times the size of the array's type. An initial
   value is a number, the 64-bit address of another variable (`name + 4`, `generic(name)`), or a

@@ -118,6 +118,19 @@ def test_a_program_with_registered_kernels(
     assert (status, output) == (0, "failures 0\n"), errors
 
 
+@pytest.mark.parametrize("major", MAJORS)
+def test_a_program_with_a_managed_variable(
+    compile_c, libraries, environment, image, major
+) -> None:
+    plain = ".visible .global .align 4 .u32 bias;"
+    assert plain in KERNELS
+    managed = ".visible .global .attribute(.managed) .align 4 .u32 bias = 40;"
+    image.write_text(KERNELS.replace(plain, managed), encoding="ascii")
+    program = compile_with(compile_c, libraries, major, "runtime_managed")
+    status, output, errors = run(program, environment, image)
+    assert (status, output) == (0, "failures 0\n"), errors
+
+
 def test_threads_and_libraries_of_one_process(compile_c, libraries, environment, image) -> None:
     plugin = compile_with(compile_c, libraries, 13, "runtime_plugin", "-shared", "-fPIC")
     program = compile_with(compile_c, libraries, 13, "runtime_threads", "-lcuda", "-ldl")

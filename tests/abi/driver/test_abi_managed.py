@@ -1,4 +1,4 @@
-"""Managed memory and advice about it, through cuda.bindings."""
+"""Managed memory, advice about it, and managed variables of modules, through cuda.bindings."""
 
 import ctypes
 
@@ -6,7 +6,7 @@ import pytest
 
 from support.kernels import ptx_kernels
 
-INVALID_VALUE, INVALID_DEVICE = 1, 101
+INVALID_VALUE, INVALID_DEVICE, NOT_FOUND = 1, 101, 500
 MIB = 1 << 20
 GLOBAL, HOST, SINGLE = 1, 2, 4
 
@@ -130,3 +130,76 @@ def test_wrong_uses_are_refused(cuda):
     assert cuda.code("cuStreamAttachMemAsync", 0, managed, 0, SINGLE) == INVALID_VALUE
     assert cuda.code("cuStreamAttachMemAsync", stream, managed, 5, GLOBAL) == INVALID_VALUE
     assert cuda.code("cuStreamAttachMemAsync", stream, device, 0, GLOBAL) == INVALID_VALUE
+
+
+VARIABLES = b"""
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .global .attribute(.managed) .align 4 .u32 words[3] = {5, 6, 7};
+.global .attribute(.managed) .align 8 .u64 zero;
+.visible .global .align 4 .u32 plain = 9;
+.visible .entry add(.param .u64 out)
+{
+  .reg .b32 %r<4>; .reg .b64 %rd<4>;
+  ld.global.u32 %r1, [words+4];
+  add.u32 %r1, %r1, 100;
+  st.global.u32 [words+4], %r1;
+  mov.u64 %rd1, words;
+  ld.param.u64 %rd2, [out];
+  st.global.u64 [%rd2], %rd1;
+  cvta.global.u64 %rd3, zero;
+  st.u64 [%rd3], %rd1;
+  ret;
+}
+"""
+
+
+def launch_add(cuda, function, out: int) -> None:
+    cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, 0, ((out,), (ctypes.c_void_p,)), 0)
+    cuda.cuStreamSynchronize(0)
+
+
+def test_host_and_kernels_share_managed_variables(cuda):
+    out = int(cuda.cuMemAllocManaged(8, GLOBAL))
+    module = cuda.cuModuleLoadData(VARIABLES)
+    pointer, size = map(int, cuda.cuModuleGetGlobal(module, b"words"))
+    words = (ctypes.c_uint32 * 3).from_address(pointer)
+    assert (size, list(words)) == (12, [5, 6, 7])
+    words[1] = 60
+    launch_add(cuda, cuda.cuModuleGetFunction(module, b"add"), out)
+    assert list(words) == [5, 160, 7]
+    assert ctypes.c_uint64.from_address(out).value == pointer
+    zero = int(cuda.cuModuleGetGlobal(module, b"zero")[0])
+    assert ctypes.c_uint64.from_address(zero).value == pointer
+    ask = cuda.CUpointer_attribute.CU_POINTER_ATTRIBUTE_IS_MANAGED
+    assert int(cuda.cuPointerGetAttribute(ask, pointer)) == 1
+    plain = int(cuda.cuModuleGetGlobal(module, b"plain")[0])
+    assert int(cuda.cuPointerGetAttribute(ask, plain)) == 0
+    cuda.cuModuleUnload(module)
+    cuda.cuMemFree(out)
+    assert cuda.code("cuMemAdvise", pointer, 4, cuda.CUmem_advise(1), place(cuda, 1)) == 1
+
+
+def test_the_memory_of_managed_variables_is_released_with_their_module(cuda):
+    large = VARIABLES.replace(b"words[3] = {5, 6, 7}", b"words[500000] = {5, 6, 7}")
+    assert large != VARIABLES
+    left = []
+    for _ in range(4):
+        cuda.cuModuleUnload(cuda.cuModuleLoadData(large))
+        left.append(int(cuda.cuMemGetInfo()[0]))
+    assert len(set(left)) == 1
+
+
+def test_libraries_know_which_variables_are_managed(cuda):
+    library = cuda.cuLibraryLoadData(VARIABLES, [], [], 0, [], [], 0)
+    pointer, size = map(int, cuda.cuLibraryGetManaged(library, b"words"))
+    assert size == 12
+    assert list(map(int, cuda.cuLibraryGetGlobal(library, b"words"))) == [pointer, size]
+    assert cuda.code("cuLibraryGetManaged", library, b"plain") == NOT_FOUND
+    assert cuda.code("cuLibraryGetManaged", library, b"none") == NOT_FOUND
+    out = int(cuda.cuMemAllocManaged(8, GLOBAL))
+    kernel = cuda.cuKernelGetFunction(cuda.cuLibraryGetKernel(library, b"add"))
+    launch_add(cuda, kernel, out)
+    assert (ctypes.c_uint32 * 3).from_address(pointer)[1] == 106
+    cuda.cuLibraryUnload(library)

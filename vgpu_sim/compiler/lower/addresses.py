@@ -1,6 +1,7 @@
 """Lowers addresses (PTX ISA, "Addresses as Operands") for all families."""
 
 from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.symbols import managed
 from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.symbols.frames import LocalVariable
 from vgpu_sim.compiler.lower.symbols.shared_memory import SharedVariable
@@ -23,10 +24,10 @@ def split(operand: tree.Operand) -> tuple[tree.Operand, int]:
     return operand, 0
 
 
-def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol | Literal, Space] | None:
+def symbol_of(context: Context, operand: tree.Operand) -> tuple[Operand, Space] | None:
     """Return the address and space of the variable that an operand names.
 
-    Return None for any other operand.
+    Return None for any other operand. The address of a managed variable is loaded to a register.
 
     Raises:
         Unsupported: PTX defines an address for the name, but this compiler does not support it.
@@ -51,6 +52,9 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol | Literal
         return Symbol(context.parameter_image, parameter.offset + addend), Space.PARAM
     variable = symbols.variables.get(base.text)
     if variable is not None:
+        pointer = symbols.variables.get(managed.pointer_name(base.text))
+        if pointer is not None:
+            return _load_managed(context, pointer.name, addend), variable.space
         return Symbol(base.text, addend), variable.space
     refused = symbols.refused.get(base.text)
     if refused is not None:
@@ -63,6 +67,18 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol | Literal
     if context.scope.find_label(base.text) is not None:
         raise Unsupported(f"taking the address of label {base.text!r}", base)
     return None
+
+
+def _load_managed(context: Context, pointer: str, addend: int) -> Register:
+    """Load the address of a managed variable, and add ``addend`` bytes to it."""
+    builder = context.builder
+    address = builder.scratch_register(64)
+    source = Symbol(pointer)
+    builder.emit(Op.LD, type=DataType.B64, dsts=(address,), srcs=(source,), space=Space.GLOBAL)
+    if addend:
+        step = Literal(addend & 0xFFFF_FFFF_FFFF_FFFF)
+        builder.emit(Op.ADD, type=DataType.U64, dsts=(address,), srcs=(address, step))
+    return address
 
 
 def space_of(

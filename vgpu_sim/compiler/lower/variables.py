@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from vgpu_sim.compiler.lower.symbols import frames, names
+from vgpu_sim.compiler.lower.symbols import frames, managed, names
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
 from vgpu_sim.compiler.lower.symbols.parameters import element_bytes
 from vgpu_sim.compiler.lower.symbols.scopes import Refused
@@ -19,10 +19,12 @@ _LEAST_ALIGNMENT_BYTES = 512  # largest alignment of a segment
 IMAGE_ALIGNMENT_BYTES = 64  # alignment of tensor maps, the largest that parameters need in practice
 MAX_SEGMENT_BYTES = 1 << 36
 MAX_INITIAL_BYTES = 1 << 26  # of all variables together: padding must not exhaust memory
+_POINTER_BYTES = 8
 MAX_CONST_BYTES = 64 << 10  # PTX ISA, "Constant State Space"
 
+_MANAGED = ".managed"
 # Attributes that concern the host's access or address, which device code does not see.
-_ATTRIBUTES = frozenset({".managed", ".unified"})
+_ATTRIBUTES = frozenset({_MANAGED, ".unified"})
 _SPACES = {tree.Space.GLOBAL: Space.GLOBAL, tree.Space.CONST: Space.CONST}
 
 
@@ -82,6 +84,8 @@ def lay_out(
             else:
                 _add(segment, variable, addresses)
                 _check_names(variable, known, functions, addresses)
+                if _is_managed(variable):
+                    _add_pointer(segment, variable.name)
         except Refusal as refusal:
             what = f"{variable.space.value} variable {variable.name!r}"
             segment.refused.setdefault(variable.name, Refused(what))
@@ -165,10 +169,10 @@ def _check_names(
             continue
         if name not in known:
             raise Invalid(f"{name!r} is not declared", declared)
-        if known[name].space in (tree.Space.SHARED, tree.Space.LOCAL):
+        if known[name].space in (tree.Space.SHARED, tree.Space.LOCAL) or _is_managed(known[name]):
+            kind = _MANAGED if _is_managed(known[name]) else known[name].space.value
             raise Unsupported(
-                f"the address of {known[name].space.value} variable {name!r} as an initial value",
-                declared,
+                f"the address of {kind} variable {name!r} as an initial value", declared
             )
 
 
@@ -206,6 +210,18 @@ def _add(segment: Segment, declared: tree.Variable, addresses: Mapping[str, int]
     )
     segment.end = offset + size
     segment.initial_bytes += len(initial.data)
+
+
+def _is_managed(declared: tree.Variable) -> bool:
+    return any(attribute.name == _MANAGED for attribute in declared.attributes)
+
+
+def _add_pointer(segment: Segment, name: str) -> None:
+    """Add the variable with the address of a managed variable, which initially is in the segment."""
+    pointer = managed.pointer_name(name)
+    reserve(segment, pointer, _POINTER_BYTES)
+    address = Relocation(0, _POINTER_BYTES, name)
+    segment.variables[pointer] = replace(segment.variables[pointer], relocations=(address,))
 
 
 def _add_bank(segment: Segment, declared: tree.Variable) -> None:

@@ -244,6 +244,8 @@ struct tsr_module {
   struct tsr_library *library; /* the owning library, or NULL */
   uint32_t max_registers;      /* limit of registers per thread, if requested; else 0 */
   struct tsr_table table;
+  uint64_t *managed; /* addresses of its managed variables: modules/managed.h */
+  uint32_t managed_count;
   struct tsr_function **functions; /* in the table's order */
   bool *reported; /* for each refused record: its reasons have been logged */
 };

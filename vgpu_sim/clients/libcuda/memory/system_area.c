@@ -6,8 +6,7 @@
 #include "contexts/context.h"
 #include "exchange/kernel_output.h"
 #include "memory/memory.h"
-#include "exchange/ring.h"
-#include "exchange/wait.h"
+#include "exchange/segment_copy.h"
 
 enum { UNIT_BYTES = 16, MIN_FIFO_BYTES = 1024 };
 #define DEFAULT_FIFO_BYTES (UINT64_C(1) << 20)
@@ -53,15 +52,8 @@ CUresult tsr_system_area_tell(struct tsr_context *context, uint64_t variable) {
   CUresult result = area->made ? CUDA_SUCCESS : make(context);
   pthread_mutex_unlock(&area->making);
   if (result != CUDA_SUCCESS) return result;
-  struct tsr_request request;
-  tsr_ring_lock(&request, context, TSR_LEGACY_STREAM);
-  result = tsr_ring_begin(&request, TESSERA_OPCODE_COPY, 0, NULL);
-  if (result != CUDA_SUCCESS) return result;
-  request.slot->body.copy =
-      (tessera_copy_body){.destination = variable,
-                          .source = area->address + TSR_AREA_SELF * sizeof(uint64_t),
-                          .bytes = sizeof(uint64_t)};
-  return tsr_wait(context, TSR_LEGACY_STREAM, tsr_ring_commit(&request));
+  return tsr_segment_copy(context, variable, area->address + TSR_AREA_SELF * sizeof(uint64_t),
+                          sizeof(uint64_t));
 }
 
 CUresult tsr_cuCtxGetLimit(size_t *pvalue, CUlimit limit) {

@@ -10,6 +10,7 @@
 #include "modules/library.h"
 #include "log.h"
 #include "base/refuse.h"
+#include "modules/managed.h"
 #include "modules/module.h"
 #include "exchange/wait.h"
 
@@ -17,9 +18,22 @@ static struct tsr_library *find_library(CUlibrary handle) {
   return TSR_FIND(tsr_library, TSR_LIBRARY, handle);
 }
 
+/* Whether another context has the library's managed variables, which have one address for the
+ * host. */
+static bool has_managed_elsewhere(const struct tsr_library *library) {
+  for (uint32_t i = 0; i < TESSERA_MAX_CONTEXTS; i++)
+    if (library->modules[i] && library->modules[i]->managed_count) return true;
+  return false;
+}
+
 static CUresult adopt(struct tsr_library *library, struct tsr_module *module) {
   const CUresult result = tsr_module_adopt(module);
   if (result != CUDA_SUCCESS) return result;
+  if (module->managed_count && has_managed_elsewhere(library)) {
+    tsr_object_retire(TSR_MODULE, tsr_object_handle(TSR_MODULE, module));
+    tsr_module_drop(module);
+    TSR_REFUSE("a library with managed variables in a second context");
+  }
   library->modules[module->context->index] = module;
   module->library = library;
   return CUDA_SUCCESS;
@@ -298,6 +312,13 @@ CUresult tsr_cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary libr
   TSR_CURRENT(context);
   if ((!dptr && !bytes) || !name) return CUDA_ERROR_INVALID_VALUE;
   WITH_MODULE(library, result = tsr_module_variable(module, name, dptr, bytes));
+}
+
+CUresult tsr_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
+                                 const char *name) {
+  TSR_CURRENT(context);
+  if ((!dptr && !bytes) || !name) return CUDA_ERROR_INVALID_VALUE;
+  WITH_MODULE(library, result = tsr_managed_variable(module, name, dptr, bytes));
 }
 
 /* A unified function has one address for host and devices, which needs

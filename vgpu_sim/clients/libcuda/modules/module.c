@@ -14,6 +14,7 @@
 #include "log.h"
 #include "exchange/ring.h"
 #include "memory/system_area.h"
+#include "modules/managed.h"
 #include "exchange/wait.h"
 #include "exchange/request.h"
 
@@ -114,6 +115,16 @@ static CUresult ask(struct tsr_context *context, const void *image, size_t bytes
   return result;
 }
 
+/* Free a module without functions. */
+static void discard(struct tsr_module *module) {
+  free(module->managed);
+  free(module->table.data);
+  module->managed = NULL;
+  module->managed_count = 0;
+  module->table.data = NULL;
+  tsr_object_free(TSR_MODULE, module);
+}
+
 CUresult tsr_module_fetch(struct tsr_context *context, const void *image, size_t bytes,
                           const struct tsr_log_buffers *logs, struct tsr_module **out) {
   const uint64_t context_handle = tsr_object_handle(TSR_CONTEXT, context);
@@ -122,8 +133,7 @@ CUresult tsr_module_fetch(struct tsr_context *context, const void *image, size_t
   tessera_module_table loaded;
   CUresult result = ask(context, image, bytes, logs, &loaded, &module->table);
   if (result != CUDA_SUCCESS) {
-    free(module->table.data);
-    tsr_object_free(TSR_MODULE, module);
+    discard(module);
     return result;
   }
   module->context = context;
@@ -133,13 +143,14 @@ CUresult tsr_module_fetch(struct tsr_context *context, const void *image, size_t
   CUdeviceptr area;
   if (tsr_module_variable(module, "tessera.area", &area, NULL) == CUDA_SUCCESS)
     result = tsr_system_area_tell(context, area);
+  if (result == CUDA_SUCCESS) result = tsr_managed_place(module);
   if (result != CUDA_SUCCESS) {
+    tsr_managed_release(module->managed, module->managed_count);
     struct tsr_reply reply;
     const tessera_handle remote = {.handle = module->remote};
     tsr_ask(context, TESSERA_MESSAGE_TYPE_MODULE_UNLOAD, &remote, sizeof remote, -1, &reply);
     tsr_reply_close(&reply);
-    free(module->table.data);
-    tsr_object_free(TSR_MODULE, module);
+    discard(module);
     return result;
   }
   *out = module;
@@ -150,8 +161,7 @@ CUresult tsr_module_adopt(struct tsr_module *module) {
   struct tsr_context *context = module->context;
   /* The context may have been destroyed meanwhile, with everything in it. */
   if (TSR_FIND(tsr_context, TSR_CONTEXT, module->context_handle) != context) {
-    free(module->table.data);
-    tsr_object_free(TSR_MODULE, module);
+    discard(module);
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
   module->next = context->modules;
@@ -179,11 +189,9 @@ static void forget(struct tsr_module *module) {
   }
   free(module->functions);
   free(module->reported);
-  free(module->table.data);
   module->functions = NULL;
   module->reported = NULL;
-  module->table.data = NULL;
-  tsr_object_free(TSR_MODULE, module);
+  discard(module);
 }
 
 CUresult tsr_module_drop(struct tsr_module *module) {
@@ -192,8 +200,13 @@ CUresult tsr_module_drop(struct tsr_module *module) {
   while (*link && *link != module) link = &(*link)->next;
   if (*link) *link = module->next;
   const tessera_handle remote = {.handle = module->remote};
+  uint64_t *const managed = module->managed;
+  const uint32_t managed_count = module->managed_count;
+  module->managed = NULL;
   forget(module);
   CUresult result = tsr_wait_all(context); /* its kernels may still run */
+  if (result == CUDA_SUCCESS) tsr_managed_release(managed, managed_count);
+  free(managed);
   if (result != CUDA_SUCCESS) return result;
   struct tsr_reply reply;
   result = tsr_ask(context, TESSERA_MESSAGE_TYPE_MODULE_UNLOAD, &remote, sizeof remote, -1, &reply);

@@ -6,6 +6,7 @@
 #include "code/registry.h"
 #include "errors.h"
 #include "log.h"
+#include "state.h"
 
 /* What compilers pass instead of the fat binary itself. */
 struct wrapper {
@@ -31,11 +32,15 @@ void tsr___cudaUnregisterFatBinary(void **fatCubinHandle) {
   tsr_image_remove((struct tsr_image *)fatCubinHandle);
 }
 
-/* Compilers call it before the first access to a managed variable, and only then. */
+/* Compilers call it before the first access of the host to a managed variable, until it returns
+ * nonzero. */
 char tsr___cudaInitModule(void **fatCubinHandle) {
-  tsr_log("__cudaInitModule: __managed__ variables are not supported, and have no address on the "
-          "host: use cudaMallocManaged");
-  return fatCubinHandle != NULL;
+  if (!fatCubinHandle) return 0;
+  cudaError_t result = tsr_use_context();
+  if (result == cudaSuccess) result = tsr_image_store_managed((struct tsr_image *)fatCubinHandle);
+  if (result != cudaSuccess)
+    tsr_log("__cudaInitModule: managed variables have no memory (CUDA error %d)", (int)result);
+  return result == cudaSuccess;
 }
 
 void tsr___cudaRegisterFunction(void **fatCubinHandle, const char *hostFun, char *deviceFun,

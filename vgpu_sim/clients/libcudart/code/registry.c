@@ -170,3 +170,18 @@ cudaError_t tsr_symbol(const void *host, void **address, size_t *bytes) {
                           : cuLibraryGetGlobal(address, bytes, library, entry->name);
   return result == CUDA_ERROR_NOT_FOUND ? cudaErrorInvalidSymbol : result;
 }
+
+cudaError_t tsr_image_store_managed(struct tsr_image *image) {
+  cudaLibrary_t library;
+  cudaError_t result = load(image, &library);
+  for (size_t i = 0; i < BUCKETS && result == cudaSuccess; i++) {
+    struct entry *entry = atomic_load(&variables[i]);
+    for (; entry && result == cudaSuccess; entry = entry->next) {
+      if (!entry->managed || atomic_load(&entry->image) != image) continue;
+      void *address = NULL;
+      result = cuLibraryGetManaged(&address, NULL, library, entry->name);
+      if (result == cudaSuccess) *(void **)(uintptr_t)entry->host = address;
+    }
+  }
+  return result;
+}

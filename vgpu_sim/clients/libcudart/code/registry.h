@@ -36,4 +36,8 @@ void *tsr_host_of(cudaFunction_t function, cudaKernel_t kernel);
 /* The address and size of a registered variable in the current context; either may be NULL. */
 cudaError_t tsr_symbol(const void *host, void **address, size_t *bytes);
 
+/* Store the addresses of the image's managed variables where the program's code reads them: in the
+ * pointers that it has registered. */
+cudaError_t tsr_image_store_managed(struct tsr_image *image);
+
 #endif

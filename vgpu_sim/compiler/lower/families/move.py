@@ -51,7 +51,7 @@ def mov(context: Context, form: Form, match: Match) -> None:
     context.builder.emit(Op.MOV, type=type_, dsts=(to,), srcs=srcs)
 
 
-def _address(context: Context, symbol: Symbol | Literal, space: Space, type_: DataType) -> Operand:
+def _address(context: Context, symbol: Operand, space: Space, type_: DataType) -> Operand:
     """Return the address of a variable; as 32 bits, the low half of a parameter's address."""
     if type_.bits == 64 or (space in WINDOWS and type_.bits == 32):
         return symbol
