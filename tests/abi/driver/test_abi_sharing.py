@@ -55,6 +55,12 @@ wrong[60] ^= 1
 assert lib.cuMemPoolImportPointer(ctypes.byref(ctypes.c_uint64()), pool, ctypes.byref(raw(wrong.hex()))) == 1
 assert lib.cuMemFreeAsync(pointer, None) == 0
 assert lib.cuMemFreeAsync(pointer, None) == 1
+current = ctypes.c_void_p()
+assert lib.cuCtxPopCurrent_v2(ctypes.byref(current)) == 0
+assert lib.cuMemPoolImportPointer(ctypes.byref(pointer), pool, ctypes.byref(raw(name))) == 0
+assert lib.cuCtxPushCurrent_v2(current) == 0
+assert read(100) == b"A" * 100
+assert lib.cuMemFree_v2(pointer) == 0
 physical = ctypes.c_uint64()
 number = int(sys.argv[2])
 assert lib.cuMemImportFromShareableHandle(ctypes.byref(physical), ctypes.c_void_p(number), 1) == 0

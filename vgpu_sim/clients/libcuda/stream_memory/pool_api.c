@@ -218,8 +218,11 @@ CUresult tsr_cuMemPoolDestroy(CUmemoryPool pool) {
   pthread_mutex_unlock(&tsr_pool_lock);
   tsr_pool_release(found, NULL, 0);
   pthread_mutex_lock(&tsr_pool_lock);
+  const bool has_primary = found->has_primary;
+  const int ordinal = found->device < 0 ? 0 : found->device;
   found->destroyed = true;
   tsr_pool_finish(found);
   pthread_mutex_unlock(&tsr_pool_lock);
+  if (has_primary) tsr_cuDevicePrimaryCtxRelease_v2(ordinal);
   return CUDA_SUCCESS;
 }
