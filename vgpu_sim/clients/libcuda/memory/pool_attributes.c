@@ -156,6 +156,8 @@ CUresult tsr_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, s
       const uint32_t bit = UINT32_C(1) << one.location.id;
       peers = wanted ? peers | bit : peers & ~bit;
     } else if (wanted != reaches(found, &one.location)) {
+      if (wanted && found->imported)
+        TSR_REFUSE("cuMemPoolSetAccess of another GPU to a pool of another process");
       return CUDA_ERROR_INVALID_DEVICE;
     }
   }
