@@ -288,6 +288,13 @@ later = call("cuMemAllocFromPoolAsync", 4 << 20, pool, stream)
 call("cuMemsetD8Async", later, 0, 4, stream)
 call("cuStreamSynchronize", stream)
 found["ran"] = [add(1, address), add(1, later), value(0, address), value(0, later)]
+use(1)
+other = call("cuStreamCreate", 0)
+abroad = call("cuMemAllocFromPoolAsync", 4 << 20, pool, other)
+found["ordinal"] = int(call("cuPointerGetAttribute",
+    d.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, abroad))
+call("cuMemcpyHtoD", abroad, bytes(4), 4)
+found["abroad"] = [add(1, abroad), value(1, abroad), call("cuMemFreeAsync", abroad, other)]
 use(0)
 graph = call("cuGraphCreate", 0)
 node = d.CUDA_MEM_ALLOC_NODE_PARAMS()
@@ -316,6 +323,7 @@ found["ended"] = [add(1, address), value(0, address)]
     found = ask(three[0], more, CUDA_VISIBLE_DEVICES="0,2")
     assert found["open"] == [0, 3]
     assert found["ran"] == [0, 0, 32, 32]
+    assert (found["ordinal"], found["abroad"]) == (0, [0, 32, 0])
     assert (found["node"], found["described"], found["graph"]) == (0, 2, [0, 32])
     assert found["closed"] == [0, 0]
     assert found["ended"] == [ILLEGAL_ADDRESS, 32]

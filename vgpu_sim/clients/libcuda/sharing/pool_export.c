@@ -7,6 +7,7 @@
 #include "contexts/context.h"
 #include "memory/pool.h"
 #include "sharing/opened.h"
+#include "stream_memory/pool_context.h"
 
 _Static_assert(sizeof(CUmemPoolPtrExportData) == sizeof(tessera_shared_memory), "data hold a name");
 
@@ -137,29 +138,6 @@ CUresult tsr_cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdev
   return result;
 }
 
-/* Find the context that opens memory of a pool: the current one, if it is on the pool's device,
- * else that device's primary context, which the pool retains from then on. */
-static CUresult context_for(struct tsr_pool *pool, struct tsr_context **out) {
-  CUresult why;
-  struct tsr_context *context = tsr_context_current(&why);
-  const bool fits = context && (pool->device < 0 || context->device == tsr_device(pool->device));
-  if (!context && why != CUDA_ERROR_INVALID_CONTEXT) return why;
-  CUcontext primary = NULL;
-  if (!fits) {
-    const int ordinal = pool->device < 0 ? 0 : pool->device;
-    const CUresult result = tsr_cuDevicePrimaryCtxRetain(&primary, ordinal);
-    if (result != CUDA_SUCCESS) return result;
-    pthread_mutex_lock(&tsr_pool_lock);
-    const bool had_primary = pool->has_primary;
-    pool->has_primary = true;
-    pthread_mutex_unlock(&tsr_pool_lock);
-    if (had_primary) tsr_cuDevicePrimaryCtxRelease_v2(ordinal);
-    context = TSR_FIND(tsr_context, TSR_CONTEXT, primary);
-  }
-  *out = context;
-  return context ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-}
-
 /* Needs no current context: cuda.core imports pointers in processes that have none yet. */
 CUresult tsr_cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
                                     CUmemPoolPtrExportData *shareData) {
@@ -169,8 +147,9 @@ CUresult tsr_cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
   memcpy(&name, shareData, sizeof name);
   if (name.purpose != TSR_SHARE_POINTER || name.tag != found->shared_tag)
     return CUDA_ERROR_INVALID_VALUE;
+  CUresult why;
   struct tsr_context *context = NULL;
-  CUresult result = context_for(found, &context);
+  CUresult result = tsr_pool_context(found, tsr_context_current_any(&why), &context);
   if (result != CUDA_SUCCESS) return result;
   uint64_t address;
   result = tsr_opened_add(context, &name, found->handle, &address);

@@ -8,6 +8,7 @@
 #include "memory/pool.h"
 #include "nodes/capture.h"
 #include "sharing/opened.h"
+#include "stream_memory/pool_context.h"
 #include "streams/stream.h"
 
 static struct tsr_pool *find(CUmemoryPool handle) { return TSR_FIND(tsr_pool, TSR_POOL, handle); }
@@ -74,6 +75,18 @@ CUresult tsr_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStrea
   return allocate(dptr, bytesize, pool, context, stream);
 }
 
+/* Allocate memory of another device. The streams of two devices are on different timelines, so that
+ * the memory is ready when this returns. */
+static CUresult allocate_abroad(CUdeviceptr *dptr, size_t bytes, struct tsr_pool *pool) {
+  struct tsr_context *context;
+  CUresult result = tsr_pool_context(pool, NULL, &context);
+  if (result == CUDA_SUCCESS) result = allocate(dptr, bytes, pool, context, TSR_LEGACY_STREAM);
+  if (result != CUDA_SUCCESS || bytes == 0) return result;
+  result = tsr_wait_stream_open(context, TSR_LEGACY_STREAM);
+  if (result != CUDA_SUCCESS) tsr_pool_free(*dptr, NULL, TSR_LEGACY_STREAM);
+  return result;
+}
+
 CUresult tsr_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
                                      CUstream hStream) {
   struct tsr_context *context;
@@ -82,8 +95,11 @@ CUresult tsr_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
   if (result != CUDA_SUCCESS) return result;
   struct tsr_pool *found = find(pool);
   if (!dptr || !found) return CUDA_ERROR_INVALID_VALUE;
-  if (found->device >= 0 && found->device != ordinal_of(context))
-    TSR_REFUSE("cuMemAllocFromPoolAsync in a stream of another device than the pool's");
+  if (found->device >= 0 && found->device != ordinal_of(context)) {
+    if (tsr_captures(context, stream))
+      TSR_REFUSE("a capture of cuMemAllocFromPoolAsync from a pool of another device");
+    return allocate_abroad(dptr, bytesize, found);
+  }
   return allocate(dptr, bytesize, found, context, stream);
 }
 
@@ -219,10 +235,10 @@ CUresult tsr_cuMemPoolDestroy(CUmemoryPool pool) {
   tsr_pool_release(found, NULL, 0);
   pthread_mutex_lock(&tsr_pool_lock);
   const bool has_primary = found->has_primary;
-  const int ordinal = found->device < 0 ? 0 : found->device;
+  const int device = found->device;
   found->destroyed = true;
   tsr_pool_finish(found);
   pthread_mutex_unlock(&tsr_pool_lock);
-  if (has_primary) tsr_cuDevicePrimaryCtxRelease_v2(ordinal);
+  tsr_pool_context_release(has_primary, device);
   return CUDA_SUCCESS;
 }

@@ -1,0 +1,15 @@
+/* The context in which a pool's memory is allocated or opened. */
+#ifndef TSR_POOL_CONTEXT_H
+#define TSR_POOL_CONTEXT_H
+
+#include "base/objects.h"
+
+/* Return `preferred` in `context` if it is on the pool's device, else that device's primary context,
+ * which the pool retains from then on. `preferred` may be NULL. */
+CUresult tsr_pool_context(struct tsr_pool *pool, struct tsr_context *preferred,
+                          struct tsr_context **context);
+
+/* Release the primary context that a pool has retained; the pool may be gone. */
+void tsr_pool_context_release(bool has_primary, int device);
+
+#endif
