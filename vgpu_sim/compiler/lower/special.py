@@ -119,7 +119,8 @@ def _linear(context: Context, index: str, size: str) -> Register:
     return total
 
 
-def _warp_id(context: Context) -> Operand:
+def warp_id(context: Context) -> Operand:
+    """Return a register with the index of the warp in its block."""
     return _emit(context, Op.SHR, _linear(context, "TID", "NTID"), Literal(5))
 
 
@@ -176,7 +177,7 @@ SPECIAL_REGISTERS: Mapping[str, Special] = {
     "%cluster_nctarank": _constant(1),
     "%is_explicit_cluster": _constant(0, 1),
     "%laneid": _isa(SpecialRegister.LANEID),
-    "%warpid": Special(32, _warp_id, "index of the warp in its block"),
+    "%warpid": Special(32, warp_id, "index of the warp in its block"),
     "%nwarpid": _constant(MAX_WARPS_PER_MULTIPROCESSOR),
     "%smid": Special(32, _multiprocessor_id, "index of the block, modulo NSMID"),
     "%nsmid": _isa(SpecialRegister.NSMID),

@@ -81,7 +81,15 @@ def call(context: Context, form: Form, match: Match) -> None:
         lower_call(context, operands)
 
 
+def tune_registers(context: Context, form: Form, match: Match) -> None:
+    """Emit nothing for setmaxnreg: a warp has as many registers as it needs.
+
+    ``ptx.grammar`` checks the constant.
+    """
+
+
 _CALL_NOTE = "in line, or BRA to the body and back"
+_REGISTERS_NOTE = "nothing: registers are not limited by a warp's share"
 _GRIDS_NOTE = "nothing: a grid begins when those before it have ended"
 
 
@@ -100,4 +108,6 @@ FORMS: Final = (
     Form("brkpt", "", Op.TRAP, end),
     Form("griddepcontrol.wait", "", Op.NOP, nothing, isa=_GRIDS_NOTE),
     Form("griddepcontrol.launch_dependents", "", Op.NOP, nothing, isa=_GRIDS_NOTE),
+    Form("setmaxnreg.inc.sync.aligned.u32", "n", Op.NOP, tune_registers, isa=_REGISTERS_NOTE),
+    Form("setmaxnreg.dec.sync.aligned.u32", "n", Op.NOP, tune_registers, isa=_REGISTERS_NOTE),
 )

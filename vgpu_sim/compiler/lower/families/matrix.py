@@ -1,7 +1,7 @@
-"""mma, wmma, ldmatrix and the like; types that MMA does not support become other instructions."""
+"""mma, wmma, wgmma, ldmatrix and the like; types that MMA does not support become other instructions."""
 
 from typing import Final
 
-from vgpu_sim.compiler.lower.matrix import mma, moves, wmma
+from vgpu_sim.compiler.lower.matrix import mma, moves, wgmma, wmma
 
-FORMS: Final = (*mma.FORMS, *moves.FORMS, *wmma.FORMS)
+FORMS: Final = (*mma.FORMS, *moves.FORMS, *wmma.FORMS, *wgmma.FORMS)

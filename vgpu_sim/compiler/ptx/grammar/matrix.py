@@ -24,6 +24,8 @@ movmatrix sync aligned m8n8 trans b16        : =b32 !b32 : 75 7.8
 wgmma   mma_async sp? sync aligned $shape satfinite? f16|f32|s32 $element $element : : 90a 8.0
 wgmma   mma_async sp? sync aligned $shape s32 b1 b1 and popc
 wgmma   fence|commit_group|wait_group sync aligned
+  fence|commit_group        : -
+  wait_group                : imm
 
 # 9.7.18 TensorCore 5th Generation Instructions
 tcgen05 alloc [ $cta_group exclusive? sync aligned shared::cta? ] b32

@@ -1,0 +1,150 @@
+"""wgmma: products of 64 rows that the four warps of a warpgroup compute, 16 rows each.
+
+A warp's part of D has the fragments of ``mma``, and so has an A in registers. The factors that
+descriptors name are loaded from shared memory by every warp that needs them, so no warp reads
+another one's registers. A product is complete when its instruction is: PTX only permits that it
+continues until ``wgmma.wait_group``.
+"""
+
+from collections.abc import Sequence as Many
+from functools import partial
+from typing import Final
+
+from vgpu_sim.compiler.lower import special, values
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.forms import WGMMA_DEPTHS, Form, Match
+from vgpu_sim.compiler.lower.matrix import fragments
+from vgpu_sim.compiler.lower.matrix.descriptors import SharedMatrix
+from vgpu_sim.compiler.lower.matrix.fragments import EDGE, Shape
+from vgpu_sim.compiler.lower.matrix.mma import TOTALS
+from vgpu_sim.compiler.lower.matrix.products import Product
+from vgpu_sim.compiler.lower.sequences import Sequence
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, SpecialRegister
+
+D = DataType
+_WARP_ROWS: Final = 16
+_WARPS: Final = Literal(3)  # mask of a warp's index in its warpgroup
+_A_REGISTERS: Final = 4
+_SIGNS: Final = {"f16": 0x8000_8000, "bf16": 0x8000_8000, "tf32": 0x8000_0000}
+_SIGNS |= dict.fromkeys(("e4m3", "e5m2"), 0x8080_8080)
+
+
+def _multiply(
+    context: Context, form: Form, match: Match, *, depth: str, total: str, factors: str = ""
+) -> None:
+    """Lower ``wgmma.mma_async d, a, b-desc, scale-d, ...``."""
+    builder, sequence = context.builder, Sequence(context.builder)
+    a_type, b_type = match.get("atype") or factors, match.get("btype") or factors
+    rows, (columns, size) = _WARP_ROWS, map(int, match[depth][4:].split("k"))
+    shape = Shape(rows, columns, size, fragments.BITS[a_type])
+    product = Product(shape, a_type, b_type, TOTALS[total], TOTALS[total], "satfinite" in match)
+    d, a, b, scale_d, *immediates = context.operands
+    in_registers = isinstance(a, tree.Vector)
+    negated, across_a, across_b = _immediates(immediates, in_registers)
+    count = rows * columns // 32 // (2 if total == "f16" else 1)
+    to = fragments.destinations(context, d, count, D.B32)
+    z = _addends(context, to, scale_d)
+    lane = special.s2r(context, SpecialRegister.LANEID)
+    if in_registers:
+        x: Many[Operand] = fragments.sources(context, a, _A_REGISTERS, D.B32)
+    else:
+        left = SharedMatrix(builder, values.source(context, a, D.B64), lane, across_a)
+        warp = sequence.emit(Op.AND, D.B32, special.warp_id(context), _WARPS)
+        x = left.load(warp, rows_first=True)
+    if negated:
+        signs = Literal(_SIGNS[a_type])
+        x = [sequence.emit(Op.XOR, D.B32, register, signs) for register in x]
+    right = SharedMatrix(builder, values.source(context, b, D.B64), lane, across_b)
+    y = list[Register]()
+    for first in range(0, columns, 2 * EDGE):
+        held = 4 if first + EDGE < columns else 2
+        y += right.load(Literal(first // (2 * EDGE)), rows_first=False, count=held)
+    fragments.assign(sequence, to, product.multiply(builder, x, y, z), D.B32)
+
+
+def _immediates(given: Many[tree.Operand], in_registers: bool) -> tuple[bool, bool, bool]:
+    """Check the immediate operands; return whether the product is negated, and whether A and B
+    are contiguous along M and N instead of K.
+    """
+    if not given:
+        return False, False, False
+    scales, turns = given[:2], given[2:]
+    numbers = [_constant(operand, (-1, 1)) for operand in scales]
+    across = [bool(_constant(operand, (0, 1))) for operand in turns]
+    if not across:
+        return numbers[0] != numbers[1], False, False
+    if len(across) != (1 if in_registers else 2):
+        wanted = len(scales) + 4 + (1 if in_registers else 2)
+        raise Invalid(f"wgmma takes {wanted} operands here")
+    return numbers[0] != numbers[1], len(across) == 2 and across[0], across[-1]
+
+
+def _constant(operand: tree.Operand, allowed: tuple[int, int]) -> int:
+    if not isinstance(operand, tree.Integer):
+        raise Invalid("expected an integer constant")
+    value = operand.value - (1 << 64 if operand.value >= 1 << 63 else 0)
+    if value not in allowed:
+        raise Invalid(f"the constant {value} is not allowed here")
+    return value
+
+
+def _addends(context: Context, d: Many[Register], scale_d: tree.Operand) -> list[Operand]:
+    """Return D's registers as addends, or zeros where ``scale_d`` is false."""
+    chosen = values.predicate_source(context, scale_d)
+    if isinstance(chosen, Literal):
+        return list(d) if chosen.bits else [Literal(0)] * len(d)
+    sequence = Sequence(context.builder)
+    return [sequence.emit(Op.SELP, D.B32, register, Literal(0), chosen) for register in d]
+
+
+def _nothing(context: Context, form: Form, match: Match) -> None:
+    """Emit nothing for the fences and groups of products, which are complete already."""
+
+
+_COMPLETE: Final = "nothing: products are complete already"
+_NOTE: Final = "LDMATRIX of the factors in shared memory; see `mma` of a warp's 16 rows"
+
+
+def _forms(depth: str, total: str, factors: str, counts: tuple[int, ...]) -> tuple[Form, ...]:
+    head = f"wgmma.mma_async.sync.aligned.{depth}.{total}"
+    types: tuple[str, ...] = ()
+    if factors == "f8":
+        pattern, types, own = f"{head}.atype.btype", ("e4m3", "e5m2"), ""
+    else:
+        pattern, own = f"{head}.{factors}.{factors}", factors
+    lower = partial(_multiply, depth=depth, total=total, factors=own)
+    spelled = "d, a, b, {!}p, scale-a, scale-b, trans-a, trans-b".split(", ")
+    return tuple(
+        Form(pattern, ", ".join(spelled[:count]), Op.MMA, lower, types, _NOTE) for count in counts
+    )
+
+
+FORMS: Final = (
+    *_forms("m64k16", "f32", "f16", (8, 7)),
+    *_forms("m64k16", "f16", "f16", (8, 7)),
+    *_forms("m64k16", "f32", "bf16", (8, 7)),
+    *_forms("m64k8", "f32", "tf32", (6,)),
+    *_forms("m64k32", "f32", "f8", (6,)),
+    *_forms("m64k32", "f16", "f8", (6,)),
+    Form(
+        "wgmma.mma_async.sync.aligned.m64k32s{.satfinite}.s32.atype.btype",
+        "d, a, b, {!}p",
+        Op.MMA,
+        partial(_multiply, depth="m64k32s", total="s32"),
+        ("s8", "u8"),
+        _NOTE,
+    ),
+    Form(
+        "wgmma.mma_async.sync.aligned.m64k256.s32.b1.b1.and.popc",
+        "d, a, b, {!}p",
+        Op.POPC,
+        partial(_multiply, depth="m64k256", total="s32", factors="b1"),
+        isa=_NOTE,
+    ),
+    Form("wgmma.fence.sync.aligned", "", Op.NOP, _nothing, isa=_COMPLETE),
+    Form("wgmma.commit_group.sync.aligned", "", Op.NOP, _nothing, isa=_COMPLETE),
+    Form("wgmma.wait_group.sync.aligned", "n", Op.NOP, _nothing, isa=_COMPLETE),
+)
+assert {"m64k16", "m64k8", "m64k32", "m64k32s", "m64k256"} == WGMMA_DEPTHS.keys()
