@@ -494,7 +494,7 @@ print(int(d.cuModuleLoadData({image!r})[0]))
 CUBIN = b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HH", 2, 190) + bytes(100)
 NARROW = b".version 7.0\n.target sm_80\n.address_size 32\n.visible .entry k() { ret; }\n\0"
 MANY_REASONS = b".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() {\n" + (
-    12 * b"  wgmma.fence.sync.aligned;\n" + b"  ret;\n}\n.visible .entry other() { ret; }\n\0"
+    12 * b"  pmevent 1;\n" + b"  ret;\n}\n.visible .entry other() { ret; }\n\0"
 )
 ASK_FOR_KERNELS = """
 from cuda.bindings import driver as d

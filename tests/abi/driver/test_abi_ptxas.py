@@ -15,7 +15,7 @@ WRONG = HEAD + ".visible .entry k()\n{\n  fmaz.f32 %f1, %f2;\n  ret;\n}\n"
 REFUSED = (
     GOOD.replace("7.0", "8.0")
     .replace("sm_80", "sm_90a")
-    .replace("ret;", "\n  wgmma.fence.sync.aligned;\n  ret;")
+    .replace("ret;", "\n  pmevent 1;\n  ret;")
 )
 ABORTED = "ptxas fatal   : Ptx assembly aborted due to errors\n"
 FATAL = {
@@ -117,7 +117,7 @@ def test_the_compiler_names_line_and_instruction(ptxas, folder):
     assert wrong.stderr.startswith(message)
     assert wrong.stderr.endswith(ABORTED)
     refused = ptxas("-arch=sm_90a refused.ptx", checks=True)
-    assert (refused.returncode, "line 5; error   : instruction 'wgmma'" in refused.stderr) == (
+    assert (refused.returncode, "line 5; error   : instruction 'pmevent'" in refused.stderr) == (
         255,
         True,
     )

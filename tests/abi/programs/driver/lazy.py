@@ -17,7 +17,7 @@ TEXT = (
 .visible .entry small(.param .u64 a, .param .u32 b)
 .maxntid 64
 { .shared .align 4 .b8 own[48]; .reg .b64 %d; mov.u64 %d, own; ret; }
-.visible .entry refused() { wgmma.fence.sync.aligned; ret; }
+.visible .entry refused() { pmevent 1; ret; }
 .visible .entry other() { ret; }
 .visible .entry greedy(.param .u64 p)
 { .reg .b64 %d; .reg .b32 %r<60>; ld.param.u64 %d, [p]; LOADS STORES ret; }

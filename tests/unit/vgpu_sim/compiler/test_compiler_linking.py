@@ -189,7 +189,7 @@ def test_messages_name_the_file_and_its_line() -> None:
         _link("", ".visible .entry k() {\nmov.b32 %x, 1;\nret; }")
     (found,) = caught.value.diagnostics
     assert found.message == "'%x' is not declared (b.ptx, line 5)"
-    later = HEAD.replace("sm_80", "sm_90a") + ".entry k() {\nwgmma.fence.sync.aligned;\nret; }"
+    later = HEAD.replace("sm_80", "sm_90a") + ".entry k() {\npmevent 1;\nret; }"
     module = link([Input("a", HEAD), Input("b", later)], (9, 0))
     (refused,) = module.refused
     assert refused.reasons[0].message.endswith("is not supported yet (b, line 5)")

@@ -9,7 +9,7 @@ from vgpu_sim.isa import Module
 from vgpu_sim.isa.verify import MAXIMUM_REASONS, check_module
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
-LATER = "wgmma.fence.sync.aligned;"  # represents any unsupported feature
+LATER = "pmevent 1;"  # represents any unsupported feature
 
 
 def _compile(text: str) -> Module:
@@ -35,7 +35,7 @@ def test_an_instruction_refuses_its_kernel() -> None:
     assert [function.name for function in _compile(text).functions] == ["a", "c"]
     (one,) = _compile(text).refused
     assert one.is_kernel
-    assert one.reasons[0].message == "instruction 'wgmma' is not supported yet"
+    assert one.reasons[0].message == "instruction 'pmevent' is not supported yet"
     assert one.reasons[0].text == LATER
 
 

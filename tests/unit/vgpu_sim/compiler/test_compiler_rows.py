@@ -21,7 +21,7 @@ from vgpu_sim.isa import Family
 MEMORY_OPCODES = {"ld", "ldu", "st"}
 HINTS = {"prefetch", "prefetchu", "applypriority", "discard", "createpolicy"}
 ATOMIC_OPCODES = {"atom", "red", "fence", "membar", "mbarrier", "cp"}
-CONTROL_OPCODES = {"bra", "ret", "exit", "trap", "nanosleep", "griddepcontrol"}
+CONTROL_OPCODES = {"bra", "ret", "exit", "trap", "nanosleep", "griddepcontrol", "setmaxnreg"}
 
 
 def _integer(words: Words, opcode: str, type_: str, operands: list[int]) -> int:
@@ -140,6 +140,7 @@ def test_no_row_is_left_out() -> None:
         | {"call", "brx", "brkpt", "alloca", "stacksave", "stackrestore"}  # conformance_calls
         | {"shfl", "vote", "match", "redux", "activemask", "elect"}  # test_interp_warp
         | {"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"}  # test_compiler_matrix
+        | {"wgmma"}  # test_conformance_warpgroups
         | video.OPCODES
         | HINTS  # test_compiler_copies
     )

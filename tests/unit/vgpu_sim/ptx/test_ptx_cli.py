@@ -58,7 +58,7 @@ SOME_KERNELS = b""".version 8.0
 .address_size 64
 .visible .entry first() { ret; }
 .visible .entry second() {
-  wgmma.fence.sync.aligned;
+  pmevent 1;
   ret; }
 """
 
@@ -69,8 +69,8 @@ def test_check_lists_kernels_that_load_and_that_do_not() -> None:
         2,
         [
             "-: kernel 'second' is refused (1 reason):",
-            "-:6:3: instruction 'wgmma' is not supported yet",
-            "    wgmma.fence.sync.aligned;",
+            "-:6:3: instruction 'pmevent' is not supported yet",
+            "    pmevent 1;",
             "-: kernel 'first' loads",
             "-: loads with 1 of 2 kernels",
         ],
@@ -86,7 +86,7 @@ def test_the_selected_kernels_refusal_is_explained(
 ) -> None:
     result = _run("compile", "-", "--emit", "llvm", *chosen, stdin=SOME_KERNELS)
     assert result.exit_code == status, result.output
-    reason = "-:6:3: instruction 'wgmma' is not supported yet\n    wgmma.fence.sync.aligned;\n"
+    reason = "-:6:3: instruction 'pmevent' is not supported yet\n    pmevent 1;\n"
     assert result.stderr == (reason if says_why else "")
     assert ("define" in result.stdout) == (status == 0)
 
@@ -105,7 +105,7 @@ def test_compile_writes_the_kernels_that_it_can_and_names_the_others(tmp_path: P
     output = tmp_path / "some"
     result = _run("compile", "-", "--emit", "container", "-o", str(output), stdin=SOME_KERNELS)
     assert result.exit_code == 0
-    assert result.stderr.startswith("-:6:3: instruction 'wgmma' is not supported yet\n")
+    assert result.stderr.startswith("-:6:3: instruction 'pmevent' is not supported yet\n")
     assert result.stderr.endswith("-: kernel 'second' is refused\n")
     module = container.decode(output.read_bytes())
     assert [function.name for function in module.functions] == ["first"]
@@ -167,7 +167,7 @@ def test_explain_names_what_is_refused() -> None:
     assert result.exit_code == 2
     lines = result.output.splitlines()
     at = lines.index("kernel 'second': refused")
-    assert lines[at + 1] == "-:6:3: instruction 'wgmma' is not supported yet"
+    assert lines[at + 1] == "-:6:3: instruction 'pmevent' is not supported yet"
     assert _explain("-", "--kernel", "first", stdin=SOME_KERNELS).exit_code == 0
     assert _explain("-", "--kernel", "second", stdin=SOME_KERNELS).exit_code == 2
     missing = _explain("-", "--kernel", "third", stdin=SOME_KERNELS)

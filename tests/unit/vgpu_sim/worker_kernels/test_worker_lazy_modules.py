@@ -56,7 +56,7 @@ TEXT = b"""//%s
     st.global.u32 [%%d2], 77;
     ret;
 }
-.visible .entry refused() { wgmma.fence.sync.aligned; ret; }
+.visible .entry refused() { pmevent 1; ret; }
 .visible .entry broken()
 {
     mov.b32 %%undeclared, 1;
@@ -118,7 +118,7 @@ def test_a_requested_kernel_is_described_refused_or_invalid(zygote: Zygote) -> N
         assert (record.max_threads, counts.parameters) == (64, [(0, 8)])
         assert again.functions["counts"].kernel == record.kernel
         refused = client.load_kernel(module.handle, NAMES.index("refused"))
-        line = TEXT[: TEXT.index(b"wgmma")].count(b"\n") + 1
+        line = TEXT[: TEXT.index(b"pmevent")].count(b"\n") + 1
         assert refused.status == CudaError.SUCCESS
         assert not refused.functions
         assert f":{line}:" in refused.refused["refused"]
