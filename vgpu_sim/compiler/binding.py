@@ -63,14 +63,14 @@ first result. `vshl` and `vshr` are the exception: their second operation uses o
 bits of the first result, with the type `.dtype`. The operand c of `vmad` is signed if the result
 of `vmad` is signed.
 
-Matrix products (`mma`, `wmma`) with factors of types `.f16`, `.bf16`, `.tf32`, `.s8` and `.u8`
-become the ISA instruction MMA, whose arithmetic `docs/isa.md` defines. Products of all other types
+Matrix products (`mma`, `wmma`, `wgmma`) with factors of types `.f16`, `.bf16`, `.tf32`, `.s8` and
+`.u8` become the ISA instruction MMA, whose arithmetic `docs/isa.md` defines. Factors of 8-bit
+floats are converted to `.f16`, which is exact, and multiplied by MMA. Products of all other types
 become shuffles between the lanes of the warp, and arithmetic in each lane. Each element of d
 starts with the value of the same element of c, and the products are added to it in the order of
 k, the inner dimension.
 
-- Products of 8-bit floats are added by fused multiply-adds of `.f32`, and products of `.f64` by
-  fused multiply-adds of `.f64`.
+- Products of `.f64` are added by fused multiply-adds of `.f64`.
 - If the result is `.f16`, the complete sum is rounded to it at the end.
 - Integer results are exact modulo 2^32. With `.satfinite` the exact sum, including c, is clamped.
 
@@ -78,6 +78,14 @@ PTX defines which lane holds which element (the fragments) for `mma`, but not fo
 `wmma` uses the fragments of `mma`, for each block of `m16n8` or `m8n8`. If an `.f16` factor of
 `wmma` has more registers than its elements need, each element is stored in several registers. If
 a lane does not take part in a product, its elements are read as zeros.
+
+`wgmma` is computed by each warp of the warpgroup separately: a warp has 16 of the 64 rows, and loads
+the factors that descriptors name from shared memory by LDMATRIX. A row of 16 bytes outside the
+block's shared memory is a fault, like that of any load. The product is complete when the
+instruction is, so that `wgmma.fence`, `commit_group` and `wait_group` do nothing. With a false
+`scale-d`, the products are added to +0. If one of `imm-scale-a` and `imm-scale-b` is -1, the
+elements of A are negated. A swizzle moves a row of 16 bytes by the bits 7 to 9 of its address
+minus 128 times the descriptor's base offset. Sparse products (`.sp`) are not supported.
 """
 
 _RULES = f"""## Registers

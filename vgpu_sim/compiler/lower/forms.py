@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from vgpu_sim.compiler.ptx.grammar import words
 from vgpu_sim.isa import Op
 
 if TYPE_CHECKING:
@@ -24,19 +25,7 @@ INTEGERS = (*UNSIGNED, *SIGNED)
 WORDS = (*BITS, *INTEGERS, *FLOATS)
 UNARY, BINARY, TERNARY = "d, a", "d, a, b", "d, a, b, c"
 
-_COLUMNS = tuple(range(8, 257, 8))
-_INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))
-WGMMA_DEPTHS = {
-    name: tuple(f"m64n{n}k{depth}" for n in columns)
-    for name, depth, columns in (
-        ("m64k16", 16, _COLUMNS),
-        ("m64k8", 8, _COLUMNS),
-        ("m64k32", 32, _COLUMNS),
-        ("m64k32s", 32, _INTEGER_COLUMNS),
-        ("m64k256", 256, _INTEGER_COLUMNS),
-    )
-}
-"""The shapes of ``wgmma``: slot names by depth, of integers with an ``s`` or 256."""
+WGMMA_SHAPES = ("wgmma8", "wgmma16", "wgmma32", "wgmma32s", "wgmma256")
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "rnd": ("rn", "rz", "rm", "rp"),
@@ -120,7 +109,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "alayout": ("row", "col"),
     "blayout": ("row", "col"),
     "tile": ("global", "shared", "shared::cta"),
-    **WGMMA_DEPTHS,
+    **{name: tuple(sorted(words.CLASSES[name], key=len)) for name in WGMMA_SHAPES},
     "restriction": ("sync_restrict::shared::cta", "sync_restrict::shared::cluster"),
 }
 """For each slot name, the modifiers that the slot matches."""

@@ -52,9 +52,9 @@ ROWS: Final = (
         "bits with an unbounded exponent, is less than 2^-126. A NaN result is the canonical "
         "one. U32 and S32: the exact sum modulo 2^32; A's bytes are signed for S32, B's for a "
         "source type of S8. For a lane that does not take part zeros are read. PTX products of "
-        "factors of other types (f64, e4m3, e5m2, s4, u4, b1) are supported as well: they are "
-        "compiled to SHFL and FMA, DP4A or POPC (docs/binding.md).",
-        "mma, wmma.mma",
+        "factors of other types are supported as well: e4m3 and e5m2 are converted to F16, and "
+        "f64, s4, u4 and b1 are compiled to SHFL and FMA, DP4A or POPC (docs/binding.md).",
+        "mma, wmma.mma, wgmma.mma_async",
         _TOTALS,
         (Role.TOTALS,),
         (Role.LEFT, Role.RIGHT, Role.TOTALS),
@@ -73,7 +73,7 @@ ROWS: Final = (
         "in rows 2t and 2t + 1. Row r of matrix i is the 16 bytes at the address a of lane "
         "8 * (i - 1) + r, a multiple of 16. All lanes are members; the row of a lane that does "
         "not take part is zeros.",
-        "ldmatrix",
+        "ldmatrix, wgmma.mma_async",
         (D.B32,),
         (Role.DATA,),
         (Role.ADDRESS,),

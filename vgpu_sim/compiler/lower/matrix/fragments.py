@@ -135,12 +135,13 @@ class Lanes:
             return number
         return self._sequence.emit(Op.ADD, D.U32, number, Literal(addend))
 
-    def value_in_quad(self, value: Operand, place: int, type_: DataType) -> Register:
+    def value_in_quad(self, value: Operand, place: int | Register, type_: DataType) -> Register:
         """Return a register with the value that another lane of the same quad holds.
 
         A quad is four consecutive lanes; ``place`` is the other lane's position in it.
         """
-        return self._shuffle(value, Literal(place), _QUAD_LANE, type_)
+        lane = Literal(place) if isinstance(place, int) else place
+        return self._shuffle(value, lane, _QUAD_LANE, type_)
 
     def value_of_lane(self, value: Operand, lane: Register, type_: DataType = D.B32) -> Register:
         """Return the value that the lane with number ``lane`` holds."""

@@ -7,13 +7,14 @@ from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.matrix import fragments
 from vgpu_sim.compiler.lower.matrix.fragments import shape_of
-from vgpu_sim.compiler.lower.matrix.products import Product
+from vgpu_sim.compiler.lower.matrix.products import NARROW, Product
 from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.isa import DataType, Op
 
 TOTALS = {"f16": DataType.F16, "f32": DataType.F32, "f64": DataType.F64, "s32": DataType.S32}
 WORD_NOTE: Final = "MMA; CVT of C before it and of D after it if they are f16"
 BYTES_NOTE: Final = "MMA; under .satfinite of zeros, then ADD_SAT"
+NARROW_NOTE: Final = "SHFL and CVT of the factors to f16; MMA"
 FLOAT_NOTE: Final = "SHFL for the factors of other lanes; FMA in the order of k, starting with c"
 NIBBLES_NOTE: Final = "SHFL for the factors of other lanes; DP4A"
 BITS_NOTE: Final = "SHFL for the factors of other lanes; AND or XOR, POPC, ADD"
@@ -65,7 +66,6 @@ def _floats(shape: str, factors: str, total: str) -> Form:
     return _form(pattern, op, note, shape, total, factors)
 
 
-_NARROW = ("e4m3", "e5m2")
 _BYTES = ("s8", "u8")
 _NIBBLES = ("s4", "u4")
 _INTEGERS = "row.col{.satfinite}.s32.atype.btype.s32"
@@ -76,7 +76,7 @@ FORMS: Final = (
     *(_floats(shape, "tf32", "f32") for shape in ("m16n8k4", "m16n8k8")),
     *(_floats(shape, "f64", "f64") for shape in ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16")),
     *(
-        _form(f"row.col.{t}.atype.btype.{t}", Op.FMA, FLOAT_NOTE, shape, t, types=_NARROW)
+        _form(f"row.col.{t}.atype.btype.{t}", Op.MMA, NARROW_NOTE, shape, t, types=NARROW)
         for shape in ("m16n8k16", "m16n8k32")
         for t in ("f16", "f32")
     ),

@@ -1,17 +1,18 @@
 """Products of matrices in a warp's registers: by MMA, or by shuffles and dot products of lanes.
 
-F16, BF16, TF32 and bytes use MMA instructions, whose arithmetic ``docs/isa.md`` defines. Other
-types are computed element by element, starting with c, in the order of depth: F64 rounds as the
-instruction specifies, formats of 8 bits are fused multiply-adds of F32. A result of 16 bits is
-rounded once more at the end. Integers are exact modulo 2^32; with ``.satfinite`` the exact sum
+F16, BF16, TF32 and bytes use MMA instructions, whose arithmetic ``docs/isa.md`` defines, and so do
+floats of 8 bits, as F16. Other types are computed element by element, starting with c, in the
+order of depth: F64 rounds as the instruction specifies. A result of 16 bits is rounded once more
+at the end. Integers are exact modulo 2^32; with ``.satfinite`` the exact sum
 is clamped at the end.
 """
 
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.matrix.fragments import EDGE, QUAD, Lanes, Shape
+from vgpu_sim.compiler.lower.matrix.narrow_floats import Halves
 from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES
 from vgpu_sim.isa import DataType, Literal, MatrixShape, Op, Operand, Register, Rounding
@@ -20,6 +21,7 @@ from vgpu_sim.isa.families.matrix import SHAPES
 D = DataType
 _UPPER_NIBBLES = Literal(0xF0F0_F0F0)
 _NIBBLE_SHIFT = 8  # products of nibbles at the top of bytes
+NARROW = ("e4m3", "e5m2")
 _FACTORS = {"f16": D.F16, "bf16": D.BF16, "tf32": D.TF32, "u8": D.U8, "s8": D.S8}
 
 
@@ -49,6 +51,8 @@ class Product:
         The registers are ordered by block of columns, and then by block of rows.
         """
         sequence = Sequence(builder)
+        if self.a in NARROW:
+            return self._narrow(builder, a, b, c)
         shape = self._word_shape()
         if shape is not None:
             return self._words(builder, shape, a, b, _unpack(sequence, c, self.total))
@@ -76,6 +80,24 @@ class Product:
                             totals[to] = self._accumulate(sequence, totals[to], row, column)
         if late:
             totals = [self._at_last(sequence, *pair) for pair in zip(totals, addends, strict=True)]
+        return _pack(sequence, totals, self.result)
+
+    def _narrow(
+        self, builder: Builder, a: Many[Operand], b: Many[Operand], c: Many[Operand]
+    ) -> list[Register]:
+        """Multiply 8-bit floats as halves, which represent them exactly."""
+        sequence, size = Sequence(builder), self.shape
+        halves = Halves(builder)
+        x, y = halves.widen_all(a, self.a), halves.widen_all(b, self.b)
+        wide = replace(self, shape=replace(size, depth=16, bits=16), a="f16", b="f16")
+        wide = replace(wide, total=D.F32, result=D.F32)
+        totals = _unpack(sequence, c, self.total)
+        for block in range(size.depth_blocks):
+            rows = x[block * size.row_blocks : (block + 1) * size.row_blocks]
+            left = [row[upper] for upper in range(2) for row in rows]
+            columns = y[block :: size.depth_blocks]
+            right = [half for column in columns for half in column]
+            totals = list[Operand](wide.multiply(builder, left, right, totals))
         return _pack(sequence, totals, self.result)
 
     def _word_shape(self) -> MatrixShape | None:
@@ -132,15 +154,6 @@ class Product:
     def _parts(self, sequence: Sequence, value: Register, kind: str) -> list[Register]:
         """Return the parts of a register that single steps use."""
         match kind:
-            case "e4m3" | "e5m2":
-                shifted = [value] + [
-                    sequence.emit(Op.SHR, D.U32, value, Literal(8 * n)) for n in range(1, 4)
-                ]
-                halves = [
-                    sequence.emit(Op.CVT, D.F16, byte, source_type=DATA_TYPES[kind])
-                    for byte in shifted
-                ]
-                return [_single(sequence, half, D.F16) for half in halves]
             case "s4" | "u4":
                 low = sequence.emit(Op.SHL, D.B32, value, Literal(4))
                 return [sequence.emit(Op.AND, D.B32, word, _UPPER_NIBBLES) for word in (low, value)]

@@ -12,12 +12,12 @@ from typing import Final
 
 from vgpu_sim.compiler.lower import special, values
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.forms import WGMMA_DEPTHS, Form, Match
+from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.matrix import fragments
 from vgpu_sim.compiler.lower.matrix.descriptors import SharedMatrix
 from vgpu_sim.compiler.lower.matrix.fragments import EDGE, Shape
 from vgpu_sim.compiler.lower.matrix.mma import TOTALS
-from vgpu_sim.compiler.lower.matrix.products import Product
+from vgpu_sim.compiler.lower.matrix.products import NARROW, Product
 from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
@@ -28,7 +28,7 @@ _WARP_ROWS: Final = 16
 _WARPS: Final = Literal(3)  # mask of a warp's index in its warpgroup
 _A_REGISTERS: Final = 4
 _SIGNS: Final = {"f16": 0x8000_8000, "bf16": 0x8000_8000, "tf32": 0x8000_0000}
-_SIGNS |= dict.fromkeys(("e4m3", "e5m2"), 0x8080_8080)
+_SIGNS |= dict.fromkeys(NARROW, 0x8080_8080)
 
 
 def _multiply(
@@ -44,7 +44,7 @@ def _multiply(
     in_registers = isinstance(a, tree.Vector)
     negated, across_a, across_b = _immediates(immediates, in_registers)
     count = rows * columns // 32 // (2 if total == "f16" else 1)
-    to = fragments.destinations(context, d, count, D.B32)
+    to = _destinations(context, d, count)
     z = _addends(context, to, scale_d)
     lane = special.s2r(context, SpecialRegister.LANEID)
     if in_registers:
@@ -90,6 +90,14 @@ def _constant(operand: tree.Operand, allowed: tuple[int, int]) -> int:
     return value
 
 
+def _destinations(context: Context, d: tree.Operand, count: int) -> tuple[Register, ...]:
+    """Return D's registers, which are read too. One may occur twice: the last write counts."""
+    found = fragments.elements(d, count)
+    if any(isinstance(part, tree.Sink) for part in found):
+        raise Invalid("'_' cannot stand for a register of D, which is read too")
+    return tuple(values.destination(context, part, D.B32) for part in found)
+
+
 def _addends(context: Context, d: Many[Register], scale_d: tree.Operand) -> list[Operand]:
     """Return D's registers as addends, or zeros where ``scale_d`` is false."""
     chosen = values.predicate_source(context, scale_d)
@@ -111,7 +119,7 @@ def _forms(depth: str, total: str, factors: str, counts: tuple[int, ...]) -> tup
     head = f"wgmma.mma_async.sync.aligned.{depth}.{total}"
     types: tuple[str, ...] = ()
     if factors == "f8":
-        pattern, types, own = f"{head}.atype.btype", ("e4m3", "e5m2"), ""
+        pattern, types, own = f"{head}.atype.btype", NARROW, ""
     else:
         pattern, own = f"{head}.{factors}.{factors}", factors
     lower = partial(_multiply, depth=depth, total=total, factors=own)
@@ -122,29 +130,34 @@ def _forms(depth: str, total: str, factors: str, counts: tuple[int, ...]) -> tup
 
 
 FORMS: Final = (
-    *_forms("m64k16", "f32", "f16", (8, 7)),
-    *_forms("m64k16", "f16", "f16", (8, 7)),
-    *_forms("m64k16", "f32", "bf16", (8, 7)),
-    *_forms("m64k8", "f32", "tf32", (6,)),
-    *_forms("m64k32", "f32", "f8", (6,)),
-    *_forms("m64k32", "f16", "f8", (6,)),
-    Form(
-        "wgmma.mma_async.sync.aligned.m64k32s{.satfinite}.s32.atype.btype",
-        "d, a, b, {!}p",
-        Op.MMA,
-        partial(_multiply, depth="m64k32s", total="s32"),
-        ("s8", "u8"),
-        _NOTE,
+    *_forms("wgmma16", "f32", "f16", (8, 7)),
+    *_forms("wgmma16", "f16", "f16", (8, 7)),
+    *_forms("wgmma16", "f32", "bf16", (8, 7)),
+    *_forms("wgmma8", "f32", "tf32", (6,)),
+    *_forms("wgmma32", "f32", "f8", (6,)),
+    *_forms("wgmma32", "f16", "f8", (6,)),
+    *(
+        Form(
+            f"wgmma.mma_async.sync.aligned.{pattern}",
+            "d, a, b, {!}p",
+            Op.MMA,
+            partial(_multiply, depth="wgmma32s", total="s32"),
+            ("s8", "u8"),
+            _NOTE,
+        )
+        for pattern in (
+            "wgmma32s{.satfinite}.s32.atype.btype",
+            "wgmma32s.s32.atype.btype.satfinite",
+        )
     ),
     Form(
-        "wgmma.mma_async.sync.aligned.m64k256.s32.b1.b1.and.popc",
+        "wgmma.mma_async.sync.aligned.wgmma256.s32.b1.b1.and.popc",
         "d, a, b, {!}p",
         Op.POPC,
-        partial(_multiply, depth="m64k256", total="s32", factors="b1"),
+        partial(_multiply, depth="wgmma256", total="s32", factors="b1"),
         isa=_NOTE,
     ),
     Form("wgmma.fence.sync.aligned", "", Op.NOP, _nothing, isa=_COMPLETE),
     Form("wgmma.commit_group.sync.aligned", "", Op.NOP, _nothing, isa=_COMPLETE),
     Form("wgmma.wait_group.sync.aligned", "n", Op.NOP, _nothing, isa=_COMPLETE),
 )
-assert {"m64k16", "m64k8", "m64k32", "m64k32s", "m64k256"} == WGMMA_DEPTHS.keys()

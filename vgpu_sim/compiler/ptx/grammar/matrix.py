@@ -21,11 +21,22 @@ stmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b16|b8 : : 
 movmatrix sync aligned m8n8 trans b16        : =b32 !b32 : 75 7.8
 
 # 9.7.17 Asynchronous Warpgroup-Level Matrix Instructions
-wgmma   mma_async sp? sync aligned $shape satfinite? f16|f32|s32 $element $element : : 90a 8.0
-wgmma   mma_async sp? sync aligned $shape s32 b1 b1 and popc
+wgmma   mma_async sync aligned $wgmma16 f16|f32 f16 f16 : : 90a 8.0
+wgmma   mma_async sync aligned $wgmma16 f32 bf16 bf16
+wgmma   mma_async sync aligned $wgmma8 f32 tf32 tf32
+wgmma   mma_async sync aligned $wgmma32 f16|f32 e4m3|e5m2 e4m3|e5m2
+wgmma   mma_async sync aligned $wgmma32s satfinite? s32 s8|u8 s8|u8
+wgmma   mma_async sync aligned $wgmma32s s32 s8|u8 s8|u8 satfinite
+wgmma   mma_async sync aligned $wgmma256 s32 b1 b1 and popc
+wgmma   mma_async sp sync aligned $wgmma32 f16|f32 f16 f16
+wgmma   mma_async sp sync aligned $wgmma32 f32 bf16 bf16
+wgmma   mma_async sp sync aligned $wgmma16 f32 tf32 tf32
+wgmma   mma_async sp sync aligned $wgmma64 f16|f32 e4m3|e5m2 e4m3|e5m2
+wgmma   mma_async sp sync aligned $wgmma64s satfinite? s32 s8|u8 s8|u8
+wgmma   mma_async sp sync aligned $wgmma64s s32 s8|u8 s8|u8 satfinite
 wgmma   fence|commit_group|wait_group sync aligned
   fence|commit_group        : -
-  wait_group                : imm
+  wait_group                : imm@0..2147483647
 
 # 9.7.18 TensorCore 5th Generation Instructions
 tcgen05 alloc [ $cta_group exclusive? sync aligned shared::cta? ] b32

@@ -6,7 +6,14 @@ Eviction Priority Hints" (9.7.10.1, 9.7.10.2), and the syntax of each instructio
 
 _SHAPES = "m8n8 m16n16 m8n16 m16n8 m8n8k4 m8n8k16 m8n8k32 m8n8k128 m16n16k8 m16n16k16 m8n32k16"
 _SHAPES += " m32n8k16 m16n8k4 m16n8k8 m16n8k16 m16n8k32 m16n8k64 m16n8k128 m16n8k256"
-_WGMMA_SHAPES = " ".join(f"m64n{n}k{k}" for n in range(8, 257, 8) for k in (8, 16, 32, 64, 256))
+_COLUMNS = tuple(range(8, 257, 8))
+_INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))
+
+
+def _wgmma(depth: int, columns: tuple[int, ...]) -> str:
+    return " ".join(f"m64n{n}k{depth}" for n in columns)
+
+
 
 CLASSES = {
     name: frozenset(words.split())
@@ -78,7 +85,10 @@ CLASSES = {
         " addr_mode_0 addr_mode_1 addr_mode_2",
         "fold": "add min max and or xor inc dec",
         "validity": "mbarrier::complete_tx::bytes bulk_group",
-        "shape": f"{_SHAPES} {_WGMMA_SHAPES}",
+        "shape": _SHAPES,
+        **{f"wgmma{depth}": _wgmma(depth, _COLUMNS) for depth in (8, 16, 32, 64)},
+        **{f"wgmma{depth}s": _wgmma(depth, _INTEGER_COLUMNS) for depth in (32, 64)},
+        "wgmma256": _wgmma(256, _INTEGER_COLUMNS),
         "element": "f16 bf16 tf32 f32 f64 s32 s8 u8 s4 u4 b1 e4m3 e5m2 e3m2 e2m3 e2m1",
         "block": "16x64b 16x128b 16x256b 32x32b 16x32bx2 128x256b 4x256b 128x128b 64x128b 32x128b",
     }.items()
