@@ -79,8 +79,8 @@ PTX defines which lane holds which element (the fragments) for `mma`, but not fo
 `wmma` has more registers than its elements need, each element is stored in several registers. If
 a lane does not take part in a product, its elements are read as zeros.
 
-`wgmma` is computed by each warp of the warpgroup separately: a warp has 16 of the 64 rows, and loads
-the factors that descriptors name from shared memory by LDMATRIX. A row of 16 bytes outside the
+`wgmma` is computed by each warp of the warpgroup separately: a warp has 16 of the 64 rows, and
+loads the factors that descriptors name from shared memory by LDMATRIX. A row of bytes outside the
 block's shared memory is a fault, like that of any load. The product is complete when the
 instruction is, so that `wgmma.fence`, `commit_group` and `wait_group` do nothing. With a false
 `scale-d`, the products are added to +0. If one of `imm-scale-a` and `imm-scale-b` is -1, the

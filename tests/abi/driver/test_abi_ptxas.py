@@ -13,9 +13,7 @@ HEAD = ".version 7.0\n.target sm_80\n.address_size 64\n"
 GOOD = HEAD + ".visible .entry k() { ret; }\n"
 WRONG = HEAD + ".visible .entry k()\n{\n  fmaz.f32 %f1, %f2;\n  ret;\n}\n"
 REFUSED = (
-    GOOD.replace("7.0", "8.0")
-    .replace("sm_80", "sm_90a")
-    .replace("ret;", "\n  pmevent 1;\n  ret;")
+    GOOD.replace("7.0", "8.0").replace("sm_80", "sm_90a").replace("ret;", "\n  pmevent 1;\n  ret;")
 )
 ABORTED = "ptxas fatal   : Ptx assembly aborted due to errors\n"
 FATAL = {

@@ -91,8 +91,7 @@ def test_an_image_that_cannot_be_loaded(
 
 def test_a_kernel_that_is_not_supported_is_named_and_reported(shared_client: Client) -> None:
     text = HEAD.replace(b"7.0", b"8.0").replace(b"sm_80", b"sm_90a") + (
-        b".visible .entry k()\n{\n    pmevent 1;\n    ret;\n}\n"
-        b".visible .entry other() { ret; }\n"
+        b".visible .entry k()\n{\n    pmevent 1;\n    ret;\n}\n.visible .entry other() { ret; }\n"
     )
     line = next(i for i, t in enumerate(text.splitlines(), 1) if b"pmevent" in t)
     container_of = container.encode(compile_ptx(text, capability=(9, 0), partial=True))
@@ -101,8 +100,7 @@ def test_a_kernel_that_is_not_supported_is_named_and_reported(shared_client: Cli
         assert module.status == CudaError.SUCCESS
         assert list(module.functions) == ["other"]
         assert module.refused == {
-            "k": f"<ptx>:{line}:5: instruction 'pmevent' is not supported yet\n"
-            "    pmevent 1;\n"
+            "k": f"<ptx>:{line}:5: instruction 'pmevent' is not supported yet\n    pmevent 1;\n"
         }
         assert module.log == f"kernel 'k' cannot be used yet:\n{module.refused['k']}"
         assert shared_client.gpud.event("unsupported_ptx")["message"] == module.log

@@ -1,4 +1,4 @@
-"""mma, wmma, wgmma, ldmatrix and the like; types that MMA does not support become other instructions."""
+"""mma, wmma, wgmma, ldmatrix and the like; what MMA does not support becomes other instructions."""
 
 from typing import Final
 

@@ -35,9 +35,7 @@ class Halves:
 
     def _half(self, register: Operand, lane: Register, kind: str) -> Register:
         emit = self._sequence.emit
-        pair = emit(
-            Op.SHR, D.U32, self._lanes.value_in_quad(register, lane, D.B32), self._shift
-        )
+        pair = emit(Op.SHR, D.U32, self._lanes.value_in_quad(register, lane, D.B32), self._shift)
         low, high = (
             self._sequence.convert(
                 emit(Op.CVT, D.F16, byte, source_type=DATA_TYPES[kind]), D.U16, D.U32

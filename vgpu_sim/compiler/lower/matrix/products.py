@@ -14,7 +14,6 @@ from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.matrix.fragments import EDGE, QUAD, Lanes, Shape
 from vgpu_sim.compiler.lower.matrix.narrow_floats import Halves
 from vgpu_sim.compiler.lower.sequences import Sequence
-from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES
 from vgpu_sim.isa import DataType, Literal, MatrixShape, Op, Operand, Register, Rounding
 from vgpu_sim.isa.families.matrix import SHAPES
 

@@ -27,8 +27,11 @@ D = DataType
 _WARP_ROWS: Final = 16
 _WARPS: Final = Literal(3)  # mask of a warp's index in its warpgroup
 _A_REGISTERS: Final = 4
-_SIGNS: Final = {"f16": 0x8000_8000, "bf16": 0x8000_8000, "tf32": 0x8000_0000}
-_SIGNS |= dict.fromkeys(NARROW, 0x8080_8080)
+_SIGNS: Final = {
+    **dict.fromkeys(("f16", "bf16"), 0x8000_8000),
+    "tf32": 0x8000_0000,
+    **dict.fromkeys(NARROW, 0x8080_8080),
+}
 
 
 def _multiply(
@@ -123,7 +126,7 @@ def _forms(depth: str, total: str, factors: str, counts: tuple[int, ...]) -> tup
     else:
         pattern, own = f"{head}.{factors}.{factors}", factors
     lower = partial(_multiply, depth=depth, total=total, factors=own)
-    spelled = "d, a, b, {!}p, scale-a, scale-b, trans-a, trans-b".split(", ")
+    spelled = ["d", "a", "b", "{!}p", "scale-a", "scale-b", "trans-a", "trans-b"]
     return tuple(
         Form(pattern, ", ".join(spelled[:count]), Op.MMA, lower, types, _NOTE) for count in counts
     )

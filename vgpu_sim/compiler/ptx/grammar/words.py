@@ -14,7 +14,6 @@ def _wgmma(depth: int, columns: tuple[int, ...]) -> str:
     return " ".join(f"m64n{n}k{depth}" for n in columns)
 
 
-
 CLASSES = {
     name: frozenset(words.split())
     for name, words in {

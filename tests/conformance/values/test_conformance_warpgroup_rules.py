@@ -79,13 +79,13 @@ def test_refused(statement: str, reason: str) -> None:
 def test_other_targets_have_no_products_of_warpgroups(target: str) -> None:
     body = f"{_HALVES}, %da, %db, %p, 1, 1, 0, 0;"
     source = _source(body, target).replace(".version 8.4", ".version 8.6")
-    with pytest.raises(InvalidPtxError, match="needs .target sm_90a"):
+    with pytest.raises(InvalidPtxError, match=r"needs \.target sm_90a"):
         compile_verified(source, (10, 0) if target == "sm_100a" else (9, 0))
 
 
 def test_sparse_products_are_not_supported_yet() -> None:
     words = _HALVES.replace("mma_async", "mma_async.sp").replace("k16", "k32")
-    with pytest.raises(UnsupportedPtxError, match=".sp of wgmma.mma_async"):
+    with pytest.raises(UnsupportedPtxError, match=r"\.sp of wgmma\.mma_async"):
         compile_verified(_source(f"{words}, %da, %db, %r0, 0, %p, 1, 1, 0, 0;"), (9, 0))
 
 
