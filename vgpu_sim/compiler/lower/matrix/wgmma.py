@@ -27,6 +27,8 @@ D = DataType
 _WARP_ROWS: Final = 16
 _WARPS: Final = Literal(3)  # mask of a warp's index in its warpgroup
 _A_REGISTERS: Final = 4
+_PAIR: Final = 2 * EDGE  # columns that one LDMATRIX loads
+_FACTORS_OF_MMA: Final = frozenset(("f16", "bf16", "tf32", "s8", "u8"))
 _SIGNS: Final = {
     **dict.fromkeys(("f16", "bf16"), 0x8000_8000),
     "tf32": 0x8000_0000,
@@ -41,8 +43,6 @@ def _multiply(
     builder, sequence = context.builder, Sequence(context.builder)
     a_type, b_type = match.get("atype") or factors, match.get("btype") or factors
     rows, (columns, size) = _WARP_ROWS, map(int, match[depth][4:].split("k"))
-    shape = Shape(rows, columns, size, fragments.BITS[a_type])
-    product = Product(shape, a_type, b_type, TOTALS[total], TOTALS[total], "satfinite" in match)
     d, a, b, scale_d, *immediates = context.operands
     in_registers = isinstance(a, tree.Vector)
     negated, across_a, across_b = _immediates(immediates, in_registers)
@@ -60,11 +60,23 @@ def _multiply(
         signs = Literal(_SIGNS[a_type])
         x = [sequence.emit(Op.XOR, D.B32, register, signs) for register in x]
     right = SharedMatrix(builder, values.source(context, b, D.B64), lane, across_b)
-    y = list[Register]()
-    for first in range(0, columns, 2 * EDGE):
-        held = 4 if first + EDGE < columns else 2
-        y += right.load(Literal(first // (2 * EDGE)), rows_first=False, count=held)
-    fragments.assign(sequence, to, product.multiply(builder, x, y, z), D.B32)
+    found = list[Register]()
+    # Columns are multiplied as soon as they are loaded, which keeps few values alive.
+    together = _PAIR if _FACTORS_OF_MMA.issuperset((a_type, b_type)) else columns
+    for first in range(0, columns, together):
+        count = min(together, columns - first)
+        y = list[Register]()
+        for n in range(first, first + count, _PAIR):
+            held = 4 if n + EDGE < columns else 2
+            y += right.load(Literal(n // _PAIR), rows_first=False, count=held)
+        shape = Shape(rows, count, size, fragments.BITS[a_type])
+        product = Product(
+            shape, a_type, b_type, TOTALS[total], TOTALS[total], "satfinite" in match
+        )
+        each = len(to) * first // columns
+        part = z[each : each + len(to) * count // columns]
+        found += product.multiply(builder, x, y, part)
+    fragments.assign(sequence, to, found, D.B32)
 
 
 def _immediates(given: Many[tree.Operand], in_registers: bool) -> tuple[bool, bool, bool]:
