@@ -63,12 +63,12 @@ first result. `vshl` and `vshr` are the exception: their second operation uses o
 bits of the first result, with the type `.dtype`. The operand c of `vmad` is signed if the result
 of `vmad` is signed.
 
-Matrix products (`mma`, `wmma`, `wgmma`) with factors of types `.f16`, `.bf16`, `.tf32`, `.s8` and
-`.u8` become the ISA instruction MMA, whose arithmetic `docs/isa.md` defines. Factors of 8-bit
-floats are converted to `.f16`, which is exact, and multiplied by MMA. Products of all other types
-become shuffles between the lanes of the warp, and arithmetic in each lane. Each element of d
-starts with the value of the same element of c, and the products are added to it in the order of
-k, the inner dimension.
+Matrix products (`mma`, `wmma`, `wgmma`) with factors of types `.f16`, `.bf16`, `.tf32`, `.e4m3`,
+`.e5m2`, `.s8` and `.u8` become the ISA instruction MMA, whose arithmetic `docs/isa.md` defines. If
+one factor is `.e4m3` and the other `.e5m2`, both are first converted to `.f16`, which is exact.
+Products of all other types become shuffles between the lanes of the warp, and arithmetic in each
+lane. Each element of d starts with the value of the same element of c, and the products are added
+to it in the order of k, the inner dimension.
 
 - Products of `.f64` are added by fused multiply-adds of `.f64`.
 - If the result is `.f16`, the complete sum is rounded to it at the end.

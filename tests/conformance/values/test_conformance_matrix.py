@@ -125,6 +125,9 @@ def _mma(shape: str, a_type: str, b_type: str, total: str, words: str, *, tame: 
         ("m16n8k4", "tf32", "tf32", "f32"),
         ("m16n8k8", "tf32", "tf32", "f32"),
         ("m16n8k32", "e4m3", "e5m2", "f32"),
+        ("m16n8k32", "e4m3", "e4m3", "f32"),
+        ("m16n8k16", "e4m3", "e4m3", "f16"),
+        ("m16n8k32", "e5m2", "e5m2", "f16"),
         ("m16n8k16", "e5m2", "e4m3", "f16"),
     ],
 )

@@ -18,12 +18,13 @@ D, M = DataType, MatrixShape
 _TOTALS: Final = (D.F32, D.U32, D.S32)
 _WHOLE: Final = (D.U32, D.S32)
 _FACTORS: Final = {
-    **dict.fromkeys((D.F16, D.BF16, D.TF32), (D.F32,)),
+    **dict.fromkeys((D.F16, D.BF16, D.TF32, D.E4M3, D.E5M2), (D.F32,)),
     **dict.fromkeys((D.U8, D.S8), _WHOLE),
 }
 SHAPES: Final = {
     **dict.fromkeys((D.F16, D.BF16), (M.M8N8K16, M.M16N8K8, M.M16N8K16)),
     D.TF32: (M.M16N8K4, M.M16N8K8),
+    **dict.fromkeys((D.E4M3, D.E5M2), (M.M16N8K16, M.M16N8K32)),
     **dict.fromkeys((D.U8, D.S8), (M.M8N8K16, M.M16N8K16, M.M16N8K32)),
 }
 
@@ -44,16 +45,16 @@ ROWS: Final = (
         "column t * e + 4 * e * (i / (m / 8)) on, register i of B those of column g from row t "
         "* e + 4 * e * i on, and register i of C and D is row g + 8 * (i / 2), column 2 * t + "
         "i % 2, with g = lane / 4 and t = lane % 4. Each element of D starts as that of C, and "
-        "the products of A's row and B's column are added one by one. F16 and TF32, in the "
-        "order of depth k: d = a * b + d in binary32, rounded once, to nearest even; the lower "
-        "13 bits of TF32 factors are ignored. BF16, for each pair k = 2i and 2i + 1 in "
+        "the products of A's row and B's column are added one by one. F16, TF32, E4M3 and "
+        "E5M2, in the order of depth k: d = a * b + d in binary32, rounded once, to nearest even; "
+        "the lower 13 bits of TF32 factors are ignored. BF16, for each pair k = 2i and 2i + 1 in "
         "the order of i, first the second, then the first: the same, but subnormal operands a, b "
         "and d are replaced by zeros of their sign, and so is a result that, rounded to 24 "
         "bits with an unbounded exponent, is less than 2^-126. A NaN result is the canonical "
         "one. U32 and S32: the exact sum modulo 2^32; A's bytes are signed for S32, B's for a "
         "source type of S8. For a lane that does not take part zeros are read. PTX products of "
-        "factors of other types are supported as well: e4m3 and e5m2 are converted to F16, and "
-        "f64, s4, u4 and b1 are compiled to SHFL and FMA, DP4A or POPC (docs/binding.md).",
+        "factors of other types (f64, s4, u4, b1) are supported as well: they are compiled to SHFL "
+        "and FMA, DP4A or POPC (docs/binding.md).",
         "mma, wmma.mma, wgmma.mma_async",
         _TOTALS,
         (Role.TOTALS,),

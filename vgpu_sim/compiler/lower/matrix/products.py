@@ -1,10 +1,10 @@
 """Products of matrices in a warp's registers: by MMA, or by shuffles and dot products of lanes.
 
-F16, BF16, TF32 and bytes use MMA instructions, whose arithmetic ``docs/isa.md`` defines, and so do
-floats of 8 bits, as F16. Other types are computed element by element, starting with c, in the
+F16, BF16, TF32 and formats of 8 bits use MMA instructions, whose arithmetic ``docs/isa.md``
+defines; E4M3 by E5M2 as F16. Other types are computed element by element, starting with c, in the
 order of depth: F64 rounds as the instruction specifies. A result of 16 bits is rounded once more
-at the end. Integers are exact modulo 2^32; with ``.satfinite`` the exact sum
-is clamped at the end.
+at the end. Integers are exact modulo 2^32; with ``.satfinite`` the exact sum is clamped at the
+end.
 """
 
 from collections.abc import Sequence as Many
@@ -22,6 +22,7 @@ _UPPER_NIBBLES = Literal(0xF0F0_F0F0)
 _NIBBLE_SHIFT = 8  # products of nibbles at the top of bytes
 NARROW = ("e4m3", "e5m2")
 _FACTORS = {"f16": D.F16, "bf16": D.BF16, "tf32": D.TF32, "u8": D.U8, "s8": D.S8}
+_FACTORS |= {"e4m3": D.E4M3, "e5m2": D.E5M2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Product:
         The registers are ordered by block of columns, and then by block of rows.
         """
         sequence = Sequence(builder)
-        if self.a in NARROW:
+        if self.a != self.b and self.a in NARROW:
             return self._narrow(builder, a, b, c)
         shape = self._word_shape()
         if shape is not None:
@@ -84,7 +85,7 @@ class Product:
     def _narrow(
         self, builder: Builder, a: Many[Operand], b: Many[Operand], c: Many[Operand]
     ) -> list[Register]:
-        """Multiply 8-bit floats as halves, which represent them exactly."""
+        """Multiply E4M3 by E5M2 as halves, which represent both exactly."""
         sequence, size = Sequence(builder), self.shape
         halves = Halves(builder)
         x, y = halves.widen_all(a, self.a), halves.widen_all(b, self.b)

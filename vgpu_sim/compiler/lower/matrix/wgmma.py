@@ -28,7 +28,6 @@ _WARP_ROWS: Final = 16
 _WARPS: Final = Literal(3)  # mask of a warp's index in its warpgroup
 _A_REGISTERS: Final = 4
 _PAIR: Final = 2 * EDGE  # columns that one LDMATRIX loads
-_FACTORS_OF_MMA: Final = frozenset(("f16", "bf16", "tf32", "s8", "u8"))
 _SIGNS: Final = {
     **dict.fromkeys(("f16", "bf16"), 0x8000_8000),
     "tf32": 0x8000_0000,
@@ -61,8 +60,9 @@ def _multiply(
         x = [sequence.emit(Op.XOR, D.B32, register, signs) for register in x]
     right = SharedMatrix(builder, values.source(context, b, D.B64), lane, across_b)
     found = list[Register]()
-    # Columns are multiplied as soon as they are loaded, which keeps few values alive.
-    together = _PAIR if _FACTORS_OF_MMA.issuperset((a_type, b_type)) else columns
+    # Columns are multiplied as soon as they are loaded, which keeps few values alive. Of other
+    # products, conversions of A would be repeated.
+    together = _PAIR if a_type == b_type or a_type[1:] == "8" else columns
     for first in range(0, columns, together):
         count = min(together, columns - first)
         y = list[Register]()
@@ -70,9 +70,7 @@ def _multiply(
             held = 4 if n + EDGE < columns else 2
             y += right.load(Literal(n // _PAIR), rows_first=False, count=held)
         shape = Shape(rows, count, size, fragments.BITS[a_type])
-        product = Product(
-            shape, a_type, b_type, TOTALS[total], TOTALS[total], "satfinite" in match
-        )
+        product = Product(shape, a_type, b_type, TOTALS[total], TOTALS[total], "satfinite" in match)
         each = len(to) * first // columns
         part = z[each : each + len(to) * count // columns]
         found += product.multiply(builder, x, y, part)

@@ -31,6 +31,8 @@ _VIEWS: Final = {
     DataType.F16: np.uint16,
     DataType.BF16: np.uint16,
     DataType.TF32: np.uint32,
+    DataType.E4M3: np.uint8,
+    DataType.E5M2: np.uint8,
     DataType.U8: np.uint8,
     DataType.S8: np.int8,
 }

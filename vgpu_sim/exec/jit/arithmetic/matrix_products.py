@@ -13,12 +13,19 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
+from vgpu_sim.exec.jit.arithmetic.matrix_factors import (
+    LANES,
+    Lanes,
+    Parts,
+    split_bytes,
+    split_halves,
+    truncate,
+)
 from vgpu_sim.exec.jit.target import dot_products
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.isa import DataType, Instruction
 from vgpu_sim.isa.rules import matrix_registers
 
-LANES: Final = 16
 QUAD: Final = 4
 _EDGE: Final = 8
 _BYTES: Final = 4
@@ -28,42 +35,8 @@ _SCALE: Final = 2.0**64
 _LEAST: Final = 2.0**-62  # the smallest normal number, scaled
 
 
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """Emits arithmetic on vectors of ``count`` lanes, or on scalars if ``count`` is 1."""
-
-    text: Text
-    count: int = LANES
-
-    def type_of(self, scalar: str) -> str:
-        """Return the LLVM type of a value that has one element of type ``scalar`` for each lane."""
-        return f"<{self.count} x {scalar}>" if self.count > 1 else scalar
-
-    def const(self, scalar: str, value: str) -> str:
-        """Return a constant, equal in all lanes."""
-        return f"splat ({scalar} {value})" if self.count > 1 else value
-
-    def emit(self, operation: str, scalar: str, a: str, b: str) -> str:
-        """Emit an operation on two operands of one type."""
-        return self.text.let(f"{operation} {self.type_of(scalar)} {a}, {b}")
-
-    def bitcast(self, value: str, source: str, to: str) -> str:
-        """Return ``value`` with its bits reinterpreted as another type."""
-        return self.text.let(f"bitcast {self.type_of(source)} {value} to {self.type_of(to)}")
-
-    def call(self, stem: str, scalar: str, *values: str) -> str:
-        """Call an intrinsic whose operands and result are all of one type."""
-        type_ = self.type_of(scalar)
-        name = f"llvm.{stem}.{Text.mangle(scalar, self.count if self.count > 1 else 0)}"
-        return self.text.call(type_, name, *((type_, value) for value in values))
-
-
 Halves = Sequence[str]
 """A register of a whole warp, as two vectors of 16 lanes."""
-Parts = tuple[str, ...]
-"""The operands that the steps of a product take from one register: its elements by depth, or the
-whole register at once.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +65,11 @@ def step_arithmetic(lanes: Lanes, instruction: Instruction) -> Steps:
         case DataType.BF16:
             return _emulated_pairs(lanes)
         case DataType.F16:
-            return _floats(lanes, 2, lambda register: _halves(lanes, register))
+            return _floats(lanes, 2, lambda register: split_halves(lanes, register))
         case DataType.TF32:
-            return _floats(lanes, 1, lambda register: _truncate(lanes, register))
+            return _floats(lanes, 1, lambda register: truncate(lanes, register))
+        case DataType.E4M3 | DataType.E5M2 as type_:
+            return _floats(lanes, 4, lambda register: split_bytes(lanes, register, type_))
         case _:
             return _bytes(lanes, instruction)
 
@@ -246,23 +221,6 @@ def _floats(lanes: Lanes, count: int, parts: Callable[[str], Parts]) -> Steps:
         return total
 
     return Steps("float", (count, count), parts, parts, _same, add)
-
-
-def _halves(lanes: Lanes, register: str) -> Parts:
-    upper = lanes.emit("lshr", "i32", register, lanes.const("i32", "16"))
-    found = []
-    for half in (register, upper):
-        short = lanes.text.let(f"trunc {lanes.type_of('i32')} {half} to {lanes.type_of('i16')}")
-        number = lanes.bitcast(short, "i16", "half")
-        found.append(
-            lanes.text.let(f"fpext {lanes.type_of('half')} {number} to {lanes.type_of('float')}")
-        )
-    return tuple(found)
-
-
-def _truncate(lanes: Lanes, register: str) -> Parts:
-    kept = lanes.emit("and", "i32", register, lanes.const("i32", "-8192"))
-    return (lanes.bitcast(kept, "i32", "float"),)
 
 
 def _pairs(lanes: Lanes) -> Steps:

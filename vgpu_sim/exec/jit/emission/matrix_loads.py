@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from vgpu_sim.exec.jit.arithmetic.matrix_products import LANES
+from vgpu_sim.exec.jit.arithmetic.matrix_factors import LANES
 from vgpu_sim.exec.jit.arithmetic.warps import WarpText
 from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.emission.warp_registers import (

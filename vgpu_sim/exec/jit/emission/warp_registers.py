@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.nans import reads_number
-from vgpu_sim.exec.jit.arithmetic.matrix_products import LANES
+from vgpu_sim.exec.jit.arithmetic.matrix_factors import LANES
 from vgpu_sim.exec.jit.arithmetic.warps import WarpText
 from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.ir.ssa import Source, Value

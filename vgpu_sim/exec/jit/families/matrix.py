@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from vgpu_sim.exec.jit.arithmetic.matrix_factors import LANES, Lanes
 from vgpu_sim.exec.jit.arithmetic.matrix_products import (
-    LANES,
     VECTOR_BYTES,
     Halves,
-    Lanes,
     multiply,
     multiply_in_lane,
     prepare_left,
