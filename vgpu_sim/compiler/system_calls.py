@@ -7,13 +7,13 @@ them, so that both backends run them like any other function.
 """
 
 import functools
-from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from vgpu_sim.compiler.lower.symbols import names
-from vgpu_sim.compiler.ptx import parse, tree
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.compiler.ptx.embedded import parse_embedded
 
 NAMES: Final = frozenset(
     {
@@ -76,26 +76,8 @@ def _as_declared(function: tree.Function, declared: tree.Function) -> tree.Funct
 @functools.cache
 def _library() -> tree.Module:
     """Return the functions, under names that no program can use, and without line numbers."""
-    found: tree.Module = _rewrite(parse(_SOURCE), _hidden_name)
-    return found
+    return parse_embedded(_SOURCE, _hidden_name)
 
 
 def _hidden_name(name: str) -> str:
     return f"tessera.{name.removeprefix(_OWN)}" if name.startswith(_OWN) else name
-
-
-def _rewrite(node: Any, rename: Callable[[str], str]) -> Any:
-    if isinstance(node, tuple):
-        return tuple(_rewrite(part, rename) for part in node)
-    if not is_dataclass(node) or isinstance(node, type):
-        return node
-    changed: dict[str, Any] = {}
-    for part in fields(node):
-        value = getattr(node, part.name)
-        if part.name in ("line", "column"):
-            changed[part.name] = 0
-        elif part.name in ("name", "text") and isinstance(value, str):
-            changed[part.name] = rename(value)
-        else:
-            changed[part.name] = _rewrite(value, rename)
-    return replace(node, **changed)

@@ -282,6 +282,7 @@ class Update(IntEnum):
     CAS = 9
     ARRIVE = 10
     DROP = 11
+    TX = 12
 
 
 class Cache(IntEnum):

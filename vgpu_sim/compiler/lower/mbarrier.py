@@ -1,7 +1,7 @@
-"""Lowers mbarrier (PTX ISA 9.7.15.16) without transactions.
+"""Lowers mbarrier (PTX ISA 9.7.15.16).
 
-An object is 64 bits, laid out as ``isa.families.atomic`` describes, and an arrival is one of the
-updates of ATOM and RED.
+An object is 64 bits, laid out as ``isa.families.atomic`` describes, and arrivals and transactions
+are updates of ATOM and RED.
 """
 
 from typing import Final
@@ -89,6 +89,8 @@ def arrive(context: Context, form: Form, match: Match) -> None:
     place = whole_address(context, where, space)
     if match.get("within") == "shared::cluster" and not isinstance(first, tree.Sink):
         raise Invalid("an arrival in .shared::cluster cannot return a state")
+    if "expect_tx" in match:
+        add_transactions(context, place, counts.pop(), space)
     count = _count(context, counts[0]) if counts else Literal(1)
     update = Update.DROP if "arrive_drop" in match else Update.ARRIVE
     if isinstance(first, tree.Sink):
@@ -97,6 +99,38 @@ def arrive(context: Context, form: Form, match: Match) -> None:
         op, dsts = Op.ATOM, (values.destination(context, first, DataType.B64),)
     context.builder.emit(
         op, type=DataType.B64, dsts=dsts, srcs=(place, count), space=space, update=update
+    )
+
+
+def transact(context: Context, form: Form, match: Match) -> None:
+    """Lower expect_tx and complete_tx, which add to and subtract from an object's transactions."""
+    where, number = context.operands
+    space = _space(context, match, where)
+    place = whole_address(context, where, space)
+    add_transactions(context, place, number, space, complete="complete_tx" in match)
+
+
+def add_transactions(
+    context: Context, place: Operand, number: tree.Operand, space: Space, *, complete: bool = False
+) -> None:
+    """Emit an update by which the object at ``place`` expects ``number`` bytes more, or fewer if
+    they are ``complete``.
+    """
+    if isinstance(number, tree.Integer):
+        if not 0 <= number.value <= MBARRIER_COUNT:
+            raise Invalid(
+                f"the number of bytes of an mbarrier's transactions must be 0 to {MBARRIER_COUNT},"
+                f" not {number.value}"
+            )
+        signed = -number.value if complete else number.value
+        count: Operand = Literal(signed & (1 << 64) - 1)
+    else:
+        count = _wide(context, values.source(context, number, DataType.U32))
+        if complete:
+            srcs = (Literal(0), count)
+            context.builder.emit(Op.SUB, type=DataType.U64, dsts=(count,), srcs=srcs)
+    context.builder.emit(
+        Op.RED, type=DataType.B64, srcs=(place, count), space=space, update=Update.TX
     )
 
 
@@ -155,6 +189,7 @@ def pending_count(context: Context, form: Form, match: Match) -> None:
 
 
 _STATE = "ATOM.ARRIVE or .DROP, RED where the state is `_`"
+_EXPECTED = f"RED.TX, then {_STATE}"
 _WAIT = "LD.VOLATILE, FENCE, XOR, AND, SETP: it never waits"
 
 
@@ -166,6 +201,7 @@ def _arrivals() -> tuple[Form, ...]:
             Form(f"{opcode}{words}", "s, [a]", Op.ATOM, arrive, isa=_STATE),
             Form(f"{opcode}{words}", "s, [a], n", Op.ATOM, arrive, isa=_STATE),
             Form(f"{opcode}.noComplete{words}", "s, [a], n", Op.ATOM, arrive, isa=_STATE),
+            Form(f"{opcode}.expect_tx{words}", "s, [a], n", Op.ATOM, arrive, isa=_EXPECTED),
         ]
     return tuple(found)
 
@@ -184,6 +220,20 @@ FORMS: Final = (
     Form("mbarrier.inval{.own}.b64", "[a]", Op.ATOM, inval, isa="ST.VOLATILE of 0"),
     *_arrivals(),
     *_waits(),
+    Form(
+        "mbarrier.expect_tx{.relaxed}{.scope}{.within}.b64",
+        "[a], n",
+        Op.RED,
+        transact,
+        isa="RED.TX",
+    ),
+    Form(
+        "mbarrier.complete_tx{.relaxed}{.scope}{.within}.b64",
+        "[a], n",
+        Op.RED,
+        transact,
+        isa="RED.TX of the negated number",
+    ),
     Form("mbarrier.pending_count.b64", "d, s", Op.ATOM, pending_count, isa="SHR, AND, CVT"),
     Form(
         "cp.async.mbarrier.arrive{.noinc}{.own}.b64",

@@ -15,9 +15,12 @@ MAXIMUM_VECTOR_BYTES: Final = 16
 PAIR: Final = 2
 """The number of elements of .B64 that EXCH and CAS treat as one value of 128 bits."""
 MBARRIER_PENDING: Final = 1
-MBARRIER_EXPECTED: Final = 32
+MBARRIER_TRANSACTIONS: Final = 21
+MBARRIER_EXPECTED: Final = 42
 MBARRIER_COUNT: Final = (1 << 20) - 1
-"""The layout of an mbarrier object: the first bits of its two counts, and the largest count."""
+MBARRIER_TRANSACTION_MASK: Final = (1 << 21) - 1
+"""The layout of an mbarrier object: the first bits of its counts, the largest number of arrivals,
+and the bits of the signed number of transactions."""
 _BITS = (DataType.B32, DataType.B64)
 _SUMS = (DataType.U32, DataType.S32, DataType.U64)
 _FLOATS = (DataType.F16, DataType.BF16, DataType.F32, DataType.F64)
@@ -36,6 +39,7 @@ _UPDATES: dict[Update, tuple[DataType, ...]] = {
     Update.CAS: (DataType.B16, *_BITS),
     Update.ARRIVE: (DataType.B64,),
     Update.DROP: (DataType.B64,),
+    Update.TX: (DataType.B64,),
 }
 _RESULT_ONLY = (Update.EXCH, Update.CAS)  # without their result they would be stores
 _REDUCTIONS = {u: types for u, types in _UPDATES.items() if u not in _RESULT_ONLY}
@@ -101,12 +105,15 @@ ROWS: Final = (
         check=_errors,
         notes=(
             (
-                "ARRIVE, DROP",
+                "ARRIVE, DROP, TX",
                 "m is an mbarrier object (PTX ISA 9.7.15.16): bit 0 is the parity of its phase,"
                 " bits 1"
-                " to 20 the number of threads for which its phase still waits, bits 32 to 51 the"
-                " number with which its phases begin. DROP subtracts b from the latter, both"
-                " subtract b from the former; if it becomes zero the next phase begins",
+                " to 20 the number of threads for which its phase still waits, bits 21 to 41 the"
+                " signed number of bytes of transactions for which it still waits, bits 42 to 61"
+                " the number of threads with which its phases begin. TX adds b to the number of"
+                " bytes. ARRIVE and DROP subtract b from the number of threads, and DROP also from"
+                " that with which phases begin. If both numbers are then zero the next phase"
+                " begins",
             ),
         ),
     ),

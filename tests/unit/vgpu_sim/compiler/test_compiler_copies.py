@@ -66,10 +66,27 @@ def test_there_is_nothing_to_wait_for(line: str) -> None:
         ("mbarrier.arrive.shared::cluster.b64 %d1, [bar];", "cannot return a state"),
         ("mbarrier.test_wait.shared.b64 %r1, [bar], %d1;", "not a predicate"),
         ("mbarrier.arrive.shared.b64 %r1, [bar];", "32 bits"),
-        ("mbarrier.arrive.expect_tx.shared.b64 %d1, [bar], 4;", "expect_tx of mbarrier.arrive"),
-        ("mbarrier.expect_tx.relaxed.cta.shared.b64 [bar], 4;", "expect_tx of mbarrier"),
-        ("mbarrier.complete_tx.relaxed.cta.shared.b64 [bar], 4;", "complete_tx of mbarrier"),
-        ("cp.async.bulk.commit_group;", "bulk"),
+        (
+            "mbarrier.expect_tx.relaxed.cta.shared.b64 [bar], 1048576;",
+            "transactions must be 0 to 1048575, not 1048576",
+        ),
+        (
+            "mbarrier.arrive.expect_tx.shared::cluster.b64 %d1, [%s], 4;",
+            "cannot return a state",
+        ),
+        (
+            "cp.async.bulk.global.shared::cta.bulk_group [%a], [%s], 24;",
+            "must be a multiple of 16 bytes, not 24",
+        ),
+        (
+            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f16 [%a], [%s], 16;",
+            ".add.f16 needs .noftz",
+        ),
+        (
+            "cp.reduce.async.bulk.global.shared::cta.bulk_group.and.u32 [%a], [%s], 16;",
+            ".and of .u32 does not exist in .global memory",
+        ),
+        ("cp.async.bulk.wait_group %r1;", "the number of groups must be a constant of at least 0"),
     ],
 )
 def test_invalid_forms_are_rejected(line: str, message: str) -> None:

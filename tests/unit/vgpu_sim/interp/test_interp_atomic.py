@@ -75,6 +75,7 @@ def test_combined_updates_are_the_associative_ones() -> None:
         Update.CAS,
         Update.ARRIVE,
         Update.DROP,
+        Update.TX,
     }
     assert set(atomic.ROWS[0].modifiers[1].codes) == set(Update)
 

@@ -205,4 +205,6 @@ FORMS: Final = (
     Form("fence.proxy.alias", "", Op.FENCE, fence),
     Form("fence.proxy.async{.on}", "", Op.FENCE, fence),
     Form("fence.proxy.async::generic.ordering.restriction.scope", "", Op.FENCE, fence),
+    Form("fence.proxy.tensormap::generic.release.scope", "", Op.FENCE, fence),
+    Form("fence.proxy.tensormap::generic.acquire.scope", "[a], size", Op.FENCE, fence),
 )

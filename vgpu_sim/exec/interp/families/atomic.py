@@ -31,6 +31,8 @@ from vgpu_sim.isa.families.atomic import (
     MBARRIER_COUNT,
     MBARRIER_EXPECTED,
     MBARRIER_PENDING,
+    MBARRIER_TRANSACTION_MASK,
+    MBARRIER_TRANSACTIONS,
     is_pair,
 )
 
@@ -52,14 +54,29 @@ def _decrement(m: Bits, b: Bits) -> Bits:
 
 
 def _arrive(m: Bits, b: Bits) -> Bits:
-    """Subtract arrivals from an mbarrier's pending count; at zero, the next phase begins."""
-    counts = np.uint64(MBARRIER_COUNT)
-    first, later = np.uint64(MBARRIER_PENDING), np.uint64(MBARRIER_EXPECTED)
+    """Subtract arrivals from an mbarrier's pending count."""
+    first, counts = np.uint64(MBARRIER_PENDING), np.uint64(MBARRIER_COUNT)
     pending = ((m >> first) - b) & counts
-    parity = (m & np.uint64(1)) ^ (pending == 0).astype(np.uint64)
+    return _end_phase(m & ~(counts << first) | pending << first)
+
+
+def _transact(m: Bits, b: Bits) -> Bits:
+    """Add to an mbarrier's signed number of bytes of transactions."""
+    first, bits = np.uint64(MBARRIER_TRANSACTIONS), np.uint64(MBARRIER_TRANSACTION_MASK)
+    waiting = ((m >> first) + b) & bits
+    return _end_phase(m & ~(bits << first) | waiting << first)
+
+
+def _end_phase(m: Bits) -> Bits:
+    """Begin an mbarrier's next phase if its current one waits for nothing more."""
+    first, later = np.uint64(MBARRIER_PENDING), np.uint64(MBARRIER_EXPECTED)
+    bits = np.uint64(MBARRIER_TRANSACTION_MASK << MBARRIER_TRANSACTIONS)
+    counts = np.uint64(MBARRIER_COUNT)
+    complete = m & (counts << first | bits) == 0
     begins = m >> later & counts
-    pending = np.where(pending == 0, begins, pending)
-    state: Bits = begins << later | pending << first | parity
+    parity = (m & np.uint64(1)) ^ complete.astype(np.uint64)
+    pending = np.where(complete, begins, m >> first & counts)
+    state: Bits = begins << later | m & bits | pending << first | parity
     return state
 
 
@@ -81,8 +98,10 @@ _INTEGER: Final[dict[Update, _Apply]] = {
     Update.MAX: np.maximum,
     Update.ARRIVE: _arrive,
     Update.DROP: _drop,
+    Update.TX: _transact,
 }
-_JOINABLE = frozenset(_INTEGER) - {Update.INC, Update.DEC, Update.ARRIVE, Update.DROP}
+_MBARRIER = {Update.ARRIVE, Update.DROP, Update.TX}
+_JOINABLE = frozenset(_INTEGER) - {Update.INC, Update.DEC} - _MBARRIER
 
 
 def _as_signed(function: _Apply) -> _Apply:

@@ -11,7 +11,13 @@ from vgpu_sim.exec.jit.arithmetic.floats import NATIVE, flush_bits
 from vgpu_sim.exec.jit.arithmetic.small_floats import SmallFloats
 from vgpu_sim.exec.jit.text.writer import Text, integer
 from vgpu_sim.isa import DataType, Instruction, Rounding, Update
-from vgpu_sim.isa.families.atomic import MBARRIER_COUNT, MBARRIER_EXPECTED, MBARRIER_PENDING
+from vgpu_sim.isa.families.atomic import (
+    MBARRIER_COUNT,
+    MBARRIER_EXPECTED,
+    MBARRIER_PENDING,
+    MBARRIER_TRANSACTION_MASK,
+    MBARRIER_TRANSACTIONS,
+)
 
 _PLAIN: Final = {
     Update.AND: "and",
@@ -25,6 +31,7 @@ _ATOMIC: Final = {
     Update.INC: "uinc_wrap",
     Update.DEC: "udec_wrap",
 }
+_MBARRIER: Final = (Update.ARRIVE, Update.DROP, Update.TX)
 JOINABLE: Final = frozenset((*_PLAIN, Update.MIN, Update.MAX))
 """Integer updates whose operands may be combined over lanes before memory is updated."""
 
@@ -54,8 +61,8 @@ def updated_value(
         return text.intrinsic(_extreme(instruction), scalar, vector, m, b)
     if update is Update.EXCH:
         return b
-    if update in (Update.ARRIVE, Update.DROP):
-        return _arrive(text, m, b, drop=update is Update.DROP)
+    if update in _MBARRIER:
+        return _update_mbarrier(text, m, b, update)
     zero, one = (text.const(n, scalar, vector) for n in (0, 1))
     if update is Update.INC:
         wraps = text.let(f"icmp uge {type_} {m}, {b}")
@@ -68,24 +75,37 @@ def updated_value(
     return text.select(wraps, b, text.let(f"sub {type_} {m}, {one}"), scalar, vector)
 
 
-def _arrive(text: Text, m: str, b: str, *, drop: bool) -> str:
-    """Return an mbarrier object after arrivals, in the layout of ``isa.families.atomic``."""
+def _update_mbarrier(text: Text, m: str, b: str, update: Update | None) -> str:
+    """Return an mbarrier object after arrivals or transactions, in the layout of
+    ``isa.families.atomic``.
+    """
     counts = MBARRIER_COUNT << MBARRIER_EXPECTED
-    if drop:
-        taken = text.let(f"shl i64 {b}, {MBARRIER_EXPECTED}")
-        less = text.let(f"sub i64 {m}, {taken}")
-        begins = text.let(f"and i64 {less}, {counts}")
+    threads, bytes_ = (
+        mask << first
+        for mask, first in (
+            (MBARRIER_COUNT, MBARRIER_PENDING),
+            (MBARRIER_TRANSACTION_MASK, MBARRIER_TRANSACTIONS),
+        )
+    )
+    begins = m
+    if update is Update.DROP:
+        begins = text.let(f"sub i64 {m}, {text.let(f'shl i64 {b}, {MBARRIER_EXPECTED}')}")
+    begins = text.let(f"and i64 {begins}, {counts}")
+    pending, waiting = m, m
+    if update is Update.TX:
+        step = text.let(f"shl i64 {b}, {MBARRIER_TRANSACTIONS}")
+        waiting = text.let(f"add i64 {m}, {step}")
     else:
-        begins = text.let(f"and i64 {m}, {counts}")
-    pending = text.let(f"sub i64 {text.let(f'lshr i64 {m}, {MBARRIER_PENDING}')}, {b}")
-    pending = text.let(f"and i64 {pending}, {MBARRIER_COUNT}")
-    complete = text.let(f"icmp eq i64 {pending}, 0")
-    again = text.let(f"lshr i64 {begins}, {MBARRIER_EXPECTED}")
+        pending = text.let(f"sub i64 {m}, {text.let(f'shl i64 {b}, {MBARRIER_PENDING}')}")
+    pending = text.let(f"and i64 {pending}, {threads}")
+    waiting = text.let(f"and i64 {waiting}, {bytes_}")
+    complete = text.let(f"icmp eq i64 {text.let(f'or i64 {pending}, {waiting}')}, 0")
+    again = text.let(f"lshr i64 {begins}, {MBARRIER_EXPECTED - MBARRIER_PENDING}")
     pending = text.select(complete, again, pending, "i64", False)
     parity = text.let(f"xor i64 {m}, {text.let(f'zext i1 {complete} to i64')}")
     parity = text.let(f"and i64 {parity}, 1")
-    pending = text.let(f"shl i64 {pending}, {MBARRIER_PENDING}")
-    return text.let(f"or i64 {text.let(f'or i64 {begins}, {pending}')}, {parity}")
+    whole = text.let(f"or i64 {text.let(f'or i64 {begins}, {pending}')}, {waiting}")
+    return text.let(f"or i64 {whole}, {parity}")
 
 
 def plainly(
@@ -113,7 +133,7 @@ def atomically(
     if update is Update.CAS:
         expected, wanted = operands
         return _compare_and_swap(text, scalar, pointer, expected, wanted, align)[0]
-    if instruction.type.is_float or update in (Update.ARRIVE, Update.DROP):
+    if instruction.type.is_float or update in _MBARRIER:
         again = text.label("again")
         seen = _volatile(text, scalar, pointer, align)
         origin = text.block_label

@@ -1,0 +1,199 @@
+"""Lowers cp.async.bulk and cp.reduce.async.bulk (PTX ISA 9.7.10.28).
+
+A copy is complete when its instruction has executed: the number of its bytes is then subtracted
+from the transactions of its mbarrier, and there is no group to wait for.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.compiler.lower import values
+from vgpu_sim.compiler.lower.addresses import base_and_displacement, whole_address
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.copies import library
+from vgpu_sim.compiler.lower.forms import Form, Lower, Match
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.isa import DataType, Op, Operand, Space
+
+COMPLETES: Final = "mbarrier::complete_tx::bytes"
+MULTICAST: Final = "multicast::cluster"
+COMPLETION: Final = "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%bar], %size;"
+SKIP_OTHERS: Final = "and.b16 %w16, %mask, 1; setp.eq.u16 %p, %w16, 0; @%p ret;"
+"""PTX that ends the code if a mask does not name the block, the only one of its cluster."""
+HALVES: Final = ("f16", "bf16")
+_STEP_BYTES: Final = 16
+_BITS: Final = {Space.GLOBAL: 64, Space.SHARED: 32}
+_WHOLE: Final = ("u32", "s32", "u64", "s64")
+REDUCTIONS: Final = {
+    **dict.fromkeys(("and", "or", "xor"), ("b32", "b64")),
+    "add": ("u32", "s32", "u64", *HALVES, "f32", "f64"),
+    "min": (*_WHOLE, *HALVES),
+    "max": (*_WHOLE, *HALVES),
+    "inc": ("u32",),
+    "dec": ("u32",),
+}
+"""For each operation of a bulk reduction, the types that it may have in global memory."""
+_SHARED_REDUCTIONS: Final = {
+    **dict.fromkeys(("and", "or", "xor"), ("b32",)),
+    "add": ("u32", "s32", "u64"),
+    "min": ("u32", "s32"),
+    "max": ("u32", "s32"),
+    "inc": ("u32",),
+    "dec": ("u32",),
+}
+
+
+def check_size(size: tree.Operand) -> None:
+    """Raise Invalid if the size of a bulk copy is a constant that is not a multiple of 16."""
+    if isinstance(size, tree.Integer) and (size.value < 0 or size.value % _STEP_BYTES):
+        raise Invalid(
+            f"the size of a bulk copy must be a multiple of {_STEP_BYTES} bytes, not {size.value}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """A bulk copy as a loop: ``step`` is PTX for the part of ``step_bytes`` at %to and %from."""
+
+    kind: str
+    to: Space
+    source: Space
+    step: str
+    step_bytes: int
+
+    def function(self, *, completes: bool, multicast: bool) -> tree.Function:
+        """Return the code for a copy that completes transactions of an mbarrier, or of which only
+        those blocks get the bytes whose bit in a mask is set.
+        """
+        to, source = _BITS[self.to], _BITS[self.source]
+        parameters = f"b{to} %first_to, b{source} %first_from, b32 %size"
+        parameters += ", b32 %bar" * completes + ", b16 %mask" * multicast
+        name = f"tessera.bulk.{self.kind}{'.completes' * completes}{'.multicast' * multicast}"
+        registers = f"""
+          .reg .b{to} %to; .reg .b{source} %from; .reg .b32 %rest, %v<4>; .reg .pred %p;
+          .reg .b16 %w16, %x16; .reg .b32 %w32; .reg .b64 %w64;
+        """
+        body = f"""
+          and.b32 %rest, %size, {_STEP_BYTES - 1};
+          setp.ne.u32 %p, %rest, 0;
+          @%p trap;
+          {SKIP_OTHERS if multicast else ""}
+          mov.b{to} %to, %first_to;
+          mov.b{source} %from, %first_from;
+          mov.b32 %rest, %size;
+          setp.eq.u32 %p, %rest, 0;
+          @%p bra DONE;
+        NEXT:
+          {self.step}
+          add.u{to} %to, %to, {self.step_bytes};
+          add.u{source} %from, %from, {self.step_bytes};
+          sub.u32 %rest, %rest, {self.step_bytes};
+          setp.ne.u32 %p, %rest, 0;
+          @%p bra NEXT;
+        DONE:
+          {COMPLETION if completes else ""}
+        """
+        return library.function(name, parameters, registers, body)
+
+    def emit(self, context: Context, match: Match) -> None:
+        target, source, size, *rest = context.operands
+        check_size(size)
+        given: list[Operand] = [
+            whole_address(context, target, self.to),
+            whole_address(context, source, self.source),
+            values.source(context, size, DataType.U32),
+        ]
+        completes, multicast = COMPLETES in match, MULTICAST in match
+        if completes:
+            given.append(whole_address(context, rest.pop(0), Space.SHARED))
+        if multicast:
+            given.append(values.source(context, rest.pop(0), DataType.U16))
+        code = self.function(completes=completes, multicast=multicast)
+        library.emit(context, code, given)
+
+
+def copy(context: Context, form: Form, match: Match) -> None:
+    """Lower cp.async.bulk: a loop of loads and stores of 16 bytes."""
+    to, source = Space.SHARED, Space.GLOBAL if "global" in match else Space.SHARED
+    if "bulk_group" in match:
+        to, source = source, to
+    words = "{%v0, %v1, %v2, %v3}"
+    step = f"ld.{_word(source)}.v4.b32 {words}, [%from]; st.{_word(to)}.v4.b32 [%to], {words};"
+    _Loop(f"{_word(to)}.{_word(source)}", to, source, step, _STEP_BYTES).emit(context, match)
+
+
+def reduce(context: Context, form: Form, match: Match) -> None:
+    """Lower cp.reduce.async.bulk: a loop of updates, each of one element or of two halves."""
+    to = Space.GLOBAL if "global" in match else Space.SHARED
+    operation, type_ = match["fold"], match["type"]
+    legal = REDUCTIONS if to is Space.GLOBAL else _SHARED_REDUCTIONS
+    if type_ not in legal[operation]:
+        raise Invalid(f".{operation} of .{type_} does not exist in .{_word(to)} memory")
+    rounded = operation == "add" and type_ in HALVES
+    if rounded != ("noftz" in match):
+        raise Invalid(f".{operation}.{type_} {'needs' if rounded else 'does not take'} .noftz")
+    step, step_bytes = update_words(operation, type_, to)
+    kind = f"reduce.{_word(to)}.{operation}.{type_}"
+    _Loop(kind, to, Space.SHARED, step, step_bytes).emit(context, match)
+
+
+def update_words(operation: str, type_: str, to: Space) -> tuple[str, int]:
+    """Return PTX that updates the element at %to by that at %from, and the number of its bytes.
+
+    There is no scalar minimum and maximum of halves in memory: these are two elements.
+    """
+    bits = int(type_.lstrip("bfsu"))
+    if operation in ("min", "max") and type_ in HALVES:
+        load = "ld.shared.v2.b16 {%w16, %x16}, [%from];"
+        update = f"red.{_word(to)}.{operation}.noftz.v2.{type_} [%to], {{%w16, %x16}};"
+        return f"{load} {update}", 4
+    rounding = ".noftz" if type_ in HALVES else ""
+    update = f"red.{_word(to)}.{operation}{rounding}.{type_} [%to], %w{bits};"
+    return f"ld.shared.b{bits} %w{bits}, [%from]; {update}", bits // 8
+
+
+def _word(space: Space) -> str:
+    return space.name.lower()
+
+
+def prefetch(context: Context, form: Form, match: Match) -> None:
+    """Check the operands of a prefetch, and emit nothing: it is a hint."""
+    where, size, *_ = context.operands
+    base_and_displacement(context, where, Space.GLOBAL)
+    check_size(size)
+    values.source(context, size, DataType.U32)
+
+
+def hinted(
+    pattern: str, operands: str, op: Op, lower: Lower, isa: str, types: tuple[str, ...] = ()
+) -> tuple[Form, ...]:
+    """Return the rows of a form without and with a cache policy, which is a hint."""
+    plain, policy = (pattern.replace("{policy}", word) for word in ("", ".L2::cache_hint"))
+    return (
+        Form(plain, operands, op, lower, types, isa),
+        Form(policy, f"{operands}, policy", op, lower, types, isa),
+    )
+
+
+_COPY = "a loop of LD and ST of 16 bytes"
+_COPY_AND_COMPLETE = f"{_COPY}, then RED.TX"
+_REDUCE = "a loop of LD and RED"
+_TYPES = tuple(dict.fromkeys(type_ for types in REDUCTIONS.values() for type_ in types))
+_IN = f"cp.async.bulk.near.global.{COMPLETES}"
+
+FORMS: Final = (
+    *hinted(f"{_IN}{{policy}}", "[d], [a], size, [bar]", Op.LD, copy, _COPY_AND_COMPLETE),
+    *hinted(f"cp.async.bulk.shared::cluster.global.{COMPLETES}.{MULTICAST}{{policy}}",
+            "[d], [a], size, [bar], mask", Op.LD, copy, _COPY_AND_COMPLETE),
+    Form(f"cp.async.bulk.shared::cluster.shared::cta.{COMPLETES}", "[d], [a], size, [bar]",
+         Op.LD, copy, isa=_COPY_AND_COMPLETE),
+    *hinted("cp.async.bulk.global.shared::cta.bulk_group{policy}", "[d], [a], size", Op.LD, copy,
+            _COPY),
+    *hinted("cp.reduce.async.bulk.global.shared::cta.bulk_group{policy}.fold{.noftz}.type",
+            "[d], [a], size", Op.RED, reduce, _REDUCE, _TYPES),
+    Form(f"cp.reduce.async.bulk.shared::cluster.shared::cta.{COMPLETES}.fold.type",
+         "[d], [a], size, [bar]", Op.RED, reduce, _TYPES, f"{_REDUCE}, then RED.TX"),
+    *hinted("cp.async.bulk.hint.L2.global{policy}", "[a], size", Op.NOP, prefetch,
+            "nothing: a hint"),
+)  # fmt: skip

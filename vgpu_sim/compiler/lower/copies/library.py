@@ -1,0 +1,57 @@
+"""Code of the compiler's own that is written in PTX, and lowered in place of an instruction.
+
+Every access of such code is an ordinary load, store or update, so that both backends bound it as
+they bound the accesses of a program.
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vgpu_sim.compiler.lower.calls import arguments
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.symbols.frames import Frame
+from vgpu_sim.compiler.lower.symbols.types import UNSIGNED, UNTYPED
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.compiler.ptx.embedded import HEADER, parse_embedded
+from vgpu_sim.isa import Op, Operand, Register
+
+
+@functools.lru_cache(maxsize=256)
+def function(name: str, parameters: str, registers: str, body: str) -> tree.Function:
+    """Return a function of PTX. ``parameters`` are registers, such as ``b64 a, b32 n``. No program
+    can use the ``name`` if it contains a dot.
+    """
+    formal = ", ".join(f".reg .{one}" for one in parameters.split(", "))
+    text = f"{HEADER}.func code({formal})\n{{\n{registers}\n{body}\nret;\n}}\n"
+    return replace(parse_embedded(text).functions[0], name=name)
+
+
+def emit(context: Context, code: tree.Function, given: Sequence[Operand]) -> None:
+    """Emit the statements of ``code`` with these arguments, for the lanes in the guard."""
+    builder = context.builder
+    with context.branch_around():
+        inner = context.for_callee(code, Frame("", context.frame.pointer))
+        context.frame.inner.append(inner.frame)
+        for formal, actual in zip(code.parameters, given, strict=True):
+            value = arguments.new_value(inner, formal)
+            assert isinstance(value, Register)
+            _move(context, value, actual)
+            arguments.declare(inner, formal, value)
+        line = builder.line
+        context.lower_function(inner, code)
+        builder.begin(line)
+        builder.guard = None
+        assert inner.leave is not None
+        builder.place(inner.leave)
+
+
+def _move(context: Context, to: Register, source: Operand) -> None:
+    """Copy an argument, truncated or extended with zeros to the width of its parameter."""
+    bits = context.bits(to)
+    held = context.bits(source) if isinstance(source, Register) else bits
+    if held == bits:
+        context.builder.emit(Op.MOV, type=UNTYPED[bits], dsts=(to,), srcs=(source,))
+        return
+    types = {"type": UNSIGNED[bits], "source_type": UNSIGNED[held]}
+    context.builder.emit(Op.CVT, dsts=(to,), srcs=(source,), **types)
