@@ -138,19 +138,21 @@ def reduce(context: Context, form: Form, match: Match) -> None:
     _Loop(kind, to, Space.SHARED, step, step_bytes).emit(context, match)
 
 
-def update_words(operation: str, type_: str, to: Space) -> tuple[str, int]:
-    """Return PTX that updates the element at %to by that at %from, and the number of its bytes.
+def update_words(
+    operation: str, type_: str, space: Space, to: str = "%to", source: str = "%from"
+) -> tuple[str, int]:
+    """Return PTX that updates the element at ``to`` by that at ``source``, and its bytes.
 
     There is no scalar minimum and maximum of halves in memory: these are two elements.
     """
     bits = int(type_.lstrip("bfsu"))
+    red = f"red.{_word(space)}.{operation}"
     if operation in ("min", "max") and type_ in HALVES:
-        load = "ld.shared.v2.b16 {%w16, %x16}, [%from];"
-        update = f"red.{_word(to)}.{operation}.noftz.v2.{type_} [%to], {{%w16, %x16}};"
-        return f"{load} {update}", 4
+        load = f"ld.shared.v2.b16 {{%w16, %x16}}, [{source}];"
+        return f"{load} {red}.noftz.v2.{type_} [{to}], {{%w16, %x16}};", 4
     rounding = ".noftz" if type_ in HALVES else ""
-    update = f"red.{_word(to)}.{operation}{rounding}.{type_} [%to], %w{bits};"
-    return f"ld.shared.b{bits} %w{bits}, [%from]; {update}", bits // 8
+    update = f"{red}{rounding}.{type_} [{to}], %w{bits};"
+    return f"ld.shared.b{bits} %w{bits}, [{source}]; {update}", bits // 8
 
 
 def _word(space: Space) -> str:
