@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "memory_types.h"
+#include "tensor_types.h"
 
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;

@@ -102,6 +102,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "near": ("shared::cta", "shared::cluster"),
     "fold": ("and", "or", "xor", "add", "inc", "dec", "min", "max"),
     "hint": ("prefetch",),
+    "of_map": ("const", "param", "param::entry"),
+    "field": (
+        *("global_address", "rank", "box_dim", "global_dim", "global_stride", "element_stride"),
+        *("elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity", "fill_mode"),
+    ),
     "mode": ("tile",),
     "dim": ("1d", "2d", "3d", "4d", "5d"),
     "loading": ("relaxed", "acquire"),

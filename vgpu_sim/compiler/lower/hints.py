@@ -53,6 +53,7 @@ HINTS: Final = (
     _hint("prefetch.global.L2::evict_last"),
     _hint("prefetch.global.L2::evict_normal"),
     _hint("prefetchu.L1"),
+    _hint("prefetch{.of_map}.tensormap"),
     _hint("applypriority{.global}.L2::evict_normal", "[a], size"),
     _hint("discard{.global}.L2", "[a], size"),
 )

@@ -83,6 +83,7 @@ class Attribute(IntEnum):
     DMA_BUF_SUPPORTED = 124
     IPC_EVENT_SUPPORTED = 125
     MEM_SYNC_DOMAIN_COUNT = 126
+    TENSOR_MAP_ACCESS_SUPPORTED = 127
     NUMA_ID = 131
     HOST_NUMA_ID = 134
     GPU_PCI_DEVICE_ID = 139
@@ -122,7 +123,6 @@ ABSENT: frozenset[int] = frozenset(
         118,  # GPU_DIRECT_RDMA_WRITES_ORDERING
         120,  # CLUSTER_LAUNCH
         121,  # DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED
-        127,  # TENSOR_MAP_ACCESS_SUPPORTED
         128,  # HANDLE_TYPE_FABRIC_SUPPORTED
         129,  # UNIFIED_FUNCTION_POINTERS
         130,  # NUMA_CONFIG: CU_DEVICE_NUMA_CONFIG_NONE
@@ -232,6 +232,7 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
         a.DMA_BUF_SUPPORTED: 1,
         a.IPC_EVENT_SUPPORTED: 1,
         a.MEM_SYNC_DOMAIN_COUNT: 1,
+        a.TENSOR_MAP_ACCESS_SUPPORTED: int(capability >= (9, 0)),
         a.NUMA_ID: -1,
         a.HOST_NUMA_ID: 0,  # for libcuda the host is one NUMA node
         a.HOST_NUMA_MEMORY_POOLS_SUPPORTED: 1,

@@ -113,14 +113,26 @@ class _Loop:
         library.emit(context, code, given)
 
 
+def _copy_loop(to: Space, source: Space) -> _Loop:
+    words = "{%v0, %v1, %v2, %v3}"
+    step = f"ld.{_word(source)}.v4.b32 {words}, [%from]; st.{_word(to)}.v4.b32 [%to], {words};"
+    return _Loop(f"{_word(to)}.{_word(source)}", to, source, step, _STEP_BYTES)
+
+
+def copy_from_shared() -> tree.Function:
+    """Return the code of a copy to global memory: its parameters are the addresses of target and
+    source, and the number of bytes.
+    """
+    loop = _copy_loop(Space.GLOBAL, Space.SHARED)
+    return loop.function(completes=False, multicast=False)
+
+
 def copy(context: Context, form: Form, match: Match) -> None:
     """Lower cp.async.bulk: a loop of loads and stores of 16 bytes."""
     to, source = Space.SHARED, Space.GLOBAL if "global" in match else Space.SHARED
     if "bulk_group" in match:
         to, source = source, to
-    words = "{%v0, %v1, %v2, %v3}"
-    step = f"ld.{_word(source)}.v4.b32 {words}, [%from]; st.{_word(to)}.v4.b32 [%to], {words};"
-    _Loop(f"{_word(to)}.{_word(source)}", to, source, step, _STEP_BYTES).emit(context, match)
+    _copy_loop(to, source).emit(context, match)
 
 
 def reduce(context: Context, form: Form, match: Match) -> None:
