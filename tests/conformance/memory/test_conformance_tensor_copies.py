@@ -13,50 +13,51 @@ from support.execution.both_backends import compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from support.oracles.tensor_boxes import DTYPES, SPANS, TensorMap
 from support.proofs import clamp_proof
-from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import KernelError
 from vgpu_sim.isa import Module
 
-_BLOCK = (32, 1, 1)
-_SHARED = 8 << 10
-_TENSOR = 1 << 14
+BLOCK = (32, 1, 1)
+SHARED_BYTES = 8 << 10
+TENSOR_BYTES = 1 << 14
 _REGISTERS = f"""
     .reg .b64 %m, %o; .reg .b32 %t, %s, %k, %c<5>; .reg .pred %p, %q;
-    .shared .align 1024 .b8 sm[{_SHARED}]; .shared .b64 bar;
+    .shared .align 1024 .b8 sm[{SHARED_BYTES}]; .shared .b64 bar;
 """
 _FLOATS = {6: "f2", 7: "f4", 9: "f8"}
 
 
 @functools.cache
-def _kernel(rank: int, direction: str) -> Module:
+def kernel_of(rank: int, direction: str) -> Module:
     """Return a kernel that loads a box to shared memory and stores all shared memory at ``po``; or
-    that loads all shared memory from there, and stores or reduces a box.
+    that loads all shared memory from there, and stores or reduces a box. ``begin`` loads a box and
+    does not wait for it.
     """
     coordinates = ", ".join(f"%c{n}" for n in range(rank))
     box = f"[%m, {{{coordinates}}}]"
     loads = "".join(f"ld.param.u32 %c{n}, [p{n}];" for n in range(rank))
     image = "ld.shared.b32 %k, [%s]; st.global.b32 [%o], %k;"
-    if direction != "load":
+    if direction not in ("load", "begin"):
         image = "ld.global.b32 %k, [%o]; st.shared.b32 [%s], %k;"
     everything = f"""
         mov.u32 %s, sm; mad.lo.u32 %s, %t, 4, %s; mad.wide.u32 %o, %t, 4, %o;
         again: {image}
         add.u32 %s, %s, 128; add.u64 %o, %o, 128; mov.u32 %k, sm; sub.u32 %k, %s, %k;
-        setp.lt.u32 %q, %k, {_SHARED}; @%q bra again; bar.sync 0;
+        setp.lt.u32 %q, %k, {SHARED_BYTES}; @%q bra again; bar.sync 0;
     """
     start = f"""
         ld.param.u64 %o, [po]; mov.b64 %m, map; cvta.param.u64 %m, %m; mov.u32 %t, %tid.x;
         setp.eq.u32 %p, %t, 0; {loads}
     """
-    if direction == "load":
+    if direction in ("load", "begin"):
         body = f"""{start}
             @%p mbarrier.init.shared.b64 [bar], 1; bar.sync 0;
             ld.param.u32 %k, [bytes];
             @%p mbarrier.arrive.expect_tx.shared.b64 _, [bar], %k;
             @%p cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
                 [sm], {box}, [bar];
+            {"bra over;" if direction == "begin" else ""}
             ask: mbarrier.try_wait.parity.shared.b64 %q, [bar], 0; @!%q bra ask;
-            {everything}"""
+            over: {everything}"""
     else:
         name, operation = "cp.async", ""
         if direction != "store":
@@ -69,7 +70,7 @@ def _kernel(rank: int, direction: str) -> Module:
     return compile_verified(kernel(body, parameters, registers=_REGISTERS))
 
 
-def _random_map(draw: random.Random, rank: int, types: tuple[int, ...]) -> TensorMap:
+def random_map(draw: random.Random, rank: int, types: tuple[int, ...]) -> TensorMap:
     type_ = draw.choice(types)
     item, swizzle = DTYPES[type_].itemsize, draw.randrange(4)
     box = [draw.randrange(16, (SPANS[swizzle] or 256) + 1, 16) // item]
@@ -85,8 +86,8 @@ def _random_map(draw: random.Random, rank: int, types: tuple[int, ...]) -> Tenso
         strides.append(whole)
         sizes.append(draw.randrange(1, 6))
         whole *= sizes[-1]
-    if whole > _TENSOR:
-        return _random_map(draw, rank, types)
+    if whole > TENSOR_BYTES:
+        return random_map(draw, rank, types)
     fill = int(type_ in (*_FLOATS, 10) and draw.random() < 0.5)
     shape = (tuple(sizes), tuple(strides), tuple(box), tuple(steps))
     return TensorMap(0, type_, *shape, swizzle, fill)
@@ -106,10 +107,10 @@ def _run(
     try:
         segment, address, out = bench.addresses()
         whole = dataclasses.replace(tensor, address=address)
-        parameters = whole.encode() + struct.pack("<QI", out, tensor.bytes)
+        parameters = whole.encode() + struct.pack("<QI", out, tensor.transaction_bytes)
         parameters += struct.pack(f"<{len(at)}i", *at)
-        expected = bench.interpret(module, (1, 1, 1), _BLOCK, parameters, segment)[1:]
-        found = bench.execute(module, (1, 1, 1), _BLOCK, parameters, None, segment)[1:]
+        expected = bench.interpret(module, (1, 1, 1), BLOCK, parameters, segment)[1:]
+        found = bench.execute(module, (1, 1, 1), BLOCK, parameters, None, segment)[1:]
         assert found == expected
         return expected
     finally:
@@ -127,28 +128,28 @@ def _bytes(draw: random.Random, tensor: TensorMap, size: int) -> bytearray:
 
 @pytest.mark.parametrize("rank", range(1, 6))
 def test_loads(rank: int) -> None:
-    draw, module = random.Random(rank), _kernel(rank, "load")
-    assert clamp_proof.prove(compiler().emit_llvm(module, module.functions[0], _BLOCK, None)) > 9
+    draw, module = random.Random(rank), kernel_of(rank, "load")
+    assert clamp_proof.prove(compiler().emit_llvm(module, module.functions[0], BLOCK, None)) > 9
     for _ in range(25):
-        tensor = _random_map(draw, rank, tuple(DTYPES))
-        at, data = _random_place(draw, tensor), draw.randbytes(_TENSOR)
-        wanted = bytearray(_SHARED)
+        tensor = random_map(draw, rank, tuple(DTYPES))
+        at, data = _random_place(draw, tensor), draw.randbytes(TENSOR_BYTES)
+        wanted = bytearray(SHARED_BYTES)
         for place, offset in tensor.elements(at, 0):
             element = tensor.filling() if offset is None else data[offset : offset + tensor.item]
             wanted[place : place + tensor.item] = element
-        _, image = _run(module, tensor, at, data, bytes(_SHARED))
+        _, image = _run(module, tensor, at, data, bytes(SHARED_BYTES))
         assert image == bytes(wanted), (tensor, at)
 
 
 @pytest.mark.parametrize("rank", range(1, 6))
 @pytest.mark.parametrize("direction", ["store", "add", "max"])
 def test_stores_and_reductions(rank: int, direction: str) -> None:
-    draw, module = random.Random(7 + rank), _kernel(rank, direction)
+    draw, module = random.Random(7 + rank), kernel_of(rank, direction)
     types = {"store": tuple(DTYPES), "add": (2, 3, 4, 5, 6, 7, 9), "max": (2, 3, 4, 5)}[direction]
     for _ in range(10):
-        tensor = _random_map(draw, rank, types)
-        at, image = _random_place(draw, tensor), bytes(_bytes(draw, tensor, _SHARED))
-        data = _bytes(draw, tensor, _TENSOR)
+        tensor = random_map(draw, rank, types)
+        at, image = _random_place(draw, tensor), bytes(_bytes(draw, tensor, SHARED_BYTES))
+        data = _bytes(draw, tensor, TENSOR_BYTES)
         wanted, dtype = bytearray(data), DTYPES[tensor.type]
         for place, offset in tensor.elements(at, 0):
             if offset is not None:
@@ -169,13 +170,13 @@ def test_a_map_that_no_copy_can_perform_ends_the_kernel(offset: int, value: int)
     tensor = TensorMap(0, 2, (32, 4), (128,), (8, 2), (1, 1))
     encoded = bytearray(tensor.encode())
     encoded[offset] = value
-    module = _kernel(2, "load")
-    bench = both_backends.Bench(bytes(256), bytes(_TENSOR), bytes(_SHARED))
+    module = kernel_of(2, "load")
+    bench = both_backends.Bench(bytes(256), bytes(TENSOR_BYTES), bytes(SHARED_BYTES))
     try:
         segment, address, out = bench.addresses()
         encoded[:8] = address.to_bytes(8, "little")
-        parameters = bytes(encoded) + struct.pack("<QIii", out, tensor.bytes, 0, 0)
+        parameters = bytes(encoded) + struct.pack("<QIii", out, tensor.transaction_bytes, 0, 0)
         with pytest.raises(KernelError, match="trap"):
-            bench.interpret(module, (1, 1, 1), _BLOCK, parameters, segment)
+            bench.interpret(module, (1, 1, 1), BLOCK, parameters, segment)
     finally:
         bench.close()

@@ -42,7 +42,7 @@ class TensorMap:
         return (self.box[0], *(-(-size // step) for size, step in rest))
 
     @property
-    def bytes(self) -> int:
+    def transaction_bytes(self) -> int:
         """The number of bytes that complete a load of a box."""
         return int(np.prod(self.counts)) * self.item
 

@@ -93,12 +93,13 @@ def copy(context: Context, form: Form, match: Match) -> None:
     context.builder.emit(Op.FENCE, order=Order.ACQ_REL, scope=Scope[match["scope"].upper()])
 
 
-FORMS: Final = tuple(
-    Form(f"tensormap.replace.mode.field{place}.b1024.type", operands, Op.ST, replace,
-         ("b32", "b64"), "ST; with `.global_dim` after ADD of -1")
-    for place in ("", ".global", ".shared::cta")
-    for operands in ("[map], v", "[map], n, v")
-) + (
+FORMS: Final = (
+    *(
+        Form(f"tensormap.replace.mode.field{place}.b1024.type", operands, Op.ST, replace,
+             ("b32", "b64"), "ST; with `.global_dim` after ADD of -1")
+        for place in ("", ".global", ".shared::cta")
+        for operands in ("[map], v", "[map], n, v")
+    ),
     Form("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.scope.sync.aligned",
          "[map], [map], size", Op.LD, copy, isa="a loop of LD and ST of 16 bytes, then FENCE"),
 )  # fmt: skip

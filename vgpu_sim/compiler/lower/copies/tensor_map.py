@@ -31,6 +31,8 @@ ADDRESS, STRIDES, SIZES, BOX, ELEMENT_STRIDES = 0, 8, 40, 60, 70
 RANK, TYPE, INTERLEAVE, SWIZZLE, FILL, ATOMICITY = 75, 76, 77, 78, 79, 80
 MAX_BOX: Final = 256
 MAX_ELEMENT_STRIDE: Final = 8
+MAX_SHARED_BYTES: Final = 227 << 10
+"""The most shared memory that a block has on any target: a box is no larger."""
 TYPES: Final = (
     *("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32", "f64", "bf16", "f32", "f32"),
 )
@@ -49,6 +51,7 @@ def read_map(rank: int) -> str:
     (bytes between them in shared memory), %chunks (which bits of an address are swizzled, shifted
     by 4) and %fill.
     """
+    outer = range(1, rank)
     lines = [
         f"ld.u8 %k, [%map+{RANK}]; setp.ne.u32 %p, %k, {rank - 1}; @%p trap;",
         f"ld.u8 %type, [%map+{TYPE}]; setp.ge.u32 %p, %type, {len(TYPES)}; @%p trap;",
@@ -82,7 +85,9 @@ def read_map(rank: int) -> str:
         "mov.b32 %pitch, %row; setp.eq.u32 %p, %chunks, 0; @%p bra PLAIN;",
         "add.u32 %pitch, %chunks, 1; shl.b32 %pitch, %pitch, 4;",
         "setp.gt.u32 %p, %row, %pitch; @%p trap;",
-        "PLAIN: shl.b32 %chunks, %chunks, 4;",
+        "PLAIN: shl.b32 %chunks, %chunks, 4; cvt.u64.u32 %wide, %pitch;",
+        *(f"cvt.u64.u32 %step0, %count{n}; mul.lo.u64 %wide, %wide, %step0;" for n in outer),
+        f"setp.gt.u64 %p, %wide, {MAX_SHARED_BYTES}; @%p trap;",
     ]
     return "\n".join(lines)
 
