@@ -119,9 +119,7 @@ def test_a_program_with_registered_kernels(
 
 
 @pytest.mark.parametrize("major", MAJORS)
-def test_a_program_with_a_managed_variable(
-    compile_c, libraries, environment, image, major
-) -> None:
+def test_a_program_with_a_managed_variable(compile_c, libraries, environment, image, major) -> None:
     plain = ".visible .global .align 4 .u32 bias;"
     assert plain in KERNELS
     managed = ".visible .global .attribute(.managed) .align 4 .u32 bias = 40;"

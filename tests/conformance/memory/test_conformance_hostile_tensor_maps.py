@@ -8,7 +8,6 @@ import struct
 from collections import Counter
 
 import pytest
-
 from conformance.memory.test_conformance_tensor_copies import (
     BLOCK,
     SHARED_BYTES,
@@ -16,6 +15,7 @@ from conformance.memory.test_conformance_tensor_copies import (
     kernel_of,
     random_map,
 )
+
 from support.execution import native_launch
 from support.execution.both_backends import Bench, compiler
 from support.oracles.tensor_boxes import DTYPES

@@ -52,10 +52,7 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Operand, Space] 
         return Symbol(context.parameter_image, parameter.offset + addend), Space.PARAM
     variable = symbols.variables.get(base.text)
     if variable is not None:
-        pointer = symbols.variables.get(managed.pointer_name(base.text))
-        if pointer is not None:
-            return _load_managed(context, pointer.name, addend), variable.space
-        return Symbol(base.text, addend), variable.space
+        return _variable_address(context, base.text, addend), variable.space
     refused = symbols.refused.get(base.text)
     if refused is not None:
         raise Unsupported(f"{refused.what}", base)
@@ -69,8 +66,11 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Operand, Space] 
     return None
 
 
-def _load_managed(context: Context, pointer: str, addend: int) -> Register:
-    """Load the address of a managed variable, and add ``addend`` bytes to it."""
+def _variable_address(context: Context, name: str, addend: int) -> Operand:
+    """Return the address of a module variable, plus ``addend``; load that of a managed one."""
+    pointer = managed.pointer_name(name)
+    if pointer not in context.symbols.variables:
+        return Symbol(name, addend)
     builder = context.builder
     address = builder.scratch_register(64)
     source = Symbol(pointer)

@@ -217,7 +217,7 @@ def _is_managed(declared: tree.Variable) -> bool:
 
 
 def _add_pointer(segment: Segment, name: str) -> None:
-    """Add the variable with the address of a managed variable, which initially is in the segment."""
+    """Add the variable with a managed variable's address, which initially is in the segment."""
     pointer = managed.pointer_name(name)
     reserve(segment, pointer, _POINTER_BYTES)
     address = Relocation(0, _POINTER_BYTES, name)

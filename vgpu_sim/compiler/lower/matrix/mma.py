@@ -14,9 +14,7 @@ from vgpu_sim.isa import DataType, Op
 TOTALS = {"f16": DataType.F16, "f32": DataType.F32, "f64": DataType.F64, "s32": DataType.S32}
 WORD_NOTE: Final = "MMA; CVT of C before it and of D after it if they are f16"
 BYTES_NOTE: Final = "MMA; under .satfinite of zeros, then ADD_SAT"
-NARROW_NOTE: Final = (
-    "MMA; SHFL and CVT to f16 before it if the factors differ"
-)
+NARROW_NOTE: Final = "MMA; SHFL and CVT to f16 before it if the factors differ"
 FLOAT_NOTE: Final = "SHFL for the factors of other lanes; FMA in the order of k, starting with c"
 NIBBLES_NOTE: Final = "SHFL for the factors of other lanes; DP4A"
 BITS_NOTE: Final = "SHFL for the factors of other lanes; AND or XOR, POPC, ADD"
