@@ -47,7 +47,7 @@ class Aperture:
     """
 
     def __init__(self) -> None:
-        self._bytes = BEFORE_BYTES + MISALIGNED_OFFSET_BYTES + APERTURE_BYTES + AFTER_BYTES
+        self.reserved_bytes = BEFORE_BYTES + MISALIGNED_OFFSET_BYTES + APERTURE_BYTES + AFTER_BYTES
         self.base = next(filter(self._reserve, address_map.APERTURE_BASES), 0)
         assert self.base, (
             "no base of address_map.APERTURE_BASES is free: is an aperture not closed?"
@@ -58,9 +58,9 @@ class Aperture:
     def _reserve(self, base: int) -> bool:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE | _MAP_FIXED_NOREPLACE
         start = base - BEFORE_BYTES
-        found = _libc.mmap(start, self._bytes, _PROT_NONE, flags, -1, 0)
+        found = _libc.mmap(start, self.reserved_bytes, _PROT_NONE, flags, -1, 0)
         if found not in (start, ctypes.c_void_p(-1).value):  # Linux < 4.17: a hint
-            _libc.munmap(found, self._bytes)
+            _libc.munmap(found, self.reserved_bytes)
         return bool(found == start)
 
     def allocate(self, data: bytes | np.ndarray, *, gap_pages: int = 1) -> "Buffer":
@@ -82,7 +82,7 @@ class Aperture:
         return Buffer(address, view)
 
     def close(self) -> None:
-        _libc.munmap(self._start, self._bytes)
+        _libc.munmap(self._start, self.reserved_bytes)
 
 
 @dataclass

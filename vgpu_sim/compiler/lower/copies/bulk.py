@@ -71,7 +71,7 @@ class _Loop:
         parameters += ", b32 %bar" * completes + ", b16 %mask" * multicast
         name = f"tessera.bulk.{self.kind}{'.completes' * completes}{'.multicast' * multicast}"
         registers = f"""
-          .reg .b{to} %to; .reg .b{source} %from; .reg .b32 %rest, %v<4>; .reg .pred %p;
+          .reg .b{to} %to; .reg .b{source} %from; .reg .b32 %rest; .reg .b64 %v<2>; .reg .pred %p;
           .reg .b16 %w16, %x16; .reg .b32 %w32; .reg .b64 %w64;
         """
         body = f"""
@@ -114,8 +114,9 @@ class _Loop:
 
 
 def _copy_loop(to: Space, source: Space) -> _Loop:
-    words = "{%v0, %v1, %v2, %v3}"
-    step = f"ld.{_word(source)}.v4.b32 {words}, [%from]; st.{_word(to)}.v4.b32 [%to], {words};"
+    words = "{%v0, %v1}"
+    step = f"ld.volatile.{_word(source)}.v2.b64 {words}, [%from];"
+    step += f" st.volatile.{_word(to)}.v2.b64 [%to], {words};"
     return _Loop(f"{_word(to)}.{_word(source)}", to, source, step, _STEP_BYTES)
 
 

@@ -13,7 +13,7 @@ from vgpu_sim.compiler.lower.copies.bulk import REDUCTIONS, SKIP_OTHERS, update_
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Space
 
-_WORDS: Final = "{%v0, %v1, %v2, %v3}"
+_WORDS: Final = "{%v0, %v1}"
 
 
 class Direction(Enum):
@@ -43,8 +43,9 @@ def function(
       .reg .b64 {", ".join(f"%index{n}, %place{n}, %far{n}" for n in dimensions)};
       .reg .b32 {", ".join(f"%left{n}" for n in dimensions)};
       .reg .pred {", ".join(f"%in{n}" for n in dimensions)}, %q, %aligned;
-      .reg .b64 %from, %w64, %g; .reg .b32 %a, %b, %e, %h, %low, %high, %w32, %v<4>, %f<2>;
-      .reg .b32 %x, %last, %s; .reg .b16 %w16, %x16, %byte, %outside;
+      .reg .b64 %from, %w64, %g; .reg .b32 %a, %b, %e, %h, %low, %high, %w32, %f<2>;
+      .reg .b64 %v<2>, %g<8>;
+      .reg .b32 %x, %last, %s, %a0, %a16, %a32, %a48; .reg .b16 %w16, %x16, %byte, %outside;
     """
     start = SKIP_OTHERS if multicast else ""
     start += tensor_map.read_map(rank)
@@ -110,6 +111,36 @@ def _loops(rank: int, row: str) -> str:
     return "\n".join(lines)
 
 
+# In a row that is wholly inside, 64 bytes at a time: its first part's address in shared memory is a
+# multiple of the pitch, so that all of its parts are swizzled alike, by %s.
+_GROUP_BYTES: Final = 64
+
+
+def _groups(load: str, store: str) -> str:
+    """Return PTX that copies a row's groups, then continues at ROW with what is left of it."""
+    parts = range(0, _GROUP_BYTES, 16)
+    words = {at: f"{{%g{at // 8}, %g{at // 8 + 1}}}" for at in parts}
+    loads = "".join(load.format(words=words[at], at=at) for at in parts)
+    stores = "".join(store.format(words=words[at], at=at) for at in parts)
+    places = "".join(f"add.u32 %a{at}, %a, {at}; xor.b32 %a{at}, %a{at}, %s;" for at in parts)
+    return f"""
+  sub.u32 %k, %pitch, 1; and.b32 %k, %k, %to; setp.eq.u32 %p, %k, 0;
+  setp.eq.u32.or %p, %chunks, 0, %p; and.pred %p, %p, %aligned;
+  setp.eq.u32.and %p, %low, 0, %p; setp.eq.u32.and %p, %h, %row, %p;
+  @!%p bra ROW;
+  shr.b32 %s, %to, 3; and.b32 %s, %s, %chunks; mov.b32 %a, %to; mov.b64 %from, %g;
+GROUP:
+  add.u32 %e, %j, {_GROUP_BYTES}; setp.gt.u32 %p, %e, %row; @%p bra REST;
+  {places}
+  {loads}
+  {stores}
+  add.u32 %a, %a, {_GROUP_BYTES}; add.u64 %from, %from, {_GROUP_BYTES};
+  mov.b32 %j, %e; bra GROUP;
+REST:
+  setp.ge.u32 %p, %j, %row; @%p bra END;
+"""
+
+
 # The part of a row of 16 bytes at %j, as far as %e, is at %from and, swizzled, at %a.
 _PART: Final = """
 ROW:
@@ -121,6 +152,7 @@ ROW:
 _NEXT: Final = """
 NEXT:
   mov.b32 %j, %e; setp.lt.u32 %p, %j, %row; @%p bra ROW;
+END:
 """
 _BYTE: Final = """
   mov.b32 %b, 0;
@@ -132,8 +164,12 @@ _NEXT_BYTE: Final = """
   add.u32 %b, %b, 1; setp.lt.u32 %p, %b, 16; @%p bra BYTE;
 """
 _ROWS: Final = {
-    Direction.LOAD: f"""{_PART}
-  ld.global.v4.b32 {_WORDS}, [%from]; st.shared.v4.b32 [%a], {_WORDS};
+    Direction.LOAD: _groups(
+        "ld.volatile.global.v2.b64 {words}, [%from+{at}];",
+        "st.volatile.shared.v2.b64 [%a{at}], {words};",
+    )
+    + f"""{_PART}
+  ld.volatile.global.v2.b64 {_WORDS}, [%from]; st.volatile.shared.v2.b64 [%a], {_WORDS};
   bra NEXT;
 PARTLY:
   setp.le.u32 %p, %e, %low; setp.ge.u32.or %p, %j, %h, %p;
@@ -145,8 +181,12 @@ PARTLY:
   @%p ld.global.b8 %byte, [%from];
   st.shared.b8 [%a], %byte;
   {_NEXT_BYTE}{_NEXT}""",
-    Direction.STORE: f"""{_PART}
-  ld.shared.v4.b32 {_WORDS}, [%a]; st.global.v4.b32 [%from], {_WORDS};
+    Direction.STORE: _groups(
+        "ld.volatile.shared.v2.b64 {words}, [%a{at}];",
+        "st.volatile.global.v2.b64 [%from+{at}], {words};",
+    )
+    + f"""{_PART}
+  ld.volatile.shared.v2.b64 {_WORDS}, [%a]; st.volatile.global.v2.b64 [%from], {_WORDS};
   bra NEXT;
 PARTLY:
   setp.le.u32 %p, %e, %low; setp.ge.u32.or %p, %j, %h, %p; @%p bra NEXT;

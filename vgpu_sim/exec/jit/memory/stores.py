@@ -11,6 +11,7 @@ from vgpu_sim.exec.jit.memory import lane_rows, masked_stores, rows
 from vgpu_sim.exec.jit.memory.access import Access
 from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
+from vgpu_sim.exec.jit.text.lane_loop import LaneOf, emit_lane_loop
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values.environment import Form, Values
@@ -107,7 +108,7 @@ class Stores:
     def scatter(self, access: Access, mask: Mask) -> None:
         """Emit the stores of lanes at different addresses, as one scatter instruction per vector.
 
-        There are two exceptions. Lanes that each store a row of four words store their rows one
+        There are three exceptions. Lanes that each store a row of four words store their rows one
         by one (``lane_rows``). If only few lanes of a vector can be active, each of them has its
         own store.
         """
@@ -123,6 +124,8 @@ class Stores:
                 self._store_rows_apart(access, part)
             elif len(lanes) <= _FEW < text.width:
                 self._store_few(access, part, lanes, flat[part])
+            elif access.volatile and not mask.full:
+                self._store_each(access, part, flat[part])
             else:
                 self._scatter_vector(access, part, flat[part])
 
@@ -152,6 +155,22 @@ class Stores:
                     text.do(f"store {access.scalar} {value}, ptr {where}, align 1")
                 text.jump(onward)
             text.begin(onward, follows=True)
+
+    def _store_each(self, access: Access, part: int, flags: str) -> None:
+        """Store lane by lane: fast if one lane is active, as in a bulk copy."""
+        kind = access.address_type
+        elements = [self._stored_value(access, n, Form.VECTOR, part) for n in range(access.count)]
+        addresses = self._values.read(access.address, kind, Form.VECTOR, part)
+
+        def store(lane_of: LaneOf) -> list[str]:
+            pointer = self._pointers.of_lane(access, lane_of(addresses, kind))
+            for place, vector in enumerate(elements):
+                where = self._pointers.offset_pointer(pointer, place * access.element_bytes)
+                value = lane_of(vector, access.scalar)
+                self._text.do(f"store {access.scalar} {value}, ptr {where}, align 1")
+            return []
+
+        emit_lane_loop(self._text, flags, [], store)
 
     def _scatter_vector(self, access: Access, part: int, lanes: str) -> None:
         text = self._text
