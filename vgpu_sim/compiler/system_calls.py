@@ -13,7 +13,7 @@ from typing import Final
 
 from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.compiler.ptx.embedded import parse_embedded
+from vgpu_sim.compiler.ptx.fragments import parse_fragment
 
 NAMES: Final = frozenset(
     {
@@ -76,7 +76,7 @@ def _as_declared(function: tree.Function, declared: tree.Function) -> tree.Funct
 @functools.cache
 def _library() -> tree.Module:
     """Return the functions, under names that no program can use, and without line numbers."""
-    return parse_embedded(_SOURCE, _hidden_name)
+    return parse_fragment(_SOURCE, _hidden_name)
 
 
 def _hidden_name(name: str) -> str:

@@ -180,7 +180,7 @@ def prefetch(context: Context, form: Form, match: Match) -> None:
     values.source(context, size, DataType.U32)
 
 
-def hinted(
+def with_hint(
     pattern: str, operands: str, op: Op, lower: Lower, isa: str, types: tuple[str, ...] = ()
 ) -> tuple[Form, ...]:
     """Return the rows of a form without and with a cache policy, which is a hint."""
@@ -198,17 +198,17 @@ _TYPES = tuple(dict.fromkeys(type_ for types in REDUCTIONS.values() for type_ in
 _IN = f"cp.async.bulk.near.global.{COMPLETES}"
 
 FORMS: Final = (
-    *hinted(f"{_IN}{{policy}}", "[d], [a], size, [bar]", Op.LD, copy, _COPY_AND_COMPLETE),
-    *hinted(f"cp.async.bulk.shared::cluster.global.{COMPLETES}.{MULTICAST}{{policy}}",
+    *with_hint(f"{_IN}{{policy}}", "[d], [a], size, [bar]", Op.LD, copy, _COPY_AND_COMPLETE),
+    *with_hint(f"cp.async.bulk.shared::cluster.global.{COMPLETES}.{MULTICAST}{{policy}}",
             "[d], [a], size, [bar], mask", Op.LD, copy, _COPY_AND_COMPLETE),
     Form(f"cp.async.bulk.shared::cluster.shared::cta.{COMPLETES}", "[d], [a], size, [bar]",
          Op.LD, copy, isa=_COPY_AND_COMPLETE),
-    *hinted("cp.async.bulk.global.shared::cta.bulk_group{policy}", "[d], [a], size", Op.LD, copy,
+    *with_hint("cp.async.bulk.global.shared::cta.bulk_group{policy}", "[d], [a], size", Op.LD, copy,
             _COPY),
-    *hinted("cp.reduce.async.bulk.global.shared::cta.bulk_group{policy}.fold{.noftz}.type",
+    *with_hint("cp.reduce.async.bulk.global.shared::cta.bulk_group{policy}.fold{.noftz}.type",
             "[d], [a], size", Op.RED, reduce, _REDUCE, _TYPES),
     Form(f"cp.reduce.async.bulk.shared::cluster.shared::cta.{COMPLETES}.fold.type",
          "[d], [a], size, [bar]", Op.RED, reduce, _TYPES, f"{_REDUCE}, then RED.TX"),
-    *hinted("cp.async.bulk.hint.L2.global{policy}", "[a], size", Op.NOP, prefetch,
+    *with_hint("cp.async.bulk.hint.L2.global{policy}", "[a], size", Op.NOP, prefetch,
             "nothing: a hint"),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.symbols.frames import Frame
 from vgpu_sim.compiler.lower.symbols.types import UNSIGNED, UNTYPED
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.compiler.ptx.embedded import HEADER, parse_embedded
+from vgpu_sim.compiler.ptx.fragments import HEADER, parse_fragment
 from vgpu_sim.isa import Op, Operand, Register
 
 
@@ -24,7 +24,7 @@ def function(name: str, parameters: str, registers: str, body: str) -> tree.Func
     """
     formal = ", ".join(f".reg .{one}" for one in parameters.split(", "))
     text = f"{HEADER}.func code({formal})\n{{\n{registers}\n{body}\nret;\n}}\n"
-    return replace(parse_embedded(text).functions[0], name=name)
+    return replace(parse_fragment(text).functions[0], name=name)
 
 
 def emit(context: Context, code: tree.Function, given: Sequence[Operand]) -> None:

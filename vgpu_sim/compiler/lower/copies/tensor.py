@@ -10,7 +10,7 @@ from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.addresses import whole_address
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.copies import library
-from vgpu_sim.compiler.lower.copies.bulk import COMPLETES, MULTICAST, hinted
+from vgpu_sim.compiler.lower.copies.bulk import COMPLETES, MULTICAST, with_hint
 from vgpu_sim.compiler.lower.copies.tensor_code import Direction, function
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
@@ -65,14 +65,14 @@ _STORE = "loops of LD and ST of 16 bytes, at edges of one byte"
 _REDUCE = "loops of LD and RED"
 
 FORMS: Final = (
-    *hinted(f"cp.async.bulk.tensor.dim.near.global{{.mode}}.{COMPLETES}{{policy}}",
+    *with_hint(f"cp.async.bulk.tensor.dim.near.global{{.mode}}.{COMPLETES}{{policy}}",
             "[d], [map], [bar]", Op.LD, load, _LOAD),
-    *hinted(f"cp.async.bulk.tensor.dim.shared::cluster.global{{.mode}}.{COMPLETES}.{MULTICAST}"
+    *with_hint(f"cp.async.bulk.tensor.dim.shared::cluster.global{{.mode}}.{COMPLETES}.{MULTICAST}"
             "{policy}", "[d], [map], [bar], mask", Op.LD, load, _LOAD),
-    *hinted("cp.async.bulk.tensor.dim.global.shared::cta{.mode}.bulk_group{policy}",
+    *with_hint("cp.async.bulk.tensor.dim.global.shared::cta{.mode}.bulk_group{policy}",
             "[map], [a]", Op.ST, store, _STORE),
-    *hinted("cp.reduce.async.bulk.tensor.dim.global.shared::cta.fold{.mode}.bulk_group{policy}",
+    *with_hint("cp.reduce.async.bulk.tensor.dim.global.shared::cta.fold{.mode}.bulk_group{policy}",
             "[map], [a]", Op.RED, store, _REDUCE),
-    *hinted("cp.async.bulk.hint.tensor.dim.L2.global{.mode}{policy}", "[map]", Op.NOP, prefetch,
+    *with_hint("cp.async.bulk.hint.tensor.dim.L2.global{.mode}{policy}", "[map]", Op.NOP, prefetch,
             "nothing: a hint"),
 )  # fmt: skip

@@ -118,7 +118,8 @@ cp      reduce async bulk [ relaxed? $scope? ] global|shared::cluster shared::ct
         L2::cache_hint? ] $fold noftz? $bulk_reduced
 cp      reduce async bulk tensor $dim global shared::cta [ $fold $load_mode? bulk_group
         L2::cache_hint? override::*? override_attribute::*? ]
-tensormap replace tile $tensor_field global|shared::cta? b1024 b32|b64
+tensormap replace tile $tensor_field global|shared::cta? b1024 b32|b64 : [] 2 / [] imm 2
+  cp_fenceproxy             : [global] [shared] imm@128
   replace                   : : 90a/100f/110f/120f 8.3
   cp_fenceproxy             : : 90 8.3
 tensormap cp_fenceproxy global shared::cta tensormap::generic release $scope sync aligned

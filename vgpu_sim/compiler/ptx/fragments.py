@@ -16,7 +16,7 @@ def _keep(name: str) -> str:
     return name
 
 
-def parse_embedded(text: str, rename: Callable[[str], str] = _keep) -> tree.Module:
+def parse_fragment(text: str, rename: Callable[[str], str] = _keep) -> tree.Module:
     """Parse PTX of the compiler's own; ``rename`` returns the name to use instead of a name."""
     found: tree.Module = _rewrite(parse(text), rename)
     return found

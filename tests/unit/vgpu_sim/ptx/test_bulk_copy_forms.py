@@ -1,0 +1,98 @@
+"""Bulk copies and updates of tensor maps: supported forms, targets, and what is refused."""
+
+import pytest
+
+from support.execution.interpreted_ptx import compile_verified, kernel
+from vgpu_sim import compiler
+from vgpu_sim.compiler.errors import InvalidPtxError, PtxSyntaxError, UnsupportedPtxError
+from vgpu_sim.isa import DataType, Instruction, Literal, Op, Space
+
+_REGISTERS = """
+    .reg .b64 %a, %m, %d, %policy; .reg .b32 %s, %r<6>, %bar; .reg .b16 %h; .reg .pred %p;
+    .shared .align 128 .b8 sm[1024]; .shared .b64 bar;
+"""
+_COMPLETES = "mbarrier::complete_tx::bytes"
+
+
+def _words(line: str) -> tuple[Instruction, ...]:
+    return compile_verified(kernel(line, registers=_REGISTERS)).functions[0].code[:-1]
+
+
+@pytest.mark.parametrize(
+    ("field", "operands", "type_", "offset"),
+    [
+        ("global_address.shared::cta.b1024.b64", "%d", DataType.B64, 0),
+        ("global_stride.global.b1024.b64", "3, %d", DataType.B64, 32),
+        ("global_dim.b1024.b32", "4, %r1", DataType.B32, 56),
+        ("box_dim.shared::cta.b1024.b32", "1, %r1", DataType.B16, 62),
+        ("element_stride.shared::cta.b1024.b32", "2, %r1", DataType.B8, 72),
+        ("rank.shared::cta.b1024.b32", "1", DataType.B8, 75),
+        ("elemtype.shared::cta.b1024.b32", "6", DataType.B8, 76),
+        ("interleave_layout.shared::cta.b1024.b32", "0", DataType.B8, 77),
+        ("swizzle_mode.shared::cta.b1024.b32", "3", DataType.B8, 78),
+        ("fill_mode.shared::cta.b1024.b32", "1", DataType.B8, 79),
+        ("swizzle_atomicity.shared::cta.b1024.b32", "0", DataType.B8, 80),
+    ],
+)
+def test_a_field_of_a_map_is_stored(
+    field: str, operands: str, type_: DataType, offset: int
+) -> None:
+    where = "%s" if "shared" in field else "%m"
+    *before, store = _words(f"tensormap.replace.tile.{field} [{where}], {operands};")
+    assert (store.op, store.type, store.displacement) == (Op.ST, type_, offset)
+    space = Space.SHARED if "shared" in field else Space.GENERIC
+    assert store.space is (Space.GLOBAL if "global.b" in field else space)
+    if "global_dim" in field:
+        assert [(word.op, word.srcs[1]) for word in before] == [(Op.ADD, Literal(0xFFFF_FFFF))]
+    else:
+        assert not before
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("tensormap.replace.tile.rank.b1024.b32 [%m], 1, 1;", "belongs to no dimension"),
+        ("tensormap.replace.tile.box_dim.b1024.b32 [%m], 5, 1;", "number of a dimension, 0 to 4"),
+        ("tensormap.replace.tile.global_stride.b1024.b64 [%m], 4, %d;", "0 to 3"),
+        ("tensormap.replace.tile.global_dim.b1024.b64 [%m], 1, %d;", "has the type .b32"),
+        (f"cp.async.bulk.tensor.2d.shared::cta.global.{_COMPLETES} [%s], [%m, {{%r1}}], [bar];",
+         "a vector of 2 coordinates"),
+        (f"cp.async.bulk.tensor.1d.shared::cta.global.{_COMPLETES} [%s], [%m], [bar];",
+         "a tensor map and its coordinates"),
+        (f"cp.async.bulk.tensor.3d.shared::cta.global.im2col.{_COMPLETES}"
+         " [%s], [%m, {%r1, %r2, %r3}], [bar], {%h};", "im2col"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(line: str, message: str) -> None:
+    with pytest.raises((InvalidPtxError, UnsupportedPtxError), match=message):
+        _words(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cp.async.bulk.prefetch.L2.global.L2::cache_hint [%a], 64, %policy;",
+        "cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%m, {%r1, %r2, %r3}];",
+        "prefetch.tensormap [%m];",
+        "cp.async.bulk.commit_group;",
+        "cp.async.bulk.wait_group.read 1;",
+    ],
+)
+def test_hints_and_groups_are_nothing(line: str) -> None:
+    assert _words(line) == ()
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_89"])
+def test_older_targets_have_no_bulk_copies(target: str) -> None:
+    line = f"cp.async.bulk.shared::cluster.global.{_COMPLETES} [sm], [%a], 16, [bar];"
+    text = kernel(line, registers=_REGISTERS).replace("sm_100a", target)
+    with pytest.raises((InvalidPtxError, PtxSyntaxError), match="sm_90"):
+        compiler.compile_ptx(text, capability=(9, 0))
+
+
+def test_a_site_of_a_copy_is_no_larger_than_stated() -> None:
+    line = (
+        f"cp.async.bulk.tensor.2d.shared::cluster.global.{_COMPLETES}"
+        " [sm], [%m, {%r1, %r2}], [bar];"
+    )
+    assert len(_words(line)) < 250
