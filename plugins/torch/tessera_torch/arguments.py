@@ -1,0 +1,116 @@
+"""Arguments of a call, split into what a kernel depends on and what it is given each time."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+
+from tessera_torch.signature import Signature
+
+_KEPT_NUMBERS: Final = 4096
+_NUMBERS: Final[dict[tuple[Any, ...], Any]] = {}
+_WIDE: Final = (torch.float64, torch.complex128)
+
+
+class Arguments:
+    """The functional form's arguments: tensors, run-time numbers, and a key for all others."""
+
+    __slots__ = ("key", "numbers", "spec", "tensors")
+
+    def __init__(self, signature: Signature, inputs: Sequence[Any]) -> None:
+        self.tensors: list[Any] = []  # on the device
+        self.numbers: list[Any] = []  # Python numbers, and tensors of the CPU without dimensions
+        self.spec: list[Any] = []  # how to make the arguments again
+        key: list[Any] = []
+        flags = signature.numbers
+        alpha = signature.alpha
+        for i, one in enumerate(inputs):
+            if isinstance(one, torch.Tensor):
+                key.append(self._add(one))
+                self.spec.append("t" if one.is_cuda else "n")
+            elif isinstance(one, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in one):
+                key.append(tuple(None if x is None else self._add(x) for x in one))
+                self.spec.append([None if x is None else "t" if x.is_cuda else "n" for x in one])
+            elif flags[i] and type(one) in (int, float) and not (i == alpha and one == 1):
+                key.append(type(one))
+                self.numbers.append(one)
+                self.spec.append("n")
+            else:
+                fixed = tuple(one) if isinstance(one, list) else one
+                key.append((type(fixed), fixed))
+                self.spec.append(("c", one))
+        self.key = tuple(key)
+
+    def _add(self, tensor: Any) -> tuple[Any, ...]:
+        if tensor.is_cuda:
+            self.tensors.append(tensor)
+            return tensor.dtype, tensor.dim() == 0, tensor.device.index
+        if tensor.dim():
+            place = self.tensors[0].device if self.tensors else "cuda"
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices,"
+                f" {place} and {tensor.device}!"
+            )
+        self.numbers.append(tensor)
+        return tensor.dtype, "number"
+
+    def is_wide(self) -> bool:
+        """Return whether numbers need double precision."""
+        if torch.get_default_dtype() in _WIDE:
+            return True
+        return any(one.dtype in _WIDE for one in self.tensors)
+
+    def passed_numbers(self, wide: bool) -> list[Any]:
+        """Return the numbers as a kernel gets them."""
+        return [
+            one if isinstance(one, torch.Tensor) else _as_tensor(one, wide) for one in self.numbers
+        ]
+
+    def rebuild(self, tensors: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+        """Return the arguments with other tensors and numbers."""
+        left, right = iter(tensors), iter(numbers)
+
+        def take(kind: Any) -> Any:
+            return None if kind is None else next(left) if kind == "t" else next(right)
+
+        return [
+            kind[1] if isinstance(kind, tuple) else [take(k) for k in kind] if isinstance(kind, list) else take(kind)
+            for kind in self.spec
+        ]
+
+    def check_devices(self) -> None:
+        """Raise RuntimeError if tensors are on different devices."""
+        places = {one.device for one in self.tensors}
+        if len(places) > 1:
+            names = ", ".join(sorted(str(place) for place in places))
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices,"
+                f" {names}!"
+            )
+
+
+def _as_tensor(value: Any, wide: bool) -> Any:
+    key = (type(value), value, wide, str(value) if value == 0 else "")
+    kept = _NUMBERS.get(key)
+    if kept is None:
+        dtype = torch.int64 if isinstance(value, int) else torch.float64 if wide else torch.float32
+        kept = torch.tensor(value, dtype=dtype)
+        if len(_NUMBERS) >= _KEPT_NUMBERS:
+            _NUMBERS.clear()
+        _NUMBERS[key] = kept
+    return kept
+
+
+def on_device(device: Any, common: Any) -> Callable[[Any], Any]:
+    """Return a function that brings numbers to the device inside a kernel.
+
+    A number that is converted on the CPU's side would make Inductor build C++ code.
+    """
+
+    def bring(number: Any) -> Any:
+        moved = torch.zeros((), dtype=number.dtype, device=device) + number
+        if common is None or moved.dtype == common or common in (torch.float16, torch.bfloat16):
+            return moved
+        return moved.to(common)
+
+    return bring

@@ -1,0 +1,144 @@
+"""All other operators that Inductor can compile: kernels by types and the pattern of each layout."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from tessera_torch import counts
+from tessera_torch.arguments import Arguments, on_device
+from tessera_torch.forms import formula
+from tessera_torch.inference import infer
+from tessera_torch.layouts import Layout, layout_of
+from tessera_torch.nesting import compiling
+from tessera_torch.signature import Signature
+
+_MOST_KERNELS = 32  # for one key; more are a sign that guards depend on exact sizes
+
+
+class General:
+    """One overload: kernels with symbolic sizes and strides, and exact ones where that fails."""
+
+    def __init__(self, signature: Signature, own: frozenset[str] | set[str]) -> None:
+        self.signature = signature
+        self.formula = formula(signature)
+        self._own = own
+        self._kernels: dict[Any, list[Any]] = {}
+        results = signature.functional._schema.returns
+        self._single = len(results) == 1
+        self._listed = self._single and "List" in str(results[0].type)
+
+    def __call__(self, full: list[Any]) -> Any:
+        """Compute. Raises what PyTorch raises for wrong arguments, and NotCompiled."""
+        signature = self.signature
+        given = Arguments(signature, signature.without_targets(full))
+        if not signature.is_out:
+            return self._run(given, full)
+        results = self._run(given, signature.without_targets(full))
+        listed = (results,) if self._single else results
+        for target, one in zip(signature.targets(full), listed, strict=True):
+            if not torch.can_cast(one.dtype, target.dtype):
+                raise RuntimeError(
+                    f"{signature.name}: result type {one.dtype} can't be cast to the desired"
+                    f" output type {target.dtype}"
+                )
+            if target.shape != one.shape:
+                target.resize_(one.shape)
+            target.copy_(one)
+        return signature.answer(full)
+
+    def _run(self, given: Arguments, full: Sequence[Any]) -> Any:
+        layouts = [layout_of(one) for one in given.tensors]
+        key = (given.key, *layouts)
+        values = [value for one, own in zip(given.tensors, layouts, strict=True) for value in own.values(one)]
+        kernels = self._kernels.setdefault(key, [])
+        for kernel, exact in kernels:
+            if values == exact if exact is not None else kernel.accepts(values):
+                break
+        else:
+            kernel, exact = self._compile(given, full, layouts, values)
+            if len(kernels) < _MOST_KERNELS:
+                kernels.append((kernel, exact))
+        passed = [*given.passed_numbers(given.is_wide()), *given.tensors]
+        results = kernel.run(passed if exact is not None else [*values, *passed])
+        if self.signature.writes and not self.signature.is_out:
+            return self.signature.answer(full)
+        if self._listed:
+            return list(results)
+        return results[0] if self._single else tuple(results)
+
+    def _compile(
+        self, given: Arguments, full: Sequence[Any], layouts: Sequence[Layout], values: list[int]
+    ) -> tuple[Any, list[int] | None]:
+        given.check_devices()
+        with compiling(self.signature.name):
+            started = time.perf_counter()
+            if self.signature.is_out:
+                infer(_functional_signature(self.signature), full)
+            else:
+                infer(self.signature, full)
+            try:
+                kernel, exact = self._attempt(given, full, layouts, symbolic=True), None
+            except Exception as err:  # noqa: BLE001 symbolic sizes are an attempt: exact ones follow
+                counts.log(f"{self.signature.name}: exact sizes, because {_first_line(err)}")
+                kernel, exact = self._attempt(given, full, layouts, symbolic=False), values
+        spent = time.perf_counter() - started
+        counts.COMPILED[self.signature.name] += 1
+        counts.SECONDS[self.signature.name] += spent
+        counts.log(f"{self.signature.name}: {given.key}, {layouts}, {spent:.2f} s")
+        return kernel, exact
+
+    def _attempt(
+        self, given: Arguments, full: Sequence[Any], layouts: Sequence[Layout], symbolic: bool
+    ) -> Any:
+        from tessera_torch.tracing import Inputs, compile_function
+
+        inputs = Inputs()
+        described = []
+        for one, own in zip(given.tensors, layouts, strict=True):
+            if symbolic:
+                sizes, strides = own.symbols(one, inputs.symbol)
+            else:
+                sizes, strides = tuple(one.shape), one.stride()
+            described.append((sizes, strides, one, own.aligned))
+        wide = given.is_wide()
+        for number in given.numbers:
+            if isinstance(number, torch.Tensor):
+                inputs.tensor((), (), number)
+            else:
+                inputs.number(number, wide)
+        for sizes, strides, one, aligned in described:
+            inputs.tensor(sizes, strides, one, aligned)
+        return compile_function(self._function(given), inputs, self._own)
+
+    def _function(self, given: Arguments) -> Any:
+        signature = self.signature
+        device = given.tensors[0].device if given.tensors else torch.device("cuda")
+        bring = on_device(device, None)
+        scaled = signature.alpha >= 0 and given.spec[signature.alpha] == "n"
+        numbers = len(given.numbers)
+        in_place = bool(signature.writes) and not signature.is_out
+
+        def function(*values: Any) -> Any:
+            brought = [bring(one) for one in values[:numbers]]
+            arguments = given.rebuild(values[numbers:], brought)
+            results = self.formula(list(arguments), scaled)
+            listed = tuple(results) if isinstance(results, (tuple, list)) else (results,)
+            if not in_place:
+                return listed
+            for position, one in zip(signature.writes, listed, strict=True):
+                target = arguments[position]
+                converted = one if one.dtype == target.dtype else one.to(target.dtype)
+                torch.ops.aten.copy_.default(target, converted.expand(target.shape))
+            return ()
+
+        return function
+
+
+def _functional_signature(signature: Signature) -> Signature:
+    return Signature(signature.functional)
+
+
+def _first_line(err: BaseException) -> str:
+    return f"{type(err).__name__}: {str(err).strip().partition(chr(10))[0][:200]}"

@@ -1,0 +1,56 @@
+"""Types and errors of a call, found by PyTorch's own shape functions without computing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+)
+from torch.utils._pytree import tree_map
+
+from tessera_torch.signature import Signature, call_schema
+
+_UNKNOWN = (
+    NotImplementedError,
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+)
+
+
+class NotInferred(Exception):
+    """PyTorch has no shape function for an operation."""
+
+
+def infer(signature: Signature, full: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the types of the functional form's results.
+
+    Raises:
+        NotInferred: PyTorch cannot compute shapes for it.
+        Exception: what PyTorch raises for wrong arguments.
+    """
+    mode = FakeTensorMode()
+
+    def fake(one: Any) -> Any:
+        if not isinstance(one, torch.Tensor):
+            return one
+        with mode:
+            return torch.empty_strided(
+                one.shape, one.stride(), dtype=one.dtype, device=one.device
+            )
+
+    fakes = tree_map(fake, list(full))
+    in_place = bool(signature.writes) and not signature.is_out
+    try:
+        with mode, torch.no_grad():
+            results = call_schema(signature.functional, signature.without_targets(fakes))
+            if in_place:
+                call_schema(signature.overload, tree_map(fake, list(full)))
+    except _UNKNOWN as err:
+        raise NotInferred(str(err)) from err
+    listed = results if isinstance(results, (tuple, list)) else (results,)
+    return tuple(one.dtype if isinstance(one, torch.Tensor) else None for one in listed)

@@ -1,0 +1,41 @@
+"""What happens at the end of ``import torch``."""
+
+import time
+from typing import Any
+
+from tessera_torch import counts, driver, settings
+
+_KEPT: list[Any] = []  # registrations end with their library
+
+
+def load() -> None:
+    """Register the operators, unless the driver is not Tessera's or the user switched them off.
+
+    PyTorch calls this within ``import torch``, which an exception would end. So an error is
+    printed, and PyTorch is left as it is.
+    """
+    if _KEPT or settings.is_switched_off() or not driver.is_tessera():
+        return
+    started = time.perf_counter()
+    try:
+        count = _register()
+    except Exception as err:  # noqa: BLE001 whatever PyTorch's version lacks
+        counts.say(f"eager operators are not available: {type(err).__name__}: {err}")
+        return
+    counts.print_at_exit()
+    counts.log(f"{count} operators registered in {time.perf_counter() - started:.2f} s")
+
+
+def _register() -> int:
+    import torch
+
+    from tessera_torch.registry import register
+
+    # Attention and convolutions choose their kernels before an operator is dispatched.
+    torch.backends.cuda.enable_flash_sdp(False)
+    torch.backends.cuda.enable_mem_efficient_sdp(False)
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    torch.backends.cudnn.enabled = False
+    library, count = register()
+    _KEPT.append(library)
+    return count

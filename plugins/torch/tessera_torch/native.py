@@ -1,0 +1,29 @@
+"""PyTorch's own CUDA kernels that Tessera can run: copies, memsets, and calls of cuBLAS."""
+
+from typing import Any, Final
+
+import torch
+
+_KERNELS: Final[dict[str, Any]] = {}
+_KEYS: Final = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+_FORWARDED: Final = (
+    *("copy_", "zero_", "mm", "mm.out", "bmm", "bmm.out", "addmm", "addmm.out"),
+    *("baddbmm", "baddbmm.out", "baddbmm_", "addmm_", "_addmm_activation"),
+    *("dot", "addmv.out", "addmv", "addmv_"),
+)
+
+
+def remember() -> None:
+    """Keep PyTorch's kernels, before ours replace them."""
+    for name in _FORWARDED:
+        _KERNELS[name] = torch.library.get_kernel(f"aten::{name}", "CUDA")
+
+
+def call(name: str, *arguments: Any) -> Any:
+    """Call PyTorch's own kernel of an operator, with all arguments of its schema."""
+    return _KERNELS[name].call_boxed(_KEYS, *arguments)
+
+
+def copy_bytes(target: Any, source: Any) -> None:
+    """Copy between tensors of one type and layout: a copy of memory."""
+    call("copy_", target, source, False)

@@ -1,0 +1,81 @@
+"""One operator of PyTorch on the device, prepared at its first call."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tessera_torch import counts
+from tessera_torch.refusal import refuse_or_fall_back
+from tessera_torch.signature import Signature
+
+
+class Operator:
+    """What is registered for an overload: it compiles kernels on demand."""
+
+    def __init__(self, name: str, own: frozenset[str] | set[str]) -> None:
+        self.name = name
+        self._own = own
+        self._signature: Signature | None = None
+        self._compute: Callable[[list[Any]], Any] | None = None
+        self._refused: dict[Any, str] = {}
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Compute the operator."""
+        counts.CALLS[self.name] += 1
+        signature = self._signature or self._prepare()
+        if self._compute is None:
+            reason = "PyTorch has no form of it that returns its result"
+            return refuse_or_fall_back(signature, arguments, keywords, reason)
+        full = signature.bind(arguments, keywords)
+        known = self._refused.get(_types(full)) if self._refused else None
+        if known is not None:
+            return refuse_or_fall_back(signature, arguments, keywords, known)
+        try:
+            return self._compute(full)
+        except Exception as err:
+            reason = _reason(err)
+            if reason is None:
+                raise
+            self._refused[_types(full)] = reason
+            return refuse_or_fall_back(signature, arguments, keywords, reason)
+
+    def _prepare(self) -> Signature:
+        self._signature = signature = Signature(overload(self.name))
+        if signature.functional is not None:
+            from tessera_torch.general import General
+            from tessera_torch.pointwise import Pointwise
+
+            if signature.is_pointwise:
+                self._compute = Pointwise(signature)
+            else:
+                self._compute = General(signature, self._own)
+        return signature
+
+
+def overload(name: str) -> Any:
+    """Return an overload of aten by its name, such as ``add.Tensor``."""
+    packet, _, other = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), other or "default")
+
+
+def _types(full: list[Any]) -> tuple[Any, ...]:
+    return tuple(
+        (one.dtype, one.dim()) if isinstance(one, torch.Tensor) else type(one) for one in full
+    )
+
+
+def _reason(err: Exception) -> str | None:
+    """Return why an operation has no kernel; None if the error is the program's."""
+    from torch._inductor.exc import InductorError
+
+    from tessera_torch.inference import NotInferred
+    from tessera_torch.nesting import Nested
+    from tessera_torch.tracing import NotCompiled
+
+    line = str(err).strip().partition("\n")[0][:300]
+    if isinstance(err, (NotCompiled, Nested, NotInferred)):
+        return line
+    if isinstance(err, (InductorError, AssertionError, KeyError, AttributeError)):
+        return f"Inductor cannot compile it ({type(err).__name__}: {line})"
+    return None

@@ -1,0 +1,1 @@
+"""Kernels of this package, where PyTorch's decompositions end."""

@@ -1,0 +1,82 @@
+"""Copies and memsets: PyTorch's own where bytes only move, otherwise a kernel."""
+
+from typing import Any, Final
+
+import torch
+
+from tessera_torch import counts, native
+from tessera_torch.pointwise import Pointwise
+from tessera_torch.refusal import refuse_or_fall_back, span
+from tessera_torch.signature import Signature
+
+
+class _Copy:
+    """``copy_`` within a device as an element-wise operation."""
+
+    def __init__(self) -> None:
+        signature = Signature(torch.ops.aten.copy_.default)
+        signature.functional = signature.call = torch.ops.aten.copy.default
+        signature.writes = [0]
+        signature.numbers = [False, False, False]
+        self.signature = signature
+        self.compute = Pointwise(signature)
+
+
+_COPY: Final[list[_Copy]] = []
+
+
+def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
+    counts.CALLS["copy_"] += 1
+    if target.device == source.device and not _is_memcpy(target, source):
+        if not _COPY:
+            _COPY.append(_Copy())
+        copy = _COPY[0]
+        if target.is_complex() or source.is_complex():
+            return _copy_complex(copy, target, source)
+        if target.is_neg() or source.is_neg():
+            source = source.resolve_neg()
+        copy.compute([target, source, False])
+        return target
+    native.call("copy_", target, source, non_blocking)
+    return target
+
+
+def _copy_complex(copy: _Copy, target: Any, source: Any) -> Any:
+    """Copy complex numbers as pairs of real ones."""
+    if source.is_conj() or source.is_neg() or target.is_conj() or target.is_neg():
+        return refuse_or_fall_back(
+            copy.signature, [target, source, False], {}, "a conjugate view is copied"
+        )
+    if not target.is_complex():
+        return _copy(target, torch.view_as_real(source).select(-1, 0))
+    pairs = torch.view_as_real(target)
+    if source.is_complex():
+        _copy(pairs, torch.view_as_real(source.expand(target.shape)))
+    else:
+        _copy(pairs.select(-1, 0), source)
+        pairs.select(-1, 1).zero_()
+    return target
+
+
+def _is_memcpy(target: Any, source: Any) -> bool:
+    if target.dtype != source.dtype or target.shape != source.shape:
+        return False
+    if target.is_conj() != source.is_conj() or target.is_neg() != source.is_neg():
+        return False
+    if target.stride() != source.stride():
+        return target.is_contiguous() and source.is_contiguous()
+    return target.is_contiguous() or span(target) == target.numel()
+
+
+def _zero(tensor: Any) -> Any:
+    counts.CALLS["zero_"] += 1
+    if span(tensor) == tensor.numel():
+        native.call("zero_", tensor)
+    elif tensor.is_complex():
+        torch.view_as_real(tensor).fill_(0)
+    else:
+        tensor.fill_(0)
+    return tensor
+
+
+KERNELS: Final = {"copy_": _copy, "zero_": _zero}

@@ -1,0 +1,219 @@
+"""Element-wise operators: one kernel for operands of any sizes that are passed in one pattern."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from tessera_torch import counts, layout
+from tessera_torch.arguments import Arguments, on_device
+from tessera_torch.forms import formula
+from tessera_torch.layout import Iteration
+from tessera_torch.nesting import compiling
+from tessera_torch.signature import Signature
+
+_HINTS = {1: 65536, 2: 256, 3: 64, 4: 16}  # sizes that a kernel is made for; it is right for all
+
+
+class Pointwise:
+    """One overload: loops over elements, with kernels by types and strides."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+        self.formula = formula(signature)
+        self._kernels: dict[Any, Any] = {}
+        self._dtypes: dict[Any, tuple[Any, ...]] = {}
+
+    def __call__(self, full: list[Any]) -> Any:
+        """Compute. Raises what PyTorch raises for wrong arguments, and NotCompiled."""
+        signature = self.signature
+        given = Arguments(signature, signature.without_targets(full))
+        targets = signature.targets(full)
+        key = (given.key, tuple(one.dtype for one in targets))
+        dtypes = self._dtypes.get(key)
+        if dtypes is None:
+            dtypes = self._dtypes[key] = self._infer(given, targets, full)
+        loop = self._loop(given, targets)
+        if signature.is_out and any(one.shape != loop.shape for one in targets):
+            for one in targets:
+                one.resize_(loop.shape)
+            loop = self._loop(given, targets)
+        written = targets or [
+            torch.empty_strided(
+                loop.shape, loop.result_strides, dtype=dtype, device=given.tensors[0].device
+            )
+            for dtype in dtypes
+        ]
+        if written[0].numel():
+            self._run(given, written, bool(targets), loop, key, dtypes)
+        if signature.writes:
+            return signature.answer(full)
+        return written[0] if len(written) == 1 else tuple(written)
+
+    def _loop(self, given: Arguments, targets: Sequence[Any]) -> Iteration:
+        operands = [*targets, *(one for one in given.tensors if one.dim())]
+        first = operands[0] if operands else given.tensors[0]
+        shape = first.shape
+        if all(one.shape == shape and one.is_contiguous() for one in operands):
+            strides = first.stride()
+            count = first.numel()
+            if count < 2:
+                ones: tuple[int, ...] = ()
+                return Iteration(tuple(shape), strides, ones, (ones,) * len(operands), ones)
+            flat = (1,)
+            return Iteration(tuple(shape), strides, (count,), (flat,) * len(operands), flat)
+        described = [(tuple(one.shape), one.stride()) for one in operands]
+        try:
+            loop = layout.iterate(
+                described, tuple(targets[0].shape) if targets and not self.signature.is_out else None
+            )
+        except ValueError as err:
+            torch.broadcast_shapes(*(one.shape for one in given.tensors))
+            raise RuntimeError(f"{self.signature.name}: {err}") from err
+        for one in targets:
+            if any(n > 1 and s == 0 for n, s in zip(one.shape, one.stride(), strict=True)):
+                raise RuntimeError(
+                    "unsupported operation: more than one element of the written-to tensor refers"
+                    " to a single memory location. Please clone() the tensor before performing the"
+                    " operation."
+                )
+        return loop
+
+    def _run(
+        self,
+        given: Arguments,
+        written: Sequence[Any],
+        are_targets: bool,
+        loop: Iteration,
+        key: Any,
+        dtypes: Sequence[Any],
+    ) -> None:
+        with_dimensions = [one for one in given.tensors if one.dim()]
+        # Operands of the loop are targets first, then inputs; a new result is the loop's last one.
+        if are_targets:
+            targets_strides = loop.strides[: len(written)]
+            inputs_strides = loop.strides[len(written) :]
+        else:
+            targets_strides = (loop.result_loop_strides,) * len(written)
+            inputs_strides = loop.strides
+        passed = [*given.tensors, *written]
+        aligned = tuple(one.data_ptr() % 16 == 0 for one in passed)
+        whole = (key, loop.pattern(not are_targets), aligned)
+        values = [*loop.sizes]
+        for strides in (*inputs_strides, *targets_strides):
+            values.extend(s for s in strides if s > 1)
+        kernels = self._kernels.setdefault(whole, [])
+        wide = given.is_wide()
+        for kernel in kernels:
+            if kernel.accepts(values):
+                break
+        else:
+            strides_of = dict(zip(map(id, with_dimensions), inputs_strides, strict=False))
+            del strides_of
+            kernel = self._compile(
+                given, written, loop, (inputs_strides, targets_strides), aligned, dtypes
+            )
+            kernels.append(kernel)
+        kernel.run([*values, *given.passed_numbers(wide), *passed])
+
+    def _compile(
+        self,
+        given: Arguments,
+        written: Sequence[Any],
+        loop: Iteration,
+        strides: tuple[Sequence[layout.Ints], Sequence[layout.Ints]],
+        aligned: Sequence[bool],
+        dtypes: Sequence[Any],
+    ) -> Any:
+        started = time.perf_counter()
+        with compiling(self.signature.name):
+            from tessera_torch.tracing import Inputs, compile_function
+
+            inputs = Inputs()
+            rank = len(loop.sizes)
+            hint = _HINTS.get(rank, 8)
+            if loop.is_big([*strides[0], *strides[1]]):
+                hint = int((2**33) ** (1 / rank)) + 1
+            sizes = [inputs.symbol(hint) for _ in loop.sizes] or [1]
+            steps = hint ** max(rank, 1)
+            described = []
+            remaining = iter(strides[0])
+            for one in given.tensors:
+                own = next(remaining) if one.dim() else None
+                described.append((one, own))
+            described.extend(zip(written, strides[1], strict=True))
+            laid = []
+            for one, own in described:
+                if own is None or not one.dim() and not any(t.dim() for t in written):
+                    laid.append((one, (), ()))
+                    continue
+                symbols = [s if s < 2 else inputs.symbol(steps) for s in own] or [1]
+                laid.append((one, sizes, symbols))
+            wide = given.is_wide()
+            for one in given.numbers:
+                if isinstance(one, torch.Tensor):
+                    inputs.tensor((), (), one)
+                else:
+                    inputs.number(one, wide)
+            for (one, shape, own_strides), is_aligned in zip(laid, aligned, strict=True):
+                inputs.tensor(shape, own_strides, one, is_aligned)
+            kernel = compile_function(self._function(given, written, dtypes), inputs, set())
+        spent = time.perf_counter() - started
+        counts.COMPILED[self.signature.name] += 1
+        counts.SECONDS[self.signature.name] += spent
+        counts.log(f"{self.signature.name}: {given.key}, rank {rank}, {spent:.2f} s")
+        return kernel
+
+    def _function(self, given: Arguments, written: Sequence[Any], dtypes: Sequence[Any]) -> Any:
+        device = written[0].device
+        common = _common(given)
+        bring = on_device(device, common)
+        scaled = self.signature.alpha >= 0 and given.spec[self.signature.alpha] == "n"
+        numbers = len(given.numbers)
+        inputs = len(given.tensors)
+
+        def function(*values: Any) -> Any:
+            brought = [bring(one) for one in values[:numbers]]
+            tensors = values[numbers : numbers + inputs]
+            results = self.formula(given.rebuild(tensors, brought), scaled)
+            listed = results if isinstance(results, (tuple, list)) else (results,)
+            for target, one, dtype in zip(values[numbers + inputs :], listed, dtypes, strict=True):
+                converted = one if one.dtype == dtype else one.to(dtype)
+                if converted.shape != target.shape:
+                    converted = converted.expand(target.shape)
+                torch.ops.aten.copy_.default(target, converted)
+            return ()
+
+        return function
+
+    def _infer(
+        self, given: Arguments, targets: Sequence[Any], full: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """Return the results' types. Raises what PyTorch raises for these arguments."""
+        given.check_devices()
+        from tessera_torch.inference import infer
+
+        results = infer(self.signature, full)
+        for target, dtype in zip(targets, results, strict=False):
+            if not torch.can_cast(dtype, target.dtype):
+                raise RuntimeError(
+                    f"result type {_title(dtype)} can't be cast to the desired output type"
+                    f" {_title(target.dtype)}"
+                )
+        return results
+
+
+def _title(dtype: Any) -> str:
+    names = {"torch.float32": "Float", "torch.float64": "Double", "torch.int64": "Long"}
+    return names.get(str(dtype), str(dtype).removeprefix("torch.").capitalize())
+
+
+def _common(given: Arguments) -> Any:
+    """Return the type in which numbers are computed if no operand has dimensions, else None."""
+    if any(one.dim() for one in given.tensors):
+        return None
+    for one in given.numbers:
+        if not isinstance(one, torch.Tensor):
+            return torch.result_type(given.tensors[0], one)
+    return None

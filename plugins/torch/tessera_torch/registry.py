@@ -1,0 +1,54 @@
+"""Which overloads get kernels of this package."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+from tessera_torch import native
+from tessera_torch.operator import Operator, overload
+
+# These start no kernel, or end in operators that have one here.
+_KEPT: Final = frozenset(
+    """empty.memory_format empty_strided as_strided view set_.source_Storage
+    set_.source_Storage_storage_offset set_.source_Tensor set_ resize_ record_stream is_set_to
+    _local_scalar_dense is_pinned _pin_memory unfold _reshape_alias view_as_real view_as_complex
+    _efficientzerotensor _cudnn_init_dropout_state _resize_output_ resize_as_ lift_fresh item
+    _storage_Use_Count alias _fft_r2c _fft_c2c _fft_c2r""".split()
+)
+_NOT_OURS: Final = ("cudnn", "sparse", "miopen", "nested", "quantize", "mkldnn", "_cuda_getCurrent")
+_TENSOR: Final = "Tensor"
+
+
+def register() -> tuple[Any, int]:
+    """Register all kernels; return the library, which must be kept, and their number."""
+    from tessera_torch.own import table
+
+    native.remember()
+    library = torch.library.Library("aten", "IMPL")
+    own = table.kernels()
+    names = frozenset(name.partition(".")[0] for name in own)
+    count = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch warns of each kernel that is replaced
+        for full in torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"):
+            space, _, name = full.partition("::")
+            if space != "aten" or name in own or not _is_ours(name):
+                continue
+            library.impl(name, Operator(name, names), "CUDA")
+            count += 1
+        for name, kernel in own.items():
+            library.impl(name, kernel, "CUDA")
+            count += 1
+    return library, count
+
+
+def _is_ours(name: str) -> bool:
+    if name in _KEPT or any(word in name for word in _NOT_OURS):
+        return False
+    arguments = overload(name)._schema.arguments
+    return any(_TENSOR in str(argument.type) for argument in arguments)
+
+
+Kernels = dict[str, Callable[..., Any]]

@@ -1,0 +1,137 @@
+"""Kernels made by Inductor from a function of tensors with symbolic sizes and strides."""
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo.source import ConstantSource
+from torch._guards import TracingContext, tracing
+from torch._inductor import config
+from torch._inductor.compile_fx import compile_fx_inner
+from torch._inductor.decomposition import select_decomp_table
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, DimDynamic, ShapeEnv
+
+
+
+# Kernels depend on the operation alone: not on trials at run time, which would call eager operators.
+_CONFIG = {
+    "triton.autotune_pointwise": False,
+    "deterministic": True,
+    "fallback_random": True,
+    "compile_threads": 1,
+    "shape_padding": False,
+    "triton.unique_kernel_names": True,
+    "assert_indirect_indexing": False,
+    "size_asserts": False,
+    "nan_asserts": False,
+    "alignment_asserts": False,
+    "scalar_asserts": False,
+}
+_ATEN_CALL = re.compile(r"^\s*(?:\w+ = )?(?:torch\.ops\.aten|aten)\.(\w+)(?:\.\w+)?\(", re.MULTILINE)
+_LOCK = threading.RLock()
+
+
+class NotCompiled(Exception):
+    """Inductor has no kernel for an operation."""
+
+
+class Inputs:
+    """The symbols and the fake tensors of one kernel, in the order in which they are passed."""
+
+    def __init__(self) -> None:
+        self.shapes = ShapeEnv(duck_shape=False)
+        self.mode = FakeTensorMode(shape_env=self.shapes)
+        self.symbols: list[Any] = []
+        self.tensors: list[Any] = []
+
+    def symbol(self, hint: int) -> Any:
+        """Return a new size or stride; its value is passed at each call."""
+        source = ConstantSource(f"s{len(self.symbols)}")
+        expression = self.shapes.create_symbol(hint, source, DimDynamic.DYNAMIC)
+        self.symbols.append(self.shapes.create_symintnode(expression, hint=hint, source=source))
+        return self.symbols[-1]
+
+    def tensor(
+        self, sizes: Sequence[Any], strides: Sequence[Any], like: Any, aligned: bool = True
+    ) -> Any:
+        """Add a tensor."""
+        with self.mode:
+            if aligned:
+                fake = torch.empty_strided(
+                    tuple(sizes), tuple(strides), dtype=like.dtype, device=like.device
+                )
+            else:  # an offset of one element: Inductor must not assume 16 bytes
+                span = 2 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+                whole = torch.empty(span, dtype=like.dtype, device=like.device)
+                fake = whole.as_strided(tuple(sizes), tuple(strides), 1)
+        self.tensors.append(fake)
+        return fake
+
+    def number(self, value: Any, wide: bool) -> Any:
+        """Add a number, as a tensor without dimensions on the CPU."""
+        with self.mode:
+            fake = torch.empty((), dtype=number_dtype(value, wide))
+        self.tensors.append(fake)
+        return fake
+
+
+class Kernel:
+    """A compiled function, and the condition under which it is right."""
+
+    def __init__(self, run: Callable[[list[Any]], Any], guards: str | None) -> None:
+        self.run = run
+        self.guards = guards
+        self._holds: Callable[[dict[str, int]], bool] | None = None
+        if guards:
+            scope = dict(SYMPY_INTERP)
+            self._holds = eval(f"lambda L: {guards}", scope)  # noqa: S307 made by PyTorch
+
+    def accepts(self, values: Sequence[int]) -> bool:
+        """Return whether the kernel is right for these sizes and strides."""
+        if self._holds is None:
+            return True
+        return bool(self._holds({f"t{i}": value for i, value in enumerate(values)}))
+
+
+def number_dtype(value: Any, wide: bool) -> Any:
+    """Return the type in which a Python number reaches a kernel."""
+    if isinstance(value, int):
+        return torch.int64
+    return torch.float64 if wide else torch.float32
+
+
+def compile_function(
+    function: Callable[..., Any], inputs: Inputs, own: frozenset[str] | set[str]
+) -> Kernel:
+    """Compile a function of the inputs' tensors.
+
+    Args:
+        function: takes the tensors in order and returns a tuple.
+        inputs: its symbols and tensors.
+        own: operators that Inductor's code may call, because this package computes them.
+
+    Raises:
+        NotCompiled: Inductor would call an operator of PyTorch.
+    """
+    skip = len(inputs.symbols)
+    everything = [*inputs.symbols, *inputs.tensors]
+
+    def with_symbols(*values: Any) -> Any:
+        return function(*values[skip:])
+
+    with _LOCK:
+        with inputs.mode, torch.no_grad():
+            graph = make_fx(with_symbols, decomposition_table=select_decomp_table())(*everything)
+        with config.patch(_CONFIG), tracing(TracingContext(inputs.mode)), torch.no_grad():
+            code: Any = compile_fx_inner(graph, everything)
+        called = set(_ATEN_CALL.findall(getattr(code, "source_code", "") or "")) - own
+        if called:
+            raise NotCompiled(f"Inductor has no kernel for {', '.join(sorted(called))}")
+        guards = None
+        if inputs.symbols and inputs.shapes.guards:
+            guards = inputs.shapes.produce_guards_expression(inputs.symbols)
+    return Kernel(code, guards)
