@@ -1,4 +1,4 @@
-"""PyTorch's own CUDA kernels that Tessera can run: copies, memsets, and calls of cuBLAS."""
+"""PyTorch's own CUDA kernels that Tessera can run: copies and memsets."""
 
 from typing import Any, Final
 
@@ -6,11 +6,7 @@ import torch
 
 _KERNELS: Final[dict[str, Any]] = {}
 _KEYS: Final = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
-_FORWARDED: Final = (
-    *("copy_", "zero_", "mm", "mm.out", "bmm", "bmm.out", "addmm", "addmm.out"),
-    *("baddbmm", "baddbmm.out", "baddbmm_", "addmm_", "_addmm_activation"),
-    *("dot", "addmv.out", "addmv", "addmv_"),
-)
+_FORWARDED: Final = ("copy_", "zero_")
 
 
 def remember() -> None:

@@ -34,11 +34,12 @@ class Pointwise:
         dtypes = self._dtypes.get(key)
         if dtypes is None:
             dtypes = self._dtypes[key] = self._infer(given, targets, full)
-        loop = self._loop(given, targets)
-        if signature.is_out and any(one.shape != loop.shape for one in targets):
+        if signature.is_out:
+            shape = torch.broadcast_shapes(*(one.shape for one in given.tensors))
             for one in targets:
-                one.resize_(loop.shape)
-            loop = self._loop(given, targets)
+                if one.shape != shape:
+                    one.resize_(shape)
+        loop = self._loop(given, targets)
         written = targets or [
             torch.empty_strided(
                 loop.shape, loop.result_strides, dtype=dtype, device=given.tensors[0].device
@@ -65,9 +66,7 @@ class Pointwise:
             return Iteration(tuple(shape), strides, (count,), (flat,) * len(operands), flat)
         described = [(tuple(one.shape), one.stride()) for one in operands]
         try:
-            loop = layout.iterate(
-                described, tuple(targets[0].shape) if targets and not self.signature.is_out else None
-            )
+            loop = layout.iterate(described, tuple(targets[0].shape) if targets else None)
         except ValueError as err:
             torch.broadcast_shapes(*(one.shape for one in given.tensors))
             raise RuntimeError(f"{self.signature.name}: {err}") from err

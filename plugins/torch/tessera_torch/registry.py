@@ -15,7 +15,12 @@ _KEPT: Final = frozenset(
     set_.source_Storage_storage_offset set_.source_Tensor set_ resize_ record_stream is_set_to
     _local_scalar_dense is_pinned _pin_memory unfold _reshape_alias view_as_real view_as_complex
     _efficientzerotensor _cudnn_init_dropout_state _resize_output_ resize_as_ lift_fresh item
-    _storage_Use_Count alias _fft_r2c _fft_c2c _fft_c2r""".split()
+    _storage_Use_Count alias""".split()
+)
+# PyTorch's own kernels of these call cuBLAS, which Tessera computes.
+_PRODUCTS: Final = frozenset(
+    """mm mm.out bmm bmm.out addmm addmm.out addmm_ baddbmm baddbmm.out baddbmm_ dot vdot
+    addmv addmv.out addmv_ _addmm_activation _addmm_activation.out""".split()
 )
 _NOT_OURS: Final = ("cudnn", "sparse", "miopen", "nested", "quantize", "mkldnn", "_cuda_getCurrent")
 _TENSOR: Final = "Tensor"
@@ -28,7 +33,7 @@ def register() -> tuple[Any, int]:
     native.remember()
     library = torch.library.Library("aten", "IMPL")
     own = table.kernels()
-    names = frozenset(name.partition(".")[0] for name in own)
+    names = frozenset(name.partition(".")[0] for name in (*own, *_PRODUCTS))
     count = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch warns of each kernel that is replaced
@@ -45,7 +50,7 @@ def register() -> tuple[Any, int]:
 
 
 def _is_ours(name: str) -> bool:
-    if name in _KEPT or any(word in name for word in _NOT_OURS):
+    if name in _KEPT or name in _PRODUCTS or any(word in name for word in _NOT_OURS):
         return False
     arguments = overload(name)._schema.arguments
     return any(_TENSOR in str(argument.type) for argument in arguments)

@@ -3,9 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from tessera_torch.own import copying
+from tessera_torch.own import copying, foreach, random, selection, sorting
 
 
 def kernels() -> dict[str, Callable[..., Any]]:
     """Return the kernels that are registered under their names."""
-    return {**copying.KERNELS}
+    return {
+        **copying.KERNELS,
+        **foreach.kernels(),
+        **random.KERNELS,
+        **selection.KERNELS,
+        **sorting.KERNELS,
+    }

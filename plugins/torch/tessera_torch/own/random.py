@@ -1,0 +1,246 @@
+"""Random numbers with the sequences of PyTorch's CUDA generator."""
+
+import math
+from typing import Any, Final
+
+import torch
+
+from tessera_torch import counts
+from tessera_torch.own import random_kernels
+from tessera_torch.own.launching import launch
+
+_BLOCK: Final = 256
+_UNROLL: Final = 4
+
+
+def _generator(device: Any, generator: Any) -> Any:
+    return generator or torch.cuda.default_generators[device.index]
+
+
+def _reserve(count: int, device: Any, generator: Any, per_call: int) -> tuple[int, int, int]:
+    """Return the threads of CUDA's grid, the seed and the offset; advance the generator."""
+    own = _generator(device, generator)
+    properties = torch.cuda.get_device_properties(device)
+    resident = properties.max_threads_per_multi_processor // _BLOCK
+    grid = min(-(-count // _BLOCK), properties.multi_processor_count * resident)
+    threads = _BLOCK * grid
+    seed, offset = own.initial_seed(), own.get_offset()
+    own.set_offset(offset + ((count - 1) // (threads * per_call) + 1) * _UNROLL)
+    return threads, _signed(seed), offset
+
+
+def _signed(seed: int) -> int:
+    return seed - 2**64 if seed >= 2**63 else seed
+
+
+def _draw(count: int, dtype: Any, device: Any, generator: Any, normal: bool) -> Any:
+    """Return a vector of uniform numbers in (0, 1], or of normal ones."""
+    double = dtype == torch.float64
+    kernel = random_kernels.draw_double if double else random_kernels.draw_single
+    out = torch.empty(count, dtype=dtype if double else torch.float32, device=device)
+    if count:
+        threads, seed, offset = _reserve(count, device, generator, 2 if double else 4)
+        grid = (-(-count // _BLOCK),)
+        launch(kernel, grid, device, out, count, threads, seed, offset, normal, _BLOCK)
+    return out
+
+
+def _draw_like(tensor: Any, generator: Any, normal: bool = False) -> Any:
+    flat = _draw(tensor.numel(), tensor.dtype, tensor.device, generator, normal)
+    return flat.view(tensor.shape)
+
+
+def _uniform(self: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Any:
+    counts.CALLS["uniform_"] += 1
+    if low > high:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
+    # CUDA draws from (0, 1] and reverses the bounds: 1 becomes the lower one.
+    value = _draw_like(self, generator)
+    if (low, high) != (0.0, 1.0):
+        value = value * (high - low) + low
+    return self.copy_(torch.where(value == high, low, value))
+
+
+def _normal(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
+    counts.CALLS["normal_"] += 1
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    if self.is_complex():
+        _normal(torch.view_as_real(self), mean, std / math.sqrt(2), generator=generator)
+        return self
+    value = _draw_like(self, generator, normal=True)
+    if (mean, std) != (0.0, 1.0):
+        value = value * std + mean
+    return self.copy_(value)
+
+
+def _exponential(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any:
+    counts.CALLS["exponential_"] += 1
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    value = _draw_like(self, generator)
+    half = torch.finfo(value.dtype).eps / 2
+    log = torch.where(value >= 1 - half, -half, value.log())
+    return self.copy_(log * (-1.0 / lambd))
+
+
+def _cauchy(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Any:
+    counts.CALLS["cauchy_"] += 1
+    return self.copy_(median + sigma * torch.tan(math.pi * (_draw_like(self, generator) - 0.5)))
+
+
+def _log_normal(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Any:
+    counts.CALLS["log_normal_"] += 1
+    return self.copy_((_draw_like(self, generator, normal=True) * std + mean).exp())
+
+
+def _geometric(self: Any, p: float, *, generator: Any = None) -> Any:
+    counts.CALLS["geometric_"] += 1
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    value = _draw(self.numel(), torch.float32, self.device, generator, False).view(self.shape)
+    return self.copy_((value.log() / math.log1p(-p)).ceil())
+
+
+def _bernoulli_number(self: Any, p: float = 0.5, *, generator: Any = None) -> Any:
+    counts.CALLS["bernoulli_"] += 1
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    dtype = self.dtype if self.is_floating_point() else torch.float32
+    flat = _draw(self.numel(), dtype, self.device, generator, False)
+    return self.copy_(flat.view(self.shape) <= p if p else torch.zeros_like(self))
+
+
+def _bernoulli_tensor(self: Any, p: Any, *, generator: Any = None) -> Any:
+    counts.CALLS["bernoulli_"] += 1
+    flat = _draw(self.numel(), torch.float32, self.device, generator, False)
+    return self.copy_(flat.view(self.shape) <= p.to(self.device).to(torch.float32))
+
+
+def _bernoulli(self: Any, *, generator: Any = None) -> Any:
+    return _bernoulli_tensor(torch.empty_like(self), self, generator=generator)
+
+
+def _bernoulli_out(self: Any, *, generator: Any = None, out: Any) -> Any:
+    return _bernoulli_tensor(out.resize_(self.shape), self, generator=generator)
+
+
+def _bits(count: int, device: Any, generator: Any, wide: bool) -> Any:
+    out = torch.empty(count, dtype=torch.int64, device=device)
+    if count:
+        threads, seed, offset = _reserve(count, device, generator, 2 if wide else 4)
+        grid = (-(-count // _BLOCK),)
+        launch(
+            random_kernels.draw_bits, grid, device, out, count, threads, seed, offset, wide, _BLOCK
+        )
+    return out
+
+
+def _random_from(self: Any, low: int, high: int | None, *, generator: Any = None) -> Any:
+    counts.CALLS["random_"] += 1
+    if high is None:
+        high = _largest(self.dtype) + 1
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    span = high - low
+    wide = span >= 2**32
+    bits = _bits(self.numel(), self.device, generator, wide)
+    if span == 2**64:
+        return self.copy_(bits.view(self.shape))
+    if wide:  # as unsigned: the remainder of a number without its last bit, then that bit
+        value = ((((bits >> 1) & (2**63 - 1)) % span) * 2 + (bits & 1)) % span
+    else:
+        value = bits % span
+    return self.copy_((value + low).view(self.shape))
+
+
+def _random_to(self: Any, to: int, *, generator: Any = None) -> Any:
+    return _random_from(self, 0, to, generator=generator)
+
+
+def _random(self: Any, *, generator: Any = None) -> Any:
+    return _random_from(self, 0, None, generator=generator)
+
+
+def _largest(dtype: Any) -> int:
+    if dtype.is_floating_point:
+        return 2 ** {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}.get(dtype, 53)
+    return 1 if dtype == torch.bool else int(torch.iinfo(dtype).max)
+
+
+def _randperm_out(n: int, *, generator: Any = None, out: Any) -> Any:
+    counts.CALLS["randperm"] += 1
+    out.resize_(n)
+    if not n:
+        return out
+    keys = _bits(n, out.device, generator, True)
+    return out.copy_(torch.argsort(keys))
+
+
+def _multinomial(self: Any, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Any:
+    counts.CALLS["multinomial"] += 1
+    if not replacement or num_samples == 1:
+        if num_samples > self.shape[-1]:
+            raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+        wait = _exponential(torch.empty_like(self), generator=generator)
+        first = self / wait
+        if num_samples == 1:
+            return first.argmax(-1, keepdim=True)
+        return first.topk(num_samples, -1)[1]
+    total = self.cumsum(-1)
+    shape = (*self.shape[:-1], num_samples)
+    points = torch.empty(shape, dtype=self.dtype, device=self.device)
+    _uniform(points, generator=generator)
+    found = torch.searchsorted(total, points * total[..., -1:], right=True)
+    return found.clamp_(max=self.shape[-1] - 1)
+
+
+def _multinomial_out(self: Any, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any) -> Any:
+    found = _multinomial(self, num_samples, replacement, generator=generator)
+    return out.resize_(found.shape).copy_(found)
+
+
+def _native_dropout(self: Any, p: float, train: bool | None) -> tuple[Any, Any]:
+    counts.CALLS["native_dropout"] += 1
+    if train is False or not self.numel():
+        return self.clone(), torch.ones_like(self, dtype=torch.bool)
+    if p == 1:
+        return torch.zeros_like(self), torch.zeros_like(self, dtype=torch.bool)
+    count = self.numel()
+    width = 4 if count % 4 == 0 else 2 if count % 2 == 0 else 1
+    threads, seed, offset = _reserve(count, self.device, None, 4)
+    drawn = torch.empty(count, dtype=torch.float32, device=self.device)
+    grid = (-(-count // _BLOCK),)
+    launch(
+        random_kernels.draw_dropout, grid, self.device,
+        drawn, count, threads, seed, offset, width, _BLOCK,
+    )  # fmt: skip
+    mask = (drawn < 1 - p).view(self.shape)
+    return self * mask * (1 / (1 - p)), mask
+
+
+def _native_dropout_backward(gradient: Any, mask: Any, scale: float) -> Any:
+    counts.CALLS["native_dropout_backward"] += 1
+    return gradient * mask * scale
+
+
+KERNELS: Final = {
+    "uniform_": _uniform,
+    "normal_": _normal,
+    "exponential_": _exponential,
+    "cauchy_": _cauchy,
+    "log_normal_": _log_normal,
+    "geometric_": _geometric,
+    "bernoulli_.float": _bernoulli_number,
+    "bernoulli_.Tensor": _bernoulli_tensor,
+    "bernoulli": _bernoulli,
+    "bernoulli.out": _bernoulli_out,
+    "random_": _random,
+    "random_.to": _random_to,
+    "random_.from": _random_from,
+    "randperm.generator_out": _randperm_out,
+    "multinomial": _multinomial,
+    "multinomial.out": _multinomial_out,
+    "native_dropout": _native_dropout,
+    "native_dropout_backward": _native_dropout_backward,
+}
