@@ -17,7 +17,8 @@ class Arguments:
 
     __slots__ = ("key", "numbers", "spec", "tensors")
 
-    def __init__(self, signature: Signature, inputs: Sequence[Any]) -> None:
+    def __init__(self, signature: Signature, inputs: Sequence[Any], fixed: bool = False) -> None:
+        """Split the arguments; if ``fixed``, a kernel depends on the values of numbers."""
         self.tensors: list[Any] = []  # on the device
         self.numbers: list[Any] = []  # Python numbers, and tensors of the CPU without dimensions
         self.spec: list[Any] = []  # how to make the arguments again
@@ -31,7 +32,7 @@ class Arguments:
             elif isinstance(one, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in one):
                 key.append(tuple(None if x is None else self._add(x) for x in one))
                 self.spec.append([None if x is None else "t" if x.is_cuda else "n" for x in one])
-            elif flags[i] and type(one) in (int, float) and not (i == alpha and one == 1):
+            elif flags[i] and not fixed and type(one) in (int, float) and not (i == alpha and one == 1):
                 key.append(type(one))
                 self.numbers.append(one)
                 self.spec.append("n")
@@ -59,6 +60,10 @@ class Arguments:
         if torch.get_default_dtype() in _WIDE:
             return True
         return any(one.dtype in _WIDE for one in self.tensors)
+
+    def has_python_numbers(self) -> bool:
+        """Return whether a kernel is given numbers of the program."""
+        return any(not isinstance(one, torch.Tensor) for one in self.numbers)
 
     def passed_numbers(self, wide: bool) -> list[Any]:
         """Return the numbers as a kernel gets them."""

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch.signature import Signature, call_schema, short_name
+from tessera_torch.signature import Signature, call_with_numbers, short_name
 
 
 def _lerp(start: Any, end: Any, weight: Any) -> Any:
@@ -21,10 +21,15 @@ def _addcdiv(start: Any, first: Any, second: Any, value: Any) -> Any:
     return start + value * (first / second)
 
 
+def _index_put(target: Any, indices: Any, values: Any, accumulate: bool, unsafe: bool) -> Any:
+    return torch.ops.aten.index_put.default(target, indices, values, accumulate)
+
+
 _FORMS: Final[dict[str, Callable[..., Any]]] = {
     "lerp.Scalar": _lerp,
     "addcmul": _addcmul,
     "addcdiv": _addcdiv,
+    "_index_put_impl": _index_put,
 }
 
 
@@ -49,6 +54,6 @@ def formula(signature: Signature) -> Callable[[list[Any], bool], Any]:
             arguments = list(arguments)
             arguments[1] = arguments[1] * arguments[signature.alpha]
             arguments[signature.alpha] = 1
-        return call_schema(signature.call, arguments)
+        return call_with_numbers(signature.call, arguments)
 
     return compute

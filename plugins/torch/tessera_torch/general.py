@@ -11,7 +11,7 @@ from tessera_torch.arguments import Arguments, on_device
 from tessera_torch.forms import formula
 from tessera_torch.inference import infer
 from tessera_torch.layouts import Layout, layout_of
-from tessera_torch.nesting import compiling
+from tessera_torch.nesting import Nested, compiling
 from tessera_torch.signature import Signature
 
 _MOST_KERNELS = 32  # for one key; more are a sign that guards depend on exact sizes
@@ -24,6 +24,7 @@ class General:
         self.signature = signature
         self.formula = formula(signature)
         self._own = own
+        self._fixed = False
         self._kernels: dict[Any, list[Any]] = {}
         results = signature.functional._schema.returns
         self._single = len(results) == 1
@@ -32,10 +33,10 @@ class General:
     def __call__(self, full: list[Any]) -> Any:
         """Compute. Raises what PyTorch raises for wrong arguments, and NotCompiled."""
         signature = self.signature
-        given = Arguments(signature, signature.without_targets(full))
+        given = Arguments(signature, signature.without_targets(full), self._fixed)
         if not signature.is_out:
-            return self._run(given, full)
-        results = self._run(given, signature.without_targets(full))
+            return self._try(given, full)
+        results = self._try(given, signature.without_targets(full))
         listed = (results,) if self._single else results
         for target, one in zip(signature.targets(full), listed, strict=True):
             if not torch.can_cast(one.dtype, target.dtype):
@@ -47,6 +48,18 @@ class General:
                 target.resize_(one.shape)
             target.copy_(one)
         return signature.answer(full)
+
+    def _try(self, given: Arguments, full: list[Any]) -> Any:
+        try:
+            return self._run(given, full)
+        except Nested:
+            raise
+        except Exception:
+            if self._fixed or not given.has_python_numbers():
+                raise
+            self._fixed = True  # PyTorch's formula wants Python's numbers
+            inputs = full if self.signature.is_out else self.signature.without_targets(full)
+            return self._run(Arguments(self.signature, inputs, True), full)
 
     def _run(self, given: Arguments, full: Sequence[Any]) -> Any:
         layouts = [layout_of(one) for one in given.tensors]

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._pytree import tree_map
 
-from tessera_torch.signature import Signature, call_schema
+from tessera_torch.signature import Signature, call_with_numbers
 
 _UNKNOWN = (
     NotImplementedError,
@@ -47,10 +47,11 @@ def infer(signature: Signature, full: Sequence[Any]) -> tuple[Any, ...]:
     in_place = bool(signature.writes) and not signature.is_out
     try:
         with mode, torch.no_grad():
-            results = call_schema(signature.functional, signature.without_targets(fakes))
+            results = call_with_numbers(signature.functional, signature.without_targets(fakes))
             if in_place:
-                call_schema(signature.overload, tree_map(fake, list(full)))
+                call_with_numbers(signature.overload, tree_map(fake, list(full)))
     except _UNKNOWN as err:
         raise NotInferred(str(err)) from err
     listed = results if isinstance(results, (tuple, list)) else (results,)
     return tuple(one.dtype if isinstance(one, torch.Tensor) else None for one in listed)
+

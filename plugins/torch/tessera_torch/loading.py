@@ -36,6 +36,7 @@ def _register() -> int:
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.backends.cudnn.enabled = False
+    settings.keep_fused_multiply_add()
     library, count = register()
     _KEPT.append(library)
     return count

@@ -10,7 +10,7 @@ from tessera_torch import counts, layout
 from tessera_torch.arguments import Arguments, on_device
 from tessera_torch.forms import formula
 from tessera_torch.layout import Iteration
-from tessera_torch.nesting import compiling
+from tessera_torch.nesting import Nested, compiling
 from tessera_torch.signature import Signature
 
 _HINTS = {1: 65536, 2: 256, 3: 64, 4: 16}  # sizes that a kernel is made for; it is right for all
@@ -22,13 +22,14 @@ class Pointwise:
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
         self.formula = formula(signature)
+        self._fixed = False
         self._kernels: dict[Any, Any] = {}
         self._dtypes: dict[Any, tuple[Any, ...]] = {}
 
     def __call__(self, full: list[Any]) -> Any:
         """Compute. Raises what PyTorch raises for wrong arguments, and NotCompiled."""
         signature = self.signature
-        given = Arguments(signature, signature.without_targets(full))
+        given = Arguments(signature, signature.without_targets(full), self._fixed)
         targets = signature.targets(full)
         key = (given.key, tuple(one.dtype for one in targets))
         dtypes = self._dtypes.get(key)
@@ -47,7 +48,15 @@ class Pointwise:
             for dtype in dtypes
         ]
         if written[0].numel():
-            self._run(given, written, bool(targets), loop, key, dtypes)
+            try:
+                self._run(given, written, bool(targets), loop, key, dtypes)
+            except Nested:
+                raise
+            except Exception:
+                if self._fixed or not given.has_python_numbers():
+                    raise
+                self._fixed = True  # PyTorch's formula wants Python's numbers
+                return self(full)
         if signature.writes:
             return signature.answer(full)
         return written[0] if len(written) == 1 else tuple(written)
@@ -88,7 +97,6 @@ class Pointwise:
         key: Any,
         dtypes: Sequence[Any],
     ) -> None:
-        with_dimensions = [one for one in given.tensors if one.dim()]
         # Operands of the loop are targets first, then inputs; a new result is the loop's last one.
         if are_targets:
             targets_strides = loop.strides[: len(written)]
@@ -108,8 +116,6 @@ class Pointwise:
             if kernel.accepts(values):
                 break
         else:
-            strides_of = dict(zip(map(id, with_dimensions), inputs_strides, strict=False))
-            del strides_of
             kernel = self._compile(
                 given, written, loop, (inputs_strides, targets_strides), aligned, dtypes
             )
@@ -135,7 +141,6 @@ class Pointwise:
             if loop.is_big([*strides[0], *strides[1]]):
                 hint = int((2**33) ** (1 / rank)) + 1
             sizes = [inputs.symbol(hint) for _ in loop.sizes] or [1]
-            steps = hint ** max(rank, 1)
             described = []
             remaining = iter(strides[0])
             for one in given.tensors:
@@ -147,7 +152,10 @@ class Pointwise:
                 if own is None or not one.dim() and not any(t.dim() for t in written):
                     laid.append((one, (), ()))
                     continue
-                symbols = [s if s < 2 else inputs.symbol(steps) for s in own] or [1]
+                symbols = [
+                    s if s < 2 else inputs.symbol(2 * (hint + 1) ** (rank - i))
+                    for i, s in enumerate(own)
+                ] or [1]
                 laid.append((one, sizes, symbols))
             wide = given.is_wide()
             for one in given.numbers:

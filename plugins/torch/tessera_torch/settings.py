@@ -7,6 +7,11 @@ FALLBACK_VARIABLE = "TESSERA_TORCH_FALLBACK"  # cpu: what has no kernel runs on 
 LOG_VARIABLE = "TESSERA_TORCH_LOG"  # 1: a line for each kernel, and counts at the end
 
 
+def keep_fused_multiply_add() -> None:
+    """Choose Triton's default of today, so that it does not warn of its change."""
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+
+
 def is_switched_off() -> bool:
     """Return whether the user wants no operators of this package."""
     return os.environ.get(SWITCH_VARIABLE) == "0"

@@ -77,12 +77,20 @@ def short_name(schema: Any) -> str:
     return f"{name}.{schema.overload_name}" if schema.overload_name else name
 
 
-def call_schema(function: Any, arguments: Sequence[Any]) -> Any:
-    """Call an overload with all arguments of its schema in order."""
+def call_schema(function: Any, arguments: Sequence[Any], called: Any = None) -> Any:
+    """Call an overload, or a function in its place, with all arguments of its schema in order."""
     schema = function._schema.arguments
     positional = [one for one, a in zip(arguments, schema, strict=True) if not a.kwarg_only]
     keywords = {a.name: one for one, a in zip(arguments, schema, strict=True) if a.kwarg_only}
-    return function(*positional, **keywords)
+    return (called or function)(*positional, **keywords)
+
+
+def call_with_numbers(function: Any, arguments: Sequence[Any]) -> Any:
+    """Call an overload; another one if it takes a tensor where the arguments have a number."""
+    for one, argument in zip(arguments, function._schema.arguments, strict=True):
+        if str(argument.type) == "Tensor" and isinstance(one, (bool, int, float, complex)):
+            return call_schema(function, arguments, function._overloadpacket)
+    return call_schema(function, arguments)
 
 
 def _functional(overload: Any) -> tuple[list[int], Any]:

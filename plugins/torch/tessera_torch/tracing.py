@@ -1,11 +1,14 @@
 """Kernels made by Inductor from a function of tensors with symbolic sizes and strides."""
 
+import logging
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._decomp import decomposition_table
 from torch._dynamo.source import ConstantSource
 from torch._guards import TracingContext, tracing
 from torch._inductor import config
@@ -32,7 +35,34 @@ _CONFIG = {
     "scalar_asserts": False,
 }
 _ATEN_CALL = re.compile(r"^\s*(?:\w+ = )?(?:torch\.ops\.aten|aten)\.(\w+)(?:\.\w+)?\(", re.MULTILINE)
+_ALSO_DECOMPOSED = (
+    *("upsample_bilinear2d", "upsample_bicubic2d", "upsample_linear1d", "upsample_trilinear3d"),
+    *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_nearest2d_backward"),
+    *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
+    *("grid_sampler_2d", "im2col", "col2im", "renorm", "unfold_backward", "max_unpool2d"),
+    *("max_unpool3d", "_embedding_bag", "addr", "renorm", "mv", "nll_loss2d_forward"),
+    *("reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d"),
+    *("replication_pad2d", "replication_pad3d", "adaptive_max_pool2d", "aminmax", "logcumsumexp"),
+    *("native_batch_norm", "native_batch_norm_backward", "multi_margin_loss", "rrelu_with_noise"),
+    *("multilabel_margin_loss_forward", "glu_jvp", "channel_shuffle", "pixel_shuffle"),
+    *("pixel_unshuffle", "linalg_cross", "trace", "take", "_chunk_cat", "isin"),
+)
+_LOGGERS = ("torch._subclasses.fake_tensor", "torch._inductor.compile_fx", "torch._inductor.scheduler")
 _LOCK = threading.RLock()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Let failed attempts print nothing: another follows, or an error that has the reason."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [one.disabled for one in loggers]
+    for one in loggers:
+        one.disabled = True
+    try:
+        yield
+    finally:
+        for one, disabled in zip(loggers, before, strict=True):
+            one.disabled = disabled
 
 
 class NotCompiled(Exception):
@@ -97,6 +127,18 @@ class Kernel:
         return bool(self._holds({f"t{i}": value for i, value in enumerate(values)}))
 
 
+def _decompositions() -> dict[Any, Any]:
+    """Return Inductor's decompositions, and PyTorch's of what Inductor would leave as it is."""
+    table = dict(select_decomp_table())
+    for name in _ALSO_DECOMPOSED:
+        packet = getattr(torch.ops.aten, name, None)
+        for other in packet.overloads() if packet is not None else ():
+            overload = getattr(packet, other)
+            if overload in decomposition_table:
+                table.setdefault(overload, decomposition_table[overload])
+    return table
+
+
 def number_dtype(value: Any, wide: bool) -> Any:
     """Return the type in which a Python number reaches a kernel."""
     if isinstance(value, int):
@@ -123,9 +165,9 @@ def compile_function(
     def with_symbols(*values: Any) -> Any:
         return function(*values[skip:])
 
-    with _LOCK:
+    with _LOCK, _quiet():
         with inputs.mode, torch.no_grad():
-            graph = make_fx(with_symbols, decomposition_table=select_decomp_table())(*everything)
+            graph = make_fx(with_symbols, decomposition_table=_decompositions())(*everything)
         with config.patch(_CONFIG), tracing(TracingContext(inputs.mode)), torch.no_grad():
             code: Any = compile_fx_inner(graph, everything)
         called = set(_ATEN_CALL.findall(getattr(code, "source_code", "") or "")) - own

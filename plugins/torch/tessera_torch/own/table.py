@@ -3,14 +3,28 @@
 from collections.abc import Callable
 from typing import Any
 
-from tessera_torch.own import copying, foreach, random, selection, sorting
+from tessera_torch.own import (
+    composed,
+    convolution,
+    copying,
+    creation,
+    foreach,
+    optimizers,
+    random,
+    selection,
+    sorting,
+)
 
 
 def kernels() -> dict[str, Callable[..., Any]]:
     """Return the kernels that are registered under their names."""
     return {
+        **composed.KERNELS,
+        **convolution.KERNELS,
         **copying.KERNELS,
+        **creation.KERNELS,
         **foreach.kernels(),
+        **optimizers.KERNELS,
         **random.KERNELS,
         **selection.KERNELS,
         **sorting.KERNELS,

@@ -1,0 +1,98 @@
+"""Operators that are short sequences of others."""
+
+from typing import Any, Final
+
+import torch
+
+from tessera_torch import counts
+
+
+def _equal(self: Any, other: Any) -> bool:
+    counts.CALLS["equal"] += 1
+    if self.shape != other.shape:
+        return False
+    if self.dtype != other.dtype:
+        raise RuntimeError(f"Expected object of data type {self.dtype} but got data type {other.dtype} for argument #2 'other'")
+    return not self.numel() or bool((self == other).all().item())
+
+
+def _bincount(self: Any, weights: Any = None, minlength: int = 0) -> Any:
+    counts.CALLS["bincount"] += 1
+    if self.dim() != 1 or self.is_floating_point():
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    size = minlength
+    if self.numel():
+        if int(self.min().item()) < 0:
+            raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+        size = max(size, int(self.max().item()) + 1)
+    if weights is None:
+        weights = torch.ones(self.shape, dtype=torch.int64, device=self.device)
+    elif weights.dtype != torch.float32:
+        weights = weights.to(torch.float64)
+    result = torch.zeros(size, dtype=weights.dtype, device=self.device)
+    return result.scatter_add_(0, self.to(torch.int64), weights)
+
+
+def _lstm_cell(igates: Any, hgates: Any, cx: Any, ibias: Any = None, hbias: Any = None) -> Any:
+    counts.CALLS["_thnn_fused_lstm_cell"] += 1
+    gates = igates + hgates
+    if ibias is not None:
+        gates = gates + ibias + hbias
+    i, f, g, o = gates.chunk(4, 1)
+    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+    cy = f * cx + i * g
+    return o * cy.tanh(), cy, torch.cat((i, f, g, o), 1)
+
+
+def _lstm_cell_backward(
+    of_hy: Any, of_cy: Any, cx: Any, cy: Any, workspace: Any, has_bias: bool
+) -> Any:
+    counts.CALLS["_thnn_fused_lstm_cell_backward_impl"] += 1
+    i, f, g, o = workspace.chunk(4, 1)
+    tanh = cy.tanh()
+    of_hy = torch.zeros_like(cx) if of_hy is None else of_hy
+    of_o = of_hy * tanh
+    of_c = of_hy * o * (1 - tanh * tanh)
+    if of_cy is not None:
+        of_c = of_c + of_cy
+    parts = (
+        of_c * g * i * (1 - i),
+        of_c * cx * f * (1 - f),
+        of_c * i * (1 - g * g),
+        of_o * o * (1 - o),
+    )
+    gates = torch.cat(parts, 1)
+    return gates, of_c * f, gates.sum(0) if has_bias else None
+
+
+def _gru_cell(igates: Any, hgates: Any, hx: Any, ibias: Any = None, hbias: Any = None) -> Any:
+    counts.CALLS["_thnn_fused_gru_cell"] += 1
+    if ibias is not None:
+        igates, hgates = igates + ibias, hgates + hbias
+    ir, iz, in_ = igates.chunk(3, 1)
+    hr, hz, hn = hgates.chunk(3, 1)
+    r, z = (ir + hr).sigmoid(), (iz + hz).sigmoid()
+    n = (in_ + r * hn).tanh()
+    return n + z * (hx - n), torch.cat((r, z, n, hx, hn), 1)
+
+
+def _gru_cell_backward(of_hy: Any, workspace: Any, has_bias: bool) -> Any:
+    counts.CALLS["_thnn_fused_gru_cell_backward"] += 1
+    r, z, n, hx, hn = workspace.chunk(5, 1)
+    of_z = of_hy * (hx - n) * (1 - z) * z
+    of_in = of_hy * (1 - z) * (1 - n * n)
+    of_r = of_in * hn * (1 - r) * r
+    igates = torch.cat((of_r, of_z, of_in), 1)
+    hgates = torch.cat((of_r, of_z, of_in * r), 1)
+    biases = (igates.sum(0), hgates.sum(0)) if has_bias else (None, None)
+    return igates, hgates, of_hy * z, *biases
+
+
+KERNELS: Final = {
+    "equal": _equal,
+    "bincount": _bincount,
+    "_thnn_fused_lstm_cell": _lstm_cell,
+    "_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward,
+    "_thnn_fused_gru_cell": _gru_cell,
+    "_thnn_fused_gru_cell_backward": _gru_cell_backward,
+}

@@ -1,0 +1,179 @@
+"""Convolutions of one to three dimensions, transposed ones and their gradients."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+import triton.language as tl
+
+from tessera_torch import counts
+from tessera_torch.own.convolution_kernels import gather_product, weight_product
+from tessera_torch.own.launching import launch
+from tessera_torch.refusal import refusal
+
+_BLOCK: Final = 32
+_WARPS: Final = 2  # fewer than a warp group: Triton then uses no wgmma
+_TYPES: Final = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+_FORMATS: Final = {4: torch.channels_last, 5: torch.channels_last_3d}
+Three = tuple[int, int, int]
+
+
+def _three(values: Sequence[int], rank: int, fill: int) -> Three:
+    """Return one value for each of three dimensions."""
+    own = list(values) if len(values) == rank else [values[0]] * rank
+    first, second, third = [fill] * (3 - rank) + own
+    return first, second, third
+
+
+def _spatial(tensor: Any) -> Any:
+    """Return a view of images with three dimensions."""
+    while tensor.dim() < 5:
+        tensor = tensor.unsqueeze(2)
+    return tensor
+
+
+class _Shape:
+    """The numbers of one convolution, in three dimensions."""
+
+    def __init__(self, rank: int, stride: Any, padding: Any, dilation: Any, groups: int) -> None:
+        self.rank = rank
+        self.stride = _three(stride, rank, 1)
+        self.padding = _three(padding, rank, 0)
+        self.dilation = _three(dilation, rank, 1)
+        self.groups = groups
+
+    def forward(self) -> tuple[int, ...]:
+        """Return the factors that lead from a result's position and a tap to the image's."""
+        return *self.stride, *self.dilation, *(-p for p in self.padding)
+
+    def backward(self) -> tuple[int, ...]:
+        """Return the factors that lead from an image's position and a tap to the result's."""
+        return 1, 1, 1, *(-d for d in self.dilation), *self.padding
+
+
+def _check(name: str, *tensors: Any) -> None:
+    for one in tensors:
+        if one.dtype not in _TYPES:
+            raise NotImplementedError(refusal(name, tensors, "convolutions need floating point"))
+    if len({one.dtype for one in tensors}) > 1:
+        first, second = tensors[0].dtype, tensors[1].dtype
+        raise RuntimeError(f"Input type ({first}) and weight type ({second}) should be the same")
+
+
+def _like(tensor: Any, shape: Sequence[int]) -> Any:
+    rank = tensor.dim()
+    layout = _FORMATS.get(rank)
+    if layout and tensor.is_contiguous(memory_format=layout) and not tensor.is_contiguous():
+        return torch.empty(shape, dtype=tensor.dtype, device=tensor.device, memory_format=layout)
+    return torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
+
+
+def _accumulator(dtype: Any) -> Any:
+    return tl.float64 if dtype == torch.float64 else tl.float32
+
+
+def _gather(x: Any, weight: Any, out: Any, shape: _Shape, transposed: bool) -> Any:
+    """Compute a convolution (or, transposed, its gradient of the input) into ``out``."""
+    if not out.numel():
+        return out
+    x, weight, target = _spatial(x), _spatial(weight), _spatial(out)
+    groups = shape.groups
+    inner, outer = x.shape[1] // groups, target.shape[1] // groups
+    if not inner:
+        return out.zero_()
+    factors = shape.backward() if transposed else shape.forward()
+    divisors = shape.stride if transposed else (1, 1, 1)
+    to_inner, to_outer = (0, 1) if transposed else (1, 0)
+    rows = target.shape[0] * target.shape[2] * target.shape[3] * target.shape[4]
+    grid = (-(-rows // _BLOCK), -(-outer // _BLOCK), groups)
+    launch(
+        gather_product, grid, x.device,
+        x, weight, target, rows, inner, outer,
+        *target.shape[2:], *weight.shape[2:], *x.shape[2:], *factors, *divisors, *x.stride(),
+        weight.shape[0] // groups * weight.stride(0),
+        weight.stride(to_outer), weight.stride(to_inner), *weight.stride()[2:], *target.stride(),
+        _accumulator(x.dtype), _BLOCK, warps=_WARPS,
+    )  # fmt: skip
+    return out
+
+
+def _weights(gradient: Any, x: Any, weight: Any, shape: _Shape) -> Any:
+    """Return the weights' gradient: ``gradient`` has the positions, ``x`` the taps."""
+    out = torch.zeros(weight.shape, dtype=weight.dtype, device=weight.device)
+    gradient, x, taps = _spatial(gradient), _spatial(x), _spatial(weight)
+    groups = shape.groups
+    positions = gradient.shape[0] * gradient.shape[2] * gradient.shape[3] * gradient.shape[4]
+    outer, inner = gradient.shape[1] // groups, x.shape[1] // groups
+    columns = inner * taps.shape[2] * taps.shape[3] * taps.shape[4]
+    if positions and outer and columns:
+        grid = (-(-outer // _BLOCK), -(-columns // _BLOCK), groups)
+        launch(
+            weight_product, grid, x.device,
+            gradient, x, out, positions, outer, inner,
+            *gradient.shape[2:], *taps.shape[2:], *x.shape[2:], *shape.forward(),
+            *gradient.stride(), *x.stride(), _accumulator(x.dtype), _BLOCK, warps=_WARPS,
+        )  # fmt: skip
+    return out
+
+
+def _result_shape(x: Any, weight: Any, shape: _Shape, transposed: bool, extra: Three) -> list[int]:
+    lead = 3 - shape.rank
+    sizes = [x.shape[0], weight.shape[1] * shape.groups if transposed else weight.shape[0]]
+    for i in range(lead, 3):
+        size, taps = x.shape[2 + i - lead], weight.shape[2 + i - lead]
+        reach = shape.dilation[i] * (taps - 1) + 1
+        if transposed:
+            sizes.append((size - 1) * shape.stride[i] - 2 * shape.padding[i] + reach + extra[i])
+        else:
+            sizes.append((size + 2 * shape.padding[i] - reach) // shape.stride[i] + 1)
+    if min(sizes[2:]) < 0 or (not transposed and min(sizes[2:]) < 1):
+        raise RuntimeError(
+            f"Calculated output size {sizes} is too small: kernel size can't be greater than"
+            " actual input size"
+        )
+    return sizes
+
+
+def _convolution(
+    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int,
+) -> Any:  # fmt: skip
+    counts.CALLS["convolution"] += 1
+    _check("convolution", x, weight)
+    rank = x.dim() - 2
+    shape = _Shape(rank, stride, padding, dilation, groups)
+    channels = weight.shape[0] if transposed else weight.shape[1] * groups
+    if x.shape[1] != channels:
+        raise RuntimeError(
+            f"Given groups={groups}, weight of size {list(weight.shape)}, expected input"
+            f"{list(x.shape)} to have {channels} channels, but got {x.shape[1]} channels instead"
+        )
+    extra = _three(output_padding, rank, 0)
+    out = _like(x, _result_shape(x, weight, shape, transposed, extra))
+    _gather(x, weight, out, shape, transposed)
+    return out if bias is None else out.add_(bias.view(1, -1, *[1] * rank))
+
+
+def _convolution_backward(
+    gradient: Any, x: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int, output_mask: Sequence[bool],
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    counts.CALLS["convolution_backward"] += 1
+    _check("convolution_backward", gradient, x, weight)
+    shape = _Shape(x.dim() - 2, stride, padding, dilation, groups)
+    of_x = of_weight = of_bias = None
+    if output_mask[0]:
+        of_x = _gather(gradient, weight, _like(x, x.shape), shape, not transposed)
+    if output_mask[1]:
+        first, second = (x, gradient) if transposed else (gradient, x)
+        of_weight = _weights(first, second, weight, shape)
+    if output_mask[2]:
+        of_bias = gradient.sum([0, *range(2, gradient.dim())])
+    return of_x, of_weight, of_bias
+
+
+KERNELS: Final = {
+    "convolution": _convolution,
+    "convolution_overrideable": _convolution,
+    "convolution_backward": _convolution_backward,
+}

@@ -1,0 +1,117 @@
+"""New tensors with computed elements: sequences, identities and indices of triangles."""
+
+import math
+from typing import Any, Final
+
+import torch
+
+from tessera_torch import counts
+from tessera_torch.own.creation_kernels import sequence
+from tessera_torch.own.launching import launch
+
+_BLOCK: Final = 256
+
+
+def _fill(out: Any, count: int, first: float, step: float) -> Any:
+    """Resize a tensor to a vector, and fill it with first + i * step."""
+    if out.numel() != count:
+        out.resize_(count)
+    if not count:
+        return out
+    whole = isinstance(first, int) and isinstance(step, int)
+    whole = whole and not out.is_floating_point()
+    dtype = torch.int64 if whole else torch.float64
+    numbers = torch.tensor([first, step], dtype=dtype).to(out.device)
+    target = out if out.is_contiguous() else torch.empty_like(out).contiguous()
+    single = out.dtype in (torch.float32, torch.float16, torch.bfloat16)
+    grid = (-(-count // _BLOCK),)
+    launch(sequence, grid, out.device, target, numbers, count, whole, single, _BLOCK)
+    return out if target is out else out.copy_(target)
+
+
+def _arange(start: Any, end: Any, step: Any = 1, *, out: Any) -> Any:
+    counts.CALLS["arange"] += 1
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if not out.is_floating_point():
+        start, end, step = int(start), int(end), int(step)
+        count = -((start - end) // step)
+    else:
+        count = math.ceil((end - start) / step)
+    return _fill(out, count, start, step)
+
+
+def _range(start: Any, end: Any, step: Any = 1, *, out: Any) -> Any:
+    counts.CALLS["range"] += 1
+    return _fill(out, int((end - start) / step) + 1, start, step)
+
+
+def _linspace(start: Any, end: Any, steps: int, *, out: Any) -> Any:
+    counts.CALLS["linspace"] += 1
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    if out.numel() != steps:
+        out.resize_(steps)
+    if not steps:
+        return out
+    if steps == 1:
+        return out.fill_(start)
+    dtype = out.dtype if out.is_floating_point() else torch.float32
+    first, last = float(start), float(end)
+    step = (last - first) / (steps - 1)
+    low = torch.empty(steps, dtype=dtype, device=out.device)
+    high = torch.empty(steps, dtype=dtype, device=out.device)
+    _fill(low, steps, first, step)
+    _fill(high, steps, last - step * (steps - 1), step)
+    half = torch.empty(steps, dtype=torch.int64, device=out.device)
+    _fill(half, steps, 0, 1)
+    return out.copy_(torch.where(half < steps // 2, low, high))
+
+
+def _logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any) -> Any:
+    counts.CALLS["logspace"] += 1
+    if out.numel() != steps:
+        out.resize_(steps)
+    dtype = torch.float64 if out.dtype == torch.float64 else torch.float32
+    exponents = torch.linspace(start, end, steps, dtype=dtype, device=out.device)
+    return out.copy_(torch.pow(base, exponents))
+
+
+def _eye(n: int, m: int | None = None, *, out: Any) -> Any:
+    counts.CALLS["eye"] += 1
+    m = n if m is None else m
+    out.resize_((n, m)).zero_()
+    out.diagonal().fill_(1)
+    return out
+
+
+def _eye_square(n: int, *, out: Any) -> Any:
+    return _eye(n, n, out=out)
+
+
+def _triangle(upper: bool) -> Any:
+    def compute(
+        row: int, col: int, offset: int = 0, *, dtype: Any = None, layout: Any = None,
+        device: Any = None, pin_memory: Any = None,
+    ) -> Any:  # fmt: skip
+        counts.CALLS["triu_indices" if upper else "tril_indices"] += 1
+        ones = torch.ones((row, col), dtype=torch.bool, device=device)
+        mask = ones.triu(offset) if upper else ones.tril(offset)
+        found = mask.nonzero().t().contiguous()
+        return found.to(dtype or torch.int64)
+
+    return compute
+
+
+KERNELS: Final = {
+    "arange.start_out": _arange,
+    "range.out": _range,
+    "linspace.out": _linspace,
+    "logspace.out": _logspace,
+    "eye.out": _eye_square,
+    "eye.m_out": _eye,
+    "tril_indices": _triangle(False),
+    "triu_indices": _triangle(True),
+}

@@ -1,0 +1,102 @@
+"""Fused optimizers and gradient scaling, as sequences of element-wise operators."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+
+from tessera_torch import counts
+
+
+def _skips(found_inf: Any) -> bool:
+    return found_inf is not None and bool(found_inf.item())
+
+
+def _scaled(gradient: Any, maximize: bool, grad_scale: Any) -> Any:
+    if grad_scale is not None:
+        gradient.div_(grad_scale)
+    return -gradient if maximize else gradient
+
+
+def _adam(decoupled: bool) -> Any:
+    def compute(
+        parameters: Sequence[Any], gradients: Sequence[Any], averages: Sequence[Any],
+        squares: Sequence[Any], largest: Sequence[Any], steps: Sequence[Any], *,
+        lr: Any, beta1: float, beta2: float, weight_decay: float, eps: float,
+        amsgrad: bool, maximize: bool, grad_scale: Any = None, found_inf: Any = None,
+    ) -> None:  # fmt: skip
+        counts.CALLS["_fused_adamw_" if decoupled else "_fused_adam_"] += 1
+        if _skips(found_inf):
+            return
+        rate = float(lr)
+        for i, parameter in enumerate(parameters):
+            gradient = _scaled(gradients[i], maximize, grad_scale)
+            if weight_decay and decoupled:
+                parameter.mul_(1 - rate * weight_decay)
+            elif weight_decay:
+                gradient = gradient.add(parameter, alpha=weight_decay)
+            step = float(steps[i].item())
+            averages[i].lerp_(gradient, 1 - beta1)
+            squares[i].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+            second = squares[i]
+            if amsgrad:
+                second = torch.maximum(largest[i], squares[i], out=largest[i])
+            divisor = second.sqrt() / (1 - beta2**step) ** 0.5 + eps
+            parameter.addcdiv_(averages[i], divisor, value=-rate / (1 - beta1**step))
+
+    return compute
+
+
+def _sgd(
+    parameters: Sequence[Any], gradients: Sequence[Any], momenta: Sequence[Any], *,
+    weight_decay: float, momentum: float, lr: Any, dampening: float, nesterov: bool,
+    maximize: bool, is_first_step: bool, grad_scale: Any = None, found_inf: Any = None,
+) -> None:  # fmt: skip
+    counts.CALLS["_fused_sgd_"] += 1
+    if _skips(found_inf):
+        return
+    for i, parameter in enumerate(parameters):
+        gradient = _scaled(gradients[i], maximize, grad_scale)
+        if weight_decay:
+            gradient = gradient.add(parameter, alpha=weight_decay)
+        if momentum:
+            if is_first_step:
+                momenta[i].copy_(gradient)
+            else:
+                momenta[i].mul_(momentum).add_(gradient, alpha=1 - dampening)
+            gradient = gradient.add(momenta[i], alpha=momentum) if nesterov else momenta[i]
+        parameter.add_(gradient, alpha=-float(lr))
+
+
+def _unscale(gradients: Sequence[Any], found_inf: Any, inv_scale: Any) -> None:
+    counts.CALLS["_amp_foreach_non_finite_check_and_unscale_"] += 1
+    for gradient in gradients:
+        bad = (~gradient.isfinite()).any()
+        found_inf.copy_(torch.maximum(found_inf, bad.to(found_inf.dtype)))
+        gradient.mul_(inv_scale)
+
+
+def _update_scale(
+    scale: Any, tracker: Any, found_inf: Any, growth: float, backoff: float, interval: int
+) -> Any:
+    counts.CALLS["_amp_update_scale_"] += 1
+    bad = found_inf > 0
+    successes = tracker + 1
+    grows = (successes >= interval) & ~bad
+    grown = scale * growth
+    grown = torch.where(grown.isfinite(), grown, scale)
+    scale.copy_(torch.where(bad, scale * backoff, torch.where(grows, grown, scale)))
+    tracker.copy_(torch.where(bad | grows, 0, successes))
+    return scale
+
+
+KERNELS: Final = {
+    "_fused_adam_": _adam(False),
+    "_fused_adam_.tensor_lr": _adam(False),
+    "_fused_adamw_": _adam(True),
+    "_fused_adamw_.tensor_lr": _adam(True),
+    "_fused_sgd_": _sgd,
+    "_fused_sgd_.tensor_lr": _sgd,
+    "_amp_foreach_non_finite_check_and_unscale_": _unscale,
+    "_amp_update_scale_": _update_scale,
+}
