@@ -21,15 +21,10 @@ def _addcdiv(start: Any, first: Any, second: Any, value: Any) -> Any:
     return start + value * (first / second)
 
 
-def _index_put(target: Any, indices: Any, values: Any, accumulate: bool, unsafe: bool) -> Any:
-    return torch.ops.aten.index_put.default(target, indices, values, accumulate)
-
-
 _FORMS: Final[dict[str, Callable[..., Any]]] = {
     "lerp.Scalar": _lerp,
     "addcmul": _addcmul,
     "addcdiv": _addcdiv,
-    "_index_put_impl": _index_put,
 }
 
 

@@ -22,6 +22,7 @@ _PRODUCTS: Final = frozenset(
     """mm mm.out bmm bmm.out addmm addmm.out addmm_ baddbmm baddbmm.out baddbmm_ dot vdot
     addmv addmv.out addmv_ _addmm_activation _addmm_activation.out""".split()
 )
+_ALIASES: Final = ("index_put", "index_put_")  # end in _index_put_impl_
 _NOT_OURS: Final = ("cudnn", "sparse", "miopen", "nested", "quantize", "mkldnn", "_cuda_getCurrent")
 _TENSOR: Final = "Tensor"
 
@@ -33,7 +34,7 @@ def register() -> tuple[Any, int]:
     native.remember()
     library = torch.library.Library("aten", "IMPL")
     own = table.kernels()
-    names = frozenset(name.partition(".")[0] for name in (*own, *_PRODUCTS))
+    names = frozenset(name.partition(".")[0] for name in (*own, *_PRODUCTS, *_ALIASES))
     count = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch warns of each kernel that is replaced

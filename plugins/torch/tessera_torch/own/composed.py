@@ -88,7 +88,14 @@ def _gru_cell_backward(of_hy: Any, workspace: Any, has_bias: bool) -> Any:
     return igates, hgates, of_hy * z, *biases
 
 
+def _cdist(x1: Any, x2: Any, p: float, compute_mode: int | None = None) -> Any:
+    counts.CALLS["_cdist_forward"] += 1
+    difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    return torch.linalg.vector_norm(difference, p, -1)
+
+
 KERNELS: Final = {
+    "_cdist_forward": _cdist,
     "equal": _equal,
     "bincount": _bincount,
     "_thnn_fused_lstm_cell": _lstm_cell,

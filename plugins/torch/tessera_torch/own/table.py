@@ -11,6 +11,8 @@ from tessera_torch.own import (
     foreach,
     optimizers,
     random,
+    scans,
+    scattering,
     selection,
     sorting,
 )
@@ -26,6 +28,8 @@ def kernels() -> dict[str, Callable[..., Any]]:
         **foreach.kernels(),
         **optimizers.KERNELS,
         **random.KERNELS,
+        **scans.KERNELS,
+        **scattering.KERNELS,
         **selection.KERNELS,
         **sorting.KERNELS,
     }

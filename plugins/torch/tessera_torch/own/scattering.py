@@ -1,0 +1,230 @@
+"""Writes at computed places: scatter in its forms, and index_put."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+
+from tessera_torch import counts
+from tessera_torch.own.launching import launch
+from tessera_torch.own.scattering_kernels import scatter
+from tessera_torch.own.selection import positions
+from tessera_torch.own.sorting import order_rows
+
+_BLOCK: Final = 256
+_CODES: Final = {"set": 0, "add": 1, "sum": 1, "amax": 2, "amin": 3}
+# Atomic operations exist for these; other types are combined in one of them.
+_ATOMIC: Final = (torch.float32, torch.float64, torch.int32, torch.int64)
+
+
+def _combine(target: Any, places: Any, source: Any, operation: str) -> None:
+    """Combine elements into a tensor, at distances in elements from its first."""
+    count = places.numel()
+    if not count:
+        return
+    if operation in ("multiply", "prod"):
+        _multiply(target, places, source)
+        return
+    if operation != "set" and (target.dtype not in _ATOMIC or target.is_floating_point() and operation[0] == "a" and operation != "add"):
+        _in_rounds_or_wider(target, places, source, operation)
+        return
+    values = source.to(target.dtype).contiguous()
+    pointed = target
+    if target.is_complex():
+        raise NotImplementedError("aten::scatter of complex numbers has no kernel on Tessera's simulated GPU")
+    if target.dtype == torch.bool:
+        pointed, values = target.view(torch.uint8), values.view(torch.uint8)
+    grid = (-(-count // _BLOCK),)
+    launch(
+        scatter, grid, target.device,
+        pointed, places.contiguous(), values, count, _CODES[operation], _BLOCK,
+    )  # fmt: skip
+
+
+def _in_rounds_or_wider(target: Any, places: Any, source: Any, operation: str) -> None:
+    if operation in ("add", "sum"):
+        wide = torch.float32 if target.is_floating_point() else torch.int32
+        copy = target.to(wide).contiguous()
+        if copy.stride() != target.stride():
+            copy = torch.empty_strided(target.shape, target.stride(), dtype=wide, device=target.device)
+            copy.copy_(target)
+        _combine(copy, places, source.to(wide), operation)
+        target.copy_(copy != 0 if target.dtype == torch.bool else copy)
+        return
+    combine = torch.maximum if operation == "amax" else torch.minimum
+    _rounds(target, places, source, combine)
+
+
+def _multiply(target: Any, places: Any, source: Any) -> None:
+    _rounds(target, places, source, torch.mul)
+
+
+def _rounds(target: Any, places: Any, source: Any, combine: Callable[[Any, Any], Any]) -> None:
+    """Combine one element for each place at a time, as often as a place occurs."""
+    flat, values = places.reshape(-1), source.to(target.dtype).reshape(-1)
+    order = order_rows(flat[None], False)[0]
+    flat, values = flat.index_select(0, order), values.index_select(0, order)
+    own = torch.arange(flat.numel(), device=flat.device)
+    fresh = torch.ones(flat.shape, dtype=torch.bool, device=flat.device)
+    fresh[1:] = flat[1:] != flat[:-1]
+    starts = positions(fresh)
+    lengths = torch.cat((starts[1:], own[-1:] + 1)) - starts
+    span = 1 + sum((n - 1) * s for n, s in zip(target.shape, target.stride(), strict=True))
+    memory = target.as_strided((span,), (1,))
+    for turn in range(int(lengths.max().item())):
+        chosen = starts[lengths > turn] + turn
+        place = flat.index_select(0, chosen)
+        value = combine(memory.index_select(0, place), values.index_select(0, chosen))
+        _combine(memory, place, value, "set")
+
+
+def _places(target: Any, dim: int, index: Any) -> Any:
+    """Return the distances in elements of ``target[..., index, ...]`` from its first element."""
+    places = index * (target.stride(dim) if target.dim() else 1)
+    for other in range(index.dim()):
+        if other == dim:
+            continue
+        shape = [1] * index.dim()
+        shape[other] = index.shape[other]
+        steps = torch.arange(index.shape[other], device=index.device) * target.stride(other)
+        places = places + steps.view(shape)
+    return places.to(torch.int64)
+
+
+def _scatter_into(target: Any, dim: int, index: Any, source: Any, operation: str) -> Any:
+    counts.CALLS["scatter"] += 1
+    if index.dtype not in (torch.int64, torch.int32):
+        raise RuntimeError("scatter(): Expected dtype int32/int64 for index")
+    if not index.numel():
+        return target
+    dim = dim % max(target.dim(), 1)
+    if isinstance(source, torch.Tensor):
+        if source.dtype != target.dtype:
+            raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+        if source.dim():
+            source = source[tuple(slice(n) for n in index.shape)]
+    else:
+        source = torch.full(index.shape, source, dtype=target.dtype, device=target.device)
+    _combine(target, _places(target, dim, index), source.expand(index.shape), operation)
+    return target
+
+
+def _reduce_into(
+    target: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True
+) -> Any:
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+    if not index.numel():
+        return target
+    if not include_self:
+        start = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
+        if start is None:
+            info = torch.finfo if target.is_floating_point() else torch.iinfo
+            limits = info(target.dtype)
+            start = limits.min if reduce == "amax" else limits.max
+            if target.is_floating_point():
+                start = float("-inf") if reduce == "amax" else float("inf")
+        _scatter_into(target, dim, index, start, "set")
+    if reduce != "mean":
+        return _scatter_into(target, dim, index, source, reduce)
+    ones = torch.ones(index.shape, dtype=target.dtype, device=target.device)
+    number = torch.ones_like(target) if include_self else torch.zeros_like(target)
+    _scatter_into(target, dim, index, source, "sum")
+    _scatter_into(number, dim, index, ones, "sum")
+    number.clamp_(min=1)
+    if target.is_floating_point():
+        return target.div_(number)
+    return target.copy_(torch.div(target, number, rounding_mode="floor"))
+
+
+def _forms(name: str, into: Callable[..., Any], overload: str) -> dict[str, Callable[..., Any]]:
+    """Return the functional, in-place and out= forms of an operator."""
+    suffix = f".{overload}" if overload else ""
+
+    def functional(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        return into(self.clone(memory_format=torch.contiguous_format), *arguments, **keywords)
+
+    def out_form(self: Any, *arguments: Any, out: Any, **keywords: Any) -> Any:
+        result = functional(self, *arguments, **keywords)
+        return out.resize_(result.shape).copy_(result)
+
+    out = f"{name}.{overload}_out" if overload else f"{name}.out"
+    return {f"{name}{suffix}": functional, f"{name}_{suffix}": into, out: out_form}
+
+
+def _set(self: Any, dim: int, index: Any, source: Any) -> Any:
+    return _scatter_into(self, dim, index, source, "set")
+
+
+def _add(self: Any, dim: int, index: Any, source: Any) -> Any:
+    return _scatter_into(self, dim, index, source, "add")
+
+
+def _old_reduce(self: Any, dim: int, index: Any, source: Any, *, reduce: str) -> Any:
+    return _scatter_into(self, dim, index, source, reduce)
+
+
+def _two(
+    self: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    return _reduce_into(self, dim, index, src, reduce, include_self)
+
+
+def _expanded(indices: Sequence[Any], rank: int) -> list[Any]:
+    """Return one tensor of integers, or None, for each dimension."""
+    found: list[Any] = []
+    for one in indices:
+        if one is None:
+            found.append(None)
+        elif one.dtype in (torch.bool, torch.uint8):
+            found.extend(one.nonzero().unbind(1))
+        else:
+            found.append(one)
+    return found + [None] * (rank - len(found))
+
+
+def _index_put(
+    self: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, unsafe: bool = False
+) -> Any:
+    counts.CALLS["index_put"] += 1
+    chosen = _expanded(indices, self.dim())
+    if len(chosen) > self.dim():
+        raise IndexError(
+            f"too many indices for tensor of dimension {self.dim()} (got {len(chosen)})"
+        )
+    indexed = [i for i, one in enumerate(chosen) if one is not None]
+    if not indexed:
+        return self.add_(values) if accumulate else self.copy_(values.expand(self.shape))
+    tensors = torch.broadcast_tensors(*(chosen[i].to(self.device) for i in indexed))
+    together = indexed[-1] - indexed[0] == len(indexed) - 1
+    lead = [i for i in range(self.dim()) if chosen[i] is None and together and i < indexed[0]]
+    rest = [i for i in range(self.dim()) if chosen[i] is None and i not in lead]
+    shape = [*(self.shape[i] for i in lead), *tensors[0].shape, *(self.shape[i] for i in rest)]
+    places = torch.zeros((), dtype=torch.int64, device=self.device)
+    for i, one in zip(indexed, tensors, strict=True):
+        wrapped = torch.where(one < 0, one + self.shape[i], one).to(torch.int64)
+        places = places + wrapped * self.stride(i)
+    places = places.view(*tensors[0].shape, *[1] * len(rest))
+    for order, i in enumerate((*lead, *rest)):
+        after = len(shape) - order - 1 if order < len(lead) else len(rest) - (order - len(lead)) - 1
+        steps = torch.arange(self.shape[i], device=self.device) * self.stride(i)
+        places = places + steps.view(-1, *[1] * after)
+    values = values.to(self.device)
+    if values.dtype != self.dtype:
+        raise RuntimeError(
+            "Index put requires the source and destination dtypes match, got"
+            f" {self.dtype} for the destination and {values.dtype} for the source."
+        )
+    _combine(self, places.expand(shape), values.expand(shape), "add" if accumulate else "set")
+    return self
+
+
+KERNELS: Final = {
+    **_forms("scatter", _set, "src"),
+    **_forms("scatter", _set, "value"),
+    **_forms("scatter", _old_reduce, "reduce"),
+    **_forms("scatter", _old_reduce, "value_reduce"),
+    **_forms("scatter_add", _add, ""),
+    **_forms("scatter_reduce", _two, "two"),
+    "_index_put_impl_": _index_put,
+}
