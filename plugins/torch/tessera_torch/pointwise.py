@@ -140,7 +140,7 @@ class Pointwise:
             hint = _HINTS.get(rank, 8)
             if loop.is_big([*strides[0], *strides[1]]):
                 hint = int((2**33) ** (1 / rank)) + 1
-            sizes = [inputs.symbol(hint) for _ in loop.sizes] or [1]
+            sizes = [inputs.symbol(hint + i) for i in range(rank)] or [1]
             described = []
             remaining = iter(strides[0])
             for one in given.tensors:
@@ -152,8 +152,9 @@ class Pointwise:
                 if own is None or not one.dim() and not any(t.dim() for t in written):
                     laid.append((one, (), ()))
                     continue
+                step = hint + rank + len(laid)  # unlike all sizes, and unlike others' steps
                 symbols = [
-                    s if s < 2 else inputs.symbol(2 * (hint + 1) ** (rank - i))
+                    s if s < 2 else inputs.symbol(2 * step ** (rank - i))
                     for i, s in enumerate(own)
                 ] or [1]
                 laid.append((one, sizes, symbols))
@@ -165,7 +166,9 @@ class Pointwise:
                     inputs.number(one, wide)
             for (one, shape, own_strides), is_aligned in zip(laid, aligned, strict=True):
                 inputs.tensor(shape, own_strides, one, is_aligned)
-            kernel = compile_function(self._function(given, written, dtypes), inputs, set())
+            kernel = compile_function(
+                self._function(given, written, dtypes), inputs, set(), is_loop=True
+            )
         spent = time.perf_counter() - started
         counts.COMPILED[self.signature.name] += 1
         counts.SECONDS[self.signature.name] += spent

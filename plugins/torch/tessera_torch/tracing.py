@@ -147,7 +147,10 @@ def number_dtype(value: Any, wide: bool) -> Any:
 
 
 def compile_function(
-    function: Callable[..., Any], inputs: Inputs, own: frozenset[str] | set[str]
+    function: Callable[..., Any],
+    inputs: Inputs,
+    own: frozenset[str] | set[str],
+    is_loop: bool = False,
 ) -> Kernel:
     """Compile a function of the inputs' tensors.
 
@@ -155,6 +158,9 @@ def compile_function(
         function: takes the tensors in order and returns a tuple.
         inputs: its symbols and tensors.
         own: operators that Inductor's code may call, because this package computes them.
+        is_loop: the kernel is a loop over elements that writes to given targets. It is right for
+            all sizes and strides unless PyTorch has taken two of them for equal: it compares
+            them to choose the order of loops.
 
     Raises:
         NotCompiled: Inductor would call an operator of PyTorch.
@@ -176,4 +182,6 @@ def compile_function(
         guards = None
         if inputs.symbols and inputs.shapes.guards:
             guards = inputs.shapes.produce_guards_expression(inputs.symbols)
+        if is_loop and guards and "==" not in guards:
+            guards = None
     return Kernel(code, guards)
