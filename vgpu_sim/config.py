@@ -19,6 +19,8 @@ DRIVERS_VARIABLE = "IBV_DRIVERS"
 LIBRARY_PATH_VARIABLE = "LD_LIBRARY_PATH"
 PTXAS_PYTHON_VARIABLE = "TESSERA_PTXAS_PYTHON"  # whose Tessera checks PTX for the program ptxas
 MATH_VARIABLE = "TESSERA_MATH_LIBRARIES"  # 0: programs do not find Tessera's libcublas and others
+TORCH_VARIABLE = "TESSERA_TORCH"  # 0: PyTorch does not find tessera_torch
+PYTHON_PATH_VARIABLE = "PYTHONPATH"
 TRITON_PTXAS_VARIABLE = "TRITON_PTXAS_PATH"  # Triton's ptxas below compute capability 9.0
 TRITON_NEWER_PTXAS_VARIABLE = "TRITON_PTXAS_BLACKWELL_PATH"  # and from 9.0 on
 LINK_PATH_VARIABLE = "LIBRARY_PATH"  # where gcc and clang look for -lcuda
@@ -28,6 +30,8 @@ MATH_FOLDER = "math"  # and below it, libcublas.so.12 and others
 RDMA_LIBRARIES_DIR = LIBRARIES_DIR / "rdma"  # and libibverbs.so.1
 PROVIDER_PATH = LIBRARIES_DIR / "provider" / "libtessera"  # as rdma-core names it
 PROGRAMS_DIR = LIBRARIES_DIR / "bin"  # and nvidia-smi, and ptxas
+
+_TORCH_PLUGIN = Path("plugins", "torch")  # in a wheel below this package, in a checkout beside it
 
 DEFAULT_RUN_DIR = Path("/run/tessera")
 DEFAULT_STATE_DIR = Path("/var/lib/tessera")
@@ -81,6 +85,7 @@ def program_environment(slices: Path, token_hex: str, libraries: Path) -> Mappin
     with ``-lcuda``. Tessera's nvidia-smi precedes the system's in PATH, because Tessera's
     libnvidia-ml supports only a part of the functions that the system's nvidia-smi calls.
     Tessera's mathematical libraries are found unless TESSERA_MATH_LIBRARIES is 0 (ADR 149).
+    PyTorch finds Tessera's eager operators unless TESSERA_TORCH is 0 (ADR 163).
     Tessera's ptxas is also there, and Triton is directed to it unless the user directs Triton to
     another one.
     """
@@ -92,9 +97,20 @@ def program_environment(slices: Path, token_hex: str, libraries: Path) -> Mappin
     environment["PATH"] = f"{PROGRAMS_DIR}{os.pathsep}{environment.get('PATH') or os.defpath}"
     for variable in (TRITON_PTXAS_VARIABLE, TRITON_NEWER_PTXAS_VARIABLE):
         environment.setdefault(variable, str(PROGRAMS_DIR / "ptxas"))
+    plugin = torch_plugin()
+    if plugin is not None and os.environ.get(TORCH_VARIABLE) != "0":
+        paths = (str(plugin), environment.get(PYTHON_PATH_VARIABLE))
+        environment[PYTHON_PATH_VARIABLE] = os.pathsep.join(filter(None, paths))
     environment[SLICES_DIR_VARIABLE] = str(slices)
     environment[TOKEN_VARIABLE] = token_hex
     return environment
+
+
+def torch_plugin() -> Path | None:
+    """Return the folder with the package that PyTorch loads (ADR 163), if it is installed."""
+    package = Path(__file__).parent
+    folders = (package / _TORCH_PLUGIN, package.parent / _TORCH_PLUGIN)
+    return next((folder for folder in folders if folder.is_dir()), None)
 
 
 def with_ptxas_check(environment: Mapping[str, str], python: str) -> dict[str, str]:

@@ -32,13 +32,18 @@ class Arguments:
             elif isinstance(one, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in one):
                 key.append(tuple(None if x is None else self._add(x) for x in one))
                 self.spec.append([None if x is None else "t" if x.is_cuda else "n" for x in one])
-            elif flags[i] and not fixed and type(one) in (int, float) and not (i == alpha and one == 1):
+            elif (
+                flags[i]
+                and not fixed
+                and type(one) in (int, float)
+                and not (i == alpha and one == 1)
+            ):
                 key.append(type(one))
                 self.numbers.append(one)
                 self.spec.append("n")
             else:
-                fixed = tuple(one) if isinstance(one, list) else one
-                key.append((type(fixed), fixed))
+                value = tuple(one) if isinstance(one, list) else one
+                key.append((type(value), value))
                 self.spec.append(("c", one))
         self.key = tuple(key)
 
@@ -79,7 +84,11 @@ class Arguments:
             return None if kind is None else next(left) if kind == "t" else next(right)
 
         return [
-            kind[1] if isinstance(kind, tuple) else [take(k) for k in kind] if isinstance(kind, list) else take(kind)
+            kind[1]
+            if isinstance(kind, tuple)
+            else [take(k) for k in kind]
+            if isinstance(kind, list)
+            else take(kind)
             for kind in self.spec
         ]
 

@@ -1,4 +1,4 @@
-"""All other operators that Inductor can compile: kernels by types and the pattern of each layout."""
+"""All other operators that Inductor compiles: kernels by types and the layouts' patterns."""
 
 import time
 from collections.abc import Sequence
@@ -64,7 +64,11 @@ class General:
     def _run(self, given: Arguments, full: Sequence[Any]) -> Any:
         layouts = [layout_of(one) for one in given.tensors]
         key = (given.key, *layouts)
-        values = [value for one, own in zip(given.tensors, layouts, strict=True) for value in own.values(one)]
+        values = [
+            value
+            for one, own in zip(given.tensors, layouts, strict=True)
+            for value in own.values(one)
+        ]
         kernels = self._kernels.setdefault(key, [])
         for kernel, exact in kernels:
             if values == exact if exact is not None else kernel.accepts(values):

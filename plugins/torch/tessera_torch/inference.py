@@ -39,9 +39,7 @@ def infer(signature: Signature, full: Sequence[Any]) -> tuple[Any, ...]:
         if not isinstance(one, torch.Tensor):
             return one
         with mode:
-            return torch.empty_strided(
-                one.shape, one.stride(), dtype=one.dtype, device=one.device
-            )
+            return torch.empty_strided(one.shape, one.stride(), dtype=one.dtype, device=one.device)
 
     fakes = tree_map(fake, list(full))
     in_place = bool(signature.writes) and not signature.is_out
@@ -54,4 +52,3 @@ def infer(signature: Signature, full: Sequence[Any]) -> tuple[Any, ...]:
         raise NotInferred(str(err)) from err
     listed = results if isinstance(results, (tuple, list)) else (results,)
     return tuple(one.dtype if isinstance(one, torch.Tensor) else None for one in listed)
-

@@ -56,7 +56,10 @@ def broadcast(shapes: Sequence[Ints]) -> Ints:
 def expand(shape: Ints, own: Ints, strides: Ints) -> Ints:
     """Return an operand's strides in the common shape: 0 where it is repeated."""
     lead = len(shape) - len(own)
-    kept = (0 if n == 1 and shape[lead + i] != 1 else s for i, (n, s) in enumerate(zip(own, strides, strict=True)))
+    kept = (
+        0 if n == 1 and shape[lead + i] != 1 else s
+        for i, (n, s) in enumerate(zip(own, strides, strict=True))
+    )
     return (0,) * lead + tuple(kept)
 
 

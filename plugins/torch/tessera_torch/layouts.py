@@ -53,4 +53,3 @@ def layout_of(tensor: Any) -> Layout:
     if order is not None:
         return Layout(sizes, order, (), aligned, big)
     return Layout(sizes, None, tuple(min(s, 2) for s in strides), aligned, big)
-

@@ -34,11 +34,11 @@ class Operator:
         try:
             return self._compute(full)
         except Exception as err:
-            reason = _reason(err)
-            if reason is None:
+            why = _reason(err)
+            if why is None:
                 raise
-            self._refused[_types(full)] = reason
-            return refuse_or_fall_back(signature, arguments, keywords, reason)
+            self._refused[_types(full)] = why
+            return refuse_or_fall_back(signature, arguments, keywords, why)
 
     def _prepare(self) -> Signature:
         self._signature = signature = Signature(overload(self.name))

@@ -147,15 +147,14 @@ class Pointwise:
                 own = next(remaining) if one.dim() else None
                 described.append((one, own))
             described.extend(zip(written, strides[1], strict=True))
-            laid = []
+            laid: list[tuple[Any, Any, Any]] = []
             for one, own in described:
-                if own is None or not one.dim() and not any(t.dim() for t in written):
+                if own is None or (not one.dim() and not any(t.dim() for t in written)):
                     laid.append((one, (), ()))
                     continue
                 step = hint + rank + len(laid)  # unlike all sizes, and unlike others' steps
                 symbols = [
-                    s if s < 2 else inputs.symbol(2 * step ** (rank - i))
-                    for i, s in enumerate(own)
+                    s if s < 2 else inputs.symbol(2 * step ** (rank - i)) for i, s in enumerate(own)
                 ] or [1]
                 laid.append((one, sizes, symbols))
             wide = given.is_wide()

@@ -95,7 +95,7 @@ def span(tensor: Any) -> int:
     if not tensor.numel():
         return 0
     steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return 1 + sum((n - 1) * s for n, s in steps)
+    return 1 + int(sum((n - 1) * s for n, s in steps))
 
 
 def _download(tensor: Any) -> Any:

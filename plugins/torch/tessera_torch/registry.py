@@ -1,7 +1,6 @@
 """Which overloads get kernels of this package."""
 
 import warnings
-from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -11,16 +10,22 @@ from tessera_torch.operator import Operator, overload
 
 # These start no kernel, or end in operators that have one here.
 _KEPT: Final = frozenset(
-    """empty.memory_format empty_strided as_strided view set_.source_Storage
-    set_.source_Storage_storage_offset set_.source_Tensor set_ resize_ record_stream is_set_to
-    _local_scalar_dense is_pinned _pin_memory unfold _reshape_alias view_as_real view_as_complex
-    _efficientzerotensor _cudnn_init_dropout_state _resize_output_ resize_as_ lift_fresh item
-    _storage_Use_Count alias""".split()
+    {
+        *("empty.memory_format", "empty_strided", "as_strided", "view", "set_", "resize_"),
+        *("set_.source_Storage", "set_.source_Storage_storage_offset", "set_.source_Tensor"),
+        *("record_stream", "is_set_to", "_local_scalar_dense", "is_pinned", "_pin_memory"),
+        *("unfold", "_reshape_alias", "view_as_real", "view_as_complex", "_efficientzerotensor"),
+        *("_cudnn_init_dropout_state", "_resize_output_", "resize_as_", "lift_fresh", "item"),
+        *("_storage_Use_Count", "alias"),
+    }
 )
 # PyTorch's own kernels of these call cuBLAS, which Tessera computes.
 _PRODUCTS: Final = frozenset(
-    """mm mm.out bmm bmm.out addmm addmm.out addmm_ baddbmm baddbmm.out baddbmm_ dot vdot
-    addmv addmv.out addmv_ _addmm_activation _addmm_activation.out""".split()
+    {
+        *("mm", "mm.out", "bmm", "bmm.out", "addmm", "addmm.out", "addmm_"),
+        *("baddbmm", "baddbmm.out", "baddbmm_", "dot", "vdot", "addmv", "addmv.out", "addmv_"),
+        *("_addmm_activation", "_addmm_activation.out"),
+    }
 )
 _ALIASES: Final = ("index_put", "index_put_")  # end in _index_put_impl_
 _NOT_OURS: Final = ("cudnn", "sparse", "miopen", "nested", "quantize", "mkldnn", "_cuda_getCurrent")
@@ -55,6 +60,3 @@ def _is_ours(name: str) -> bool:
         return False
     arguments = overload(name)._schema.arguments
     return any(_TENSOR in str(argument.type) for argument in arguments)
-
-
-Kernels = dict[str, Callable[..., Any]]

@@ -1,4 +1,4 @@
-"""What an overload computes: its form without targets, and which of its numbers are run-time values."""
+"""What an overload computes: its form without targets, and which numbers are run-time values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,10 @@ from typing import Any
 import torch
 
 # Numbers that decide how PyTorch computes; a kernel for each value.
-_CONSTANT = frozenset({"pow.Tensor_Scalar", "pow_.Scalar", "pow.Tensor_Scalar_out", "clamp", "clamp_"})
+_CONSTANT = frozenset(
+    {"pow.Tensor_Scalar", "pow_.Scalar", "pow.Tensor_Scalar_out", "clamp", "clamp_"}
+)
+_ALSO_POINTWISE = frozenset({"aten::fill", "aten::copy", "aten::masked_fill"})
 _NUMBER_TYPES = frozenset({"number", "Scalar"})
 _SCALED = frozenset({"aten::add", "aten::sub"})  # their alpha multiplies the second operand
 
@@ -108,7 +111,7 @@ def _functional(overload: Any) -> tuple[list[int], Any]:
     kept = [(a.name, str(a.type)) for i, a in enumerate(schema.arguments) if i not in outs]
     packet = overload._overloadpacket
     if not outs:
-        packet = getattr(torch.ops.aten, name[:-1] if name.endswith("_") else name, None)
+        packet = getattr(torch.ops.aten, name.removesuffix("_"), None)
     if packet is None:
         return writes, None
     for other in packet.overloads():
@@ -133,7 +136,8 @@ def _tensor_overload(function: Any, position: int) -> Any:
 
 def _is_pointwise(function: Any) -> bool:
     tags = function.tags
-    if torch.Tag.pointwise not in tags or torch.Tag.nondeterministic_seeded in tags:
+    is_tagged = torch.Tag.pointwise in tags or function._schema.name in _ALSO_POINTWISE
+    if not is_tagged or torch.Tag.nondeterministic_seeded in tags:
         return False
     if any("List" in str(a.type) and "Tensor" in str(a.type) for a in function._schema.arguments):
         return False

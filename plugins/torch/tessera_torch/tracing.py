@@ -18,9 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, DimDynamic, ShapeEnv
 
-
-
-# Kernels depend on the operation alone: not on trials at run time, which would call eager operators.
+# A kernel depends on its operation alone, not on trials, which would call eager operators.
 _CONFIG = {
     "triton.autotune_pointwise": False,
     "deterministic": True,
@@ -34,10 +32,17 @@ _CONFIG = {
     "alignment_asserts": False,
     "scalar_asserts": False,
 }
-_ATEN_CALL = re.compile(r"^\s*(?:\w+ = )?(?:torch\.ops\.aten|aten)\.(\w+)(?:\.\w+)?\(", re.MULTILINE)
+_ATEN_CALL = re.compile(
+    r"^\s*(?:\w+ = )?(?:torch\.ops\.aten|aten)\.(\w+)(?:\.\w+)?\(", re.MULTILINE
+)
 _ALSO_DECOMPOSED = (
     *("upsample_bilinear2d", "upsample_bicubic2d", "upsample_linear1d", "upsample_trilinear3d"),
-    *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_nearest2d_backward"),
+    *(
+        "upsample_nearest1d",
+        "upsample_nearest2d",
+        "upsample_nearest3d",
+        "upsample_nearest2d_backward",
+    ),
     *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
     *("grid_sampler_2d", "im2col", "col2im", "renorm", "unfold_backward", "max_unpool2d"),
     *("max_unpool3d", "_embedding_bag", "addr", "renorm", "mv", "nll_loss2d_forward"),
@@ -47,7 +52,11 @@ _ALSO_DECOMPOSED = (
     *("multilabel_margin_loss_forward", "glu_jvp", "channel_shuffle", "pixel_shuffle"),
     *("pixel_unshuffle", "linalg_cross", "trace", "take", "_chunk_cat", "isin"),
 )
-_LOGGERS = ("torch._subclasses.fake_tensor", "torch._inductor.compile_fx", "torch._inductor.scheduler")
+_LOGGERS = (
+    "torch._subclasses.fake_tensor",
+    "torch._inductor.compile_fx",
+    "torch._inductor.scheduler",
+)
 _LOCK = threading.RLock()
 
 
@@ -77,6 +86,7 @@ class Inputs:
         self.mode = FakeTensorMode(shape_env=self.shapes)
         self.symbols: list[Any] = []
         self.tensors: list[Any] = []
+        self.aligned: list[int] = []  # which of the tensors are, on the device
 
     def symbol(self, hint: int) -> Any:
         """Return a new size or stride; its value is passed at each call."""
@@ -98,6 +108,8 @@ class Inputs:
                 span = 2 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
                 whole = torch.empty(span, dtype=like.dtype, device=like.device)
                 fake = whole.as_strided(tuple(sizes), tuple(strides), 1)
+        if aligned and like.is_cuda:
+            self.aligned.append(len(self.tensors))
         self.tensors.append(fake)
         return fake
 
@@ -118,7 +130,7 @@ class Kernel:
         self._holds: Callable[[dict[str, int]], bool] | None = None
         if guards:
             scope = dict(SYMPY_INTERP)
-            self._holds = eval(f"lambda L: {guards}", scope)  # noqa: S307 made by PyTorch
+            self._holds = eval(f"lambda L: {guards}", scope)
 
     def accepts(self, values: Sequence[int]) -> bool:
         """Return whether the kernel is right for these sizes and strides."""
@@ -175,7 +187,9 @@ def compile_function(
         with inputs.mode, torch.no_grad():
             graph = make_fx(with_symbols, decomposition_table=_decompositions())(*everything)
         with config.patch(_CONFIG), tracing(TracingContext(inputs.mode)), torch.no_grad():
-            code: Any = compile_fx_inner(graph, everything)
+            # Without this, Inductor's cache would not distinguish kernels by alignment.
+            aligned = [skip + i for i in inputs.aligned]
+            code: Any = compile_fx_inner(graph, everything, static_input_idxs=aligned)
         called = set(_ATEN_CALL.findall(getattr(code, "source_code", "") or "")) - own
         if called:
             raise NotCompiled(f"Inductor has no kernel for {', '.join(sorted(called))}")

@@ -12,7 +12,10 @@ def _equal(self: Any, other: Any) -> bool:
     if self.shape != other.shape:
         return False
     if self.dtype != other.dtype:
-        raise RuntimeError(f"Expected object of data type {self.dtype} but got data type {other.dtype} for argument #2 'other'")
+        raise RuntimeError(
+            f"Expected object of data type {self.dtype} but got data type"
+            f" {other.dtype} for argument #2 'other'"
+        )
     return not self.numel() or bool((self == other).all().item())
 
 

@@ -1,4 +1,4 @@
-"""Triton kernels of convolutions, as matrix products whose operands are gathered (implicit GEMM)."""
+"""Triton kernels of convolutions: matrix products of gathered operands (implicit GEMM)."""
 
 import triton
 import triton.language as tl
@@ -81,7 +81,9 @@ def weight_product(
         image = (k // (ow * oh * od)).to(tl.int64)
         source = image * gn + p0 * g0 + p1 * g1 + p2 * g2
         inside = (m[:, None] < outer) & (k[None, :] < positions)
-        left = tl.load(g + source[None, :] + (group * outer + m)[:, None] * gc, mask=inside, other=0)
+        left = tl.load(
+            g + source[None, :] + (group * outer + m)[:, None] * gc, mask=inside, other=0
+        )
         i0, in0 = _place(p0[:, None], t0[None, :], a0, b0, c0, 1, xd)
         i1, in1 = _place(p1[:, None], t1[None, :], a1, b1, c1, 1, xh)
         i2, in2 = _place(p2[:, None], t2[None, :], a2, b2, c2, 1, xw)

@@ -64,8 +64,8 @@ def _is_memcpy(target: Any, source: Any) -> bool:
     if target.is_conj() != source.is_conj() or target.is_neg() != source.is_neg():
         return False
     if target.stride() != source.stride():
-        return target.is_contiguous() and source.is_contiguous()
-    return target.is_contiguous() or span(target) == target.numel()
+        return bool(target.is_contiguous() and source.is_contiguous())
+    return bool(target.is_contiguous() or span(target) == target.numel())
 
 
 def _zero(tensor: Any) -> Any:

@@ -53,7 +53,9 @@ def _draw_like(tensor: Any, generator: Any, normal: bool = False) -> Any:
 def _uniform(self: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Any:
     counts.CALLS["uniform_"] += 1
     if low > high:
-        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
+        raise RuntimeError(
+            f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}"
+        )
     # CUDA draws from (0, 1] and reverses the bounds: 1 becomes the lower one.
     value = _draw_like(self, generator)
     if (low, high) != (0.0, 1.0):
@@ -141,17 +143,21 @@ def _random_from(self: Any, low: int, high: int | None, *, generator: Any = None
     if high is None:
         high = _largest(self.dtype) + 1
     if low >= high:
-        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
     span = high - low
     wide = span >= 2**32
     bits = _bits(self.numel(), self.device, generator, wide)
     if span == 2**64:
         return self.copy_(bits.view(self.shape))
-    if wide:  # as unsigned: the remainder of a number without its last bit, then that bit
-        value = ((((bits >> 1) & (2**63 - 1)) % span) * 2 + (bits & 1)) % span
-    else:
-        value = bits % span
+    value = _remainder(bits, span) if wide else bits % span
     return self.copy_((value + low).view(self.shape))
+
+
+def _remainder(bits: Any, span: int) -> Any:
+    """Return the remainder of unsigned numbers of 64 bits: of all but the last bit, then of it."""
+    return ((((bits >> 1) & (2**63 - 1)) % span) * 2 + (bits & 1)) % span
 
 
 def _random_to(self: Any, to: int, *, generator: Any = None) -> Any:
@@ -164,7 +170,8 @@ def _random(self: Any, *, generator: Any = None) -> Any:
 
 def _largest(dtype: Any) -> int:
     if dtype.is_floating_point:
-        return 2 ** {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}.get(dtype, 53)
+        digits: int = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}.get(dtype, 53)
+        return 1 << digits
     return 1 if dtype == torch.bool else int(torch.iinfo(dtype).max)
 
 
@@ -177,11 +184,15 @@ def _randperm_out(n: int, *, generator: Any = None, out: Any) -> Any:
     return out.copy_(torch.argsort(keys))
 
 
-def _multinomial(self: Any, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Any:
+def _multinomial(
+    self: Any, num_samples: int, replacement: bool = False, *, generator: Any = None
+) -> Any:
     counts.CALLS["multinomial"] += 1
     if not replacement or num_samples == 1:
         if num_samples > self.shape[-1]:
-            raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+            raise RuntimeError(
+                "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+            )
         wait = _exponential(torch.empty_like(self), generator=generator)
         first = self / wait
         if num_samples == 1:
@@ -195,7 +206,9 @@ def _multinomial(self: Any, num_samples: int, replacement: bool = False, *, gene
     return found.clamp_(max=self.shape[-1] - 1)
 
 
-def _multinomial_out(self: Any, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any) -> Any:
+def _multinomial_out(
+    self: Any, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any
+) -> Any:
     found = _multinomial(self, num_samples, replacement, generator=generator)
     return out.resize_(found.shape).copy_(found)
 

@@ -25,13 +25,18 @@ def _combine(target: Any, places: Any, source: Any, operation: str) -> None:
     if operation in ("multiply", "prod"):
         _multiply(target, places, source)
         return
-    if operation != "set" and (target.dtype not in _ATOMIC or target.is_floating_point() and operation[0] == "a" and operation != "add"):
+    if operation != "set" and (
+        target.dtype not in _ATOMIC
+        or (target.is_floating_point() and operation[0] == "a" and operation != "add")
+    ):
         _in_rounds_or_wider(target, places, source, operation)
         return
     values = source.to(target.dtype).contiguous()
     pointed = target
     if target.is_complex():
-        raise NotImplementedError("aten::scatter of complex numbers has no kernel on Tessera's simulated GPU")
+        raise NotImplementedError(
+            "aten::scatter of complex numbers has no kernel on Tessera's simulated GPU"
+        )
     if target.dtype == torch.bool:
         pointed, values = target.view(torch.uint8), values.view(torch.uint8)
     grid = (-(-count // _BLOCK),)
@@ -46,7 +51,9 @@ def _in_rounds_or_wider(target: Any, places: Any, source: Any, operation: str) -
         wide = torch.float32 if target.is_floating_point() else torch.int32
         copy = target.to(wide).contiguous()
         if copy.stride() != target.stride():
-            copy = torch.empty_strided(target.shape, target.stride(), dtype=wide, device=target.device)
+            copy = torch.empty_strided(
+                target.shape, target.stride(), dtype=wide, device=target.device
+            )
             copy.copy_(target)
         _combine(copy, places, source.to(wide), operation)
         target.copy_(copy != 0 if target.dtype == torch.bool else copy)
@@ -113,11 +120,13 @@ def _reduce_into(
     target: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True
 ) -> Any:
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
-        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+        raise RuntimeError(
+            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
+        )
     if not index.numel():
         return target
     if not include_self:
-        start = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
+        start: Any = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
         if start is None:
             info = torch.finfo if target.is_floating_point() else torch.iinfo
             limits = info(target.dtype)

@@ -76,37 +76,61 @@ def _fresh(rows: Any) -> Any:
     return fresh
 
 
-def _unique(self: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:  # noqa: A002 PyTorch's name
+def _unique(
+    self: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> Any:
     counts.CALLS["_unique2"] += 1
     flat = self.reshape(-1)
-    order = order_rows(flat[None], False)[0] if flat.numel() else torch.empty(0, dtype=torch.int64, device=self.device)
+    order = (
+        order_rows(flat[None], False)[0]
+        if flat.numel()
+        else torch.empty(0, dtype=torch.int64, device=self.device)
+    )
     values = flat.index_select(0, order)
-    starts, runs, lengths = _runs(_fresh(values[:, None]), flat.numel(), return_inverse, return_counts)
+    starts, runs, lengths = _runs(
+        _fresh(values[:, None]), flat.numel(), return_inverse, return_counts
+    )
     inverse = runs
     if return_inverse:
         inverse = torch.empty_like(runs).scatter_(0, order, runs).view(self.shape)
     return values.index_select(0, starts), inverse, lengths
 
 
-def _unique_first(self: Any, sorted: bool = True, return_inverse: bool = False) -> Any:  # noqa: A002 PyTorch's name
+def _unique_first(self: Any, sorted: bool = True, return_inverse: bool = False) -> Any:
     return _unique(self, sorted, return_inverse)[:2]
 
 
-def _unique_consecutive(self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+def _unique_consecutive(
+    self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
     counts.CALLS["unique_consecutive"] += 1
     if dim is not None:
         return _unique_rows(self, dim, return_inverse, return_counts, sort=False)
     flat = self.reshape(-1)
-    starts, inverse, lengths = _runs(_fresh(flat[:, None]), flat.numel(), return_inverse, return_counts)
-    return flat.index_select(0, starts), inverse.view(self.shape) if return_inverse else inverse, lengths
+    starts, inverse, lengths = _runs(
+        _fresh(flat[:, None]), flat.numel(), return_inverse, return_counts
+    )
+    return (
+        flat.index_select(0, starts),
+        inverse.view(self.shape) if return_inverse else inverse,
+        lengths,
+    )
 
 
-def _unique_dim(self: Any, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:  # noqa: A002 PyTorch's name
+def _unique_dim(
+    self: Any,
+    dim: int,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> Any:
     counts.CALLS["unique_dim"] += 1
     return _unique_rows(self, dim, return_inverse, return_counts, sort=True)
 
 
-def _unique_dim_consecutive(self: Any, dim: int, return_inverse: bool = False, return_counts: bool = False) -> Any:
+def _unique_dim_consecutive(
+    self: Any, dim: int, return_inverse: bool = False, return_counts: bool = False
+) -> Any:
     counts.CALLS["unique_dim_consecutive"] += 1
     return _unique_rows(self, dim, return_inverse, return_counts, sort=False)
 
@@ -117,7 +141,9 @@ def _unique_rows(self: Any, dim: int, return_inverse: bool, return_counts: bool,
     order = torch.arange(rows.shape[0], device=self.device)
     if sort:
         for column in reversed(range(rows.shape[1])):  # stable: the first column decides
-            order = order.index_select(0, order_rows(rows[:, column].index_select(0, order)[None], False)[0])
+            order = order.index_select(
+                0, order_rows(rows[:, column].index_select(0, order)[None], False)[0]
+            )
     arranged = rows.index_select(0, order)
     starts, runs, lengths = _runs(_fresh(arranged), rows.shape[0], return_inverse, return_counts)
     inverse = torch.empty_like(runs).scatter_(0, order, runs) if return_inverse else runs

@@ -69,12 +69,15 @@ def _wrap(self: Any, dim: int) -> int:
     rank = max(self.dim(), 1)
     if not -rank <= dim < rank:
         raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
+            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got"
+            f" {dim})"
         )
-    return dim % rank
+    return int(dim % rank)
 
 
-def _sort(self: Any, stable: bool | None, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
+def _sort(
+    self: Any, stable: bool | None, dim: int = -1, descending: bool = False
+) -> tuple[Any, Any]:
     counts.CALLS["sort"] += 1
     if not self.dim():
         return self.clone(), torch.zeros((), dtype=torch.int64, device=self.device)
@@ -92,7 +95,7 @@ def _sort_stable(self: Any, *, stable: bool | None, dim: int = -1, descending: b
     return _sort(self, stable, dim, descending)
 
 
-def _topk(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002 PyTorch's name
+def _topk(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     counts.CALLS["topk"] += 1
     if not self.dim():
         return self.clone(), torch.zeros((), dtype=torch.int64, device=self.device)
@@ -140,7 +143,9 @@ def _median_values(self: Any, dim: int, keepdim: bool = False, *, values: Any, i
     return _into((values, indices), _median_dim(self, dim, keepdim, False))
 
 
-def _nanmedian_values(self: Any, dim: int, keepdim: bool = False, *, values: Any, indices: Any) -> Any:
+def _nanmedian_values(
+    self: Any, dim: int, keepdim: bool = False, *, values: Any, indices: Any
+) -> Any:
     counts.CALLS["nanmedian"] += 1
     return _into((values, indices), _median_dim(self, dim, keepdim, True))
 
@@ -184,15 +189,34 @@ def _into(targets: tuple[Any, ...], results: tuple[Any, ...]) -> tuple[Any, ...]
     return targets
 
 
-def _topk_values(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, values: Any, indices: Any) -> Any:  # noqa: A002 PyTorch's name
+def _topk_values(
+    self: Any,
+    k: int,
+    dim: int = -1,
+    largest: bool = True,
+    sorted: bool = True,
+    *,
+    values: Any,
+    indices: Any,
+) -> Any:
     return _into((values, indices), _topk(self, k, dim, largest, sorted))
 
 
-def _sort_values(self: Any, *, stable: bool | None, dim: int = -1, descending: bool = False, values: Any, indices: Any) -> Any:
+def _sort_values(
+    self: Any,
+    *,
+    stable: bool | None,
+    dim: int = -1,
+    descending: bool = False,
+    values: Any,
+    indices: Any,
+) -> Any:
     return _into((values, indices), _sort(self, stable, dim, descending))
 
 
-def _kthvalue_values(self: Any, k: int, dim: int = -1, keepdim: bool = False, *, values: Any, indices: Any) -> Any:
+def _kthvalue_values(
+    self: Any, k: int, dim: int = -1, keepdim: bool = False, *, values: Any, indices: Any
+) -> Any:
     return _into((values, indices), _kthvalue(self, k, dim, keepdim))
 
 

@@ -289,6 +289,22 @@ def test_the_mathematical_libraries_are_found_unless_they_are_off(monkeypatch, t
         assert environment["LD_LIBRARY_PATH"] == f"{expected}:/opt/other"
 
 
+def test_pytorch_finds_its_operators_unless_they_are_off(monkeypatch, tmp_path):
+    plugin = config.torch_plugin()
+    assert (plugin / "tessera_torch" / "__init__.py").exists()
+    (metadata,) = plugin.glob("*.dist-info/entry_points.txt")
+    assert "[torch.backends]" in metadata.read_text()
+    monkeypatch.setenv("PYTHONPATH", "/opt/other")
+    assert (
+        config.program_environment(tmp_path, "", tmp_path)["PYTHONPATH"] == f"{plugin}:/opt/other"
+    )
+    monkeypatch.setenv("TESSERA_TORCH", "0")
+    assert config.program_environment(tmp_path, "", tmp_path)["PYTHONPATH"] == "/opt/other"
+    monkeypatch.delenv("TESSERA_TORCH")
+    monkeypatch.delenv("PYTHONPATH")
+    assert config.program_environment(tmp_path, "", tmp_path)["PYTHONPATH"] == str(plugin)
+
+
 def test_an_hca_has_a_library_folder_of_its_own(monkeypatch, tmp_path):
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/other")
     slices = config.program_environment(tmp_path / "slices", "ab" * 32, tmp_path)

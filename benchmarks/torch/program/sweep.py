@@ -1,0 +1,191 @@
+"""Compare PyTorch's operators on the device with the CPU, with the samples of PyTorch's own OpInfo.
+
+Runs in an environment with PyTorch, as ``python sweep.py OUT [NAME...]``. It appends one line of
+JSON for each operator; before an operator it writes its name to ``OUT.running``.
+"""
+
+import json
+import re
+import signal
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_leaves, tree_map
+
+from tessera_torch import counts
+
+LIMIT_S = 120
+SAMPLES = 2
+TOLERANCE = 1e-4
+_RANDOM = re.compile(
+    r"rand|dropout|bernoulli|multinomial|normal_|^normal|uniform|exponential|geometric|cauchy"
+    r"|log_normal|empty|rrelu|lowrank|poisson|new_empty"
+)
+_LIBRARY = re.compile(
+    r"CUFFT|cuFFT|cusolver|CUSOLVER|CUBLAS_STATUS_NOT_SUPPORTED|cublas|cusparse|CUDNN|cuDNN|curand"
+    r"|MAGMA|NVRTC|nvrtc|jiterator"
+)
+_KERNEL = re.compile(r"no kernel image|named symbol not found|invalid device function|error 209")
+
+
+class TimeLimit(Exception):
+    """An operator took too long."""
+
+
+def key_of(op):
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+def on(device, one):
+    def move(leaf):
+        if not isinstance(leaf, torch.Tensor):
+            return torch.device(device) if leaf in ("cpu", torch.device("cpu")) else leaf
+        moved = leaf.detach().to(device)
+        return moved.requires_grad_(leaf.requires_grad)
+
+    return tree_map(move, one)
+
+
+def compute(op, sample, backward):
+    """Return the results, and the gradients of the inputs."""
+    results = op(sample.input, *sample.args, **sample.kwargs)
+    if sample.output_process_fn_grad is not None and backward:
+        results = sample.output_process_fn_grad(results)
+    leaves = [leaf for leaf in tree_leaves(results) if isinstance(leaf, torch.Tensor)]
+    gradients = []
+    if backward:
+        given = tree_leaves((sample.input, sample.args, sample.kwargs))
+        inputs = [leaf for leaf in given if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        outputs = [leaf for leaf in leaves if leaf.requires_grad]
+        if inputs and outputs:
+            seeds = [torch.ones_like(leaf) for leaf in outputs]
+            gradients = torch.autograd.grad(outputs, inputs, seeds, allow_unused=True)
+    values = [leaf for leaf in tree_leaves(results) if not isinstance(leaf, torch.Tensor)]
+    return leaves, list(gradients), values
+
+
+def differ(expected, actual, random):
+    """Return how two results differ, or an empty text."""
+    for one, other in zip(expected, actual, strict=True):
+        if one is None or other is None:
+            if one is not other:
+                return "one gradient is missing"
+            continue
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return f"{tuple(other.shape)} {other.dtype} for {tuple(one.shape)} {one.dtype}"
+        if random:
+            continue
+        try:
+            torch.testing.assert_close(
+                other.detach().cpu(), one.detach(), rtol=TOLERANCE, atol=TOLERANCE,
+                equal_nan=True, check_stride=False,
+            )  # fmt: skip
+        except AssertionError as err:
+            return str(err).replace("\n", " ")[:300]
+    return ""
+
+
+def classify(err):
+    text = f"{type(err).__name__}: {err}".replace("\n", " ")[:400]
+    if isinstance(err, NotImplementedError) and "Tessera" in text:
+        return "refused", text
+    if isinstance(err, TimeLimit):
+        return "time", text
+    if _LIBRARY.search(text):
+        return "library", text
+    if _KERNEL.search(text):
+        return "kernel", text
+    return "error", text
+
+
+def run(op, direction):
+    """Return the outcome of one operator in one direction."""
+    random = bool(_RANDOM.search(op.name))
+    backward = direction == "backward"
+    torch.manual_seed(0)
+    samples = []
+    for sample in op.sample_inputs("cpu", torch.float32, requires_grad=backward):
+        samples.append(sample)
+        if len(samples) == SAMPLES:
+            break
+    if not samples:
+        return "none", "no sample"
+    for sample in samples:
+        try:
+            expected = compute(op, sample, backward)
+        except Exception as err:
+            return "none", f"the CPU: {err}"[:200]
+        moved = type(sample)(
+            on("cuda", sample.input), args=on("cuda", sample.args),
+            kwargs=on("cuda", sample.kwargs),
+            output_process_fn_grad=sample.output_process_fn_grad,
+        )  # fmt: skip
+        try:
+            actual = compute(op, moved, backward)
+            torch.cuda.synchronize()
+        except Exception as err:
+            return classify(err)
+        exact = not any(isinstance(value, float) for value in expected[2])
+        if exact and not random and expected[2] != actual[2]:
+            return "wrong", f"{actual[2]} for {expected[2]}"[:300]
+        found = differ(expected[0], actual[0], random) or differ(expected[1], actual[1], random)
+        if found:
+            return "wrong", found
+    return "right", ""
+
+
+def main():
+    out = Path(sys.argv[1])
+    chosen = set(sys.argv[2:])
+    warnings.simplefilter("ignore")
+    done = set()
+    if out.exists():
+        done = {json.loads(line)["name"] for line in out.read_text().splitlines()}
+
+    def stop(_number, _frame):
+        raise TimeLimit(f"more than {LIMIT_S} s")
+
+    signal.signal(signal.SIGALRM, stop)
+    for op in sorted(op_db, key=key_of):
+        name = key_of(op)
+        if name in done or (chosen and op.name not in chosen and name not in chosen):
+            continue
+        if torch.float32 not in op.supported_dtypes("cuda"):
+            continue
+        Path(f"{out}.running").write_text(name)
+        record = {"name": name}
+        before = counts.COMPILED.total()
+        on_cpu = counts.ON_CPU.total()
+        for direction in ("forward", "backward"):
+            if direction == "backward" and not op.supports_autograd:
+                continue
+            signal.alarm(LIMIT_S)
+            try:
+                record[direction], reason = run(op, direction)
+            except Exception as err:
+                record[direction], reason = classify(err)
+            finally:
+                signal.alarm(0)
+            if reason:
+                record[f"{direction} reason"] = reason
+        record["kernels"] = counts.COMPILED.total() - before
+        record["on cpu"] = counts.ON_CPU.total() - on_cpu
+        with out.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        try:
+            torch.cuda.synchronize()
+        except Exception:
+            return 3  # the context has failed: a new process goes on
+    Path(f"{out}.running").unlink(missing_ok=True)
+    return 0
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    import os
+
+    os._exit(status)
