@@ -1,0 +1,77 @@
+"""Compare the operators of PyTorch's OpInfo data base on the device with the CPU (`make torch`)."""
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.clients.catalogue.stock_wheels import PYTORCH
+from benchmarks.clients.environment import OUT, TESSERA, install, python_of
+from benchmarks.on_slice import BOARD, REPOSITORY
+from benchmarks.torch import table
+
+_CLIENT = dataclasses.replace(
+    PYTORCH, name="pytorch-operators", packages=(*PYTORCH.packages, "expecttest==0.3.0")
+)
+_PROGRAM = REPOSITORY / "benchmarks" / "torch" / "program" / "sweep.py"
+_CONTEXT_FAILED = 3  # the sweep's exit status: a new process goes on
+_MOST_PROCESSES = 100
+
+
+def main() -> int:
+    """Exit status: 0 the sweep reached its end, 1 it did not."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.torch", description=__doc__)
+    parser.add_argument("--fresh", action="store_true", help="forget what an earlier run found")
+    parser.add_argument("--only", action="append", default=[], help="an operator's name")
+    parser.add_argument("--record", action="store_true", help="record the outcomes, for the page")
+    parser.add_argument("--page", action="store_true", help="update docs/pytorch.md, and end")
+    options = parser.parse_args()
+    if options.page:
+        table.update_page()
+        return 0
+    folder = OUT / _CLIENT.name
+    folder.mkdir(parents=True, exist_ok=True)
+    out = folder / "operators.jsonl"
+    if options.fresh:
+        out.unlink(missing_ok=True)
+    install(_CLIENT)
+    ended = _sweep(out, options.only)
+    outcomes = table.read(out)
+    print(table.render(outcomes))
+    if options.record:
+        table.record(outcomes, _commit())
+    return 0 if ended else 1
+
+
+def _sweep(out: Path, only: list[str]) -> bool:
+    """Run the program until it has reached its end; return whether it has."""
+    command = [*TESSERA, "run", "--board", BOARD, "--", str(python_of(_CLIENT)), str(_PROGRAM)]
+    for _ in range(_MOST_PROCESSES):
+        done = subprocess.run([*command, str(out), *only], env=dict(os.environ), check=False)
+        if done.returncode == 0:
+            return True
+        running = Path(f"{out}.running")
+        if done.returncode != _CONTEXT_FAILED:
+            if not running.exists():
+                return False
+            line = {
+                "name": running.read_text(),
+                "forward": "died",
+                "forward reason": f"status {done.returncode}",
+            }
+            with out.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+            running.unlink()
+    return False
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
