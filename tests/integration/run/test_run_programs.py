@@ -12,6 +12,7 @@ import pytest
 from support.kernels import ptx_kernels
 from support.processes.tessera_run import EXAMPLES, LIBCUDA, environment, run, run_command, tessera
 from support.programs.c_programs import linked_with_lcuda
+from vgpu_sim import config
 from vgpu_sim.hal.compute import limits
 from vgpu_sim.native import build
 
@@ -494,3 +495,19 @@ def test_device_files_exist_on_request_and_do_nothing(place):
     done = run(place, *python(code), options=("--device-files",))
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["ENOTTY", "True", "ENOTTY", "True"]
+
+
+def test_preloaded_libraries_precede_those_of_an_rpath(place) -> None:
+    """The linker loads no second library of a name, such as that of a wheel."""
+    code = """
+        import ctypes
+        for name in ("libcudart.so.13", "libcublas.so.13"):
+            ctypes.CDLL(name)
+        with open("/proc/self/maps") as maps:
+            print(sorted({line.split()[-1] for line in maps if "/libcublas.so" in line}))
+        ctypes.CDLL(None).cudaGetDeviceCount, ctypes.CDLL(None).cublasCreate_v2
+    """
+    done = run(place, *python(code), options=("--preload", "13"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"['{config.LIBRARIES_DIR / 'math' / 'libcublas.so.13'}']"
+    assert run(place, *python(code)).returncode != 0, "the last line needs preloaded libraries"

@@ -30,7 +30,7 @@ from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, S
 from vgpu_sim.cli.clocks import check_modelled, clock_option
 from vgpu_sim.cli.interrupts import Interrupts
 from vgpu_sim.cli.placing import configure, layout
-from vgpu_sim.cli.run import devices, run_hca, run_stats
+from vgpu_sim.cli.run import devices, preload, run_hca, run_stats
 from vgpu_sim.hal.compute import limits
 from vgpu_sim.hal.messages import TOKEN_BYTES
 from vgpu_sim.system.python_process import interpreter
@@ -193,6 +193,13 @@ def _complete_command(
     help="Show COMMAND empty files /dev/nvidiactl and /dev/nvidia0, for programs that only test"
     " that they exist, such as JAX.",
 )
+@click.option(
+    "--preload",
+    "preload_major",
+    type=click.Choice(sorted(preload.MATH_LIBRARIES)),
+    help="Load Tessera's libraries of this CUDA version (LD_PRELOAD) before those of wheels, such as"
+    " those that PyTorch installs.",
+)
 @click.argument(
     "command_line",
     nargs=-1,
@@ -222,6 +229,7 @@ def command(
     topology: str,
     stats: bool,
     device_files: bool,
+    preload_major: str | None,
     command_line: tuple[str, ...],
 ) -> None:
     """Run COMMAND with a simulated GPU, or a MIG slice of one, as its CUDA device.
@@ -241,12 +249,11 @@ def command(
     run_hca.check_options(hca, wire, wire_gso or wire_rate, policies, fabric, system_verbs)
     if board is None and not hca:
         raise click.UsageError("Missing option '--board' (or --hca).")
-    if board is None and profile_name is not None:
-        raise click.UsageError("--slice needs --board")
-    if board is None and stats:
-        raise click.UsageError("--stats needs --board")
-    if board is None and device_files:
-        raise click.UsageError("--device-files needs --board")
+    if board is None:
+        given = (profile_name, "--slice"), (stats, "--stats"), (device_files, "--device-files")
+        for value, option in (*given, (preload_major, "--preload")):
+            if value:
+                raise click.UsageError(f"{option} needs --board")
     token_hex = secrets.token_hex(TOKEN_BYTES)
     environment = config.own_environment()
     preparations: list[Callable[[], None]] = []
@@ -280,6 +287,8 @@ def command(
                     node.slices_dir, token_hex, config.LIBRARIES_DIR
                 )
                 environment = config.with_ptxas_check(environment, interpreter())
+                if preload_major:
+                    environment = preload.with_libraries(environment, preload_major)
                 _say_how_to_choose(1 if device.profile.is_whole else count)
             if hca:
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)

@@ -81,6 +81,7 @@ def test_an_unknown_option_is_not_a_command(where):
         (("--system-verbs", "--board", "a30", "--slice", "1g.6gb"), "--system-verbs needs --hca"),
         (("--hca", "--fabric", "a/b"), "1 to 32 letters"),
         (("--hca", "--stats"), "--stats needs --board"),
+        (("--hca", "--preload", "13"), "--preload needs --board"),
     ],
 )
 def test_conflicting_options_are_refused(arguments, words):
