@@ -240,6 +240,8 @@ def main(count: int, first: int) -> None:
         except Exception:
             print(f"{seed}: {case}", flush=True)
             raise
+        if (seed + 1) % 20 == 0:
+            print(f"{seed + 1 - first} products agree", flush=True)
     print(f"{count} products, from {first} on, agree")
 
 

@@ -106,7 +106,7 @@ def test_operations_of_a_lane_are_counted(one: Instruction, flop: int) -> None:
     ("source", "rate"),
     [
         *((DataType.F16, "fp16"), (DataType.BF16, "bf16"), (DataType.TF32, "tf32")),
-        *((DataType.S8, "int8"), (DataType.U8, "int8")),
+        *((DataType.S8, "int8"), (DataType.U8, "int8"), (DataType.E4M3, "int8")),
     ],
 )
 def test_a_product_runs_at_the_rate_of_its_operands(source: DataType, rate: str) -> None:

@@ -94,7 +94,8 @@ def _prepare(
     place = text.known.find(what)
     if place is None:
         place = text.name()
-        size = prepare(Lanes(text), instruction, registers, place)
+        with text.known.keep_loads():
+            size = prepare(Lanes(text), instruction, registers, place)
         text.prologue.append(f"  {place} = alloca [{size} x i8], align {VECTOR_BYTES}")
         text.known.add(what, place)
     return place
@@ -166,7 +167,8 @@ def _multiply(
         text.shared.helpers[name] = _function(text, name, instruction, each, len(columns))
     results = "{ " + ", ".join([total] * (2 * each * len(columns))) + " }"
     values = ", ".join(f"{type_} {value}" for type_, value in given)
-    found = text.let(f"call {_convention()}{results} @{name}({values})")
+    with text.known.keep_loads():  # the function reads prepared factors, and writes nothing
+        found = text.let(f"call {_convention()}{results} @{name}({values})")
     parts = [
         text.let(f"extractvalue {results} {found}, {n}") for n in range(2 * each * len(columns))
     ]

@@ -58,6 +58,13 @@ class AvailableExpressions:
         """Invalidate loads: memory may have changed, or may change in a loop."""
         self._writes += 1
 
+    @contextmanager
+    def keep_loads(self) -> Iterator[None]:
+        """Within the ``with`` block, writes do not invalidate loads, which read other memory."""
+        before = self._writes
+        yield
+        self._writes = before
+
     def forget(self) -> None:
         """Forget all expressions except the lasting ones. This is necessary before code that has
         predecessors other than the preceding text.
