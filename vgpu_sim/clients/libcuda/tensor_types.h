@@ -4,9 +4,10 @@
 
 #include <stdint.h>
 
+/* CUDA's has an alignment of 64 bytes, which cuda.core's maps do not keep. */
 typedef struct CUtensorMap_st {
   uint64_t opaque[16];
-} __attribute__((aligned(64))) CUtensorMap;
+} CUtensorMap;
 
 typedef enum {
   CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,

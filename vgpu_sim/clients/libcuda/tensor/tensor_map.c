@@ -83,8 +83,7 @@ CUresult tsr_cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType 
                                     CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                     CUtensorMapL2promotion l2Promotion,
                                     CUtensorMapFloatOOBfill oobFill) {
-  if (!tensorMap || (uintptr_t)tensorMap % _Alignof(CUtensorMap)) return CUDA_ERROR_INVALID_VALUE;
-  if (!globalDim || !boxDim || !elementStrides) return CUDA_ERROR_INVALID_VALUE;
+  if (!tensorMap || !globalDim || !boxDim || !elementStrides) return CUDA_ERROR_INVALID_VALUE;
   if (!tensorRank || tensorRank > MAX_RANK) return CUDA_ERROR_INVALID_VALUE;
   if (tensorRank > 1 && !globalStrides) return CUDA_ERROR_INVALID_VALUE;
   if (!is_in_enumeration((int)tensorDataType, CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B) ||
@@ -136,7 +135,7 @@ CUresult tsr_cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType 
 }
 
 CUresult tsr_cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalAddress) {
-  if (!tensorMap || (uintptr_t)tensorMap % _Alignof(CUtensorMap)) return CUDA_ERROR_INVALID_VALUE;
+  if (!tensorMap) return CUDA_ERROR_INVALID_VALUE;
   if (!is_address_valid((uintptr_t)globalAddress, GRANULE)) return CUDA_ERROR_INVALID_VALUE;
   struct map map;
   memcpy(&map, tensorMap, sizeof map);
