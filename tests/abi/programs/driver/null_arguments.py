@@ -51,6 +51,7 @@ SCALARS = {
     "dataSize": 4,
     "flags": 0,
     "count": 1,
+    "tensorRank": 2,
 }
 VIRTUAL = {"cuMemCreate", "cuMemAddressReserve", "cuMemSetAccess"}
 # Only needed by callers that use an unsupported feature, or the other one of two alternatives.
@@ -133,6 +134,13 @@ def pointer(function: Function, parameter: Parameter) -> int:
         return buffer((1).to_bytes(4, "little"))
     if name in ("dsts", "srcs"):
         return pointers(device_memory)
+    if name == "globalAddress":
+        return device_memory
+    if name in ("globalDim", "globalStrides"):
+        return pointers(64, 4)
+    if name in ("boxDim", "elementStrides"):
+        words = (16, 2) if name == "boxDim" else (1, 1)
+        return buffer(b"".join(n.to_bytes(4, "little") for n in words))
     if name == "attrsIdxs":
         return pointers(0)
     if name in ("dptrs", "sizes", "prefetchLocIdxs", "devPtr"):
