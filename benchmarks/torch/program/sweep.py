@@ -22,13 +22,21 @@ SAMPLES = 2
 TOLERANCE = 1e-4
 _RANDOM = re.compile(
     r"rand|dropout|bernoulli|multinomial|normal_|^normal|uniform|exponential|geometric|cauchy"
-    r"|log_normal|empty|rrelu|lowrank|poisson|new_empty"
+    r"|log_normal|empty|rrelu|lowrank|poisson|new_empty|fractional_max_pool"
+    r"|multi_head_attention_forward"  # samples with dropout
 )
 _LIBRARY = re.compile(
     r"CUFFT|cuFFT|cusolver|CUSOLVER|CUBLAS_STATUS_NOT_SUPPORTED|cublas|cusparse|CUDNN|cuDNN|curand"
     r"|MAGMA|NVRTC|nvrtc|jiterator"
 )
 _KERNEL = re.compile(r"no kernel image|named symbol not found|invalid device function|error 209")
+
+
+_NOT_COMPARED = {
+    "as_strided.partial_views": "a copy of a sample has not the storage of the sample",
+    "native_batch_norm": "without training, CUDA returns statistics, and the CPU empty tensors",
+    "tensor_split": "its sample's indices have to stay on the CPU",
+}
 
 
 class TimeLimit(Exception):
@@ -103,6 +111,8 @@ def classify(err):
 
 def run(op, direction):
     """Return the outcome of one operator in one direction."""
+    if key_of(op) in _NOT_COMPARED:
+        return "none", _NOT_COMPARED[key_of(op)]
     random = bool(_RANDOM.search(op.name))
     backward = direction == "backward"
     torch.manual_seed(0)

@@ -5,6 +5,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts, native
+from tessera_torch.operator import Operator
 from tessera_torch.pointwise import Pointwise
 from tessera_torch.refusal import refuse_or_fall_back, span
 from tessera_torch.signature import Signature
@@ -79,4 +80,31 @@ def _zero(tensor: Any) -> Any:
     return tensor
 
 
-KERNELS: Final = {"copy_": _copy, "zero_": _zero}
+_FILL: Final = Operator("fill_.Scalar", frozenset())
+
+
+def _fill(self: Any, value: Any) -> Any:
+    if not self.is_complex():
+        return _FILL(self, value)
+    counts.CALLS["fill_.Scalar"] += 1
+    pairs = torch.view_as_real(self)
+    pairs.select(-1, 0).fill_(complex(value).real)
+    pairs.select(-1, 1).fill_(complex(value).imag)
+    return self
+
+
+def _complex_out(real: Any, imag: Any, *, out: Any) -> Any:
+    counts.CALLS["complex"] += 1
+    out.resize_(torch.broadcast_shapes(real.shape, imag.shape))
+    pairs = torch.view_as_real(out)
+    pairs.select(-1, 0).copy_(real.expand(out.shape))
+    pairs.select(-1, 1).copy_(imag.expand(out.shape))
+    return out
+
+
+KERNELS: Final = {
+    "copy_": _copy,
+    "zero_": _zero,
+    "fill_.Scalar": _fill,
+    "complex.out": _complex_out,
+}
