@@ -114,6 +114,9 @@ clients: venv ## clients' own test suites on a simulated GPU, resumed (client=NA
 	  $(addprefix --seed=,$(seed)) $(addprefix --checkout=,$(checkout)) $(addprefix --only=,$(only)) \
 	  $(if $(fresh),,--resume) $(if $(record),--record)
 
+torch: venv ## PyTorch's operators on a simulated GPU against the CPU, resumed (fresh=1; record=1)
+	$(BIN)/python -m benchmarks.torch $(if $(fresh),--fresh) $(if $(record),--record)
+
 scale: venv ## a fleet on a bare API server: rollouts, the operator's cost, leader killed (nodes=20,100; pods=500; plot=1)
 	@[ -x "$${TESSERA_CACHE:-$$HOME/.cache/tessera-cluster}/node-bin/kube-scheduler" ] || deploy/kind/build-programs nodes
 	$(BIN)/python -m benchmarks.scale $(addprefix --nodes=,$(nodes)) $(addprefix --pods=,$(pods)) \
@@ -142,4 +145,4 @@ venv: .venv/.installed
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin]' --group dev
 	@touch $@
 
-.PHONY: help hooks demo test test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients scale shell clean venv references
+.PHONY: help hooks demo test test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references
