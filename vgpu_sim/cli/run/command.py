@@ -197,8 +197,8 @@ def _complete_command(
     "--preload",
     "preload_major",
     type=click.Choice(sorted(preload.MATH_LIBRARIES)),
-    help="Load Tessera's libraries of this CUDA version (LD_PRELOAD) before those of wheels, such as"
-    " those that PyTorch installs.",
+    help="Load Tessera's libraries of this CUDA version (LD_PRELOAD) before those of wheels, such"
+    " as those that PyTorch installs.",
 )
 @click.argument(
     "command_line",
