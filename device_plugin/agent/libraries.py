@@ -3,7 +3,7 @@
 Running containers keep the files they were started with. The directory cannot be below ``/run``,
 which is mounted noexec.
 
-The directory also has the empty file that is mounted in the place of device files (ADR 148).
+The directory also has PyTorch's plug-in (ADR 163), and the empty file that is mounted in the place of device files (ADR 148).
 
 Old builds cannot be removed at any time. A running container has the libraries mounted and does
 not need their path, and one that is started from the CDI file gets the newest build. But with
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from device_plugin.cdi import hca, nvidia, spec
 from vgpu_sim import native
-from vgpu_sim.config import MATH_FOLDER
+from vgpu_sim.config import MATH_FOLDER, torch_plugin
 from vgpu_sim.system import device_files
 
 _DIGEST_BYTES = 8
@@ -39,10 +39,10 @@ def install(root: Path, sources: Sequence[Path] = ()) -> Path:
     Raises:
         OSError: a library is missing from this installation, or ``root`` cannot be written.
     """
-    libraries = sources or _is_installed()
-    digest = _digest(libraries)
+    files = {source.name: source for source in sources} or _installed_files()
+    digest = _digest(files.values())
     directory = root / digest
-    targets = [directory / library.name for library in libraries]
+    targets = [directory / name for name in files]
     there = all(target.exists() for target in targets)
     directory.mkdir(parents=True, exist_ok=True)
     empty = directory / device_files.EMPTY
@@ -50,17 +50,21 @@ def install(root: Path, sources: Sequence[Path] = ()) -> Path:
     empty.chmod(device_files.MODE)
     if there and _digest(targets) == digest:  # false after a crash of the node
         return directory
-    for library, target in zip(libraries, targets, strict=True):
-        temporary = directory / f".{library.name}.{os.getpid()}"
-        shutil.copyfile(library, temporary)
+    for source, target in zip(files.values(), targets, strict=True):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
+        shutil.copyfile(source, temporary)
         temporary.chmod(0o755)
         os.replace(temporary, target)
     return directory
 
 
-def _is_installed() -> tuple[Path, ...]:
+def _installed_files() -> dict[str, Path]:
+    """Return this installation's files by their names in the directory: the libraries, and
+    PyTorch's plug-in in a folder.
+    """
     lib = Path(native.__file__).parent / "lib"
-    return (
+    libraries = (
         *(lib / library for library in (*spec.LIBRARIES, *spec.RUNTIME_LIBRARIES)),
         *(lib / library for library in spec.LOADED_LIBRARIES),
         *(lib / MATH_FOLDER / library for library in spec.MATH_LIBRARIES),
@@ -68,6 +72,14 @@ def _is_installed() -> tuple[Path, ...]:
         lib / "bin" / nvidia.NVIDIA_SMI,
         *(lib / "rdma" / library for library in hca.LIBRARIES),
     )
+    files = {library.name: library for library in libraries}
+    plugin = torch_plugin()
+    if plugin is None:
+        raise FileNotFoundError(f"no plugins/torch beside {lib}")
+    for path in sorted(plugin.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            files[f"{spec.TORCH}/{path.relative_to(plugin)}"] = path
+    return files
 
 
 def remove_others(directory: Path) -> None:
@@ -79,8 +91,8 @@ def remove_others(directory: Path) -> None:
         _log.info("%s: removed, no pod uses it", entry)
 
 
-def _digest(libraries: Iterable[Path]) -> str:
+def _digest(files: Iterable[Path]) -> str:
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    for library in libraries:
-        digest.update(hashlib.blake2b(library.read_bytes()).digest())
+    for file in files:
+        digest.update(hashlib.blake2b(file.read_bytes()).digest())
     return digest.hexdigest()

@@ -40,6 +40,9 @@ MATH_LIBRARIES = (
     *("libcudnn_ext.so.9", "libcudnn_graph.so.9", "libcudnn_heuristic.so.9", "libcudnn_ops.so.9"),
 )
 MATH_DIR = f"{LOADED_DIR}/math"
+# PyTorch finds its plug-in if PYTHONPATH has this folder (ADR 163).
+TORCH = "torch"
+TORCH_DIR = f"{LOADED_DIR}/{TORCH}"
 PTXAS = "ptxas"
 PTXAS_PATH = "/usr/local/bin/ptxas"
 
@@ -58,12 +61,13 @@ def slice_mount(mig_slice: MigSlice) -> Mount:
 
 
 def library_mounts(libraries_dir: str) -> tuple[Mount, ...]:
-    """Return the mounts of the client libraries, and of the program ptxas."""
+    """Return the mounts of the client libraries, of PyTorch's plug-in and of ptxas."""
     placed = (
         (LIBRARIES, LIBRARY_DIRS),
         (RUNTIME_LIBRARIES, RUNTIME_DIRS),
         (LOADED_LIBRARIES, (LOADED_DIR,)),
         (MATH_LIBRARIES, (MATH_DIR,)),
+        ((TORCH,), (str(Path(TORCH_DIR).parent),)),
         ((PTXAS,), (str(Path(PTXAS_PATH).parent),)),
     )
     return tuple(

@@ -75,6 +75,16 @@ def test_every_mathematical_library_is_where_a_manifest_can_direct_the_loader() 
     assert {f"/usr/lib/tessera/math/{name}" for name in built} <= mounts
 
 
+def test_pytorchs_plugin_is_installed_where_a_manifest_can_direct_python(tmp_path: Path) -> None:
+    mounts = {m.container_path: m.host_path for m in spec.library_mounts("/lib/1")}
+    assert mounts["/usr/lib/tessera/torch"] == "/lib/1/torch"
+    installed = libraries.install(tmp_path / "lib")
+    (entry_points,) = (installed / "torch").glob("tessera_torch-*.dist-info/entry_points.txt")
+    assert "torch.backends" in entry_points.read_text()
+    assert (installed / "torch/tessera_torch/own/__init__.py").is_file()
+    assert libraries.install(tmp_path / "lib") == installed
+
+
 def test_nvidia_smi_is_there_if_it_is_wanted() -> None:
     programs = nvidia.optional_mounts("/lib/1", nvidia_smi=True)
     document = spec.render("nvidia.com", "/lib/1", [SLICE], programs)
