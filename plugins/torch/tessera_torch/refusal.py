@@ -56,7 +56,7 @@ def _compute_on_cpu(
     full = signature.bind(arguments, keywords)
     full_below = signature.bind(below, below_keywords)
     for i in signature.writes:
-        pairs = zip(_listed(full[i]), _listed(full_below[i]), strict=True)
+        pairs = zip(_list(full[i]), _list(full_below[i]), strict=True)
         for target, source in pairs:
             if target.shape != source.shape:
                 target.resize_(source.shape)
@@ -74,7 +74,7 @@ def _compute_on_cpu(
     return tree_map(up, result)
 
 
-def _listed(one: Any) -> Iterable[Any]:
+def _list(one: Any) -> Iterable[Any]:
     if one is None:
         return ()
     return (one,) if isinstance(one, torch.Tensor) else one

@@ -144,7 +144,21 @@ def _batch_norm_with_update(
     return *result, torch.empty(0, dtype=torch.uint8, device=x.device)
 
 
+def _shrink_backward(gradient: Any, self: Any, lambd: Any) -> Any:
+    counts.CALLS["shrink_backward"] += 1
+    return torch.where((self >= -lambd) & (self <= lambd), 0, gradient)
+
+
+def _shrink_backward_out(gradient: Any, self: Any, lambd: Any, *, grad_input: Any) -> Any:
+    result = _shrink_backward(gradient, self, lambd)
+    return grad_input.resize_(result.shape).copy_(result)
+
+
 KERNELS: Final = {
+    "softshrink_backward": _shrink_backward,
+    "softshrink_backward.grad_input": _shrink_backward_out,
+    "hardshrink_backward": _shrink_backward,
+    "hardshrink_backward.grad_input": _shrink_backward_out,
     "_cdist_backward": _cdist_backward,
     "addbmm": _addbmm,
     "addbmm_": _addbmm_in_place,

@@ -12,7 +12,7 @@ def _skips(found_inf: Any) -> bool:
     return found_inf is not None and bool(found_inf.item())
 
 
-def _scaled(gradient: Any, maximize: bool, grad_scale: Any) -> Any:
+def _scale_gradient(gradient: Any, maximize: bool, grad_scale: Any) -> Any:
     if grad_scale is not None:
         gradient.div_(grad_scale)
     return -gradient if maximize else gradient
@@ -30,7 +30,7 @@ def _adam(decoupled: bool) -> Any:
             return
         rate = float(lr)
         for i, parameter in enumerate(parameters):
-            gradient = _scaled(gradients[i], maximize, grad_scale)
+            gradient = _scale_gradient(gradients[i], maximize, grad_scale)
             if weight_decay and decoupled:
                 parameter.mul_(1 - rate * weight_decay)
             elif weight_decay:
@@ -56,7 +56,7 @@ def _sgd(
     if _skips(found_inf):
         return
     for i, parameter in enumerate(parameters):
-        gradient = _scaled(gradients[i], maximize, grad_scale)
+        gradient = _scale_gradient(gradients[i], maximize, grad_scale)
         if weight_decay:
             gradient = gradient.add(parameter, alpha=weight_decay)
         if momentum:

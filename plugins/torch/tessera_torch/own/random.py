@@ -237,7 +237,18 @@ def _native_dropout_backward(gradient: Any, mask: Any, scale: float) -> Any:
     return gradient * mask * scale
 
 
+def _normal_of(mean: Any, std: Any, *, generator: Any = None) -> Any:
+    """Draw with a mean and a deviation for each element."""
+    shape = torch.broadcast_shapes(getattr(mean, "shape", ()), getattr(std, "shape", ()))
+    like = mean if isinstance(mean, torch.Tensor) else std
+    drawn = torch.empty(shape, dtype=like.dtype, device=like.device)
+    return _normal(drawn, generator=generator) * std + mean
+
+
 KERNELS: Final = {
+    "normal.Tensor_Tensor": _normal_of,
+    "normal.Tensor_float": _normal_of,
+    "normal.float_Tensor": _normal_of,
     "uniform_": _uniform,
     "normal_": _normal,
     "exponential_": _exponential,

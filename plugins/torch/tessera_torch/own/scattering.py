@@ -6,6 +6,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
+from tessera_torch.operator import Operator
 from tessera_torch.own.launching import launch
 from tessera_torch.own.scattering_kernels import scatter
 from tessera_torch.own.selection import positions
@@ -179,7 +180,7 @@ def _two(
     return _reduce_into(self, dim, index, src, reduce, include_self)
 
 
-def _expanded(indices: Sequence[Any], rank: int) -> list[Any]:
+def _expand(indices: Sequence[Any], rank: int) -> list[Any]:
     """Return one tensor of integers, or None, for each dimension."""
     found: list[Any] = []
     for one in indices:
@@ -196,7 +197,7 @@ def _index_put(
     self: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, unsafe: bool = False
 ) -> Any:
     counts.CALLS["index_put"] += 1
-    chosen = _expanded(indices, self.dim())
+    chosen = _expand(indices, self.dim())
     if len(chosen) > self.dim():
         raise IndexError(
             f"too many indices for tensor of dimension {self.dim()} (got {len(chosen)})"
@@ -228,7 +229,23 @@ def _index_put(
     return self
 
 
+_INDEX: Final = Operator("index.Tensor", frozenset())
+
+
+def _index(self: Any, indices: Sequence[Any]) -> Any:
+    """Index a tensor; masks are replaced by the positions of their true elements."""
+    masks = [one for one in indices if one is not None and one.dtype in (torch.bool, torch.uint8)]
+    return _INDEX(self, _expand(indices, self.dim()) if masks else indices)
+
+
+def _index_out(self: Any, indices: Sequence[Any], *, out: Any) -> Any:
+    result = _index(self, indices)
+    return out.resize_(result.shape).copy_(result)
+
+
 KERNELS: Final = {
+    "index.Tensor": _index,
+    "index.Tensor_out": _index_out,
     **_forms("scatter", _set, "src"),
     **_forms("scatter", _set, "value"),
     **_forms("scatter", _old_reduce, "reduce"),

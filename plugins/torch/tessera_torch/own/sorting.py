@@ -14,7 +14,7 @@ _LOW: Final = 2**32 - 1
 _SMALL: Final = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32)
 
 
-def _ordered(rows: Any) -> tuple[Any, Any]:
+def _order_bits(rows: Any) -> tuple[Any, Any]:
     """Return integers of 32 bits in the order of the values: high and, for 64 bits, low parts."""
     dtype = rows.dtype
     if dtype in _SMALL:
@@ -47,7 +47,7 @@ def _sort_packed(high: Any) -> Any:
 
 def order_rows(rows: Any, descending: bool) -> Any:
     """Return the indices that sort each row of a matrix, stably."""
-    high, low = _ordered(rows)
+    high, low = _order_bits(rows)
     if descending:
         high = -1 - high
         low = None if low is None else -1 - low

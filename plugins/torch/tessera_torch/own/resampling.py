@@ -1,0 +1,84 @@
+"""Gradients of pooling and interpolation that are a matrix along each dimension."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import torch
+
+from tessera_torch import counts
+
+
+@lru_cache(maxsize=256)
+def _average(inner: int, outer: int) -> Any:
+    """Return the matrix of adaptive averages: from ``inner`` elements to ``outer``."""
+    matrix = torch.zeros(inner, outer)
+    for i in range(outer):
+        first, last = i * inner // outer, -(-(i + 1) * inner // outer)
+        matrix[first:last, i] = 1 / (last - first)
+    return matrix
+
+
+@lru_cache(maxsize=256)
+def _linear(inner: int, outer: int, align: bool, scale: float | None) -> Any:
+    """Return the matrix of linear interpolation, from the CPU's own."""
+    rows = torch.eye(inner)[None]
+    return torch.ops.aten.upsample_linear1d.default(rows, [outer], align, scale)[0]
+
+
+def _apply(gradient: Any, matrices: Sequence[Any]) -> Any:
+    """Multiply the last dimensions with a matrix each."""
+    dtype = torch.float64 if gradient.dtype == torch.float64 else torch.float32
+    result = gradient.to(dtype)
+    rank = len(matrices)
+    for i, matrix in enumerate(matrices):
+        moved = result.movedim(i - rank, -1)
+        product = moved @ matrix.to(device=gradient.device, dtype=dtype).t()
+        result = product.movedim(-1, i - rank)
+    return result.to(gradient.dtype).contiguous()
+
+
+def _adaptive(rank: int) -> Callable[..., Any]:
+    def compute(gradient: Any, x: Any) -> Any:
+        counts.CALLS[f"_adaptive_avg_pool{rank}d_backward"] += 1
+        sizes = zip(x.shape[-rank:], gradient.shape[-rank:], strict=True)
+        return _apply(gradient, [_average(inner, outer) for inner, outer in sizes])
+
+    return compute
+
+
+def _interpolate_backward(
+    name: str, gradient: Any, inner: Any, align: bool, scales: Sequence[float | None]
+) -> Any:
+    counts.CALLS[name] += 1
+    rank = len(scales)
+    sizes = zip(inner[-rank:], gradient.shape[-rank:], scales, strict=True)
+    return _apply(gradient, [_linear(n, o, align, scale) for n, o, scale in sizes])
+
+
+def _linear1d(gradient: Any, outer: Any, inner: Any, align: bool, scale: Any = None) -> Any:
+    return _interpolate_backward("upsample_linear1d_backward", gradient, inner, align, [scale])
+
+
+def _bilinear2d(
+    gradient: Any, outer: Any, inner: Any, align: bool, scale_h: Any = None, scale_w: Any = None
+) -> Any:
+    scales = [scale_h, scale_w]
+    return _interpolate_backward("upsample_bilinear2d_backward", gradient, inner, align, scales)
+
+
+def _trilinear3d(
+    gradient: Any, outer: Any, inner: Any, align: bool,
+    scale_d: Any = None, scale_h: Any = None, scale_w: Any = None,
+) -> Any:  # fmt: skip
+    scales = [scale_d, scale_h, scale_w]
+    return _interpolate_backward("upsample_trilinear3d_backward", gradient, inner, align, scales)
+
+
+KERNELS: Final = {
+    "_adaptive_avg_pool2d_backward": _adaptive(2),
+    "_adaptive_avg_pool3d_backward": _adaptive(3),
+    "upsample_linear1d_backward": _linear1d,
+    "upsample_bilinear2d_backward": _bilinear2d,
+    "upsample_trilinear3d_backward": _trilinear3d,
+}
