@@ -3,7 +3,8 @@
 Running containers keep the files they were started with. The directory cannot be below ``/run``,
 which is mounted noexec.
 
-The directory also has PyTorch's plug-in (ADR 163), and the empty file that is mounted in the place of device files (ADR 148).
+The directory also has PyTorch's plug-in (ADR 163), and the empty file that is mounted in the place
+of device files (ADR 148).
 
 Old builds cannot be removed at any time. A running container has the libraries mounted and does
 not need their path, and one that is started from the CDI file gets the newest build. But with

@@ -114,7 +114,7 @@ def _upload(target: Any, source: Any) -> None:
     if not count:
         return
     flat = torch.empty(count, dtype=target.dtype)
-    if count != target.numel():  # keep what lies between the target's elements
+    if count != target.numel():  # keep what is between the target's elements
         copy_bytes(flat, target.as_strided((count,), (1,)))
     flat.as_strided(target.shape, target.stride()).copy_(source)
     copy_bytes(target.as_strided((count,), (1,)), flat)

@@ -27,6 +27,14 @@ PLANTED = {
         "kubelet_conformance/kubelet.py",
         "import device_plugin.dp",
     ),
+    "Plug-ins run in users' programs, and use only public client libraries": (
+        "plugins/torch/tessera_torch/settings.py",
+        "import vgpu_sim.config",
+    ),
+    "Inside tessera_torch": (
+        "plugins/torch/tessera_torch/settings.py",
+        "import tessera_torch.operator",
+    ),
     "MIG geometry and planning use the standard library only": ("mig/errors.py", "import click"),
     "Records of boards use the standard library only": ("boards/record/board.py", "import yaml"),
     "The document of facts uses the standard library only": ("facts/fields.py", "import pydantic"),
@@ -106,13 +114,14 @@ PLANTED = {
 
 def lint_imports(directory: Path) -> str:
     """Run the linter on a copy of the packages and return what it prints."""
+    paths = (directory, directory / "operator", directory / "plugins" / "torch")
     command = Path(sys.executable).with_name("lint-imports")
     if not command.exists():
         pytest.skip("import-linter is not installed beside this Python")
     done = subprocess.run(
         [command, "--config", ROOT / ".importlinter", "--no-cache"],
         cwd=directory,
-        env={**os.environ, "PYTHONPATH": f"{directory}:{directory / 'operator'}"},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))},
         capture_output=True,
         text=True,
         check=False,
@@ -128,6 +137,7 @@ PACKAGES = (
     "facts",
     "hca",
     "mig",
+    "plugins",
     "rdma",
     "vgpu_sim",
 )

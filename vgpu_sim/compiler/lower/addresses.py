@@ -1,7 +1,7 @@
 """Lowers addresses (PTX ISA, "Addresses as Operands") for all families."""
 
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.symbols import managed
+from vgpu_sim.compiler.lower.symbols import managed_variables
 from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.symbols.frames import LocalVariable
 from vgpu_sim.compiler.lower.symbols.shared_memory import SharedVariable
@@ -68,7 +68,7 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Operand, Space] 
 
 def _variable_address(context: Context, name: str, addend: int) -> Operand:
     """Return the address of a module variable, plus ``addend``; load that of a managed one."""
-    pointer = managed.pointer_name(name)
+    pointer = managed_variables.pointer_name(name)
     if pointer not in context.symbols.variables:
         return Symbol(name, addend)
     builder = context.builder

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from vgpu_sim.compiler.lower.symbols import frames, managed, names
+from vgpu_sim.compiler.lower.symbols import frames, managed_variables, names
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
 from vgpu_sim.compiler.lower.symbols.parameters import element_bytes
 from vgpu_sim.compiler.lower.symbols.scopes import Refused
@@ -218,7 +218,7 @@ def _is_managed(declared: tree.Variable) -> bool:
 
 def _add_pointer(segment: Segment, name: str) -> None:
     """Add the variable with a managed variable's address, which initially is in the segment."""
-    pointer = managed.pointer_name(name)
+    pointer = managed_variables.pointer_name(name)
     reserve(segment, pointer, _POINTER_BYTES)
     address = Relocation(0, _POINTER_BYTES, name)
     segment.variables[pointer] = replace(segment.variables[pointer], relocations=(address,))

@@ -1,5 +1,5 @@
 /* Managed variables of modules: in managed memory, at one address for the host and for kernels
- * (vgpu_sim/compiler/lower/symbols/managed.py). */
+ * (vgpu_sim/compiler/lower/symbols/managed_variables.py). */
 #ifndef TSR_MANAGED_H
 #define TSR_MANAGED_H
 
