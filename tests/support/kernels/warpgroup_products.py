@@ -88,12 +88,12 @@ def _source(case: Case, registers: int, size: int, layouts: list[int]) -> str:
     return f""".version 8.4
 .target sm_90a
 .address_size 64
+.extern .shared .align 1024 .b8 tile[];
 .visible .entry k(.param .u64 p0, .param .u64 p1, .param .u64 p2, .param .u64 p3, .param .u64 p4)
 {{
   .reg .b32 %d<{registers}>, %a<4>, %w<4>, %i, %s, %t;
   .reg .b64 %pd, %pa, %pm, %da, %db, %o;
   .reg .pred %p, %more;
-  .shared .align 1024 .b8 tile[{size}];
   mov.u32 %i, %tid.x;
   ld.param.u64 %pd, [p0]; mad.wide.u32 %pd, %i, {4 * registers}, %pd;
   ld.param.u64 %pm, [p1];
@@ -146,7 +146,7 @@ def check(case: Case, plans: list[jit.Plan | None] | None = None) -> None:
     a = oracle.patterns(case.a, (ROWS, case.k), dice, case.tame)
     b = oracle.patterns(case.b, (case.n, case.k), dice, case.tame)
     c = oracle.patterns(case.total, (ROWS, case.n), dice, case.tame)
-    memory = bytearray(dice.bytes(48 << 10))
+    memory = bytearray(dice.bytes(128 << 10))
     end, words = 0, [0, 0]
     for place, (matrix, span) in enumerate(zip((a, b), case.spans, strict=True)):
         if span < 0:
@@ -172,7 +172,7 @@ def check(case: Case, plans: list[jit.Plan | None] | None = None) -> None:
     buffers = [addends.tobytes(), bytes(memory), np.array(fragments).tobytes()]
     threads = THREADS * case.groups
     chosen = list_plans(module, threads, dice) if plans is None else plans
-    found = compare(module, buffers, (1, 1, 1), (threads, 1, 1), chosen, extra=words)
+    found = compare(module, buffers, (1, 1, 1), (threads, 1, 1), chosen, extra=words, dynamic=end)
     have = np.frombuffer(found[0], np.uint32).reshape(addends.shape)
     negated = case.scales[0] != case.scales[1]
     x, y = _numbers(a, case.a, negated), oracle.values(b, case.b).T
