@@ -119,7 +119,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "alayout": ("row", "col"),
     "blayout": ("row", "col"),
     "tile": ("global", "shared", "shared::cta"),
-    **{name: tuple(sorted(words.CLASSES[name], key=lambda word: (len(word), word))) for name in WGMMA_SHAPES},
+    **{
+        name: tuple(sorted(words.CLASSES[name], key=lambda word: (len(word), word)))
+        for name in WGMMA_SHAPES
+    },
     "restriction": ("sync_restrict::shared::cta", "sync_restrict::shared::cluster"),
 }
 """For each slot name, the modifiers that the slot matches."""
