@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tessera_torch.own import (
-    compositions,
+    composition,
     convolution,
     copying,
     creation,
@@ -22,7 +22,7 @@ from tessera_torch.own import (
 def kernels() -> dict[str, Callable[..., Any]]:
     """Return the kernels that are registered under their names."""
     return {
-        **compositions.KERNELS,
+        **composition.KERNELS,
         **convolution.KERNELS,
         **copying.KERNELS,
         **creation.KERNELS,
