@@ -1,0 +1,25 @@
+"""The table of docs/pytorch.md has the recorded outcomes."""
+
+import json
+
+from benchmarks.torch import table
+
+
+def test_the_page_has_the_recorded_outcomes():
+    assert table.section() in table.PAGE.read_text(encoding="utf-8")
+
+
+def test_an_operator_is_named_once_with_its_outcome(tmp_path):
+    lines = [
+        {"name": "abs", "forward": "died"},
+        {"name": "abs", "forward": "right", "backward": "right", "kernels": 1, "on cpu": 0},
+        {"name": "svd", "forward": "refused", "backward": "refused"},
+        {"name": "lgamma", "forward": "right", "backward": "refused"},
+    ]
+    out = tmp_path / "operators.jsonl"
+    out.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = table.render(table.read(out))
+    assert "| right | 2 | 1 |" in text, "the last outcome counts"
+    assert "| wrong | 0 | 0 |" in text
+    assert "**refused, forward**: `svd`." in text
+    assert "**refused, backward**: `lgamma`." in text
