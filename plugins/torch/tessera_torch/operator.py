@@ -37,8 +37,8 @@ class Operator:
             why = _reason(err)
             if why is None:
                 raise
-            self._refused[_types(full)] = why
-            return refuse_or_fall_back(signature, arguments, keywords, why)
+        self._refused[_types(full)] = why
+        return refuse_or_fall_back(signature, arguments, keywords, why)
 
     def _prepare(self) -> Signature:
         self._signature = signature = Signature(overload(self.name))

@@ -32,6 +32,8 @@ OPTIONAL = {
     ("cuLinkComplete", "sizeOut"),
     ("cuLibraryGetGlobal", "dptr"),
     ("cuLibraryGetGlobal", "bytes"),
+    ("cuLibraryGetManaged", "dptr"),
+    ("cuLibraryGetManaged", "bytes"),
     ("cuLibraryLoadData", "libraryOptionValues"),  # the only supported option has no value
     ("cuLibraryLoadFromFile", "libraryOptionValues"),
     ("cuLogsDumpToFile", "iterator"),

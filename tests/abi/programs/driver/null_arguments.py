@@ -16,6 +16,7 @@ PTX = b"""
 .target sm_80
 .address_size 64
 .visible .global .u32 counter;
+.visible .global .attribute(.managed) .u32 shared_counter;
 .visible .entry kernel(.param .u64 where) { ret; }
 """
 SCALARS = {
@@ -186,6 +187,8 @@ def pointer(function: Function, parameter: Parameter) -> int:
     if name == "symbol":
         return buffer(b"cuInit")
     if name == "name" and "const" in parameter.type and not parameter.type.endswith("**"):
+        if "Managed" in function.symbol:
+            return buffer(b"shared_counter")
         return buffer(b"counter" if "Global" in function.symbol else b"kernel")
     return buffer()
 

@@ -167,7 +167,7 @@ SAME_EVERYWHERE = {
     142: 1,  # HOST_NUMA_MEMORY_POOLS_SUPPORTED
     144: 1,  # HOST_MEMORY_POOLS_SUPPORTED
 }
-OF_THE_SLICE = {13, 15, 16, 33, 36, 37, 38, 39, 40, 75, 76, 81, 87, 97, 106, 111, 139}
+OF_THE_SLICE = {13, 15, 16, 33, 36, 37, 38, 39, 40, 75, 76, 81, 87, 97, 106, 111, 127, 139}
 
 
 @pytest.mark.parametrize("instance", list(instances()), ids=device_name)
@@ -179,6 +179,7 @@ def test_every_value_is_one_of_the_slices_or_the_same_everywhere(instance):
     assert values[33] == instance.gpu.index + 1  # PCI_BUS_ID
     assert values[97] == values[81] - values[111]  # MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     assert values[111] == (1024 if values[75] >= 8 else 0)  # RESERVED_SHARED_MEMORY_PER_BLOCK
+    assert values[127] == (values[75] >= 9)  # TENSOR_MAP_ACCESS_SUPPORTED
     assert values[139] == instance.gpu.board.pci_device_id * 0x10000 + 0x10DE  # GPU_PCI_DEVICE_ID
 
 

@@ -7,7 +7,7 @@
 #include "contexts/context.h"
 #include "memory/pool.h"
 #include "sharing/opened.h"
-#include "stream_memory/pool_context.h"
+#include "contexts/pool_context.h"
 
 _Static_assert(sizeof(CUmemPoolPtrExportData) == sizeof(tessera_shared_memory), "data hold a name");
 

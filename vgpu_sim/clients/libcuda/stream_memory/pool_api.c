@@ -8,7 +8,7 @@
 #include "memory/pool.h"
 #include "nodes/capture.h"
 #include "sharing/opened.h"
-#include "stream_memory/pool_context.h"
+#include "contexts/pool_context.h"
 #include "streams/stream.h"
 
 static struct tsr_pool *find(CUmemoryPool handle) { return TSR_FIND(tsr_pool, TSR_POOL, handle); }

@@ -1,4 +1,4 @@
-#include "stream_memory/pool_context.h"
+#include "contexts/pool_context.h"
 
 #include "api.h"
 #include "base/device.h"
