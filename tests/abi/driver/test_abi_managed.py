@@ -6,7 +6,7 @@ import pytest
 
 from support.kernels import ptx_kernels
 
-INVALID_VALUE, INVALID_DEVICE, NOT_FOUND = 1, 101, 500
+INVALID_VALUE, INVALID_DEVICE, NOT_FOUND, NOT_SUPPORTED = 1, 101, 500, 801
 MIB = 1 << 20
 GLOBAL, HOST, SINGLE = 1, 2, 4
 
@@ -139,6 +139,7 @@ VARIABLES = b"""
 .visible .global .attribute(.managed) .align 4 .u32 words[3] = {5, 6, 7};
 .global .attribute(.managed) .align 8 .u64 zero;
 .visible .global .align 4 .u32 plain = 9;
+.visible .global .attribute(.managed) .align 8 .u64 refused = words;
 .visible .entry add(.param .u64 out)
 {
   .reg .b32 %r<4>; .reg .b64 %rd<4>;
@@ -174,6 +175,7 @@ def test_host_and_kernels_share_managed_variables(cuda):
     assert ctypes.c_uint64.from_address(zero).value == pointer
     ask = cuda.CUpointer_attribute.CU_POINTER_ATTRIBUTE_IS_MANAGED
     assert int(cuda.cuPointerGetAttribute(ask, pointer)) == 1
+    assert cuda.code("cuMemFree", pointer) == INVALID_VALUE, "it belongs to the module"
     plain = int(cuda.cuModuleGetGlobal(module, b"plain")[0])
     assert int(cuda.cuPointerGetAttribute(ask, plain)) == 0
     cuda.cuModuleUnload(module)
@@ -198,6 +200,7 @@ def test_libraries_know_which_variables_are_managed(cuda):
     assert list(map(int, cuda.cuLibraryGetGlobal(library, b"words"))) == [pointer, size]
     assert cuda.code("cuLibraryGetManaged", library, b"plain") == NOT_FOUND
     assert cuda.code("cuLibraryGetManaged", library, b"none") == NOT_FOUND
+    assert cuda.code("cuLibraryGetManaged", library, b"refused") == NOT_SUPPORTED
     out = int(cuda.cuMemAllocManaged(8, GLOBAL))
     kernel = cuda.cuKernelGetFunction(cuda.cuLibraryGetKernel(library, b"add"))
     launch_add(cuda, kernel, out)

@@ -295,6 +295,14 @@ found["ordinal"] = int(call("cuPointerGetAttribute",
     d.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, abroad))
 call("cuMemcpyHtoD", abroad, bytes(4), 4)
 found["abroad"] = [add(1, abroad), value(1, abroad), call("cuMemFreeAsync", abroad, other)]
+properties = d.CUmemPoolProps()
+properties.allocType = d.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+properties.location.type = d.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+properties.location.id = 0
+own = call("cuMemPoolCreate", properties)
+kept = call("cuMemAllocFromPoolAsync", 4096, own, other)
+call("cuMemcpyHtoD", kept, bytes(4), 4)
+found["kept"] = [call("cuMemPoolDestroy", own), value(1, kept), call("cuMemFreeAsync", kept, other)]
 use(0)
 graph = call("cuGraphCreate", 0)
 node = d.CUDA_MEM_ALLOC_NODE_PARAMS()
@@ -324,6 +332,7 @@ found["ended"] = [add(1, address), value(0, address)]
     assert found["open"] == [0, 3]
     assert found["ran"] == [0, 0, 32, 32]
     assert (found["ordinal"], found["abroad"]) == (0, [0, 32, 0])
+    assert found["kept"] == [0, 0, 0], "a pool ends with its last allocation"
     assert (found["node"], found["described"], found["graph"]) == (0, 2, [0, 32])
     assert found["closed"] == [0, 0]
     assert found["ended"] == [ILLEGAL_ADDRESS, 32]

@@ -298,7 +298,6 @@ struct tsr_pool {
   bool destroyed, is_default, is_current;
   _Atomic uint32_t peers; /* other devices that access the memory, as bits by ordinal */
   bool imported; /* from another process: it has only allocations of that process */
-  bool has_primary; /* it retains its device's primary context: contexts/pool_context.h */
   uint64_t shared_tag;                                 /* of a pool with a name, else 0 */
   unsigned char shared_name[sizeof(tessera_shared_memory)]; /* of an exported pool */
   uint64_t reuse[3]; /* by CU_MEMPOOL_ATTR_REUSE_..., from FOLLOW_EVENT_DEPENDENCIES on */

@@ -11,6 +11,10 @@ extern pthread_mutex_t tsr_context_lock;
 CUresult tsr_context_open(struct tsr_device *device, uint32_t flags, uint32_t api_version,
                           bool primary, uint64_t *handle);
 
+/* Return the handle of a device's primary context. If it is closed, open it without a user: it is
+ * closed when its last user releases it, or by a reset. */
+CUresult tsr_primary_open(struct tsr_device *device, uint64_t *handle);
+
 /* Destroy a context: its queued work is done first; its memory and its handles become invalid. */
 CUresult tsr_context_close(uint64_t handle);
 

@@ -104,14 +104,25 @@ CUresult tsr_cuCtxDetach(CUcontext ctx) {
 
 CUresult tsr_cuCtxDestroy(CUcontext ctx) { return tsr_cuCtxDestroy_v2(ctx); }
 
+static CUresult open_primary_locked(struct tsr_device *device) {
+  if (device->primary) return CUDA_SUCCESS;
+  return tsr_context_open(device, device->primary_flags, API_VERSION, true, &device->primary);
+}
+
+CUresult tsr_primary_open(struct tsr_device *device, uint64_t *handle) {
+  pthread_mutex_lock(&tsr_context_lock);
+  const CUresult result = open_primary_locked(device);
+  *handle = device->primary;
+  pthread_mutex_unlock(&tsr_context_lock);
+  return result;
+}
+
 CUresult tsr_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
   struct tsr_device *device = tsr_device(dev);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
   if (!pctx) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = CUDA_SUCCESS;
   pthread_mutex_lock(&tsr_context_lock);
-  if (!device->primary)
-    result = tsr_context_open(device, device->primary_flags, API_VERSION, true, &device->primary);
+  const CUresult result = open_primary_locked(device);
   if (result == CUDA_SUCCESS) {
     device->primary_users++;
     *pctx = (CUcontext)(uintptr_t)device->primary;

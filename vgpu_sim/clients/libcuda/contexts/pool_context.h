@@ -5,11 +5,8 @@
 #include "base/objects.h"
 
 /* Return `preferred` in `context` if it is on the pool's device, else that device's primary context,
- * which the pool retains from then on. `preferred` may be NULL. */
-CUresult tsr_pool_context(struct tsr_pool *pool, struct tsr_context *preferred,
+ * which is opened if it is closed. `preferred` may be NULL. */
+CUresult tsr_pool_context(const struct tsr_pool *pool, struct tsr_context *preferred,
                           struct tsr_context **context);
-
-/* Release the primary context that a pool has retained; the pool may be gone. */
-void tsr_pool_context_release(bool has_primary, int device);
 
 #endif

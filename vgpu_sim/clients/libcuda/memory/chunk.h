@@ -25,6 +25,7 @@ struct tsr_sort {
   uint32_t host_flags;
   uint32_t peers; /* other devices that access the memory from its allocation on, as bits */
   uint64_t pool; /* handle of the memory pool that owns the memory, or 0 */
+  bool module;   /* of a module's managed variables, which only the module releases */
 };
 
 struct tsr_chunk {

@@ -46,7 +46,7 @@ static uint32_t kind_of(enum tsr_use use) {
 
 static bool is_same_sort(const struct tsr_sort *a, const struct tsr_sort *b) {
   return a->use == b->use && a->host_flags == b->host_flags && a->peers == b->peers &&
-         a->pool == b->pool;
+         a->pool == b->pool && a->module == b->module;
 }
 
 struct small {

@@ -27,13 +27,12 @@ static bool has_managed_elsewhere(const struct tsr_library *library) {
 }
 
 static CUresult adopt(struct tsr_library *library, struct tsr_module *module) {
-  const CUresult result = tsr_module_adopt(module);
-  if (result != CUDA_SUCCESS) return result;
   if (module->managed_count && has_managed_elsewhere(library)) {
-    tsr_object_retire(TSR_MODULE, tsr_object_handle(TSR_MODULE, module));
-    tsr_module_drop(module);
+    tsr_module_abandon(module);
     TSR_REFUSE("a library with managed variables in a second context");
   }
+  const CUresult result = tsr_module_adopt(module);
+  if (result != CUDA_SUCCESS) return result;
   library->modules[module->context->index] = module;
   module->library = library;
   return CUDA_SUCCESS;
@@ -314,11 +313,20 @@ CUresult tsr_cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary libr
   WITH_MODULE(library, result = tsr_module_variable(module, name, dptr, bytes));
 }
 
+/* Look up a managed variable. One that is refused gives the reason, as any other variable does. */
+static CUresult find_managed(const struct tsr_module *module, const char *name, CUdeviceptr *address,
+                             size_t *bytes) {
+  const CUresult found = tsr_managed_variable(module, name, address, bytes);
+  if (found != CUDA_ERROR_NOT_FOUND) return found;
+  const CUresult why = tsr_module_variable(module, name, NULL, NULL);
+  return why == CUDA_SUCCESS ? CUDA_ERROR_NOT_FOUND : why;
+}
+
 CUresult tsr_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
                                  const char *name) {
   TSR_CURRENT(context);
   if ((!dptr && !bytes) || !name) return CUDA_ERROR_INVALID_VALUE;
-  WITH_MODULE(library, result = tsr_managed_variable(module, name, dptr, bytes));
+  WITH_MODULE(library, result = find_managed(module, name, dptr, bytes));
 }
 
 /* A unified function has one address for host and devices, which needs

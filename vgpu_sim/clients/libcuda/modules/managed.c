@@ -29,8 +29,8 @@ static tessera_variable_record *find(const struct tsr_module *module, const char
  * segment. */
 static CUresult allocate(struct tsr_context *context, const tessera_variable_record *variable,
                          uint64_t *address) {
-  const CUresult result = tsr_memory_allocate(
-      context, (struct tsr_sort){.use = TSR_USE_MANAGED}, variable->bytes, address);
+  const struct tsr_sort sort = {.use = TSR_USE_MANAGED, .module = true};
+  const CUresult result = tsr_memory_allocate(context, sort, variable->bytes, address);
   if (result != CUDA_SUCCESS) return result;
   tsr_advice_forget(*address, variable->bytes);
   return tsr_segment_copy(context, *address, variable->address, variable->bytes);

@@ -125,6 +125,15 @@ static void discard(struct tsr_module *module) {
   tsr_object_free(TSR_MODULE, module);
 }
 
+void tsr_module_abandon(struct tsr_module *module) {
+  tsr_managed_release(module->managed, module->managed_count);
+  struct tsr_reply reply;
+  const tessera_handle remote = {.handle = module->remote};
+  tsr_ask(module->context, TESSERA_MESSAGE_TYPE_MODULE_UNLOAD, &remote, sizeof remote, -1, &reply);
+  tsr_reply_close(&reply);
+  discard(module);
+}
+
 CUresult tsr_module_fetch(struct tsr_context *context, const void *image, size_t bytes,
                           const struct tsr_log_buffers *logs, struct tsr_module **out) {
   const uint64_t context_handle = tsr_object_handle(TSR_CONTEXT, context);
@@ -144,17 +153,11 @@ CUresult tsr_module_fetch(struct tsr_context *context, const void *image, size_t
   if (tsr_module_variable(module, "tessera.area", &area, NULL) == CUDA_SUCCESS)
     result = tsr_system_area_tell(context, area);
   if (result == CUDA_SUCCESS) result = tsr_managed_place(module);
-  if (result != CUDA_SUCCESS) {
-    tsr_managed_release(module->managed, module->managed_count);
-    struct tsr_reply reply;
-    const tessera_handle remote = {.handle = module->remote};
-    tsr_ask(context, TESSERA_MESSAGE_TYPE_MODULE_UNLOAD, &remote, sizeof remote, -1, &reply);
-    tsr_reply_close(&reply);
-    discard(module);
-    return result;
-  }
-  *out = module;
-  return CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS)
+    *out = module;
+  else
+    tsr_module_abandon(module);
+  return result;
 }
 
 CUresult tsr_module_adopt(struct tsr_module *module) {

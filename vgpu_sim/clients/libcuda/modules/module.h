@@ -13,6 +13,9 @@ enum { TSR_SPAN_VARIABLE = 2 }; /* kind of a tsr_span, in addition to TESSERA_CH
 CUresult tsr_module_fetch(struct tsr_context *context, const void *image, size_t bytes,
                           const struct tsr_log_buffers *logs, struct tsr_module **out);
 
+/* Unload and free a module that was not published, so that nothing of it has run. */
+void tsr_module_abandon(struct tsr_module *module);
+
 /* Publish a loaded module; under the module lock. On failure the module is freed. */
 CUresult tsr_module_adopt(struct tsr_module *module);
 

@@ -57,7 +57,8 @@ CUresult tsr_cuMemFree_v2(CUdeviceptr dptr) {
   if (unsafe != CUDA_SUCCESS) return unsafe;
   struct tsr_span span;
   if (!dptr) return CUDA_SUCCESS;
-  if (!tsr_memory_find(dptr, &span) || span.address != dptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!tsr_memory_find(dptr, &span) || span.address != dptr || span.sort.module)
+    return CUDA_ERROR_INVALID_VALUE;
   if (tsr_graph_memory_is(dptr)) {
     const CUresult waited = tsr_wait_all(span.context);
     return waited == CUDA_SUCCESS ? tsr_graph_memory_free(dptr) : waited;

@@ -234,11 +234,8 @@ CUresult tsr_cuMemPoolDestroy(CUmemoryPool pool) {
   pthread_mutex_unlock(&tsr_pool_lock);
   tsr_pool_release(found, NULL, 0);
   pthread_mutex_lock(&tsr_pool_lock);
-  const bool has_primary = found->has_primary;
-  const int device = found->device;
   found->destroyed = true;
   tsr_pool_finish(found);
   pthread_mutex_unlock(&tsr_pool_lock);
-  tsr_pool_context_release(has_primary, device);
   return CUDA_SUCCESS;
 }

@@ -7,6 +7,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "log.h"
+
 struct tsr_image {
   const void *code;
   _Atomic(cudaLibrary_t) library;
@@ -171,17 +173,25 @@ cudaError_t tsr_symbol(const void *host, void **address, size_t *bytes) {
   return result == CUDA_ERROR_NOT_FOUND ? cudaErrorInvalidSymbol : result;
 }
 
+static cudaError_t store_managed(const struct entry *entry, cudaLibrary_t library) {
+  void *address = NULL;
+  const int result = cuLibraryGetManaged(&address, NULL, library, entry->name);
+  if (result == cudaSuccess) *(void **)(uintptr_t)entry->host = address;
+  if (result != cudaSuccess)
+    tsr_log("managed variable %s has no memory (CUDA error %d)", entry->name, result);
+  return result;
+}
+
 cudaError_t tsr_image_store_managed(struct tsr_image *image) {
   cudaLibrary_t library;
-  cudaError_t result = load(image, &library);
-  for (size_t i = 0; i < BUCKETS && result == cudaSuccess; i++) {
-    struct entry *entry = atomic_load(&variables[i]);
-    for (; entry && result == cudaSuccess; entry = entry->next) {
+  cudaError_t first = load(image, &library);
+  if (first != cudaSuccess) return first;
+  for (size_t i = 0; i < BUCKETS; i++) {
+    for (const struct entry *entry = atomic_load(&variables[i]); entry; entry = entry->next) {
       if (!entry->managed || atomic_load(&entry->image) != image) continue;
-      void *address = NULL;
-      result = cuLibraryGetManaged(&address, NULL, library, entry->name);
-      if (result == cudaSuccess) *(void **)(uintptr_t)entry->host = address;
+      const cudaError_t result = store_managed(entry, library);
+      if (first == cudaSuccess) first = result;
     }
   }
-  return result;
+  return first;
 }
