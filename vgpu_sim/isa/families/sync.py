@@ -10,6 +10,9 @@ from vgpu_sim.isa.types import DataType, Reduction
 
 BARRIERS: Final = 16
 """The number of barriers of a block; they are numbered from 0."""
+WARPGROUP_BARRIER: Final = BARRIERS
+"""The number by which BAR_SYNC names the barrier of the executing warp's warpgroup."""
+WARPGROUP_WARPS: Final = 4
 
 _STOP = Effects(orders=True, stops=True)
 _ALIGNED = flag("uniform", "UNI", 24)
@@ -26,6 +29,9 @@ ROWS: Final = (
         " ended do not count. A barrier that completes is reset. All stores of the threads before"
         " they arrived are visible to all of them after it completes. a is below 16, b a multiple"
         " of 32, both the same in all lanes of a warp, and b the same in all warps at the barrier;"
+        " a = 16 with b = 0 is the barrier of the warp's warpgroup: it completes when each of the"
+        " block's warps 4g to 4g + 3, of which it is one, has arrived or ended (the last warpgroup"
+        " may have fewer warps);"
         " otherwise the context ends with CUDA_ERROR_LAUNCH_FAILED (719). The same happens when"
         " every thread of a block waits at barriers that no thread can complete any more, where"
         " hardware would hang. `UNI` is the source's assertion (`.aligned`) that the lanes of a"

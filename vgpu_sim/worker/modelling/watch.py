@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from vgpu_sim.exec.interp.cta import ResidentBlocks
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
-from vgpu_sim.isa import EFFECTS, Cache, Instruction, Op, Space
+from vgpu_sim.isa import EFFECTS, Cache, Instruction, Literal, Op, Space
+from vgpu_sim.isa.families.sync import WARPGROUP_BARRIER
 from vgpu_sim.perf.kernels import unrolling
 from vgpu_sim.perf.kernels.scoreboard import CHAIN, Scoreboard
 from vgpu_sim.worker.observing.accesses import (
@@ -26,6 +27,7 @@ _MOST_SECTORS: Final = 1 << 22  # kept for reuse and footprints
 _WEIGHT_OF_WORD: Final = 16  # cost of an instruction's counters, in sectors
 _WEIGHT_OF_SAMPLE: Final = 1024
 _SLOT_SHIFT: Final = 43
+_WARPGROUP: Final = Literal(WARPGROUP_BARRIER)  # a commit of products, which boards do not wait at
 _FAR: Final = np.iinfo(np.int64).max
 Amounts = NDArray[np.float64]
 
@@ -98,7 +100,7 @@ class Watch:
         self.issued[word] += np.count_nonzero(here)
         self.lanes[word] += np.count_nonzero(allowed)
         self._follow(word, instruction, int(here.argmax()))
-        if instruction.op in (Op.BAR_SYNC, Op.BAR_RED):
+        if instruction.op in (Op.BAR_SYNC, Op.BAR_RED) and instruction.srcs[0] != _WARPGROUP:
             self.amounts["barriers"][word] += int(np.count_nonzero(here))
         for access in accesses_of(self._blocks, instruction, allowed):
             self._add(word, access)

@@ -259,7 +259,9 @@ def test_barriers_in_a_loop_with_divergent_work_between() -> None:
 @pytest.mark.parametrize(
     ("body", "message", "word"),
     [
-        ("BAR_SYNC 16, 0", "barrier 16 does not exist", 6),
+        ("BAR_SYNC 17, 0", "barrier 17 does not exist", 6),
+        ("BAR_SYNC 16, 32", "the barrier of a warpgroup has neither count nor reduction", 6),
+        ("BAR_ARRIVE 16, 32", "the barrier of a warpgroup has neither count nor reduction", 6),
         ("BAR_SYNC 0, 33", "33 threads are not a whole number of warps", 6),
         ("BAR_ARRIVE 0, 0", "0 threads are not a whole number", 6),
         ("BAR_SYNC 0, 128", "the block has fewer than 128 threads", 6),
@@ -288,6 +290,10 @@ def test_misused_barriers_end_the_kernel(body: str, message: str, word: int) -> 
         (
             "SETP.LT.U32 p0, r1, 8\n@p0 BAR_SYNC 0, 0\n@!p0 BAR_SYNC 1, 0",
             "barrier 0 has 8 of 32 lanes of a warp; barrier 1 has 24 of 32 lanes of a warp",
+        ),
+        (
+            "SETP.LT.U32 p0, r1, 32\n@p0 BAR_SYNC 16, 0\n@!p0 BAR_SYNC 2, 0",
+            "barrier 2 has 1 of 2 warps; the barrier of warpgroup 0 has 1 of 2 warps",
         ),
     ],
 )

@@ -101,12 +101,22 @@ def test_counted_barriers_need_groups_within_a_warp() -> None:
         ("BAR_SYNC 3, 64", True),
         ("BAR_ARRIVE 3, 64", True),
         ("LD.PARAM.U32 r10, [0]\n BAR_SYNC r10, 0", True),
-        ("BAR_SYNC 16, 0", True),
+        ("BAR_SYNC 16, 0", False),
+        ("BAR_SYNC 3, 0\n BAR_SYNC 16, 0", False),
+        ("BAR_SYNC 17, 0", True),
+        ("BAR_SYNC 16, 32", True),
     ],
 )
 def test_a_single_barrier_of_all_threads_needs_no_counts(body: str, counted: bool) -> None:
     form = ssa.build(barrier_kernels.kernel(body, 0, 1).functions[0])
     assert wait_points.needs_counting(form, Geometry(_BLOCK, 16, 2)) is counted
+
+
+def test_barriers_of_warpgroups_are_counted_where_several_groups_pass_them() -> None:
+    form = ssa.build(barrier_kernels.kernel("BAR_SYNC 0, 0\n BAR_SYNC 16, 0", 0, 1).functions[0])
+    assert wait_points.needs_counting(form, Geometry((256, 1, 1), 16, 2))
+    assert not wait_points.needs_counting(form, Geometry((256, 1, 1), 16, 16))
+    assert not wait_points.needs_counting(form, Geometry((128, 1, 1), 16, 2))
 
 
 def test_a_plan_that_separates_waiting_lanes_is_rejected() -> None:

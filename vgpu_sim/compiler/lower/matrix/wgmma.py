@@ -2,8 +2,9 @@
 
 A warp's part of D has the fragments of ``mma``, and so has an A in registers. The factors that
 descriptors name are loaded from shared memory by every warp that needs them, so no warp reads
-another one's registers. A product is complete when its instruction is: PTX only permits that it
-continues until ``wgmma.wait_group``.
+another one's registers. A warp's product is complete when its instruction is: PTX only permits
+that it continues until ``wgmma.wait_group``. The four warps meet at ``wgmma.commit_group``, since a
+program may overwrite the factors when one of them has passed a wait for that group.
 """
 
 from collections.abc import Sequence as Many
@@ -22,6 +23,7 @@ from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, SpecialRegister
+from vgpu_sim.isa.families.sync import WARPGROUP_BARRIER
 
 D = DataType
 _WARP_ROWS: Final = 16
@@ -120,8 +122,13 @@ def _addends(context: Context, d: Many[Register], scale_d: tree.Operand) -> list
     return [sequence.emit(Op.SELP, D.B32, register, Literal(0), chosen) for register in d]
 
 
+def _commit(context: Context, form: Form, match: Match) -> None:
+    """Emit a barrier of the warpgroup: all its warps have then read their factors."""
+    context.builder.emit(form.op, srcs=(Literal(WARPGROUP_BARRIER), Literal(0)), uniform=True)
+
+
 def _nothing(context: Context, form: Form, match: Match) -> None:
-    """Emit nothing for the fences and groups of products, which are complete already."""
+    """Emit nothing for fences and waits: committed products are complete already."""
 
 
 _COMPLETE: Final = "nothing: products are complete already"
@@ -171,6 +178,12 @@ FORMS: Final = (
         isa=_NOTE,
     ),
     Form("wgmma.fence.sync.aligned", "", Op.NOP, _nothing, isa=_COMPLETE),
-    Form("wgmma.commit_group.sync.aligned", "", Op.NOP, _nothing, isa=_COMPLETE),
+    Form(
+        "wgmma.commit_group.sync.aligned",
+        "",
+        Op.BAR_SYNC,
+        _commit,
+        isa="BAR_SYNC of the warpgroup's barrier",
+    ),
     Form("wgmma.wait_group.sync.aligned", "n", Op.NOP, _nothing, isa=_COMPLETE),
 )

@@ -1,12 +1,13 @@
 """The barriers of one block (PTX ISA 9.7.15.1), which count arrivals as docs/isa.md specifies."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES
 from vgpu_sim.exec.interp.paths import Path
 from vgpu_sim.isa import Op, Reduction
-from vgpu_sim.isa.families.sync import BARRIERS
+from vgpu_sim.isa.families.sync import BARRIERS, WARPGROUP_BARRIER, WARPGROUP_WARPS
 
 WAITS: Final = {Op.BAR_SYNC: True, Op.BAR_ARRIVE: False, Op.BAR_RED: True}
 """For each opcode, whether arriving lanes wait for the barrier to complete."""
@@ -40,12 +41,13 @@ class _Arrival:
 
 @dataclass(slots=True)
 class _Barrier:
-    """A barrier at which lanes have arrived. If ``count`` is 0, it waits for all warps.
+    """A barrier at which lanes have arrived. If ``count`` is 0, it waits for all of ``warps``.
 
     ``gathering`` holds the paths of warps of which some lanes have not arrived.
     """
 
     count: int
+    warps: Sequence[int]
     reduction: Reduction | None = None
     gathering: dict[int, list[_Arrival]] = field(default_factory=dict)
     arrived: set[int] = field(default_factory=set)
@@ -75,15 +77,22 @@ class Barriers:
             BarrierMisuse: the number or count is invalid, or count or reduction differ from
                 those of earlier arrivals.
         """
-        if number >= BARRIERS:
+        if number > WARPGROUP_BARRIER:
             raise BarrierMisuse(f"barrier {number} does not exist")
+        members = list(self._live)
+        if number == WARPGROUP_BARRIER:
+            if count or not waits or ballot is not None:
+                raise BarrierMisuse("the barrier of a warpgroup has neither count nor reduction")
+            group = members.index(path.warp) // WARPGROUP_WARPS
+            members = members[group * WARPGROUP_WARPS :][:WARPGROUP_WARPS]
+            number = BARRIERS + group
         if count % WARP_LANES or (count == 0 and not waits):
             wrong = f"{count} threads are not a whole number of warps"
             raise BarrierMisuse(f"barrier {number}: {wrong}")
         all_threads = len(self._live) * WARP_LANES
         if count > all_threads:
             raise BarrierMisuse(f"barrier {number}: the block has fewer than {count} threads")
-        barrier = self._barriers.setdefault(number, _Barrier(count))
+        barrier = self._barriers.setdefault(number, _Barrier(count, members))
         if (barrier.count or all_threads) != (count or all_threads):
             counts = f"{barrier.count or 'all'} and {count or 'all'}"
             raise BarrierMisuse(f"barrier {number}: its threads expect different counts: {counts}")
@@ -122,19 +131,22 @@ class Barriers:
 
     def describe(self) -> list[str]:
         """Describe where lanes wait at barriers, for a block that has no runnable path."""
-        warps = len(self._live)
         parts = []
         for number, barrier in sorted(self._barriers.items()):
+            name = f"barrier {number}"
+            if number >= BARRIERS:
+                name = f"the barrier of warpgroup {number - BARRIERS}"
             if barrier.gathering:
                 partly = ", ".join(
                     f"{_lanes(arrivals).bit_count()} of {self._live[warp].bit_count()} lanes"
                     for warp, arrivals in barrier.gathering.items()
                 )
-                parts.append(f"barrier {number} has {partly} of a warp")
+                parts.append(f"{name} has {partly} of a warp")
             elif barrier.count:
-                parts.append(f"barrier {number} has {barrier.threads} of {barrier.count} threads")
+                parts.append(f"{name} has {barrier.threads} of {barrier.count} threads")
             else:
-                parts.append(f"barrier {number} has {len(barrier.arrived)} of {warps} warps")
+                arrived, warps = len(barrier.arrived), len(barrier.warps)
+                parts.append(f"{name} has {arrived} of {warps} warps")
         return parts
 
     def _update(self, number: int, barrier: _Barrier) -> list[Path]:
@@ -150,7 +162,7 @@ class Barriers:
         if barrier.count:
             complete = barrier.threads >= barrier.count
         else:
-            complete = all(warp in barrier.arrived for warp, live in self._live.items() if live)
+            complete = all(warp in barrier.arrived for warp in barrier.warps if self._live[warp])
         if complete:
             ballots = [a.ballot for a in barrier.waiting if a.ballot is not None]
             for arrival in barrier.waiting:
@@ -159,7 +171,7 @@ class Barriers:
             free += (arrival.path for arrival in barrier.waiting)
             del self._barriers[number]
             if barrier.gathering:
-                rest = _Barrier(barrier.count, barrier.reduction, barrier.gathering)
+                rest = _Barrier(barrier.count, barrier.warps, barrier.reduction, barrier.gathering)
                 self._barriers[number] = rest
         return free
 

@@ -27,6 +27,7 @@ from vgpu_sim.exec.jit.numbers.local_reach import local_loads
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape, Vector
 from vgpu_sim.isa import Literal, Op, Space, is_visible
+from vgpu_sim.isa.families.sync import WARPGROUP_BARRIER
 
 _UNDECIDED = None
 
@@ -308,14 +309,15 @@ def _differ(sources: Iterable[Source]) -> bool:
 
 def _meets_at_one_barrier(ssa: SsaFunction) -> bool:
     """Return whether threads wait only at barriers for the whole block, and at one barrier at
-    most.
+    most. Those of warpgroups are as many as that one, since the block is one group.
     """
     barriers = set()
     for block in ssa.blocks.values():
         for node in filter(_has_effect, block.nodes):
             assert isinstance(node, Operation)
             if node.instruction.op is Op.BAR_SYNC and node.sources[1] == Literal(0):
-                barriers.add(node.sources[0])
+                if node.sources[0] != Literal(WARPGROUP_BARRIER):
+                    barriers.add(node.sources[0])
             elif node.instruction.op is not Op.ST or node.instruction.volatile:
                 return False
     return len(barriers) < 2 and all(isinstance(barrier, Literal) for barrier in barriers)

@@ -18,7 +18,7 @@ from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding, legal_geometrie
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.hal.compute.limits import WARP_THREADS
 from vgpu_sim.isa import EFFECTS, Family, Literal, Op, VoteMode, has_stack
-from vgpu_sim.isa.families.sync import BARRIERS
+from vgpu_sim.isa.families.sync import BARRIERS, WARPGROUP_BARRIER, WARPGROUP_WARPS
 
 _ALL_LANES = (1 << WARP_THREADS) - 1
 Cause = tuple[str, int]
@@ -145,21 +145,32 @@ def _is_active_mask(node: Operation) -> bool:
     return node.instruction.op is Op.ACTIVEMASK and node.guard is None
 
 
+def passes_with_warpgroup(node: Operation) -> bool:
+    """Return whether a wait point is the barrier of the thread's warpgroup."""
+    named = (Literal(WARPGROUP_BARRIER), Literal(0))
+    return node.instruction.op is Op.BAR_SYNC and tuple(node.sources[:2]) == named
+
+
 @functools.lru_cache(maxsize=4)  # called for every wait point
 def needs_counting(ssa: SsaFunction, geometry: Geometry) -> bool:
     """Return whether arrivals at wait points must be counted.
 
     Counting is unnecessary if every wait point is the same barrier for all threads, and groups
     yield nowhere else, not even for collectives. All groups have then arrived once each group
-    has had its time slice.
+    has had its time slice. In a block of one warpgroup, the barrier of the warpgroup is a barrier
+    of all threads that all of them pass (PTX: ``.aligned``); in a block of one group, lanes that
+    pass it have arrived together.
     """
     if lanes_wait(ssa, geometry):
         return True
     if polling_loops.polls_or_pauses(ssa):
         return any(find(ssa))
+    met = geometry.groups == 1 or geometry.threads <= WARPGROUP_WARPS * WARP_THREADS
     barriers = set()
     for _, node in find(ssa):
         number, count = node.sources[:2]
+        if met and passes_with_warpgroup(node):
+            continue
         if node.instruction.op is not Op.BAR_SYNC or count != Literal(0):
             return True
         if not isinstance(number, Literal) or number.bits >= BARRIERS:

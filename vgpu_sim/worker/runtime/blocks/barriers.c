@@ -30,9 +30,17 @@ static uint32_t outcome(const tw_barrier *barrier) {
   }
 }
 
+/* Return the warps that may arrive at a barrier, a bit each. */
+static uint32_t warps_of(const tw_barriers *b, const tw_barrier *barrier) {
+  const uint32_t number = (uint32_t)(barrier - b->barriers);
+  if (number < TW_BARRIERS) return UINT32_MAX;
+  const uint32_t group = (UINT32_C(1) << TW_WARPGROUP_WARPS) - 1;
+  return group << (number - TW_BARRIERS) * TW_WARPGROUP_WARPS;
+}
+
 static bool complete(const tw_barriers *b, const tw_barrier *barrier) {
   if (barrier->count != 0) return barrier->threads >= barrier->count;
-  return (b->live_warps & ~barrier->arrived) == 0;
+  return (b->live_warps & warps_of(b, barrier) & ~barrier->arrived) == 0;
 }
 
 /* Update a barrier after one of its warps has changed. */
@@ -50,7 +58,7 @@ static void look_again(tw_barriers *b, tw_barrier *barrier, uint32_t warp) {
 }
 
 void tw_barriers_reset(tw_barriers *b, uint32_t threads, uint32_t groups, uint32_t lanes) {
-  for (uint32_t number = 0; number < TW_BARRIERS; number++)
+  for (uint32_t number = 0; number < TW_ALL_BARRIERS; number++)
     if (b->used >> number & 1) memset(&b->barriers[number], 0, sizeof b->barriers[number]);
   b->used = 0;
   b->released = NULL;
@@ -64,7 +72,12 @@ void tw_barriers_reset(tw_barriers *b, uint32_t threads, uint32_t groups, uint32
 const char *tw_barriers_arrive(tw_barriers *b, tw_fiber *group, uint32_t warp, uint32_t number,
                                uint32_t count, bool waits, uint32_t reduction, uint32_t ballot) {
   const uint32_t all_threads = b->warp_count * TESSERA_WARP_THREADS;
-  if (number >= TW_BARRIERS) return "there is no such barrier";
+  if (number > TW_BARRIERS) return "there is no such barrier";
+  if (number == TW_BARRIERS) {
+    if (count != 0 || !waits || reduction != 0)
+      return "the barrier of a warpgroup has neither count nor reduction";
+    number += warp / TW_WARPGROUP_WARPS;
+  }
   if (count % TESSERA_WARP_THREADS != 0 || (count == 0 && !waits))
     return "a barrier counts whole warps";
   if (count > all_threads) return "a barrier counts more threads than the block has";
@@ -90,12 +103,12 @@ const char *tw_barriers_arrive(tw_barriers *b, tw_fiber *group, uint32_t warp, u
 
 void tw_barriers_group_ended(tw_barriers *b, uint32_t warp) {
   if (--b->live_groups[warp] == 0) b->live_warps &= ~(UINT32_C(1) << warp);
-  for (uint32_t number = 0; number < TW_BARRIERS; number++)
+  for (uint32_t number = 0; number < TW_ALL_BARRIERS; number++)
     if (b->barriers[number].open) look_again(b, &b->barriers[number], warp);
 }
 
 tw_fiber *tw_barriers_waiting(const tw_barriers *b) {
-  for (uint32_t number = 0; number < TW_BARRIERS; number++) {
+  for (uint32_t number = 0; number < TW_ALL_BARRIERS; number++) {
     const tw_barrier *barrier = &b->barriers[number];
     if ((b->used >> number & 1) == 0) continue;
     if (barrier->waiting != NULL) return barrier->waiting;

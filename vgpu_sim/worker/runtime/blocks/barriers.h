@@ -11,11 +11,18 @@
 #include "base/fiber.h"
 #include "tessera_abi.h"
 
-enum { TW_BARRIERS = 16, TW_WARPS = TESSERA_MAX_THREADS_PER_BLOCK / TESSERA_WARP_THREADS };
+/* Number TW_BARRIERS names the barrier of the arriving warp's warpgroup; the barriers of the
+ * warpgroups follow the others. */
+enum {
+  TW_BARRIERS = 16,
+  TW_WARPS = TESSERA_MAX_THREADS_PER_BLOCK / TESSERA_WARP_THREADS,
+  TW_WARPGROUP_WARPS = 4,
+  TW_ALL_BARRIERS = TW_BARRIERS + TW_WARPS / TW_WARPGROUP_WARPS
+};
 
 typedef struct tw_barrier {
   bool open;         /* a group has arrived */
-  uint32_t count;    /* number of threads that complete it; 0: all warps that have not ended */
+  uint32_t count;    /* number of threads that complete it; 0: all its warps that have not ended */
   uint32_t threads;  /* number of threads that have arrived: 32 per warp */
   uint32_t arrived;  /* warps that have arrived, a bit each */
   uint32_t partly;   /* warps of which only some groups have arrived, a bit each */
@@ -36,7 +43,7 @@ typedef struct tw_barriers {
   uint32_t live_warps; /* a bit each */
   uint32_t live_groups[TW_WARPS];
   tw_fiber *released; /* groups that may continue; the caller removes them */
-  tw_barrier barriers[TW_BARRIERS];
+  tw_barrier barriers[TW_ALL_BARRIERS];
 } tw_barriers;
 
 /* Reset for the start of a block of `threads` in `groups` of `lanes`; the last group may be
