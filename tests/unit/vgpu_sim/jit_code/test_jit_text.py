@@ -9,6 +9,7 @@ from support.kernels import instruction_forms
 from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit.text.value_numbering import AvailableExpressions
 from vgpu_sim.hal.compute import abi
 from vgpu_sim.isa import (
     Compare,
@@ -151,3 +152,24 @@ def test_flags_of_vectors_are_not_extended_before_they_are_added() -> None:
         text = compiler.emit_llvm(module, function, _BLOCK, plan)
         assert f"select <{width} x i1>" in text
         assert not re.search(r"[sz]ext <\d+ x i1>", text)
+
+
+def test_loads_after_kept_ones_do_not_find_those_before_another_write() -> None:
+    """An epoch between two writes has its own number, also after kept loads."""
+    known, load = AvailableExpressions(), "load i32, ptr %p"
+    known.add(load, "%before")
+    with known.keep_loads():
+        known.record_statement("store i32 0, ptr %q")
+        known.add(load, "%within")
+    assert known.find(load) == "%before"
+    known.record_statement("store i32 1, ptr %p")
+    assert known.find(load) is None
+
+
+def test_an_error_within_kept_loads_restores_those_before() -> None:
+    known, load = AvailableExpressions(), "load i32, ptr %p"
+    known.add(load, "%before")
+    with pytest.raises(ValueError, match="within"), known.keep_loads():
+        known.invalidate_loads()
+        raise ValueError("within")
+    assert known.find(load) == "%before"

@@ -21,7 +21,7 @@ class AvailableExpressions:
     def __init__(self) -> None:
         self._lasting: dict[str, str] = {}
         self._scopes: list[dict[str, str]] = [{}]
-        self._writes = 0
+        self._epoch = self._last = 0  # between two writes; the last one that has been used
 
     def find(self, expression: str, *, lasting: bool = False) -> str | None:
         """Return the name that holds the value of ``expression`` here, or None.
@@ -56,14 +56,17 @@ class AvailableExpressions:
 
     def invalidate_loads(self) -> None:
         """Invalidate loads: memory may have changed, or may change in a loop."""
-        self._writes += 1
+        self._last += 1
+        self._epoch = self._last
 
     @contextmanager
     def keep_loads(self) -> Iterator[None]:
         """Within the ``with`` block, writes do not invalidate loads, which read other memory."""
-        before = self._writes
-        yield
-        self._writes = before
+        before = self._epoch
+        try:
+            yield
+        finally:
+            self._epoch = before
 
     def forget(self) -> None:
         """Forget all expressions except the lasting ones. This is necessary before code that has
@@ -87,10 +90,10 @@ class AvailableExpressions:
         """Return the key of an expression; None if its value differs each time."""
         if expression.startswith("load "):
             lasts = expression.endswith("!invariant.load !0")
-            return expression if lasts else f"{self._writes}:{expression}"
+            return expression if lasts else f"{self._epoch}:{expression}"
         if not expression.startswith("call "):
             return expression
         callee = expression.partition("@")[2]
         if callee.startswith("llvm.masked."):
-            return f"{self._writes}:{expression}"
+            return f"{self._epoch}:{expression}"
         return expression if callee.startswith(_WITHOUT_EFFECT) else None
