@@ -67,6 +67,7 @@ _ELSEWHERE = frozenset(
         "istypep",
         "griddepcontrol",
         "setmaxnreg",
+        "tensormap",
         "activemask",
         "shfl",
         "vote",

@@ -52,6 +52,18 @@ def test_a_field_of_a_map_is_stored(
     ("line", "message"),
     [
         ("tensormap.replace.tile.rank.b1024.b32 [%m], 1, 1;", "belongs to no dimension"),
+        ("tensormap.replace.tile.rank.b1024.b32 [%m], 5;", "rank 5 does not exist"),
+        ("tensormap.replace.tile.rank.b1024.b32 [%m], -1;", "does not exist; it is 0 to 4"),
+        *(
+            (f"tensormap.replace.tile.{field}.b1024.b32 [%m], {value};", message)
+            for field, count in (
+                ("elemtype", 16), ("interleave_layout", 3), ("swizzle_mode", 5),
+                ("swizzle_atomicity", 4), ("fill_mode", 2),
+            )
+            for value, message in (
+                (count, f"{field} {count} does not exist"), ("%r1", f"{field} needs a constant")
+            )
+        ),
         ("tensormap.replace.tile.box_dim.b1024.b32 [%m], 5, 1;", "number of a dimension, 0 to 4"),
         ("tensormap.replace.tile.global_stride.b1024.b64 [%m], 4, %d;", "0 to 3"),
         ("tensormap.replace.tile.global_dim.b1024.b64 [%m], 1, %d;", "has the type .b32"),

@@ -42,6 +42,15 @@ _OF_A_DIMENSION: Final = {
     "global_stride": (STRIDES, DataType.B64, 4),
     "element_stride": (ELEMENT_STRIDES, DataType.B8, 5),
 }
+_CHOICES: Final = {
+    "elemtype": 16,
+    "interleave_layout": 3,
+    "swizzle_mode": 5,
+    "swizzle_atomicity": 4,
+    "fill_mode": 2,
+}
+"""The number of values of each field that only a constant sets; they are numbered from 0."""
+_RANKS: Final = 5
 FIELDS: Final = (*_WHOLE, *_OF_A_DIMENSION)
 
 
@@ -53,6 +62,7 @@ def replace(context: Context, form: Form, match: Match) -> None:
         offset, type_ = _WHOLE[field]
         if rest:
             raise Invalid(f".{field} belongs to no dimension")
+        _check_value(field, value)
     else:
         first, type_, count = _OF_A_DIMENSION[field]
         number = rest[0] if rest else None
@@ -71,6 +81,16 @@ def replace(context: Context, form: Form, match: Match) -> None:
         context.builder.emit(Op.ADD, type=DataType.U32, dsts=(less,), srcs=srcs)
         given = less
     context.builder.emit(Op.ST, type=type_, srcs=(place, given), space=space, displacement=offset)
+
+
+def _check_value(field: str, value: tree.Operand) -> None:
+    """Raise Invalid for a value that is not one of the field's, or should be a constant."""
+    count = _CHOICES.get(field, _RANKS if field == "rank" else 0)
+    if isinstance(value, tree.Integer):
+        if count and not 0 <= value.value < count:
+            raise Invalid(f".{field} {value.value} does not exist; it is 0 to {count - 1}")
+    elif field in _CHOICES:
+        raise Invalid(f".{field} needs a constant, 0 to {count - 1}")
 
 
 def _space(match: Match) -> Space:
