@@ -69,6 +69,16 @@ def test_a_field_of_a_map_is_stored(
         ("tensormap.replace.tile.global_dim.b1024.b64 [%m], 1, %d;", "has the type .b32"),
         (f"cp.async.bulk.tensor.2d.shared::cta.global.{_COMPLETES} [%s], [%m, {{%r1}}], [bar];",
          "a vector of 2 coordinates"),
+        *(
+            (f"{start} {size}{end};", message)
+            for start, end in (
+                (f"cp.async.bulk.shared::cta.global.{_COMPLETES} [%s], [%m],", ", [bar]"),
+                ("cp.async.bulk.prefetch.L2.global [%m],", ""),
+            )
+            for size, message in (
+                (1 << 32 | 16, "4294967312 does not fit"), (-16, "does not fit"), (24, "not 24"),
+            )
+        ),
         (f"cp.async.bulk.tensor.1d.shared::cta.global.{_COMPLETES} [%s], [%m], [bar];",
          "a tensor map and its coordinates"),
         (f"cp.async.bulk.tensor.3d.shared::cta.global.im2col.{_COMPLETES}"

@@ -45,8 +45,14 @@ _SHARED_REDUCTIONS: Final = {
 
 
 def check_size(size: tree.Operand) -> None:
-    """Raise Invalid if the size of a bulk copy is a constant that is not a multiple of 16."""
-    if isinstance(size, tree.Integer) and (size.value < 0 or size.value % _STEP_BYTES):
+    """Raise Invalid if the size of a bulk copy is a constant that is not a multiple of 16, or that
+    does not fit in 32 bits.
+    """
+    if not isinstance(size, tree.Integer):
+        return
+    if size.value >> 32:
+        raise Invalid(f"the size of a bulk copy has 32 bits; {size.value} does not fit")
+    if size.value % _STEP_BYTES:
         raise Invalid(
             f"the size of a bulk copy must be a multiple of {_STEP_BYTES} bytes, not {size.value}"
         )
