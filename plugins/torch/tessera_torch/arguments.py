@@ -10,6 +10,7 @@ from tessera_torch.signature import Signature
 _KEPT_NUMBERS: Final = 4096
 _NUMBERS: Final[dict[tuple[Any, ...], Any]] = {}
 _WIDE: Final = (torch.float64, torch.complex128)
+_BY_TEXT: Final = (float, complex, tuple)  # -0.0 equals 0.0, and a NaN not itself
 
 
 class Arguments:
@@ -22,7 +23,7 @@ class Arguments:
         self.tensors: list[Any] = []  # on the device
         self.numbers: list[Any] = []  # Python numbers, and tensors of the CPU without dimensions
         self.spec: list[Any] = []  # how to make the arguments again
-        key: list[Any] = []
+        key: list[Any] = [torch.get_default_dtype()]
         flags = signature.numbers
         alpha = signature.alpha
         for i, one in enumerate(inputs):
@@ -43,7 +44,7 @@ class Arguments:
                 self.spec.append("n")
             else:
                 value = tuple(one) if isinstance(one, list) else one
-                key.append((type(value), value))
+                key.append((type(value), repr(value) if type(value) in _BY_TEXT else value))
                 self.spec.append(("c", one))
         self.key = tuple(key)
 
@@ -122,7 +123,7 @@ def on_device(device: Any, common: Any) -> Callable[[Any], Any]:
     """
 
     def bring(number: Any) -> Any:
-        moved = torch.zeros((), dtype=number.dtype, device=device) + number
+        moved = torch.ones((), dtype=number.dtype, device=device) * number  # keeps -0.0
         if common is None or moved.dtype == common or common in (torch.float16, torch.bfloat16):
             return moved
         return moved.to(common)

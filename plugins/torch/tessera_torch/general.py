@@ -57,9 +57,10 @@ class General:
         except Exception:
             if self._fixed or not given.has_python_numbers():
                 raise
-            self._fixed = True  # PyTorch's formula wants Python's numbers
             inputs = full if self.signature.is_out else self.signature.without_targets(full)
-            return self._run(Arguments(self.signature, inputs, True), full)
+            results = self._run(Arguments(self.signature, inputs, True), full)
+            self._fixed = True  # PyTorch's formula wants Python's numbers
+            return results
 
     def _run(self, given: Arguments, full: Sequence[Any]) -> Any:
         layouts = [layout_of(one) for one in given.tensors]

@@ -9,9 +9,11 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensorMode,
     UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
 )
 from torch.utils._pytree import tree_map
 
+from tessera_torch.nesting import LOCK, without_fill
 from tessera_torch.signature import Signature, call_with_numbers
 
 _UNKNOWN = (
@@ -19,6 +21,7 @@ _UNKNOWN = (
     DataDependentOutputException,
     DynamicOutputShapeException,
     UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
 )
 
 
@@ -33,7 +36,7 @@ def infer(signature: Signature, full: Sequence[Any]) -> tuple[Any, ...]:
         NotInferred: PyTorch cannot compute shapes for it.
         Exception: what PyTorch raises for wrong arguments.
     """
-    mode = FakeTensorMode()
+    mode = FakeTensorMode(allow_fallback_kernels=False)
 
     def fake(one: Any) -> Any:
         if not isinstance(one, torch.Tensor):
@@ -41,10 +44,10 @@ def infer(signature: Signature, full: Sequence[Any]) -> tuple[Any, ...]:
         with mode:
             return torch.empty_strided(one.shape, one.stride(), dtype=one.dtype, device=one.device)
 
-    fakes = tree_map(fake, list(full))
     in_place = bool(signature.writes) and not signature.is_out
     try:
-        with mode, torch.no_grad():
+        with LOCK, without_fill(), mode, torch.no_grad():
+            fakes = tree_map(fake, list(full))
             results = call_with_numbers(signature.functional, signature.without_targets(fakes))
             if in_place:
                 call_with_numbers(signature.overload, tree_map(fake, list(full)))

@@ -1,4 +1,4 @@
-"""PyTorch's own CUDA kernels that Tessera can run: copies and memsets."""
+"""PyTorch's own CUDA kernels that Tessera can run: copies, memsets and calls of cuBLAS."""
 
 from typing import Any, Final
 
@@ -6,7 +6,7 @@ import torch
 
 _KERNELS: Final[dict[str, Any]] = {}
 _KEYS: Final = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
-_FORWARDED: Final = ("copy_", "zero_")
+_FORWARDED: Final = ("copy_", "zero_", "addmm", "addmm.out", "addmv", "addmv.out")
 
 
 def remember() -> None:
@@ -15,9 +15,9 @@ def remember() -> None:
         _KERNELS[name] = torch.library.get_kernel(f"aten::{name}", "CUDA")
 
 
-def call(name: str, *arguments: Any) -> Any:
+def call(name: str, *arguments: Any, **keywords: Any) -> Any:
     """Call PyTorch's own kernel of an operator, with all arguments of its schema."""
-    return _KERNELS[name].call_boxed(_KEYS, *arguments)
+    return _KERNELS[name].call_boxed(_KEYS, *arguments, **keywords)
 
 
 def copy_bytes(target: Any, source: Any) -> None:

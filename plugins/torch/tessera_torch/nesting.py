@@ -4,7 +4,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 _STATE = threading.local()
+LOCK = threading.RLock()  # held while PyTorch infers and compiles, which changes global state
 
 
 class Nested(Exception):
@@ -22,3 +25,17 @@ def compiling(name: str) -> Iterator[None]:
         yield
     finally:
         _STATE.name = None
+
+
+@contextmanager
+def without_fill() -> Iterator[None]:
+    """Let new tensors be as they are: deterministic mode would fill them by an operator.
+
+    The caller holds LOCK.
+    """
+    before = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.utils.deterministic.fill_uninitialized_memory = before  # type: ignore[attr-defined]

@@ -1,13 +1,15 @@
 """One operator of PyTorch on the device, prepared at its first call."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from tessera_torch import counts
 from tessera_torch.refusal import refuse_or_fall_back
 from tessera_torch.signature import Signature
+
+_KEPT_REFUSALS: Final = 1024
 
 
 class Operator:
@@ -28,7 +30,7 @@ class Operator:
             reason = "PyTorch has no form of it that returns its result"
             return refuse_or_fall_back(signature, arguments, keywords, reason)
         full = signature.bind(arguments, keywords)
-        known = self._refused.get(_types(full)) if self._refused else None
+        known = self._refused.get(_key(full)) if self._refused else None
         if known is not None:
             return refuse_or_fall_back(signature, arguments, keywords, known)
         try:
@@ -37,11 +39,14 @@ class Operator:
             why = _reason(err)
             if why is None:
                 raise
-        self._refused[_types(full)] = why
+            if _is_lasting(err):
+                if len(self._refused) >= _KEPT_REFUSALS:
+                    self._refused.clear()
+                self._refused[_key(full)] = why
         return refuse_or_fall_back(signature, arguments, keywords, why)
 
     def _prepare(self) -> Signature:
-        self._signature = signature = Signature(overload(self.name))
+        signature = Signature(overload(self.name))
         if signature.functional is not None:
             from tessera_torch.general import General
             from tessera_torch.pointwise import Pointwise
@@ -50,6 +55,7 @@ class Operator:
                 self._compute = Pointwise(signature)
             else:
                 self._compute = General(signature, self._own)
+        self._signature = signature  # last: another thread reads it without a lock
         return signature
 
 
@@ -59,10 +65,19 @@ def overload(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, packet), other or "default")
 
 
-def _types(full: list[Any]) -> tuple[Any, ...]:
-    return tuple(
-        (one.dtype, one.dim()) if isinstance(one, torch.Tensor) else type(one) for one in full
-    )
+def _key(one: Any) -> Any:
+    """Return what a refusal depends on: types, shapes and strides, and all other values."""
+    if isinstance(one, torch.Tensor):
+        return one.dtype, one.device, tuple(one.shape), one.stride()
+    return tuple(_key(x) for x in one) if isinstance(one, (list, tuple)) else repr(one)
+
+
+def _is_lasting(err: Exception) -> bool:
+    """Return whether the same call would be refused again; other errors may be of one moment."""
+    from tessera_torch.inference import NotInferred
+    from tessera_torch.tracing import NotCompiled
+
+    return isinstance(err, (NotCompiled, NotInferred))
 
 
 def _reason(err: Exception) -> str | None:

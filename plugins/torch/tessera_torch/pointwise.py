@@ -28,8 +28,11 @@ class Pointwise:
 
     def __call__(self, full: list[Any]) -> Any:
         """Compute. Raises what PyTorch raises for wrong arguments, and NotCompiled."""
+        return self._call(full, self._fixed)
+
+    def _call(self, full: list[Any], fixed: bool) -> Any:
         signature = self.signature
-        given = Arguments(signature, signature.without_targets(full), self._fixed)
+        given = Arguments(signature, signature.without_targets(full), fixed)
         targets = signature.targets(full)
         key = (given.key, tuple(one.dtype for one in targets))
         dtypes = self._dtypes.get(key)
@@ -53,10 +56,11 @@ class Pointwise:
             except Nested:
                 raise
             except Exception:
-                if self._fixed or not given.has_python_numbers():
+                if fixed or not given.has_python_numbers():
                     raise
+                results = self._call(full, True)
                 self._fixed = True  # PyTorch's formula wants Python's numbers
-                return self(full)
+                return results
         if signature.writes:
             return signature.answer(full)
         return written[0] if len(written) == 1 else tuple(written)

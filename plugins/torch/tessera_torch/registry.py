@@ -22,8 +22,8 @@ _KEPT: Final = frozenset(
 # PyTorch's own kernels of these call cuBLAS, which Tessera computes.
 _PRODUCTS: Final = frozenset(
     {
-        *("mm", "mm.out", "bmm", "bmm.out", "addmm", "addmm.out", "addmm_"),
-        *("baddbmm", "baddbmm.out", "baddbmm_", "dot", "vdot", "addmv", "addmv.out", "addmv_"),
+        *("mm", "mm.out", "bmm", "bmm.out", "addmm_", "addmv_"),
+        *("baddbmm", "baddbmm.out", "baddbmm_", "dot", "vdot"),
         *("_addmm_activation", "_addmm_activation.out"),
     }
 )

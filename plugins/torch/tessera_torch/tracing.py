@@ -2,7 +2,6 @@
 
 import logging
 import re
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +16,8 @@ from torch._inductor.decomposition import select_decomp_table
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, DimDynamic, ShapeEnv
+
+from tessera_torch.nesting import LOCK, without_fill
 
 # A kernel depends on its operation alone, not on trials, which would call eager operators.
 _CONFIG = {
@@ -57,7 +58,6 @@ _LOGGERS = (
     "torch._inductor.compile_fx",
     "torch._inductor.scheduler",
 )
-_LOCK = threading.RLock()
 
 
 @contextmanager
@@ -183,7 +183,7 @@ def compile_function(
     def with_symbols(*values: Any) -> Any:
         return function(*values[skip:])
 
-    with _LOCK, _quiet():
+    with LOCK, _quiet(), without_fill():
         with inputs.mode, torch.no_grad():
             graph = make_fx(with_symbols, decomposition_table=_decompositions())(*everything)
         with config.patch(_CONFIG), tracing(TracingContext(inputs.mode)), torch.no_grad():

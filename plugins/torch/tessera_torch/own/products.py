@@ -1,0 +1,66 @@
+"""Matrix products with an addend: PyTorch's own kernels, given an addend that they copy as bytes."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+from tessera_torch import counts, native
+
+
+def _addend(self: Any, left: Any, right: Any) -> Any:
+    """Return the addend in the result's shape and contiguous.
+
+    PyTorch's kernels copy any other one by a kernel of the wheel, past the dispatcher.
+    """
+    if left.dim() != 2 or right.dim() not in (1, 2):
+        return self  # PyTorch raises
+    shape = (left.shape[0], *right.shape[1:])
+    if self.dim() > len(shape) or any(
+        n not in (1, size) for n, size in zip(self.shape[::-1], shape[::-1], strict=False)
+    ):
+        return self
+    return self.expand(shape).contiguous()
+
+
+def _product(self: Any, left: Any, right: Any, beta: Any, alpha: Any) -> Any:
+    """Return the result if there is nothing to multiply, else None."""
+    if left.dim() != 2 or right.dim() not in (1, 2) or left.shape[1] != right.shape[0]:
+        return None
+    if left.shape[1]:
+        return None
+    return self * beta if beta else torch.zeros_like(self)
+
+
+def _forward(name: str) -> Callable[..., Any]:
+    def compute(self: Any, left: Any, right: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+        counts.CALLS[name] += 1
+        self = _addend(self, left, right)
+        empty = _product(self, left, right, beta, alpha)
+        if empty is not None:
+            return empty
+        return native.call(name, self, left, right, beta=beta, alpha=alpha)
+
+    return compute
+
+
+def _forward_out(name: str) -> Callable[..., Any]:
+    def compute(
+        self: Any, left: Any, right: Any, *, beta: Any = 1, alpha: Any = 1, out: Any
+    ) -> Any:
+        counts.CALLS[name] += 1
+        self = self if self is out else _addend(self, left, right)
+        empty = _product(self, left, right, beta, alpha)
+        if empty is not None:
+            return out.resize_(empty.shape).copy_(empty)
+        return native.call(name, self, left, right, beta=beta, alpha=alpha, out=out)
+
+    return compute
+
+
+KERNELS: Final = {
+    "addmm": _forward("addmm"),
+    "addmm.out": _forward_out("addmm.out"),
+    "addmv": _forward("addmv"),
+    "addmv.out": _forward_out("addmv.out"),
+}
