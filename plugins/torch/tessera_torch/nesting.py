@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import torch
 
 _STATE = threading.local()
+_PYTHON = (torch._C.DispatchKey.Python, torch._C.DispatchKey.PythonTLSSnapshot)
 LOCK = threading.RLock()  # held while PyTorch infers and compiles, which changes global state
 
 
@@ -22,7 +23,8 @@ def compiling(name: str) -> Iterator[None]:
         raise Nested(f"the compiler needs {name} to compile {outer}")
     _STATE.name = name
     try:
-        yield
+        with LOCK, without_fill():
+            yield
     finally:
         _STATE.name = None
 
@@ -31,11 +33,18 @@ def compiling(name: str) -> Iterator[None]:
 def without_fill() -> Iterator[None]:
     """Let new tensors be as they are: deterministic mode would fill them by an operator.
 
-    The caller holds LOCK.
+    That mode also fills tensors where PyTorch has excluded modes in Python from this thread's
+    dispatch (``torch.tensor``); inference and compilation need them. The caller holds LOCK.
     """
-    before = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    before = torch._C._get_deterministic_fill_uninitialized_memory()
+    torch._C._set_deterministic_fill_uninitialized_memory(False)
+    excluded = torch._C._dispatch_tls_local_exclude_set()
+    for key in _PYTHON:
+        excluded = excluded.remove(key)
     try:
-        yield
+        with torch._C._ForceDispatchKeyGuard(
+            torch._C._dispatch_tls_local_include_set(), excluded
+        ):
+            yield
     finally:
-        torch.utils.deterministic.fill_uninitialized_memory = before  # type: ignore[attr-defined]
+        torch._C._set_deterministic_fill_uninitialized_memory(before)

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, DimDynamic, ShapeEnv
 
-from tessera_torch.nesting import LOCK, without_fill
+from tessera_torch.nesting import LOCK
 
 # A kernel depends on its operation alone, not on trials, which would call eager operators.
 _CONFIG = {
@@ -183,7 +183,7 @@ def compile_function(
     def with_symbols(*values: Any) -> Any:
         return function(*values[skip:])
 
-    with LOCK, _quiet(), without_fill():
+    with LOCK, _quiet():
         with inputs.mode, torch.no_grad():
             graph = make_fx(with_symbols, decomposition_table=_decompositions())(*everything)
         with config.patch(_CONFIG), tracing(TracingContext(inputs.mode)), torch.no_grad():
