@@ -12,6 +12,7 @@ from tessera_torch.forms import formula
 from tessera_torch.inference import infer
 from tessera_torch.layouts import Layout, layout_of
 from tessera_torch.nesting import Nested, compiling
+from tessera_torch.overlap import check_overlap
 from tessera_torch.signature import Signature
 
 _MOST_KERNELS = 32  # for one key; more are a sign that guards depend on exact sizes
@@ -34,6 +35,9 @@ class General:
         """Compute. Raises what PyTorch raises for wrong arguments, and NotCompiled."""
         signature = self.signature
         given = Arguments(signature, signature.without_targets(full), self._fixed)
+        if signature.writes:
+            # out= is written after the result is computed, so it may share memory with inputs.
+            check_overlap(signature.targets(full), () if signature.is_out else given.tensors)
         if not signature.is_out:
             return self._try(given, full)
         results = self._try(given, signature.without_targets(full))

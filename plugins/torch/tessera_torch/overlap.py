@@ -1,6 +1,6 @@
 """Whether a call's targets share memory with its inputs in a way that changes its result."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,13 +12,10 @@ _MESSAGE = (
 
 
 def check_overlap(targets: Sequence[Any], inputs: Sequence[Any]) -> None:
-    """Raise RuntimeError if memory of a target is also another target's or another input's.
+    """Raise RuntimeError if memory of a target is also another target's, or an input's.
 
-    The same elements in the same order may be read and written. Byte ranges are compared, as
-    PyTorch does for tensors without gaps; with gaps, PyTorch may not see an overlap.
+    An input may be the target itself. As in PyTorch, views with gaps are not checked.
     """
-    if len(inputs) + len(targets) < 2:
-        return
     for i, target in enumerate(targets):
         for other in (*targets[i + 1 :], *inputs):
             if other is not target and _overlap(target, other):
@@ -26,7 +23,7 @@ def check_overlap(targets: Sequence[Any], inputs: Sequence[Any]) -> None:
 
 
 def _overlap(one: Any, other: Any) -> bool:
-    if not isinstance(other, torch.Tensor) or not other.is_cuda or one.device != other.device:
+    if not isinstance(other, torch.Tensor) or one.device != other.device:
         return False
     if one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
         return False
@@ -35,43 +32,19 @@ def _overlap(one: Any, other: Any) -> bool:
     first, second = one.data_ptr(), other.data_ptr()
     if first == second and one.shape == other.shape and one.stride() == other.stride():
         return False
-    if first + _bytes(one) <= second or second + _bytes(other) <= first:
+    if not is_dense(one.shape, one.stride()) or not is_dense(other.shape, other.stride()):
         return False
-    return not _interleave(one, other)
+    ends = (first + one.numel() * one.element_size(), second + other.numel() * other.element_size())
+    return bool(first < ends[1] and second < ends[0])
 
 
-def _interleave(one: Any, other: Any) -> bool:
-    """Return whether strided views have only gaps in common, such as columns of a matrix."""
-    if one.dtype != other.dtype:
-        return False
-    steps = [s for t in (one, other) for n, s in zip(t.shape, t.stride(), strict=True) if n > 1]
-    if not steps:
-        return False
-    distance = abs(one.data_ptr() - other.data_ptr()) // one.element_size()
-    widest = max(steps)
-    if widest < 2 or any(step != widest for step in steps if step >= widest):
-        return False
-    # Elements repeat with the widest step; within it each view covers a range of elements.
-    parts = []
-    for t in (one, other):
-        inner = [
-            (n, s) for n, s in zip(t.shape, t.stride(), strict=True) if n > 1 and s < widest
-        ]
-        parts.append(1 + sum((n - 1) * s for n, s in inner))
-    shift = distance % widest
-    low, high = (parts[0], parts[1]) if one.data_ptr() <= other.data_ptr() else parts[::-1]
-    return bool(low <= shift and shift + high <= widest)
-
-
-def _bytes(tensor: Any) -> int:
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return int((1 + sum((n - 1) * s for n, s in steps)) * tensor.element_size())
-
-
-def tensors_of(arguments: Sequence[Any]) -> Iterator[Any]:
-    """Yield the tensors among arguments, also those in lists."""
-    for one in arguments:
-        if isinstance(one, torch.Tensor):
-            yield one
-        elif isinstance(one, (list, tuple)):
-            yield from (x for x in one if isinstance(x, torch.Tensor))
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether a tensor's elements fill its range of memory, each once."""
+    expected = 1
+    for stride, size in sorted(
+        (s, n) for n, s in zip(shape, strides, strict=True) if n > 1
+    ):
+        if stride != expected:
+            return False
+        expected *= size
+    return True

@@ -11,6 +11,7 @@ from tessera_torch.arguments import Arguments, on_device
 from tessera_torch.forms import formula
 from tessera_torch.layout import Iteration
 from tessera_torch.nesting import Nested, compiling
+from tessera_torch.overlap import check_overlap
 from tessera_torch.signature import Signature
 
 _HINTS = {1: 65536, 2: 256, 3: 64, 4: 16}  # sizes that a kernel is made for; it is right for all
@@ -34,6 +35,8 @@ class Pointwise:
         signature = self.signature
         given = Arguments(signature, signature.without_targets(full), fixed)
         targets = signature.targets(full)
+        if targets:
+            check_overlap(targets, given.tensors)
         key = (given.key, tuple(one.dtype for one in targets))
         dtypes = self._dtypes.get(key)
         if dtypes is None:

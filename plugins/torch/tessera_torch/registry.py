@@ -6,6 +6,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import native
+from tessera_torch.bounds import checked
 from tessera_torch.operator import Operator, overload
 
 # These start no kernel, or end in operators that have one here.
@@ -47,7 +48,8 @@ def register() -> tuple[Any, int]:
             space, _, name = full.partition("::")
             if space != "aten" or name in own or not _is_ours(name):
                 continue
-            library.impl(name, Operator(name, names), "CUDA")
+            operator = checked(name, overload(name), Operator(name, names))
+            library.impl(name, operator, "CUDA")
             count += 1
         for name, kernel in own.items():
             library.impl(name, kernel, "CUDA")

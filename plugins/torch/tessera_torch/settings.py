@@ -1,9 +1,11 @@
 """The only module of this package that reads environment variables."""
 
+import functools
 import os
 
 SWITCH_VARIABLE = "TESSERA_TORCH"  # 0: PyTorch is left as it is
 FALLBACK_VARIABLE = "TESSERA_TORCH_FALLBACK"  # cpu: what has no kernel runs on the CPU
+CHECK_VARIABLE = "TESSERA_TORCH_CHECK_INDICES"  # 0: indices are not checked
 LOG_VARIABLE = "TESSERA_TORCH_LOG"  # 1: a line for each kernel, and counts at the end
 
 
@@ -20,6 +22,12 @@ def is_switched_off() -> bool:
 def falls_back_to_cpu() -> bool:
     """Return whether operators without a kernel run on the CPU."""
     return os.environ.get(FALLBACK_VARIABLE) == "cpu"
+
+
+@functools.cache
+def checks_indices() -> bool:
+    """Return whether indices are checked on the host; the variable is read once."""
+    return os.environ.get(CHECK_VARIABLE) != "0"
 
 
 def logs() -> bool:

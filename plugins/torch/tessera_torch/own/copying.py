@@ -6,6 +6,7 @@ import torch
 
 from tessera_torch import counts, native
 from tessera_torch.operator import Operator
+from tessera_torch.overlap import check_overlap
 from tessera_torch.pointwise import Pointwise
 from tessera_torch.refusal import refuse_or_fall_back, span
 from tessera_torch.signature import Signature
@@ -28,6 +29,7 @@ _COPY: Final[list[_Copy]] = []
 
 def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
     counts.CALLS["copy_"] += 1
+    check_overlap((target,), (source,))
     if target.device == source.device and not _is_memcpy(target, source):
         if not _COPY:
             _COPY.append(_Copy())

@@ -58,7 +58,7 @@ def _uniform(self: Any, low: float = 0.0, high: float = 1.0, *, generator: Any =
         )
     # CUDA draws from (0, 1] and reverses the bounds: 1 becomes the lower one.
     value = _draw_like(self, generator)
-    low, high = torch.tensor([low, high], dtype=self.dtype).tolist()  # as CUDA rounds them
+    low, high = torch.tensor([low, high], dtype=self.dtype, device="cpu").tolist()  # as CUDA rounds them
     if (low, high) != (0.0, 1.0):
         value = value * (high - low) + low
     value = value.to(self.dtype)

@@ -6,7 +6,9 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
+from tessera_torch.bounds import check_dimension, check_positions
 from tessera_torch.operator import Operator
+from tessera_torch.overlap import check_overlap
 from tessera_torch.own.launching import launch
 from tessera_torch.own.scattering_kernels import scatter
 from tessera_torch.own.selection import positions
@@ -105,7 +107,9 @@ def _scatter_into(target: Any, dim: int, index: Any, source: Any, operation: str
         raise RuntimeError("scatter(): Expected dtype int32/int64 for index")
     if not index.numel():
         return target
+    check_overlap((target,), (index, source))
     dim = dim % max(target.dim(), 1)
+    check_dimension(target, dim, index)
     if isinstance(source, torch.Tensor):
         if source.dtype != target.dtype:
             raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
@@ -202,6 +206,8 @@ def _index_put(
         raise IndexError(
             f"too many indices for tensor of dimension {self.dim()} (got {len(chosen)})"
         )
+    check_overlap((self,), (values, *indices))
+    check_positions(self, chosen)
     indexed = [i for i, one in enumerate(chosen) if one is not None]
     if not indexed:
         return self.add_(values) if accumulate else self.copy_(values.expand(self.shape))
@@ -235,7 +241,9 @@ _INDEX: Final = Operator("index.Tensor", frozenset())
 def _index(self: Any, indices: Sequence[Any]) -> Any:
     """Index a tensor; masks are replaced by the positions of their true elements."""
     masks = [one for one in indices if one is not None and one.dtype in (torch.bool, torch.uint8)]
-    return _INDEX(self, _expand(indices, self.dim()) if masks else indices)
+    chosen = _expand(indices, self.dim()) if masks else indices
+    check_positions(self, chosen)
+    return _INDEX(self, chosen)
 
 
 def _index_out(self: Any, indices: Sequence[Any], *, out: Any) -> Any:
