@@ -21,10 +21,51 @@ def _addcdiv(start: Any, first: Any, second: Any, value: Any) -> Any:
     return start + value * (first / second)
 
 
+def _divide(first: Any, second: Any, rounding_mode: str | None) -> Any:
+    if rounding_mode == "floor" and torch.result_type(first, second).is_floating_point:
+        return _divide_down(first, second)
+    return torch.ops.aten.div.Tensor_mode(first, second, rounding_mode=rounding_mode)
+
+
+def _divide_integers_down(first: Any, second: Any) -> Any:
+    if torch.result_type(first, second).is_floating_point:
+        return _divide_down(first, second)
+    return torch.ops.aten.floor_divide.default(first, second)
+
+
+def _divide_down(first: Any, second: Any) -> Any:
+    """Return Python's quotient: 1.0 // 0.1 is 9, although 1.0 / 0.1 is rounded to 10."""
+    rest = torch.fmod(first, second)
+    quotient = (first - rest) / second
+    quotient = torch.where((rest != 0) & ((second < 0) != (rest < 0)), quotient - 1, quotient)
+    floor = torch.floor(quotient)
+    floor = torch.where(quotient - floor > 0.5, floor + 1, floor)
+    plain = first / second
+    floor = torch.where(quotient == 0, torch.copysign(torch.zeros_like(plain), plain), floor)
+    return torch.where(second == 0, plain, floor)
+
+
+def _shift_right(first: Any, second: Any) -> Any:
+    """Shift by any distance: outside a number's bits only its sign is left."""
+    dtype = torch.result_type(first, second)
+    bits = torch.iinfo(dtype).bits
+    outside = (second < 0) | (second >= bits)
+    last = torch.where(outside, bits - 1, second)
+    shifted = torch.bitwise_right_shift(first, last)
+    return shifted if dtype.is_signed else torch.where(outside, 0, shifted)
+
+
 _FORMS: Final[dict[str, Callable[..., Any]]] = {
     "lerp.Scalar": _lerp,
     "addcmul": _addcmul,
     "addcdiv": _addcdiv,
+    "div.Tensor_mode": _divide,
+    "floor_divide": _divide_integers_down,
+    "floor_divide.Scalar": _divide_integers_down,
+    "__rshift__.Scalar": _shift_right,
+    "__rshift__.Tensor": _shift_right,
+    "bitwise_right_shift.Tensor": _shift_right,
+    "bitwise_right_shift.Tensor_Scalar": _shift_right,
 }
 
 

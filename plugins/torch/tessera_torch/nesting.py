@@ -42,9 +42,7 @@ def without_fill() -> Iterator[None]:
     for key in _PYTHON:
         excluded = excluded.remove(key)
     try:
-        with torch._C._ForceDispatchKeyGuard(
-            torch._C._dispatch_tls_local_include_set(), excluded
-        ):
+        with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded):
             yield
     finally:
         torch._C._set_deterministic_fill_uninitialized_memory(before)

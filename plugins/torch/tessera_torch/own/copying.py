@@ -85,14 +85,39 @@ def _zero(tensor: Any) -> Any:
 _FILL: Final = Operator("fill_.Scalar", frozenset())
 
 
+def _as_element(value: Any, dtype: Any) -> Any:
+    """Return a number as a tensor's element. Raises PyTorch's error if the type cannot hold it."""
+    # PyTorch does not check a single element.
+    element = torch.empty(2, dtype=dtype, device="cpu").fill_(value)[0].item()
+    if isinstance(element, int) and element >= 2**63:
+        return element - 2**64  # kernels are given signed numbers
+    return element
+
+
 def _fill(self: Any, value: Any) -> Any:
     if not self.is_complex():
-        return _FILL(self, value)
+        return _FILL(self, _as_element(value, self.dtype))
     counts.CALLS["fill_.Scalar"] += 1
     pairs = torch.view_as_real(self)
     pairs.select(-1, 0).fill_(complex(value).real)
     pairs.select(-1, 1).fill_(complex(value).imag)
     return self
+
+
+_MASKED_FILL: Final = Operator("masked_fill.Scalar", frozenset())
+_MASKED_FILL_IN_PLACE: Final = Operator("masked_fill_.Scalar", frozenset())
+
+
+def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
+    if not self.is_complex():
+        value = _as_element(value, self.dtype)
+    return _MASKED_FILL(self, mask, value)
+
+
+def _masked_fill_in_place(self: Any, mask: Any, value: Any) -> Any:
+    if not self.is_complex():
+        value = _as_element(value, self.dtype)
+    return _MASKED_FILL_IN_PLACE(self, mask, value)
 
 
 def _complex_out(real: Any, imag: Any, *, out: Any) -> Any:
@@ -108,5 +133,7 @@ KERNELS: Final = {
     "copy_": _copy,
     "zero_": _zero,
     "fill_.Scalar": _fill,
+    "masked_fill.Scalar": _masked_fill,
+    "masked_fill_.Scalar": _masked_fill_in_place,
     "complex.out": _complex_out,
 }

@@ -35,11 +35,15 @@ def _arange(start: Any, end: Any, step: Any = 1, *, out: Any) -> Any:
         raise RuntimeError("step must be nonzero")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    if not out.is_floating_point():
-        start, end, step = int(start), int(end), int(step)
+    if all(isinstance(one, int) for one in (start, end, step)):
         count = -((start - end) // step)
     else:
-        count = math.ceil((end - start) / step)
+        size = (end - start) / step
+        if not math.isfinite(size):
+            raise RuntimeError(f"unsupported range: {start} -> {end}")
+        count = math.ceil(size)
+    if not out.is_floating_point():
+        start, step = int(start), int(step)
     return _fill(out, count, start, step)
 
 

@@ -1,4 +1,4 @@
-"""Matrix products with an addend: PyTorch's own kernels, given an addend that they copy as bytes."""
+"""Matrix products with an addend: PyTorch's kernels, given one that they copy as bytes."""
 
 from collections.abc import Callable
 from typing import Any, Final

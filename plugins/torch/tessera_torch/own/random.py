@@ -11,6 +11,7 @@ from tessera_torch.own.launching import launch
 
 _BLOCK: Final = 256
 _UNROLL: Final = 4
+_WIDE_SPAN: Final = 2**28  # from here on CUDA draws 64 bits, so that a remainder is almost fair
 
 
 def _generator(device: Any, generator: Any) -> Any:
@@ -58,7 +59,8 @@ def _uniform(self: Any, low: float = 0.0, high: float = 1.0, *, generator: Any =
         )
     # CUDA draws from (0, 1] and reverses the bounds: 1 becomes the lower one.
     value = _draw_like(self, generator)
-    low, high = torch.tensor([low, high], dtype=self.dtype, device="cpu").tolist()  # as CUDA rounds them
+    # Bounds are rounded to the type, too.
+    low, high = torch.tensor([low, high], dtype=self.dtype, device="cpu").tolist()
     if (low, high) != (0.0, 1.0):
         value = value * (high - low) + low
     value = value.to(self.dtype)
@@ -148,18 +150,26 @@ def _random_from(self: Any, low: int, high: int | None, *, generator: Any = None
         raise RuntimeError(
             f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
-    span = high - low
-    wide = span >= 2**32
+    return _draw_integers(self, low, high - low, high - low >= _WIDE_SPAN, generator)
+
+
+def _draw_integers(self: Any, low: int, span: int, wide: bool, generator: Any) -> Any:
     bits = _bits(self.numel(), self.device, generator, wide)
-    if span == 2**64:
-        return self.copy_(bits.view(self.shape))
     value = _remainder(bits, span) if wide else bits % span
-    return self.copy_((value + low).view(self.shape))
+    return self.copy_((value + low if low else value).view(self.shape))
 
 
 def _remainder(bits: Any, span: int) -> Any:
-    """Return the remainder of unsigned numbers of 64 bits: of all but the last bit, then of it."""
-    return ((((bits >> 1) & (2**63 - 1)) % span) * 2 + (bits & 1)) % span
+    """Return the remainder of unsigned numbers of 64 bits, which tensors hold as signed ones."""
+    if span == 2**64:
+        return bits
+    if span >= 2**63:  # the quotient is 0 or 1; an unsigned order is the signed one of x - 2**63
+        least = -(2**63)
+        return torch.where((bits ^ least) < span - 2**63, bits, bits - _signed(span))
+    half = ((bits >> 1) & (2**63 - 1)) % span  # twice this may need 64 bits
+    rest = span - half
+    even = torch.where(half >= rest, half - rest, half + half) + (bits & 1)
+    return torch.where(even == span, 0, even)
 
 
 def _random_to(self: Any, to: int, *, generator: Any = None) -> Any:
@@ -167,7 +177,9 @@ def _random_to(self: Any, to: int, *, generator: Any = None) -> Any:
 
 
 def _random(self: Any, *, generator: Any = None) -> Any:
-    return _random_from(self, 0, None, generator=generator)
+    counts.CALLS["random_"] += 1
+    wide = self.dtype in (torch.int64, torch.float64)
+    return _draw_integers(self, 0, _largest(self.dtype) + 1, wide, generator)
 
 
 def _largest(dtype: Any) -> int:

@@ -77,8 +77,8 @@ def draw_bits(out, count, threads, seed, offset, wide: tl.constexpr, block: tl.c
     if wide:
         r0, r1, r2, r3 = _draw(seed, offset // 4 + turn // 2, e % threads)
         first = turn % 2 == 0
-        low = tl.where(first, r0, r2).to(tl.uint64)
-        high = tl.where(first, r1, r3).to(tl.uint64)
+        high = tl.where(first, r0, r2).to(tl.uint64)
+        low = tl.where(first, r1, r3).to(tl.uint64)
         value = ((high << 32) | low).to(tl.int64)
     else:
         r0, r1, r2, r3 = _draw(seed, offset // 4 + turn // 4, e % threads)

@@ -132,7 +132,9 @@ def _reduce_into(
         return target
     if not include_self:
         start: Any = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
-        if start is None:
+        if start is None and target.dtype == torch.bool:
+            start = reduce == "amin"
+        elif start is None:
             info = torch.finfo if target.is_floating_point() else torch.iinfo
             limits = info(target.dtype)
             start = limits.min if reduce == "amax" else limits.max

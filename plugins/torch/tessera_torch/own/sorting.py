@@ -28,6 +28,8 @@ def _order_bits(rows: Any) -> tuple[Any, Any]:
         bits = torch.where(bits < 0, bits ^ positive, bits).to(torch.int64)
         if not double:
             return bits, None
+    elif dtype == torch.uint64:
+        bits = rows.contiguous().view(torch.int64) ^ -(2**63)
     else:
         bits = rows.to(torch.int64)
     return bits >> _SHIFT, (bits & _LOW) - 2**31
