@@ -166,10 +166,14 @@ def test_loads_after_kept_ones_do_not_find_those_before_another_write() -> None:
     assert known.find(load) is None
 
 
+def _write_and_fail(known: AvailableExpressions) -> None:
+    known.invalidate_loads()
+    raise ValueError("within")
+
+
 def test_an_error_within_kept_loads_restores_those_before() -> None:
     known, load = AvailableExpressions(), "load i32, ptr %p"
     known.add(load, "%before")
     with pytest.raises(ValueError, match="within"), known.keep_loads():
-        known.invalidate_loads()
-        raise ValueError("within")
+        _write_and_fail(known)
     assert known.find(load) == "%before"

@@ -112,6 +112,36 @@ def test_older_targets_have_no_bulk_copies(target: str) -> None:
         compiler.compile_ptx(text, capability=(9, 0))
 
 
+@pytest.mark.parametrize(
+    ("place", "version", "accepted"),
+    [
+        ("shared::cta", "8.5", False),
+        ("shared::cta", "8.6", True),
+        ("shared::cluster", "8.5", True),
+    ],
+)
+@pytest.mark.parametrize("copy", ["", ".tensor.1d"])
+def test_copies_to_shared_memory_of_the_block_are_of_ptx_8_6(
+    copy: str, place: str, version: str, accepted: bool
+) -> None:
+    operands = "[%m, {%r1}], [bar]" if copy else "[%m], 16, [bar]"
+    line = f"cp.async.bulk{copy}.{place}.global.{_COMPLETES} [%s], {operands};"
+    text = kernel(line, registers=_REGISTERS).replace("9.4", version).replace("sm_100a", "sm_90")
+    if accepted:
+        compiler.compile_ptx(text, capability=(9, 0))
+        return
+    with pytest.raises(InvalidPtxError, match=r"8\.6"):
+        compiler.compile_ptx(text, capability=(9, 0))
+
+
+@pytest.mark.parametrize("copy", ["", ".tensor.1d"])
+def test_copies_from_shared_memory_of_the_block_are_older(copy: str) -> None:
+    operands = "[%m, {%r1}], [%s]" if copy else "[%m], [%s], 16"
+    line = f"cp.async.bulk{copy}.global.shared::cta.bulk_group {operands};"
+    text = kernel(line, registers=_REGISTERS).replace("9.4", "8.0").replace("sm_100a", "sm_90")
+    compiler.compile_ptx(text, capability=(9, 0))
+
+
 def test_a_site_of_a_copy_is_no_larger_than_stated() -> None:
     line = (
         f"cp.async.bulk.tensor.2d.shared::cluster.global.{_COMPLETES}"

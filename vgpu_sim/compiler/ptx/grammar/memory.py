@@ -102,6 +102,7 @@ cp      async [ ca|cg shared|shared::cta ] global [ L2::cache_hint? $prefetch? ]
   async !bulk               : : 80 7.0
   async L2::64B|L2::128B|L2::256B|L2::cache_hint !bulk : : 80 7.4
   async bulk                : : 90 8.0
+  async bulk shared::cta global !bulk_group !reduce : : 90 8.6
 cp      async commit_group|wait_group|wait_all
 cp      async mbarrier arrive [ noinc? shared|shared::cta? layout::*? ] b64
 cp      async bulk [ weak|relaxed? $scope? ] $space_of_copy $space_of_copy [ $validity
