@@ -158,3 +158,13 @@ def dense_order(shape: Ints, strides: Ints) -> Ints | None:
             return None
         step *= shape[i]
     return tuple(order)
+
+
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether a tensor's elements fill its range of memory, each once."""
+    expected = 1
+    for stride, size in sorted((s, n) for n, s in zip(shape, strides, strict=True) if n > 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from tessera_torch.layout import is_dense
+
 _MESSAGE = (
     "unsupported operation: some elements of the input tensor and the written-to tensor refer to a"
     " single memory location. Please clone() the tensor before performing the operation."
@@ -36,13 +38,3 @@ def _overlap(one: Any, other: Any) -> bool:
         return False
     ends = (first + one.numel() * one.element_size(), second + other.numel() * other.element_size())
     return bool(first < ends[1] and second < ends[0])
-
-
-def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether a tensor's elements fill its range of memory, each once."""
-    expected = 1
-    for stride, size in sorted((s, n) for n, s in zip(shape, strides, strict=True) if n > 1):
-        if stride != expected:
-            return False
-        expected *= size
-    return True

@@ -1,6 +1,6 @@
 """PyTorch's stock wheel computes eagerly under ``tessera run``; skipped where it is not installed.
 
-TESSERA_TEST_TORCH_PYTHON names a Python with the wheel, without NVIDIA's libraries.
+TESSERA_TEST_TORCH_PYTHON names a Python with the wheel, also one with NVIDIA's libraries.
 """
 
 import os
@@ -24,15 +24,135 @@ try:
 except NotImplementedError as error:
     print("refused" if "aten::_linalg_eigh" in str(error) else error)
 """
+# Each line is computed on the CPU and on the device; `T` makes a tensor there, `x` is 0 to 4.
+_COMPARED = """
+addmm(ones(1).to(d), ones(3, 4).to(d), ones(4, 1).to(d))
+addmm(ones(1, 5).to(d), ones(3, 4).to(d), ones(4, 5).to(d), beta=2)
+addmm(ones(2).to(d), ones(2, 0).to(d), ones(0, 2).to(d), beta=3)
+addmv(ones(1).to(d), ones(3, 4).to(d), ones(4).to(d))
+nn.functional.linear(ones(3, 4).to(d), ones(1, 4).to(d), ones(1).to(d))
+x.view(5).add_(x)
+x[1:].copy_(x[:-1])
+x[:4].view(2, 2).add_(x[:4].view(2, 2).t())
+add(x[:-1], 1, out=x[1:])
+x[1:].scatter_(0, T([0, 1]), x[:2])
+x[T([7])]
+x[T([-1])]
+x.index_put_((T([9]),), ones(1).to(d))
+x.gather(0, T([-1]))
+x.scatter(0, T([9]), 1.0)
+x.index_select(0, T([9]))
+x.take(T([9]))
+x.index_copy(0, T([9]), ones(1).to(d))
+nn.functional.embedding(T([9]), x.view(5, 1))
+nn.functional.cross_entropy(zeros(1, 5).to(d), T([9]))
+nn.functional.cross_entropy(zeros(2, 5).to(d), T([-100, 4]))
+full((2,), 16777217.0, dtype=int64, device=d)
+full((2,), 300, dtype=uint8, device=d)
+full((2,), -1, dtype=uint8, device=d)
+full((2,), 1e9, dtype=float16, device=d)
+full((2,), -0.0, device=d).signbit()
+full((2,), 0.0, device=d).signbit()
+(T([1.0, 2.0]) * -0.0).signbit()
+zeros(2, dtype=int64).to(d).masked_fill(T([True, False]), 16777217.0)
+div(T([1.0, 6.0, 5.0, 0.0]), T([0.1, 0.1, 0.0, -1.0]), rounding_mode="floor")
+T([1.0, -6.0]) // 0.1
+T([-7, 7]) // 2
+T([0, 1, -3], dtype=int8).clamp(max=200)
+T([0, 1, -3], dtype=int8).clamp(-300, 300)
+T([1, 9], dtype=uint8).clamp(min=-1, max=5)
+T([1, -5]) >> 64
+T([1, 200], dtype=uint8) >> 9
+T([1, 2]) ** -1
+T([1.0, 2.0]) ** -1
+3 - T([True, False])
+T([True]) - T([True])
+arange(0.5, 5.5, 1.5, dtype=int64, device=d)
+arange(0, 3, 0.5, dtype=int64, device=d)
+T([2**63 + 1, 1, 5], dtype=uint64).sort(stable=True)[1]
+set_default_dtype(float64) or T([1, 2]) / 2
+set_default_dtype(float32) or T([1, 2]) / 2
+use_deterministic_algorithms(True) or zeros(3).to(d).scatter_add_(0, T([0, 0]), T([1.0, 2.0]))
+use_deterministic_algorithms(False) or x.sum()
+"""
+_COMPARE = """
+import sys, threading, torch
+
+def compute(line, d):
+    scope = {**vars(torch), "d": d, "x": torch.arange(5.0, device=d)}
+    scope["T"] = lambda *a, **k: torch.tensor(*a, device=d, **k)
+    try:
+        result = eval(line, scope)
+        return str(result.dtype), result.tolist()
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+barrier, errors = threading.Barrier(4), []
+def start():
+    y = torch.empty(8, device="cuda")
+    barrier.wait()
+    try:
+        y.sigmoid()
+    except Exception as error:
+        errors.append(error)
+threads = [threading.Thread(target=start) for _ in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert not errors, errors
+for dtype in (torch.float16, torch.bfloat16):
+    assert torch.rand(20000, dtype=dtype, device="cuda").max() < 1
+try:
+    torch.empty(0, device="cuda").max()
+except Exception:
+    pass
+assert torch.ones(3, device="cuda").max() == 1
+
+def draw(low, high):
+    torch.manual_seed(0)
+    return torch.randint(low, high, (16,), device="cuda").tolist()
+torch.manual_seed(0)
+words = torch.empty(16, dtype=torch.int64, device="cuda").random_(-(2**63), None).tolist()
+words = [(word + 2**63) % 2**64 for word in words]
+assert [(word >> 32) % 2**27 for word in words] == draw(0, 2**27)
+for low, high in ((0, 2**28), (-5, 2**62), (0, 2**63 - 1), (-(2**63), 2**63 - 1)):
+    assert draw(low, high) == [low + word % (high - low) for word in words], (low, high)
+
+for line in sys.argv[1].strip().splitlines():
+    wanted, found = compute(line, "cpu"), compute(line, "cuda")
+    if wanted != found:
+        print(line, wanted, found)
+print("compared")
+"""
 
 
-@pytest.mark.slow
-def test_the_wheel_computes_eagerly() -> None:
+def _run(program: str, *arguments: str, **variables: str) -> str:
     python = os.environ.get(_VARIABLE)
     if not python or not Path(python).exists():
         pytest.skip(f"{_VARIABLE} names no Python with PyTorch")
     main = "from vgpu_sim.cli.main import main; main()"
-    command = [sys.executable, "-c", main, "run", "--board", "h100-80gb", "--", python, "-c"]
-    done = subprocess.run([*command, _PROGRAM], capture_output=True, text=True, check=False)
+    board = ["--board", "h100-80gb", "--preload", "13"]
+    command = [sys.executable, "-c", main, "run", *board, "--", python, "-c", program, *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **variables}
+    )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[:3] == ["[2.0, 2.0, 2.0]", "True", "refused"]
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_wheel_computes_eagerly() -> None:
+    assert _run(_PROGRAM).split("\n")[:3] == ["[2.0, 2.0, 2.0]", "True", "refused"]
+
+
+@pytest.mark.slow
+def test_results_and_errors_are_those_of_the_cpu() -> None:
+    assert _run(_COMPARE, _COMPARED) == "compared\n"
+
+
+@pytest.mark.slow
+def test_checks_of_indices_can_be_switched_off() -> None:
+    program = (
+        'import torch; x = torch.arange(8.0, device="cuda");'
+        'print(x[:4].take(torch.tensor([5], device="cuda")).item())'
+    )
+    assert _run(program, TESSERA_TORCH_CHECK_INDICES="0") == "5.0\n"

@@ -94,3 +94,19 @@ def test_the_values_of_any_other_tensor_include_strides():
     found = layout_of(part)
     assert found.order is None
     assert found.values(part) == [3, 5, 20, 2]
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "dense"),
+    [
+        ((3, 4), (4, 1), True),
+        ((4, 3), (1, 4), True),  # transposed
+        ((1, 4), (9, 1), True),  # one row has no step
+        ((3, 4), (5, 1), False),  # gaps
+        ((3, 4), (0, 1), False),  # repeated
+        ((3, 3), (1, 1), False),  # overlapping
+        ((), (), True),
+    ],
+)
+def test_a_dense_tensor_has_each_element_of_its_range_once(shape, strides, dense):
+    assert layout.is_dense(shape, strides) is dense
