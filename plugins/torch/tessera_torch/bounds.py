@@ -115,7 +115,7 @@ _CHECKS: Final[dict[str, Callable[[Values], None]]] = {
 }
 
 
-def checked(name: str, overload: Any, compute: Callable[..., Any]) -> Callable[..., Any]:
+def with_checks(name: str, overload: Any, compute: Callable[..., Any]) -> Callable[..., Any]:
     """Return an operator that checks its indices first, if it has any."""
     check = _CHECKS.get(name.partition(".")[0])
     if check is None:

@@ -66,7 +66,7 @@ _CONDITIONS: Final[dict[str, Callable[[dict[str, Any]], None]]] = {
 }
 
 
-def conditioned(name: str, overload: Any, compute: Callable[..., Any]) -> Callable[..., Any]:
+def with_conditions(name: str, overload: Any, compute: Callable[..., Any]) -> Callable[..., Any]:
     """Return an operator that meets PyTorch's conditions first, if it has any."""
     condition = _CONDITIONS.get(name)
     if condition is None:

@@ -6,8 +6,8 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import native
-from tessera_torch.bounds import checked
-from tessera_torch.conditions import conditioned
+from tessera_torch.bounds import with_checks
+from tessera_torch.conditions import with_conditions
 from tessera_torch.operator import Operator, overload
 
 # These start no kernel, or end in operators that have one here.
@@ -49,8 +49,8 @@ def register() -> tuple[Any, int]:
             space, _, name = full.partition("::")
             if space != "aten" or name in own or not _is_ours(name):
                 continue
-            operator = conditioned(name, overload(name), Operator(name, names))
-            operator = checked(name, overload(name), operator)
+            operator = with_conditions(name, overload(name), Operator(name, names))
+            operator = with_checks(name, overload(name), operator)
             library.impl(name, operator, "CUDA")
             count += 1
         for name, kernel in own.items():
