@@ -245,7 +245,7 @@ BAD(farther, touch(state->shared_base + TESSERA_SHARED_REACH_BYTES - 4))
 BAD(misaligned, touch(state->shared_base + TESSERA_SHARED_MISALIGNED_OFFSET_BYTES + 2))
 BAD(global, touch(tw.aperture_base))
 BAD(counts_wrongly, meet(state, 3, 33, true))
-BAD(names_none, meet(state, 16, 0, true))
+BAD(names_none, meet(state, 17, 0, true))
 BAD(waits_alone, meet(state, 3, 64, true))
 BAD(is_no_member, (void)collect(state, 0x60, 1, 0, 0))
 
