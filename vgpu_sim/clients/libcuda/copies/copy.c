@@ -63,18 +63,6 @@ CUresult tsr_locate_host(uint64_t address, uint64_t bytes, struct tsr_end *end) 
   return end->device ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult tsr_copy_enqueue(struct tsr_context *context, uint32_t stream, uint64_t destination,
-                          uint64_t source, uint64_t bytes) {
-  struct tsr_request request;
-  tsr_ring_lock(&request, context, stream);
-  const CUresult result = tsr_ring_begin(&request, TESSERA_OPCODE_COPY, 0, NULL);
-  if (result != CUDA_SUCCESS) return result;
-  request.slot->body.copy =
-      (tessera_copy_body){.destination = destination, .source = source, .bytes = bytes};
-  tsr_ring_commit(&request);
-  return CUDA_SUCCESS;
-}
-
 /* Copy between pageable memory and a module variable, which the client does not map, in pieces
  * through pinned memory. The stream's earlier work must be done. */
 static CUresult copy_staged(struct tsr_context *context, uint32_t stream, const struct tsr_end *to,

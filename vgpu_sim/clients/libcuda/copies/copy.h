@@ -3,6 +3,7 @@
 #define TSR_COPY_H
 
 #include "base/objects.h"
+#include "exchange/ring_copy.h"
 
 /* Source or destination of a copy. */
 struct tsr_end {
@@ -24,10 +25,6 @@ CUresult tsr_locate_host(uint64_t address, uint64_t bytes, struct tsr_end *end);
  * returns. */
 CUresult tsr_copy_between(struct tsr_context *context, uint32_t stream, const struct tsr_end *to,
                           const struct tsr_end *from, uint64_t bytes, bool now);
-
-/* Put a copy between memory of the stream's context into its ring. */
-CUresult tsr_copy_enqueue(struct tsr_context *context, uint32_t stream, uint64_t destination,
-                          uint64_t source, uint64_t bytes);
 
 /* Count a copy that the client has made, for metrics; `since_ns` 0: it was not timed. */
 void tsr_copy_count(tessera_client_area *area, const struct tsr_end *to,

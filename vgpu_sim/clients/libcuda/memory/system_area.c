@@ -6,7 +6,7 @@
 #include "contexts/context.h"
 #include "exchange/kernel_output.h"
 #include "memory/memory.h"
-#include "exchange/segment_copy.h"
+#include "exchange/ring_copy.h"
 
 enum { UNIT_BYTES = 16, MIN_FIFO_BYTES = 1024 };
 #define DEFAULT_FIFO_BYTES (UINT64_C(1) << 20)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exchange/segment_copy.h"
+#include "exchange/ring_copy.h"
 #include "memory/advice.h"
 #include "memory/memory.h"
 
@@ -83,12 +83,9 @@ CUresult tsr_managed_place(struct tsr_module *module) {
 
 CUresult tsr_managed_variable(const struct tsr_module *module, const char *name,
                               CUdeviceptr *address, size_t *bytes) {
-  for (uint32_t i = 0; i < module->table.header->variable_count; i++) {
-    const tessera_variable_record *pointer = &module->table.variables[i];
-    if (!is_pointer(module, pointer)) continue;
-    if (strcmp(name_of(module, pointer) + sizeof PREFIX - 1, name) != 0) continue;
-    const tessera_variable_record *variable = find(module, name);
-    if (!variable) break;
+  const tessera_variable_record *variable = find(module, name);
+  for (uint32_t i = 0; variable && i < module->managed_count; i++) {
+    if (module->managed[i] != variable->address) continue;
     if (address) *address = variable->address;
     if (bytes) *bytes = variable->bytes;
     return CUDA_SUCCESS;
