@@ -124,12 +124,7 @@ class General:
             else:
                 sizes, strides = tuple(one.shape), one.stride()
             described.append((sizes, strides, one, own.aligned))
-        wide = given.is_wide()
-        for number in given.numbers:
-            if isinstance(number, torch.Tensor):
-                inputs.tensor((), (), number)
-            else:
-                inputs.number(number, wide)
+        inputs.numbers(given.numbers, given.is_wide())
         for sizes, strides, one, aligned in described:
             inputs.tensor(sizes, strides, one, aligned)
         return compile_function(self._function(given), inputs, self._own)

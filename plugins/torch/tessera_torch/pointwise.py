@@ -164,12 +164,7 @@ class Pointwise:
                     s if s < 2 else inputs.symbol(2 * step ** (rank - i)) for i, s in enumerate(own)
                 ] or [1]
                 laid.append((one, sizes, symbols))
-            wide = given.is_wide()
-            for one in given.numbers:
-                if isinstance(one, torch.Tensor):
-                    inputs.tensor((), (), one)
-                else:
-                    inputs.number(one, wide)
+            inputs.numbers(given.numbers, given.is_wide())
             for (one, shape, own_strides), is_aligned in zip(laid, aligned, strict=True):
                 inputs.tensor(shape, own_strides, one, is_aligned)
             kernel = compile_function(

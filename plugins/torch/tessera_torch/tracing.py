@@ -113,12 +113,14 @@ class Inputs:
         self.tensors.append(fake)
         return fake
 
-    def number(self, value: Any, wide: bool) -> Any:
-        """Add a number, as a tensor without dimensions on the CPU."""
-        with self.mode:
-            fake = torch.empty((), dtype=number_dtype(value, wide))
-        self.tensors.append(fake)
-        return fake
+    def numbers(self, values: Sequence[Any], wide: bool) -> None:
+        """Add numbers, each as a tensor without dimensions: those of Python on the CPU."""
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                self.tensor((), (), value)
+                continue
+            with self.mode:
+                self.tensors.append(torch.empty((), dtype=number_dtype(value, wide)))
 
 
 class Kernel:
