@@ -42,7 +42,6 @@ MATH_LIBRARIES = (
 MATH_DIR = f"{LOADED_DIR}/math"
 # PyTorch finds its plug-in if PYTHONPATH has this folder (ADR 163).
 TORCH = "torch"
-TORCH_DIR = f"{LOADED_DIR}/{TORCH}"
 PTXAS = "ptxas"
 PTXAS_PATH = "/usr/local/bin/ptxas"
 
@@ -67,7 +66,7 @@ def library_mounts(libraries_dir: str) -> tuple[Mount, ...]:
         (RUNTIME_LIBRARIES, RUNTIME_DIRS),
         (LOADED_LIBRARIES, (LOADED_DIR,)),
         (MATH_LIBRARIES, (MATH_DIR,)),
-        ((TORCH,), (str(Path(TORCH_DIR).parent),)),
+        ((TORCH,), (LOADED_DIR,)),
         ((PTXAS,), (str(Path(PTXAS_PATH).parent),)),
     )
     return tuple(
