@@ -1,5 +1,4 @@
-"""Lowers cp.async.bulk.tensor and cp.reduce.async.bulk.tensor in tile mode (PTX ISA 9.7.10.28),
-and tensormap.replace and tensormap.cp_fenceproxy.
+"""Lowers cp.async.bulk.tensor and cp.reduce.async.bulk.tensor in tile mode (PTX ISA 9.7.10.28).
 
 Like other bulk copies, they are complete when their instruction has executed.
 """
