@@ -125,11 +125,12 @@ _ENDINGS = {
     "shl.b32 %m, 3, %t; or.b32 %m, %m, 1; bar.warp.sync %m;": "name",
     "setp.eq.u32 %q, %t, 0; @%q bar.warp.sync -1; @!%q vote.sync.ballot.b32 %d, 1, -1;": "for lanes",
     "setp.eq.u32 %q, %t, 0; @%q bar.sync 0; @!%q bar.warp.sync -1;": "barrier 0 has 1 of 32",
+    "min.u32 %x, %t, 0; add.u32 %x, %x, 16; bar.sync %x;": "barrier 17 does not exist",
 }
 
 
 @pytest.mark.parametrize("body", _ENDINGS)
-def test_unreachable_member_masks_end_the_context(body: str) -> None:
+def test_waiting_for_what_cannot_arrive_ends_the_context(body: str) -> None:
     module = compile_verified(warp_kernels.text(body), (10, 0))
     bench = Bench(bytes(512), bytes(24 * 64))
     try:

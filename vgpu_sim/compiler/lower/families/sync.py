@@ -8,15 +8,36 @@ from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.compute.limits import MAX_THREADS_PER_BLOCK, WARP_THREADS
-from vgpu_sim.isa import DataType, Literal, Op, Operand, Predicate, Reduction, Register
-from vgpu_sim.isa.families.sync import BARRIERS
+from vgpu_sim.isa import Compare, DataType, Literal, Op, Operand, Predicate, Reduction, Register
+from vgpu_sim.isa.families.sync import BARRIERS, WARPGROUP_BARRIER
 
 
 def barrier(context: Context, form: Form, match: Match) -> None:
     """Lower a barrier; if the instruction has no count, all threads of the block take part."""
-    srcs = _place(context, context.operands)
+    number, count = _place(context, context.operands)
+    if form.op is Op.BAR_SYNC and isinstance(number, Register) and count == Literal(0):
+        number = _exclude_warpgroup(context, number)
     aligned = form.opcode == "bar" or "aligned" in match
-    context.builder.emit(form.op, srcs=srcs, uniform=aligned)
+    context.builder.emit(form.op, srcs=(number, count), uniform=aligned)
+
+
+def _exclude_warpgroup(context: Context, number: Register) -> Register:
+    """Return ``number``, or one that names no barrier if it is that of the warpgroup's barrier.
+
+    That barrier belongs to the ISA; in PTX, barrier 16 does not exist.
+    """
+    builder = context.builder
+    to, warpgroup = builder.scratch_register(32), builder.new_predicate()
+    builder.emit(
+        Op.SETP,
+        type=DataType.U32,
+        dsts=(warpgroup, None),
+        srcs=(number, Literal(WARPGROUP_BARRIER)),
+        compare=Compare.EQ,
+    )
+    srcs = (Literal(WARPGROUP_BARRIER + 1), number, warpgroup)
+    builder.emit(Op.SELP, type=DataType.B32, dsts=(to,), srcs=srcs)
+    return to
 
 
 def _place(context: Context, operands: tuple[tree.Operand, ...]) -> tuple[Operand, Operand]:
