@@ -67,8 +67,12 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Operand, Space] 
 
 
 def _variable_address(context: Context, name: str, addend: int) -> Operand:
-    """Return the address of a module variable, plus ``addend``; load that of a managed one."""
+    """Return the address of a module variable, plus ``addend``; load that of a managed one. A
+    variable of an opaque type stands for the handle that it holds.
+    """
     pointer = managed_variables.pointer_name(name)
+    if name in context.symbols.handles:
+        pointer = name
     if pointer not in context.symbols.variables:
         return Symbol(name, addend)
     builder = context.builder

@@ -123,6 +123,23 @@ CHOICES: dict[str, tuple[str, ...]] = {
         name: tuple(sorted(words.CLASSES[name], key=lambda word: (len(word), word)))
         for name in WGMMA_SHAPES
     },
+    "geometry": ("1d", "2d", "3d", "a1d", "a2d", "cube", "acube"),
+    "gathered": ("2d", "a2d", "cube", "acube"),
+    "channel": ("r", "g", "b", "a"),
+    "texel": ("u32", "s32", "f32", "f16"),
+    "packed": ("f16x2",),
+    "coordinate": ("s32", "f32"),
+    "of_level": ("level",),
+    "surface": ("1d", "2d", "3d", "a1d", "a2d"),
+    "outside": ("trap", "clamp", "zero"),
+    "combined": ("add", "min", "max"),
+    "opaque": ("texref", "samplerref", "surfref"),
+    "size_of": ("width", "height", "depth"),
+    "property_of": (
+        *("width", "height", "depth", "array_size", "channel_data_type", "channel_order"),
+        *("num_mipmap_levels", "num_samples", "normalized_coords", "force_unnormalized_coords"),
+        *("filter_mode", "addr_mode_0", "addr_mode_1", "addr_mode_2", "memory_layout"),
+    ),
     "restriction": ("sync_restrict::shared::cta", "sync_restrict::shared::cluster"),
 }
 """For each slot name, the modifiers that the slot matches."""

@@ -20,6 +20,7 @@ from vgpu_sim.compiler.lower.symbols.findings import (
     Unsupported,
     in_order,
 )
+from vgpu_sim.compiler.lower.symbols.parameters import OPAQUE
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Diagnostic, Function, Module, Refused
 from vgpu_sim.isa.verify import MAXIMUM_FUNCTIONS, MAXIMUM_MODULE_WORDS, MAXIMUM_REASONS
@@ -124,6 +125,7 @@ def lower_module(
         variables=segment.variables,
         refused=segment.refused,
         functions=frozenset(function.name for function in module.functions),
+        handles=frozenset(v.name for v in module.variables if v.type in OPAQUE),
         shared={variable.name: variable for variable in segment.shared},
         local=tuple(segment.local),
         version=module.version,

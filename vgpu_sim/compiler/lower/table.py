@@ -19,6 +19,7 @@ from vgpu_sim.compiler.lower.families import (
     move,
     stack,
     sync,
+    texture,
     video,
     warp,
 )
@@ -40,6 +41,7 @@ _FAMILIES = (
     atomic,
     video,
     copy,
+    texture,
 )
 
 FORMS: tuple[Form, ...] = tuple(form for family in _FAMILIES for form in family.FORMS)

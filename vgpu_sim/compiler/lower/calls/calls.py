@@ -182,15 +182,22 @@ def _jump(context: Context, call: _Call, function: tree.Function) -> None:
         builder.mark(Mark(builder.owner, number, saves=True))
     for value, place in zip(given, body.inputs, strict=True):
         arguments.copy(context, place, value)
-    builder.emit(Op.MOV, type=DataType.B32, dsts=(body.site,), srcs=(Literal(len(body.sites)),))
-    site = LabelTarget("site")
-    body.sites.append(site)
-    builder.emit_branch(body.entry, uniform=False)
-    builder.place(site)
+    jump_to(context, body)
     if keeps:
         builder.mark(Mark(builder.owner, number, saves=False))
     for formal, actual, place in zip(function.returns, call.returns, body.outputs, strict=True):
         arguments.copy_result(context, formal, actual, place)
+
+
+def jump_to(context: Context, body: Body) -> None:
+    """Jump to a body, whose inputs have been set, and continue here when it is done."""
+    builder = context.builder
+    number = Literal(len(body.sites))
+    builder.emit(Op.MOV, type=DataType.B32, dsts=(body.site,), srcs=(number,))
+    site = LabelTarget("site")
+    body.sites.append(site)
+    builder.emit_branch(body.entry, uniform=False)
+    builder.place(site)
 
 
 def request_body(context: Context, function: tree.Function) -> Body:

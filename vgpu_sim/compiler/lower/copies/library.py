@@ -8,8 +8,9 @@ import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vgpu_sim.compiler.lower.calls import arguments
+from vgpu_sim.compiler.lower.calls import arguments, calls
 from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.stack.program import Value
 from vgpu_sim.compiler.lower.symbols.frames import Frame
 from vgpu_sim.compiler.lower.symbols.types import UNSIGNED, UNTYPED
 from vgpu_sim.compiler.ptx import tree
@@ -18,17 +19,30 @@ from vgpu_sim.isa import Op, Operand, Register
 
 
 @functools.lru_cache(maxsize=256)
-def function(name: str, parameters: str, registers: str, body: str) -> tree.Function:
-    """Return a function of PTX. ``parameters`` are registers, such as ``b64 a, b32 n``. No program
-    can use the ``name`` if it contains a dot.
+def function(
+    name: str, parameters: str, registers: str, body: str, results: str = ""
+) -> tree.Function:
+    """Return a function of PTX. ``parameters`` and ``results`` are registers, such as ``b64 a, b32
+    n``. No program can use the ``name`` if it contains a dot.
     """
-    formal = ", ".join(f".reg .{one}" for one in parameters.split(", "))
-    text = f"{HEADER}.func code({formal})\n{{\n{registers}\n{body}\nret;\n}}\n"
+    formal, returned = (
+        ", ".join(f".reg .{one}" for one in listed.split(", ") if one)
+        for listed in (parameters, results)
+    )
+    head = f".func ({returned}) code({formal})" if returned else f".func code({formal})"
+    text = f"{HEADER}{head}\n{{\n{registers}\n{body}\nret;\n}}\n"
     return replace(parse_fragment(text).functions[0], name=name)
 
 
-def emit(context: Context, code: tree.Function, given: Sequence[Operand]) -> None:
-    """Emit the statements of ``code`` with these arguments, for the lanes in the guard."""
+def emit(
+    context: Context,
+    code: tree.Function,
+    given: Sequence[Operand],
+    results: Sequence[Register | None] = (),
+) -> None:
+    """Emit the statements of ``code`` with these arguments, for the lanes in the guard; copy what
+    it returns to the registers ``results``.
+    """
     builder = context.builder
     with context.branch_around():
         inner = context.for_callee(code, Frame("", context.frame.pointer))
@@ -38,12 +52,48 @@ def emit(context: Context, code: tree.Function, given: Sequence[Operand]) -> Non
             assert isinstance(value, Register)
             _move(context, value, actual)
             arguments.declare(inner, formal, value)
+        returned = [arguments.new_value(inner, formal) for formal in code.returns]
+        for formal, value in zip(code.returns, returned, strict=True):
+            arguments.declare(inner, formal, value)
         line = builder.line
         context.lower_function(inner, code)
         builder.begin(line)
         builder.guard = None
         assert inner.leave is not None
         builder.place(inner.leave)
+        _copy_results(context, returned, results)
+
+
+def call(
+    context: Context,
+    code: tree.Function,
+    given: Sequence[Operand],
+    results: Sequence[Register | None] = (),
+) -> None:
+    """Emit ``code`` as ``emit`` does where a kernel first uses it, and else jump to one body that
+    all other places share.
+    """
+    program, builder = context.program, context.builder
+    if code.name not in program.emitted:
+        program.emitted.add(code.name)
+        emit(context, code, given, results)
+        return
+    with context.branch_around():
+        body = calls.request_body(context, code)
+        for place, actual in zip(body.inputs, given, strict=True):
+            assert isinstance(place, Register)
+            _move(context, place, actual)
+        calls.jump_to(context, body)
+        _copy_results(context, body.outputs, results)
+
+
+def _copy_results(
+    context: Context, returned: Sequence[Value], results: Sequence[Register | None]
+) -> None:
+    for value, to in zip(returned, results, strict=False):
+        assert isinstance(value, Register)
+        if to is not None:
+            _move(context, to, value)
 
 
 def _move(context: Context, to: Register, source: Operand) -> None:

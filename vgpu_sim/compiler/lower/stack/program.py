@@ -66,6 +66,7 @@ class Program:
         self.frames: list[Frame] = []
         self.bodies: dict[str, Body] = {}
         self.pending: deque[Body] = deque()
+        self.emitted: set[str] = set()  # functions of the compiler's own that were emitted once
         self.parted = False  # whether a register has 128 bits
         self.nesting = 0  # scopes around the statement that is being lowered
         self._statements_left = MAX_INLINE_STATEMENTS

@@ -18,6 +18,8 @@ _POINTER_SPACES = {
 }
 
 WIDE_BYTES = 16  # of .b128
+OPAQUE = (".texref", ".samplerref", ".surfref")
+HANDLE_BYTES = 8  # of a variable of an opaque type
 
 
 def element_bytes(variable: tree.Variable) -> int:
@@ -30,6 +32,8 @@ def element_bytes(variable: tree.Variable) -> int:
     """
     if variable.type == ".b128" and not variable.vector:
         return WIDE_BYTES
+    if variable.type in OPAQUE and not variable.vector:
+        return HANDLE_BYTES
     type_ = DATA_TYPES.get(variable.type[1:])
     if type_ is None or variable.type == ".pred":
         raise Unsupported(f"a variable of type {variable.type}", variable)

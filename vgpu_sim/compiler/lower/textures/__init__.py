@@ -1,0 +1,1 @@
+"""Textures and surfaces: fetches, loads, stores and queries through descriptors in memory."""

@@ -1,0 +1,84 @@
+"""The operands that name a texture or surface: a register with a handle, a variable, a parameter.
+
+A variable of an opaque type is 8 bytes that hold a handle.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from vgpu_sim.compiler.lower import values
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.isa import DataType, Op, Operand, Register, Space, Symbol
+
+PARTS: Final = 2
+
+
+def handle_of(context: Context, operand: tree.Operand) -> Operand:
+    """Return the handle that an operand names."""
+    if not isinstance(operand, tree.Name):
+        raise Invalid("expected a texture or surface: a register, a variable or a parameter")
+    name, builder = operand.text, context.builder
+    if context.scope.find(name) is not None:
+        return values.source(context, operand, DataType.B64)
+    parameter, declared = context.parameters.get(name), name in context.symbols.handles
+    if parameter is None and not declared:
+        return values.source(context, operand, DataType.B64)  # refuses the name
+    handle = builder.scratch_register(64)
+    if parameter is not None:
+        offset = parameter.offset
+        builder.emit(
+            Op.LD, type=DataType.B64, dsts=(handle,), space=Space.PARAM, displacement=offset
+        )
+    else:
+        refused = context.symbols.refused.get(name)
+        if refused is not None:
+            raise Unsupported(refused.what, operand)
+        builder.emit(
+            Op.LD, type=DataType.B64, dsts=(handle,), srcs=(Symbol(name),), space=Space.GLOBAL
+        )
+    return handle
+
+
+def handle_and_coordinates(
+    context: Context, operand: tree.Operand, count: int, types: Sequence[DataType]
+) -> tuple[Operand, list[Operand]]:
+    """Return the handle and the coordinates of ``[name, {x, y}]``, a vector of ``count`` elements
+    of which the first are used, as these ``types``.
+    """
+    if not isinstance(operand, tree.Memory):
+        raise Invalid("expected a texture or surface and its coordinates in brackets")
+    if len(operand.parts) == PARTS + 1:
+        raise Unsupported("a sampler apart from its texture")
+    if len(operand.parts) != PARTS:
+        raise Invalid("expected a texture or surface and its coordinates in brackets")
+    name, given = operand.parts
+    handle = handle_of(context, name)
+    return handle, vector(context, given, count, types)
+
+
+def vector(
+    context: Context, given: tree.Operand, count: int, types: Sequence[DataType]
+) -> list[Operand]:
+    """Return the first elements of a vector of ``count`` elements, or the one element."""
+    elements = given.elements if isinstance(given, tree.Vector) else (given,)
+    if len(elements) != count:
+        raise Invalid(f"expected a vector of {count} coordinates, found {len(elements)}")
+    used = zip(elements, types, strict=False)
+    return [values.source(context, one, type_) for one, type_ in used]
+
+
+def destinations(
+    context: Context, operand: tree.Operand, count: int, type_: DataType
+) -> list[Register | None]:
+    """Return the registers of a vector to which results are written; None for ``_``."""
+    if isinstance(operand, tree.Pair):
+        raise Unsupported("a predicate that tells whether memory is resident")
+    elements = operand.elements if isinstance(operand, tree.Vector) else (operand,)
+    if len(elements) != count:
+        raise Invalid(f"expected a vector of {count} elements, found {len(elements)}")
+    return [
+        None if isinstance(one, tree.Sink) else values.destination(context, one, type_)
+        for one in elements
+    ]
