@@ -50,7 +50,7 @@ def kernel_of(instruction: str) -> Module:
     body = f"""
         ld.param.u64 %h, [textures]; ld.param.u64 %i, [input]; ld.param.u64 %o, [output];
         mov.u32 %t, %ctaid.x; mad.wide.u32 %h, %t, {DESCRIPTOR_BYTES}, %h;
-        mad.lo.u32 %t, %t, {THREADS}, %tid.x;
+        mov.u32 %l, %tid.x; mad.lo.u32 %t, %t, {THREADS}, %l;
         mad.wide.u32 %i, %t, {4 * WORDS}, %i; mad.wide.u32 %o, %t, 16, %o;
         ld.global.v4.b32 {{%f0, %f1, %f2, %l}}, [%i]; ld.global.b32 %lod, [%i+16];
         {instruction}

@@ -21,33 +21,33 @@ indices at which the border colour is read.
 _LOWEST, _HIGHEST = "0fCE800000", "0f4E800000"  # -2**30 and 2**30
 _LEAST, _GREATEST = "0fC0000000", "0f4E000000"  # -2 and 2**29, beyond both ends of a texture
 
-READ_MODES: Final = f"""
-  and.b32 %k, %h1, 0xfefcfcfc; and.b32 %v, %h2, 0xfefefefe; or.b32 %k, %k, %v;
-  setp.ne.u32 %p, %k, 0; @%p trap;
-  and.b32 %k, %h2, 0x100; setp.ne.u32 %normal, %k, 0;
-  shr.u32 %k, %h1, 24; setp.ne.u32 %linear, %k, 0; not.pred %p, %raw;
-  and.pred %linear, %linear, %p;
-  bfe.u32 %k, %h1, 0, 8; setp.eq.u32 %edge0, %k, {Mode.BORDER};
-  bfe.u32 %v, %h1, 8, 8; setp.eq.u32 %edge1, %v, {Mode.BORDER};
-  bfe.u32 %u, %h1, 16, 8; setp.eq.u32 %edge2, %u, {Mode.BORDER};
-  setp.eq.u32 %mirror0, %k, {Mode.MIRROR}; and.pred %mirror0, %mirror0, %normal;
-  setp.eq.u32 %mirror1, %v, {Mode.MIRROR}; and.pred %mirror1, %mirror1, %normal;
-  setp.eq.u32 %mirror2, %u, {Mode.MIRROR}; and.pred %mirror2, %mirror2, %normal;
-  setp.eq.u32 %special0, %k, {Mode.WRAP}; and.pred %special0, %special0, %normal;
-  or.pred %special0, %special0, %mirror0;
-  setp.eq.u32 %special1, %v, {Mode.WRAP}; and.pred %special1, %special1, %normal;
-  or.pred %special1, %special1, %mirror1;
-  setp.eq.u32 %special2, %u, {Mode.WRAP}; and.pred %special2, %special2, %normal;
-  or.pred %special2, %special2, %mirror2;
-"""
-"""PTX that reads the address modes and the filter. Coordinates wrap and are mirrored only if they
-are normalized, and only floats are filtered."""
+
+def read_modes(dimensions: int) -> str:
+    """Return PTX that reads the filter and the address modes of ``dimensions``. Coordinates wrap and
+    are mirrored only if they are normalized, and only floats are filtered.
+    """
+    lines = [
+        "and.b32 %k, %h1, 0xfefcfcfc; and.b32 %v, %h2, 0xfefefefe; or.b32 %k, %k, %v;",
+        "setp.ne.u32 %p, %k, 0; @%p trap;",
+        "and.b32 %k, %h2, 0x100; setp.ne.u32 %normal, %k, 0;",
+        "shr.u32 %k, %h1, 24; setp.ne.u32 %linear, %k, 0; and.pred %linear, %linear, %floats;",
+    ]
+    for n in range(dimensions):
+        lines += [
+            f"bfe.u32 %k, %h1, {8 * n}, 8; setp.eq.u32 %edge{n}, %k, {int(Mode.BORDER)};",
+            f"setp.eq.u32.and %mirror{n}, %k, {int(Mode.MIRROR)}, %normal;",
+            f"setp.eq.u32.and %special{n}, %k, {int(Mode.WRAP)}, %normal;",
+            f"or.pred %special{n}, %special{n}, %mirror{n};",
+            f"or.pred %border, %border, %edge{n};" if n else "mov.pred %border, %edge0;",
+        ]
+    return "\n".join(lines)
+
 
 CUBE_MODES: Final = """
   and.b32 %k, %h1, 0xfe000000; and.b32 %v, %h2, 0xfefefefe; or.b32 %k, %k, %v;
   setp.ne.u32 %p, %k, 0; @%p trap;
-  shr.u32 %k, %h1, 24; setp.ne.u32 %linear, %k, 0; not.pred %p, %raw;
-  and.pred %linear, %linear, %p; setp.ne.u32 %edge0, 0, 0;
+  shr.u32 %k, %h1, 24; setp.ne.u32 %linear, %k, 0; and.pred %linear, %linear, %floats;
+  setp.ne.u32 %border, 0, 0;
 """
 """PTX that reads the filter of a cube map, whose coordinates are clamped to a face."""
 

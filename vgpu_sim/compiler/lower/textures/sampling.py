@@ -82,16 +82,13 @@ def _begin(geometry: str, *, integers: bool) -> str:
         "not.pred %floats, %raw;",
     ]
     if geometry in CUBES:
-        lines += [coordinates.CUBE_MODES, coordinates.FACE, "setp.ne.u32 %border, 0, 0;"]
+        lines += [coordinates.CUBE_MODES, coordinates.FACE]
     else:
-        lines.append(coordinates.READ_MODES)
-        dimensions = range(COMPONENTS[geometry])
-        lines.append("setp.ne.u32 %border, 0, 0;")
-        lines += [f"or.pred %border, %border, %edge{n};" for n in dimensions]
+        lines.append(coordinates.read_modes(COMPONENTS[geometry]))
     if integers and geometry == "1d":
         lines.append(
             f"bfe.u32 %k, %h0, 8, 8; setp.eq.u32 %buffer, %k, {int(Shape.BUFFER)};"
-            " or.pred %edge0, %edge0, %buffer;"
+            " or.pred %edge0, %edge0, %buffer; or.pred %border, %border, %buffer;"
         )
     return "\n".join(lines)
 

@@ -25,7 +25,7 @@ REGISTERS: Final = f"""
   .reg .b32 {", ".join(f"%w{tap}" for tap in range(TAPS))}, %e<4>;
   .reg .pred {", ".join(f"%o{tap}" for tap in range(TAPS))};
   .reg .pred %raw, %is16, %is32, %half, %srgb, %two, %border, %signed;
-  .reg .b32 %top, %sign, %one, %alpha, %scale, %v, %u; .reg .b16 %narrow;
+  .reg .b32 %top, %sign, %alpha, %scale, %v, %u; .reg .b16 %narrow;
 """
 """Declarations; %a0 and so on are the addresses of texels, %o0 and so on whether they are outside,
 and %w0 and so on their weights. The result is in %s0 to %s3.
@@ -33,20 +33,22 @@ and %w0 and so on their weights. The result is in %s0 to %s3.
 
 READ_CONVERSION: Final = f"""
   setp.eq.u32 %is16, %shift, 1; setp.eq.u32 %is32, %shift, 2; setp.eq.u32 %half, %format, {_HALF};
-  mov.b32 %k, {_WORDS}; shr.u32 %k, %k, %format; and.b32 %v, %h2, 0x10000; shr.u32 %v, %v, 16;
+  mov.b32 %k, {_WORDS}; shr.u32 %k, %k, %format; shr.u32 %v, %h2, 16;
   setp.lt.u32 %p, %format, {_HALF}; selp.b32 %v, %v, 0, %p;
   or.b32 %k, %k, %v; and.b32 %k, %k, 1; setp.ne.u32 %raw, %k, 0;
+  selp.b32 %alpha, 1, 0x3f800000, %raw; setp.eq.u32 %two, %channels, 2;
+"""
+"""PTX that prepares conversions: %raw if texels are not converted, and %alpha, the last channel of
+texels that do not have it."""
+
+_READ_INTEGERS: Final = f"""
   mov.b32 %k, {_SIGNED}; shr.u32 %k, %k, %format; and.b32 %k, %k, 1; setp.ne.u32 %signed, %k, 0;
   mov.b32 %v, 8; shl.b32 %v, %v, %shift; sub.u32 %v, %v, %k;
   mov.b32 %u, 1; shl.b32 %u, %u, %v; sub.u32 %top, %u, 1; selp.b32 %sign, %u, 0, %signed;
   cvt.rn.f32.u32 %scale, %top;
-  selp.b32 %alpha, 1, 0x3f800000, %raw;
-  selp.b32 %one, 0x3f800000, %top, %is32; selp.b32 %one, 0x3c00, %one, %half;
-  selp.b32 %one, 1, %one, %raw;
   shr.u32 %k, %h2, 24; setp.ne.u32 %srgb, %k, 0; setp.eq.u32.and %srgb, %format, {_BYTE}, %srgb;
-  not.pred %q, %raw; and.pred %srgb, %srgb, %q; setp.eq.u32 %two, %channels, 2;
 """
-"""PTX that prepares conversions: %raw if texels are not converted, and the constants."""
+"""PTX that sets what integers of 8 and 16 bits are converted by, and whether colours are sRGB."""
 
 
 def fetch(path: str, taps: int, gathered: int | None = None) -> str:
@@ -96,7 +98,7 @@ def _load_several(path: str, taps: int) -> str:
             four.append(f"ld.global.v4.{type_} {{{', '.join(t)}}}, [%a{tap}];")
             two.append(
                 f"ld.global.v2.{type_} {{{t[0]}, {t[1]}}}, [%a{tap}];"
-                f" mov.b32 {t[2]}, 0; mov.b32 {t[3]}, %one;"
+                f" mov.b32 {t[2]}, 0; mov.b32 {t[3]}, 0;"
             )
         return (
             f"@%two bra {path}{name}TWO; {' '.join(four)} bra {path}{name}END;"
@@ -105,6 +107,9 @@ def _load_several(path: str, taps: int) -> str:
 
     values = [f"%t{tap}{c}" for tap in range(taps) for c in range(CHANNELS)]
     colours = [f"%t{tap}{c}" for tap in range(taps) for c in range(CHANNELS - 1)]
+    missing = " ".join(
+        f"mov.b32 %t{tap}2, 0; mov.b32 %t{tap}3, %alpha;" for tap in range(taps)
+    )
     return f"""
   @%is32 bra {path}WORD; @%is16 bra {path}SHORT;
   {load("B", "u8")} bra {path}INTEGER;
@@ -116,6 +121,8 @@ def _load_several(path: str, taps: int) -> str:
 {path}WORD:
   {load("W", "b32")}
 {path}LOADED:
+  @!%two bra {path}COMPLETE; {missing}
+{path}COMPLETE:
 """
 
 
@@ -133,7 +140,7 @@ def _integers(path: str, values: list[str], colours: list[str]) -> str:
         for v in values
     )
     linear = " ".join(_LINEAR_COLOUR.format(v=v) for v in colours)
-    return f"{signs} @%raw bra {path}LOADED; {floats} @!%srgb bra {path}LOADED; {linear}"
+    return f"{_READ_INTEGERS} {signs} @%raw bra {path}LOADED; {floats} @!%srgb bra {path}LOADED; {linear}"
 
 
 # IEC 61966-2-1: c / 12.92 up to 0.04045, and ((c + 0.055) / 1.055) ** 2.4 above.
