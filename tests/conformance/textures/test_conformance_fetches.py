@@ -1,23 +1,15 @@
 """tex and tld4 on both backends, against numpy."""
 
-import functools
 import random
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from support.execution import both_backends, native_launch
-from support.execution.interpreted_ptx import compile_verified, kernel
+from support.execution.texture_kernels import THREADS, WORDS, kernel_of, run
 from support.oracles import random_textures
 from support.oracles.textures import Texture, gather, sample
 from vgpu_sim.compiler.lower.textures.layout import Shape
-from vgpu_sim.isa import Module
-
-THREADS = 32
-DESCRIPTOR_BYTES = 1024
-WORDS = 8
-"""Per thread: three coordinates, the layer, and the level."""
 
 SHAPES = {
     "1d": Shape.LINE,
@@ -37,55 +29,6 @@ VECTORS = {
     "cube": "{%f0, %f1, %f2, %f2}",
     "acube": "{%l, %f0, %f1, %f2}",
 }
-_REGISTERS = """
-    .reg .b64 %h, %i, %o; .reg .b32 %t, %l, %r<4>; .reg .f32 %f<4>, %lod; .reg .b16 %q<4>;
-"""
-
-
-@functools.cache
-def kernel_of(instruction: str) -> Module:
-    """Return a kernel in which each block fetches with its own descriptor, each thread at its own
-    coordinates.
-    """
-    body = f"""
-        ld.param.u64 %h, [textures]; ld.param.u64 %i, [input]; ld.param.u64 %o, [output];
-        mov.u32 %t, %ctaid.x; mad.wide.u32 %h, %t, {DESCRIPTOR_BYTES}, %h;
-        mov.u32 %l, %tid.x; mad.lo.u32 %t, %t, {THREADS}, %l;
-        mad.wide.u32 %i, %t, {4 * WORDS}, %i; mad.wide.u32 %o, %t, 16, %o;
-        ld.global.v4.b32 {{%f0, %f1, %f2, %l}}, [%i]; ld.global.b32 %lod, [%i+16];
-        {instruction}
-        st.global.v4.b32 [%o], {{%r0, %r1, %r2, %r3}};"""
-    parameters = ".param .u64 textures, .param .u64 input, .param .u64 output"
-    return compile_verified(kernel(body, parameters, registers=_REGISTERS))
-
-
-def run(
-    module: Module, textures: list[Texture], given: NDArray[np.uint32]
-) -> NDArray[np.uint32]:
-    """Return the four words of each thread; both backends must agree."""
-    images = [one.image() for one in textures]
-    data = b"".join(images)
-    descriptors = bytes(DESCRIPTOR_BYTES * len(textures))
-    out = bytes(16 * THREADS * len(textures))
-    bench = both_backends.Bench(bytes(256), descriptors, data, given.tobytes(), out)
-    try:
-        segment, place, address, *rest = bench.addresses()
-        encoded = b""
-        for one, image in zip(textures, images, strict=True):
-            encoded += one.encode(address).ljust(DESCRIPTOR_BYTES, b"\0")
-            address += len(image)
-        bench.begin_with(1, encoded)
-        function = module.functions[0]
-        values = [place, *rest]
-        parameters = native_launch.pack(function.parameters, function.parameter_bytes, values)
-        grid, block = (len(textures), 1, 1), (THREADS, 1, 1)
-        expected = bench.interpret(module, grid, block, parameters, segment)
-        for plan in [None, *both_backends.first_tier(module, block)]:
-            found = bench.execute(module, grid, block, parameters, plan, segment)
-            assert found[4] == expected[4]
-        return np.frombuffer(expected[4], np.uint32).reshape(len(textures), THREADS, 4)
-    finally:
-        bench.close()
 
 
 def inputs(
@@ -126,3 +69,168 @@ def test_fetches(geometry: str) -> None:
     found = run(module, textures, given)
     for one, (at, layer), words in zip(textures, parts, found, strict=True):
         same(words, sample(one, at, layer), one)
+
+
+@pytest.mark.parametrize("geometry", ["1d", "2d", "3d", "a1d", "a2d"])
+def test_fetches_at_integers(geometry: str) -> None:
+    draw = random.Random(geometry)
+    vector = VECTORS[geometry].replace("%f", "%j")
+    module = kernel_of(
+        "mov.b32 %j0, %f0; mov.b32 %j1, %f1; mov.b32 %j2, %f2;"
+        f"tex.{geometry}.v4.s32.s32 {{%r0, %r1, %r2, %r3}}, [%h, {vector}];"
+    )
+    textures = [
+        random_textures.texture(draw, SHAPES[geometry], normalized=False, linear=False)
+        for _ in range(24)
+    ]
+    if geometry == "1d":
+        textures += [
+            random_textures.texture(draw, Shape.BUFFER, normalized=False, linear=False)
+            for _ in range(8)
+        ]
+    given, parts = inputs(draw, textures)
+    for n, (one, (at, _)) in enumerate(zip(textures, parts, strict=True)):
+        extremes = (0, -1, 1, 2**31 - 1, -(2**31), one.levels[0].shape[2])
+        for row in at:
+            row[:] = [draw.choice((*extremes, draw.randrange(-3, 16))) for _ in range(3)]
+        numbers = np.clip(at.astype(np.float64), -(2**31), 2**31 - 1).astype(np.int32)
+        given[n, :, :3] = numbers.view(np.uint32)
+        at[:] = numbers.astype(np.float32)
+    found = run(module, textures, given)
+    for one, (at, layer), words in zip(textures, parts, found, strict=True):
+        wanted = sample(one, at, layer)
+        if one.shape is Shape.BUFFER:
+            wanted[(at[:, 0] < 0) | (at[:, 0] >= one.levels[0].shape[2])] = 0
+        same(words, wanted, one)
+
+
+@pytest.mark.parametrize("geometry", ["2d", "a2d", "cube", "acube"])
+@pytest.mark.parametrize("channel", "ra")
+def test_gathers(geometry: str, channel: str) -> None:
+    draw = random.Random(geometry)
+    module = kernel_of(
+        f"tld4.{channel}.{geometry}.v4.u32.f32 {{%r0, %r1, %r2, %r3}}, [%h, {VECTORS[geometry]}];"
+    )
+    textures = [random_textures.texture(draw, SHAPES[geometry]) for _ in range(16)]
+    given, parts = inputs(draw, textures)
+    found = run(module, textures, given)
+    for one, (at, layer), words in zip(textures, parts, found, strict=True):
+        same(words, gather(one, at, layer, "rgba".index(channel)), one)
+
+
+@pytest.mark.parametrize("geometry", SHAPES)
+def test_fetches_from_a_level(geometry: str) -> None:
+    draw = random.Random(geometry)
+    module = kernel_of(
+        f"tex.level.{geometry}.v4.f32.f32 {{%r0, %r1, %r2, %r3}}, [%h, {VECTORS[geometry]}], %lod;"
+    )
+    textures = [
+        random_textures.texture(
+            draw,
+            SHAPES[geometry],
+            levels=draw.randrange(1, 5),
+            normalized=True,
+            clamps=draw.choice(((0.0, 0.0, 16.0), (0.75, 0.0, 16.0), (-1.5, 1.25, 2.5))),
+        )
+        for _ in range(16)
+    ]
+    given, parts = inputs(draw, textures)
+    choices = (0.0, 1.0, 0.5, 2.5, -3.0, 9.0, float("nan"), float("inf"), float("-inf"))
+    levels = np.array(
+        [[draw.choice((*choices, draw.uniform(0, 4))) for _ in range(THREADS)] for _ in textures],
+        np.float32,
+    )
+    given[:, :, 4] = levels.view(np.uint32)
+    found = run(module, textures, given)
+    for one, (at, layer), words, lods in zip(textures, parts, found, levels, strict=True):
+        same(words, sample(one, at, layer, lods), one)
+
+
+_GRADIENTS = {
+    "1d": ("{%lod}", "{%zero}"),
+    "2d": ("{%zero, %lod}", "{%lod, %zero}"),
+    "3d": ("{%lod, %zero, %zero, %zero}", "{%zero, %zero, %zero, %zero}"),
+    "a1d": ("{%zero}", "{%lod}"),
+    "a2d": ("{%zero, %zero}", "{%lod, %zero}"),
+}
+
+
+@pytest.mark.parametrize("geometry", _GRADIENTS)
+def test_gradients_choose_the_level(geometry: str) -> None:
+    draw = random.Random(geometry)
+    dx, dy = _GRADIENTS[geometry]
+    module = kernel_of(
+        f"mov.b32 %zero, 0; tex.grad.{geometry}.v4.f32.f32 {{%r0, %r1, %r2, %r3}},"
+        f" [%h, {VECTORS[geometry]}], {dx}, {dy};"
+    )
+    textures = [
+        random_textures.texture(
+            draw, SHAPES[geometry], levels=4, normalized=True, sizes=(8, 8, 8), srgb=False
+        )
+        for _ in range(12)
+    ]
+    given, parts = inputs(draw, textures)
+    exponents = np.array(
+        [[draw.randrange(-2, 6) for _ in range(THREADS)] for _ in textures], np.float32
+    )
+    given[:, :, 4] = (np.exp2(exponents) / 8).astype(np.float32).view(np.uint32)
+    found = run(module, textures, given)
+    for one, (at, layer), words, lods in zip(textures, parts, found, exponents, strict=True):
+        same(words, sample(one, at, layer, lods), one)
+
+
+def test_gradients_of_a_cube_map() -> None:
+    draw = random.Random(5)
+    module = kernel_of(
+        "mov.b32 %zero, 0; tex.grad.cube.v4.f32.f32 {%r0, %r1, %r2, %r3}, [%h,"
+        f" {VECTORS['cube']}], {{%zero, %lod, %zero, %zero}}, {{%zero, %zero, %zero, %zero}};"
+    )
+    made = random_textures.texture(draw, Shape.CUBE, levels=4, sizes=(8, 8, 1), srgb=False)
+    given, parts = inputs(draw, [made])
+    at, layer = parts[0]
+    at[:] = [[4.0, draw.uniform(-4, 4), draw.uniform(-4, 4)] for _ in range(THREADS)]
+    given[0, :, :3] = at.view(np.uint32)
+    given[0, :, 4] = np.float32(2.0).view(np.uint32)  # 2 of 4, on a face of 8 texels from -4 to 4
+    found = run(module, [made], given)
+    same(found[0], sample(made, at, layer, np.full(THREADS, 1, np.float32)), made)
+
+
+def test_results_of_sixteen_bits_are_rounded() -> None:
+    draw = random.Random(6)
+    textures = [
+        random_textures.texture(draw, Shape.PLANE, integers=False, format_=n) for n in (0, 4, 6, 7)
+    ]
+    given, parts = inputs(draw, textures)
+    halves = kernel_of(
+        "tex.2d.v4.f16.f32 {%q0, %q1, %q2, %q3}, [%h, {%f0, %f1}];"
+        + " ".join(f"cvt.u32.u16 %r{n}, %q{n};" for n in range(4))
+    )
+    pairs = kernel_of("tex.2d.v2.f16x2.f32 {%r0, %r1}, [%h, {%f0, %f1}]; mov.b32 %r2, 0;")
+    found, packed = run(halves, textures, given), run(pairs, textures, given)
+    for one, (at, layer), words, two in zip(textures, parts, found, packed, strict=True):
+        values = sample(one, at, layer).view(np.float32)
+        wanted = values.astype(np.float16)
+        close = np.frombuffer(words.astype("u2").tobytes(), np.float16).reshape(-1, 4)
+        assert np.array_equal(close, wanted, equal_nan=True)
+        assert np.array_equal(two[:, 0] & 0xFFFF, words[:, 0])
+        assert np.array_equal(two[:, 0] >> 16, words[:, 1])
+        assert np.array_equal(two[:, 1] >> 16, words[:, 3])
+
+
+def test_fetches_at_several_places_share_their_code() -> None:
+    draw = random.Random(7)
+    once = "tex.2d.v4.f32.f32 {%r0, %r1, %r2, %r3}, [%h, {%f0, %f1}];"
+    again = (
+        "mov.u32 %t, %tid.x; setp.gt.u32 %p, %t, 7; mov.b32 %r3, 7;"
+        "@%p tex.2d.v4.f32.f32 {_, _, _, %r3}, [%h, {%f0, %f1}];"
+        "@!%p tex.2d.v4.f32.f32 {%r3, _, _, _}, [%h, {%f1, %f0}];"
+    )
+    textures = [random_textures.texture(draw, Shape.PLANE, srgb=False) for _ in range(8)]
+    given, parts = inputs(draw, textures)
+    module = kernel_of(once + again)
+    assert len(module.functions[0].code) < 3 * len(kernel_of(once).functions[0].code)
+    found = run(module, textures, given)
+    for one, (at, layer), words in zip(textures, parts, found, strict=True):
+        wanted = sample(one, at, layer)
+        wanted[:8, 3] = sample(one, at[:, [1, 0, 2]], layer)[:8, 0]
+        same(words, wanted, one)

@@ -1,18 +1,27 @@
 """Random textures and coordinates."""
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from support.oracles.textures import DIMENSIONS, DTYPES, LAYERED, Texture
-from vgpu_sim.compiler.lower.textures.layout import Mode, Shape
+from vgpu_sim.compiler.lower.textures.layout import Shape
 
 
-def texture(draw: random.Random, shape: Shape, *, levels: int = 1, **fixed: object) -> Texture:
+def texture(
+    draw: random.Random,
+    shape: Shape,
+    *,
+    levels: int = 1,
+    sizes: Sequence[int] = (),
+    format_: int | None = None,
+    **fixed: object,
+) -> Texture:
     """Return a texture of a few elements, with all of its settings random but those given."""
-    format_ = draw.randrange(8)
-    sizes = [draw.choice((1, 2, 3, 4, 7, 8, 13)) for _ in range(3)]
+    format_ = draw.randrange(8) if format_ is None else format_
+    sizes = list(sizes) or [draw.choice((1, 2, 3, 4, 7, 8, 13)) for _ in range(3)]
     sizes[DIMENSIONS[shape] :] = [1] * (3 - DIMENSIONS[shape])
     if shape in (Shape.CUBE, Shape.LAYERED_CUBE):
         sizes[1] = sizes[0]
@@ -33,6 +42,7 @@ def texture(draw: random.Random, shape: Shape, *, levels: int = 1, **fixed: obje
         "linear_levels": draw.random() < 0.6,
         "normalized": draw.random() < 0.7,
         "integers": draw.random() < 0.3,
+        "srgb": draw.random() < 0.3,
         "border": tuple(draw.choice((0.0, 1.0, -2.5, 77.0, 1e10)) for _ in range(4)),
         "padding": 16 * draw.randrange(3),
         **fixed,
@@ -40,9 +50,7 @@ def texture(draw: random.Random, shape: Shape, *, levels: int = 1, **fixed: obje
     return Texture(shape, format_, made, **settings)
 
 
-def _elements(
-    draw: random.Random, format_: int, shape: tuple[int, ...]
-) -> NDArray[np.generic]:
+def _elements(draw: random.Random, format_: int, shape: tuple[int, ...]) -> NDArray[np.generic]:
     dtype = np.dtype(DTYPES[format_])
     if dtype.kind == "f":
         numbers = [draw.uniform(-100, 100) for _ in range(int(np.prod(shape)))]
@@ -70,6 +78,3 @@ def coordinates(draw: random.Random, made: Texture, count: int) -> NDArray[np.fl
             else:
                 found[n, d] = draw.uniform(-1.5, 2.5) * scale
     return found
-
-
-__all__ = ["Mode", "coordinates", "texture"]

@@ -55,7 +55,7 @@ class Texture:
 
     def image(self) -> bytes:
         """Return the elements of all levels, with padding after each row and slice."""
-        data = b""
+        data, self.offsets = b"", []
         for level in self.levels:
             self.offsets.append(len(data))
             slices = level.reshape(-1, level.shape[-3], level.shape[-2] * level.shape[-1])
@@ -211,9 +211,7 @@ def _address(
     return np.clip(at, 0, size - 1), outside
 
 
-def _read(
-    texture: Texture, level: int, slices: NDArray[np.int64], places: list[tuple]
-) -> Words:
+def _read(texture: Texture, level: int, slices: NDArray[np.int64], places: list[tuple]) -> Words:
     indices = [place for place, _ in places]
     outside = np.any([out for _, out in places], axis=0)
     while len(indices) < 2:
