@@ -17,16 +17,17 @@ WORDS = 8
 
 
 _REGISTERS = """
-    .reg .b64 %h, %i, %o; .reg .b32 %t, %l, %r<4>, %j<3>; .reg .f32 %f<4>, %lod, %zero;
+    .reg .b64 %h, %i, %o; .reg .b32 %t, %l, %r<4>, %j<3>; .reg .b64 %w<2>; .reg .f32 %f<4>, %lod, %zero;
     .reg .b16 %q<4>; .reg .pred %p;
 """
 
 
 @functools.cache
-def kernel_of(instruction: str) -> Module:
-    """Return a kernel in which each block fetches with its own descriptor, each thread at its own
-    coordinates.
+def kernel_of(instruction: str, *, plain: bool = False) -> Module:
+    """Return a kernel in which each block accesses by its own descriptor, each thread at its own
+    coordinates. With ``plain`` it stores no result.
     """
+    result = "" if plain else "st.global.v4.b32 [%o], {%r0, %r1, %r2, %r3};"
     body = f"""
         ld.param.u64 %h, [textures]; ld.param.u64 %i, [input]; ld.param.u64 %o, [output];
         mov.u32 %t, %ctaid.x; mad.wide.u32 %h, %t, {DESCRIPTOR_BYTES}, %h;
@@ -34,7 +35,7 @@ def kernel_of(instruction: str) -> Module:
         mad.wide.u32 %i, %t, {4 * WORDS}, %i; mad.wide.u32 %o, %t, 16, %o;
         ld.global.v4.b32 {{%f0, %f1, %f2, %l}}, [%i]; ld.global.b32 %lod, [%i+16];
         {instruction}
-        st.global.v4.b32 [%o], {{%r0, %r1, %r2, %r3}};"""
+        {result}"""
     parameters = ".param .u64 textures, .param .u64 input, .param .u64 output"
     return compile_verified(kernel(body, parameters, registers=_REGISTERS))
 
