@@ -15,6 +15,9 @@ UNSUPPORTED_EXEC_AFFINITY = 224
 INVALID_HANDLE, ALREADY_REGISTERED, NOT_REGISTERED = 400, 712, 713
 # Graphs, captures and green contexts have tests of their own, and variants call the function that is tried.
 GRAPHS = ("cuGraph", "cuUserObject", "cuThreadExchange", "cuGreenCtx", "cuDevSm", "cuDevResource")
+# So have arrays and textures (tests/abi/driver/arrays).
+GRAPHS += ("cuArray", "cuMipmapped", "cuMemcpyAto", "cuMemcpyDtoA", "cuMemcpyHtoA")
+GRAPHS += ("cuTex", "cuSurf", "cuModuleGetTexRef", "cuModuleGetSurfRef", "cuDeviceGetTexture1D")
 CAPTURES = ("Capture", "cuStreamBatchMemOp", "GetDevResource", "GreenCtx")
 
 # Results that are optional for the caller, according to the reference of the driver API.

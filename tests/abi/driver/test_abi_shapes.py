@@ -115,7 +115,7 @@ def test_wrong_regions_are_refused(cuda, memory):
 
     assert code() == 0
     assert code(Height=0) == 0
-    assert code(srcMemoryType=cuda.CUmemorytype(ARRAY)) == NOT_SUPPORTED
+    assert code(srcMemoryType=cuda.CUmemorytype(ARRAY)) == INVALID_VALUE  # without an array
     for wrong in (
         {"srcLOD": 1},
         {"srcPitch": 63},

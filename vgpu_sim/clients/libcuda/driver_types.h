@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "array_types.h"
 #include "memory_types.h"
 #include "tensor_types.h"
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrays/array.h"
 #include "graphs/exec.h"
 #include "nodes/graph.h"
 
@@ -31,6 +32,7 @@ static const size_t sizes[TSR_KIND_COUNT] = {
     [TSR_GRAPH_EXEC] = sizeof(struct tsr_exec),   [TSR_USER_OBJECT] = sizeof(struct tsr_user_object),
     [TSR_POOL] = sizeof(struct tsr_pool),
     [TSR_PHYSICAL] = sizeof(struct tsr_physical),
+    [TSR_ARRAY] = sizeof(struct tsr_array),       [TSR_MIPMAP] = sizeof(struct tsr_mipmap),
     [TSR_GREEN] = sizeof(struct tsr_green),
 };
 

@@ -32,6 +32,8 @@ enum tsr_kind {
   TSR_USER_OBJECT,
   TSR_POOL,
   TSR_PHYSICAL,
+  TSR_ARRAY,
+  TSR_MIPMAP,
   TSR_GREEN, /* also found as the context of which it is a part */
   TSR_KIND_COUNT,
 };

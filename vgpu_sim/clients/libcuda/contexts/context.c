@@ -9,6 +9,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "arrays/array.h"
 #include "base/aperture.h"
 #include "memory/chunk.h"
 #include "event_tables/event_table.h"
@@ -233,6 +234,8 @@ CUresult tsr_context_close(uint64_t handle) {
   tsr_registered_drop(context);
   tsr_share_drop(context);
   tsr_event_tables_drop(context);
+  tsr_arrays_drop();
+  tsr_mipmaps_drop();
   tsr_chunks_drop(context);
   blank_view(context->area, context->area_bytes);
   blank_view((void *)(uintptr_t)context->page, context->page_bytes);

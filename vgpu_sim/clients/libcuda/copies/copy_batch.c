@@ -57,7 +57,8 @@ CUresult tsr_cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *si
 
 static CUresult to_side(const CUmemcpy3DOperand *operand, const CUextent3D *extent,
                         struct tsr_side *side) {
-  if (operand->type == CU_MEMCPY_OPERAND_TYPE_ARRAY) TSR_REFUSE("a copy from or to a CUDA array");
+  if (operand->type == CU_MEMCPY_OPERAND_TYPE_ARRAY)
+    TSR_REFUSE("a copy from or to a CUDA array, with attributes or in a batch");
   if (operand->type != CU_MEMCPY_OPERAND_TYPE_POINTER) return CUDA_ERROR_INVALID_VALUE;
   /* 0: as long as the copied region */
   const size_t row = operand->op.ptr.rowLength ? operand->op.ptr.rowLength : extent->width;

@@ -1,6 +1,5 @@
 /* Copies of two- and three-dimensional regions, row by row. */
 #include "api.h"
-#include "base/refuse.h"
 #include "contexts/context.h"
 #include "copies/copy_shape.h"
 #include "exchange/ring.h"
@@ -48,20 +47,36 @@ static struct tsr_shape join(struct tsr_shape shape, const struct tsr_side *to,
 
 static CUresult capture(struct tsr_context *context, uint32_t stream, const struct tsr_side *to,
                         const struct tsr_side *from, const struct tsr_shape *shape) {
-  struct tsr_operation operation = {
-      .type = CU_GRAPH_NODE_TYPE_MEMCPY,
-      .context = tsr_object_handle(TSR_CONTEXT, context),
-      .copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
-               .srcDevice = from->address,
-               .srcPitch = from->pitch_bytes,
-               .srcHeight = from->pitch_bytes ? from->layer_bytes / from->pitch_bytes : 0,
-               .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-               .dstDevice = to->address,
-               .dstPitch = to->pitch_bytes,
-               .dstHeight = to->pitch_bytes ? to->layer_bytes / to->pitch_bytes : 0,
-               .WidthInBytes = shape->width_bytes,
-               .Height = shape->height,
-               .Depth = shape->depth}};
+  CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                        .srcDevice = from->address,
+                        .srcPitch = from->pitch_bytes,
+                        .srcHeight = from->pitch_bytes ? from->layer_bytes / from->pitch_bytes : 0,
+                        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                        .dstDevice = to->address,
+                        .dstPitch = to->pitch_bytes,
+                        .dstHeight = to->pitch_bytes ? to->layer_bytes / to->pitch_bytes : 0,
+                        .WidthInBytes = shape->width_bytes,
+                        .Height = shape->height,
+                        .Depth = shape->depth};
+  if (from->array) {
+    copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy.srcArray = from->array;
+    copy.srcDevice = copy.srcPitch = copy.srcHeight = 0;
+    copy.srcXInBytes = from->x_bytes;
+    copy.srcY = from->y;
+    copy.srcZ = from->z;
+  }
+  if (to->array) {
+    copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy.dstArray = to->array;
+    copy.dstDevice = copy.dstPitch = copy.dstHeight = 0;
+    copy.dstXInBytes = to->x_bytes;
+    copy.dstY = to->y;
+    copy.dstZ = to->z;
+  }
+  struct tsr_operation operation = {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+                                    .context = tsr_object_handle(TSR_CONTEXT, context),
+                                    .copy = copy};
   return tsr_capture_add(context, stream, &operation);
 }
 
@@ -94,12 +109,17 @@ struct described {
   CUmemorytype type;
   const void *host;
   CUdeviceptr device;
+  CUarray array;
   size_t pitch, height;
 };
 
 static CUresult to_side(const struct described *one, const struct tsr_shape *shape,
                         struct tsr_side *side) {
   uint64_t offset, layer;
+  if (one->type == CU_MEMORYTYPE_ARRAY) {
+    if (one->lod) return CUDA_ERROR_INVALID_VALUE;
+    return tsr_array_side(one->array, (const uint64_t[3]){one->x, one->y, one->z}, shape, side);
+  }
   const bool rows = shape->height > 1 || shape->depth > 1;
   const bool wrong =
       one->lod != 0 || one->pitch > INT32_MAX ||
@@ -124,8 +144,6 @@ static CUresult to_side(const struct described *one, const struct tsr_shape *sha
       side->locate = tsr_locate_any;
       side->address = one->device;
       break;
-    case CU_MEMORYTYPE_ARRAY:
-      TSR_REFUSE("a copy from or to a CUDA array");
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -147,9 +165,9 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *given, CUstream stream, bool now) {
   if (!given) return CUDA_ERROR_INVALID_VALUE;
   const CUDA_MEMCPY2D c = *given;
   const struct described to = {.x = c.dstXInBytes, .y = c.dstY, .type = c.dstMemoryType,
-                               .host = c.dstHost, .device = c.dstDevice, .pitch = c.dstPitch};
+                               .host = c.dstHost, .device = c.dstDevice, .array = c.dstArray, .pitch = c.dstPitch};
   const struct described from = {.x = c.srcXInBytes, .y = c.srcY, .type = c.srcMemoryType,
-                                 .host = c.srcHost, .device = c.srcDevice, .pitch = c.srcPitch};
+                                 .host = c.srcHost, .device = c.srcDevice, .array = c.srcArray, .pitch = c.srcPitch};
   const struct tsr_shape shape = {.width_bytes = c.WidthInBytes, .height = c.Height, .depth = 1};
   return copy(&to, &from, shape, stream, now);
 }
@@ -169,10 +187,10 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *given, CUstream stream, bool now) {
   const CUDA_MEMCPY3D c = *given;
   const struct described to = {
       .x = c.dstXInBytes, .y = c.dstY, .z = c.dstZ, .lod = c.dstLOD, .type = c.dstMemoryType,
-      .host = c.dstHost, .device = c.dstDevice, .pitch = c.dstPitch, .height = c.dstHeight};
+      .host = c.dstHost, .device = c.dstDevice, .array = c.dstArray, .pitch = c.dstPitch, .height = c.dstHeight};
   const struct described from = {
       .x = c.srcXInBytes, .y = c.srcY, .z = c.srcZ, .lod = c.srcLOD, .type = c.srcMemoryType,
-      .host = c.srcHost, .device = c.srcDevice, .pitch = c.srcPitch, .height = c.srcHeight};
+      .host = c.srcHost, .device = c.srcDevice, .array = c.srcArray, .pitch = c.srcPitch, .height = c.srcHeight};
   const struct tsr_shape shape = {
       .width_bytes = c.WidthInBytes, .height = c.Height, .depth = c.Depth};
   return copy(&to, &from, shape, stream, now);
@@ -184,20 +202,23 @@ CUresult tsr_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream) {
   return copy_3d(pCopy, hStream, false);
 }
 
+static bool is_on_device(unsigned type) {
+  return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_ARRAY;
+}
+
 /* The addresses determine the contexts; the handles of sides that are device memory are checked. */
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *given, CUstream stream, bool now) {
   if (!given) return CUDA_ERROR_INVALID_VALUE;
   const CUDA_MEMCPY3D_PEER c = *given;
-  if ((c.srcMemoryType == CU_MEMORYTYPE_DEVICE &&
-       !TSR_FIND(tsr_context, TSR_CONTEXT, c.srcContext)) ||
-      (c.dstMemoryType == CU_MEMORYTYPE_DEVICE && !TSR_FIND(tsr_context, TSR_CONTEXT, c.dstContext)))
+  if ((is_on_device(c.srcMemoryType) && !TSR_FIND(tsr_context, TSR_CONTEXT, c.srcContext)) ||
+      (is_on_device(c.dstMemoryType) && !TSR_FIND(tsr_context, TSR_CONTEXT, c.dstContext)))
     return CUDA_ERROR_INVALID_CONTEXT;
   const struct described to = {
       .x = c.dstXInBytes, .y = c.dstY, .z = c.dstZ, .lod = c.dstLOD, .type = c.dstMemoryType,
-      .host = c.dstHost, .device = c.dstDevice, .pitch = c.dstPitch, .height = c.dstHeight};
+      .host = c.dstHost, .device = c.dstDevice, .array = c.dstArray, .pitch = c.dstPitch, .height = c.dstHeight};
   const struct described from = {
       .x = c.srcXInBytes, .y = c.srcY, .z = c.srcZ, .lod = c.srcLOD, .type = c.srcMemoryType,
-      .host = c.srcHost, .device = c.srcDevice, .pitch = c.srcPitch, .height = c.srcHeight};
+      .host = c.srcHost, .device = c.srcDevice, .array = c.srcArray, .pitch = c.srcPitch, .height = c.srcHeight};
   const struct tsr_shape shape = {
       .width_bytes = c.WidthInBytes, .height = c.Height, .depth = c.Depth};
   return copy(&to, &from, shape, stream, now);

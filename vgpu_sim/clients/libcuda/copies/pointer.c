@@ -11,7 +11,8 @@
 
 static bool find(uint64_t pointer, struct tsr_span *span) {
   if (tsr_registered_find(pointer, span)) return true;
-  return (tsr_memory_find(pointer, span) && span->sort.use != TSR_USE_REGISTERED) ||
+  return (tsr_memory_find(pointer, span) && span->sort.use != TSR_USE_REGISTERED &&
+          span->sort.use != TSR_USE_ARRAY) ||
          tsr_variable_find(pointer, span);
 }
 

@@ -17,7 +17,9 @@ CUresult tsr_operation_run(const struct tsr_operation *operation, struct tsr_con
       return tsr_launch_enqueue(context, stream, &operation->kernel);
     case CU_GRAPH_NODE_TYPE_MEMCPY: {
       uint64_t to, from;
-      const struct tsr_copy_shape shape = tsr_shape_of(&operation->copy, &to, &from);
+      struct tsr_copy_shape shape;
+      const CUresult result = tsr_shape_of(&operation->copy, &shape, &to, &from);
+      if (result != CUDA_SUCCESS) return result;
       return tsr_graph_copy_enqueue(context, stream, to, from, &shape);
     }
     case CU_GRAPH_NODE_TYPE_MEMSET:

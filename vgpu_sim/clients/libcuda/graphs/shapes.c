@@ -1,6 +1,6 @@
 #include "graphs/shapes.h"
 
-#include "base/refuse.h"
+#include "arrays/array_side.h"
 
 /* No offset, pitch or product of them exceeds the aperture, so that sums do not overflow. */
 static bool is_small(uint64_t value) { return value <= TESSERA_APERTURE_BYTES; }
@@ -24,35 +24,72 @@ static bool is_memory(CUmemorytype type) {
          type == CU_MEMORYTYPE_UNIFIED;
 }
 
-CUresult tsr_shape_check(const CUDA_MEMCPY3D *copy) {
-  if (copy->srcMemoryType == CU_MEMORYTYPE_ARRAY ||
-      copy->dstMemoryType == CU_MEMORYTYPE_ARRAY)
-    TSR_REFUSE("a graph's copy from or to a CUDA array");
-  if (!is_memory(copy->srcMemoryType) || !is_memory(copy->dstMemoryType) || copy->srcLOD ||
-      copy->dstLOD)
-    return CUDA_ERROR_INVALID_VALUE;
-  const bool valid = fits(copy->srcXInBytes, copy->srcY, copy->srcZ, copy->srcPitch,
-                          copy->srcHeight, copy) &&
-                     fits(copy->dstXInBytes, copy->dstY, copy->dstZ, copy->dstPitch,
-                          copy->dstHeight, copy);
-  return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+/* One side of a copy. */
+struct end {
+  CUmemorytype type;
+  CUarray array;
+  uint64_t x, y, z, pitch, height, level, address;
+};
+
+static struct end target_of(const CUDA_MEMCPY3D *copy) {
+  const bool host = copy->dstMemoryType == CU_MEMORYTYPE_HOST;
+  return (struct end){copy->dstMemoryType, copy->dstArray, copy->dstXInBytes, copy->dstY,
+                      copy->dstZ,          copy->dstPitch, copy->dstHeight,   copy->dstLOD,
+                      host ? (uint64_t)(uintptr_t)copy->dstHost : copy->dstDevice};
 }
 
-struct tsr_copy_shape tsr_shape_of(const CUDA_MEMCPY3D *copy, uint64_t *to, uint64_t *from) {
-  const bool to_host = copy->dstMemoryType == CU_MEMORYTYPE_HOST;
-  const bool from_host = copy->srcMemoryType == CU_MEMORYTYPE_HOST;
-  const struct tsr_copy_shape shape = {.bytes = copy->WidthInBytes,
-                                       .rows = copy->Height,
-                                       .layers = copy->Depth,
-                                       .to_row_bytes = copy->dstPitch,
-                                       .to_layer_bytes = copy->dstPitch * copy->dstHeight,
-                                       .from_row_bytes = copy->srcPitch,
-                                       .from_layer_bytes = copy->srcPitch * copy->srcHeight};
-  *to = (to_host ? (uint64_t)(uintptr_t)copy->dstHost : copy->dstDevice) + copy->dstXInBytes +
-        copy->dstY * shape.to_row_bytes + copy->dstZ * shape.to_layer_bytes;
-  *from = (from_host ? (uint64_t)(uintptr_t)copy->srcHost : copy->srcDevice) + copy->srcXInBytes +
-          copy->srcY * shape.from_row_bytes + copy->srcZ * shape.from_layer_bytes;
-  return shape;
+static struct end source_of(const CUDA_MEMCPY3D *copy) {
+  const bool host = copy->srcMemoryType == CU_MEMORYTYPE_HOST;
+  return (struct end){copy->srcMemoryType, copy->srcArray, copy->srcXInBytes, copy->srcY,
+                      copy->srcZ,          copy->srcPitch, copy->srcHeight,   copy->srcLOD,
+                      host ? (uint64_t)(uintptr_t)copy->srcHost : copy->srcDevice};
+}
+
+/* Find where a side begins, and the distances of its rows and layers. */
+static CUresult place(const struct end *end, const CUDA_MEMCPY3D *copy, struct tsr_side *side) {
+  const struct tsr_shape shape = {
+      .width_bytes = copy->WidthInBytes, .height = copy->Height, .depth = copy->Depth};
+  if (end->type == CU_MEMORYTYPE_ARRAY)
+    return tsr_array_side(end->array, (const uint64_t[3]){end->x, end->y, end->z}, &shape, side);
+  const uint64_t layer = end->pitch * end->height;
+  *side = (struct tsr_side){.address = end->address + end->x + end->y * end->pitch + end->z * layer,
+                            .pitch_bytes = end->pitch,
+                            .layer_bytes = layer};
+  return CUDA_SUCCESS;
+}
+
+static CUresult check(const struct end *end, const CUDA_MEMCPY3D *copy) {
+  struct tsr_side side;
+  if (end->level) return CUDA_ERROR_INVALID_VALUE;
+  if (end->type == CU_MEMORYTYPE_ARRAY) return place(end, copy, &side);
+  return is_memory(end->type) && fits(end->x, end->y, end->z, end->pitch, end->height, copy)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult tsr_shape_check(const CUDA_MEMCPY3D *copy) {
+  const struct end to = target_of(copy), from = source_of(copy);
+  const CUresult result = check(&to, copy);
+  return result == CUDA_SUCCESS ? check(&from, copy) : result;
+}
+
+CUresult tsr_shape_of(const CUDA_MEMCPY3D *copy, struct tsr_copy_shape *shape, uint64_t *to,
+                      uint64_t *from) {
+  const struct end target = target_of(copy), source = source_of(copy);
+  struct tsr_side to_side, from_side;
+  CUresult result = place(&target, copy, &to_side);
+  if (result == CUDA_SUCCESS) result = place(&source, copy, &from_side);
+  if (result != CUDA_SUCCESS) return result;
+  *shape = (struct tsr_copy_shape){.bytes = copy->WidthInBytes,
+                                   .rows = copy->Height,
+                                   .layers = copy->Depth,
+                                   .to_row_bytes = to_side.pitch_bytes,
+                                   .to_layer_bytes = to_side.layer_bytes,
+                                   .from_row_bytes = from_side.pitch_bytes,
+                                   .from_layer_bytes = from_side.layer_bytes};
+  *to = to_side.address;
+  *from = from_side.address;
+  return CUDA_SUCCESS;
 }
 
 CUresult tsr_fill_check(const CUDA_MEMSET_NODE_PARAMS *fill) {

@@ -16,6 +16,7 @@ enum tsr_use {
   TSR_USE_GRAPH,    /* memory of a graph's allocation node, which only the graph releases */
   TSR_USE_REGISTERED, /* memory that replaces pages of the program: registered/registered.h */
   TSR_USE_EVENTS,   /* the table of interprocess events: event_tables/event_table.h */
+  TSR_USE_ARRAY,    /* arrays, and descriptors of textures: only their functions free it */
   TSR_USE_OPENED,   /* memory of another context: sharing/opened.h */
   TSR_USE_RESERVED, /* addresses of cuMemAddressReserve: see memory/views.h */
 };

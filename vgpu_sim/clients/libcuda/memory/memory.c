@@ -40,7 +40,8 @@ bool tsr_memory_find(uint64_t address, struct tsr_span *span) {
 }
 
 static uint32_t kind_of(enum tsr_use use) {
-  const bool device = use == TSR_USE_DEVICE || use == TSR_USE_PHYSICAL || use == TSR_USE_GRAPH;
+  const bool device = use == TSR_USE_DEVICE || use == TSR_USE_PHYSICAL || use == TSR_USE_GRAPH ||
+                      use == TSR_USE_ARRAY;
   return device ? TESSERA_CHUNK_KIND_DEVICE : TESSERA_CHUNK_KIND_HOST;
 }
 

@@ -1,4 +1,4 @@
-/* Small allocations inside one chunk: blocks of 256-byte units, whose boundary tags are kept
+/* Small allocations inside one chunk: blocks of 512-byte units, whose boundary tags are kept
  * outside the chunk. No locking, no addresses: only offsets in the chunk. */
 #ifndef TSR_SLAB_H
 #define TSR_SLAB_H
@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TSR_SLAB_BYTES = 2 << 20, TSR_SLAB_UNIT_BYTES = 256 };
+enum { TSR_SLAB_BYTES = 2 << 20, TSR_SLAB_UNIT_BYTES = 512 };
 
 struct tsr_slab;
 

@@ -8,19 +8,10 @@
 #include "memory/memory.h"
 #include "memory/pool.h"
 #include "sharing/opened.h"
+#include "stream_memory/allocate.h"
 #include "exchange/request.h"
 #include "exchange/unsafe.h"
 #include "exchange/wait.h"
-
-/* Allocate; if the slice has no memory left, pools release what they do not use. */
-static CUresult allocate(struct tsr_context *context, struct tsr_sort sort, size_t bytes,
-                         uint64_t *address) {
-  const CUresult result = tsr_memory_allocate(context, sort, bytes, address);
-  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
-  const bool trimmed = tsr_graph_memory_trim(NULL);
-  if (!tsr_pool_release(NULL, NULL, 0) && !trimmed) return result;
-  return tsr_memory_allocate(context, sort, bytes, address);
-}
 
 CUresult tsr_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
   TSR_CURRENT(context);
@@ -29,7 +20,7 @@ CUresult tsr_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
   if (!dptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
   const CUresult result =
-      allocate(context, (struct tsr_sort){.use = TSR_USE_DEVICE}, bytesize, &address);
+      tsr_allocate(context, (struct tsr_sort){.use = TSR_USE_DEVICE}, bytesize, &address);
   if (result == CUDA_SUCCESS) *dptr = address;
   return result;
 }
@@ -81,7 +72,7 @@ CUresult tsr_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
     return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
   const CUresult result =
-      allocate(context, (struct tsr_sort){.use = TSR_USE_MANAGED}, bytesize, &address);
+      tsr_allocate(context, (struct tsr_sort){.use = TSR_USE_MANAGED}, bytesize, &address);
   if (result != CUDA_SUCCESS) return result;
   tsr_advice_forget(address, bytesize);
   *dptr = address;
@@ -99,7 +90,7 @@ CUresult tsr_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
   /* With one address space all pinned memory is mapped into the device. */
   const struct tsr_sort sort = {.use = TSR_USE_PINNED,
                                 .host_flags = Flags | CU_MEMHOSTALLOC_DEVICEMAP};
-  const CUresult result = allocate(context, sort, bytesize, &address);
+  const CUresult result = tsr_allocate(context, sort, bytesize, &address);
   if (result == CUDA_SUCCESS) *pp = (void *)(uintptr_t)address;
   return result;
 }
