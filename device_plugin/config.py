@@ -129,6 +129,8 @@ class Settings:
     """Whether containers get the command nvidia-smi with their slice."""
     device_files: bool = environment_field("TESSERA_DEVICE_FILES", _true_or_false, default=False)
     """Whether containers get inert files in the place of NVIDIA's device nodes."""
+    pytorch: bool = environment_field("TESSERA_PYTORCH", _true_or_false, default=False)
+    """Whether containers get the variables by which PyTorch finds its plug-in and libraries."""
     leave_s: float = environment_field(
         "TESSERA_LEAVE_SECONDS", _leave_seconds, LEAVE_S, empty_is_unset=True
     )

@@ -208,6 +208,7 @@ class Offering:
                 name in kept,
                 frozenset(leaving),
                 over,
+                self._settings.pytorch,
             )
             for name in sorted(active.keys() | former.keys())
         }

@@ -3,7 +3,7 @@
 The libraries are mounted where loaders search by default (ADR 6). The slice's *directory* is
 mounted, read-only, so that a new gpud's socket appears in running containers. No program needs an
 environment variable for its slice: with NVIDIA's names some list the slices (``nvidia``), and
-``environment`` has those that direct Triton to ptxas (ADR 132).
+``environment`` has those that direct Triton and PyTorch (ADR 132, ADR 168).
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,9 +38,12 @@ MATH_LIBRARIES = (
     *("libcudnn_adv.so.9", "libcudnn_cnn.so.9", "libcudnn_engines_precompiled.so.9"),
     *("libcudnn_engines_runtime_compiled.so.9", "libcudnn_engines_tensor_ir.so.9"),
     *("libcudnn_ext.so.9", "libcudnn_graph.so.9", "libcudnn_heuristic.so.9", "libcudnn_ops.so.9"),
+    *("libtessera-cuda12.so", "libtessera-cuda13.so"),  # load the others (ADR 168)
 )
+PRELOAD = "libtessera-cuda13.so"
 MATH_DIR = f"{LOADED_DIR}/math"
-# PyTorch finds its plug-in if PYTHONPATH has this folder (ADR 163).
+# PyTorch finds its plug-in if PYTHONPATH has this folder (ADR 163), and its libraries if LD_PRELOAD
+# has PRELOAD.
 TORCH = "torch"
 PTXAS = "ptxas"
 PTXAS_PATH = "/usr/local/bin/ptxas"
@@ -77,13 +80,18 @@ def library_mounts(libraries_dir: str) -> tuple[Mount, ...]:
     )
 
 
-def environment() -> dict[str, str]:
-    """Return the variables by which Triton finds ptxas.
+def environment(*, pytorch: bool = False) -> dict[str, str]:
+    """Return the variables by which Triton finds ptxas and libcuda, and PyTorch its plug-in.
 
-    The kubelet lets a container's own variables of these names precede. A CDI document would
-    replace them, so it sets none.
+    The kubelet lets a pod's own variables of these names precede. A CDI document would replace
+    them, so it sets none. Both replace an image's own, so that those for PyTorch are set only on
+    request (ADR 168).
     """
-    return dict.fromkeys(("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), PTXAS_PATH)
+    found = dict.fromkeys(("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), PTXAS_PATH)
+    found["TRITON_LIBCUDA_PATH"] = LIBRARY_DIRS[0]  # the linker's cache of an image lacks it
+    if pytorch:
+        found |= {"PYTHONPATH": f"{LOADED_DIR}/{TORCH}", "LD_PRELOAD": f"{MATH_DIR}/{PRELOAD}"}
+    return found
 
 
 def kind(resource_prefix: str) -> str:

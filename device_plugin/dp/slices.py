@@ -50,6 +50,7 @@ class SliceOffer:
     stays_registered: bool = False
     leaving: frozenset[str] = frozenset()
     left_over: frozenset[str] = frozenset()
+    pytorch: bool = False
 
     @property
     def noun(self) -> str:
@@ -108,7 +109,7 @@ class SliceOffer:
         mounts += self.programs
         names = (spec.device_name(self.prefix, s) for s in slices)
         response = offer.make_response(use_cdi, names, mounts)
-        response.envs.update(spec.environment())
+        response.envs.update(spec.environment(pytorch=self.pytorch))
         if self.prefix == nvidia.PREFIX:
             response.envs.update(nvidia.environment(slices))
         return response

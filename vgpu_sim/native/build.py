@@ -52,6 +52,21 @@ _PARTS_OF_CUDNN = (
     *("adv", "cnn", "engines_precompiled", "engines_runtime_compiled", "engines_tensor_ir"),
     *("ext", "graph", "heuristic", "ops"),
 )
+_EITHER = (
+    *("libcudnn.so.9", "libcurand.so.10", "libcusparse.so.12", "libcusparseLt.so.0"),
+    *("libcufile.so.0", "libnccl.so.2", "libnvshmem_host.so.3"),
+)
+# The libraries that programs of a major version of CUDA link with.
+LINKED = {
+    12: (
+        *("libcudart.so.12", "libcublas.so.12", "libcublasLt.so.12"),
+        *("libcufft.so.11", "libcusolver.so.11", *_EITHER),
+    ),
+    13: (
+        *("libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "libcupti.so.13"),
+        *("libcufft.so.12", "libcusolver.so.12", *_EITHER),
+    ),
+}
 _LOADING = frozenset(("cublaslt",))  # look for other libraries of the process
 # Folder of providers that the system's libibverbs may load.
 PROVIDER = "provider"
@@ -226,6 +241,28 @@ def cudnn_parts(libraries: Sequence[Part]) -> Iterator[Part]:
         )
 
 
+def preload_part(major: int, libraries: Sequence[Part]) -> Part:
+    """Return the library that programs preload to load all others of a major version of CUDA.
+
+    It contains nothing. Its RPATH precedes LD_LIBRARY_PATH. In containers the runtime is two
+    folders up (ADR 168).
+    """
+    needs = tuple(one for one in libraries if one.library in LINKED[major])
+    soname = f"libtessera-cuda{major}.so"
+    return Part(
+        CLIENTS / "math" / "preload",
+        soname,
+        flags=(
+            f"-Wl,-soname,{soname}",
+            "-Wl,--no-as-needed",
+            "-Wl,--disable-new-dtags,-rpath,$ORIGIN:$ORIGIN/../..",
+        ),
+        subfolder=MATH,
+        needs=needs,
+        include=libraries[0].include,
+    )
+
+
 def provider_part(verbs: Part) -> Part:
     """Return the verbs provider. It contains the sources of libibverbs, but does not export the
     symbols of libibverbs.
@@ -285,12 +322,14 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
         for folder, library in generator.MATH.items()
         for major in majors(folder)
     ]
+    runtimes = [runtime_part(major, cuda, generated) for major in (12, 13)]
     return (
         cuda,
-        *(runtime_part(major, cuda, generated) for major in (12, 13)),
+        *runtimes,
         client(CLIENTS / "libnvml", "libnvidia-ml.so.1"),
         *mathematical,
         *cudnn_parts(mathematical),
+        *(preload_part(major, (*runtimes, *mathematical)) for major in (12, 13)),
         *(preloaded(CLIENTS / "libnvjitlink", "libnvJitLink", major) for major in (12, 13)),
         *(preloaded(CLIENTS / "libnvrtc", "libnvrtc", major) for major in (12, 13)),
         verbs,

@@ -205,6 +205,7 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
         "TESSERA_DEVICE_LIST_STRATEGY": policy.device_list_strategy.value,
         "TESSERA_NVIDIA_SMI": str(policy.nvidia_smi.enabled).lower(),
         "TESSERA_DEVICE_FILES": str(policy.device_files.enabled).lower(),
+        "TESSERA_PYTORCH": str(policy.pytorch.enabled).lower(),
         "TESSERA_NODE_BUDGET": budget_of(pool, node),
         "TESSERA_HEALTH_PORT": str(_HEALTH_PORT),
         "TESSERA_DRA": str(node.dra.enabled).lower(),

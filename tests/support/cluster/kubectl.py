@@ -166,15 +166,17 @@ def pod_of(cluster: Cluster, component: str, node: str) -> str:
 
 
 @contextlib.contextmanager
-def forward_port(pod: str, port: int) -> Iterator[str]:
-    """Forward a local port to a pod of Tessera, as users do; yield the address of its metrics."""
-    command = ["kubectl", "-n", SYSTEM, "port-forward", f"pod/{pod}", f":{port}"]
+def forward_port(
+    pod: str, port: int, namespace: str = SYSTEM, path: str = "/metrics"
+) -> Iterator[str]:
+    """Forward a local port to a pod, as users do; yield its address, by default of metrics."""
+    command = ["kubectl", "-n", namespace, "port-forward", f"pod/{pod}", f":{port}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         try:
             assert running.stdout is not None
             found = _FORWARDED.match(running.stdout.readline())
             assert found is not None
-            yield f"http://127.0.0.1:{found[1]}/metrics"
+            yield f"http://127.0.0.1:{found[1]}{path}"
         finally:
             running.terminate()
 

@@ -58,6 +58,7 @@ def test_the_operator_parses_the_chart_s_configuration(tmp_path: Path) -> None:
         "deviceListStrategy": "cdi",
         "nvidiaSmi": {"enabled": False},
         "deviceFiles": {"enabled": False},
+        "pytorch": {"enabled": False},
     }
     assert loaded.owner_cluster_role in render()["ClusterRole"]
 
@@ -94,6 +95,7 @@ def test_every_value_is_rendered(tmp_path: Path) -> None:
         "nodeTaints.present=true",
         "nvidiaSmi.enabled=true",
         "deviceFiles.enabled=true",
+        "pytorch.enabled=true",
     )
     loaded = operator_config(found, tmp_path)
     node = loaded.node
@@ -111,6 +113,7 @@ def test_every_value_is_rendered(tmp_path: Path) -> None:
     assert loaded.policy["deviceListStrategy"] == "mounts"
     assert loaded.policy["nvidiaSmi"] == {"enabled": True}
     assert loaded.policy["deviceFiles"] == {"enabled": True}
+    assert loaded.policy["pytorch"] == {"enabled": True}
     deployment = found["Deployment"]["tessera-operator"]["spec"]
     assert deployment["replicas"] == 2
     assert deployment["template"]["spec"]["nodeSelector"] == {"a": "b"}
@@ -163,6 +166,7 @@ def test_mig_configurations_come_from_the_chart_or_the_user(tmp_path: Path) -> N
         ("devicePlugin.deviceListStrategy=envvar", "deviceListStrategy"),
         ("nvidiaSmi.enabled=perhaps", "nvidiaSmi"),
         ("deviceFiles.enabled=perhaps", "deviceFiles"),
+        ("pytorch.enabled=perhaps", "pytorch"),
         ("runtimeClass.create=perhaps", "runtimeClass"),
         ("runtimeClass.handler=a/b", "handler"),
         ("anything=1", "anything"),

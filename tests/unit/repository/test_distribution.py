@@ -147,6 +147,8 @@ def test_a_wheel_is_built_beside_the_checkout(tmp_path: Path) -> None:
         "math/libcusparseLt.so.0",
         "math/libnccl.so.2",
         "math/libnvshmem_host.so.3",
+        "math/libtessera-cuda12.so",
+        "math/libtessera-cuda13.so",
         "provider/libtessera-rdmav34.so",
         "rdma/libibverbs.so",
         "rdma/libibverbs.so.1",

@@ -54,6 +54,16 @@ class DeviceFiles(Model):
     )
 
 
+class PyTorch(Model):
+    """Variables by which PyTorch's wheel finds Tessera's plug-in and libraries."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Set PYTHONPATH and LD_PRELOAD for PyTorch's wheel in containers that request "
+        "a slice by resource name. They replace those of the image; the pod's own precede.",
+    )
+
+
 class GPUPolicySpec(Model):
     """Cluster-wide settings of the node agents."""
 
@@ -75,6 +85,9 @@ class GPUPolicySpec(Model):
     nvidia_smi: NvidiaSmi = Field(default=NvidiaSmi(), description="The command nvidia-smi.")
     device_files: DeviceFiles = Field(
         default=DeviceFiles(), description="Empty files in the place of NVIDIA's device nodes."
+    )
+    pytorch: PyTorch = Field(
+        default=PyTorch(), description="Variables of containers for PyTorch's wheel."
     )
     sharing: Sharing | None = Field(
         default=None,

@@ -290,9 +290,21 @@ def test_allocate_without_cdi_mounts_slice_library_and_ptxas(
     assert mounts["/usr/lib/x86_64-linux-gnu/libcuda.so.1"].endswith("/x/libcuda.so.1")
     assert all(m.read_only for m in container.mounts)
     assert mounts["/usr/local/bin/ptxas"].endswith("/x/ptxas")
-    assert container.envs == dict.fromkeys(
-        ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), "/usr/local/bin/ptxas"
-    )
+    assert container.envs == {
+        **dict.fromkeys(
+            ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), "/usr/local/bin/ptxas"
+        ),
+        "TRITON_LIBCUDA_PATH": "/usr/lib/x86_64-linux-gnu",
+    }
+
+
+def test_variables_for_pytorch_lead_to_mounted_files_and_are_set_on_request() -> None:
+    offer = offer_of(make_gpu(0, range(1)))
+    without = dict(offer.container(["MIG-0-0"], use_cdi=True).envs)
+    asked = dataclasses.replace(offer, pytorch=True).container(["MIG-0-0"], use_cdi=False)
+    added = {name: value for name, value in asked.envs.items() if name not in without}
+    assert set(added) == {"PYTHONPATH", "LD_PRELOAD"}
+    assert set(added.values()) <= {mount.container_path for mount in asked.mounts}
 
 
 @pytest.mark.parametrize("use_cdi", [True, False])

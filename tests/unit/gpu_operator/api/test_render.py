@@ -11,6 +11,7 @@ from gpu_operator.api.v1alpha1.gpupolicy import (
     DeviceListStrategy,
     GPUPolicySpec,
     NvidiaSmi,
+    PyTorch,
 )
 from gpu_operator.api.v1alpha1.gpupool import Clock, GPUPoolSpec, HCAs, Isolation, LinkSpeed
 from gpu_operator.config import (
@@ -188,6 +189,7 @@ def test_settings_reach_the_containers() -> None:
             device_list_strategy=DeviceListStrategy.MOUNTS,
             nvidia_smi=NvidiaSmi(enabled=True),
             device_files=DeviceFiles(enabled=True),
+            pytorch=PyTorch(enabled=True),
         ),
         device_plugin=DevicePluginConfig(kubelet_dir="/data/kubelet"),
     )
@@ -198,6 +200,7 @@ def test_settings_reach_the_containers() -> None:
     assert environment(document)["TESSERA_DEVICE_LIST_STRATEGY"] == "mounts"
     assert environment(document)["TESSERA_NVIDIA_SMI"] == "true"
     assert environment(document)["TESSERA_DEVICE_FILES"] == "true"
+    assert environment(document)["TESSERA_PYTORCH"] == "true"
     assert environment(document)["KUBELET_DIR"] == "/data/kubelet"
     registry = "/data/kubelet/plugins_registry"
     assert registry in [m["mountPath"] for m in containers(document)["agent"]["volumeMounts"]]
