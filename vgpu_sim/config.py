@@ -54,6 +54,11 @@ def user_selects_devices() -> bool:
     return VISIBLE_DEVICES_VARIABLE in os.environ
 
 
+def is_in_run() -> bool:
+    """Return whether this process runs under ``tessera run``."""
+    return SLICES_DIR_VARIABLE in os.environ
+
+
 def private_dir_parents() -> tuple[Path, ...]:
     """Return the directories in which a ``tessera`` command may create its private directory, in
     order of preference.

@@ -20,6 +20,12 @@ def _cc() -> click.Command:
     return cc.command
 
 
+def _doctor() -> click.Command:
+    from vgpu_sim.cli.run import doctor
+
+    return doctor.command
+
+
 def _run() -> click.Command:
     from vgpu_sim.cli.run import command
 
@@ -100,6 +106,7 @@ def _validate() -> click.Command:
 
 _VERBS: dict[str, Callable[[], click.Command]] = {
     "cc": _cc,
+    "doctor": _doctor,
     "fault": _fault,
     "isa": _isa,
     "libdir": _libdir,

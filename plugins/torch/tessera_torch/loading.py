@@ -8,6 +8,11 @@ from tessera_torch import counts, driver, settings
 _KEPT: list[Any] = []  # registrations end with their library
 
 
+def is_loaded() -> bool:
+    """Return whether the operators are registered."""
+    return bool(_KEPT)
+
+
 def load() -> None:
     """Register the operators, unless the driver is not Tessera's or the user switched them off.
 

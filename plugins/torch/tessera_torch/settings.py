@@ -1,12 +1,20 @@
 """The only module of this package that reads environment variables."""
 
 import functools
+import getpass
 import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
 
 SWITCH_VARIABLE = "TESSERA_TORCH"  # 0: PyTorch is left as it is
 FALLBACK_VARIABLE = "TESSERA_TORCH_FALLBACK"  # cpu: what has no kernel runs on the CPU
 CHECK_VARIABLE = "TESSERA_TORCH_CHECK_INDICES"  # 0: indices are not checked
 LOG_VARIABLE = "TESSERA_TORCH_LOG"  # 1: a line for each kernel, and counts at the end
+AUTOLOAD_VARIABLE = "TORCH_DEVICE_BACKEND_AUTOLOAD"  # PyTorch's own; 0: it loads no plug-in
+CACHE_VARIABLES: Final = {"Inductor": "TORCHINDUCTOR_CACHE_DIR", "Triton": "TRITON_CACHE_DIR"}
 
 
 def keep_fused_multiply_add() -> None:
@@ -33,3 +41,38 @@ def checks_indices() -> bool:
 def logs() -> bool:
     """Return whether each compilation is logged."""
     return os.environ.get(LOG_VARIABLE, "0") not in ("", "0")
+
+
+def autoload_is_off() -> bool:
+    """Return whether PyTorch loads no plug-ins."""
+    return os.environ.get(AUTOLOAD_VARIABLE, "1") == "0"
+
+
+def c_compiler() -> str | None:
+    """Return the C compiler that Triton uses, as Triton looks for it."""
+    named = os.environ.get("CC")
+    return shutil.which(named) if named else shutil.which("gcc") or shutil.which("clang")
+
+
+def triton_cache() -> Path:
+    """Return the folder of Triton's compiled files."""
+    if named := os.environ.get(CACHE_VARIABLES["Triton"]):
+        return Path(named)
+    home = os.environ.get("TRITON_HOME") or os.path.expanduser("~")
+    return Path(home, ".triton", "cache")
+
+
+def inductor_cache() -> Path:
+    """Return the folder of Inductor's compiled files."""
+    if named := os.environ.get(CACHE_VARIABLES["Inductor"]):
+        return Path(named)
+    try:
+        user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+    except (KeyError, OSError):  # a uid without a name, as in many containers
+        user = f"uid_{os.getuid()}"
+    return Path(tempfile.gettempdir(), f"torchinductor_{user}")
+
+
+def caches() -> dict[str, Path]:
+    """Return the folders from which compiled files are executed."""
+    return {"Inductor": inductor_cache(), "Triton": triton_cache()}

@@ -196,7 +196,7 @@ def _complete_command(
 @click.option(
     "--preload",
     "preload_major",
-    type=click.Choice(sorted(preload.MATH_LIBRARIES)),
+    type=click.Choice(preload.MAJORS),
     help="Load Tessera's libraries of this CUDA version (LD_PRELOAD) before those of wheels, such"
     " as those that PyTorch installs.",
 )

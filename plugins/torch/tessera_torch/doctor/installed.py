@@ -1,0 +1,116 @@
+"""Checks without importing PyTorch: Python, the wheel, the plug-in, the compiler, the caches."""
+
+import importlib.metadata
+import os
+import stat
+import sys
+import sysconfig
+from pathlib import Path
+
+from tessera_torch import settings
+from tessera_torch.doctor.finding import ERROR, OK, WARNING, Finding
+
+TRIED = "2.15"  # the version of PyTorch that Tessera's tests run
+_GROUP = "torch.backends"
+_DRIVER_MODULE = "cuda_utils"  # what Triton compiles with the C compiler
+
+
+def check_python() -> Finding:
+    """Check the version of this Python."""
+    found = f"{sys.version.split()[0]}, {sys.executable}"
+    if sys.version_info < (3, 10):
+        return Finding("python", ERROR, found, "use Python 3.10 or later")
+    return Finding("python", OK, found)
+
+
+def check_wheel() -> Finding:
+    """Check that PyTorch is installed, with CUDA 13, in a version that was tried."""
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return Finding("torch", ERROR, "not installed for this Python", "pip install torch numpy")
+    # The local version (+cpu) names the variant, but PyPI's wheel has none in its metadata.
+    if "+cpu" in version or "+rocm" in version:
+        return Finding(
+            "torch", ERROR, version, "not a wheel for CUDA: install torch from PyPI's own index"
+        )
+    if not version.startswith(f"{TRIED}."):
+        return Finding("torch", WARNING, version, f"Tessera was tried with PyTorch {TRIED}")
+    return Finding("torch", OK, version)
+
+
+def check_entry_point() -> Finding:
+    """Check that PyTorch will find this package by its entry point."""
+    if settings.is_switched_off():
+        variable = settings.SWITCH_VARIABLE
+        return Finding("plug-in", ERROR, f"switched off: {variable}=0", f"unset {variable}")
+    if settings.autoload_is_off():
+        variable = settings.AUTOLOAD_VARIABLE
+        return Finding("plug-in", ERROR, f"switched off: {variable}=0", f"unset {variable}")
+    names = [one.value for one in importlib.metadata.entry_points(group=_GROUP)]
+    if not any(name.startswith("tessera_torch:") for name in names):
+        folder = Path(__file__).parents[2]
+        return Finding(
+            *("plug-in", ERROR, f"no entry point in group {_GROUP}"),
+            f"put the folder of tessera_torch on PYTHONPATH: {folder}",
+        )
+    return Finding("plug-in", OK, f"found in {Path(__file__).parents[1]}")
+
+
+def check_compiler() -> Finding:
+    """Check that Triton is installed, and a C compiler with Python's headers or Triton's cached
+    module.
+    """
+    try:
+        version = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return Finding("compiler", ERROR, "Triton is not installed", "pip install triton")
+    name = f"{_DRIVER_MODULE}{sysconfig.get_config_var('EXT_SUFFIX')}"
+    places = (settings.triton_cache(), settings.inductor_cache() / "triton" / "0")
+    cached = next((one for place in places for one in place.glob(f"*/{name}")), None)
+    compiler = settings.c_compiler()
+    headers = Path(sysconfig.get_paths()["include"], "Python.h")
+    if compiler and headers.is_file():
+        return Finding("compiler", OK, f"Triton {version}, {compiler}")
+    lacking = "no C compiler" if not compiler else f"no {headers}"
+    if cached:
+        return Finding("compiler", OK, f"Triton {version}; {lacking}, but {cached} is there")
+    return Finding(
+        *("compiler", ERROR, f"Triton {version}; {lacking}"),
+        "install gcc and Python's headers, or use a cache made by python -m tessera_torch.warm",
+    )
+
+
+def check_cache(name: str, folder: Path) -> Finding:
+    """Check that a cache of compiled kernels can be written, and by nobody else.
+
+    Its files are executed.
+    """
+    existing = next(one for one in (folder, *folder.parents) if one.exists())
+    where = f"{name}: {folder}"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        remedy = f"set {settings.CACHE_VARIABLES[name]} to a folder that this user can write"
+        return Finding("cache", ERROR, f"{where} cannot be written", remedy)
+    if existing == folder:
+        status = folder.stat()
+        if status.st_uid not in (0, os.getuid()):
+            return Finding(
+                *("cache", ERROR, f"{where} belongs to uid {status.st_uid}, which could change it"),
+                f"set {settings.CACHE_VARIABLES[name]} to a folder of your own",
+            )
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            mode = stat.S_IMODE(status.st_mode)
+            return Finding(
+                *("cache", ERROR, f"{where} can be written by others (mode {mode:o})"),
+                f"chmod go-w {folder}",
+            )
+    return Finding("cache", OK, where)
+
+
+def check_all() -> list[Finding]:
+    """Return the findings of all checks of this module."""
+    caches = settings.caches().items()
+    return [
+        *(check_python(), check_wheel(), check_entry_point(), check_compiler()),
+        *(check_cache(name, folder) for name, folder in caches),
+    ]

@@ -1,0 +1,99 @@
+"""Checks with PyTorch imported: which libraries won, whether the plug-in is loaded, the device."""
+
+import os
+import re
+import time
+from collections.abc import Iterable
+
+from tessera_torch import driver
+from tessera_torch.doctor.finding import ERROR, OK, Finding
+
+LIBRARIES = (
+    *("libcuda", "libcudart", "libcublas", "libcublasLt", "libcudnn", "libcufft", "libcurand"),
+    *("libcusolver", "libcusparse", "libcusparseLt", "libcupti", "libcufile", "libnccl"),
+    "libnvshmem_host",
+)
+_FILE = re.compile(r"^(lib\w+)\.so(\.\d+)*$")
+_REMEDY = (
+    "start the program with `tessera run --preload 13`; in a pod set"
+    " LD_PRELOAD=/usr/lib/tessera/math/libtessera-cuda13.so"
+)
+
+
+def mapped_libraries(lines: Iterable[str]) -> dict[str, str]:
+    """Return CUDA's libraries in lines of ``/proc/self/maps``: path by name without version."""
+    found: dict[str, str] = {}
+    for line in lines:
+        path = line.split(maxsplit=5)[-1].strip()
+        match = _FILE.match(os.path.basename(path)) if path.startswith("/") else None
+        if match and match[1] in LIBRARIES:
+            found.setdefault(match[1], path)
+    return found
+
+
+def check_libraries(found: dict[str, str]) -> list[Finding]:
+    """Check that every library that is loaded is Tessera's."""
+    if "libcuda" not in found:
+        missing = "no libcuda.so.1 is loaded"
+        remedy = "start the program with `tessera run --board BOARD`, or in a pod with a slice"
+        others = {name: path for name, path in found.items() if not driver.has_mark(path)}
+        return [Finding("libraries", ERROR, missing, remedy), *_report_others(others)]
+    others = {name: path for name, path in found.items() if not driver.has_mark(path)}
+    ours = len(found) - len(others)
+    listed = f"{ours} of Tessera's loaded, libcuda from {found['libcuda']}"
+    state = ERROR if "libcuda" in others else OK
+    return [Finding("libraries", state, listed), *_report_others(others)]
+
+
+def _report_others(others: dict[str, str]) -> list[Finding]:
+    return [
+        Finding("libraries", ERROR, f"{name} is not Tessera's: {path}", _REMEDY)
+        for name, path in others.items()
+    ]
+
+
+def check_plugin() -> Finding:
+    """Check that the plug-in has registered its operators, after ``import torch``."""
+    from tessera_torch import loading
+
+    if loading.is_loaded():
+        return Finding("operators", OK, "registered")
+    reason = "not registered"
+    if not driver.is_tessera():
+        return Finding("operators", ERROR, f"{reason}: the driver is not Tessera's", _REMEDY)
+    return Finding("operators", ERROR, reason, "read the line of tessera-torch on stderr")
+
+
+def check_device() -> list[Finding]:
+    """Check that there is a device, and that it computes."""
+    import torch
+
+    if not torch.cuda.is_available():
+        missing = f"none; PyTorch was built for CUDA {torch.version.cuda}"
+        return [Finding("device", ERROR, missing, "request a slice, or use `tessera run --board`")]
+    one = torch.cuda.get_device_properties(0)
+    size = f"{one.multi_processor_count} SMs, {one.total_memory >> 20} MiB"
+    device = Finding("device", OK, f"{one.name}, {size}, {torch.cuda.device_count()} visible")
+    started = time.perf_counter()
+    try:
+        values = (torch.ones(3, device="cuda") + 1).tolist()
+    except Exception as err:  # noqa: BLE001 whatever PyTorch, Triton or the compiler raises
+        first = str(err).strip().split("\n")[0]
+        return [device, Finding("computes", ERROR, f"{type(err).__name__}: {first}")]
+    seconds = time.perf_counter() - started
+    state = OK if values == [2, 2, 2] else ERROR
+    return [device, Finding("computes", state, f"ones(3) + 1 is {values}, {seconds:.1f} s")]
+
+
+def check_all() -> list[Finding]:
+    """Import PyTorch and return the findings of all checks of this module."""
+    started = time.perf_counter()
+    try:
+        import torch  # noqa: F401
+    except Exception as err:  # noqa: BLE001 a library that is missing raises OSError or ImportError
+        return [Finding("import", ERROR, f"import torch: {err}")]
+    took = f"import torch took {time.perf_counter() - started:.1f} s"
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        found = mapped_libraries(maps)
+    findings = [Finding("import", OK, took), *check_libraries(found), check_plugin()]
+    return findings if any(one.state == ERROR for one in findings) else [*findings, *check_device()]
