@@ -13,7 +13,7 @@ MODEL = GPT().to(DEVICE).eval()
 
 
 class Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:  # noqa: N802 the name of the standard library
+    def do_GET(self) -> None:
         prompt = urllib.parse.unquote_to_bytes(self.path[1:]) or b"\n"
         answer = generate(MODEL, prompt, 16, DEVICE).hex().encode() + b"\n"
         self.send_response(200)

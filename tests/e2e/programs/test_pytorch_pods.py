@@ -69,6 +69,8 @@ def test_a_deployment_generates_what_the_cpu_generates(namespace: Cluster, wheel
         "print(generate(GPT().eval(), b'import', 16, 'cpu').hex())"
     )
     (pod,) = namespace.get("pods", "-l", "app=pytorch-serve")["items"]
-    with forward_port(pod["metadata"]["name"], 8000, namespace.namespace, "/import") as address:
-        with urllib.request.urlopen(address, timeout=120) as answer:
-            assert answer.read().decode() == wheel.run("-c", program)
+    with (
+        forward_port(pod["metadata"]["name"], 8000, namespace.namespace, "/import") as address,
+        urllib.request.urlopen(address, timeout=120) as answer,
+    ):
+        assert answer.read().decode() == wheel.run("-c", program)

@@ -6,8 +6,7 @@ import sys
 import click
 
 from vgpu_sim import config
-from vgpu_sim.cli.run import command as run
-from vgpu_sim.cli.run import preload
+from vgpu_sim.cli.run import command as run, preload
 
 _MODULES = {"torch": "tessera_torch.doctor"}
 
@@ -62,6 +61,4 @@ def command(
     if config.is_in_run():
         sys.exit(run.run_program(check, config.own_environment(), []))
     preloading = ("--preload", preload_major) if preload_major else ()
-    run.command.main(
-        args=["--board", board, *preloading, "--", *check], prog_name="tessera run"
-    )
+    run.command.main(args=["--board", board, *preloading, "--", *check], prog_name="tessera run")

@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         print(finding.as_json(loaded.check_all()))
         return 0
     findings = installed.check_all()
-    if not any(one.check in ("python", "torch") and one.state == ERROR for one in findings):
+    if not any(one.check == "torch" and one.state == ERROR for one in findings):
         findings += _check_in_child()
     print(finding.as_json(findings) if options.output == "json" else finding.as_text(findings))
     return 1 if finding.has_error(findings) else 0
@@ -39,9 +39,10 @@ def _check_in_child() -> list[Finding]:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
         )
-        document = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
         return [Finding("import", ERROR, f"PyTorch did not compute within {_TIMEOUT_S} s")]
+    try:
+        document = json.loads(done.stdout)
     except ValueError:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         return [Finding("import", ERROR, f"Python ended with status {done.returncode}: {last}")]

@@ -15,12 +15,9 @@ _GROUP = "torch.backends"
 _DRIVER_MODULE = "cuda_utils"  # what Triton compiles with the C compiler
 
 
-def check_python() -> Finding:
-    """Check the version of this Python."""
-    found = f"{sys.version.split()[0]}, {sys.executable}"
-    if sys.version_info < (3, 10):
-        return Finding("python", ERROR, found, "use Python 3.10 or later")
-    return Finding("python", OK, found)
+def name_python() -> Finding:
+    """Return which Python is checked."""
+    return Finding("python", OK, f"{sys.version.split()[0]}, {sys.executable}")
 
 
 def check_wheel() -> Finding:
@@ -82,7 +79,7 @@ def check_compiler() -> Finding:
 
 
 def check_cache(name: str, folder: Path) -> Finding:
-    """Check that a cache of compiled kernels can be written, and by nobody else.
+    """Check that a cache of compiled kernels can be written, and by no other user.
 
     Its files are executed.
     """
@@ -111,6 +108,6 @@ def check_all() -> list[Finding]:
     """Return the findings of all checks of this module."""
     caches = settings.caches().items()
     return [
-        *(check_python(), check_wheel(), check_entry_point(), check_compiler()),
+        *(name_python(), check_wheel(), check_entry_point(), check_compiler()),
         *(check_cache(name, folder) for name, folder in caches),
     ]

@@ -20,36 +20,41 @@ _REMEDY = (
 )
 
 
-def mapped_libraries(lines: Iterable[str]) -> dict[str, str]:
-    """Return CUDA's libraries in lines of ``/proc/self/maps``: path by name without version."""
-    found: dict[str, str] = {}
+def mapped_libraries(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return CUDA's libraries in lines of ``/proc/self/maps``: paths by name without version."""
+    found: dict[str, dict[str, None]] = {}
     for line in lines:
         path = line.split(maxsplit=5)[-1].strip()
         match = _FILE.match(os.path.basename(path)) if path.startswith("/") else None
         if match and match[1] in LIBRARIES:
-            found.setdefault(match[1], path)
-    return found
+            found.setdefault(match[1], {})[path] = None
+    return {name: tuple(paths) for name, paths in found.items()}
 
 
-def check_libraries(found: dict[str, str]) -> list[Finding]:
-    """Check that every library that is loaded is Tessera's."""
+def check_libraries(found: dict[str, tuple[str, ...]]) -> list[Finding]:
+    """Check that Tessera's library of each name is loaded.
+
+    PyTorch opens NVIDIA's libcublasLt by its path, also if Tessera's is preloaded, which then
+    still precedes: its symbols are found first.
+    """
+    foreign = {
+        name: paths[0]
+        for name, paths in found.items()
+        if not any(driver.has_mark(path) for path in paths)
+    }
+    findings = []
     if "libcuda" not in found:
-        missing = "no libcuda.so.1 is loaded"
         remedy = "start the program with `tessera run --board BOARD`, or in a pod with a slice"
-        others = {name: path for name, path in found.items() if not driver.has_mark(path)}
-        return [Finding("libraries", ERROR, missing, remedy), *_report_others(others)]
-    others = {name: path for name, path in found.items() if not driver.has_mark(path)}
-    ours = len(found) - len(others)
-    listed = f"{ours} of Tessera's loaded, libcuda from {found['libcuda']}"
-    state = ERROR if "libcuda" in others else OK
-    return [Finding("libraries", state, listed), *_report_others(others)]
-
-
-def _report_others(others: dict[str, str]) -> list[Finding]:
-    return [
-        Finding("libraries", ERROR, f"{name} is not Tessera's: {path}", _REMEDY)
-        for name, path in others.items()
-    ]
+        findings.append(Finding("libraries", ERROR, "no libcuda.so.1 is loaded", remedy))
+    elif "libcuda" not in foreign:
+        ours = sorted(found.keys() - foreign.keys())
+        listed = f"of Tessera, {', '.join(ours)}; libcuda from {found['libcuda'][0]}"
+        findings.append(Finding("libraries", OK, listed))
+    if foreign:
+        folders = sorted({os.path.dirname(path) for path in foreign.values()})
+        listed = f"not Tessera's: {', '.join(sorted(foreign))}, from {', '.join(folders)}"
+        findings.append(Finding("libraries", ERROR, listed, _REMEDY))
+    return findings
 
 
 def check_plugin() -> Finding:

@@ -1,5 +1,7 @@
 """``tessera run --preload``: which libraries programs load first."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,24 +9,34 @@ import pytest
 from device_plugin.cdi.spec import MATH_LIBRARIES
 from vgpu_sim import config
 from vgpu_sim.cli.run import preload
+from vgpu_sim.native import build
 
 
-@pytest.mark.parametrize("major", ["12", "13"])
-def test_each_library_exists_once_and_precedes_the_users_own(major: str) -> None:
+@pytest.mark.parametrize("major", preload.MAJORS)
+def test_one_library_precedes_the_users_own_and_loads_all_others(major: str) -> None:
     environment = preload.with_libraries({"LD_PRELOAD": "/usr/lib/own.so"}, major)
-    *ours, own = environment["LD_PRELOAD"].split(":")
+    first, own = environment["LD_PRELOAD"].split(":")
     assert own == "/usr/lib/own.so"
-    assert all(Path(path).is_absolute() for path in ours)
-    assert Path(ours[0]) == config.LIBRARIES_DIR / f"libcudart.so.{major}"
-    names = [Path(path).name.partition(".so")[0] for path in ours]
-    assert len(names) == len(set(names))
-    assert {"libcublas", "libcublasLt", "libcudnn", "libnccl"} <= set(names)
+    traced = subprocess.run(
+        ["/bin/cat", "/proc/self/maps"],
+        env={**os.environ, "LD_PRELOAD": first, "LD_LIBRARY_PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    paths = {line.split()[-1] for line in traced.stdout.splitlines() if ".so" in line}
+    ours = {Path(path).name for path in paths if Path(path).is_relative_to(config.LIBRARIES_DIR)}
+    assert ours >= {*build.LINKED[int(major)], "libcuda.so.1", f"libtessera-cuda{major}.so"}
+    other = {"12": "13", "13": "12"}[major]
+    assert f"libcudart.so.{other}" not in ours
 
 
 def test_every_mathematical_library_belongs_to_a_version() -> None:
     """Parts of cuDNN are loaded by libcudnn's users themselves."""
-    known = {name for names in preload.MATH_LIBRARIES.values() for name in names}
-    assert known == {name for name in MATH_LIBRARIES if not name.startswith("libcudnn_")}
+    known = {name for names in build.LINKED.values() for name in names}
+    known -= {"libcudart.so.12", "libcudart.so.13"}
+    parts = ("libcudnn_", "libtessera-")
+    assert known == {name for name in MATH_LIBRARIES if not name.startswith(parts)}
 
 
 def test_without_mathematical_libraries_only_the_runtime_is_preloaded() -> None:

@@ -1,0 +1,171 @@
+"""The doctor's checks, in environments made for each, without PyTorch."""
+
+import importlib.metadata
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tessera_torch import settings
+from tessera_torch.doctor import __main__, finding, installed, loaded
+from tessera_torch.doctor.finding import ERROR, OK, WARNING, Finding
+
+PLUGIN = Path(settings.__file__).parents[1]
+
+
+def give_versions(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
+    def version(name: str) -> str:
+        if name not in versions:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return versions[name]
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+
+
+@pytest.mark.parametrize(
+    ("versions", "state", "remedy"),
+    [
+        ({}, ERROR, "pip install torch"),
+        ({"torch": "2.15.0+cpu"}, ERROR, "PyPI"),
+        ({"torch": "2.14.1"}, WARNING, "2.15"),
+        ({"torch": "2.15.3"}, OK, ""),
+        ({"torch": "2.15.0+cu132"}, OK, ""),
+    ],
+)
+def test_the_wheel(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], state: str, remedy: str
+) -> None:
+    give_versions(monkeypatch, **versions)
+    found = installed.check_wheel()
+    assert found.state == state
+    assert remedy in found.remedy
+
+
+def test_the_plug_in_is_found_unless_it_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in (settings.SWITCH_VARIABLE, settings.AUTOLOAD_VARIABLE):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.syspath_prepend(str(PLUGIN))
+    assert installed.check_entry_point().state == OK
+    for variable in (settings.SWITCH_VARIABLE, settings.AUTOLOAD_VARIABLE):
+        with monkeypatch.context() as one:
+            one.setenv(variable, "0")
+            assert installed.check_entry_point().remedy == f"unset {variable}"
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: ())
+    assert str(PLUGIN) in installed.check_entry_point().remedy
+
+
+def test_without_a_compiler_triton_needs_its_cached_module(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    give_versions(monkeypatch)
+    assert installed.check_compiler().remedy == "pip install triton"
+    give_versions(monkeypatch, triton="3.9.0")
+    found = installed.check_compiler()
+    assert (found.state, "no C compiler" in found.found) == (ERROR, True)
+    suffix = installed.sysconfig.get_config_var("EXT_SUFFIX")
+    (tmp_path / "key").mkdir()
+    (tmp_path / "key" / f"cuda_utils{suffix}").touch()
+    assert installed.check_compiler().state == OK
+
+
+def test_a_cache_that_others_can_write_is_an_error(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    assert installed.check_cache("Triton", folder).state == OK  # will be made
+    folder.mkdir(mode=0o700)
+    assert installed.check_cache("Triton", folder).state == OK
+    folder.chmod(0o777)
+    assert installed.check_cache("Triton", folder).remedy == f"chmod go-w {folder}"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
+def test_a_cache_of_another_user_is_an_error(tmp_path: Path) -> None:
+    os.chown(tmp_path, 4711, 4711)
+    found = installed.check_cache("Inductor", tmp_path)
+    assert "uid 4711" in found.found
+    assert "TORCHINDUCTOR_CACHE_DIR" in found.remedy
+
+
+def maps_of(*paths: Path) -> list[str]:
+    return [f"7f00-7f10 r-xp 00000000 00:1f 42  {path}\n" for path in paths]
+
+
+def test_the_library_that_wins_is_tesseras_or_is_named(tmp_path: Path) -> None:
+    def library(folder: str, name: str, content: bytes) -> Path:
+        path = tmp_path / folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        return path
+
+    mark = b"..TESSERA_SLICES_DIR.."
+    driver = library("ours", "libcuda.so.1", mark)
+    ours = library("ours", "libcublas.so.13", mark)
+    theirs = library("theirs", "libcublas.so.13", b"theirs")
+    good = loaded.check_libraries(loaded.mapped_libraries(maps_of(driver, ours, theirs)))
+    assert [one.state for one in good] == [OK]
+    bad = loaded.check_libraries(loaded.mapped_libraries(maps_of(driver, theirs)))
+    assert [one.state for one in bad] == [OK, ERROR]
+    assert bad[1].found == f"not Tessera's: libcublas, from {theirs.parent}"
+    assert "--preload" in bad[1].remedy
+    none = loaded.check_libraries(loaded.mapped_libraries(maps_of(ours)))
+    assert none[0].found == "no libcuda.so.1 is loaded"
+
+
+def test_the_output_names_each_remedy_and_the_status_follows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = Finding("cache", ERROR, "is bad", "repair it")
+    monkeypatch.setattr(installed, "check_all", lambda: [Finding("torch", OK, "2.15.0"), bad])
+    monkeypatch.setattr(__main__, "_check_in_child", list)
+    assert __main__.main([]) == 1
+    assert "repair it" in capsys.readouterr().out
+    assert __main__.main(["-o", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["ok"], document["findings"][1]["remedy"]) == (False, "repair it")
+    monkeypatch.setattr(installed, "check_all", lambda: [Finding("torch", WARNING, "2.14")])
+    assert __main__.main(["-o", "json"]) == 0
+    assert finding.has_error([bad])
+
+
+def test_a_process_that_dies_with_pytorch_is_a_finding(tmp_path: Path) -> None:
+    torch = tmp_path / "torch"
+    torch.mkdir()
+    (torch / "__init__.py").write_text("import os; os.abort()")
+    metadata = tmp_path / "torch-2.15.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.15.0\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "tessera_torch.doctor", "-o", "json"],
+        env={**os.environ, "PYTHONPATH": f"{PLUGIN}:{tmp_path}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    last = json.loads(done.stdout)["findings"][-1]
+    assert (last["check"], last["state"]) == ("import", ERROR)
+    assert "status -6" in last["found"]
+
+
+def test_the_command_checks_the_named_python(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$@ $LD_PRELOAD"\nexit 1\n')
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    main = "from vgpu_sim.cli.main import main; main()"
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", main, "doctor", "--framework", "torch", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    done = run("--python", str(python), "--preload", "13", "-o", "json")
+    assert done.returncode == 1
+    assert done.stdout.startswith("-m tessera_torch.doctor -o json /")
+    assert done.stdout.endswith("libtessera-cuda13.so\n")
+    missing = run("--python", str(tmp_path / "none"))
+    assert (missing.returncode, "name your Python" in missing.stderr) == (1, True)
