@@ -1,9 +1,11 @@
 """Compare PyTorch's operators on the device with the CPU, with the samples of PyTorch's own OpInfo.
 
-Runs in an environment with PyTorch, as ``python sweep.py OUT [NAME...]``. It appends one line of
-JSON for each operator; before an operator it writes its name to ``OUT.running``.
+Runs in an environment with PyTorch, as ``python sweep.py OUT [--dtype NAME] [OPERATOR...]``. It
+appends one line of JSON for each operator; before an operator it writes its name to ``OUT.running``.
+The operator ``used`` stands for those that programs use most.
 """
 
+import argparse
 import json
 import re
 import signal
@@ -16,10 +18,11 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves, tree_map
 
 from tessera_torch import counts
+from used import USED
 
 LIMIT_S = 120
 SAMPLES = 2
-TOLERANCE = 1e-4
+TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 5e-2}  # of others 1e-4
 _RANDOM = re.compile(
     r"rand|dropout|bernoulli|multinomial|normal_|^normal|uniform|exponential|geometric|cauchy"
     r"|log_normal|empty|rrelu|lowrank|poisson|new_empty|fractional_max_pool"
@@ -77,7 +80,7 @@ def compute(op, sample, backward):
     return leaves, list(gradients), values
 
 
-def differ(expected, actual, random):
+def differ(expected, actual, random, narrowest=1e-4):
     """Return how two results differ, or an empty text."""
     for one, other in zip(expected, actual, strict=True):
         if one is None or other is None:
@@ -88,9 +91,10 @@ def differ(expected, actual, random):
             return f"{tuple(other.shape)} {other.dtype} for {tuple(one.shape)} {one.dtype}"
         if random:
             continue
+        tolerance = TOLERANCES.get(one.dtype, narrowest)
         try:
             torch.testing.assert_close(
-                other.detach().cpu(), one.detach(), rtol=TOLERANCE, atol=TOLERANCE,
+                other.detach().cpu(), one.detach(), rtol=tolerance, atol=tolerance,
                 equal_nan=True, check_stride=False,
             )  # fmt: skip
         except AssertionError as err:
@@ -111,15 +115,15 @@ def classify(err):
     return "error", text
 
 
-def run(op, direction):
-    """Return the outcome of one operator in one direction."""
+def run(op, direction, dtype):
+    """Return the outcome of one operator in one direction and one type."""
     if key_of(op) in _NOT_COMPARED:
         return "none", _NOT_COMPARED[key_of(op)]
     random = bool(_RANDOM.search(op.name))
     backward = direction == "backward"
     torch.manual_seed(0)
     samples = []
-    for sample in op.sample_inputs("cpu", torch.float32, requires_grad=backward):
+    for sample in op.sample_inputs("cpu", dtype, requires_grad=backward):
         samples.append(sample)
         if len(samples) == SAMPLES:
             break
@@ -143,15 +147,25 @@ def run(op, direction):
         exact = not any(isinstance(value, float) for value in expected[2])
         if exact and not random and expected[2] != actual[2]:
             return "wrong", f"{actual[2]} for {expected[2]}"[:300]
-        found = differ(expected[0], actual[0], random) or differ(expected[1], actual[1], random)
+        tolerance = TOLERANCES.get(dtype, 1e-4)  # results of float32 may be of narrower numbers
+        found = differ(expected[0], actual[0], random, tolerance) or differ(
+            expected[1], actual[1], random, tolerance
+        )
         if found:
             return "wrong", found
     return "right", ""
 
 
 def main():
-    out = Path(sys.argv[1])
-    chosen = set(sys.argv[2:])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("operators", nargs="*")
+    options = parser.parse_intermixed_args()
+    out, dtype = options.out, getattr(torch, options.dtype)
+    chosen = set(options.operators)
+    if "used" in chosen:
+        chosen.update(USED)
     warnings.simplefilter("ignore")
     done = set()
     if out.exists():
@@ -165,7 +179,7 @@ def main():
         name = key_of(op)
         if name in done or (chosen and op.name not in chosen and name not in chosen):
             continue
-        if torch.float32 not in op.supported_dtypes("cuda"):
+        if dtype not in op.supported_dtypes("cuda"):
             continue
         Path(f"{out}.running").write_text(name)
         record = {"name": name}
@@ -174,9 +188,11 @@ def main():
         for direction in ("forward", "backward"):
             if direction == "backward" and not op.supports_autograd:
                 continue
+            if direction == "backward" and dtype not in op.supported_backward_dtypes("cuda"):
+                continue
             signal.alarm(LIMIT_S)
             try:
-                record[direction], reason = run(op, direction)
+                record[direction], reason = run(op, direction, dtype)
             except Exception as err:
                 record[direction], reason = classify(err)
             finally:

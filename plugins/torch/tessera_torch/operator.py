@@ -6,6 +6,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
+from tessera_torch.complexes.route import compute as compute_by_parts, has_complex, is_computed
 from tessera_torch.refusal import refuse_or_fall_back
 from tessera_torch.signature import Signature
 
@@ -30,6 +31,8 @@ class Operator:
             reason = "PyTorch has no form of it that returns its result"
             return refuse_or_fall_back(signature, arguments, keywords, reason)
         full = signature.bind(arguments, keywords)
+        if has_complex(full) and is_computed(signature):
+            return compute_by_parts(signature, full)
         known = self._refused.get(_key(full)) if self._refused else None
         if known is not None:
             return refuse_or_fall_back(signature, arguments, keywords, known)

@@ -24,8 +24,7 @@ _KEPT: Final = frozenset(
 # PyTorch's own kernels of these call cuBLAS, which Tessera computes.
 _PRODUCTS: Final = frozenset(
     {
-        *("mm", "mm.out", "bmm", "bmm.out", "addmm_", "addmv_"),
-        *("baddbmm", "baddbmm.out", "baddbmm_", "dot", "vdot"),
+        *native.PRODUCTS,
         *("_addmm_activation", "_addmm_activation.out"),
     }
 )

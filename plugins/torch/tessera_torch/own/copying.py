@@ -5,10 +5,11 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts, native
+from tessera_torch.complexes.parts import COMPLEX_OF, split
 from tessera_torch.operator import Operator
 from tessera_torch.overlap import check_overlap
 from tessera_torch.pointwise import Pointwise
-from tessera_torch.refusal import refuse_or_fall_back, span
+from tessera_torch.refusal import span
 from tessera_torch.signature import Signature
 
 
@@ -31,33 +32,39 @@ def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
     counts.CALLS["copy_"] += 1
     check_overlap((target,), (source,))
     if target.device == source.device and not _is_memcpy(target, source):
+        if target.is_complex() or source.is_complex():
+            return _copy_complex(target, source)
         if not _COPY:
             _COPY.append(_Copy())
         copy = _COPY[0]
-        if target.is_complex() or source.is_complex():
-            return _copy_complex(copy, target, source)
-        if target.is_neg() or source.is_neg():
-            source = source.resolve_neg()
+        if target.is_neg():
+            _copy(torch._neg_view(target), -source)
+            return target
+        if source.is_neg():
+            source = -torch._neg_view(source)
         copy.compute([target, source, False])
         return target
     native.call("copy_", target, source, non_blocking)
     return target
 
 
-def _copy_complex(copy: _Copy, target: Any, source: Any) -> Any:
+def _copy_complex(target: Any, source: Any) -> Any:
     """Copy complex numbers as pairs of real ones."""
-    if source.is_conj() or source.is_neg() or target.is_conj() or target.is_neg():
-        return refuse_or_fall_back(
-            copy.signature, [target, source, False], {}, "a conjugate view is copied"
-        )
+    if target.is_conj():
+        _copy_complex(torch._conj(target), torch._conj(source) if source.is_complex() else source)
+        return target
+    if target.is_neg():
+        _copy_complex(torch._neg_view(target), -source)
+        return target
+    real, imag = split(source)
     if not target.is_complex():
-        return _copy(target, torch.view_as_real(source).select(-1, 0))
+        return _copy(target, real)
     pairs = torch.view_as_real(target)
-    if source.is_complex():
+    if source.is_complex() and not source.is_conj() and not source.is_neg():
         _copy(pairs, torch.view_as_real(source.expand(target.shape)))
     else:
-        _copy(pairs.select(-1, 0), source)
-        pairs.select(-1, 1).zero_()
+        _copy(pairs.select(-1, 0), real)
+        _copy(pairs.select(-1, 1), imag)
     return target
 
 
@@ -129,7 +136,18 @@ def _complex_out(real: Any, imag: Any, *, out: Any) -> Any:
     return out
 
 
+def _polar_out(abs: Any, angle: Any, *, out: Any) -> Any:  # noqa: A002 PyTorch's name
+    counts.CALLS["polar"] += 1
+    if abs.dtype not in COMPLEX_OF or abs.dtype != angle.dtype:
+        raise RuntimeError(
+            f"polar: expected two tensors of float or of double, but got {abs.dtype} and"
+            f" {angle.dtype}"
+        )
+    return _complex_out(abs * angle.cos(), abs * angle.sin(), out=out)
+
+
 KERNELS: Final = {
+    "polar.out": _polar_out,
     "copy_": _copy,
     "zero_": _zero,
     "fill_.Scalar": _fill,

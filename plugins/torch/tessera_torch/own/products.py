@@ -6,6 +6,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts, native
+from tessera_torch.operator import Operator
 
 
 def _addend(self: Any, left: Any, right: Any) -> Any:
@@ -35,6 +36,8 @@ def _product(self: Any, left: Any, right: Any, beta: Any, alpha: Any) -> Any:
 def _forward(name: str) -> Callable[..., Any]:
     def compute(self: Any, left: Any, right: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
         counts.CALLS[name] += 1
+        if left.is_complex() or self.is_complex():
+            return _COMPLEX[name](self, left, right, beta=beta, alpha=alpha)
         self = _addend(self, left, right)
         empty = _product(self, left, right, beta, alpha)
         if empty is not None:
@@ -49,6 +52,8 @@ def _forward_out(name: str) -> Callable[..., Any]:
         self: Any, left: Any, right: Any, *, beta: Any = 1, alpha: Any = 1, out: Any
     ) -> Any:
         counts.CALLS[name] += 1
+        if left.is_complex() or self.is_complex():
+            return _COMPLEX[name](self, left, right, beta=beta, alpha=alpha, out=out)
         self = self if self is out else _addend(self, left, right)
         empty = _product(self, left, right, beta, alpha)
         if empty is not None:
@@ -58,7 +63,21 @@ def _forward_out(name: str) -> Callable[..., Any]:
     return compute
 
 
+def _plain(name: str) -> Callable[..., Any]:
+    """Return a product that PyTorch computes, but for complex numbers."""
+
+    def compute(*arguments: Any, **keywords: Any) -> Any:
+        if arguments[1].is_complex() or arguments[0].is_complex():
+            return _COMPLEX[name](*arguments, **keywords)
+        return native.call(name, *arguments, **keywords)
+
+    return compute
+
+
+_NAMES: Final = ("addmm", "addmm.out", "addmv", "addmv.out", *native.PRODUCTS)
+_COMPLEX: Final = {name: Operator(name, frozenset()) for name in _NAMES}
 KERNELS: Final = {
+    **{name: _plain(name) for name in native.PRODUCTS},
     "addmm": _forward("addmm"),
     "addmm.out": _forward_out("addmm.out"),
     "addmv": _forward("addmv"),

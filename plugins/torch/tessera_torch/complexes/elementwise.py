@@ -1,0 +1,204 @@
+"""Element-wise operators of complex tensors."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+from tessera_torch.complexes import functions
+from tessera_torch.complexes.functions import Pair
+from tessera_torch.complexes.parts import REAL_OF, join, split
+
+_WIDE: Final = torch.float64
+
+
+def common(*operands: Any) -> Any:
+    """Return the complex type in which operands are computed, by PyTorch's rules."""
+    known = [one for one in operands if one is not None]
+    dtype = torch.result_type(known[0], known[-1])
+    for one in known[1:-1]:
+        dtype = torch.promote_types(dtype, torch.result_type(known[0], one))
+    return dtype
+
+
+def parts_in(one: Any, dtype: Any, device: Any) -> Pair:
+    """Return the parts of a tensor or number, as tensors of a real type on a device."""
+    real, imag = (
+        part.to(device=device, dtype=dtype)
+        if isinstance(part, torch.Tensor)
+        else torch.tensor(part, dtype=dtype, device=device)
+        for part in split(one)
+    )
+    return real, imag
+
+
+def _place(*operands: Any) -> Any:
+    return next(one.device for one in operands if isinstance(one, torch.Tensor) and one.is_cuda)
+
+
+def _unary(function: Callable[[Pair], Pair]) -> Callable[..., Any]:
+    def compute(self: Any) -> Any:
+        real, imag = function(parts_in(self, _WIDE, self.device))
+        return join(real, imag, self.dtype)
+
+    return compute
+
+
+def _binary(function: Callable[[Pair, Pair], Pair], wide: bool = False) -> Callable[..., Any]:
+    def compute(self: Any, other: Any) -> Any:
+        dtype, device = common(self, other), _place(self, other)
+        inner = _WIDE if wide else REAL_OF[dtype]
+        pairs = [parts_in(one, inner, device) for one in (self, other)]
+        return join(*function(*pairs), dtype)
+
+    return compute
+
+
+multiply: Final = _binary(functions.multiply)
+_divide: Final = _binary(functions.divide)
+_raise: Final = _binary(functions.power, wide=True)
+
+
+def divide(self: Any, other: Any, rounding_mode: str | None = None) -> Any:
+    """Return a quotient. Raises RuntimeError for rounded ones."""
+    if rounding_mode is not None:
+        raise NotImplementedError("rounded division is not defined for complex numbers")
+    return _divide(self, other)
+
+
+def power(self: Any, exponent: Any) -> Any:
+    """Return a power; the usual exponents are computed exactly."""
+    if not isinstance(exponent, torch.Tensor):
+        if exponent == 2:
+            return multiply(self, self).to(common(self, exponent))
+        if exponent == 0.5:
+            return _COMPUTED["sqrt"](self)
+        if exponent == -1:
+            return _COMPUTED["reciprocal"](self)
+    return _raise(self, exponent)
+
+
+def add(self: Any, other: Any, alpha: Any = 1) -> Any:
+    """Return self + alpha * other."""
+    dtype, device = common(self, other), _place(self, other)
+    a = parts_in(self, REAL_OF[dtype], device)
+    b = parts_in(other, REAL_OF[dtype], device)
+    if alpha != 1:
+        b = functions.multiply(parts_in(alpha, REAL_OF[dtype], device), b)
+    return join(a[0] + b[0], a[1] + b[1], dtype)
+
+
+def subtract(self: Any, other: Any, alpha: Any = 1) -> Any:
+    """Return self - alpha * other."""
+    return add(self, other, -alpha)
+
+
+def _reversed(self: Any, other: Any, alpha: Any = 1) -> Any:
+    if not isinstance(other, torch.Tensor):
+        other = torch.full((), other, dtype=common(self, other), device=self.device)
+    return subtract(other, self, alpha)
+
+
+def _equal(self: Any, other: Any) -> Any:
+    dtype, device = common(self, other), _place(self, other)
+    a, b = (parts_in(one, REAL_OF[dtype], device) for one in (self, other))
+    return (a[0] == b[0]) & (a[1] == b[1])
+
+
+def is_nonzero(one: Any) -> Any:
+    """Return where a tensor is not 0."""
+    if not one.is_complex():
+        return one != 0
+    real, imag = split(one)
+    return (real != 0) | (imag != 0)
+
+
+def _logical(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda self, other: function(is_nonzero(self), is_nonzero(other))
+
+
+def conjugate(self: Any) -> Any:
+    """Return a new tensor of the conjugate numbers."""
+    real, imag = split(self)
+    return join(real, -imag, self.dtype)
+
+
+def _negative(self: Any) -> Any:
+    real, imag = split(self)
+    return join(-real, -imag, self.dtype)
+
+
+def _absolute(self: Any) -> Any:
+    real, imag = split(self)
+    return torch.hypot(real, imag)
+
+
+def _angle(self: Any) -> Any:
+    real, imag = split(self)
+    return torch.atan2(imag, real)
+
+
+def _either(function: Callable[[Any], Any], both: bool = False) -> Callable[..., Any]:
+    def compute(self: Any) -> Any:
+        real, imag = (function(part) for part in split(self))
+        return real & imag if both else real | imag
+
+    return compute
+
+
+def where(condition: Any, self: Any, other: Any) -> Any:
+    """Return elements of one of two tensors."""
+    dtype, device = common(self, other), _place(condition, self, other)
+    a, b = (parts_in(one, REAL_OF[dtype], device) for one in (self, other))
+    return join(torch.where(condition, a[0], b[0]), torch.where(condition, a[1], b[1]), dtype)
+
+
+def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
+    if not isinstance(value, torch.Tensor) or not value.is_cuda:
+        number = value.item() if isinstance(value, torch.Tensor) else value
+        value = torch.full((), number, dtype=self.dtype, device=self.device)
+    return where(mask, self, value).to(self.dtype)
+
+
+def _lerp(self: Any, end: Any, weight: Any) -> Any:
+    return add(self, multiply(weight, subtract(end, self))).to(self.dtype)
+
+
+def _addcmul(self: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
+    return add(self, multiply(tensor1, tensor2), value)
+
+
+def _addcdiv(self: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
+    return add(self, divide(tensor1, tensor2), value)
+
+
+def _tanh_backward(grad_output: Any, output: Any) -> Any:
+    return multiply(grad_output, conjugate(_reversed(multiply(output, output), 1)))
+
+
+def _sigmoid_backward(grad_output: Any, output: Any) -> Any:
+    return multiply(grad_output, conjugate(multiply(_reversed(output, 1), output)))
+
+
+def _fill(self: Any, value: Any) -> Any:
+    return join(
+        *(part.expand(self.shape) for part in parts_in(value, REAL_OF[self.dtype], self.device))
+    )
+
+
+_COMPUTED: Final = {name: _unary(one) for name, one in functions.FUNCTIONS.items()}
+OPERATORS: Final[dict[str, Callable[..., Any]]] = {
+    **_COMPUTED,
+    "add": add, "sub": subtract, "rsub": _reversed, "mul": multiply, "div": divide, "pow": power,
+    "square": lambda self: multiply(self, self), "neg": _negative, "abs": _absolute,
+    "angle": _angle, "conj_physical": conjugate, "_conj_physical": conjugate,
+    "isnan": _either(torch.isnan), "isinf": _either(torch.isinf),
+    "isfinite": _either(torch.isfinite, both=True),
+    "eq": _equal, "ne": lambda self, other: ~_equal(self, other),
+    "logical_not": lambda self: ~is_nonzero(self),
+    "logical_and": _logical(torch.bitwise_and), "logical_or": _logical(torch.bitwise_or),
+    "logical_xor": _logical(torch.bitwise_xor),
+    "where": where, "masked_fill": _masked_fill, "fill": _fill, "lerp": _lerp,
+    "addcmul": _addcmul, "addcdiv": _addcdiv,
+    "tanh_backward": _tanh_backward, "sigmoid_backward": _sigmoid_backward,
+}  # fmt: skip

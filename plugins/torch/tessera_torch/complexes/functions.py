@@ -1,0 +1,208 @@
+"""Elementary functions of complex numbers, given and returned as pairs of real tensors.
+
+Formulas of inverse functions are those of W. Kahan, "Branch Cuts for Complex Elementary Functions".
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+Pair = tuple[Any, Any]
+_FAR: Final = 20.0  # tanh is 1 in double precision from here on
+
+
+def multiply(a: Pair, b: Pair) -> Pair:
+    """Return a product."""
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
+
+
+def divide(a: Pair, b: Pair) -> Pair:
+    """Return a quotient by Smith's method, which overflows only where the quotient does."""
+    wide = b[0].abs() >= b[1].abs()
+    large, small = torch.where(wide, b[0], b[1]), torch.where(wide, b[1], b[0])
+    zero = large == 0
+    ratio = torch.where(zero, 0, small / large)
+    scale = 1 / (large + small * ratio)
+    first, second = torch.where(wide, a[0], a[1]), torch.where(wide, a[1], a[0])
+    real = (first + second * ratio) * scale
+    imag = torch.where(wide, second - first * ratio, first * ratio - second) * scale
+    size = b[0].abs()
+    return torch.where(zero, a[0] / size, real), torch.where(zero, a[1] / size, imag)
+
+
+def exp(z: Pair) -> Pair:
+    """Return the exponential."""
+    size = z[0].exp()
+    return size * z[1].cos(), torch.where(z[1] == 0, z[1], size * z[1].sin())
+
+
+def _log_size(x: Any, y: Any) -> Any:
+    """Return the logarithm of the absolute value, exact also near 1."""
+    size = torch.hypot(x, y)
+    large = torch.maximum(x.abs(), y.abs())
+    small = torch.minimum(x.abs(), y.abs())
+    near = 0.5 * torch.log1p((large - 1) * (large + 1) + small * small)
+    return torch.where((size > 0.5) & (size < 2), near, size.log())
+
+
+def log(z: Pair) -> Pair:
+    """Return the principal logarithm."""
+    return _log_size(*z), torch.atan2(z[1], z[0])
+
+
+def log1p(z: Pair) -> Pair:
+    """Return the logarithm of 1 + z, exact also near 0."""
+    x, y = z
+    near = 0.5 * torch.log1p(x * (2 + x) + y * y)
+    real = torch.where(torch.hypot(x, y) < 0.5, near, _log_size(1 + x, y))
+    return real, torch.atan2(y, 1 + x)
+
+
+def expm1(z: Pair) -> Pair:
+    """Return exp(z) - 1, exact also near 0."""
+    half = (z[1] / 2).sin()
+    return z[0].expm1() * z[1].cos() - 2 * half * half, z[0].exp() * z[1].sin()
+
+
+def sqrt(z: Pair) -> Pair:
+    """Return the principal root."""
+    x, y = z
+    size = ((x.abs() + torch.hypot(x, y)) / 2).sqrt()
+    other = torch.where(size == 0, 0, y.abs() / (2 * size))
+    real = torch.where(x >= 0, size, other)
+    return real, torch.copysign(torch.where(x >= 0, other, size), y)
+
+
+def sinh(z: Pair) -> Pair:
+    """Return the hyperbolic sine."""
+    return z[0].sinh() * z[1].cos(), z[0].cosh() * z[1].sin()
+
+
+def cosh(z: Pair) -> Pair:
+    """Return the hyperbolic cosine."""
+    return z[0].cosh() * z[1].cos(), z[0].sinh() * z[1].sin()
+
+
+def tanh(z: Pair) -> Pair:
+    """Return the hyperbolic tangent."""
+    x, y = z
+    far = x.abs() > _FAR
+    tangent, sine = y.tan(), torch.where(far, 0, x).sinh()
+    factor = 1 + tangent * tangent
+    below = 1 + factor * sine * sine
+    real = factor * (1 + sine * sine).sqrt() * sine / below
+    small = 4 * y.sin() * y.cos() * (-2 * x.abs()).exp()
+    return torch.where(far, x.sign(), real), torch.where(far, small, tangent / below)
+
+
+def _turn(z: Pair) -> Pair:
+    """Return i z."""
+    return -z[1], z[0]
+
+
+def _turn_back(z: Pair) -> Pair:
+    """Return -i z."""
+    return z[1], -z[0]
+
+
+def sin(z: Pair) -> Pair:
+    """Return the sine."""
+    return _turn_back(sinh(_turn(z)))
+
+
+def cos(z: Pair) -> Pair:
+    """Return the cosine."""
+    return cosh(_turn(z))
+
+
+def tan(z: Pair) -> Pair:
+    """Return the tangent."""
+    return _turn_back(tanh(_turn(z)))
+
+
+def _roots(z: Pair) -> tuple[Pair, Pair]:
+    """Return the roots of 1 - z and 1 + z."""
+    return sqrt((1 - z[0], -z[1])), sqrt((1 + z[0], z[1]))
+
+
+def asin(z: Pair) -> Pair:
+    """Return the arc sine."""
+    low, high = _roots(z)
+    real = torch.atan2(z[0], multiply(low, high)[0])
+    return real, (low[0] * high[1] - low[1] * high[0]).asinh()
+
+
+def acos(z: Pair) -> Pair:
+    """Return the arc cosine."""
+    low, high = _roots(z)
+    imag = (high[0] * low[1] - high[1] * low[0]).asinh()
+    return 2 * torch.atan2(low[0], high[0]), imag
+
+
+def asinh(z: Pair) -> Pair:
+    """Return the inverse hyperbolic sine."""
+    return _turn_back(asin(_turn(z)))
+
+
+def acosh(z: Pair) -> Pair:
+    """Return the inverse hyperbolic cosine."""
+    low, high = sqrt((z[0] - 1, z[1])), sqrt((z[0] + 1, z[1]))
+    return (low[0] * high[0] + low[1] * high[1]).asinh(), 2 * torch.atan2(low[1], high[0])
+
+
+def atanh(z: Pair) -> Pair:
+    """Return the inverse hyperbolic tangent."""
+    x, y = z
+    real = 0.25 * torch.log1p(4 * x / ((1 - x) * (1 - x) + y * y))
+    return real, 0.5 * torch.atan2(2 * y, (1 - x) * (1 + x) - y * y)
+
+
+def atan(z: Pair) -> Pair:
+    """Return the arc tangent."""
+    return _turn_back(atanh(_turn(z)))
+
+
+def reciprocal(z: Pair) -> Pair:
+    """Return 1 / z."""
+    return divide((torch.ones_like(z[0]), torch.zeros_like(z[0])), z)
+
+
+def sigmoid(z: Pair) -> Pair:
+    """Return 1 / (1 + exp(-z))."""
+    size = exp((-z[0], -z[1]))
+    return reciprocal((1 + size[0], size[1]))
+
+
+def sgn(z: Pair) -> Pair:
+    """Return z divided by its absolute value, and 0 for 0."""
+    size = torch.hypot(*z)
+    return torch.where(size == 0, 0, z[0] / size), torch.where(size == 0, 0, z[1] / size)
+
+
+def power(a: Pair, b: Pair) -> Pair:
+    """Return a to the power of b; anything to the power of 0 is 1."""
+    result = exp(multiply(b, log(a)))
+    none = (b[0] == 0) & (b[1] == 0)
+    zero = (a[0] == 0) & (a[1] == 0) & (b[0] > 0)
+    real = torch.where(none, 1, torch.where(zero, 0, result[0]))
+    return real, torch.where(none | zero, 0, result[1])
+
+
+def _scaled(function: Callable[[Pair], Pair], factor: float) -> Callable[[Pair], Pair]:
+    def compute(z: Pair) -> Pair:
+        real, imag = function(z)
+        return real * factor, imag * factor
+
+    return compute
+
+
+FUNCTIONS: Final[dict[str, Callable[[Pair], Pair]]] = {
+    "exp": exp, "log": log, "log1p": log1p, "expm1": expm1, "sqrt": sqrt,
+    "log2": _scaled(log, 1 / math.log(2)), "log10": _scaled(log, 1 / math.log(10)),
+    "rsqrt": lambda z: reciprocal(sqrt(z)), "exp2": lambda z: exp(_scaled(lambda p: p, math.log(2))(z)),
+    "sinh": sinh, "cosh": cosh, "tanh": tanh, "sin": sin, "cos": cos, "tan": tan,
+    "asin": asin, "acos": acos, "atan": atan, "asinh": asinh, "acosh": acosh, "atanh": atanh,
+    "reciprocal": reciprocal, "sigmoid": sigmoid, "sgn": sgn,
+}  # fmt: skip
