@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from tessera_torch.linalg import cholesky, lu, orthogonal, solutions, spectra, triangles
 from tessera_torch.own import (
     composition,
     convolution,
@@ -24,6 +25,12 @@ from tessera_torch.own import (
 def kernels() -> dict[str, Callable[..., Any]]:
     """Return the kernels that are registered under their names."""
     return {
+        **cholesky.KERNELS,
+        **lu.KERNELS,
+        **orthogonal.KERNELS,
+        **solutions.KERNELS,
+        **spectra.KERNELS,
+        **triangles.KERNELS,
         **composition.KERNELS,
         **convolution.KERNELS,
         **copying.KERNELS,

@@ -1,0 +1,216 @@
+"""LU factors with partial pivoting, and what follows from them."""
+
+from typing import Any, Final
+
+import torch
+
+from tessera_torch import counts
+from tessera_torch.linalg import batches
+from tessera_torch.linalg.factor_kernels import factor_lu
+from tessera_torch.linalg.triangles import solve_in_place
+from tessera_torch.targets import both
+
+
+def factor(work: Any, pivoted: bool = True) -> tuple[Any, Any]:
+    """Factor a batch in place; return the pivots, from 1 on, and LAPACK's info."""
+    count, m, n = work.shape
+    pivots = batches.empty(work, count, min(m, n), dtype=torch.int32)
+    infos = batches.zeros(work, count, dtype=torch.int32)
+    if m and n:
+        batches.launch_each(factor_lu, work, work, pivots, infos, m, n, pivoted)
+    return pivots, infos
+
+
+def permutation(pivots: Any, m: int) -> Any:
+    """Return the order of rows that swaps lead to: (batch, m)."""
+    swaps = pivots.cpu() - 1
+    order = torch.arange(m).expand(swaps.shape[0], m).clone()
+    rows = torch.arange(swaps.shape[0])
+    for k in range(swaps.shape[1]):
+        at = swaps[:, k].to(torch.int64)
+        moved = order[rows, at]
+        order[rows, at] = order[:, k].clone()
+        order[:, k] = moved
+    return order.to(pivots.device)
+
+
+def _arrange(work: Any, order: Any) -> Any:
+    return work.gather(1, order[:, :, None].expand(work.shape))
+
+
+def _factor_as_autograd_expects(tensor: Any) -> tuple[Any, Any, Any, bool]:
+    """Return the factors, pivots, info, and whether the factors are of the transposed matrices.
+
+    PyTorch factors A^T where A is contiguous, and its gradients read the factors as such.
+    """
+    transposed = tensor.is_contiguous()
+    work = batches.work_on(tensor.mT if transposed else tensor)
+    return work, *factor(work), transposed
+
+
+def solve(factors: Any, pivots: Any, right: Any, transposed: bool = False) -> Any:
+    """Return the solutions of a batch of systems, given by factors."""
+    order = permutation(pivots, factors.shape[-1])
+    if not transposed:
+        result = _arrange(right, order)
+        solve_in_place(factors, result, upper=False, unit=True)
+        return solve_in_place(factors, result, upper=True)
+    solve_in_place(factors, right, upper=True, transposed=True)
+    solve_in_place(factors, right, upper=False, transposed=True, unit=True)
+    return _arrange(right, order.argsort(-1))
+
+
+def _report(name: str, infos: Any, a: Any, check_errors: bool) -> Any:
+    infos = infos.reshape(a.shape[:-2])
+    if check_errors:
+        torch._linalg_check_errors(infos, name, is_matrix=a.dim() == 2)
+    return infos
+
+
+def _factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
+    counts.CALLS["linalg_lu_factor_ex"] += 1
+    batches.check("linalg_lu_factor_ex", A)
+    if A.dim() < 2:
+        raise RuntimeError(
+            f"torch.lu_factor: Expected tensor with 2 or more dimensions. Got size:"
+            f" {list(A.shape)} instead"
+        )
+    work = batches.work_on(A)
+    pivots, infos = factor(work, pivot)
+    infos = _report("torch.linalg.lu_factor_ex", infos, A, check_errors)
+    pivots = pivots.reshape(*A.shape[:-2], pivots.shape[-1])
+    return batches.give_back(work, A, A.shape), pivots, infos
+
+
+def _unpack(
+    LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True  # noqa: N803
+) -> tuple[Any, Any, Any]:
+    counts.CALLS["lu_unpack"] += 1
+    m, n = LU_data.shape[-2:]
+    k = min(m, n)
+    none = torch.empty(0, dtype=LU_data.dtype, device=LU_data.device)
+    lower = upper = matrix = none
+    if unpack_data:
+        lower = LU_data[..., :k].tril(-1)
+        lower.diagonal(dim1=-2, dim2=-1).fill_(1)
+        upper = LU_data[..., :k, :].triu()
+    if unpack_pivots:
+        if LU_pivots.dtype != torch.int32:
+            raise RuntimeError(
+                "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32"
+                " dtype.\nNote: this function is intended to be used with the output produced by"
+                " torch.linalg.lu_factor"
+            )
+        shape = LU_pivots.shape[:-1]
+        order = permutation(LU_pivots.reshape(shape.numel(), k), m)
+        matrix = torch.zeros((order.shape[0], m, m), dtype=LU_data.dtype, device=LU_data.device)
+        matrix.scatter_(1, order[:, None, :], 1)
+        matrix = matrix.reshape(*shape, m, m)
+    return matrix, lower, upper
+
+
+def _lu(A: Any, *, pivot: bool = True) -> tuple[Any, Any, Any]:  # noqa: N803
+    counts.CALLS["linalg_lu"] += 1
+    factors, pivots, _ = _factor_ex(A, pivot=pivot)
+    matrix, lower, upper = _unpack(factors, pivots, unpack_pivots=pivot)
+    return matrix, lower, upper
+
+
+def _lu_solve(
+    LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False  # noqa: N803
+) -> Any:
+    counts.CALLS["linalg_lu_solve"] += 1
+    batches.check("linalg_lu_solve", LU, B)
+    shape = torch.broadcast_shapes(LU.shape[:-2], B.shape[:-2])
+    factors = batches.work_on(LU.expand(*shape, *LU.shape[-2:]))
+    swaps = pivots.expand(*shape, pivots.shape[-1]).reshape(factors.shape[0], pivots.shape[-1])
+    right = B if left else B.mT
+    work = batches.work_on(right.expand(*shape, *right.shape[-2:]))
+    result = solve(factors, swaps, work, transposed=adjoint == left)
+    answer = batches.give_back(result, B, (*shape, *right.shape[-2:]))
+    return answer if left else answer.mT.contiguous()
+
+
+def _solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
+    counts.CALLS["_linalg_solve_ex"] += 1
+    batches.check("_linalg_solve_ex", A, B)
+    batches.check_square("linalg.solve", A)
+    is_vector = B.dim() == 1 or (A.dim() - 1 == B.dim() and B.shape == A.shape[:-1])
+    right = B.unsqueeze(-1) if is_vector else B
+    right = right if left else right.mT
+    if right.shape[-2] != A.shape[-1]:
+        raise RuntimeError(
+            f"linalg.solve: Incompatible shapes of A and B for the equation"
+            f" {'AX = B' if left else 'XA = B'} ({A.shape[-2]}x{A.shape[-1]} and"
+            f" {right.shape[-2]}x{right.shape[-1]})"
+        )
+    shape = torch.broadcast_shapes(A.shape[:-2], right.shape[:-2])
+    factors, pivots, infos, flipped = _factor_as_autograd_expects(A)
+    whole = factors.reshape(A.shape).expand(*shape, *A.shape[-2:]).reshape(-1, *A.shape[-2:])
+    swaps = pivots.reshape(*A.shape[:-2], A.shape[-1])
+    work = batches.work_on(right.expand(*shape, *right.shape[-2:]))
+    swaps = swaps.expand(*shape, A.shape[-1]).reshape(work.shape[0], A.shape[-1])
+    result = solve(whole.contiguous(), swaps, work, transposed=left == flipped)
+    result = batches.give_back(result, B, (*shape, *right.shape[-2:]))
+    result = result if left else result.mT.contiguous()
+    result = result.squeeze(-1) if is_vector else result
+    infos = _report("torch.linalg.solve_ex", infos, A, check_errors)
+    pivots = pivots.reshape(*A.shape[:-2], A.shape[-1])
+    return result, batches.give_back(factors, A, A.shape), pivots, infos
+
+
+def _inverse_ex(A: Any, *, check_errors: bool = False) -> tuple[Any, Any]:  # noqa: N803
+    counts.CALLS["linalg_inv_ex"] += 1
+    batches.check("linalg_inv_ex", A)
+    batches.check_square("linalg.inv", A)
+    factors = batches.work_on(A)
+    pivots, infos = factor(factors)
+    n = A.shape[-1]
+    result = solve(factors, pivots, batches.identities(factors, n, n))
+    infos = _report("linalg.inv_ex", infos, A, check_errors)
+    return batches.give_back(result, A, A.shape), infos
+
+
+def _odd(pivots: Any) -> Any:
+    """Return whether the swaps of each matrix are odd in number."""
+    own = torch.arange(1, pivots.shape[-1] + 1, dtype=torch.int32, device=pivots.device)
+    return (pivots != own).sum(-1) % 2
+
+
+def _determinant(A: Any) -> tuple[Any, Any, Any]:  # noqa: N803
+    counts.CALLS["_linalg_det"] += 1
+    batches.check("_linalg_det", A)
+    batches.check_square("linalg.det", A)
+    work, pivots, _, _ = _factor_as_autograd_expects(A)
+    result = work.diagonal(dim1=-2, dim2=-1).prod(-1) * (1 - 2 * _odd(pivots))
+    shape = A.shape[:-2]
+    pivots = pivots.reshape(*shape, A.shape[-1])
+    return batches.give_back(result, A, shape), batches.give_back(work, A, A.shape), pivots
+
+
+def _log_determinant(A: Any) -> tuple[Any, Any, Any, Any]:  # noqa: N803
+    counts.CALLS["_linalg_slogdet"] += 1
+    batches.check("_linalg_slogdet", A)
+    batches.check_square("linalg.slogdet", A)
+    work, pivots, _, _ = _factor_as_autograd_expects(A)
+    diagonal = work.diagonal(dim1=-2, dim2=-1)
+    sign = diagonal.sign().prod(-1) * (1 - 2 * _odd(pivots))
+    size = diagonal.abs().log().sum(-1)
+    shape = A.shape[:-2]
+    pivots = pivots.reshape(*shape, A.shape[-1])
+    return (
+        batches.give_back(sign, A, shape), batches.give_back(size, A, shape),
+        batches.give_back(work, A, A.shape), pivots,
+    )  # fmt: skip
+
+
+KERNELS: Final = {
+    **both("linalg_lu_factor_ex", "linalg_lu_factor_ex.out", _factor_ex),
+    **both("lu_unpack", "lu_unpack.out", _unpack),
+    **both("linalg_lu", "linalg_lu.out", _lu),
+    **both("linalg_lu_solve", "linalg_lu_solve.out", _lu_solve),
+    **both("_linalg_solve_ex", "_linalg_solve_ex.result", _solve_ex),
+    **both("linalg_inv_ex", "linalg_inv_ex.inverse", _inverse_ex),
+    **both("_linalg_det", "_linalg_det.result", _determinant),
+    **both("_linalg_slogdet", "_linalg_slogdet.sign", _log_determinant),
+}

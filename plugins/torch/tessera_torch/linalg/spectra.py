@@ -1,0 +1,135 @@
+"""Eigenvalues of symmetric matrices, and singular values, by Jacobi's rotations."""
+
+from typing import Any, Final
+
+import torch
+
+from tessera_torch import counts
+from tessera_torch.linalg import batches, orthogonal
+from tessera_torch.linalg.rotation_kernels import diagonalize, orthogonalize
+from tessera_torch.targets import both
+
+_SWEEPS: Final = 60
+_EPS: Final = torch.finfo(torch.float64).eps
+
+
+def _scale(work: Any) -> Any:
+    """Divide matrices by their largest elements, whose squares could overflow; return these."""
+    largest = work.abs().amax((-2, -1), keepdim=True) if work.numel() else work.sum((-2, -1), True)
+    largest = torch.where(largest > 0, largest, 1.0)
+    work.div_(largest)
+    return largest[:, :, 0]
+
+
+def _check_values(name: str, work: Any, infos: Any, is_matrix: bool) -> None:
+    """Raise LinAlgError as LAPACK's callers do: for numbers that are not finite, or no end."""
+    bad = (infos != 0) | ~work.isfinite().reshape(work.shape[0], -1).all(-1)
+    if not bool(bad.any().item()):
+        return
+    first = int(bad.nonzero()[0].item())
+    where = "" if is_matrix else f"(Batch element {first}): "
+    raise torch.linalg.LinAlgError(
+        f"{name}: {where}The algorithm failed to converge because the input matrix is"
+        " ill-conditioned or has too many repeated eigenvalues, or is not finite."
+    )
+
+
+def _eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> tuple[Any, Any]:  # noqa: N803
+    counts.CALLS["_linalg_eigh"] += 1
+    batches.check("_linalg_eigh", A)
+    batches.check_square("linalg.eigh", A)
+    n = A.shape[-1]
+    work = batches.work_on(A)
+    half = work.triu() if UPLO.upper() == "U" else work.tril()
+    rest = half.triu(1) if UPLO.upper() == "U" else half.tril(-1)
+    work = half + rest.mT
+    infos = batches.zeros(work, work.shape[0], dtype=torch.int32)
+    _check_values("linalg.eigh", work, infos, A.dim() == 2)
+    largest = _scale(work)
+    vectors = batches.identities(work, n, n)
+    if n:
+        batches.launch_each(diagonalize, work, work, vectors, infos, n, _SWEEPS)
+        _check_values("linalg.eigh", work, infos, A.dim() == 2)
+    values, order = work.diagonal(dim1=-2, dim2=-1).sort(-1)
+    result = batches.give_back(values * largest, A, A.shape[:-1])
+    if not compute_v:
+        return result, A.new_empty(0)
+    arranged = vectors.gather(1, order[:, :, None].expand(vectors.shape)).mT
+    return result, batches.give_back(arranged, A, A.shape)
+
+
+def decompose(tensor: Any, name: str) -> tuple[Any, Any, Any]:
+    """Return U, S and V^T of batches in double precision: as many columns as singular values."""
+    work = batches.work_on(tensor)
+    m, n = work.shape[-2:]
+    wide = m < n
+    rows = (work if wide else work.mT).contiguous()  # the vectors to make orthogonal
+    k, length = rows.shape[-2:]
+    infos = batches.zeros(work, work.shape[0], dtype=torch.int32)
+    _check_values(name, rows, infos, tensor.dim() == 2)
+    largest = _scale(rows)
+    vectors = batches.identities(work, k, k)
+    if k > 1:
+        batches.launch_each(orthogonalize, rows, rows, vectors, infos, k, length, _SWEEPS)
+        _check_values(name, rows, infos, tensor.dim() == 2)
+    sizes = rows.square().sum(-1).sqrt()
+    values, order = sizes.sort(-1, descending=True)
+    rows = rows.gather(1, order[:, :, None].expand(rows.shape))
+    vectors = vectors.gather(1, order[:, :, None].expand(vectors.shape))
+    long = _complete(rows, values, k)
+    return (vectors.mT, values * largest, long.mT) if wide else (long, values * largest, vectors)
+
+
+def _complete(rows: Any, values: Any, columns: int) -> Any:
+    """Return unit vectors of the rows as columns; where a row is 0, any orthogonal one."""
+    count, k, length = rows.shape
+    limit = values[:, :1] * _EPS * max(k, length) if k else values
+    usable = (values > limit) & (values > 0)
+    safe = torch.where(usable, values, 1.0)
+    units = torch.where(usable[:, :, None], rows / safe[:, :, None], 0.0)
+    if columns == k and bool(usable.all().item()):
+        return units.mT
+    work = units.mT.contiguous()
+    whole = orthogonal.form(work, orthogonal.factor(work), columns)
+    known = batches.zeros(rows, count, length, columns)
+    known[:, :, :k] = units.mT
+    kept = torch.zeros((count, columns), dtype=torch.bool, device=rows.device)
+    kept[:, :k] = usable
+    return torch.where(kept[:, None, :], known, whole)
+
+
+def _svd(
+    A: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None  # noqa: N803
+) -> tuple[Any, Any, Any]:
+    counts.CALLS["_linalg_svd"] += 1
+    batches.check("_linalg_svd", A)
+    if A.dim() < 2:
+        raise RuntimeError("linalg.svd: The input tensor A must have at least 2 dimensions.")
+    m, n = A.shape[-2:]
+    k = min(m, n)
+    shape = A.shape[:-2]
+    left, values, right = decompose(A, "linalg.svd")
+    result = batches.give_back(values, A, (*shape, k))
+    if not compute_uv:
+        return A.new_empty(0), result, A.new_empty(0)
+    if full_matrices and m > k:
+        left = _extend(left, m)
+    if full_matrices and n > k:
+        right = _extend(right.mT, n).mT
+    return (
+        batches.give_back(left, A, (*shape, m, left.shape[-1])),
+        result,
+        batches.give_back(right, A, (*shape, right.shape[-2], n)),
+    )
+
+
+def _extend(columns: Any, size: int) -> Any:
+    """Return orthogonal columns and others that make them a basis."""
+    ones = torch.ones((columns.shape[0], columns.shape[2]), dtype=columns.dtype, device=columns.device)
+    return _complete(columns.mT.contiguous(), ones, size)
+
+
+KERNELS: Final = {
+    **both("_linalg_eigh", "_linalg_eigh.eigenvalues", _eigh),
+    **both("_linalg_svd", "_linalg_svd.U", _svd),
+}
