@@ -72,8 +72,7 @@ def _places(
         seen[tuple(place)] = None  # type: ignore[index]
         if len(seen) == THREADS:
             break
-    found = list(seen)
-    return found
+    return list(seen)
 
 
 def _given(places: list[tuple[int, int, int, int]], step: int, values: list[bytes]) -> bytes:

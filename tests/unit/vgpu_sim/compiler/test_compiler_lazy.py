@@ -17,7 +17,7 @@ _HEAD = """//
 .global .align 4 .b8 table[20] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17};
 .const .align 8 .u64 pointers[2] = {table, add};  /* { .entry */
 .extern .shared .align 16 .b8 dynamic[];
-.global .samplerref sampler;
+.global .samplerref sampler = {filter_mode = nearest};
 .func (.param .b32 r) add(.param .b32 a);
 .func (.param .b32 r) own_state(.param .b32 a);
 .extern .func undefined();

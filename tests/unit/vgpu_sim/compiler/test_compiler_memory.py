@@ -433,7 +433,7 @@ def test_parameters_have_names_of_their_own() -> None:
         ),
         (".global .align 2097152 .u32 a;", UnsupportedPtxError, "alignment of more than 1048576"),
         (".global .b8 a[0x1000000001];", UnsupportedPtxError, "bytes of variables"),
-        (".global .texref a;", UnsupportedPtxError, ".texref"),
+        (".global .samplerref a = {filter_mode = nearest};", UnsupportedPtxError, ".samplerref"),
         (".global .u32 a<4>;", UnsupportedPtxError, "a parameterized variable name"),
         (
             ".global .f32 a = 1;",

@@ -41,7 +41,7 @@ def test_an_instruction_refuses_its_kernel() -> None:
 
 def test_a_variable_refuses_itself_and_those_that_name_it() -> None:
     text = (
-        ".global .texref t;\n"
+        ".tex .u32 t;\n"
         ".entry names() { .reg .b64 %a;\nmov.u64 %a, t;\nret; }\n"
         ".entry other() { .reg .b32 t;\nmov.b32 t, 1;\nret; }\n"
     )
@@ -90,14 +90,14 @@ def test_long_chains_cost_their_length() -> None:
     here.
     """
     chain = "".join(f".global .u64 v{i} = v{i - 1};\n" for i in range(1, 20_000))
-    text = f".global .texref v0;\n{chain}.entry a() {{ ret; }}\n"
+    text = f".tex .u32 v0;\n{chain}.entry a() {{ ret; }}\n"
     refused = _refuse(text)
     assert len(refused) == 20_000
     assert set(map(tuple, refused.values())) == {(1,)}
 
 
 def test_a_kernel_lists_missing_features_of_several_functions() -> None:
-    functions = "".join(f".global .texref t{i};\n" for i in range(3))
+    functions = "".join(f".tex .u32 t{i};\n" for i in range(3))
     uses = "".join(f"mov.u64 %a, t{i};\n" for i in range(3))
     text = f"{functions}.entry a() {{ .reg .b64 %a;\n{uses}ret; }}"
     assert _refuse(text)["a"] == [1, 2, 3, 5, 6, 7]

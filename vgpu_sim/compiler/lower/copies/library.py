@@ -73,7 +73,7 @@ def call(
     """Emit ``code`` as ``emit`` does where a kernel first uses it, and else jump to one body that
     all other places share.
     """
-    program, builder = context.program, context.builder
+    program = context.program
     if code.name not in program.emitted:
         program.emitted.add(code.name)
         emit(context, code, given, results)

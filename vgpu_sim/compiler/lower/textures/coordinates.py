@@ -1,7 +1,7 @@
 """PTX that converts coordinates to indices and weights (CUDA C++ Programming Guide, "Texture
 Fetching").
 
-A coordinate x in texels addresses the texel floor(x). A linear filter uses the texels floor(x - 0.5)
+A coordinate x in texels addresses the texel floor(x). A linear filter uses the texel floor(x - 0.5)
 and the next one, with the fraction of x - 0.5 rounded to a multiple of 1/256.
 """
 
@@ -23,8 +23,8 @@ _LEAST, _GREATEST = "0fC0000000", "0f4E000000"  # -2 and 2**29, beyond both ends
 
 
 def read_modes(dimensions: int) -> str:
-    """Return PTX that reads the filter and the address modes of ``dimensions``. Coordinates wrap and
-    are mirrored only if they are normalized, and only floats are filtered.
+    """Return PTX that reads the filter and the address modes of ``dimensions``. Coordinates wrap
+    and are mirrored only if they are normalized, and only floats are filtered.
     """
     lines = [
         "and.b32 %k, %h1, 0xfefcfcfc; and.b32 %v, %h2, 0xfefefefe; or.b32 %k, %k, %v;",
@@ -94,7 +94,8 @@ TEXELS{n}:
 
 def index(n: int, *, cube: bool) -> str:
     """Return PTX that sets %low<n> to the index of the texel at the coordinate %low<n>."""
-    return f"cvt.rmi.s32.f32 %low{n}, %low{n};\n{_address(n, f'%low{n}', f'%out{n}', 'POINT', cube=cube)}"
+    addressed = _address(n, f"%low{n}", f"%out{n}", "POINT", cube=cube)
+    return f"cvt.rmi.s32.f32 %low{n}, %low{n};\n{addressed}"
 
 
 def indices(n: int, *, cube: bool) -> str:

@@ -1,4 +1,4 @@
-"""Lowers ``tex`` and ``tld4``, the queries ``txq`` and ``suq``, and ``istypep`` (PTX ISA 9.7.12)."""
+"""Lowers ``tex``, ``tld4``, the queries ``txq`` and ``suq``, and ``istypep`` (PTX ISA 9.7.12)."""
 
 from typing import Final
 

@@ -135,9 +135,9 @@ def read_level(dimensions: int, *, layered: bool) -> str:
             f"ld.global.v2.b32 {{%size2, %pitch}}, [%level+{DEPTH}];",
             f"sub.u32 %k, %size1, 1; setp.ge.u32.or %p, %k, {MAX_SIZE}, %p;",
         ]
-    if dimensions > 2:  # noqa: PLR2004
+    if dimensions > 2:
         lines.append(f"sub.u32 %k, %size2, 1; setp.ge.u32.or %p, %k, {MAX_SIZE}, %p;")
-    if dimensions > 2 or layered:  # noqa: PLR2004
+    if dimensions > 2 or layered:
         lines.append(f"ld.global.b64 %slice, [%level+{SLICE}];")
     if layered:
         lines += [

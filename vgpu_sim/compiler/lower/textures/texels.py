@@ -107,9 +107,7 @@ def _load_several(path: str, taps: int) -> str:
 
     values = [f"%t{tap}{c}" for tap in range(taps) for c in range(CHANNELS)]
     colours = [f"%t{tap}{c}" for tap in range(taps) for c in range(CHANNELS - 1)]
-    missing = " ".join(
-        f"mov.b32 %t{tap}2, 0; mov.b32 %t{tap}3, %alpha;" for tap in range(taps)
-    )
+    missing = " ".join(f"mov.b32 %t{tap}2, 0; mov.b32 %t{tap}3, %alpha;" for tap in range(taps))
     return f"""
   @%is32 bra {path}WORD; @%is16 bra {path}SHORT;
   {load("B", "u8")} bra {path}INTEGER;
@@ -140,7 +138,8 @@ def _integers(path: str, values: list[str], colours: list[str]) -> str:
         for v in values
     )
     linear = " ".join(_LINEAR_COLOUR.format(v=v) for v in colours)
-    return f"{_READ_INTEGERS} {signs} @%raw bra {path}LOADED; {floats} @!%srgb bra {path}LOADED; {linear}"
+    keep, stay = f"@%raw bra {path}LOADED;", f"@!%srgb bra {path}LOADED;"
+    return f"{_READ_INTEGERS} {signs} {keep} {floats} {stay} {linear}"
 
 
 # IEC 61966-2-1: c / 12.92 up to 0.04045, and ((c + 0.055) / 1.055) ** 2.4 above.
