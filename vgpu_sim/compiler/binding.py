@@ -86,6 +86,10 @@ instruction is, so that `wgmma.fence`, `commit_group` and `wait_group` do nothin
 `scale-d`, the products are added to +0. If one of `imm-scale-a` and `imm-scale-b` is -1, the
 elements of A are negated. A swizzle moves a row of 16 bytes by the bits 7 to 9 of its address
 minus 128 times the descriptor's base offset. Sparse products (`.sp`) are not supported.
+
+Texture and surface instructions become code that reads a descriptor and computes as
+`docs/textures.md` says. A kernel contains the code for a form at most twice: inlined at the first
+use, and as a body to which the other uses jump.
 """
 
 _RULES = f"""## Registers
@@ -119,7 +123,8 @@ _MEMORY = f"""## Parameters, variables and addresses
   `.const` variables of one bank (`.const[n]`) have at most {variables.MAX_CONST_BYTES} bytes
   together. An `.extern` array without a size denotes the whole bank. `.managed` variables are in
   managed memory, which the host accesses at the same address. Their address is no initial value of
-  another variable. `.unified` has no effect.
+  another variable. `.unified` has no effect. `.texref`, `.samplerref` and `.surfref` variables and
+  parameters are 8 bytes that hold a handle, which a name in an operand stands for.
 - **Elements of arrays**: in `ld`, `st` and `mov`, `a[3]` and `a[r + 1]` denote elements of an
   array. The byte offset is the index, modulo 2^32, times the size of the array's type. An initial
   value is a number, the 64-bit address of another variable (`name + 4`, `generic(name)`), or a

@@ -11,7 +11,7 @@ from support.execution.interpreted_ptx import compile_verified, kernel
 from support.execution.texture_kernels import DESCRIPTOR_BYTES, THREADS, kernel_of, run
 from support.oracles import random_textures
 from support.oracles.textures import Texture
-from vgpu_sim.compiler.errors import UnsupportedPtxError
+from vgpu_sim.compiler.errors import InvalidPtxError, UnsupportedPtxError
 from vgpu_sim.compiler.lower.textures import layout
 from vgpu_sim.compiler.lower.textures.layout import Shape
 from vgpu_sim.exec.errors import KernelError
@@ -145,4 +145,26 @@ def test_textures_are_named(how: str) -> None:
 )
 def test_what_is_refused_is_named(instruction: str, reason: str) -> None:
     with pytest.raises(UnsupportedPtxError, match=reason):
+        kernel_of(instruction)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "reason"),
+    [
+        ("tex.2d.v4.f32.f32 {%f0, %f1, %f2}, [%h, {%f0, %f1}];", "a vector of 4 elements"),
+        ("tex.2d.v4.f32.f32 {%f0, %f1, %f2, %w0}, [%h, {%f0, %f1}];", "64 bits"),
+        ("tex.2d.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%h, {%f0}];", "a vector of 2 coordinates"),
+        ("tex.3d.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%h, {%f0, %f1, %f2}];", "a vector of 4"),
+        ("tex.level.2d.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%h, {%f0, %f1}];", "takes"),
+        ("tex.2d.v4.f32.f32 {%f0, %f1, %f2, %f3}, [nothing, {%f0, %f1}];", "not declared"),
+        ("tex.2d.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%r0, {%f0, %f1}];", "32 bits"),
+        ("tex.cube.v4.f32.s32 {%f0, %f1, %f2, %f3}, [%h, {%j0, %j1, %j2, %j2}];", "integers"),
+        ("suld.b.2d.v4.b64.trap {%w0, %w1, %w0, %w1}, [%h, {%j0, %j1}];", "16 bytes"),
+        ("suld.b.2d.v2.b64.trap {%w0}, [%h, {%j0, %j1}];", "expected 2 elements"),
+        ("sust.b.2d.b32.zero [%h, {%j0, %j1}], %w0;", "64"),
+        ("txq.width.b32 %w0, [%h];", "64 bits"),
+    ],
+)
+def test_what_is_not_ptx_is_refused(instruction: str, reason: str) -> None:
+    with pytest.raises(InvalidPtxError, match=reason):
         kernel_of(instruction)
