@@ -146,6 +146,29 @@ def test_fetches_from_a_level(geometry: str) -> None:
         same(words, sample(one, at, layer, lods), one)
 
 
+def test_integers_from_a_level() -> None:
+    draw = random.Random(8)
+    module = kernel_of(
+        "mov.b32 %j0, %f0; mov.b32 %j1, %f1; mov.b32 %t, %lod;"
+        "tex.level.2d.v4.f32.s32 {%r0, %r1, %r2, %r3}, [%h, {%j0, %j1}], %t;"
+    )
+    textures = [
+        random_textures.texture(
+            draw, Shape.PLANE, levels=3, normalized=False, linear=False, linear_levels=False
+        )
+        for _ in range(8)
+    ]
+    given, parts = inputs(draw, textures)
+    levels = np.array([[draw.randrange(-1, 4) for _ in range(THREADS)] for _ in textures])
+    given[:, :, 4] = levels.astype(np.int32).view(np.uint32)
+    for n, (at, _) in enumerate(parts):
+        at[:] = [[draw.randrange(-3, 16) for _ in range(3)] for _ in range(THREADS)]
+        given[n, :, :3] = at.astype(np.int32).view(np.uint32)
+    found = run(module, textures, given)
+    for one, (at, layer), words, lods in zip(textures, parts, found, levels, strict=True):
+        same(words, sample(one, at, layer, lods.astype(np.float32)), one)
+
+
 _GRADIENTS = {
     "1d": ("{%lod}", "{%zero}"),
     "2d": ("{%zero, %lod}", "{%lod, %zero}"),

@@ -11,7 +11,7 @@ from support.execution.interpreted_ptx import compile_verified, kernel
 from support.execution.texture_kernels import DESCRIPTOR_BYTES, THREADS, kernel_of, run
 from support.oracles import random_textures
 from support.oracles.textures import Texture
-from vgpu_sim.compiler.errors import InvalidPtxError, UnsupportedPtxError
+from vgpu_sim.compiler.errors import InvalidPtxError, PtxSyntaxError, UnsupportedPtxError
 from vgpu_sim.compiler.lower.textures import layout
 from vgpu_sim.compiler.lower.textures.layout import Shape
 from vgpu_sim.exec.errors import KernelError
@@ -141,6 +141,7 @@ def test_textures_are_named(how: str) -> None:
         ("tex.2d.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%h, %w0, {%f0, %f1}];", "a sampler"),
         ("tex.2d.v4.f32.f32 {%f0, %f1, %f2, %f3}|%p, [%h, {%f0, %f1}];", "resident"),
         ("suld.p.2d.b32.trap %r0, [%h, {%j0, %j1}];", ".p of suld"),
+        ("sured.p.add.2d.b64.trap [%h, {%j0, %j1}], %w0;", ".b64 of sured"),
     ],
 )
 def test_what_is_refused_is_named(instruction: str, reason: str) -> None:
@@ -161,10 +162,11 @@ def test_what_is_refused_is_named(instruction: str, reason: str) -> None:
         ("tex.cube.v4.f32.s32 {%f0, %f1, %f2, %f3}, [%h, {%j0, %j1, %j2, %j2}];", "integers"),
         ("suld.b.2d.v4.b64.trap {%w0, %w1, %w0, %w1}, [%h, {%j0, %j1}];", "16 bytes"),
         ("suld.b.2d.v2.b64.trap {%w0}, [%h, {%j0, %j1}];", "expected 2 elements"),
-        ("sust.b.2d.b32.zero [%h, {%j0, %j1}], %w0;", "64"),
         ("txq.width.b32 %w0, [%h];", "64 bits"),
+        ("sured.b.add.a2d.u32.trap [%h, {%j0, %j1, %j0, %j0}], %r0;", "no modifier .\\.a2d"),
+        ("tex.grad.2d.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%h, {%f0, %f1}], %f0, %f1;", "2 elements"),
     ],
 )
 def test_what_is_not_ptx_is_refused(instruction: str, reason: str) -> None:
-    with pytest.raises(InvalidPtxError, match=reason):
+    with pytest.raises((InvalidPtxError, PtxSyntaxError), match=reason):
         kernel_of(instruction)

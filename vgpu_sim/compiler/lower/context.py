@@ -30,7 +30,7 @@ class Symbols:
     variables: dict[str, Variable] = field(default_factory=dict)
     refused: dict[str, Refused] = field(default_factory=dict)
     functions: frozenset[str] = frozenset()
-    handles: frozenset[str] = frozenset()  # variables of opaque types, which hold a handle
+    handles: dict[str, str] = field(default_factory=dict)  # variables of opaque types: their type
     shared: dict[str, tree.Variable] = field(default_factory=dict)
     local: tuple[tree.Variable, ...] = ()
     version: tuple[int, int] = (0, 0)

@@ -131,6 +131,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "coordinate": ("s32", "f32"),
     "of_level": ("level",),
     "surface": ("1d", "2d", "3d", "a1d", "a2d"),
+    "reduced": ("1d", "2d", "3d"),
     "outside": ("trap", "clamp", "zero"),
     "combined": ("add", "min", "max"),
     "opaque": ("texref", "samplerref", "surfref"),

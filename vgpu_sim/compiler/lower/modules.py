@@ -125,7 +125,7 @@ def lower_module(
         variables=segment.variables,
         refused=segment.refused,
         functions=frozenset(function.name for function in module.functions),
-        handles=frozenset(v.name for v in module.variables if v.type in OPAQUE),
+        handles={v.name: v.type for v in module.variables if v.type in OPAQUE},
         shared={variable.name: variable for variable in segment.shared},
         local=tuple(segment.local),
         version=module.version,

@@ -10,8 +10,8 @@ LINES = (
     "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%d0], $, [%d1];",
     "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%d0], %r1, [$];",
     "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [$], 32;",
-    "tex.1d.v4.u32.s32 {%r0, %r1, %r2, $}, [%d0, {%r1}];",
-    "tex.1d.v4.u32.s32 {%r0, %r1, %r2, %r3}, [%d0, {$}];",
+    "multimem.ld_reduce.relaxed.gpu.global.add.u32 $, [%d0];",
+    "multimem.ld_reduce.relaxed.gpu.global.add.u32 %r1, [$];",
 )
 
 

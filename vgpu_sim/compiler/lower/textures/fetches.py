@@ -24,8 +24,8 @@ def fetch(context: Context, form: Form, match: Match) -> None:
     geometry, texel = match["geometry"], match.get("texel") or match["packed"]
     choice = "level" if "of_level" in match else "grad" if "grad" in match else ""
     kind = DATA_TYPES[match["coordinate"]]
-    if kind is DataType.S32 and (choice or geometry in sampling.CUBES):
-        raise Invalid("integers as the coordinates of a cube map, or with a level")
+    if kind is DataType.S32 and geometry in sampling.CUBES:
+        raise Invalid("integers cannot be the coordinates of a cube map")
     halves = texel if texel.startswith("f16") else ""
     width = DataType.B16 if texel == "f16" else DataType.B32
     to = handles.destinations(context, data, 2 if texel == "f16x2" else 4, width)
@@ -33,8 +33,10 @@ def fetch(context: Context, form: Form, match: Match) -> None:
     count = _GRADIENTS[geometry]
     floats = (DataType.F32,) * sampling.COMPONENTS[geometry]
     if choice == "level":
-        given.append(values.source(context, rest[0], DataType.F32))
+        given.append(values.source(context, rest[0], kind))
     for one in rest if choice == "grad" else ():
+        if not isinstance(one, tree.Vector) or len(one.elements) != count:
+            raise Invalid(f"expected a vector of {count} elements as a gradient")
         given += handles.vector(context, one, count, floats)
     code = sampling.function(geometry, integers=kind is DataType.S32, choice=choice, halves=halves)
     library.call(context, code, given, to)
@@ -45,7 +47,7 @@ def _place(context: Context, where: tree.Operand, geometry: str, type_: DataType
     if geometry in sampling.LAYERED:
         types.insert(0, DataType.U32)
     count = VECTORS[geometry]
-    handle, coordinates = handles.handle_and_coordinates(context, where, count, types)
+    handle, coordinates = handles.handle_and_coordinates(context, where, ".texref", count, types)
     return [handle, *coordinates]
 
 
@@ -70,7 +72,8 @@ def query(context: Context, form: Form, match: Match) -> None:
     if not isinstance(where, tree.Memory) or len(where.parts) != 1:
         raise Invalid("expected a texture or surface in brackets")
     (to,) = handles.destinations(context, data, 1, DataType.B32)
-    given = [handles.handle_of(context, where.parts[0])]
+    opaque = ".texref" if form.opcode == "txq" else ".surfref"
+    given = [handles.handle_of(context, where.parts[0], opaque)]
     given += [values.source(context, one, DataType.U32) for one in level]
     kind = layout.TEXTURE if form.opcode == "txq" else layout.SURFACE
     word = match.get("property_of") or match["size_of"]

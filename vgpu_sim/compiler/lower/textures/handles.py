@@ -13,10 +13,11 @@ from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Op, Operand, Register, Space, Symbol
 
 PARTS: Final = 2
+_LENGTHS: Final = (1, 2, 4)
 
 
-def handle_of(context: Context, operand: tree.Operand) -> Operand:
-    """Return the handle that an operand names."""
+def handle_of(context: Context, operand: tree.Operand, opaque: str = "") -> Operand:
+    """Return the handle that an operand names; a variable must be of the type ``opaque``."""
     if not isinstance(operand, tree.Name):
         raise Invalid("expected a texture or surface: a register, a variable or a parameter")
     name, builder = operand.text, context.builder
@@ -25,6 +26,8 @@ def handle_of(context: Context, operand: tree.Operand) -> Operand:
     parameter, declared = context.parameters.get(name), name in context.symbols.handles
     if parameter is None and not declared:
         return values.source(context, operand, DataType.B64)  # refuses the name
+    if parameter is None and opaque not in ("", context.symbols.handles[name]):
+        raise Invalid(f"{name!r} is not a {opaque}", operand)
     handle = builder.scratch_register(64)
     if parameter is not None:
         offset = parameter.offset
@@ -42,10 +45,10 @@ def handle_of(context: Context, operand: tree.Operand) -> Operand:
 
 
 def handle_and_coordinates(
-    context: Context, operand: tree.Operand, count: int, types: Sequence[DataType]
+    context: Context, operand: tree.Operand, opaque: str, count: int, types: Sequence[DataType]
 ) -> tuple[Operand, list[Operand]]:
-    """Return the handle and the coordinates of ``[name, {x, y}]``, a vector of ``count`` elements
-    of which the first are used, as these ``types``.
+    """Return the handle and the coordinates of ``[name, {x, y}]``, a vector of at least ``count``
+    elements of which the first are used, as these ``types``.
     """
     if not isinstance(operand, tree.Memory):
         raise Invalid("expected a texture or surface and its coordinates in brackets")
@@ -54,16 +57,16 @@ def handle_and_coordinates(
     if len(operand.parts) != PARTS:
         raise Invalid("expected a texture or surface and its coordinates in brackets")
     name, given = operand.parts
-    handle = handle_of(context, name)
+    handle = handle_of(context, name, opaque)
     return handle, vector(context, given, count, types)
 
 
 def vector(
     context: Context, given: tree.Operand, count: int, types: Sequence[DataType]
 ) -> list[Operand]:
-    """Return the first elements of a vector of ``count`` elements, or the one element."""
+    """Return the first elements of a vector of at least ``count`` elements, or the one element."""
     elements = given.elements if isinstance(given, tree.Vector) else (given,)
-    if len(elements) != count:
+    if len(elements) not in _LENGTHS or len(elements) < count:
         raise Invalid(f"expected a vector of {count} coordinates, found {len(elements)}")
     used = zip(elements, types, strict=False)
     return [values.source(context, one, type_) for one, type_ in used]

@@ -50,7 +50,7 @@ def function(
     body = "\n".join(
         (
             _begin(geometry, integers=integers),
-            _choose(geometry, choice),
+            _choose(geometry, choice, integers=integers),
             _place(geometry, integers=integers),
             _plane(geometry, gathered, integers=integers),
             "FETCHED:",
@@ -93,12 +93,13 @@ def _begin(geometry: str, *, integers: bool) -> str:
     return "\n".join(lines)
 
 
-def _choose(geometry: str, choice: str) -> str:
+def _choose(geometry: str, choice: str, *, integers: bool) -> str:
     """Return PTX that sets %level."""
     if not choice:
         return f"add.u64 %level, %handle, {layout.LEVEL};"
     if choice == "level":
-        return f"mov.b32 %lod, %given; {levels.CHOOSE}\nLEVEL:"
+        given = "cvt.rn.f32.s32 %lod, %given;" if integers else "mov.b32 %lod, %given;"
+        return f"{given} {levels.CHOOSE}\nLEVEL:"
     count = COMPONENTS[geometry]
     given = " ".join(f"mov.b32 %d{a}{n}, %g{a}{n};" for a in "xy" for n in range(count))
     lod = levels.of_gradients(count, cube=geometry in CUBES)

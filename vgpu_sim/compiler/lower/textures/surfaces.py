@@ -22,7 +22,7 @@ def _place(context: Context, where: tree.Operand, geometry: str) -> list[Operand
     layers = geometry in surface_code.LAYERED
     types = [DataType.B32] * (dimensions + layers)
     count = _VECTORS[geometry]
-    handle, coordinates = handles.handle_and_coordinates(context, where, count, types)
+    handle, coordinates = handles.handle_and_coordinates(context, where, ".surfref", count, types)
     return [handle, *coordinates]
 
 
@@ -60,7 +60,7 @@ def store(context: Context, form: Form, match: Match) -> None:
     if len(elements) != count:
         raise Invalid(f"expected {count} elements, found {len(elements)}")
     given = _place(context, where, match["surface"])
-    given += [values.source(context, one, type_, wider=type_.bits == 8) for one in elements]
+    given += [values.source(context, one, type_, wider=True) for one in elements]
     if formatted:
         code = surface_code.store_element(match["surface"], match["outside"], count)
     else:
@@ -72,12 +72,12 @@ def reduce(context: Context, form: Form, match: Match) -> None:
     """Lower sured.b and sured.p."""
     where, data = context.operands
     type_, operation = match["type"], match.get("combined") or match["truth"]
-    given = _place(context, where, match["surface"])
+    given = _place(context, where, match["reduced"])
     given.append(values.source(context, data, UNTYPED[int(type_[1:])]))
     if "p" in match:
-        code = surface_code.update_element(match["surface"], match["outside"], operation)
+        code = surface_code.update_element(match["reduced"], match["outside"], operation)
     else:
-        code = surface_code.update(match["surface"], match["outside"], operation, type_)
+        code = surface_code.update(match["reduced"], match["outside"], operation, type_)
     library.call(context, code, given)
 
 
@@ -85,7 +85,7 @@ _LOAD: Final = "LD of the descriptor's fields, then LD"
 _STORE: Final = "LD of the descriptor's fields, then ST"
 _REDUCE: Final = "LD of the descriptor's fields, then RED"
 _BITS: Final = ("b8", "b16", "b32", "b64")
-_WORDS: Final = ("b32", "u32", "s32", "f32")
+_WORDS: Final = ("b32",)
 _SUMS: Final = ("u32", "s32", "u64", "s64")
 
 FORMS: Final = (
@@ -93,8 +93,8 @@ FORMS: Final = (
     Form("sust.b.surface{.scache}{.vec}.type.outside", "[a], b", Op.ST, store, _BITS, _STORE),
     Form("sust.p.surface{.vec}.type.outside", "[a], b", Op.ST, store, _WORDS,
          f"{_STORE} of the channels, converted"),
-    Form("sured.b.combined.surface.type.outside", "[a], b", Op.RED, reduce, _SUMS, _REDUCE),
-    Form("sured.b.truth.surface.type.outside", "[a], b", Op.RED, reduce, ("b32", "b64"), _REDUCE),
-    Form("sured.p.combined.surface.type.outside", "[a], b", Op.RED, reduce, ("b32",), _REDUCE),
-    Form("sured.p.truth.surface.type.outside", "[a], b", Op.RED, reduce, ("b32",), _REDUCE),
+    Form("sured.b.combined.reduced.type.outside", "[a], b", Op.RED, reduce, _SUMS, _REDUCE),
+    Form("sured.b.truth.reduced.type.outside", "[a], b", Op.RED, reduce, ("b32",), _REDUCE),
+    Form("sured.p.combined.reduced.type.outside", "[a], b", Op.RED, reduce, ("b32",), _REDUCE),
+    Form("sured.p.truth.reduced.type.outside", "[a], b", Op.RED, reduce, ("b32",), _REDUCE),
 )  # fmt: skip

@@ -143,24 +143,26 @@ fabric  try_get|try_put|try_red|try_pullred async [ multimem? shared::cta
 
 # 9.7.12 Texture and Surface Instructions
 tex     base|level|grad? $geom v4 u32|s32|f16|f32 s32|f32
-        : ={4}b32|p [*] / ={4}b32|p [*] any / ={4}b32|p [*] any any
-        / ={4}b32|p [*] any any any / ={4}b32|p [*] any any any any
-  f16x2                     : ={2}b32|p [*] / ={2}b32|p [*] any / ={2}b32|p [*] any any
-        / ={2}b32|p [*] any any any / ={2}b32|p [*] any any any any
-  f16                       : ={4}b16|p [*] / ={4}b16|p [*] any / ={4}b16|p [*] any any
-        / ={4}b16|p [*] any any any / ={4}b16|p [*] any any any any
+        : ={4}1|p [*] / ={4}1|p [*] any / ={4}1|p [*] any any
+        / ={4}1|p [*] any any any / ={4}1|p [*] any any any any
+  f16x2                     : ={2}1|p [*] / ={2}1|p [*] any / ={2}1|p [*] any any
+        / ={2}1|p [*] any any any / ={2}1|p [*] any any any any
 tex     base|level|grad? $geom v2 f16x2 s32|f32
 tld4    r|g|b|a 2d|a2d|cube|acube v4 u32|s32|f32 f32
-        : ={4}b32|p [*] / ={4}b32|p [*] any / ={4}b32|p [*] any any
+        : ={4}1|p [*] / ={4}1|p [*] any / ={4}1|p [*] any any
 txq     $texture_query b32  : =b32 [*]
   level                     : =b32 [*] b32
 txq     level width|height|depth b32
-suld    b $geom $load_cache? $vec? b8|b16|b32|b64 $clamp : =v~1|p [*]
-suld    p $geom $load_cache? $vec? b32|u32|s32|f32 $clamp
-sust    b $geom $store_cache? $vec? b8|b16|b32|b64 $clamp : [*] v~1
-sust    p $geom $vec? b32|u32|s32|f32 $clamp
-sured   b add|min|max|and|or $geom u32|u64|s32|b32|s64 $clamp : [*] 1
-sured   p add|min|max|and|or $geom b32|b64 $clamp
+suld    b $surface $load_cache? v2|v4? b8|b16|b32|b64 $clamp : =v~1|p [*]
+suld    p $surface $load_cache? v2|v4? b32|u32|s32|f32 $clamp
+sust    b $surface $store_cache? v2|v4? b8|b16|b32|b64 $clamp : [*] v~1
+sust    p $surface v2|v4? b32 $clamp
+sured   b add 1d|2d|3d u32|s32|u64 $clamp : [*] 1
+  p b64                     : : 20 8.1
+  min|max u64|s64           : : 20 8.1
+sured   b min|max 1d|2d|3d u32|s32|u64|s64 $clamp
+sured   b and|or 1d|2d|3d b32 $clamp
+sured   p add|min|max|and|or 1d|2d|3d b32|b64 $clamp
 suq     width|height|depth|channel_data_type|channel_order|array_size|memory_layout b32
         : =b32 [*]
 

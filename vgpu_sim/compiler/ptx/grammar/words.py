@@ -60,6 +60,7 @@ CLASSES = {
         "atomic": "and or xor cas exch add inc dec min max",
         "dim": "1d 2d 3d 4d 5d",
         "geom": "1d 2d 3d a1d a2d cube acube 2dms a2dms",
+        "surface": "1d 2d 3d a1d a2d",
         "clamp": "trap clamp zero",
         "layout": "row col",
         "num": "x1 x2 x4 x8 x16 x32 x64 x128",
