@@ -33,6 +33,7 @@
 #include "exchange/wait.h"
 #include "exchange/request.h"
 #include "exchange/share.h"
+#include "textures/object.h"
 
 /* gpud may wait 10 s for a fence before it starts a process. */
 enum { CONTEXT_TIMEOUT_S = 60 };
@@ -236,6 +237,7 @@ CUresult tsr_context_close(uint64_t handle) {
   tsr_event_tables_drop(context);
   tsr_arrays_drop();
   tsr_mipmaps_drop();
+  tsr_textures_drop();
   tsr_chunks_drop(context);
   blank_view(context->area, context->area_bytes);
   blank_view((void *)(uintptr_t)context->page, context->page_bytes);

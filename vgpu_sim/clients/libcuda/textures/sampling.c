@@ -1,0 +1,81 @@
+/* How textures are sampled: CUDA Driver API, "CUDA_TEXTURE_DESC". */
+#include <math.h>
+
+#include "textures/descriptor.h"
+
+enum {
+  KNOWN_FLAGS = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB |
+                CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION | CU_TRSF_SEAMLESS_CUBEMAP,
+  MAX_ANISOTROPY = 16,
+};
+
+/* How many coordinates have an address mode; none in linear memory. */
+static int dimensions_of(enum tsr_shape_kind shape) {
+  switch (shape) {
+    case TSR_SHAPE_LINEAR:
+      return 0;
+    case TSR_SHAPE_1D:
+    case TSR_SHAPE_1D_LAYERED:
+      return 1;
+    case TSR_SHAPE_3D:
+      return 3;
+    default:
+      return 2;
+  }
+}
+
+/* Without normalized coordinates, wrapping and mirroring are clamping (CUDA Runtime API,
+ * cudaCreateTextureObject). */
+static bool put_address_modes(const CUDA_TEXTURE_DESC *texture, struct tsr_descriptor *descriptor) {
+  const int dimensions = dimensions_of((enum tsr_shape_kind)descriptor->shape);
+  for (int i = 0; i < 3; i++) {
+    CUaddress_mode mode = i < dimensions ? texture->addressMode[i] : CU_TR_ADDRESS_MODE_CLAMP;
+    if ((unsigned)mode > CU_TR_ADDRESS_MODE_BORDER) return false;
+    if (!descriptor->normalized && mode != CU_TR_ADDRESS_MODE_BORDER)
+      mode = CU_TR_ADDRESS_MODE_CLAMP;
+    descriptor->address_modes[i] = (uint8_t)mode;
+  }
+  return true;
+}
+
+static bool returns_floats(const struct tsr_descriptor *descriptor) {
+  const enum tsr_format format = (enum tsr_format)descriptor->format;
+  if (format == TSR_FORMAT_F16 || format == TSR_FORMAT_F32) return true;
+  return !descriptor->as_integer && !tsr_format_is_wide_integer(format);
+}
+
+/* Filters interpolate, so they need values that are returned as floats. */
+static bool put_filters(const CUDA_TEXTURE_DESC *texture, struct tsr_descriptor *descriptor) {
+  if (descriptor->shape == TSR_SHAPE_LINEAR) return true; /* ignored */
+  if ((unsigned)texture->filterMode > CU_TR_FILTER_MODE_LINEAR ||
+      (unsigned)texture->mipmapFilterMode > CU_TR_FILTER_MODE_LINEAR)
+    return false;
+  descriptor->filter = (uint8_t)texture->filterMode;
+  if (descriptor->levels > 1) descriptor->mipmap_filter = (uint8_t)texture->mipmapFilterMode;
+  return (!descriptor->filter && !descriptor->mipmap_filter) || returns_floats(descriptor);
+}
+
+CUresult tsr_describe_sampling(const CUDA_TEXTURE_DESC *texture,
+                               struct tsr_descriptor *descriptor) {
+  const unsigned flags = texture->flags;
+  if (flags & ~(unsigned)KNOWN_FLAGS) return CUDA_ERROR_INVALID_VALUE;
+  descriptor->as_integer = (flags & CU_TRSF_READ_AS_INTEGER) != 0;
+  descriptor->normalized = (flags & CU_TRSF_NORMALIZED_COORDINATES) != 0;
+  descriptor->srgb = (flags & CU_TRSF_SRGB) != 0;
+  descriptor->no_trilinear = (flags & CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION) != 0;
+  descriptor->seamless = (flags & CU_TRSF_SEAMLESS_CUBEMAP) != 0;
+  if (descriptor->srgb && descriptor->format != TSR_FORMAT_U8) return CUDA_ERROR_INVALID_VALUE;
+  if (!put_address_modes(texture, descriptor) || !put_filters(texture, descriptor))
+    return CUDA_ERROR_INVALID_VALUE;
+  const unsigned samples = texture->maxAnisotropy;
+  descriptor->anisotropy =
+      (uint8_t)(samples < 1 ? 1 : samples > MAX_ANISOTROPY ? MAX_ANISOTROPY : samples);
+  if (isnan(texture->mipmapLevelBias) || isnan(texture->minMipmapLevelClamp) ||
+      isnan(texture->maxMipmapLevelClamp))
+    return CUDA_ERROR_INVALID_VALUE;
+  descriptor->bias = texture->mipmapLevelBias;
+  descriptor->least_level = texture->minMipmapLevelClamp;
+  descriptor->greatest_level = texture->maxMipmapLevelClamp;
+  for (int i = 0; i < 4; i++) descriptor->border[i] = texture->borderColor[i];
+  return CUDA_SUCCESS;
+}
