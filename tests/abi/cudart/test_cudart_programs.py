@@ -119,6 +119,13 @@ def test_a_program_with_registered_kernels(
 
 
 @pytest.mark.parametrize("major", MAJORS)
+def test_a_program_with_arrays_and_textures(compile_c, libraries, environment, major) -> None:
+    program = compile_with(compile_c, libraries, major, "runtime_arrays")
+    status, output, errors = run(program, environment)
+    assert (status, output) == (0, "failures 0\n"), errors
+
+
+@pytest.mark.parametrize("major", MAJORS)
 def test_a_program_with_a_managed_variable(compile_c, libraries, environment, image, major) -> None:
     plain = ".visible .global .align 4 .u32 bias;"
     assert plain in KERNELS

@@ -103,6 +103,8 @@ struct cudaChannelFormatDesc {
   int f;
 };
 
+#include "array_types.h"
+
 struct cudaExtent {
   size_t width, height, depth;
 };

@@ -38,10 +38,14 @@ static bool put_address_modes(const CUDA_TEXTURE_DESC *texture, struct tsr_descr
   return true;
 }
 
+static bool is_float(const struct tsr_descriptor *descriptor) {
+  return descriptor->format == TSR_FORMAT_F16 || descriptor->format == TSR_FORMAT_F32;
+}
+
 static bool returns_floats(const struct tsr_descriptor *descriptor) {
-  const enum tsr_format format = (enum tsr_format)descriptor->format;
-  if (format == TSR_FORMAT_F16 || format == TSR_FORMAT_F32) return true;
-  return !descriptor->as_integer && !tsr_format_is_wide_integer(format);
+  return is_float(descriptor) ||
+         (!descriptor->as_integer &&
+          !tsr_format_is_wide_integer((enum tsr_format)descriptor->format));
 }
 
 /* Filters interpolate, so they need values that are returned as floats. */
@@ -59,7 +63,7 @@ CUresult tsr_describe_sampling(const CUDA_TEXTURE_DESC *texture,
                                struct tsr_descriptor *descriptor) {
   const unsigned flags = texture->flags;
   if (flags & ~(unsigned)KNOWN_FLAGS) return CUDA_ERROR_INVALID_VALUE;
-  descriptor->as_integer = (flags & CU_TRSF_READ_AS_INTEGER) != 0;
+  descriptor->as_integer = (flags & CU_TRSF_READ_AS_INTEGER) != 0 && !is_float(descriptor);
   descriptor->normalized = (flags & CU_TRSF_NORMALIZED_COORDINATES) != 0;
   descriptor->srgb = (flags & CU_TRSF_SRGB) != 0;
   descriptor->no_trilinear = (flags & CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION) != 0;

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "api.h"
+#include "arrays/array.h"
 #include "memory/copy.h"
 #include "state.h"
 
@@ -20,6 +21,17 @@ static bool types_of(int kind, int *source, int *target) {
   *source = types[kind][0];
   *target = types[kind][1];
   return true;
+}
+
+cudaError_t tsr_copy_types(int kind, bool source_is_array, bool target_is_array, int *source,
+                           int *target) {
+  if (!types_of(kind, source, target)) return cudaErrorInvalidMemcpyDirection;
+  if ((source_is_array && *source == CU_MEMORYTYPE_HOST) ||
+      (target_is_array && *target == CU_MEMORYTYPE_HOST))
+    return cudaErrorInvalidMemcpyDirection;
+  if (source_is_array) *source = CU_MEMORYTYPE_ARRAY;
+  if (target_is_array) *target = CU_MEMORYTYPE_ARRAY;
+  return cudaSuccess;
 }
 
 static cudaError_t copy_rectangle(void *dst, size_t dpitch, const void *src, size_t spitch,
@@ -53,31 +65,52 @@ cudaError_t tsr_cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, siz
   return copy_rectangle(dst, dpitch, src, spitch, width, height, kind, TSR_NO_WAIT, stream);
 }
 
+/* Find the bytes of an element of the arrays of a copy; 1: there are none. */
+static cudaError_t element_of(cudaArray_const_t source, cudaArray_const_t target, size_t *bytes) {
+  size_t row, other;
+  *bytes = 1;
+  if (!source && !target) return cudaSuccess;
+  cudaError_t result = tsr_array_sizes(source ? source : target, bytes, &row);
+  if (result != cudaSuccess || !source || !target) return result;
+  result = tsr_array_sizes(target, &other, &row);
+  if (result != cudaSuccess) return result;
+  return other == *bytes ? cudaSuccess : cudaErrorInvalidValue;
+}
+
 cudaError_t tsr_box_of(const struct cudaMemcpy3DParms *copy, struct CUDA_MEMCPY3D *out) {
+  size_t element, width, source_x = 0, target_x = 0;
   if (!copy) return cudaErrorInvalidValue;
-  if (copy->srcArray || copy->dstArray) return cudaErrorNotSupported;
+  if ((copy->srcArray && copy->srcPtr.ptr) || (copy->dstArray && copy->dstPtr.ptr))
+    return cudaErrorInvalidValue;
+  const cudaError_t found = element_of(copy->srcArray, copy->dstArray, &element);
+  if (found != cudaSuccess) return found;
+  if (__builtin_mul_overflow(copy->extent.width, element, &width) ||
+      __builtin_mul_overflow(copy->srcPos.x, copy->srcArray ? element : 1, &source_x) ||
+      __builtin_mul_overflow(copy->dstPos.x, copy->dstArray ? element : 1, &target_x))
+    return cudaErrorInvalidValue;
   *out = (struct CUDA_MEMCPY3D){
-      .source_x = copy->srcPos.x,
+      .source_x = source_x,
       .source_y = copy->srcPos.y,
       .source_z = copy->srcPos.z,
       .source_host = copy->srcPtr.ptr,
       .source_device = copy->srcPtr.ptr,
+      .source_array = copy->srcArray,
       .source_pitch = copy->srcPtr.pitch,
       .source_height = copy->srcPtr.ysize,
-      .target_x = copy->dstPos.x,
+      .target_x = target_x,
       .target_y = copy->dstPos.y,
       .target_z = copy->dstPos.z,
       .target_host = copy->dstPtr.ptr,
       .target_device = copy->dstPtr.ptr,
+      .target_array = copy->dstArray,
       .target_pitch = copy->dstPtr.pitch,
       .target_height = copy->dstPtr.ysize,
-      .width = copy->extent.width,
+      .width = width,
       .height = copy->extent.height,
       .depth = copy->extent.depth,
   };
-  if (!types_of(copy->kind, &out->source_type, &out->target_type))
-    return cudaErrorInvalidMemcpyDirection;
-  return cudaSuccess;
+  return tsr_copy_types(copy->kind, copy->srcArray != NULL, copy->dstArray != NULL,
+                        &out->source_type, &out->target_type);
 }
 
 static int kind_of(int source, int target) {
@@ -90,16 +123,29 @@ static int kind_of(int source, int target) {
 void tsr_box_to(const struct CUDA_MEMCPY3D *copy, struct cudaMemcpy3DParms *out) {
   const bool from_host = copy->source_type == CU_MEMORYTYPE_HOST;
   const bool to_host = copy->target_type == CU_MEMORYTYPE_HOST;
+  const bool from_array = copy->source_type == CU_MEMORYTYPE_ARRAY;
+  const bool to_array = copy->target_type == CU_MEMORYTYPE_ARRAY;
+  cudaArray_t source_array = from_array ? (cudaArray_t)(uintptr_t)copy->source_array : NULL;
+  cudaArray_t target_array = to_array ? (cudaArray_t)copy->target_array : NULL;
   void *source = (void *)(uintptr_t)(from_host ? copy->source_host : copy->source_device);
+  void *target = to_host ? copy->target_host : copy->target_device;
+  size_t element;
+  /* Of arrays that are gone, all is in bytes. */
+  if (element_of(source_array, target_array, &element) != cudaSuccess || element == 0) element = 1;
   *out = (struct cudaMemcpy3DParms){
-      .srcPos = {copy->source_x, copy->source_y, copy->source_z},
-      .srcPtr = {source, copy->source_pitch, copy->source_pitch, copy->source_height},
-      .dstPos = {copy->target_x, copy->target_y, copy->target_z},
-      .dstPtr = {to_host ? copy->target_host : copy->target_device, copy->target_pitch,
-                 copy->target_pitch, copy->target_height},
-      .extent = {copy->width, copy->height, copy->depth},
+      .srcArray = source_array,
+      .srcPos = {copy->source_x / (from_array ? element : 1), copy->source_y, copy->source_z},
+      .dstArray = target_array,
+      .dstPos = {copy->target_x / (to_array ? element : 1), copy->target_y, copy->target_z},
+      .extent = {copy->width / element, copy->height, copy->depth},
       .kind = kind_of(copy->source_type, copy->target_type),
   };
+  if (!from_array)
+    out->srcPtr = (struct cudaPitchedPtr){source, copy->source_pitch, copy->source_pitch,
+                                          copy->source_height};
+  if (!to_array)
+    out->dstPtr = (struct cudaPitchedPtr){target, copy->target_pitch, copy->target_pitch,
+                                          copy->target_height};
 }
 
 static bool is_empty(struct cudaExtent extent) {
@@ -199,8 +245,4 @@ cudaError_t tsr_cudaMemset3D_ptds(struct cudaPitchedPtr pitchedDevPtr, int value
 cudaError_t tsr_cudaMemset3DAsync(struct cudaPitchedPtr pitchedDevPtr, int value,
                                   struct cudaExtent extent, cudaStream_t stream) {
   return set_box(pitchedDevPtr, value, extent, TSR_NO_WAIT, stream);
-}
-
-struct cudaChannelFormatDesc tsr_cudaCreateChannelDesc(int x, int y, int z, int w, int f) {
-  return (struct cudaChannelFormatDesc){x, y, z, w, f};
 }
