@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from tessera_torch import counts, driver, settings
+from tessera_torch import counts, driver, settings, sharing
 
 _KEPT: list[Any] = []  # registrations end with their library
 
@@ -42,6 +42,20 @@ def _register() -> int:
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.backends.cudnn.enabled = False
     settings.keep_fused_multiply_add()
+    _use_shared_cache()
     library, count = register()
     _KEPT.append(library)
     return count
+
+
+def _use_shared_cache() -> None:
+    """Copy kernels of the folder that the user names; without them, kernels are compiled."""
+    folder = settings.shared_cache()
+    if folder is None:
+        return
+    try:
+        started = time.perf_counter()
+        copied = sharing.bring(folder, settings.fixed_caches())
+        counts.log(f"{copied} files from {folder} in {time.perf_counter() - started:.2f} s")
+    except (sharing.NotTrusted, OSError) as err:
+        counts.say(f"{settings.SHARED_VARIABLE} is not used: {err}")

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ SWITCH_VARIABLE = "TESSERA_TORCH"  # 0: PyTorch is left as it is
 FALLBACK_VARIABLE = "TESSERA_TORCH_FALLBACK"  # cpu: what has no kernel runs on the CPU
 CHECK_VARIABLE = "TESSERA_TORCH_CHECK_INDICES"  # 0: indices are not checked
 LOG_VARIABLE = "TESSERA_TORCH_LOG"  # 1: a line for each kernel, and counts at the end
+SHARED_VARIABLE = "TESSERA_TORCH_CACHE"  # a folder that `python -m tessera_torch.warm --into` made
 AUTOLOAD_VARIABLE = "TORCH_DEVICE_BACKEND_AUTOLOAD"  # PyTorch's own; 0: it loads no plug-in
 CACHE_VARIABLES: Final = {"Inductor": "TORCHINDUCTOR_CACHE_DIR", "Triton": "TRITON_CACHE_DIR"}
 
@@ -76,3 +78,23 @@ def inductor_cache() -> Path:
 def caches() -> dict[str, Path]:
     """Return the folders from which compiled files are executed."""
     return {"Inductor": inductor_cache(), "Triton": triton_cache()}
+
+
+def shared_cache() -> Path | None:
+    """Return the folder of kernels that were compiled ahead, if the user names one."""
+    named = os.environ.get(SHARED_VARIABLE)
+    return Path(named) if named else None
+
+
+def fixed_caches() -> dict[str, Path]:
+    """Return the caches' folders, and keep Inductor from moving Triton's later."""
+    found = caches()
+    for name, variable in CACHE_VARIABLES.items():
+        os.environ.setdefault(variable, str(found[name]))
+    return found
+
+
+def environment_of_caches(folders: Mapping[str, Path]) -> dict[str, str]:
+    """Return this process's environment with other caches, and without a shared one."""
+    directed = {variable: str(folders[name]) for name, variable in CACHE_VARIABLES.items()}
+    return {**os.environ, **directed, SHARED_VARIABLE: ""}

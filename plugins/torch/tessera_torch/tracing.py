@@ -18,6 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, DimDynamic, ShapeEnv
 
 from tessera_torch.nesting import LOCK
+from tessera_torch.pinning import pinned
 
 # A kernel depends on its operation alone, not on trials, which would call eager operators.
 _CONFIG = {
@@ -188,7 +189,12 @@ def compile_function(
     with LOCK, _quiet():
         with inputs.mode, torch.no_grad():
             graph = make_fx(with_symbols, decomposition_table=_decompositions())(*everything)
-        with config.patch(_CONFIG), tracing(TracingContext(inputs.mode)), torch.no_grad():
+        with (
+            pinned(),
+            config.patch(_CONFIG),
+            tracing(TracingContext(inputs.mode)),
+            torch.no_grad(),
+        ):
             # Without this, Inductor's cache would not distinguish kernels by alignment.
             aligned = [skip + i for i in inputs.aligned]
             code: Any = compile_fx_inner(graph, everything, static_input_idxs=aligned)

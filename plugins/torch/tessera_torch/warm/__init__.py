@@ -1,0 +1,1 @@
+"""Compilation ahead: ``python -m tessera_torch.warm [--into FOLDER] [--model FILE]``."""
