@@ -50,12 +50,12 @@ def _register() -> int:
 
 def _use_shared_cache() -> None:
     """Copy kernels of the folder that the user names; without them, kernels are compiled."""
-    folder = settings.shared_cache()
+    folder = settings.cache_to_share()
     if folder is None:
         return
     try:
         started = time.perf_counter()
-        copied = sharing.bring(folder, settings.fixed_caches())
+        copied = sharing.bring(folder, settings.fix_caches())
         counts.log(f"{copied} files from {folder} in {time.perf_counter() - started:.2f} s")
     except (sharing.NotTrusted, OSError) as err:
         counts.say(f"{settings.SHARED_VARIABLE} is not used: {err}")

@@ -18,7 +18,7 @@ _MULTIPROCESSORS: Final = 132
 
 
 @contextmanager
-def pinned() -> Iterator[None]:
+def pin() -> Iterator[None]:
     """Let Inductor compile for any slice of a compute capability. The caller holds the lock."""
     create = DeviceProperties.create  # keeps its own cache
 

@@ -80,13 +80,13 @@ def caches() -> dict[str, Path]:
     return {"Inductor": inductor_cache(), "Triton": triton_cache()}
 
 
-def shared_cache() -> Path | None:
+def cache_to_share() -> Path | None:
     """Return the folder of kernels that were compiled ahead, if the user names one."""
     named = os.environ.get(SHARED_VARIABLE)
     return Path(named) if named else None
 
 
-def fixed_caches() -> dict[str, Path]:
+def fix_caches() -> dict[str, Path]:
     """Return the caches' folders, and keep Inductor from moving Triton's later."""
     found = caches()
     for name, variable in CACHE_VARIABLES.items():

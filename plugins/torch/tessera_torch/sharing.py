@@ -6,6 +6,7 @@ descriptor, and copied into this user's own cache; nothing in the shared folder 
 place.
 """
 
+import hashlib
 import json
 import os
 import stat
@@ -29,7 +30,8 @@ def write_manifest(folder: Path, version: str) -> None:
             path.chmod(stat.S_IMODE(path.stat().st_mode) & ~_OTHERS_WRITE)
     manifest = folder / MANIFEST
     files = sum(1 for path in folder.rglob("*") if path.is_file() and path != manifest)
-    manifest.write_text(json.dumps({"torch": version, "files": files}), encoding="ascii")
+    content = {"torch": version, "files": files, "id": os.urandom(8).hex()}
+    manifest.write_text(json.dumps(content), encoding="ascii")
     manifest.chmod(0o644)
     folder.chmod(0o755)
 
@@ -37,24 +39,32 @@ def write_manifest(folder: Path, version: str) -> None:
 def bring(folder: Path, caches: Mapping[str, Path]) -> int:
     """Copy a shared folder's files into this user's caches, once; return how many were copied.
 
+    A file in the cache records that this was done, so that later processes read only the manifest.
+
     Raises:
         NotTrusted: a file or folder could have been written by another user, or is a link. Then
             no file is copied.
         OSError: a folder cannot be read or written, or is no shared cache.
     """
-    found = dict(_read(folder))
-    manifest = found.pop(MANIFEST, None)
-    if manifest is None:
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
         raise NotTrusted(f"{folder} has no {MANIFEST}: make it with python -m tessera_torch.warm")
+    digest = hashlib.sha256(manifest.read_bytes()).hexdigest()[:16]
+    done = caches["Inductor"] / f".tessera-shared-{digest}"
+    if done.exists():
+        return 0
+    found = dict(_read(folder))
+    for target in caches.values():
+        target.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _check(target.lstat(), target)
     copied = 0
     for name, place in FOLDERS.items():
         target = caches[name]
-        target.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _check(target.lstat(), target)
         for path, content in found.items():
             relative = Path(path)
             if relative.parts[0] == place:
                 copied += _copy(content, target.joinpath(*relative.parts[1:]))
+    done.touch()
     return copied
 
 

@@ -18,7 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, DimDynamic, ShapeEnv
 
 from tessera_torch.nesting import LOCK
-from tessera_torch.pinning import pinned
+from tessera_torch.pinning import pin
 
 # A kernel depends on its operation alone, not on trials, which would call eager operators.
 _CONFIG = {
@@ -190,7 +190,7 @@ def compile_function(
         with inputs.mode, torch.no_grad():
             graph = make_fx(with_symbols, decomposition_table=_decompositions())(*everything)
         with (
-            pinned(),
+            pin(),
             config.patch(_CONFIG),
             tracing(TracingContext(inputs.mode)),
             torch.no_grad(),

@@ -12,7 +12,7 @@ from support.cluster.kubectl import Cluster, forward_port, until
 from support.cluster.pytorch_pods import (
     FOLDER,
     Wheel,
-    installed_wheel,
+    find_wheel,
     manifest,
     programs,
     require_in_nodes,
@@ -26,7 +26,7 @@ _ENDS_WITHIN_S = 900
 
 @pytest.fixture
 def wheel(whole_cluster: Cluster) -> Wheel:
-    found = installed_wheel()
+    found = find_wheel()
     require_in_nodes(whole_cluster, found)
     return found
 

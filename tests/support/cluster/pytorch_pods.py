@@ -39,7 +39,7 @@ class Wheel:
         return done.stdout
 
 
-def installed_wheel() -> Wheel:
+def find_wheel() -> Wheel:
     """Return the wheel that the environment names. Skips the test if there is none."""
     python = os.environ.get(VARIABLE, "")
     if not Path(python).is_file():

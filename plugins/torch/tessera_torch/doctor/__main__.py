@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 
-from tessera_torch.doctor import finding, installed
+from tessera_torch.doctor import finding, packages
 from tessera_torch.doctor.finding import ERROR, Finding
 
 _TIMEOUT_S = 600
@@ -22,11 +22,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(_CHILD, action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.with_torch:
-        from tessera_torch.doctor import loaded
+        from tessera_torch.doctor import process
 
-        print(finding.as_json(loaded.check_all()))
+        print(finding.as_json(process.check_all()))
         return 0
-    findings = installed.check_all()
+    findings = packages.check_all()
     if not any(one.check == "torch" and one.state == ERROR for one in findings):
         findings += _check_in_child()
     print(finding.as_json(findings) if options.output == "json" else finding.as_text(findings))

@@ -301,10 +301,10 @@ def test_allocate_without_cdi_mounts_slice_library_and_ptxas(
 def test_variables_for_pytorch_lead_to_mounted_files_and_are_set_on_request() -> None:
     offer = offer_of(make_gpu(0, range(1)))
     without = dict(offer.container(["MIG-0-0"], use_cdi=True).envs)
-    asked = dataclasses.replace(offer, pytorch=True).container(["MIG-0-0"], use_cdi=False)
-    added = {name: value for name, value in asked.envs.items() if name not in without}
+    wanted = dataclasses.replace(offer, pytorch=True).container(["MIG-0-0"], use_cdi=False)
+    added = {name: value for name, value in wanted.envs.items() if name not in without}
     assert set(added) == {"PYTHONPATH", "LD_PRELOAD"}
-    assert set(added.values()) <= {mount.container_path for mount in asked.mounts}
+    assert set(added.values()) <= {mount.container_path for mount in wanted.mounts}
 
 
 @pytest.mark.parametrize("use_cdi", [True, False])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tessera_torch import settings
-from tessera_torch.doctor import __main__, finding, installed, loaded
+from tessera_torch.doctor import __main__, finding, packages, process
 from tessera_torch.doctor.finding import ERROR, OK, WARNING, Finding
 
 PLUGIN = Path(settings.__file__).parents[1]
@@ -40,7 +40,7 @@ def test_the_wheel(
     monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], state: str, remedy: str
 ) -> None:
     give_versions(monkeypatch, **versions)
-    found = installed.check_wheel()
+    found = packages.check_wheel()
     assert found.state == state
     assert remedy in found.remedy
 
@@ -49,13 +49,13 @@ def test_the_plug_in_is_found_unless_it_is_switched_off(monkeypatch: pytest.Monk
     for variable in (settings.SWITCH_VARIABLE, settings.AUTOLOAD_VARIABLE):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.syspath_prepend(str(PLUGIN))
-    assert installed.check_entry_point().state == OK
+    assert packages.check_entry_point().state == OK
     for variable in (settings.SWITCH_VARIABLE, settings.AUTOLOAD_VARIABLE):
         with monkeypatch.context() as one:
             one.setenv(variable, "0")
-            assert installed.check_entry_point().remedy == f"unset {variable}"
+            assert packages.check_entry_point().remedy == f"unset {variable}"
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: ())
-    assert str(PLUGIN) in installed.check_entry_point().remedy
+    assert str(PLUGIN) in packages.check_entry_point().remedy
 
 
 def test_without_a_compiler_triton_needs_its_cached_module(
@@ -65,29 +65,29 @@ def test_without_a_compiler_triton_needs_its_cached_module(
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     give_versions(monkeypatch)
-    assert installed.check_compiler().remedy == "pip install triton"
+    assert packages.check_compiler().remedy == "pip install triton"
     give_versions(monkeypatch, triton="3.9.0")
-    found = installed.check_compiler()
+    found = packages.check_compiler()
     assert (found.state, "no C compiler" in found.found) == (ERROR, True)
-    suffix = installed.sysconfig.get_config_var("EXT_SUFFIX")
+    suffix = packages.sysconfig.get_config_var("EXT_SUFFIX")
     (tmp_path / "key").mkdir()
     (tmp_path / "key" / f"cuda_utils{suffix}").touch()
-    assert installed.check_compiler().state == OK
+    assert packages.check_compiler().state == OK
 
 
 def test_a_cache_that_others_can_write_is_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
-    assert installed.check_cache("Triton", folder).state == OK  # will be made
+    assert packages.check_cache("Triton", folder).state == OK  # will be made
     folder.mkdir(mode=0o700)
-    assert installed.check_cache("Triton", folder).state == OK
+    assert packages.check_cache("Triton", folder).state == OK
     folder.chmod(0o777)
-    assert installed.check_cache("Triton", folder).remedy == f"chmod go-w {folder}"
+    assert packages.check_cache("Triton", folder).remedy == f"chmod go-w {folder}"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
 def test_a_cache_of_another_user_is_an_error(tmp_path: Path) -> None:
     os.chown(tmp_path, 4711, 4711)
-    found = installed.check_cache("Inductor", tmp_path)
+    found = packages.check_cache("Inductor", tmp_path)
     assert "uid 4711" in found.found
     assert "TORCHINDUCTOR_CACHE_DIR" in found.remedy
 
@@ -107,13 +107,13 @@ def test_the_library_that_wins_is_tesseras_or_is_named(tmp_path: Path) -> None:
     driver = library("ours", "libcuda.so.1", mark)
     ours = library("ours", "libcublas.so.13", mark)
     theirs = library("theirs", "libcublas.so.13", b"theirs")
-    good = loaded.check_libraries(loaded.mapped_libraries(maps_of(driver, ours, theirs)))
+    good = process.check_libraries(process.list_libraries(maps_of(driver, ours, theirs)))
     assert [one.state for one in good] == [OK]
-    bad = loaded.check_libraries(loaded.mapped_libraries(maps_of(driver, theirs)))
+    bad = process.check_libraries(process.list_libraries(maps_of(driver, theirs)))
     assert [one.state for one in bad] == [OK, ERROR]
     assert bad[1].found == f"not Tessera's: libcublas, from {theirs.parent}"
     assert "--preload" in bad[1].remedy
-    none = loaded.check_libraries(loaded.mapped_libraries(maps_of(ours)))
+    none = process.check_libraries(process.list_libraries(maps_of(ours)))
     assert none[0].found == "no libcuda.so.1 is loaded"
 
 
@@ -121,14 +121,14 @@ def test_the_output_names_each_remedy_and_the_status_follows(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = Finding("cache", ERROR, "is bad", "repair it")
-    monkeypatch.setattr(installed, "check_all", lambda: [Finding("torch", OK, "2.15.0"), bad])
+    monkeypatch.setattr(packages, "check_all", lambda: [Finding("torch", OK, "2.15.0"), bad])
     monkeypatch.setattr(__main__, "_check_in_child", list)
     assert __main__.main([]) == 1
     assert "repair it" in capsys.readouterr().out
     assert __main__.main(["-o", "json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert (document["ok"], document["findings"][1]["remedy"]) == (False, "repair it")
-    monkeypatch.setattr(installed, "check_all", lambda: [Finding("torch", WARNING, "2.14")])
+    monkeypatch.setattr(packages, "check_all", lambda: [Finding("torch", WARNING, "2.14")])
     assert __main__.main(["-o", "json"]) == 0
     assert finding.has_error([bad])
 

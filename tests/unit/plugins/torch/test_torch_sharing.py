@@ -34,6 +34,10 @@ def test_files_are_copied_once_and_are_the_users_own(shared: Path, caches: dict[
     assert (caches["Triton"] / "KEY" / "cuda_utils.so").stat().st_mode & 0o777 == 0o700
     copy.write_text("own")
     assert sharing.bring(shared, caches) == 0
+    (shared / "triton" / "KEY" / "new").touch()
+    assert sharing.bring(shared, caches) == 0
+    sharing.write_manifest(shared, "2.15.0")  # as warm extends the folder
+    assert sharing.bring(shared, caches) == 1
     assert copy.read_text() == "own"
     assert not any(path.name == sharing.MANIFEST for path in caches["Inductor"].rglob("*"))
 

@@ -20,7 +20,7 @@ _REMEDY = (
 )
 
 
-def mapped_libraries(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def list_libraries(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return CUDA's libraries in lines of ``/proc/self/maps``: paths by name without version."""
     found: dict[str, dict[str, None]] = {}
     for line in lines:
@@ -99,6 +99,6 @@ def check_all() -> list[Finding]:
         return [Finding("import", ERROR, f"import torch: {err}")]
     took = f"import torch took {time.perf_counter() - started:.1f} s"
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        found = mapped_libraries(maps)
+        found = list_libraries(maps)
     findings = [Finding("import", OK, took), *check_libraries(found), check_plugin()]
     return findings if any(one.state == ERROR for one in findings) else [*findings, *check_device()]
