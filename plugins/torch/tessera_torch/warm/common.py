@@ -3,6 +3,7 @@
 import runpy
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,13 @@ _REDUCED = ("sum", "mean", "amax", "amin")
 def _element_wise(dtype: Any) -> Iterator[Callable[[], Any]]:
     x = torch.rand(64, 48, device="cuda").to(dtype) + 1
     for name in _UNARY:
-        yield lambda name=name: getattr(torch, name)(x)
+        yield partial(getattr(torch, name), x)
     for name in _BINARY:
         operator = getattr(torch, name)
-        yield lambda operator=operator: operator(x, x)
-        yield lambda operator=operator: operator(x, x[0])
+        yield partial(operator, x, x)
+        yield partial(operator, x, x[0])
         if name not in ("maximum", "minimum"):
-            yield lambda operator=operator: operator(x, 2)
+            yield partial(operator, x, 2)
     yield lambda: x.clone().add_(x).mul_(2).div_(3)
     yield lambda: torch.where(x > 1, x, 0)
     yield lambda: x.masked_fill(x > 1, 0)
@@ -35,15 +36,15 @@ def _element_wise(dtype: Any) -> Iterator[Callable[[], Any]]:
     yield lambda: x.clamp(0, 1)
     yield lambda: x.pow(2)
     for activation in (functional.gelu, functional.silu, functional.leaky_relu):
-        yield lambda activation=activation: activation(x)
+        yield partial(activation, x)
 
 
 def _others(dtype: Any) -> Iterator[Callable[[], Any]]:
     x = torch.rand(64, 48, device="cuda").to(dtype)
     for name in _REDUCED:
-        yield lambda name=name: getattr(x, name)()
-        yield lambda name=name: getattr(x, name)(-1)
-        yield lambda name=name: getattr(x, name)(0)
+        yield getattr(x, name)
+        yield partial(getattr(x, name), -1)
+        yield partial(getattr(x, name), 0)
     yield lambda: x.softmax(-1)
     yield lambda: x.log_softmax(-1)
     yield lambda: x.argmax(-1)
@@ -61,39 +62,40 @@ def _others(dtype: Any) -> Iterator[Callable[[], Any]]:
     yield lambda: torch.randn(3, device="cuda", dtype=dtype)
 
 
-class _Attention(nn.Module):
-    def __init__(self, causal: bool) -> None:
-        super().__init__()
-        self.causal = causal
-        self.mixed = nn.Linear(32, 96)
-
-    def forward(self, x: Any) -> Any:
-        batch, length, width = x.shape
-        parts = self.mixed(x).chunk(3, -1)
-        heads = [one.view(batch, length, 4, -1).transpose(1, 2) for one in parts]
-        mixed = functional.scaled_dot_product_attention(*heads, is_causal=self.causal)
-        return x + mixed.transpose(1, 2).reshape(batch, length, width)
+def _attend(mixed: Any, causal: bool, x: Any) -> Any:
+    batch, length, width = x.shape
+    heads = [one.view(batch, length, 4, -1).transpose(1, 2) for one in mixed(x).chunk(3, -1)]
+    attention = functional.scaled_dot_product_attention(*heads, is_causal=causal)
+    return x + attention.transpose(1, 2).reshape(batch, length, width)
 
 
-def _transformer() -> nn.Module:
-    blocks = (
-        nn.Sequential(
-            *(nn.LayerNorm(32), _Attention(causal), nn.LayerNorm(32)),
-            *(nn.Linear(32, 64), nn.GELU(), nn.Dropout(0.1), nn.Linear(64, 32)),
-        )
-        for causal in (True, False)
+def _transformer() -> Any:
+    model = nn.Sequential(
+        *(nn.Embedding(50, 32), nn.LayerNorm(32), nn.Linear(32, 96), nn.LayerNorm(32)),
+        *(nn.Linear(32, 64), nn.GELU(), nn.Dropout(0.1), nn.Linear(64, 32), nn.Linear(32, 50)),
     )
-    return nn.Sequential(nn.Embedding(50, 32), *blocks, nn.LayerNorm(32), nn.Linear(32, 50))
+    words, before, mixed, *after = model
+
+    def forward(x: Any) -> Any:
+        x = words(x)
+        for causal in (True, False):
+            x = _attend(mixed, causal, before(x))
+        for one in after:
+            x = one(x)
+        return x
+
+    model.forward = forward
+    return model
 
 
-def _convolutional() -> nn.Module:
+def _convolutional() -> Any:
     return nn.Sequential(
         *(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(8, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10)),
     )
 
 
-def _train(model: nn.Module, make_optimizer: Any, x: Any, classes: int) -> None:
+def _train(model: Any, make_optimizer: Any, x: Any, classes: int) -> None:
     model.to("cuda")
     optimizer = make_optimizer(model.parameters())
     for _ in range(2):
@@ -113,13 +115,13 @@ def _trainings() -> Iterator[Callable[[], Any]]:
     perceptron = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 10))
     tokens = torch.randint(50, (3, 17), device="cuda")
     for make in (
-        lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
-        lambda parameters: torch.optim.Adam(parameters, lr=1e-3),
-        lambda parameters: torch.optim.AdamW(parameters, lr=1e-3),
+        partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+        torch.optim.Adam,
+        torch.optim.AdamW,
     ):
-        yield lambda make=make: _train(perceptron, make, torch.rand(7, 20, device="cuda"), 10)
-    yield lambda: _train(_transformer(), make, tokens, 50)
-    yield lambda: _train(_convolutional(), make, torch.rand(4, 3, 16, 16, device="cuda"), 10)
+        yield partial(_train, perceptron, make, torch.rand(7, 20, device="cuda"), 10)
+    yield partial(_train, _transformer(), torch.optim.AdamW, tokens, 50)
+    yield partial(_train, _convolutional(), torch.optim.SGD, torch.rand(4, 3, 16, 16).cuda(), 10)
 
 
 def compile_all(model: Path | None) -> int:
