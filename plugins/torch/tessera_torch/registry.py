@@ -35,11 +35,12 @@ _TENSOR: Final = "Tensor"
 
 def register() -> tuple[Any, int]:
     """Register all kernels; return the library, which must be kept, and their number."""
+    from tessera_torch.linalg import table as linalg_table
     from tessera_torch.own import table
 
     native.remember()
     library = torch.library.Library("aten", "IMPL")
-    own = table.kernels()
+    own = {**table.kernels(), **linalg_table.kernels()}
     names = frozenset(name.partition(".")[0] for name in (*own, *_PRODUCTS, *_ALIASES))
     count = 0
     with warnings.catch_warnings():

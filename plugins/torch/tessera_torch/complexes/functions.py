@@ -198,10 +198,14 @@ def _scaled(function: Callable[[Pair], Pair], factor: float) -> Callable[[Pair],
     return compute
 
 
+def _exp2(z: Pair) -> Pair:
+    return exp((z[0] * math.log(2), z[1] * math.log(2)))
+
+
 FUNCTIONS: Final[dict[str, Callable[[Pair], Pair]]] = {
     "exp": exp, "log": log, "log1p": log1p, "expm1": expm1, "sqrt": sqrt,
     "log2": _scaled(log, 1 / math.log(2)), "log10": _scaled(log, 1 / math.log(10)),
-    "rsqrt": lambda z: reciprocal(sqrt(z)), "exp2": lambda z: exp(_scaled(lambda p: p, math.log(2))(z)),
+    "rsqrt": lambda z: reciprocal(sqrt(z)), "exp2": _exp2,
     "sinh": sinh, "cosh": cosh, "tanh": tanh, "sin": sin, "cos": cos, "tan": tan,
     "asin": asin, "acos": acos, "atan": atan, "asinh": asinh, "acosh": acosh, "atanh": atanh,
     "reciprocal": reciprocal, "sigmoid": sigmoid, "sgn": sgn,

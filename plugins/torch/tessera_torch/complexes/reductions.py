@@ -34,7 +34,8 @@ def by_parts(overload: Any, arguments: list[Any]) -> Any:
 
 BY_PARTS: Final = frozenset(
     {
-        *("sum", "mean", "cumsum", "flip", "roll", "index_select", "gather", "index", "tril", "triu"),
+        *("sum", "mean", "cumsum", "flip", "roll", "index_select", "gather", "index"),
+        *("tril", "triu"),
         *("trace", "take", "unfold_backward", "constant_pad_nd", "reflection_pad1d"),
         *("reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d"),
         *("replication_pad3d", "im2col", "col2im", "repeat_interleave", "clone", "nan_to_num"),

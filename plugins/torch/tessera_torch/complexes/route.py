@@ -6,8 +6,8 @@ from typing import Any, Final
 import torch
 
 from tessera_torch.complexes import elementwise, products, reductions
-from tessera_torch.targets import write
 from tessera_torch.signature import Signature
+from tessera_torch.targets import write
 
 _OPERATORS: Final = {**elementwise.OPERATORS, **products.OPERATORS, **reductions.OPERATORS}
 

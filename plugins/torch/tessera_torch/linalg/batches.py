@@ -23,9 +23,7 @@ def check(name: str, *tensors: Any) -> None:
 def check_square(name: str, tensor: Any) -> None:
     """Raise RuntimeError as PyTorch does, if these are no square matrices."""
     if tensor.dim() < 2:
-        raise RuntimeError(
-            f"{name}: The input tensor A must have at least 2 dimensions."
-        )
+        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
     if tensor.shape[-1] != tensor.shape[-2]:
         raise RuntimeError(
             f"{name}: A must be batches of square matrices, but they are {tensor.shape[-2]} by"

@@ -33,7 +33,7 @@ def _solve(factors: Any, right: Any, upper: bool) -> Any:
     return solve_in_place(factors, right, upper, transposed=not upper)
 
 
-def _solve_helper(self: Any, A: Any, upper: bool) -> Any:  # noqa: N803 PyTorch's name
+def _solve_helper(self: Any, A: Any, upper: bool) -> Any:
     counts.CALLS["_cholesky_solve_helper"] += 1
     batches.check("_cholesky_solve_helper", self, A)
     result = _solve(batches.work_on(A), batches.work_on(self), upper)

@@ -130,7 +130,7 @@ def solve_triangle(
 def reflect(
     vectors, factors, targets, m, k, n, columns, backwards, block: tl.constexpr
 ):  # fmt: skip
-    """Apply ``k`` reflections to matrices of m x n; vectors are below the diagonal of m x columns."""
+    """Apply ``k`` reflections to matrices of m x n; vectors are below a diagonal of ``columns``."""
     batch = tl.program_id(0).to(tl.int64)
     v = vectors + batch * m * columns
     c = targets + batch * m * n

@@ -38,14 +38,13 @@ def _arrange(work: Any, order: Any) -> Any:
     return work.gather(1, order[:, :, None].expand(work.shape))
 
 
-def _factor_as_autograd_expects(tensor: Any) -> tuple[Any, Any, Any, bool]:
-    """Return the factors, pivots, info, and whether the factors are of the transposed matrices.
+def _factor_for_determinant(tensor: Any) -> tuple[Any, Any]:
+    """Return the factors and pivots of the transposed matrices if these are contiguous.
 
-    PyTorch factors A^T where A is contiguous, and its gradients read the factors as such.
+    PyTorch factors them so, and the determinants' gradients read the factors as such.
     """
-    transposed = tensor.is_contiguous()
-    work = batches.work_on(tensor.mT if transposed else tensor)
-    return work, *factor(work), transposed
+    work = batches.work_on(tensor.mT if tensor.is_contiguous() else tensor)
+    return work, factor(work)[0]
 
 
 def solve(factors: Any, pivots: Any, right: Any, transposed: bool = False) -> Any:
@@ -67,7 +66,7 @@ def _report(name: str, infos: Any, a: Any, check_errors: bool) -> Any:
     return infos
 
 
-def _factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
+def _factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
     counts.CALLS["linalg_lu_factor_ex"] += 1
     batches.check("linalg_lu_factor_ex", A)
     if A.dim() < 2:
@@ -83,7 +82,10 @@ def _factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> Any
 
 
 def _unpack(
-    LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True  # noqa: N803
+    LU_data: Any,
+    LU_pivots: Any,
+    unpack_data: bool = True,
+    unpack_pivots: bool = True,
 ) -> tuple[Any, Any, Any]:
     counts.CALLS["lu_unpack"] += 1
     m, n = LU_data.shape[-2:]
@@ -109,7 +111,7 @@ def _unpack(
     return matrix, lower, upper
 
 
-def _lu(A: Any, *, pivot: bool = True) -> tuple[Any, Any, Any]:  # noqa: N803
+def _lu(A: Any, *, pivot: bool = True) -> tuple[Any, Any, Any]:
     counts.CALLS["linalg_lu"] += 1
     factors, pivots, _ = _factor_ex(A, pivot=pivot)
     matrix, lower, upper = _unpack(factors, pivots, unpack_pivots=pivot)
@@ -117,7 +119,12 @@ def _lu(A: Any, *, pivot: bool = True) -> tuple[Any, Any, Any]:  # noqa: N803
 
 
 def _lu_solve(
-    LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False  # noqa: N803
+    LU: Any,
+    pivots: Any,
+    B: Any,
+    *,
+    left: bool = True,
+    adjoint: bool = False,
 ) -> Any:
     counts.CALLS["linalg_lu_solve"] += 1
     batches.check("linalg_lu_solve", LU, B)
@@ -131,7 +138,7 @@ def _lu_solve(
     return answer if left else answer.mT.contiguous()
 
 
-def _solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
+def _solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> Any:
     counts.CALLS["_linalg_solve_ex"] += 1
     batches.check("_linalg_solve_ex", A, B)
     batches.check_square("linalg.solve", A)
@@ -145,12 +152,13 @@ def _solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) 
             f" {right.shape[-2]}x{right.shape[-1]})"
         )
     shape = torch.broadcast_shapes(A.shape[:-2], right.shape[:-2])
-    factors, pivots, infos, flipped = _factor_as_autograd_expects(A)
+    factors = batches.work_on(A)
+    pivots, infos = factor(factors)
     whole = factors.reshape(A.shape).expand(*shape, *A.shape[-2:]).reshape(-1, *A.shape[-2:])
     swaps = pivots.reshape(*A.shape[:-2], A.shape[-1])
     work = batches.work_on(right.expand(*shape, *right.shape[-2:]))
     swaps = swaps.expand(*shape, A.shape[-1]).reshape(work.shape[0], A.shape[-1])
-    result = solve(whole.contiguous(), swaps, work, transposed=left == flipped)
+    result = solve(whole.contiguous(), swaps, work, transposed=not left)
     result = batches.give_back(result, B, (*shape, *right.shape[-2:]))
     result = result if left else result.mT.contiguous()
     result = result.squeeze(-1) if is_vector else result
@@ -159,7 +167,7 @@ def _solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) 
     return result, batches.give_back(factors, A, A.shape), pivots, infos
 
 
-def _inverse_ex(A: Any, *, check_errors: bool = False) -> tuple[Any, Any]:  # noqa: N803
+def _inverse_ex(A: Any, *, check_errors: bool = False) -> tuple[Any, Any]:
     counts.CALLS["linalg_inv_ex"] += 1
     batches.check("linalg_inv_ex", A)
     batches.check_square("linalg.inv", A)
@@ -177,22 +185,22 @@ def _odd(pivots: Any) -> Any:
     return (pivots != own).sum(-1) % 2
 
 
-def _determinant(A: Any) -> tuple[Any, Any, Any]:  # noqa: N803
+def _determinant(A: Any) -> tuple[Any, Any, Any]:
     counts.CALLS["_linalg_det"] += 1
     batches.check("_linalg_det", A)
     batches.check_square("linalg.det", A)
-    work, pivots, _, _ = _factor_as_autograd_expects(A)
+    work, pivots = _factor_for_determinant(A)
     result = work.diagonal(dim1=-2, dim2=-1).prod(-1) * (1 - 2 * _odd(pivots))
     shape = A.shape[:-2]
     pivots = pivots.reshape(*shape, A.shape[-1])
     return batches.give_back(result, A, shape), batches.give_back(work, A, A.shape), pivots
 
 
-def _log_determinant(A: Any) -> tuple[Any, Any, Any, Any]:  # noqa: N803
+def _log_determinant(A: Any) -> tuple[Any, Any, Any, Any]:
     counts.CALLS["_linalg_slogdet"] += 1
     batches.check("_linalg_slogdet", A)
     batches.check_square("linalg.slogdet", A)
-    work, pivots, _, _ = _factor_as_autograd_expects(A)
+    work, pivots = _factor_for_determinant(A)
     diagonal = work.diagonal(dim1=-2, dim2=-1)
     sign = diagonal.sign().prod(-1) * (1 - 2 * _odd(pivots))
     size = diagonal.abs().log().sum(-1)

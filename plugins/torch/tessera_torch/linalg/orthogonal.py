@@ -35,7 +35,7 @@ def form(vectors: Any, factors: Any, columns: int) -> Any:
     return apply(vectors, factors, target, backwards=True)
 
 
-def _qr(A: Any, mode: str = "reduced") -> tuple[Any, Any]:  # noqa: N803 PyTorch's name
+def _qr(A: Any, mode: str = "reduced") -> tuple[Any, Any]:
     counts.CALLS["linalg_qr"] += 1
     batches.check("linalg_qr", A)
     if A.dim() < 2:
@@ -69,7 +69,7 @@ def _geqrf(self: Any) -> tuple[Any, Any]:
     return batches.give_back(work, self, self.shape), batches.give_back(factors, self, shape)
 
 
-def _product(input: Any, tau: Any) -> Any:  # noqa: A002 PyTorch's name
+def _product(input: Any, tau: Any) -> Any:
     counts.CALLS["linalg_householder_product"] += 1
     batches.check("linalg_householder_product", input, tau)
     m, n = input.shape[-2:]

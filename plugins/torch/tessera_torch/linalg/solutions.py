@@ -13,7 +13,9 @@ from tessera_torch.targets import out_form
 _TERMS: Final = 18  # of the exponential's series for a norm up to 1/2: below 1e-22
 
 
-def _least_squares(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
+def _least_squares(
+    self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None
+) -> Any:
     counts.CALLS["linalg_lstsq"] += 1
     batches.check("linalg_lstsq", self, b)
     if driver not in (None, "gels"):

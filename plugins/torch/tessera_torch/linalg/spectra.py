@@ -34,7 +34,7 @@ def _check_values(name: str, work: Any, infos: Any, is_matrix: bool) -> None:
     )
 
 
-def _eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> tuple[Any, Any]:  # noqa: N803
+def _eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> tuple[Any, Any]:
     counts.CALLS["_linalg_eigh"] += 1
     batches.check("_linalg_eigh", A)
     batches.check_square("linalg.eigh", A)
@@ -99,7 +99,11 @@ def _complete(rows: Any, values: Any, columns: int) -> Any:
 
 
 def _svd(
-    A: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None  # noqa: N803
+    A: Any,
+    full_matrices: bool = False,
+    compute_uv: bool = True,
+    *,
+    driver: str | None = None,
 ) -> tuple[Any, Any, Any]:
     counts.CALLS["_linalg_svd"] += 1
     batches.check("_linalg_svd", A)
@@ -125,7 +129,9 @@ def _svd(
 
 def _extend(columns: Any, size: int) -> Any:
     """Return orthogonal columns and others that make them a basis."""
-    ones = torch.ones((columns.shape[0], columns.shape[2]), dtype=columns.dtype, device=columns.device)
+    ones = torch.ones(
+        (columns.shape[0], columns.shape[2]), dtype=columns.dtype, device=columns.device
+    )
     return _complete(columns.mT.contiguous(), ones, size)
 
 

@@ -34,7 +34,12 @@ def solve(a: Any, b: Any, upper: bool, transposed: bool = False, unit: bool = Fa
 
 
 def _solve_triangular(
-    self: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False  # noqa: N803
+    self: Any,
+    B: Any,
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
 ) -> Any:
     counts.CALLS["linalg_solve_triangular"] += 1
     batches.check("linalg_solve_triangular", self, B)
@@ -63,7 +68,11 @@ def _check_sizes(name: str, a: Any, b: Any, left: bool) -> None:
 
 
 def _triangular_solve(
-    self: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False  # noqa: N803
+    self: Any,
+    A: Any,
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
 ) -> tuple[Any, Any]:
     counts.CALLS["triangular_solve"] += 1
     batches.check("triangular_solve", self, A)

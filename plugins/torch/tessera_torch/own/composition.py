@@ -115,8 +115,11 @@ def _cdist_backward(gradient: Any, x1: Any, x2: Any, p: float, distances: Any) -
 
 def _addbmm(self: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     counts.CALLS["addbmm"] += 1
+    dtype = batch1.dtype
+    if dtype in (torch.float16, torch.bfloat16):  # the sum over the batch keeps its digits
+        batch1, batch2 = batch1.to(torch.float32), batch2.to(torch.float32)
     product = torch.bmm(batch1, batch2).sum(0) * alpha
-    return product + self * beta if beta else product
+    return (product + self * beta if beta else product).to(dtype)
 
 
 def _addbmm_in_place(self: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:

@@ -74,10 +74,21 @@ def _plain(name: str) -> Callable[..., Any]:
     return compute
 
 
+def _dot(first: Any, second: Any) -> Any:
+    """Return a dot product; cuBLAS has none of float16 and bfloat16 here."""
+    counts.CALLS["dot"] += 1
+    narrow = first.dtype in (torch.float16, torch.bfloat16) and first.dtype == second.dtype
+    if not narrow or first.dim() != 1 or first.shape != second.shape:
+        return _PLAIN_DOT(first, second)
+    return (first.to(torch.float32) * second.to(torch.float32)).sum().to(first.dtype)
+
+
+_PLAIN_DOT: Final = _plain("dot")
 _NAMES: Final = ("addmm", "addmm.out", "addmv", "addmv.out", *native.PRODUCTS)
 _COMPLEX: Final = {name: Operator(name, frozenset()) for name in _NAMES}
 KERNELS: Final = {
     **{name: _plain(name) for name in native.PRODUCTS},
+    "dot": _dot,
     "addmm": _forward("addmm"),
     "addmm.out": _forward_out("addmm.out"),
     "addmv": _forward("addmv"),

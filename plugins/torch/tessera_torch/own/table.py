@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from tessera_torch.linalg import cholesky, lu, orthogonal, solutions, spectra, triangles
 from tessera_torch.own import (
     composition,
     convolution,
@@ -25,12 +24,6 @@ from tessera_torch.own import (
 def kernels() -> dict[str, Callable[..., Any]]:
     """Return the kernels that are registered under their names."""
     return {
-        **cholesky.KERNELS,
-        **lu.KERNELS,
-        **orthogonal.KERNELS,
-        **solutions.KERNELS,
-        **spectra.KERNELS,
-        **triangles.KERNELS,
         **composition.KERNELS,
         **convolution.KERNELS,
         **copying.KERNELS,
