@@ -37,10 +37,12 @@ def register() -> tuple[Any, int]:
     """Register all kernels; return the library, which must be kept, and their number."""
     from tessera_torch.linalg import table as linalg_table
     from tessera_torch.own import table
+    from tessera_torch.sparse import coordinates, rows
 
     native.remember()
     library = torch.library.Library("aten", "IMPL")
     own = {**table.kernels(), **linalg_table.kernels()}
+    own |= {**coordinates.DENSE_KERNELS, **rows.DENSE_KERNELS}
     names = frozenset(name.partition(".")[0] for name in (*own, *_PRODUCTS, *_ALIASES))
     count = 0
     with warnings.catch_warnings():
@@ -56,6 +58,10 @@ def register() -> tuple[Any, int]:
         for name, kernel in own.items():
             library.impl(name, kernel, "CUDA")
             count += 1
+        for key, kernels in (("SparseCUDA", coordinates.KERNELS), ("SparseCsrCUDA", rows.KERNELS)):
+            for name, kernel in kernels.items():
+                library.impl(name, kernel, key)
+                count += 1
     return library, count
 
 

@@ -157,7 +157,7 @@ def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
     if not isinstance(value, torch.Tensor) or not value.is_cuda:
         number = value.item() if isinstance(value, torch.Tensor) else value
         value = torch.full((), number, dtype=self.dtype, device=self.device)
-    return where(mask, self, value).to(self.dtype)
+    return where(mask, value, self).to(self.dtype)
 
 
 def _lerp(self: Any, end: Any, weight: Any) -> Any:

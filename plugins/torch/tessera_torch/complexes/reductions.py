@@ -35,7 +35,7 @@ def by_parts(overload: Any, arguments: list[Any]) -> Any:
 BY_PARTS: Final = frozenset(
     {
         *("sum", "mean", "cumsum", "flip", "roll", "index_select", "gather", "index"),
-        *("tril", "triu"),
+        *("tril", "triu", "index_copy", "masked_scatter"),
         *("trace", "take", "unfold_backward", "constant_pad_nd", "reflection_pad1d"),
         *("reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d"),
         *("replication_pad3d", "im2col", "col2im", "repeat_interleave", "clone", "nan_to_num"),
@@ -126,6 +126,20 @@ def _test(function: Callable[..., Any]) -> Callable[..., Any]:
     return compute
 
 
+def _index_add(self: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> Any:
+    scaled = source if alpha == 1 else multiply(source, alpha)
+    return by_parts(torch.ops.aten.index_add.default, [self, dim, index, scaled, 1])
+
+
+def _index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
+    number = complex(value.item() if isinstance(value, torch.Tensor) else value)
+    real, imag = split(self)
+    return join(
+        real.contiguous().index_fill(dim, index, number.real),
+        imag.contiguous().index_fill(dim, index, number.imag),
+    )
+
+
 OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     "cat": _cat,
     "prod": _prod,
@@ -133,6 +147,11 @@ OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     "var": _variance,
     "std": _deviation,
     "linalg_vector_norm": _norm,
+    "norm": lambda self, p=2, dim=None, keepdim=False, dtype=None: _norm(
+        self, 2 if p is None else p, list(dim) if dim else None, keepdim, dtype
+    ),
+    "index_add": _index_add,
+    "index_fill": _index_fill,
     "all": _test(torch.all),
     "any": _test(torch.any),
     "count_nonzero": lambda self, dim=(): is_nonzero(self).to(torch.int64).sum(list(dim)),

@@ -1,10 +1,13 @@
-"""Running maxima and sums whose CUDA form writes into given tensors."""
+"""Running maxima, and running sums of exponentials."""
 
 from collections.abc import Callable
 from typing import Any, Final
 
+import torch
+
 from tessera_torch import counts
 from tessera_torch.operator import Operator
+from tessera_torch.targets import both
 
 
 def _helper(name: str) -> Callable[..., Any]:
@@ -19,7 +22,23 @@ def _helper(name: str) -> Callable[..., Any]:
     return scan
 
 
+def _logcumsumexp(self: Any, dim: int) -> Any:
+    """Combine each element with that twice as far before it, until all are (Hillis and Steele)."""
+    counts.CALLS["_logcumsumexp"] += 1
+    result = self.clone()
+    if not self.dim():
+        return result
+    count, step = self.shape[dim], 1
+    while step < count:
+        rest = count - step
+        sums = torch.logaddexp(result.narrow(dim, step, rest), result.narrow(dim, 0, rest))
+        result = torch.cat((result.narrow(dim, 0, step), sums), dim)
+        step *= 2
+    return result
+
+
 KERNELS: Final = {
     "_cummax_helper": _helper("cummax"),
     "_cummin_helper": _helper("cummin"),
+    **both("_logcumsumexp", "_logcumsumexp.out", _logcumsumexp),
 }

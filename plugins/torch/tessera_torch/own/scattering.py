@@ -7,6 +7,7 @@ import torch
 
 from tessera_torch import counts
 from tessera_torch.bounds import check_dimension, check_positions
+from tessera_torch.complexes.parts import resolve
 from tessera_torch.operator import Operator
 from tessera_torch.overlap import check_overlap
 from tessera_torch.own.launching import launch
@@ -203,6 +204,10 @@ def _index_put(
     self: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, unsafe: bool = False
 ) -> Any:
     counts.CALLS["index_put"] += 1
+    if self.is_complex():  # pairs of real numbers have one more dimension, which no index takes
+        given = resolve(values.to(device=self.device, dtype=self.dtype))
+        _index_put(torch.view_as_real(self), indices, torch.view_as_real(given), accumulate, unsafe)
+        return self
     chosen = _expand(indices, self.dim())
     if len(chosen) > self.dim():
         raise IndexError(

@@ -18,6 +18,7 @@ from tessera_torch.own import (
     scattering,
     selection,
     sorting,
+    spreading,
 )
 
 
@@ -38,4 +39,5 @@ def kernels() -> dict[str, Callable[..., Any]]:
         **scattering.KERNELS,
         **selection.KERNELS,
         **sorting.KERNELS,
+        **spreading.KERNELS,
     }

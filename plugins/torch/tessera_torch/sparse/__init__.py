@@ -1,0 +1,1 @@
+"""Sparse tensors of coordinates, by dense operators of their indices and values."""

@@ -1,0 +1,93 @@
+"""Coalescing, expansion and products of sparse tensors; registered for SparseCUDA."""
+
+from typing import Any, Final
+
+import torch
+
+from tessera_torch import counts
+
+
+def _flat_places(indices: Any, sizes: Any) -> Any:
+    """Return one number for each column of coordinates."""
+    flat = torch.zeros(indices.shape[1], dtype=torch.int64, device=indices.device)
+    for row, size in zip(indices, sizes, strict=True):
+        flat = flat * size + row
+    return flat
+
+
+def _coalesce(self: Any) -> Any:
+    counts.CALLS["_coalesce"] += 1
+    indices, values = self._indices(), self._values()
+    if self.is_coalesced() or indices.shape[1] < 2:
+        result = torch.sparse_coo_tensor(indices.clone(), values.clone(), self.shape)
+        return result._coalesced_(True)
+    sizes = self.shape[: self.sparse_dim()]
+    places, group = torch.unique(_flat_places(indices, sizes), return_inverse=True)
+    shape = (places.shape[0], *values.shape[1:])
+    sums = torch.zeros(shape, dtype=values.dtype, device=values.device)
+    sums = sums.index_add(0, group, values)
+    rows = []
+    for size in reversed(sizes):
+        rows.append(places % size)
+        places = places // size
+    kept = torch.stack(rows[::-1]) if rows else indices[:, :1]
+    return torch.sparse_coo_tensor(kept, sums, self.shape)._coalesced_(True)
+
+
+def _to_dense(self: Any, dtype: Any = None, masked_grad: bool | None = None) -> Any:
+    counts.CALLS["_to_dense"] += 1
+    values = self._values()
+    sparse = self.shape[: self.sparse_dim()]
+    rest = self.shape[self.sparse_dim() :]
+    dense = torch.zeros(
+        (sparse.numel(), *rest), dtype=values.dtype, device=values.device
+    ).index_add(0, _flat_places(self._indices(), sparse), values)
+    dense = dense.view(self.shape)
+    return dense if dtype is None else dense.to(dtype)
+
+
+def _densify(one: Any) -> Any:
+    return _to_dense(one) if one.layout == torch.sparse_coo else one
+
+
+def _mm(self: Any, mat2: Any) -> Any:
+    counts.CALLS["mm (sparse)"] += 1
+    if mat2.layout != torch.strided:
+        raise NotImplementedError(
+            "aten::mm of two sparse tensors has no kernel on Tessera's simulated GPU: its result is"
+            " sparse. Multiply by mat2.to_dense(), or compute it on the CPU (tensor.cpu())"
+        )
+    return torch.mm(_densify(self), mat2)
+
+
+def _addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    counts.CALLS["addmm (sparse)"] += 1
+    if self.layout != torch.strided or mat2.layout != torch.strided:
+        raise NotImplementedError(
+            "aten::addmm with a sparse addend or second matrix has no kernel on Tessera's simulated"
+            " GPU. Use to_dense(), or compute it on the CPU (tensor.cpu())"
+        )
+    return torch.addmm(self, _densify(mat1), mat2, beta=beta, alpha=alpha)
+
+
+def _sparse_mask(self: Any, mask: Any) -> Any:
+    counts.CALLS["sparse_mask"] += 1
+    if self.layout != torch.strided:
+        self = _to_dense(self)
+    indices = mask._indices()
+    sizes = mask.shape[: mask.sparse_dim()]
+    flat = self.reshape(sizes.numel(), *self.shape[len(sizes) :])
+    values = flat.index_select(0, _flat_places(indices, sizes))
+    result = torch.sparse_coo_tensor(indices.clone(), values, self.shape)
+    return result._coalesced_(mask.is_coalesced())
+
+
+KERNELS: Final = {
+    "_coalesce": _coalesce,
+    "_to_dense": _to_dense,
+    "mm": _mm,
+    "addmm": _addmm,
+    "sparse_mask": _sparse_mask,
+}
+DENSE_KERNELS: Final = {"sparse_mask": _sparse_mask}
+"""Of these the first tensor is dense, so they are registered for CUDA."""
