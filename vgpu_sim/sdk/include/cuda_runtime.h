@@ -32,6 +32,8 @@
 #if defined(__CUDA__) && defined(__clang__)
 #include "tessera/device.h"
 #include "tessera/extremes.h"
+#include "tessera/surfaces.h"
+#include "tessera/textures.h"
 #endif
 #ifdef __cplusplus
 #include "tessera/runtime_templates.h"
