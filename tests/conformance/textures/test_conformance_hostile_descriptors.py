@@ -12,10 +12,8 @@ from support.execution import native_launch
 from support.execution.both_backends import Bench, compiler
 from support.execution.texture_kernels import DESCRIPTOR_BYTES, THREADS, WORDS, kernel_of
 from support.oracles import random_textures
-from support.oracles.textures import Texture
+from support.oracles.textures import SURFACE, TEXTURE, Shape, Texture
 from support.proofs import clamp_proof
-from vgpu_sim.compiler.lower.textures import layout
-from vgpu_sim.compiler.lower.textures.layout import Shape
 from vgpu_sim.exec.local_bytes import local_bytes
 
 BLOCK = (THREADS, 1, 1)
@@ -94,7 +92,7 @@ def test_no_access_leaves_the_aperture(form: str) -> None:
             function.parameters, function.parameter_bytes, [place, given, out]
         )
         for _ in range(_ROUNDS):
-            kind = layout.SURFACE if form[0] == "s" else layout.TEXTURE
+            kind = SURFACE if form[0] == "s" else TEXTURE
             made = random_textures.texture(draw, shape, kind=kind, srgb=False)
             made.image()
             bench.buffers[1].view[:] = bytearray(_hostile(draw, made, address))

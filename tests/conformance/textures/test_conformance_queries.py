@@ -10,10 +10,8 @@ from support.execution import both_backends, native_launch
 from support.execution.interpreted_ptx import compile_verified, kernel
 from support.execution.texture_kernels import DESCRIPTOR_BYTES, THREADS, kernel_of, run
 from support.oracles import random_textures
-from support.oracles.textures import Texture
+from support.oracles.textures import SURFACE, Shape, Texture
 from vgpu_sim.compiler.errors import InvalidPtxError, PtxSyntaxError, UnsupportedPtxError
-from vgpu_sim.compiler.lower.textures import layout
-from vgpu_sim.compiler.lower.textures.layout import Shape
 from vgpu_sim.exec.errors import KernelError
 
 _MADE = random_textures.texture(
@@ -70,7 +68,7 @@ def test_queries_of_a_level() -> None:
 
 @pytest.mark.parametrize("channels", [1, 2, 4])
 def test_queries_of_surfaces(channels: int) -> None:
-    made = Texture(Shape.PLANE, 0, [np.zeros((1, 3, 5, channels), "u1")], kind=layout.SURFACE)
+    made = Texture(Shape.PLANE, 0, [np.zeros((1, 3, 5, channels), "u1")], kind=SURFACE)
     made.integers = True
     orders = {1: 0x10B0, 2: 0x10B2, 4: 0x10B5}
     for query, wanted in (
@@ -89,7 +87,7 @@ def test_queries_of_surfaces(channels: int) -> None:
 
 @pytest.mark.parametrize("kind", ["texref", "samplerref", "surfref"])
 def test_types_of_handles(kind: str) -> None:
-    surface = Texture(Shape.PLANE, 0, [np.zeros((1, 3, 5, 1), "u1")], kind=layout.SURFACE)
+    surface = Texture(Shape.PLANE, 0, [np.zeros((1, 3, 5, 1), "u1")], kind=SURFACE)
     ask = f"mov.b32 %r0, 0; istypep.{kind} %p, %h; @%p mov.b32 %r0, 1;"
     assert _ask(ask, _MADE) == (kind == "texref")
     assert _ask(ask, surface) == (kind == "surfref")

@@ -9,9 +9,7 @@ import pytest
 from support.execution import both_backends, native_launch
 from support.execution.texture_kernels import DESCRIPTOR_BYTES, THREADS, WORDS, kernel_of
 from support.oracles import random_textures
-from support.oracles.textures import DTYPES, LAYERED, Texture
-from vgpu_sim.compiler.lower.textures import layout
-from vgpu_sim.compiler.lower.textures.layout import Shape
+from support.oracles.textures import DTYPES, LAYERED, SURFACE, Shape, Texture
 from vgpu_sim.exec.errors import KernelError
 from vgpu_sim.isa import Module
 
@@ -27,7 +25,7 @@ _COORDINATES = "mov.b32 %j0, %f0; mov.b32 %j1, %f1; mov.b32 %j2, %f2;"
 
 def _surface(draw: random.Random, geometry: str, **fixed: object) -> Texture:
     shape = draw.choice(GEOMETRIES[geometry][1])
-    return random_textures.texture(draw, shape, kind=layout.SURFACE, **fixed)
+    return random_textures.texture(draw, shape, kind=SURFACE, **fixed)
 
 
 def _run(module: Module, made: Texture, given: bytes) -> tuple[bytes, bytes]:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from support.oracles.textures import DIMENSIONS, DTYPES, LAYERED, Texture
-from vgpu_sim.compiler.lower.textures.layout import Shape
+from support.oracles.textures import DIMENSIONS, DTYPES, LAYERED, Shape, Texture
 
 
 def texture(

@@ -2,15 +2,38 @@
 
 import struct
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.compiler.lower.textures import layout
-from vgpu_sim.compiler.lower.textures.layout import Mode, Shape
-
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint32]
+TEXTURE, SURFACE = 1, 2
+
+
+class Shape(IntEnum):
+    """The shapes of textures."""
+
+    LINE = 0
+    PLANE = 1
+    SPACE = 2
+    LAYERED_LINE = 3
+    LAYERED_PLANE = 4
+    CUBE = 5
+    LAYERED_CUBE = 6
+    BUFFER = 7
+
+
+class Mode(IntEnum):
+    """How coordinates outside of a texture are addressed."""
+
+    WRAP = 0
+    CLAMP = 1
+    MIRROR = 2
+    BORDER = 3
+
+
 DTYPES = ("u1", "u2", "u4", "i1", "i2", "i4", "f2", "f4")
 _HALF, _ONE = np.float32(0.5), np.float32(1)
 DIMENSIONS = {
@@ -41,7 +64,7 @@ class Texture:
     srgb: bool = False
     clamps: tuple[float, float, float] = (0.0, 0.0, 16.0)
     border: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    kind: int = layout.TEXTURE
+    kind: int = TEXTURE
     padding: int = 0
     offsets: list[int] = field(default_factory=list)
 
