@@ -14,7 +14,9 @@ from support.execution.texture_kernels import DESCRIPTOR_BYTES, THREADS, WORDS, 
 from support.oracles import random_textures
 from support.oracles.textures import SURFACE, TEXTURE, Shape, Texture
 from support.proofs import clamp_proof
+from vgpu_sim.exec.errors import KernelError
 from vgpu_sim.exec.local_bytes import local_bytes
+from vgpu_sim.isa import Module
 
 BLOCK = (THREADS, 1, 1)
 _ROUNDS = int(os.environ.get("TESSERA_HOSTILE_DESCRIPTORS", "60"))
@@ -108,3 +110,56 @@ def test_no_access_leaves_the_aperture(form: str) -> None:
     finally:
         bench.close()
     assert len(ends) >= 3, ends  # faults, traps, and accesses that are performed
+
+
+_LEVEL = "tex.level.2d.v4.f32.f32 {%r0, %r1, %r2, %r3}, [%h, {%f0, %f1}], %lod;"
+_LAYER = "tex.a2d.v4.f32.f32 {%r0, %r1, %r2, %r3}, [%h, {%l, %f0, %f1, %f1}];"
+_CUBE = "tex.cube.v4.f32.f32 {%r0, %r1, %r2, %r3}, [%h, {%f0, %f1, %f2, %f2}];"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "shape", "at", "value"),
+    [
+        *((_LEVEL, Shape.PLANE, at, b"\x02") for at in (0, 7, 8, 9, 10, 11)),
+        *((_LEVEL, Shape.PLANE, at, b"\x04") for at in (4, 5, 6)),
+        (_LEVEL, Shape.PLANE, 1, bytes([Shape.SPACE])),
+        (_LEVEL, Shape.PLANE, 1, b"\xff"),
+        (_LEVEL, Shape.PLANE, 2, b"\x08"),
+        *((_LEVEL, Shape.PLANE, 3, bytes([count])) for count in (0, 3, 5, 0x24)),
+        *((_LEVEL, Shape.PLANE, 12, bytes([count])) for count in (0, 18)),
+        *((_LEVEL, Shape.PLANE, at, bytes(4)) for at in (72, 76)),
+        *((_LEVEL, Shape.PLANE, at, struct.pack("<I", (1 << 28) + 1)) for at in (72, 76)),
+        (_LAYER, Shape.LAYERED_PLANE, 28, bytes(4)),
+        (_CUBE, Shape.CUBE, 28, struct.pack("<I", 5)),
+    ],
+)
+def test_a_field_out_of_range_ends_the_kernel(
+    instruction: str, shape: Shape, at: int, value: bytes
+) -> None:
+    module = kernel_of(instruction)
+    made = random_textures.texture(random.Random(1), shape, sizes=(4, 4, 1))
+    assert _end(module, made, 0, b"") == ""
+    assert "trap" in _end(module, made, at, value)
+
+
+def _end(module: Module, made: Texture, at: int, value: bytes) -> str:
+    """Return the error with which the interpreter ends the kernel; empty if there is none."""
+    out = bytes(16 * THREADS)
+    bench = Bench(
+        bytes(256), bytes(DESCRIPTOR_BYTES), made.image(), bytes(THREADS * 4 * WORDS), out
+    )
+    try:
+        segment, place, address, *rest = bench.addresses()
+        encoded = bytearray(made.encode(address))
+        encoded[at : at + len(value)] = value
+        bench.begin_with(1, bytes(encoded))
+        function = module.functions[0]
+        parameters = native_launch.pack(
+            function.parameters, function.parameter_bytes, [place, *rest]
+        )
+        bench.interpret(module, (1, 1, 1), BLOCK, parameters, segment)
+    except KernelError as error:
+        return str(error)
+    finally:
+        bench.close()
+    return ""
