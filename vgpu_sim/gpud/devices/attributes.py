@@ -134,7 +134,7 @@ class Attribute(IntEnum):
 
 # Greatest sizes of textures and surfaces: CUDA C++ Programming Guide, "Technical Specifications per
 # Compute Capability", from 8.0 on; of the mipmapped and linear ones, what deviceQuery prints.
-_TEXTURES = {
+_TEXTURES: dict[int, int] = {
     Attribute.MAXIMUM_TEXTURE1D_WIDTH: 131072,
     Attribute.MAXIMUM_TEXTURE2D_WIDTH: 131072,
     Attribute.MAXIMUM_TEXTURE2D_HEIGHT: 65536,

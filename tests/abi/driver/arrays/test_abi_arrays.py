@@ -89,9 +89,7 @@ def contents(cuda, array, shape, dtype=np.float32):
     out = np.zeros(shape, dtype)
     row = shape[2] * out.itemsize
     size = (row, shape[1], shape[0])
-    cuda.cuMemcpy3D(
-        region(cuda, ("array", array), ("host", out.ctypes.data, row, shape[1]), size)
-    )
+    cuda.cuMemcpy3D(region(cuda, ("array", array), ("host", out.ctypes.data, row, shape[1]), size))
     return out
 
 

@@ -230,9 +230,7 @@ def test_surfaces_need_arrays_made_for_them(cuda):
 def test_null_pointers_are_invalid(cuda, libraries):
     library = ctypes.CDLL(str(libraries / "libcuda.so.1"))
     place = ctypes.create_string_buffer(256)
-    handle = create(
-        cuda, resource(cuda, LINEAR, int(cuda.cuMemAlloc(64)), size=64), texture(cuda)
-    )
+    handle = create(cuda, resource(cuda, LINEAR, int(cuda.cuMemAlloc(64)), size=64), texture(cuda))
     for name, *arguments in (
         ("cuTexObjectCreate", None, place, place, None), ("cuSurfObjectCreate", None, place),
         ("cuTexObjectCreate", place, None, place, None), ("cuSurfObjectCreate", place, None),

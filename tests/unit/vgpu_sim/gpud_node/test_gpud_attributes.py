@@ -168,7 +168,9 @@ SAME_EVERYWHERE = {
     144: 1,  # HOST_MEMORY_POOLS_SUPPORTED
 }
 TEXTURES = {
-    **dict(zip(range(21, 30), (131072, 131072, 65536, *[16384] * 3, 32768, 32768, 2048), strict=True)),
+    **dict(
+        zip(range(21, 30), (131072, 131072, 65536, *[16384] * 3, 32768, 32768, 2048), strict=True)
+    ),
     **dict(zip(range(42, 47), (32768, 2048, 1, 32768, 32768), strict=True)),
     **dict(zip(range(47, 50), (8192, 8192, 32768), strict=True)),
     **dict(zip(range(52, 55), (32768, 32768, 2046), strict=True)),
