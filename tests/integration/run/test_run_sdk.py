@@ -38,6 +38,13 @@ def compile_cuda(temporary: Path, *arguments: str) -> subprocess.CompletedProces
     return tessera_run.to_its_end(temporary, "cc", *arguments, timeout_s=240)
 
 
+def test_textures_and_surfaces_return_what_the_host_computes(tmp_path: Path) -> None:
+    made = compile_cuda(tmp_path, str(SOURCES / "textures.cu"), "-o", "program")
+    assert made.returncode == 0, made.stderr
+    done = tessera_run.run(tmp_path, str(tmp_path / "program"), timeout_s=240, backend="jit")
+    assert (done.returncode, done.stdout) == (0, "failures 0\n"), done.stderr
+
+
 def test_programs_of_several_files_run_right(tmp_path: Path) -> None:
     objects = []
     for source in ("arithmetic", "cooperation", "language", "accuracy", "formats"):

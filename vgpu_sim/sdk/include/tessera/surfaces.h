@@ -1,166 +1,104 @@
-/* Loads from and stores to surface objects: surf1Dread to surfCubemapLayeredwrite (PTX ISA, suld
- * and sust). The coordinate x is in bytes. */
+/* Loads and stores through surface objects: CUDA C++ Programming Guide, "Surface Functions". An x is
+ * in bytes. */
 #ifndef TESSERA_SURFACES_H
 #define TESSERA_SURFACES_H
 
-#include "tessera/texels.h"
+#define TESSERA_EACH(...) __VA_ARGS__
 
-#define TESSERA_LIST(...) __VA_ARGS__
+/* A word is kept in a register of its size; `pattern` lists the registers. */
+#define TESSERA_LOAD(geometry, kind, mode, pattern, at, out, ...)                               \
+  __asm__ __volatile__("suld.b." geometry "." kind "." mode " " pattern ", [%[surface], " at "];" \
+                       : TESSERA_EACH out                                                        \
+                       : [surface] "l"(surface), __VA_ARGS__                                     \
+                       : "memory")
+#define TESSERA_STORE(geometry, kind, mode, pattern, at, in, ...)                               \
+  __asm__ __volatile__("sust.b." geometry "." kind "." mode " [%[surface], " at "], " pattern ";" \
+                       :                                                                         \
+                       : TESSERA_EACH in, [surface] "l"(surface), __VA_ARGS__                    \
+                       : "memory")
 
-/* Texels as words of a size and number, which one instruction loads or stores. */
-template <int bytes, int count>
-struct tessera_words;
-#define TESSERA_WORDS(bytes, count, word)  \
-  template <>                              \
-  struct tessera_words<bytes, count> {     \
-    word w[count];                         \
-  };
-TESSERA_WORDS(1, 1, unsigned char)
-TESSERA_WORDS(1, 2, unsigned char)
-TESSERA_WORDS(1, 4, unsigned char)
-TESSERA_WORDS(2, 1, unsigned short)
-TESSERA_WORDS(2, 2, unsigned short)
-TESSERA_WORDS(2, 4, unsigned short)
-TESSERA_WORDS(4, 1, unsigned int)
-TESSERA_WORDS(4, 2, unsigned int)
-TESSERA_WORDS(4, 4, unsigned int)
-TESSERA_WORDS(8, 1, unsigned long long)
-TESSERA_WORDS(8, 2, unsigned long long)
-#undef TESSERA_WORDS
+#define TESSERA_LOADS(geometry, mode, at, ...)                                                  \
+  if (bytes == 1) TESSERA_LOAD(geometry, "b8", mode, "%0", at, ("=h"(half)), __VA_ARGS__);       \
+  if (bytes == 2) TESSERA_LOAD(geometry, "b16", mode, "%0", at, ("=h"(half)), __VA_ARGS__);      \
+  if (bytes == 4) TESSERA_LOAD(geometry, "b32", mode, "%0", at, ("=r"(w[0])), __VA_ARGS__);      \
+  if (bytes == 8)                                                                                \
+    TESSERA_LOAD(geometry, "v2.b32", mode, "{%0, %1}", at, ("=r"(w[0]), "=r"(w[1])),             \
+                 __VA_ARGS__);                                                                   \
+  if (bytes == 16)                                                                               \
+    TESSERA_LOAD(geometry, "v4.b32", mode, "{%0, %1, %2, %3}", at,                               \
+                 ("=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])), __VA_ARGS__);
+#define TESSERA_STORES(geometry, mode, at, ...)                                                 \
+  if (bytes == 1) TESSERA_STORE(geometry, "b8", mode, "%0", at, ("h"(half)), __VA_ARGS__);       \
+  if (bytes == 2) TESSERA_STORE(geometry, "b16", mode, "%0", at, ("h"(half)), __VA_ARGS__);      \
+  if (bytes == 4) TESSERA_STORE(geometry, "b32", mode, "%0", at, ("r"(w[0])), __VA_ARGS__);      \
+  if (bytes == 8)                                                                                \
+    TESSERA_STORE(geometry, "v2.b32", mode, "{%0, %1}", at, ("r"(w[0]), "r"(w[1])), __VA_ARGS__); \
+  if (bytes == 16)                                                                               \
+    TESSERA_STORE(geometry, "v4.b32", mode, "{%0, %1, %2, %3}", at,                              \
+                  ("r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])), __VA_ARGS__);
 
-template <class T>
-using tessera_words_of =
-    tessera_words<sizeof(typename tessera_texel<T>::member), tessera_texel<T>::count>;
-
-#define TESSERA_ACCESS(name, geometry, place, bytes, count, width, letter, half, parameters,      \
-                       inputs, to, from, outputs, given)                                          \
-  static inline __device__ void tessera_##name##read(tessera_words<bytes, count> *words,          \
-                                                     cudaSurfaceObject_t surface, parameters,     \
-                                                     cudaSurfaceBoundaryMode mode) {              \
-    half r[count];                                                                                \
-    if (mode == cudaBoundaryModeZero)                                                             \
-      asm volatile("suld.b." geometry to width ".zero " from ", [%[s], " place "];"               \
-                   : outputs                                                                      \
-                   : [s] "l"(surface), inputs                                                     \
-                   : "memory");                                                                   \
-    else if (mode == cudaBoundaryModeClamp)                                                       \
-      asm volatile("suld.b." geometry to width ".clamp " from ", [%[s], " place "];"              \
-                   : outputs                                                                      \
-                   : [s] "l"(surface), inputs                                                     \
-                   : "memory");                                                                   \
-    else                                                                                          \
-      asm volatile("suld.b." geometry to width ".trap " from ", [%[s], " place "];"               \
-                   : outputs                                                                      \
-                   : [s] "l"(surface), inputs                                                     \
-                   : "memory");                                                                   \
-    for (int n = 0; n < count; n++) words->w[n] = r[n];                                           \
-  }                                                                                               \
-  static inline __device__ void tessera_##name##write(const tessera_words<bytes, count> &words,   \
-                                                      cudaSurfaceObject_t surface, parameters,    \
-                                                      cudaSurfaceBoundaryMode mode) {             \
-    half r[count];                                                                                \
-    for (int n = 0; n < count; n++) r[n] = words.w[n];                                            \
-    if (mode == cudaBoundaryModeZero)                                                             \
-      asm volatile("sust.b." geometry to width ".zero [%[s], " place "], " from ";"               \
-                   :                                                                              \
-                   : [s] "l"(surface), given, inputs                                              \
-                   : "memory");                                                                   \
-    else if (mode == cudaBoundaryModeClamp)                                                       \
-      asm volatile("sust.b." geometry to width ".clamp [%[s], " place "], " from ";"              \
-                   :                                                                              \
-                   : [s] "l"(surface), given, inputs                                              \
-                   : "memory");                                                                   \
-    else                                                                                          \
-      asm volatile("sust.b." geometry to width ".trap [%[s], " place "], " from ";"               \
-                   :                                                                              \
-                   : [s] "l"(surface), given, inputs                                              \
-                   : "memory");                                                                   \
-  }
-#define TESSERA_ONE(name, geometry, place, bytes, width, letter, half, parameters, inputs)        \
-  TESSERA_ACCESS(name, geometry, place, bytes, 1, width, letter, half, TESSERA_LIST(parameters),  \
-                 TESSERA_LIST(inputs), "", "%[a]", [a] "=" letter(r[0]), [a] letter(r[0]))
-#define TESSERA_TWO(name, geometry, place, bytes, width, letter, half, parameters, inputs)        \
-  TESSERA_ACCESS(name, geometry, place, bytes, 2, width, letter, half, TESSERA_LIST(parameters),  \
-                 TESSERA_LIST(inputs), ".v2", "{%[a], %[b]}",                                     \
-                 TESSERA_LIST([a] "=" letter(r[0]), [b] "=" letter(r[1])),                        \
-                 TESSERA_LIST([a] letter(r[0]), [b] letter(r[1])))
-#define TESSERA_FOUR(name, geometry, place, bytes, width, letter, half, parameters, inputs)       \
-  TESSERA_ACCESS(name, geometry, place, bytes, 4, width, letter, half, TESSERA_LIST(parameters),  \
-                 TESSERA_LIST(inputs), ".v4", "{%[a], %[b], %[c], %[d]}",                         \
-                 TESSERA_LIST([a] "=" letter(r[0]), [b] "=" letter(r[1]), [c] "=" letter(r[2]),   \
-                              [d] "=" letter(r[3])),                                              \
-                 TESSERA_LIST([a] letter(r[0]), [b] letter(r[1]), [c] letter(r[2]),               \
-                              [d] letter(r[3])))
-#define TESSERA_SIZE(each, name, geometry, place, parameters, inputs, ...)                        \
-  each(name, geometry, place, __VA_ARGS__, TESSERA_LIST(parameters), TESSERA_LIST(inputs))
-#define TESSERA_SIZES(name, geometry, place, parameters, inputs, ...)                             \
-  TESSERA_SIZE(TESSERA_ONE, name, geometry, place, TESSERA_LIST(parameters),                      \
-               TESSERA_LIST(inputs), __VA_ARGS__)                                                 \
-  TESSERA_SIZE(TESSERA_TWO, name, geometry, place, TESSERA_LIST(parameters),                      \
-               TESSERA_LIST(inputs), __VA_ARGS__)
-
-#define TESSERA_SURFACE(name, geometry, place, parameters, names, inputs)                         \
-  TESSERA_SIZES(name, geometry, place, TESSERA_LIST(parameters), TESSERA_LIST(inputs), 1, ".b8",  \
-                "h", unsigned short)                                                              \
-  TESSERA_SIZE(TESSERA_FOUR, name, geometry, place, TESSERA_LIST(parameters),                     \
-               TESSERA_LIST(inputs), 1, ".b8", "h", unsigned short)                               \
-  TESSERA_SIZES(name, geometry, place, TESSERA_LIST(parameters), TESSERA_LIST(inputs), 2, ".b16", \
-                "h", unsigned short)                                                              \
-  TESSERA_SIZE(TESSERA_FOUR, name, geometry, place, TESSERA_LIST(parameters),                     \
-               TESSERA_LIST(inputs), 2, ".b16", "h", unsigned short)                              \
-  TESSERA_SIZES(name, geometry, place, TESSERA_LIST(parameters), TESSERA_LIST(inputs), 4, ".b32", \
-                "r", unsigned int)                                                                \
-  TESSERA_SIZE(TESSERA_FOUR, name, geometry, place, TESSERA_LIST(parameters),                     \
-               TESSERA_LIST(inputs), 4, ".b32", "r", unsigned int)                                \
-  TESSERA_SIZES(name, geometry, place, TESSERA_LIST(parameters), TESSERA_LIST(inputs), 8, ".b64", \
-                "l", unsigned long long)                                                          \
-  template <class T>                                                                              \
-  static inline __device__ T name##read(cudaSurfaceObject_t surface, parameters,                  \
-                                        cudaSurfaceBoundaryMode mode = cudaBoundaryModeTrap) {    \
-    tessera_words_of<T> words;                                                                    \
-    tessera_##name##read(&words, surface, names, mode);                                           \
-    T texel;                                                                                      \
-    __builtin_memcpy(&texel, &words, sizeof texel);                                               \
-    return texel;                                                                                 \
-  }                                                                                               \
-  template <class T>                                                                              \
-  static inline __device__ void name##read(T *to, cudaSurfaceObject_t surface, parameters,        \
+/* The functions of CUDA; `mode` says what an access outside of the surface does. */
+#define TESSERA_SURFACE(name, parameters, arguments, geometry, at, ...)                         \
+  template <class T>                                                                             \
+  static __device__ inline T name##read(cudaSurfaceObject_t surface, TESSERA_EACH parameters,    \
+                                        cudaSurfaceBoundaryMode mode = cudaBoundaryModeTrap) {   \
+    enum { bytes = sizeof(T) };                                                                  \
+    static_assert(bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16, "");      \
+    unsigned short half = 0;                                                                     \
+    unsigned int w[4] = {0, 0, 0, 0};                                                            \
+    if (mode == cudaBoundaryModeZero) {                                                          \
+      TESSERA_LOADS(geometry, "zero", at, __VA_ARGS__)                                           \
+    } else if (mode == cudaBoundaryModeClamp) {                                                  \
+      TESSERA_LOADS(geometry, "clamp", at, __VA_ARGS__)                                          \
+    } else {                                                                                     \
+      TESSERA_LOADS(geometry, "trap", at, __VA_ARGS__)                                           \
+    }                                                                                            \
+    T made;                                                                                      \
+    __builtin_memcpy(&made, bytes < 4 ? (const void *)&half : (const void *)w, bytes);           \
+    return made;                                                                                 \
+  }                                                                                              \
+  template <class T>                                                                             \
+  static __device__ inline void name##read(T *out, cudaSurfaceObject_t surface,                  \
+                                           TESSERA_EACH parameters,                              \
                                            cudaSurfaceBoundaryMode mode = cudaBoundaryModeTrap) { \
-    *to = name##read<T>(surface, names, mode);                                                    \
-  }                                                                                               \
-  template <class T>                                                                              \
-  static inline __device__ void name##write(                                                      \
-      T texel, cudaSurfaceObject_t surface, parameters,                                           \
-      cudaSurfaceBoundaryMode mode = cudaBoundaryModeTrap) {                                      \
-    tessera_words_of<T> words;                                                                    \
-    __builtin_memcpy(&words, &texel, sizeof texel);                                               \
-    tessera_##name##write(words, surface, names, mode);                                           \
+    *out = name##read<T>(surface, TESSERA_EACH arguments, mode);                                 \
+  }                                                                                              \
+  template <class T>                                                                             \
+  static __device__ inline void name##write(T data, cudaSurfaceObject_t surface,                 \
+                                            TESSERA_EACH parameters,                             \
+                                            cudaSurfaceBoundaryMode mode = cudaBoundaryModeTrap) { \
+    enum { bytes = sizeof(T) };                                                                  \
+    static_assert(bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16, "");      \
+    unsigned short half = 0;                                                                     \
+    unsigned int w[4] = {0, 0, 0, 0};                                                            \
+    __builtin_memcpy(bytes < 4 ? (void *)&half : (void *)w, &data, bytes);                       \
+    if (mode == cudaBoundaryModeZero) {                                                          \
+      TESSERA_STORES(geometry, "zero", at, __VA_ARGS__)                                          \
+    } else if (mode == cudaBoundaryModeClamp) {                                                  \
+      TESSERA_STORES(geometry, "clamp", at, __VA_ARGS__)                                         \
+    } else {                                                                                     \
+      TESSERA_STORES(geometry, "trap", at, __VA_ARGS__)                                          \
+    }                                                                                            \
   }
 
-TESSERA_SURFACE(surf1D, "1d", "{%[x]}", int x, x, [x] "r"(x))
-TESSERA_SURFACE(surf2D, "2d", "{%[x], %[y]}", TESSERA_LIST(int x, int y), TESSERA_LIST(x, y),
-                TESSERA_LIST([x] "r"(x), [y] "r"(y)))
-TESSERA_SURFACE(surf3D, "3d", "{%[x], %[y], %[z], %[z]}", TESSERA_LIST(int x, int y, int z),
-                TESSERA_LIST(x, y, z), TESSERA_LIST([x] "r"(x), [y] "r"(y), [z] "r"(z)))
-TESSERA_SURFACE(surf1DLayered, "a1d", "{%[l], %[x]}", TESSERA_LIST(int x, int layer),
-                TESSERA_LIST(x, layer), TESSERA_LIST([x] "r"(x), [l] "r"(layer)))
-TESSERA_SURFACE(surf2DLayered, "a2d", "{%[l], %[x], %[y], %[y]}",
-                TESSERA_LIST(int x, int y, int layer), TESSERA_LIST(x, y, layer),
-                TESSERA_LIST([x] "r"(x), [y] "r"(y), [l] "r"(layer)))
-TESSERA_SURFACE(surfCubemap, "a2d", "{%[l], %[x], %[y], %[y]}",
-                TESSERA_LIST(int x, int y, int face), TESSERA_LIST(x, y, face),
-                TESSERA_LIST([x] "r"(x), [y] "r"(y), [l] "r"(face)))
-TESSERA_SURFACE(surfCubemapLayered, "a2d", "{%[l], %[x], %[y], %[y]}",
-                TESSERA_LIST(int x, int y, int layer), TESSERA_LIST(x, y, layer),
-                TESSERA_LIST([x] "r"(x), [y] "r"(y), [l] "r"(layer)))
+TESSERA_SURFACE(surf1D, (int x), (x), "1d", "{%[x]}", [x] "r"(x))
+TESSERA_SURFACE(surf2D, (int x, int y), (x, y), "2d", "{%[x], %[y]}", [x] "r"(x), [y] "r"(y))
+TESSERA_SURFACE(surf3D, (int x, int y, int z), (x, y, z), "3d", "{%[x], %[y], %[z], %[z]}",
+                [x] "r"(x), [y] "r"(y), [z] "r"(z))
+TESSERA_SURFACE(surf1DLayered, (int x, int layer), (x, layer), "a1d", "{%[layer], %[x]}",
+                [layer] "r"(layer), [x] "r"(x))
+TESSERA_SURFACE(surf2DLayered, (int x, int y, int layer), (x, y, layer), "a2d",
+                "{%[layer], %[x], %[y], %[y]}", [layer] "r"(layer), [x] "r"(x), [y] "r"(y))
+TESSERA_SURFACE(surfCubemap, (int x, int y, int face), (x, y, face), "a2d",
+                "{%[face], %[x], %[y], %[y]}", [face] "r"(face), [x] "r"(x), [y] "r"(y))
+TESSERA_SURFACE(surfCubemapLayered, (int x, int y, int face), (x, y, face), "a2d",
+                "{%[face], %[x], %[y], %[y]}", [face] "r"(face), [x] "r"(x), [y] "r"(y))
 
 #undef TESSERA_SURFACE
-#undef TESSERA_SIZES
-#undef TESSERA_SIZE
-#undef TESSERA_FOUR
-#undef TESSERA_TWO
-#undef TESSERA_ONE
-#undef TESSERA_ACCESS
-#undef TESSERA_LIST
+#undef TESSERA_STORES
+#undef TESSERA_LOADS
+#undef TESSERA_STORE
+#undef TESSERA_LOAD
+#undef TESSERA_EACH
 
 #endif

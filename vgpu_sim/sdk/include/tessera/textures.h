@@ -2,7 +2,31 @@
 #ifndef TESSERA_TEXTURES_H
 #define TESSERA_TEXTURES_H
 
-#include "tessera/texels.h"
+/* The elements of the types that fetches return, and their number. */
+template <class T>
+struct tessera_texel;
+
+#define TESSERA_ONE_TEXEL(type, element, number)   \
+  template <>                                      \
+  struct tessera_texel<type> {                     \
+    typedef element member;                        \
+    static const int count = number;               \
+  };
+#define TESSERA_TEXEL(prefix, element)     \
+  TESSERA_ONE_TEXEL(element, element, 1)   \
+  TESSERA_ONE_TEXEL(prefix##1, element, 1) \
+  TESSERA_ONE_TEXEL(prefix##2, element, 2) \
+  TESSERA_ONE_TEXEL(prefix##4, element, 4)
+TESSERA_ONE_TEXEL(char, char, 1)
+TESSERA_TEXEL(char, signed char)
+TESSERA_TEXEL(uchar, unsigned char)
+TESSERA_TEXEL(short, short)
+TESSERA_TEXEL(ushort, unsigned short)
+TESSERA_TEXEL(int, int)
+TESSERA_TEXEL(uint, unsigned int)
+TESSERA_TEXEL(float, float)
+#undef TESSERA_TEXEL
+#undef TESSERA_ONE_TEXEL
 
 /* The registers in which PTX returns elements of a type: signed or unsigned integers, or floats. */
 template <class E>
