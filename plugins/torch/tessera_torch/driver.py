@@ -28,11 +28,16 @@ def has_mark(path: str) -> bool:
         return content.find(MARK) >= 0
 
 
+def find() -> tuple[str, ...]:
+    """Return the paths of the libcuda that this process has loaded. Raises OSError."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        return mapped_drivers(maps)
+
+
 def is_tessera() -> bool:
     """Return whether this process has loaded Tessera's libcuda, and no other."""
     try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            found = mapped_drivers(maps)
+        found = find()
         return bool(found) and all(has_mark(path) for path in found)
     except (OSError, ValueError):
         return False

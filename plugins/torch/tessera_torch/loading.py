@@ -42,6 +42,7 @@ def _register() -> int:
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.backends.cudnn.enabled = False
     settings.keep_fused_multiply_add()
+    settings.direct_triton(driver.find()[0])
     _use_shared_cache()
     library, count = register()
     _KEPT.append(library)

@@ -18,10 +18,24 @@ SHARED_VARIABLE = "TESSERA_TORCH_CACHE"  # a folder that `python -m tessera_torc
 AUTOLOAD_VARIABLE = "TORCH_DEVICE_BACKEND_AUTOLOAD"  # PyTorch's own; 0: it loads no plug-in
 CACHE_VARIABLES: Final = {"Inductor": "TORCHINDUCTOR_CACHE_DIR", "Triton": "TRITON_CACHE_DIR"}
 
+PTXAS: Final = Path("/usr/local/bin/ptxas")  # where a slice mounts Tessera's
+
 
 def keep_fused_multiply_add() -> None:
     """Choose Triton's default of today, so that it does not warn of its change."""
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+
+
+def direct_triton(libcuda: str) -> None:
+    """Let Triton find libcuda, ptxas and a cache that can be written, unless the user names them.
+
+    The node agent sets the first two for containers, except with ResourceClaims (ADR 168).
+    """
+    os.environ.setdefault("TRITON_LIBCUDA_PATH", str(Path(libcuda).parent))
+    if PTXAS.is_file():
+        for variable in ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):
+            os.environ.setdefault(variable, str(PTXAS))
+    os.environ.setdefault(CACHE_VARIABLES["Triton"], str(triton_cache()))
 
 
 def is_switched_off() -> bool:
@@ -57,11 +71,14 @@ def c_compiler() -> str | None:
 
 
 def triton_cache() -> Path:
-    """Return the folder of Triton's compiled files."""
+    """Return the folder of Triton's compiled files: below a home that can be written, as Triton
+    chooses, else below Inductor's.
+    """
     if named := os.environ.get(CACHE_VARIABLES["Triton"]):
         return Path(named)
-    home = os.environ.get("TRITON_HOME") or os.path.expanduser("~")
-    return Path(home, ".triton", "cache")
+    home = Path(os.environ.get("TRITON_HOME") or os.path.expanduser("~"), ".triton", "cache")
+    existing = next(one for one in (home, *home.parents) if one.exists())
+    return home if os.access(existing, os.W_OK | os.X_OK) else inductor_cache() / "triton"
 
 
 def inductor_cache() -> Path:

@@ -84,6 +84,26 @@ def test_a_cache_that_others_can_write_is_an_error(tmp_path: Path) -> None:
     assert packages.check_cache("Triton", folder).remedy == f"chmod go-w {folder}"
 
 
+def test_triton_is_directed_unless_the_user_directs_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ptxas = tmp_path / "ptxas"
+    ptxas.touch()
+    monkeypatch.setattr(settings, "PTXAS", ptxas)
+    monkeypatch.setenv("TRITON_HOME", "/proc/no-home")  # no user can write there
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRITON_PTXAS_PATH", "/own/ptxas")
+    for variable in ("TRITON_LIBCUDA_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "TRITON_CACHE_DIR"):
+        monkeypatch.setenv(variable, "")  # restored after the test
+        monkeypatch.delenv(variable)
+    monkeypatch.setattr(os, "access", lambda path, mode: "/proc" not in str(path))
+    settings.direct_triton("/usr/lib64/libcuda.so.1")
+    assert os.environ["TRITON_LIBCUDA_PATH"] == "/usr/lib64"
+    assert os.environ["TRITON_PTXAS_PATH"] == "/own/ptxas"
+    assert os.environ["TRITON_PTXAS_BLACKWELL_PATH"] == str(ptxas)
+    assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "triton")
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
 def test_a_cache_of_another_user_is_an_error(tmp_path: Path) -> None:
     os.chown(tmp_path, 4711, 4711)
