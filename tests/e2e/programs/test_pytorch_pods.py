@@ -45,7 +45,10 @@ def test_two_jobs_on_two_slices_train_with_the_numbers_of_the_cpu(
     namespace: Cluster, wheel: Wheel
 ) -> None:
     names = ("train-0", "train-1")
-    namespace.apply(programs(), *(manifest("job.yaml", wheel, name) for name in names))
+    jobs = [manifest("job.yaml", wheel, name) for name in names]
+    # Another user than root has no home in the image.
+    jobs[1]["spec"]["template"]["spec"]["securityContext"] = {"runAsUser": 1000}
+    namespace.apply(programs(), *jobs)
     expected = [float(one) for one in _LOSS.findall(wheel.run(str(FOLDER / "train.py"), "cpu"))]
     assert len(expected) == 20
     until(lambda: all(_is_over(namespace, name) for name in names), _ENDS_WITHIN_S)
