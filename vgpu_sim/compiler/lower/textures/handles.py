@@ -77,7 +77,7 @@ def destinations(
 ) -> list[Register | None]:
     """Return the registers of a vector to which results are written; None for ``_``."""
     if isinstance(operand, tree.Pair):
-        raise Unsupported("a predicate that tells whether memory is resident")
+        raise Unsupported("a predicate of resident memory")
     elements = operand.elements if isinstance(operand, tree.Vector) else (operand,)
     if len(elements) != count:
         raise Invalid(f"expected a vector of {count} elements, found {len(elements)}")
