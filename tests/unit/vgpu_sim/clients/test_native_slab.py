@@ -10,7 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from vgpu_sim.native import build
 
 SLAB_BYTES = 2 << 20
-UNIT = 256
+UNIT = 512
 
 
 @pytest.fixture(scope="module")
