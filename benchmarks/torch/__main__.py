@@ -11,12 +11,13 @@ from pathlib import Path
 from benchmarks.clients.catalogue.stock_wheels import PYTORCH
 from benchmarks.clients.environment import OUT, TESSERA, install, python_of
 from benchmarks.on_slice import BOARD, REPOSITORY
-from benchmarks.torch import table
+from benchmarks.torch import table, training
 
 _CLIENT = dataclasses.replace(
     PYTORCH, name="pytorch-operators", packages=(*PYTORCH.packages, "expecttest==0.3.0")
 )
 _PROGRAM = REPOSITORY / "benchmarks" / "torch" / "program" / "sweep.py"
+_TRAIN = _PROGRAM.with_name("train.py")
 _CONTEXT_FAILED = 3  # the sweep's exit status: a new process goes on
 _MOST_PROCESSES = 100
 
@@ -26,6 +27,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.torch", description=__doc__)
     parser.add_argument("--fresh", action="store_true", help="forget what an earlier run found")
     parser.add_argument("--only", action="append", default=[], help="an operator's name")
+    parser.add_argument("--dtype", default="float32", help="the samples' type")
+    parser.add_argument("--train", action="store_true", help="train models instead")
     parser.add_argument("--record", action="store_true", help="record the outcomes, for the page")
     parser.add_argument("--page", action="store_true", help="update docs/pytorch.md, and end")
     options = parser.parse_args()
@@ -34,23 +37,40 @@ def main() -> int:
         return 0
     folder = OUT / _CLIENT.name
     folder.mkdir(parents=True, exist_ok=True)
-    out = folder / "operators.jsonl"
+    name = "operators" if options.dtype == "float32" else f"operators.{options.dtype}"
+    out = folder / f"{name}.jsonl"
     if options.fresh:
         out.unlink(missing_ok=True)
     install(_CLIENT)
-    ended = _sweep(out, options.only)
+    if options.train:
+        return _train(options.record)
+    ended = _sweep(out, ["--dtype", options.dtype, *options.only])
     outcomes = table.read(out)
     print(table.render(outcomes))
-    if options.record:
+    if options.record and options.dtype == "float32":
         table.record(outcomes, _commit())
     return 0 if ended else 1
 
 
-def _sweep(out: Path, only: list[str]) -> bool:
+def _command(program: Path) -> list[str]:
+    return [*TESSERA, "run", "--board", BOARD, "--", str(python_of(_CLIENT)), str(program)]
+
+
+def _train(is_recorded: bool) -> int:
+    """Run the training program; return the exit status."""
+    done = subprocess.run(_command(_TRAIN), stdout=subprocess.PIPE, text=True, check=False)
+    runs = [json.loads(line) for line in done.stdout.splitlines()]
+    print(training.render(runs))
+    if is_recorded and done.returncode == 0:
+        training.record(runs, _commit())
+    return 1 if done.returncode else 0
+
+
+def _sweep(out: Path, options: list[str]) -> bool:
     """Run the program until it has reached its end; return whether it has."""
-    command = [*TESSERA, "run", "--board", BOARD, "--", str(python_of(_CLIENT)), str(_PROGRAM)]
+    command = _command(_PROGRAM)
     for _ in range(_MOST_PROCESSES):
-        done = subprocess.run([*command, str(out), *only], env=dict(os.environ), check=False)
+        done = subprocess.run([*command, str(out), *options], env=dict(os.environ), check=False)
         if done.returncode == 0:
             return True
         running = Path(f"{out}.running")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.on_slice import REPOSITORY
+from benchmarks.torch import training
 
 RECORDED = REPOSITORY / "benchmarks" / "torch" / "recorded.json"
 PAGE = REPOSITORY / "docs" / "pytorch.md"
@@ -84,8 +85,18 @@ def section() -> str:
     return f"{head}\n\n{render(document['operators'])}"
 
 
-def update_page() -> None:
-    """Put the generated part into the page."""
+def page() -> str:
+    """Return the page with its generated parts of today's records."""
     text = PAGE.read_text(encoding="utf-8")
-    before, after = text.partition(_BEGIN)[0], text.partition(_END)[2]
-    PAGE.write_text(f"{before}{_BEGIN}\n{section()}{_END}{after}", encoding="utf-8")
+    text = _replace(text, _BEGIN, _END, section())
+    return _replace(text, training.BEGIN, training.END, training.section())
+
+
+def _replace(text: str, begin: str, end: str, part: str) -> str:
+    before, after = text.partition(begin)[0], text.partition(end)[2]
+    return f"{before}{begin}\n{part}{end}{after}"
+
+
+def update_page() -> None:
+    """Put the generated parts into the page."""
+    PAGE.write_text(page(), encoding="utf-8")

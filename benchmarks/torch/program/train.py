@@ -128,12 +128,13 @@ MODELS = {
 }
 
 
-def train(name, device):
+def train(name, device, dtype=torch.float32):
     """Return the losses of all steps."""
     make, draw, optimize = MODELS[name]
     torch.manual_seed(0)
-    model = make().to(device)
+    model = make().to(device, dtype)
     x, y = (one.to(device) for one in draw())
+    x = x.to(dtype) if x.is_floating_point() else x
     optimizer = optimize(model.parameters())
     losses = []
     for _ in range(STEPS):
@@ -146,6 +147,11 @@ def train(name, device):
     return losses
 
 
+def distance(expected, found):
+    """Return the largest relative difference of two lists of losses."""
+    return max(abs(a - b) / abs(a) for a, b in zip(expected, found, strict=True))
+
+
 def main():
     chosen = sys.argv[1:] or list(MODELS)
     torch.set_num_threads(1)
@@ -155,10 +161,11 @@ def main():
         first = train(name, "cuda")
         seconds = time.perf_counter() - start
         second = train(name, "cuda")
-        furthest = max(abs(a - b) / abs(a) for a, b in zip(expected, first, strict=True))
+        exact = train(name, "cpu", torch.float64)
         record = {
             "name": name, "steps": STEPS, "first": first[0], "last": first[-1],
-            "furthest": furthest, "equal": first == second, "seconds": round(seconds, 1),
+            "furthest": distance(expected, first), "rounding": distance(exact, expected),
+            "equal": first == second, "seconds": round(seconds, 1),
         }  # fmt: skip
         print(json.dumps(record), flush=True)
 

@@ -15,11 +15,15 @@ def _flat_places(indices: Any, sizes: Any) -> Any:
     return flat
 
 
+def _build(indices: Any, values: Any, shape: Any) -> Any:
+    return torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)
+
+
 def _coalesce(self: Any) -> Any:
     counts.CALLS["_coalesce"] += 1
     indices, values = self._indices(), self._values()
     if self.is_coalesced() or indices.shape[1] < 2:
-        result = torch.sparse_coo_tensor(indices.clone(), values.clone(), self.shape)
+        result = _build(indices.clone(), values.clone(), self.shape)
         return result._coalesced_(True)
     sizes = self.shape[: self.sparse_dim()]
     places, group = torch.unique(_flat_places(indices, sizes), return_inverse=True)
@@ -31,7 +35,7 @@ def _coalesce(self: Any) -> Any:
         rows.append(places % size)
         places = places // size
     kept = torch.stack(rows[::-1]) if rows else indices[:, :1]
-    return torch.sparse_coo_tensor(kept, sums, self.shape)._coalesced_(True)
+    return _build(kept, sums, self.shape)._coalesced_(True)
 
 
 def _to_dense(self: Any, dtype: Any = None, masked_grad: bool | None = None) -> Any:
@@ -78,7 +82,7 @@ def _sparse_mask(self: Any, mask: Any) -> Any:
     sizes = mask.shape[: mask.sparse_dim()]
     flat = self.reshape(sizes.numel(), *self.shape[len(sizes) :])
     values = flat.index_select(0, _flat_places(indices, sizes))
-    result = torch.sparse_coo_tensor(indices.clone(), values, self.shape)
+    result = _build(indices.clone(), values, self.shape)
     return result._coalesced_(mask.is_coalesced())
 
 

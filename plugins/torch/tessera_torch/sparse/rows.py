@@ -20,15 +20,37 @@ def _expand(
 ) -> Any:
     """Return the coordinates of all elements."""
     counts.CALLS["_convert_indices_from_csr_to_coo"] += 1
-    if crow_indices.dim() != 1:
-        raise NotImplementedError(
-            "batches of sparse matrices have no kernel on Tessera's simulated GPU. Use to_dense() on"
-            " the CPU (tensor.cpu())"
-        )
+    _check_one(crow_indices)
     places = torch.arange(col_indices.shape[0], device=col_indices.device)
     rows = torch.searchsorted(crow_indices.to(torch.int64), places, right=True) - 1
     pair = (col_indices.to(torch.int64), rows) if transpose else (rows, col_indices.to(torch.int64))
     return torch.stack(pair).to(torch.int32 if out_int32 else torch.int64)
+
+
+def _check_one(crow_indices: Any) -> None:
+    if crow_indices.dim() != 1:
+        raise NotImplementedError(
+            "batches of sparse matrices have no kernel on Tessera's simulated GPU. Compute them on"
+            " the CPU (tensor.cpu())"
+        )
+
+
+def _to_dense(self: Any, dtype: Any = None, masked_grad: bool | None = None) -> Any:
+    counts.CALLS["_to_dense (sparse rows)"] += 1
+    if self.layout == torch.sparse_csr:
+        begins, others = self.crow_indices(), self.col_indices()
+    elif self.layout == torch.sparse_csc:
+        begins, others = self.ccol_indices(), self.row_indices()
+    else:
+        raise NotImplementedError(
+            f"aten::_to_dense ({self.layout}) has no kernel on Tessera's simulated GPU. Compute it"
+            " on the CPU (tensor.cpu())"
+        )
+    rows, columns = _expand(begins, others, transpose=self.layout == torch.sparse_csc)
+    values = self.values()
+    dense = torch.zeros(self.shape.numel(), dtype=values.dtype, device=values.device)
+    dense = dense.index_add(0, rows * self.shape[1] + columns, values).view(self.shape)
+    return dense if dtype is None else dense.to(dtype)
 
 
 def _addmm_out(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any) -> Any:
@@ -38,7 +60,7 @@ def _addmm_out(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1
             "addmm with a sparse addend or second matrix has no kernel on Tessera's simulated GPU."
             " Use to_dense(), or compute it on the CPU (tensor.cpu())"
         )
-    result = torch.addmm(self, mat1.to_dense(), mat2, beta=beta, alpha=alpha)
+    result = torch.addmm(self, _to_dense(mat1), mat2, beta=beta, alpha=alpha)
     return out.resize_(result.shape).copy_(result)
 
 
@@ -46,4 +68,4 @@ DENSE_KERNELS: Final = {
     "_convert_indices_from_coo_to_csr": _compress,
     "_convert_indices_from_csr_to_coo": _expand,
 }
-KERNELS: Final = {"addmm.out": _addmm_out}
+KERNELS: Final = {"addmm.out": _addmm_out, "_to_dense": _to_dense}

@@ -1,0 +1,43 @@
+"""The table of training runs in docs/pytorch.md."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from benchmarks.on_slice import REPOSITORY
+
+RECORDED = REPOSITORY / "benchmarks" / "torch" / "training.json"
+BEGIN, END = "<!-- training: begin -->", "<!-- training: end -->"
+
+
+def record(runs: Sequence[Mapping[str, Any]], commit: str) -> None:
+    """Write the runs for the page."""
+    document = {"commit": commit, "date": datetime.now(UTC).date().isoformat(), "runs": runs}
+    RECORDED.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def render(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Return a row for each model."""
+    lines = [
+        "| model | first and last loss | from the CPU's | CPU, float32 from float64 | two runs |",
+        "|---|---|---|---|---|",
+    ]
+    for run in runs:
+        same = "equal in all bits" if run["equal"] else "differ"
+        lines.append(
+            f"| {run['name']} | {run['first']:.4f}, {run['last']:.4f} | {run['furthest']:.1e}"
+            f" | {run['rounding']:.1e} | {same} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def section() -> str:
+    """Return the generated part of the page."""
+    document = json.loads(RECORDED.read_text(encoding="utf-8"))
+    steps = document["runs"][0]["steps"]
+    head = (
+        f"Commit {document['commit']}, {document['date']}: {steps} steps; the third and fourth"
+        " columns are the largest relative differences of a loss."
+    )
+    return f"{head}\n\n{render(document['runs'])}"
