@@ -14,9 +14,9 @@ import warnings
 from pathlib import Path
 
 import torch
+from frequent import USED
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves, tree_map
-from used import USED
 
 from tessera_torch import counts
 

@@ -38,11 +38,12 @@ def register() -> tuple[Any, int]:
     from tessera_torch.linalg import table as linalg_table
     from tessera_torch.own import table
     from tessera_torch.sparse import coordinates, rows
+    from tessera_torch.transforms import fft
 
     native.remember()
     library = torch.library.Library("aten", "IMPL")
     own = {**table.kernels(), **linalg_table.kernels()}
-    own |= {**coordinates.DENSE_KERNELS, **rows.DENSE_KERNELS}
+    own |= {**fft.KERNELS, **coordinates.DENSE_KERNELS, **rows.DENSE_KERNELS}
     names = frozenset(name.partition(".")[0] for name in (*own, *_PRODUCTS, *_ALIASES))
     count = 0
     with warnings.catch_warnings():

@@ -14,6 +14,7 @@ from tessera_torch.own.launching import launch
 from tessera_torch.own.scattering_kernels import scatter
 from tessera_torch.own.selection import positions
 from tessera_torch.own.sorting import order_rows
+from tessera_torch.refusal import refusal
 
 _BLOCK: Final = 256
 _CODES: Final = {"set": 0, "add": 1, "sum": 1, "amax": 2, "amin": 3}
@@ -26,6 +27,8 @@ def _combine(target: Any, places: Any, source: Any, operation: str) -> None:
     count = places.numel()
     if not count:
         return
+    if target.is_complex():
+        raise NotImplementedError(refusal("scatter", (target, source), "numbers are complex"))
     if operation in ("multiply", "prod"):
         _multiply(target, places, source)
         return
@@ -37,10 +40,6 @@ def _combine(target: Any, places: Any, source: Any, operation: str) -> None:
         return
     values = source.to(target.dtype).contiguous()
     pointed = target
-    if target.is_complex():
-        raise NotImplementedError(
-            "aten::scatter of complex numbers has no kernel on Tessera's simulated GPU"
-        )
     if target.dtype == torch.bool:
         pointed, values = target.view(torch.uint8), values.view(torch.uint8)
     grid = (-(-count // _BLOCK),)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from tessera_torch.own import fft_plan
+from tessera_torch.transforms import fft_plan
 
 
 @pytest.mark.parametrize("length", [1, 2, 6, 8, 60, 61, 97 * 2, 1024, 3**5, 61 * 61])
@@ -25,7 +25,7 @@ def test_a_convolution_fits_into_its_padded_length(length):
 
 
 def _transform(numbers, radices):
-    """The stages of own/fft_kernels.py, for one row."""
+    """The stages of transforms/fft_kernels.py, for one row."""
     length, done = len(numbers), 1
     for radix in radices:
         span = radix * done

@@ -9,11 +9,11 @@ import torch
 
 from tessera_torch import counts
 from tessera_torch.complexes.parts import COMPLEX_OF, REAL_OF, join, resolve, split
-from tessera_torch.own.fft_kernels import transform_stage
-from tessera_torch.own.fft_plan import padded_length, stages
 from tessera_torch.own.launching import launch
 from tessera_torch.refusal import refusal
 from tessera_torch.targets import both
+from tessera_torch.transforms.fft_kernels import transform_stage
+from tessera_torch.transforms.fft_plan import padded_length, stages
 
 _BLOCK: Final = 256
 _KEPT_TABLES: Final = 16

@@ -1,0 +1,1 @@
+"""Fourier transforms: stages of small radices, and convolutions for large primes."""
