@@ -23,7 +23,7 @@ def _scale(work: Any) -> Any:
 
 def _check_values(name: str, work: Any, infos: Any, is_matrix: bool) -> None:
     """Raise LinAlgError as LAPACK's callers do: for numbers that are not finite, or no end."""
-    bad = (infos != 0) | ~work.isfinite().reshape(work.shape[0], -1).all(-1)
+    bad = (infos != 0) | ~work.isfinite().flatten(1).all(-1)
     if not bool(bad.any().item()):
         return
     first = int(bad.nonzero()[0].item())

@@ -1,5 +1,6 @@
 """Coalescing, expansion and products of sparse tensors; registered for SparseCUDA."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -86,12 +87,12 @@ def _sparse_mask(self: Any, mask: Any) -> Any:
     return result._coalesced_(mask.is_coalesced())
 
 
-KERNELS: Final = {
+KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "_coalesce": _coalesce,
     "_to_dense": _to_dense,
     "mm": _mm,
     "addmm": _addmm,
     "sparse_mask": _sparse_mask,
 }
-DENSE_KERNELS: Final = {"sparse_mask": _sparse_mask}
+DENSE_KERNELS: Final[dict[str, Callable[..., Any]]] = {"sparse_mask": _sparse_mask}
 """Of these the first tensor is dense, so they are registered for CUDA."""

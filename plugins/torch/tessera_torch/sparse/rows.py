@@ -1,5 +1,6 @@
 """Sparse tensors of compressed rows: conversions of their indices, and products."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -55,17 +56,18 @@ def _to_dense(self: Any, dtype: Any = None, masked_grad: bool | None = None) -> 
 
 def _addmm_out(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any) -> Any:
     counts.CALLS["addmm (sparse rows)"] += 1
-    if any(one.layout != torch.strided for one in (self, mat2, out)):
+    if any(one.layout != torch.strided for one in (self, out)):
         raise NotImplementedError(
-            "addmm with a sparse addend or second matrix has no kernel on Tessera's simulated GPU."
+            "aten::addmm with a sparse addend or result has no kernel on Tessera's simulated GPU."
             " Use to_dense(), or compute it on the CPU (tensor.cpu())"
         )
-    result = torch.addmm(self, _to_dense(mat1), mat2, beta=beta, alpha=alpha)
+    first, second = (one if one.layout == torch.strided else _to_dense(one) for one in (mat1, mat2))
+    result = torch.addmm(self, first, second, beta=beta, alpha=alpha)
     return out.resize_(result.shape).copy_(result)
 
 
-DENSE_KERNELS: Final = {
+DENSE_KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "_convert_indices_from_coo_to_csr": _compress,
     "_convert_indices_from_csr_to_coo": _expand,
 }
-KERNELS: Final = {"addmm.out": _addmm_out, "_to_dense": _to_dense}
+KERNELS: Final[dict[str, Callable[..., Any]]] = {"addmm.out": _addmm_out, "_to_dense": _to_dense}
