@@ -53,6 +53,16 @@ __global__ void scan(const int* x, int* y, int n) {
   if (w) v += ws[w - 1];
   if (i < n) y[i] = v;
 }
+__global__ void warp_reductions(int *o) {
+  const int l = threadIdx.x & 31, value = 5 - 3 * l;
+  const unsigned mask = l % 2 ? 0xaaaaaaaau : 0x55555555u, bits = 1u << l | 1u << 31;
+  const unsigned found[] = {
+      (unsigned)__reduce_add_sync(mask, value), __reduce_add_sync(mask, bits),
+      (unsigned)__reduce_min_sync(mask, value), __reduce_min_sync(mask, bits),
+      (unsigned)__reduce_max_sync(mask, value), __reduce_max_sync(mask, bits),
+      __reduce_and_sync(mask, bits), __reduce_or_sync(mask, bits), __reduce_xor_sync(mask, bits)};
+  for (int i = 0; i < 9; i++) o[9 * l + i] = (int)found[i];
+}
 __global__ void block_max(const double* x, double* o) {
   extern __shared__ double d[];
   d[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
@@ -318,6 +328,23 @@ int check_reductions() {
     double m = 0;
     for (int j = 0; j < 128; j++) m = fmax(m, y[i * 128 + j]);
     return m;
+  });
+  Device<int> r(9 * 32);
+  warp_reductions<<<1, 32>>>(r);
+  bad += wrong(r.read(), [&](int i) {
+    const int odd = i / 9 % 2;
+    int sum = 0, least = 5 - 3 * odd, most = least;
+    unsigned total = 0, low = ~0u, high = 0, all = ~0u, any = 0, parity = 0;
+    for (int l = odd; l < 32; l += 2) {
+      const int value = 5 - 3 * l;
+      const unsigned bits = 1u << l | 1u << 31;
+      sum += value, least = value < least ? value : least, most = value > most ? value : most;
+      total += bits, low = bits < low ? bits : low, high = bits > high ? bits : high;
+      all &= bits, any |= bits, parity ^= bits;
+    }
+    const int wanted[] = {sum, (int)total, least, (int)low, most, (int)high, (int)all, (int)any,
+                          (int)parity};
+    return wanted[i % 9];
   });
   return report("reductions", bad);
 }

@@ -20,6 +20,7 @@
 #include "memory.h"
 #include "system_calls.h"
 #include "variables.h"
+#include "warp_reductions.h"
 
 typedef unsigned int cuuint32_t; /* a name that clang's next header uses */
 #include <__clang_cuda_cmath.h>
@@ -33,6 +34,12 @@ typedef unsigned int cuuint32_t; /* a name that clang's next header uses */
 #define __stcs tessera_unused__stcs
 #define __stwb tessera_unused__stwb
 #define __stwt tessera_unused__stwt
+#define __reduce_add_sync tessera_unused__reduce_add_sync
+#define __reduce_min_sync tessera_unused__reduce_min_sync
+#define __reduce_max_sync tessera_unused__reduce_max_sync
+#define __reduce_and_sync tessera_unused__reduce_and_sync
+#define __reduce_or_sync tessera_unused__reduce_or_sync
+#define __reduce_xor_sync tessera_unused__reduce_xor_sync
 #include <__clang_cuda_intrinsics.h>
 #undef __ldca
 #undef __ldcg
@@ -43,6 +50,12 @@ typedef unsigned int cuuint32_t; /* a name that clang's next header uses */
 #undef __stcs
 #undef __stwb
 #undef __stwt
+#undef __reduce_add_sync
+#undef __reduce_min_sync
+#undef __reduce_max_sync
+#undef __reduce_and_sync
+#undef __reduce_or_sync
+#undef __reduce_xor_sync
 #include <__clang_cuda_complex_builtins.h>
 
 #endif
