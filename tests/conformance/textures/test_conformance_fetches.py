@@ -1,6 +1,7 @@
 """tex and tld4 on both backends, against numpy."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,6 +69,17 @@ def test_fetches(geometry: str) -> None:
     found = run(module, textures, given)
     for one, (at, layer), words in zip(textures, parts, found, strict=True):
         same(words, sample(one, at, layer), one)
+
+
+def test_fetches_of_a_line_read_the_first_row_of_a_plane() -> None:
+    draw = random.Random(3)
+    module = kernel_of("tex.1d.v4.f32.f32 {%r0, %r1, %r2, %r3}, [%h, {%f0}];")
+    textures = [random_textures.texture(draw, Shape.PLANE) for _ in range(24)]
+    given, parts = inputs(draw, textures)
+    found = run(module, textures, given)
+    for one, (at, layer), words in zip(textures, parts, found, strict=True):
+        rows = [level[:, :1] for level in one.levels]
+        same(words, sample(replace(one, shape=Shape.LINE, levels=rows), at, layer), one)
 
 
 @pytest.mark.parametrize("geometry", ["1d", "2d", "3d", "a1d", "a2d"])

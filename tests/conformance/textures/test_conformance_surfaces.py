@@ -14,7 +14,7 @@ from vgpu_sim.exec.errors import KernelError
 from vgpu_sim.isa import Module
 
 GEOMETRIES = {
-    "1d": ("{%j0}", (Shape.LINE,), 1),
+    "1d": ("{%j0}", (Shape.LINE, Shape.PLANE), 1),
     "2d": ("{%j0, %j1}", (Shape.PLANE,), 2),
     "3d": ("{%j0, %j1, %j2, %j2}", (Shape.SPACE,), 3),
     "a1d": ("{%l, %j0}", (Shape.LAYERED_LINE,), 1),

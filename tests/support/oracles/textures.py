@@ -248,13 +248,8 @@ def _read(texture: Texture, level: int, slices: NDArray[np.int64], places: list[
 
 def border(texture: Texture) -> Words:
     """Return the border colour as a fetch reads it."""
-    colour = np.array(texture.border, np.float32)
-    if texture.is_raw:
-        words = np.clip(colour.astype(np.float64), -(2.0**31), 2.0**31 - 1).astype("i4")
-        words = words.view(np.uint32)
-        one = 1
-    else:
-        words, one = colour.view(np.uint32), 0x3F800000
+    words = np.array(texture.border, np.float32).view(np.uint32)
+    one = 1 if texture.is_raw else 0x3F800000
     for n in range(texture.channels, 4):
         words[n] = one if n == 3 else 0
     return words

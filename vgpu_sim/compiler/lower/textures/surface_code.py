@@ -13,7 +13,7 @@ from vgpu_sim.compiler.lower.textures.layout import FORMATS, Shape
 from vgpu_sim.compiler.ptx import tree
 
 GEOMETRIES: Final = {
-    "1d": ((Shape.LINE,), 1),
+    "1d": ((Shape.LINE, Shape.PLANE), 1),
     "2d": ((Shape.PLANE,), 2),
     "3d": ((Shape.SPACE,), 3),
     "a1d": ((Shape.LAYERED_LINE,), 1),

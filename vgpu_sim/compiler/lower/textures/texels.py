@@ -151,9 +151,10 @@ _LINEAR_COLOUR: Final = """
 
 
 def _border(path: str, taps: int, channels: int) -> str:
-    """Return PTX that replaces texels that are outside by the border colour."""
+    """Return PTX that replaces texels that are outside by the border colour, whose bits are those
+    of integers if the texture is read as integers.
+    """
     colours = range(channels)
-    integers = " ".join(f"cvt.rzi.s32.f32 %e{c}, %e{c};" for c in colours)
     fewer = ""
     if channels > 1:
         fewer = "selp.b32 %e2, 0, %e2, %two; selp.b32 %e3, %alpha, %e3, %two;"
@@ -163,8 +164,6 @@ def _border(path: str, taps: int, channels: int) -> str:
     return f"""
   @!%border bra {path}INSIDE;
   ld.global.v4.b32 {{%e0, %e1, %e2, %e3}}, [%handle+{BORDER}];
-  @!%raw bra {path}FLOATS; {integers}
-{path}FLOATS:
   {fewer} {chosen}
 {path}INSIDE:
 """
