@@ -73,7 +73,8 @@ static void rectangles(void) {
   GIVES(cudaErrorInvalidValue, cudaMemcpy2DToArray(first, 4, 0, data, ROW, ROW, HEIGHT, TO_DEVICE));
   GIVES(cudaErrorInvalidValue, cudaMemcpy2DToArray(first, 0, 1, data, ROW, ROW, HEIGHT, TO_DEVICE));
   OK(cudaFreeArray(second));
-  GIVES(cudaErrorInvalidResourceHandle, cudaFreeArray(second));
+  GIVES(cudaErrorInvalidValue, cudaFreeArray(second));
+  OK(cudaFreeArray(NULL));
   GIVES(cudaErrorInvalidValue,
         cudaMemcpy2DToArray(second, 0, 0, data, ROW, ROW, HEIGHT, TO_DEVICE));
   OK(cudaFreeArray(first));
@@ -121,6 +122,8 @@ static void boxes(void) {
                                    .dstArray = array,
                                    .extent = extent,
                                    .kind = TO_DEVICE};
+  OK(cudaMemcpy3D(&copy));
+  copy.kind = cudaMemcpyHostToHost; /* an array is on the device, so the kind is corrected */
   OK(cudaMemcpy3D(&copy));
   struct cudaMemcpy3DParms back = {.srcArray = array,
                                    .srcPos = {1, 2, 1},

@@ -56,6 +56,9 @@ __global__ void fetch_by_others(cudaTextureObject_t t, float4 *o) {
   o[15] = texCubemapLayered<float4>(t, 1, 2, 3, 4);
   o[16] = texCubemapLayeredLod<float4>(t, 1, 2, 3, 4, 5);
   o[17] = texCubemapLayeredGrad<float4>(t, 1, 2, 3, 4, h, h);
+  bool resident;
+  o[18] = tex2D<float4>(t, 1, 2, &resident);
+  o[19].x = resident;
 }
 
 static cudaTextureObject_t texture_of(const cudaResourceDesc &resource, cudaTextureFilterMode filter) {

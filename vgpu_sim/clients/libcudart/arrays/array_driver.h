@@ -54,6 +54,8 @@ struct CUDA_RESOURCE_VIEW_DESC {
 extern int cuArray3DCreate_v2(cudaArray_t *array, const struct CUDA_ARRAY3D_DESCRIPTOR *descriptor);
 extern int cuArray3DGetDescriptor_v2(struct CUDA_ARRAY3D_DESCRIPTOR *descriptor,
                                      cudaArray_const_t array);
+extern int cuArrayDestroy(cudaArray_t array);
+extern int cuMipmappedArrayDestroy(cudaMipmappedArray_t array);
 extern int cuMipmappedArrayCreate(cudaMipmappedArray_t *array,
                                   const struct CUDA_ARRAY3D_DESCRIPTOR *descriptor,
                                   unsigned int levels);

@@ -109,8 +109,12 @@ cudaError_t tsr_box_of(const struct cudaMemcpy3DParms *copy, struct CUDA_MEMCPY3
       .height = copy->extent.height,
       .depth = copy->extent.depth,
   };
-  return tsr_copy_types(copy->kind, copy->srcArray != NULL, copy->dstArray != NULL,
-                        &out->source_type, &out->target_type);
+  if (!types_of(copy->kind, &out->source_type, &out->target_type))
+    return cudaErrorInvalidMemcpyDirection;
+  /* As documented, a kind that implies that an array is on the host is corrected. */
+  if (copy->srcArray) out->source_type = CU_MEMORYTYPE_ARRAY;
+  if (copy->dstArray) out->target_type = CU_MEMORYTYPE_ARRAY;
+  return cudaSuccess;
 }
 
 static int kind_of(int source, int target) {

@@ -160,7 +160,9 @@ static inline cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGr
 
 namespace tessera {
 template <class T>
-struct channel;
+struct channel {
+  static cudaChannelFormatDesc get() { return {0, 0, 0, 0, cudaChannelFormatKindNone}; }
+};
 #define TESSERA_CHANNEL(type, x, y, z, w, kind)                                    \
   template <>                                                                      \
   struct channel<type> {                                                           \
@@ -187,6 +189,18 @@ TESSERA_CHANNEL(char, 8, 0, 0, 0, Signed)
 template <class T>
 static inline cudaChannelFormatDesc cudaCreateChannelDesc() {
   return tessera::channel<T>::get();
+}
+static inline cudaChannelFormatDesc cudaCreateChannelDescHalf() {
+  return {16, 0, 0, 0, cudaChannelFormatKindFloat};
+}
+static inline cudaChannelFormatDesc cudaCreateChannelDescHalf1() {
+  return cudaCreateChannelDescHalf();
+}
+static inline cudaChannelFormatDesc cudaCreateChannelDescHalf2() {
+  return {16, 16, 0, 0, cudaChannelFormatKindFloat};
+}
+static inline cudaChannelFormatDesc cudaCreateChannelDescHalf4() {
+  return {16, 16, 16, 16, cudaChannelFormatKindFloat};
 }
 static inline cudaPos make_cudaPos(size_t x, size_t y, size_t z) { return {x, y, z}; }
 static inline cudaExtent make_cudaExtent(size_t width, size_t height, size_t depth) {

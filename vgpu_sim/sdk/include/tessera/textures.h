@@ -91,6 +91,12 @@ static inline __device__ T tessera_of_quad(const tessera_quad<T> &quad) {
   template <class T>                                                                              \
   static inline __device__ void name(T *to, cudaTextureObject_t texture, parameters) {            \
     *to = name<T>(texture, names);                                                                \
+  }                                                                                               \
+  /* No texture is sparse. */                                                                     \
+  template <class T>                                                                              \
+  static inline __device__ T name(cudaTextureObject_t texture, parameters, bool *resident) {      \
+    *resident = true;                                                                             \
+    return name<T>(texture, names);                                                               \
   }
 
 #define TESSERA_TO " {%[a], %[b], %[c], %[d]}, "

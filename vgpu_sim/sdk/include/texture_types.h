@@ -1,0 +1,3 @@
+/* The types of textures are part of the runtime's header. */
+#pragma once
+#include "cuda_runtime.h"
