@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/hooks.h"
 #include "stream_memory/allocate.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -31,10 +32,28 @@ CUresult tsr_array_allocate(struct tsr_context *context, uint64_t bytes, uint64_
   return CUDA_SUCCESS;
 }
 
+/* Free the arrays of contexts that have ended; their memory is gone. */
+static void drop_arrays(struct tsr_context *context) {
+  (void)context;
+  pthread_mutex_lock(&lock);
+  for (struct tsr_array **place = &all; *place;) {
+    struct tsr_array *array = *place;
+    if (lives(array)) {
+      place = &array->next;
+      continue;
+    }
+    *place = array->next;
+    tsr_object_retire(TSR_ARRAY, tsr_object_handle(TSR_ARRAY, array));
+    tsr_object_free(TSR_ARRAY, array);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
 CUresult tsr_array_add(const struct tsr_array_facts *facts, uint64_t *handle) {
   struct tsr_array *array = tsr_object_new(TSR_ARRAY);
   if (!array) return CUDA_ERROR_OUT_OF_MEMORY;
   array->facts = *facts;
+  tsr_hook_add(TSR_ON_CLOSE, drop_arrays);
   pthread_mutex_lock(&lock);
   array->next = all;
   all = array;
@@ -61,19 +80,4 @@ bool tsr_array_remove(uint64_t handle, bool level, struct tsr_array_facts *facts
   pthread_mutex_unlock(&lock);
   if (found) tsr_object_free(TSR_ARRAY, array);
   return found;
-}
-
-void tsr_arrays_drop(void) {
-  pthread_mutex_lock(&lock);
-  for (struct tsr_array **place = &all; *place;) {
-    struct tsr_array *array = *place;
-    if (lives(array)) {
-      place = &array->next;
-      continue;
-    }
-    *place = array->next;
-    tsr_object_retire(TSR_ARRAY, tsr_object_handle(TSR_ARRAY, array));
-    tsr_object_free(TSR_ARRAY, array);
-  }
-  pthread_mutex_unlock(&lock);
 }

@@ -47,8 +47,4 @@ CUresult tsr_array_add(const struct tsr_array_facts *facts, uint64_t *handle);
 /* Invalidate an array's handle; false if there is no such array, or it is not of this sort. */
 bool tsr_array_remove(uint64_t handle, bool level, struct tsr_array_facts *facts);
 
-/* Free the arrays and mipmapped arrays of contexts that have ended; their memory is gone. */
-void tsr_arrays_drop(void);
-void tsr_mipmaps_drop(void);
-
 #endif

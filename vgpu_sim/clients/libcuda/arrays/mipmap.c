@@ -1,6 +1,7 @@
 /* cuMipmappedArray...: arrays with levels of decreasing size, in one allocation. */
 #include "api.h"
 #include "arrays/array.h"
+#include "base/hooks.h"
 #include "contexts/context.h"
 #include "exchange/unsafe.h"
 #include "memory/memory.h"
@@ -62,10 +63,28 @@ static CUresult add_levels(struct tsr_mipmap_facts *facts, const struct tsr_layo
   return result;
 }
 
+/* Free the mipmapped arrays of contexts that have ended; their memory is gone. */
+static void drop_mipmaps(struct tsr_context *context) {
+  (void)context;
+  pthread_mutex_lock(&lock);
+  for (struct tsr_mipmap **place = &all; *place;) {
+    struct tsr_mipmap *mipmap = *place;
+    if (lives(mipmap)) {
+      place = &mipmap->next;
+      continue;
+    }
+    *place = mipmap->next;
+    tsr_object_retire(TSR_MIPMAP, tsr_object_handle(TSR_MIPMAP, mipmap));
+    tsr_object_free(TSR_MIPMAP, mipmap);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
 static CUresult publish(const struct tsr_mipmap_facts *facts, CUmipmappedArray *handle) {
   struct tsr_mipmap *mipmap = tsr_object_new(TSR_MIPMAP);
   if (!mipmap) return CUDA_ERROR_OUT_OF_MEMORY;
   mipmap->facts = *facts;
+  tsr_hook_add(TSR_ON_CLOSE, drop_mipmaps);
   pthread_mutex_lock(&lock);
   mipmap->next = all;
   all = mipmap;
@@ -131,21 +150,6 @@ CUresult tsr_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
   if (!take(hMipmappedArray, &facts)) return CUDA_ERROR_INVALID_HANDLE;
   remove_levels(&facts);
   return tsr_memory_free(facts.address, TSR_USE_ARRAY);
-}
-
-void tsr_mipmaps_drop(void) {
-  pthread_mutex_lock(&lock);
-  for (struct tsr_mipmap **place = &all; *place;) {
-    struct tsr_mipmap *mipmap = *place;
-    if (lives(mipmap)) {
-      place = &mipmap->next;
-      continue;
-    }
-    *place = mipmap->next;
-    tsr_object_retire(TSR_MIPMAP, tsr_object_handle(TSR_MIPMAP, mipmap));
-    tsr_object_free(TSR_MIPMAP, mipmap);
-  }
-  pthread_mutex_unlock(&lock);
 }
 
 CUresult tsr_cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray,

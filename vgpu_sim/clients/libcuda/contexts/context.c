@@ -9,8 +9,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "arrays/array.h"
 #include "base/aperture.h"
+#include "base/hooks.h"
 #include "memory/chunk.h"
 #include "event_tables/event_table.h"
 #include "config.h"
@@ -33,7 +33,6 @@
 #include "exchange/wait.h"
 #include "exchange/request.h"
 #include "exchange/share.h"
-#include "textures/object.h"
 
 /* gpud may wait 10 s for a fence before it starts a process. */
 enum { CONTEXT_TIMEOUT_S = 60 };
@@ -235,9 +234,7 @@ CUresult tsr_context_close(uint64_t handle) {
   tsr_registered_drop(context);
   tsr_share_drop(context);
   tsr_event_tables_drop(context);
-  tsr_arrays_drop();
-  tsr_mipmaps_drop();
-  tsr_textures_drop();
+  tsr_hooks_run(TSR_ON_CLOSE, context);
   tsr_chunks_drop(context);
   blank_view(context->area, context->area_bytes);
   blank_view((void *)(uintptr_t)context->page, context->page_bytes);

@@ -2,7 +2,7 @@
 #ifndef TSR_COPY_SHAPE_H
 #define TSR_COPY_SHAPE_H
 
-#include "arrays/array_side.h"
+#include "copies/array_side.h"
 
 CUresult tsr_copy_shape(CUstream handle, const struct tsr_side *to, const struct tsr_side *from,
                         const struct tsr_shape *wanted, bool now);

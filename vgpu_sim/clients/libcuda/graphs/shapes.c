@@ -1,6 +1,6 @@
 #include "graphs/shapes.h"
 
-#include "arrays/array_side.h"
+#include "copies/array_side.h"
 
 /* No offset, pitch or product of them exceeds the aperture, so that sums do not overflow. */
 static bool is_small(uint64_t value) { return value <= TESSERA_APERTURE_BYTES; }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "arrays/array.h"
+#include "base/hooks.h"
 #include "memory/memory.h"
 
 enum { BUCKETS = 4096, ALIGN_BYTES = 512 };
@@ -44,6 +45,23 @@ static CUresult write_descriptor(struct tsr_context *context,
   return CUDA_SUCCESS;
 }
 
+/* Free the objects of contexts that have ended; their memory is gone. */
+static void drop_textures(struct tsr_context *context) {
+  (void)context;
+  pthread_mutex_lock(&lock);
+  for (size_t i = 0; i < BUCKETS; i++)
+    for (struct entry **place = &buckets[i]; *place;) {
+      struct entry *entry = *place;
+      if (lives(entry)) {
+        place = &entry->next;
+        continue;
+      }
+      *place = entry->next;
+      free(entry);
+    }
+  pthread_mutex_unlock(&lock);
+}
+
 CUresult tsr_texture_add(struct tsr_texture_facts *facts, const struct tsr_descriptor *descriptor) {
   struct entry *entry = malloc(sizeof *entry);
   if (!entry) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -53,6 +71,7 @@ CUresult tsr_texture_add(struct tsr_texture_facts *facts, const struct tsr_descr
     return result;
   }
   entry->facts = *facts;
+  tsr_hook_add(TSR_ON_CLOSE, drop_textures);
   pthread_mutex_lock(&lock);
   struct entry **place = bucket_of(facts->address);
   entry->next = *place;
@@ -79,19 +98,4 @@ CUresult tsr_texture_destroy(uint64_t handle, enum tsr_descriptor_kind kind) {
   if (!entry) return CUDA_ERROR_INVALID_VALUE;
   free(entry);
   return tsr_memory_free(handle, TSR_USE_ARRAY);
-}
-
-void tsr_textures_drop(void) {
-  pthread_mutex_lock(&lock);
-  for (size_t i = 0; i < BUCKETS; i++)
-    for (struct entry **place = &buckets[i]; *place;) {
-      struct entry *entry = *place;
-      if (lives(entry)) {
-        place = &entry->next;
-        continue;
-      }
-      *place = entry->next;
-      free(entry);
-    }
-  pthread_mutex_unlock(&lock);
 }

@@ -27,7 +27,4 @@ bool tsr_texture_find(uint64_t handle, enum tsr_descriptor_kind kind,
 /* Remove an object from the table, wait for its context's work and free the descriptor. */
 CUresult tsr_texture_destroy(uint64_t handle, enum tsr_descriptor_kind kind);
 
-/* Free the objects of contexts that have ended; their memory is gone. */
-void tsr_textures_drop(void);
-
 #endif

@@ -1,4 +1,4 @@
-#include "arrays/array_side.h"
+#include "copies/array_side.h"
 
 static bool is_inside(uint64_t at, uint64_t extent, uint64_t whole) {
   return at <= whole && extent <= whole - at;
