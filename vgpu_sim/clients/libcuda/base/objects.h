@@ -124,6 +124,14 @@ struct tsr_graph_lane {
   bool taken;      /* a thread enqueues a launch */
 };
 
+/* Descriptors of destroyed textures and surfaces (textures/retired.c). */
+struct tsr_retired_list {
+  struct tsr_retired *waiting;        /* not marked yet */
+  struct tsr_retired *marked;
+  uint64_t mark[TESSERA_MAX_STREAMS]; /* requests that may read the marked ones */
+  _Atomic uint32_t count;             /* of both */
+};
+
 struct tsr_context {
   struct tsr_object object;
   struct tsr_device *device;
@@ -133,8 +141,8 @@ struct tsr_context {
   /* Function that describes an address relative to the program's allocations (fault_place.c). It
    * is called by pointer, because health.c must not depend on the memory code. */
   void (*place_fault)(struct tsr_context *context, uint64_t address, char *text, size_t room);
-  /* Function that releases what pools need not keep (memory/pool.c), after a thread has waited for
-   * a stream, an event or the context; called by pointer for the same reason. */
+  /* Function that releases what pools and destroyed textures need not keep, after a thread has
+   * waited for a stream, an event or the context; called by pointer for the same reason. */
   void (*synchronized)(struct tsr_context *context);
   size_t area_bytes, page_bytes;
   int socket;
@@ -183,6 +191,7 @@ struct tsr_context {
   uint32_t attached; /* further users, of cuCtxAttach; guarded by tsr_context_lock */
   struct tsr_module *modules; /* guarded by tsr_module_lock */
   struct tsr_system_area system_area;
+  struct tsr_retired_list retired;
 };
 
 struct tsr_stream {

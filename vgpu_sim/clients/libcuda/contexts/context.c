@@ -81,6 +81,11 @@ static bool long_enough(int fd, size_t bytes) {
   return fd >= 0 && lseek(fd, 0, SEEK_END) >= (off_t)bytes;
 }
 
+static void release_memory(struct tsr_context *context) {
+  tsr_pools_trim(context);
+  tsr_hooks_run(TSR_ON_SYNCHRONIZED, context);
+}
+
 static CUresult map_context(struct tsr_context *context, struct tsr_reply *reply) {
   tessera_context_ready ready;
   if (reply->payload_bytes != sizeof ready) return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
@@ -107,7 +112,7 @@ static CUresult map_context(struct tsr_context *context, struct tsr_reply *reply
     return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
   context->detail = detailed ? &context->page->detail : NULL;
   context->place_fault = tsr_fault_place;
-  context->synchronized = tsr_pools_trim;
+  context->synchronized = release_memory;
   tsr_ring_setup(context);
   return CUDA_SUCCESS;
 }

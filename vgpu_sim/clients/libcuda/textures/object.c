@@ -6,10 +6,12 @@
 #include "arrays/array.h"
 #include "base/hooks.h"
 #include "memory/memory.h"
+#include "textures/retired.h"
 
 enum { BUCKETS = 4096, ALIGN_BYTES = 512 };
 
 struct entry {
+  struct tsr_retired retired; /* used once the object is destroyed */
   struct entry *next;
   struct tsr_texture_facts facts;
 };
@@ -65,6 +67,7 @@ static void drop_textures(struct tsr_context *context) {
 CUresult tsr_texture_add(struct tsr_texture_facts *facts, const struct tsr_descriptor *descriptor) {
   struct entry *entry = malloc(sizeof *entry);
   if (!entry) return CUDA_ERROR_OUT_OF_MEMORY;
+  tsr_retired_release(facts->context);
   const CUresult result = write_descriptor(facts->context, descriptor, &facts->address);
   if (result != CUDA_SUCCESS) {
     free(entry);
@@ -96,6 +99,6 @@ CUresult tsr_texture_destroy(uint64_t handle, enum tsr_descriptor_kind kind) {
   if (entry) *place = entry->next;
   pthread_mutex_unlock(&lock);
   if (!entry) return CUDA_ERROR_INVALID_VALUE;
-  free(entry);
-  return tsr_memory_free(handle, TSR_USE_ARRAY);
+  entry->retired.address = handle;
+  return tsr_retired_add(entry->facts.context, entry->facts.context_handle, &entry->retired);
 }

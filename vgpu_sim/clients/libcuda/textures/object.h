@@ -24,7 +24,8 @@ CUresult tsr_texture_add(struct tsr_texture_facts *facts, const struct tsr_descr
 bool tsr_texture_find(uint64_t handle, enum tsr_descriptor_kind kind,
                       struct tsr_texture_facts *facts);
 
-/* Remove an object from the table, wait for its context's work and free the descriptor. */
+/* Remove an object from the table. Its descriptor's memory is released when the work that was
+ * enqueued before is done (textures/retired.h). */
 CUresult tsr_texture_destroy(uint64_t handle, enum tsr_descriptor_kind kind);
 
 #endif
