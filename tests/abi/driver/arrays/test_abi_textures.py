@@ -210,7 +210,7 @@ def test_views_reinterpret_and_narrow(cuda):
     assert create(cuda, linear, plain, view(cuda, 3, (16, 0, 0))) == INVALID_VALUE
 
 
-def test_surfaces_need_arrays_made_for_them(cuda):
+def test_surfaces_need_arrays_within_their_limits(cuda):
     handle = int(cuda.cuSurfObjectCreate(resource(cuda, ARRAY, array(cuda, 8, 4, flags=SURFACE))))
     head, (level,) = read(cuda, handle)
     assert (head[0], head[1], head[12], level[1:]) == (2, 1, 1, (8, 4, 1, 32, 128))
@@ -219,12 +219,15 @@ def test_surfaces_need_arrays_made_for_them(cuda):
     cuda.cuSurfObjectDestroy(handle)
     assert cuda.code("cuSurfObjectDestroy", handle) == INVALID_VALUE
     for wrong in (
-        resource(cuda, ARRAY, array(cuda, 8, 4)),
+        resource(cuda, ARRAY, array(cuda, 32769)),  # which is wider than surfaces
         resource(cuda, ARRAY, 0),
         resource(cuda, MIPMAPPED, array(cuda, 8, 4, flags=SURFACE, levels=2)),
         resource(cuda, LINEAR, int(cuda.cuMemAlloc(64)), size=64),
     ):
         assert cuda.code("cuSurfObjectCreate", wrong) == INVALID_VALUE
+    level = cuda.cuMipmappedArrayGetLevel(array(cuda, 8, 4, levels=2), 1)  # without the flag
+    _, (level,) = read(cuda, int(cuda.cuSurfObjectCreate(resource(cuda, ARRAY, level))))
+    assert level[1:] == (4, 2, 1, 16, 32)
 
 
 def test_null_pointers_are_invalid(cuda, libraries):

@@ -57,11 +57,17 @@ static bool is_within(const struct tsr_device *device, const unsigned attributes
   return true;
 }
 
+bool tsr_layout_fits_surface(const struct tsr_device *device,
+                             const CUDA_ARRAY3D_DESCRIPTOR *descriptor, enum tsr_shape_kind kind) {
+  return is_within(device, limits[kind].surface, descriptor);
+}
+
 static bool fits(const struct tsr_device *device, enum tsr_shape_kind kind,
                  const CUDA_ARRAY3D_DESCRIPTOR *one, bool mipmapped) {
   const struct limits *most = &limits[kind];
   const bool gather = one->Flags & CUDA_ARRAY3D_TEXTURE_GATHER;
-  if (one->Flags & CUDA_ARRAY3D_SURFACE_LDST && !is_within(device, most->surface, one)) return false;
+  if (one->Flags & CUDA_ARRAY3D_SURFACE_LDST && !tsr_layout_fits_surface(device, one, kind))
+    return false;
   if (gather && (kind != TSR_SHAPE_2D || !is_within(device, gathered, one))) return false;
   if (mipmapped && kind == TSR_SHAPE_1D) return is_within(device, mipmapped_1d, one);
   if (mipmapped && kind == TSR_SHAPE_2D) return is_within(device, mipmapped_2d, one);

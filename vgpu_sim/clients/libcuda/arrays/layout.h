@@ -32,6 +32,10 @@ struct tsr_layout {
 CUresult tsr_layout_of(const struct tsr_device *device, const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
                        bool mipmapped, struct tsr_layout *layout);
 
+/* Whether the device supports surfaces as large as an array of this description and shape. */
+bool tsr_layout_fits_surface(const struct tsr_device *device,
+                             const CUDA_ARRAY3D_DESCRIPTOR *descriptor, enum tsr_shape_kind kind);
+
 /* Return how many levels a mipmapped array can have. */
 unsigned tsr_layout_levels(const struct tsr_layout *first);
 

@@ -42,14 +42,13 @@ static void put_level(struct tsr_descriptor *descriptor, const struct tsr_array_
 }
 
 static CUresult describe_array(const struct tsr_context *context, CUarray handle,
-                               struct tsr_descriptor *descriptor, unsigned *flags) {
+                               struct tsr_descriptor *descriptor) {
   struct tsr_array_facts array;
   if (!tsr_array_read(handle, &array) || array.context != context) return CUDA_ERROR_INVALID_VALUE;
   put_element(descriptor, &array.layout.element);
   descriptor->shape = (uint8_t)array.layout.kind;
   descriptor->layers = array.layout.layers;
   put_level(descriptor, &array);
-  *flags = array.descriptor.Flags;
   return CUDA_SUCCESS;
 }
 
@@ -58,9 +57,8 @@ static CUresult describe_mipmap(const struct tsr_context *context, CUmipmappedAr
   struct tsr_mipmap_facts mipmap;
   if (!tsr_mipmap_read(handle, &mipmap)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < mipmap.levels; i++) {
-    unsigned flags;
     const CUarray level = (CUarray)(uintptr_t)mipmap.arrays[i];
-    const CUresult result = describe_array(context, level, descriptor, &flags);
+    const CUresult result = describe_array(context, level, descriptor);
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
@@ -129,12 +127,11 @@ static CUresult describe_pitched(const struct tsr_context *context, const CUDA_R
 CUresult tsr_describe_texture_resource(const struct tsr_context *context,
                                        const CUDA_RESOURCE_DESC *resource,
                                        struct tsr_descriptor *descriptor) {
-  unsigned flags;
   *descriptor = (struct tsr_descriptor){.kind = TSR_DESCRIPTOR_TEXTURE};
   if (resource->flags) return CUDA_ERROR_INVALID_VALUE;
   switch (resource->resType) {
     case CU_RESOURCE_TYPE_ARRAY:
-      return describe_array(context, resource->res.array.hArray, descriptor, &flags);
+      return describe_array(context, resource->res.array.hArray, descriptor);
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
       return describe_mipmap(context, resource->res.mipmap.hMipmappedArray, descriptor);
     case CU_RESOURCE_TYPE_LINEAR:
@@ -146,17 +143,18 @@ CUresult tsr_describe_texture_resource(const struct tsr_context *context,
   }
 }
 
+/* Arrays made without SURFACE_LDST, which may be larger than a surface, have surfaces too: NVIDIA's
+ * samples make them on such levels of mipmapped arrays. */
 CUresult tsr_describe_surface_resource(const struct tsr_context *context,
                                        const CUDA_RESOURCE_DESC *resource,
                                        struct tsr_descriptor *descriptor) {
-  unsigned flags;
+  struct tsr_array_facts array;
   *descriptor = (struct tsr_descriptor){.kind = TSR_DESCRIPTOR_SURFACE};
-  if (resource->flags || resource->resType != CU_RESOURCE_TYPE_ARRAY)
+  if (resource->flags || resource->resType != CU_RESOURCE_TYPE_ARRAY ||
+      !tsr_array_read(resource->res.array.hArray, &array) ||
+      !tsr_layout_fits_surface(context->device, &array.descriptor, array.layout.kind))
     return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result =
-      describe_array(context, resource->res.array.hArray, descriptor, &flags);
-  if (result != CUDA_SUCCESS) return result;
-  return flags & CUDA_ARRAY3D_SURFACE_LDST ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return describe_array(context, resource->res.array.hArray, descriptor);
 }
 
 static bool is_layered(enum tsr_shape_kind shape) {
