@@ -84,8 +84,10 @@ static void rectangles(void) {
 /* Consecutive bytes continue in the next rows. */
 static void lines(void) {
   float data[WIDTH * HEIGHT], wanted[WIDTH * HEIGHT] = {0}, out[8];
-  cudaArray_t first, second;
+  const struct cudaChannelFormatDesc bytes = {8, 0, 0, 0, cudaChannelFormatKindUnsigned};
+  cudaArray_t first, second, narrow;
   fill(data, 1);
+  OK(cudaMallocArray(&narrow, &bytes, ROW, HEIGHT, 0));
   OK(cudaMallocArray(&first, &floats, WIDTH, HEIGHT, 0));
   OK(cudaMallocArray(&second, &floats, WIDTH, HEIGHT, 0));
   OK(cudaMemcpyToArray(first, 16, 0, data, 48, TO_DEVICE));
@@ -103,6 +105,13 @@ static void lines(void) {
   HOLDS(is_same(second, wanted));
   GIVES(cudaErrorInvalidValue, cudaMemcpyToArray(first, 24, 0, data, 4, TO_DEVICE));
   GIVES(cudaErrorInvalidValue, cudaMemcpyFromArray(data, first, 0, 3, 28, TO_HOST));
+  GIVES(cudaErrorInvalidValue, cudaMemcpyToArray(second, 0, 3, data, 48, TO_DEVICE));
+  GIVES(cudaErrorInvalidValue,
+        cudaMemcpyArrayToArray(second, 0, 0, first, 0, 3, 48, cudaMemcpyDeviceToDevice));
+  GIVES(cudaErrorInvalidValue,
+        cudaMemcpyArrayToArray(narrow, 0, 0, first, 0, 0, 8, cudaMemcpyDeviceToDevice));
+  HOLDS(is_same(second, wanted)); /* a refused copy has written nothing */
+  OK(cudaFreeArray(narrow));
   OK(cudaFreeArray(first));
   OK(cudaFreeArray(second));
 }

@@ -5,12 +5,39 @@
 #include "arrays/array_driver.h"
 #include "arrays/channel.h"
 
+/* The runtime's error for an array that does not exist is INVALID_VALUE, where the driver's is
+ * INVALID_HANDLE. */
+static cudaError_t without_handle_errors(int result) {
+  return result == cudaErrorInvalidResourceHandle ? cudaErrorInvalidValue : (cudaError_t)result;
+}
+
+static cudaError_t find(cudaArray_const_t array, struct CUDA_ARRAY3D_DESCRIPTOR *found) {
+  return without_handle_errors(cuArray3DGetDescriptor_v2(found, array));
+}
+
+static size_t element_bytes_of(const struct CUDA_ARRAY3D_DESCRIPTOR *array) {
+  return (size_t)tsr_channels_of(array->format, 1).x / 8 * array->channels;
+}
+
 cudaError_t tsr_array_sizes(cudaArray_const_t array, size_t *element_bytes, size_t *row_bytes) {
   struct CUDA_ARRAY3D_DESCRIPTOR found;
-  const int result = cuArray3DGetDescriptor_v2(&found, array);
+  const cudaError_t result = find(array, &found);
   if (result != cudaSuccess) return result;
-  *element_bytes = (size_t)tsr_channels_of(found.format, 1).x / 8 * found.channels;
+  *element_bytes = element_bytes_of(&found);
   *row_bytes = *element_bytes * found.width;
+  return cudaSuccess;
+}
+
+cudaError_t tsr_array_rest(cudaArray_const_t array, size_t x_bytes, size_t y,
+                           size_t *element_bytes, size_t *rest_bytes) {
+  struct CUDA_ARRAY3D_DESCRIPTOR found;
+  const cudaError_t result = find(array, &found);
+  if (result != cudaSuccess) return result;
+  const size_t rows = found.height ? found.height : 1;
+  *element_bytes = element_bytes_of(&found);
+  const size_t row_bytes = *element_bytes * found.width;
+  if (x_bytes >= row_bytes || y >= rows) return cudaErrorInvalidValue;
+  *rest_bytes = (rows - y) * row_bytes - x_bytes;
   return cudaSuccess;
 }
 
@@ -50,7 +77,7 @@ cudaError_t tsr_cudaMallocMipmappedArray(cudaMipmappedArray_t *mipmappedArray,
 cudaError_t tsr_cudaArrayGetInfo(struct cudaChannelFormatDesc *desc, struct cudaExtent *extent,
                                  unsigned int *flags, cudaArray_t array) {
   struct CUDA_ARRAY3D_DESCRIPTOR found;
-  const int result = cuArray3DGetDescriptor_v2(&found, array);
+  const cudaError_t result = find(array, &found);
   if (result != cudaSuccess) return result;
   if (desc) *desc = tsr_channels_of(found.format, found.channels);
   if (extent) *extent = (struct cudaExtent){found.width, found.height, found.depth};

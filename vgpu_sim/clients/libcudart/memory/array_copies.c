@@ -71,10 +71,29 @@ static void advance(struct side *side, size_t bytes, bool row_ends) {
     side->x_bytes += bytes;
 }
 
+/* Check a side of a copy of consecutive bytes; memory has elements of one byte. */
+static cudaError_t check_side(const struct side *side, size_t count, size_t *element) {
+  size_t rest;
+  *element = 1;
+  if (!side->array) return cudaSuccess;
+  const cudaError_t result = tsr_array_rest(side->array, side->x_bytes, side->y, element, &rest);
+  if (result != cudaSuccess) return result;
+  return count > rest || side->x_bytes % *element ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+/* Check both sides before anything is copied, because rows are copied one by one. */
+static cudaError_t check_sides(const struct side *to, const struct side *from, size_t count) {
+  size_t element, other;
+  cudaError_t result = check_side(to, count, &element);
+  if (result == cudaSuccess) result = check_side(from, count, &other);
+  if (result != cudaSuccess) return result;
+  return to->array && from->array && element != other ? cudaErrorInvalidValue : cudaSuccess;
+}
+
 /* Copy consecutive bytes, which continue in the next rows of an array. */
 static cudaError_t copy_bytes(struct side to, struct side from, size_t count, int kind,
                               enum tsr_order order, cudaStream_t stream) {
-  cudaError_t result = cudaSuccess;
+  cudaError_t result = count ? check_sides(&to, &from, count) : cudaSuccess;
   while (count && result == cudaSuccess) {
     size_t to_rest, from_rest, part = count;
     result = rest_of_row(&to, &to_rest);
