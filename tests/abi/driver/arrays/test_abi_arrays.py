@@ -155,6 +155,12 @@ def test_rows_are_copied_by_all_flat_forms(cuda, create):
     assert out[45:].tolist() == [0, 1, 2]
     for offset, size in ((94, 4), (98, 0), (2**64 - 2, 4), (0, 2**63), (1, 2)):
         assert cuda.code("cuMemcpyAtoH", out.ctypes.data, line, offset, size) == INVALID_VALUE
+    wider = create(48, form=F32)
+    for call, *arguments in (
+        ("AtoA", line, 0, wider, 0, 4), ("AtoA", line, 0, line, 8, 3), ("AtoD", device + 1, line, 0, 4),
+        ("AtoD", device, line, 0, 3), ("DtoA", line, 0, device, 3),
+    ):  # fmt: skip
+        assert cuda.code(f"cuMemcpy{call}", *arguments) == INVALID_VALUE, arguments
     assert cuda.code("cuMemcpyHtoA", 0, 0, data.ctypes.data, 2) == INVALID_VALUE
     assert cuda.code("cuMemcpyHtoA", line, 0, 0, 2) == INVALID_VALUE
 
