@@ -75,7 +75,7 @@ def read(cuda, handle, levels=1):
 
 
 def test_a_texture_of_an_array_is_described_to_kernels(cuda):
-    one = array(cuda, 8, 4, 3, U8, 4, LAYERED)
+    one = array(cuda, 8, 8, 6, U8, 4, LAYERED | CUBE)
     sampling = texture(
         cuda, (MIRROR, BORDER, WRAP), 1, NORMALIZED | SRGB | NO_TRILINEAR | SEAMLESS,
         maxAnisotropy=99, mipmapLevelBias=0.5, minMipmapLevelClamp=1.0,
@@ -85,10 +85,10 @@ def test_a_texture_of_an_array_is_described_to_kernels(cuda):
     handle = create(cuda, resource(cuda, ARRAY, one), sampling)
     assert handle % 128 == 0
     head, levels = read(cuda, handle, 2)
-    assert head[:8] == (1, 4, 0, 4, MIRROR, BORDER, CLAMP, 1)
+    assert head[:8] == (1, 6, 0, 4, MIRROR, BORDER, CLAMP, 1)
     assert head[8:16] == (0, 1, 0, 1, 1, 16, 1, 1)
-    assert head[16:] == (0.5, 1.0, 2.0, 3, 1.0, 2.0, 3.0, 4.0)
-    assert levels[0][1:] == (8, 4, 1, 32, 128)
+    assert head[16:] == (0.5, 1.0, 2.0, 6, 1.0, 2.0, 3.0, 4.0)
+    assert levels[0][1:] == (8, 8, 1, 32, 256)
     assert levels[1] == (0, 0, 0, 0, 0, 0)
     assert int(cuda.cuTexObjectGetResourceDesc(handle).res.array.hArray) == int(one)
     assert cuda.cuTexObjectGetTextureDesc(handle).maxAnisotropy == 99
@@ -159,7 +159,7 @@ def test_rectangles_of_memory_need_a_pitch(cuda):
     ("form", "sampling"),
     [
         (U32, {"linear": 1}), (U8, {"linear": 1, "flags": AS_INTEGER}), (F32, {"flags": SRGB}),
-        (F32, {"flags": 4}), (F32, {"mipmapLevelBias": float("nan")}),
+        (F32, {"flags": 4}), (F32, {"flags": SEAMLESS}), (F32, {"mipmapLevelBias": float("nan")}),
     ],
     ids=str,
 )  # fmt: skip

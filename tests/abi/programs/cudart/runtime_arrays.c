@@ -70,6 +70,8 @@ static void rectangles(void) {
   GIVES(cudaErrorInvalidMemcpyDirection,
         cudaMemcpy2DToArray(first, 0, 0, data, ROW, ROW, HEIGHT, TO_HOST));
   GIVES(INVALID_PITCH, cudaMemcpy2DToArray(first, 0, 0, data, 8, ROW, HEIGHT, TO_DEVICE));
+  GIVES(INVALID_PITCH, cudaMemcpy2DToArray(first, 0, 0, data, 8, ROW, 1, TO_DEVICE));
+  GIVES(INVALID_PITCH, cudaMemcpy2DFromArray(data, 8, first, 0, 0, ROW, 1, TO_HOST));
   GIVES(cudaErrorInvalidValue, cudaMemcpy2DToArray(first, 4, 0, data, ROW, ROW, HEIGHT, TO_DEVICE));
   GIVES(cudaErrorInvalidValue, cudaMemcpy2DToArray(first, 0, 1, data, ROW, ROW, HEIGHT, TO_DEVICE));
   OK(cudaFreeArray(second));
@@ -229,6 +231,11 @@ static void textures(void) {
   resource.resType = cudaResourceTypeMipmappedArray;
   resource.res.mipmap.mipmap = mipmap;
   OK(cudaCreateTextureObject(&viewed, &resource, &sampling, &view));
+  sampling.normalizedCoords = 0;
+  GIVES(cudaErrorInvalidValue, cudaCreateTextureObject(&texture, &resource, &sampling, &view));
+  sampling.normalizedCoords = sampling.seamlessCubemap = 1;
+  GIVES(cudaErrorInvalidValue, cudaCreateTextureObject(&texture, &resource, &sampling, &view));
+  sampling.seamlessCubemap = 0;
   OK(cudaGetTextureObjectResourceViewDesc(&seen, viewed));
   HOLDS(memcmp(&seen, &view, sizeof seen) == 0);
   OK(cudaGetMipmappedArrayLevel(&level, mipmap, 1));

@@ -68,6 +68,9 @@ CUresult tsr_describe_sampling(const CUDA_TEXTURE_DESC *texture,
   descriptor->srgb = (flags & CU_TRSF_SRGB) != 0;
   descriptor->no_trilinear = (flags & CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION) != 0;
   descriptor->seamless = (flags & CU_TRSF_SEAMLESS_CUBEMAP) != 0;
+  if (descriptor->seamless && descriptor->shape != TSR_SHAPE_CUBE &&
+      descriptor->shape != TSR_SHAPE_CUBE_LAYERED)
+    return CUDA_ERROR_INVALID_VALUE;
   if (descriptor->srgb && descriptor->format != TSR_FORMAT_U8) return CUDA_ERROR_INVALID_VALUE;
   if (!put_address_modes(texture, descriptor) || !put_filters(texture, descriptor))
     return CUDA_ERROR_INVALID_VALUE;

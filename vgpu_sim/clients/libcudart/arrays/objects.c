@@ -105,6 +105,8 @@ cudaError_t tsr_cudaCreateTextureObject(cudaTextureObject_t *pTexObject,
   if (!pTexObject || !pTexDesc) return cudaErrorInvalidValue;
   const cudaError_t result = resource_of(pResDesc, &resource);
   if (result != cudaSuccess) return result;
+  if (pResDesc->resType == cudaResourceTypeMipmappedArray && !pTexDesc->normalizedCoords)
+    return cudaErrorInvalidValue; /* as documented */
   const struct CUDA_TEXTURE_DESC texture = texture_of(pTexDesc);
   if (pResViewDesc) memcpy(&view, pResViewDesc, VIEW_BYTES);
   return cuTexObjectCreate(pTexObject, &resource, &texture, pResViewDesc ? &view : NULL);

@@ -116,7 +116,7 @@ static cudaError_t rectangle_to(cudaArray_t dst, size_t x, size_t y, const void 
                                 cudaStream_t stream) {
   const struct side to = in_array(dst, x, y), from = in_memory(src, pitch);
   if (!dst) return cudaErrorInvalidValue;
-  if (height > 1 && width > pitch) return 12; /* cudaErrorInvalidPitchValue */
+  if (height && width > pitch) return 12; /* cudaErrorInvalidPitchValue */
   return copy_rectangle(&to, &from, width, height, kind, order, stream);
 }
 
@@ -125,7 +125,7 @@ static cudaError_t rectangle_from(void *dst, size_t pitch, cudaArray_const_t src
                                   enum tsr_order order, cudaStream_t stream) {
   const struct side to = in_memory(dst, pitch), from = in_array(src, x, y);
   if (!src) return cudaErrorInvalidValue;
-  if (height > 1 && width > pitch) return 12; /* cudaErrorInvalidPitchValue */
+  if (height && width > pitch) return 12; /* cudaErrorInvalidPitchValue */
   return copy_rectangle(&to, &from, width, height, kind, order, stream);
 }
 
