@@ -160,6 +160,9 @@ static void boxes(void) {
   OK(cudaGraphExecDestroy(exec));
   OK(cudaGraphDestroy(graph));
   OK(cudaFreeArray(array));
+  GIVES(cudaErrorInvalidValue, cudaArrayGetInfo(&channels, &found, &flags, array));
+  GIVES(cudaErrorInvalidValue, cudaGetChannelDesc(&channels, array));
+  GIVES(cudaErrorInvalidValue, cudaMemcpy3D(&back));
 }
 
 static void formats(void) {
@@ -247,6 +250,8 @@ static void textures(void) {
   OK(cudaDestroySurfaceObject(surface));
   OK(cudaDestroyTextureObject(viewed));
   OK(cudaFreeMipmappedArray(mipmap));
+  GIVES(cudaErrorInvalidValue, cudaFreeMipmappedArray(mipmap));
+  GIVES(cudaErrorInvalidResourceHandle, cudaGetMipmappedArrayLevel(&level, mipmap, 1));
   GIVES(cudaErrorInvalidValue, cudaCreateSurfaceObject(&surface, &resource));
   resource.resType = 7;
   GIVES(cudaErrorInvalidValue, cudaCreateTextureObject(&texture, &resource, &sampling, NULL));

@@ -5,14 +5,8 @@
 #include "arrays/array_driver.h"
 #include "arrays/channel.h"
 
-/* The runtime's error for an array that does not exist is INVALID_VALUE, where the driver's is
- * INVALID_HANDLE. */
-static cudaError_t without_handle_errors(int result) {
-  return result == cudaErrorInvalidResourceHandle ? cudaErrorInvalidValue : (cudaError_t)result;
-}
-
 static cudaError_t find(cudaArray_const_t array, struct CUDA_ARRAY3D_DESCRIPTOR *found) {
-  return without_handle_errors(cuArray3DGetDescriptor_v2(found, array));
+  return tsr_without_handle(cuArray3DGetDescriptor_v2(found, array));
 }
 
 static size_t element_bytes_of(const struct CUDA_ARRAY3D_DESCRIPTOR *array) {
