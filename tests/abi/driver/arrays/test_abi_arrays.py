@@ -1,7 +1,9 @@
 """Arrays: creation within the device's limits, copies in all directions, lifetimes."""
 
 import ctypes
+import functools
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -222,6 +224,30 @@ def test_arrays_are_charged_and_end_with_their_context(cuda, create):
     assert free - cuda.cuMemGetInfo()[0] == 4 << 20
     cuda.cuCtxDestroy(context)
     assert cuda.code("cuArrayDestroy", array) == INVALID_HANDLE
+
+
+@pytest.mark.parametrize("levels", [0, 1], ids=["plain", "mipmapped"])
+def test_the_order_of_destruction_does_not_matter(cuda, create, levels):
+    one = cuda.CUDA_ARRAY3D_DESCRIPTOR()
+    one.Width, one.Format, one.NumChannels = 8, cuda.CUarray_format(F32), 1
+
+    def make(count):
+        call = functools.partial(cuda.cuMipmappedArrayCreate, one, 1) if levels else lambda: create(8)
+        return [call() for _ in range(count)]
+
+    destroy = cuda.cuMipmappedArrayDestroy if levels else cuda.cuArrayDestroy
+
+    def duration(arrays):
+        begin = time.thread_time()
+        for array in arrays:
+            destroy(array)
+        return time.thread_time() - begin
+
+    first, second, third, fourth = make(4)  # from within, and from both ends
+    for array in (second, fourth, first, third):
+        destroy(array)
+    newest_first = duration(reversed(make(8000)))
+    assert duration(make(8000)) < 4 * newest_first
 
 
 def test_memory_of_arrays_has_no_pointer(cuda, create):

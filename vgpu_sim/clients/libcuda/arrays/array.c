@@ -32,17 +32,27 @@ CUresult tsr_array_allocate(struct tsr_context *context, uint64_t bytes, uint64_
   return CUDA_SUCCESS;
 }
 
+/* An entry of the list has the place that refers to it, so that it can leave in constant time. */
+static void link_locked(struct tsr_array *array) {
+  array->next = all;
+  array->place = &all;
+  if (all) all->place = &array->next;
+  all = array;
+}
+
+static void unlink_locked(const struct tsr_array *array) {
+  *array->place = array->next;
+  if (array->next) array->next->place = array->place;
+}
+
 /* Free the arrays of contexts that have ended; their memory is gone. */
 static void drop_arrays(struct tsr_context *context) {
   (void)context;
   pthread_mutex_lock(&lock);
-  for (struct tsr_array **place = &all; *place;) {
-    struct tsr_array *array = *place;
-    if (lives(array)) {
-      place = &array->next;
-      continue;
-    }
-    *place = array->next;
+  for (struct tsr_array *array = all, *next; array; array = next) {
+    next = array->next;
+    if (lives(array)) continue;
+    unlink_locked(array);
     tsr_object_retire(TSR_ARRAY, tsr_object_handle(TSR_ARRAY, array));
     tsr_object_free(TSR_ARRAY, array);
   }
@@ -55,17 +65,10 @@ CUresult tsr_array_add(const struct tsr_array_facts *facts, uint64_t *handle) {
   array->facts = *facts;
   tsr_hook_add(TSR_ON_CLOSE, drop_arrays);
   pthread_mutex_lock(&lock);
-  array->next = all;
-  all = array;
+  link_locked(array);
   *handle = tsr_object_publish(TSR_ARRAY, array);
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
-}
-
-static void unlink_locked(const struct tsr_array *array) {
-  struct tsr_array **place = &all;
-  while (*place && *place != array) place = &(*place)->next;
-  if (*place) *place = array->next;
 }
 
 bool tsr_array_remove(uint64_t handle, bool level, struct tsr_array_facts *facts) {

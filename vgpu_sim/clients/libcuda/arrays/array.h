@@ -15,7 +15,7 @@ struct tsr_array_facts {
 
 struct tsr_array {
   struct tsr_object object;
-  struct tsr_array *next; /* this and the facts are guarded by the lock of array.c */
+  struct tsr_array *next, **place; /* these and the facts are guarded by the lock of array.c */
   struct tsr_array_facts facts;
 };
 
@@ -30,7 +30,7 @@ struct tsr_mipmap_facts {
 
 struct tsr_mipmap {
   struct tsr_object object;
-  struct tsr_mipmap *next; /* this and the facts are guarded by the lock of mipmap.c */
+  struct tsr_mipmap *next, **place; /* these and the facts are guarded by the lock of mipmap.c */
   struct tsr_mipmap_facts facts;
 };
 

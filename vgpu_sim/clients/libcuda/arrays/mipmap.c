@@ -63,17 +63,27 @@ static CUresult add_levels(struct tsr_mipmap_facts *facts, const struct tsr_layo
   return result;
 }
 
+/* An entry of the list has the place that refers to it, so that it can leave in constant time. */
+static void link_locked(struct tsr_mipmap *mipmap) {
+  mipmap->next = all;
+  mipmap->place = &all;
+  if (all) all->place = &mipmap->next;
+  all = mipmap;
+}
+
+static void unlink_locked(const struct tsr_mipmap *mipmap) {
+  *mipmap->place = mipmap->next;
+  if (mipmap->next) mipmap->next->place = mipmap->place;
+}
+
 /* Free the mipmapped arrays of contexts that have ended; their memory is gone. */
 static void drop_mipmaps(struct tsr_context *context) {
   (void)context;
   pthread_mutex_lock(&lock);
-  for (struct tsr_mipmap **place = &all; *place;) {
-    struct tsr_mipmap *mipmap = *place;
-    if (lives(mipmap)) {
-      place = &mipmap->next;
-      continue;
-    }
-    *place = mipmap->next;
+  for (struct tsr_mipmap *mipmap = all, *next; mipmap; mipmap = next) {
+    next = mipmap->next;
+    if (lives(mipmap)) continue;
+    unlink_locked(mipmap);
     tsr_object_retire(TSR_MIPMAP, tsr_object_handle(TSR_MIPMAP, mipmap));
     tsr_object_free(TSR_MIPMAP, mipmap);
   }
@@ -86,8 +96,7 @@ static CUresult publish(const struct tsr_mipmap_facts *facts, CUmipmappedArray *
   mipmap->facts = *facts;
   tsr_hook_add(TSR_ON_CLOSE, drop_mipmaps);
   pthread_mutex_lock(&lock);
-  mipmap->next = all;
-  all = mipmap;
+  link_locked(mipmap);
   *handle = (CUmipmappedArray)(uintptr_t)tsr_object_publish(TSR_MIPMAP, mipmap);
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
@@ -133,9 +142,7 @@ static bool take(CUmipmappedArray handle, struct tsr_mipmap_facts *facts) {
       mipmap && lives(mipmap) && tsr_object_retire(TSR_MIPMAP, (uint64_t)(uintptr_t)handle);
   if (found) {
     *facts = mipmap->facts;
-    struct tsr_mipmap **place = &all;
-    while (*place != mipmap) place = &(*place)->next;
-    *place = mipmap->next;
+    unlink_locked(mipmap);
   }
   pthread_mutex_unlock(&lock);
   if (found) tsr_object_free(TSR_MIPMAP, mipmap);
