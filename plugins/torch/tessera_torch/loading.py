@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from tessera_torch import counts, driver, settings, sharing
+from tessera_torch import caches, counts, driver, settings, sharing, trust
 
 _KEPT: list[Any] = []  # registrations end with their library
 
@@ -42,11 +42,25 @@ def _register() -> int:
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.backends.cudnn.enabled = False
     settings.keep_fused_multiply_add()
-    settings.direct_triton(driver.find()[0])
-    _use_shared_cache()
+    _prepare_caches(driver.find()[0])
     library, count = register()
     _KEPT.append(library)
     return count
+
+
+def _prepare_caches(libcuda: str) -> None:
+    """Check the caches before anything in them is executed.
+
+    A folder that a variable names is the user's choice, unless kernels are to be brought into it.
+    Triton's may be chosen below Inductor's, so Inductor's is checked first.
+    """
+    checked = settings.chosen_caches()
+    if settings.cache_to_share():
+        checked = set(settings.CACHE_VARIABLES)
+    caches.secure(checked & {"Inductor"})
+    settings.direct_triton(libcuda)
+    caches.secure(checked & {"Triton"})
+    _use_shared_cache()
 
 
 def _use_shared_cache() -> None:
@@ -58,5 +72,5 @@ def _use_shared_cache() -> None:
         started = time.perf_counter()
         copied = sharing.bring(folder, settings.fix_caches())
         counts.log(f"{copied} files from {folder} in {time.perf_counter() - started:.2f} s")
-    except (sharing.NotTrusted, OSError) as err:
+    except (trust.NotTrusted, OSError) as err:
         counts.say(f"{settings.SHARED_VARIABLE} is not used: {err}")

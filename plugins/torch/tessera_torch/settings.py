@@ -97,6 +97,16 @@ def caches() -> dict[str, Path]:
     return {"Inductor": inductor_cache(), "Triton": triton_cache()}
 
 
+def chosen_caches() -> set[str]:
+    """Return the names of the caches whose folders no variable names."""
+    return {name for name, variable in CACHE_VARIABLES.items() if not os.environ.get(variable)}
+
+
+def direct_cache(name: str, folder: Path) -> None:
+    """Use another folder in this process and its children."""
+    os.environ[CACHE_VARIABLES[name]] = str(folder)
+
+
 def cache_to_share() -> Path | None:
     """Return the folder of kernels that were compiled ahead, if the user names one."""
     named = os.environ.get(SHARED_VARIABLE)

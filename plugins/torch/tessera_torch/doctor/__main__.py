@@ -7,7 +7,11 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
 
+from tessera_torch import settings
 from tessera_torch.doctor import finding, packages
 from tessera_torch.doctor.finding import ERROR, Finding
 
@@ -19,30 +23,50 @@ def main(arguments: list[str]) -> int:
     """Print the findings; return the exit status."""
     parser = argparse.ArgumentParser(prog="tessera_torch.doctor", description=__doc__)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    parser.add_argument(_CHILD, action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(_CHILD, type=int, metavar="DESCRIPTOR", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.with_torch:
+    if options.with_torch is not None:
         from tessera_torch.doctor import process
 
-        print(finding.as_json(process.check_all()))
+        with open(options.with_torch, "w", encoding="utf-8") as answer:
+            answer.write(finding.as_json(process.check_all()))
         return 0
     findings = packages.check_all()
-    if not any(one.check == "torch" and one.state == ERROR for one in findings):
-        findings += _check_in_child()
+    errors = {one.check for one in findings if one.state == ERROR}
+    if "torch" not in errors:
+        # PyTorch executes what is in the caches: with a bad one, the child gets empty ones.
+        with tempfile.TemporaryDirectory(prefix="tessera-torch-") as empty:
+            folders = {name: Path(empty, name) for name in settings.CACHE_VARIABLES}
+            bad = "cache" in errors
+            findings += _check_in_child(settings.environment_of_caches(folders) if bad else None)
     print(finding.as_json(findings) if options.output == "json" else finding.as_text(findings))
     return 1 if finding.has_error(findings) else 0
 
 
-def _check_in_child() -> list[Finding]:
-    command = [sys.executable, "-m", "tessera_torch.doctor", _CHILD]
+def _check_in_child(environment: Mapping[str, str] | None) -> list[Finding]:
+    """Return the findings of a child, which writes them into a file of their own: what is imported
+    may print.
+    """
+    with tempfile.TemporaryFile() as answer:
+        descriptor = answer.fileno()
+        command = [sys.executable, "-m", "tessera_torch.doctor", _CHILD, str(descriptor)]
+        try:
+            done = subprocess.run(
+                command,
+                env=environment,
+                pass_fds=(descriptor,),
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired:
+            return [Finding("import", ERROR, f"PyTorch did not compute within {_TIMEOUT_S} s")]
+        answer.seek(0)
+        content = answer.read()
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
-        )
-    except subprocess.TimeoutExpired:
-        return [Finding("import", ERROR, f"PyTorch did not compute within {_TIMEOUT_S} s")]
-    try:
-        document = json.loads(done.stdout)
+        document = json.loads(content)
     except ValueError:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         return [Finding("import", ERROR, f"Python ended with status {done.returncode}: {last}")]

@@ -1,13 +1,11 @@
 """Checks without importing PyTorch: Python, the wheel, the plug-in, the compiler, the caches."""
 
 import importlib.metadata
-import os
-import stat
 import sys
 import sysconfig
 from pathlib import Path
 
-from tessera_torch import settings
+from tessera_torch import settings, trust
 from tessera_torch.doctor.finding import ERROR, OK, WARNING, Finding
 
 TRIED = "2.15"  # the version of PyTorch that Tessera's tests run
@@ -79,28 +77,18 @@ def check_compiler() -> Finding:
 
 
 def check_cache(name: str, folder: Path) -> Finding:
-    """Check that a cache of compiled kernels can be written, and by no other user.
-
-    Its files are executed.
-    """
-    existing = next(one for one in (folder, *folder.parents) if one.exists())
+    """Check that a cache of compiled kernels can be written, and by no other user."""
     where = f"{name}: {folder}"
-    if not os.access(existing, os.W_OK | os.X_OK):
-        remedy = f"set {settings.CACHE_VARIABLES[name]} to a folder that this user can write"
-        return Finding("cache", ERROR, f"{where} cannot be written", remedy)
-    if existing == folder:
-        status = folder.stat()
-        if status.st_uid not in (0, os.getuid()):
-            return Finding(
-                *("cache", ERROR, f"{where} belongs to uid {status.st_uid}, which could change it"),
-                f"set {settings.CACHE_VARIABLES[name]} to a folder of your own",
-            )
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            mode = stat.S_IMODE(status.st_mode)
-            return Finding(
-                *("cache", ERROR, f"{where} can be written by others (mode {mode:o})"),
-                f"chmod go-w {folder}",
-            )
+    variable = settings.CACHE_VARIABLES[name]
+    try:
+        trust.check_cache(folder)
+    except trust.NotTrusted as err:
+        # Without others' right to write, what they have written would be trusted: so no chmod.
+        remedy = f"remove that folder, or set {variable} to a new folder of your own"
+        return Finding("cache", ERROR, f"{where}: {err}, and its files are executed", remedy)
+    except OSError as err:
+        remedy = f"set {variable} to a folder that this user can write"
+        return Finding("cache", ERROR, f"{where}: {err}", remedy)
     return Finding("cache", OK, where)
 
 

@@ -81,7 +81,9 @@ def test_a_cache_that_others_can_write_is_an_error(tmp_path: Path) -> None:
     folder.mkdir(mode=0o700)
     assert packages.check_cache("Triton", folder).state == OK
     folder.chmod(0o777)
-    assert packages.check_cache("Triton", folder).remedy == f"chmod go-w {folder}"
+    found = packages.check_cache("Triton", folder)
+    assert f"others can write {folder} (mode 777)" in found.found
+    assert found.remedy.startswith("remove that folder")
 
 
 def test_triton_is_directed_unless_the_user_directs_it(
@@ -142,7 +144,7 @@ def test_the_output_names_each_remedy_and_the_status_follows(
 ) -> None:
     bad = Finding("cache", ERROR, "is bad", "repair it")
     monkeypatch.setattr(packages, "check_all", lambda: [Finding("torch", OK, "2.15.0"), bad])
-    monkeypatch.setattr(__main__, "_check_in_child", list)
+    monkeypatch.setattr(__main__, "_check_in_child", lambda environment: [])
     assert __main__.main([]) == 1
     assert "repair it" in capsys.readouterr().out
     assert __main__.main(["-o", "json"]) == 1
@@ -153,24 +155,56 @@ def test_the_output_names_each_remedy_and_the_status_follows(
     assert finding.has_error([bad])
 
 
-def test_a_process_that_dies_with_pytorch_is_a_finding(tmp_path: Path) -> None:
-    torch = tmp_path / "torch"
-    torch.mkdir()
-    (torch / "__init__.py").write_text("import os; os.abort()")
-    metadata = tmp_path / "torch-2.15.0.dist-info"
+def run_with(torch: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the doctor with a module of PyTorch's name."""
+    (folder / "torch").mkdir()
+    (folder / "torch" / "__init__.py").write_text(torch)
+    metadata = folder / "torch-2.15.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.15.0\n")
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "tessera_torch.doctor", "-o", "json"],
-        env={**os.environ, "PYTHONPATH": f"{PLUGIN}:{tmp_path}"},
+        env={**os.environ, "PYTHONPATH": f"{PLUGIN}:{folder}", **environment},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_a_process_that_dies_with_pytorch_is_a_finding(tmp_path: Path) -> None:
+    done = run_with("import os; os.abort()", tmp_path)
     assert done.returncode == 1, done.stderr
     last = json.loads(done.stdout)["findings"][-1]
     assert (last["check"], last["state"]) == ("import", ERROR)
     assert "status -6" in last["found"]
+
+
+def test_what_other_modules_print_is_no_finding(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('{hello}')")
+    done = run_with("print('hello')", tmp_path)
+    findings = json.loads(done.stdout.partition("\n")[2])["findings"]
+    assert [one["state"] for one in findings if one["check"] == "import"] == [OK], findings
+    assert findings[-1]["check"] == "operators"
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o700])
+def test_nothing_in_a_bad_cache_is_executed(tmp_path: Path, mode: int) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(mode)
+    witness = tmp_path / "witness"
+    names = "os.environ['TRITON_CACHE_DIR'], os.environ['TORCHINDUCTOR_CACHE_DIR']"
+    torch = f"import os; print({names}, file=open({str(witness)!r}, 'w'))"
+    done = run_with(
+        *(torch, tmp_path), TRITON_CACHE_DIR=str(cache), TORCHINDUCTOR_CACHE_DIR=str(cache)
+    )
+    assert ("others can write" in done.stdout) == (mode == 0o777)
+    used = {Path(path) for path in witness.read_text().split()}
+    if mode == 0o777:
+        assert cache not in used
+        assert not any(path.exists() for path in used)
+    else:
+        assert used == {cache}
 
 
 def test_the_command_checks_the_named_python(tmp_path: Path) -> None:
