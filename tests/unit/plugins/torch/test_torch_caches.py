@@ -51,7 +51,7 @@ def register(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Register:
 
 
 @pytest.fixture
-def shared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, register: Register) -> Path:
+def shared_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, register: Register) -> Path:
     """Return a shared folder that the user names."""
     made = {name: tmp_path / "made" / name for name in sharing.FOLDERS}
     for cache in made.values():
@@ -104,7 +104,7 @@ def put_a_link(cache: Path) -> None:
     ],
 )
 def test_with_a_shared_folder_no_bad_cache_is_used(
-    shared: Path,
+    shared_folder: Path,
     register: Register,
     spoil: Callable[[Path], None],
     name: str,
@@ -148,7 +148,7 @@ def test_a_folder_of_another_user_below_tmp_is_not_chosen(
 
 
 def test_new_caches_are_closed_to_others_and_then_the_umask_is_free(
-    register: Register, shared: Path, capsys: pytest.CaptureFixture[str]
+    register: Register, shared_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = register()
     assert {cache.stat().st_mode & 0o777 for cache in before.values()} == {0o700}
@@ -169,7 +169,7 @@ def test_a_cache_that_the_user_names_is_the_users_choice(
 
 @root_only
 def test_what_leads_to_a_cache_is_checked(
-    register: Register, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: Path
+    register: Register, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_folder: Path
 ) -> None:
     elsewhere, theirs = tmp_path / "elsewhere", tmp_path / "theirs"
     plant(elsewhere / "cache")
@@ -191,7 +191,7 @@ def test_what_leads_to_a_cache_is_checked(
 
 
 def test_the_replacement_ends_with_the_process_that_made_it(
-    register: Register, shared: Path, monkeypatch: pytest.MonkeyPatch
+    register: Register, shared_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     let_others_write(register()["Triton"])
     ends: list[Any] = []
