@@ -1,5 +1,6 @@
 """Whether no user but this one and root could have written files that are executed."""
 
+import contextlib
 import os
 import stat
 import tempfile
@@ -43,7 +44,7 @@ def check_cache(folder: Path) -> None:
     """
     existing = next(one for one in (folder, *folder.parents) if one.exists())
     for path in _way(folder.absolute()):
-        if path != folder and os.path.lexists(path):
+        if os.path.lexists(path):
             _check_way(path.lstat(), path)
     if not os.access(existing, os.W_OK | os.X_OK):
         raise PermissionError(f"{folder} cannot be written")
@@ -83,8 +84,11 @@ def _way(path: Path) -> Iterator[Path]:
     user who does not trust these has no place for a cache.
     """
     presupposed: set[Path] = set()
-    for start in (Path(os.path.expanduser("~")), Path(tempfile.gettempdir())):
-        for one in (start.absolute(), start.resolve()):
+    starts = [os.path.expanduser("~")]
+    with contextlib.suppress(FileNotFoundError):  # no such folder can be written
+        starts.append(tempfile.gettempdir())
+    for start in starts:
+        for one in (Path(start).absolute(), Path(start).resolve()):
             presupposed.update((one, *one.parents))
     for one in (path, *path.parents):
         if one in presupposed:

@@ -147,6 +147,19 @@ def test_a_folder_of_another_user_below_tmp_is_not_chosen(
     assert [line.count("uid 4711") for line in capsys.readouterr().err.splitlines()] == [1]
 
 
+@root_only
+def test_a_link_of_another_user_to_an_own_folder_is_not_followed(
+    register: Register, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_folder: Path
+) -> None:
+    link = tmp_path / "link"  # not in a sticky folder, where the kernel does not follow it either
+    (tmp_path / "own").mkdir(mode=0o700)
+    link.symlink_to(tmp_path / "own")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(link))
+    assert register()["Triton"] == link
+    os.chown(link, 4711, -1, follow_symlinks=False)
+    assert register()["Triton"].name.startswith("tessera-torch-")
+
+
 def test_new_caches_are_closed_to_others_and_then_the_umask_is_free(
     register: Register, shared_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -92,7 +92,7 @@ def test_modes_that_let_others_write_are_refused(folder: Path, caches: dict[str,
     for place in (folder / "triton", folder / "inductor" / "ab" / "kernel.py", folder):
         before = place.stat().st_mode
         place.chmod(before | 0o020)
-        with pytest.raises(sharing.NotTrusted, match="others can write"):
+        with pytest.raises(trust.NotTrusted, match="others can write"):
             sharing.bring(folder, caches)
         place.chmod(before)
         assert not contents(caches)
@@ -102,7 +102,7 @@ def test_modes_that_let_others_write_are_refused(folder: Path, caches: dict[str,
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file to another user")
 def test_a_file_of_another_user_is_refused(folder: Path, caches: dict[str, Path]) -> None:
     os.chown(folder / "triton" / "KEY" / "kernel.cubin", 4711, -1)
-    with pytest.raises(sharing.NotTrusted, match="uid 4711"):
+    with pytest.raises(trust.NotTrusted, match="uid 4711"):
         sharing.bring(folder, caches)
     assert not contents(caches)
 
@@ -117,11 +117,11 @@ def test_links_and_other_kinds_of_files_are_refused(
         lambda: os.mkfifo(link),
     ):
         make()
-        with pytest.raises(sharing.NotTrusted, match="neither a file nor a folder"):
+        with pytest.raises(trust.NotTrusted, match="neither a file nor a folder"):
             sharing.bring(folder, caches)
         link.unlink()
     (folder / sharing.MANIFEST).unlink()
-    with pytest.raises(sharing.NotTrusted, match=r"tessera_torch\.warm"):
+    with pytest.raises(trust.NotTrusted, match=r"tessera_torch\.warm"):
         sharing.bring(folder, caches)
 
 
