@@ -26,7 +26,7 @@ def secure(names: Collection[str]) -> None:
             settings.direct_cache(name, fresh)
             counts.say(
                 f"{name}'s cache is not used: {err}; an empty one is used, until this process ends."
-                f" Remove the folder, or set {settings.CACHE_VARIABLES[name]}"
+                f" Remove {folder}, or set {settings.CACHE_VARIABLES[name]}"
             )
 
 

@@ -78,18 +78,17 @@ def check_compiler() -> Finding:
 
 def check_cache(name: str, folder: Path) -> Finding:
     """Check that a cache of compiled kernels can be written, and by no other user."""
-    where = f"{name}: {folder}"
     variable = settings.CACHE_VARIABLES[name]
     try:
         trust.check_cache(folder)
     except trust.NotTrusted as err:
         # Without others' right to write, what they have written would be trusted: so no chmod.
-        remedy = f"remove that folder, or set {variable} to a new folder of your own"
-        return Finding("cache", ERROR, f"{where}: {err}, and its files are executed", remedy)
+        remedy = f"remove {folder}, or set {variable} to a new folder of your own"
+        return Finding("cache", ERROR, f"{name}: {err}, and files of a cache are executed", remedy)
     except OSError as err:
         remedy = f"set {variable} to a folder that this user can write"
-        return Finding("cache", ERROR, f"{where}: {err}", remedy)
-    return Finding("cache", OK, where)
+        return Finding("cache", ERROR, f"{name}: {err}", remedy)
+    return Finding("cache", OK, f"{name}: {folder}")
 
 
 def check_all() -> list[Finding]:

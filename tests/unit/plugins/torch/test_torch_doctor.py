@@ -83,7 +83,7 @@ def test_a_cache_that_others_can_write_is_an_error(tmp_path: Path) -> None:
     folder.chmod(0o777)
     found = packages.check_cache("Triton", folder)
     assert f"others can write {folder} (mode 777)" in found.found
-    assert found.remedy.startswith("remove that folder")
+    assert found.remedy.startswith(f"remove {folder}")
 
 
 def test_triton_is_directed_unless_the_user_directs_it(
