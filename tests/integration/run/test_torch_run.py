@@ -135,7 +135,9 @@ linalg.cholesky(s); linalg.cholesky(s, upper=True); cholesky_inverse(linalg.chol
 linalg.solve_triangular(a.triu(), a, upper=True); linalg.qr(a)[1]; linalg.qr(s[..., :2], mode="complete")[1]
 linalg.eigvalsh(s); linalg.svdvals(a[:, :2]); linalg.pinv(a[..., :2]); linalg.matrix_exp(a / 4)
 linalg.lstsq(a[..., :2], a)[0]; linalg.svdvals(zeros(2, 2).to(d)); linalg.det(zeros(2, 0, 0).to(d))
-linalg.inv(zeros(0, 3, 3).to(d)); linalg.matrix_rank(ones(3, 3).to(d)); linalg.inv(a[:, :1, :1])
+(lambda w: w @ w.mT)(linalg.svd(a[:, :1].detach())[2]); (lambda w: w @ w.mT)(linalg.svd(s[0, :1])[2])
+(lambda u, v, w: (u[..., :1] * v[:, None]) @ w)(*linalg.svd(a[..., :1].detach())); linalg.eigh(zeros(0, 3, 3).to(d))[1]
+linalg.svd(zeros(0, 3, 2).to(d))[0]; linalg.inv(zeros(0, 3, 3).to(d)); linalg.matrix_rank(ones(3, 3).to(d)); linalg.inv(a[:, :1, :1])
 z * z.conj(); z / (z + 1); z.abs(); z.exp(); z.acosh(); z.pow(3); z.prod(1); z @ z.mT.conj(); z[0, [2, 1]]
 view_as_real(z.conj().resolve_conj()); z.conj().imag; where(z.real > 0, z, 1.0); z.std(1); cat((z, z.conj()))
 z.masked_fill(z.real > 0, 2j); z.clone().index_put_((T([1]),), z[:1]); z.mT.clone().add_(1j, alpha=2)

@@ -15,7 +15,8 @@ _EPS: Final = torch.finfo(torch.float64).eps
 
 def _scale(work: Any) -> Any:
     """Divide matrices by their largest elements, whose squares could overflow; return these."""
-    largest = work.abs().amax((-2, -1), keepdim=True) if work.numel() else work.sum((-2, -1), True)
+    size = work.abs()
+    largest = size.amax((-2, -1), keepdim=True) if work.numel() else size.sum((-2, -1), True)
     largest = torch.where(largest > 0, largest, 1.0)
     work.div_(largest)
     return largest[:, :, 0]
@@ -23,7 +24,7 @@ def _scale(work: Any) -> Any:
 
 def _check_values(name: str, work: Any, infos: Any, is_matrix: bool) -> None:
     """Raise LinAlgError as LAPACK's callers do: for numbers that are not finite, or no end."""
-    bad = (infos != 0) | ~work.isfinite().flatten(1).all(-1)
+    bad = (infos != 0) | ~work.isfinite().all(-1).all(-1)
     if not bool(bad.any().item()):
         return
     first = int(bad.nonzero()[0].item())
@@ -89,7 +90,7 @@ def _complete(rows: Any, values: Any, columns: int) -> Any:
     units = torch.where(usable[:, :, None], rows / safe[:, :, None], 0.0)
     if columns == k and bool(usable.all().item()):
         return units.mT
-    work = units.mT.contiguous()
+    work = units.mT.clone(memory_format=torch.contiguous_format)  # factor() changes it
     whole = orthogonal.form(work, orthogonal.factor(work), columns)
     known = batches.zeros(rows, count, length, columns)
     known[:, :, :k] = units.mT
