@@ -13,9 +13,10 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._pytree import tree_map
 
-from tessera_torch.nesting import LOCK, without_fill
+from tessera_torch.nesting import LOCK, quiet, without_fill
 from tessera_torch.signature import Signature, call_with_numbers
 
+_LOGGERS = ("torch._subclasses.fake_tensor",)
 _UNKNOWN = (
     NotImplementedError,
     DataDependentOutputException,
@@ -30,7 +31,13 @@ class NotInferred(Exception):
 
 
 def infer(signature: Signature, full: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the types of the functional form's results.
+    """Return the types of the functional form's results. Raises what ``infer_results`` raises."""
+    results = infer_results(signature, full)
+    return tuple(one.dtype if isinstance(one, torch.Tensor) else None for one in results)
+
+
+def infer_results(signature: Signature, full: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the functional form's results without memory.
 
     Raises:
         NotInferred: PyTorch cannot compute shapes for it.
@@ -46,12 +53,11 @@ def infer(signature: Signature, full: Sequence[Any]) -> tuple[Any, ...]:
 
     in_place = bool(signature.writes) and not signature.is_out
     try:
-        with LOCK, without_fill(), mode, torch.no_grad():
+        with LOCK, without_fill(), quiet(_LOGGERS), mode, torch.no_grad():
             fakes = tree_map(fake, list(full))
             results = call_with_numbers(signature.functional, signature.without_targets(fakes))
             if in_place:
                 call_with_numbers(signature.overload, tree_map(fake, list(full)))
     except _UNKNOWN as err:
         raise NotInferred(str(err)) from err
-    listed = results if isinstance(results, (tuple, list)) else (results,)
-    return tuple(one.dtype if isinstance(one, torch.Tensor) else None for one in listed)
+    return tuple(results) if isinstance(results, (tuple, list)) else (results,)

@@ -1,7 +1,8 @@
 """Whether this thread compiles: an operator that the compiler calls must not compile again."""
 
+import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -27,6 +28,20 @@ def compiling(name: str) -> Iterator[None]:
             yield
     finally:
         _STATE.name = None
+
+
+@contextmanager
+def quiet(names: Sequence[str]) -> Iterator[None]:
+    """Let loggers of these names print nothing. The caller holds LOCK."""
+    loggers = [logging.getLogger(name) for name in names]
+    before = [one.disabled for one in loggers]
+    for one in loggers:
+        one.disabled = True
+    try:
+        yield
+    finally:
+        for one, disabled in zip(loggers, before, strict=True):
+            one.disabled = disabled
 
 
 @contextmanager

@@ -11,6 +11,14 @@ from tessera_torch.native import copy_bytes
 from tessera_torch.signature import Signature
 
 
+class Unsupported(NotImplementedError):
+    """A kernel of this package does not compute a call; the registered operator may fall back."""
+
+    def __init__(self, name: str, tensors: Any, reason: str) -> None:
+        super().__init__(refusal(name, tensors, reason))
+        self.reason = reason
+
+
 def refuse_or_fall_back(
     signature: Signature, arguments: Sequence[Any], keywords: dict[str, Any], reason: str
 ) -> Any:

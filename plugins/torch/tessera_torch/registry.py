@@ -8,6 +8,7 @@ import torch
 from tessera_torch import native
 from tessera_torch.bounds import with_checks
 from tessera_torch.conditions import with_conditions
+from tessera_torch.guard import Guarded, with_refusals
 from tessera_torch.operator import Operator, overload
 
 # These start no kernel, or end in operators that have one here.
@@ -42,8 +43,10 @@ def register() -> tuple[Any, int]:
 
     native.remember()
     library = torch.library.Library("aten", "IMPL")
-    own = {**table.kernels(), **linalg_table.kernels()}
-    own |= {**fft.KERNELS, **coordinates.DENSE_KERNELS, **rows.DENSE_KERNELS}
+    own = {name: with_refusals(name, one) for name, one in table.kernels().items()}
+    guarded = {**linalg_table.kernels(), **fft.KERNELS}
+    own |= {name: Guarded(name, one) for name, one in guarded.items()}
+    own |= {**coordinates.DENSE_KERNELS, **rows.DENSE_KERNELS}
     names = frozenset(name.partition(".")[0] for name in (*own, *_PRODUCTS, *_ALIASES))
     count = 0
     with warnings.catch_warnings():

@@ -1,9 +1,7 @@
 """Kernels made by Inductor from a function of tensors with symbolic sizes and strides."""
 
-import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, DimDynamic, ShapeEnv
 
-from tessera_torch.nesting import LOCK
+from tessera_torch.nesting import LOCK, quiet
 from tessera_torch.pinning import pin
 
 # A kernel depends on its operation alone, not on trials, which would call eager operators.
@@ -59,20 +57,6 @@ _LOGGERS = (
     "torch._inductor.compile_fx",
     "torch._inductor.scheduler",
 )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Let failed attempts print nothing: another follows, or an error that has the reason."""
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    before = [one.disabled for one in loggers]
-    for one in loggers:
-        one.disabled = True
-    try:
-        yield
-    finally:
-        for one, disabled in zip(loggers, before, strict=True):
-            one.disabled = disabled
 
 
 class NotCompiled(Exception):
@@ -186,7 +170,7 @@ def compile_function(
     def with_symbols(*values: Any) -> Any:
         return function(*values[skip:])
 
-    with LOCK, _quiet():
+    with LOCK, quiet(_LOGGERS):
         with inputs.mode, torch.no_grad():
             graph = make_fx(with_symbols, decomposition_table=_decompositions())(*everything)
         with (

@@ -74,6 +74,22 @@ set_default_dtype(float64) or T([1, 2]) / 2
 set_default_dtype(float32) or T([1, 2]) / 2
 use_deterministic_algorithms(True) or zeros(3).to(d).scatter_add_(0, T([0, 0]), T([1.0, 2.0]))
 use_deterministic_algorithms(False) or x.sum()
+linalg.lstsq(ones(5, 3).to(d), ones(4, 2).to(d))[0]
+linalg.lstsq(ones(2, 5, 3).to(d), ones(5, 2).to(d))[0]
+linalg.lstsq(ones(5, 3).to(d), T([1.0, 2.0], dtype=float64))[0]
+linalg.householder_product(ones(5, 3).to(d), ones(4).to(d))
+ormqr(ones(2, 5, 3).to(d), ones(1, 3).to(d), ones(2, 5, 3).to(d))
+ormqr(ones(5, 3).to(d), ones(2).to(d), ones(5, 2).to(d))
+linalg.lu_solve(ones(2, 2).to(d), T([2, 2]), ones(2, 1).to(d))
+linalg.lu_solve(ones(2, 2).to(d), T([0, 2], dtype=int32), ones(2, 1).to(d))
+linalg.lu_solve(ones(2, 2).to(d), T([2, 3], dtype=int32), ones(2, 1).to(d))
+lu_unpack(ones(2, 2).to(d), T([2], dtype=int32))[0]
+linalg.solve(ones(2, 2).to(d), T([1.0, 2.0], dtype=float64))
+linalg.eigh(ones(2, 2).to(d), "X")[0]
+linalg.eigvalsh(ones(2, 2).to(d), "X")
+linalg.inv(ones(2, 2, dtype=float16).to(d))
+linalg.matrix_exp(T([[[nan, 1.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]]))[1]
+linalg.matrix_exp(T([[0.0, 1e30], [0.0, 0.0]]))
 """
 _COMPARE = """
 import sys, threading, torch
@@ -167,6 +183,18 @@ for line in sys.argv[1].replace(";", "\\n").split("\\n"):
                 torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-4, check_stride=False)
         except Exception as error:
             print(line, error)
+
+def compute_all(x):
+    y = x @ x.mT
+    return (
+        torch.linalg.inv(x), torch.linalg.solve(x, y), torch.linalg.cholesky(y),
+        *torch.linalg.qr(x), *torch.linalg.svd(x), torch.linalg.det(x), *torch.linalg.lu_factor(x),
+        torch.fft.rfft(x.mT, dim=0), torch.fft.irfft2(torch.fft.rfft2(x)),
+    )
+
+x = torch.randn(3, 3, device="cuda") + 3 * torch.eye(3, device="cuda")
+for one, other in zip(compute_all(x), torch.compile(compute_all)(x), strict=True):
+    torch.testing.assert_close(other, one)
 print("compared")
 """
 

@@ -6,18 +6,18 @@ from typing import Any, Final
 import torch
 
 from tessera_torch.own.launching import launch
-from tessera_torch.refusal import refusal
+from tessera_torch.refusal import Unsupported
 
 BLOCK: Final = 128
 _TYPES: Final = (torch.float32, torch.float64)
 
 
 def check(name: str, *tensors: Any) -> None:
-    """Raise NotImplementedError for types that the kernels do not compute."""
+    """Raise Unsupported for types that the kernels do not compute."""
     for one in tensors:
         if one.dtype not in _TYPES:
             reason = "factorizations are computed for float32 and float64"
-            raise NotImplementedError(refusal(name, tensors, reason))
+            raise Unsupported(name, tensors, reason)
 
 
 def check_square(name: str, tensor: Any) -> None:

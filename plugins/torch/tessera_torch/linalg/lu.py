@@ -11,6 +11,9 @@ from tessera_torch.linalg.triangles import solve_in_place
 from tessera_torch.targets import both
 
 
+_BOUNDS: Final = ("greater or equal to 1", "smaller or equal to LU.size(-2)")
+
+
 def factor(work: Any, pivoted: bool = True) -> tuple[Any, Any]:
     """Factor a batch in place; return the pivots, from 1 on, and LAPACK's info."""
     count, m, n = work.shape
@@ -23,7 +26,11 @@ def factor(work: Any, pivoted: bool = True) -> tuple[Any, Any]:
 
 def permutation(pivots: Any, m: int) -> Any:
     """Return the order of rows that swaps lead to: (batch, m)."""
-    swaps = pivots.cpu() - 1
+    return _order(pivots.cpu(), m).to(pivots.device)
+
+
+def _order(pivots: Any, m: int) -> Any:
+    swaps = pivots - 1
     order = torch.arange(m).expand(swaps.shape[0], m).clone()
     rows = torch.arange(swaps.shape[0])
     for k in range(swaps.shape[1]):
@@ -31,7 +38,15 @@ def permutation(pivots: Any, m: int) -> Any:
         moved = order[rows, at]
         order[rows, at] = order[:, k].clone()
         order[:, k] = moved
-    return order.to(pivots.device)
+    return order
+
+
+def _least_and_most(pivots: Any, m: int) -> tuple[bool, bool]:
+    """Return whether all pivots are at least 1, and whether all are at most m."""
+    if not pivots.numel():
+        return True, True
+    least, most = (int(one) for one in pivots.cpu().aminmax())
+    return least >= 1, most <= m
 
 
 def _arrange(work: Any, order: Any) -> Any:
@@ -104,7 +119,18 @@ def _unpack(
                 " torch.linalg.lu_factor"
             )
         shape = LU_pivots.shape[:-1]
-        order = permutation(LU_pivots.reshape(shape.numel(), k), m)
+        wanted = [*LU_data.shape[:-2], k]
+        if list(LU_pivots.shape) != wanted:
+            raise ValueError(
+                f"Expected LU_pivots to have shape {wanted} but got {list(LU_pivots.shape)} instead."
+            )
+        swaps = LU_pivots.reshape(shape.numel(), k)
+        if _least_and_most(swaps, m) != (True, True):
+            raise RuntimeError(
+                "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."
+                "Did you properly pass the result of lu_factor?"
+            )
+        order = permutation(swaps, m)
         matrix = torch.zeros((order.shape[0], m, m), dtype=LU_data.dtype, device=LU_data.device)
         matrix.scatter_(1, order[:, None, :], 1)
         matrix = matrix.reshape(*shape, m, m)
@@ -131,6 +157,12 @@ def _lu_solve(
     shape = torch.broadcast_shapes(LU.shape[:-2], B.shape[:-2])
     factors = batches.work_on(LU.expand(*shape, *LU.shape[-2:]))
     swaps = pivots.expand(*shape, pivots.shape[-1]).reshape(factors.shape[0], pivots.shape[-1])
+    for is_met, bound in zip(_least_and_most(swaps, LU.shape[-1]), _BOUNDS, strict=True):
+        if not is_met:
+            raise RuntimeError(
+                f"Pivots given to lu_solve must all be {bound}. Did you properly pass the result of"
+                " lu_factor?"
+            )
     right = B if left else B.mT
     work = batches.work_on(right.expand(*shape, *right.shape[-2:]))
     result = solve(factors, swaps, work, transposed=adjoint == left)

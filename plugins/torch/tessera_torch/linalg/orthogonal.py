@@ -88,6 +88,11 @@ def _multiply(
 ) -> Any:
     counts.CALLS["ormqr"] += 1
     batches.check("ormqr", self, input2, input3)
+    if input2.shape[-1] != min(input3.shape[-2 if left else -1], self.shape[-1]):
+        raise RuntimeError(
+            f"torch.ormqr: tau.shape[-1] must be equal to min(other.shape[{-2 if left else -1}],"
+            " input.shape[-1])"
+        )
     work = batches.work_on(self)
     factors = batches.work_on(input2.unsqueeze(-2))[:, 0]
     target = batches.work_on(input3 if left else input3.mT)

@@ -10,6 +10,7 @@ from tessera_torch.linalg import batches, orthogonal
 from tessera_torch.linalg.triangles import solve_in_place
 from tessera_torch.targets import out_form
 
+_TITLES: Final = {torch.float32: "Float", torch.float64: "Double"}
 _TERMS: Final = 18  # of the exponential's series for a norm up to 1/2: below 1e-22
 
 
@@ -20,10 +21,11 @@ def _least_squares(
     batches.check("linalg_lstsq", self, b)
     if driver not in (None, "gels"):
         raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels) on CUDA")
+    is_vector = _check_sizes(self, b)
     m, n = self.shape[-2:]
-    is_vector = self.dim() - 1 == b.dim() and self.shape[:-1] == b.shape
     right = b.unsqueeze(-1) if is_vector else b
-    shape = torch.broadcast_shapes(self.shape[:-2], right.shape[:-2])
+    # PyTorch takes the first sizes of b, which are not all its batch where it has fewer of them.
+    shape = torch.broadcast_shapes(self.shape[:-2], b.shape[: self.dim() - 2])
     a = batches.work_on(self.expand(*shape, m, n))
     work = batches.work_on(right.expand(*shape, *right.shape[-2:]))
     if m >= n:
@@ -49,6 +51,40 @@ def _least_squares(
     return result.squeeze(-1) if is_vector else result, residuals, rank, none
 
 
+def _check_sizes(a: Any, b: Any) -> bool:
+    """Return whether the right sides are vectors. Raises RuntimeError as PyTorch does.
+
+    PyTorch has no shape function of lstsq.
+    """
+    name = "torch.linalg.lstsq"
+    if a.dim() < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if b.dim() < 1:
+        raise RuntimeError(f"{name}: other must have at least 1 dimension.")
+    if a.dtype != b.dtype:
+        raise RuntimeError(
+            f"{name}: Expected input and other to have the same dtype, but got input's dtype"
+            f" {_TITLES[a.dtype]} and other's dtype {_TITLES[b.dtype]}"
+        )
+    if a.dim() - b.dim() not in (0, 1):
+        raise RuntimeError(
+            f"{name}: input.dim() must be greater or equal to other.dim() and"
+            " (input.dim() - other.dim()) <= 1"
+        )
+    is_vector = b.dim() == 1 or (a.dim() != b.dim() and b.shape == a.shape[:-1])
+    if a.shape[-2] != b.shape[-1 if is_vector else -2]:
+        raise RuntimeError(
+            f"{name}: input.size(-2) should match other.size({-1 if is_vector else -2})"
+        )
+    for i, (one, other) in enumerate(zip(a.shape[:-2], b.shape, strict=False)):
+        if one != other and 1 not in (one, other):
+            raise RuntimeError(
+                f"The size of tensor a ({one}) must match the size of tensor b ({other}) at"
+                f" non-singleton dimension {i}"
+            )
+    return is_vector
+
+
 def _exponential(self: Any) -> Any:
     counts.CALLS["linalg_matrix_exp"] += 1
     if self.is_complex():
@@ -61,18 +97,22 @@ def _exponential(self: Any) -> Any:
         return self.clone()
     n = self.shape[-1]
     a = self.to(wide).reshape(-1, n, n)
-    norm = float(a.abs().sum(-2).amax().item())
-    if not math.isfinite(norm):
-        return torch.full_like(self, math.nan)
-    squarings = max(0, math.ceil(math.log2(norm)) + 1) if norm else 0
-    a = a / 2**squarings
+    norms = a.abs().sum(-2).amax(-1).cpu()
+    finite = norms.isfinite()
+    # A norm is below 2^exponent, so that these many squarings begin at a norm below 1/2.
+    exponents = torch.frexp(torch.where(finite, norms, 0.0)).exponent
+    squarings = (exponents + 1).clamp(min=0)
+    factors = torch.where(finite, 2.0 ** -squarings.to(torch.float64), math.nan)
+    a = a * factors[:, None, None].to(a.device)
     identity = torch.zeros_like(a)
     identity.diagonal(dim1=-2, dim2=-1).fill_(1)
     result = identity + a / _TERMS
     for k in range(_TERMS - 1, 0, -1):  # Horner's scheme
         result = identity + torch.bmm(a, result) / k
-    for _ in range(squarings):
-        result = torch.bmm(result, result)
+    for step in range(int(squarings.max().item())):
+        more = (squarings > step)[:, None, None].to(a.device)
+        result = torch.where(more, torch.bmm(result, result), result)
+    result = torch.where(finite[:, None, None].to(a.device), result, math.nan)
     return result.to(self.dtype).reshape(self.shape)
 
 

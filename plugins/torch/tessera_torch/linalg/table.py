@@ -1,14 +1,24 @@
 """All kernels of this folder, by the name of their overload."""
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+import torch
 
 from tessera_torch.linalg import cholesky, lu, orthogonal, solutions, spectra, triangles
+
+_READ_ON_HOST: Final = frozenset(
+    {
+        *("lu_unpack", "linalg_lu", "linalg_lu_solve", "_linalg_solve_ex", "linalg_inv_ex"),
+        *("_linalg_eigh", "_linalg_svd", "linalg_matrix_exp"),
+    }
+)
 
 
 def kernels() -> dict[str, Callable[..., Any]]:
     """Return the kernels that are registered under their names."""
-    return {
+    found = {
         **cholesky.KERNELS,
         **lu.KERNELS,
         **orthogonal.KERNELS,
@@ -16,3 +26,22 @@ def kernels() -> dict[str, Callable[..., Any]]:
         **spectra.KERNELS,
         **triangles.KERNELS,
     }
+    return {
+        name: _outside_graphs(name, one) if name.partition(".")[0] in _READ_ON_HOST else one
+        for name, one in found.items()
+    }
+
+
+def _outside_graphs(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel that is refused while a CUDA graph is captured: it reads on the host."""
+
+    @functools.wraps(compute)
+    def compute_outside(*arguments: Any, **keywords: Any) -> Any:
+        if torch.cuda.is_current_stream_capturing():
+            raise NotImplementedError(
+                f"aten::{name} has no kernel on Tessera's simulated GPU that a CUDA graph can"
+                " capture: it reads numbers on the host. Compute it outside of the graph"
+            )
+        return compute(*arguments, **keywords)
+
+    return compute_outside

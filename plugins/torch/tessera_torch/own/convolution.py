@@ -9,7 +9,7 @@ import triton.language as tl
 from tessera_torch import counts
 from tessera_torch.own.convolution_kernels import gather_product, weight_product
 from tessera_torch.own.launching import launch
-from tessera_torch.refusal import refusal
+from tessera_torch.refusal import Unsupported
 
 _BLOCK: Final = 32
 _WARPS: Final = 2  # fewer than a warp group: Triton then uses no wgmma
@@ -54,7 +54,7 @@ class _Shape:
 def _check(name: str, *tensors: Any) -> None:
     for one in tensors:
         if one.dtype not in _TYPES:
-            raise NotImplementedError(refusal(name, tensors, "convolutions need floating point"))
+            raise Unsupported(name, tensors, "convolutions need floating point")
     if len({one.dtype for one in tensors}) > 1:
         first, second = tensors[0].dtype, tensors[1].dtype
         raise RuntimeError(f"Input type ({first}) and weight type ({second}) should be the same")

@@ -14,7 +14,7 @@ from tessera_torch.own.launching import launch
 from tessera_torch.own.scattering_kernels import scatter
 from tessera_torch.own.selection import positions
 from tessera_torch.own.sorting import order_rows
-from tessera_torch.refusal import refusal
+from tessera_torch.refusal import Unsupported
 
 _BLOCK: Final = 256
 _CODES: Final = {"set": 0, "add": 1, "sum": 1, "amax": 2, "amin": 3}
@@ -28,7 +28,7 @@ def _combine(target: Any, places: Any, source: Any, operation: str) -> None:
     if not count:
         return
     if target.is_complex():
-        raise NotImplementedError(refusal("scatter", (target, source), "numbers are complex"))
+        raise Unsupported("scatter", (target, source), "numbers are complex")
     if operation in ("multiply", "prod"):
         _multiply(target, places, source)
         return

@@ -10,7 +10,7 @@ import torch
 from tessera_torch import counts
 from tessera_torch.complexes.parts import COMPLEX_OF, REAL_OF, join, resolve, split
 from tessera_torch.own.launching import launch
-from tessera_torch.refusal import refusal
+from tessera_torch.refusal import Unsupported
 from tessera_torch.targets import both
 from tessera_torch.transforms.fft_kernels import transform_stage
 from tessera_torch.transforms.fft_plan import padded_length, stages
@@ -101,7 +101,7 @@ def _scale(result: Any, sizes: Sequence[int], normalization: int) -> Any:
 
 def _check(name: str, tensor: Any, dims: Sequence[int]) -> list[int]:
     if tensor.dtype not in COMPLEX_OF and tensor.dtype not in REAL_OF:
-        raise NotImplementedError(refusal(name, (tensor,), "transforms need 32 or 64 bits"))
+        raise Unsupported(name, (tensor,), "transforms need 32 or 64 bits")
     return [dim % tensor.dim() for dim in dims]
 
 
