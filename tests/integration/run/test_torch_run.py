@@ -195,6 +195,26 @@ def compute_all(x):
 x = torch.randn(3, 3, device="cuda") + 3 * torch.eye(3, device="cuda")
 for one, other in zip(compute_all(x), torch.compile(compute_all)(x), strict=True):
     torch.testing.assert_close(other, one)
+
+x = torch.randn(2, 67, device="cuda")
+def transform():
+    return torch.fft.fft(x[:, :12]), torch.fft.fft(x), torch.fft.fft(x) * 2
+transform()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    results = transform()
+for n in (67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137, 139, 149, *range(2, 20)):
+    torch.fft.fft(x[:, :1].expand(2, n))
+junk = [torch.full((n,), 7.7, device="cuda", dtype=torch.float64) for n in range(10, 3000, 7)]
+x.normal_()
+graph.replay()
+for one, other in zip(results, transform(), strict=True):
+    torch.testing.assert_close(one, other)
+try:
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        torch.linalg.inv(x[:, :2])
+except NotImplementedError as error:
+    assert "linalg_inv_ex" in str(error), error
 print("compared")
 """
 

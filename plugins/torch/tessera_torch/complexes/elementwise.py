@@ -26,7 +26,7 @@ def parts_in(one: Any, dtype: Any, device: Any) -> Pair:
     real, imag = (
         part.to(device=device, dtype=dtype)
         if isinstance(part, torch.Tensor)
-        else torch.tensor(part, dtype=dtype, device=device)
+        else torch.full((), part, dtype=dtype, device=device)  # a graph can capture it
         for part in split(one)
     )
     return real, imag

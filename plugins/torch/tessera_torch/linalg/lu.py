@@ -10,7 +10,6 @@ from tessera_torch.linalg.factor_kernels import factor_lu
 from tessera_torch.linalg.triangles import solve_in_place
 from tessera_torch.targets import both
 
-
 _BOUNDS: Final = ("greater or equal to 1", "smaller or equal to LU.size(-2)")
 
 
@@ -121,9 +120,8 @@ def _unpack(
         shape = LU_pivots.shape[:-1]
         wanted = [*LU_data.shape[:-2], k]
         if list(LU_pivots.shape) != wanted:
-            raise ValueError(
-                f"Expected LU_pivots to have shape {wanted} but got {list(LU_pivots.shape)} instead."
-            )
+            given = list(LU_pivots.shape)
+            raise ValueError(f"Expected LU_pivots to have shape {wanted} but got {given} instead.")
         swaps = LU_pivots.reshape(shape.numel(), k)
         if _least_and_most(swaps, m) != (True, True):
             raise RuntimeError(

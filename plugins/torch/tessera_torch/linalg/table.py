@@ -8,10 +8,10 @@ import torch
 
 from tessera_torch.linalg import cholesky, lu, orthogonal, solutions, spectra, triangles
 
-_READ_ON_HOST: Final = frozenset(
+_USE_THE_HOST: Final = frozenset(
     {
         *("lu_unpack", "linalg_lu", "linalg_lu_solve", "_linalg_solve_ex", "linalg_inv_ex"),
-        *("_linalg_eigh", "_linalg_svd", "linalg_matrix_exp"),
+        *("_linalg_eigh", "_linalg_svd", "linalg_matrix_exp", "_linalg_det", "_linalg_slogdet"),
     }
 )
 
@@ -27,20 +27,20 @@ def kernels() -> dict[str, Callable[..., Any]]:
         **triangles.KERNELS,
     }
     return {
-        name: _outside_graphs(name, one) if name.partition(".")[0] in _READ_ON_HOST else one
+        name: _outside_graphs(name, one) if name.partition(".")[0] in _USE_THE_HOST else one
         for name, one in found.items()
     }
 
 
 def _outside_graphs(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a kernel that is refused while a CUDA graph is captured: it reads on the host."""
+    """Return a kernel that is refused while a CUDA graph is captured: it needs the host."""
 
     @functools.wraps(compute)
     def compute_outside(*arguments: Any, **keywords: Any) -> Any:
         if torch.cuda.is_current_stream_capturing():
             raise NotImplementedError(
                 f"aten::{name} has no kernel on Tessera's simulated GPU that a CUDA graph can"
-                " capture: it reads numbers on the host. Compute it outside of the graph"
+                " capture: it exchanges numbers with the host. Compute it outside of the graph"
             )
         return compute(*arguments, **keywords)
 

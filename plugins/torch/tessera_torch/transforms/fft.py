@@ -1,6 +1,5 @@
 """Fourier transforms: stages of small radices, and Bluestein's algorithm for large primes."""
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any, Final
@@ -14,25 +13,27 @@ from tessera_torch.refusal import Unsupported
 from tessera_torch.targets import both
 from tessera_torch.transforms.fft_kernels import transform_stage
 from tessera_torch.transforms.fft_plan import padded_length, stages
+from tessera_torch.transforms.tables import Tables
 
 _BLOCK: Final = 256
-_KEPT_TABLES: Final = 16
 
 
-@functools.lru_cache(_KEPT_TABLES)
-def _table(length: int, device: Any) -> Any:
+def _make_table(device: Any, length: int) -> tuple[Any]:
     """Return the powers of exp(-2 pi i / length) as pairs in double precision."""
     angles = torch.arange(length, dtype=torch.float64) * (-2 * math.pi / length)
-    return torch.stack((angles.cos(), angles.sin()), -1).to(device)
+    return (torch.stack((angles.cos(), angles.sin()), -1).to(device),)
 
 
-def _transform_rows(rows: Any, sign: int) -> Any:
+_POWERS: Final = Tables(_make_table)
+
+
+def _transform_rows(name: str, rows: Any, sign: int) -> Any:
     """Return the transforms of the rows of a contiguous complex matrix."""
     length = rows.shape[-1]
     radices = stages(length)
     if radices is None:
-        return _transform_by_convolution(rows, sign)
-    table = _table(length, rows.device)
+        return _transform_by_convolution(name, rows, sign)
+    (table,) = _POWERS.get(name, rows.device, length)
     source = torch.view_as_real(rows)
     done, total = 1, rows.numel()
     for radix in radices:
@@ -46,8 +47,7 @@ def _transform_rows(rows: Any, sign: int) -> Any:
     return torch.view_as_complex(source)
 
 
-@functools.lru_cache(_KEPT_TABLES)
-def _chirp(length: int, sign: int, device: Any) -> tuple[Any, Any, Any, Any]:
+def _make_chirp(device: Any, length: int, sign: int) -> tuple[Any, ...]:
     """Return exp(-i pi k^2 / n), and the transform of its padded conjugate, in two parts each."""
     padded = padded_length(length)
     squares = torch.arange(length, dtype=torch.int64) ** 2 % (2 * length)
@@ -57,36 +57,39 @@ def _chirp(length: int, sign: int, device: Any) -> tuple[Any, Any, Any, Any]:
     filter_[:length] = chirp.conj().resolve_conj()
     if length > 1:
         filter_[padded - length + 1 :] = filter_[1:length].flip(0)
-    answer = _transform_rows(filter_.to(device)[None], 1)[0]
+    answer = _transform_rows("_fft_c2c", filter_.to(device)[None], 1)[0]
     return *split(chirp.to(device)), *split(answer)
 
 
-def _transform_by_convolution(rows: Any, sign: int) -> Any:
+_CHIRPS: Final = Tables(_make_chirp)
+
+
+def _transform_by_convolution(name: str, rows: Any, sign: int) -> Any:
     """Bluestein's algorithm: a transform of any length by three of a power of two."""
     length = rows.shape[-1]
     padded = padded_length(length)
-    chirp_real, chirp_imag, filter_real, filter_imag = _chirp(length, sign, rows.device)
+    chirp_real, chirp_imag, filter_real, filter_imag = _CHIRPS.get(name, rows.device, length, sign)
     real, imag = (one.to(torch.float64) for one in split(rows))
     work = torch.zeros((rows.shape[0], padded), dtype=torch.complex128, device=rows.device)
     parts = torch.view_as_real(work)
     parts[:, :length, 0] = real * chirp_real - imag * chirp_imag
     parts[:, :length, 1] = real * chirp_imag + imag * chirp_real
-    real, imag = split(_transform_rows(work, 1))
+    real, imag = split(_transform_rows(name, work, 1))
     product = join(real * filter_real - imag * filter_imag, real * filter_imag + imag * filter_real)
-    real, imag = (one[:, :length] / padded for one in split(_transform_rows(product, -1)))
+    real, imag = (one[:, :length] / padded for one in split(_transform_rows(name, product, -1)))
     return join(
         real * chirp_real - imag * chirp_imag, real * chirp_imag + imag * chirp_real, rows.dtype
     )
 
 
-def _transform(tensor: Any, dims: Sequence[int], sign: int) -> Any:
+def _transform(name: str, tensor: Any, dims: Sequence[int], sign: int) -> Any:
     """Return the transforms of a complex tensor along dimensions, without a factor."""
     for dim in dims:
         if tensor.shape[dim] == 1 or not tensor.numel():
             continue
         moved = resolve(tensor.movedim(dim, -1))
         rows = moved.view(-1, moved.shape[-1])
-        tensor = _transform_rows(rows, sign).view(moved.shape).movedim(-1, dim)
+        tensor = _transform_rows(name, rows, sign).view(moved.shape).movedim(-1, dim)
     return resolve(tensor)
 
 
@@ -108,7 +111,7 @@ def _check(name: str, tensor: Any, dims: Sequence[int]) -> list[int]:
 def _complex_to_complex(self: Any, dim: Sequence[int], normalization: int, forward: bool) -> Any:
     counts.CALLS["_fft_c2c"] += 1
     dims = _check("_fft_c2c", self, dim)
-    result = _transform(self, dims, 1 if forward else -1)
+    result = _transform("_fft_c2c", self, dims, 1 if forward else -1)
     if result is self or result.data_ptr() == self.data_ptr():
         result = result.clone()
     return _scale(result, [self.shape[one] for one in dims], normalization)
@@ -118,7 +121,7 @@ def _real_to_complex(self: Any, dim: Sequence[int], normalization: int, onesided
     counts.CALLS["_fft_r2c"] += 1
     dims = _check("_fft_r2c", self, dim)
     whole = join(self, torch.zeros((), dtype=self.dtype, device=self.device))
-    result = _transform(whole, dims, 1)
+    result = _transform("_fft_r2c", whole, dims, 1)
     if onesided:
         result = resolve(result.narrow(dims[-1], 0, self.shape[dims[-1]] // 2 + 1))
     return _scale(result, [self.shape[one] for one in dims], normalization)
@@ -131,12 +134,12 @@ def _complex_to_real(self: Any, dim: Sequence[int], normalization: int, last_dim
     if count < 1:
         raise RuntimeError(f"Invalid number of data points ({count}) specified")
     kept = count // 2 + 1
-    half = _transform(self, dims[:-1], -1).narrow(last, 0, kept)
+    half = _transform("_fft_c2r", self, dims[:-1], -1).narrow(last, 0, kept)
     real, imag = split(half)
     # The other half of a real signal's transform is the conjugate of this one, reversed.
     mirrored = [part.narrow(last, 1, count - kept).flip(last) for part in (real, imag)]
     whole = join(torch.cat((real, mirrored[0]), last), torch.cat((imag, -mirrored[1]), last))
-    result = split(_transform(whole, [last], -1))[0].contiguous()
+    result = split(_transform("_fft_c2r", whole, [last], -1))[0].contiguous()
     return _scale(result, [whole.shape[one] for one in dims], normalization)
 
 
