@@ -232,7 +232,9 @@ def test_the_order_of_destruction_does_not_matter(cuda, create, levels):
     one.Width, one.Format, one.NumChannels = 8, cuda.CUarray_format(F32), 1
 
     def make(count):
-        call = functools.partial(cuda.cuMipmappedArrayCreate, one, 1) if levels else lambda: create(8)
+        call = (
+            functools.partial(cuda.cuMipmappedArrayCreate, one, 1) if levels else lambda: create(8)
+        )
         return [call() for _ in range(count)]
 
     destroy = cuda.cuMipmappedArrayDestroy if levels else cuda.cuArrayDestroy
