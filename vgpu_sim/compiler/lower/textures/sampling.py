@@ -74,7 +74,7 @@ _REGISTERS: Final = f"""
 def _begin(geometry: str, *, integers: bool) -> str:
     """Return PTX that reads the descriptor, and the coordinates to %x0 and so on."""
     shape, _ = GEOMETRIES[geometry]
-    shapes = (shape,)
+    shapes: tuple[Shape, ...] = (shape,)
     if geometry == "1d":  # programs make tables for tex1D as arrays of height 1, too
         shapes = (Shape.LINE, Shape.PLANE, Shape.BUFFER) if integers else (Shape.LINE, Shape.PLANE)
     lines = [
