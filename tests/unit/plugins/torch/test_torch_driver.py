@@ -26,6 +26,7 @@ def test_tesseras_library_has_the_mark(tmp_path):
 
 
 def test_a_process_without_the_driver_is_left_alone(monkeypatch):
+    monkeypatch.setattr(driver, "find", tuple)  # another test may have loaded it
     assert not driver.is_tessera()
     monkeypatch.setattr(loading, "_register", lambda: 1 / 0)
     loading.load()
