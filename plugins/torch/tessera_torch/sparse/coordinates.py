@@ -51,18 +51,57 @@ def _to_dense(self: Any, dtype: Any = None, masked_grad: bool | None = None) -> 
     return dense if dtype is None else dense.to(dtype)
 
 
-def _densify(one: Any) -> Any:
-    return _to_dense(one) if one.layout == torch.sparse_coo else one
+def multiply(rows: Any, columns: Any, values: Any, count: int, dense: Any) -> Any:
+    """Return the product of a matrix of ``count`` rows, given by its elements, and a dense one."""
+    parts = values[:, None] * dense.index_select(0, columns)
+    result = torch.zeros((count, dense.shape[1]), dtype=parts.dtype, device=parts.device)
+    return result.index_add(0, rows, parts)
+
+
+def check_sizes(first: Any, second: Any) -> None:
+    """Raise RuntimeError as PyTorch does if two matrices have no product."""
+    if first.dim() != 2 or second.dim() != 2 or first.shape[1] != second.shape[0]:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({'x'.join(map(str, first.shape))} and"
+            f" {'x'.join(map(str, second.shape))})"
+        )
+    if first.dtype != second.dtype:
+        raise RuntimeError(
+            f"expected m1 and m2 to have the same dtype, but got: {first.dtype} != {second.dtype}"
+        )
+
+
+def _multiply(first: Any, dense: Any) -> Any:
+    if first.layout == torch.strided:
+        return torch.mm(first, dense)
+    check_sizes(first, dense)
+    if first.sparse_dim() != 2:
+        return torch.mm(_to_dense(first), dense)
+    rows, columns = first._indices()
+    return multiply(rows, columns, first._values(), first.shape[0], dense)
+
+
+def add(addend: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    """Return beta * addend + alpha * product; an addend times 0 is not read."""
+    scaled = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return scaled
+    if addend.dtype != product.dtype:
+        raise RuntimeError(
+            f"self and mat2 must have the same dtype, but got {addend.dtype} and {product.dtype}"
+        )
+    return (addend if beta == 1 else addend * beta).expand(scaled.shape) + scaled
 
 
 def _mm(self: Any, mat2: Any) -> Any:
     counts.CALLS["mm (sparse)"] += 1
     if mat2.layout != torch.strided:
+        which = "a dense and a sparse tensor" if self.layout == torch.strided else "sparse tensors"
         raise NotImplementedError(
-            "aten::mm of two sparse tensors has no kernel on Tessera's simulated GPU: its result is"
-            " sparse. Multiply by mat2.to_dense(), or compute it on the CPU (tensor.cpu())"
+            f"aten::mm of {which} has no kernel on Tessera's simulated GPU. Multiply by"
+            " mat2.to_dense(), or compute it on the CPU (tensor.cpu())"
         )
-    return torch.mm(_densify(self), mat2)
+    return _multiply(self, mat2)
 
 
 def _addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
@@ -72,7 +111,7 @@ def _addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
             "aten::addmm with a sparse addend or second matrix has no kernel on Tessera's simulated"
             " GPU. Use to_dense(), or compute it on the CPU (tensor.cpu())"
         )
-    return torch.addmm(self, _densify(mat1), mat2, beta=beta, alpha=alpha)
+    return add(self, _multiply(mat1, mat2), beta, alpha)
 
 
 def _sparse_mask(self: Any, mask: Any) -> Any:

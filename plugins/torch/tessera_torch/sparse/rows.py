@@ -6,6 +6,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
+from tessera_torch.sparse.coordinates import add, check_sizes, multiply
 
 
 def _compress(self: Any, size: int, *, out_int32: bool = False) -> Any:
@@ -61,8 +62,14 @@ def _addmm_out(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1
             "aten::addmm with a sparse addend or result has no kernel on Tessera's simulated GPU."
             " Use to_dense(), or compute it on the CPU (tensor.cpu())"
         )
-    first, second = (one if one.layout == torch.strided else _to_dense(one) for one in (mat1, mat2))
-    result = torch.addmm(self, first, second, beta=beta, alpha=alpha)
+    if mat1.layout == torch.sparse_csr and mat2.layout == torch.strided:
+        check_sizes(mat1, mat2)
+        rows, columns = _expand(mat1.crow_indices(), mat1.col_indices())
+        product = multiply(rows, columns, mat1.values(), mat1.shape[0], mat2)
+        result = add(self, product, beta, alpha)
+    else:
+        both = (one if one.layout == torch.strided else _to_dense(one) for one in (mat1, mat2))
+        result = torch.addmm(self, *both, beta=beta, alpha=alpha)
     return out.resize_(result.shape).copy_(result)
 
 
