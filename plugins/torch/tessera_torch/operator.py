@@ -7,7 +7,7 @@ import torch
 
 from tessera_torch import counts
 from tessera_torch.complexes.route import compute as compute_by_parts, has_complex, is_computed
-from tessera_torch.refusal import refuse_or_fall_back
+from tessera_torch.refusal import Unsupported, refuse_or_fall_back
 from tessera_torch.signature import Signature
 
 _KEPT_REFUSALS: Final = 1024
@@ -32,7 +32,10 @@ class Operator:
             return refuse_or_fall_back(signature, arguments, keywords, reason)
         full = signature.bind(arguments, keywords)
         if has_complex(full) and is_computed(signature):
-            return compute_by_parts(signature, full)
+            try:
+                return compute_by_parts(signature, full)
+            except Unsupported as err:
+                return refuse_or_fall_back(signature, arguments, keywords, err.reason)
         known = self._refused.get(_key(full)) if self._refused else None
         if known is not None:
             return refuse_or_fall_back(signature, arguments, keywords, known)

@@ -5,8 +5,9 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch import native
+from tessera_torch import counts, native
 from tessera_torch.bounds import with_checks
+from tessera_torch.complexes.elementwise import conjugate
 from tessera_torch.conditions import with_conditions
 from tessera_torch.guard import Guarded, with_refusals
 from tessera_torch.operator import Operator, overload
@@ -46,6 +47,7 @@ def register() -> tuple[Any, int]:
     own = {name: with_refusals(name, one) for name, one in table.kernels().items()}
     guarded = {**linalg_table.kernels(), **fft.KERNELS}
     own |= {name: Guarded(name, one) for name, one in guarded.items()}
+    own["conj_physical_"] = _conjugate_in_place  # PyTorch has none for CUDA to replace
     own |= {**coordinates.DENSE_KERNELS, **rows.DENSE_KERNELS}
     names = frozenset(name.partition(".")[0] for name in (*own, *_PRODUCTS, *_ALIASES))
     count = 0
@@ -67,6 +69,11 @@ def register() -> tuple[Any, int]:
                 library.impl(name, kernel, key)
                 count += 1
     return library, count
+
+
+def _conjugate_in_place(self: Any) -> Any:
+    counts.CALLS["conj_physical_"] += 1
+    return self.copy_(conjugate(self)) if self.is_complex() else self
 
 
 def _is_ours(name: str) -> bool:

@@ -8,6 +8,7 @@ import torch
 from tessera_torch.complexes import functions
 from tessera_torch.complexes.functions import Pair
 from tessera_torch.complexes.parts import REAL_OF, join, split
+from tessera_torch.refusal import Unsupported
 
 _WIDE: Final = torch.float64
 
@@ -18,6 +19,8 @@ def common(*operands: Any) -> Any:
     dtype = torch.result_type(known[0], known[-1])
     for one in known[1:-1]:
         dtype = torch.promote_types(dtype, torch.result_type(known[0], one))
+    if dtype.is_complex and dtype not in REAL_OF:
+        raise Unsupported("complex", operands, f"results of {dtype} are not computed")
     return dtype
 
 

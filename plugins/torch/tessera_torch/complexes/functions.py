@@ -10,6 +10,7 @@ from typing import Any, Final
 import torch
 
 Pair = tuple[Any, Any]
+_DISTANT: Final = 1e8
 _FAR: Final = 20.0  # tanh is 1 in double precision from here on
 
 
@@ -127,18 +128,34 @@ def _roots(z: Pair) -> tuple[Pair, Pair]:
     return sqrt((1 - z[0], -z[1])), sqrt((1 + z[0], z[1]))
 
 
+def _is_infinite(z: Pair) -> Any:
+    return z[0].isinf() | z[1].isinf()
+
+
 def asin(z: Pair) -> Pair:
     """Return the arc sine."""
     low, high = _roots(z)
     real = torch.atan2(z[0], multiply(low, high)[0])
-    return real, (low[0] * high[1] - low[1] * high[0]).asinh()
+    imag = (low[0] * high[1] - low[1] * high[0]).asinh()
+    far = _is_infinite(z)
+    real = torch.where(far, torch.atan2(z[0].abs(), z[1].abs()), real)
+    imag = torch.where(far, math.inf, imag)
+    imag = torch.where((z[1] == 0) & (z[0].abs() <= 1), 0, imag)
+    real = torch.where(z[0] == 0, 0, real)
+    return torch.copysign(real, z[0]), torch.copysign(imag, z[1])
 
 
 def acos(z: Pair) -> Pair:
     """Return the arc cosine."""
     low, high = _roots(z)
     imag = (high[0] * low[1] - high[1] * low[0]).asinh()
-    return 2 * torch.atan2(low[0], high[0]), imag
+    real = 2 * torch.atan2(low[0], high[0])
+    far = _is_infinite(z)
+    real = torch.where(far, torch.atan2(z[1].abs(), z[0]), real)
+    imag = torch.where(far, math.inf, imag)
+    imag = torch.where((z[1] == 0) & (z[0].abs() <= 1), 0, imag)
+    real = torch.where(z[0] == 0, math.pi / 2, real)
+    return real, torch.copysign(imag, -z[1])
 
 
 def asinh(z: Pair) -> Pair:
@@ -149,14 +166,33 @@ def asinh(z: Pair) -> Pair:
 def acosh(z: Pair) -> Pair:
     """Return the inverse hyperbolic cosine."""
     low, high = sqrt((z[0] - 1, z[1])), sqrt((z[0] + 1, z[1]))
-    return (low[0] * high[0] + low[1] * high[1]).asinh(), 2 * torch.atan2(low[1], high[0])
+    real = (low[0] * high[0] + low[1] * high[1]).asinh()
+    imag = 2 * torch.atan2(low[1], high[0])
+    far = _is_infinite(z)
+    imag = torch.where(far, torch.atan2(z[1], z[0]), imag)
+    imag = torch.where((z[0] == 0) & z[1].isnan(), math.pi / 2, imag)
+    return torch.where(far, math.inf, real), imag
 
 
 def atanh(z: Pair) -> Pair:
     """Return the inverse hyperbolic tangent."""
-    x, y = z
-    real = 0.25 * torch.log1p(4 * x / ((1 - x) * (1 - x) + y * y))
-    return real, 0.5 * torch.atan2(2 * y, (1 - x) * (1 + x) - y * y)
+    x, y = z[0].abs(), z[1].abs()
+    rest = 1 - x
+    real = 0.25 * torch.log1p(4 * x / (rest * rest + y * y))
+    imag = 0.5 * torch.atan2(2 * y, rest * (1 + x) - y * y)
+    # From here on the squares could overflow, and 1 / z is all that is left of the series.
+    size = torch.maximum(x, y)
+    far = size > _DISTANT
+    a, b = x / size, y / size
+    square = a * a + b * b
+    real = torch.where(far, a / square / size, real)
+    imag = torch.where(far, math.pi / 2 - b / square / size, imag)
+    infinite = _is_infinite(z)
+    real = torch.where(infinite, 0, real)
+    imag = torch.where(infinite, math.pi / 2, imag)
+    imag = torch.where(z[1].isnan(), math.nan, imag)
+    real = torch.where(x == 0, 0, real)
+    return torch.copysign(real, z[0]), torch.copysign(imag, z[1])
 
 
 def atan(z: Pair) -> Pair:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
+from tessera_torch.complexes.parts import REAL_OF, join, split
 from tessera_torch.own.creation_kernels import sequence
 from tessera_torch.own.launching import launch
 
@@ -62,6 +63,12 @@ def _linspace(start: Any, end: Any, steps: int, *, out: Any) -> Any:
         return out
     if steps == 1:
         return out.fill_(start)
+    if out.is_complex():
+        parts = (
+            torch.linspace(*ends, steps, dtype=REAL_OF[out.dtype], device=out.device)
+            for ends in zip(split(start), split(end), strict=True)
+        )
+        return out.copy_(join(*parts))
     dtype = out.dtype if out.is_floating_point() else torch.float32
     first, last = float(start), float(end)
     step = (last - first) / (steps - 1)
@@ -79,6 +86,7 @@ def _logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any)
     if out.numel() != steps:
         out.resize_(steps)
     dtype = torch.float64 if out.dtype == torch.float64 else torch.float32
+    dtype = out.dtype if out.is_complex() else dtype
     exponents = torch.linspace(start, end, steps, dtype=dtype, device=out.device)
     return out.copy_(torch.pow(base, exponents))
 
