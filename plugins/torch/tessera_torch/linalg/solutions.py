@@ -71,7 +71,7 @@ def _check_sizes(a: Any, b: Any) -> bool:
             f"{name}: input.dim() must be greater or equal to other.dim() and"
             " (input.dim() - other.dim()) <= 1"
         )
-    is_vector = b.dim() == 1 or (a.dim() != b.dim() and b.shape == a.shape[:-1])
+    is_vector = bool(b.dim() == 1 or (a.dim() != b.dim() and b.shape == a.shape[:-1]))
     if a.shape[-2] != b.shape[-1 if is_vector else -2]:
         raise RuntimeError(
             f"{name}: input.size(-2) should match other.size({-1 if is_vector else -2})"

@@ -18,7 +18,7 @@ _USE_THE_HOST: Final = frozenset(
 
 def kernels() -> dict[str, Callable[..., Any]]:
     """Return the kernels that are registered under their names."""
-    found = {
+    found: dict[str, Callable[..., Any]] = {
         **cholesky.KERNELS,
         **lu.KERNELS,
         **orthogonal.KERNELS,
