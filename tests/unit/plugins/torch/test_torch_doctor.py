@@ -215,7 +215,8 @@ def test_the_command_checks_the_named_python(tmp_path: Path) -> None:
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", main, "doctor", "--framework", "torch", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        own = {k: v for k, v in os.environ.items() if not k.startswith("TESSERA_")}
+        return subprocess.run(command, env=own, capture_output=True, text=True, check=False)
 
     done = run("--python", str(python), "--preload", "13", "-o", "json")
     assert done.returncode == 1
