@@ -3,7 +3,8 @@
 import time
 from typing import Any
 
-from tessera_torch import caches, counts, driver, settings, sharing, trust
+from tessera_torch import counts, driver, settings
+from tessera_torch.caches import replacement, sharing, trust
 
 _KEPT: list[Any] = []  # registrations end with their library
 
@@ -57,9 +58,9 @@ def _prepare_caches(libcuda: str) -> None:
     checked = settings.chosen_caches()
     if settings.cache_to_share():
         checked = set(settings.CACHE_VARIABLES)
-    caches.secure(checked & {"Inductor"})
+    replacement.secure(checked & {"Inductor"})
     settings.direct_triton(libcuda)
-    caches.secure(checked & {"Triton"})
+    replacement.secure(checked & {"Triton"})
     _use_shared_cache()
 
 

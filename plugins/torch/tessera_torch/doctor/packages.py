@@ -5,7 +5,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from tessera_torch import settings, trust
+from tessera_torch import settings
+from tessera_torch.caches import trust
 from tessera_torch.doctor.finding import ERROR, OK, WARNING, Finding
 
 TRIED = "2.15"  # the version of PyTorch that Tessera's tests run

@@ -14,7 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tessera_torch import settings, sharing, trust
+from tessera_torch import settings
+from tessera_torch.caches import sharing, trust
 
 _CHILD = "--compile"
 

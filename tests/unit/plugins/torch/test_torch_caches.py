@@ -12,7 +12,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from tessera_torch import driver, loading, settings, sharing
+from tessera_torch import driver, loading, settings
+from tessera_torch.caches import sharing
 
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file to another user")
 Register = Callable[[], dict[str, Path]]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tessera_torch import loading, settings, sharing, trust
+from tessera_torch import loading, settings
+from tessera_torch.caches import sharing, trust
 from tessera_torch.warm import __main__ as warm
 
 PLUGIN = Path(settings.__file__).parents[1]

@@ -7,7 +7,8 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
-from tessera_torch import counts, settings, trust
+from tessera_torch import counts, settings
+from tessera_torch.caches import trust
 
 
 def secure(names: Collection[str]) -> None:

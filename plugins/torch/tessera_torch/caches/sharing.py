@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from tessera_torch.trust import NotTrusted, check_status
+from tessera_torch.caches.trust import NotTrusted, check_status
 
 MANIFEST: Final = "tessera-torch-cache.json"
 FOLDERS: Final = {"Inductor": "inductor", "Triton": "triton"}

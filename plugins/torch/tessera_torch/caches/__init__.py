@@ -1,0 +1,1 @@
+"""The caches of compiled kernels: whether they are safe, their replacement, and shared ones."""
