@@ -9,8 +9,8 @@ from tessera_torch import counts, native
 from tessera_torch.bounds import with_checks
 from tessera_torch.complexes.elementwise import conjugate
 from tessera_torch.conditions import with_conditions
-from tessera_torch.guard import Guarded, with_refusals
 from tessera_torch.operator import Operator, overload
+from tessera_torch.own.guard import Guarded, with_refusals
 
 # These start no kernel, or end in operators that have one here.
 _KEPT: Final = frozenset(

@@ -156,9 +156,9 @@ linalg.lstsq(a[..., :2], a)[0]; linalg.svdvals(zeros(2, 2).to(d)); linalg.det(ze
 linalg.svd(zeros(0, 3, 2).to(d))[0]; linalg.inv(zeros(0, 3, 3).to(d)); linalg.matrix_rank(ones(3, 3).to(d)); linalg.inv(a[:, :1, :1])
 z * z.conj(); z / (z + 1); z.abs(); z.exp(); z.acosh(); z.pow(3); z.prod(1); z @ z.mT.conj(); z[0, [2, 1]]
 view_as_real(z.conj().resolve_conj()); z.conj().imag; where(z.real > 0, z, 1.0); z.std(1); cat((z, z.conj()))
-linspace(0, 1j, 5, device=d); z.clone().conj_physical_(); T([complex(-1, 6e-8), complex(-1 + 6e-8, 0)]).atanh()
-T([complex(6e-8, 1), complex(inf, 1), complex(1, -inf)]).atan(); T([complex(inf, 1), complex(-inf, inf)]).asinh()
-T([complex(inf, 1), complex(-inf, inf)]).acosh(); T([complex(inf, 1), complex(-inf, inf)]).asin()
+linspace(0, 1j, 5, device=d); z.clone().conj_physical_(); T([-1 + 6e-8j, -1 + 6e-8 + 0j]).atanh()
+complex(T([6e-8, inf, 1.0]), T([1.0, 1.0, -inf])).atan(); complex(T([inf, -inf]), T([1.0, inf])).asinh()
+complex(T([inf, -inf]), T([1.0, inf])).acosh(); complex(T([inf, -inf]), T([1.0, inf])).asin()
 z.masked_fill(z.real > 0, 2j); z.clone().index_put_((T([1]),), z[:1]); z.mT.clone().add_(1j, alpha=2)
 sparse.mm(a[0].to_sparse(), a[1]); a[0].to_sparse().to_dense(); a[0].detach().to_sparse_csr() @ a[1].detach()
 nn.functional.interpolate(a, 7); nn.functional.pad(a, (2, 1), mode="replicate"); a.logcumsumexp(1)
