@@ -19,13 +19,13 @@ from vgpu_sim.compiler.lower.families import (
     move,
     stack,
     sync,
-    texture,
     video,
     warp,
 )
 from vgpu_sim.compiler.lower.forms import Form
+from vgpu_sim.compiler.lower.textures import fetches, surfaces
 
-_FAMILIES = (
+_MODULES = (
     integer,
     bitwise,
     float_family,
@@ -41,10 +41,11 @@ _FAMILIES = (
     atomic,
     video,
     copy,
-    texture,
+    fetches,
+    surfaces,
 )
 
-FORMS: tuple[Form, ...] = tuple(form for family in _FAMILIES for form in family.FORMS)
+FORMS: tuple[Form, ...] = tuple(form for module in _MODULES for form in module.FORMS)
 """All rows of the binding, in the order of the documentation."""
 
 
