@@ -14,6 +14,7 @@ from tessera_torch.layouts import Layout, layout_of
 from tessera_torch.nesting import Nested, compiling
 from tessera_torch.overlap import check_overlap
 from tessera_torch.signature import Signature
+from tessera_torch.targets import write
 
 _MOST_KERNELS = 32  # for one key; more are a sign that guards depend on exact sizes
 
@@ -43,14 +44,7 @@ class General:
         results = self._try(given, signature.without_targets(full))
         listed = (results,) if self._single else results
         for target, one in zip(signature.targets(full), listed, strict=True):
-            if not torch.can_cast(one.dtype, target.dtype):
-                raise RuntimeError(
-                    f"{signature.name}: result type {one.dtype} can't be cast to the desired"
-                    f" output type {target.dtype}"
-                )
-            if target.shape != one.shape:
-                target.resize_(one.shape)
-            target.copy_(one)
+            write(signature.name, target, one)
         return signature.answer(full)
 
     def _try(self, given: Arguments, full: list[Any]) -> Any:

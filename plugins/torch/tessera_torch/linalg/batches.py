@@ -31,8 +31,13 @@ def check_square(name: str, tensor: Any) -> None:
         )
 
 
-def work_on(tensor: Any) -> Any:
-    """Return a new contiguous batch of the matrices in double precision: (batch, m, n)."""
+def work_on(tensor: Any, batch: Sequence[int] | None = None) -> Any:
+    """Return a new contiguous batch of the matrices in double precision: (batch, m, n).
+
+    With ``batch``, the matrices are broadcast to batches of this shape.
+    """
+    if batch is not None:
+        tensor = tensor.expand(*batch, *tensor.shape[-2:])
     m, n = tensor.shape[-2:]
     out = torch.empty((*tensor.shape[:-2], m, n), dtype=torch.float64, device=tensor.device)
     out.copy_(tensor)

@@ -153,7 +153,7 @@ def _lu_solve(
     counts.CALLS["linalg_lu_solve"] += 1
     batches.check("linalg_lu_solve", LU, B)
     shape = torch.broadcast_shapes(LU.shape[:-2], B.shape[:-2])
-    factors = batches.work_on(LU.expand(*shape, *LU.shape[-2:]))
+    factors = batches.work_on(LU, shape)
     swaps = pivots.expand(*shape, pivots.shape[-1]).reshape(factors.shape[0], pivots.shape[-1])
     for is_met, bound in zip(_least_and_most(swaps, LU.shape[-1]), _BOUNDS, strict=True):
         if not is_met:
@@ -162,7 +162,7 @@ def _lu_solve(
                 " lu_factor?"
             )
     right = B if left else B.mT
-    work = batches.work_on(right.expand(*shape, *right.shape[-2:]))
+    work = batches.work_on(right, shape)
     result = solve(factors, swaps, work, transposed=adjoint == left)
     answer = batches.give_back(result, B, (*shape, *right.shape[-2:]))
     return answer if left else answer.mT.contiguous()
@@ -185,15 +185,14 @@ def _solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) 
     factors = batches.work_on(A)
     pivots, infos = factor(factors)
     whole = factors.reshape(A.shape).expand(*shape, *A.shape[-2:]).reshape(-1, *A.shape[-2:])
-    swaps = pivots.reshape(*A.shape[:-2], A.shape[-1])
-    work = batches.work_on(right.expand(*shape, *right.shape[-2:]))
-    swaps = swaps.expand(*shape, A.shape[-1]).reshape(work.shape[0], A.shape[-1])
+    pivots = pivots.reshape(*A.shape[:-2], A.shape[-1])
+    work = batches.work_on(right, shape)
+    swaps = pivots.expand(*shape, A.shape[-1]).reshape(work.shape[0], A.shape[-1])
     result = solve(whole.contiguous(), swaps, work, transposed=not left)
     result = batches.give_back(result, B, (*shape, *right.shape[-2:]))
     result = result if left else result.mT.contiguous()
     result = result.squeeze(-1) if is_vector else result
     infos = _report("torch.linalg.solve_ex", infos, A, check_errors)
-    pivots = pivots.reshape(*A.shape[:-2], A.shape[-1])
     return result, batches.give_back(factors, A, A.shape), pivots, infos
 
 

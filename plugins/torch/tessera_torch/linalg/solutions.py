@@ -26,8 +26,8 @@ def _least_squares(
     right = b.unsqueeze(-1) if is_vector else b
     # PyTorch takes the first sizes of b, which are not all its batch where it has fewer of them.
     shape = torch.broadcast_shapes(self.shape[:-2], b.shape[: self.dim() - 2])
-    a = batches.work_on(self.expand(*shape, m, n))
-    work = batches.work_on(right.expand(*shape, *right.shape[-2:]))
+    a = batches.work_on(self, shape)
+    work = batches.work_on(right, shape)
     if m >= n:
         factors = orthogonal.factor(a)
         turned = orthogonal.apply(a, factors, work, backwards=False)

@@ -23,15 +23,21 @@ static bool types_of(int kind, int *source, int *target) {
   return true;
 }
 
-cudaError_t tsr_copy_types(int kind, bool source_is_array, bool target_is_array, int *source,
-                           int *target) {
+/* The same for a side that is an array, whatever the kind implies of it. */
+static cudaError_t types_with_arrays(int kind, bool source_is_array, bool target_is_array,
+                                     int *source, int *target) {
   if (!types_of(kind, source, target)) return cudaErrorInvalidMemcpyDirection;
-  if ((source_is_array && *source == CU_MEMORYTYPE_HOST) ||
-      (target_is_array && *target == CU_MEMORYTYPE_HOST))
-    return cudaErrorInvalidMemcpyDirection;
   if (source_is_array) *source = CU_MEMORYTYPE_ARRAY;
   if (target_is_array) *target = CU_MEMORYTYPE_ARRAY;
   return cudaSuccess;
+}
+
+cudaError_t tsr_copy_types(int kind, bool source_is_array, bool target_is_array, int *source,
+                           int *target) {
+  if (!types_of(kind, source, target) || (source_is_array && *source == CU_MEMORYTYPE_HOST) ||
+      (target_is_array && *target == CU_MEMORYTYPE_HOST))
+    return cudaErrorInvalidMemcpyDirection;
+  return types_with_arrays(kind, source_is_array, target_is_array, source, target);
 }
 
 static cudaError_t copy_rectangle(void *dst, size_t dpitch, const void *src, size_t spitch,
@@ -109,12 +115,9 @@ cudaError_t tsr_box_of(const struct cudaMemcpy3DParms *copy, struct CUDA_MEMCPY3
       .height = copy->extent.height,
       .depth = copy->extent.depth,
   };
-  if (!types_of(copy->kind, &out->source_type, &out->target_type))
-    return cudaErrorInvalidMemcpyDirection;
   /* As documented, a kind that implies that an array is on the host is corrected. */
-  if (copy->srcArray) out->source_type = CU_MEMORYTYPE_ARRAY;
-  if (copy->dstArray) out->target_type = CU_MEMORYTYPE_ARRAY;
-  return cudaSuccess;
+  return types_with_arrays(copy->kind, copy->srcArray != NULL, copy->dstArray != NULL,
+                           &out->source_type, &out->target_type);
 }
 
 static int kind_of(int source, int target) {
