@@ -15,7 +15,8 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """Runs ``vgpu_sim.native.build`` before the wheel (or the editable install) is assembled.
 
     A wheel's libraries, and the C code generated for them, are built outside the checkout, which
-    may be read-only; an editable install uses the checkout, so they are built in it.
+    may be read-only; an editable install uses the checkout, so they are built in it. A wheel takes
+    the libraries that are up to date in the checkout.
     """
 
     _scratch: Path | None = None
@@ -33,7 +34,7 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             self._scratch = Path(tempfile.mkdtemp(prefix="tessera-build-"))
             directory, generated = self._scratch / "lib", self._scratch / "generated"
         try:
-            build.build_all(directory, generated=generated)
+            build.build_all(directory, generated=generated, reuse=build.LIBRARIES)
         except build.BuildError as err:
             self._remove_scratch()
             sys.exit(f"error: {err}")  # a traceback would hide the one line that helps

@@ -6,6 +6,7 @@ the command or the compiler have changed.
 """
 
 import argparse
+import functools
 import hashlib
 import os
 import platform
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,12 +135,12 @@ class Part:
         """Return the part's C files, including generated ones. Files that the field ``without``
         lists are left out.
         """
-        return sorted(
+        return [
             path
             for folder in self.folders()
-            for path in folder.rglob("*.c")
+            for path in sorted(folder.rglob("*.c"))
             if path not in self.without
-        )
+        ]
 
 
 def client_flags(folder: Path, generated: Path, soname: str, *more: str) -> tuple[str, ...]:
@@ -398,9 +400,9 @@ def command(part: Part, cc: str, sanitize: str | None, output: Path, libraries: 
     sources = map(str, part.sources())
     # Debug information contains paths in the project, not those of the machine that compiles.
     flags.append(f"-ffile-prefix-map={ROOT}=.")
-    if not part.include.is_relative_to(ROOT):  # generated elsewhere, for a wheel
-        place = GENERATED.relative_to(generator.ROOT)
-        flags.append(f"-ffile-prefix-map={part.include.parent}=./{place}")
+    # A wheel's sources are generated outside the project.
+    place = GENERATED.relative_to(generator.ROOT)
+    flags.append(f"-ffile-prefix-map={part.include.parent}=./{place}")
     # Found beside this library, or in the folder above it, wherever that is.
     nested = [one for one in part.needs if one.subfolder != part.subfolder]
     if part.needs:
@@ -424,17 +426,32 @@ def command(part: Part, cc: str, sanitize: str | None, output: Path, libraries: 
 
 
 def digest(part: Part, cc: str, sanitize: str | None = None) -> str:
-    """Return the hash of all inputs of a part, which shows whether the part is up to date."""
+    """Return the hash of all inputs of a part, which shows whether the part is up to date.
+
+    It does not depend on the folder of the generated sources.
+    """
+
+    def named(text: str) -> bytes:
+        return text.replace(str(part.include.parent), str(GENERATED)).encode()
+
     folders = (*part.folders(), *(one.folder for one in part.needs), part.include)
-    inputs = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    inputs = {
+        named(str(path)): path
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.suffix in {".c", ".def", ".h", ".map"} and path.is_file()
+    }
     found = hashlib.sha256()
-    found.update("\0".join(command(part, cc, sanitize, Path("-"), Path("-"))).encode())
-    version = subprocess.run([cc, "--version"], capture_output=True, check=False)
-    found.update(version.stdout)
-    for path in sorted(inputs):
-        if path.suffix in {".c", ".def", ".h", ".map"}:
-            found.update(str(os.path.relpath(path, ROOT)).encode() + b"\0" + path.read_bytes())
+    found.update(named("\0".join(command(part, cc, sanitize, Path("-"), Path("-")))))
+    found.update(_version(cc))
+    for name in sorted(inputs):
+        found.update(os.path.relpath(name, str(ROOT).encode()) + b"\0" + inputs[name].read_bytes())
     return found.hexdigest()
+
+
+@functools.cache
+def _version(cc: str) -> bytes:
+    return subprocess.run([cc, "--version"], capture_output=True, check=False).stdout
 
 
 def stamp_of(part: Part, directory: Path) -> Path:
@@ -450,8 +467,12 @@ def _link(directory: Path, name: str, target: str) -> None:
     path.symlink_to(target)
 
 
-def build(part: Part, directory: Path, sanitize: str | None = None) -> Path:
+def build(
+    part: Part, directory: Path, sanitize: str | None = None, reuse: Path | None = None
+) -> Path:
     """Compile one part into ``directory``, which must exist, unless it is up to date there.
+
+    If it is up to date in the folder ``reuse``, it is copied from there.
 
     Raises:
         BuildError: the compiler is missing or failed.
@@ -460,26 +481,31 @@ def build(part: Part, directory: Path, sanitize: str | None = None) -> Path:
     folder = directory / part.subfolder
     folder.mkdir(exist_ok=True)
     output = folder / part.library
-    stamp = stamp_of(part, directory)
     wanted = digest(part, cc, sanitize)
-    if not (output.exists() and stamp.exists() and stamp.read_text() == wanted):
+    if not _is_built(part, directory, wanted):
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             fresh = Path(scratch) / part.library
-            run = subprocess.run(
-                command(part, cc, sanitize, fresh, folder),
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if run.returncode:
-                raise BuildError(f"{cc} failed for {part.folder.name}:\n{run.stderr}")
+            if reuse and _is_built(part, reuse, wanted):
+                shutil.copy(reuse / part.subfolder / part.library, fresh)
+            else:
+                _compile(command(part, cc, sanitize, fresh, folder), part)
             # Programs may have mapped the old file, so it is replaced and never written into.
             fresh.replace(output)
-        stamp.write_text(wanted)
+        stamp_of(part, directory).write_text(wanted)
     for name in part.links:
         _link(folder, name, part.library)
     return output
+
+
+def _is_built(part: Part, directory: Path, wanted: str) -> bool:
+    output, stamp = directory / part.subfolder / part.library, stamp_of(part, directory)
+    return output.exists() and stamp.exists() and stamp.read_text() == wanted
+
+
+def _compile(command_line: Sequence[str], part: Part) -> None:
+    run = subprocess.run(command_line, cwd=ROOT, capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise BuildError(f"{command_line[0]} failed for {part.folder.name}:\n{run.stderr}")
 
 
 def build_all(
@@ -487,10 +513,12 @@ def build_all(
     sanitize: str | None = None,
     only: Sequence[str] = (),
     generated: Path = GENERATED,
+    reuse: Path | None = None,
 ) -> list[Path]:
-    """Compile every part (or those whose library is in ``only``) into ``directory``.
+    """Compile every part (or those whose library is in ``only``) into ``directory``, on all cores.
 
-    Generated sources are written below ``generated`` first.
+    Generated sources are written below ``generated`` first. Parts that are up to date in the folder
+    ``reuse`` are copied from there.
 
     Raises:
         BuildError: the compiler is missing or failed.
@@ -498,7 +526,25 @@ def build_all(
     directory.mkdir(parents=True, exist_ok=True)
     generator.write_all(generated)
     wanted = [part for part in parts(generated) if not only or part.library in only]
-    return [build(part, directory, sanitize) for part in wanted if part.sources()]
+    wanted = [part for part in wanted if part.sources()]
+    begun: dict[Part, Future[Path]] = {}
+
+    def build_after_needs(part: Part) -> Path:
+        for need in part.needs:
+            if need in begun:
+                begun[need].result()
+        return build(part, directory, sanitize, reuse)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        # Threads start in this order, so that what a part needs was started before it.
+        for part in sorted(wanted, key=_depth):
+            begun[part] = pool.submit(build_after_needs, part)
+        return [begun[part].result() for part in wanted]
+
+
+def _depth(part: Part) -> int:
+    """Return the length of the longest chain of parts that must be built before ``part``."""
+    return max((1 + _depth(need) for need in part.needs), default=0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -65,6 +65,44 @@ def test_a_changed_input_replaces_the_library(sources, tmp_path, changed, old, n
     assert answers(library) == 43
 
 
+def test_a_library_is_copied_from_a_folder_where_it_is_up_to_date(sources, tmp_path, monkeypatch):
+    (library,) = build.build_all(tmp_path / "lib")
+    monkeypatch.setattr(build, "_compile", lambda *_: pytest.fail("it was compiled"))
+    (copy,) = build.build_all(tmp_path / "other", reuse=tmp_path / "lib")
+    assert copy != library
+    assert copy.read_bytes() == library.read_bytes()
+    assert answers(copy) == 42
+
+
+def test_a_library_of_older_sources_is_not_copied(sources, tmp_path):
+    build.build_all(tmp_path / "lib")
+    (sources / "include" / "toy.h").write_text("#define ANSWER 43\n")
+    (library,) = build.build_all(tmp_path / "other", reuse=tmp_path / "lib")
+    assert answers(library) == 43
+
+
+def test_a_part_is_built_after_the_parts_that_it_needs(sources, tmp_path, monkeypatch):
+    (toy,) = build.parts(build.GENERATED)
+    (sources / "user").mkdir()
+    (sources / "user" / "user.c").write_text(
+        'int answer(void);\n__attribute__((visibility("default"))) int twice(void)'
+        " { return 2 * answer(); }\n"
+    )
+    user = build.Part(sources / "user", "libuser.so.1", needs=(toy,), include=toy.include)
+    monkeypatch.setattr(build, "parts", lambda generated: (user, toy))
+    assert [one.name for one in build.build_all(tmp_path / "lib")] == [
+        "libuser.so.1",
+        "libtoy.so.1",
+    ]
+
+
+def test_the_folder_of_generated_sources_does_not_count_as_a_change(tmp_path):
+    build.generator.write_all(tmp_path)
+    compiler = build.compiler()
+    for part, elsewhere in zip(build.parts(), build.parts(tmp_path), strict=True):
+        assert build.digest(part, compiler) == build.digest(elsewhere, compiler)
+
+
 def test_another_command_or_compiler_replaces_the_library(sources, tmp_path, monkeypatch):
     (library,) = build.build_all(tmp_path / "lib")
     first = library.stat().st_ino
