@@ -143,7 +143,7 @@ venv: .venv/.installed
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
 	@# setuptools: gpustat is published as sources only, and the one that venv brings cannot make a wheel
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt pip hatchling editables setuptools setuptools-scm
-	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin]' --group dev
+	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin,console]' --group dev
 	@touch $@
 
 .PHONY: help hooks demo test test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references

@@ -150,58 +150,63 @@ class Explanation:
         }
 
 
-def explain(compiler: Compiler, pods: Iterable[PodFacts], question: Question) -> Explanation:
-    """Explain whether the operation that a question names passes, and by which rules.
+class Explainer:
+    """Explains any number of flows between the objects that a compiler contains now."""
 
-    Raises:
-        QuestionError: a pod does not exist or cannot take part in RDMA, or an address is invalid.
-    """
-    tables = compiler.tables("")
-    named = {f"{pod.namespace}/{pod.name}": pod for pod in pods}
-    source, destination = _addresses(question, named)
-    ends = {endpoint.address: endpoint for endpoint in tables.endpoints}
-    identities = {identity.number: identity for identity in tables.identities}
-    sender, receiver = ends.get(source), ends.get(destination)
-    out = identities[sender.identity] if sender else None
-    into = identities[receiver.identity] if receiver else None
-    pkey = question.pkey if question.pkey is not None else _usual_pkey(out, into)
-    verdict = Evaluator(tables).evaluate(
-        Flow(
-            source,
-            destination,
-            pkey,
-            question.service,
-            question.space,
-            question.destination_qpn,
-            question.traffic_class,
+    def __init__(self, compiler: Compiler, pods: Iterable[PodFacts]) -> None:
+        """Compile the tables; later changes of the compiler's objects have no effect."""
+        self._tables = compiler.tables("")
+        self._evaluator = Evaluator(self._tables)
+        self._pods = {f"{pod.namespace}/{pod.name}": pod for pod in pods}
+        self._ends = {endpoint.address: endpoint for endpoint in self._tables.endpoints}
+        self._identities = {identity.number: identity for identity in self._tables.identities}
+
+    def explain(self, question: Question) -> Explanation:
+        """Explain whether the operation that a question names passes, and by which rules.
+
+        Raises:
+            QuestionError: a pod does not exist or cannot take part in RDMA, or an address is
+                invalid.
+        """
+        source, destination = _addresses(question, self._pods)
+        sender, receiver = self._ends.get(source), self._ends.get(destination)
+        out = self._identities[sender.identity] if sender else None
+        into = self._identities[receiver.identity] if receiver else None
+        pkey = question.pkey if question.pkey is not None else _usual_pkey(out, into)
+        verb, qpn = question.verb, question.destination_qpn
+        service, space = question.service, question.space
+        flow = Flow(source, destination, pkey, service, space, qpn, question.traffic_class)
+        verdict = self._evaluator.evaluate(flow)
+        group = receiver is None and addresses.parse(destination).is_multicast
+        if group and verb != Verb.UD:
+            raise QuestionError(f"{destination} is a multicast group: only UD can be sent to it")
+        itself = sender is not None and receiver is not None and is_one_pod(sender, receiver)
+        tables, egress, ingress = self._tables, Direction.EGRESS, Direction.INGRESS
+        halves = (
+            _half(egress, source, sender, out, tables, verdict, verb, itself),
+            _half(ingress, destination, receiver, into, tables, verdict, verb, itself),
         )
-    )
-    group = receiver is None and addresses.parse(destination).is_multicast
-    if group and question.verb != Verb.UD:
-        raise QuestionError(f"{destination} is a multicast group: only UD can be sent to it")
-    itself = sender is not None and receiver is not None and is_one_pod(sender, receiver)
-    halves = (
-        _half(Direction.EGRESS, source, sender, out, tables, verdict, question.verb, itself),
-        _half(
-            Direction.INGRESS, destination, receiver, into, tables, verdict, question.verb, itself
-        ),
-    )
-    passing = grants.passing_verbs(verdict)
-    allowed = bool(passing & question.verb)
-    return Explanation(
-        allowed=allowed,
-        audited=allowed and bool(verdict.audited & question.verb),
-        source=_describe_end(source, sender),
-        destination=_describe_end(destination, receiver),
-        verb=_names(question.verb)[0],
-        halves=halves,
-        pkey=pkey,
-        partition=_partition(pkey, out, into, group),
-        partition_shared=verdict.partition_shared,
-        consequence=PASSES if allowed else NAKED if passing else SILENT,
-        verdict=verdict,
-        memory=_memory(verdict, question.verb),
-    )
+        passing = grants.passing_verbs(verdict)
+        allowed = bool(passing & verb)
+        return Explanation(
+            allowed=allowed,
+            audited=allowed and bool(verdict.audited & verb),
+            source=_describe_end(source, sender),
+            destination=_describe_end(destination, receiver),
+            verb=_names(verb)[0],
+            halves=halves,
+            pkey=pkey,
+            partition=_partition(pkey, out, into, group),
+            partition_shared=verdict.partition_shared,
+            consequence=PASSES if allowed else NAKED if passing else SILENT,
+            verdict=verdict,
+            memory=_memory(verdict, verb),
+        )
+
+
+def explain(compiler: Compiler, pods: Iterable[PodFacts], question: Question) -> Explanation:
+    """Explain one flow. Raises QuestionError, as ``Explainer.explain`` does."""
+    return Explainer(compiler, pods).explain(question)
 
 
 def _memory(verdict: Verdict, verb: Verb) -> str:

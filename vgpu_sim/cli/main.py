@@ -98,6 +98,12 @@ def _libdir() -> click.Command:
     return libdir.command
 
 
+def _ui() -> click.Command:
+    from vgpu_sim.cli import ui
+
+    return ui.command()
+
+
 def _validate() -> click.Command:
     from vgpu_sim.cli import validate
 
@@ -117,6 +123,7 @@ _VERBS: dict[str, Callable[[], click.Command]] = {
     "rdma": _rdma,
     "run": _run,
     "smi": _smi,
+    "ui": _ui,
     "validate": _validate,
 }
 

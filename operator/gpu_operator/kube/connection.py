@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -10,12 +11,13 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config.config_exception import ConfigException
 from kubernetes.aio.config.incluster_config import load_incluster_config
-from kubernetes.aio.config.kube_config import load_kube_config
+from kubernetes.aio.config.kube_config import list_kube_config_contexts, load_kube_config
 
 from gpu_operator import errors
 from gpu_operator.api import documents
 
 _USER_AGENT = "tessera-operator"
+_CONSOLE_USER_AGENT = "tessera-console"
 
 
 async def api_client() -> ApiClient:
@@ -36,6 +38,31 @@ async def api_client() -> ApiClient:
     client = ApiClient(configuration)
     client.user_agent = _USER_AGENT
     return client
+
+
+async def kubeconfig_client(path: Path | None, context: str | None) -> tuple[ApiClient, str]:
+    """Return a client for a context of the user's kubeconfig, and the context's name.
+
+    Without ``path`` it is KUBECONFIG or the default file, and without ``context`` the current one.
+
+    Raises:
+        ConfigError: the file or the context does not exist, or is invalid.
+    """
+    configuration = Configuration()
+    file = str(path) if path is not None else None
+    try:
+        await load_kube_config(
+            config_file=file,
+            context=context,
+            client_configuration=configuration,
+            persist_config=False,
+        )
+        current = list_kube_config_contexts(config_file=file)[1]["name"]
+    except (ConfigException, OSError) as err:
+        raise errors.ConfigError(f"no access to a cluster: {err}") from err
+    client = ApiClient(configuration)
+    client.user_agent = _CONSOLE_USER_AGENT
+    return client, context or str(current)
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[3]
 PACKAGES = (
     "boards",
+    "console",
     "operator/gpu_operator",
     "device_plugin",
     "kubelet_conformance",

@@ -43,6 +43,11 @@ PLANTED = {
         "operator/gpu_operator/api/v1alpha1/base.py",
         "import gpu_operator.controllers",
     ),
+    "The console reads the cluster through the operator's code, and reaches no node": (
+        "console/views/svg.py",
+        "import device_plugin.config",
+    ),
+    "Inside the console": ("console/model/pods.py", "import console.views.svg"),
     "Inside the node agent": (
         "device_plugin/inventory/model.py",
         "import device_plugin.dp.service",
@@ -131,6 +136,7 @@ def lint_imports(directory: Path) -> str:
 
 PACKAGES = (
     "boards",
+    "console",
     "operator",
     "device_plugin",
     "kubelet_conformance",
@@ -233,6 +239,7 @@ def test_the_environment_has_one_reader_in_each_package() -> None:
         path.relative_to(ROOT)
         for package in (
             "boards",
+            "console",
             "operator/gpu_operator",
             "device_plugin",
             "facts",

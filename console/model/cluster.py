@@ -1,0 +1,160 @@
+"""The model: the last observed state of every object, and what has changed since a version.
+
+GPUs, nodes, pools, layouts and faults are in the operator's own store, so that every decision that
+a page shows is made from the same ``World`` as the operator's.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from console.model.event_log import EventLog, EventRecord
+from console.model.fabric import KINDS as FABRIC_KINDS, Fabric
+from console.model.pods import PodRecord
+from gpu_operator.controllers.claims.reading import Claim
+from gpu_operator.controllers.claims.selectors import Facts
+from gpu_operator.controllers.common.world import World
+from gpu_operator.engine.store import Store
+
+STORED: Final = ("GPUPool", "GPU", "MIGLayout", "GPUPolicy", "GPUFault", "Node")
+_REMEMBERED: Final = 4096  # changes of which viewers can still learn the details
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What has changed between two versions of the model.
+
+    ``complete`` is false if the details are no longer known: a viewer must then load the page.
+    """
+
+    version: int
+    kinds: frozenset[str] = frozenset()
+    nodes: frozenset[str] = frozenset()
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    version: int
+    kind: str
+    node: str
+
+
+@dataclass(slots=True)
+class Connection:
+    """The state of the watches: kinds that were listed, and problems by kind."""
+
+    listed: set[str] = field(default_factory=set)
+    problems: dict[str, str] = field(default_factory=dict)
+    expected: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether every kind was listed, or cannot be."""
+        return len(self.listed | self.problems.keys()) >= self.expected
+
+
+class ClusterModel:
+    """Holds the observed objects. Owned by one event loop."""
+
+    def __init__(self) -> None:
+        self._store = Store()
+        self._log: deque[_Change] = deque(maxlen=_REMEMBERED)
+        self._changed = asyncio.Event()
+        self.version = 0
+        self.pods: dict[str, PodRecord] = {}
+        self.claims: dict[str, Claim] = {}
+        self.classes: dict[str, Facts] = {}
+        self.events = EventLog()
+        self.fabric = Fabric()
+        self.connection = Connection()
+
+    def world(self) -> World:
+        """Return the operator's view of the cluster; the same object until something changes."""
+        return self._store.world()
+
+    def apply(self, kind: str, key: str, value: Any) -> None:
+        """Record the state of an object as a reflector reports it; None if the object is gone."""
+        node = ""
+        if kind in STORED:
+            node = self._node_of(kind, key, value)
+            if value is None:
+                changed = self._store.remove(kind, key)
+            else:
+                changed = self._store.put(kind, value)
+        else:
+            changed = self._apply_other(kind, key, value)
+        if changed:
+            self.note(kind, node)
+
+    def note(self, kind: str, node: str = "") -> None:
+        """Record a change, and wake the viewers."""
+        self.version += 1
+        self._log.append(_Change(self.version, kind, node))
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def changes_since(self, version: int) -> Changes:
+        """Return what has changed after a version of the model."""
+        if version >= self.version:
+            return Changes(self.version)
+        oldest = self._log[0].version if self._log else self.version + 1
+        if version < oldest - 1:
+            return Changes(self.version, complete=False)
+        later = [one for one in reversed(self._log) if one.version > version]
+        kinds = frozenset(one.kind for one in later)
+        nodes = frozenset(one.node for one in later if one.node)
+        return Changes(self.version, kinds, nodes)
+
+    async def wait(self, version: int, timeout_s: float) -> bool:
+        """Wait until the model is newer than ``version``; return whether it is."""
+        if self.version > version:
+            return True
+        changed = self._changed
+        try:
+            async with asyncio.timeout(timeout_s):
+                await changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _node_of(self, kind: str, key: str, value: Mapping[str, Any] | None) -> str:
+        """Return the node whose picture changes with this object; empty if none is known."""
+        if kind == "Node":
+            return key
+        if kind != "GPU":
+            return ""
+        if value is not None:
+            return str((value.get("spec") or {}).get("nodeName") or "")
+        known = self._store.world().gpus.get(key)
+        return known.spec.node_name if known is not None else ""
+
+    def _apply_other(self, kind: str, key: str, value: Any) -> bool:
+        if kind in FABRIC_KINDS:
+            self.fabric.put(kind, key, value)
+            return True
+        if kind == "Event":
+            return self._apply_event(key, value)
+        if kind == "Pod":
+            self.fabric.put_pod(key, value.facts if value is not None else None)
+        named: dict[str, dict[str, Any]] = {
+            "Pod": self.pods,
+            "ResourceClaim": self.claims,
+            "DeviceClass": self.classes,
+        }
+        known = named[kind]
+        before = known.get(key)
+        if value is None:
+            known.pop(key, None)
+        else:
+            known[key] = value
+        return bool(before != value)
+
+    def _apply_event(self, key: str, value: EventRecord | None) -> bool:
+        if value is None:
+            self.events.remove(key)
+        else:
+            self.events.put(key, value)
+        return True

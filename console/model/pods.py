@@ -1,0 +1,133 @@
+"""Pods, reduced to the fields that the pages show.
+
+A pod that runs without an HCA is not stored: the status of its GPU names it already, and a large
+cluster has tens of thousands of such pods.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpu_operator.api.v1alpha1 import quantity
+from gpu_operator.controllers.claims import reading as claim_reading
+from gpu_operator.controllers.claims.reading import WaitingPod
+from gpu_operator.controllers.rdma import reading as rdma_reading
+from rdma.objects import PodFacts
+
+Document = dict[str, Any]
+_LONGEST: Final = 2000  # characters of the scheduler's message that are stored
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration of a pod; an empty key tolerates every taint."""
+
+    key: str
+    effect: str = ""
+
+    def covers(self, taint: str) -> bool:
+        """Return whether this tolerates a taint with the effect NoSchedule.
+
+        Values are not compared, because the model stores the keys of taints only.
+        """
+        return self.key in ("", taint) and self.effect in ("", "NoSchedule")
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """A pod that waits for a node, or that holds an HCA.
+
+    ``requests`` are the extended resources of all its containers. ``waiting`` is set if the pod
+    waits for ResourceClaims, and ``facts`` if the pod holds an HCA.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    phase: str
+    created: str
+    requests: tuple[tuple[str, int], ...] = ()
+    node_selector: tuple[tuple[str, str], ...] = ()
+    has_affinity: bool = False
+    tolerations: tuple[Toleration, ...] = ()
+    scheduler: str = ""
+    gates: tuple[str, ...] = ()
+    waiting: WaitingPod | None = None
+    facts: PodFacts | None = None
+
+    @property
+    def key(self) -> str:
+        """Return "namespace/name"."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_pending(self) -> bool:
+        """Return whether the pod waits for a node and requests devices."""
+        return not self.node and bool(self.requests or self.waiting)
+
+
+def read_pod(document: Document) -> PodRecord | None:
+    """Parse a pod; return None unless it waits for devices or holds an HCA."""
+    metadata, spec = document["metadata"], document.get("spec") or {}
+    status = document.get("status") or {}
+    node, phase = str(spec.get("nodeName") or ""), str(status.get("phase") or "Pending")
+    waits = not node and phase == "Pending" and not metadata.get("deletionTimestamp")
+    waiting = claim_reading.read_waiting_pod(document) if waits else None
+    facts = rdma_reading.read_pod(document)
+    requests = tuple(sorted(_requests(spec).items())) if waits else ()
+    if not requests and waiting is None and facts is None:
+        return None
+    affinity = spec.get("affinity") or {}
+    return PodRecord(
+        namespace=str(metadata.get("namespace") or ""),
+        name=str(metadata["name"]),
+        uid=str(metadata.get("uid") or ""),
+        node=node,
+        phase=phase,
+        created=str(metadata.get("creationTimestamp") or ""),
+        requests=requests,
+        node_selector=tuple(sorted((spec.get("nodeSelector") or {}).items())) if waits else (),
+        has_affinity=waits and bool(affinity),
+        tolerations=tuple(_tolerations(spec)) if waits else (),
+        scheduler=_scheduler_message(status)[:_LONGEST] if waits else "",
+        gates=tuple(str(one.get("name")) for one in spec.get("schedulingGates") or ()),
+        waiting=waiting,
+        facts=facts,
+    )
+
+
+def _requests(spec: Mapping[str, Any]) -> Counter[str]:
+    """Return the extended resources that a pod requests.
+
+    Containers' requests are added up. Init containers run before them: the larger of both counts.
+    """
+    total: Counter[str] = Counter()
+    for container in spec.get("containers") or ():
+        total.update(dict(_limits(container)))
+    for container in spec.get("initContainers") or ():
+        total |= Counter(dict(_limits(container)))
+    return +total
+
+
+def _limits(container: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    for resource, text in limits.items():
+        if "/" in resource:
+            try:
+                yield resource, quantity.parse_api_quantity(str(text))
+            except ValueError:
+                continue  # the API server accepts no such quantity
+
+
+def _tolerations(spec: Mapping[str, Any]) -> Iterator[Toleration]:
+    for one in spec.get("tolerations") or ():
+        yield Toleration(str(one.get("key") or ""), str(one.get("effect") or ""))
+
+
+def _scheduler_message(status: Mapping[str, Any]) -> str:
+    for one in status.get("conditions") or ():
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            return str(one.get("message") or one.get("reason") or "")
+    return ""

@@ -1,0 +1,1 @@
+"""The web application: routes, templates, the stream of changes, and access control."""

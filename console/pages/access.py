@@ -1,0 +1,142 @@
+"""Access control: which requests reach the pages, and the headers of every response.
+
+The console listens on loopback, which other users of the machine and pages of other web sites can
+reach, too. A request passes if its Host header names loopback, so that a name that an attacker
+rebinds to 127.0.0.1 does not pass, and if it has the cookie that only the printed URL sets.
+"""
+
+import hmac
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+HEADERS: Final = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+        b" connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_HOST: Final = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]+)(?::([0-9]{1,5}))?")
+_METHODS: Final = ("GET", "HEAD", "POST")
+_NO_TOKEN: Final = (
+    "this page needs the token of the URL that `tessera ui` has printed; open that URL again"
+)
+_WELCOME: Final = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>Tessera</title>'
+    '<meta http-equiv="refresh" content="0;url=/"><p><a href="/">Continue</a></p></html>'
+)
+
+
+class Access:
+    """Passes requests with a loopback Host and the cookie on to the application.
+
+    ``token`` is the secret in the printed URL, and the value of the cookie. With ``port``, the Host
+    header must name this port; without it any port may be named, as `kubectl port-forward` chooses
+    one on the user's machine.
+    """
+
+    def __init__(self, app: App, token: str, port: int | None) -> None:
+        self._app = app
+        self._token = token
+        self._port = port
+        self._cookie = f"tessera-console-{port}" if port else "tessera-console"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request, or refuse it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            raise ValueError(f"{scope['type']}: not supported")
+
+        async def secured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *HEADERS]
+            await send(message)
+
+        headers: dict[str, list[str]] = {}
+        for key, value in scope["headers"]:
+            headers.setdefault(key.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        if not self._is_loopback(headers.get("host", [])):
+            await _answer(secured, 421, "the Host header names no address of this console")
+        elif scope["method"] not in _METHODS:
+            await _answer(secured, 405, "only GET, HEAD and POST are served")
+        elif self._is_foreign(headers):
+            await _answer(secured, 403, "the request comes from another site")
+        elif self._has_cookie(headers.get("cookie", [])):
+            await self._app(scope, receive, secured)
+        elif scope["path"] == "/" and self._has_token(scope):
+            cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
+            # A page and no redirection: after a redirection from another site, browsers send no
+            # cookie that is SameSite=Strict.
+            extra = ((b"set-cookie", cookie.encode()),)
+            await _answer(secured, 200, _WELCOME, b"text/html; charset=utf-8", extra)
+        else:
+            await _answer(secured, 401, _NO_TOKEN)
+
+    def _is_loopback(self, hosts: list[str]) -> bool:
+        if len(hosts) != 1:
+            return False
+        found = _HOST.fullmatch(hosts[0])
+        if found is None or found[1].lower() not in _LOOPBACK:
+            return False
+        return self._port is None or found[2] == str(self._port)
+
+    def _is_foreign(self, headers: dict[str, list[str]]) -> bool:
+        """Return whether a page of another origin has sent the request, as browsers report it.
+
+        A link or a bookmark may lead here from anywhere, so navigations pass.
+        """
+        site = headers.get("sec-fetch-site", ["same-origin"])[0]
+        navigates = headers.get("sec-fetch-mode", [""])[0] == "navigate"
+        if "origin" in headers:
+            origin = headers["origin"][0]
+            if origin != f"http://{headers['host'][0]}" and origin != "null":
+                return True
+        return site not in ("same-origin", "none") and not navigates
+
+    def _has_cookie(self, cookies: list[str]) -> bool:
+        for text in cookies:
+            try:
+                found = SimpleCookie(text).get(self._cookie)
+            except CookieError:
+                continue
+            if found is not None and self._matches(found.value):
+                return True
+        return False
+
+    def _has_token(self, scope: Scope) -> bool:
+        query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=16)
+        return any(map(self._matches, query.get("token", [])))
+
+    def _matches(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode(), self._token.encode())
+
+
+async def _answer(
+    send: Send,
+    status: int,
+    text: str,
+    kind: bytes = b"text/plain; charset=utf-8",
+    extra: tuple[tuple[bytes, bytes], ...] = (),
+) -> None:
+    body = f"{text}\n".encode()
+    length = str(len(body)).encode()
+    headers = [(b"content-type", kind), (b"content-length", length), *extra]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

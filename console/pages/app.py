@@ -1,0 +1,261 @@
+"""The application: its routes, and what every page has in common."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from console.model.cluster import ClusterModel
+from console.pages import rendering, stream
+from console.pages.access import Access
+from console.views import details, fleet, layout_diff, reach, timeline, why
+from rdma.explain import QuestionError
+
+LONGEST_FORM: Final = 4 * layout_diff.LONGEST  # bytes; percent-encoding triples most characters
+_PART: Final = "x-part"  # header with which the script requests a page without its frame
+_Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Pages:
+    """The handlers of all routes. They only read the model."""
+
+    def __init__(self, model: ClusterModel, cluster: str) -> None:
+        """Initialize; ``cluster`` is the name that the pages show for the cluster."""
+        self._model = model
+        self._cluster = cluster
+        self._templates = rendering.new_environment()
+        self._pictures = fleet.Pictures()
+        self.is_over = False
+
+    def routes(self) -> list[Route | Mount]:
+        """Return the routes of the application."""
+        pages: Mapping[str, _Handler] = {
+            "/": self.show_fleet,
+            "/parts/nodes": self.show_node_parts,
+            "/nodes/{name}": self.show_node,
+            "/gpus/{name}": self.show_gpu,
+            "/slices/{uuid}": self.show_slice,
+            "/pods/{namespace}/{name}": self.show_pod,
+            "/why": self.show_why,
+            "/why/{namespace}/{name}": self.show_why_pod,
+            "/rdma": self.show_rdma,
+            "/rdma/explain": self.show_rdma_pair,
+            "/events": self.show_events,
+            "/stream": self.follow_changes,
+        }
+        static = Mount("/static", StaticFiles(directory=rendering.STATIC))
+        layout = Route("/layout", self.show_layout, methods=["GET", "POST"])
+        return [*(Route(path, page) for path, page in pages.items()), layout, static]
+
+    async def show_fleet(self, request: Request) -> Response:
+        """Show all nodes."""
+        chosen = _filter(request)
+        found = fleet.view_fleet(self._model.world(), chosen, self._pictures)
+        live = "GPU Node GPUPool Connection"
+        return self._page(request, "fleet.html", "Fleet", live, fleet=found, chosen=chosen)
+
+    async def show_node_parts(self, request: Request) -> Response:
+        """Return the cards of some nodes, for the script that replaces changed ones."""
+        chosen, world = _filter(request), self._model.world()
+        names = request.query_params.getlist("name")[: stream.MOST_NODES]
+        by_node = world.gpus_by_node()
+        nodes = []
+        for name in names:
+            gpus = [gpu for gpu in by_node.get(name, ()) if chosen.selects(gpu)]
+            if gpus:
+                nodes.append(fleet.view_node(world, name, gpus, chosen.colour, self._pictures))
+        values = {"nodes": nodes, "chosen": chosen, "detailed": "detailed" in request.query_params}
+        return HTMLResponse(rendering.render(self._templates, "cards.html", **values))
+
+    async def show_node(self, request: Request) -> Response:
+        """Show one node with its GPUs."""
+        name, world = request.path_params["name"], self._model.world()
+        gpus = world.gpus_by_node().get(name, ())
+        if name not in world.nodes and not gpus:
+            return self._missing(request, f"node {name}")
+        found = fleet.view_node(world, name, gpus, "state", self._pictures)
+        events = self._entries("Node", name)
+        live = "GPU Node Event"
+        return self._page(request, "node.html", name, live, node=found, events=events)
+
+    async def show_gpu(self, request: Request) -> Response:
+        """Show one GPU with its slices."""
+        name = request.path_params["name"]
+        gpu = self._model.world().gpus.get(name)
+        if gpu is None:
+            return self._missing(request, f"GPU {name}")
+        events = self._entries("GPU", name)
+        picture = self._pictures.of(gpu)
+        live = "GPU Event GPUFault"
+        return self._page(request, "gpu.html", name, live, gpu=gpu, picture=picture, events=events)
+
+    async def show_slice(self, request: Request) -> Response:
+        """Show one slice and the pods that hold it."""
+        uuid = request.path_params["uuid"]
+        found = details.find_slice(self._model.world(), uuid)
+        if found is None:
+            return self._missing(request, f"slice {uuid}")
+        picture = self._pictures.of(found.gpu)
+        return self._page(request, "slice.html", uuid, "GPU", found=found, picture=picture)
+
+    async def show_pod(self, request: Request) -> Response:
+        """Show one pod: the slices that it holds, its HCA, its events."""
+        namespace, name = request.path_params["namespace"], request.path_params["name"]
+        key = f"{namespace}/{name}"
+        held = details.slices_of(self._model.world(), namespace, name)
+        record = self._model.pods.get(key)
+        if not held and record is None:
+            return self._missing(request, f"pod {key} with a slice, an HCA or a request for one")
+        values = {"namespace": namespace, "name": name, "held": held, "record": record}
+        events = self._entries("Pod", name, namespace)
+        return self._page(request, "pod.html", key, "GPU Pod Event", events=events, **values)
+
+    async def show_why(self, request: Request) -> Response:
+        """List the pods that wait for devices."""
+        space = request.query_params.get("namespace", "")
+        pods = why.pending_pods(self._model.pods.values(), space)
+        spaces = sorted({pod.namespace for pod in self._model.pods.values() if pod.is_pending})
+        live = "Pod Connection"
+        return self._page(
+            request, "why.html", "Why", live, pods=pods, spaces=spaces, namespace=space
+        )
+
+    async def show_why_pod(self, request: Request) -> Response:
+        """Explain why one pod waits."""
+        key = f"{request.path_params['namespace']}/{request.path_params['name']}"
+        pod = self._model.pods.get(key)
+        if pod is None or not pod.is_pending:
+            return self._missing(request, f"pending pod {key}")
+        model = self._model
+        found = why.explain(model.world(), pod, model.claims, model.classes)
+        live = "Pod GPU Node MIGLayout ResourceClaim"
+        return self._page(request, "why_pod.html", f"Why {key}", live, found=found)
+
+    async def show_layout(self, request: Request) -> Response:
+        """Show what a pasted MIGLayout would change."""
+        text, problem, found, status = "", "", None, 200
+        if request.method == "POST":
+            try:
+                text = await _read_form(request)
+                document = layout_diff.read_layout(text)
+                found = layout_diff.diff(self._model.world(), document)
+            except layout_diff.ManifestError as err:
+                problem, status = str(err), 422
+        names = sorted(self._model.world().layouts)
+        values = {"text": text, "problem": problem, "diff": found, "layouts": names}
+        return self._page(request, "layout.html", "Layout", "", status, **values)
+
+    async def show_rdma(self, request: Request) -> Response:
+        """Show which pods may use which verbs on which others."""
+        space = request.query_params.get("namespace", "")
+        first = _number(request.query_params.get("first", ""))
+        found = reach.matrix(self._model.fabric, space, first)
+        live = "Pod Namespace RDMANetwork RDMANetworkPolicy Connection"
+        values = {"matrix": found, "namespace": space, "first": first, "letters": reach.LEGEND}
+        problems = [p for p in self._model.fabric.policies.values() if p.problem]
+        return self._page(request, "rdma.html", "RDMA", live, broken=problems, **values)
+
+    async def show_rdma_pair(self, request: Request) -> Response:
+        """Explain the verdict about each verb from one pod to another."""
+        source = request.query_params.get("from", "")
+        destination = request.query_params.get("to", "")
+        problem, found = "", ()
+        try:
+            found = tuple(reach.explain_pair(self._model.fabric, source, destination))
+        except QuestionError as err:
+            problem = str(err)
+        values = {"source": source, "destination": destination}
+        live = "Pod Namespace RDMANetwork RDMANetworkPolicy"
+        return self._page(
+            request, "rdma_pair.html", "RDMA", live, found=found, problem=problem, **values
+        )
+
+    async def show_events(self, request: Request) -> Response:
+        """Show events and faults on one time line."""
+        lane = request.query_params.get("lane", "")
+        text = request.query_params.get("text", "")[:200]
+        events = self._model.events.all()
+        found = timeline.view_timeline(self._model.world(), events, lane, text)
+        live = "Event GPUFault Connection"
+        values = {"line": found, "lane": lane, "text": text, "width": timeline.WIDTH}
+        return self._page(request, "events.html", "Events", live, **values)
+
+    async def follow_changes(self, request: Request) -> Response:
+        """Report changes of the model until the viewer disconnects."""
+        after = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        events = stream.follow(self._model, _number(after), lambda: self.is_over)
+        return StreamingResponse(events, media_type="text/event-stream")
+
+    def _entries(self, kind: str, name: str, namespace: str = "") -> tuple[timeline.Entry, ...]:
+        world, events = self._model.world(), self._model.events.all()
+        return timeline.entries_about(world, events, kind, name, namespace)
+
+    def _missing(self, request: Request, what: str) -> Response:
+        return self._page(request, "missing.html", "Not found", "", 404, what=what)
+
+    def _page(
+        self,
+        request: Request,
+        template: str,
+        title: str,
+        live: str,
+        status: int = 200,
+        /,
+        **values: Any,
+    ) -> Response:
+        """Render a page; ``live`` are the kinds of objects whose changes it shows."""
+        text = rendering.render(
+            self._templates,
+            template,
+            title=title,
+            live=live,
+            version=self._model.version,
+            cluster=self._cluster,
+            connection=self._model.connection,
+            path=request.url.path,
+            query=request.url.query,
+            frame=_PART not in request.headers,
+            **values,
+        )
+        return HTMLResponse(text, status)
+
+
+def make_app(model: ClusterModel, cluster: str, token: str, port: int | None) -> Access:
+    """Return the application behind its access control."""
+    pages = Pages(model, cluster)
+    return Access(Starlette(routes=pages.routes()), token, port)
+
+
+def _filter(request: Request) -> fleet.Filter:
+    given = request.query_params
+    return fleet.Filter(
+        pool=given.get("pool", ""),
+        namespace=given.get("namespace", ""),
+        board=given.get("board", ""),
+        node=given.get("node", ""),
+        colour=given.get("colour", "state"),
+    )
+
+
+async def _read_form(request: Request) -> str:
+    """Return the field ``manifest`` of a form, whose size is bounded.
+
+    Raises:
+        ManifestError: the form is too long.
+    """
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LONGEST_FORM:
+            raise layout_diff.ManifestError(f"the form has more than {LONGEST_FORM} bytes")
+    fields = parse_qs(body.decode(errors="replace"), max_num_fields=4)
+    return fields.get("manifest", [""])[0].replace("\r\n", "\n")
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0

@@ -1,0 +1,127 @@
+"""Serves the console on loopback until it is interrupted."""
+
+import asyncio
+import contextlib
+import secrets
+import socket
+import tempfile
+import webbrowser
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+
+from console.model.cluster import ClusterModel
+from console.model.watches import Watches
+from console.pages.app import make_app
+from gpu_operator.kube.port import Source
+
+HOST: Final = "127.0.0.1"
+_TOKEN_BYTES: Final = 32
+_SHUTDOWN_S: Final = 1
+
+
+class Server(uvicorn.Server):
+    """A server that reports when it is ready, and leaves signals to the caller."""
+
+    def __init__(self, app: Any, listener: socket.socket) -> None:
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            h11_max_incomplete_event_size=32 * 1024,
+            limit_concurrency=512,
+            timeout_graceful_shutdown=_SHUTDOWN_S,
+        )
+        super().__init__(config)
+        self._listener = listener
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Install no handlers: an interrupt cancels the caller's task."""
+        yield
+
+    async def run_until_cancelled(self) -> None:
+        """Serve until this task is cancelled; open streams are then closed."""
+        try:
+            await self.serve(sockets=[self._listener])
+        finally:
+            self.should_exit = True
+
+
+def listen(port: int) -> socket.socket:
+    """Return a socket that listens on loopback only; 0 chooses a free port.
+
+    Raises:
+        OSError: the port is in use.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def new_token() -> str:
+    """Return a new secret for the URL."""
+    return secrets.token_urlsafe(_TOKEN_BYTES)
+
+
+async def serve(
+    source: Source,
+    listener: socket.socket,
+    cluster: str,
+    token: str,
+    *,
+    namespace: str = "",
+    any_port: bool = False,
+    on_ready: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Follow the cluster and serve its pages until this task is cancelled.
+
+    With ``any_port`` the Host header may name any port of loopback, as it does behind
+    `kubectl port-forward`. ``on_ready`` receives the URL.
+    """
+    port = listener.getsockname()[1]
+    model = ClusterModel()
+    app = make_app(model, cluster, token, None if any_port else port)
+    server = Server(app, listener)
+    watches = asyncio.create_task(Watches(source, model, namespace).run())
+    on_ready(f"http://{HOST}:{port}/?token={token}")
+    serving = asyncio.create_task(server.run_until_cancelled())
+    try:
+        done, _ = await asyncio.wait({watches, serving}, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in (watches, serving):
+            task.cancel()
+        await asyncio.gather(watches, serving, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def browser_page(url: str) -> Iterator[None]:
+    """Open the URL in the user's browser.
+
+    The browser's command line is visible to other users of the machine, so it names a private file
+    that leads to the URL, and not the URL with its token.
+    """
+    with tempfile.TemporaryDirectory(prefix="tessera-console-") as folder:
+        page = Path(folder) / "open.html"
+        page.touch(mode=0o600)
+        page.write_text(
+            '<!doctype html><meta charset="utf-8"><title>Tessera</title>'
+            f'<meta http-equiv="refresh" content="0;url={url}">',
+            encoding="utf-8",
+        )
+        webbrowser.open(page.as_uri())
+        yield

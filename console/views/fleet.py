@@ -1,0 +1,218 @@
+"""The fleet: nodes with their GPUs and slices, filtered, as a map or in detail."""
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from console.views import svg
+from console.views.geometry import Box, BoxState, GpuPicture, draw
+from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.controllers.common import membership
+from gpu_operator.controllers.common.world import Node, World
+
+DETAILED: Final = 24  # nodes that are drawn with a link for each slice
+HUES: Final = 8
+BY_NAMESPACE: Final = "namespace"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which GPUs are shown; an empty field does not restrict."""
+
+    pool: str = ""
+    namespace: str = ""
+    board: str = ""
+    node: str = ""
+    colour: str = "state"
+
+    def selects(self, gpu: Gpu) -> bool:
+        """Return whether the GPU is shown."""
+        return (
+            self.pool in ("", gpu.spec.pool)
+            and self.board in ("", gpu.spec.board)
+            and self.node in gpu.spec.node_name
+            and (not self.namespace or self.namespace in namespaces_of(gpu))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GpuView:
+    """A GPU and its picture; ``left`` is its position on the node's map."""
+
+    gpu: Gpu
+    picture: GpuPicture
+    left: int
+
+    @property
+    def is_sick(self) -> bool:
+        """Return whether the agent reports the GPU as anything but healthy."""
+        return self.gpu.status.health != "Healthy"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node with its GPUs, and one path per colour for its map."""
+
+    name: str
+    node: Node | None
+    pool: str
+    gpus: tuple[GpuView, ...]
+    paths: tuple[tuple[str, str], ...]
+    width: int
+    counts: Counter[BoxState] = field(default_factory=Counter)
+    problem: str = ""
+
+    @property
+    def label(self) -> str:
+        """Return the node's description for people who do not see the drawing."""
+        counts = ", ".join(f"{number} {state}" for state, number in sorted(self.counts.items()))
+        what = f"{self.name}: {len(self.gpus)} GPUs; slices: {counts or 'none'}"
+        return f"{what}; {self.problem}" if self.problem else what
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The values that the filters offer."""
+
+    pools: Sequence[str]
+    boards: Sequence[str]
+    namespaces: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetView:
+    """All nodes that match the filter, and the sums over them."""
+
+    nodes: tuple[NodeView, ...]
+    counts: Counter[BoxState]
+    gpus: int
+    sick: int
+    choices: Choices
+
+    @property
+    def is_detailed(self) -> bool:
+        """Return whether each slice is drawn with a link of its own."""
+        return len(self.nodes) <= DETAILED
+
+
+class Pictures:
+    """Pictures of GPUs, drawn again only after the GPU's object has changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Gpu, GpuPicture]] = {}
+
+    def of(self, gpu: Gpu) -> GpuPicture:
+        """Return the picture of a GPU."""
+        known = self._known.get(gpu.name)
+        if known is None or known[0] is not gpu:
+            known = self._known[gpu.name] = (gpu, draw(gpu))
+        return known[1]
+
+    def forget(self, world: World) -> None:
+        """Drop the pictures of GPUs that no longer exist."""
+        if len(self._known) > len(world.gpus):
+            self._known = {k: v for k, v in self._known.items() if k in world.gpus}
+
+
+def namespaces_of(gpu: Gpu) -> set[str]:
+    """Return the namespaces of the pods and claims that hold slices of the GPU."""
+    found = {holder.namespace for one in gpu.status.slices for holder in one.holders}
+    return found | {one.claim.namespace for one in gpu.status.claims}
+
+
+def view_fleet(world: World, chosen: Filter, pictures: Pictures) -> FleetView:
+    """Return the nodes that match a filter, in the order of their names."""
+    pictures.forget(world)
+    by_node: dict[str, list[Gpu]] = {}
+    for gpu in world.gpus.values():
+        if chosen.selects(gpu):
+            by_node.setdefault(gpu.spec.node_name, []).append(gpu)
+    narrow = chosen.namespace or chosen.board
+    bare = () if narrow else (n for n in _nodes_of_pools(world, chosen) if n not in by_node)
+    names = sorted([*by_node, *bare])
+    nodes = tuple(view_node(world, n, by_node.get(n, ()), chosen.colour, pictures) for n in names)
+    counts: Counter[BoxState] = Counter()
+    for node in nodes:
+        counts.update(node.counts)
+    shown = [one for node in nodes for one in node.gpus]
+    sick = sum(one.is_sick for one in shown)
+    return FleetView(nodes, counts, len(shown), sick, _choices(world))
+
+
+def view_node(
+    world: World, name: str, gpus: Iterable[Gpu], colour: str, pictures: Pictures
+) -> NodeView:
+    """Return a node with its GPUs in the order of their indices."""
+    node = world.nodes.get(name)
+    found = sorted(gpus, key=lambda gpu: gpu.spec.index)
+    views = tuple(
+        GpuView(gpu, pictures.of(gpu), place * (svg.MAP.width + 4))
+        for place, gpu in enumerate(found)
+    )
+    counts = Counter(box.state for view in views for box in view.picture.boxes)
+    pool = found[0].spec.pool if found else membership.pools_by_node(world).get(name, "")
+    return NodeView(
+        name=name,
+        node=node,
+        pool=pool,
+        gpus=views,
+        paths=tuple(_paths(views, colour)),
+        width=max(len(views), 1) * (svg.MAP.width + 4) - 4,
+        counts=counts,
+        problem=_problem(node, views),
+    )
+
+
+def colour_class(box: Box, colour: str) -> str:
+    """Return the class of the style sheet that colours a box."""
+    if colour == BY_NAMESPACE and box.state in (BoxState.HELD, BoxState.CLAIMED) and box.holders:
+        return f"h{hue(box.holders[0].namespace)}"
+    return box.state.value
+
+
+def hue(namespace: str) -> int:
+    """Return the number of the colour that a namespace has on every page."""
+    return zlib.crc32(namespace.encode()) % HUES
+
+
+def _paths(views: Sequence[GpuView], colour: str) -> Iterator[tuple[str, str]]:
+    rects: dict[str, list[svg.Rect]] = {}
+    for view in views:
+        for box in view.picture.boxes:
+            there = rects.setdefault(colour_class(box, colour), [])
+            there.append(svg.memory_rect(box, view.picture, svg.MAP, view.left))
+            there.append(svg.compute_rect(box, view.picture, svg.MAP, view.left))
+    for name in sorted(rects):
+        yield name, svg.join_paths(rects[name])
+
+
+def _problem(node: Node | None, views: Sequence[GpuView]) -> str:
+    if node is None:
+        return "the Node object does not exist"
+    if not node.ready:
+        return "the node is not ready"
+    ready = node.gpu_ready
+    if ready is not None and ready.status != "True":
+        return f"{ready.reason}: {ready.message}"
+    sick = [view.gpu for view in views if view.is_sick]
+    return ", ".join(f"GPU {gpu.spec.index} {gpu.status.health}" for gpu in sick)
+
+
+def _nodes_of_pools(world: World, chosen: Filter) -> Iterator[str]:
+    """Yield the nodes of pools, which are shown even before they have GPU objects."""
+    for name, pool in membership.pools_by_node(world).items():
+        if chosen.pool in ("", pool) and chosen.node in name:
+            yield name
+
+
+def _choices(world: World) -> Choices:
+    namespaces: set[str] = set()
+    for gpu in world.gpus.values():
+        namespaces |= namespaces_of(gpu)
+    return Choices(
+        sorted(world.pools.keys() | {gpu.spec.pool for gpu in world.gpus.values()}),
+        sorted({gpu.spec.board for gpu in world.gpus.values()}),
+        sorted(namespaces),
+    )

@@ -1,0 +1,224 @@
+"""What a MIGLayout would change if it were applied, computed by the operator's own planner.
+
+The layout is put into a copy of the world. Roles of GPUs, targets and plans come from the code with
+which the operator reconciles layouts; nothing is written.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import yaml
+from pydantic import ValidationError
+
+from console.views.geometry import BoxState, GpuPicture, draw, draw_places
+from gpu_operator.api.v1alpha1 import GROUP
+from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus, OnInUse
+from gpu_operator.api.v1alpha1.resource import Broken, Gpu, Layout, parse
+from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.layouts import plans, selection, targets
+from gpu_operator.controllers.layouts.selection import Part
+from mig import geometry
+from mig.errors import MigError
+from mig.geometry import Instance
+from mig.spec import Place
+
+LONGEST: Final = 64 * 1024  # characters of a manifest
+_KIND: Final = "MIGLayout"
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class ManifestError(Exception):
+    """The pasted text is not one valid MIGLayout."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuChange:
+    """The change of one GPU. ``problem`` says why the layout does not apply to the GPU.
+
+    ``blocked`` are the slices that must be removed and that pods hold, with the pods' names.
+    """
+
+    gpu: Gpu
+    before: GpuPicture
+    after: GpuPicture | None = None
+    create: tuple[str, ...] = ()
+    destroy: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    blocked: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    problem: str = ""
+
+    @property
+    def is_change(self) -> bool:
+        """Return whether slices are created or destroyed."""
+        return bool(self.create or self.destroy)
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """Return what GPUs with the same change have in common."""
+        return self.gpu.spec.board, self.before, self.after, self.problem, self.blocked
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeGroup:
+    """GPUs with the same change; ``first`` is drawn for all of them."""
+
+    first: GpuChange
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutDiff:
+    """The consequences of applying a layout."""
+
+    layout: Layout
+    exists: bool
+    groups: tuple[ChangeGroup, ...]
+    selected: int
+    unchanged: int
+    created: int
+    destroyed: int
+    pods: tuple[str, ...]
+    at_a_time: int
+    released: tuple[str, ...]
+
+    @property
+    def evicts(self) -> bool:
+        """Return whether the operator evicts the pods; otherwise it waits for them."""
+        return self.layout.spec.rollout.on_in_use is OnInUse.EVICT
+
+
+def read_layout(text: str) -> dict[str, Any]:
+    """Parse the manifest of one MIGLayout.
+
+    Raises:
+        ManifestError: the text is too long, is not YAML, or describes something else.
+    """
+    if len(text) > LONGEST:
+        raise ManifestError(f"the manifest has more than {LONGEST} characters")
+    try:
+        documents = [one for one in yaml.load_all(text, _Loader) if one is not None]
+    except (yaml.YAMLError, ValueError, RecursionError) as err:
+        raise ManifestError(f"not YAML: {str(err)[:300]}") from err
+    if len(documents) != 1:
+        raise ManifestError(f"one MIGLayout is expected, the text has {len(documents)} documents")
+    (document,) = documents
+    if not isinstance(document, dict) or document.get("kind") != _KIND:
+        raise ManifestError("kind: a MIGLayout is expected")
+    if str(document.get("apiVersion", "")).partition("/")[0] != GROUP:
+        raise ManifestError(f"apiVersion: {GROUP}/v1alpha1 is expected")
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise ManifestError("metadata.name: missing")
+    return document
+
+
+def diff(world: World, document: dict[str, Any]) -> LayoutDiff:
+    """Return what applying a layout to this world would change.
+
+    Raises:
+        ManifestError: the layout's spec does not fit the schema.
+    """
+    name = document["metadata"]["name"]
+    known = world.layouts.get(name)
+    layout = _read(document, known)
+    planned = replace(world, layouts={**world.layouts, name: layout}, index=None)
+    changes = [_change(gpu, role, layout) for gpu, role in selection.roles_of(planned, layout)]
+    mine = {one.gpu.name for one in changes if not one.problem}
+    before = selection.layouts_by_gpu(replace(world, index=None))
+    released = sorted(gpu for gpu, of in before.items() if of == name and gpu not in mine)
+    pods = sorted({pod for one in changes for _, names in one.blocked for pod in names})
+    return LayoutDiff(
+        layout=layout,
+        exists=known is not None,
+        groups=tuple(_group(one for one in changes if one.is_change or one.problem)),
+        selected=len(changes),
+        unchanged=sum(not one.is_change and not one.problem for one in changes),
+        created=sum(len(one.create) for one in changes),
+        destroyed=sum(len(one.destroy) for one in changes),
+        pods=tuple(pods),
+        at_a_time=layout.spec.rollout.unavailable_of(len(mine)),
+        released=tuple(released),
+    )
+
+
+def _read(document: dict[str, Any], known: Layout | None) -> Layout:
+    metadata = {"name": document["metadata"]["name"], "labels": {}, "annotations": {}}
+    if known is not None:  # an edit keeps the age, which decides between layouts
+        metadata |= {
+            "uid": known.meta.uid,
+            "creationTimestamp": known.meta.created,
+            "generation": known.meta.generation + 1,
+        }
+    else:
+        metadata |= {"uid": "planned", "creationTimestamp": "9999-12-31T23:59:59Z"}
+    try:
+        read = parse(
+            {"kind": _KIND, "metadata": metadata, "spec": document.get("spec")},
+            MIGLayoutSpec,
+            MIGLayoutStatus,
+        )
+    except (ValidationError, TypeError, AttributeError, RecursionError) as err:
+        raise ManifestError(f"spec: {str(err)[:300]}") from err
+    if isinstance(read, Broken):
+        raise ManifestError(read.problem)
+    return read
+
+
+def _change(gpu: Gpu, role: selection.Role, layout: Layout) -> GpuChange:
+    before = draw(gpu)
+    match role.part:
+        case Part.TAKEN:
+            return GpuChange(gpu, before, problem=f"follows the older layout {role.follows}")
+        case Part.CLAIMS:
+            return GpuChange(gpu, before, problem="only ResourceClaims can use this GPU")
+    target = targets.resolve_target(gpu.spec.board, layout.spec.instances)
+    if target.problem:
+        return GpuChange(gpu, before, problem=target.problem)
+    if not gpu.status.conditions:
+        return GpuChange(gpu, before, problem="the node agent has not reported yet")
+    try:
+        plan = plans.choose(gpu.spec.board, gpu.status.slices, target.entries, gpu.status.claims)
+    except MigError as err:
+        return GpuChange(gpu, before, problem=targets.one_line(err))
+    there = {one.place for one in gpu.status.slices}
+    wanted = [one.place for one in plan.instances]
+    new = [place for place in wanted if place not in there]
+    return GpuChange(
+        gpu,
+        before,
+        after=_picture(gpu, wanted),
+        create=tuple(map(str, new)),
+        destroy=tuple(str(one.place) for one in plan.removed),
+        keep=tuple(str(place) for place in wanted if place in there),
+        blocked=tuple(
+            (str(one.place), tuple(f"{h.namespace}/{h.name}" for h in one.holders))
+            for one in plan.blockers
+        ),
+    )
+
+
+def _picture(gpu: Gpu, wanted: Sequence[Place]) -> GpuPicture:
+    """Draw the GPU as it would be; slices that stay keep their holders' colour."""
+    board = geometry.board(gpu.spec.board)
+    held = {one.place for one in gpu.status.slices if one.holders}
+    there = {one.place for one in gpu.status.slices}
+    claimed = [one.place for one in gpu.status.claimed]
+    states: dict[Instance, BoxState] = {}
+    for place in (*wanted, *claimed):
+        if place in claimed:
+            states[board.instance(*place)] = BoxState.CLAIMED
+        elif place not in there:
+            states[board.instance(*place)] = BoxState.COMING
+        else:
+            states[board.instance(*place)] = BoxState.HELD if place in held else BoxState.FREE
+    return draw_places(board, states)
+
+
+def _group(changes: Iterator[GpuChange]) -> Iterator[ChangeGroup]:
+    """Yield the changes, equal ones together, in the order of their first GPU."""
+    groups: dict[tuple[Any, ...], list[GpuChange]] = {}
+    for one in changes:
+        groups.setdefault(one.signature, []).append(one)
+    for same in groups.values():
+        yield ChangeGroup(same[0], tuple(one.gpu.name for one in same))

@@ -1,0 +1,96 @@
+"""Which pod may use which RDMA verb on which other, by the evaluator that hcad uses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from console.model.fabric import Fabric
+from rdma import grants
+from rdma.explain import Explanation, Question, QuestionError
+from rdma.objects import PodFacts
+from rdma.verbs import ALL, NAMES, NONE, Verb
+
+SHOWN: Final = 32  # rows and columns of a matrix
+_LETTERS: Final = {
+    "Send": "S",
+    "Write": "W",
+    "WriteImm": "I",
+    "Read": "R",
+    "AtomicCAS": "C",
+    "AtomicFAA": "F",
+    "Invalidate": "V",
+    "UD": "U",
+    "CM": "M",
+}
+LEGEND: Final = tuple((letter, name) for name, letter in _LETTERS.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The verbs that pass from one pod to another; ``problem`` if they cannot be evaluated."""
+
+    verbs: Verb
+    audited: Verb = NONE
+    partition_shared: bool = True
+    problem: str = ""
+
+    @property
+    def letters(self) -> str:
+        """Return one letter for each verb that passes."""
+        return "".join(_LETTERS[name] for name, verb in NAMES.items() if verb & self.verbs)
+
+    @property
+    def kind(self) -> str:
+        """Return the class of the style sheet: all, some, none or odd."""
+        if self.problem:
+            return "odd"
+        return "all" if self.verbs == ALL else "some" if self.verbs else "none"
+
+    @property
+    def label(self) -> str:
+        """Return the verdict in words."""
+        if self.problem:
+            return self.problem
+        names = ", ".join(name for name, verb in NAMES.items() if verb & self.verbs)
+        word = "all verbs" if self.verbs == ALL else names or "nothing passes"
+        audit = "; some only because policies audit" if self.audited & self.verbs else ""
+        return word + audit + ("" if self.partition_shared else "; no common partition")
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Sources (rows) by destinations (columns); ``more`` pods are not shown."""
+
+    pods: tuple[PodFacts, ...]
+    cells: tuple[tuple[Cell, ...], ...]
+    more: int
+    namespaces: tuple[str, ...]
+
+
+def matrix(fabric: Fabric, namespace: str = "", first: int = 0) -> Matrix:
+    """Return the matrix of the pods that hold an HCA."""
+    pods = sorted(fabric.pods.values(), key=lambda pod: (pod.namespace, pod.name))
+    chosen = [pod for pod in pods if namespace in ("", pod.namespace)]
+    shown = chosen[first : first + SHOWN]
+    cells = tuple(tuple(_cell(fabric, a, b) for b in shown) for a in shown)
+    spaces = tuple(sorted({pod.namespace for pod in pods}))
+    return Matrix(tuple(shown), cells, len(chosen) - len(shown), spaces)
+
+
+def explain_pair(fabric: Fabric, source: str, destination: str) -> Sequence[Explanation]:
+    """Return the explanation of every verb. Raises QuestionError."""
+    explainer = fabric.explainer()
+    return [explainer.explain(Question(source, destination, verb)) for verb in NAMES.values()]
+
+
+def _cell(fabric: Fabric, source: PodFacts, destination: PodFacts) -> Cell:
+    try:
+        found = fabric.explainer().explain(Question(_name(source), _name(destination), Verb.SEND))
+    except QuestionError as err:
+        return Cell(NONE, problem=str(err))
+    verdict = found.verdict
+    return Cell(grants.passing_verbs(verdict), verdict.audited, verdict.partition_shared)
+
+
+def _name(pod: PodFacts) -> str:
+    return f"{pod.namespace}/{pod.name}"

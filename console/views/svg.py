@@ -1,0 +1,69 @@
+"""Geometry in pixels: the runs of a picture as rectangles and paths.
+
+Colours and patterns are classes of the style sheet, because the pages allow no inline style.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from console.views.geometry import Box, GpuPicture, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Sizes of a GPU's drawing in pixels."""
+
+    width: int
+    memory: int
+    compute: int
+    gap: int = 1
+
+    @property
+    def height(self) -> int:
+        """Return the height of both rows."""
+        return self.memory + self.gap + self.compute
+
+
+MAP: Final = Scale(width=56, memory=10, compute=5)
+DETAIL: Final = Scale(width=336, memory=34, compute=14, gap=3)
+
+
+@dataclass(frozen=True, slots=True)
+class Rect:
+    """A rectangle in pixels."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def path(self) -> str:
+        """Return the rectangle as commands of a path."""
+        x, y, w, h = (f"{value:g}" for value in (self.x, self.y, self.width, self.height))
+        return f"M{x} {y}h{w}v{h}h-{w}z"
+
+
+def memory_rect(box: Box, picture: GpuPicture, scale: Scale, left: float = 0) -> Rect:
+    """Return the rectangle of a box's memory."""
+    height = scale.memory / box.parts
+    return _rect(box.memory, picture.units, scale.width, left, height * box.part, height)
+
+
+def compute_rect(box: Box, picture: GpuPicture, scale: Scale, left: float = 0) -> Rect:
+    """Return the rectangle of a box's compute slices."""
+    top = scale.memory + scale.gap
+    return _rect(box.compute, picture.compute_slices, scale.width, left, top, scale.compute)
+
+
+def join_paths(rects: Iterable[Rect]) -> str:
+    """Return one path for many rectangles: a browser draws one element faster than fifty."""
+    return "".join(one.path for one in rects)
+
+
+def _rect(run: Run, units: int, width: int, left: float, top: float, height: float) -> Rect:
+    step = width / units
+    x = round(left + run.start * step, 1)
+    right = round(left + (run.start + run.size) * step, 1)
+    return Rect(x, round(top, 1), max(round(right - x - 1, 1), 1), max(round(height - 0.5, 1), 1))
