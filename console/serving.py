@@ -14,12 +14,13 @@ import uvicorn
 
 from console.model.cluster import ClusterModel
 from console.model.watches import Watches
-from console.pages.app import make_app
+from console.pages.app import Pages, make_app
 from gpu_operator.kube.port import Source
 
 HOST: Final = "127.0.0.1"
 _TOKEN_BYTES: Final = 32
 _SHUTDOWN_S: Final = 1
+_AGAIN_S: Final = 5.0
 
 
 class Server(uvicorn.Server):
@@ -93,19 +94,28 @@ async def serve(
     """
     port = listener.getsockname()[1]
     model = ClusterModel()
-    app = make_app(model, cluster, token, None if any_port else port)
-    server = Server(app, listener)
+    pages = Pages(model, cluster)
+    server = Server(make_app(pages, token, None if any_port else port), listener)
     watches = asyncio.create_task(Watches(source, model, namespace).run())
     on_ready(f"http://{HOST}:{port}/?token={token}")
     serving = asyncio.create_task(server.run_until_cancelled())
+    warming = asyncio.create_task(_warm_up(model, pages))
     try:
         done, _ = await asyncio.wait({watches, serving}, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
-        for task in (watches, serving):
+        pages.is_over = True
+        for task in (watches, serving, warming):
             task.cancel()
-        await asyncio.gather(watches, serving, return_exceptions=True)
+        await asyncio.gather(watches, serving, warming, return_exceptions=True)
+
+
+async def _warm_up(model: ClusterModel, pages: Pages) -> None:
+    """Render the maps of the fleet once the first lists are complete."""
+    while not model.connection.is_complete:
+        await model.wait(model.version, _AGAIN_S)
+    await pages.warm_up()
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """The application: its routes, and what every page has in common."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs
@@ -11,9 +12,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from console.model.cluster import ClusterModel
-from console.pages import rendering, stream
+from console.pages import cards, rendering, stream
 from console.pages.access import Access
 from console.views import details, fleet, layout_diff, reach, timeline, why
+from console.views.geometry import draw
 from rdma.explain import QuestionError
 
 LONGEST_FORM: Final = 4 * layout_diff.LONGEST  # bytes; percent-encoding triples most characters
@@ -29,7 +31,8 @@ class Pages:
         self._model = model
         self._cluster = cluster
         self._templates = rendering.new_environment()
-        self._pictures = fleet.Pictures()
+        self._namespaces = fleet.Namespaces()
+        self._cards = cards.CardCache(self._templates)
         self.is_over = False
 
     def routes(self) -> list[Route | Mount]:
@@ -54,23 +57,40 @@ class Pages:
 
     async def show_fleet(self, request: Request) -> Response:
         """Show all nodes."""
-        chosen = _filter(request)
-        found = fleet.view_fleet(self._model.world(), chosen, self._pictures)
+        chosen, world = _filter(request), self._model.world()
+        nodes = fleet.choose_nodes(world, chosen, self._namespaces)
+        detailed = len(nodes) <= fleet.DETAILED
+        found = self._cards.render(world, nodes, chosen, detailed=detailed)
+        values = {
+            "cards": found,
+            "sums": cards.add_up(found),
+            "choices": fleet.choices(world, self._namespaces),
+            "detailed": detailed,
+        }
         live = "GPU Node GPUPool Connection"
-        return self._page(request, "fleet.html", "Fleet", live, fleet=found, chosen=chosen)
+        return self._page(request, "fleet.html", "Fleet", live, chosen=chosen, **values)
 
     async def show_node_parts(self, request: Request) -> Response:
         """Return the cards of some nodes, for the script that replaces changed ones."""
         chosen, world = _filter(request), self._model.world()
-        names = request.query_params.getlist("name")[: stream.MOST_NODES]
         by_node = world.gpus_by_node()
         nodes = []
-        for name in names:
-            gpus = [gpu for gpu in by_node.get(name, ()) if chosen.selects(gpu)]
+        for name in request.query_params.getlist("name")[: stream.MOST_NODES]:
+            gpus = [g for g in by_node.get(name, ()) if chosen.selects(g, self._namespaces)]
             if gpus:
-                nodes.append(fleet.view_node(world, name, gpus, chosen.colour, self._pictures))
-        values = {"nodes": nodes, "chosen": chosen, "detailed": "detailed" in request.query_params}
-        return HTMLResponse(rendering.render(self._templates, "cards.html", **values))
+                nodes.append(fleet.Chosen(name, world.nodes.get(name), tuple(gpus)))
+        detailed = "detailed" in request.query_params
+        found = self._cards.render(world, nodes, chosen, detailed=detailed)
+        return HTMLResponse("".join(one.html for one in found))
+
+    async def warm_up(self) -> None:
+        """Render the maps of all nodes, so that the first viewer does not wait for them."""
+        world, chosen = self._model.world(), fleet.Filter()
+        nodes = fleet.choose_nodes(world, chosen, self._namespaces)
+        if len(nodes) > fleet.DETAILED:
+            for node in nodes:
+                self._cards.render(world, (node,), chosen, detailed=False)
+                await asyncio.sleep(0)
 
     async def show_node(self, request: Request) -> Response:
         """Show one node with its GPUs."""
@@ -78,7 +98,7 @@ class Pages:
         gpus = world.gpus_by_node().get(name, ())
         if name not in world.nodes and not gpus:
             return self._missing(request, f"node {name}")
-        found = fleet.view_node(world, name, gpus, "state", self._pictures)
+        found = fleet.view_node(world, name, gpus, "state")
         events = self._entries("Node", name)
         live = "GPU Node Event"
         return self._page(request, "node.html", name, live, node=found, events=events)
@@ -90,7 +110,7 @@ class Pages:
         if gpu is None:
             return self._missing(request, f"GPU {name}")
         events = self._entries("GPU", name)
-        picture = self._pictures.of(gpu)
+        picture = draw(gpu)
         live = "GPU Event GPUFault"
         return self._page(request, "gpu.html", name, live, gpu=gpu, picture=picture, events=events)
 
@@ -100,7 +120,7 @@ class Pages:
         found = details.find_slice(self._model.world(), uuid)
         if found is None:
             return self._missing(request, f"slice {uuid}")
-        picture = self._pictures.of(found.gpu)
+        picture = draw(found.gpu)
         return self._page(request, "slice.html", uuid, "GPU", found=found, picture=picture)
 
     async def show_pod(self, request: Request) -> Response:
@@ -225,9 +245,8 @@ class Pages:
         return HTMLResponse(text, status)
 
 
-def make_app(model: ClusterModel, cluster: str, token: str, port: int | None) -> Access:
+def make_app(pages: Pages, token: str, port: int | None) -> Access:
     """Return the application behind its access control."""
-    pages = Pages(model, cluster)
     return Access(Starlette(routes=pages.routes()), token, port)
 
 

@@ -10,6 +10,7 @@ from console.views import fleet, geometry, svg
 STATIC: Final = Path(__file__).parent / "static"
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _SHORT: Final = 48
+_LETTER: Final = 6.6  # pixels of the drawing's text
 
 
 def new_environment() -> Environment:
@@ -27,8 +28,9 @@ def new_environment() -> Environment:
         "legend": geometry.LEGEND,
         "colour_class": fleet.colour_class,
         "hue": fleet.hue,
+        "words": geometry.WORDS,
     }
-    environment.filters |= {"short": shorten, "gib": format_gib, "when": format_time}
+    environment.filters |= {"short": shorten, "fit": fit_name, "gib": format_gib, "when": format_time}
     return environment
 
 
@@ -38,6 +40,14 @@ def shorten(text: str, most: int = _SHORT) -> str:
         return text
     half = (most - 1) // 2
     return f"{text[:half]}…{text[-half:]}"
+
+
+def fit_name(name: str, width: float) -> str:
+    """Return as much of a slice's name as is legible in a box of this width in pixels."""
+    profile = name.partition("@")[0]
+    if len(profile) * _LETTER <= width:
+        return profile
+    return profile.partition(".")[0]
 
 
 def format_gib(size_bytes: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from console.views import svg
-from console.views.geometry import Box, BoxState, GpuPicture, draw
+from console.views.geometry import WORDS, Box, BoxState, GpuPicture, draw
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common import membership
 from gpu_operator.controllers.common.world import Node, World
@@ -27,13 +27,13 @@ class Filter:
     node: str = ""
     colour: str = "state"
 
-    def selects(self, gpu: Gpu) -> bool:
+    def selects(self, gpu: Gpu, namespaces: "Namespaces") -> bool:
         """Return whether the GPU is shown."""
         return (
             self.pool in ("", gpu.spec.pool)
             and self.board in ("", gpu.spec.board)
             and self.node in gpu.spec.node_name
-            and (not self.namespace or self.namespace in namespaces_of(gpu))
+            and (not self.namespace or self.namespace in namespaces.of(gpu))
         )
 
 
@@ -67,7 +67,7 @@ class NodeView:
     @property
     def label(self) -> str:
         """Return the node's description for people who do not see the drawing."""
-        counts = ", ".join(f"{number} {state}" for state, number in sorted(self.counts.items()))
+        counts = ", ".join(f"{n} {WORDS[state]}" for state, n in sorted(self.counts.items()))
         what = f"{self.name}: {len(self.gpus)} GPUs; slices: {counts or 'none'}"
         return f"{what}; {self.problem}" if self.problem else what
 
@@ -82,74 +82,59 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class FleetView:
-    """All nodes that match the filter, and the sums over them."""
+class Chosen:
+    """A node that matches the filter, with those of its GPUs that match."""
 
-    nodes: tuple[NodeView, ...]
-    counts: Counter[BoxState]
-    gpus: int
-    sick: int
-    choices: Choices
-
-    @property
-    def is_detailed(self) -> bool:
-        """Return whether each slice is drawn with a link of its own."""
-        return len(self.nodes) <= DETAILED
+    name: str
+    node: Node | None
+    gpus: tuple[Gpu, ...]
 
 
-class Pictures:
-    """Pictures of GPUs, drawn again only after the GPU's object has changed."""
+class Namespaces:
+    """The namespaces that hold slices of each GPU, read again only after the GPU has changed."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Gpu, GpuPicture]] = {}
+        self._known: dict[str, tuple[Gpu, frozenset[str]]] = {}
 
-    def of(self, gpu: Gpu) -> GpuPicture:
-        """Return the picture of a GPU."""
+    def of(self, gpu: Gpu) -> frozenset[str]:
+        """Return the namespaces of the pods and claims that hold slices of the GPU."""
         known = self._known.get(gpu.name)
         if known is None or known[0] is not gpu:
-            known = self._known[gpu.name] = (gpu, draw(gpu))
+            known = self._known[gpu.name] = (gpu, namespaces_of(gpu))
         return known[1]
 
     def forget(self, world: World) -> None:
-        """Drop the pictures of GPUs that no longer exist."""
+        """Drop the GPUs that no longer exist."""
         if len(self._known) > len(world.gpus):
             self._known = {k: v for k, v in self._known.items() if k in world.gpus}
 
 
-def namespaces_of(gpu: Gpu) -> set[str]:
+def namespaces_of(gpu: Gpu) -> frozenset[str]:
     """Return the namespaces of the pods and claims that hold slices of the GPU."""
     found = {holder.namespace for one in gpu.status.slices for holder in one.holders}
-    return found | {one.claim.namespace for one in gpu.status.claims}
+    return frozenset(found | {one.claim.namespace for one in gpu.status.claims})
 
 
-def view_fleet(world: World, chosen: Filter, pictures: Pictures) -> FleetView:
+def choose_nodes(world: World, chosen: Filter, namespaces: Namespaces) -> list[Chosen]:
     """Return the nodes that match a filter, in the order of their names."""
-    pictures.forget(world)
     by_node: dict[str, list[Gpu]] = {}
     for gpu in world.gpus.values():
-        if chosen.selects(gpu):
+        if chosen.selects(gpu, namespaces):
             by_node.setdefault(gpu.spec.node_name, []).append(gpu)
     narrow = chosen.namespace or chosen.board
     bare = () if narrow else (n for n in _nodes_of_pools(world, chosen) if n not in by_node)
-    names = sorted([*by_node, *bare])
-    nodes = tuple(view_node(world, n, by_node.get(n, ()), chosen.colour, pictures) for n in names)
-    counts: Counter[BoxState] = Counter()
-    for node in nodes:
-        counts.update(node.counts)
-    shown = [one for node in nodes for one in node.gpus]
-    sick = sum(one.is_sick for one in shown)
-    return FleetView(nodes, counts, len(shown), sick, _choices(world))
+    return [
+        Chosen(name, world.nodes.get(name), tuple(by_node.get(name, ())))
+        for name in sorted([*by_node, *bare])
+    ]
 
 
-def view_node(
-    world: World, name: str, gpus: Iterable[Gpu], colour: str, pictures: Pictures
-) -> NodeView:
+def view_node(world: World, name: str, gpus: Iterable[Gpu], colour: str) -> NodeView:
     """Return a node with its GPUs in the order of their indices."""
     node = world.nodes.get(name)
     found = sorted(gpus, key=lambda gpu: gpu.spec.index)
     views = tuple(
-        GpuView(gpu, pictures.of(gpu), place * (svg.MAP.width + 4))
-        for place, gpu in enumerate(found)
+        GpuView(gpu, draw(gpu), place * (svg.MAP.width + 4)) for place, gpu in enumerate(found)
     )
     counts = Counter(box.state for view in views for box in view.picture.boxes)
     pool = found[0].spec.pool if found else membership.pools_by_node(world).get(name, "")
@@ -178,14 +163,13 @@ def hue(namespace: str) -> int:
 
 
 def _paths(views: Sequence[GpuView], colour: str) -> Iterator[tuple[str, str]]:
-    rects: dict[str, list[svg.Rect]] = {}
+    paths: dict[str, list[str]] = {}
     for view in views:
         for box in view.picture.boxes:
-            there = rects.setdefault(colour_class(box, colour), [])
-            there.append(svg.memory_rect(box, view.picture, svg.MAP, view.left))
-            there.append(svg.compute_rect(box, view.picture, svg.MAP, view.left))
-    for name in sorted(rects):
-        yield name, svg.join_paths(rects[name])
+            there = paths.setdefault(colour_class(box, colour), [])
+            there.append(svg.map_path(box, view.picture, view.left))
+    for name in sorted(paths):
+        yield name, "".join(paths[name])
 
 
 def _problem(node: Node | None, views: Sequence[GpuView]) -> str:
@@ -207,12 +191,14 @@ def _nodes_of_pools(world: World, chosen: Filter) -> Iterator[str]:
             yield name
 
 
-def _choices(world: World) -> Choices:
-    namespaces: set[str] = set()
+def choices(world: World, namespaces: Namespaces) -> Choices:
+    """Return the values that the filters offer."""
+    namespaces.forget(world)
+    spaces: set[str] = set()
     for gpu in world.gpus.values():
-        namespaces |= namespaces_of(gpu)
+        spaces |= namespaces.of(gpu)
     return Choices(
         sorted(world.pools.keys() | {gpu.spec.pool for gpu in world.gpus.values()}),
         sorted({gpu.spec.board for gpu in world.gpus.values()}),
-        sorted(namespaces),
+        sorted(spaces),
     )

@@ -14,6 +14,7 @@ from gpu_operator.api.v1alpha1.resource import Gpu
 from mig import geometry
 from mig.errors import MigError
 from mig.geometry import Board, Instance
+from mig.spec import Place
 
 
 class BoxState(StrEnum):
@@ -36,6 +37,17 @@ LEGEND: dict[BoxState, str] = {
     BoxState.CLOSED: "admits no pod now: the kubelet or the node agent restarts",
     BoxState.SICK: "not healthy",
     BoxState.COMING: "requested, does not exist yet",
+}
+
+
+WORDS: dict[BoxState, str] = {
+    BoxState.FREE: "free",
+    BoxState.HELD: "held",
+    BoxState.CLAIMED: "claimed",
+    BoxState.LEAVING: "withdrawn",
+    BoxState.CLOSED: "not admitting",
+    BoxState.SICK: "not healthy",
+    BoxState.COMING: "requested",
 }
 
 
@@ -116,7 +128,7 @@ def _add(
     boxes: list[Box], wrong: list[str], board: Board, one: Slice | ClaimedSlice | PlacedInstance
 ) -> None:
     try:
-        instance = board.instance(*one.place)
+        instance = _find_instance(board, one.place)
     except MigError:
         wrong.append(str(one.place))
         return
@@ -129,6 +141,11 @@ def _add(
             boxes.append(_box(one.uuid, instance, state, one.holders, one.health))
         case PlacedInstance():
             boxes.append(_box("", instance, BoxState.COMING, ()))
+
+
+@lru_cache(maxsize=4096)
+def _find_instance(board: Board, place: Place) -> Instance:
+    return board.instance(*place)
 
 
 def _state(one: Slice) -> BoxState:
@@ -148,8 +165,14 @@ def _box(
     holders: tuple[Holder, ...],
     health: str = "Healthy",
 ) -> Box:
-    memory, compute = place_runs(instance)
-    return Box(uuid, str(instance), state, memory, compute, holders, health)
+    name, memory, compute = _describe(instance)
+    return Box(uuid, name, state, memory, compute, holders, health)
+
+
+@lru_cache(maxsize=4096)
+def _describe(instance: Instance) -> tuple[str, Run, Run]:
+    """Return an instance's name and its runs; a fleet has few different instances."""
+    return str(instance), *place_runs(instance)
 
 
 def place_runs(instance: Instance) -> tuple[Run, Run]:
@@ -174,6 +197,9 @@ def _share_memory(boxes: list[Box]) -> list[Box]:
         runs.setdefault(box.memory, []).append(box)
     found = []
     for same in runs.values():
+        if len(same) == 1:
+            found += same
+            continue
         for number, box in enumerate(sorted(same, key=lambda one: one.compute.start)):
             found.append(replace(box, part=number, parts=len(same)))
     return sorted(found, key=lambda one: (one.memory.start, one.part))

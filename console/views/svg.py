@@ -3,8 +3,8 @@
 Colours and patterns are classes of the style sheet, because the pages allow no inline style.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from console.views.geometry import Box, GpuPicture, Run
@@ -57,9 +57,23 @@ def compute_rect(box: Box, picture: GpuPicture, scale: Scale, left: float = 0) -
     return _rect(box.compute, picture.compute_slices, scale.width, left, top, scale.compute)
 
 
-def join_paths(rects: Iterable[Rect]) -> str:
-    """Return one path for many rectangles: a browser draws one element faster than fifty."""
-    return "".join(one.path for one in rects)
+def map_path(box: Box, picture: GpuPicture, left: int) -> str:
+    """Return both rectangles of a box on a map as one path.
+
+    A browser draws one element with the paths of fifty boxes faster than fifty elements.
+    """
+    sizes = picture.units, picture.compute_slices
+    return _map_path(box.memory, box.compute, box.part, box.parts, sizes, left)
+
+
+@lru_cache(maxsize=8192)
+def _map_path(
+    memory: Run, compute: Run, part: int, parts: int, sizes: tuple[int, int], left: int
+) -> str:
+    height = MAP.memory / parts
+    upper = _rect(memory, sizes[0], MAP.width, left, height * part, height)
+    lower = _rect(compute, sizes[1], MAP.width, left, MAP.memory + MAP.gap, MAP.compute)
+    return upper.path + lower.path
 
 
 def _rect(run: Run, units: int, width: int, left: float, top: float, height: float) -> Rect:

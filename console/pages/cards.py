@@ -1,0 +1,84 @@
+"""The cards of nodes on the page of the fleet, rendered again only after their objects changed."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from console.pages import rendering
+from console.views import fleet
+from console.views.fleet import Chosen, Filter
+from console.views.geometry import BoxState
+from gpu_operator.controllers.common.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A node as markup, and its part of the sums. ``source`` is what it was rendered from."""
+
+    html: Markup
+    counts: Counter[BoxState]
+    gpus: int
+    sick: int
+    source: Chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums over the shown nodes."""
+
+    nodes: int
+    gpus: int
+    sick: int
+    counts: Counter[BoxState]
+
+
+class CardCache:
+    """Renders cards. The maps of all nodes are kept for each way of colouring, others are not."""
+
+    def __init__(self, templates: Environment) -> None:
+        self._templates = templates
+        self._maps: dict[tuple[str, str], Card] = {}
+
+    def render(
+        self, world: World, nodes: Sequence[Chosen], chosen: Filter, *, detailed: bool
+    ) -> list[Card]:
+        """Return the cards of nodes in the given order."""
+        if len(self._maps) > 4 * len(world.nodes) + 64:
+            self._maps.clear()
+        return [self._card(world, one, chosen, detailed) for one in nodes]
+
+    def _card(self, world: World, node: Chosen, chosen: Filter, detailed: bool) -> Card:
+        key = (node.name, chosen.colour)
+        known = self._maps.get(key)
+        if not detailed and known is not None and _is_same(known.source, node):
+            return known
+        view = fleet.view_node(world, node.name, node.gpus, chosen.colour)
+        html = rendering.render(
+            self._templates, "cards.html", nodes=(view,), chosen=chosen, detailed=detailed
+        )
+        sick = sum(one.is_sick for one in view.gpus)
+        card = Card(Markup(html), view.counts, len(view.gpus), sick, node)
+        if not detailed:
+            self._maps[key] = card
+        return card
+
+
+def add_up(cards: Iterable[Card]) -> Sums:
+    """Return the sums over cards."""
+    every = list(cards)
+    counts: Counter[BoxState] = Counter()
+    for one in every:
+        counts.update(one.counts)
+    return Sums(len(every), sum(c.gpus for c in every), sum(c.sick for c in every), counts)
+
+
+def _is_same(one: Chosen, other: Chosen) -> bool:
+    """Return whether two nodes are the same objects; equality would compare every field."""
+    return (
+        one.node is other.node
+        and len(one.gpus) == len(other.gpus)
+        and all(a is b for a, b in zip(one.gpus, other.gpus, strict=True))
+    )
