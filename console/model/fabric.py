@@ -49,6 +49,8 @@ class Fabric:
                 self._put_policy(key, value)
             case "RDMANetwork":
                 self._put_network(key, value)
+            case _:
+                raise ValueError(f"{kind} is no kind of the fabric")
 
     def explainer(self) -> Explainer:
         """Return the explainer of the current objects; it is compiled once per change."""

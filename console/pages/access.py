@@ -25,7 +25,7 @@ HEADERS: Final = (
         b" connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     ),
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
+    (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
@@ -106,7 +106,7 @@ class Access:
         navigates = headers.get("sec-fetch-mode", [""])[0] == "navigate"
         if "origin" in headers:
             origin = headers["origin"][0]
-            if origin != f"http://{headers['host'][0]}" and origin != "null":
+            if origin != f"http://{headers['host'][0]}":
                 return True
         return site not in ("same-origin", "none") and not navigates
 

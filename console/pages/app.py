@@ -16,7 +16,7 @@ from console.pages import cards, rendering, stream
 from console.pages.access import Access
 from console.views import details, fleet, layout_diff, reach, timeline, why
 from console.views.geometry import draw
-from rdma.explain import QuestionError
+from rdma.explain import Explanation, QuestionError
 
 LONGEST_FORM: Final = 4 * layout_diff.LONGEST  # bytes; percent-encoding triples most characters
 _PART: Final = "x-part"  # header with which the script requests a page without its frame
@@ -166,6 +166,9 @@ class Pages:
                 found = layout_diff.diff(self._model.world(), document)
             except layout_diff.ManifestError as err:
                 problem, status = str(err), 422
+        else:
+            known = self._model.world().layouts.get(request.query_params.get("name", ""))
+            text = layout_diff.write_layout(known) if known is not None else ""
         names = sorted(self._model.world().layouts)
         values = {"text": text, "problem": problem, "diff": found, "layouts": names}
         return self._page(request, "layout.html", "Layout", "", status, **values)
@@ -184,7 +187,8 @@ class Pages:
         """Explain the verdict about each verb from one pod to another."""
         source = request.query_params.get("from", "")
         destination = request.query_params.get("to", "")
-        problem, found = "", ()
+        problem = ""
+        found: tuple[Explanation, ...] = ()
         try:
             found = tuple(reach.explain_pair(self._model.fabric, source, destination))
         except QuestionError as err:
@@ -247,7 +251,9 @@ class Pages:
 
 def make_app(pages: Pages, token: str, port: int | None) -> Access:
     """Return the application behind its access control."""
-    return Access(Starlette(routes=pages.routes()), token, port)
+    app = Starlette(routes=pages.routes())
+    app.router.redirect_slashes = False  # the path may be a name that others chose
+    return Access(app, token, port)
 
 
 def _filter(request: Request) -> fleet.Filter:

@@ -30,7 +30,12 @@ def new_environment() -> Environment:
         "hue": fleet.hue,
         "words": geometry.WORDS,
     }
-    environment.filters |= {"short": shorten, "fit": fit_name, "gib": format_gib, "when": format_time}
+    environment.filters |= {
+        "short": shorten,
+        "fit": fit_name,
+        "gib": format_gib,
+        "when": format_time,
+    }
     return environment
 
 

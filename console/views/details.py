@@ -1,5 +1,6 @@
 """One slice or pod: where it is, and what it holds."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, Slice
@@ -24,18 +25,21 @@ class FoundSlice:
 
 def find_slice(world: World, uuid: str) -> FoundSlice | None:
     """Return the slice with this UUID, or None."""
-    for gpu in world.gpus.values():
-        for one in (*gpu.status.slices, *gpu.status.claims):
-            if one.uuid == uuid:
-                return FoundSlice(gpu, one)
-    return None
+    return next((one for one in _every_slice(world) if one.slice.uuid == uuid), None)
 
 
 def slices_of(world: World, namespace: str, name: str) -> list[FoundSlice]:
     """Return the slices that a pod holds."""
     return [
-        FoundSlice(gpu, one)
-        for gpu in world.gpus.values()
-        for one in (*gpu.status.slices, *gpu.status.claims)
-        if any((h.namespace, h.name) == (namespace, name) for h in one.holders)
+        one
+        for one in _every_slice(world)
+        if any((h.namespace, h.name) == (namespace, name) for h in one.slice.holders)
     ]
+
+
+def _every_slice(world: World) -> Iterator[FoundSlice]:
+    for gpu in world.gpus.values():
+        for one in gpu.status.slices:
+            yield FoundSlice(gpu, one)
+        for claimed in gpu.status.claims:
+            yield FoundSlice(gpu, claimed)

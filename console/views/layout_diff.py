@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from console.views.geometry import BoxState, GpuPicture, draw, draw_places
-from gpu_operator.api.v1alpha1 import GROUP
+from gpu_operator.api.v1alpha1 import GROUP, VERSION
 from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus, OnInUse
 from gpu_operator.api.v1alpha1.resource import Broken, Gpu, Layout, parse
 from gpu_operator.controllers.common.world import World
@@ -56,15 +56,23 @@ class GpuChange:
     @property
     def signature(self) -> tuple[Any, ...]:
         """Return what GPUs with the same change have in common."""
-        return self.gpu.spec.board, self.before, self.after, self.problem, self.blocked
+        shapes = [
+            tuple((box.name, box.state) for box in picture.boxes) if picture else ()
+            for picture in (self.before, self.after)
+        ]
+        return self.gpu.spec.board, *shapes, self.problem
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeGroup:
-    """GPUs with the same change; ``first`` is drawn for all of them."""
+    """GPUs with the same change; ``first`` is drawn for all of them.
+
+    ``blocked`` are a GPU, a slice of it that must be removed, and the pods that hold the slice.
+    """
 
     first: GpuChange
     names: tuple[str, ...]
+    blocked: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,17 @@ def read_layout(text: str) -> dict[str, Any]:
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         raise ManifestError("metadata.name: missing")
     return document
+
+
+def write_layout(layout: Layout) -> str:
+    """Return the manifest of a layout, to be edited."""
+    document = {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": _KIND,
+        "metadata": {"name": layout.name},
+        "spec": layout.spec.model_dump(mode="json", by_alias=True, exclude_unset=True),
+    }
+    return str(yaml.safe_dump(document, sort_keys=False, default_flow_style=False))
 
 
 def diff(world: World, document: dict[str, Any]) -> LayoutDiff:
@@ -172,6 +191,8 @@ def _change(gpu: Gpu, role: selection.Role, layout: Layout) -> GpuChange:
             return GpuChange(gpu, before, problem=f"follows the older layout {role.follows}")
         case Part.CLAIMS:
             return GpuChange(gpu, before, problem="only ResourceClaims can use this GPU")
+        case Part.OWN | Part.UNPLACEABLE:
+            pass  # the target states what is not placeable
     target = targets.resolve_target(gpu.spec.board, layout.spec.instances)
     if target.problem:
         return GpuChange(gpu, before, problem=target.problem)
@@ -221,4 +242,5 @@ def _group(changes: Iterator[GpuChange]) -> Iterator[ChangeGroup]:
     for one in changes:
         groups.setdefault(one.signature, []).append(one)
     for same in groups.values():
-        yield ChangeGroup(same[0], tuple(one.gpu.name for one in same))
+        blocked = ((c.gpu.name, place, pods) for c in same for place, pods in c.blocked)
+        yield ChangeGroup(same[0], tuple(one.gpu.name for one in same), tuple(blocked))

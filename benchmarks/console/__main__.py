@@ -1,0 +1,230 @@
+"""Measure the console on a synthetic fleet, or take the pictures of docs/console.md.
+
+``python -m benchmarks.console`` starts an API server that serves a fleet of H100s with seven slices
+each, and `tessera ui` on it. ``--pictures FOLDER`` takes pictures instead.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+from benchmarks.console import browser, pictures
+
+VIEWERS = 50
+IDLE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rig:
+    """A running console: its URL with the token, its process, and the API server's URL."""
+
+    url: str
+    process: Process
+    api: str
+    started_s: float
+
+    @property
+    def base(self) -> str:
+        """Return the URL without path and token."""
+        return self.url.partition("/?")[0]
+
+    def memory_mib(self, line: str) -> float:
+        """Return a line of /proc/PID/status in MiB."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = next(one for one in text.splitlines() if one.startswith(line))
+        return int(found.split()[1]) / 1024
+
+    def cpu_s(self) -> float:
+        """Return the CPU time that the console has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    """Measure, and print a table or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER")
+    options = parser.parse_args()
+    if options.pictures is not None:
+        asyncio.run(_take_pictures(options.pictures))
+        return
+    found = asyncio.run(_measure(options.nodes))
+    if options.json:
+        print(json.dumps(found, indent=2))
+    else:
+        for name, value in found.items():
+            print(f"{name:<58} {value}")
+
+
+@contextlib.asynccontextmanager
+async def open_rig(nodes: int, *, alike: bool) -> AsyncIterator[Rig]:
+    """Start the API server and the console."""
+    port = _free_port()
+    arguments = ["-m", "benchmarks.console.api_server", str(port), str(nodes)]
+    arguments += ["--alike"] * alike
+    api = await asyncio.create_subprocess_exec(sys.executable, *arguments)
+    try:
+        await _wait_for_port(port)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "config")
+            file.write_text(yaml.safe_dump(_kubeconfig(port)))
+            began = time.monotonic()
+            console = await asyncio.create_subprocess_exec(
+                Path(sys.executable).with_name("tessera"),
+                *("ui", "--no-browser", "--kubeconfig", file),
+                stdout=asyncio.subprocess.PIPE,
+            )
+            try:
+                assert console.stdout is not None
+                line = (await console.stdout.readline()).decode()
+                url = line.strip().rpartition(" ")[2]
+                yield Rig(url, console, f"http://127.0.0.1:{port}", began)
+            finally:
+                console.terminate()
+                await console.wait()
+    finally:
+        api.terminate()
+        await api.wait()
+
+
+async def _measure(nodes: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"nodes": nodes, "load average before": os.getloadavg()[0]}
+    async with (
+        open_rig(nodes, alike=True) as rig,
+        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
+    ):
+        await (await session.get(rig.url)).read()
+        while "still loading" in await _text(session, rig.base):
+            await asyncio.sleep(0.2)
+        found["lists complete after (s)"] = round(time.monotonic() - rig.started_s, 2)
+        await asyncio.sleep(8)  # the maps are rendered in advance
+        found["CPU until then (s)"] = round(rig.cpu_s(), 2)
+        times = [await _time(session, rig.base) for _ in range(9)]
+        found["page of the fleet, median of 9 (ms)"] = round(1000 * statistics.median(times), 1)
+        found["page of the fleet (MB)"] = round(len(await _text(session, rig.base)) / 1e6, 2)
+        found["update, median of 9 (ms)"] = round(1000 * await _update(session, rig, 9), 1)
+        found["resident memory (MiB)"] = round(rig.memory_mib("VmRSS"), 1)
+        found["idle, no viewer (cores)"] = await _idle(rig)
+        async with contextlib.AsyncExitStack() as viewers:
+            for _ in range(VIEWERS):
+                answer = session.get(f"{rig.base}/stream?after=999999")
+                await viewers.enter_async_context(answer)
+            found[f"idle, {VIEWERS} viewers (cores)"] = await _idle(rig)
+            found[f"resident memory, {VIEWERS} viewers (MiB)"] = round(rig.memory_mib("VmRSS"), 1)
+        found["peak of resident memory (MiB)"] = round(rig.memory_mib("VmHWM"), 1)
+        if browser.find_program():
+            found |= await _paint(rig)
+    found["load average after"] = os.getloadavg()[0]
+    return found
+
+
+async def _paint(rig: Rig) -> dict[str, Any]:
+    """Measure the first paint and the memory of the page in a browser."""
+    async with browser.open_browser() as page:
+        await page.show_as(1360, 900)
+        await page.open(rig.url)
+        await page.wait_for("document.querySelectorAll('.card').length > 0")
+        times = []
+        for _ in range(5):
+            await page.open(rig.base + "/")
+            times.append(
+                await page.evaluate(
+                    "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+                )
+            )
+        await page.call("HeapProfiler.collectGarbage")
+        heap = await page.call("Runtime.getHeapUsage")
+        elements = await page.evaluate("document.getElementsByTagName('*').length")
+    return {
+        "first contentful paint, median of 5 (ms)": round(statistics.median(times)),
+        "elements of the page": elements,
+        "script heap of the page (MB)": round(heap["usedSize"] / 1e6, 1),
+    }
+
+
+async def _update(session: aiohttp.ClientSession, rig: Rig, number: int) -> float:
+    """Return the median time from a change in the API server until a viewer has its new card."""
+    times = []
+    async with session.get(f"{rig.base}/stream?after=999999") as events:
+        for _ in range(number):
+            began = time.perf_counter()
+            changed = await (await session.post(f"{rig.api}/touch")).json()
+            async for line in events.content:
+                if line.startswith(b"data:") and changed["node"].encode() in line:
+                    break
+            await _text(session, f"{rig.base}/parts/nodes?name={changed['node']}")
+            times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+async def _idle(rig: Rig) -> float:
+    before = rig.cpu_s()
+    await asyncio.sleep(IDLE_S)
+    return round((rig.cpu_s() - before) / IDLE_S, 4)
+
+
+async def _time(session: aiohttp.ClientSession, url: str) -> float:
+    began = time.perf_counter()
+    await _text(session, url)
+    return time.perf_counter() - began
+
+
+async def _text(session: aiohttp.ClientSession, url: str) -> str:
+    async with session.get(url) as answer:
+        answer.raise_for_status()
+        return await answer.text()
+
+
+async def _take_pictures(folder: Path) -> None:
+    if not browser.find_program():
+        sys.exit(f"none of {', '.join(browser.PROGRAMS)} is installed")
+    async with open_rig(40, alike=False) as rig, browser.open_browser() as page:
+        await pictures.take(page, rig.url, folder)
+
+
+def _kubeconfig(port: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "synthetic",
+        "contexts": [{"name": "synthetic", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "u", "user": {}}],
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+async def _wait_for_port(port: int) -> None:
+    async with asyncio.timeout(120):
+        while True:
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                return
+            await asyncio.sleep(0.1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""An API server that only lists and watches: it serves a synthetic cluster to `tessera ui`.
+
+``python -m benchmarks.console.api_server PORT NODES [--alike]``. ``POST /touch`` gives a free slice
+to a pod, so that the time until a viewer sees the change can be measured.
+"""
+
+import argparse
+import copy
+import itertools
+import json
+from collections.abc import AsyncIterator
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from benchmarks.console import synthetic
+from gpu_operator import kinds
+from gpu_operator.kube.port import Chosen
+
+
+def make_app(cluster: synthetic.SyntheticCluster) -> Starlette:
+    """Return an application that serves the paths of all kinds of the operator."""
+    numbers = itertools.count()
+
+    def route(kind: kinds.Kind) -> Route:
+        async def answer(request: Request) -> Response:
+            given = request.query_params
+            if given.get("watch"):
+                return StreamingResponse(follow(kind.name), media_type="application/json")
+            page = await cluster.page(kind.name, Chosen(), given.get("continue", ""))
+            return JSONResponse(page)
+
+        prefix = f"/apis/{kind.group}" if kind.group else "/api"
+        return Route(f"{prefix}/{kind.version}/{kind.plural}", answer)
+
+    async def follow(kind: str) -> AsyncIterator[bytes]:
+        async for event in cluster.watch(kind, Chosen(), ""):
+            yield json.dumps(event).encode() + b"\n"
+
+    async def touch(request: Request) -> Response:
+        del request
+        gpus = list(cluster.objects["GPU"].values())
+        number = next(numbers)
+        gpu = copy.deepcopy(gpus[number * 8 % len(gpus)])
+        pod = {"namespace": "touched", "name": f"pod-{number}", "uid": f"uid-{number}"}
+        gpu["status"]["slices"][-1]["holders"] = [pod]
+        cluster.put("GPU", gpu)
+        return JSONResponse({"node": gpu["spec"]["nodeName"]})
+
+    return Starlette(
+        routes=[*map(route, kinds.KINDS), Route("/touch", touch, methods=["POST"])]
+    )
+
+
+def main() -> None:
+    """Serve until the process is ended."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("port", type=int)
+    parser.add_argument("nodes", type=int)
+    parser.add_argument("--alike", action="store_true")
+    options = parser.parse_args()
+    cluster = synthetic.SyntheticCluster()
+    synthetic.fill(cluster, options.nodes, alike=options.alike)
+    uvicorn.run(make_app(cluster), port=options.port, log_level="error", access_log=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Drives Debian's Chromium, without a window, by its DevTools protocol."""
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
+
+
+class Page:
+    """A tab of the browser."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._numbers = itertools.count(1)
+
+    async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Call a method of the protocol; events that arrive meanwhile are dropped."""
+        number = next(self._numbers)
+        await self._socket.send_json({"id": number, "method": method, "params": parameters})
+        while True:
+            answer = await self._socket.receive_json(timeout=60)
+            if answer.get("id") == number:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                result: dict[str, Any] = answer["result"]
+                return result
+
+    async def evaluate(self, expression: str) -> Any:
+        """Return the value of an expression; a promise is awaited."""
+        found = await self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        if "exceptionDetails" in found:
+            raise RuntimeError(str(found["exceptionDetails"]))
+        return found["result"].get("value")
+
+    async def open(self, url: str) -> None:
+        """Open a URL and wait until the page has loaded and painted."""
+        await self.call("Page.navigate", url=url)
+        await self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
+        await asyncio.sleep(0.3)
+
+    async def wait_for(self, expression: str) -> None:
+        """Wait until an expression is true. Raises TimeoutError after 60 s."""
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(RuntimeError):  # the page is being replaced
+                    if await self.evaluate(expression):
+                        return
+                await asyncio.sleep(0.05)
+
+    async def show_as(self, width: int, height: int, *, dark: bool = False) -> None:
+        """Set the size of the window and the preferred colours."""
+        await self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self.call("Emulation.setEmulatedMedia", features=[scheme])
+
+    async def save(self, file: Path) -> None:
+        """Write a picture of the window."""
+        found = await self.call("Page.captureScreenshot", format="png")
+        file.write_bytes(base64.b64decode(found["data"]))
+
+
+def find_program() -> str:
+    """Return the browser's path; empty if none is installed."""
+    return next(filter(None, map(shutil.which, PROGRAMS)), "")
+
+
+@contextlib.asynccontextmanager
+async def open_browser() -> AsyncIterator[Page]:
+    """Start a browser with a profile of its own, and end it afterwards."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        process = await asyncio.create_subprocess_exec(
+            find_program(),
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--remote-debugging-port=0",
+            f"--user-data-dir={profile}",
+            "about:blank",
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            file = Path(profile, "DevToolsActivePort")
+            async with asyncio.timeout(60):
+                while not (file.exists() and file.read_text().count("\n")):
+                    await asyncio.sleep(0.05)
+            port = file.read_text().splitlines()[0]
+            async with aiohttp.ClientSession() as session:
+                async with session.get(f"http://127.0.0.1:{port}/json") as answer:
+                    tabs = await answer.json()
+                tab = next(one for one in tabs if one["type"] == "page")
+                url = tab["webSocketDebuggerUrl"]
+                async with session.ws_connect(url, max_msg_size=64 << 20) as socket:
+                    yield Page(socket)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            await process.wait()

@@ -1,0 +1,49 @@
+"""The pictures of docs/console.md, one per view, and checks of what a picture does not show."""
+
+from pathlib import Path
+from typing import Final
+
+from benchmarks.console.browser import Page
+
+_MANIFEST: Final = """apiVersion: gpu.tessera.dev/v1alpha1
+kind: MIGLayout
+metadata: {name: mixed}
+spec:
+  selector: {pool: h100}
+  rollout: {onInUse: Evict, maxUnavailable: 5%}
+  instances:
+  - profile: 3g.40gb
+  - {profile: 1g.10gb, count: 4}
+"""
+VIEWS: Final = {
+    "fleet": "/",
+    "node": "/nodes/gpu-0003",
+    "why": "/why/training/llama-finetune-0",
+    "rdma": "/rdma",
+    "rdma-explain": "/rdma/explain?from=training/worker-4&to=training/worker-0",
+    "events": "/events",
+}
+
+
+async def take(page: Page, url: str, folder: Path) -> None:
+    """Write a picture of each view."""
+    folder.mkdir(parents=True, exist_ok=True)
+    base = url.partition("/?")[0]
+    await page.show_as(1280, 800)
+    await page.open(url)
+    await page.wait_for("document.querySelectorAll('.card').length === 40")
+    await page.wait_for("document.getElementById('live').dataset.state === 'on'")
+    await page.save(folder / "fleet.png")
+    for name, path in VIEWS.items():
+        await page.open(base + path)
+        await page.save(folder / f"{name}.png")
+        print(name)
+    await page.open(base + "/layout")
+    await page.evaluate(f"document.getElementById('manifest').value = {_MANIFEST!r}")
+    await page.evaluate("document.querySelector('.paste').requestSubmit()")
+    await page.wait_for("document.querySelector('article') !== null")
+    await page.save(folder / "layout.png")
+    for name, width, height, dark in (("dark", 1280, 800, True), ("narrow", 390, 800, False)):
+        await page.show_as(width, height, dark=dark)
+        await page.open(base + "/")
+        await page.save(folder / f"fleet-{name}.png")
