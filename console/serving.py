@@ -26,7 +26,7 @@ _AGAIN_S: Final = 5.0
 class Server(uvicorn.Server):
     """A server that reports when it is ready, and leaves signals to the caller."""
 
-    def __init__(self, app: Any, listener: socket.socket) -> None:
+    def __init__(self, app: Any) -> None:
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -40,19 +40,11 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=_SHUTDOWN_S,
         )
         super().__init__(config)
-        self._listener = listener
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Install no handlers: an interrupt cancels the caller's task."""
         yield
-
-    async def run_until_cancelled(self) -> None:
-        """Serve until this task is cancelled; open streams are then closed."""
-        try:
-            await self.serve(sockets=[self._listener])
-        finally:
-            self.should_exit = True
 
 
 def listen(port: int) -> socket.socket:
@@ -95,10 +87,10 @@ async def serve(
     port = listener.getsockname()[1]
     model = ClusterModel()
     pages = Pages(model, cluster)
-    server = Server(make_app(pages, token, None if any_port else port), listener)
+    server = Server(make_app(pages, token, None if any_port else port))
     watches = asyncio.create_task(Watches(source, model, namespace).run())
     on_ready(f"http://{HOST}:{port}/?token={token}")
-    serving = asyncio.create_task(server.run_until_cancelled())
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
     warming = asyncio.create_task(_warm_up(model, pages))
     try:
         done, _ = await asyncio.wait({watches, serving}, return_when=asyncio.FIRST_COMPLETED)
@@ -106,6 +98,9 @@ async def serve(
             task.result()
     finally:
         pages.is_over = True
+        model.note("Connection")  # wakes the streams, which then end
+        server.should_exit = True
+        await asyncio.wait({serving}, timeout=2 * _SHUTDOWN_S)
         for task in (watches, serving, warming):
             task.cancel()
         await asyncio.gather(watches, serving, warming, return_exceptions=True)

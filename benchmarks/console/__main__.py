@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("--pictures", type=Path, metavar="FOLDER")
     options = parser.parse_args()
     if options.pictures is not None:
+        options.pictures.mkdir(parents=True, exist_ok=True)
         asyncio.run(_take_pictures(options.pictures))
         return
     found = asyncio.run(_measure(options.nodes))
@@ -83,13 +84,13 @@ async def open_rig(nodes: int, *, alike: bool) -> AsyncIterator[Rig]:
     try:
         await _wait_for_port(port)
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "config")
-            file.write_text(yaml.safe_dump(_kubeconfig(port)))
+            file = _write_kubeconfig(folder, port)
             began = time.monotonic()
             console = await asyncio.create_subprocess_exec(
                 Path(sys.executable).with_name("tessera"),
                 *("ui", "--no-browser", "--kubeconfig", file),
                 stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
             )
             try:
                 assert console.stdout is not None
@@ -97,7 +98,8 @@ async def open_rig(nodes: int, *, alike: bool) -> AsyncIterator[Rig]:
                 url = line.strip().rpartition(" ")[2]
                 yield Rig(url, console, f"http://127.0.0.1:{port}", began)
             finally:
-                console.terminate()
+                with contextlib.suppress(ProcessLookupError):
+                    console.terminate()
                 await console.wait()
     finally:
         api.terminate()
@@ -111,7 +113,9 @@ async def _measure(nodes: int) -> dict[str, Any]:
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
     ):
         await (await session.get(rig.url)).read()
-        while "still loading" in await _text(session, rig.base):
+        while True:
+            if "still loading" not in await _text(session, rig.base):
+                break
             await asyncio.sleep(0.2)
         found["lists complete after (s)"] = round(time.monotonic() - rig.started_s, 2)
         await asyncio.sleep(8)  # the maps are rendered in advance
@@ -199,8 +203,8 @@ async def _take_pictures(folder: Path) -> None:
         await pictures.take(page, rig.url, folder)
 
 
-def _kubeconfig(port: int) -> dict[str, Any]:
-    return {
+def _write_kubeconfig(folder: str, port: int) -> Path:
+    document = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "synthetic",
@@ -208,6 +212,9 @@ def _kubeconfig(port: int) -> dict[str, Any]:
         "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
         "users": [{"name": "u", "user": {}}],
     }
+    file = Path(folder, "config")
+    file.write_text(yaml.safe_dump(document))
+    return file
 
 
 def _free_port() -> int:

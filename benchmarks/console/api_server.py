@@ -5,6 +5,8 @@ to a pod, so that the time until a viewer sees the change can be measured.
 """
 
 import argparse
+import asyncio
+import contextlib
 import copy
 import itertools
 import json
@@ -29,16 +31,21 @@ def make_app(cluster: synthetic.SyntheticCluster) -> Starlette:
         async def answer(request: Request) -> Response:
             given = request.query_params
             if given.get("watch"):
-                return StreamingResponse(follow(kind.name), media_type="application/json")
+                return StreamingResponse(
+                    follow(kind.name, float(given.get("timeoutSeconds", "60"))),
+                    media_type="application/json",
+                )
             page = await cluster.page(kind.name, Chosen(), given.get("continue", ""))
             return JSONResponse(page)
 
         prefix = f"/apis/{kind.group}" if kind.group else "/api"
         return Route(f"{prefix}/{kind.version}/{kind.plural}", answer)
 
-    async def follow(kind: str) -> AsyncIterator[bytes]:
-        async for event in cluster.watch(kind, Chosen(), ""):
-            yield json.dumps(event).encode() + b"\n"
+    async def follow(kind: str, within_s: float) -> AsyncIterator[bytes]:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                async for event in cluster.watch(kind, Chosen(), ""):
+                    yield json.dumps(event).encode() + b"\n"
 
     async def touch(request: Request) -> Response:
         del request
@@ -50,9 +57,7 @@ def make_app(cluster: synthetic.SyntheticCluster) -> Starlette:
         cluster.put("GPU", gpu)
         return JSONResponse({"node": gpu["spec"]["nodeName"]})
 
-    return Starlette(
-        routes=[*map(route, kinds.KINDS), Route("/touch", touch, methods=["POST"])]
-    )
+    return Starlette(routes=[*map(route, kinds.KINDS), Route("/touch", touch, methods=["POST"])])
 
 
 def main() -> None:

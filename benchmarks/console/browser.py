@@ -73,12 +73,20 @@ class Page:
     async def save(self, file: Path) -> None:
         """Write a picture of the window."""
         found = await self.call("Page.captureScreenshot", format="png")
-        file.write_bytes(base64.b64decode(found["data"]))
+        await asyncio.to_thread(file.write_bytes, base64.b64decode(found["data"]))
 
 
 def find_program() -> str:
     """Return the browser's path; empty if none is installed."""
     return next(filter(None, map(shutil.which, PROGRAMS)), "")
+
+
+def _read_port(profile: str) -> str:
+    """Return the port of the protocol; empty until the browser has written it."""
+    with contextlib.suppress(OSError):
+        first, *rest = Path(profile, "DevToolsActivePort").read_text().split("\n")
+        return first if rest else ""
+    return ""
 
 
 @contextlib.asynccontextmanager
@@ -98,11 +106,11 @@ async def open_browser() -> AsyncIterator[Page]:
             stderr=asyncio.subprocess.DEVNULL,
         )
         try:
-            file = Path(profile, "DevToolsActivePort")
             async with asyncio.timeout(60):
-                while not (file.exists() and file.read_text().count("\n")):
+                while True:
+                    if port := _read_port(profile):
+                        break
                     await asyncio.sleep(0.05)
-            port = file.read_text().splitlines()[0]
             async with aiohttp.ClientSession() as session:
                 async with session.get(f"http://127.0.0.1:{port}/json") as answer:
                     tabs = await answer.json()

@@ -27,17 +27,17 @@ VIEWS: Final = {
 
 async def take(page: Page, url: str, folder: Path) -> None:
     """Write a picture of each view."""
-    folder.mkdir(parents=True, exist_ok=True)
     base = url.partition("/?")[0]
     await page.show_as(1280, 800)
     await page.open(url)
     await page.wait_for("document.querySelectorAll('.card').length === 40")
     await page.wait_for("document.getElementById('live').dataset.state === 'on'")
-    await page.save(folder / "fleet.png")
     for name, path in VIEWS.items():
+        await page.show_as(1280, 640 if name == "events" else 800)
         await page.open(base + path)
         await page.save(folder / f"{name}.png")
         print(name)
+    await page.show_as(1280, 1150)
     await page.open(base + "/layout")
     await page.evaluate(f"document.getElementById('manifest').value = {_MANIFEST!r}")
     await page.evaluate("document.querySelector('.paste').requestSubmit()")

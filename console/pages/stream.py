@@ -24,6 +24,8 @@ async def follow(
         if not await model.wait(version, KEEP_ALIVE_S):
             yield ": alive\n\n"
             continue
+        if is_over():
+            return
         await asyncio.sleep(GATHER_S)
         changes = model.changes_since(version)
         version = changes.version

@@ -49,7 +49,7 @@ async def kubeconfig_client(path: Path | None, context: str | None) -> tuple[Api
         ConfigError: the file or the context does not exist, or is invalid.
     """
     configuration = Configuration()
-    file = str(path) if path is not None else None
+    file = _file_name(path)
     try:
         await load_kube_config(
             config_file=file,
@@ -63,6 +63,12 @@ async def kubeconfig_client(path: Path | None, context: str | None) -> tuple[Api
     client = ApiClient(configuration)
     client.user_agent = _CONSOLE_USER_AGENT
     return client, context or str(current)
+
+
+def _file_name(path: Path | None) -> str | None:
+    if path is not None and not path.is_file():
+        raise errors.ConfigError(f"no access to a cluster: {path}: no such file")
+    return str(path) if path is not None else None
 
 
 @contextlib.contextmanager

@@ -99,7 +99,9 @@ async def open_console(cluster: SyntheticCluster, namespace: str = "") -> AsyncI
     watching = asyncio.create_task(Watches(cluster, model, namespace, retry_s=0.01).run())
     try:
         async with asyncio.timeout(20):
-            while not model.connection.is_complete:
+            while True:
+                if model.connection.is_complete:
+                    break
                 await asyncio.sleep(0.001)
         yield Console(cluster, model, make_app(pages, TOKEN, PORT), pages)
     finally:
