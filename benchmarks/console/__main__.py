@@ -128,7 +128,7 @@ async def _measure(nodes: int) -> dict[str, Any]:
         found["idle, no viewer (cores)"] = await _idle(rig)
         async with contextlib.AsyncExitStack() as viewers:
             for _ in range(VIEWERS):
-                answer = session.get(f"{rig.base}/stream?after=999999")
+                answer = session.get(f"{rig.base}/stream")
                 await viewers.enter_async_context(answer)
             found[f"idle, {VIEWERS} viewers (cores)"] = await _idle(rig)
             found[f"resident memory, {VIEWERS} viewers (MiB)"] = round(rig.memory_mib("VmRSS"), 1)
@@ -166,13 +166,14 @@ async def _paint(rig: Rig) -> dict[str, Any]:
 async def _update(session: aiohttp.ClientSession, rig: Rig, number: int) -> float:
     """Return the median time from a change in the API server until a viewer has its new card."""
     times = []
-    async with session.get(f"{rig.base}/stream?after=999999") as events:
+    async with session.get(f"{rig.base}/stream") as events:
         for _ in range(number):
             began = time.perf_counter()
             changed = await (await session.post(f"{rig.api}/touch")).json()
-            async for line in events.content:
-                if line.startswith(b"data:") and changed["node"].encode() in line:
-                    break
+            async with asyncio.timeout(20):
+                async for line in events.content:
+                    if line.startswith(b"data:") and changed["node"].encode() in line:
+                        break
             await _text(session, f"{rig.base}/parts/nodes?name={changed['node']}")
             times.append(time.perf_counter() - began)
     return statistics.median(times)

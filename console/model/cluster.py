@@ -97,8 +97,13 @@ class ClusterModel:
         changed.set()
 
     def changes_since(self, version: int) -> Changes:
-        """Return what has changed after a version of the model."""
-        if version >= self.version:
+        """Return what has changed after a version of the model.
+
+        A version that the model has not reached is from a console that has ended.
+        """
+        if version > self.version:
+            return Changes(self.version, complete=False)
+        if version == self.version:
             return Changes(self.version)
         oldest = self._log[0].version if self._log else self.version + 1
         if version < oldest - 1:
@@ -109,8 +114,8 @@ class ClusterModel:
         return Changes(self.version, kinds, nodes)
 
     async def wait(self, version: int, timeout_s: float) -> bool:
-        """Wait until the model is newer than ``version``; return whether it is."""
-        if self.version > version:
+        """Wait until the model has another version; return whether it has."""
+        if self.version != version:
             return True
         changed = self._changed
         try:
