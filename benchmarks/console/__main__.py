@@ -167,16 +167,22 @@ async def _update(session: aiohttp.ClientSession, rig: Rig, number: int) -> floa
     """Return the median time from a change in the API server until a viewer has its new card."""
     times = []
     async with session.get(f"{rig.base}/stream") as events:
+        await _read_until(events, b"data:")  # all that has happened before
         for _ in range(number):
             began = time.perf_counter()
             changed = await (await session.post(f"{rig.api}/touch")).json()
-            async with asyncio.timeout(20):
-                async for line in events.content:
-                    if line.startswith(b"data:") and changed["node"].encode() in line:
-                        break
+            await _read_until(events, changed["node"].encode())
             await _text(session, f"{rig.base}/parts/nodes?name={changed['node']}")
             times.append(time.perf_counter() - began)
     return statistics.median(times)
+
+
+async def _read_until(events: aiohttp.ClientResponse, part: bytes) -> None:
+    """Read the stream until a line contains ``part``. Raises TimeoutError after 20 s."""
+    async with asyncio.timeout(20):
+        async for line in events.content:
+            if part in line:
+                return
 
 
 async def _idle(rig: Rig) -> float:
