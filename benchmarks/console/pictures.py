@@ -37,7 +37,7 @@ async def take(page: Page, url: str, folder: Path) -> None:
         await page.open(base + path)
         await page.save(folder / f"{name}.png")
         print(name)
-    await page.show_as(1280, 1150)
+    await page.show_as(1280, 1080)
     await page.open(base + "/layout")
     await page.evaluate(f"document.getElementById('manifest').value = {_MANIFEST!r}")
     await page.evaluate("document.querySelector('.paste').requestSubmit()")
