@@ -181,7 +181,7 @@ def gpu_document(
     }
     slices = []
     for number, (one, place) in enumerate(zip(placed, places, strict=True)):
-        held = number < 6 if alike else one.profile.size == 8 or choose.random() < 0.72
+        held = number < 6 if alike else number == 0 or choose.random() < 0.65
         space = choose.choice(_SPACES)
         pod = {"namespace": space, "name": f"{space}-{choose.randrange(9999):04}-{number}"}
         leaving = held and not alike and choose.random() < 0.03
