@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from support.execution import native_launch
+from support.execution.shared_code import SharingCompiler
 from vgpu_sim.exec import interp, jit
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.planning import tiers
@@ -18,14 +19,15 @@ Shape = tuple[int, int, int]
 
 
 @functools.cache
-def compiler() -> jit.Compiler:
-    return jit.Compiler()
+def compiler() -> SharingCompiler:
+    return SharingCompiler()
 
 
 @functools.lru_cache(maxsize=8)
 def _loaded(module: Module, block: Shape, plan: jit.Plan | None) -> jit.Loaded:
     """Return native code of a module's first function; tests run it on several inputs."""
-    return compiler().load(compiler().compile(module, module.functions[0], block, plan))
+    code = compiler().compile_for_values(module, module.functions[0], block, plan)
+    return compiler().load(code)
 
 
 def first_tier(module: Module, block: Shape) -> list[jit.Plan]:

@@ -1,5 +1,6 @@
 """Reads the LLVM IR text that the JIT writes: blocks, instructions, operands, accesses."""
 
+import functools
 import re
 from dataclasses import dataclass, field
 
@@ -31,14 +32,19 @@ class Block:
     condition: str = ""
 
 
+_MARK = re.compile(r"[][,(){}<>]")
+
+
 def _split(text: str) -> list[str]:
     """Split at commas outside of brackets."""
     parts, depth, start = [], 0, 0
-    for place, letter in enumerate(text):
-        depth += (letter in "([<{") - (letter in ")]>}")
-        if letter == "," and not depth:
-            parts.append(text[start:place].strip())
-            start = place + 1
+    for mark in _MARK.finditer(text):
+        letter = mark[0]
+        if letter != ",":
+            depth += 1 if letter in "([<{" else -1
+        elif not depth:
+            parts.append(text[start : mark.start()].strip())
+            start = mark.end()
     parts.append(text[start:].strip())
     return parts
 
@@ -111,6 +117,11 @@ def bytes_of(kind: str) -> int:
 
 def constants(operand: str) -> list[int] | None:
     """Return the integers of a constant operand, scalar or vector; None if it is not one."""
+    return None if operand.startswith("%") else _numbers(operand)
+
+
+@functools.lru_cache(maxsize=1 << 14)  # texts repeat few constants; no caller changes the list
+def _numbers(operand: str) -> list[int] | None:
     if operand in ("zeroinitializer", "false"):
         return [0]
     if operand == "true":

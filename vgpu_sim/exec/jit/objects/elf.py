@@ -1,9 +1,13 @@
 """The parts of an object file that are read after compilation."""
 
-import io
+import struct
 from dataclasses import dataclass
 
-from elftools.elf.elffile import ELFFile
+from vgpu_sim.exec.jit.objects import line_table
+
+# ELF-64 Object File Format, version 1.5: e_shoff, e_shentsize, e_shnum, e_shstrndx; section headers.
+_TABLE = struct.Struct("<40xQ10xHHH")
+_SECTION = struct.Struct("<I20xQQ24x")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +27,20 @@ def read(object_code: bytes) -> CodeSection:
     """Return the code section of an object, which must have only one.
 
     If several rows have the same offset, the last one applies (DWARF 4, section 6.2.2).
+
+    Raises:
+        ValueError: the object has no code section, or an invalid line table.
     """
-    elf = ELFFile(io.BytesIO(object_code))
-    # Relocation would fail on .debug_frame; with a single code section, offsets do not need it.
-    dwarf = elf.get_dwarf_info(relocate_dwarf_sections=False)
-    rows: dict[int, int] = {}
-    for unit in dwarf.iter_CUs():
-        program = dwarf.line_program_for_CU(unit)
-        for entry in program.get_entries() if program else ():
-            state = entry.state
-            if state is not None:
-                rows[state.address] = 0 if state.end_sequence else state.line
-    code = elf.get_section_by_name(".text")
-    assert code is not None
-    return CodeSection(code["sh_size"], tuple(sorted(rows.items())))
+    offset, size, count, names = _TABLE.unpack_from(object_code)
+    sections = [_SECTION.unpack_from(object_code, offset + size * index) for index in range(count)]
+    strings = sections[names][1]
+    places: dict[bytes, tuple[int, int]] = {}
+    for name, begin, length in sections:
+        first = strings + name
+        places[object_code[first : object_code.index(b"\0", first)]] = begin, length
+    if b".text" not in places:
+        raise ValueError("the object has no code section")
+    begin, length = places.get(b".debug_line", (0, 0))
+    # Relocation is not needed: with a single code section, its offsets are the addresses.
+    rows = dict(line_table.rows(object_code[begin : begin + length]))
+    return CodeSection(places[b".text"][1], tuple(sorted(rows.items())))

@@ -34,7 +34,7 @@ class Plan:
         """
         check_block(block)
         geometry = Geometry(block, self.width, self.vectors, self.padding)
-        if geometry not in set(legal_geometries(block)) or self.tier not in (0, 1):
+        if geometry not in legal_geometries(block) or self.tier not in (0, 1):
             raise PlanError(f"{self} is not legal for a block of {block}")
         return geometry
 

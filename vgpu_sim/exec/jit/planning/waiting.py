@@ -47,7 +47,7 @@ def whole_block(case: Case) -> Iterator[Candidate]:
     whole = Geometry(case.block, geometries.MAX_WIDTH, vectors)
     if not stopping or stopping & around:
         return
-    if whole not in set(geometries.legal_geometries(case.block)) or whole.groups > 1:
+    if whole not in geometries.legal_geometries(case.block) or whole.groups > 1:
         return
     why = "threads wait outside loops: switches cost more than spills"
     against = ""

@@ -10,6 +10,7 @@ Either each row is padded to whole vectors, or the threads form one long row (if
 have size 1 they do already; else a lane's indices are computed at run time).
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -174,13 +175,18 @@ def _round_up(number: int, unit: int) -> int:
     return -(-number // unit) * unit
 
 
-def legal_geometries(block: tuple[int, int, int]) -> Iterator[Geometry]:
-    """Yield all geometries of ``block`` whose width is a power of two up to 16, with up to 16
+@functools.lru_cache(maxsize=64)  # each compilation enumerates them several times
+def legal_geometries(block: tuple[int, int, int]) -> tuple[Geometry, ...]:
+    """Return all geometries of ``block`` whose width is a power of two up to 16, with up to 16
     vectors per group.
 
-    A geometry with padding is yielded only if the same geometry without padding is not legal. A
+    A geometry with padding is included only if the same geometry without padding is not legal. A
     group may have more than 16 vectors only if it is the whole block and has the largest width.
     """
+    return tuple(_legal_geometries(block))
+
+
+def _legal_geometries(block: tuple[int, int, int]) -> Iterator[Geometry]:
     width = 1
     while width <= MAX_WIDTH:
         for vectors in range(1, MAX_VECTORS + 1):
