@@ -20,6 +20,7 @@ from vgpu_sim import compiler
 from vgpu_sim.compiler import pipeline
 from vgpu_sim.compiler.ptx import parse
 from vgpu_sim.exec import jit
+from vgpu_sim.exec.errors import PlanError
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.memory import shared_memory
 from vgpu_sim.exec.jit.numbers import known_bits, known_values
@@ -52,9 +53,10 @@ _SEEDS, _BATCH = 300, 60
 
 
 def _text(module: Module, block: tuple[int, int, int], plan: jit.Plan | None) -> str:
-    if plan is not None and plan not in jit.legal_plans(module.functions[0], block):
-        plan = None  # lanes of the kernel wait for each other
-    return jit.Compiler().emit_llvm(module, module.functions[0], block, plan)
+    try:
+        return jit.Compiler().emit_llvm(module, module.functions[0], block, plan)
+    except PlanError:  # lanes of the kernel wait for each other
+        return jit.Compiler().emit_llvm(module, module.functions[0], block)
 
 
 def _kernels(path: Path) -> Iterator[Module]:

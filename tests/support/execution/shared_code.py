@@ -18,7 +18,7 @@ from vgpu_sim.exec.jit.planning.plan import Block
 from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.isa import Function, Module
 
-_FORMS, _TEXTS = 8, 64
+_FORMS, _TEXTS, _LEGAL = 8, 64, 16
 _OPTIMISED_SHARE = 3
 
 
@@ -29,6 +29,7 @@ class SharingCompiler(jit.Compiler):
         super().__init__()
         self._forms: OrderedDict[tuple[object, ...], Any] = OrderedDict()
         self._texts: OrderedDict[tuple[object, ...], Any] = OrderedDict()
+        self._legal: OrderedDict[tuple[object, ...], Any] = OrderedDict()
 
     def compile_for_values(
         self, module: Module, function: Function, block: Block, plan: jit.Plan | None
@@ -46,6 +47,14 @@ class SharingCompiler(jit.Compiler):
             return self.compile(module, function, block, plan)
         finally:
             self.use_emitter(llvm.object_code)
+
+    def legal_plans(self, function: Function, block: Block) -> list[jit.Plan]:
+        """Return ``jit.legal_plans`` as a new list; they take an analysis for each geometry."""
+
+        def make() -> tuple[object, list[jit.Plan]]:
+            return function, list(jit.legal_plans(function, block))
+
+        return list(_kept(self._legal, _LEGAL, (id(function), block), make))
 
     def _form(
         self,

@@ -22,7 +22,6 @@ trip by trip, starting from zeros, and a lane that continues after the loop has 
 its trips.
 """
 
-import functools
 import re
 
 from support.proofs.clamp_sums import APERTURE_BYTES, Sum, symbol_of
@@ -178,7 +177,6 @@ class FunctionProof(TripProof):
         return [self.expand(self.sum(operand, facts), facts)]
 
 
-@functools.lru_cache(maxsize=32)  # one kernel in several spellings
 def prove(text: str) -> int:
     """Prove every access of a module's text; return how many are to the aperture.
 

@@ -1,6 +1,7 @@
 """Every defence in the threat model names tests that exist, also after a test was renamed."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -28,6 +29,7 @@ def list_tests(cell: str) -> list[tuple[str, str]]:
     return found
 
 
+@functools.cache  # many defences name tests of one file
 def list_functions(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

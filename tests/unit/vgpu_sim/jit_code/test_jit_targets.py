@@ -5,18 +5,21 @@ passes LLVM's verifier, and compiles to an object file. It is not executed.
 """
 
 import re
+import struct
 from io import BytesIO
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from support.execution.shared_code import SharingCompiler
 from support.kernels.kernel_builder import KernelBuilder
 from support.kernels.random_kernels import functions, kernels, meetings
 from support.proofs import clamp_proof
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import CodeGenerationError
+from vgpu_sim.exec.jit.objects import elf, line_table
 from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.isa import Module
 
@@ -50,12 +53,25 @@ _SPECIAL = f"""{_HEAD}
 """
 
 
+def _code_section(file: ELFFile) -> elf.CodeSection:
+    """Return what ``elf.read`` returns, by a general library."""
+    dwarf = file.get_dwarf_info(relocate_dwarf_sections=False)
+    rows = {}
+    for unit in dwarf.iter_CUs():
+        for entry in dwarf.line_program_for_CU(unit).get_entries():
+            if entry.state is not None:
+                rows[entry.state.address] = 0 if entry.state.end_sequence else entry.state.line
+    assert len(rows) > 3
+    size = file.get_section_by_name(".text")["sh_size"]
+    return elf.CodeSection(size, tuple(sorted(rows.items())))
+
+
 def _object(module: Module, name: str, block: tuple[int, int, int] = (64, 1, 1)) -> str:
     """Compile each kernel for a target; return the text of all."""
     texts = []
     with llvm.generating_for(_TARGETS[name]):
         for function in module.functions:
-            native = jit.Compiler()
+            native = SharingCompiler()
             shape = function.required_block or block
             texts.append(native.emit_llvm(module, function, shape))
             clamp_proof.prove(texts[-1])
@@ -68,6 +84,7 @@ def _object(module: Module, name: str, block: tuple[int, int, int] = (64, 1, 1))
                     if symbol["st_shndx"] == "SHN_UNDEF" and symbol.name
                 ]
                 assert not undefined, "code that is loaded here sees no library"
+                assert elf.read(code.object_code) == _code_section(file)
     return "\n".join(texts)
 
 
@@ -121,3 +138,36 @@ def test_code_of_another_machine_is_not_loaded() -> None:
         code = jit.Compiler().compile(module, module.functions[0], (64, 1, 1))
     with pytest.raises(CodeGenerationError):
         jit.Compiler().load(code)
+
+
+def _line_program(*steps: int) -> bytes:
+    """Return a ``.debug_line`` section: one unit with these bytes as its program."""
+    lengths = bytes((0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1))
+    header = bytes((1, 1, 1, 0xFB, 14, 13)) + lengths + b"\0\0"
+    program = struct.pack("<HI", 4, len(header)) + header + bytes(steps)
+    return struct.pack("<I", len(program)) + program
+
+
+def test_a_line_program_with_every_kind_of_step() -> None:
+    steps = (
+        *(0, 9, 2, 0x40, 0, 0, 0, 0, 0, 0, 0),  # set the address
+        *(3, 0x7F, 1),  # one line back, and a row
+        *(2, 0x83, 0x01, 4, 5, 5, 7, 6, 10, 1),  # 131 bytes on; file, column and statement; a row
+        *(8, 9, 0, 1, 12, 3, 7, 11, 18),  # 17 and 256 bytes on; ISA and prologue; line and address
+        *(2, 1, 0, 1, 1),  # the end of the sequence
+    )
+    rows = list(line_table.rows(_line_program(*steps) + _line_program(1)))
+    assert rows == [(0x40, 0), (0x40 + 131, 0), (0x40 + 404, 0), (0x40 + 405, 0), (0, 1)]
+
+
+@pytest.mark.parametrize("kept", [3, 11, 40, -1])
+def test_an_incomplete_line_table_is_refused(kept: int) -> None:
+    with pytest.raises(ValueError, match="line table"):
+        list(line_table.rows(_line_program(1, 2, 0x83, 1, 2, 0x83)[:kept]))
+
+
+def test_a_line_table_of_another_version_is_refused() -> None:
+    section = bytearray(_line_program(1))
+    section[4] = 5
+    with pytest.raises(ValueError, match="DWARF 5"):
+        list(line_table.rows(bytes(section)))

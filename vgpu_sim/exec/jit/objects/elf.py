@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from vgpu_sim.exec.jit.objects import line_table
 
-# ELF-64 Object File Format, version 1.5: e_shoff, e_shentsize, e_shnum, e_shstrndx; section headers.
+# ELF-64 Object File Format, version 1.5. Of the header: e_shoff, e_shentsize, e_shnum, e_shstrndx.
+# Of a section's header: sh_name, sh_offset, sh_size.
 _TABLE = struct.Struct("<40xQ10xHHH")
 _SECTION = struct.Struct("<I20xQQ24x")
 

@@ -14,8 +14,7 @@ _ADDRESS = struct.Struct("<Q")
 _FIXED_STEP = struct.Struct("<H")
 
 _EXTENDED, _COPY, _ADVANCE_PC, _ADVANCE_LINE = range(4)
-_SET_FILE, _SET_COLUMN, _NEGATE_STATEMENT, _BASIC_BLOCK = range(4, 8)
-_CONST_ADD_PC, _FIXED_ADVANCE_PC, _PROLOGUE_END, _EPILOGUE_BEGIN, _SET_ISA = range(8, 13)
+_CONST_ADD_PC, _FIXED_ADVANCE_PC = 8, 9
 _END_SEQUENCE, _SET_ADDRESS = 1, 2
 
 
@@ -42,6 +41,7 @@ def rows(section: bytes) -> Iterator[tuple[int, int]]:
 def _program(data: bytes, header: int, place: int, end: int) -> Iterator[tuple[int, int]]:
     """Run the program from ``place`` to ``end``, whose header has the fields at ``header``."""
     step, _, _, line_base, line_range, opcode_base = _HEADER.unpack_from(data, header)
+    operands = data[header + _HEADER.size :]  # of each standard opcode from 1 on, how many
     constant = (255 - opcode_base) // line_range * step
     address, line = 0, 1
     while place < end:
@@ -74,10 +74,9 @@ def _program(data: bytes, header: int, place: int, end: int) -> Iterator[tuple[i
         elif opcode == _FIXED_ADVANCE_PC:
             address += _FIXED_STEP.unpack_from(data, place)[0]
             place += _FIXED_STEP.size
-        elif opcode in (_SET_FILE, _SET_COLUMN, _SET_ISA):
-            _, place = _unsigned(data, place)
-        elif opcode not in (_NEGATE_STATEMENT, _BASIC_BLOCK, _PROLOGUE_END, _EPILOGUE_BEGIN):
-            raise ValueError(f"the line table has the unknown opcode {opcode}")
+        else:
+            for _ in range(operands[opcode - 1]):
+                _, place = _unsigned(data, place)
 
 
 def _unsigned(data: bytes, place: int) -> tuple[int, int]:
