@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import os
 import tempfile
 from collections.abc import Iterator
@@ -98,8 +99,9 @@ def cuda(driver):
 
 @pytest.fixture(scope="session")
 def compile_c(libraries, tmp_path_factory):
-    """Return a function that compiles one of the programs and returns its path."""
+    """Return a function that compiles one of the programs, once, and returns its path."""
 
+    @functools.cache
     def compile_there(name: str, *flags: str) -> Path:
         return c_programs.compile_program(tmp_path_factory.mktemp("program"), name, *flags)
 
