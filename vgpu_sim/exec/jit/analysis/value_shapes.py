@@ -153,13 +153,14 @@ class Analysis:
         return choices.comparison(self.ssa, node)
 
     def _seen_from(self, value: Value, shape: LaneShape, block: int) -> LaneShape:
-        if self.algebra.lanes(shape, value.bits) is not None:
-            return shape  # invariant over iterations
+        if not self.divergence.loops:
+            return shape
         home = self.ssa.block_of[value]
         for header in self.divergence.loops:
             body = self.ssa.graph.loops[header]
             if home in body and block not in body:
-                return Vector()
+                invariant = self.algebra.lanes(shape, value.bits) is not None
+                return shape if invariant else Vector()
         return shape
 
     def _run(self) -> None:

@@ -180,17 +180,13 @@ class Algebra:
 
         Return None unless all lanes of all operands are known.
         """
-        rows = []
-        for shape, bits in zip(shapes, widths, strict=True):
-            known = self.lanes(shape, bits)
-            if known is None:
-                return None
-            rows.append(known)
-        if not rows:
+        if not shapes or not all(map(_has_known_lanes, shapes)):
             return None
-        if all(isinstance(e, Affine) and e.uniform for e in shapes):
-            value = function(*(row[0][0] for row in rows))
-            return ((value,) * self.width,) * self.vectors
+        numbers = [_uniform_number(shape, bits) for shape, bits in zip(shapes, widths, strict=True)]
+        if None not in numbers:
+            return ((function(*numbers),) * self.width,) * self.vectors
+        found = [self.lanes(shape, bits) for shape, bits in zip(shapes, widths, strict=True)]
+        rows = [row for row in found if row is not None]
         return tuple(
             tuple(function(*(row[part][lane] for row in rows)) for lane in range(self.width))
             for part in range(self.vectors)
@@ -318,3 +314,17 @@ def scalar_of(shape: LaneShape) -> int | None:
     if isinstance(shape, Affine) and shape.uniform:
         return shape.constant
     return None
+
+
+def _has_known_lanes(shape: LaneShape) -> bool:
+    """Return whether ``Algebra.lanes`` returns the values of ``shape``."""
+    if isinstance(shape, Vector):
+        return shape.lanes is not None
+    return isinstance(shape, Affine) and shape.constant is not None
+
+
+def _uniform_number(shape: LaneShape, bits: int) -> int | None:
+    """Return the value of all lanes of a uniform constant; None for other shapes."""
+    if not isinstance(shape, Affine) or shape.constant is None or not shape.uniform:
+        return None
+    return (shape.constant + shape.offsets[0]) & (1 << bits) - 1
