@@ -235,6 +235,9 @@ class TableHeader(ctypes.Structure):
 class FunctionRecord(ctypes.Structure):
     """A kernel in a module table; the records of its parameters begin at index
     ``parameter_first``.
+
+    ``needs_cluster`` is 1 if each launch has clusters: of ``required_cluster`` blocks in x, y and z
+    or, if these are 0, of as many as the launch states.
     """
 
     _fields_ = (
@@ -251,6 +254,8 @@ class FunctionRecord(ctypes.Structure):
         ("ptx_version", c_uint32),
         ("binary_version", c_uint32),
         ("required_block", c_uint32 * 3),
+        ("required_cluster", c_uint32 * 3),
+        ("needs_cluster", c_uint32),
     )
 
 

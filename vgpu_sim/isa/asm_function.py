@@ -31,7 +31,11 @@ _COUNTS: Final = {
     ".shared": "shared_bytes",
     ".local": "local_bytes",
 }
-_BLOCKS: Final = {".required_block": "required_block", ".maximum_block": "maximum_block"}
+_BLOCKS: Final = {
+    ".required_block": "required_block",
+    ".maximum_block": "maximum_block",
+    ".required_cluster": "required_cluster",
+}
 _Place = tuple[int, int]
 _T = TypeVar("_T")
 

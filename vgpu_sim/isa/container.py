@@ -60,7 +60,7 @@ _MODULE = struct.Struct("<6I")
 _VARIABLE = struct.Struct("<4I3Q")
 _REFUSED = struct.Struct("<4I")
 _REASON = struct.Struct("<6I")
-_FUNCTION = struct.Struct("<14I")
+_FUNCTION = struct.Struct("<17I")
 _PARAMETER = struct.Struct("<6I")
 _RELOCATION = struct.Struct("<2I")
 _ADDRESS = struct.Struct("<4IQq2I")
@@ -138,15 +138,17 @@ def _encode_function(
     function: Function, variables: dict[str, int], strings: Strings
 ) -> dict[Section, bytes]:
     required, maximum = function.required_block, function.maximum_block
+    cluster = function.required_cluster
     header = _FUNCTION.pack(
         *strings.add(function.name),
         function.parameter_bytes,
         function.predicate_count,
         function.shared_bytes,
         function.local_bytes,
-        (required is not None) | (maximum is not None) << 1,
+        (required is not None) | (maximum is not None) << 1 | (cluster is not None) << 2,
         *(required or (0, 0, 0)),
         *(maximum or (0, 0, 0)),
+        *(cluster or (0, 0, 0)),
         variables[function.parameter_image] if function.parameter_image else _NO_VARIABLE,
     )
     parameters = b"".join(
@@ -266,7 +268,7 @@ def _decode_function(
     reader.finish()
     if image != _NO_VARIABLE and image >= len(variables):
         raise ContainerError(f"function {owner}: variable {image} does not exist")
-    if flags > 3:
+    if flags > 7:
         raise ContainerError(f"function {owner}: flags {flags:#x} are not defined")
     title = strings.get(name, name_size)
     return Function(
@@ -278,7 +280,8 @@ def _decode_function(
         code=_decode_code(sections, owner, variables),
         lines=tuple(line for (line,) in _reader(sections, Section.LINES, owner).rest(_U32)),
         required_block=_block(blocks[:3], flags & 1 == 1),
-        maximum_block=_block(blocks[3:], flags & 2 == 2),
+        maximum_block=_block(blocks[3:6], flags & 2 == 2),
+        required_cluster=_block(blocks[6:], flags & 4 == 4),
         shared_bytes=shared,
         local_bytes=local,
         physical=_decode_physical(sections, owner),
@@ -318,7 +321,7 @@ def _decode_physical(sections: Sections, owner: int) -> PhysicalAllocation:
 def _block(extents: list[int], present: bool) -> _Block | None:
     x, y, z = extents
     if not present and any(extents):
-        raise ContainerError("a block size is set, but its flag states that it is absent")
+        raise ContainerError("a size is set, but its flag states that it is absent")
     return (x, y, z) if present else None
 
 

@@ -117,6 +117,7 @@ def _function(function: Function) -> Iterator[str]:
     for directive, block in (
         ("required_block", function.required_block),
         ("maximum_block", function.maximum_block),
+        ("required_cluster", function.required_cluster),
     ):
         if block is not None:
             yield "    .{} {} {} {}".format(directive, *block)

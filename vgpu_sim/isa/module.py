@@ -52,6 +52,7 @@ class Function:
     lines: tuple[int, ...]  # PTX line of each instruction; 0 where there is none
     required_block: tuple[int, int, int] | None = None  # .reqntid
     maximum_block: tuple[int, int, int] | None = None  # .maxntid
+    required_cluster: tuple[int, int, int] | None = None  # .reqnctapercluster; zeros: of any size
     shared_bytes: int = 0
     local_bytes: int = 0
     physical: PhysicalAllocation = field(default_factory=PhysicalAllocation)

@@ -39,6 +39,7 @@ class Op(IntEnum):
     MOV = 0x0100
     S2R = 0x0101
     SELP = 0x0102
+    MAPA = 0x0103
 
     ADD = 0x0200
     SUB = 0x0201
@@ -92,6 +93,8 @@ class Op(IntEnum):
     BAR_SYNC = 0x0700
     BAR_ARRIVE = 0x0701
     BAR_RED = 0x0702
+    CLUSTER_ARRIVE = 0x0703
+    CLUSTER_WAIT = 0x0704
 
     SHFL = 0x0800
     VOTE = 0x0801

@@ -19,11 +19,11 @@ from vgpu_sim.isa.errors import ContainerError
 
 # As in PNG: damage by text modes and 7-bit paths is detected at once.
 MAGIC: Final = b"\x89TISA\r\n\x1a"
-MAJOR: Final = 3
+MAJOR: Final = 4
 """The version of the container format.
 
 Version 1 had one layout of modifiers for all families; version 2 had neither refused kernels nor
-addresses in variables.
+addresses in variables; version 3 had no required clusters.
 """
 MINOR: Final = 0
 MODULE_OWNER: Final = 0xFFFF_FFFF

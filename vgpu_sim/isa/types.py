@@ -347,11 +347,16 @@ class SpecialRegister(IntEnum):
     GRIDID = 17  # 64 bits: number of launches of this context so far
     CLOCK64 = 18  # 64 bits: a counter that increases at an unspecified rate
     GLOBALTIMER = 19  # 64 bits: nanoseconds since some moment before the context began
+    CLUSTER_NCTAID_X = 20  # blocks of a cluster
+    CLUSTER_NCTAID_Y = 21
+    CLUSTER_NCTAID_Z = 22
+    CLUSTER_EXPLICIT = 23  # 1 if the launch or the kernel states the cluster's size, else 0
 
     @property
     def bits(self) -> int:
         """The width of the register's value in bits."""
-        return 64 if self >= SpecialRegister.GRIDID else 32
+        wide = SpecialRegister.GRIDID <= self <= SpecialRegister.GLOBALTIMER
+        return 64 if wide else 32
 
     @property
     def is_clock(self) -> bool:

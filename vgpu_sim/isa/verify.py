@@ -4,10 +4,15 @@ Encoder, decoder, assembler and interpreter all use this check, so that they acc
 functions.
 """
 
+import math
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from vgpu_sim.hal.compute.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
+from vgpu_sim.hal.compute.limits import (
+    MAX_CLUSTER_BLOCKS,
+    MAX_LOCAL_BYTES_PER_THREAD,
+    STACK_BYTES_PER_THREAD,
+)
 from vgpu_sim.isa.errors import InvalidFunction
 from vgpu_sim.isa.module import Function, Module, Parameter, Refused, Relocation, Variable
 from vgpu_sim.isa.rules import instruction_errors
@@ -91,6 +96,10 @@ def _frame_errors(function: Function) -> Iterator[str]:
     for block in (function.required_block, function.maximum_block):
         if block is not None and not all(0 < extent < _U32 for extent in block):
             yield f"{block} is not a block"
+    cluster = function.required_cluster
+    if cluster is not None and cluster != (0, 0, 0):
+        if min(cluster) < 1 or math.prod(cluster) > MAX_CLUSTER_BLOCKS:
+            yield f"{cluster} is not a cluster of at most {MAX_CLUSTER_BLOCKS} blocks"
     if not 0 <= function.shared_bytes < _U32:
         yield "shared bytes must fit 32 bits"
     stack = STACK_BYTES_PER_THREAD if has_stack(function) else 0

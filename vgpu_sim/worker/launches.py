@@ -95,7 +95,9 @@ class Launches:
         grid = (call.grid[0], call.grid[1], call.grid[2])
         parameters = ctypes.string_at(call.parameters, call.parameter_bytes)
         amounts = call.shared_bytes, call.thread_stack_bytes, call.multiprocessors
-        backend.run(site.program, Launch(site.function, grid, block, parameters, *amounts))
+        cluster = _cluster(call.cluster)
+        launch = Launch(site.function, grid, block, parameters, *amounts, cluster)
+        backend.run(site.program, launch)
 
     def _improve(self, kernel: int, block: _Block, better: NativeEntry) -> None:
         swapped = self._replace(kernel, block, better)
@@ -113,3 +115,11 @@ class Launches:
                 self._usage.refused += found.refused
         if first:
             self._usage.shapes.add(1, ns)
+
+
+def _cluster(packed: int) -> _Block | None:
+    """Return the size of a launch's clusters from ``LaunchBody.cluster``."""
+    if not packed:
+        return None
+    x, y, z = ((packed >> 4 * axis & 15) + 1 for axis in range(3))
+    return x, y, z

@@ -334,6 +334,7 @@ class Programs:
             parameter_bytes=function.parameter_bytes,
             max_threads=x * y * z,
             required_block=function.required_block,
+            required_cluster=function.required_cluster,
             interpreted=not self._native,
             shared_bytes=function.shared_bytes,
             local_bytes=function.local_bytes,

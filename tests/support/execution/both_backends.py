@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -66,6 +67,7 @@ class Bench:
         parameters: bytes,
         segment: int = 0,
         dynamic: int = 0,
+        cluster: Shape | None = None,
     ) -> list[bytes]:
         """Return the buffers after the interpreter has run the kernel."""
         base = min(self.addresses())
@@ -77,7 +79,16 @@ class Bench:
         function = module.functions[0]
         surroundings = interp.Surroundings(native_launch.GRID_ID, native_launch.MULTIPROCESSORS)
         interp.run(
-            module, function, grid, block, parameters, memory, segment, dynamic, surroundings
+            module,
+            function,
+            grid,
+            block,
+            parameters,
+            memory,
+            segment,
+            dynamic,
+            surroundings,
+            cluster=cluster,
         )
         return [
             bytes(data[b.address - base : b.address - base + len(b.view)]) for b in self.buffers
@@ -93,6 +104,7 @@ class Bench:
         segment: int = 0,
         ranges: Iterable[tuple[int, int]] | None = None,
         dynamic: int = 0,
+        cluster: Shape | None = None,
     ) -> list[bytes]:
         """Return the buffers after native code has run the kernel."""
         for buffer, initial in zip(self.buffers, self._initial, strict=True):
@@ -102,9 +114,10 @@ class Bench:
             place = segment + next(v.offset for v in module.variables if v.name == image)
             ctypes.memmove(place, parameters, len(parameters))
         loaded = _loaded(module, block, plan)
-        blocks = grid[0] * grid[1] * grid[2]
+        cluster = cluster or module.functions[0].required_cluster
+        blocks = math.prod(grid) // math.prod(cluster or (1,))
         each = local_bytes(module.functions[0])
-        launch = native_launch.context(self.aperture, grid, block, segment, dynamic, each)
+        launch = native_launch.context(self.aperture, grid, block, segment, dynamic, each, cluster)
         shared_bytes = module.functions[0].shared_bytes + dynamic
         ended = native_launch.run(loaded, launch, parameters, ranges or [(0, blocks)], shared_bytes)
         assert (ended.status, ended.signal) == (0, 0), f"{plan}: {ended}"
@@ -121,12 +134,13 @@ def compare(
     symbols: int | None = None,
     dynamic: int = 0,
     agreed: Sequence[int] | None = None,
+    cluster: Shape | None = None,
 ) -> list[bytes]:
     """Assert bit equality of the buffers ``agreed`` (default: all) for every plan.
 
     The kernel's parameters are the buffers' addresses, then ``extra``. ``symbols`` is the buffer
     that holds the module's variables, ``dynamic`` the launch's dynamic shared memory in bytes.
-    Returns the buffers.
+    ``cluster`` is the size of clusters, if the kernel does not state it. Returns the buffers.
     """
     bench = Bench(*buffers)
     try:
@@ -134,9 +148,11 @@ def compare(
         values = [*bench.addresses(), *extra]
         parameters = native_launch.pack(function.parameters, function.parameter_bytes, values)
         segment = 0 if symbols is None else bench.buffers[symbols].address
-        expected = bench.interpret(module, grid, block, parameters, segment, dynamic)
+        expected = bench.interpret(module, grid, block, parameters, segment, dynamic, cluster)
         for plan in [*plans, *first_tier(module, block)]:
-            found = bench.execute(module, grid, block, parameters, plan, segment, dynamic=dynamic)
+            found = bench.execute(
+                module, grid, block, parameters, plan, segment, dynamic=dynamic, cluster=cluster
+            )
             for index, (want, have) in enumerate(zip(expected, found, strict=True)):
                 if want != have and (agreed is None or index in agreed):
                     raise AssertionError(_difference(index, want, have, plan))

@@ -5,6 +5,7 @@ It replaces only the native worker's caller side: the generated code is the prod
 
 import ctypes
 import functools
+import math
 import mmap
 import os
 import signal
@@ -95,14 +96,15 @@ class Buffer:
 
 
 _WORKER = build.RUNTIME
-_STATE_BYTES = 72
+_STATE_BYTES = 80
 ROOM = 4096  # blocks that may start while others wait
 
 
 @functools.cache
 def worker_code() -> ctypes.CDLL:
     """Return the worker's code for blocks that share memory or wait, as a library of its own."""
-    names = ("barriers.c", "cta.c", "local.c", "residents.c", "shared.c", "warps.c")
+    names = ("barriers.c", "clusters.c", "cta.c", "local.c", "residents.c", "room.c", "shared.c")
+    names += ("warps.c",)
     sources = [_WORKER / "base" / "fiber.c", *(_WORKER / "blocks" / name for name in names)]
     sources.append(Path(__file__).parents[1] / "native" / "native_cta" / "caller.c")
     with tempfile.TemporaryDirectory() as directory:
@@ -120,10 +122,12 @@ def context(
     segment_base: int = 0,
     dynamic: int = 0,
     local_bytes: int = 0,
+    cluster: tuple[int, int, int] | None = None,
 ) -> bytes:
     """Return a ``launch_context``; ``local_bytes`` is the size of a thread's local memory."""
+    size = cluster or (1, 1, 1)
     return struct.pack(
-        "<QQQ3I3IQQIIQQQ",
+        "<QQQ3I3IQQIIQQQ3IIQ",
         aperture.base,
         APERTURE_BYTES,
         segment_base,
@@ -136,6 +140,9 @@ def context(
         0,
         1 << 32,  # a tick of the counter is a nanosecond
         local_bytes,
+        *size,
+        cluster is not None,
+        address_map.CLUSTER_STEP_BYTES if math.prod(size) > 1 else 0,
     )
 
 

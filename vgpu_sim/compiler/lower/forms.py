@@ -141,6 +141,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
         *("num_mipmap_levels", "num_samples", "normalized_coords", "force_unnormalized_coords"),
         *("filter_mode", "addr_mode_0", "addr_mode_1", "addr_mode_2", "memory_layout"),
     ),
+    "width": ("u32", "u64"),
     "restriction": ("sync_restrict::shared::cta", "sync_restrict::shared::cluster"),
 }
 """For each slot name, the modifiers that the slot matches."""

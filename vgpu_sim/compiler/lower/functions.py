@@ -23,11 +23,11 @@ from vgpu_sim.compiler.lower.symbols.scopes import (
 from vgpu_sim.compiler.lower.symbols.shared_memory import SharedMemory, SharedVariable
 from vgpu_sim.compiler.lower.symbols.types import REGISTER_BITS
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.hal.compute.limits import MAX_THREADS_PER_BLOCK
+from vgpu_sim.hal.compute.limits import MAX_CLUSTER_BLOCKS, MAX_THREADS_PER_BLOCK
 from vgpu_sim.isa import DataType, Function, Literal, Op, Parameter
 
 # Directives that tune a physical compiler or scheduler and change no result. `.maxclusterrank` is
-# an upper limit, and every launch is without a cluster of several blocks.
+# an upper limit that tunes the number of registers.
 TUNING = frozenset(
     {".maxnreg", ".minnctapersm", ".maxnctapersm", ".maxclusterrank", ".pragma", ".language"}
 )
@@ -45,7 +45,7 @@ def lower_function(
     """Lower one ``.entry``; failures are recorded in ``findings``."""
     limit = max_parameter_bytes(symbols.version, symbols.capability)
     parameters, parameter_bytes = lay_out(function, findings, limit)
-    required, maximum = _block_limits(function, findings)
+    required, maximum, cluster = _block_limits(function, findings)
     called = [
         callee.body for callee in symbols.graph.reachable_functions(body) if callee.body is not None
     ]
@@ -78,6 +78,7 @@ def lower_function(
         lines=tuple(builder.lines),
         required_block=required,
         maximum_block=maximum,
+        required_cluster=cluster,
         shared_bytes=context.memory.size,
         parameter_image=context.parameter_image if context.uses_parameter_image else "",
         local_bytes=local_bytes,
@@ -125,10 +126,15 @@ def _context(
 Block = tuple[int, int, int]
 
 
-def _block_limits(function: tree.Function, findings: Findings) -> tuple[Block | None, Block | None]:
-    """Read .reqntid and .maxntid; refuse directives that would change the effect of a launch."""
+def _block_limits(
+    function: tree.Function, findings: Findings
+) -> tuple[Block | None, Block | None, Block | None]:
+    """Read .reqntid, .maxntid and the required cluster; refuse directives that would change the
+    effect of a launch.
+    """
     required: Block | None = None
     maximum: Block | None = None
+    cluster: Block | None = None
     for directive in function.directives:
         if directive.name in TUNING:
             continue
@@ -137,11 +143,28 @@ def _block_limits(function: tree.Function, findings: Findings) -> tuple[Block | 
                 required = _block(directive)
             elif directive.name == ".maxntid":
                 maximum = _block(directive)
+            elif directive.name == ".reqnctapercluster":
+                cluster = _cluster(directive)
+            elif directive.name == ".explicitcluster":
+                cluster = cluster or (0, 0, 0)
             else:
                 raise Unsupported(f"directive {directive.name}", directive)
         except Refusal as refusal:
             findings.add(refusal, directive)
-    return required, maximum
+    return required, maximum, cluster
+
+
+def _cluster(directive: tree.Directive) -> Block:
+    """Return the size of a cluster, or zeros if a launch must state the size."""
+    x, y, z = (*directive.arguments, 1, 1)[:3]
+    if directive.arguments[0] == 0 and not any(directive.arguments):
+        return 0, 0, 0
+    if min(x, y, z) < 1 or math.prod((x, y, z)) > MAX_CLUSTER_BLOCKS:
+        raise Invalid(
+            f"the number of blocks in {directive.name} must be 1 to {MAX_CLUSTER_BLOCKS}",
+            directive,
+        )
+    return x, y, z
 
 
 def _block(directive: tree.Directive) -> Block:

@@ -1,8 +1,7 @@
 """Special registers (PTX ISA, "Special Registers"): those of the ISA, and those computed from them.
 
-A kernel runs without explicit clusters: each block is a separate cluster, so the cluster's place
-in the grid is the block's. No shared memory is reserved for the system, no graph launches a
-kernel, and events are not counted, so the registers for these are zero.
+No shared memory is reserved for the system, no graph launches a kernel, and events are not counted,
+so the registers for these are zero.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
 from vgpu_sim.compiler.ptx import grammar, tree
 from vgpu_sim.isa import (
+    Compare,
     DataType,
     Literal,
     MulMode,
@@ -132,6 +132,57 @@ def _multiprocessor_id(context: Context) -> Operand:
     return _emit(context, Op.REM, block, s2r(context, SpecialRegister.NSMID))
 
 
+def _by_cluster(op: Op, register: str) -> dict[str, Special]:
+    """Return the specials for each axis: ``register`` divided by the cluster's size, or (REM) the
+    remainder.
+    """
+
+    def special(axis: str) -> Special:
+        whole, size = (SpecialRegister[f"{n}_{axis}"] for n in (register, "CLUSTER_NCTAID"))
+        note = f"{whole.name} {'/' if op is Op.DIV else '%'} {size.name}"
+        return Special(
+            32, lambda context: _emit(context, op, s2r(context, whole), s2r(context, size)), note
+        )
+
+    return {axis.lower(): special(axis) for axis in "XYZ"}
+
+
+def cluster_rank(context: Context) -> Register:
+    """Return a register with the index of the block in its cluster."""
+    x, y, z = (
+        _emit(
+            context,
+            Op.REM,
+            s2r(context, SpecialRegister[f"CTAID_{axis}"]),
+            s2r(context, SpecialRegister[f"CLUSTER_NCTAID_{axis}"]),
+        )
+        for axis in "XYZ"
+    )
+    rank = _emit(context, Op.MAD, z, s2r(context, SpecialRegister.CLUSTER_NCTAID_Y), y)
+    return _emit(context, Op.MAD, rank, s2r(context, SpecialRegister.CLUSTER_NCTAID_X), x)
+
+
+def _cluster_size(context: Context) -> Operand:
+    x, y, z = (s2r(context, SpecialRegister[f"CLUSTER_NCTAID_{axis}"]) for axis in "XYZ")
+    mode = {"mode": MulMode.LO}
+    for other in (y, z):
+        context.builder.emit(Op.MUL, type=DataType.U32, dsts=(x,), srcs=(x, other), **mode)
+    return x
+
+
+def _is_explicit(context: Context) -> Operand:
+    to = context.builder.new_predicate()
+    states = s2r(context, SpecialRegister.CLUSTER_EXPLICIT)
+    context.builder.emit(
+        Op.SETP,
+        type=DataType.U32,
+        dsts=(to, None),
+        srcs=(states, Literal(0)),
+        compare=Compare.NE,
+    )
+    return to
+
+
 def _lane_mask(pattern: int, add: int = 0) -> Special:
     def read(context: Context) -> Operand:
         lane = s2r(context, SpecialRegister.LANEID)
@@ -160,8 +211,9 @@ def _vector(name: str, register: str) -> dict[str, Special]:
     return axes | {f"%{name}.w": _constant(0)}
 
 
-def _same(name: str, value: int) -> dict[str, Special]:
-    return {f"%{name}.{axis}": _constant(value) for axis in "xyz"} | {f"%{name}.w": _constant(0)}
+def _in_cluster(name: str, op: Op, register: str) -> dict[str, Special]:
+    axes = {f"%{name}.{axis}": special for axis, special in _by_cluster(op, register).items()}
+    return axes | {f"%{name}.w": _constant(0)}
 
 
 SPECIAL_REGISTERS: Mapping[str, Special] = {
@@ -169,13 +221,13 @@ SPECIAL_REGISTERS: Mapping[str, Special] = {
     **_vector("ntid", "NTID"),
     **_vector("ctaid", "CTAID"),
     **_vector("nctaid", "NCTAID"),
-    **_vector("clusterid", "CTAID"),
-    **_vector("nclusterid", "NCTAID"),
-    **_same("cluster_ctaid", 0),
-    **_same("cluster_nctaid", 1),
-    "%cluster_ctarank": _constant(0),
-    "%cluster_nctarank": _constant(1),
-    "%is_explicit_cluster": _constant(0, 1),
+    **_in_cluster("clusterid", Op.DIV, "CTAID"),
+    **_in_cluster("nclusterid", Op.DIV, "NCTAID"),
+    **_in_cluster("cluster_ctaid", Op.REM, "CTAID"),
+    **_vector("cluster_nctaid", "CLUSTER_NCTAID"),
+    "%cluster_ctarank": Special(32, cluster_rank, "index of the block in its cluster"),
+    "%cluster_nctarank": Special(32, _cluster_size, "product of CLUSTER_NCTAID"),
+    "%is_explicit_cluster": Special(1, _is_explicit, "CLUSTER_EXPLICIT != 0"),
     "%laneid": _isa(SpecialRegister.LANEID),
     "%warpid": Special(32, warp_id, "index of the warp in its block"),
     "%nwarpid": _constant(MAX_WARPS_PER_MULTIPROCESSOR),

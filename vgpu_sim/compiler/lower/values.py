@@ -182,7 +182,7 @@ def predicate_source(context: Context, operand: tree.Operand) -> Predicate | Lit
             return inverse
         case tree.Name() if grammar.is_special(operand.text):
             value = special.read(context, operand, DataType.PRED)
-            if not isinstance(value, Literal):
+            if not isinstance(value, Literal | Predicate):
                 raise Invalid(f"{operand.text!r} is not a predicate", operand)
             return value
         case _:

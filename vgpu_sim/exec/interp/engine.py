@@ -73,12 +73,16 @@ def run(
     dynamic_shared_bytes: int = 0,
     surroundings: Surroundings | None = None,
     pause: Callable[[], None] = lambda: None,
+    cluster: Block | None = None,
 ) -> None:
     """Run a kernel to its end.
 
     ``pause`` is called repeatedly between instructions: it may run other launches.
 
-    Blocks start in the order of their index (x fastest). Only barriers order the memory accesses
+    ``cluster`` is the number of a cluster's blocks in x, y and z; without it, the kernel's directive
+    states it, or each block is a cluster.
+
+    Blocks start in the order of their index (x fastest), those of a cluster together. Only barriers order the memory accesses
     of threads. ``segment_base`` is the address of the module's variables.
 
     Raises:
@@ -97,6 +101,7 @@ def run(
         segment_base,
         dynamic_shared_bytes,
         surroundings or Surroundings(),
+        cluster,
     )
     launch.place_parameters()
     lanes = min(
@@ -127,9 +132,10 @@ def _waits(instruction: Instruction) -> bool:
 
 
 def _run_blocks(launch: InterpretedLaunch, slots: int, pause: Callable[[], None]) -> None:
-    blocks = iter(range(launch.block_count))
+    blocks, together = launch.block_order, launch.cluster_blocks
     slots = min(slots, launch.block_count)
     slots = max(1, min(slots, _MAX_SHARED_BYTES // max(1, launch.shared_bytes)))
+    slots = max(together, slots - slots % together)
     cells = slots * launch.warps_per_block * WARP_LANES * len(launch.function.register_bits)
     most = min(
         _MAX_REGISTER_CELLS // max(1, cells),

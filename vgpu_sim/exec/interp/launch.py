@@ -1,5 +1,8 @@
 """A validated kernel launch: the properties that all of its lanes share."""
 
+import itertools
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,7 +41,7 @@ class InterpretedLaunch:
 
     Raises (from its constructor):
         ValueError: a dimension is below one, the parameter block has a wrong size, there is too
-            much shared memory, or the block is not the one that the kernel requires or has more
+            much shared memory, the cluster does not divide the grid, or the block is not the one that the kernel requires or has more
             threads than the kernel allows. InvalidFunction, a subclass: the instruction set does
             not define the code.
         UnsupportedError: the interpreter cannot run the code.
@@ -53,6 +56,7 @@ class InterpretedLaunch:
     segment_base: int = 0
     dynamic_shared_bytes: int = 0
     surroundings: Surroundings = Surroundings()
+    cluster: Block | None = None
     reconvergence: dict[int, int] = field(init=False, repr=False)
     _constants: dict[tuple[Operand, int], Bits] = field(
         init=False, repr=False, default_factory=dict
@@ -64,6 +68,9 @@ class InterpretedLaunch:
         _check_shape(self)
         for refusal in refusals(self.function):
             raise refusal
+        object.__setattr__(self, "cluster", self.cluster or _own_cluster(self.function))
+        if self.cluster is not None:
+            limits.check_cluster(self.cluster, self.grid)
         object.__setattr__(self, "reconvergence", _reconvergence(self.function))
         object.__setattr__(self, "_offsets", {v.name: v.offset for v in self.module.variables})
 
@@ -74,6 +81,28 @@ class InterpretedLaunch:
     @property
     def warps_per_block(self) -> int:
         return -(-self.threads_per_block // WARP_LANES)
+
+    @property
+    def cluster_shape(self) -> Block:
+        """The number of blocks of a cluster in x, y and z."""
+        return self.cluster or (1, 1, 1)
+
+    @property
+    def cluster_blocks(self) -> int:
+        return math.prod(self.cluster_shape)
+
+    @property
+    def block_order(self) -> Iterator[int]:
+        """The linear indices of all blocks: those of a cluster follow one another, by rank."""
+        (x, y, z), (nx, ny, _) = self.cluster_shape, self.grid
+        if self.cluster_blocks == 1:
+            return iter(range(self.block_count))
+        steps = [range(0, size, step) for size, step in zip(self.grid, (x, y, z), strict=True)]
+        return (
+            (cx + rx) + nx * ((cy + ry) + ny * (cz + rz))
+            for cz, cy, cx in itertools.product(*reversed(steps))
+            for rz, ry, rx in itertools.product(range(z), range(y), range(x))
+        )
 
     @property
     def block_count(self) -> int:
@@ -139,6 +168,12 @@ class InterpretedLaunch:
             low = value & _WORD_MASK & ((1 << bits) - 1)
             self._constants[key] = np.array([low], dtype=unsigned_dtype(bits))
         return self._constants[key]
+
+
+def _own_cluster(function: Function) -> Block | None:
+    """Return the cluster that a kernel requires; None if it requires none, or one of any size."""
+    required = function.required_cluster
+    return required if required is not None and any(required) else None
 
 
 def _reconvergence(function: Function) -> dict[int, int]:

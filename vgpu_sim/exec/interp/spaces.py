@@ -15,6 +15,7 @@ from vgpu_sim.exec.interp.launch import InterpretedLaunch
 from vgpu_sim.exec.interp.numbers.bits import Mask
 from vgpu_sim.hal.compute import address_map
 from vgpu_sim.isa import Space
+from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT
 
 _STRIDE_BYTES = 16  # as long as the longest access, so that each element is contained in its type
 _UPPER = np.uint64(32)
@@ -31,12 +32,16 @@ _DTYPES: dict[int, np.dtype[np.unsignedinteger]] = {
 class Private:
     """Private memory of ``count`` owners: ``bytes_each`` bytes for each.
 
-    An owner can access only its own part. ``window`` is the generic address of this memory, a
+    An owner can access only its own part, and those of ``together`` consecutive owners of which it is
+    one: bits 24 to 31 of such an address are 1 plus the owner's place among them. ``window`` is the generic address of this memory, a
     multiple of 2^32 and the same for all owners.
     """
 
-    def __init__(self, space: Space, window: int, bytes_each: int, count: int) -> None:
+    def __init__(
+        self, space: Space, window: int, bytes_each: int, count: int, together: int = 0
+    ) -> None:
         self.space = space
+        self._together = together
         self.upper = np.uint64(window >> 32)
         self.bytes_each = bytes_each
         self._stride = -(-bytes_each // _STRIDE_BYTES) * _STRIDE_BYTES
@@ -83,11 +88,26 @@ class Private:
             BadAddress: some bytes at an address do not exist.
         """
         offsets = addresses & _LOW
+        if self._together:
+            owners, offsets = self._find_named(owners, offsets)
         room = self.bytes_each - width_bytes
         bad = np.full(len(offsets), True) if room < 0 else offsets > np.uint64(room)
         if bad.any():
             raise BadAddress(int(addresses[bad.argmax()]))
         return (owners * self._stride + offsets.astype(np.int64)) // width_bytes
+
+
+    def _find_named(
+        self, owners: NDArray[np.int64], offsets: Words
+    ) -> tuple[NDArray[np.int64], Words]:
+        """Return the owners that addresses name, and the offsets in their parts."""
+        place = (offsets >> np.uint64(CLUSTER_RANK_SHIFT)).astype(np.int64) - 1
+        named = (place >= 0) & (place < self._together)
+        if not named.any():
+            return owners, offsets
+        first = owners - owners % self._together
+        inside = offsets & np.uint64((1 << CLUSTER_RANK_SHIFT) - 1)
+        return np.where(named, first + place, owners), np.where(named, inside, offsets)
 
 
 class Spaces:
@@ -114,7 +134,8 @@ class Spaces:
         # A vector may end beyond the variable in which it begins.
         if not launch.dynamic_shared_bytes:
             shared_bytes = -(-shared_bytes // _STRIDE_BYTES) * _STRIDE_BYTES
-        self._shared = Private(Space.SHARED, launch.shared_window, shared_bytes, blocks)
+        together = launch.cluster_blocks if launch.cluster_blocks > 1 else 0
+        self._shared = Private(Space.SHARED, launch.shared_window, shared_bytes, blocks, together)
         self._local = Private(Space.LOCAL, launch.local_window, launch.local_bytes, lanes)
         self._lanes_per_block = lanes_per_block
 

@@ -22,6 +22,7 @@ MAX_WAITS: Final = 4
 MAX_TIMESTAMPS: Final = 4096
 INLINE_PARAMETER_BYTES: Final = 128
 MAX_LIST_DEPTH: Final = 32  # lists in lists
+CLUSTERED: Final = 1 << 15  # of LaunchBody.cluster
 MAX_PARAMETER_BYTES: Final = 32764  # PTX ISA, "Kernel Function Parameters"
 MESSAGE_BYTES: Final = 256
 PTX_TEXT_BYTES: Final = 128
@@ -72,6 +73,7 @@ class Feature(IntEnum):
     PARTITIONS = 4  # the worker knows LaunchBody.multiprocessors
     PRIORITIES = 8  # the worker's ClientArea has `priorities`
     EVENTS = 16  # the worker knows EventTable and Condition.RECORDED
+    CLUSTERS = 32  # the worker knows LaunchBody.cluster
 
 
 class Direction(IntEnum):
@@ -118,7 +120,10 @@ class LaunchBody(ctypes.Structure):
 
     ``stack_bytes`` is the part of each thread's local memory that its call frames use; 0 if the
     kernel makes no calls. ``multiprocessors`` is how many of the device's the kernel may use; 0 for
-    all.
+    all. ``cluster`` is 0 if the launch has no clusters; otherwise bit 15 is set, and bits 0 to 3, 4 to
+    7 and 8 to 11 are the number of a cluster's blocks in x, y and z, less 1. Older clients store 0:
+    it was the upper half of ``multiprocessors``. Clients use it only if ``features`` has the bit
+    CLUSTERS.
     """
 
     _fields_ = (
@@ -128,7 +133,8 @@ class LaunchBody(ctypes.Structure):
         ("shared_bytes", c_uint32),
         ("parameter_bytes", c_uint32),
         ("stack_bytes", c_uint32),
-        ("multiprocessors", c_uint32),
+        ("multiprocessors", c_uint16),
+        ("cluster", c_uint16),
         ("parameters", c_uint8 * INLINE_PARAMETER_BYTES),
     )
 
@@ -367,7 +373,10 @@ class LaunchContext(ctypes.Structure):
     clamps the pointer: it uses ``base + min(pointer - base, limit)`` instead. ``segment_base``
     is the absolute address of the module's variables. ``grid_id`` counts the context's launches.
     The time in ns is ``timer_ns`` plus the processor's time stamp counter times ``timer_scale``
-    / 2**32, modulo 2**64. ``local_bytes`` is the size of each thread's local memory.
+    / 2**32, modulo 2**64. ``local_bytes`` is the size of each thread's local memory. ``cluster`` is
+    the number of blocks of a cluster in x, y and z, and ``cluster_explicit`` 1 if the launch or the
+    kernel states it. ``cluster_step`` is the distance of the shared memory of the cluster's blocks,
+    ``CLUSTER_STEP_BYTES``; 0 if a cluster is one block.
     """
 
     _fields_ = (
@@ -383,6 +392,9 @@ class LaunchContext(ctypes.Structure):
         ("timer_ns", c_uint64),
         ("timer_scale", c_uint64),
         ("local_bytes", c_uint64),
+        ("cluster", c_uint32 * 3),
+        ("cluster_explicit", c_uint32),
+        ("cluster_step", c_uint64),
     )
 
 
@@ -412,6 +424,10 @@ class ThreadState(ctypes.Structure):
     SHFL, ``way`` has operand b in bits 0 to 31 and operand c from bit 32 on. The result has
     operand d in bits 0 to 31 and predicate p in bit 32.
 
+    At the barrier of the cluster the kernel calls ``cluster``, a ``void (*)(tessera_thread_state *,
+    uint32_t how)``, for a group within one warp. In ``how``, bit 0 is set if the group waits for the
+    barrier, and clear if it arrives; bits 1 and up are the number of the instruction.
+
     A kernel that polls memory decrements ``turns`` from time to time and calls ``stop`` when it
     is 0: ``stop`` runs other groups for at least as many ns as its second argument states, and
     resets ``turns``. A trap stores a CUresult in ``status`` and returns. It also stores the
@@ -432,6 +448,7 @@ class ThreadState(ctypes.Structure):
         ("collect", c_uint64),
         ("block_index", c_uint32 * 3),
         ("turns", c_uint32),
+        ("cluster", c_uint64),
     )
 
 

@@ -27,6 +27,11 @@ MAX_SHARED_BYTES_OPTIN: Final = 227 << 10
 MAX_LOCAL_BYTES_PER_THREAD: Final = 512 << 10
 STACK_BYTES_PER_THREAD: Final = 4 << 10
 
+# Blocks of a cluster, and the most that every device of compute capability 9.0 and later has, so that
+# a kernel needs no permission (CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED).
+MAX_CLUSTER_BLOCKS: Final = 16
+MAX_PORTABLE_CLUSTER_BLOCKS: Final = 8
+
 # Native threads of a context worker: a limit of the worker's own table, not of hardware.
 MAX_WORKER_THREADS: Final = 1024
 
@@ -45,6 +50,17 @@ def check_block(block: tuple[int, int, int]) -> None:
     threads = block[0] * block[1] * block[2]
     if threads > MAX_THREADS_PER_BLOCK:
         raise ValueError(f"block {block} has {threads} threads, more than {MAX_THREADS_PER_BLOCK}")
+
+
+def check_cluster(cluster: tuple[int, int, int], grid: tuple[int, int, int]) -> None:
+    """Check the size of a launch's clusters. Raises ValueError if the size is outside the limits,
+    or does not divide the grid's.
+    """
+    blocks = cluster[0] * cluster[1] * cluster[2]
+    if min(cluster) < 1 or blocks > MAX_CLUSTER_BLOCKS:
+        raise ValueError(f"cluster {cluster} must have 1 to {MAX_CLUSTER_BLOCKS} blocks")
+    if any(blocks % part for blocks, part in zip(grid, cluster, strict=True)):
+        raise ValueError(f"grid {grid} is not a multiple of cluster {cluster}")
 
 
 def _check_axes(what: str, axes: tuple[int, int, int], limits: tuple[int, int, int]) -> None:

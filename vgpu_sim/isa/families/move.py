@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from vgpu_sim.hal.compute.address_map import CLUSTER_STEP_BYTES
 from vgpu_sim.isa.instruction import Instruction
 from vgpu_sim.isa.layout import choice, flag
 from vgpu_sim.isa.module import Function
@@ -10,6 +11,10 @@ from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.spec import FLOATS, INTEGERS, OpSpec, Role
 from vgpu_sim.isa.types import DataType, SpecialRegister
 
+CLUSTER_RANK_SHIFT: Final = CLUSTER_STEP_BYTES.bit_length() - 1
+CLUSTER_RANK_BITS: Final = 0xFF << CLUSTER_RANK_SHIFT
+"""The bits of an address of shared memory that name a block of the cluster."""
+MAX_MAPPED_RANK: Final = 63
 _V = Role.VALUE
 
 
@@ -56,5 +61,20 @@ ROWS: Final = (
         (*INTEGERS, *FLOATS),
         (_V,),
         (_V, _V, Role.PREDICATE),
+    ),
+    OpSpec(
+        Op.MAPA,
+        "map an address of shared memory to a block of the cluster",
+        "d = the address at which all blocks of the cluster access the byte of shared memory that"
+        " block b (its rank in the cluster) has at address a. a is an address of shared memory, for"
+        " U64 a generic one. If the cluster has one block, d is a without bits 24 to 31; otherwise"
+        " bits 24 to 31 of d are 1 + b, or 64 if b is more than 63. An access of shared memory at"
+        " an address with other bits 24 to 31 than 0 is one of that block's memory, until the last"
+        " block of the cluster has ended; if the cluster has no such block, the context ends with"
+        " CUDA_ERROR_ILLEGAL_ADDRESS (700).",
+        "mapa",
+        (DataType.U32, DataType.U64),
+        (_V,),
+        (_V, Role.COUNT),
     ),
 )

@@ -13,6 +13,7 @@ BARRIERS: Final = 16
 WARPGROUP_BARRIER: Final = BARRIERS
 """The number by which BAR_SYNC names the barrier of the executing warp's warpgroup."""
 WARPGROUP_WARPS: Final = 4
+CLUSTER_OPS: Final = (Op.CLUSTER_ARRIVE, Op.CLUSTER_WAIT)
 
 _STOP = Effects(orders=True, stops=True)
 _ALIGNED = flag("uniform", "UNI", 24)
@@ -77,6 +78,29 @@ ROWS: Final = (
             ),
             _ALIGNED,
         ),
+        effects=_STOP,
+    ),
+    OpSpec(
+        Op.CLUSTER_ARRIVE,
+        "arrive at the cluster's barrier",
+        "The lane arrives at the barrier of its cluster and continues. The barrier completes when"
+        " every lane of the cluster that has not ended has arrived; it is then reset. A lane that"
+        " arrives again before it has waited ends the context with CUDA_ERROR_LAUNCH_FAILED (719)."
+        " `UNI` is as for BAR_SYNC.",
+        "barrier.cluster.arrive",
+        modifiers=(_ALIGNED,),
+        effects=_STOP,
+    ),
+    OpSpec(
+        Op.CLUSTER_WAIT,
+        "wait for the cluster's barrier",
+        "The lane waits until the barrier at which it has arrived completes. All stores of the"
+        " cluster's lanes before they arrived are then visible to it. A lane that has not arrived"
+        " since it last waited ends the context with CUDA_ERROR_LAUNCH_FAILED (719), and so does a"
+        " cluster whose lanes all wait at barriers that no lane can complete any more. `UNI` is as"
+        " for BAR_SYNC.",
+        "barrier.cluster.wait",
+        modifiers=(_ALIGNED,),
         effects=_STOP,
     ),
 )

@@ -95,6 +95,7 @@ class InterpBackend:
                         launch.stack_bytes,
                     ),
                     self._turns.yield_to_waiting,
+                    launch.cluster,
                 )
         except KernelError as err:
             raise _kernel_fault(err, module, function, launch) from err

@@ -31,6 +31,7 @@ class FunctionSummary:
     local_bytes: int
     required_block: _Block | None
     maximum_block: _Block | None
+    required_cluster: _Block | None = None
     parameter_image: int | None = None  # offset in the segment
     has_stack: bool = False
     pipes: tuple[int, ...] = (0,) * len(PIPES)
@@ -147,6 +148,7 @@ def _summarise_function(function: Function, parameter_image: int | None) -> Func
         local_bytes=function.local_bytes,
         required_block=function.required_block,
         maximum_block=function.maximum_block,
+        required_cluster=function.required_cluster,
         parameter_image=parameter_image,
         has_stack=has_stack(function),
         pipes=pipes.shares(function),
@@ -157,7 +159,7 @@ def _function_from_json(document: dict[str, Any]) -> FunctionSummary:
     values = dict(document)
     values["parameters"] = tuple((at, size) for at, size in values["parameters"])
     values["pipes"] = tuple(values["pipes"])
-    for name in ("required_block", "maximum_block"):
+    for name in ("required_block", "maximum_block", "required_cluster"):
         block = values[name]
         values[name] = None if block is None else (block[0], block[1], block[2])
     return FunctionSummary(**values)

@@ -39,6 +39,7 @@ class Kernel:
     max_threads: int
     required_block: tuple[int, int, int] | None
     interpreted: bool
+    required_cluster: tuple[int, int, int] | None = None
     shared_bytes: int = 0
     local_bytes: int = 0
     has_stack: bool = False
@@ -236,6 +237,7 @@ class NativeRuntime:
                 parameter_bytes=kernel.parameter_bytes,
                 max_threads=kernel.max_threads,
                 required_block=kernel.required_block or (0, 0, 0),
+                required_cluster=kernel.required_cluster or (0, 0, 0),
                 interpreted=kernel.interpreted,
                 shared_bytes=kernel.shared_bytes,
                 local_bytes=kernel.local_bytes,

@@ -36,6 +36,7 @@ typedef struct tessera_worker_call {
   uint64_t thread_stack_bytes; /* part of local memory, if calls need a stack */
   uint32_t provisional; /* result: better code will be passed to tessera_worker_replace_code */
   uint32_t multiprocessors; /* that the launch may use; 0: all */
+  uint32_t cluster;         /* tessera_launch_body.cluster */
   uint64_t address;
   uint64_t faulting_block;
   char message[TESSERA_MESSAGE_BYTES];
@@ -81,6 +82,7 @@ typedef struct tessera_worker_kernel {
   uint32_t parameter_bytes;
   uint32_t max_threads;       /* .maxntid; 0: the device's limit */
   uint32_t required_block[3]; /* .reqntid; 0: none */
+  uint32_t required_cluster[3]; /* .reqnctapercluster; 0: none, or of any size */
   uint32_t interpreted;
   uint32_t shared_bytes; /* per block, without a launch's dynamic shared memory */
   uint32_t local_bytes;  /* per thread, without a stack */

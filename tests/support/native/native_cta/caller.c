@@ -33,7 +33,9 @@ __attribute__((visibility("default"))) void call_blocks(const tw_launch *launch,
                                                         uint64_t end,
                                                         tessera_thread_state *state) {
   if (setjmp(trapped) == 0) {
-    if (launch->code.groups != 0)
+    if (launch->context.cluster_step != 0)
+      tw_clusters_run(&launch->context, parameters, first, end, state);
+    else if (launch->code.groups != 0)
       tw_cta_run((tw_launch *)(uintptr_t)launch, &launch->code, parameters, first, end);
     else
       tw_shared_run(launch, &launch->code, parameters, first, end, state);

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from vgpu_sim.compiler.lower import hints, one_word, special, values
+from vgpu_sim.compiler.lower import cluster_addresses, hints, one_word, special, values
 from vgpu_sim.compiler.lower.addresses import WINDOWS, symbol_of, whole_parameter_address
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import UNARY, WORDS, Form, Match
@@ -290,5 +290,6 @@ FORMS: Final = (
     Form("cvta.window.u64", UNARY, Op.MOV, cvta, isa=_CVTA_NOTE),
     Form("cvta.to.window.u64", UNARY, Op.MOV, cvta, isa=_CVTA_NOTE),
     *hints.POLICIES,
+    *cluster_addresses.FORMS,
     Form("selp.type", "d, a, b, p", Op.SELP, selp, WORDS),
 )

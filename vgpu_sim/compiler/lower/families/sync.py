@@ -1,4 +1,4 @@
-"""Lowers bar and barrier, at which the threads of a block wait for each other."""
+"""Lowers bar and barrier, at which the threads of a block or cluster wait for each other."""
 
 from typing import Final
 
@@ -8,7 +8,18 @@ from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.compute.limits import MAX_THREADS_PER_BLOCK, WARP_THREADS
-from vgpu_sim.isa import Compare, DataType, Literal, Op, Operand, Predicate, Reduction, Register
+from vgpu_sim.isa import (
+    Compare,
+    DataType,
+    Literal,
+    Op,
+    Operand,
+    Order,
+    Predicate,
+    Reduction,
+    Register,
+    Scope,
+)
 from vgpu_sim.isa.families.sync import BARRIERS, WARPGROUP_BARRIER
 
 
@@ -75,6 +86,19 @@ def reduction(context: Context, form: Form, match: Match) -> None:
     )
 
 
+def cluster_arrive(context: Context, form: Form, match: Match) -> None:
+    """Lower barrier.cluster.arrive; without ``.relaxed`` it orders the earlier accesses."""
+    if "relaxed" not in match:
+        context.builder.emit(Op.FENCE, order=Order.ACQ_REL, scope=Scope.CLUSTER)
+    context.builder.emit(form.op, uniform="aligned" in match)
+
+
+def cluster_wait(context: Context, form: Form, match: Match) -> None:
+    """Lower barrier.cluster.wait, which orders the later accesses."""
+    context.builder.emit(form.op, uniform="aligned" in match)
+    context.builder.emit(Op.FENCE, order=Order.ACQ_REL, scope=Scope.CLUSTER)
+
+
 def _check_count(count: int) -> None:
     if count % WARP_THREADS or not 0 < count <= MAX_THREADS_PER_BLOCK:
         raise Invalid(
@@ -84,6 +108,11 @@ def _check_count(count: int) -> None:
 
 
 FORMS: Final = (
+    Form("barrier.cluster.arrive{.release}{.aligned}", "", Op.CLUSTER_ARRIVE, cluster_arrive,
+         isa="after FENCE"),
+    Form("barrier.cluster.arrive.relaxed{.aligned}", "", Op.CLUSTER_ARRIVE, cluster_arrive),
+    Form("barrier.cluster.wait{.acquire}{.aligned}", "", Op.CLUSTER_WAIT, cluster_wait,
+         isa="before FENCE"),
     Form("bar{.cta}.sync", "a", Op.BAR_SYNC, barrier),
     Form("bar{.cta}.sync", "a, b", Op.BAR_SYNC, barrier),
     Form("bar{.cta}.arrive", "a, b", Op.BAR_ARRIVE, barrier),
@@ -98,4 +127,4 @@ FORMS: Final = (
     Form("barrier{.cta}.red.popc{.aligned}.u32", "d, a, b, {!}p", Op.BAR_RED, reduction),
     Form("barrier{.cta}.red.truth{.aligned}.pred", "q, a, {!}p", Op.BAR_RED, reduction),
     Form("barrier{.cta}.red.truth{.aligned}.pred", "q, a, b, {!}p", Op.BAR_RED, reduction),
-)
+)  # fmt: skip

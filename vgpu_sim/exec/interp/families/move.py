@@ -13,6 +13,7 @@ from vgpu_sim.exec.interp.operands import (
     write_predicate,
 )
 from vgpu_sim.isa import DataType, Instruction, Op, SpecialRegister
+from vgpu_sim.isa.families.move import CLUSTER_RANK_BITS, CLUSTER_RANK_SHIFT, MAX_MAPPED_RANK
 
 
 def _mov(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
@@ -44,6 +45,11 @@ def _special(warp: Lanes, which: SpecialRegister) -> Bits:
         return np.array([warp.launch.surroundings.multiprocessors], dtype=np.uint32)
     if which is SpecialRegister.GRIDID:
         return np.array([warp.launch.surroundings.grid_id], dtype=np.uint64)
+    if SpecialRegister.CLUSTER_NCTAID_X <= which <= SpecialRegister.CLUSTER_NCTAID_Z:
+        axis = which - SpecialRegister.CLUSTER_NCTAID_X
+        return np.array([warp.launch.cluster_shape[axis]], dtype=np.uint32)
+    if which is SpecialRegister.CLUSTER_EXPLICIT:
+        return np.array([warp.launch.cluster is not None], dtype=np.uint32)
     if which.is_clock:
         return np.array([time.monotonic_ns()], dtype=np.uint64)
     return np.array([WARP_LANES], dtype=np.uint32)
@@ -65,4 +71,15 @@ def _selp(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     write_bits(warp, instruction.dsts[0], value, instruction.type, mask)
 
 
-SEMANTICS = {Op.MOV: _mov, Op.S2R: _s2r, Op.SELP: _selp}
+def _mapa(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
+    bits = instruction.type.bits
+    where, rank = (read_bits(warp, instruction.srcs[0], bits), read_bits(warp, instruction.srcs[1], 32))
+    kept = where.dtype.type((1 << bits) - 1 - CLUSTER_RANK_BITS)
+    value: Bits = where & kept
+    if warp.launch.cluster_blocks > 1:
+        named = np.minimum(rank, np.uint32(MAX_MAPPED_RANK)) + np.uint32(1)
+        value = value | named.astype(where.dtype) << where.dtype.type(CLUSTER_RANK_SHIFT)
+    write_bits(warp, instruction.dsts[0], value, instruction.type, mask)
+
+
+SEMANTICS = {Op.MOV: _mov, Op.S2R: _s2r, Op.SELP: _selp, Op.MAPA: _mapa}

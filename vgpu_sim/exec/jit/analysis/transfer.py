@@ -51,7 +51,7 @@ def operand_widths(instruction: Instruction) -> tuple[int, ...]:
         case Op.MUL | Op.MAD:
             last = fold.result_type(instruction).bits
             return (bits, bits, last)[: len(instruction.srcs)]
-        case Op.SHL | Op.SHR:
+        case Op.SHL | Op.SHR | Op.MAPA:
             return (bits, 32)
         case Op.SELP:
             return (bits, bits, 1)

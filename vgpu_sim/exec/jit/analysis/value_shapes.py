@@ -12,6 +12,7 @@ from vgpu_sim.exec.jit.analysis import choices, known_guards
 from vgpu_sim.exec.jit.analysis.assumptions import Fallback, OfGroup
 from vgpu_sim.exec.jit.analysis.transfer import Transfer
 from vgpu_sim.exec.jit.ir import block_order, divergence
+from vgpu_sim.exec.jit.ir.peers import reaches_peers
 from vgpu_sim.exec.jit.ir.ssa import (
     Condition,
     Merge,
@@ -312,6 +313,8 @@ def _meets_at_one_barrier(ssa: SsaFunction) -> bool:
     """Return whether threads wait only at barriers for the whole block, and at one barrier at
     most. Those of warpgroups are as many as that one, since the block is one group.
     """
+    if reaches_peers(ssa):
+        return False
     barriers = set()
     for block in ssa.blocks.values():
         for node in filter(_has_effect, block.nodes):

@@ -11,6 +11,9 @@ from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.writer import Text, integer
 from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.exec.jit.values.launch import (
+    CONTEXT_CLUSTER,
+    CONTEXT_CLUSTER_EXPLICIT,
+    CONTEXT_CLUSTER_STEP,
     CONTEXT_DYNAMIC_SHARED,
     CONTEXT_GRID,
     CONTEXT_GRID_ID,
@@ -19,6 +22,7 @@ from vgpu_sim.exec.jit.values.launch import (
     CONTEXT_TIMER_SCALE,
 )
 from vgpu_sim.isa import Op, SpecialRegister
+from vgpu_sim.isa.families.move import CLUSTER_RANK_BITS, MAX_MAPPED_RANK
 
 
 def _mov(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
@@ -62,6 +66,10 @@ _IN_CONTEXT: Final = {
     SpecialRegister.DYNAMIC_SHARED: CONTEXT_DYNAMIC_SHARED,
     SpecialRegister.NSMID: CONTEXT_MULTIPROCESSORS,
     SpecialRegister.GRIDID: CONTEXT_GRID_ID,
+    SpecialRegister.CLUSTER_NCTAID_X: CONTEXT_CLUSTER,
+    SpecialRegister.CLUSTER_NCTAID_Y: CONTEXT_CLUSTER + 4,
+    SpecialRegister.CLUSTER_NCTAID_Z: CONTEXT_CLUSTER + 8,
+    SpecialRegister.CLUSTER_EXPLICIT: CONTEXT_CLUSTER_EXPLICIT,
 }
 
 
@@ -75,6 +83,36 @@ def _special(emitter: Emitter, register: SpecialRegister, form: Form, part: int)
         upper = emitter.text.let(f"lshr i64 {emitter.launch.window()}, 32")
         return emitter.text.let(f"trunc i64 {upper} to i32")
     return emitter.launch.context(_IN_CONTEXT[register], integer(register.bits))
+
+
+def _mapa(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    """Emit MAPA. The distance of the blocks' memory is loaded, because LLVM would otherwise conclude
+    that addresses with and without a rank are never those of the same byte.
+    """
+    values, text, bits = emitter.values, emitter.text, node.instruction.type.bits
+    scalar = integer(bits)
+
+    def compute(form: Form, part: int) -> tuple[str, str]:
+        vector = form is Form.VECTOR
+        words, ranks = text.type_of(scalar, vector), text.type_of("i32", vector)
+        where = values.read(node.sources[0], scalar, form, part)
+        rank = values.read(node.sources[1], "i32", form, part)
+        most = text.const(MAX_MAPPED_RANK, "i32", vector)
+        rank = text.intrinsic("umin", "i32", vector, rank, most)
+        rank = text.let(f"add {ranks} {rank}, {text.const(1, 'i32', vector)}")
+        step = emitter.launch.context(CONTEXT_CLUSTER_STEP, "i64")
+        if bits == 32:
+            step = text.let(f"trunc i64 {step} to i32")
+        else:
+            rank = text.let(f"zext {ranks} {rank} to {words}")
+        if vector:
+            step = text.splat(scalar, step)
+        kept = text.const((1 << bits) - 1 - CLUSTER_RANK_BITS, scalar, vector)
+        where = text.let(f"and {words} {where}, {kept}")
+        distance = text.let(f"mul {words} {rank}, {step}")
+        return text.let(f"add {words} {where}, {distance}"), scalar
+
+    emitter.define(node, compute)
 
 
 def _counter(emitter: Emitter) -> str:
@@ -155,4 +193,4 @@ def _index_on_line(emitter: Emitter, register: SpecialRegister, part: int) -> st
     return text.let(f"urem {type_} {lanes}, splat (i32 {size})")
 
 
-LOWERING: Final[dict[Op, Lowering]] = {Op.MOV: _mov, Op.S2R: _s2r, Op.SELP: _selp}
+LOWERING: Final[dict[Op, Lowering]] = {Op.MOV: _mov, Op.S2R: _s2r, Op.SELP: _selp, Op.MAPA: _mapa}

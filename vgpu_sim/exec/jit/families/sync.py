@@ -7,7 +7,7 @@ from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.progress import wait_points
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.values.environment import Form
-from vgpu_sim.exec.jit.values.launch import THREAD_MEET, THREAD_STOP
+from vgpu_sim.exec.jit.values.launch import THREAD_CLUSTER, THREAD_MEET, THREAD_STOP
 from vgpu_sim.isa import DataType, Op, Reduction
 
 
@@ -43,6 +43,21 @@ def _stop(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
             outcome = text.phi("i32", (outcome, here), ("0", origin))
     if instruction.op is Op.BAR_RED:
         emitter.define(node, lambda form, part: _outcome(emitter, node, form, outcome))
+
+
+def _meet_cluster(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    """Arrive at the barrier of the cluster, or wait for it."""
+    text = emitter.text
+    callee = emitter.launch.thread(THREAD_CLUSTER, "ptr")
+    here, onward = text.label("meets"), text.label("onward")
+    if mask.scalar is not None:
+        text.branch(mask.scalar, here, onward)
+        text.begin(here, follows=True)
+    how = 2 * node.word + (node.instruction.op is Op.CLUSTER_WAIT)
+    text.do(f"call void {callee}(ptr %thread, i32 {how})")
+    if mask.scalar is not None:
+        text.jump(onward)
+        text.begin(onward, follows=True)
 
 
 def _ballot(emitter: Emitter, node: Operation, mask: Mask) -> str:
@@ -85,4 +100,6 @@ LOWERING: Final[dict[Op, Lowering]] = {
     Op.BAR_SYNC: _stop,
     Op.BAR_ARRIVE: _stop,
     Op.BAR_RED: _stop,
+    Op.CLUSTER_ARRIVE: _meet_cluster,
+    Op.CLUSTER_WAIT: _meet_cluster,
 }

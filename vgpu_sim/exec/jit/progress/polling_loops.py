@@ -21,6 +21,7 @@ from vgpu_sim.exec.jit.ir.ssa import (
     Value,
     sources_of,
 )
+from vgpu_sim.exec.jit.ir.peers import reaches_peers
 from vgpu_sim.exec.jit.numbers.aliases import Aliases
 from vgpu_sim.isa import EFFECTS, Compare, Literal, Op, Space, Update, polls, reads_memory
 
@@ -63,7 +64,8 @@ class _Loop:
     def polls(self) -> bool:
         deciding = self._deciding()
         if any(map(self._in_every_iteration, filter(self._stops, self._body))):
-            deciding = {node for node in deciding if not _within_block(node)}
+            shared = not reaches_peers(self._ssa)
+            deciding = {node for node in deciding if not _within_block(node, shared=shared)}
             if not any(map(_reads, deciding)):
                 return False
         if any(_reads_others(node) for node in deciding):
@@ -237,11 +239,14 @@ def _reads(node: Node | Phi) -> bool:
     return isinstance(node, Operation) and reads_memory(node.instruction)
 
 
-def _within_block(node: Node | Phi) -> bool:
-    """Return whether a read accesses memory that no other block can write."""
+def _within_block(node: Node | Phi, *, shared: bool) -> bool:
+    """Return whether a read accesses memory that no other block can write; ``shared`` states that
+    shared memory is such memory.
+    """
     if not isinstance(node, Operation) or not _reads(node):
         return False
-    return node.instruction.space in (Space.SHARED, Space.LOCAL)
+    space = node.instruction.space
+    return space is Space.LOCAL or (shared and space is Space.SHARED)
 
 
 def _reads_others(node: Node | Phi) -> bool:

@@ -18,7 +18,7 @@ from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding, legal_geometrie
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.hal.compute.limits import WARP_THREADS
 from vgpu_sim.isa import EFFECTS, Family, Literal, Op, VoteMode, has_stack
-from vgpu_sim.isa.families.sync import BARRIERS, WARPGROUP_BARRIER, WARPGROUP_WARPS
+from vgpu_sim.isa.families.sync import BARRIERS, CLUSTER_OPS, WARPGROUP_BARRIER, WARPGROUP_WARPS
 
 _ALL_LANES = (1 << WARP_THREADS) - 1
 Cause = tuple[str, int]
@@ -31,6 +31,11 @@ def find(ssa: SsaFunction) -> Iterator[tuple[int, Operation]]:
         for node in block.nodes:
             if isinstance(node, Operation) and EFFECTS[node.instruction.op].stops:
                 yield block.index, node
+
+
+def meets_peers(ssa: SsaFunction) -> bool:
+    """Return whether threads wait at the barrier of their cluster."""
+    return any(node.instruction.op in CLUSTER_OPS for _, node in find(ssa))
 
 
 def waits(ssa: SsaFunction) -> bool:
@@ -161,7 +166,7 @@ def needs_counting(ssa: SsaFunction, geometry: Geometry) -> bool:
     of all threads that all of them pass (PTX: ``.aligned``); in a block of one group, lanes that
     pass it have arrived together.
     """
-    if lanes_wait(ssa, geometry):
+    if lanes_wait(ssa, geometry) or meets_peers(ssa):
         return True
     if polling_loops.polls_or_pauses(ssa):
         return any(find(ssa))

@@ -29,11 +29,15 @@ CONTEXT_MULTIPROCESSORS: Final = abi.LaunchContext.multiprocessors.offset
 CONTEXT_DYNAMIC_SHARED: Final = abi.LaunchContext.dynamic_shared_bytes.offset
 CONTEXT_TIMER_NS: Final = abi.LaunchContext.timer_ns.offset
 CONTEXT_TIMER_SCALE: Final = abi.LaunchContext.timer_scale.offset
+CONTEXT_CLUSTER: Final = abi.LaunchContext.cluster.offset
+CONTEXT_CLUSTER_EXPLICIT: Final = abi.LaunchContext.cluster_explicit.offset
+CONTEXT_CLUSTER_STEP: Final = abi.LaunchContext.cluster_step.offset
 THREAD_SHARED_BASE: Final = abi.ThreadState.shared_base.offset
 THREAD_LOCAL_BASE: Final = abi.ThreadState.local_base.offset
 THREAD_STOP: Final = abi.ThreadState.stop.offset
 THREAD_TURNS: Final = abi.ThreadState.turns.offset
 THREAD_MEET: Final = abi.ThreadState.meet.offset
+THREAD_CLUSTER: Final = abi.ThreadState.cluster.offset
 THREAD_COLLECT: Final = abi.ThreadState.collect.offset
 WRONG_MEMBERS: Final = 1 << 31
 """A flag added to the trap word if member masks are invalid."""

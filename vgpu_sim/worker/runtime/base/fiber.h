@@ -20,6 +20,7 @@ struct tw_fiber {
   tw_fiber *previous;         /* set on rings from which fibers are removed */
   tw_cta *cta;
   uint32_t group;
+  uint64_t arrived; /* 1 + number of the phase of the cluster's barrier at which it has arrived; 0: none */
   bool waits; /* it waits for a barrier; false: it waits there only for the rest of its warp */
   const uint8_t *lowest; /* lowest byte of its stack */
   uint64_t stack_bytes;

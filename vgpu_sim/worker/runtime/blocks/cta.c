@@ -76,12 +76,13 @@ static void fail(tw_fiber *self, const tw_fiber *failed, const char *failure) {
   tw_fiber_switch(self, self->cta->home);
 }
 
-/* End the context because of a deadlock: all remaining groups wait at barriers or in warp
- * collectives. */
-static void fail_stuck(tw_fiber *self) {
+/* Find a group of a block in which all remaining groups wait at barriers or in warp collectives; NULL:
+ * all have ended. `failure` gets a description. */
+static const tw_fiber *find_stuck(const tw_cta *c, const char **failure) {
   static __thread char message[96];
-  tw_cta *c = self->cta;
   const tw_fiber *stuck = tw_barriers_waiting(&c->barriers);
+  *failure = "no thread of the block can make progress";
+  if (stuck == NULL) stuck = c->at_cluster;
   for (uint32_t warp = 0; stuck == NULL && by_lane(c) && warp < TW_WARPS; warp++) {
     const uint32_t waiting = c->warps[warp].waiting;
     if (waiting == 0) continue;
@@ -90,16 +91,29 @@ static void fail_stuck(tw_fiber *self) {
     snprintf(message, sizeof message,
              "no thread of the block can make progress: lane %u of warp %u waits for lanes 0x%08x", lane,
              warp, tw_warp_missing(&c->warps[warp], lane));
-    fail(self, stuck, message);
+    *failure = message;
   }
-  fail(self, stuck, "no thread of the block can make progress");
+  return stuck;
 }
 
-/* Run the next group of the ring, from which the calling group has been removed. */
+void tw_cta_fail_stuck(tw_cta *c) {
+  const char *failure;
+  const tw_fiber *stuck = find_stuck(c, &failure);
+  for (uint32_t i = 0; stuck == NULL && i < c->cluster->count; i++)
+    stuck = find_stuck(c->cluster->blocks[i], &failure);
+  tw_die_of_trap(c->launch->context.kernel, c->code->entry, &stuck->state, failure);
+}
+
+/* Run the next group of the ring, from which the calling group has been removed. If the block waits for
+ * the rest of its cluster, run that; if not, end the context because of the deadlock. */
 static void run_others(tw_fiber *self) {
   tw_cta *c = self->cta;
-  if (c->ring == NULL) fail_stuck(self);
-  tw_fiber_switch(self, c->ring);
+  if (c->ring == NULL && c->cluster->count == 1) {
+    const char *failure;
+    const tw_fiber *stuck = find_stuck(c, &failure);
+    fail(self, stuck, failure);
+  }
+  tw_fiber_switch(self, c->ring != NULL ? c->ring : c->home);
 }
 
 /* Remove the calling group from the ring. */
@@ -128,6 +142,49 @@ static uint32_t meet(tessera_thread_state *state, uint32_t number, uint32_t coun
   take_released(c);
   if (c->ring != self || self->next != self) run_others(self);
   return c->barriers.barriers[number].warps[warp].outcome;
+}
+
+/* Complete the cluster's barrier if all groups that have not ended have arrived. */
+static void update_cluster(tw_cluster *cluster) {
+  if (cluster->arrived != cluster->live) return;
+  cluster->phase++;
+  cluster->arrived = 0;
+  for (uint32_t i = 0; i < cluster->count; i++) {
+    tw_cta *c = cluster->blocks[i];
+    if (c->at_cluster == NULL) continue;
+    tw_fiber_join(&c->ring, c->at_cluster);
+    c->at_cluster = NULL;
+    c->resting = NULL;
+  }
+}
+
+static void meet_cluster(tessera_thread_state *state, uint32_t how) {
+  tw_fiber *self = (tw_fiber *)state;
+  tw_cluster *cluster = self->cta->cluster;
+  state->trap_word = (how >> 1) + 1;
+  if ((how & 1) == 0) {
+    if (self->arrived != 0)
+      fail(self, self, "a thread arrives at its cluster's barrier twice without a wait");
+    self->arrived = cluster->phase + 1;
+    cluster->arrived++;
+    update_cluster(cluster);
+    return;
+  }
+  if (self->arrived == 0)
+    fail(self, self, "a thread waits for its cluster's barrier without an arrival");
+  if (self->arrived == cluster->phase + 1) {
+    leave_ring(self);
+    tw_fiber_link(&self->cta->at_cluster, self);
+    run_others(self);
+  }
+  self->arrived = 0;
+}
+
+static void end_in_cluster(tw_fiber *self) {
+  tw_cluster *cluster = self->cta->cluster;
+  if (self->arrived == cluster->phase + 1) cluster->arrived--;
+  cluster->live--;
+  update_cluster(cluster);
 }
 
 /* Return the lanes of a completed collective to the ring. */
@@ -214,6 +271,7 @@ static void leave_block(tw_fiber *self) {
   if (c->code->counts) {
     tw_barriers_group_ended(&c->barriers, warp_of(self));
     take_released(c);
+    end_in_cluster(self);
   }
   if (by_lane(c)) {
     tw_warp *warp = &c->warps[warp_of(self)];
@@ -267,6 +325,7 @@ static void provide_fibers(tw_cta *c, const tw_code *code) {
     stacks->fibers[i].state.stop = stop;
     stacks->fibers[i].state.meet = (uint64_t)(uintptr_t)meet;
     stacks->fibers[i].state.collect = (uint64_t)(uintptr_t)collect;
+    stacks->fibers[i].state.cluster = (uint64_t)(uintptr_t)meet_cluster;
   }
 }
 
@@ -277,23 +336,29 @@ static void start(tw_cta *c) {
   for (uint32_t i = 0; i < code->groups; i++) {
     fibers[i].next = &fibers[i + 1 < code->groups ? i + 1 : 0];
     fibers[i].previous = &fibers[i != 0 ? i - 1 : code->groups - 1];
+    fibers[i].arrived = 0;
   }
   c->ring = fibers;
   c->rests = 0;
   c->resting = NULL;
   c->left = 0;
+  c->at_cluster = NULL;
+  if (c->cluster == &c->alone)
+    c->alone = (tw_cluster){.live = code->groups, .count = 1, .blocks = {c}};
   tw_shared_clear(c->shared_base, c->launch->shared_bytes);
   if (code->counts) tw_barriers_reset(&c->barriers, threads_of(c), code->groups, code->counts);
   if (by_lane(c)) tw_warps_reset(c->warps, threads_of(c));
 }
 
 void tw_cta_prepare(tw_cta *c, const tw_launch *launch, const tw_code *code,
-                    const uint8_t *parameters, uint64_t shared_base, tw_fiber *home) {
+                    const uint8_t *parameters, uint64_t shared_base, tw_fiber *home,
+                    tw_cluster *cluster) {
   c->launch = launch;
   c->code = code;
   c->parameters = parameters;
   c->shared_base = shared_base;
   c->home = home;
+  c->cluster = cluster != NULL ? cluster : &c->alone;
   tw_local_prepare(&c->local, launch->context.local_bytes, threads_of(c));
   provide_fibers(c, code);
 }

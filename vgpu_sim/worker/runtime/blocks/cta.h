@@ -52,6 +52,10 @@ void tw_cta_run(tw_launch *launch, const tw_code *code, const uint8_t *parameter
                 uint64_t end);
 void tw_shared_run(const tw_launch *launch, const tw_code *code, const uint8_t *parameters,
                    uint64_t first, uint64_t end, tessera_thread_state *thread);
+/* The same with shared memory at `base`. */
+void tw_shared_run_at(uint64_t base, const tw_launch *launch, const tw_code *code,
+                      const uint8_t *parameters, uint64_t first, uint64_t end,
+                      tessera_thread_state *thread);
 
 /* Free what the calling thread has needed for blocks; it runs no more blocks. */
 void tw_cta_end_thread(void);
@@ -61,6 +65,15 @@ typedef struct tw_local {
   uint64_t base;       /* 0: not created yet */
   uint64_t accessible; /* number of bytes from `base` on */
 } tw_local;
+
+/* The blocks of a cluster, of which each is one run, and their barrier. */
+typedef struct tw_cluster {
+  uint64_t phase;   /* how often the barrier has completed */
+  uint32_t live;    /* groups that have not ended */
+  uint32_t arrived; /* of these, groups that have arrived in this phase */
+  uint32_t count;   /* blocks */
+  tw_cta *blocks[TESSERA_MAX_CLUSTER_BLOCKS];
+} tw_cluster;
 
 /* cta.c: one block, or several in sequence, with its groups of lanes. */
 struct tw_cta {
@@ -78,6 +91,9 @@ struct tw_cta {
   } end_of_block;
   tw_barriers barriers;
   tw_warp warps[TW_WARPS]; /* used if each lane is a group */
+  tw_cluster *cluster;
+  tw_cluster alone;        /* the cluster of a block that is one */
+  tw_fiber *at_cluster;    /* groups that wait for the cluster's barrier */
   tw_fiber *ring;          /* runnable groups, beginning with the next one */
   uint32_t rests;          /* how often groups have rested since something else has run */
   /* every group since this one has only polled; NULL: a group has made progress */
@@ -87,18 +103,34 @@ struct tw_cta {
   const char *failure; /* NULL: it executed a trap */
 };
 
-/* Prepare to run blocks of a launch, with shared memory at `shared_base`. */
+/* Prepare to run blocks of a launch, with shared memory at `shared_base`. `cluster` is NULL if each
+ * block is a cluster. */
 void tw_cta_prepare(tw_cta *c, const tw_launch *launch, const tw_code *code,
-                    const uint8_t *parameters, uint64_t shared_base, tw_fiber *home);
+                    const uint8_t *parameters, uint64_t shared_base, tw_fiber *home,
+                    tw_cluster *cluster);
 /* Start the next blocks: several, or only one for code that polls or counts. */
 void tw_cta_begin(tw_cta *c, uint64_t first, uint64_t end);
 /* Run the groups until the blocks end; false if all groups only wait for other blocks. Does not
  * return if a group fails. */
 bool tw_cta_continue(tw_cta *c);
+/* Return whether a group can continue, or polls; if not, all that have not ended wait for the rest of
+ * the cluster. */
+static inline bool tw_cta_may_continue(const tw_cta *c) { return c->ring != NULL; }
+/* End the context, because no group of a block's cluster can make progress. */
+void tw_cta_fail_stuck(tw_cta *c) __attribute__((noreturn));
+
+/* clusters.c: a tessera_kernel_entry for launches with clusters of several blocks, which `first` and
+ * `end` number; the context is that of a tw_launch. */
+void tw_clusters_run(const tessera_launch_context *context, const uint8_t *parameters,
+                     uint64_t first, uint64_t end, tessera_thread_state *thread);
+void tw_clusters_end_thread(void);
 
 /* shared.c: return a window of the given size, possibly 0, for the blocks of the calling thread.
  * Does not return if memory is lacking. */
 uint64_t tw_shared_window(uint32_t bytes);
+/* Reserve the range that code may access around the base that is returned; 0: there is no room. */
+uint64_t tw_shared_reserve(void);
+void tw_shared_release(uint64_t base);
 void tw_shared_clear(uint64_t base, uint64_t bytes);
 void tw_shared_end_thread(void);
 

@@ -5,17 +5,15 @@
  * one, for which they may be waiting, as long as the device has room; without room it yields to
  * other threads. Blocks start in the order of their index. */
 #define _GNU_SOURCE
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "blocks/cta.h"
+#include "blocks/room.h"
 #include "base/internal.h"
 #include "base/platform.h"
 
-enum { PATIENCE_ROUNDS = 2, BUSY_ROUNDS = 8, KEPT = 4 };
-static const uint64_t YIELDING_NS = 2000000;
-static const uint64_t NAP_NS = 50000;
+enum { PATIENCE_ROUNDS = 2, KEPT = 4 };
 
 typedef struct resident {
   tw_cta cta;
@@ -72,7 +70,7 @@ static void begin(residents *r, tw_launch *launch, const tw_code *code, const ui
   resident *one = next_resident(r);
   load_window(r, NULL, launch->shared_bytes);
   tw_cta_prepare(&one->cta, launch, code, parameters, tw_shared_window(launch->shared_bytes),
-                 &r->home);
+                 &r->home, NULL);
   tw_cta_begin(&one->cta, first, end);
   r->inside = one;
   r->count++;
@@ -86,32 +84,6 @@ static void end_one(residents *r, uint32_t index) {
   r->inside = NULL;
   free(ended->saved);
   ended->saved = NULL;
-}
-
-/* Reserve room on the device for one more block, across all threads; false: there is none. */
-static bool take_room(tw_launch *launch) {
-  uint32_t room = __atomic_load_n(&launch->room, __ATOMIC_RELAXED);
-  while (room != 0)
-    if (__atomic_compare_exchange_n(&launch->room, &room, room - 1, true, __ATOMIC_RELAXED,
-                                    __ATOMIC_RELAXED))
-      return true;
-  return false;
-}
-
-static void give_room(tw_launch *launch) {
-  __atomic_add_fetch(&launch->room, 1, __ATOMIC_RELAXED);
-}
-
-static void make_way(uint32_t rounds, uint64_t *since_ns) {
-  if (rounds < BUSY_ROUNDS) return;
-  const uint64_t now = tw_now_ns();
-  if (rounds == BUSY_ROUNDS) *since_ns = now;
-  if (now - *since_ns < YIELDING_NS) {
-    sched_yield();
-    return;
-  }
-  const struct timespec nap = {.tv_nsec = (long)NAP_NS};
-  nanosleep(&nap, NULL);
 }
 
 /* Free unused entries, after a launch that kept many blocks waiting. */
@@ -134,7 +106,7 @@ static bool run_round(residents *r, tw_launch *launch, bool back) {
     if (tw_cta_continue(&r->all[index]->cta)) {
       ended = true;
       end_one(r, index);
-      if (r->count > 0) give_room(launch);
+      if (r->count > 0) tw_room_give(launch);
     } else {
       turn++;
     }
@@ -163,15 +135,15 @@ static void run_polling(residents *r, tw_launch *launch, const uint8_t *paramete
     }
     back = !back;
     if (++rounds < PATIENCE_ROUNDS) continue;
-    const bool room = take_room(launch);
+    const bool room = tw_room_take(launch);
     if (room && (first != end || tw_pool_claim(&first, &end))) {
       begin(r, launch, tw_code_now(launch), parameters, first, first + 1);
       first++;
       rounds = 0;
       back = true;
     } else {
-      if (room) give_room(launch);
-      make_way(rounds, &since_ns);
+      if (room) tw_room_give(launch);
+      tw_room_wait(rounds, &since_ns);
     }
   }
 }
@@ -198,5 +170,6 @@ void tw_cta_end_thread(void) {
   if (mine != NULL) free(mine->all);
   free(mine);
   mine = NULL;
+  tw_clusters_end_thread();
   tw_shared_end_thread();
 }

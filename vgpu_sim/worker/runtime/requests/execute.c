@@ -109,6 +109,7 @@ static void call_owner(tessera_worker_call *call, const request *r) {
                                 .shared_bytes = body->shared_bytes,
                                 .thread_stack_bytes = stack_of(body),
                                 .multiprocessors = body->multiprocessors,
+                                .cluster = body->cluster,
                                 .fault_kind = TESSERA_FAULT_KIND_INTERNAL,
                                 .error = CUDA_ERROR_LAUNCH_FAILED};
   memcpy(call->grid, body->grid, sizeof call->grid);
@@ -181,8 +182,24 @@ static uint32_t room_for(const tw_launch *launch, const uint32_t block[3]) {
   if (blocks > BLOCKS) blocks = BLOCKS;
   if (launch->shared_bytes != 0 && blocks > SHARED_BYTES / launch->shared_bytes)
     blocks = SHARED_BYTES / launch->shared_bytes;
-  const uint32_t multiprocessors = launch->context.multiprocessors;
-  return (multiprocessors != 0 ? multiprocessors : 1) * (blocks != 0 ? blocks : 1);
+  const uint32_t multiprocessors = launch->context.multiprocessors, *size = launch->context.cluster;
+  const uint32_t room = (multiprocessors != 0 ? multiprocessors : 1) * (blocks != 0 ? blocks : 1);
+  const uint32_t clusters = room / (size[0] * size[1] * size[2]);
+  return clusters != 0 ? clusters : 1;
+}
+
+/* Store the size of a launch's clusters: that which it states, or else that which the kernel requires. */
+static void set_cluster(tessera_launch_context *context, const tessera_worker_kernel *kernel,
+                        const tessera_launch_body *body) {
+  const bool states = body->cluster != 0, requires = kernel->required_cluster[0] != 0;
+  for (int axis = 0; axis < 3; axis++) {
+    context->cluster[axis] = 1;
+    if (states) context->cluster[axis] = (body->cluster >> 4 * axis & 15) + 1u;
+    else if (requires) context->cluster[axis] = kernel->required_cluster[axis];
+  }
+  context->cluster_explicit = states || requires;
+  const uint32_t *size = context->cluster;
+  context->cluster_step = size[0] * size[1] * size[2] > 1 ? TESSERA_CLUSTER_STEP_BYTES : 0;
 }
 
 void tw_blocks_run(const tessera_launch_context *context, const uint8_t *parameters, uint64_t first,
@@ -224,6 +241,7 @@ static bool run_native(const request *r, const tessera_worker_kernel *kernel) {
                                   .timer_scale = timer.scale,
                                   .local_bytes = local_bytes_of(kernel, body)},
                       .shared_bytes = kernel->shared_bytes + body->shared_bytes};
+  set_cluster(&launch.context, kernel, body);
   launch.room = room_for(&launch, body->block);
   memcpy(launch.context.grid, body->grid, sizeof launch.context.grid);
   memcpy(launch.context.block, body->block, sizeof launch.context.block);
@@ -238,12 +256,14 @@ static bool run_native(const request *r, const tessera_worker_kernel *kernel) {
   if (kernel->parameter_image != 0)
     memcpy((void *)(uintptr_t)kernel->parameter_image, r->parameters, body->parameter_bytes);
   const bool provisional = launch.code.provisional != 0;
-  tw_pool_run(&(tw_work){.entry = tw_blocks_run,
+  const bool clustered = launch.context.cluster_step != 0;
+  const uint32_t *size = launch.context.cluster;
+  tw_pool_run(&(tw_work){.entry = clustered ? tw_clusters_run : tw_blocks_run,
                          .launch = &launch.context,
                          .parameters = r->parameters,
-                         .blocks = blocks_of(body),
+                         .blocks = blocks_of(body) / (size[0] * size[1] * size[2]),
                          .expected_ns = tw_kernel_expected_ns(body->kernel, blocks_of(body)),
-                         .one_by_one = launch.code.polls != 0,
+                         .one_by_one = launch.code.polls != 0 || clustered,
                          .threads = threads_for(body),
                          .spare = provisional,
                          .spare_no_more = &launch.is_improved});

@@ -44,6 +44,22 @@ static void check_header(const request *r, uint32_t index, const stream *s) {
     reject("only launches have continuation slots");
 }
 
+static void check_cluster(const tessera_launch_body *body, const tessera_worker_kernel *kernel) {
+  const uint32_t *required = kernel->required_cluster;
+  uint32_t size[3] = {1, 1, 1};
+  if (body->cluster != 0) {
+    if ((body->cluster & ~UINT32_C(0xfff)) != TESSERA_CLUSTERED) reject("a cluster is malformed");
+    for (int axis = 0; axis < 3; axis++) size[axis] = (body->cluster >> 4 * axis & 15) + 1u;
+    if (required[0] != 0 && memcmp(required, size, sizeof size) != 0)
+      reject("the kernel requires another cluster");
+  } else if (required[0] != 0) {
+    memcpy(size, required, sizeof size);
+  }
+  if (size[0] * size[1] * size[2] > TESSERA_MAX_CLUSTER_BLOCKS) reject("too many blocks in a cluster");
+  for (int axis = 0; axis < 3; axis++)
+    if (body->grid[axis] % size[axis] != 0) reject("a grid is not a multiple of its cluster");
+}
+
 static void check_geometry(const request *r, const tessera_worker_kernel *kernel) {
   const tessera_launch_body *body = &r->slot.body.launch;
   const uint32_t *grid = body->grid, *block = body->block;
@@ -59,6 +75,7 @@ static void check_geometry(const request *r, const tessera_worker_kernel *kernel
     reject("too many threads in a block");
   if (kernel->required_block[0] != 0 && memcmp(kernel->required_block, block, 3 * sizeof *block) != 0)
     reject("the kernel requires another block shape");
+  check_cluster(body, kernel);
   if (kernel->shared_bytes > TESSERA_MAX_SHARED_BYTES_OPTIN ||
       body->shared_bytes > TESSERA_MAX_SHARED_BYTES_OPTIN - kernel->shared_bytes)
     reject("too much shared memory");

@@ -1,0 +1,78 @@
+"""Lowers mapa and getctarank: addresses of the shared memory of a cluster's blocks.
+
+Source: PTX ISA, "Data Movement and Conversion Instructions: mapa" and "getctarank".
+"""
+
+from typing import Final
+
+from vgpu_sim.compiler.lower import special, values
+from vgpu_sim.compiler.lower.addresses import symbol_of
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.forms import Form, Match
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.hal.compute.address_map import CLUSTER_STEP_BYTES
+from vgpu_sim.isa import Compare, DataType, Literal, Op, Operand, Space
+
+_RANK_BITS: Final = 0xFF
+_STEP_BITS: Final = CLUSTER_STEP_BYTES.bit_length() - 1
+
+
+def mapa(context: Context, form: Form, match: Match) -> None:
+    """Lower mapa of an address in shared memory, or of a generic one."""
+    first, where, rank = context.operands
+    type_ = DataType[match["width"].upper()]
+    source = _address(context, where, type_, shared="shared::cluster" in match)
+    block = values.source(context, rank, DataType.U32)
+    to = values.destination(context, first, type_)
+    context.builder.emit(Op.MAPA, type=type_, dsts=(to,), srcs=(source, block))
+
+
+def getctarank(context: Context, form: Form, match: Match) -> None:
+    """Lower getctarank: the rank that an address names, or else that of the executing block."""
+    first, where = context.operands
+    builder, type_ = context.builder, DataType[match["width"].upper()]
+    source = _address(context, where, type_, shared="shared::cluster" in match)
+    if type_ is DataType.U64:
+        low = builder.scratch_register(32)
+        builder.emit(Op.CVT, type=DataType.U32, source_type=type_, dsts=(low,), srcs=(source,))
+        source = low
+    field, other = builder.scratch_register(32), builder.scratch_register(32)
+    builder.emit(Op.SHR, type=DataType.U32, dsts=(field,), srcs=(source, Literal(_STEP_BITS)))
+    builder.emit(
+        Op.AND, type=DataType.B32, dsts=(field,), srcs=(field, Literal(_RANK_BITS))
+    )
+    srcs = (field, Literal(1))
+    builder.emit(Op.SUB, type=DataType.U32, dsts=(other,), srcs=srcs)
+    named = builder.new_predicate()
+    builder.emit(
+        Op.SETP,
+        type=DataType.U32,
+        dsts=(named, None),
+        srcs=(field, Literal(0)),
+        compare=Compare.NE,
+    )
+    own = special.cluster_rank(context)
+    to = values.destination(context, first, DataType.U32)
+    builder.emit(Op.SELP, type=DataType.B32, dsts=(to,), srcs=(other, own, named))
+
+
+def _address(
+    context: Context, where: tree.Operand, type_: DataType, *, shared: bool
+) -> Operand:
+    """Return the address that an operand holds, or that of the shared variable that it names."""
+    symbol = symbol_of(context, where)
+    if symbol is None:
+        return values.source(context, where, type_)
+    if symbol[1] is not Space.SHARED:
+        raise Invalid("the variable is not in .shared space")
+    if not shared:
+        raise Invalid("a variable's name is an address in .shared::cluster")
+    return symbol[0]
+
+
+FORMS: Final = (
+    Form("mapa{.shared::cluster}.width", "d, a, b", Op.MAPA, mapa),
+    Form("getctarank{.shared::cluster}.width", "d, a", Op.SHR, getctarank,
+         isa="SHR, AND, SUB, SETP, SELP: the rank of the block itself for its own addresses"),
+)  # fmt: skip
