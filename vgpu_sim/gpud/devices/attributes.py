@@ -124,6 +124,7 @@ class Attribute(IntEnum):
     DMA_BUF_SUPPORTED = 124
     IPC_EVENT_SUPPORTED = 125
     MEM_SYNC_DOMAIN_COUNT = 126
+    CLUSTER_LAUNCH = 120
     TENSOR_MAP_ACCESS_SUPPORTED = 127
     NUMA_ID = 131
     HOST_NUMA_ID = 134
@@ -204,7 +205,6 @@ ABSENT: frozenset[int] = frozenset(
         116,  # GPU_DIRECT_RDMA_SUPPORTED
         117,  # GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS
         118,  # GPU_DIRECT_RDMA_WRITES_ORDERING
-        120,  # CLUSTER_LAUNCH
         121,  # DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED
         128,  # HANDLE_TYPE_FABRIC_SUPPORTED
         129,  # UNIFIED_FUNCTION_POINTERS
@@ -317,6 +317,7 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
         a.IPC_EVENT_SUPPORTED: 1,
         a.MEM_SYNC_DOMAIN_COUNT: 1,
         a.TENSOR_MAP_ACCESS_SUPPORTED: int(capability >= (9, 0)),
+        a.CLUSTER_LAUNCH: int(capability >= (9, 0)),
         a.NUMA_ID: -1,
         a.HOST_NUMA_ID: 0,  # for libcuda the host is one NUMA node
         a.HOST_NUMA_MEMORY_POOLS_SUPPORTED: 1,

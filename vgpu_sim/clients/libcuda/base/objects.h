@@ -272,6 +272,9 @@ struct tsr_function {
   struct tsr_table table; /* of this function alone, if its module is lazy and it was looked up */
   bool reported;          /* the reasons why it is refused have been logged */
   _Atomic int dynamic_shared_limit;
+  _Atomic uint32_t cluster[3]; /* attributes that the program has set; 0: none */
+  _Atomic bool non_portable_cluster;
+  _Atomic int cluster_policy;
   struct tsr_old_launch *old_launch; /* old_launch.c; NULL: not used; guarded by tsr_module_lock */
   _Atomic uint32_t refused; /* bits: limits for which a refused launch has been logged */
 };

@@ -54,6 +54,7 @@ CUresult tsr_describe_kernel(struct tsr_operation *operation,
 void tsr_keep_settings(struct tsr_operation *operation, const struct tsr_operation *old) {
   operation->kernel.cooperative = old->kernel.cooperative;
   operation->kernel.priority = old->kernel.priority;
+  memcpy(operation->kernel.cluster, old->kernel.cluster, sizeof old->kernel.cluster);
   operation->kernel.multiprocessors = old->kernel.multiprocessors;
 }
 

@@ -119,8 +119,12 @@ static CUresult set_attribute(struct tsr_kernel_operation *kernel, CUlaunchAttri
       return value->window.bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
       return value->number > 1 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: /* checked when the graph is launched */
+      memcpy(kernel->cluster, value, sizeof kernel->cluster);
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: /* only a hint */
+      return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -132,6 +136,8 @@ static CUresult get_attribute(const struct tsr_kernel_operation *kernel, CUlaunc
   const CUresult known = set_attribute(&(struct tsr_kernel_operation){0}, id, value);
   if (known == CUDA_SUCCESS && id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
     value->number = kernel->cooperative;
+  if (known == CUDA_SUCCESS && id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+    memcpy(value, kernel->cluster, sizeof kernel->cluster);
   return known;
 }
 
@@ -153,6 +159,6 @@ CUresult tsr_cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) {
     if (!from || from->operation.type != CU_GRAPH_NODE_TYPE_KERNEL)
       result = CUDA_ERROR_INVALID_VALUE;
     else
-      node->operation.kernel.cooperative = from->operation.kernel.cooperative;
+      tsr_keep_settings(&node->operation, &from->operation);
   });
 }

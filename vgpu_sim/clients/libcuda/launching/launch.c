@@ -7,6 +7,7 @@
 #include "contexts/context.h"
 #include "base/device.h"
 #include "modules/function.h"
+#include "launching/cluster.h"
 #include "launching/launch_attributes.h"
 #include "launching/launch_check.h"
 #include "exchange/list.h"
@@ -118,7 +119,8 @@ static CUresult enqueue(struct tsr_context *context, uint32_t stream, uint64_t h
   memcpy(body->block, geometry->block, sizeof body->block);
   body->shared_bytes = geometry->shared_bytes;
   body->parameter_bytes = parameter_bytes;
-  body->multiprocessors = geometry->multiprocessors;
+  body->multiprocessors = (uint16_t)geometry->multiprocessors;
+  body->cluster = tsr_cluster_pack(function, geometry->cluster);
   body->stack_bytes = (uint32_t)atomic_load(&function->context->system_area.stack_bytes);
   put_parameters(&request, function, given->parameters, buffer);
   const uint64_t value = tsr_ring_commit(&request);
@@ -150,6 +152,7 @@ CUresult tsr_launch_enqueue(struct tsr_context *context, uint32_t stream,
                                   .cooperative = kernel->cooperative};
   memcpy(geometry.grid, kernel->grid, sizeof geometry.grid);
   memcpy(geometry.block, kernel->block, sizeof geometry.block);
+  memcpy(geometry.cluster, kernel->cluster, sizeof geometry.cluster);
   uint64_t handle;
   const CUresult result = tsr_function_resolve(context, kernel->function, &handle);
   if (result != CUDA_SUCCESS) return result;
@@ -168,6 +171,7 @@ CUresult tsr_launch_describe(struct tsr_operation *operation, struct tsr_context
                                   .cooperative = launch->cooperative};
   memcpy(geometry.grid, launch->grid, sizeof geometry.grid);
   memcpy(geometry.block, launch->block, sizeof geometry.block);
+  memcpy(geometry.cluster, launch->cluster, sizeof geometry.cluster);
   const void *buffer = NULL;
   pthread_mutex_lock(&tsr_module_lock);
   struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
@@ -193,6 +197,7 @@ static CUresult capture(CUfunction f, struct tsr_context *context, uint32_t stre
                                         .cooperative = geometry->cooperative};
   memcpy(launch.grid, geometry->grid, sizeof launch.grid);
   memcpy(launch.block, geometry->block, sizeof launch.block);
+  memcpy(launch.cluster, geometry->cluster, sizeof launch.cluster);
   struct tsr_operation operation;
   const CUresult result = tsr_launch_describe(&operation, context, &launch, parameters, extra);
   return result == CUDA_SUCCESS ? tsr_capture_add(context, stream, &operation) : result;
@@ -243,12 +248,14 @@ CUresult tsr_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void *
                               void **extra) {
   if (!config || (config->numAttrs && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
   bool cooperative;
-  const CUresult result = tsr_launch_attributes(config, &cooperative);
+  uint32_t cluster[3];
+  const CUresult result = tsr_launch_attributes(config, &cooperative, cluster);
   if (result != CUDA_SUCCESS) return result;
   const struct tsr_geometry geometry = {
       .call = "cuLaunchKernelEx",
       .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
       .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+      .cluster = {cluster[0], cluster[1], cluster[2]},
       .shared_bytes = config->sharedMemBytes,
       .cooperative = cooperative};
   return launch(f, &geometry, config->hStream, kernelParams, extra);

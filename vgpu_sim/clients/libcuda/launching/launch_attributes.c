@@ -15,7 +15,6 @@ static const struct {
     ROW(IGNORE, PERMISSION),
     ROW(ACCESS_POLICY_WINDOW, PERMISSION),
     ROW(SYNCHRONIZATION_POLICY, PERMISSION),
-    ROW(CLUSTER_DIMENSION, DEMAND),
     ROW(CLUSTER_SCHEDULING_POLICY_PREFERENCE, PERMISSION),
     ROW(PROGRAMMATIC_STREAM_SERIALIZATION, PERMISSION),
     ROW(PROGRAMMATIC_EVENT, DEMAND),
@@ -30,13 +29,6 @@ static const struct {
 #undef ROW
 };
 
-/* A cluster of one block is the default. */
-static bool is_one_block(const CUlaunchAttribute *attribute) {
-  unsigned size[3];
-  memcpy(size, attribute->value, sizeof size);
-  return size[0] == 1 && size[1] == 1 && size[2] == 1;
-}
-
 static CUresult refuse(int id) {
   static uint32_t said[TSR_LAUNCH_ATTRIBUTES + 1];
   const bool known = id >= 0 && id < TSR_LAUNCH_ATTRIBUTES && ATTRIBUTES[id].name;
@@ -45,8 +37,10 @@ static CUresult refuse(int id) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult tsr_launch_attributes(const CUlaunchConfig *config, bool *cooperative) {
+CUresult tsr_launch_attributes(const CUlaunchConfig *config, bool *cooperative,
+                               uint32_t cluster[3]) {
   *cooperative = false;
+  memset(cluster, 0, 3 * sizeof *cluster);
   for (unsigned i = 0; i < config->numAttrs; i++) {
     const CUlaunchAttribute *attribute = &config->attrs[i];
     const int id = attribute->id;
@@ -54,10 +48,13 @@ CUresult tsr_launch_attributes(const CUlaunchConfig *config, bool *cooperative) 
       int wanted;
       memcpy(&wanted, attribute->value, sizeof wanted);
       *cooperative = wanted != 0;
+    } else if (id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+      memcpy(cluster, attribute->value, 3 * sizeof *cluster);
+      if (cluster[0] == 0 || cluster[1] == 0 || cluster[2] == 0)
+        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     } else if (id < 0 || id >= TSR_LAUNCH_ATTRIBUTES || ATTRIBUTES[id].kind == UNKNOWN) {
       return refuse(id);
-    } else if (ATTRIBUTES[id].kind == DEMAND &&
-               !(id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && is_one_block(attribute))) {
+    } else if (ATTRIBUTES[id].kind == DEMAND) {
       return refuse(id);
     }
   }

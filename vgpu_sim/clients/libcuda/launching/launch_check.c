@@ -5,9 +5,10 @@
 #include <string.h>
 
 #include "log.h"
+#include "launching/cluster.h"
 #include "launching/occupancy.h"
 
-enum reason { GRID, BLOCK, THREADS, SHARED, MOST_THREADS, SHAPE, RESIDENT, PARAMETERS };
+enum reason { GRID, BLOCK, THREADS, SHARED, MOST_THREADS, SHAPE, CLUSTER, RESIDENT, PARAMETERS };
 
 __attribute__((format(printf, 5, 6))) static CUresult refuse(struct tsr_function *function,
                                                              const char *call, enum reason reason,
@@ -66,6 +67,24 @@ static CUresult refuse_shared(struct tsr_function *function, const struct tsr_ge
                 launch->shared_bytes, function->record.shared_bytes, limit, remedy);
 }
 
+static CUresult check_cluster(struct tsr_function *function, const struct tsr_geometry *launch) {
+  static const char AXES[] = "xyz";
+  const char *why;
+  uint32_t size[3];
+  const CUresult result = tsr_cluster_find(function, launch->cluster, size, &why);
+  if (result != CUDA_SUCCESS) {
+    char text[160];
+    snprintf(text, sizeof text, why, size[0] * size[1] * size[2]);
+    return refuse(function, launch->call, CLUSTER, result, "%s", text);
+  }
+  for (int i = 0; i < 3; i++)
+    if (launch->grid[i] % size[i] != 0)
+      return refuse(function, launch->call, CLUSTER, CUDA_ERROR_INVALID_CLUSTER_SIZE,
+                    "%u blocks of the grid in %c are not a multiple of the cluster's %u",
+                    launch->grid[i], AXES[i], size[i]);
+  return CUDA_SUCCESS;
+}
+
 CUresult tsr_launch_check(struct tsr_function *function, const struct tsr_geometry *launch) {
   const tessera_function_record *record = &function->record;
   const uint32_t *block = launch->block, *required = record->required_block;
@@ -85,7 +104,8 @@ CUresult tsr_launch_check(struct tsr_function *function, const struct tsr_geomet
     return refuse(function, launch->call, SHAPE, CUDA_ERROR_INVALID_VALUE,
                   "block %ux%ux%u; the kernel's .reqntid requires %ux%ux%u", block[0], block[1],
                   block[2], required[0], required[1], required[2]);
-  if (!launch->cooperative) return CUDA_SUCCESS;
+  const CUresult clusters = check_cluster(function, launch);
+  if (clusters != CUDA_SUCCESS || !launch->cooperative) return clusters;
   const uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
   const uint64_t resident =
       launch->multiprocessors

@@ -7,6 +7,7 @@
 struct tsr_geometry {
   const char *call; /* the API function, for messages */
   uint32_t grid[3], block[3];
+  uint32_t cluster[3]; /* zeros: the launch states none */
   uint32_t shared_bytes;
   uint32_t multiprocessors; /* of a green context; 0: all */
   bool cooperative; /* all blocks must be resident together */

@@ -7,6 +7,7 @@
 
 #include "api.h"
 #include "base/device.h"
+#include "launching/cluster.h"
 #include "modules/function.h"
 
 enum { WARP_THREADS = 32, REGISTER_UNIT = 256, MAX_REGISTERS_PER_THREAD = 255, SHARED_UNIT = 128 };
@@ -137,38 +138,44 @@ CUresult tsr_cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, 
       minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, 0);
 }
 
-/* The cluster of a launch in blocks; 1 if the launch states none. */
-static uint64_t cluster_blocks(const CUlaunchConfig *config) {
-  uint64_t blocks = 1;
-  for (unsigned i = 0; i < config->numAttrs; i++) {
-    if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
-    unsigned size[3];
-    memcpy(size, config->attrs[i].value, sizeof size);
-    blocks = (uint64_t)size[0] * size[1] * size[2];
-  }
-  return blocks;
-}
-
-static CUresult check_cluster(const void *out, const CUlaunchConfig *config) {
-  if (!out || !config || (config->numAttrs && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
-  return cluster_blocks(config) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
+/* Read the size of a launch's clusters; zeros if the launch states none. */
+static void read_cluster(const CUlaunchConfig *config, uint32_t size[3]) {
+  memset(size, 0, 3 * sizeof *size);
+  for (unsigned i = 0; i < config->numAttrs; i++)
+    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+      memcpy(size, config->attrs[i].value, 3 * sizeof *size);
 }
 
 static uint64_t threads_of(const CUlaunchConfig *config) {
   return (uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ;
 }
 
-/* Clusters have one block (CLUSTER_LAUNCH is 0). */
+/* A device holds as many clusters as their blocks fit, whatever groups its multiprocessors form. */
+static CUresult active_clusters(const struct tsr_function *function, const CUlaunchConfig *config,
+                                int *clusters) {
+  uint32_t stated[3], size[3];
+  const char *why;
+  read_cluster(config, stated);
+  const CUresult result = tsr_cluster_find(function, stated, size, &why);
+  if (result != CUDA_SUCCESS) return result;
+  const uint64_t blocks = tsr_resident_blocks(function, threads_of(config), config->sharedMemBytes);
+  *clusters = (int)(blocks / ((uint64_t)size[0] * size[1] * size[2]));
+  return CUDA_SUCCESS;
+}
+
 CUresult tsr_cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
                                           const CUlaunchConfig *config) {
-  const CUresult checked = check_cluster(numClusters, config);
-  if (checked != CUDA_SUCCESS) return checked;
-  TSR_WITH_FUNCTION(func, *numClusters = (int)tsr_resident_blocks(function, threads_of(config),
-                                                                  config->sharedMemBytes));
+  if (!numClusters || !config || (config->numAttrs && !config->attrs))
+    return CUDA_ERROR_INVALID_VALUE;
+  TSR_WITH_FUNCTION(func, result = active_clusters(function, config, numClusters));
 }
 
 CUresult tsr_cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func,
                                                 const CUlaunchConfig *config) {
   if (!clusterSize || !config) return CUDA_ERROR_INVALID_VALUE;
-  TSR_WITH_FUNCTION(func, *clusterSize = 1);
+  TSR_WITH_FUNCTION(func, {
+    const uint64_t blocks =
+        tsr_resident_blocks(function, threads_of(config), config->sharedMemBytes);
+    *clusterSize = (int)least(tsr_cluster_limit(function), blocks);
+  });
 }

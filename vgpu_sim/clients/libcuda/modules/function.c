@@ -5,6 +5,7 @@
 #include "contexts/context.h"
 #include "base/device.h"
 #include "base/refuse.h"
+#include "launching/cluster.h"
 #include "modules/module.h"
 
 CUresult tsr_function_resolve(struct tsr_context *context, uint64_t handle, uint64_t *function) {
@@ -80,12 +81,7 @@ static CUresult attribute_of(const struct tsr_function *function, CUfunction_att
       *value = 0;
       return CUDA_SUCCESS;
     default:
-      if (attribute >= CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET &&
-          attribute <= CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE) {
-        *value = 0; /* no clusters */
-        return CUDA_SUCCESS;
-      }
-      return CUDA_ERROR_INVALID_VALUE;
+      return tsr_cluster_get_attribute(function, attribute, value);
   }
 }
 
@@ -102,7 +98,7 @@ static CUresult set_attribute(struct tsr_function *function, CUfunction_attribut
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: /* only a hint */
       return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     default:
-      return CUDA_ERROR_INVALID_VALUE;
+      return tsr_cluster_set_attribute(function, attribute, value);
   }
 }
 

@@ -11,6 +11,7 @@ struct tsr_conditional;
 struct tsr_kernel_operation {
   uint64_t function; /* handle of a function or kernel, as the program passed it */
   uint32_t grid[3], block[3];
+  uint32_t cluster[3]; /* zeros: the node states none */
   uint32_t shared_bytes;
   uint32_t multiprocessors; /* of a green context; 0: all */
   int32_t priority;

@@ -4,6 +4,7 @@ A copy is complete when its instruction has executed: the number of its bytes is
 from the transactions of its mbarrier, and there is no group to wait for.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,8 +20,6 @@ from vgpu_sim.isa import DataType, Op, Operand, Space
 COMPLETES: Final = "mbarrier::complete_tx::bytes"
 MULTICAST: Final = "multicast::cluster"
 COMPLETION: Final = "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%bar], %size;"
-SKIP_OTHERS: Final = "and.b16 %w16, %mask, 1; setp.eq.u16 %p, %w16, 0; @%p ret;"
-"""PTX that ends the code if a mask does not name the block, the only one of its cluster."""
 HALVES: Final = ("f16", "bf16")
 _STEP_BYTES: Final = 16
 _BITS: Final = {Space.GLOBAL: 64, Space.SHARED: 32}
@@ -77,6 +76,7 @@ class _Loop:
         parameters += ", b32 %bar" * completes + ", b16 %mask" * multicast
         name = f"tessera.bulk.{self.kind}{'.completes' * completes}{'.multicast' * multicast}"
         registers = f"""
+          {MULTICAST_REGISTERS if multicast else ""}
           .reg .b{to} %to; .reg .b{source} %from; .reg .b32 %rest; .reg .b64 %v<2>; .reg .pred %p;
           .reg .b16 %w16, %x16; .reg .b32 %w32; .reg .b64 %w64;
         """
@@ -84,7 +84,6 @@ class _Loop:
           and.b32 %rest, %size, {_STEP_BYTES - 1};
           setp.ne.u32 %p, %rest, 0;
           @%p trap;
-          {SKIP_OTHERS if multicast else ""}
           mov.b{to} %to, %first_to;
           mov.b{source} %from, %first_from;
           mov.b32 %rest, %size;
@@ -100,6 +99,8 @@ class _Loop:
         DONE:
           {COMPLETION if completes else ""}
         """
+        if multicast:
+            body = for_each_block(body, ("%first_to", "%bar"))
         return library.function(name, parameters, registers, body)
 
     def emit(self, context: Context, match: Match) -> None:
@@ -117,6 +118,33 @@ class _Loop:
             given.append(values.source(context, rest.pop(0), DataType.U16))
         code = self.function(completes=completes, multicast=multicast)
         library.emit(context, code, given)
+
+
+def for_each_block(body: str, places: Sequence[str]) -> str:
+    """Return PTX that executes ``body`` for each block of the cluster that %mask names.
+
+    ``places`` are registers with addresses of shared memory, which are mapped to the block.
+    """
+    named = [(place, f"%mapped{n}") for n, place in enumerate(places)]
+    saves = " ".join(f"mov.b32 {mapped}, {place};" for place, mapped in named)
+    maps = " ".join(
+        f"mapa.shared::cluster.u32 {place}, {mapped}, %block;" for place, mapped in named
+    )
+    return f"""
+          {saves} mov.b32 %block, 0;
+        BLOCK:
+          cvt.u32.u16 %chosen, %mask; shr.b32 %chosen, %chosen, %block;
+          and.b32 %chosen, %chosen, 1; setp.eq.u32 %other, %chosen, 0;
+          @%other bra NEXT_BLOCK;
+          {maps}
+          {body}
+        NEXT_BLOCK:
+          add.u32 %block, %block, 1; mov.b32 %chosen, %cluster_nctarank;
+          setp.lt.u32 %other, %block, %chosen; @%other bra BLOCK;
+        """
+
+
+MULTICAST_REGISTERS: Final = ".reg .b32 %mapped<2>, %block, %chosen; .reg .pred %other;"
 
 
 def _copy_loop(to: Space, source: Space) -> _Loop:

@@ -9,7 +9,12 @@ from enum import Enum
 from typing import Final
 
 from vgpu_sim.compiler.lower.copies import library, tensor_map
-from vgpu_sim.compiler.lower.copies.bulk import REDUCTIONS, SKIP_OTHERS, update_words
+from vgpu_sim.compiler.lower.copies.bulk import (
+    MULTICAST_REGISTERS,
+    REDUCTIONS,
+    for_each_block,
+    update_words,
+)
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Space
 
@@ -47,13 +52,15 @@ def function(
       .reg .b64 %v<2>, %g<8>;
       .reg .b32 %x, %last, %s, %a0, %a16, %a32, %a48; .reg .b16 %w16, %x16, %byte, %outside;
     """
-    start = SKIP_OTHERS if multicast else ""
-    start += tensor_map.read_map(rank)
+    registers += MULTICAST_REGISTERS if multicast else ""
+    start = tensor_map.read_map(rank)
     if direction is Direction.REDUCE:
         start += _check_type(operation)
     row = _REDUCE_ROW.format(update=_update(operation)) if operation else _ROWS[direction]
     end = _complete(rank) if loads else ""
     body = "\n".join((start, _BOUNDS, _FILL if loads else "", _loops(rank, row), end))
+    if multicast:
+        body = for_each_block(body, ("%to", "%bar"))
     name = f"tessera.tensor.{direction.value}.{rank}d.{operation}{multicast}"
     return library.function(name, parameters, registers, body)
 
