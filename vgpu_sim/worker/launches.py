@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic_ns
 from typing import Final
 
-from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.abi import FaultKind, cluster_size
 from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.compute.ports import (
     InterpretedBackend,
@@ -95,7 +95,7 @@ class Launches:
         grid = (call.grid[0], call.grid[1], call.grid[2])
         parameters = ctypes.string_at(call.parameters, call.parameter_bytes)
         amounts = call.shared_bytes, call.thread_stack_bytes, call.multiprocessors
-        cluster = _cluster(call.cluster)
+        cluster = cluster_size(call.cluster)
         launch = Launch(site.function, grid, block, parameters, *amounts, cluster)
         backend.run(site.program, launch)
 
@@ -115,11 +115,3 @@ class Launches:
                 self._usage.refused += found.refused
         if first:
             self._usage.shapes.add(1, ns)
-
-
-def _cluster(packed: int) -> _Block | None:
-    """Return the size of a launch's clusters from ``LaunchBody.cluster``."""
-    if not packed:
-        return None
-    x, y, z = ((packed >> 4 * axis & 15) + 1 for axis in range(3))
-    return x, y, z

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vgpu_sim.exec.errors import BarrierFault
 from vgpu_sim.exec.interp import collectives
-from vgpu_sim.exec.interp.cluster_barriers import ClusterBarrier
+from vgpu_sim.exec.interp.cluster_barriers import Clusters
 from vgpu_sim.exec.interp.families.sync import WAITS, Ballot, BarrierMisuse, Barriers
 from vgpu_sim.exec.interp.gathering import (
     Gatherings,
@@ -58,7 +58,6 @@ class ResidentBlocks(Lanes):
         "_ready",
         "_rounds",
         "_slots",
-        "_together",
         "_touched",
         "_warps",
         "watch",
@@ -76,8 +75,7 @@ class ResidentBlocks(Lanes):
         self._live: dict[int, dict[int, int]] = {}
         self._barriers: dict[int, Barriers] = {}
         self._gatherings: dict[int, Gatherings] = {}
-        self._together = launch.cluster_blocks
-        self._clusters: dict[int, ClusterBarrier] = {}  # by the cluster's first slot
+        self._clusters = Clusters(launch.cluster_blocks, self._warps)
         self._ready: list[Path] = []
         self._polls = any(map(polls, launch.function.code))
         self._rounds = 0
@@ -86,7 +84,7 @@ class ResidentBlocks(Lanes):
         # Instructions at which such lanes have waited too long before.
         self._hasty: set[int] = set()
         self._touched: set[int] = set()  # slots in which a path has stopped or ended in this round
-        for first in range(0, slots, self._together):
+        for first in range(0, slots, launch.cluster_blocks):
             self._admit_cluster(first)
 
     @property
@@ -111,35 +109,23 @@ class ResidentBlocks(Lanes):
             self._let_go()
         ended = {slot for slot in self._touched if not any(self._live[slot].values())}
         stopped, self._touched = self._touched - ended, set()
-        if self._together > 1:
-            stopped = self._with_peers(stopped | ended)
+        if self.launch.cluster_blocks > 1:
+            # What happens in one block may leave the rest of its cluster waiting for ever.
+            peers = {p for slot in stopped | ended for p in self._clusters.slots_with(slot)}
+            stopped = {slot for slot in peers if any(self._live.get(slot, {}).values())}
         if stopped:
             self._check_deadlock(stopped)
-        for first in sorted({self._first_of(slot) for slot in ended}):
-            if not any(any(self._live[slot].values()) for slot in self._cluster_slots(first)):
+        for first in sorted({self._clusters.slots_with(slot)[0] for slot in ended}):
+            if not any(any(self._live[s].values()) for s in self._clusters.slots_with(first)):
                 self._admit_cluster(first)
         return len(ended)
 
-    def _with_peers(self, slots: set[int]) -> set[int]:
-        """Return the blocks that have not ended of the clusters of ``slots``: what happens in one of
-        them may leave the others waiting for ever.
-        """
-        peers = {p for slot in slots for p in self._cluster_slots(self._first_of(slot))}
-        return {slot for slot in peers if any(self._live.get(slot, {}).values())}
-
-    def _first_of(self, slot: int) -> int:
-        return slot - slot % self._together
-
-    def _cluster_slots(self, first: int) -> range:
-        return range(first, first + self._together)
-
     def _admit_cluster(self, first: int) -> None:
         """Start the blocks of the next cluster, if there is one, in as many slots."""
-        slots = self._cluster_slots(first)
+        slots = self._clusters.slots_with(first)
         for slot in slots:
             self._admit(slot)
-        live = {slot: self._live[slot] for slot in slots if slot in self._live}
-        self._clusters[first] = ClusterBarrier(live)
+        self._clusters.admit(first, [self._live[slot] for slot in slots if slot in self._live])
 
     def _admit(self, slot: int) -> None:
         """Start the next block, if there is one, in a slot."""
@@ -257,7 +243,7 @@ class ResidentBlocks(Lanes):
         self._touched |= slots
         for slot in slots:
             self._release(self._barriers[slot].recheck_after_exit())
-            self._release(self._clusters[self._first_of(slot)].recheck())
+            self._release(self._clusters.recheck(slot))
 
     def _meet(self, instruction: Instruction, paths: list[Path], allowed: Mask) -> None:
         """Record that the lanes with a true guard have arrived at a barrier.
@@ -304,23 +290,20 @@ class ResidentBlocks(Lanes):
 
     def _meet_cluster(self, instruction: Instruction, path: Path) -> None:
         """Let a path arrive at the barrier of its cluster, or wait for it."""
-        word, slot = path.pc, path.warp // self._warps
-        barrier = self._clusters[self._first_of(slot)]
+        word = path.pc
         try:
             if instruction.op is Op.CLUSTER_ARRIVE:
-                free = [*barrier.arrive(path), path]
-            else:
-                parts = path.split(barrier.may_pass(path), word + 1, word, word + 1)
-                free = []
-                for part in parts:
-                    if part.pc == word:
-                        barrier.waiting.append(part)
-                        self._touched.add(slot)
-                    else:
-                        self._go_on((part,))
+                self._release([*self._clusters.arrive(path), path])
+                return
+            passing = self._clusters.may_pass(path)
         except BarrierMisuse as error:
             raise self._fault(str(error), path) from error
-        self._release(free)
+        for part in path.split(passing, word + 1, word, word + 1):
+            if part.pc == word:
+                self._clusters.wait(part)
+                self._touched.add(part.warp // self._warps)
+            else:
+                self._go_on((part,))
 
     def _release(self, paths: list[Path]) -> None:
         """Release paths from a barrier."""
@@ -426,29 +409,16 @@ class ResidentBlocks(Lanes):
             if self._let_all_go(slot):
                 self._touched.add(slot)
                 continue
-            others = self._clusters[self._first_of(slot)].waiting
-            if others and self._may_complete(slot):
+            able = [*self._ready, *(path for path in self._joins if path.arrived)]
+            if self._clusters.may_complete(slot, able):
                 continue
             barriers, gatherings = self._barriers[slot], self._gatherings[slot]
-            parts = "; ".join([*barriers.describe(), *gatherings.describe()])
-            if others:
-                parts = "; ".join([parts] * bool(parts) + ["the cluster's barrier is not complete"])
+            described = [*barriers.describe(), *gatherings.describe()]
+            parts = "; ".join([*described, *self._clusters.describe(slot)])
             first = barriers.find_waiting() or gatherings.find_waiting()
-            first = first or next((p for p in others if p.warp // self._warps == slot), None)
+            first = first or self._clusters.find_waiting(slot)
             assert first is not None
             raise self._fault(f"no thread of the block can make progress: {parts}", first)
-
-    def _may_complete(self, slot: int) -> bool:
-        """Return whether another block of the cluster can run, so that it may complete the cluster's
-        barrier, at which paths of this block wait.
-        """
-        slots = set(self._cluster_slots(self._first_of(slot)))
-        waits = any(
-            path.warp // self._warps == slot for path in self._clusters[min(slots)].waiting
-        )
-        running = {path.warp // self._warps for path in self._ready}
-        joins = {path.warp // self._warps for path in self._joins if path.arrived}
-        return waits and bool(slots & (running | joins))
 
     def _fault(self, what: str, path: Path) -> BarrierFault:
         first = (path.lanes & -path.lanes).bit_length() - 1

@@ -94,15 +94,27 @@ class InterpretedLaunch:
     @property
     def block_order(self) -> Iterator[int]:
         """The linear indices of all blocks: those of a cluster follow one another, by rank."""
-        (x, y, z), (nx, ny, _) = self.cluster_shape, self.grid
         if self.cluster_blocks == 1:
             return iter(range(self.block_count))
-        steps = [range(0, size, step) for size, step in zip(self.grid, (x, y, z), strict=True)]
+        nx, ny, _ = self.grid
+        steps = [
+            range(0, size, step)
+            for size, step in zip(self.grid, self.cluster_shape, strict=True)
+        ]
         return (
-            (cx + rx) + nx * ((cy + ry) + ny * (cz + rz))
-            for cz, cy, cx in itertools.product(*reversed(steps))
-            for rz, ry, rx in itertools.product(range(z), range(y), range(x))
+            block
+            for z, y, x in itertools.product(*reversed(steps))
+            for block in self.cluster_with(x + nx * (y + ny * z))
         )
+
+    def cluster_with(self, block: int) -> Iterator[int]:
+        """Yield the linear indices of the blocks in the cluster of ``block``, by rank."""
+        nx, ny, _ = self.grid
+        place = (block % nx, block // nx % ny, block // (nx * ny))
+        cx, cy, cz = (p - p % size for p, size in zip(place, self.cluster_shape, strict=True))
+        x, y, z = self.cluster_shape
+        for rz, ry, rx in itertools.product(range(z), range(y), range(x)):
+            yield (cx + rx) + nx * ((cy + ry) + ny * (cz + rz))
 
     @property
     def block_count(self) -> int:

@@ -139,6 +139,14 @@ class LaunchBody(ctypes.Structure):
     )
 
 
+def cluster_size(packed: int) -> tuple[int, int, int] | None:
+    """Return the size of a launch's clusters from ``LaunchBody.cluster``."""
+    if not packed:
+        return None
+    x, y, z = ((packed >> 4 * axis & 15) + 1 for axis in range(3))
+    return x, y, z
+
+
 class CopyBody(ctypes.Structure):
     """Body of OP_COPY. Both addresses are device-visible: in device memory or pinned host
     memory.

@@ -71,6 +71,7 @@ def sample(
         place.segment_base,
         launch.shared_bytes,
         interp.Surroundings(0, place.multiprocessors, launch.stack_bytes),
+        launch.cluster,
     )
     checked.place_parameters()
     grid = launch.grid
@@ -80,6 +81,8 @@ def sample(
     else:
         places = [_place_of(one, grid) for one in [*blocks][:room]]
     indices = [x + grid[0] * (y + grid[1] * z) for x, y, z in places]
+    if checked.cluster_blocks > 1:  # the blocks of a cluster run together
+        indices = [*dict.fromkeys(b for one in indices for b in checked.cluster_with(one))]
     resident = ResidentBlocks(checked, indices, len(indices))
     resident.watch = watch = Watch(resident, most_words)
     truncated = False

@@ -80,6 +80,7 @@ def _launch(body: abi.LaunchBody, parameters: int) -> Launch:
         ctypes.string_at(parameters, body.parameter_bytes) if parameters else b"",
         body.shared_bytes,
         body.stack_bytes & ~15,
+        cluster=abi.cluster_size(body.cluster),
     )
 
 
