@@ -19,6 +19,7 @@ from vgpu_sim.compiler.lower.symbols.types import REGISTER_BITS
 from vgpu_sim.compiler.lower.table import FORMS, FORMS_BY_OPCODE
 from vgpu_sim.compiler.ptx import grammar
 from vgpu_sim.hal.compute.limits import (
+    MAX_CLUSTER_BLOCKS,
     MAX_LOCAL_BYTES_PER_THREAD,
     MAX_SHARED_BYTES_PER_BLOCK,
     MAX_THREADS_PER_BLOCK,
@@ -205,6 +206,8 @@ def _lines() -> Iterator[str]:
     yield ""
     yield f"`.reqntid` and `.maxntid` (1 to {MAX_THREADS_PER_BLOCK} threads) are enforced. A launch"
     yield "fails if its block differs from `.reqntid`, or has more threads than `.maxntid` allows."
+    yield f"A launch of a kernel with `.reqnctapercluster` (1 to {MAX_CLUSTER_BLOCKS} blocks) has clusters of"
+    yield "this size, and with `.explicitcluster` alone it must state a size."
     yield ""
     yield "These directives tune performance and do not change a result, so they are ignored:"
     yield _codes(sorted(TUNING)) + "."
@@ -220,7 +223,7 @@ def _lines() -> Iterator[str]:
 def _special_registers() -> Iterator[str]:
     yield "## Special registers"
     yield ""
-    yield "`WARP_SZ` is the constant 32. Each block is a cluster of its own. No shared memory is"
+    yield "`WARP_SZ` is the constant 32. Without clusters, each block is a cluster. No shared memory is"
     yield "reserved for the system, and `%pm` registers count no events. Names in capitals are"
     yield "special registers of the instruction set, which the instruction S2R reads."
     yield ""

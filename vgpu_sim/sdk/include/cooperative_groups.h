@@ -312,7 +312,12 @@ class cluster_group {
  public:
   TESSERA_REGISTER(block_rank, "cluster_ctarank")
   TESSERA_REGISTER(num_blocks, "cluster_nctarank")
-#undef TESSERA_REGISTER
+  static TESSERA_CG dim3 block_index() {
+    return dim3(place_x(), place_y(), place_z());
+  }
+  static TESSERA_CG dim3 dim_blocks() {
+    return dim3(size_x(), size_y(), size_z());
+  }
   static TESSERA_CG unsigned int thread_rank() {
     return block_rank() * details::block_threads() + details::rank_in_block();
   }
@@ -339,6 +344,15 @@ class cluster_group {
     __asm__("getctarank.u64 %0, %1;" : "=r"(r) : "l"(pointer));
     return r;
   }
+
+ private:
+  TESSERA_REGISTER(place_x, "cluster_ctaid.x")
+  TESSERA_REGISTER(place_y, "cluster_ctaid.y")
+  TESSERA_REGISTER(place_z, "cluster_ctaid.z")
+  TESSERA_REGISTER(size_x, "cluster_nctaid.x")
+  TESSERA_REGISTER(size_y, "cluster_nctaid.y")
+  TESSERA_REGISTER(size_z, "cluster_nctaid.z")
+#undef TESSERA_REGISTER
 };
 static TESSERA_CG cluster_group this_cluster() { return cluster_group(); }
 #endif
