@@ -97,9 +97,9 @@ def _frame_errors(function: Function) -> Iterator[str]:
         if block is not None and not all(0 < extent < _U32 for extent in block):
             yield f"{block} is not a block"
     cluster = function.required_cluster
-    if cluster is not None and cluster != (0, 0, 0):
-        if min(cluster) < 1 or math.prod(cluster) > MAX_CLUSTER_BLOCKS:
-            yield f"{cluster} is not a cluster of at most {MAX_CLUSTER_BLOCKS} blocks"
+    fits = cluster is None or (min(cluster) > 0 and math.prod(cluster) <= MAX_CLUSTER_BLOCKS)
+    if not fits and cluster != (0, 0, 0):
+        yield f"{cluster} is not a cluster of at most {MAX_CLUSTER_BLOCKS} blocks"
     if not 0 <= function.shared_bytes < _U32:
         yield "shared bytes must fit 32 bits"
     stack = STACK_BYTES_PER_THREAD if has_stack(function) else 0

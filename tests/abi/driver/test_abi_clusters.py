@@ -37,7 +37,9 @@ A, L = bindings.CUfunction_attribute, bindings.CUlaunchAttributeID
 def loaded(cuda):
     module = cuda.cuModuleLoadData(KERNEL.encode() + b"\0")
     out = cuda.cuMemAlloc(BLOCKS * THREADS * 4)
-    return {n: cuda.cuModuleGetFunction(module, n.encode()) for n in ("plain", "pairs", "sized")}, out
+    return {
+        n: cuda.cuModuleGetFunction(module, n.encode()) for n in ("plain", "pairs", "sized")
+    }, out
 
 
 def config(cluster=None, blocks=BLOCKS):

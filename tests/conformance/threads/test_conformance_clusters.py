@@ -11,7 +11,9 @@ from support.execution.both_backends import Bench, compare
 from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.exec import interp, jit
 from vgpu_sim.exec.errors import AddressFault, BarrierFault
+from vgpu_sim.hal.compute import address_map
 from vgpu_sim.isa import Module
+from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT
 
 Shape = tuple[int, int, int]
 _ILLEGAL, _FAILED = 700, 719
@@ -110,9 +112,7 @@ def test_special_registers_and_ranks() -> None:
         st.global.u32 [%g+60], %r5;
     """
     grid, cluster = (4, 6, 2), (2, 3, 1)
-    (found,) = compare(
-        _module(body), [bytes(48 * 64)], grid, (1, 1, 1), [None], cluster=cluster
-    )
+    (found,) = compare(_module(body), [bytes(48 * 64)], grid, (1, 1, 1), [None], cluster=cluster)
     rows = np.frombuffer(found, np.uint32).reshape(2, 6, 4, 16)
     for z, y, x in np.ndindex(2, 6, 4):
         place = np.array((x, y, z))
@@ -229,7 +229,9 @@ def test_threads_of_a_peer_arrive_at_an_mbarrier() -> None:
 
 
 _TO_PEER = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
-_FROM_GLOBAL = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+_FROM_GLOBAL = (
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+)
 _COMPLETES = "shared::cluster.mbarrier::complete_tx::bytes"
 
 
@@ -288,9 +290,7 @@ def _faults(body: str, wanted: type[Exception]) -> native_launch.Ended:
     """Run a body that faults on both backends; return how the native code ended."""
     module, bench = _module(body), Bench(bytes(4096))
     try:
-        parameters = native_launch.pack(
-            module.functions[0].parameters, 8, bench.addresses()
-        )
+        parameters = native_launch.pack(module.functions[0].parameters, 8, bench.addresses())
         with pytest.raises(wanted):
             bench.interpret(module, (4, 1, 1), (64, 1, 1), parameters, cluster=(2, 1, 1))
         ended: list[native_launch.Ended] = []
@@ -302,9 +302,7 @@ def _faults(body: str, wanted: type[Exception]) -> native_launch.Ended:
         plain = native_launch.run
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(native_launch, "run", run)
-            bench.execute(
-                module, (4, 1, 1), (64, 1, 1), parameters, None, cluster=(2, 1, 1)
-            )
+            bench.execute(module, (4, 1, 1), (64, 1, 1), parameters, None, cluster=(2, 1, 1))
         return ended[0]
     finally:
         bench.close()
@@ -337,6 +335,10 @@ def test_no_access_leaves_the_memory_of_the_cluster(access: str) -> None:
 )
 def test_misuse_of_the_clusters_barrier_ends_the_kernel(body: str) -> None:
     assert _faults(body, BarrierFault).status == _FAILED
+
+
+def test_native_code_and_the_instruction_set_place_ranks_alike() -> None:
+    assert address_map.CLUSTER_STEP_BYTES == 1 << CLUSTER_RANK_SHIFT
 
 
 def test_a_cluster_must_divide_the_grid() -> None:

@@ -11,11 +11,10 @@ from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.hal.compute.address_map import CLUSTER_STEP_BYTES
 from vgpu_sim.isa import Compare, DataType, Literal, Op, Operand, Space
+from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT
 
 _RANK_BITS: Final = 0xFF
-_STEP_BITS: Final = CLUSTER_STEP_BYTES.bit_length() - 1
 
 
 def mapa(context: Context, form: Form, match: Match) -> None:
@@ -38,10 +37,10 @@ def getctarank(context: Context, form: Form, match: Match) -> None:
         builder.emit(Op.CVT, type=DataType.U32, source_type=type_, dsts=(low,), srcs=(source,))
         source = low
     field, other = builder.scratch_register(32), builder.scratch_register(32)
-    builder.emit(Op.SHR, type=DataType.U32, dsts=(field,), srcs=(source, Literal(_STEP_BITS)))
     builder.emit(
-        Op.AND, type=DataType.B32, dsts=(field,), srcs=(field, Literal(_RANK_BITS))
+        Op.SHR, type=DataType.U32, dsts=(field,), srcs=(source, Literal(CLUSTER_RANK_SHIFT))
     )
+    builder.emit(Op.AND, type=DataType.B32, dsts=(field,), srcs=(field, Literal(_RANK_BITS)))
     srcs = (field, Literal(1))
     builder.emit(Op.SUB, type=DataType.U32, dsts=(other,), srcs=srcs)
     named = builder.new_predicate()
@@ -57,9 +56,7 @@ def getctarank(context: Context, form: Form, match: Match) -> None:
     builder.emit(Op.SELP, type=DataType.B32, dsts=(to,), srcs=(other, own, named))
 
 
-def _address(
-    context: Context, where: tree.Operand, type_: DataType, *, shared: bool
-) -> Operand:
+def _address(context: Context, where: tree.Operand, type_: DataType, *, shared: bool) -> Operand:
     """Return the address that an operand holds, or that of the shared variable that it names."""
     symbol = symbol_of(context, where)
     if symbol is None:

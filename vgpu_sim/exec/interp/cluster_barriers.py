@@ -82,7 +82,9 @@ class Clusters:
         self._barriers[first] = _Barrier(live)
 
     def arrive(self, path: Path) -> list[Path]:
-        """Record an arrival; return the paths that no longer wait. Raises as ``_Barrier.arrive``."""
+        """Record an arrival; return the paths that no longer wait. Raises as ``_Barrier.arrive``
+        does.
+        """
         return self._of(path).arrive(path)
 
     def may_pass(self, path: Path) -> int:

@@ -79,11 +79,11 @@ def run(
 
     ``pause`` is called repeatedly between instructions: it may run other launches.
 
-    ``cluster`` is the number of a cluster's blocks in x, y and z; without it, the kernel's directive
-    states it, or each block is a cluster.
+    ``cluster`` is the number of a cluster's blocks in x, y and z; without it, the kernel's
+    directive states it, or each block is a cluster.
 
-    Blocks start in the order of their index (x fastest), those of a cluster together. Only barriers order the memory accesses
-    of threads. ``segment_base`` is the address of the module's variables.
+    Blocks start in the order of their index (x fastest), those of a cluster together. Only barriers
+    order the memory accesses of threads. ``segment_base`` is the address of the module's variables.
 
     Raises:
         AddressFault: a lane accessed memory that does not exist; earlier stores have happened.

@@ -41,9 +41,9 @@ class InterpretedLaunch:
 
     Raises (from its constructor):
         ValueError: a dimension is below one, the parameter block has a wrong size, there is too
-            much shared memory, the cluster does not divide the grid, or the block is not the one that the kernel requires or has more
-            threads than the kernel allows. InvalidFunction, a subclass: the instruction set does
-            not define the code.
+            much shared memory, the cluster does not divide the grid, or the block is not the one
+            that the kernel requires or has more threads than the kernel allows. InvalidFunction, a
+            subclass: the instruction set does not define the code.
         UnsupportedError: the interpreter cannot run the code.
     """
 
@@ -98,8 +98,7 @@ class InterpretedLaunch:
             return iter(range(self.block_count))
         nx, ny, _ = self.grid
         steps = [
-            range(0, size, step)
-            for size, step in zip(self.grid, self.cluster_shape, strict=True)
+            range(0, size, step) for size, step in zip(self.grid, self.cluster_shape, strict=True)
         ]
         return (
             block

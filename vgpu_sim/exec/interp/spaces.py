@@ -32,9 +32,9 @@ _DTYPES: dict[int, np.dtype[np.unsignedinteger]] = {
 class Private:
     """Private memory of ``count`` owners: ``bytes_each`` bytes for each.
 
-    An owner can access only its own part, and those of ``together`` consecutive owners of which it is
-    one: bits 24 to 31 of such an address are 1 plus the owner's place among them. ``window`` is the generic address of this memory, a
-    multiple of 2^32 and the same for all owners.
+    An owner can access only its own part, and those of ``together`` consecutive owners of which it
+    is one: bits 24 to 31 of such an address are 1 plus the owner's place among them. ``window`` is
+    the generic address of this memory, a multiple of 2^32 and the same for all owners.
     """
 
     def __init__(
@@ -95,7 +95,6 @@ class Private:
         if bad.any():
             raise BadAddress(int(addresses[bad.argmax()]))
         return (owners * self._stride + offsets.astype(np.int64)) // width_bytes
-
 
     def _find_named(
         self, owners: NDArray[np.int64], offsets: Words

@@ -120,10 +120,10 @@ class LaunchBody(ctypes.Structure):
 
     ``stack_bytes`` is the part of each thread's local memory that its call frames use; 0 if the
     kernel makes no calls. ``multiprocessors`` is how many of the device's the kernel may use; 0 for
-    all. ``cluster`` is 0 if the launch has no clusters; otherwise bit 15 is set, and bits 0 to 3, 4 to
-    7 and 8 to 11 are the number of a cluster's blocks in x, y and z, less 1. Older clients store 0:
-    it was the upper half of ``multiprocessors``. Clients use it only if ``features`` has the bit
-    CLUSTERS.
+    all. ``cluster`` is 0 if the launch states none; otherwise bit 15 is set, and bits 0 to 3, 4 to
+    7 and 8 to 11 are the number of a cluster's blocks in x, y and z, less 1. Older clients
+    store 0: it was the upper half of ``multiprocessors``. Clients use it only if ``features`` has
+    the bit CLUSTERS.
     """
 
     _fields_ = (
@@ -432,9 +432,9 @@ class ThreadState(ctypes.Structure):
     SHFL, ``way`` has operand b in bits 0 to 31 and operand c from bit 32 on. The result has
     operand d in bits 0 to 31 and predicate p in bit 32.
 
-    At the barrier of the cluster the kernel calls ``cluster``, a ``void (*)(tessera_thread_state *,
-    uint32_t how)``, for a group within one warp. In ``how``, bit 0 is set if the group waits for the
-    barrier, and clear if it arrives; bits 1 and up are the number of the instruction.
+    At the barrier of the cluster the kernel calls ``cluster``, a ``void (*)(tessera_thread_state
+    *, uint32_t how)``, for a group within one warp. In ``how``, bit 0 is set if the group waits for
+    the barrier, and clear if it arrives; bits 1 and up are the number of the instruction.
 
     A kernel that polls memory decrements ``turns`` from time to time and calls ``stop`` when it
     is 0: ``stop`` runs other groups for at least as many ns as its second argument states, and

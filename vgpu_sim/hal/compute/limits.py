@@ -27,8 +27,8 @@ MAX_SHARED_BYTES_OPTIN: Final = 227 << 10
 MAX_LOCAL_BYTES_PER_THREAD: Final = 512 << 10
 STACK_BYTES_PER_THREAD: Final = 4 << 10
 
-# Blocks of a cluster, and the most that every device of compute capability 9.0 and later has, so that
-# a kernel needs no permission (CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED).
+# The most blocks of a cluster, and the most for which a kernel needs no permission
+# (CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED).
 MAX_CLUSTER_BLOCKS: Final = 16
 MAX_PORTABLE_CLUSTER_BLOCKS: Final = 8
 

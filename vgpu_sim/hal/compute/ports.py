@@ -24,8 +24,8 @@ class Launch:
     ``parameters`` is exactly the kernel's parameter block. ``shared_bytes`` is the size of the
     dynamic shared memory, in addition to the kernel's own; ``stack_bytes`` is the size of each
     thread's stack if calls need one. ``multiprocessors`` is how many of the device's the launch may
-    use; 0 for all. ``cluster`` is the number of a cluster's blocks in x, y and z, if the launch states
-    it.
+    use; 0 for all. ``cluster`` is the number of a cluster's blocks in x, y and z, if the launch
+    states it.
     """
 
     function: str

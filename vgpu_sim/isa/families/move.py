@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Final
 
-from vgpu_sim.hal.compute.address_map import CLUSTER_STEP_BYTES
 from vgpu_sim.isa.instruction import Instruction
 from vgpu_sim.isa.layout import choice, flag
 from vgpu_sim.isa.module import Function
@@ -11,7 +10,7 @@ from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.spec import FLOATS, INTEGERS, OpSpec, Role
 from vgpu_sim.isa.types import DataType, SpecialRegister
 
-CLUSTER_RANK_SHIFT: Final = CLUSTER_STEP_BYTES.bit_length() - 1
+CLUSTER_RANK_SHIFT: Final = 24
 CLUSTER_RANK_BITS: Final = 0xFF << CLUSTER_RANK_SHIFT
 """The bits of an address of shared memory that name a block of the cluster."""
 MAX_MAPPED_RANK: Final = 63

@@ -68,9 +68,7 @@ def reduce(context: Context, form: Form, match: Match) -> None:
 
 def _complete(context: Context, bar: Operand, size: int) -> None:
     srcs = (bar, Literal(-size & (1 << 64) - 1))
-    context.builder.emit(
-        Op.RED, type=DataType.B64, srcs=srcs, space=Space.SHARED, update=Update.TX
-    )
+    context.builder.emit(Op.RED, type=DataType.B64, srcs=srcs, space=Space.SHARED, update=Update.TX)
 
 
 FORMS: Final = (

@@ -45,11 +45,9 @@ def _special(warp: Lanes, which: SpecialRegister) -> Bits:
         return np.array([warp.launch.surroundings.multiprocessors], dtype=np.uint32)
     if which is SpecialRegister.GRIDID:
         return np.array([warp.launch.surroundings.grid_id], dtype=np.uint64)
-    if SpecialRegister.CLUSTER_NCTAID_X <= which <= SpecialRegister.CLUSTER_NCTAID_Z:
-        axis = which - SpecialRegister.CLUSTER_NCTAID_X
-        return np.array([warp.launch.cluster_shape[axis]], dtype=np.uint32)
-    if which is SpecialRegister.CLUSTER_EXPLICIT:
-        return np.array([warp.launch.cluster is not None], dtype=np.uint32)
+    if which >= SpecialRegister.CLUSTER_NCTAID_X:
+        values = (*warp.launch.cluster_shape, warp.launch.cluster is not None)
+        return np.array([values[which - SpecialRegister.CLUSTER_NCTAID_X]], dtype=np.uint32)
     if which.is_clock:
         return np.array([time.monotonic_ns()], dtype=np.uint64)
     return np.array([WARP_LANES], dtype=np.uint32)
@@ -73,7 +71,10 @@ def _selp(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
 
 def _mapa(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     bits = instruction.type.bits
-    where, rank = (read_bits(warp, instruction.srcs[0], bits), read_bits(warp, instruction.srcs[1], 32))
+    where, rank = (
+        read_bits(warp, instruction.srcs[0], bits),
+        read_bits(warp, instruction.srcs[1], 32),
+    )
     kept = where.dtype.type((1 << bits) - 1 - CLUSTER_RANK_BITS)
     value: Bits = where & kept
     if warp.launch.cluster_blocks > 1:

@@ -86,8 +86,8 @@ def _special(emitter: Emitter, register: SpecialRegister, form: Form, part: int)
 
 
 def _mapa(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
-    """Emit MAPA. The distance of the blocks' memory is loaded, because LLVM would otherwise conclude
-    that addresses with and without a rank are never those of the same byte.
+    """Emit MAPA. The distance of the blocks' memory is loaded, because LLVM would otherwise
+    conclude that addresses with and without a rank are never those of the same byte.
     """
     values, text, bits = emitter.values, emitter.text, node.instruction.type.bits
     scalar = integer(bits)

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from vgpu_sim.exec.jit.ir.peers import reaches_peers
 from vgpu_sim.exec.jit.ir.ssa import (
     Merge,
     Node,
@@ -21,7 +22,6 @@ from vgpu_sim.exec.jit.ir.ssa import (
     Value,
     sources_of,
 )
-from vgpu_sim.exec.jit.ir.peers import reaches_peers
 from vgpu_sim.exec.jit.numbers.aliases import Aliases
 from vgpu_sim.isa import EFFECTS, Compare, Literal, Op, Space, Update, polls, reads_memory
 
