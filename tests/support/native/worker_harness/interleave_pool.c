@@ -33,6 +33,7 @@ int tw_fault_prepare_thread(void) { return 0; }
 void tw_stacks_close(tw_stacks *s) { (void)s; }
 void tw_local_close(tw_local *l) { (void)l; }
 void tw_shared_end_thread(void) {}
+void tw_clusters_end_thread(void) {}
 void tw_fiber_adopt_thread(tw_fiber *home) { (void)home; }
 
 static void __attribute__((noreturn)) fail(const char *why) {
@@ -60,8 +61,8 @@ uint64_t tw_shared_window(uint32_t bytes) {
 }
 
 void tw_cta_prepare(tw_cta *c, const tw_launch *launch, const tw_code *code, const uint8_t *p,
-                    uint64_t shared_base, tw_fiber *home) {
-  (void)p, (void)home;
+                    uint64_t shared_base, tw_fiber *home, tw_cluster *cluster) {
+  (void)p, (void)home, (void)cluster;
   c->launch = launch;
   c->code = code;
   c->shared_base = shared_base;

@@ -380,14 +380,25 @@ def test_directives_of_kernels(directives: str, required: object, maximum: objec
 
 
 @pytest.mark.parametrize(
+    ("directives", "cluster"),
+    [
+        ("", None),
+        (".maxclusterrank 8", None),
+        (".explicitcluster", (0, 0, 0)),
+        (".reqnctapercluster 2", (2, 1, 1)),
+        (".explicitcluster .reqnctapercluster 2, 4, 2", (2, 4, 2)),
+    ],
+)
+def test_kernels_require_clusters(directives: str, cluster: object) -> None:
+    function = compile_verified(kernel("").replace("()", f"()\n{directives}")).functions[0]
+    assert function.required_cluster == cluster
+
+
+@pytest.mark.parametrize(
     ("directives", "error", "message"),
     [
-        (
-            ".explicitcluster",
-            UnsupportedPtxError,
-            "directive .explicitcluster is not supported yet",
-        ),
-        (".reqnctapercluster 2", UnsupportedPtxError, "directive .reqnctapercluster is not"),
+        (".reqnctapercluster 17", InvalidPtxError, "the number of blocks in .reqnctapercluster must be 1"),
+        (".reqnctapercluster 2, 0", InvalidPtxError, "the number of blocks in .reqnctapercluster must be 1"),
         (".blocksareclusters", UnsupportedPtxError, "directive .blocksareclusters is not"),
         (".minperctamemory 64", UnsupportedPtxError, "directive .minperctamemory is not"),
         (".noreturn", UnsupportedPtxError, "directive .noreturn is not supported yet"),

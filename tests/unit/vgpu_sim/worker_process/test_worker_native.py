@@ -116,6 +116,7 @@ SCHEDULED = {
         HARNESS / "interleave_pool.c",
         WORKER / "base" / "pool.c",
         WORKER / "blocks" / "residents.c",
+        WORKER / "blocks" / "room.c",
     ),
 }
 

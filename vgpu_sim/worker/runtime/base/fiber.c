@@ -10,6 +10,7 @@
 #include "base/platform.h"
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -211,6 +212,9 @@ int tw_stacks_open(tw_stacks *s, uint32_t count, uint64_t stack_bytes, void (*ma
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
   madvise(memory, head + count * stride, MADV_NOHUGEPAGE); /* a fiber touches a page or two */
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(memory, head + count * stride); /* frames of earlier fibers were here */
+#endif
   *s = (tw_stacks){.base = memory + head,
                    .stride = stride,
                    .stack_bytes = stack_bytes,
