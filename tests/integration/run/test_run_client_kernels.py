@@ -16,9 +16,7 @@ import pytest
 from support.processes.tessera_run import run
 
 CORPUS = os.environ.get("TESSERA_PTX_CORPUS", "")
-CANNOT_YET = {
-    ("22_memory_hints", "hints"),  # st.async, of clusters
-}
+CANNOT_YET: set[tuple[str, str]] = set()
 
 pytestmark = pytest.mark.skipif(
     not CORPUS, reason="NOT RUN: TESSERA_PTX_CORPUS does not name a folder with .ptx files"

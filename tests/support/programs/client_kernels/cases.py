@@ -49,7 +49,6 @@ CASES: Final[dict[str, dict[str, Callable[[Program], None]]]] = {
     },
     "18_fp8_fp4": {"fp8": scalar.narrow_floats, "fp4": scalar.smallest_floats},
     "20_cluster_dsmem": {"dummy": scalar.one_store, "pdl": scalar.after_other_grids},
-    "22_memory_hints": {"hints": scalar.hints},
     "24_globals_managed_rdc": {
         "lam": scalar.lam,
         "tk": scalar.typed_stores,

@@ -176,12 +176,3 @@ def child(program: Program) -> None:
     p = RANDOM.integers(0, 99, 96, dtype=np.int32)
     (out,) = program.run("_Z5childPii", p, np.int32(5), grid=(3,))
     np.testing.assert_array_equal(out, p + 5)
-
-
-def hints(program: Program) -> None:
-    a = RANDOM.integers(0, 1000, (232, 4), dtype=np.int32)
-    f = np.arange(40, dtype=np.float32)
-    _, b, out = program.run("hints", a, np.zeros((160, 4), np.int32), f)
-    np.testing.assert_array_equal(b, a[:160])
-    assert out[9] == 41
-    assert out[3] == 1

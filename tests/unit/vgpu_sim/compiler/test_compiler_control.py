@@ -397,8 +397,16 @@ def test_kernels_require_clusters(directives: str, cluster: object) -> None:
 @pytest.mark.parametrize(
     ("directives", "error", "message"),
     [
-        (".reqnctapercluster 17", InvalidPtxError, "the number of blocks in .reqnctapercluster must be 1"),
-        (".reqnctapercluster 2, 0", InvalidPtxError, "the number of blocks in .reqnctapercluster must be 1"),
+        (
+            ".reqnctapercluster 17",
+            InvalidPtxError,
+            "the number of blocks in .reqnctapercluster must be 1",
+        ),
+        (
+            ".reqnctapercluster 2, 0",
+            InvalidPtxError,
+            "the number of blocks in .reqnctapercluster must be 1",
+        ),
         (".blocksareclusters", UnsupportedPtxError, "directive .blocksareclusters is not"),
         (".minperctamemory 64", UnsupportedPtxError, "directive .minperctamemory is not"),
         (".noreturn", UnsupportedPtxError, "directive .noreturn is not supported yet"),
