@@ -1,4 +1,4 @@
-"""Compare the operators of PyTorch's OpInfo data base on the device with the CPU (`make torch`)."""
+"""Compare PyTorch's operators, or models, on the device with the CPU (`make torch`)."""
 
 import argparse
 import dataclasses
@@ -7,17 +7,21 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from benchmarks.clients.catalogue.stock_wheels import PYTORCH
 from benchmarks.clients.environment import OUT, TESSERA, install, python_of
 from benchmarks.on_slice import BOARD, REPOSITORY
-from benchmarks.torch import table, training
+from benchmarks.torch import models, table, training
 
 _CLIENT = dataclasses.replace(
-    PYTORCH, name="pytorch-operators", packages=(*PYTORCH.packages, "expecttest==0.3.0")
+    PYTORCH,
+    name="pytorch-operators",
+    packages=(*PYTORCH.packages, "expecttest==0.3.0", "transformers==5.24.0"),
 )
 _PROGRAM = REPOSITORY / "benchmarks" / "torch" / "program" / "sweep.py"
 _TRAIN = _PROGRAM.with_name("train.py")
+_MODELS = _PROGRAM.with_name("models.py")
 _CONTEXT_FAILED = 3  # the sweep's exit status: a new process goes on
 _MOST_PROCESSES = 100
 
@@ -29,6 +33,8 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], help="an operator's name")
     parser.add_argument("--dtype", default="float32", help="the samples' type")
     parser.add_argument("--train", action="store_true", help="train models instead")
+    parser.add_argument("--models", action="store_true", help="run Hugging Face's models instead")
+    parser.add_argument("--python", type=Path, help="an environment that has the packages")
     parser.add_argument("--record", action="store_true", help="record the outcomes, for the page")
     parser.add_argument("--page", action="store_true", help="update docs/pytorch.md, and end")
     options = parser.parse_args()
@@ -41,10 +47,14 @@ def main() -> int:
     out = folder / f"{name}.jsonl"
     if options.fresh:
         out.unlink(missing_ok=True)
-    install(_CLIENT)
+    if options.python is None:
+        install(_CLIENT)
+    python = options.python or python_of(_CLIENT)
     if options.train:
-        return _train(options.record)
-    ended = _sweep(out, ["--dtype", options.dtype, *options.only])
+        return _run(_command(python, _TRAIN), training, options.record)
+    if options.models:
+        return _run(_command(python, _MODELS), models, options.record)
+    ended = _sweep(_command(python, _PROGRAM), out, ["--dtype", options.dtype, *options.only])
     outcomes = table.read(out)
     print(table.render(outcomes))
     if options.record and options.dtype == "float32":
@@ -52,23 +62,22 @@ def main() -> int:
     return 0 if ended else 1
 
 
-def _command(program: Path) -> list[str]:
-    return [*TESSERA, "run", "--board", BOARD, "--", str(python_of(_CLIENT)), str(program)]
+def _command(python: Path, program: Path) -> list[str]:
+    return [*TESSERA, "run", "--board", BOARD, "--", str(python), str(program)]
 
 
-def _train(is_recorded: bool) -> int:
-    """Run the training program; return the exit status."""
-    done = subprocess.run(_command(_TRAIN), stdout=subprocess.PIPE, text=True, check=False)
+def _run(command: list[str], page: ModuleType, is_recorded: bool) -> int:
+    """Run a program that prints a line of JSON for each model; return the exit status."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     runs = [json.loads(line) for line in done.stdout.splitlines()]
-    print(training.render(runs))
+    print(page.render(runs))
     if is_recorded and done.returncode == 0:
-        training.record(runs, _commit())
+        page.record(runs, _commit())
     return 1 if done.returncode else 0
 
 
-def _sweep(out: Path, options: list[str]) -> bool:
+def _sweep(command: list[str], out: Path, options: list[str]) -> bool:
     """Run the program until it has reached its end; return whether it has."""
-    command = _command(_PROGRAM)
     for _ in range(_MOST_PROCESSES):
         done = subprocess.run([*command, str(out), *options], env=dict(os.environ), check=False)
         if done.returncode == 0:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.on_slice import REPOSITORY
-from benchmarks.torch import training
+from benchmarks.torch import models, training
 
 RECORDED = REPOSITORY / "benchmarks" / "torch" / "recorded.json"
 PAGE = REPOSITORY / "docs" / "pytorch.md"
@@ -89,7 +89,8 @@ def page() -> str:
     """Return the page with its generated parts of today's records."""
     text = PAGE.read_text(encoding="utf-8")
     text = _replace(text, _BEGIN, _END, section())
-    return _replace(text, training.BEGIN, training.END, training.section())
+    text = _replace(text, training.BEGIN, training.END, training.section())
+    return _replace(text, models.BEGIN, models.END, models.section())
 
 
 def _replace(text: str, begin: str, end: str, part: str) -> str:

@@ -1,0 +1,155 @@
+"""Run models of Hugging Face's ``transformers`` on the device, and compare with the CPU.
+
+Runs in an environment with PyTorch and ``transformers``, as ``python models.py [MODEL...]``. Weights
+are random and nothing is downloaded. It prints one line of JSON for each model.
+"""
+
+import json
+import sys
+import time
+import traceback
+import warnings
+
+import torch
+import transformers
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from tessera_torch import counts
+
+VOCABULARY = 211
+LENGTH = 24  # tokens that are generated
+CLOSE = 1e-4
+_TOKENS = {"bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
+
+
+def llama():
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=VOCABULARY, hidden_size=64, intermediate_size=176, num_hidden_layers=3,
+            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
+            initializer_range=0.3, **_TOKENS,
+        )
+    )  # fmt: skip
+
+
+def gpt2():
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=VOCABULARY, n_positions=128, n_embd=64, n_layer=3, n_head=4,
+            initializer_range=0.3, **_TOKENS,
+        )
+    )  # fmt: skip
+
+
+def bert():
+    return BertForMaskedLM(
+        BertConfig(
+            vocab_size=VOCABULARY, hidden_size=64, num_hidden_layers=3, num_attention_heads=4,
+            intermediate_size=128, max_position_embeddings=128, initializer_range=0.3,
+        )
+    )  # fmt: skip
+
+
+def t5():
+    return T5ForConditionalGeneration(
+        T5Config(
+            vocab_size=VOCABULARY, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4,
+            decoder_start_token_id=0, eos_token_id=None, pad_token_id=0, initializer_factor=1.5,
+        )
+    )  # fmt: skip
+
+
+MODELS = {"Llama": llama, "GPT-2": gpt2, "BERT": bert, "T5": t5}
+WAYS = {"greedy": {"do_sample": False}, "beams": {"do_sample": False, "num_beams": 3}}
+
+
+def inputs(device):
+    """Return two sequences; the first is padded on the left."""
+    generator = torch.Generator().manual_seed(3)
+    tokens = torch.randint(5, VOCABULARY, (2, 9), generator=generator)
+    mask = torch.ones_like(tokens)
+    tokens[0, :3] = 0
+    mask[0, :3] = 0
+    return {"input_ids": tokens.to(device), "attention_mask": mask.to(device)}
+
+
+def compute(model, device):
+    """Return the logits, all gradients in one vector, and the tokens of each way."""
+    given = inputs(device)
+    labels = given["input_ids"].clone()
+    # T5 has a decoder, which gets its inputs from the labels.
+    result = model(**given, labels=labels)
+    model.zero_grad()
+    result.loss.backward()
+    grads = [one.grad.flatten().cpu() for one in model.parameters() if one.grad is not None]
+    logits = result.logits.detach().cpu()
+    tokens = {"most likely": logits.argmax(-1)}
+    if model.can_generate():
+        for way, options in WAYS.items():
+            made = model.generate(
+                **given, **options, max_new_tokens=LENGTH, min_new_tokens=LENGTH
+            )
+            tokens[way] = made.cpu()
+    return logits, torch.cat(grads), tokens
+
+
+def difference(exact, other):
+    return float((exact.double() - other.double()).abs().max() / exact.double().abs().max())
+
+
+def compare(name):
+    torch.manual_seed(1)
+    model = MODELS[name]().eval()
+    cpu = compute(model, "cpu")
+    cuda = compute(model.to("cuda"), "cuda")
+    double = compute(model.to("cpu", torch.float64), "cpu")
+    tokens = {way: bool(torch.equal(one, cuda[2][way])) for way, one in cpu[2].items()}
+    generated = torch.cat([one.flatten() for one in cpu[2].values()])
+    return {
+        "name": name,
+        "forward": difference(cpu[0], cuda[0]),
+        "backward": difference(cpu[1], cuda[1]),
+        "forward, CPU from float64": difference(double[0], cpu[0]),
+        "backward, CPU from float64": difference(double[1], cpu[1]),
+        "backward from float64": difference(double[1], cuda[1]),
+        "tokens": tokens,
+        "different tokens": len(generated.unique()),
+        "on cpu": counts.ON_CPU.total(),
+    }
+
+
+def is_right(record):
+    near = min(record["backward"], record["backward from float64"])
+    return all(record["tokens"].values()) and max(record["forward"], near) < CLOSE
+
+
+def main():
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    right = True
+    for name in sys.argv[1:] or MODELS:
+        started = time.perf_counter()
+        try:
+            record = compare(name)
+            record["right"] = is_right(record)
+        except Exception as err:
+            traceback.print_exc()
+            text = f"{type(err).__name__}: {err}"[:300]
+            record = {"name": name, "right": False, "error": text}
+        right &= record["right"]
+        record["seconds"] = round(time.perf_counter() - started, 1)
+        print(json.dumps(record), flush=True)
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
