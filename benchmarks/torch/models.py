@@ -44,7 +44,8 @@ def section() -> str:
     document = json.loads(RECORDED.read_text(encoding="utf-8"))
     right = sum(run["right"] for run in document["runs"])
     head = (
-        f"Commit {document['commit']}, {document['date']}: {right} of {len(document['runs'])} right."
+        f"Commit {document['commit']}, {document['date']}:"
+        f" {right} of {len(document['runs'])} right."
         " Differences are the largest, divided by the largest number."
     )
     return f"{head}\n\n{render(document['runs'])}"

@@ -1,7 +1,7 @@
 """Run models of Hugging Face's ``transformers`` on the device, and compare with the CPU.
 
-Runs in an environment with PyTorch and ``transformers``, as ``python models.py [MODEL...]``. Weights
-are random and nothing is downloaded. It prints one line of JSON for each model.
+Runs in an environment with PyTorch and ``transformers``, as ``python models.py [MODEL...]``.
+Weights are random and nothing is downloaded. It prints one line of JSON for each model.
 """
 
 import json
@@ -95,9 +95,7 @@ def compute(model, device):
     tokens = {"most likely": logits.argmax(-1)}
     if model.can_generate():
         for way, options in WAYS.items():
-            made = model.generate(
-                **given, **options, max_new_tokens=LENGTH, min_new_tokens=LENGTH
-            )
+            made = model.generate(**given, **options, max_new_tokens=LENGTH, min_new_tokens=LENGTH)
             tokens[way] = made.cpu()
     return logits, torch.cat(grads), tokens
 

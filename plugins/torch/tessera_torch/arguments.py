@@ -16,19 +16,20 @@ _BY_TEXT: Final = (float, complex, tuple)  # -0.0 equals 0.0, and a NaN not itse
 class Arguments:
     """The functional form's arguments: tensors, run-time numbers, and a key for all others."""
 
-    __slots__ = ("key", "numbers", "spec", "tensors")
+    __slots__ = ("key", "numbers", "places", "spec", "tensors")
 
     def __init__(self, signature: Signature, inputs: Sequence[Any], fixed: bool = False) -> None:
         """Split the arguments; if ``fixed``, a kernel depends on the values of numbers."""
         self.tensors: list[Any] = []  # on the device
         self.numbers: list[Any] = []  # Python numbers, and tensors of the CPU without dimensions
+        self.places: list[int] = []  # the inputs' positions of the numbers; -1 within a list
         self.spec: list[Any] = []  # how to make the arguments again
         key: list[Any] = [torch.get_default_dtype()]
         flags = signature.numbers
         alpha = signature.alpha
         for i, one in enumerate(inputs):
             if isinstance(one, torch.Tensor):
-                key.append(self._add(one))
+                key.append(self._add(one, i))
                 self.spec.append("t" if one.is_cuda else "n")
             elif isinstance(one, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in one):
                 key.append(tuple(None if x is None else self._add(x) for x in one))
@@ -41,6 +42,7 @@ class Arguments:
             ):
                 key.append(type(one))
                 self.numbers.append(one)
+                self.places.append(i)
                 self.spec.append("n")
             else:
                 value = tuple(one) if isinstance(one, list) else one
@@ -48,7 +50,7 @@ class Arguments:
                 self.spec.append(("c", one))
         self.key = tuple(key)
 
-    def _add(self, tensor: Any) -> tuple[Any, ...]:
+    def _add(self, tensor: Any, position: int = -1) -> tuple[Any, ...]:
         if tensor.is_cuda:
             self.tensors.append(tensor)
             return tensor.dtype, tensor.dim() == 0, tensor.device.index
@@ -59,6 +61,7 @@ class Arguments:
                 f" {place} and {tensor.device}!"
             )
         self.numbers.append(tensor)
+        self.places.append(position)
         return tensor.dtype, "number"
 
     def is_wide(self) -> bool:

@@ -13,6 +13,7 @@ from tessera_torch.inference import infer
 from tessera_torch.layouts import Layout, layout_of
 from tessera_torch.nesting import Nested, compiling
 from tessera_torch.overlap import check_overlap
+from tessera_torch.replay.recording import Recorder
 from tessera_torch.signature import Signature
 from tessera_torch.targets import write
 
@@ -32,7 +33,12 @@ class General:
         self._single = len(results) == 1
         self._listed = self._single and "List" in str(results[0].type)
 
-    def __call__(self, full: list[Any]) -> Any:
+    @property
+    def fixes_numbers(self) -> bool:
+        """Whether kernels depend on the values of numbers."""
+        return self._fixed
+
+    def __call__(self, full: list[Any], recorder: Recorder | None = None) -> Any:
         """Compute. Raises what PyTorch raises for wrong arguments, and NotCompiled."""
         signature = self.signature
         given = Arguments(signature, signature.without_targets(full), self._fixed)
@@ -40,16 +46,16 @@ class General:
             # out= is written after the result is computed, so it may share memory with inputs.
             check_overlap(signature.targets(full), () if signature.is_out else given.tensors)
         if not signature.is_out:
-            return self._try(given, full)
+            return self._try(given, full, recorder)
         results = self._try(given, signature.without_targets(full))
         listed = (results,) if self._single else results
         for target, one in zip(signature.targets(full), listed, strict=True):
             write(signature.name, target, one)
         return signature.answer(full)
 
-    def _try(self, given: Arguments, full: list[Any]) -> Any:
+    def _try(self, given: Arguments, full: list[Any], recorder: Recorder | None = None) -> Any:
         try:
-            return self._run(given, full)
+            return self._run(given, full, recorder)
         except Nested:
             raise
         except Exception:
@@ -60,7 +66,7 @@ class General:
             self._fixed = True  # PyTorch's formula wants Python's numbers
             return results
 
-    def _run(self, given: Arguments, full: Sequence[Any]) -> Any:
+    def _run(self, given: Arguments, full: Sequence[Any], recorder: Recorder | None = None) -> Any:
         layouts = [layout_of(one) for one in given.tensors]
         key = (given.key, *layouts)
         values = [
@@ -77,7 +83,11 @@ class General:
             if len(kernels) < _MOST_KERNELS:
                 kernels.append((kernel, exact))
         passed = [*given.passed_numbers(given.is_wide()), *given.tensors]
-        results = kernel.run(passed if exact is not None else [*values, *passed])
+        everything = passed if exact is not None else [*values, *passed]
+        if recorder is None:
+            results = kernel.run(everything)
+        else:
+            results = recorder.run(kernel, everything, self.signature.places(given.places))
         if self.signature.writes and not self.signature.is_out:
             return self.signature.answer(full)
         if self._listed:

@@ -1,16 +1,26 @@
 """One operator of PyTorch on the device, prepared at its first call."""
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from tessera_torch import counts
 from tessera_torch.complexes.route import compute as compute_by_parts, has_complex, is_computed
 from tessera_torch.refusal import Unsupported, refuse_or_fall_back
-from tessera_torch.signature import Signature
+from tessera_torch.replay.key import CONSTANT, Described, describe, is_number
+from tessera_torch.replay.plan import OVERLAPPING
+from tessera_torch.replay.recording import Recorder
+from tessera_torch.signature import Signature, kinds_of_numbers
+
+if TYPE_CHECKING:
+    from tessera_torch.general import General
+    from tessera_torch.pointwise import Pointwise
 
 _KEPT_REFUSALS: Final = 1024
+_KEPT_CALLS: Final = 4096
+_CALLS_BEFORE_RECORDING: Final = 2  # a program may call with each of many sizes once
 
 
 class Operator:
@@ -20,12 +30,31 @@ class Operator:
         self.name = name
         self._own = own
         self._signature: Signature | None = None
-        self._compute: Callable[[list[Any]], Any] | None = None
+        self._compute: Pointwise | General | None = None
         self._refused: dict[Any, str] = {}
+        # For each key a function that repeats the call, or how often it came, or False: never.
+        self._repeated: dict[Any, Any] = {}
+        self._kinds: tuple[int, ...] = ()
+        self._kinds_by_name: dict[str, int] = {}
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Compute the operator."""
         counts.CALLS[self.name] += 1
+        kinds = self._kinds
+        described = describe(arguments, keywords, kinds, self._kinds_by_name) if kinds else None
+        if described is None:
+            return self._call(arguments, keywords, None)
+        key, tensors, numbers = described
+        known = self._repeated.get(key)
+        if known.__class__ is FunctionType:
+            result = known(tensors, numbers)
+            return self._call(arguments, keywords, None) if result is OVERLAPPING else result
+        return self._call(arguments, keywords, None if known is False else described)
+
+    def _call(
+        self, arguments: Sequence[Any], keywords: dict[str, Any], described: Described | None
+    ) -> Any:
+        """Compute a call, and record it if it has come before."""
         signature = self._signature or self._prepare()
         if self._compute is None:
             reason = "PyTorch has no form of it that returns its result"
@@ -40,7 +69,9 @@ class Operator:
         if known is not None:
             return refuse_or_fall_back(signature, arguments, keywords, known)
         try:
-            return self._compute(full)
+            if described is None or not self._has_come(described[0]):
+                return self._compute(full)
+            return self._record(full, arguments, keywords, described)
         except Exception as err:
             why = _reason(err)
             if why is None:
@@ -50,6 +81,50 @@ class Operator:
                     self._refused.clear()
                 self._refused[_key(full)] = why
         return refuse_or_fall_back(signature, arguments, keywords, why)
+
+    def _has_come(self, key: Any) -> bool:
+        """Count a call; return whether it came often enough to be recorded."""
+        assert self._compute is not None
+        if self._compute.fixes_numbers and any(self._kinds):
+            self._set_kinds(list(self._kinds_by_name), [CONSTANT] * len(self._kinds))
+            return False
+        count = self._repeated.get(key, 0) + 1
+        if count <= _CALLS_BEFORE_RECORDING:
+            if len(self._repeated) >= _KEPT_CALLS:
+                self._repeated.clear()
+            self._repeated[key] = count
+        return bool(count > _CALLS_BEFORE_RECORDING)
+
+    def _record(
+        self,
+        full: list[Any],
+        arguments: Sequence[Any],
+        keywords: dict[str, Any],
+        described: Described,
+    ) -> Any:
+        """Compute a call, and keep a function that repeats it."""
+        signature, key = self._signature, described[0]
+        assert signature is not None
+        assert self._compute is not None
+        recorder = Recorder(self._places(arguments, keywords), described[1])
+        result = self._compute(full, recorder)
+        after = describe(arguments, keywords, self._kinds, self._kinds_by_name)
+        is_same = after is not None and after[0] == key  # an out= tensor may have been resized
+        replay = recorder.make_replay(result, signature.targets(full)) if is_same else None
+        self._repeated[key] = replay or False
+        return result
+
+    def _places(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[int]:
+        """Return the schema's positions of the numbers that ``describe`` returns."""
+        assert self._signature is not None
+        positions = [*range(len(arguments)), *(self._signature.names.index(x) for x in keywords)]
+        pairs = zip(positions, (*arguments, *keywords.values()), strict=True)
+        return [i for i, one in pairs if is_number(one, self._kinds[i])]
+
+    def _set_kinds(self, names: Sequence[str], kinds: Sequence[int]) -> None:
+        self._kinds_by_name = dict(zip(names, kinds, strict=True))
+        self._repeated.clear()
+        self._kinds = tuple(kinds)
 
     def _prepare(self) -> Signature:
         signature = Signature(overload(self.name))
@@ -61,6 +136,7 @@ class Operator:
                 self._compute = Pointwise(signature)
             else:
                 self._compute = General(signature, self._own)
+            self._set_kinds(signature.names, kinds_of_numbers(signature))
         self._signature = signature  # last: another thread reads it without a lock
         return signature
 

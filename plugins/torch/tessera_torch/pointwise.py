@@ -12,6 +12,7 @@ from tessera_torch.forms import formula
 from tessera_torch.layout import Iteration
 from tessera_torch.nesting import Nested, compiling
 from tessera_torch.overlap import check_overlap
+from tessera_torch.replay.recording import Recorder
 from tessera_torch.signature import Signature
 
 _HINTS = {1: 65536, 2: 256, 3: 64, 4: 16}  # sizes that a kernel is made for; it is right for all
@@ -27,11 +28,16 @@ class Pointwise:
         self._kernels: dict[Any, Any] = {}
         self._dtypes: dict[Any, tuple[Any, ...]] = {}
 
-    def __call__(self, full: list[Any]) -> Any:
-        """Compute. Raises what PyTorch raises for wrong arguments, and NotCompiled."""
-        return self._call(full, self._fixed)
+    @property
+    def fixes_numbers(self) -> bool:
+        """Whether kernels depend on the values of numbers."""
+        return self._fixed
 
-    def _call(self, full: list[Any], fixed: bool) -> Any:
+    def __call__(self, full: list[Any], recorder: Recorder | None = None) -> Any:
+        """Compute. Raises what PyTorch raises for wrong arguments, and NotCompiled."""
+        return self._call(full, self._fixed, recorder)
+
+    def _call(self, full: list[Any], fixed: bool, recorder: Recorder | None = None) -> Any:
         signature = self.signature
         given = Arguments(signature, signature.without_targets(full), fixed)
         targets = signature.targets(full)
@@ -55,7 +61,7 @@ class Pointwise:
         ]
         if written[0].numel():
             try:
-                self._run(given, written, bool(targets), loop, key, dtypes)
+                self._run(given, written, bool(targets), loop, key, dtypes, recorder)
             except Nested:
                 raise
             except Exception:
@@ -103,6 +109,7 @@ class Pointwise:
         loop: Iteration,
         key: Any,
         dtypes: Sequence[Any],
+        recorder: Recorder | None,
     ) -> None:
         # Operands of the loop are targets first, then inputs; a new result is the loop's last one.
         if are_targets:
@@ -127,7 +134,12 @@ class Pointwise:
                 given, written, loop, (inputs_strides, targets_strides), aligned, dtypes
             )
             kernels.append(kernel)
-        kernel.run([*values, *given.passed_numbers(wide), *passed])
+        everything = [*values, *given.passed_numbers(wide), *passed]
+        if recorder is None:
+            kernel.run(everything)
+        else:
+            places = self.signature.places(given.places)
+            recorder.run(kernel, everything, places, () if are_targets else written)
 
     def _compile(
         self,

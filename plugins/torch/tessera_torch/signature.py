@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from tessera_torch.replay.key import ALPHA, CONSTANT, RUN_TIME
+
 # Numbers that decide how PyTorch computes; a kernel for each value.
 _CONSTANT = frozenset(
     {"pow.Tensor_Scalar", "pow_.Scalar", "pow.Tensor_Scalar_out", "clamp", "clamp_"}
@@ -46,6 +48,13 @@ class Signature:
             return list(full)
         return [one for i, one in enumerate(full) if i not in self.writes]
 
+    def places(self, inputs: Sequence[int]) -> list[int]:
+        """Return the schema's positions of some inputs of the functional form."""
+        if not self.is_out:
+            return list(inputs)
+        kept = [i for i in range(len(self.names)) if i not in self.writes]
+        return [kept[i] if i >= 0 else -1 for i in inputs]
+
     def targets(self, full: Sequence[Any]) -> list[Any]:
         """Return the tensors that are written."""
         return [full[i] for i in self.writes]
@@ -72,6 +81,15 @@ class Signature:
             elif argument.name == "alpha" and i == 2 and self.functional._schema.name in _SCALED:
                 self.alpha = i
                 self.numbers[i] = True
+
+
+def kinds_of_numbers(signature: Signature) -> list[int]:
+    """Return for each argument of the schema how a kernel gets a number there."""
+    kinds = [CONSTANT] * len(signature.names)
+    for i, place in enumerate(signature.places(range(len(signature.numbers)))):
+        if signature.numbers[i]:
+            kinds[place] = ALPHA if i == signature.alpha else RUN_TIME
+    return kinds
 
 
 def short_name(schema: Any) -> str:

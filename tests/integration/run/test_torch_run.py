@@ -221,6 +221,62 @@ except NotImplementedError as error:
 print("compared")
 """
 
+# Each function is called often enough that its launches are repeated, with other tensors and numbers.
+_REPEATED = """
+import gc, torch
+from types import FunctionType
+from tessera_torch.operator import Operator
+
+ROUNDS = 6
+def move(one):
+    return one.cuda() if isinstance(one, torch.Tensor) else one
+
+def compare(compute, *shapes):
+    for i in range(ROUNDS):
+        torch.manual_seed(i)
+        given = [torch.randn(shape) for shape in shapes]
+        moved = [move(one) for one in given]
+        expected, actual = (compute(i / 7, *ones) for ones in (given, moved))
+        for one, other in zip([*expected, *given], [*actual, *moved], strict=True):
+            torch.testing.assert_close(other.cpu(), one, rtol=1e-4, atol=1e-4)
+            assert one.stride() == other.stride(), (one.stride(), other.stride())
+
+F = torch.nn.functional
+S = (5, 7)
+compare(lambda k, x, y: (x + y, x + x, x.t() + y.t(), x + y[:1], x[:, 1:] * y[:, 1:]), S, S)
+compare(lambda k, x, y: (torch.add(x, y, alpha=k), x * k, x / (k + 1), x - k, k - x), S, S)
+compare(lambda k, x, y: (x.add_(y, alpha=k), y.mul_(k), torch.add(x, y, out=torch.empty_like(x))), S, S)
+compare(lambda k, x, y: (torch.addcmul(x, x, y, value=k), torch.lerp(x, y, k), x ** 2, x.clamp(-k, k)), S, S)
+compare(lambda k, x: (x.sum(), x.mean(1, keepdim=True), *x.max(1), x.softmax(-1), *torch.var_mean(x, 0)), S)
+compare(lambda k, x, y: (torch.cat((x, y)), torch.cat((x, y), 1), torch.stack((x, x)), x.where(x > k, y)), S, S)
+compare(lambda k, x: (F.layer_norm(x, (7,)), F.gelu(x), x.to(torch.float64), x.long(), x.t().contiguous()), S)
+for i in range(ROUNDS):
+    x = torch.arange(10.0, device="cuda")
+    x[:5] += x[5:]
+    assert x[:5].tolist() == [5, 7, 9, 11, 13], x
+    try:
+        x[:5].add_(x[1:6])
+    except RuntimeError as error:
+        assert "single memory location" in str(error), error
+    else:
+        raise AssertionError("an overlap is not detected")
+    for size in (0, 10):
+        out = torch.empty(size, device="cuda")
+        assert torch.add(x, i, out=out).tolist() == [value + i for value in x.tolist()]
+        assert out.shape == x.shape
+    assert torch.full((2,), float(i), device="cuda").tolist() == [i, i]
+    with torch.cuda.stream(torch.cuda.Stream()):
+        assert (x * 2).sum().item() == 2 * x.cpu().sum().item()
+y, graph = torch.ones(10, device="cuda"), torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    z = x + y
+y.fill_(5)
+graph.replay()
+assert torch.equal(z, x + 5)
+kept = [one._repeated.values() for one in gc.get_objects() if type(one) is Operator]
+print(sum(isinstance(one, FunctionType) for ones in kept for one in ones) > 30)
+"""
+
 
 def _run(program: str, *arguments: str, **variables: str) -> str:
     python = os.environ.get(_VARIABLE)
@@ -258,3 +314,8 @@ def test_checks_of_indices_can_be_switched_off() -> None:
         'print(x[:4].take(torch.tensor([5], device="cuda")).item())'
     )
     assert _run(program, TESSERA_TORCH_CHECK_INDICES="0") == "5.0\n"
+
+
+@pytest.mark.slow
+def test_repeated_calls_compute_with_their_own_tensors_and_numbers() -> None:
+    assert _run(_REPEATED) == "True\n"

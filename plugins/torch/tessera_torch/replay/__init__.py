@@ -1,0 +1,1 @@
+"""Calls that repeat: their launches are recorded once, and issued again without preparation."""

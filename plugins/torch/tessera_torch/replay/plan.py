@@ -1,0 +1,187 @@
+"""Recorded allocations and launches, as a function that issues them again."""
+
+import functools
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch._C._dynamo.guards import _empty_strided_cuda, _reinterpret_tensor
+
+OVERLAPPING: Final = object()
+"""What a function returns if the tensors are not those that it is right for; it did nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A new tensor, and its sizes, strides and type."""
+
+    result: Any
+    arguments: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A tensor in the memory of another one."""
+
+    result: Any
+    base: Any
+    arguments: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch; ``launcher`` is None if it cannot be repeated."""
+
+    launcher: Callable[..., Any] | None
+    arguments: Sequence[Any]
+
+
+Event = Allocation | View | Launch
+Replay = Callable[[Sequence[Any], Sequence[Any]], Any]
+
+
+class NotRepeatable(Exception):
+    """A call did something that its events do not contain."""
+
+
+def make(
+    events: Sequence[Event],
+    tensors: Sequence[Any],
+    places: Sequence[int],
+    results: Any,
+    written: Sequence[Any],
+) -> Replay:
+    """Return a function of a call's tensors and numbers that repeats the events.
+
+    Args:
+        events: what the call did, in order.
+        tensors: the call's.
+        places: the schema's positions of the call's numbers.
+        results: what the call returned.
+        written: those of the tensors that the call changed.
+
+    Raises:
+        NotRepeatable: a tensor comes from elsewhere.
+    """
+    return _Writer(tensors, places).write(events, results, written)
+
+
+class _Writer:
+    """Writes the function's text; all values are in its scope, so that texts repeat."""
+
+    def __init__(self, tensors: Sequence[Any], places: Sequence[int]) -> None:
+        self._places = list(places)
+        self._names: dict[int, str] = {}
+        for i, one in enumerate(tensors):
+            self._names.setdefault(id(one), f"t[{i}]")
+        self._tensors = tensors
+        self._device = tensors[0].get_device() if tensors else -1
+        self._kept: list[Any] = []  # ids are of living objects
+        self._lines: list[str] = []
+        self._scope: dict[str, Any] = {
+            "device": torch._C._cuda_getDevice,
+            "stream": torch._C._cuda_getCurrentRawStream,
+            "allocate": _empty_strided_cuda,
+            "view": _reinterpret_tensor,
+            "overlapping": OVERLAPPING,
+            "place": self._device,
+        }
+
+    def write(self, events: Sequence[Event], results: Any, written: Sequence[Any]) -> Replay:
+        if any(one.get_device() != self._device for one in self._tensors):
+            raise NotRepeatable
+        self._lines.append("if device() != place: return overlapping")
+        self._check_overlap(written)
+        self._lines.append("s = stream(place)")
+        for event in events:
+            self._write_event(event)
+        self._lines.append(f"return {self._result(results)}")
+        text = "def replay(t, n):\n " + "\n ".join(self._lines)
+        return types.FunctionType(_compile(text), self._scope)
+
+    def _write_event(self, event: Event) -> None:
+        if isinstance(event, Launch):
+            if event.launcher is None:
+                raise NotRepeatable
+            passed = ", ".join(self._argument(one) for one in event.arguments)
+            self._lines.append(f"{self._keep(event.launcher)}({passed}, stream=s)")
+            return
+        values = ", ".join(self._keep(one) for one in event.arguments)
+        if isinstance(event, Allocation):
+            line = f"allocate({values})"
+        else:
+            line = f"view({self._tensor(event.base)}, {values})"
+        name = f"b{len(self._kept)}"
+        self._kept.append(event.result)
+        self._names[id(event.result)] = name
+        self._lines.append(f"{name} = {line}")
+
+    def _argument(self, one: Any) -> str:
+        if isinstance(one, torch.Tensor):
+            return self._tensor(one)
+        place = getattr(one, "place", None)
+        if place in self._places:
+            return f"n[{self._places.index(place)}]"
+        if not isinstance(one, (int, float)):
+            raise NotRepeatable
+        return self._keep(one)
+
+    def _tensor(self, one: Any) -> str:
+        name = self._names.get(id(one))
+        if name is None:
+            raise NotRepeatable
+        return name
+
+    def _keep(self, value: Any) -> str:
+        name = f"c{len(self._scope)}"
+        self._scope[name] = value
+        return name
+
+    def _result(self, one: Any) -> str:
+        if one is None:
+            return "None"
+        if isinstance(one, torch.Tensor):
+            return self._tensor(one)
+        if not isinstance(one, (list, tuple)):
+            raise NotRepeatable
+        inner = "".join(f"{self._result(x)}, " for x in one)
+        return f"[{inner}]" if isinstance(one, list) else f"({inner})"
+
+    def _check_overlap(self, written: Sequence[Any]) -> None:
+        """Let tensors that are written be apart from all others, or equal to them."""
+        if not written:
+            return
+        distinct = list({id(one): one for one in self._tensors}.values())
+        for i, one in enumerate(distinct):
+            self._lines.append(f"p{i} = {self._tensor(one)}.data_ptr()")
+            self._lines.append(f"e{i} = p{i} + {_bytes(one)}")
+        places = {id(one): i for i, one in enumerate(distinct)}
+        for target in written:
+            if id(target) not in places:
+                raise NotRepeatable
+            i = places[id(target)]
+            for j, other in enumerate(distinct):
+                if i != j:
+                    same = f"p{i} != p{j} and " if _laid_alike(target, other) else ""
+                    test = f"{same}p{i} < e{j} and p{j} < e{i}"
+                    self._lines.append(f"if {test}: return overlapping")
+
+
+def _laid_alike(one: Any, other: Any) -> bool:
+    return bool(
+        one.dtype == other.dtype and one.shape == other.shape and one.stride() == other.stride()
+    )
+
+
+def _bytes(one: Any) -> int:
+    """Return the length of the memory from a tensor's first element to its last."""
+    steps = zip(one.shape, one.stride(), strict=True)
+    return int((1 + sum((n - 1) * s for n, s in steps)) * one.element_size())
+
+
+@functools.lru_cache(maxsize=1024)
+def _compile(text: str) -> types.CodeType:
+    module = compile(text, "<replay>", "exec")
+    return next(one for one in module.co_consts if isinstance(one, types.CodeType))
