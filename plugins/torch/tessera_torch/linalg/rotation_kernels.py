@@ -1,20 +1,34 @@
-"""Triton kernels of Jacobi's methods: eigenvalues and singular values by plane rotations."""
+"""Triton kernels of Jacobi's methods: eigenvalues and singular values by plane rotations.
+
+A sweep rotates each pair of rows once, in steps whose pairs have no row in common: one launch for
+each step, with a program of one warp for each pair and matrix.
+"""
 
 import triton
 import triton.language as tl
 
 
 @triton.jit
-def _turn(first, second, count, cosine, sine, block: tl.constexpr):
+def _pair(step, players):
+    """Return the rows of a program in a step: each of ``players`` meets each other in a sweep."""
+    pair = tl.program_id(0)
+    last = players - 1
+    one = tl.where(pair == 0, last, (step + pair) % last)
+    other = tl.where(pair == 0, step, (step - pair + last) % last)
+    return tl.minimum(one, other), tl.maximum(one, other)
+
+
+@triton.jit
+def _turn(first, second, count, stride, cosine, sine, block: tl.constexpr):
     """Rotate two rows in place: (c x - s y, s x + c y)."""
     lane = tl.arange(0, block)
     for start in range(0, count, block):
         place = start + lane
         inside = place < count
-        x = tl.load(first + place, mask=inside)
-        y = tl.load(second + place, mask=inside)
-        tl.store(first + place, cosine * x - sine * y, mask=inside)
-        tl.store(second + place, sine * x + cosine * y, mask=inside)
+        x = tl.load(first + place * stride, mask=inside)
+        y = tl.load(second + place * stride, mask=inside)
+        tl.store(first + place * stride, cosine * x - sine * y, mask=inside)
+        tl.store(second + place * stride, sine * x + cosine * y, mask=inside)
 
 
 @triton.jit
@@ -27,80 +41,83 @@ def _tangent(difference, twice):
     return sign / (size + root)
 
 
-@triton.jit
-def diagonalize(matrices, vectors, infos, n, most_sweeps, block: tl.constexpr):
-    """Make symmetric matrices diagonal; ``vectors`` are identities, and become rows of vectors."""
-    batch = tl.program_id(0).to(tl.int64)
-    a = matrices + batch * n * n
-    v = vectors + batch * n * n
-    lane = tl.arange(0, block)
-    sweeps = 0
-    rotations = 1
-    while (rotations > 0) & (sweeps < most_sweeps):
-        rotations = 0
-        for p in range(n - 1):
-            for q in range(p + 1, n):
-                across = tl.load(a + p * n + q)
-                first = tl.load(a + p * n + p)
-                second = tl.load(a + q * n + q)
-                limit = 1e-17 * tl.sqrt(tl.abs(first)) * tl.sqrt(tl.abs(second))
-                tl.debug_barrier()
-                if (tl.abs(across) > limit) & (tl.abs(across) > 1e-300):
-                    tangent = _tangent(second - first, 2 * across)
-                    cosine = 1 / tl.sqrt(1 + tangent * tangent)
-                    sine = tangent * cosine
-                    # A rotation that changes no digit would repeat for ever.
-                    moves = tl.abs(tangent * across) > 1e-17 * (tl.abs(first) + tl.abs(second))
-                    rotations += tl.where(moves, 1, 0)
-                    _turn(a + p * n, a + q * n, n, cosine, sine, block)
-                    _turn(v + p * n, v + q * n, n, cosine, sine, block)
-                    tl.debug_barrier()
-                    for start in range(0, n, block):
-                        row = start + lane
-                        inside = row < n
-                        x = tl.load(a + row * n + p, mask=inside)
-                        y = tl.load(a + row * n + q, mask=inside)
-                        turned = cosine * x - sine * y
-                        other = sine * x + cosine * y
-                        tl.store(a + row * n + p, tl.where(row == q, 0.0, turned), mask=inside)
-                        tl.store(a + row * n + q, tl.where(row == p, 0.0, other), mask=inside)
-                    tl.debug_barrier()
-        sweeps += 1
-    tl.store(infos + batch, tl.where(rotations > 0, 1, 0))
+@triton.jit(do_not_specialize=["n", "players", "step"])
+def rotate_rows(matrices, vectors, turns, rotations, n, players, step, block: tl.constexpr):
+    """Choose a rotation for each pair of symmetric matrices, and apply it from the left.
+
+    ``turns`` receives the cosine and the sine of each pair; ``vectors`` are rotated as well.
+    """
+    batch = tl.program_id(1).to(tl.int64)
+    p, q = _pair(step, players)
+    turn = turns + (batch * (players // 2) + tl.program_id(0)) * 2
+    tl.store(turn, 1.0)
+    tl.store(turn + 1, 0.0)
+    if q < n:
+        a = matrices + batch * n * n
+        v = vectors + batch * n * n
+        across = tl.load(a + p * n + q)
+        first = tl.load(a + p * n + p)
+        second = tl.load(a + q * n + q)
+        limit = 1e-17 * tl.sqrt(tl.abs(first)) * tl.sqrt(tl.abs(second))
+        if (tl.abs(across) > limit) & (tl.abs(across) > 1e-300):
+            tangent = _tangent(second - first, 2 * across)
+            cosine = 1 / tl.sqrt(1 + tangent * tangent)
+            sine = tangent * cosine
+            # A rotation that changes no digit would repeat for ever.
+            if tl.abs(tangent * across) > 1e-17 * (tl.abs(first) + tl.abs(second)):
+                tl.atomic_add(rotations + batch, 1)
+            tl.store(turn, cosine)
+            tl.store(turn + 1, sine)
+            _turn(a + p * n, a + q * n, n, 1, cosine, sine, block)
+            _turn(v + p * n, v + q * n, n, 1, cosine, sine, block)
 
 
-@triton.jit
-def orthogonalize(rows, vectors, infos, n, m, most_sweeps, block: tl.constexpr):
-    """Make ``n`` rows of ``m`` numbers orthogonal by rotations, which ``vectors`` collect."""
-    batch = tl.program_id(0).to(tl.int64)
-    w = rows + batch * n * m
-    v = vectors + batch * n * n
-    lane = tl.arange(0, block)
-    sweeps = 0
-    rotations = 1
-    while (rotations > 0) & (sweeps < most_sweeps):
-        rotations = 0
-        for p in range(n - 1):
-            for q in range(p + 1, n):
-                first = tl.zeros((), tl.float64)
-                second = tl.zeros((), tl.float64)
-                across = tl.zeros((), tl.float64)
-                for start in range(0, m, block):
-                    place = start + lane
-                    x = tl.load(w + p * m + place, mask=place < m, other=0)
-                    y = tl.load(w + q * m + place, mask=place < m, other=0)
-                    first += tl.sum(x * x, 0)
-                    second += tl.sum(y * y, 0)
-                    across += tl.sum(x * y, 0)
-                tl.debug_barrier()
-                limit = 1e-15 * tl.sqrt(m.to(tl.float64)) * tl.sqrt(first) * tl.sqrt(second)
-                if (tl.abs(across) > limit) & (tl.abs(across) > 1e-300):
-                    rotations += 1
-                    tangent = _tangent(second - first, 2 * across)
-                    cosine = 1 / tl.sqrt(1 + tangent * tangent)
-                    sine = tangent * cosine
-                    _turn(w + p * m, w + q * m, m, cosine, sine, block)
-                    _turn(v + p * n, v + q * n, n, cosine, sine, block)
-                    tl.debug_barrier()
-        sweeps += 1
-    tl.store(infos + batch, tl.where(rotations > 0, 1, 0))
+@triton.jit(do_not_specialize=["n", "players", "step"])
+def rotate_columns(matrices, turns, n, players, step, block: tl.constexpr):
+    """Apply the rotations of ``rotate_rows`` from the right."""
+    batch = tl.program_id(1).to(tl.int64)
+    p, q = _pair(step, players)
+    turn = turns + (batch * (players // 2) + tl.program_id(0)) * 2
+    cosine, sine = tl.load(turn), tl.load(turn + 1)
+    if (q < n) & (sine != 0):
+        a = matrices + batch * n * n
+        lane = tl.arange(0, block)
+        for start in range(0, n, block):
+            row = start + lane
+            inside = row < n
+            x = tl.load(a + row * n + p, mask=inside)
+            y = tl.load(a + row * n + q, mask=inside)
+            turned = cosine * x - sine * y
+            other = sine * x + cosine * y
+            tl.store(a + row * n + p, tl.where(row == q, 0.0, turned), mask=inside)
+            tl.store(a + row * n + q, tl.where(row == p, 0.0, other), mask=inside)
+
+
+@triton.jit(do_not_specialize=["n", "m", "players", "step"])
+def orthogonalize(rows, vectors, rotations, n, m, players, step, block: tl.constexpr):
+    """Make the rows of each pair orthogonal, of ``n`` with ``m`` numbers; ``vectors`` as well."""
+    batch = tl.program_id(1).to(tl.int64)
+    p, q = _pair(step, players)
+    if q < n:
+        w = rows + batch * n * m
+        v = vectors + batch * n * n
+        lane = tl.arange(0, block)
+        xx = tl.zeros((block,), tl.float64)
+        yy = tl.zeros((block,), tl.float64)
+        xy = tl.zeros((block,), tl.float64)
+        for start in range(0, m, block):
+            place = start + lane
+            x = tl.load(w + p * m + place, mask=place < m, other=0)
+            y = tl.load(w + q * m + place, mask=place < m, other=0)
+            xx += x * x
+            yy += y * y
+            xy += x * y
+        first, second, across = tl.sum(xx, 0), tl.sum(yy, 0), tl.sum(xy, 0)
+        limit = 1e-15 * tl.sqrt(m.to(tl.float64)) * tl.sqrt(first) * tl.sqrt(second)
+        if (tl.abs(across) > limit) & (tl.abs(across) > 1e-300):
+            tl.atomic_add(rotations + batch, 1)
+            tangent = _tangent(second - first, 2 * across)
+            cosine = 1 / tl.sqrt(1 + tangent * tangent)
+            sine = tangent * cosine
+            _turn(w + p * m, w + q * m, m, 1, cosine, sine, block)
+            _turn(v + p * n, v + q * n, n, 1, cosine, sine, block)

@@ -1,15 +1,18 @@
 """Eigenvalues of symmetric matrices, and singular values, by Jacobi's rotations."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
 
 from tessera_torch import counts
 from tessera_torch.linalg import batches, orthogonal
-from tessera_torch.linalg.rotation_kernels import diagonalize, orthogonalize
+from tessera_torch.linalg.rotation_kernels import orthogonalize, rotate_columns, rotate_rows
+from tessera_torch.own.launching import launch
 from tessera_torch.targets import both
 
 _SWEEPS: Final = 60
+_BLOCK: Final = 64  # two numbers for each thread of a warp
 _EPS: Final = torch.finfo(torch.float64).eps
 
 
@@ -35,6 +38,31 @@ def _check_values(name: str, work: Any, infos: Any, is_matrix: bool) -> None:
     )
 
 
+def _sweep(work: Any, n: int, kernels: Sequence[tuple[Any, Sequence[Any]]], *sizes: int) -> Any:
+    """Rotate pairs of ``n`` rows until none needs it; return which matrices never got there.
+
+    The first kernel counts the rotations of each matrix.
+    """
+    count = work.shape[0]
+    rotations = batches.zeros(work, count, dtype=torch.int32)
+    players = n + n % 2
+    grid = (players // 2, count)
+    for _ in range(_SWEEPS):
+        if not count or players < 2:
+            break
+        rotations.zero_()
+        for step in range(players - 1):
+            for i, (kernel, tensors) in enumerate(kernels):
+                counted = () if i else (rotations,)
+                launch(
+                    kernel, grid, work.device,
+                    *tensors, *counted, n, *sizes, players, step, _BLOCK, warps=1,
+                )  # fmt: skip
+        if not int(rotations.max().item()):
+            break
+    return rotations
+
+
 def _eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> tuple[Any, Any]:
     counts.CALLS["_linalg_eigh"] += 1
     batches.check("_linalg_eigh", A)
@@ -49,7 +77,10 @@ def _eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> tuple[Any, Any]:
     largest = _scale(work)
     vectors = batches.identities(work, n, n)
     if n:
-        batches.launch_each(diagonalize, work, work, vectors, infos, n, _SWEEPS)
+        turns = batches.empty(work, work.shape[0], n + 1)
+        infos = _sweep(
+            work, n, [(rotate_rows, (work, vectors, turns)), (rotate_columns, (work, turns))]
+        )
         _check_values("linalg.eigh", work, infos, A.dim() == 2)
     values, order = work.diagonal(dim1=-2, dim2=-1).sort(-1)
     result = batches.give_back(values * largest, A, A.shape[:-1])
@@ -71,7 +102,7 @@ def decompose(tensor: Any, name: str) -> tuple[Any, Any, Any]:
     largest = _scale(rows)
     vectors = batches.identities(work, k, k)
     if k > 1:
-        batches.launch_each(orthogonalize, rows, rows, vectors, infos, k, length, _SWEEPS)
+        infos = _sweep(rows, k, [(orthogonalize, (rows, vectors))], length)
         _check_values(name, rows, infos, tensor.dim() == 2)
     sizes = rows.square().sum(-1).sqrt()
     values, order = sizes.sort(-1, descending=True)

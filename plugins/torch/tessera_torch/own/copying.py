@@ -8,42 +8,24 @@ from tessera_torch import counts, native
 from tessera_torch.complexes.parts import COMPLEX_OF, split
 from tessera_torch.operator import Operator
 from tessera_torch.overlap import check_overlap
-from tessera_torch.pointwise import Pointwise
 from tessera_torch.refusal import span
-from tessera_torch.signature import Signature
 
 
-class _Copy:
-    """``copy_`` within a device as an element-wise operation."""
-
-    def __init__(self) -> None:
-        signature = Signature(torch.ops.aten.copy_.default)
-        signature.functional = signature.call = torch.ops.aten.copy.default
-        signature.writes = [0]
-        signature.numbers = [False, False, False]
-        self.signature = signature
-        self.compute = Pointwise(signature)
-
-
-_COPY: Final[list[_Copy]] = []
+_COPY: Final = Operator("copy_", frozenset())  # within a device, as an element-wise operation
 
 
 def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
-    counts.CALLS["copy_"] += 1
     check_overlap((target,), (source,))
     if target.device == source.device and not _is_memcpy(target, source):
         if target.is_complex() or source.is_complex():
             return _copy_complex(target, source)
-        if not _COPY:
-            _COPY.append(_Copy())
-        copy = _COPY[0]
         if target.is_neg():
             _copy(torch._neg_view(target), -source)
             return target
         if source.is_neg():
             source = -torch._neg_view(source)
-        copy.compute([target, source, False])
-        return target
+        return _COPY(target, source)
+    counts.CALLS["copy_"] += 1
     native.call("copy_", target, source, non_blocking)
     return target
 

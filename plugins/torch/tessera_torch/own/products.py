@@ -38,13 +38,19 @@ def _forward(name: str) -> Callable[..., Any]:
         counts.CALLS[name] += 1
         if left.is_complex() or self.is_complex():
             return _COMPLEX[name](self, left, right, beta=beta, alpha=alpha)
-        self = _addend(self, left, right)
-        empty = _product(self, left, right, beta, alpha)
+        addend = _addend(self, left, right)
+        empty = _product(addend, left, right, beta, alpha)
         if empty is not None:
             return empty
-        return native.call(name, self, left, right, beta=beta, alpha=alpha)
+        # A new addend becomes the result, without a second copy.
+        called = name if _shares(addend, self) else f"{name}_"
+        return native.call(called, addend, left, right, beta=beta, alpha=alpha)
 
     return compute
+
+
+def _shares(one: Any, other: Any) -> bool:
+    return bool(one.data_ptr() == other.data_ptr())
 
 
 def _forward_out(name: str) -> Callable[..., Any]:

@@ -80,8 +80,17 @@ def _normal(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = 
     return self.copy_(value)
 
 
+def _check_continuous(title: str, self: Any) -> None:
+    if not self.is_floating_point():
+        raise RuntimeError(
+            f"{title} distribution is a continuous probability distribution. dtype must be a"
+            f" floating point but you specified {self.dtype}"
+        )
+
+
 def _exponential(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any:
     counts.CALLS["exponential_"] += 1
+    _check_continuous("Exponential", self)
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     value = _draw_like(self, generator)
@@ -92,11 +101,16 @@ def _exponential(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any
 
 def _cauchy(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Any:
     counts.CALLS["cauchy_"] += 1
+    _check_continuous("Cauchy", self)
+    if sigma <= 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     return self.copy_(median + sigma * torch.tan(math.pi * (_draw_like(self, generator) - 0.5)))
 
 
 def _log_normal(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Any:
     counts.CALLS["log_normal_"] += 1
+    if std <= 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
     return self.copy_((_draw_like(self, generator, normal=True) * std + mean).exp())
 
 

@@ -43,7 +43,7 @@ def _nonzero_out(self: Any, *, out: Any) -> Any:
 
 def _masked_select(self: Any, mask: Any) -> Any:
     counts.CALLS["masked_select"] += 1
-    if mask.dtype not in (torch.bool, torch.uint8):
+    if mask.dtype != torch.bool:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = torch.broadcast_shapes(self.shape, mask.shape)
     found = positions(mask.expand(shape).reshape(-1) != 0)
