@@ -9,14 +9,14 @@ from tessera_torch.own.launching import launch
 from tessera_torch.refusal import Unsupported
 
 BLOCK: Final = 128
-_TYPES: Final = (torch.float32, torch.float64)
+_TYPES: Final = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
 def check(name: str, *tensors: Any) -> None:
     """Raise Unsupported for types that the kernels do not compute."""
     for one in tensors:
         if one.dtype not in _TYPES:
-            reason = "factorizations are computed for float32 and float64"
+            reason = "factorizations are computed for float32, float64, complex64 and complex128"
             raise Unsupported(name, tensors, reason)
 
 
@@ -39,7 +39,8 @@ def work_on(tensor: Any, batch: Sequence[int] | None = None) -> Any:
     if batch is not None:
         tensor = tensor.expand(*batch, *tensor.shape[-2:])
     m, n = tensor.shape[-2:]
-    out = torch.empty((*tensor.shape[:-2], m, n), dtype=torch.float64, device=tensor.device)
+    dtype = torch.complex128 if tensor.is_complex() else torch.float64
+    out = torch.empty((*tensor.shape[:-2], m, n), dtype=dtype, device=tensor.device)
     out.copy_(tensor)
     return out.view(_count(tensor.shape[:-2]), m, n)
 
@@ -66,9 +67,9 @@ def zeros(work: Any, *shape: int, dtype: Any = torch.float64) -> Any:
     return torch.zeros(shape, dtype=dtype, device=work.device)
 
 
-def identities(work: Any, m: int, n: int) -> Any:
-    """Return identities of m x n, as many as a batch has matrices."""
-    out = zeros(work, work.shape[0], m, n)
+def identities(work: Any, m: int, n: int, dtype: Any = None) -> Any:
+    """Return identities of m x n, as many as a batch has matrices, and of its type."""
+    out = zeros(work, work.shape[0], m, n, dtype=dtype or work.dtype)
     out.diagonal(dim1=-2, dim2=-1).fill_(1)
     return out
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
-from tessera_torch.linalg import batches
+from tessera_torch.linalg import batches, complex_factors
 from tessera_torch.linalg.factor_kernels import factor_cholesky
 from tessera_torch.linalg.triangles import solve_in_place
 from tessera_torch.targets import both
@@ -16,12 +16,14 @@ def _factor_ex(self: Any, *, upper: bool = False, check_errors: bool = False) ->
     batches.check("linalg_cholesky_ex", self)
     batches.check_square("linalg.cholesky", self)
     n = self.shape[-1]
-    work = batches.work_on(self.mT if upper else self)  # the kernel reads the lower triangle
+    work = batches.work_on(self.mH if upper else self)  # the kernel reads the lower triangle
     infos = batches.zeros(work, work.shape[0], dtype=torch.int32)
-    if n:
+    if work.is_complex():
+        complex_factors.factor_cholesky(work, infos)
+    elif n:
         batches.launch_each(factor_cholesky, work, work, infos, n)
     lower = work.tril()
-    result = batches.give_back(lower.mT if upper else lower, self, self.shape)
+    result = batches.give_back(lower.mH if upper else lower, self, self.shape)
     infos = infos.reshape(self.shape[:-2])
     if check_errors:
         torch._linalg_check_errors(infos, "linalg.cholesky_ex", is_matrix=self.dim() == 2)
@@ -29,8 +31,8 @@ def _factor_ex(self: Any, *, upper: bool = False, check_errors: bool = False) ->
 
 
 def _solve(factors: Any, right: Any, upper: bool) -> Any:
-    solve_in_place(factors, right, upper, transposed=upper)
-    return solve_in_place(factors, right, upper, transposed=not upper)
+    solve_in_place(factors, right, upper, transposed=upper, conjugated=upper)
+    return solve_in_place(factors, right, upper, transposed=not upper, conjugated=not upper)
 
 
 def _solve_helper(self: Any, A: Any, upper: bool) -> Any:

@@ -5,7 +5,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
-from tessera_torch.linalg import batches
+from tessera_torch.linalg import batches, complex_factors
 from tessera_torch.linalg.factor_kernels import factor_lu
 from tessera_torch.linalg.triangles import solve_in_place
 from tessera_torch.targets import both
@@ -18,7 +18,9 @@ def factor(work: Any, pivoted: bool = True) -> tuple[Any, Any]:
     count, m, n = work.shape
     pivots = batches.empty(work, count, min(m, n), dtype=torch.int32)
     infos = batches.zeros(work, count, dtype=torch.int32)
-    if m and n:
+    if work.is_complex():
+        complex_factors.factor_lu(work, pivots, infos, pivoted)
+    elif m and n:
         batches.launch_each(factor_lu, work, work, pivots, infos, m, n, pivoted)
     return pivots, infos
 
@@ -162,8 +164,10 @@ def _lu_solve(
                 " lu_factor?"
             )
     right = B if left else B.mT
-    work = batches.work_on(right, shape)
+    is_conjugated = adjoint and B.is_complex()
+    work = batches.work_on(right.conj() if is_conjugated else right, shape)
     result = solve(factors, swaps, work, transposed=adjoint == left)
+    result = result.conj() if is_conjugated else result
     answer = batches.give_back(result, B, (*shape, *right.shape[-2:]))
     return answer if left else answer.mT.contiguous()
 
@@ -231,12 +235,13 @@ def _log_determinant(A: Any) -> tuple[Any, Any, Any, Any]:
     batches.check_square("linalg.slogdet", A)
     work, pivots = _factor_for_determinant(A)
     diagonal = work.diagonal(dim1=-2, dim2=-1)
-    sign = diagonal.sign().prod(-1) * (1 - 2 * _odd(pivots))
+    sign = diagonal.sgn().prod(-1) * (1 - 2 * _odd(pivots))
     size = diagonal.abs().log().sum(-1)
+    real = size.to(A.abs().dtype if A.is_complex() else A.dtype)
     shape = A.shape[:-2]
     pivots = pivots.reshape(*shape, A.shape[-1])
     return (
-        batches.give_back(sign, A, shape), batches.give_back(size, A, shape),
+        batches.give_back(sign, A, shape), real.reshape(shape),
         batches.give_back(work, A, A.shape), pivots,
     )  # fmt: skip
 

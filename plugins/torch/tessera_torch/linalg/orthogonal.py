@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from tessera_torch import counts
-from tessera_torch.linalg import batches
+from tessera_torch.linalg import batches, complex_factors
 from tessera_torch.linalg.factor_kernels import factor_qr, reflect
 from tessera_torch.targets import both
 
@@ -11,17 +11,21 @@ from tessera_torch.targets import both
 def factor(work: Any) -> Any:
     """Factor a batch in place; return the reflections' factors."""
     count, m, n = work.shape
-    factors = batches.empty(work, count, min(m, n))
-    if m and n:
+    factors = batches.zeros(work, count, min(m, n), dtype=work.dtype)
+    if work.is_complex():
+        complex_factors.factor_qr(work, factors)
+    elif m and n:
         batches.launch_each(factor_qr, work, work, factors, m, n)
     return factors
 
 
 def apply(vectors: Any, factors: Any, target: Any, backwards: bool) -> Any:
-    """Apply the reflections to a batch in place, from the first on or from the last on."""
+    """Apply Q to a batch in place, from the last reflection on; its adjoint if not backwards."""
     m, n = target.shape[-2:]
     k = factors.shape[-1]
-    if n and k:
+    if target.is_complex():
+        complex_factors.apply_reflections(vectors, factors, target, backwards)
+    elif n and k:
         batches.launch_each(
             reflect, target,
             vectors, factors, target, m, k, n, vectors.shape[-1], int(backwards),
@@ -95,16 +99,16 @@ def _multiply(
         )
     work = batches.work_on(self)
     factors = batches.work_on(input2.unsqueeze(-2))[:, 0]
-    target = batches.work_on(input3 if left else input3.mT)
+    target = batches.work_on(input3 if left else input3.mH)
     if target.shape[-2] != work.shape[-2]:
         raise RuntimeError(
             "torch.ormqr: other.shape[-2] must be equal to input.shape[-2]"
             if left
             else "torch.ormqr: other.shape[-1] must be equal to input.shape[-2]"
         )
-    # Q C applies the last reflection first; C Q is the transposed product of Q^T C^T.
+    # Q C applies the last reflection first; C Q is the adjoint of Q^H C^H.
     result = apply(work, factors, target, backwards=left != transpose)
-    return batches.give_back(result if left else result.mT, input3, input3.shape)
+    return batches.give_back(result if left else result.mH, input3, input3.shape)
 
 
 KERNELS: Final = {

@@ -121,3 +121,70 @@ def orthogonalize(rows, vectors, rotations, n, m, players, step, block: tl.const
             sine = tangent * cosine
             _turn(w + p * m, w + q * m, m, 1, cosine, sine, block)
             _turn(v + p * n, v + q * n, n, 1, cosine, sine, block)
+
+
+@triton.jit
+def _turn_complex(
+    first, first_imag, second, second_imag, count, cosine, sine, phase, phase_imag,
+    block: tl.constexpr,
+):  # fmt: skip
+    """Multiply the second row by a phase, and rotate both rows."""
+    lane = tl.arange(0, block)
+    for start in range(0, count, block):
+        place = start + lane
+        inside = place < count
+        x = tl.load(first + place, mask=inside)
+        xi = tl.load(first_imag + place, mask=inside)
+        z = tl.load(second + place, mask=inside)
+        zi = tl.load(second_imag + place, mask=inside)
+        y = z * phase - zi * phase_imag
+        yi = z * phase_imag + zi * phase
+        tl.store(first + place, cosine * x - sine * y, mask=inside)
+        tl.store(first_imag + place, cosine * xi - sine * yi, mask=inside)
+        tl.store(second + place, sine * x + cosine * y, mask=inside)
+        tl.store(second_imag + place, sine * xi + cosine * yi, mask=inside)
+
+
+@triton.jit(do_not_specialize=["n", "m", "players", "step"])
+def orthogonalize_complex(
+    rows, rows_imag, vectors, vectors_imag, rotations, n, m, players, step, block: tl.constexpr
+):
+    """As ``orthogonalize``, for complex rows, of which the second gets a phase first."""
+    batch = tl.program_id(1).to(tl.int64)
+    p, q = _pair(step, players)
+    if q < n:
+        w, wi = rows + batch * n * m, rows_imag + batch * n * m
+        v, vi = vectors + batch * n * n, vectors_imag + batch * n * n
+        lane = tl.arange(0, block)
+        xx = tl.zeros((block,), tl.float64)
+        yy = tl.zeros((block,), tl.float64)
+        xy = tl.zeros((block,), tl.float64)
+        xyi = tl.zeros((block,), tl.float64)
+        for start in range(0, m, block):
+            place = start + lane
+            x = tl.load(w + p * m + place, mask=place < m, other=0)
+            xi = tl.load(wi + p * m + place, mask=place < m, other=0)
+            y = tl.load(w + q * m + place, mask=place < m, other=0)
+            yi = tl.load(wi + q * m + place, mask=place < m, other=0)
+            xx += x * x + xi * xi
+            yy += y * y + yi * yi
+            xy += x * y + xi * yi
+            xyi += x * yi - xi * y
+        first, second = tl.sum(xx, 0), tl.sum(yy, 0)
+        real, imag = tl.sum(xy, 0), tl.sum(xyi, 0)
+        large = tl.maximum(tl.abs(real), tl.abs(imag))
+        safe = tl.where(large > 0, large, 1.0)
+        across = safe * tl.sqrt((real / safe) * (real / safe) + (imag / safe) * (imag / safe))
+        limit = 1e-15 * tl.sqrt(m.to(tl.float64)) * tl.sqrt(first) * tl.sqrt(second)
+        if (across > limit) & (across > 1e-300):
+            tl.atomic_add(rotations + batch, 1)
+            tangent = _tangent(second - first, 2 * across)
+            cosine = 1 / tl.sqrt(1 + tangent * tangent)
+            sine = tangent * cosine
+            c, s = real / across, -imag / across
+            _turn_complex(
+                w + p * m, wi + p * m, w + q * m, wi + q * m, m, cosine, sine, c, s, block
+            )
+            _turn_complex(
+                v + p * n, vi + p * n, v + q * n, vi + q * n, n, cosine, sine, c, s, block
+            )

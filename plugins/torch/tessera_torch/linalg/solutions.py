@@ -6,11 +6,17 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
+from tessera_torch.complexes.parts import REAL_OF
 from tessera_torch.linalg import batches, orthogonal
 from tessera_torch.linalg.triangles import solve_in_place
 from tessera_torch.targets import out_form
 
-_TITLES: Final = {torch.float32: "Float", torch.float64: "Double"}
+_TITLES: Final = {
+    torch.float32: "Float",
+    torch.float64: "Double",
+    torch.complex64: "ComplexFloat",
+    torch.complex128: "ComplexDouble",
+}
 _TERMS: Final = 18  # of the exponential's series for a norm up to 1/2: below 1e-22
 
 
@@ -34,19 +40,21 @@ def _least_squares(
         solution = solve_in_place(a[:, :n].contiguous(), turned[:, :n].contiguous(), upper=True)
         rest = turned[:, n:]
     else:
-        tall = a.mT.contiguous()
+        tall = a.mH.contiguous()
         factors = orthogonal.factor(tall)
-        short = solve_in_place(tall[:, :m].contiguous(), work, upper=True, transposed=True)
-        solution = batches.zeros(a, a.shape[0], n, work.shape[-1])
+        short = solve_in_place(
+            tall[:, :m].contiguous(), work, upper=True, transposed=True, conjugated=True
+        )
+        solution = batches.zeros(a, a.shape[0], n, work.shape[-1], dtype=a.dtype)
         solution[:, :m] = short
         solution = orthogonal.apply(tall, factors, solution, backwards=True)
         rest = turned = work[:, :0]
     result = batches.give_back(solution, b, (*shape, n, right.shape[-1]))
-    residuals = self.new_empty(0)
+    residuals = self.new_empty(0, dtype=REAL_OF.get(self.dtype, self.dtype))
     if m > n:
-        sums = rest.square().sum(-2)
-        residuals = batches.give_back(sums, b, (*shape, right.shape[-1]))
-    none = self.new_empty(0)
+        sums = rest.abs().square().sum(-2)
+        residuals = sums.to(REAL_OF.get(b.dtype, b.dtype)).reshape(*shape, right.shape[-1])
+    none = self.new_empty(0, dtype=REAL_OF.get(self.dtype, self.dtype))
     rank = torch.empty(0, dtype=torch.int64, device=self.device)
     return result.squeeze(-1) if is_vector else result, residuals, rank, none
 

@@ -6,8 +6,14 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
-from tessera_torch.linalg import batches, orthogonal
-from tessera_torch.linalg.rotation_kernels import orthogonalize, rotate_columns, rotate_rows
+from tessera_torch.complexes.parts import REAL_OF, join
+from tessera_torch.linalg import batches, complex_factors, orthogonal
+from tessera_torch.linalg.rotation_kernels import (
+    orthogonalize,
+    orthogonalize_complex,
+    rotate_columns,
+    rotate_rows,
+)
 from tessera_torch.own.launching import launch
 from tessera_torch.targets import both
 
@@ -71,9 +77,11 @@ def _eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> tuple[Any, Any]:
     work = batches.work_on(A)
     half = work.triu() if UPLO.upper() == "U" else work.tril()
     rest = half.triu(1) if UPLO.upper() == "U" else half.tril(-1)
-    work = half + rest.mT
+    work = half + rest.mH
     infos = batches.zeros(work, work.shape[0], dtype=torch.int32)
     _check_values("linalg.eigh", work, infos, A.dim() == 2)
+    if work.is_complex():
+        return _eigh_complex(A, work, compute_v)
     largest = _scale(work)
     vectors = batches.identities(work, n, n)
     if n:
@@ -90,8 +98,26 @@ def _eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> tuple[Any, Any]:
     return result, batches.give_back(arranged, A, A.shape)
 
 
+def _eigh_complex(A: Any, work: Any, compute_v: bool) -> tuple[Any, Any]:
+    """Return eigenvalues and vectors by those of a sum with an identity, which has no negative."""
+    n = A.shape[-1]
+    real, imag = complex_factors.parts(work)
+    imag.diagonal(dim1=-2, dim2=-1).zero_()  # as LAPACK, which does not read it
+    shift = (real.square() + imag.square()).sum((-2, -1)).sqrt()
+    real.diagonal(dim1=-2, dim2=-1).add_(shift[:, None])
+    _, values, right = decompose(join(real, imag), "linalg.eigh")
+    result = (values - shift[:, None]).flip(-1).to(_real(A.dtype)).reshape(A.shape[:-1])
+    if not compute_v:
+        return result, A.new_empty(0)
+    return result, batches.give_back(right.mH.flip(-1), A, (*A.shape[:-2], n, n))
+
+
+def _real(dtype: Any) -> Any:
+    return REAL_OF.get(dtype, dtype)
+
+
 def decompose(tensor: Any, name: str) -> tuple[Any, Any, Any]:
-    """Return U, S and V^T of batches in double precision: as many columns as singular values."""
+    """Return U, S and V^H of batches in double precision: as many columns as singular values."""
     work = batches.work_on(tensor)
     m, n = work.shape[-2:]
     wide = m < n
@@ -101,15 +127,21 @@ def decompose(tensor: Any, name: str) -> tuple[Any, Any, Any]:
     _check_values(name, rows, infos, tensor.dim() == 2)
     largest = _scale(rows)
     vectors = batches.identities(work, k, k)
-    if k > 1:
+    if k > 1 and work.is_complex():
+        given = (*complex_factors.parts(rows), *complex_factors.parts(vectors))
+        infos = _sweep(rows, k, [(orthogonalize_complex, given)], length)
+        rows, vectors = join(*given[:2]), join(*given[2:])
+    elif k > 1:
         infos = _sweep(rows, k, [(orthogonalize, (rows, vectors))], length)
+    if k > 1:
         _check_values(name, rows, infos, tensor.dim() == 2)
-    sizes = rows.square().sum(-1).sqrt()
+    sizes = rows.abs().square().sum(-1).sqrt()
     values, order = sizes.sort(-1, descending=True)
     rows = rows.gather(1, order[:, :, None].expand(rows.shape))
     vectors = vectors.gather(1, order[:, :, None].expand(vectors.shape))
     long = _complete(rows, values, k)
-    return (vectors.mT, values * largest, long.mT) if wide else (long, values * largest, vectors)
+    values = values * largest
+    return (vectors.mH, values, long.mT) if wide else (long, values, vectors.conj())
 
 
 def _complete(rows: Any, values: Any, columns: int) -> Any:
@@ -123,7 +155,7 @@ def _complete(rows: Any, values: Any, columns: int) -> Any:
         return units.mT
     work = units.mT.clone(memory_format=torch.contiguous_format)  # factor() changes it
     whole = orthogonal.form(work, orthogonal.factor(work), columns)
-    known = batches.zeros(rows, count, length, columns)
+    known = batches.zeros(rows, count, length, columns, dtype=rows.dtype)
     known[:, :, :k] = units.mT
     kept = torch.zeros((count, columns), dtype=torch.bool, device=rows.device)
     kept[:, :k] = usable
@@ -145,13 +177,13 @@ def _svd(
     k = min(m, n)
     shape = A.shape[:-2]
     left, values, right = decompose(A, "linalg.svd")
-    result = batches.give_back(values, A, (*shape, k))
+    result = values.to(_real(A.dtype)).reshape(*shape, k)
     if not compute_uv:
         return A.new_empty(0), result, A.new_empty(0)
     if full_matrices and m > k:
         left = _extend(left, m)
     if full_matrices and n > k:
-        right = _extend(right.mT, n).mT
+        right = _extend(right.mT, n).mT  # also for complex numbers: rows are orthogonal
     return (
         batches.give_back(left, A, (*shape, m, left.shape[-1])),
         result,
@@ -161,9 +193,8 @@ def _svd(
 
 def _extend(columns: Any, size: int) -> Any:
     """Return orthogonal columns and others that make them a basis."""
-    ones = torch.ones(
-        (columns.shape[0], columns.shape[2]), dtype=columns.dtype, device=columns.device
-    )
+    shape = (columns.shape[0], columns.shape[2])
+    ones = torch.ones(shape, dtype=torch.float64, device=columns.device)
     return _complete(columns.mT.contiguous(), ones, size)
 
 

@@ -5,17 +5,24 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
-from tessera_torch.linalg import batches
+from tessera_torch.linalg import batches, complex_factors
 from tessera_torch.linalg.factor_kernels import solve_triangle
 from tessera_torch.targets import both, out_form
 
 
 def solve_in_place(
-    matrices: Any, results: Any, upper: bool, transposed: bool = False, unit: bool = False
+    matrices: Any,
+    results: Any,
+    upper: bool,
+    transposed: bool = False,
+    unit: bool = False,
+    conjugated: bool = False,
 ) -> Any:
     """Solve batches of systems whose right sides are ``results``, and return these."""
     n, k = results.shape[-2:]
-    if n and k:
+    if results.is_complex():
+        complex_factors.solve_triangle(matrices, results, upper, transposed, unit, conjugated)
+    elif n and k:
         steps = (1, n) if transposed else (n, 1)
         batches.launch_each(
             solve_triangle, results,

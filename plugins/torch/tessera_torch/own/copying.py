@@ -10,7 +10,6 @@ from tessera_torch.operator import Operator
 from tessera_torch.overlap import check_overlap
 from tessera_torch.refusal import span
 
-
 _COPY: Final = Operator("copy_", frozenset())  # within a device, as an element-wise operation
 
 
