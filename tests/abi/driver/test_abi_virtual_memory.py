@@ -1,13 +1,15 @@
 """Virtual memory management: addresses and memory that are allocated separately."""
 
 import ctypes
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from support.kernels import ptx_kernels
 
-INVALID_VALUE, NOT_SUPPORTED = 1, 801
+INVALID_VALUE, INVALID_DEVICE, INVALID_CONTEXT, NOT_SUPPORTED = 1, 101, 201, 801
 MIB = 1 << 20
 UNIT = 2 * MIB
 
@@ -111,6 +113,64 @@ def test_memory_can_have_two_addresses(cuda, properties):
     cuda.cuMemUnmap(start + UNIT, UNIT)
     cuda.cuMemRelease(again)
     cuda.cuMemAddressFree(start, 4 * UNIT)
+
+
+def test_memory_needs_no_current_context(cuda, properties):
+    """The properties state the device, so its open context gets the memory."""
+    current = cuda.cuCtxPopCurrent()
+    handle = cuda.cuMemCreate(UNIT, properties, 0)
+    start = int(cuda.cuMemAddressReserve(UNIT, 0, 0, 0))
+    cuda.cuMemMap(start, UNIT, 0, handle, 0)
+    assert set_access(cuda, start, UNIT, 3) == 0
+    assert cuda.code("cuMemsetD8", start, 0x5A, UNIT) == INVALID_CONTEXT
+    cuda.cuCtxPushCurrent(current)
+    cuda.cuMemsetD8(start, 0x5A, UNIT)
+    back = np.zeros(UNIT, np.uint8)
+    cuda.cuMemcpyDtoH(back, start, UNIT)
+    assert (back == 0x5A).all()
+    cuda.cuMemUnmap(start, UNIT)
+    cuda.cuMemAddressFree(start, UNIT)
+    cuda.cuMemRelease(handle)
+    properties.location.id = 7
+    assert cuda.code("cuMemCreate", UNIT, properties, 0) == INVALID_DEVICE
+
+
+WITHOUT_CONTEXT = """
+from cuda.bindings import driver as d
+def call(name, *given):
+    code, *found = getattr(d, name)(*given)
+    assert int(code) == 0, (name, code)
+    return found[0] if found else None
+call("cuInit", 0)
+properties = d.CUmemAllocationProp()
+properties.type, properties.location.type = d.CUmemAllocationType(1), d.CUmemLocationType(1)
+properties.requestedHandleTypes = d.CUmemAllocationHandleType(1)
+UNIT = 2 << 20
+reserved = [call("cuMemAddressReserve", UNIT, 0, 0, 0) for _ in range(2)]
+handle = call("cuMemCreate", UNIT, properties, 0)
+descriptor = call("cuMemExportToShareableHandle", handle, d.CUmemAllocationHandleType(1), 0)
+again = call("cuMemImportFromShareableHandle", int(descriptor), d.CUmemAllocationHandleType(1))
+assert int(again) == int(handle)
+access = d.CUmemAccessDesc()
+access.location.type, access.flags = d.CUmemLocationType(1), d.CUmemAccess_flags(3)
+for start in reserved:
+    call("cuMemMap", start, UNIT, 0, again, 0)
+    call("cuMemSetAccess", start, UNIT, [access], 1)
+state = d.cuDevicePrimaryCtxGetState(0)
+call("cuCtxSetCurrent", call("cuDevicePrimaryCtxRetain", 0))
+call("cuMemsetD8", reserved[0], 0x5A, UNIT)
+back = bytearray(UNIT)
+call("cuMemcpyDtoH", back, reserved[1], UNIT)
+print(back == b"\x5a" * UNIT, state[2])
+"""
+
+
+def test_memory_of_a_program_without_contexts_is_in_the_primary_context(environment):
+    run = subprocess.run(
+        [sys.executable, "-c", WITHOUT_CONTEXT],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.stdout == "True 1\n", run.stderr
 
 
 def test_new_memory_is_zero(cuda, properties):

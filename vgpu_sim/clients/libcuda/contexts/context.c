@@ -170,6 +170,19 @@ static int free_index(void) {
   return -1;
 }
 
+struct tsr_context *tsr_context_on(const struct tsr_device *device) {
+  struct tsr_context *found = NULL;
+  pthread_mutex_lock(&tsr_context_lock);
+  for (size_t i = 0; i < TESSERA_MAX_CONTEXTS; i++) {
+    struct tsr_context *context = atomic_load(&open_contexts[i]);
+    if (!context || context->device != device) continue;
+    if (!found || context->primary || (!found->primary && context->id > found->id))
+      found = context;
+  }
+  pthread_mutex_unlock(&tsr_context_lock);
+  return found;
+}
+
 CUresult tsr_context_open(struct tsr_device *device, uint32_t flags, uint32_t api_version,
                           bool primary, uint64_t *handle) {
   const int index = free_index();

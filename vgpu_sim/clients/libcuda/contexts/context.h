@@ -15,6 +15,9 @@ CUresult tsr_context_open(struct tsr_device *device, uint32_t flags, uint32_t ap
  * closed when its last user releases it, or by a reset. */
 CUresult tsr_primary_open(struct tsr_device *device, uint64_t *handle);
 
+/* Return the device's open context, or NULL: the primary one, otherwise the newest. */
+struct tsr_context *tsr_context_on(const struct tsr_device *device);
+
 /* Destroy a context: its queued work is done first; its memory and its handles become invalid. */
 CUresult tsr_context_close(uint64_t handle);
 

@@ -1,10 +1,9 @@
-/* Memory of cuMemCreate: allocated without an address that programs use. It belongs to the context
- * that was current, because each context has its own worker. */
+/* Memory of cuMemCreate: allocated without an address that programs use. It belongs to a context,
+ * because each context has its own worker. */
 #include "api.h"
 #include "base/aperture.h"
 #include "base/device.h"
 #include "base/refuse.h"
-#include "contexts/context.h"
 #include "exchange/share.h"
 #include "memory/memory.h"
 #include "memory/physical.h"
@@ -22,7 +21,7 @@ static struct tsr_physical **free_place(void) {
   return NULL;
 }
 
-static CUresult check(const CUmemAllocationProp *prop) {
+CUresult tsr_physical_check(const CUmemAllocationProp *prop) {
   if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
     TSR_REFUSE("cuMemCreate of host memory");
@@ -38,7 +37,7 @@ CUresult tsr_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAlloc
                                            CUmemAllocationGranularity_flags option) {
   if (!granularity || !prop || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
     return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = check(prop);
+  const CUresult result = tsr_physical_check(prop);
   if (result == CUDA_SUCCESS) *granularity = TESSERA_CHUNK_ALIGN_BYTES;
   return result;
 }
@@ -62,25 +61,17 @@ static CUresult make(struct tsr_context *context, struct tsr_physical *made) {
   return hide(made);
 }
 
-CUresult tsr_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
-                         const CUmemAllocationProp *prop, unsigned long long flags) {
-  TSR_CURRENT(context);
-  if (!handle || !prop || flags || size == 0 || size % TESSERA_CHUNK_ALIGN_BYTES)
-    return CUDA_ERROR_INVALID_VALUE;
-  const CUmemAllocationProp props = *prop;
-  CUresult result = check(&props);
-  if (result != CUDA_SUCCESS) return result;
-  if (tsr_device(props.location.id) != context->device)
-    TSR_REFUSE("cuMemCreate on another device than the current context's");
+CUresult tsr_physical_create(struct tsr_context *context, const CUmemAllocationProp *props,
+                             uint64_t bytes, CUmemGenericAllocationHandle *handle) {
   struct tsr_physical *made = tsr_object_new(TSR_PHYSICAL);
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   made->context = context;
-  made->props = props;
-  made->bytes = size;
+  made->props = *props;
+  made->bytes = bytes;
   made->handles = 1;
   pthread_mutex_lock(&tsr_view_lock);
   struct tsr_physical **place = free_place();
-  result = place ? make(context, made) : CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = place ? make(context, made) : CUDA_ERROR_OUT_OF_MEMORY;
   if (result == CUDA_SUCCESS) {
     *place = made;
     *handle = made->handle = tsr_object_publish(TSR_PHYSICAL, made);
@@ -211,18 +202,16 @@ static CUresult import(struct tsr_context *context, const tessera_shared_memory 
   return result;
 }
 
-CUresult tsr_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
-                                            CUmemAllocationHandleType shHandleType) {
-  TSR_CURRENT(context);
-  tessera_shared_memory name;
-  if (!handle || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-      (uintptr_t)osHandle > INT32_MAX ||
-      !tsr_share_from_descriptor((int)(intptr_t)osHandle, &name) ||
-      name.purpose != TSR_SHARE_PHYSICAL || name.offset || name.kind != TESSERA_CHUNK_KIND_DEVICE ||
-      name.bytes != (uint64_t)name.chunk_units * TESSERA_CHUNK_ALIGN_BYTES)
-    return CUDA_ERROR_INVALID_VALUE;
+bool tsr_physical_name(int fd, tessera_shared_memory *name) {
+  return tsr_share_from_descriptor(fd, name) && name->purpose == TSR_SHARE_PHYSICAL &&
+         !name->offset && name->kind == TESSERA_CHUNK_KIND_DEVICE &&
+         name->bytes == (uint64_t)name->chunk_units * TESSERA_CHUNK_ALIGN_BYTES;
+}
+
+CUresult tsr_physical_import(struct tsr_context *context, const tessera_shared_memory *name,
+                             CUmemGenericAllocationHandle *handle) {
   pthread_mutex_lock(&tsr_view_lock);
-  const CUresult result = import(context, &name, handle);
+  const CUresult result = import(context, name, handle);
   pthread_mutex_unlock(&tsr_view_lock);
   return result;
 }

@@ -1,8 +1,24 @@
-/* Memory of cuMemCreate. All functions are called under the view lock. */
+/* Memory of cuMemCreate. */
 #ifndef TSR_PHYSICAL_H
 #define TSR_PHYSICAL_H
 
 #include "memory/views.h"
+
+/* Refuse properties of memory that there is not. */
+CUresult tsr_physical_check(const CUmemAllocationProp *props);
+
+/* Allocate memory in a context of the device that checked properties state. */
+CUresult tsr_physical_create(struct tsr_context *context, const CUmemAllocationProp *props,
+                             uint64_t bytes, CUmemGenericAllocationHandle *handle);
+
+/* Read the name of exported memory from a descriptor; false: it has none. */
+bool tsr_physical_name(int fd, tessera_shared_memory *name);
+
+/* Open exported memory in a context; memory of this process gets another handle. */
+CUresult tsr_physical_import(struct tsr_context *context, const tessera_shared_memory *name,
+                             CUmemGenericAllocationHandle *handle);
+
+/* The functions below are called under the view lock. */
 
 /* Free the memory, if it has neither handles nor mappings. */
 CUresult tsr_physical_finish(struct tsr_physical *physical);

@@ -7,29 +7,24 @@
 #include "base/aperture.h"
 #include "base/device.h"
 #include "base/refuse.h"
-#include "contexts/context.h"
 #include "exchange/wait.h"
 #include "memory/physical.h"
 
 #define UNIT TESSERA_CHUNK_ALIGN_BYTES
 
-CUresult tsr_cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
-                                 unsigned long long flags) {
-  TSR_CURRENT(context);
-  if (!ptr || flags || size == 0 || size % UNIT || (alignment & (alignment - 1)))
-    return CUDA_ERROR_INVALID_VALUE;
-  if (size > TESSERA_DEVICE_BYTES) return CUDA_ERROR_OUT_OF_MEMORY;
+CUresult tsr_views_reserve(const struct tsr_device *device, uint64_t bytes, uint64_t alignment,
+                           uint64_t wanted, uint64_t *address) {
   struct tsr_views *views = calloc(1, sizeof *views);
   if (!views) return CUDA_ERROR_OUT_OF_MEMORY;
-  const uint64_t wanted = tsr_aperture_holds(addr) ? addr - tsr_aperture_base : 0;
+  const uint64_t place = tsr_aperture_holds(wanted) ? wanted - tsr_aperture_base : 0;
   pthread_mutex_lock(&tsr_view_lock);
-  views->bytes = size;
-  const CUresult result = tsr_chunk_reserve(context->device, size, alignment < UNIT ? UNIT : alignment,
-                                            wanted, views, &views->offset);
+  views->bytes = bytes;
+  const CUresult result =
+      tsr_chunk_reserve(device, bytes, alignment, place, views, &views->offset);
   if (result == CUDA_SUCCESS) {
     views->next = tsr_reserved;
     tsr_reserved = views;
-    *ptr = tsr_aperture_base + views->offset;
+    *address = tsr_aperture_base + views->offset;
   } else {
     free(views);
   }

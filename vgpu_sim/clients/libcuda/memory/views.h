@@ -38,6 +38,10 @@ size_t tsr_views_first(const struct tsr_views *views, uint64_t start);
 bool tsr_views_add(struct tsr_views *views, struct tsr_view view);
 void tsr_views_remove(struct tsr_views *views, size_t index);
 
+/* Reserve addresses for a device's memory, at `wanted` if it is free there. */
+CUresult tsr_views_reserve(const struct tsr_device *device, uint64_t bytes, uint64_t alignment,
+                           uint64_t wanted, uint64_t *address);
+
 /* Have the worker map a view and map it in the client, or undo that. */
 CUresult tsr_view_open(struct tsr_views *views, struct tsr_view *view);
 CUresult tsr_view_shut(struct tsr_views *views, struct tsr_view *view);
