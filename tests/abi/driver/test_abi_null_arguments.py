@@ -18,6 +18,7 @@ GRAPHS = ("cuGraph", "cuUserObject", "cuThreadExchange", "cuGreenCtx", "cuDevSm"
 # So have arrays and textures (tests/abi/driver/arrays).
 GRAPHS += ("cuArray", "cuMipmapped", "cuMemcpyAto", "cuMemcpyDtoA", "cuMemcpyHtoA")
 GRAPHS += ("cuTex", "cuSurf", "cuModuleGetTexRef", "cuModuleGetSurfRef", "cuDeviceGetTexture1D")
+GRAPHS += ("cuParamSetTexRef",)
 CAPTURES = ("Capture", "cuStreamBatchMemOp", "GetDevResource", "GreenCtx")
 
 # Results that are optional for the caller, according to the reference of the driver API.

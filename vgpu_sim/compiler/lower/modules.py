@@ -12,7 +12,7 @@ from vgpu_sim.compiler.lower import special, variables
 from vgpu_sim.compiler.lower.context import Symbols
 from vgpu_sim.compiler.lower.functions import check_function, lower_function
 from vgpu_sim.compiler.lower.stack.call_graph import CallGraph, FileFacts
-from vgpu_sim.compiler.lower.symbols import managed_variables, names
+from vgpu_sim.compiler.lower.symbols import managed_variables, names, references
 from vgpu_sim.compiler.lower.symbols.findings import (
     Findings,
     Invalid,
@@ -138,7 +138,9 @@ def lower_module(
     refused = _list_refused(parts)
     lost = {one.name for one in refused}
     kept = tuple(function for function in functions if function.name not in lost)
-    lost |= set(map(managed_variables.pointer_name, lost))
+    lost |= {managed_variables.pointer_name(name) for name in lost} | {
+        marker for name in lost for marker in references.marker_names(name)
+    }
     known = [v for v in segment.variables.values() if v.name not in lost]
     lowered = Module(
         functions=kept,

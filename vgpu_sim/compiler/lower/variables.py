@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from vgpu_sim.compiler.lower.symbols import frames, managed_variables, names
+from vgpu_sim.compiler.lower.symbols import frames, managed_variables, names, references
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
 from vgpu_sim.compiler.lower.symbols.parameters import element_bytes
 from vgpu_sim.compiler.lower.symbols.scopes import Refused
@@ -86,6 +86,9 @@ def lay_out(
                 _check_names(variable, known, functions, addresses)
                 if _is_managed(variable):
                     _add_pointer(segment, variable.name)
+                if references.is_reference(variable):
+                    marker = references.marker_name(variable.name, variable.type)
+                    reserve(segment, marker, references.MARKER_BYTES)
         except Refusal as refusal:
             what = f"{variable.space.value} variable {variable.name!r}"
             segment.refused.setdefault(variable.name, Refused(what))

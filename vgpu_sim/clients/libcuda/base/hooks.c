@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { MAX_HOOKS = 4 };
+enum { MAX_HOOKS = 8 };
 
 static _Atomic(tsr_hook *) hooks[TSR_OCCASIONS][MAX_HOOKS];
 

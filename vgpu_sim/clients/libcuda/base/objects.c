@@ -6,6 +6,7 @@
 #include "arrays/array.h"
 #include "graphs/exec.h"
 #include "nodes/graph.h"
+#include "textures/reference.h"
 
 enum { SLAB_OBJECTS = 64, MAX_SLABS = 1 << 14, INDEX_BITS = 20, KIND_SHIFT = 56 };
 
@@ -33,7 +34,7 @@ static const size_t sizes[TSR_KIND_COUNT] = {
     [TSR_POOL] = sizeof(struct tsr_pool),
     [TSR_PHYSICAL] = sizeof(struct tsr_physical),
     [TSR_ARRAY] = sizeof(struct tsr_array),       [TSR_MIPMAP] = sizeof(struct tsr_mipmap),
-    [TSR_GREEN] = sizeof(struct tsr_green),
+    [TSR_GREEN] = sizeof(struct tsr_green),       [TSR_REFERENCE] = sizeof(struct tsr_reference),
 };
 
 static struct tsr_object *at(enum tsr_kind kind, uint32_t index) {

@@ -35,6 +35,7 @@ enum tsr_kind {
   TSR_ARRAY,
   TSR_MIPMAP,
   TSR_GREEN, /* also found as the context of which it is a part */
+  TSR_REFERENCE,
   TSR_KIND_COUNT,
 };
 
@@ -192,6 +193,10 @@ struct tsr_context {
   struct tsr_module *modules; /* guarded by tsr_module_lock */
   struct tsr_system_area system_area;
   struct tsr_retired_list retired;
+  /* A texture reference of one of its modules was changed since a launch: bind it before the next one
+   * (textures/reference.h). By pointer, because launches call no room that is above them. */
+  _Atomic bool references_changed;
+  CUresult (*bind_references)(struct tsr_context *context, uint64_t module);
 };
 
 struct tsr_stream {

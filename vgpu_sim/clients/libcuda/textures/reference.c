@@ -1,0 +1,165 @@
+#include "textures/reference.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hooks.h"
+#include "copies/copy.h"
+#include "exchange/wait.h"
+#include "modules/module.h"
+#include "textures/object.h"
+
+pthread_mutex_t tsr_reference_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tsr_reference *references; /* of modules */
+
+struct tsr_reference *tsr_reference_new(enum tsr_descriptor_kind kind) {
+  struct tsr_reference *made = tsr_object_new(TSR_REFERENCE);
+  if (!made) return NULL;
+  made->kind = kind;
+  made->format = CU_AD_FORMAT_FLOAT;
+  made->channels = 1;
+  return made;
+}
+
+struct tsr_reference *tsr_reference_find(uint64_t handle, enum tsr_descriptor_kind kind) {
+  struct tsr_reference *found = TSR_FIND(tsr_reference, TSR_REFERENCE, handle);
+  if (!found || found->kind != kind) return NULL;
+  return !found->context || TSR_FIND(tsr_module, TSR_MODULE, found->module) ? found : NULL;
+}
+
+/* Free the references of modules that were unloaded, and of contexts that have ended. */
+static void sweep_locked(void) {
+  for (struct tsr_reference **place = &references; *place;) {
+    struct tsr_reference *one = *place;
+    if (TSR_FIND(tsr_module, TSR_MODULE, one->module)) {
+      place = &one->next;
+      continue;
+    }
+    *place = one->next;
+    if (one->bound && TSR_FIND(tsr_context, TSR_CONTEXT, one->context_handle))
+      tsr_texture_destroy(one->bound, one->kind);
+    tsr_object_retire(TSR_REFERENCE, one->handle);
+    tsr_object_free(TSR_REFERENCE, one);
+  }
+}
+
+static void sweep(struct tsr_context *context) {
+  (void)context;
+  pthread_mutex_lock(&tsr_reference_lock);
+  sweep_locked();
+  pthread_mutex_unlock(&tsr_reference_lock);
+}
+
+static CUresult describe(struct tsr_reference *one, struct tsr_descriptor *descriptor) {
+  if (one->kind == TSR_DESCRIPTOR_SURFACE)
+    return tsr_describe_surface_resource(one->context, &one->resource, descriptor);
+  CUDA_RESOURCE_DESC resource = one->resource;
+  if (resource.resType == CU_RESOURCE_TYPE_LINEAR) {
+    resource.res.linear.format = one->format;
+    resource.res.linear.numChannels = one->channels;
+  }
+  const CUresult result = tsr_describe_texture_resource(one->context, &resource, descriptor);
+  return result == CUDA_SUCCESS ? tsr_describe_sampling(&one->sampling, descriptor) : result;
+}
+
+/* Write a handle to the reference's variable. Kernels in progress may read it. */
+static CUresult store(struct tsr_reference *one, uint64_t handle) {
+  struct tsr_end to;
+  const struct tsr_end from = {.address = (uintptr_t)&handle, .host = (uint8_t *)&handle};
+  CUresult result = tsr_wait_all(one->context);
+  if (result == CUDA_SUCCESS) result = tsr_locate_device(one->variable, sizeof handle, &to);
+  if (result != CUDA_SUCCESS) return result;
+  return tsr_copy_between(one->context, TSR_LEGACY_STREAM, &to, &from, sizeof handle, true);
+}
+
+static CUresult bind(struct tsr_reference *one) {
+  struct tsr_descriptor descriptor;
+  struct tsr_texture_facts facts = {.kind = one->kind,
+                                    .context = one->context,
+                                    .context_handle = one->context_handle,
+                                    .resource = one->resource,
+                                    .texture = one->sampling};
+  CUresult result = describe(one, &descriptor);
+  if (result == CUDA_SUCCESS) result = tsr_texture_add(&facts, &descriptor);
+  if (result != CUDA_SUCCESS) return result;
+  result = store(one, facts.address);
+  const uint64_t unused = result == CUDA_SUCCESS ? one->bound : facts.address;
+  if (unused) tsr_texture_destroy(unused, one->kind);
+  if (result != CUDA_SUCCESS) return result;
+  one->bound = facts.address;
+  one->changed = false;
+  return CUDA_SUCCESS;
+}
+
+/* Bind the changed references of a module before one of its kernels is launched. */
+static CUresult bind_changed(struct tsr_context *context, uint64_t module) {
+  CUresult result = CUDA_SUCCESS;
+  bool left = false;
+  pthread_mutex_lock(&tsr_reference_lock);
+  for (struct tsr_reference *one = references; one; one = one->next) {
+    if (one->context != context || !one->changed) continue;
+    if (one->module == module && result == CUDA_SUCCESS) result = bind(one);
+    left |= one->changed;
+  }
+  atomic_store(&context->references_changed, left);
+  pthread_mutex_unlock(&tsr_reference_lock);
+  return result;
+}
+
+void tsr_reference_change(struct tsr_reference *reference) {
+  if (!reference->context || !reference->has_resource) return;
+  reference->changed = true;
+  reference->context->bind_references = bind_changed;
+  atomic_store(&reference->context->references_changed, true);
+}
+
+/* Find the variable of a reference: a second variable states its type. */
+static CUresult locate(uint64_t module, const char *name, enum tsr_descriptor_kind kind,
+                       struct tsr_reference *made) {
+  char marker[4096];
+  const char *type = kind == TSR_DESCRIPTOR_SURFACE ? "surfref" : "texref";
+  const int length = snprintf(marker, sizeof marker, "tessera.%s.%s", type, name);
+  if (length < 0 || (size_t)length >= sizeof marker) return CUDA_ERROR_NOT_FOUND;
+  CUdeviceptr address = 0;
+  size_t bytes = 0;
+  pthread_mutex_lock(&tsr_module_lock);
+  const struct tsr_module *found = TSR_FIND(tsr_module, TSR_MODULE, module);
+  CUresult result = found ? tsr_module_variable(found, name, &address, &bytes)
+                          : CUDA_ERROR_INVALID_HANDLE;
+  if (result == CUDA_SUCCESS) result = tsr_module_variable(found, marker, NULL, NULL);
+  if (result == CUDA_SUCCESS) {
+    made->context = found->context;
+    made->context_handle = found->context_handle;
+    made->module = module;
+    made->variable = address;
+  }
+  pthread_mutex_unlock(&tsr_module_lock);
+  return result == CUDA_SUCCESS && bytes != sizeof(uint64_t) ? CUDA_ERROR_NOT_FOUND : result;
+}
+
+static struct tsr_reference *find_at(uint64_t variable) {
+  struct tsr_reference *one = references;
+  while (one && one->variable != variable) one = one->next;
+  return one;
+}
+
+CUresult tsr_reference_of_module(uint64_t module, const char *name, enum tsr_descriptor_kind kind,
+                                 uint64_t *handle) {
+  struct tsr_reference *made = tsr_reference_new(kind);
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = locate(module, name, kind, made);
+  pthread_mutex_lock(&tsr_reference_lock);
+  sweep_locked();
+  const struct tsr_reference *known = result == CUDA_SUCCESS ? find_at(made->variable) : NULL;
+  if (known) *handle = known->handle;
+  if (known || result != CUDA_SUCCESS) {
+    tsr_object_free(TSR_REFERENCE, made);
+  } else {
+    made->next = references;
+    references = made;
+    *handle = made->handle = tsr_object_publish(TSR_REFERENCE, made);
+    tsr_hook_add(TSR_ON_CLOSE, sweep);
+  }
+  pthread_mutex_unlock(&tsr_reference_lock);
+  return result;
+}
