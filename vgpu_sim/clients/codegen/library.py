@@ -106,7 +106,11 @@ class Variants:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Texts of the library's documentation page."""
+    """Texts of the library's documentation page.
+
+    ``reasons`` maps patterns of unsupported symbols to the reason why they are unsupported; without
+    any, the page groups them by ``noun``.
+    """
 
     path: str
     title: str
@@ -114,6 +118,7 @@ class Page:
     version: str
     limits: str
     classes: str
+    reasons: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +286,13 @@ def _page(document: Mapping[str, Any]) -> Page | None:
     limits = document.get("limits", {}).get("text", "").strip()
     classes = document.get("classes", _CLASSES)
     return Page(
-        document["page"], document["title"], document["noun"], document["version"], limits, classes
+        document["page"],
+        document["title"],
+        document["noun"],
+        document["version"],
+        limits,
+        classes,
+        document.get("reasons", {}),
     )
 
 

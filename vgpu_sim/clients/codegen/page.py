@@ -4,11 +4,11 @@ unsupported symbols.
 
 import re
 import tomllib
-from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
 from vgpu_sim.clients.codegen.library import Function, Library, Page
+from vgpu_sim.clients.codegen.reasons import unsupported_lines
 
 CLIENTS = Path(__file__).parents[1]
 MIB = 1 << 20
@@ -57,15 +57,8 @@ def _implemented_rows(done: list[Function], page: Page) -> list[str]:
 
 
 def _unsupported_rows(library: Library, page: Page) -> list[str]:
-    missing = defaultdict(list)
-    for f in library.functions:
-        if not f.kind and not f.stream:
-            noun = re.match(page.noun, f.symbol)
-            missing[noun[1] if noun else "other"].append(f.symbol)
-    lines = [
-        f"- {noun}: " + ", ".join(f"`{n}`" for n in sorted(missing[noun]))
-        for noun in sorted(missing)
-    ]
+    missing = [f.symbol for f in library.functions if not f.kind and not f.stream]
+    lines = unsupported_lines(missing, page)
     variants = sum(1 for f in library.functions if f.stream and not f.kind)
     if variants:
         lines += ["", f"And {variants} variants for per-thread default streams (`_ptsz`, `_ptds`)."]

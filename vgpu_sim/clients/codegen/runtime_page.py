@@ -1,12 +1,11 @@
 """Renders the documentation page of a library above the driver, for all its major versions."""
 
-import re
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 from vgpu_sim.clients.codegen.library import Function, Library, Page
 from vgpu_sim.clients.codegen.page import client_variables
+from vgpu_sim.clients.codegen.reasons import unsupported_lines
 
 
 def _majors(versions: Sequence[Library], symbol: str, *, supported: bool) -> list[str]:
@@ -65,15 +64,8 @@ def _waiting_rows(versions: Sequence[Library]) -> list[str]:
 
 
 def _unsupported_rows(versions: Sequence[Library], page: Page) -> list[str]:
-    missing = defaultdict(list)
-    for _, function in _newest(versions):
-        if not function.kind and not function.stream:
-            noun = re.match(page.noun, function.symbol)
-            missing[noun[1] if noun else "other"].append(function.symbol)
-    return [
-        f"- {noun}: " + ", ".join(f"`{name}`" for name in sorted(missing[noun]))
-        for noun in sorted(missing)
-    ]
+    missing = [f.symbol for _, f in _newest(versions) if not f.kind and not f.stream]
+    return unsupported_lines(missing, page)
 
 
 def render_page(versions: Sequence[Library], page: Page, root: Path) -> str:

@@ -223,4 +223,28 @@ typedef struct CUDA_MEMCPY3D_BATCH_OP {
   unsigned srcAccessOrder, flags;
 } CUDA_MEMCPY3D_BATCH_OP;
 
+typedef struct CUextMemory_st *CUexternalMemory;
+
+enum { CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD = 1, CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF = 8 };
+enum { CUDA_EXTERNAL_MEMORY_DEDICATED = 0x01 };
+
+/* The runtime of CUDA 12 passes the structures without what is reserved: it is not read. */
+typedef struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
+  unsigned int type;
+  union {
+    int fd;
+    struct {
+      void *handle;
+      const void *name;
+    } win32;
+  } handle;
+  unsigned long long size;
+  unsigned int flags;
+} CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
+
+typedef struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC {
+  unsigned long long offset, size;
+  unsigned int flags;
+} CUDA_EXTERNAL_MEMORY_BUFFER_DESC;
+
 #endif

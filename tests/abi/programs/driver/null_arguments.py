@@ -62,7 +62,8 @@ GRAPHS = ("cuGraph", "cuUserObject", "cuThreadExchange", "cuGreenCtx", "cuDevSm"
 # So have arrays and textures (tests/abi/driver/arrays).
 GRAPHS += ("cuArray", "cuMipmapped", "cuMemcpyAto", "cuMemcpyDtoA", "cuMemcpyHtoA")
 GRAPHS += ("cuTex", "cuSurf", "cuModuleGetTexRef", "cuModuleGetSurfRef", "cuDeviceGetTexture1D")
-GRAPHS += ("cuParamSetTexRef",)
+GRAPHS += ("cuParamSetTexRef", "cuImportExternal", "cuExternalMemory", "cuDestroyExternal")
+GRAPHS += ("cuPointerSetAttribute", "cuLaunchCooperativeKernelMultiDevice")
 CAPTURES = ("Capture", "cuStreamBatchMemOp", "GetDevResource", "GreenCtx")
 OPTIMIZATION_LEVEL, BINARY_IS_PRESERVED, MEMORY_TYPE = 7, 1, 2
 

@@ -35,6 +35,7 @@ static const size_t sizes[TSR_KIND_COUNT] = {
     [TSR_PHYSICAL] = sizeof(struct tsr_physical),
     [TSR_ARRAY] = sizeof(struct tsr_array),       [TSR_MIPMAP] = sizeof(struct tsr_mipmap),
     [TSR_GREEN] = sizeof(struct tsr_green),       [TSR_REFERENCE] = sizeof(struct tsr_reference),
+    [TSR_EXTERNAL] = sizeof(struct tsr_external),
 };
 
 static struct tsr_object *at(enum tsr_kind kind, uint32_t index) {

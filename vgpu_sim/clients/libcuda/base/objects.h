@@ -36,6 +36,7 @@ enum tsr_kind {
   TSR_MIPMAP,
   TSR_GREEN, /* also found as the context of which it is a part */
   TSR_REFERENCE,
+  TSR_EXTERNAL,
   TSR_KIND_COUNT,
 };
 
@@ -336,6 +337,13 @@ struct tsr_physical {
   uint8_t *alias;
   uint64_t handles, mappings;
   bool imported; /* from another process */
+};
+
+/* External memory (stream_memory/external.c). */
+struct tsr_external {
+  struct tsr_object object;
+  uint64_t physical; /* handle of the memory of cuMemCreate */
+  uint64_t bytes;
 };
 
 /* A link in progress. `inputs` is the worker's input format (hal/messages.py, LinkFlag). */

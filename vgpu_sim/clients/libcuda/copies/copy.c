@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "contexts/context.h"
 #include "copies/copy.h"
+#include "copies/sync_memops.h"
 #include "memory/memory.h"
 #include "modules/module.h"
 #include "nodes/capture.h"
@@ -173,7 +174,9 @@ static CUresult copy_in_stream(struct tsr_context *context, uint32_t stream, con
 CUresult tsr_copy_between(struct tsr_context *context, uint32_t stream, const struct tsr_end *to,
                           const struct tsr_end *from, uint64_t bytes, bool now) {
   if (now && !(to->device && from->device)) return copy_now(context, stream, to, from, bytes);
-  return copy_in_stream(context, stream, to, from, bytes);
+  const CUresult result = copy_in_stream(context, stream, to, from, bytes);
+  const bool waits = now && tsr_sync_memops_are_used();
+  return result == CUDA_SUCCESS && waits ? tsr_wait_stream(context, stream) : result;
 }
 
 bool tsr_copy_is_blocked(const struct tsr_context *context, uint32_t stream) {

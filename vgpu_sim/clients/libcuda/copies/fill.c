@@ -4,6 +4,7 @@
 #include "api.h"
 #include "base/aperture.h"
 #include "copies/copy.h"
+#include "copies/sync_memops.h"
 #include "exchange/ring.h"
 #include "exchange/wait.h"
 #include "nodes/capture.h"
@@ -81,8 +82,9 @@ static CUresult fill(struct rectangle r, CUstream handle, bool now) {
   if (result != CUDA_SUCCESS) return result;
   if (tsr_captures(context, stream)) return capture_fill(context, stream, &r);
   result = enqueue_rows(context, stream, r);
-  /* The host waits only for fills of its own memory. */
-  return result == CUDA_SUCCESS && now && !to.device ? tsr_wait_stream(context, stream) : result;
+  /* Without CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, the host waits only for fills of its own memory. */
+  const bool waits = now && (!to.device || tsr_sync_memops_are_used());
+  return result == CUDA_SUCCESS && waits ? tsr_wait_stream(context, stream) : result;
 }
 
 CUresult tsr_fill_enqueue(struct tsr_context *context, uint32_t stream,

@@ -5,6 +5,7 @@
 #include "contexts/context.h"
 #include "base/aperture.h"
 #include "base/device.h"
+#include "copies/sync_memops.h"
 #include "memory/memory.h"
 #include "modules/module.h"
 #include "registered/registered.h"
@@ -88,6 +89,7 @@ static CUresult answer(void *data, CUpointer_attribute attribute, uint64_t point
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       PUT(bool, tsr_is_ipc_capable(span));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      PUT(bool, tsr_sync_memops_has(span->id));
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       PUT(bool, false);
@@ -175,4 +177,16 @@ CUresult tsr_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attrib
       memcpy(data[i], &(int){-2}, sizeof(int));
   }
   return CUDA_SUCCESS;
+}
+
+CUresult tsr_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                   CUdeviceptr ptr) {
+  TSR_CURRENT(context);
+  struct tsr_span span;
+  if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !find(ptr, &span) ||
+      span.kind != TESSERA_CHUNK_KIND_DEVICE)
+    return CUDA_ERROR_INVALID_VALUE;
+  unsigned wanted;
+  memcpy(&wanted, value, sizeof wanted);
+  return tsr_sync_memops_set(span.id, wanted != 0) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -9,6 +9,7 @@
 #include "memory/pool.h"
 #include "sharing/opened.h"
 #include "stream_memory/allocate.h"
+#include "stream_memory/external.h"
 #include "exchange/request.h"
 #include "exchange/unsafe.h"
 #include "exchange/wait.h"
@@ -48,6 +49,8 @@ CUresult tsr_cuMemFree_v2(CUdeviceptr dptr) {
   if (unsafe != CUDA_SUCCESS) return unsafe;
   struct tsr_span span;
   if (!dptr) return CUDA_SUCCESS;
+  CUresult freed;
+  if (tsr_external_free(dptr, &freed)) return freed;
   if (!tsr_memory_find(dptr, &span) || span.address != dptr || span.sort.module)
     return CUDA_ERROR_INVALID_VALUE;
   if (tsr_graph_memory_is(dptr)) {

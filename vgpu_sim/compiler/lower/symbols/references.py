@@ -1,8 +1,8 @@
 """Names for texture and surface references (PTX ISA, "Texture Sampler and Surface Types").
 
 A variable of an opaque type is 8 bytes that hold a handle, like any other variable of 8 bytes. For
-each ``.texref`` and ``.surfref`` a module has a second variable, whose name states the type: a client
-writes handles only to variables of which it finds the second one.
+each ``.texref`` and ``.surfref`` a module has a second variable, whose name states the type: a
+client writes handles only to variables of which it finds the second one.
 """
 
 from typing import Final
