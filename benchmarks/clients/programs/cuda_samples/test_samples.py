@@ -81,6 +81,10 @@ def _build(sample, folder):
         source = PACKAGES / "cuda_runtime" / "include" / name
         copy = shutil.copytree if source.is_dir() else shutil.copy
         copy(source, folder / name)
+        # They include headers of CCCL, which the toolkit has in the same folder.
+        for part in ("cuda", "nv"):
+            if not (folder / part).exists():
+                (folder / part).symlink_to(PACKAGES / "cuda_cccl" / "include" / part)
     libraries = subprocess.run([*TESSERA, "libdir"], capture_output=True, text=True, check=True)
     options.append(f"-L{libraries.stdout.strip()}")
     if "CUDA::cuda_driver" in text:

@@ -188,7 +188,8 @@ __global__ void untyped(const int* a, int* out) {
 __host__ __device__ bool extremes_are_right(float half, double one, unsigned big, long less) {
   return max(half, 0.25f) == half && min(half, 0.25f) == 0.25f && max(half, one) == one &&
          min(one, 0.75) == 0.75 && max(1, big) == big && min(less, -3L) == -3 &&
-         max(half, half * NAN) == half && max(2ull, 3ull) == 3 && min(-2, 7) == -2;
+         max(half, half * NAN) == half && max(half, (float)nan("")) == half && isnan(nanf("")) &&
+         max(2ull, 3ull) == 3 && min(-2, 7) == -2;
 }
 // Each of two tiles of 64 threads reduces and synchronises alone; shuffled values have 16 bytes.
 __global__ void wide(const int* a, int* out) {

@@ -16,6 +16,14 @@
 #include <__clang_cuda_device_functions.h>
 #include <__clang_cuda_math.h>
 
+/* Declared by clang's headers and defined in none of them. */
+static __inline__ __attribute__((always_inline, device)) double nan(const char *tag) {
+  return __nv_nan((const signed char *)tag);
+}
+static __inline__ __attribute__((always_inline, device)) float nanf(const char *tag) {
+  return __nv_nanf((const signed char *)tag);
+}
+
 #include "atomics.h"
 #include "memory.h"
 #include "system_calls.h"
