@@ -86,7 +86,7 @@ class Launches:
         function = self._cuda.cuModuleGetFunction(self._module, name.encode())
         self._cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, (values, types), 0)
 
-    def stored(self, kind=np.float32):
+    def read_output(self, kind=np.float32):
         back = np.zeros(2, kind)
         self._cuda.cuMemcpyDtoH(back, self._out, 8)
         return back[0]
@@ -94,11 +94,11 @@ class Launches:
     def fetch(self, x: float, y: float) -> float:
         types = ctypes.c_uint64, ctypes.c_float, ctypes.c_float
         self.run("fetch", (self._out, x, y), types)
-        return float(self.stored())
+        return float(self.read_output())
 
     def element(self, index: int) -> int:
         self.run("element", (self._out, index), (ctypes.c_uint64, ctypes.c_uint32))
-        return int(self.stored(np.uint32))
+        return int(self.read_output(np.uint32))
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_a_capture_binds_references(cuda, module, launches):
     made = cuda.cuGraphInstantiate(cuda.cuStreamEndCapture(stream), 0)
     cuda.cuGraphLaunch(made, stream)
     cuda.cuStreamSynchronize(stream)
-    assert launches.stored() == 3
+    assert launches.read_output() == 3
 
 
 def test_only_references_are_found_by_name(cuda, module):

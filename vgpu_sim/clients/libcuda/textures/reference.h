@@ -23,7 +23,7 @@ struct tsr_reference {
   unsigned channels;
 };
 
-extern pthread_mutex_t tsr_reference_lock; /* guards all references; taken before the memory lock */
+extern pthread_mutex_t tsr_reference_lock; /* guards all references */
 
 /* Return a new reference with the values that CUDA gives it, without a handle; NULL: no memory. */
 struct tsr_reference *tsr_reference_new(enum tsr_descriptor_kind kind);

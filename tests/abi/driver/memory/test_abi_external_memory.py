@@ -39,7 +39,7 @@ step()
 
 
 @pytest.fixture
-def exported(cuda):
+def shareable(cuda):
     """Physical memory, and a descriptor of it."""
     properties = cuda.CUmemAllocationProp()
     properties.type = cuda.CUmemAllocationType(1)
@@ -52,7 +52,7 @@ def exported(cuda):
     cuda.cuMemRelease(handle)
 
 
-def described(cuda, descriptor: int, size=UNIT, kind=OPAQUE_FD, flags=0):
+def handle_of(cuda, descriptor: int, size=UNIT, kind=OPAQUE_FD, flags=0):
     one = cuda.CUDA_EXTERNAL_MEMORY_HANDLE_DESC()
     one.type = cuda.CUexternalMemoryHandleType(kind)
     one.handle.fd, one.size, one.flags = descriptor, size, flags
@@ -65,8 +65,8 @@ def part(cuda, offset: int, size: int, flags=0):
     return one
 
 
-def test_another_process_imports_memory(cuda, environment, exported):
-    handle, descriptor = exported
+def test_another_process_imports_memory(cuda, environment, shareable):
+    handle, descriptor = shareable
     start = int(cuda.cuMemAddressReserve(UNIT, 0, 0, 0))
     cuda.cuMemMap(start, UNIT, 0, handle, 0)
     access = cuda.CUmemAccessDesc()
@@ -85,9 +85,9 @@ def test_another_process_imports_memory(cuda, environment, exported):
     cuda.cuMemAddressFree(start, UNIT)
 
 
-def test_buffers_of_one_process_share_memory_and_are_freed_by_address(cuda, exported):
+def test_buffers_of_one_process_share_memory_and_are_freed_by_address(cuda, shareable):
     free = int(cuda.cuMemGetInfo()[0])
-    memory = cuda.cuImportExternalMemory(described(cuda, exported[1]))
+    memory = cuda.cuImportExternalMemory(handle_of(cuda, shareable[1]))
     buffers = [
         int(cuda.cuExternalMemoryGetMappedBuffer(memory, part(cuda, offset, UNIT - offset)))
         for offset in (0, 512)
@@ -103,19 +103,19 @@ def test_buffers_of_one_process_share_memory_and_are_freed_by_address(cuda, expo
     assert int(cuda.cuMemGetInfo()[0]) == free
 
 
-def test_what_is_no_exported_memory_is_refused(cuda, exported):
-    descriptor = exported[1]
+def test_what_is_no_exported_memory_is_refused(cuda, shareable):
+    descriptor = shareable[1]
     reading, writing = os.pipe()
     for wrong in (
-        described(cuda, reading), described(cuda, -1), described(cuda, descriptor, UNIT // 2),
-        described(cuda, descriptor, 2 * UNIT), described(cuda, descriptor, flags=2),
+        handle_of(cuda, reading), handle_of(cuda, -1), handle_of(cuda, descriptor, UNIT // 2),
+        handle_of(cuda, descriptor, 2 * UNIT), handle_of(cuda, descriptor, flags=2),
     ):  # fmt: skip
         assert cuda.code("cuImportExternalMemory", wrong) == INVALID_VALUE
     os.close(reading)
     os.close(writing)
-    scibuf = described(cuda, 0, kind=NVSCIBUF)
+    scibuf = handle_of(cuda, 0, kind=NVSCIBUF)
     assert cuda.code("cuImportExternalMemory", scibuf) == NOT_SUPPORTED
-    memory = cuda.cuImportExternalMemory(described(cuda, descriptor))
+    memory = cuda.cuImportExternalMemory(handle_of(cuda, descriptor))
     for wrong in (
         part(cuda, 0, 0), part(cuda, 1, UNIT), part(cuda, UNIT + 1, 1), part(cuda, 2**64 - 1, 2),
         part(cuda, 0, UNIT, 1),
