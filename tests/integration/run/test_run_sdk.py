@@ -45,6 +45,13 @@ def test_textures_and_surfaces_return_what_the_host_computes(tmp_path: Path) -> 
     assert (done.returncode, done.stdout) == (0, "failures 0\n"), done.stderr
 
 
+def test_blocks_of_a_cluster_share_a_histogram(tmp_path: Path) -> None:
+    made = compile_cuda(tmp_path, "-arch=sm_90", str(SOURCES / "clusters.cu"), "-o", "program")
+    assert made.returncode == 0, made.stderr
+    done = tessera_run.run(tmp_path, str(tmp_path / "program"), timeout_s=240, backend="jit")
+    assert (done.returncode, done.stdout) == (0, "clusters: right\n"), done.stderr
+
+
 def test_programs_of_several_files_run_right(tmp_path: Path) -> None:
     objects = []
     for source in ("arithmetic", "cooperation", "language", "accuracy", "formats"):

@@ -110,6 +110,18 @@ static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, 
   return ::cudaFuncGetAttributes(attributes, (const void *)kernel);
 }
 template <class T>
+static inline cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, T kernel,
+                                                         const cudaLaunchConfig_t *config) {
+  return ::cudaOccupancyMaxActiveClusters(clusters, (const void *)kernel, config);
+}
+
+template <class T>
+static inline cudaError_t cudaOccupancyMaxPotentialClusterSize(int *blocks, T kernel,
+                                                               const cudaLaunchConfig_t *config) {
+  return ::cudaOccupancyMaxPotentialClusterSize(blocks, (const void *)kernel, config);
+}
+
+template <class T>
 static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, T kernel,
                                                                         int threads, size_t shared) {
   return ::cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, (const void *)kernel, threads,
