@@ -34,7 +34,7 @@ A, L = bindings.CUfunction_attribute, bindings.CUlaunchAttributeID
 
 
 @pytest.fixture
-def loaded(cuda):
+def kernels(cuda):
     module = cuda.cuModuleLoadData(KERNEL.encode() + b"\0")
     out = cuda.cuMemAlloc(BLOCKS * THREADS * 4)
     return {
@@ -80,8 +80,8 @@ def neighbours(size):
     [("plain", None, 1), ("plain", 4, 4), ("plain", 8, 8), ("pairs", None, 2), ("pairs", 2, 2),
      ("sized", 4, 4)],
 )  # fmt: skip
-def test_the_launch_or_the_kernel_states_the_cluster(cuda, loaded, name, stated, size):
-    functions, out = loaded
+def test_the_launch_or_the_kernel_states_the_cluster(cuda, kernels, name, stated, size):
+    functions, out = kernels
     assert launch(functions[name], out, cluster=stated) == 0
     assert np.array_equal(read(cuda, out), neighbours(size))
 
@@ -93,14 +93,14 @@ def test_the_launch_or_the_kernel_states_the_cluster(cuda, loaded, name, stated,
      ("plain", {"cluster": (65536, 65536, 1)}), ("pairs", {"cluster": 4}),
      ("pairs", {"blocks": 15}), ("sized", {})],
 )  # fmt: skip
-def test_wrong_clusters_are_refused(cuda, loaded, name, given):
-    functions, out = loaded
+def test_wrong_clusters_are_refused(cuda, kernels, name, given):
+    functions, out = kernels
     assert launch(functions[name], out, **given) == INVALID_CLUSTER
     cuda.cuCtxSynchronize()
 
 
-def test_the_attributes_of_a_function(cuda, loaded):
-    functions, out = loaded
+def test_the_attributes_of_a_function(cuda, kernels):
+    functions, out = kernels
     numbers = range(10, 16)
     found = {
         name: [cuda.cuFuncGetAttribute(A(n), function) for n in numbers]
@@ -127,8 +127,8 @@ def test_the_attributes_of_a_function(cuda, loaded):
     assert np.array_equal(read(cuda, out), neighbours(16))
 
 
-def test_occupancy_counts_clusters(cuda, loaded):
-    functions, _ = loaded
+def test_occupancy_counts_clusters(cuda, kernels):
+    functions, _ = kernels
     plain = functions["plain"]
     blocks = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(plain, THREADS, 0)
     count = cuda.cuDeviceGetAttribute(
@@ -141,8 +141,8 @@ def test_occupancy_counts_clusters(cuda, loaded):
     assert cuda.cuOccupancyMaxPotentialClusterSize(plain, config()) == 16
 
 
-def test_a_captured_launch_keeps_its_cluster(cuda, loaded):
-    functions, out = loaded
+def test_a_captured_launch_keeps_its_cluster(cuda, kernels):
+    functions, out = kernels
     stream = cuda.cuStreamCreate(0)
     cuda.cuStreamBeginCapture(stream, bindings.CUstreamCaptureMode(0))
     made = config(4)

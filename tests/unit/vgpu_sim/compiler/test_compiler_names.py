@@ -6,9 +6,8 @@ from vgpu_sim.compiler import InvalidPtxError, compile_ptx
 from vgpu_sim.compiler.legality.signatures import Wanted, signatures
 
 LINES = (
-    "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [$], %r1, [%d1];",
-    "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%d0], $, [%d1];",
-    "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%d0], %r1, [$];",
+    "st.async.release.gpu.global.u32 [$], %r1;",
+    "st.async.release.gpu.global.u32 [%d0], $;",
     "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [$], 32;",
     "multimem.ld_reduce.relaxed.gpu.global.add.u32 $, [%d0];",
     "multimem.ld_reduce.relaxed.gpu.global.add.u32 %r1, [$];",

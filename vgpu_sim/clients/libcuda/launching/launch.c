@@ -7,7 +7,7 @@
 #include "contexts/context.h"
 #include "base/device.h"
 #include "modules/function.h"
-#include "launching/cluster.h"
+#include "modules/cluster.h"
 #include "launching/launch_attributes.h"
 #include "launching/launch_check.h"
 #include "exchange/list.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "log.h"
-#include "launching/cluster.h"
+#include "modules/cluster.h"
 #include "launching/occupancy.h"
 
 enum reason { GRID, BLOCK, THREADS, SHARED, MOST_THREADS, SHAPE, CLUSTER, RESIDENT, PARAMETERS };

@@ -7,7 +7,7 @@
 
 #include "api.h"
 #include "base/device.h"
-#include "launching/cluster.h"
+#include "modules/cluster.h"
 #include "modules/function.h"
 
 enum { WARP_THREADS = 32, REGISTER_UNIT = 256, MAX_REGISTERS_PER_THREAD = 255, SHARED_UNIT = 128 };

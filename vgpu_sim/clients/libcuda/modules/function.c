@@ -5,7 +5,7 @@
 #include "contexts/context.h"
 #include "base/device.h"
 #include "base/refuse.h"
-#include "launching/cluster.h"
+#include "modules/cluster.h"
 #include "modules/module.h"
 
 CUresult tsr_function_resolve(struct tsr_context *context, uint64_t handle, uint64_t *function) {

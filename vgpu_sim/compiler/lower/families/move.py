@@ -2,9 +2,10 @@
 
 from typing import Final
 
-from vgpu_sim.compiler.lower import cluster_addresses, hints, one_word, special, values
+from vgpu_sim.compiler.lower import hints, one_word, special, values
 from vgpu_sim.compiler.lower.addresses import WINDOWS, symbol_of, whole_parameter_address
 from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.copies import cluster_addresses
 from vgpu_sim.compiler.lower.forms import UNARY, WORDS, Form, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.symbols.scopes import HALVES, RegisterClass

@@ -1,4 +1,4 @@
-#include "launching/cluster.h"
+#include "modules/cluster.h"
 
 #include <string.h>
 
