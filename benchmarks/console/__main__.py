@@ -23,7 +23,7 @@ from typing import Any
 import aiohttp
 import yaml
 
-from benchmarks.console import browser, pictures
+from benchmarks.console import accessibility, browser, pictures
 
 VIEWERS = 50
 IDLE_S = 20.0
@@ -61,7 +61,12 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER")
+    parser.add_argument("--axe", type=Path, metavar="FILE", help="axe.min.js: check the pages")
     options = parser.parse_args()
+    if options.axe is not None:
+        findings = asyncio.run(_check_pages(options.axe.read_text()))
+        print("\n".join(findings) or "no finding")
+        sys.exit(bool(findings))
     if options.pictures is not None:
         options.pictures.mkdir(parents=True, exist_ok=True)
         asyncio.run(_take_pictures(options.pictures))
@@ -201,6 +206,11 @@ async def _text(session: aiohttp.ClientSession, url: str) -> str:
     async with session.get(url) as answer:
         answer.raise_for_status()
         return await answer.text()
+
+
+async def _check_pages(axe: str) -> list[str]:
+    async with open_rig(40, alike=False) as rig, browser.open_browser() as page:
+        return await accessibility.check(page, rig.url, axe)
 
 
 async def _take_pictures(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The pictures of docs/console.md, one per view, and checks of what a picture does not show."""
+"""The pictures of docs/console.md, one per view."""
 
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,14 @@ VIEWS: Final = {
 }
 
 
+async def show_layout(page: Page, base: str) -> None:
+    """Open the diff of an example."""
+    await page.open(base + "/layout")
+    await page.evaluate(f"document.getElementById('manifest').value = {_MANIFEST!r}")
+    await page.evaluate("document.querySelector('.paste').requestSubmit()")
+    await page.wait_for("document.querySelector('article') !== null")
+
+
 async def take(page: Page, url: str, folder: Path) -> None:
     """Write a picture of each view."""
     base = url.partition("/?")[0]
@@ -38,10 +46,7 @@ async def take(page: Page, url: str, folder: Path) -> None:
         await page.save(folder / f"{name}.png")
         print(name)
     await page.show_as(1280, 1080)
-    await page.open(base + "/layout")
-    await page.evaluate(f"document.getElementById('manifest').value = {_MANIFEST!r}")
-    await page.evaluate("document.querySelector('.paste').requestSubmit()")
-    await page.wait_for("document.querySelector('article') !== null")
+    await show_layout(page, base)
     await page.save(folder / "layout.png")
     for name, width, height, dark in (("dark", 1280, 800, True), ("narrow", 390, 800, False)):
         await page.show_as(width, height, dark=dark)

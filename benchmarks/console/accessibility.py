@@ -1,0 +1,39 @@
+"""Checks pages with axe-core, which the user supplies, and that narrow windows never scroll."""
+
+import json
+from typing import Final
+
+from benchmarks.console.browser import Page
+from benchmarks.console.pictures import VIEWS, show_layout
+
+_MORE: Final = {
+    "gpu": "/gpus/gpu-0003-gpu-3",
+    "detail": "/?pool=rtx",
+    "pending": "/why",
+    "pod": "/pods/training/worker-0",
+}
+_RUN: Final = """axe.run().then((found) => JSON.stringify(
+  found.violations.map((one) => [one.impact, one.id, one.nodes.length, one.nodes[0].html])))"""
+_SCROLLS: Final = "document.documentElement.scrollWidth > document.documentElement.clientWidth + 1"
+
+
+async def check(page: Page, url: str, axe: str) -> list[str]:
+    """Return the findings on all pages, in light and dark colours."""
+    base = url.partition("/?")[0]
+    await page.open(url)
+    await page.wait_for("document.querySelectorAll('.card').length === 40")
+    findings = []
+    for dark in (False, True):
+        await page.show_as(1280, 800, dark=dark)
+        for name, path in {**VIEWS, **_MORE, "layout": "/layout"}.items():
+            await page.open(base + path)
+            if name == "layout":
+                await show_layout(page, base)
+            await page.evaluate(f"{axe}; true")
+            findings += [f"{name}: {one}" for one in json.loads(await page.evaluate(_RUN))]
+    await page.show_as(390, 800)
+    for name, path in {**VIEWS, **_MORE, "layout": "/layout"}.items():
+        await page.open(base + path)
+        if await page.evaluate(_SCROLLS):
+            findings.append(f"{name}: wider than a narrow window")
+    return findings
