@@ -26,6 +26,10 @@ import yaml
 from benchmarks.console import accessibility, browser, pictures
 
 VIEWERS = 50
+_OBSERVE = """window.replaced = new Promise((done) => {
+  const observer = new MutationObserver(() => { observer.disconnect(); done(true); });
+  observer.observe(document.querySelector('.cards'), { childList: true });
+}); true"""
 IDLE_S = 20.0
 
 
@@ -158,14 +162,28 @@ async def _paint(rig: Rig) -> dict[str, Any]:
                     "performance.getEntriesByName('first-contentful-paint')[0].startTime"
                 )
             )
+        updates = [await _update_in(page, rig) for _ in range(5)]
         await page.call("HeapProfiler.collectGarbage")
         heap = await page.call("Runtime.getHeapUsage")
         elements = await page.evaluate("document.getElementsByTagName('*').length")
     return {
         "first contentful paint, median of 5 (ms)": round(statistics.median(times)),
+        "update in the browser, median of 5 (ms)": round(1000 * statistics.median(updates)),
         "elements of the page": elements,
         "script heap of the page (MB)": round(heap["usedSize"] / 1e6, 1),
     }
+
+
+async def _update_in(page: browser.Page, rig: Rig) -> float:
+    """Return the time from a change in the API server until the script has replaced the card."""
+    await page.wait_for("document.getElementById('live').dataset.state === 'on'")
+    await page.evaluate(_OBSERVE)
+    began = time.perf_counter()
+    async with aiohttp.ClientSession() as session:
+        await session.post(f"{rig.api}/touch")
+    async with asyncio.timeout(20):
+        await page.evaluate("window.replaced")
+    return time.perf_counter() - began
 
 
 async def _update(session: aiohttp.ClientSession, rig: Rig, number: int) -> float:
