@@ -154,6 +154,11 @@ linalg.lstsq(a[..., :2], a)[0]; linalg.svdvals(zeros(2, 2).to(d)); linalg.det(ze
 (lambda w: w @ w.mT)(linalg.svd(a[:, :1].detach())[2]); (lambda w: w @ w.mT)(linalg.svd(s[0, :1])[2])
 (lambda u, v, w: (u[..., :1] * v[:, None]) @ w)(*linalg.svd(a[..., :1].detach())); linalg.eigh(zeros(0, 3, 3).to(d))[1]
 linalg.svd(zeros(0, 3, 2).to(d))[0]; linalg.inv(zeros(0, 3, 3).to(d)); linalg.matrix_rank(ones(3, 3).to(d)); linalg.inv(a[:, :1, :1])
+linalg.inv(z[..., :3]); linalg.det(a + 1j); linalg.slogdet(a + 1j)[1]; linalg.qr(z)[1]; linalg.svdvals(z)
+linalg.cholesky(z @ z.mH + eye(3).to(d), upper=True); linalg.eigvalsh(z @ z.mH); linalg.lstsq(z, z[..., :1])[0]
+linalg.lu_solve(*linalg.lu_factor(z[..., :3]), z, adjoint=True); linalg.lu_factor(z.mT)[1]; linalg.pinv(z)
+(lambda w, v: (v * w[:, None]) @ v.mH)(*linalg.eigh(z @ z.mH)); linalg.svdvals((arange(2e3).view(50, 40) % 7).to(d))
+(lambda u, v, w: (u * v[:, None]) @ w)(*linalg.svd(z, full_matrices=False)); linalg.eigvalsh(z[..., :3])
 z * z.conj(); z / (z + 1); z.abs(); z.exp(); z.acosh(); z.pow(3); z.prod(1); z @ z.mT.conj(); z[0, [2, 1]]
 view_as_real(z.conj().resolve_conj()); z.conj().imag; where(z.real > 0, z, 1.0); z.std(1); cat((z, z.conj()))
 linspace(0, 1j, 5, device=d); z.clone().conj_physical_(); T([-1 + 6e-8j, -1 + 6e-8 + 0j]).atanh()

@@ -55,11 +55,12 @@ def _arrange(work: Any, order: Any) -> Any:
 
 
 def _factor_for_determinant(tensor: Any) -> tuple[Any, Any]:
-    """Return the factors and pivots of the transposed matrices if these are contiguous.
+    """Return the factors and pivots of the transposed matrices if these are contiguous and real.
 
     PyTorch factors them so, and the determinants' gradients read the factors as such.
     """
-    work = batches.work_on(tensor.mT if tensor.is_contiguous() else tensor)
+    is_transposed = tensor.is_contiguous() and not tensor.is_complex()
+    work = batches.work_on(tensor.mT if is_transposed else tensor)
     return work, factor(work)[0]
 
 
