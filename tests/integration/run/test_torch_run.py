@@ -154,11 +154,6 @@ linalg.lstsq(a[..., :2], a)[0]; linalg.svdvals(zeros(2, 2).to(d)); linalg.det(ze
 (lambda w: w @ w.mT)(linalg.svd(a[:, :1].detach())[2]); (lambda w: w @ w.mT)(linalg.svd(s[0, :1])[2])
 (lambda u, v, w: (u[..., :1] * v[:, None]) @ w)(*linalg.svd(a[..., :1].detach())); linalg.eigh(zeros(0, 3, 3).to(d))[1]
 linalg.svd(zeros(0, 3, 2).to(d))[0]; linalg.inv(zeros(0, 3, 3).to(d)); linalg.matrix_rank(ones(3, 3).to(d)); linalg.inv(a[:, :1, :1])
-linalg.inv(z[..., :3]); linalg.det(a + 1j); linalg.slogdet(a + 1j)[1]; linalg.qr(z)[1]; linalg.svdvals(z)
-linalg.cholesky(z @ z.mH + eye(3).to(d), upper=True); linalg.eigvalsh(z @ z.mH); linalg.lstsq(z, z[..., :1])[0]
-linalg.lu_solve(*linalg.lu_factor(z[..., :3]), z, adjoint=True); linalg.lu_factor(z.mT)[1]; linalg.pinv(z)
-(lambda w, v: (v * w[:, None]) @ v.mH)(*linalg.eigh(z @ z.mH)); linalg.svdvals((arange(2e3).view(50, 40) % 7).to(d))
-(lambda u, v, w: (u * v[:, None]) @ w)(*linalg.svd(z, full_matrices=False)); linalg.eigvalsh(z[..., :3])
 z * z.conj(); z / (z + 1); z.abs(); z.exp(); z.acosh(); z.pow(3); z.prod(1); z @ z.mT.conj(); z[0, [2, 1]]
 view_as_real(z.conj().resolve_conj()); z.conj().imag; where(z.real > 0, z, 1.0); z.std(1); cat((z, z.conj()))
 linspace(0, 1j, 5, device=d); z.clone().conj_physical_(); T([-1 + 6e-8j, -1 + 6e-8 + 0j]).atanh()
@@ -169,7 +164,14 @@ sparse.mm(a[0].to_sparse(), a[1]); a[0].to_sparse().to_dense(); a[0].detach().to
 nn.functional.interpolate(a, 7); nn.functional.pad(a, (2, 1), mode="replicate"); a.logcumsumexp(1)
 nn.functional.adaptive_max_pool2d(a, 2); dot(a[0, 0].bfloat16(), a[0, 1].bfloat16())
 """
-_COMPARE_NEARLY = """
+_COMPLEX_FACTORS = """
+linalg.inv(z[..., :3]); linalg.det(a + 1j); linalg.slogdet(a + 1j)[1]; linalg.qr(z)[1]; linalg.svdvals(z)
+linalg.cholesky(z @ z.mH + eye(3).to(d), upper=True); linalg.eigvalsh(z @ z.mH); linalg.lstsq(z, z[..., :1])[0]
+linalg.lu_solve(*linalg.lu_factor(z[..., :3]), z, adjoint=True); linalg.lu_factor(z.mT)[1]; linalg.pinv(z)
+(lambda w, v: (v * w[:, None]) @ v.mH)(*linalg.eigh(z @ z.mH)); linalg.svdvals((arange(2e3).view(50, 40) % 7).to(d))
+(lambda u, v, w: (u * v[:, None]) @ w)(*linalg.svd(z, full_matrices=False)); linalg.eigvalsh(z[..., :3])
+"""
+_COMPARE_LINES = """
 import sys, torch
 
 def compute(line, d):
@@ -191,7 +193,10 @@ for line in sys.argv[1].replace(";", "\\n").split("\\n"):
                 torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-4, check_stride=False)
         except Exception as error:
             print(line, error)
-
+"""
+_COMPARE_NEARLY = (
+    _COMPARE_LINES
+    + """
 def compute_all(x):
     y = x @ x.mT
     return (
@@ -225,6 +230,7 @@ except NotImplementedError as error:
     assert "linalg_inv_ex" in str(error), error
 print("compared")
 """
+)
 
 # Each function is called often enough that its launches are repeated, with other tensors and numbers.
 _REPEATED = """
@@ -324,3 +330,8 @@ def test_checks_of_indices_can_be_switched_off() -> None:
 @pytest.mark.slow
 def test_repeated_calls_compute_with_their_own_tensors_and_numbers() -> None:
     assert _run(_REPEATED) == "True\n"
+
+
+@pytest.mark.slow
+def test_factors_of_complex_matrices_agree_with_the_cpu() -> None:
+    assert _run(_COMPARE_LINES + 'print("compared")', _COMPLEX_FACTORS) == "compared\n"

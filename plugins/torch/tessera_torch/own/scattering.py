@@ -6,9 +6,9 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
-from tessera_torch.bounds import check_dimension, check_positions
+from tessera_torch.bounds import check_dimension, check_positions, with_checks
 from tessera_torch.complexes.parts import resolve
-from tessera_torch.operator import Operator
+from tessera_torch.operator import Operator, overload
 from tessera_torch.overlap import check_overlap
 from tessera_torch.own.launching import launch
 from tessera_torch.own.scattering_kernels import scatter
@@ -257,7 +257,19 @@ def _index_out(self: Any, indices: Sequence[Any], *, out: Any) -> Any:
     return out.resize_(result.shape).copy_(result)
 
 
+_PUT: Final = with_checks("put_", overload("put_"), Operator("put_", frozenset()))
+
+
+def _put(self: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """Write at places of the flattened tensor; sums of small integers are made in a larger type."""
+    is_small = self.dtype in (torch.int8, torch.uint8, torch.int16)
+    if not accumulate or not is_small or source.dtype != self.dtype:
+        return _PUT(self, index, source, accumulate)
+    return self.copy_(_PUT(self.to(torch.int32), index, source.to(torch.int32), True))
+
+
 KERNELS: Final = {
+    "put_": _put,
     "index.Tensor": _index,
     "index.Tensor_out": _index_out,
     **_forms("scatter", _set, "src"),
