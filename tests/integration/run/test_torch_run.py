@@ -314,6 +314,7 @@ def test_results_and_errors_are_those_of_the_cpu() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # compiles some hundred kernels
 def test_transforms_factors_complex_and_sparse_numbers_agree_with_the_cpu() -> None:
     assert _run(_COMPARE_NEARLY, _NEARLY) == "compared\n"
 
@@ -333,5 +334,6 @@ def test_repeated_calls_compute_with_their_own_tensors_and_numbers() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # compiles some hundred kernels
 def test_factors_of_complex_matrices_agree_with_the_cpu() -> None:
     assert _run(_COMPARE_LINES + 'print("compared")', _COMPLEX_FACTORS) == "compared\n"
