@@ -26,10 +26,10 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         sys.dont_write_bytecode = True
         sys.path.insert(0, str(Path(self.root)))
         try:
-            from vgpu_sim.native import build
+            from vgpu_sim.native import build, catalogue
         finally:
             sys.path.pop(0)
-        directory, generated = build.LIBRARIES, build.GENERATED
+        directory, generated = build.LIBRARIES, catalogue.GENERATED
         if version != "editable":
             self._scratch = Path(tempfile.mkdtemp(prefix="tessera-build-"))
             directory, generated = self._scratch / "lib", self._scratch / "generated"

@@ -23,7 +23,7 @@ from hca.binding.engine_library import LIBRARY_PATH
 from hca.contract.verbs import VerbsOpcode
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.client_objects import Objects
-from vgpu_sim.native.build import INCLUDE
+from vgpu_sim.native.catalogue import INCLUDE
 
 IDLE = (0, 500, 1000)
 WRITES = 20_000

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 
 def compile_again(
-    changed: Path, objects: Path, directory: Path, parts: Iterable[build.Part]
+    changed: Path, objects: Path, directory: Path, parts: Iterable[catalogue.Part]
 ) -> bool:
     """Build every library with ``changed`` among its sources into ``directory``; return whether it
     compiles.
@@ -33,7 +33,7 @@ def compile_again(
     return True
 
 
-def _part_again(part: build.Part, changed: Path, objects: Path, directory: Path) -> bool:
+def _part_again(part: catalogue.Part, changed: Path, objects: Path, directory: Path) -> bool:
     objects.mkdir(parents=True, exist_ok=True)
     folder = directory / part.subfolder
     output = folder / part.library
@@ -58,10 +58,10 @@ def _part_again(part: build.Part, changed: Path, objects: Path, directory: Path)
 
 
 def _runs(command: list[str]) -> bool:
-    return subprocess.run(command, cwd=build.ROOT, check=False).returncode == 0
+    return subprocess.run(command, cwd=catalogue.ROOT, check=False).returncode == 0
 
 
 if __name__ == "__main__":
     file, kept = map(Path, sys.argv[1:])
-    done = compile_again(file.resolve(), kept, build.LIBRARIES, build.parts())
+    done = compile_again(file.resolve(), kept, build.LIBRARIES, catalogue.parts())
     raise SystemExit(not done)

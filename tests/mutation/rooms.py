@@ -119,6 +119,9 @@ ROOMS = (
         (("tests/unit/gpu_operator",), ("tests/unit/chart",)),
     ),
     Room(
+        "console", ("console/**/*.py",), (("tests/unit/console",), ("tests/integration/console",))
+    ),
+    Room(
         "plugin",
         ("device_plugin/**/*.py",),
         (("tests/unit/device_plugin",), ("tests/integration/agent/test_agent_node.py",)),

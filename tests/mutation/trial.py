@@ -23,6 +23,7 @@ _LIBRARIES = "vgpu_sim/native/lib"
 _IMPORTED = ("", "operator", "tests/mutation")
 _COPIED = (
     "boards",
+    "console",
     "operator",
     "device_plugin",
     "kubelet_conformance",

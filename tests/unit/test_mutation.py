@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 _TOOL = Path(__file__).parents[1] / "mutation"
 
@@ -81,6 +81,7 @@ def test_a_neutral_edit_adds_a_comment(tool: dict[str, ModuleType], name: str, t
 _ROOT = _TOOL.parents[1]
 _PRODUCT = (
     "boards",
+    "console",
     "device_plugin",
     "hca",
     "kubelet_conformance",
@@ -93,6 +94,7 @@ _OF_NO_ROOM = {
     "vgpu_sim/config.py": "the environment's names",
     "vgpu_sim/machine.py": "what this machine is",
     "vgpu_sim/native/build.py": "every trial builds by it",
+    "vgpu_sim/native/catalogue.py": "every trial builds these parts",
     "vgpu_sim/native/generate.py": "and this writes what it compiles",
 }
 
@@ -154,7 +156,7 @@ int answer(int value) {
 
 
 @pytest.fixture
-def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> build.Part:
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> catalogue.Part:
     """One library of two sources, of which the second returns 1."""
     (tmp_path / "engine").mkdir()
     (tmp_path / "include").mkdir()
@@ -162,15 +164,15 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> build.Part:
     text = _TOY.replace("int answer(int);", f"int other(void);\n{exported}int answer(int);")
     (tmp_path / "engine/answer.c").write_text(text)
     (tmp_path / "engine/other.c").write_text("int other(void);\nint other(void) { return 1; }\n")
-    part = build.Part(tmp_path / "engine", "libtoy.so", include=tmp_path / "include")
-    monkeypatch.setattr(build, "ROOT", tmp_path)
-    monkeypatch.setattr(build, "parts", lambda generated: (part,))
+    part = catalogue.Part(tmp_path / "engine", "libtoy.so", include=tmp_path / "include")
+    monkeypatch.setattr(catalogue, "ROOT", tmp_path)
+    monkeypatch.setattr(catalogue, "parts", lambda generated: (part,))
     (tmp_path / "lib").mkdir()
     return part
 
 
 def test_a_mutated_file_alone_is_compiled_again(
-    tool: dict[str, ModuleType], toy: build.Part, tmp_path: Path
+    tool: dict[str, ModuleType], toy: catalogue.Part, tmp_path: Path
 ) -> None:
     library = build.build(toy, tmp_path / "lib")
     other, kept = toy.folder / "other.c", tmp_path / "objects"
@@ -193,7 +195,10 @@ def test_a_mutated_file_alone_is_compiled_again(
 
 
 def test_what_runs_is_noted_even_where_the_process_is_killed(
-    tool: dict[str, ModuleType], toy: build.Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tool: dict[str, ModuleType],
+    toy: catalogue.Part,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recording = tool["recording"]
     builder = tmp_path / "vgpu_sim/native/build.py"

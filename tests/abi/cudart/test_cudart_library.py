@@ -13,10 +13,10 @@ import pytest
 from cuda.bindings import runtime
 
 from vgpu_sim.clients.codegen import library as codegen
-from vgpu_sim.native import build
+from vgpu_sim.native import catalogue
 
 RECORDED = Path(__file__).parents[1] / "recorded"
-FOLDER = build.CLIENTS / "libcudart"
+FOLDER = catalogue.CLIENTS / "libcudart"
 MAJORS = (12, 13)
 
 
@@ -68,7 +68,11 @@ def test_structures_have_the_public_layouts(tmp_path, libraries, major):
         '#include <stdio.h>\n#include "api.h"\n#include "devices/device_prop.h"\n'
         "int main(void) {\n" + "\n".join(lines) + "\nreturn 0; }\n"
     )
-    flags = [f"-DTSR_CUDART={major}", f"-I{FOLDER}", f"-I{build.GENERATED / f'libcudart{major}'}"]
+    flags = [
+        f"-DTSR_CUDART={major}",
+        f"-I{FOLDER}",
+        f"-I{catalogue.GENERATED / f'libcudart{major}'}",
+    ]
     subprocess.run(["cc", "-std=c11", *flags, str(source), "-o", str(program)], check=True)
     output = subprocess.run([program], capture_output=True, text=True, check=True).stdout
     assert [line.split() for line in output.splitlines()] == facts

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_sim.native import build
+from vgpu_sim.native import catalogue
 
 TIMEOUT_S = 240
 MAJORS = (12, 13)
@@ -83,8 +83,8 @@ def compile_with(compile_c, libraries: Path, major: int, name: str, *flags: str)
     return compile_c(
         name,
         f"-DTSR_CUDART={major}",
-        f"-I{build.CLIENTS / 'libcudart'}",
-        f"-I{build.GENERATED / f'libcudart{major}'}",
+        f"-I{catalogue.CLIENTS / 'libcudart'}",
+        f"-I{catalogue.GENERATED / f'libcudart{major}'}",
         f"-L{libraries}",
         f"-l:libcudart.so.{major}",
         f"-Wl,-rpath-link,{libraries}",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vgpu_sim.clients.codegen import library as codegen
-from vgpu_sim.native import build
+from vgpu_sim.native import catalogue
 
 RECORDED = Path(__file__).parents[1] / "recorded"
 
@@ -60,7 +60,7 @@ def recorded_lines() -> list[tuple[str, int, int, str]]:
 
 def test_exactly_the_table_is_exported(library):
     exported = {line.split()[-1] for line in dynamic_symbols(library, "--defined-only")}
-    functions = codegen.load(build.CLIENTS / "libcuda").functions
+    functions = codegen.load(catalogue.CLIENTS / "libcuda").functions
     assert exported == {function.symbol for function in functions}
 
 

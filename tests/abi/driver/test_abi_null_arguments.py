@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vgpu_sim.clients.codegen.library import load
-from vgpu_sim.native import build
+from vgpu_sim.native import catalogue
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "driver" / "null_arguments.py"
 SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_FOUND = 0, 1, 101, 500
@@ -89,7 +89,7 @@ WHOLE_CALL = {
 @pytest.fixture(scope="module")
 def results(environment, libraries, tmp_path_factory) -> dict[tuple[str, str], int]:
     image = tmp_path_factory.mktemp("null") / "kernel.ptx"
-    arguments = [str(libraries / "libcuda.so.1"), str(build.CLIENTS / "libcuda"), str(image)]
+    arguments = [str(libraries / "libcuda.so.1"), str(catalogue.CLIENTS / "libcuda"), str(image)]
     done = subprocess.run(
         [sys.executable, str(PROGRAM), *arguments],
         env=environment,
@@ -115,7 +115,7 @@ def test_each_null_is_an_invalid_value_or_an_unwanted_result(results):
 
 
 def test_every_function_with_pointers_was_called(results):
-    functions = load(build.CLIENTS / "libcuda").functions
+    functions = load(catalogue.CLIENTS / "libcuda").functions
     own = {f.symbol for f in functions if f.symbol.startswith(GRAPHS) or f.base}
     own |= {f.symbol for f in functions if any(part in f.symbol for part in CAPTURES)}
     with_pointers = {f.symbol for f in functions if any("*" in p.type for p in f.parameters)} - own

@@ -19,7 +19,7 @@ from mig.geometry import board
 from support.processes import nvml_views
 from support.processes.gpud_process import raw_client, wait_until
 from vgpu_sim.clients.codegen import library
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 COMPUTES = Path(__file__).parents[2] / "support" / "scripts" / "compute_until_signal.py"
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -303,7 +303,7 @@ def test_mig_is_turned_on_and_off_while_nothing_is_in_the_way(node):
 
 def device_functions() -> list[str]:
     """Return every implemented function whose first argument is a handle."""
-    functions = library.load(build.CLIENTS / "libnvml").functions
+    functions = library.load(catalogue.CLIENTS / "libnvml").functions
     handles = ("nvmlDevice_t", "nvmlGpuInstance_t", "nvmlComputeInstance_t", "nvmlEventSet_t")
     return [
         one.symbol

@@ -10,9 +10,9 @@ import pynvml
 import pytest
 
 from vgpu_sim.clients.codegen import library
-from vgpu_sim.native import build
+from vgpu_sim.native import catalogue
 
-LIBNVML = build.CLIENTS / "libnvml"
+LIBNVML = catalogue.CLIENTS / "libnvml"
 # Tessera's names, and those of nvidia-ml-py where they differ or it has only the last version.
 SAME = {
     "nvmlPciInfo_t": pynvml.nvmlPciInfo_t,

@@ -20,9 +20,9 @@ from vgpu_sim.hal.management.nvml import (
     ProfileRecord,
     XidRecord,
 )
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
-FIELDS = build.CLIENTS / "libnvml" / "devices" / "fields.c"
+FIELDS = catalogue.CLIENTS / "libnvml" / "devices" / "fields.c"
 
 
 @pytest.fixture

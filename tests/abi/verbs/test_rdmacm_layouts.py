@@ -9,11 +9,11 @@ import pytest
 
 from hca.contract import cm
 from vgpu_sim.clients.codegen import library
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 INSTALL = "apt-get install librdmacm-dev"
 HEADER = Path("/usr/include/rdma/rdma_cma.h")
-FOLDER = build.RDMA_CLIENTS / "librdmacm"
+FOLDER = catalogue.RDMA_CLIENTS / "librdmacm"
 PREFIXES = {cm.CmEventType: "RDMA_CM_EVENT_", cm.CmPortSpace: "RDMA_PS_"}
 OWN_NUMBERS = re.findall(
     r"\b(R(?:DMA|AI)_\w+) =", re.sub(r"#.*", "", (FOLDER / "rdma_types.h").read_text("ascii"))
@@ -56,7 +56,7 @@ def test_a_wrong_layout_is_seen(tmp_path):
     text = (FOLDER / "rdma_types.h").read_text(encoding="ascii")
     moved = text.replace("uint8_t port_num;\n  struct rdma_cm_event *event;", "void *event;", 1)
     assert moved != text
-    moved = moved.replace('"../libibverbs/', f'"{build.RDMA_CLIENTS}/libibverbs/')
+    moved = moved.replace('"../libibverbs/', f'"{catalogue.RDMA_CLIENTS}/libibverbs/')
     wrong.write_text(moved.replace("void *event;", "void *event; uint8_t port_num;", 1))
     ours = print_numbers(tmp_path, f'"{wrong}"', [])
     assert ours != print_numbers(tmp_path, "<rdma/rdma_cma.h>", [])

@@ -9,11 +9,11 @@ import pytest
 
 from hca.contract import verbs
 from vgpu_sim.clients.codegen import library
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 INSTALL = "apt-get install libibverbs-dev"
 HEADER = Path("/usr/include/infiniband/verbs.h")
-FOLDER = build.RDMA_CLIENTS / "libibverbs"
+FOLDER = catalogue.RDMA_CLIENTS / "libibverbs"
 PREFIXES = {
     verbs.VerbsOpcode: "IBV_WR_",
     verbs.VerbsSend: "IBV_SEND_",

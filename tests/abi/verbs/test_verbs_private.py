@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hca.contract.verbs import VerbsOpcode
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
-LIBRARY = build.LIBRARIES / build.RDMA / "libibverbs.so.1"
+LIBRARY = build.LIBRARIES / catalogue.RDMA / "libibverbs.so.1"
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from support.processes.tessera_run import environment
 from support.programs import c_programs
 from support.programs.verbs_tools import run_hca, run_verbs_program
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 # This test does not check what the program leaks at its end.
 OPTIONS = {"TSAN_OPTIONS": "exitcode=66", "ASAN_OPTIONS": "detect_leaks=0"}
@@ -33,11 +33,11 @@ def test_variables_at_every_depth_of_a_thread_can_be_registered(tmp_path):
 @pytest.mark.parametrize("sanitizer", build.SANITIZERS)
 def test_sanitizers_find_nothing_in_that(sanitizer, tmp_path):
     library = build.build_all(tmp_path / "lib", sanitizer, only=("libibverbs.so.1",))[0]
-    folder = build.RDMA_CLIENTS / "libibverbs"
+    folder = catalogue.RDMA_CLIENTS / "libibverbs"
     try:
         program = c_programs.compile_program(
             *(tmp_path, "hca_stack", *build.SANITIZERS[sanitizer], str(library)),
-            *(f"-I{folder}", f"-I{build.GENERATED / folder.name}", f"-I{build.INCLUDE}"),
+            *(f"-I{folder}", f"-I{catalogue.GENERATED / folder.name}", f"-I{catalogue.INCLUDE}"),
         )
     except subprocess.CalledProcessError:
         pytest.skip(f"NOT RUN: no {sanitizer} sanitizer: apt-get install gcc")

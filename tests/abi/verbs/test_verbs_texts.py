@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 _STATUS = (
     *("success", "local length error", "local QP operation error"),
@@ -66,7 +66,7 @@ _RATES = {
 @pytest.fixture(scope="module")
 def verbs() -> ctypes.CDLL:
     build.build_all(only=("libibverbs.so.1",))
-    return ctypes.CDLL(str(build.LIBRARIES / build.RDMA / "libibverbs.so.1"))
+    return ctypes.CDLL(str(build.LIBRARIES / catalogue.RDMA / "libibverbs.so.1"))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from support.cluster.kubectl import Cluster, until
 from support.cluster.rdma_nodes import HCA, IMAGE, two_with_hcas, wait_programmed
 from support.programs import c_programs
 from support.programs.verbs_tools import compile_with_librdmacm
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 SLICE = "gpu.tessera.dev/mig-1g.10gb"
 HEADERS = Path("/usr/include/rdma/rdma_cma.h")
@@ -96,7 +96,7 @@ def test_a_pod_writes_another_s_gpu_memory(
     """From one slice's memory to another's; after the owner's reset it cannot be reached any
     more.
     """
-    folders = (f"-L{build.LIBRARIES}", f"-L{build.LIBRARIES / build.RDMA}")
+    folders = (f"-L{build.LIBRARIES}", f"-L{build.LIBRARIES / catalogue.RDMA}")
     libraries = ("-lcuda", "-l:libibverbs.so.1", "-l:librdmacm.so.1")
     program = c_programs.compile_program(tmp_path, "gpu_peer", *folders, *libraries)
     namespace.apply(files(program))

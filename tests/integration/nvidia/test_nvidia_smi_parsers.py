@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from support.programs import nvidia_smi
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 ROOT = Path(__file__).parents[3]
 UUIDS = [f"GPU-5eb1e1de-0000-4000-8000-00000000000{index}" for index in range(2)]
@@ -233,5 +233,10 @@ def test_its_structures_are_those_of_the_public_binding(tmp_path):
         for name, type_ in pairs.items()
     )
     source.write_text(f'#include "nvml/nvml_types.h"\n{asserts}')
-    command = [build.compiler(), "-std=c11", "-fsyntax-only", f"-I{build.CLIENTS / 'nvidia_smi'}"]
+    command = [
+        build.compiler(),
+        "-std=c11",
+        "-fsyntax-only",
+        f"-I{catalogue.CLIENTS / 'nvidia_smi'}",
+    ]
     subprocess.run([*command, str(source)], check=True)

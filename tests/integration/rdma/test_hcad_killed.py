@@ -19,7 +19,7 @@ from support.programs.verbs_tools import (
     run_hca,
     skip_without,
 )
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 HEADERS = Path("/usr/include/infiniband/verbs.h")
 
@@ -33,7 +33,7 @@ def waiting(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     folder = tmp_path / "built"
     folder.mkdir()
     program = c_programs.compile_program(
-        folder, "hca_lost", f"-L{build.LIBRARIES / build.RDMA}", "-libverbs"
+        folder, "hca_lost", f"-L{build.LIBRARIES / catalogue.RDMA}", "-libverbs"
     )
     process = subprocess.Popen(
         run_hca(tmp_path, str(program), fabric="lost"),

@@ -12,7 +12,7 @@ import pytest
 
 from support.processes.tessera_run import environment, tessera
 from support.programs.verbs_tools import free_port, skip_without
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 VERBS_CLASS = Path("/sys/class/infiniband_verbs")
 CANNOT_MOUNT = "tessera run: no /sys/class/infiniband"
@@ -82,7 +82,7 @@ def test_channels_are_refused_and_do_not_seem_to_be_made(tmp_path: Path) -> None
 @skip_without("ibv_devinfo")
 def test_a_library_with_another_order_of_calls_is_refused(tmp_path: Path) -> None:
     """As if this libibverbs lacked the first call that the provider knows."""
-    part = next(one for one in build.parts() if one.library == "libtessera-rdmav34.so")
+    part = next(one for one in catalogue.parts() if one.library == "libtessera-rdmav34.so")
     folder = tmp_path / "provider"
     shutil.copytree(part.folder, folder)
     calls = folder / "operations.def"

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 _COMPILER = shutil.which("aarch64-linux-gnu-gcc")
 _EMULATOR = shutil.which("qemu-aarch64-static")
 _PROGRAM = Path(__file__).parents[2] / "abi" / "programs" / "driver" / "fibers.c"
-_WORKER = build.RUNTIME
+_WORKER = catalogue.RUNTIME
 _FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
-_INCLUDES = (f"-I{build.INCLUDE}", f"-I{_WORKER}")
+_INCLUDES = (f"-I{catalogue.INCLUDE}", f"-I{_WORKER}")
 
 needs_compiler = pytest.mark.skipif(
     _COMPILER is None,

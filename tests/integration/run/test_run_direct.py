@@ -7,7 +7,7 @@ import pytest
 
 from support.processes.tessera_run import EXAMPLES, environment, tessera
 from support.programs import c_programs
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 HEADERS = Path("/usr/include/infiniband/verbs.h")
 COUNT = 1 << 20
@@ -57,7 +57,7 @@ def build_program(tmp_path: Path, name: str) -> Path:
     if not HEADERS.exists():
         pytest.skip("NOT RUN: no infiniband/verbs.h: apt-get install libibverbs-dev")
     build.build_all()
-    folders = (f"-L{build.LIBRARIES}", f"-L{build.LIBRARIES / build.RDMA}")
+    folders = (f"-L{build.LIBRARIES}", f"-L{build.LIBRARIES / catalogue.RDMA}")
     return c_programs.compile_program(tmp_path, name, *folders, "-lcuda", "-libverbs")
 
 

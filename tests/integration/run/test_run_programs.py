@@ -14,7 +14,7 @@ from support.processes.tessera_run import EXAMPLES, LIBCUDA, environment, run, r
 from support.programs.c_programs import linked_with_lcuda
 from vgpu_sim import config
 from vgpu_sim.hal.compute import limits
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 VECTORADD = (sys.executable, str(EXAMPLES / "vectoradd.py"))
 
@@ -63,7 +63,7 @@ def test_the_first_c_program_is_compiled_and_linked_inside_of_a_run(place):
     """As docs/first-kernel.md describes, without -L: the compiler finds libcuda."""
     build.build_all(only=("libcuda.so.1",))
     (place / "cuda.h").write_text(CUDA_H)  # the declarations of NVIDIA's header for these functions
-    folders = (place, build.CLIENTS / "libcuda", build.GENERATED, build.INCLUDE)
+    folders = (place, catalogue.CLIENTS / "libcuda", catalogue.GENERATED, catalogue.INCLUDE)
     include = " ".join(f"-I{folder}" for folder in folders)
     gcc = f"gcc -Wall -Werror {EXAMPLES}/first_kernel.c {include} -lcuda -o first_kernel"
     done = run(place, "sh", "-c", f"{gcc} && ./first_kernel {EXAMPLES}/saxpy.ptx")

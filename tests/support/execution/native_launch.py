@@ -22,7 +22,7 @@ import numpy as np
 
 from vgpu_sim.exec import jit
 from vgpu_sim.hal.compute import address_map
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 APERTURE_BYTES = address_map.APERTURE_BYTES
 ZONE_BYTES = address_map.MODULE_OFFSET  # never allocated, at both ends of the aperture
@@ -95,7 +95,7 @@ class Buffer:
         return self.view.view(dtype)
 
 
-_WORKER = build.RUNTIME
+_WORKER = catalogue.RUNTIME
 _STATE_BYTES = 80
 ROOM = 4096  # blocks that may start while others wait
 
@@ -110,7 +110,7 @@ def worker_code() -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory) / "native_cta.so"
         command = [build.compiler(), "-std=c11", "-O2", "-g", "-fPIC", "-shared", "-pthread"]
-        command += ["-fvisibility=hidden", f"-I{_WORKER}", f"-I{build.INCLUDE}"]
+        command += ["-fvisibility=hidden", f"-I{_WORKER}", f"-I{catalogue.INCLUDE}"]
         subprocess.run([*command, *map(str, sources), "-o", str(output)], check=True)
         return ctypes.CDLL(str(output))
 

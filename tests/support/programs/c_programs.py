@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 PROGRAMS = {path.stem: path for path in (Path(__file__).parents[2] / "abi/programs").glob("*/*.c")}
 
@@ -12,7 +12,7 @@ def compile_program(directory: Path, name: str, *flags: str) -> Path:
     """Compile one of the programs into a directory and return its path."""
     output = directory / name
     command = [build.compiler(), "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]
-    command += ["-pthread", f"-I{build.CLIENTS / 'libcuda'}", f"-I{build.GENERATED}"]
+    command += ["-pthread", f"-I{catalogue.CLIENTS / 'libcuda'}", f"-I{catalogue.GENERATED}"]
     command += [str(PROGRAMS[name])]
     subprocess.run([*command, "-o", str(output), *flags], check=True)
     return output

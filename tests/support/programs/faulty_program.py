@@ -17,7 +17,7 @@ from support.processes import hcad_process
 from support.programs.c_programs import compile_program
 from support.rigs.share_room import open_descriptors, room
 from vgpu_sim.config import TOKEN_VARIABLE
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 from vgpu_sim.system import foreign, seqpacket
 
 MEMORY_BYTES = 1 << 30
@@ -40,11 +40,11 @@ class Answer:
 def compile_faulty_program(directory: Path) -> Path:
     """Compile the program against freshly built libraries, and return its path."""
     build.build_all(only=("libibverbs.so.1", "librdmacm.so.1", "libtessera_hca.so"))
-    libraries = build.LIBRARIES / build.RDMA
+    libraries = build.LIBRARIES / catalogue.RDMA
     return compile_program(
         *(directory, "hca_faults", f"-L{libraries}", f"-Wl,-rpath,{libraries}"),
         *("-l:librdmacm.so.1", "-l:libibverbs.so.1"),
-        *(f"-I{build.RDMA_CLIENTS / 'librdmacm'}", f"-I{build.INCLUDE}"),
+        *(f"-I{catalogue.RDMA_CLIENTS / 'librdmacm'}", f"-I{catalogue.INCLUDE}"),
     )
 
 

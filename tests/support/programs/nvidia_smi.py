@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "nvidia_smi"
 _TIME = re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
@@ -33,7 +33,7 @@ def _folder() -> tempfile.TemporaryDirectory:
     folder = tempfile.TemporaryDirectory(prefix="fake-nvml-")
     source = Path(__file__).parents[1] / "native" / "fake_nvml.c"
     command = [build.compiler(), "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"]
-    command += ["-fPIC", "-shared", f"-I{build.CLIENTS / 'nvidia_smi'}", str(source)]
+    command += ["-fPIC", "-shared", f"-I{catalogue.CLIENTS / 'nvidia_smi'}", str(source)]
     subprocess.run([*command, "-o", f"{folder.name}/libnvidia-ml.so.1"], check=True)
     return folder
 

@@ -12,7 +12,7 @@ import pytest
 
 from support.processes.tessera_run import environment, tessera
 from support.programs import c_programs
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 WITH_ITS_RUN = ("setpriv", "--pdeathsig", "KILL")
 """Prefix of a command: the program ends with its run, so that it does not keep polling when a test
@@ -135,10 +135,10 @@ def run_verbs_program(
 ) -> subprocess.CompletedProcess[str]:
     """Compile one of the ABI tests' programs with the library's own types, and run it to its end."""
     build.build_all(only=("libibverbs.so.1", "libtessera_hca.so"))
-    folder = build.RDMA_CLIENTS / "libibverbs"
+    folder = catalogue.RDMA_CLIENTS / "libibverbs"
     program = c_programs.compile_program(
-        *(temporary, name, f"-L{build.LIBRARIES / build.RDMA}", "-libverbs"),
-        *(f"-I{folder}", f"-I{build.GENERATED / folder.name}", f"-I{build.INCLUDE}"),
+        *(temporary, name, f"-L{build.LIBRARIES / catalogue.RDMA}", "-libverbs"),
+        *(f"-I{folder}", f"-I{catalogue.GENERATED / folder.name}", f"-I{catalogue.INCLUDE}"),
     )
     return subprocess.run(
         run_hca(temporary, str(program), *arguments),
@@ -153,8 +153,8 @@ def run_verbs_program(
 def compile_with_librdmacm(temporary: Path, name: str) -> Path:
     """Compile one of the ABI tests' programs with the libraries' own types; return its path."""
     build.build_all(only=("libibverbs.so.1", "librdmacm.so.1", "libtessera_hca.so"))
-    libraries = build.LIBRARIES / build.RDMA
+    libraries = build.LIBRARIES / catalogue.RDMA
     return c_programs.compile_program(
         *(temporary, name, f"-L{libraries}", "-l:librdmacm.so.1", "-l:libibverbs.so.1"),
-        *(f"-I{build.RDMA_CLIENTS / 'librdmacm'}", f"-I{build.INCLUDE}"),
+        *(f"-I{catalogue.RDMA_CLIENTS / 'librdmacm'}", f"-I{catalogue.INCLUDE}"),
     )

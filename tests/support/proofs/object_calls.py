@@ -9,7 +9,7 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 # R_X86_64_PLT32; R_AARCH64_JUMP26 and _CALL26.
 CALLS = {"EM_X86_64": {4}, "EM_AARCH64": {282, 283}}
@@ -17,10 +17,10 @@ CALLS = {"EM_X86_64": {4}, "EM_AARCH64": {282, 283}}
 
 def name_of(source: Path) -> str:
     """Return the name of a source in the results: its path below the root."""
-    return str(source.relative_to(build.ROOT))
+    return str(source.relative_to(catalogue.ROOT))
 
 
-def compile_objects(part: build.Part, directory: Path) -> dict[str, Path]:
+def compile_objects(part: catalogue.Part, directory: Path) -> dict[str, Path]:
     """Compile each source of a library by itself; keys are paths below the root."""
     objects = {}
     flags = [flag for flag in part.flags if not flag.startswith("-Wl,")]
@@ -28,7 +28,7 @@ def compile_objects(part: build.Part, directory: Path) -> dict[str, Path]:
         name = name_of(source)
         objects[name] = directory / name.replace("/", "-").replace(".c", ".o")
         command = [build.compiler(), "-std=c11", "-O0", "-fPIC", "-fvisibility=hidden", *flags]
-        command += [f"-I{build.INCLUDE}", "-c", str(source), "-o", str(objects[name])]
+        command += [f"-I{catalogue.INCLUDE}", "-c", str(source), "-o", str(objects[name])]
         subprocess.run(command, check=True)
     return objects
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hca.contract.hca_engine import HcaFlowCounts, HcaQosClass, HcaWireCounts
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 SOURCES = (
     *("base/rates.c", "packets/crc.c", "packets/icrc.c", "packets/packet.c"),
@@ -96,13 +96,13 @@ class Parts:
     """An engine with an IPv4 address (wire 0) and a link-local one (wire 1), and queue pairs."""
 
     def __init__(self, directory: Path) -> None:
-        hca, output = build.ENGINE, directory / "parts.so"
+        hca, output = catalogue.ENGINE, directory / "parts.so"
         command = [build.compiler(), "-std=c11", "-O1", "-g", "-shared", "-fPIC", "-pthread"]
         command += ["-U_FORTIFY_SOURCE", "-Wall", "-Wextra", "-Werror"]
         command += ["-Dsendmmsg=parts_sendmmsg", "-Dclock_gettime=parts_clock_gettime"]
         command += [
             f"-I{hca}",
-            f"-I{build.INCLUDE}",
+            f"-I{catalogue.INCLUDE}",
             str(Path(__file__).parents[1] / "native" / "hca_parts" / "parts.c"),
         ]
         command += [*(str(hca / name) for name in SOURCES), "-o", str(output)]

@@ -6,7 +6,7 @@ import ctypes
 import sys
 
 from vgpu_sim.clients.codegen.library import Parameter, load
-from vgpu_sim.native import build
+from vgpu_sim.native import catalogue
 
 # These end the context, or return a structure, which ctypes would have to know.
 LEFT_OUT = {"cudaDeviceReset", "cudaThreadExit", "cudaCreateChannelDesc"}
@@ -40,7 +40,7 @@ def main() -> None:
     major = int(sys.argv[1])
     library = ctypes.CDLL(f"libcudart.so.{major}")
     calls = 0
-    for function in load(build.CLIENTS / "libcudart", major).functions:
+    for function in load(catalogue.CLIENTS / "libcudart", major).functions:
         if not function.kind or function.symbol in LEFT_OUT:
             continue
         for number in (0, 1):

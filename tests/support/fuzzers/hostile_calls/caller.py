@@ -13,7 +13,7 @@ from pathlib import Path
 
 from support.fuzzers.hostile_calls.arguments import Arguments
 from vgpu_sim.clients.codegen.library import Function, Library, load
-from vgpu_sim.native import build
+from vgpu_sim.native import catalogue
 
 IMAGE = b"""
 .version 7.0
@@ -43,7 +43,7 @@ _COMPILERS = "__cuda"
 def library_of(name: str) -> Library:
     """Return the description of a library by its short name."""
     folder = name.rstrip("0123456789")
-    return load(build.CLIENTS / folder, int(name.removeprefix(folder) or 0))
+    return load(catalogue.CLIENTS / folder, int(name.removeprefix(folder) or 0))
 
 
 def functions_of(library: Library) -> list[Function]:

@@ -16,7 +16,7 @@ from device_plugin.config import Settings
 from device_plugin.inventory.functions import HcaFunction
 from device_plugin.inventory.model import Gpu, MigSlice
 from mig import geometry
-from vgpu_sim.native import build
+from vgpu_sim.native import catalogue
 
 BOARD = geometry.board("h100-80gb")
 SLICE = MigSlice(
@@ -69,7 +69,7 @@ def test_programs_find_ptxas_and_libcuda_finds_the_linkers() -> None:
 
 
 def test_every_mathematical_library_is_where_a_manifest_can_direct_the_loader() -> None:
-    built = {part.library for part in build.parts() if part.subfolder == build.MATH}
+    built = {part.library for part in catalogue.parts() if part.subfolder == catalogue.MATH}
     assert set(spec.MATH_LIBRARIES) == built
     mounts = {m.container_path for m in spec.library_mounts("/lib/1")}
     assert {f"/usr/lib/tessera/math/{name}" for name in built} <= mounts

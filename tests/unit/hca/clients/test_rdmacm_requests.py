@@ -22,7 +22,7 @@ import pytest
 
 from hca.contract.cm import CmAddress, CmBind, CmConnect, CmMessage, CmPair, CmReject, CmRoute
 from hca.contract.verbs import VerbsQpType
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 T = TypeVar("T", bound=ctypes.Structure)
 CALLS = Path(__file__).parents[3] / "support/native/rdmacm_parts/calls.c"
@@ -57,10 +57,10 @@ class Library:
     """Some of the library's files, linked with a substitute for the sending of requests."""
 
     def __init__(self, output: Path) -> None:
-        native = build.RDMA_CLIENTS
+        native = catalogue.RDMA_CLIENTS
         command = [build.compiler(), "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared"]
-        command += ["-fPIC", *(f"-I{one / 'librdmacm'}" for one in (native, build.GENERATED))]
-        command += [f"-I{native / 'libibverbs'}", f"-I{build.COMMON}", f"-I{build.INCLUDE}"]
+        command += ["-fPIC", *(f"-I{one / 'librdmacm'}" for one in (native, catalogue.GENERATED))]
+        command += [f"-I{native / 'libibverbs'}", f"-I{catalogue.COMMON}", f"-I{catalogue.INCLUDE}"]
         sources = ("addresses.c", "connect.c", "sockets.c")
         command += [str(CALLS), *(str(native / "librdmacm" / one) for one in sources)]
         subprocess.run([*command, "-o", str(output)], check=True)

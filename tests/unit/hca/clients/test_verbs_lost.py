@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 HARNESS = Path(__file__).parents[3] / "support/native/verbs_parts/lost.c"
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    verbs = build.RDMA_CLIENTS / "libibverbs"
+    verbs = catalogue.RDMA_CLIENTS / "libibverbs"
     output = tmp_path_factory.mktemp("lost") / "lost"
-    folders = (verbs, build.COMMON, build.INCLUDE, build.GENERATED)
-    sources = [*(verbs / "command").glob("*.c"), *build.COMMON.glob("*.c")]
+    folders = (verbs, catalogue.COMMON, catalogue.INCLUDE, catalogue.GENERATED)
+    sources = [*(verbs / "command").glob("*.c"), *catalogue.COMMON.glob("*.c")]
     command = [build.compiler(), "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
     command += [
         "-ffunction-sections",

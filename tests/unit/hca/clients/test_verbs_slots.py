@@ -9,7 +9,7 @@ import pytest
 
 from hca.contract.hca import HCA_MAX_INLINE_BYTES, HCA_MAX_SGE, HcaRecvSlot, HcaSendSlot
 from hca.contract.verbs import VerbsOpcode as Op, VerbsSend
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 PROGRAM = Path(__file__).parents[3] / "support/native/verbs_parts/slots.c"
 AT, VALUE, WINDOW = 0x1010101010, 0x3030303030, {"remote_key": 0xC1, "immediate": 0x5050}
@@ -72,9 +72,12 @@ BOTH = [name for name in SENDS if name not in ("atomic write", "one", "one inlin
 @pytest.fixture(scope="module")
 def slots(tmp_path_factory) -> dict[tuple[str, str], tuple[int, int, int, bytes]]:
     """Return, by interface and request: errno, number in the ring, number of rings, slot."""
-    verbs, output = build.RDMA_CLIENTS / "libibverbs", tmp_path_factory.mktemp("slots") / "slots"
+    verbs, output = (
+        catalogue.RDMA_CLIENTS / "libibverbs",
+        tmp_path_factory.mktemp("slots") / "slots",
+    )
     command = [build.compiler(), "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    command += [f"-I{verbs}", f"-I{build.COMMON}", f"-I{build.INCLUDE}", str(PROGRAM)]
+    command += [f"-I{verbs}", f"-I{catalogue.COMMON}", f"-I{catalogue.INCLUDE}", str(PROGRAM)]
     command += [
         *(str(verbs / "posting" / name) for name in ("post.c", "builder.c")),
         "-o",

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 SUPPORT = Path(__file__).parents[3] / "support" / "native" / "doorbell_orders"
-ENGINE, LIBRARY = build.ENGINE, build.RDMA_CLIENTS / "libibverbs"
+ENGINE, LIBRARY = catalogue.ENGINE, catalogue.RDMA_CLIENTS / "libibverbs"
 WATCHED = [
     *(ENGINE / f"loop/{name}.c" for name in ("engine", "collect")),
     *(ENGINE / f"base/{name}.c" for name in ("doorbell", "complete")),
@@ -28,8 +28,8 @@ OTHERS = [
 ]
 FLAGS = (
     *("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-ffunction-sections"),
-    *(f"-I{one}" for one in (ENGINE, LIBRARY, build.GENERATED / LIBRARY.name)),
-    *(f"-I{one}" for one in (build.COMMON, build.INCLUDE)),
+    *(f"-I{one}" for one in (ENGINE, LIBRARY, catalogue.GENERATED / LIBRARY.name)),
+    *(f"-I{one}" for one in (catalogue.COMMON, catalogue.INCLUDE)),
 )
 
 Change = tuple[str, str, str]

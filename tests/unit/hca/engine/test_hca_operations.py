@@ -8,10 +8,10 @@ import pytest
 
 from rdma.operations import Extra, Shape, VerbsOpcode
 from rdma.packets import PACKETS, Packet, request_packets
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
-HCA = build.ENGINE
-FOLDERS = (HCA, *(build.RDMA_CLIENTS / one for one in ("libibverbs", "librdmacm", "provider")))
+HCA = catalogue.ENGINE
+FOLDERS = (HCA, *(catalogue.RDMA_CLIENTS / one for one in ("libibverbs", "librdmacm", "provider")))
 TRANSPORTS = 8
 PROGRAM = r"""
 #include <stdio.h>
@@ -69,7 +69,7 @@ def test_predicates_packets_and_codes_of_c_are_the_tables(tmp_path: Path) -> Non
     source, program = tmp_path / "operations.c", tmp_path / "operations"
     source.write_text(PROGRAM)
     command = [build.compiler(), "-std=c11", "-O1", "-ffunction-sections", "-Wl,--gc-sections"]
-    command += [f"-I{HCA}", f"-I{build.INCLUDE}", f"-I{build.COMMON}"]
+    command += [f"-I{HCA}", f"-I{catalogue.INCLUDE}", f"-I{catalogue.COMMON}"]
     subprocess.run(
         [*command, str(source), str(HCA / "packets/packet.c"), "-o", str(program)], check=True
     )
@@ -103,7 +103,7 @@ def test_c_names_an_operation_only_where_no_other_is_like_it() -> None:
         for path in sorted(folder.rglob("*.[ch]")):
             named = re.findall(r"TESSERA_VERBS_OPCODE_(\w+)", path.read_text(encoding="utf-8"))
             if named:
-                found[str(path.relative_to(build.ENGINE.parent))] = set(named)
+                found[str(path.relative_to(catalogue.ENGINE.parent))] = set(named)
     assert found == _ALONE
 
 

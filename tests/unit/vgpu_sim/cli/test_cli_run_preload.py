@@ -9,7 +9,7 @@ import pytest
 from device_plugin.cdi.spec import MATH_LIBRARIES
 from vgpu_sim import config
 from vgpu_sim.cli.run import preload
-from vgpu_sim.native import build
+from vgpu_sim.native import catalogue
 
 
 @pytest.mark.parametrize("major", preload.MAJORS)
@@ -26,14 +26,14 @@ def test_one_library_precedes_the_users_own_and_loads_all_others(major: str) -> 
     )
     paths = {line.split()[-1] for line in traced.stdout.splitlines() if ".so" in line}
     ours = {Path(path).name for path in paths if Path(path).is_relative_to(config.LIBRARIES_DIR)}
-    assert ours >= {*build.LINKED[int(major)], "libcuda.so.1", f"libtessera-cuda{major}.so"}
+    assert ours >= {*catalogue.LINKED[int(major)], "libcuda.so.1", f"libtessera-cuda{major}.so"}
     other = {"12": "13", "13": "12"}[major]
     assert f"libcudart.so.{other}" not in ours
 
 
 def test_every_mathematical_library_belongs_to_a_version() -> None:
     """Parts of cuDNN are loaded by libcudnn's users themselves."""
-    known = {name for names in build.LINKED.values() for name in names}
+    known = {name for names in catalogue.LINKED.values() for name in names}
     known -= {"libcudart.so.12", "libcudart.so.13"}
     parts = ("libcudnn_", "libtessera-")
     assert known == {name for name in MATH_LIBRARIES if not name.startswith(parts)}

@@ -8,9 +8,9 @@ import pytest
 from cuda.bindings import driver
 
 from vgpu_sim.clients.codegen import library, outputs, page
-from vgpu_sim.native import build, generate
+from vgpu_sim.native import catalogue, generate
 
-LIBCUDA = build.CLIENTS / "libcuda"
+LIBCUDA = catalogue.CLIENTS / "libcuda"
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +77,9 @@ def test_an_unchanged_file_is_kept_and_a_stale_one_removed(generated_folder):
 
 
 def test_every_client_library_is_generated():
-    built = {part.folder for part in build.parts() if part.shared and not part.program}
+    built = {part.folder for part in catalogue.parts() if part.shared and not part.program}
     own = {
-        build.RDMA_CLIENTS / build.PROVIDER
+        catalogue.RDMA_CLIENTS / catalogue.PROVIDER
     }  # libibverbs' objects, with the provider's few symbols
     assert built - own == set(generate.LIBRARIES)
     assert own < built
@@ -129,7 +129,7 @@ def test_the_header_of_handles_and_structures_compiles_alone(tmp_path, generated
 def test_every_variable_that_is_read_is_documented():
     """Each variable is read in only one file of its library."""
     for sources, documented in (
-        (build.COMMON, page.client_variables()),
+        (catalogue.COMMON, page.client_variables()),
         (LIBCUDA, library.load(LIBCUDA).variables),
     ):
         readers = [path for path in sources.rglob("*.c") if "getenv(" in path.read_text()]
@@ -139,5 +139,5 @@ def test_every_variable_that_is_read_is_documented():
 
 
 def test_shared_client_sources_name_no_library():
-    for path in build.COMMON.iterdir():
+    for path in catalogue.COMMON.iterdir():
         assert "cuda" not in path.read_text().lower(), path.name

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 NATIVE = Path(__file__).parents[3] / "support" / "native"
 HARNESS = NATIVE / "client_ring" / "rules.c"
@@ -27,13 +27,13 @@ SOURCES = (
 
 
 def compile_harness(output: Path, sanitizer: str) -> Path:
-    client = build.CLIENTS / "libcuda"
+    client = catalogue.CLIENTS / "libcuda"
     command = [build.compiler(), "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
     command += [
         f"-fsanitize={sanitizer}",
         f"-I{client}",
-        f"-I{build.COMMON}",
-        f"-I{build.INCLUDE}",
+        f"-I{catalogue.COMMON}",
+        f"-I{catalogue.INCLUDE}",
         str(HARNESS),
     ]
     command += [str(client / name) for name in SOURCES]
@@ -98,7 +98,7 @@ WRONG = {
 
 
 def compile_programs(folder: Path, *change: str) -> Path:
-    client = build.CLIENTS / "libcuda"
+    client = catalogue.CLIENTS / "libcuda"
     sources = [client / "exchange" / f"{name}.c" for name in ("list", "wait", "doorbell")]
     ring = (client / "exchange" / "ring.c").read_text()
     if change:
@@ -107,7 +107,7 @@ def compile_programs(folder: Path, *change: str) -> Path:
     (folder / "ring.c").write_text(ring)
     command = [build.compiler(), "-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
     command += ["-include", str(SMALL), "-DSMALL_STREAMS=4", "-DSMALL_SLOTS=8"]
-    command += [f"-I{one}" for one in (client, build.COMMON, build.INCLUDE)]
+    command += [f"-I{one}" for one in (client, catalogue.COMMON, catalogue.INCLUDE)]
     command += map(str, (PROGRAMS, CONTEXT, folder / "ring.c", *sources))
     subprocess.run([*command, "-o", str(folder / "programs")], check=True)
     return folder / "programs"

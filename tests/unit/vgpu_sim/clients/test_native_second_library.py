@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vgpu_sim.clients.codegen import library, outputs
-from vgpu_sim.native import build, generate
+from vgpu_sim.native import build, catalogue, generate
 
 LIBRARY = """
 soname = "libtoy.so.1"
@@ -78,7 +78,7 @@ def toy(tmp_path_factory) -> Path:
     generate.write_all(generated)
     outputs.write(library.load(sources), generated)
     directory = tmp_path_factory.mktemp("lib")
-    part = build.client_part(sources, "libtoy.so.1", generated_root=generated)
+    part = catalogue.client_part(sources, "libtoy.so.1", generated_root=generated)
     return build.build(part, directory)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 SLAB_BYTES = 2 << 20
 UNIT = 512
@@ -16,7 +16,7 @@ UNIT = 512
 @pytest.fixture(scope="module")
 def library(tmp_path_factory) -> ctypes.CDLL:
     output = tmp_path_factory.mktemp("slab") / "slab.so"
-    client = build.CLIENTS / "libcuda"
+    client = catalogue.CLIENTS / "libcuda"
     source = client / "memory" / "slab.c"
     command = [build.compiler(), "-std=c11", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Werror"]
     subprocess.run([*command, f"-I{client}", str(source), "-o", str(output)], check=True)

@@ -8,7 +8,7 @@ import pytest
 
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.compute import abi
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 NAME = b"kernel\0\0"
 HEADER = ctypes.sizeof(messages.TableHeader)
@@ -21,10 +21,10 @@ VARIABLE = ctypes.sizeof(messages.VariableRecord)
 def read(tmp_path_factory):
     """Return a function that passes bytes to tsr_table_read and returns whether it accepts them."""
     output = tmp_path_factory.mktemp("table") / "table.so"
-    client = build.CLIENTS / "libcuda"
+    client = catalogue.CLIENTS / "libcuda"
     source = client / "modules" / "table.c"
     command = [build.compiler(), "-std=c11", "-O1", "-Wall", "-Werror", "-shared", "-fPIC"]
-    command += [f"-I{client}", f"-I{build.INCLUDE}", str(source), "-o", str(output)]
+    command += [f"-I{client}", f"-I{catalogue.INCLUDE}", str(source), "-o", str(output)]
     subprocess.run(command, check=True)
     library = ctypes.CDLL(str(output))
     library.tsr_table_read.restype = ctypes.c_bool

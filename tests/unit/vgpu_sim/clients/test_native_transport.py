@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 PROGRAM = """
 #define _GNU_SOURCE
@@ -35,8 +35,8 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("transport")
     (directory / "connect.c").write_text(PROGRAM)
     command = [build.compiler(), "-std=c11", "-O1", "-g", *build.SANITIZERS["address"]]
-    command += [f"-I{build.COMMON}", f"-I{build.INCLUDE}", str(directory / "connect.c")]
-    command += [str(build.COMMON / "transport.c"), "-o", str(directory / "connect")]
+    command += [f"-I{catalogue.COMMON}", f"-I{catalogue.INCLUDE}", str(directory / "connect.c")]
+    command += [str(catalogue.COMMON / "transport.c"), "-o", str(directory / "connect")]
     subprocess.run(command, check=True)
     return directory / "connect"
 

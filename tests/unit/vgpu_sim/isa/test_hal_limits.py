@@ -10,7 +10,7 @@ from vgpu_sim.exec.jit.planning.plan import check_block
 from vgpu_sim.gpud.devices.attributes import Attribute, attributes_of
 from vgpu_sim.gpud.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
 from vgpu_sim.hal.compute import limits
-from vgpu_sim.native import build, generate
+from vgpu_sim.native import catalogue, generate
 
 
 def announced_attributes() -> dict[int, int]:
@@ -47,7 +47,7 @@ def test_devices_announce_what_the_native_runtime_enforces(attribute: Attribute)
 
 
 def test_no_c_file_of_the_worker_has_a_limit_of_its_own() -> None:
-    worker = build.RUNTIME
+    worker = catalogue.RUNTIME
     own = r"(?<!TESSERA_)\bMAX_(BLOCK|GRID|SHARED|THREADS)\w*\s*="
     assert not [path.name for path in worker.rglob("*.[ch]") if re.search(own, path.read_text())]
 

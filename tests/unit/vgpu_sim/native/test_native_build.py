@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 
 @pytest.fixture
@@ -23,9 +23,11 @@ def sources(tmp_path, monkeypatch):
     )
     shared = (native / "common",)
     include = native / "include"
-    part = build.Part(native / "toy", "libtoy.so.1", ("libtoy.so",), shared=shared, include=include)
-    monkeypatch.setattr(build, "ROOT", native)
-    monkeypatch.setattr(build, "parts", lambda generated: (part,))
+    part = catalogue.Part(
+        native / "toy", "libtoy.so.1", ("libtoy.so",), shared=shared, include=include
+    )
+    monkeypatch.setattr(catalogue, "ROOT", native)
+    monkeypatch.setattr(catalogue, "parts", lambda generated: (part,))
     return native
 
 
@@ -82,14 +84,14 @@ def test_a_library_of_older_sources_is_not_copied(sources, tmp_path):
 
 
 def test_a_part_is_built_after_the_parts_that_it_needs(sources, tmp_path, monkeypatch):
-    (toy,) = build.parts(build.GENERATED)
+    (toy,) = catalogue.parts(catalogue.GENERATED)
     (sources / "user").mkdir()
     (sources / "user" / "user.c").write_text(
         'int answer(void);\n__attribute__((visibility("default"))) int twice(void)'
         " { return 2 * answer(); }\n"
     )
-    user = build.Part(sources / "user", "libuser.so.1", needs=(toy,), include=toy.include)
-    monkeypatch.setattr(build, "parts", lambda generated: (user, toy))
+    user = catalogue.Part(sources / "user", "libuser.so.1", needs=(toy,), include=toy.include)
+    monkeypatch.setattr(catalogue, "parts", lambda generated: (user, toy))
     assert [one.name for one in build.build_all(tmp_path / "lib")] == [
         "libuser.so.1",
         "libtoy.so.1",
@@ -99,7 +101,7 @@ def test_a_part_is_built_after_the_parts_that_it_needs(sources, tmp_path, monkey
 def test_the_folder_of_generated_sources_does_not_count_as_a_change(tmp_path):
     build.generator.write_all(tmp_path)
     compiler = build.compiler()
-    for part, elsewhere in zip(build.parts(), build.parts(tmp_path), strict=True):
+    for part, elsewhere in zip(catalogue.parts(), catalogue.parts(tmp_path), strict=True):
         assert build.digest(part, compiler) == build.digest(elsewhere, compiler)
 
 
@@ -147,5 +149,5 @@ def test_no_path_of_this_machine_is_left_in_a_library():
     assert libraries
     for library in libraries:
         content = library.read_bytes()
-        assert str(build.ROOT).encode() not in content
+        assert str(catalogue.ROOT).encode() not in content
         assert str(build.LIBRARIES).encode() not in content

@@ -13,11 +13,11 @@ from support.proofs.object_calls import (
     name_of,
     uses_between,
 )
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 
 # A part of cuDNN contains nothing, nor does the library that is preloaded.
 EMPTY = ("cudnn_part", "preload")
-PARTS = [part for part in build.parts() if part.folder.name not in EMPTY]
+PARTS = [part for part in catalogue.parts() if part.folder.name not in EMPTY]
 
 
 @pytest.fixture(scope="module", params=PARTS, ids=lambda part: part.library)
@@ -48,23 +48,23 @@ def test_no_calls_between_rooms_run_in_a_circle(calls):
 def test_the_calls_are_seen(calls):
     """The tests above would also pass if no calls were found."""
     called = callers(calls)
-    exchange = build.CLIENTS / "libcuda" / "exchange"
+    exchange = catalogue.CLIENTS / "libcuda" / "exchange"
     known = [
-        (build.COMMON / "log.c", build.COMMON / "unsupported.c"),
+        (catalogue.COMMON / "log.c", catalogue.COMMON / "unsupported.c"),
         (exchange / "doorbell.c", exchange / "ring.c"),
-        (build.RUNTIME / "requests/execute.c", build.RUNTIME / "requests/scheduler.c"),
-        (build.ENGINE / "requests/memory.c", build.ENGINE / "requests/responder.c"),
-        (build.CLIENTS / "nvidia_smi/mig/find.c", build.CLIENTS / "nvidia_smi/mig/list.c"),
-        (build.CLIENTS / "ptxas/report.c", build.CLIENTS / "ptxas/options.c"),
-        (build.CLIENTS / "libnvjitlink/report.c", build.CLIENTS / "libnvjitlink/inputs.c"),
-        (build.CLIENTS / "libnvrtc/library.c", build.CLIENTS / "libnvrtc/api.c"),
+        (catalogue.RUNTIME / "requests/execute.c", catalogue.RUNTIME / "requests/scheduler.c"),
+        (catalogue.ENGINE / "requests/memory.c", catalogue.ENGINE / "requests/responder.c"),
+        (catalogue.CLIENTS / "nvidia_smi/mig/find.c", catalogue.CLIENTS / "nvidia_smi/mig/list.c"),
+        (catalogue.CLIENTS / "ptxas/report.c", catalogue.CLIENTS / "ptxas/options.c"),
+        (catalogue.CLIENTS / "libnvjitlink/report.c", catalogue.CLIENTS / "libnvjitlink/inputs.c"),
+        (catalogue.CLIENTS / "libnvrtc/library.c", catalogue.CLIENTS / "libnvrtc/api.c"),
     ]
     assert any(name_of(caller) in called.get(name_of(file), ()) for file, caller in known)
     assert sum(map(len, calls.values())) > 1
 
 
 def test_shared_client_sources_call_no_library(calls):
-    common = build.COMMON.relative_to(build.ROOT)
+    common = catalogue.COMMON.relative_to(catalogue.ROOT)
     for file, others in calls.items():
         if Path(file).parent == common:
             assert {Path(other).parent for other in others} <= {common}, file

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_sim.native import build
+from vgpu_sim.native import build, catalogue
 from vgpu_sim.worker.runtime.records import StatsRecord
 
 ROOT = Path(__file__).parents[4]
@@ -18,7 +18,7 @@ ALL = 1 << 16
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stats")
     flags = ["-std=c11", "-O1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    folders = [f"-I{build.RUNTIME}", f"-I{build.INCLUDE}"]
+    folders = [f"-I{catalogue.RUNTIME}", f"-I{catalogue.INCLUDE}"]
     output = folder / "clocked_stats.so"
     subprocess.run([build.compiler(), *flags, *folders, str(HARNESS), "-o", output], check=True)
     return output
