@@ -82,6 +82,10 @@ static CUresult check_cluster(struct tsr_function *function, const struct tsr_ge
       return refuse(function, launch->call, CLUSTER, CUDA_ERROR_INVALID_CLUSTER_SIZE,
                     "%u blocks of the grid in %c are not a multiple of the cluster's %u",
                     launch->grid[i], AXES[i], size[i]);
+  if (tsr_cluster_pack(function, launch->cluster) &&
+      !(function->context->page->features & TESSERA_FEATURE_CLUSTERS))
+    return refuse(function, launch->call, CLUSTER, CUDA_ERROR_NOT_SUPPORTED,
+                  "a cluster, and the worker is of an older version that has none");
   return CUDA_SUCCESS;
 }
 
