@@ -6,7 +6,7 @@ name; the other kinds are unaffected.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Never
 
 from console.model import event_log, pods
@@ -22,7 +22,7 @@ from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
 RETRY_S: Final = 2.0
 REFUSED_S: Final = 60.0  # a missing right or definition seldom appears within seconds
 _ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-_NAMESPACED: Final = ("Pod", "ResourceClaim", "Event", POLICY_KIND)
+NAMESPACED: Final = ("Pod", "ResourceClaim", "Event", POLICY_KIND)
 _READERS: Final[Mapping[str, Callable[[Document], Any]]] = {
     "Pod": pods.read_pod,
     "ResourceClaim": claims.read_claim,
@@ -65,6 +65,19 @@ class Watches:
             for kind, reflector in self._reflectors.items():
                 group.create_task(self._follow(kind, reflector))
 
+    async def list_once(self, kinds: Iterable[str]) -> dict[str, errors.KubeError]:
+        """List some kinds without following them; return the errors by kind."""
+        chosen = tuple(kinds)
+        listing = (self._reflectors[kind].list_once() for kind in chosen)
+        results = await asyncio.gather(*listing, return_exceptions=True)
+        problems: dict[str, errors.KubeError] = {}
+        for kind, result in zip(chosen, results, strict=True):
+            if isinstance(result, errors.KubeError):
+                problems[kind] = result
+            elif isinstance(result, BaseException):
+                raise result
+        return problems
+
     async def _follow(self, kind: str, reflector: Reflector) -> Never:
         while True:
             pause_s = self._retry_s
@@ -105,6 +118,6 @@ def _keep(document: Document) -> Document:
 
 def _chosen(kind: str, namespace: str) -> Chosen:
     return Chosen(
-        namespace=namespace if kind in _NAMESPACED else "",
+        namespace=namespace if kind in NAMESPACED else "",
         fields=_ENDED if kind == "Pod" else "",
     )

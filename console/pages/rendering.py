@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from console.views import fleet, geometry, svg
+from console.views import advice, fleet, geometry, svg
 
 STATIC: Final = Path(__file__).parent / "static"
 _TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -25,6 +25,7 @@ def new_environment() -> Environment:
     )
     environment.globals |= {
         "svg": svg,
+        "advise": advice.advise,
         "legend": geometry.LEGEND,
         "colour_class": fleet.colour_class,
         "hue": fleet.hue,

@@ -88,6 +88,11 @@ class RequestFinding:
     layouts: tuple[tuple[str, str], ...]
     remedy: Remedy | None = None
 
+    @property
+    def nodes_with_room(self) -> int:
+        """Return how many nodes have as much free as the pod requests."""
+        return dict(self.counts).get(Obstacle.NONE, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimFinding:

@@ -65,6 +65,22 @@ async def kubeconfig_client(path: Path | None, context: str | None) -> tuple[Api
     return client, context or str(current)
 
 
+def kubeconfig_namespace(path: Path | None, context: str | None) -> str:
+    """Return the namespace of a context, as kubectl chooses it.
+
+    Raises:
+        ConfigError: the file or the context does not exist, or is invalid.
+    """
+    try:
+        known, current = list_kube_config_contexts(config_file=_file_name(path))
+    except (ConfigException, OSError) as err:
+        raise errors.ConfigError(f"no access to a cluster: {err}") from err
+    chosen = current if context is None else next((c for c in known if c["name"] == context), None)
+    if chosen is None:
+        raise errors.ConfigError(f"no access to a cluster: the kubeconfig has no context {context}")
+    return str((chosen.get("context") or {}).get("namespace") or "default")
+
+
 def _file_name(path: Path | None) -> str | None:
     if path is not None and not path.is_file():
         raise errors.ConfigError(f"no access to a cluster: {path}: no such file")

@@ -70,15 +70,18 @@ class Reflector:
         Raises:
             KubeError: the API server did not respond.
         """
-        version = await self._list()
+        version = await self.list_once()
         while version:
             before, began = version, time.monotonic()
             version = await self._watch(version)
             if version == before and time.monotonic() - began < self._retry_s:
                 await asyncio.sleep(self._retry_s)  # the API server is shutting down
 
-    async def _list(self) -> str:
-        """Process a complete list, page by page, and remove objects that it lacks."""
+    async def list_once(self) -> str:
+        """Process a complete list, page by page, and remove objects that it lacks.
+
+        Returns the list's version. Raises KubeError.
+        """
         there: set[str] = set()
         token = ""
         while True:

@@ -1,0 +1,133 @@
+"""Which cluster and namespace a command reads, and the list of what it needs."""
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from console.model.cluster import ClusterModel
+from console.model.watches import NAMESPACED, Watches
+from gpu_operator import errors
+from gpu_operator.kube import connection
+from gpu_operator.kube.client import KubernetesCluster
+from gpu_operator.kube.port import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The values of kubectl's options; None or empty where one is absent."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    named: str = ""
+    everywhere: bool = False
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of -n, or else of the context. Raises ClickException."""
+        try:
+            return self.named or connection.kubeconfig_namespace(self.kubeconfig, self.context)
+        except errors.ConfigError as err:
+            raise click.ClickException(str(err)) from err
+
+    @property
+    def scope(self) -> str:
+        """Return the namespace to which a list is restricted; empty with -A."""
+        return "" if self.everywhere else self.namespace
+
+
+def with_access(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add kubectl's options to a command, which receives them as ``access``."""
+
+    @functools.wraps(function)
+    def call(
+        *args: Any,
+        kubeconfig: Path | None,
+        context: str | None,
+        namespace: str,
+        all_namespaces: bool,
+        **options: Any,
+    ) -> Any:
+        above = click.get_current_context().find_object(Access) or Access()
+        access = Access(
+            kubeconfig or above.kubeconfig,
+            context or above.context,
+            namespace or above.named,
+            all_namespaces or above.everywhere,
+        )
+        return function(*args, access=access, **options)
+
+    file = click.Path(dir_okay=False, path_type=Path)
+    for option in (
+        click.option("-A", "--all-namespaces", is_flag=True, help="Consider all namespaces."),
+        click.option("-n", "--namespace", default="", help="Namespace; default: the context's."),
+        click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
+        click.option("--kubeconfig", type=file, help="File to use; default: as kubectl chooses."),
+    ):
+        call = option(call)
+    return call
+
+
+def read_model(
+    access: Access,
+    required: Collection[str],
+    useful: Collection[str] = (),
+    restricted: Collection[str] = (),
+) -> ClusterModel:
+    """List kinds of objects once, and return the model of them.
+
+    Kinds in ``restricted`` are listed in the scope only. Other namespaced kinds are listed in the
+    namespace only if the user may not list them everywhere, which a warning reports.
+
+    Raises:
+        click.ClickException: a kind in ``required`` cannot be listed.
+    """
+    try:
+        model, problems, limited = asyncio.run(_read(access, (*required, *useful), restricted))
+    except errors.ConfigError as err:
+        raise click.ClickException(str(err)) from err
+    for kind, problem in problems.items():
+        if kind in required:
+            raise click.ClickException(problem)
+        click.echo(f"warning: {problem}", err=True)
+    for kind in limited:
+        text = f"{kind}: only of namespace {access.namespace}: you may not list others"
+        click.echo(f"warning: {text}", err=True)
+    return model
+
+
+@contextlib.asynccontextmanager
+async def connect(access: Access) -> AsyncIterator[Source]:
+    """Connect to the cluster's API server. Raises ConfigError."""
+    client, _ = await connection.kubeconfig_client(access.kubeconfig, access.context)
+    cluster = KubernetesCluster(client)
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+async def _read(
+    access: Access, kinds: Collection[str], restricted: Collection[str]
+) -> tuple[ClusterModel, dict[str, str], list[str]]:
+    """Return the model, the kinds that cannot be listed with the reason, and what is limited."""
+    model = ClusterModel()
+    async with connect(access) as source:
+        found = await Watches(source, model).list_once(k for k in kinds if k not in restricted)
+        if restricted:
+            found |= await Watches(source, model, access.scope).list_once(restricted)
+        refused = [
+            kind
+            for kind, err in found.items()
+            if isinstance(err, errors.Refused) and kind in NAMESPACED and kind not in restricted
+        ]
+        if refused:  # perhaps the user may list them in one namespace
+            still = await Watches(source, model, access.namespace).list_once(refused)
+            found = {k: err for k, err in found.items() if k not in refused or k in still}
+    problems = {kind: str(err) for kind, err in found.items()}
+    return model, problems, [kind for kind in refused if kind not in problems]

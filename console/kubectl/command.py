@@ -1,0 +1,200 @@
+"""``kubectl tessera``: the verbs. Each lists what it needs, computes with a view, and prints."""
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from console.kubectl import fleet_text, layout_text, output, rdma_text, why_text
+from console.kubectl.access import Access, read_model, with_access
+from console.model.fabric import KINDS as FABRIC_KINDS, Fabric
+from console.views import layout_diff, reach, why
+from console.views.fleet import Filter
+from rdma.explain import Question, QuestionError
+from rdma.verbs import NAMES
+
+_FORM: Final = click.option("-o", "--output", "form", type=click.Choice(["json", "yaml", "wide"]))
+_DOCUMENT: Final = click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]))
+
+
+class _Failed(click.ClickException):
+    """An error of a command whose status 1 is a result."""
+
+    exit_code = 2
+
+
+class _Judging(click.Command):
+    """A command whose status 1 is a result, so that every error has another status."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _failing():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _failing():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _failing() -> Iterator[None]:
+    try:
+        yield
+    except click.ClickException as err:
+        raise _Failed(err.format_message()) from err
+    except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+        raise
+    except Exception as err:
+        traceback.print_exc()
+        raise _Failed(f"{type(err).__name__}: {err}") from err
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@with_access
+@click.version_option(package_name="tessera", prog_name="kubectl-tessera")
+def command(access: Access) -> None:
+    """Show a cluster's GPUs, slices, pending pods and RDMA policies. Nothing is written."""
+    click.get_current_context().obj = access
+
+
+@command.command("map")
+@click.argument("names", metavar="[NODE]...", nargs=-1)
+@click.option("--pool", default="", help="GPUs of this pool only.")
+@click.option("--board", default="", help="GPUs of this board only.")
+@_FORM
+@with_access
+def show_map(access: Access, names: Sequence[str], pool: str, board: str, form: str | None) -> None:
+    """Draw nodes, GPUs and slices at their positions; -n: GPUs with slices of its pods only."""
+    world = read_model(access, ("GPU",), ("Node", "GPUPool")).world()
+    chosen = Filter(pool=pool, board=board, namespace=_filtered(access))
+    fleet_text.write_map(fleet_text.choose(world, chosen, names), form or "")
+
+
+@command.command("top")
+@click.argument("names", metavar="[NODE]...", nargs=-1)
+@_DOCUMENT
+@with_access
+def show_top(access: Access, names: Sequence[str], form: str | None) -> None:
+    """Print the memory that each slice uses, as the node agent reported it last."""
+    world = read_model(access, ("GPU",), ("Node", "GPUPool")).world()
+    chosen = Filter(namespace=_filtered(access))
+    fleet_text.write_top(fleet_text.choose(world, chosen, names), form or "")
+
+
+@command.command("why")
+@click.argument("pod", required=False)
+@_FORM
+@with_access
+def explain_pod(access: Access, pod: str | None, form: str | None) -> None:
+    """Explain why POD waits for a node; without POD, list the pods that wait for devices."""
+    if pod is None:
+        pods = read_model(access, ("Pod",), restricted=("Pod",)).pods.values()
+        why_text.write_pending(why.pending_pods(pods), form or "")
+        return
+    name = pod.removeprefix("pods/").removeprefix("pod/")
+    if access.everywhere:
+        raise click.UsageError("a pod cannot be retrieved by name across all namespaces")
+    if "/" in name:
+        raise click.UsageError(f"{pod!r} is no pod's name; -n chooses the namespace")
+    more = ("GPUPool", "MIGLayout", "GPUPolicy", "ResourceClaim", "DeviceClass")
+    model = read_model(access, ("Pod", "GPU", "Node"), more, restricted=("Pod",))
+    found = model.pods.get(f"{access.namespace}/{name}")
+    if found is None or not found.is_pending:
+        raise click.ClickException(
+            f"pod {name!r} in namespace {access.namespace!r} does not exist, or does not wait for"
+            " a node with a slice, a GPU or an HCA"
+        )
+    explanation = why.explain(model.world(), found, model.claims, model.classes)
+    why_text.write_explanation(explanation, form or "")
+
+
+@command.group("layout")
+def layout() -> None:
+    """Compute what a MIGLayout would change."""
+
+
+@layout.command("diff", cls=_Judging)
+@click.option("-f", "--filename", required=True, metavar="FILE", help="Manifest; - is stdin.")
+@_FORM
+@with_access
+def show_diff(access: Access, filename: str, form: str | None) -> int:
+    """Print what applying a MIGLayout would change. Nothing is applied.
+
+    Exit status: 0 no slice changes, 1 slices change, 2 error.
+    """
+    text = _read_file(filename)
+    try:
+        document = layout_diff.read_layout(text)
+        kinds = ("GPU", "MIGLayout", "Node", "GPUPool", "GPUPolicy")
+        found = layout_diff.diff(read_model(access, kinds).world(), document)
+    except layout_diff.ManifestError as err:
+        raise click.ClickException(f"{filename}: {err}") from err
+    layout_text.write_diff(found, form or "")
+    return int(layout_text.is_change(found))
+
+
+@command.group("rdma")
+def rdma() -> None:
+    """Evaluate the cluster's RDMA network policies."""
+
+
+@rdma.command("explain", cls=_Judging)
+@click.option("--from", "source", required=True, metavar="[NS/]POD", help="Pod that requests.")
+@click.option("--to", "destination", required=True, metavar="[NS/]POD", help="Pod that receives.")
+@click.option("--verb", required=True, type=click.Choice(list(NAMES), case_sensitive=False))
+@_DOCUMENT
+@with_access
+def explain_flow(access: Access, source: str, destination: str, verb: str, form: str | None) -> int:
+    """Explain whether a pod may use a verb on another, as `tessera rdma explain` does.
+
+    Exit status: 0 allowed, 1 denied, 2 error.
+    """
+    fabric = _read_fabric(access)
+    a, b = (one if "/" in one else f"{access.namespace}/{one}" for one in (source, destination))
+    try:
+        found = fabric.explainer().explain(Question(a, b, NAMES[verb]))
+    except QuestionError as err:
+        raise click.ClickException(str(err)) from err
+    if form:
+        output.write_document(found.document(), form)
+    else:
+        output.write_lines(found.lines())
+    return int(not found.allowed)
+
+
+@rdma.command("matrix")
+@click.option("--first", type=click.IntRange(1), default=1, help="Number of the first pod shown.")
+@_DOCUMENT
+@with_access
+def show_matrix(access: Access, first: int, form: str | None) -> None:
+    """Print which pods of the namespace may use which verbs on which others."""
+    fabric = _read_fabric(access)
+    rdma_text.write_matrix(reach.matrix(fabric, access.scope, first - 1), form or "")
+
+
+def _read_fabric(access: Access) -> Fabric:
+    fabric = read_model(access, ("Pod", *FABRIC_KINDS)).fabric
+    for key, policy in fabric.policies.items():
+        if policy.problem:
+            click.echo(f"warning: {key} cannot be read, and denies all: {policy.problem}", err=True)
+    return fabric
+
+
+def _filtered(access: Access) -> str:
+    """Return the namespace that restricts objects without one: only that of -n."""
+    return "" if access.everywhere else access.named
+
+
+def _read_file(filename: str) -> str:
+    """Return a manifest's text, of which one character too many is read. Raises ClickException."""
+    try:
+        if filename == "-":
+            return sys.stdin.read(layout_diff.LONGEST + 1)
+        with Path(filename).open(encoding="utf-8") as file:
+            return file.read(layout_diff.LONGEST + 1)
+    except (OSError, UnicodeDecodeError) as err:
+        reason = err.strerror if isinstance(err, OSError) else "not UTF-8"
+        raise click.ClickException(f"{filename}: {reason}") from err

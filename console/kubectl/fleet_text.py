@@ -1,0 +1,135 @@
+"""``map`` and ``top``: nodes, GPUs and slices as a drawing, a table or a document."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import click
+
+from console.kubectl import drawing, output
+from console.views import fleet
+from console.views.fleet import Filter, NodeView
+from console.views.geometry import WORDS, Box, Run
+from gpu_operator.controllers.common.world import World
+
+_MIB = 2**20
+
+
+def choose(world: World, chosen: Filter, names: Collection[str]) -> list[NodeView]:
+    """Return the nodes that match a filter and, if there are names, have one of them.
+
+    Raises ClickException if a name is no node with GPUs.
+    """
+    found = fleet.choose_nodes(world, chosen, fleet.Namespaces())
+    missing = sorted(set(names) - {one.name for one in found})
+    if missing:
+        raise click.ClickException(
+            f"node {missing[0]!r} has no GPU that matches, or does not exist"
+        )
+    nodes = [one for one in found if not names or one.name in names]
+    return [fleet.view_node(world, one.name, one.gpus, "state") for one in nodes]
+
+
+def write_map(views: Sequence[NodeView], form: str) -> None:
+    """Print the map of some nodes."""
+    if form in ("json", "yaml"):
+        output.write_document({"nodes": [_node_document(one) for one in views]}, form)
+    elif not views:
+        click.echo("No GPUs found.", err=True)
+    elif form == "wide":
+        head = ("NODE", "GPU", "BOARD", "SLICE", "STATE", "MEMORY", "COMPUTE", "PODS", "UUID")
+        output.write_table(head, _rows(views))
+    else:
+        for view in views:
+            output.write_lines(drawing.draw_node(view, output.width()))
+        output.write_lines(drawing.legend(output.width()))
+
+
+def write_top(views: Sequence[NodeView], form: str) -> None:
+    """Print the memory that each slice uses, the fullest first."""
+    found = sorted(_usages(views), key=lambda one: (-one["memoryUsedBytes"], one["gpu"]))
+    if form in ("json", "yaml"):
+        output.write_document({"slices": found}, form)
+        return
+    if not found:
+        click.echo("No slices found.", err=True)
+        return
+    rows = (
+        (
+            one["node"],
+            one["gpu"],
+            one["slice"],
+            f"{one['memoryUsedBytes'] // _MIB}Mi",
+            f"{one['memoryBytes'] // _MIB}Mi",
+            f"{100 * one['memoryUsedBytes'] // max(one['memoryBytes'], 1)}%",
+            ",".join(one["pods"]) or "<none>",
+        )
+        for one in found
+    )
+    output.write_table(("NODE", "GPU", "SLICE", "MEMORY", "OF", "MEMORY%", "PODS"), rows)
+
+
+def _usages(views: Iterable[NodeView]) -> Iterable[dict[str, Any]]:
+    for view in views:
+        for one in view.gpus:
+            for each in one.gpu.status.slices:
+                yield {
+                    "node": view.name,
+                    "gpu": one.gpu.name,
+                    "slice": str(each.place),
+                    "uuid": each.uuid,
+                    "memoryUsedBytes": each.memory_used_bytes,
+                    "memoryBytes": each.memory_bytes,
+                    "pods": [f"{h.namespace}/{h.name}" for h in each.holders],
+                }
+
+
+def _rows(views: Iterable[NodeView]) -> Iterable[Sequence[str]]:
+    for view in views:
+        for one in view.gpus:
+            gpu = (view.name, str(one.gpu.spec.index), one.gpu.spec.board)
+            for box in one.picture.boxes:
+                where = (_range(box.memory), _range(box.compute))
+                pods = ",".join(_holders(box)) or "<none>"
+                yield (*gpu, box.name, WORDS[box.state], *where, pods, box.uuid or "<none>")
+
+
+def _range(run: Run) -> str:
+    """Return the first and the last unit."""
+    return f"{run.start}-{run.start + run.size - 1}"
+
+
+def _holders(box: Box) -> list[str]:
+    return [f"{one.namespace}/{one.name}" for one in box.holders]
+
+
+def _node_document(view: NodeView) -> dict[str, Any]:
+    return {
+        "name": view.name,
+        "pool": view.pool,
+        "problem": view.problem,
+        "gpus": [
+            {
+                "name": one.gpu.name,
+                "index": one.gpu.spec.index,
+                "board": one.gpu.spec.board,
+                "health": one.gpu.status.health,
+                "memorySlices": one.picture.units,
+                "computeSlices": one.picture.compute_slices,
+                "problem": one.picture.problem,
+                "slices": [_slice_document(box) for box in one.picture.boxes],
+            }
+            for one in view.gpus
+        ],
+    }
+
+
+def _slice_document(box: Box) -> dict[str, Any]:
+    return {
+        "name": box.name,
+        "uuid": box.uuid,
+        "state": WORDS[box.state],
+        "health": box.health,
+        "memory": {"start": box.memory.start, "size": box.memory.size},
+        "compute": {"start": box.compute.start, "size": box.compute.size},
+        "pods": _holders(box),
+    }

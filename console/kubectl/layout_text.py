@@ -1,0 +1,106 @@
+"""``layout diff``: the consequences of a layout as text or a document."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from console.kubectl import drawing, output
+from console.views.layout_diff import ChangeGroup, LayoutDiff
+
+_SHOWN = 8  # names in a line
+
+
+def is_change(found: LayoutDiff) -> bool:
+    """Return whether slices are created or destroyed, or GPUs are released."""
+    return bool(found.created or found.destroyed or found.released)
+
+
+def write_diff(found: LayoutDiff, form: str) -> None:
+    """Print a diff; ``wide`` has every name."""
+    if form in ("json", "yaml"):
+        output.write_document(_document(found), form)
+    else:
+        output.write_lines(_lines(found, None if form == "wide" else _SHOWN))
+
+
+def _lines(found: LayoutDiff, most: int | None) -> Iterator[output.Line]:
+    title = f"{'Edit of layout' if found.exists else 'New layout'} {found.layout.name}"
+    yield (output.Span(title, bold=True),)
+    if not found.selected:
+        yield "The selector matches no GPU."
+    yield f"  {found.selected} GPUs selected, {found.unchanged} already so"
+    yield f"  {found.created} slices created, {found.destroyed} destroyed"
+    yield f"  {found.at_a_time} GPUs at a time may lose slices"
+    if found.pods:
+        rollout = found.layout.spec.rollout
+        how = (
+            "evicted through the Eviction API; budgets are not evaluated here"
+            if found.evicts
+            else f"waited for, at most {rollout.deadline_seconds} s per GPU, then it is rolled back"
+        )
+        yield f"  {len(found.pods)} pods {how}: {_names(found.pods, most)}"
+    if found.released:
+        yield (
+            f"  {len(found.released)} GPUs would not follow this layout any more, and lose its"
+            f" slices unless another layout selects them: {_names(found.released, most)}"
+        )
+    for group in found.groups:
+        yield from _group_lines(group, most)
+    if found.groups:
+        yield from drawing.legend(output.width())
+
+
+def _group_lines(group: ChangeGroup, most: int | None) -> Iterator[output.Line]:
+    change = group.first
+    yield f"{len(group.names)} x {change.gpu.spec.board}: {_names(group.names, most)}"
+    size = max(min(output.width() - 8, 10 * change.before.units), 1)
+    for picture, when in ((change.before, "now"), (change.after, "then")):
+        if picture is not None:
+            for number, row in enumerate(drawing.draw_picture(picture, size)):
+                yield (output.Span(f"  {when if number == 0 else '':<4}  "), *row)
+    if change.problem:
+        yield f"  not applied: {change.problem}"
+    for word, places in (
+        ("create", change.create),
+        ("destroy", change.destroy),
+        ("keep", change.keep),
+    ):
+        if places:
+            yield f"  {word} {', '.join(places)}"
+    for gpu, place, pods in group.blocked[:most]:
+        yield f"  {place} of {gpu} is held by {', '.join(pods)}"
+    if most is not None and len(group.blocked) > most:
+        yield f"  and {len(group.blocked) - most} more held slices: -o wide has all"
+
+
+def _names(names: tuple[str, ...], most: int | None) -> str:
+    more = f" and {len(names) - most} more" if most is not None and len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _document(found: LayoutDiff) -> dict[str, Any]:
+    return {
+        "layout": found.layout.name,
+        "exists": found.exists,
+        "selected": found.selected,
+        "unchanged": found.unchanged,
+        "created": found.created,
+        "destroyed": found.destroyed,
+        "gpusAtATime": found.at_a_time,
+        "evicts": found.evicts,
+        "pods": list(found.pods),
+        "released": list(found.released),
+        "changes": [
+            {
+                "gpus": list(one.names),
+                "create": list(one.first.create),
+                "destroy": list(one.first.destroy),
+                "keep": list(one.first.keep),
+                "problem": one.first.problem,
+                "held": [
+                    {"gpu": gpu, "slice": place, "pods": list(pods)}
+                    for gpu, place, pods in one.blocked
+                ],
+            }
+            for one in found.groups
+        ],
+    }
