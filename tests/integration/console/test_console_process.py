@@ -1,10 +1,13 @@
 """`tessera ui` as a process: on loopback alone, behind its token, until Ctrl-C."""
 
 import asyncio
+import errno
 import os
+import re
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -12,6 +15,14 @@ import aiohttp
 
 from benchmarks.console.__main__ import Rig, open_rig
 
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: a
+contexts: [{name: a, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "%s"}}]
+users: [{name: u, user: {}}]
+"""
 TESSERA = Path(sys.executable).with_name("tessera")
 
 
@@ -68,6 +79,44 @@ def test_the_printed_url_opens_the_fleet_and_an_interrupt_ends_the_console() -> 
         assert "Traceback" not in (await rig.process.stderr.read()).decode()
 
     use_console(use)
+
+
+def test_the_kubectl_plugin_draws_the_map_in_colour_on_a_terminal(tmp_path: Path) -> None:
+    async def use(rig: Rig, session: aiohttp.ClientSession) -> None:
+        del session
+        program = "from console.kubectl.entry import main; main()"
+        file = tmp_path / "config"
+        file.write_text(KUBECONFIG % rig.api)
+        command = [sys.executable, "-c", program, "map", "--kubeconfig", str(file)]
+        plain = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+        assert plain.returncode == 0, plain.stderr
+        assert plain.stderr == ""
+        assert plain.stdout.count("8 free, 48 held") == 2
+        assert "\x1b" not in plain.stdout
+        shown = await asyncio.to_thread(run_on_terminal, command, {"TERM": "xterm"})
+        assert "\x1b[34m" in shown
+        assert re.sub(r"\x1b\[[0-9;]*m", "", shown).split() == plain.stdout.split()
+
+    use_console(use)
+
+
+def run_on_terminal(command: list[str], environment: dict[str, str]) -> str:
+    """Run a command on a terminal of its own with 80 columns, and return what it prints."""
+    ours, its = os.openpty()
+    termios.tcsetwinsize(its, (24, 80))
+    kept = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR")}
+    started = subprocess.Popen(command, stdout=its, env=kept | environment)
+    os.close(its)
+    data = b""
+    try:
+        while part := os.read(ours, 65536):
+            data += part
+    except OSError as err:  # the program has closed the terminal
+        assert err.errno == errno.EIO  # noqa: PT017
+    finally:
+        os.close(ours)
+    assert started.wait(10) == 0
+    return data.decode()
 
 
 def test_without_a_cluster_the_command_names_the_remedy(tmp_path: Path) -> None:

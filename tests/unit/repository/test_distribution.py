@@ -234,6 +234,7 @@ def imports_of(file: Path) -> set[str]:
         ),
         ("gpu_operator.app", ("operator",)),
         ("device_plugin.app", ("plugin",)),
+        ("console.kubectl.command", ("console",)),
     ],
 )
 def test_a_program_imports_nothing_that_its_extra_does_not_bring(
