@@ -27,7 +27,7 @@ class _Failed(click.ClickException):
     exit_code = 2
 
 
-class _Judging(click.Command):
+class _ComparingCommand(click.Command):
     """A command whose status 1 is a result, so that every error has another status."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
@@ -116,7 +116,7 @@ def layout() -> None:
     """Compute what a MIGLayout would change."""
 
 
-@layout.command("diff", cls=_Judging)
+@layout.command("diff", cls=_ComparingCommand)
 @click.option("-f", "--filename", required=True, metavar="FILE", help="Manifest; - is stdin.")
 @_FORM
 @with_access
@@ -141,7 +141,7 @@ def rdma() -> None:
     """Evaluate the cluster's RDMA network policies."""
 
 
-@rdma.command("explain", cls=_Judging)
+@rdma.command("explain", cls=_ComparingCommand)
 @click.option("--from", "source", required=True, metavar="[NS/]POD", help="Pod that requests.")
 @click.option("--to", "destination", required=True, metavar="[NS/]POD", help="Pod that receives.")
 @click.option("--verb", required=True, type=click.Choice(list(NAMES), case_sensitive=False))
