@@ -104,7 +104,13 @@ def test_settable_attributes_of_a_function(api, cuda, of):
     assert call_with_result(get, c_int, 8, kernel, *device) == (0, optin - 40)
     for value, code in ((-1, 0), (-2, INVALID_VALUE), (0, 0), (100, 0), (101, INVALID_VALUE)):
         assert set_to(9, value) == code, value
-    for number in (*range(8), *range(10, 17), -1):
+    for number in (11, 12, 13):  # REQUIRED_CLUSTER_WIDTH, HEIGHT and DEPTH
+        assert (set_to(number, -1), set_to(number, 0)) == (INVALID_VALUE, 0), number
+    for value, code in ((2, INVALID_VALUE), (1, 0), (0, 0)):  # NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+        assert set_to(14, value) == code, value
+    for value, code in ((3, INVALID_VALUE), (2, 0), (0, 0)):  # CLUSTER_SCHEDULING_POLICY_PREFERENCE
+        assert set_to(15, value) == code, value
+    for number in (*range(8), 10, 16, -1):
         assert set_to(number, 0) == INVALID_VALUE, number
     for value, code in ((-1, INVALID_VALUE), (0, 0), (3, 0), (4, INVALID_VALUE)):
         assert config(kernel, value, *device) == code, value

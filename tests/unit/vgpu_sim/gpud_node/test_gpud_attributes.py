@@ -180,7 +180,7 @@ TEXTURES = {
     **dict(zip(range(69, 75), (2**28, 131072, 65000, 2097120, 32768, 32768), strict=True)),
     77: 32768,
 }
-OF_THE_SLICE = {13, 15, 16, 33, 36, 37, 38, 39, 40, 75, 76, 81, 87, 97, 106, 111, 127, 139}
+OF_THE_SLICE = {13, 15, 16, 33, 36, 37, 38, 39, 40, 75, 76, 81, 87, 97, 106, 111, 120, 127, 139}
 
 
 @pytest.mark.parametrize("instance", list(instances()), ids=device_name)
@@ -192,6 +192,7 @@ def test_every_value_is_one_of_the_slices_or_the_same_everywhere(instance):
     assert values[33] == instance.gpu.index + 1  # PCI_BUS_ID
     assert values[97] == values[81] - values[111]  # MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     assert values[111] == (1024 if values[75] >= 8 else 0)  # RESERVED_SHARED_MEMORY_PER_BLOCK
+    assert values[120] == (values[75] >= 9)  # CLUSTER_LAUNCH
     assert values[127] == (values[75] >= 9)  # TENSOR_MAP_ACCESS_SUPPORTED
     assert values[139] == instance.gpu.board.pci_device_id * 0x10000 + 0x10DE  # GPU_PCI_DEVICE_ID
 
