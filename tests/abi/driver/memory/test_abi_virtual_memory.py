@@ -3,6 +3,7 @@
 import ctypes
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from support.kernels import ptx_kernels
 
 INVALID_VALUE, INVALID_DEVICE, INVALID_CONTEXT, NOT_SUPPORTED = 1, 101, 201, 801
+CONTEXT_IS_DESTROYED = 709
 MIB = 1 << 20
 UNIT = 2 * MIB
 
@@ -133,6 +135,28 @@ def test_memory_needs_no_current_context(cuda, properties):
     cuda.cuMemRelease(handle)
     properties.location.id = 7
     assert cuda.code("cuMemCreate", UNIT, properties, 0) == INVALID_DEVICE
+
+
+def test_memory_is_created_where_a_destroyed_context_is_current(cuda, properties):
+    created = threading.Event()
+    destroyed = threading.Event()
+    contexts, codes = [], []
+
+    def use() -> None:
+        contexts.append(cuda.cuCtxCreate(None, 0, 0))
+        created.set()
+        destroyed.wait(60)
+        codes.append(cuda.code("cuMemsetD8", 4096, 0, 1))
+        cuda.cuMemRelease(cuda.cuMemCreate(UNIT, properties, 0))
+        codes.append(0)
+
+    user = threading.Thread(target=use)
+    user.start()
+    assert created.wait(60)
+    cuda.cuCtxDestroy(*contexts)
+    destroyed.set()
+    user.join()
+    assert codes == [CONTEXT_IS_DESTROYED, 0]
 
 
 WITHOUT_CONTEXT = """

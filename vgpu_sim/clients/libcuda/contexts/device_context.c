@@ -7,7 +7,9 @@ CUresult tsr_device_context(struct tsr_device *device, struct tsr_context **cont
   struct tsr_context *const current = tsr_context_current(&why);
   *context = current;
   if (current && current->device == device) return CUDA_SUCCESS;
-  if (!current && why != CUDA_ERROR_INVALID_CONTEXT) return why;
+  /* A destroyed context that is still current is like none. */
+  if (!current && why != CUDA_ERROR_INVALID_CONTEXT && why != CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    return why;
   *context = tsr_context_on(device);
   if (*context) return CUDA_SUCCESS;
   uint64_t handle;
