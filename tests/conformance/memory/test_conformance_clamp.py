@@ -19,6 +19,7 @@ from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim import compiler
 from vgpu_sim.exec import interp, jit
 from vgpu_sim.exec.errors import AddressFault
+from vgpu_sim.hal.compute import abi
 from vgpu_sim.isa import (
     Compare,
     DataType,
@@ -279,7 +280,11 @@ def test_the_oracle_detects_an_escape() -> None:
     compiler_ = jit.Compiler()
     module = _loaded_pointer()
     loaded = compiler_.load(compiler_.compile(module, module.functions[0], _BLOCK, jit.Plan(16, 1)))
-    launch = struct.pack("<QQQ3I3IQQIIQQQ", 0, _M64, 0, 2, 1, 1, *_BLOCK, 0, 0, 1, 0, 0, 0, 0)
+    launch = bytes(
+        abi.LaunchContext(
+            aperture_limit=_M64, grid=(2, 1, 1), block=_BLOCK, multiprocessors=1, cluster=(1, 1, 1)
+        )
+    )
     parameters = struct.pack("<Q", world.host_address)
 
     def escapes() -> None:

@@ -32,6 +32,7 @@ from vgpu_sim.exec.interp.paths import Path
 from vgpu_sim.exec.interp.semantics import SEMANTICS
 from vgpu_sim.exec.interp.spaces import Spaces
 from vgpu_sim.isa import EFFECTS, Instruction, Op, polls
+from vgpu_sim.isa.families.sync import CLUSTER_OPS
 
 _LOOK_ROUNDS = 8
 _WAIT_ROUNDS = 1024  # longer than most loops that lanes leave one by one
@@ -251,7 +252,7 @@ class ResidentBlocks(Lanes):
         The other lanes continue to the next instruction, where they wait for these.
         """
         arriving, word = _rows(allowed), self.word
-        if not instruction.srcs:
+        if instruction.op in CLUSTER_OPS:
             for path in paths:
                 for part in path.split(arriving[path.warp] & path.lanes, word, word + 1, word + 1):
                     if part.pc == word:
@@ -292,7 +293,7 @@ class ResidentBlocks(Lanes):
         """Let a path arrive at the barrier of its cluster, or wait for it."""
         word = path.pc
         try:
-            if instruction.op is Op.CLUSTER_ARRIVE:
+            if not WAITS[instruction.op]:
                 self._release([*self._clusters.arrive(path), path])
                 return
             passing = self._clusters.may_pass(path)

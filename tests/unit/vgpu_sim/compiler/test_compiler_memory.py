@@ -21,9 +21,9 @@ DATA = np.random.default_rng(7).integers(0, 1 << 63, 32, dtype=np.uint64)
 
 def _forms(opcode: str) -> list[object]:
     """Return an opcode's rows, except those of functions' parameters
-    (``test_conformance_calls``).
+    (``test_conformance_calls``) and of stores to peers (``test_conformance_clusters``).
     """
-    own = re.compile(r"st\.param|::func")
+    own = re.compile(r"st\.param|st\.async|::func")
     return [
         pytest.param(form, id=form.pattern)
         for form in FORMS

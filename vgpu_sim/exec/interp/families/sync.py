@@ -9,7 +9,13 @@ from vgpu_sim.exec.interp.paths import Path
 from vgpu_sim.isa import Op, Reduction
 from vgpu_sim.isa.families.sync import BARRIERS, WARPGROUP_BARRIER, WARPGROUP_WARPS
 
-WAITS: Final = {Op.BAR_SYNC: True, Op.BAR_ARRIVE: False, Op.BAR_RED: True}
+WAITS: Final = {
+    Op.BAR_SYNC: True,
+    Op.BAR_ARRIVE: False,
+    Op.BAR_RED: True,
+    Op.CLUSTER_ARRIVE: False,
+    Op.CLUSTER_WAIT: True,
+}
 """For each opcode, whether arriving lanes wait for the barrier to complete."""
 
 
