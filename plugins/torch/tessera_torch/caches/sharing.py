@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from tessera_torch.caches.trust import STAMP, NotTrusted, check_status
+from tessera_torch.caches.trust import NotTrusted, check_status
 
 MANIFEST: Final = "tessera-torch-cache.json"
 FOLDERS: Final = {"Inductor": "inductor", "Triton": "triton"}
@@ -62,7 +62,7 @@ def publish(caches: Mapping[str, Path], folder: Path, version: str) -> int:
     try:
         for name, place in FOLDERS.items():
             for path in sorted(caches[name].rglob("*")):
-                if path.name != STAMP and path.is_file() and not path.is_symlink():
+                if path.is_file() and not path.is_symlink():
                     relative = Path(place, path.relative_to(caches[name]))
                     written += _write(top, relative, path.read_bytes())
         files = sum(len(names) for _, _, names, _ in os.fwalk(".", dir_fd=top))

@@ -4,7 +4,6 @@ import contextlib
 import os
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,8 +11,6 @@ from typing import Final
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_ENTER: Final = stat.S_IXGRP | stat.S_IXOTH
 _KIND: Final = 0o170000
-STAMP: Final = ".tessera-torch-checked"
-_SETTLED_NS: Final = 200_000_000  # clocks of file systems are coarse
 
 
 class NotTrusted(Exception):
@@ -37,13 +34,16 @@ def make_cache(folder: Path) -> None:
     for one in reversed((folder, *folder.parents)):
         if not one.exists():
             one.mkdir(mode=0o700, exist_ok=True)
-    check_cache(folder)
+    check_cache(folder, close=True)
 
 
-def check_cache(folder: Path) -> None:
+def check_cache(folder: Path, *, close: bool = False) -> None:
     """Check a folder whose files are executed in place: itself, what leads to it, and its content.
 
-    Of a folder that is missing, what leads to it is checked. Raises as ``make_cache``.
+    Of a folder that is missing, what leads to it is checked. All files are read each time: a
+    process of another user that entered a folder while it was open can still write there, and
+    nothing about the folder at the top records that. With ``close``, such a process can write no
+    longer in what is there. Raises as ``make_cache``.
     """
     existing = next(one for one in (folder, *folder.parents) if one.exists())
     for path in _way(folder.absolute()):
@@ -54,51 +54,16 @@ def check_cache(folder: Path) -> None:
     if existing == folder:
         status = folder.stat()
         check_status(status, folder)
-        if status.st_mode & _OTHERS_ENTER:
-            _check_content(folder, others_enter=True)
-        elif not _is_unchanged(folder, status):
-            private = _check_content(folder, others_enter=False)
-            if private:
-                _stamp(folder, status)
+        _check_content(folder, bool(status.st_mode & _OTHERS_ENTER), close)
 
 
-def _is_unchanged(folder: Path, status: os.stat_result) -> bool:
-    """Return whether a folder has its mode and entries of when its content was checked.
-
-    No other user could enter it then, so none could since: a change of its mode changes its ctime.
-    """
-    try:
-        with open(os.open(folder / STAMP, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-            check_status(os.fstat(file.fileno()), folder / STAMP)
-            return file.read(200) == _state(status)
-    except (OSError, NotTrusted):
-        return False
-
-
-def _stamp(folder: Path, status: os.stat_result) -> None:
-    """Record the state in which a folder's content was found right.
-
-    The file itself is a new entry, and later changes may have the same time as the state, so that
-    a state of this moment is not recorded: a later process checks once more.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
-    with contextlib.suppress(OSError), open(os.open(folder / STAMP, flags, 0o600), "wb") as file:
-        is_settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NS
-        file.truncate()
-        file.write(_state(status) if is_settled else b"")
-
-
-def _state(status: os.stat_result) -> bytes:
-    return f"{status.st_dev} {status.st_ino} {status.st_mode:o} {status.st_ctime_ns}".encode()
-
-
-def _check_content(top: Path, *, others_enter: bool) -> bool:
+def _check_content(top: Path, others_enter: bool, close: bool) -> None:
     """Check owners and kinds of all files, and modes if others can enter the folder at the top.
 
-    Other processes of this user may remove files of the cache at the same time. Return whether
-    others could write nothing if they had entered it.
+    If they cannot, a umask may let them write files below it. With ``close``, they lose this right,
+    for a folder before it is read. Other processes of this user may remove files of the cache at
+    the same time.
     """
-    private = True
     owners = (0, os.getuid())
     forbidden = _OTHERS_WRITE if others_enter else 0
     kinds = (stat.S_IFREG, stat.S_IFDIR)
@@ -109,14 +74,26 @@ def _check_content(top: Path, *, others_enter: bool) -> bool:
                 for entry in entries:
                     status = entry.stat(follow_symlinks=False)
                     mode = status.st_mode
-                    private = private and not mode & _OTHERS_WRITE
                     if status.st_uid not in owners or mode & forbidden or mode & _KIND not in kinds:
                         check_status(status, Path(entry.path))
+                    if close and mode & _OTHERS_WRITE:
+                        _close_to_others(Path(entry.path))
                     if mode & _KIND == stat.S_IFDIR:
                         folders.append(entry.path)
         except FileNotFoundError:
             continue
-    return private
+
+
+def _close_to_others(path: Path) -> None:
+    """Take the right to write a file or folder from other users."""
+    opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        status = os.fstat(opened)
+        _check_kind(status, path)
+        _check_owner(status, path)
+        os.fchmod(opened, stat.S_IMODE(status.st_mode) & ~_OTHERS_WRITE)
+    finally:
+        os.close(opened)
 
 
 def _way(path: Path) -> Iterator[Path]:

@@ -111,7 +111,7 @@ def test_with_a_shared_folder_no_bad_cache_is_used(
     name: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    before = register()  # makes the caches, with the file that records it
+    before = register()  # makes the caches
     spoil(before[name])
     for variable in settings.CACHE_VARIABLES.values():
         assert os.environ[variable]  # now named, as by the user

@@ -44,8 +44,7 @@ def caches(tmp_path: Path) -> dict[str, Path]:
 
 
 def contents(caches: Mapping[str, Path]) -> list[Path]:
-    found = [path for cache in caches.values() for path in cache.rglob("*")]
-    return [path for path in found if path.name != trust.STAMP]
+    return [path for cache in caches.values() for path in cache.rglob("*")]
 
 
 def test_files_are_copied_once_and_are_the_users_own(
