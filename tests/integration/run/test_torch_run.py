@@ -141,7 +141,7 @@ print("compared")
 """
 
 # Each line is computed on the CPU and on the device, with its gradient of `a` where it has one; `a`
-# is a batch of matrices, `s` of positive ones, `z` of complex ones.
+# is a batch of matrices, `s` of positive ones, `z` of complex ones; `h` is a Hermitian one.
 _NEARLY = """
 fft.fft(a); fft.irfft(fft.rfft(a, 7), 7); fft.fftn(z.conj(), dim=(0, 2)); fft.hfft(z, 5); fft.fft2(z.mT)
 fft.fft(a.reshape(-1)[:67]); fft.ifft(fft.fft(zeros(0, 4).to(d))); fft.fftshift(fft.fft(a, norm="ortho"))
@@ -170,6 +170,9 @@ linalg.cholesky(z @ z.mH + eye(3).to(d), upper=True); linalg.eigvalsh(z @ z.mH);
 linalg.lu_solve(*linalg.lu_factor(z[..., :3]), z, adjoint=True); linalg.lu_factor(z.mT)[1]; linalg.pinv(z)
 (lambda w, v: (v * w[:, None]) @ v.mH)(*linalg.eigh(z @ z.mH)); linalg.svdvals((arange(2e3).view(50, 40) % 7).to(d))
 (lambda u, v, w: (u * v[:, None]) @ w)(*linalg.svd(z, full_matrices=False)); linalg.eigvalsh(z[..., :3])
+linalg.lu(z)[0]; linalg.lu(z.mT)[1]; linalg.lu(z[..., :3])[2]; linalg.eigvalsh(1e200 * h) / 1e200
+linalg.eigvalsh(1e-200 * h) / 1e-200; linalg.svdvals(1e300 * h) / 1e300; linalg.svdvals(1e-300 * h) / 1e-300
+linalg.eigvalsh(h - 5 * eye(2).to(d)); (lambda w, v: (v * w) @ v.mH)(*linalg.eigh(h * 1e200)) / 1e200
 """
 _COMPARE_LINES = """
 import sys, torch
@@ -181,7 +184,8 @@ def compute(line, d):
     s = (a @ a.mT + torch.eye(4)).to(d)
     a = (a + 3 * torch.eye(4)).to(d).requires_grad_()
     T = lambda *x: torch.tensor(*x, device=d)
-    result = eval(line, {**vars(torch), "d": d, "a": a, "s": s, "z": z, "T": T})
+    h = torch.tensor([[-1, 0.5j], [-0.5j, 1]], dtype=torch.complex128, device=d)
+    result = eval(line, {**vars(torch), "d": d, "a": a, "s": s, "z": z, "h": h, "T": T})
     if result.requires_grad:
         (result.abs() if result.is_complex() else result).sum().backward()
     return [one.detach().resolve_conj().cpu() for one in (result, a.grad) if one is not None]

@@ -5,6 +5,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
+from tessera_torch.complexes.parts import REAL_OF
 from tessera_torch.linalg import batches, complex_factors
 from tessera_torch.linalg.factor_kernels import factor_lu
 from tessera_torch.linalg.triangles import solve_in_place
@@ -132,9 +133,10 @@ def _unpack(
                 "Did you properly pass the result of lu_factor?"
             )
         order = permutation(swaps, m)
-        matrix = torch.zeros((order.shape[0], m, m), dtype=LU_data.dtype, device=LU_data.device)
+        dtype = REAL_OF.get(LU_data.dtype, LU_data.dtype)
+        matrix = torch.zeros((order.shape[0], m, m), dtype=dtype, device=LU_data.device)
         matrix.scatter_(1, order[:, None, :], 1)
-        matrix = matrix.reshape(*shape, m, m)
+        matrix = matrix.to(LU_data.dtype).reshape(*shape, m, m)
     return matrix, lower, upper
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
-from tessera_torch.complexes.parts import REAL_OF, join
+from tessera_torch.complexes.parts import REAL_OF, join, split
 from tessera_torch.linalg import batches, complex_factors, orthogonal
 from tessera_torch.linalg.rotation_kernels import (
     orthogonalize,
@@ -22,12 +22,18 @@ _BLOCK: Final = 64  # two numbers for each thread of a warp
 _EPS: Final = torch.finfo(torch.float64).eps
 
 
-def _scale(work: Any) -> Any:
-    """Divide matrices by their largest elements, whose squares could overflow; return these."""
-    size = work.abs()
-    largest = size.amax((-2, -1), keepdim=True) if work.numel() else size.sum((-2, -1), True)
+def _scale(*parts: Any) -> Any:
+    """Divide matrices by their largest elements, whose squares could overflow; return these.
+
+    Those of complex matrices are given as real and imaginary parts.
+    """
+    size = parts[0].abs()
+    for part in parts[1:]:
+        size = torch.maximum(size, part.abs())
+    largest = size.amax((-2, -1), keepdim=True) if size.numel() else size.sum((-2, -1), True)
     largest = torch.where(largest > 0, largest, 1.0)
-    work.div_(largest)
+    for part in parts:
+        part.div_(largest)
     return largest[:, :, 0]
 
 
@@ -103,10 +109,12 @@ def _eigh_complex(A: Any, work: Any, compute_v: bool) -> tuple[Any, Any]:
     n = A.shape[-1]
     real, imag = complex_factors.parts(work)
     imag.diagonal(dim1=-2, dim2=-1).zero_()  # as LAPACK, which does not read it
+    largest = _scale(real, imag)
     shift = (real.square() + imag.square()).sum((-2, -1)).sqrt()
     real.diagonal(dim1=-2, dim2=-1).add_(shift[:, None])
     _, values, right = decompose(join(real, imag), "linalg.eigh")
-    result = (values - shift[:, None]).flip(-1).to(_real(A.dtype)).reshape(A.shape[:-1])
+    values = (values - shift[:, None]) * largest
+    result = values.flip(-1).to(_real(A.dtype)).reshape(A.shape[:-1])
     if not compute_v:
         return result, A.new_empty(0)
     return result, batches.give_back(right.mH.flip(-1), A, (*A.shape[:-2], n, n))
@@ -125,7 +133,7 @@ def decompose(tensor: Any, name: str) -> tuple[Any, Any, Any]:
     k, length = rows.shape[-2:]
     infos = batches.zeros(work, work.shape[0], dtype=torch.int32)
     _check_values(name, rows, infos, tensor.dim() == 2)
-    largest = _scale(rows)
+    largest = _scale(*(split(rows) if rows.is_complex() else (rows,)))
     vectors = batches.identities(work, k, k)
     if k > 1 and work.is_complex():
         given = (*complex_factors.parts(rows), *complex_factors.parts(vectors))
