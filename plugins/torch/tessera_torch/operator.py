@@ -10,7 +10,7 @@ from tessera_torch import counts
 from tessera_torch.complexes.route import compute as compute_by_parts, has_complex, is_computed
 from tessera_torch.refusal import Unsupported, refuse_or_fall_back
 from tessera_torch.replay.key import CONSTANT, Described, describe, is_number
-from tessera_torch.replay.plan import OVERLAPPING
+from tessera_torch.replay.plan import NOT_REPEATED
 from tessera_torch.replay.recording import Recorder
 from tessera_torch.signature import Signature, kinds_of_numbers
 
@@ -48,7 +48,7 @@ class Operator:
         known = self._repeated.get(key)
         if known.__class__ is FunctionType:
             result = known(tensors, numbers)
-            return self._call(arguments, keywords, None) if result is OVERLAPPING else result
+            return self._call(arguments, keywords, None) if result is NOT_REPEATED else result
         return self._call(arguments, keywords, None if known is False else described)
 
     def _call(

@@ -288,6 +288,19 @@ with torch.cuda.graph(graph):
 y.fill_(5)
 graph.replay()
 assert torch.equal(z, x + 5)
+from tessera_torch.replay import plan
+used = []
+def launch(one, other, stream):
+    used.append(torch.cuda.memory_allocated() - before >> 20)
+stages = [x, *(torch.empty(1) for _ in range(4))]  # each is computed of the one before
+events = []
+for one, other in zip(stages, stages[1:]):
+    events.append(plan.Allocation(other, ((1 << 18,), (1,), x.dtype)))
+    events.append(plan.Launch(launch, (one, other)))
+again = plan.make(events, [x], [], stages[-1], [])
+before = torch.cuda.memory_allocated()
+assert again([x], []).shape == (1 << 18,)
+assert used == [1, 2, 2, 2], used
 kept = [one._repeated.values() for one in gc.get_objects() if type(one) is Operator]
 print(sum(isinstance(one, FunctionType) for ones in kept for one in ones) > 30)
 """

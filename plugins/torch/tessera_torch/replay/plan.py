@@ -1,6 +1,7 @@
 """Recorded allocations and launches, as a function that issues them again."""
 
 import functools
+import re
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,10 @@ from typing import Any, Final
 import torch
 from torch._C._dynamo.guards import _empty_strided_cuda, _reinterpret_tensor
 
-OVERLAPPING: Final = object()
-"""What a function returns if the tensors are not those that it is right for; it did nothing."""
+NOT_REPEATED: Final = object()
+"""What a function returns that did nothing: tensors overlap, or another device is current."""
+
+_BUFFER: Final = re.compile(r"\bb\d+\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +88,20 @@ class _Writer:
             "stream": torch._C._cuda_getCurrentRawStream,
             "allocate": _empty_strided_cuda,
             "view": _reinterpret_tensor,
-            "overlapping": OVERLAPPING,
+            "not_repeated": NOT_REPEATED,
             "place": self._device,
         }
 
     def write(self, events: Sequence[Event], results: Any, written: Sequence[Any]) -> Replay:
         if any(one.get_device() != self._device for one in self._tensors):
             raise NotRepeatable
-        self._lines.append("if device() != place: return overlapping")
+        self._lines.append("if device() != place: return not_repeated")
         self._check_overlap(written)
         self._lines.append("s = stream(place)")
         for event in events:
             self._write_event(event)
         self._lines.append(f"return {self._result(results)}")
-        text = "def replay(t, n):\n " + "\n ".join(self._lines)
+        text = "def replay(t, n):\n " + "\n ".join(_free_early(self._lines))
         return types.FunctionType(_compile(text), self._scope)
 
     def _write_event(self, event: Event) -> None:
@@ -166,7 +169,23 @@ class _Writer:
                 if i != j:
                     same = f"p{i} != p{j} and " if _laid_alike(target, other) else ""
                     test = f"{same}p{i} < e{j} and p{j} < e{i}"
-                    self._lines.append(f"if {test}: return overlapping")
+                    self._lines.append(f"if {test}: return not_repeated")
+
+
+def _free_early(lines: Sequence[str]) -> list[str]:
+    """Delete each buffer after the last line that names it, unless that returns it."""
+    last: dict[str, int] = {}
+    for i, line in enumerate(lines):
+        last.update(dict.fromkeys(_BUFFER.findall(line), i))
+    ends: dict[int, list[str]] = {}
+    for name, i in last.items():
+        ends.setdefault(i, []).append(name)
+    freed = []
+    for i, line in enumerate(lines):
+        freed.append(line)
+        if i in ends and i + 1 < len(lines):
+            freed.append(f"del {', '.join(ends[i])}")
+    return freed
 
 
 def _laid_alike(one: Any, other: Any) -> bool:
