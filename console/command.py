@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from socket import socket
 from typing import Final, NoReturn
@@ -43,21 +44,23 @@ def command(
 ) -> None:
     """Open a page that shows a cluster's GPUs, slices, pending pods and RDMA policies.
 
-    The page is served on 127.0.0.1 only, to browsers that opened the printed URL, until Ctrl-C. It
+    The page is served on loopback only, to browsers that opened the printed URL, until Ctrl-C. It
     reads the cluster with your kubeconfig's rights, and writes nothing. Exit status: 2 if there is
     no kubeconfig or the port is in use.
     """
     logging.basicConfig(level=logging.WARNING, format="tessera ui: %(message)s")
     try:
-        listener = serving.listen(port)
+        listeners = serving.listen(port)
     except OSError as err:
         _fail(f"port {port}: {err.strerror}; choose another with --port")
-    with listener, contextlib.suppress(asyncio.CancelledError):
-        asyncio.run(_serve(listener, kubeconfig, context, namespace, not no_browser, in_cluster))
+    with contextlib.ExitStack() as stack, contextlib.suppress(asyncio.CancelledError):
+        for listener in listeners:
+            stack.enter_context(listener)
+        asyncio.run(_serve(listeners, kubeconfig, context, namespace, not no_browser, in_cluster))
 
 
 async def _serve(
-    listener: socket,
+    listeners: Sequence[socket],
     kubeconfig: Path | None,
     context: str | None,
     namespace: str,
@@ -83,7 +86,7 @@ async def _serve(
         try:
             await serving.serve(
                 cluster,
-                listener,
+                listeners,
                 name,
                 serving.new_token(),
                 namespace=namespace,

@@ -2,23 +2,28 @@
 
 import asyncio
 import contextlib
+import errno
 import secrets
 import socket
 import tempfile
+import threading
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
 
+from console.connections import Connection
 from console.model.cluster import ClusterModel
 from console.model.watches import Watches
 from console.pages.app import Pages, make_app
 from gpu_operator.kube.port import Source
 
-HOST: Final = "127.0.0.1"
 _TOKEN_BYTES: Final = 32
+_NAME_BYTES: Final = 16
+_TRIES: Final = 16  # free ports of 127.0.0.1 that another process may use on ::1
+_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
 _SHUTDOWN_S: Final = 1
 _AGAIN_S: Final = 5.0
 
@@ -29,6 +34,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: Any) -> None:
         config = uvicorn.Config(
             app,
+            http=Connection,
             log_level="warning",
             access_log=False,
             lifespan="off",
@@ -36,7 +42,6 @@ class Server(uvicorn.Server):
             proxy_headers=False,
             ws="none",
             h11_max_incomplete_event_size=32 * 1024,
-            limit_concurrency=512,
             timeout_graceful_shutdown=_SHUTDOWN_S,
         )
         super().__init__(config)
@@ -47,16 +52,35 @@ class Server(uvicorn.Server):
         yield
 
 
-def listen(port: int) -> socket.socket:
-    """Return a socket that listens on loopback only; 0 chooses a free port.
+def listen(port: int) -> list[socket.socket]:
+    """Return sockets that listen on both addresses of loopback only; 0 chooses a free port.
+
+    Browsers resolve names below ``localhost`` to both addresses. If another process had the port on
+    one of them, it would receive the token.
 
     Raises:
-        OSError: the port is in use.
+        OSError: the port is in use on one of the addresses.
     """
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    for attempt in range(_TRIES):
+        first = _bind(socket.AF_INET, "127.0.0.1", port)
+        try:
+            second = _bind(socket.AF_INET6, "::1", first.getsockname()[1])
+        except OSError as err:
+            if err.errno in _NO_IPV6:
+                return [first]
+            first.close()
+            if port or err.errno != errno.EADDRINUSE or attempt == _TRIES - 1:
+                raise
+        else:
+            return [first, second]
+    raise AssertionError("unreachable")
+
+
+def _bind(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((HOST, port))
+        listener.bind((address, port))
         listener.listen(128)
     except OSError:
         listener.close()
@@ -69,9 +93,14 @@ def new_token() -> str:
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
+def new_host() -> str:
+    """Return a new name that browsers resolve to loopback and that only this console has."""
+    return f"tessera-{secrets.token_hex(_NAME_BYTES)}.localhost"
+
+
 async def serve(
     source: Source,
-    listener: socket.socket,
+    listeners: Sequence[socket.socket],
     cluster: str,
     token: str,
     *,
@@ -81,16 +110,16 @@ async def serve(
 ) -> None:
     """Follow the cluster and serve its pages until this task is cancelled.
 
-    With ``any_port`` the Host header may name any port of loopback, as it does behind
+    With ``any_port`` the Host header may name any port, as it does behind
     `kubectl port-forward`. ``on_ready`` receives the URL.
     """
-    port = listener.getsockname()[1]
+    port, host = listeners[0].getsockname()[1], new_host()
     model = ClusterModel()
     pages = Pages(model, cluster)
-    server = Server(make_app(pages, token, None if any_port else port))
+    server = Server(make_app(pages, token, host, None if any_port else port))
     watches = asyncio.create_task(Watches(source, model, namespace).run())
-    on_ready(f"http://{HOST}:{port}/?token={token}")
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    serving = asyncio.create_task(server.serve(sockets=list(listeners)))
+    on_ready(f"http://{host}:{port}/?token={token}")
     warming = asyncio.create_task(_warm_up(model, pages))
     try:
         done, _ = await asyncio.wait({watches, serving}, return_when=asyncio.FIRST_COMPLETED)
@@ -118,7 +147,8 @@ def browser_page(url: str) -> Iterator[None]:
     """Open the URL in the user's browser.
 
     The browser's command line is visible to other users of the machine, so it names a private file
-    that leads to the URL, and not the URL with its token.
+    that leads to the URL, and not the URL with its token. Some browsers run until the user closes
+    them, so a thread starts the browser.
     """
     with tempfile.TemporaryDirectory(prefix="tessera-console-") as folder:
         page = Path(folder) / "open.html"
@@ -128,5 +158,5 @@ def browser_page(url: str) -> Iterator[None]:
             f'<meta http-equiv="refresh" content="0;url={url}">',
             encoding="utf-8",
         )
-        webbrowser.open(page.as_uri())
+        threading.Thread(target=webbrowser.open, args=(page.as_uri(),), daemon=True).start()
         yield

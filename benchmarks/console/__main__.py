@@ -22,6 +22,7 @@ from typing import Any
 
 import aiohttp
 import yaml
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 from benchmarks.console import accessibility, browser, pictures
 
@@ -115,11 +116,36 @@ async def open_rig(nodes: int, *, alike: bool) -> AsyncIterator[Rig]:
         await api.wait()
 
 
+class _Loopback(AbstractResolver):
+    """Resolves every name to loopback, as browsers do with names below ``localhost``."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return 127.0.0.1."""
+        del family
+        found = ResolveResult(
+            hostname=host, host="127.0.0.1", port=port, family=socket.AF_INET, proto=0, flags=0
+        )
+        return [found]
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+def new_session() -> aiohttp.ClientSession:
+    """Return a client that resolves the console's name and keeps its cookie."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(resolver=_Loopback(), limit=0),
+        cookie_jar=aiohttp.CookieJar(unsafe=True),
+    )
+
+
 async def _measure(nodes: int) -> dict[str, Any]:
     found: dict[str, Any] = {"nodes": nodes, "load average before": os.getloadavg()[0]}
     async with (
         open_rig(nodes, alike=True) as rig,
-        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
+        new_session() as session,
     ):
         await (await session.get(rig.url)).read()
         while True:

@@ -1,14 +1,18 @@
 """Access control: which requests reach the pages, and the headers of every response.
 
 The console listens on loopback, which other users of the machine and pages of other web sites can
-reach, too. A request passes if its Host header names loopback, so that a name that an attacker
-rebinds to 127.0.0.1 does not pass, and if it has the cookie that only the printed URL sets.
+reach, too. A request passes if it has the cookie that only the printed URL sets, and if its Host
+header has the console's own name.
+
+Browsers send a cookie to every port of a host (RFC 6265, 8.5). So each console has a secret name
+below ``localhost``, which browsers resolve to loopback (RFC 6761, 6.3): a server of another user on
+another port receives the cookie only if it knows this name. A name that an attacker rebinds to
+127.0.0.1 does not pass either.
 """
 
 import hmac
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -30,8 +34,9 @@ HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
-_HOST: Final = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]+)(?::([0-9]{1,5}))?")
+COOKIE: Final = "tessera-console"
+_HTTP_PORT: Final = 80  # the port that browsers leave out
+_HOST: Final = re.compile(r"([^:]+)(?::([0-9]{1,5}))?")
 _METHODS: Final = ("GET", "HEAD", "POST")
 _NO_TOKEN: Final = (
     "this page needs the token of the URL that `tessera ui` has printed; open that URL again"
@@ -43,18 +48,18 @@ _WELCOME: Final = (
 
 
 class Access:
-    """Passes requests with a loopback Host and the cookie on to the application.
+    """Passes requests with the console's Host and cookie on to the application.
 
-    ``token`` is the secret in the printed URL, and the value of the cookie. With ``port``, the Host
-    header must name this port; without it any port may be named, as `kubectl port-forward` chooses
-    one on the user's machine.
+    ``token`` is the secret in the printed URL, and the value of the cookie; ``host`` is the name in
+    that URL. With ``port``, the Host header must name this port; without it any port may be named,
+    as `kubectl port-forward` chooses one on the user's machine.
     """
 
-    def __init__(self, app: App, token: str, port: int | None) -> None:
+    def __init__(self, app: App, token: str, host: str, port: int | None) -> None:
         self._app = app
         self._token = token
+        self._host = host
         self._port = port
-        self._cookie = f"tessera-console-{port}" if port else "tessera-console"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request, or refuse it."""
@@ -72,8 +77,8 @@ class Access:
         headers: dict[str, list[str]] = {}
         for key, value in scope["headers"]:
             headers.setdefault(key.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-        if not self._is_loopback(headers.get("host", [])):
-            await _answer(secured, 421, "the Host header names no address of this console")
+        if not self._is_own_host(headers.get("host", [])):
+            await _answer(secured, 421, "the Host header does not name this console")
         elif scope["method"] not in _METHODS:
             await _answer(secured, 405, "only GET, HEAD and POST are served")
         elif self._is_foreign(headers):
@@ -81,7 +86,7 @@ class Access:
         elif self._has_cookie(headers.get("cookie", [])):
             await self._app(scope, receive, secured)
         elif scope["path"] == "/" and self._has_token(scope):
-            cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
+            cookie = f"{COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Strict"
             # A page and no redirection: after a redirection from another site, browsers send no
             # cookie that is SameSite=Strict.
             extra = ((b"set-cookie", cookie.encode()),)
@@ -89,13 +94,13 @@ class Access:
         else:
             await _answer(secured, 401, _NO_TOKEN)
 
-    def _is_loopback(self, hosts: list[str]) -> bool:
+    def _is_own_host(self, hosts: list[str]) -> bool:
         if len(hosts) != 1:
             return False
         found = _HOST.fullmatch(hosts[0])
-        if found is None or found[1].lower() not in _LOOPBACK:
+        if found is None or not _is_equal(found[1].lower(), self._host):
             return False
-        return self._port is None or found[2] == str(self._port)
+        return self._port is None or int(found[2] or _HTTP_PORT) == self._port
 
     def _is_foreign(self, headers: dict[str, list[str]]) -> bool:
         """Return whether a page of another origin has sent the request, as browsers report it.
@@ -111,12 +116,10 @@ class Access:
         return site not in ("same-origin", "none") and not navigates
 
     def _has_cookie(self, cookies: list[str]) -> bool:
-        for text in cookies:
-            try:
-                found = SimpleCookie(text).get(self._cookie)
-            except CookieError:
-                continue
-            if found is not None and self._matches(found.value):
+        """Return whether a Cookie header has the token; other cookies may have any form."""
+        for pair in ";".join(cookies).split(";"):
+            name, _, value = pair.partition("=")
+            if name.strip() == COOKIE and self._matches(value.strip()):
                 return True
         return False
 
@@ -125,7 +128,12 @@ class Access:
         return any(map(self._matches, query.get("token", [])))
 
     def _matches(self, text: str) -> bool:
-        return hmac.compare_digest(text.encode(), self._token.encode())
+        return _is_equal(text, self._token)
+
+
+def _is_equal(text: str, secret: str) -> bool:
+    """Compare with a secret, in a time that does not depend on where they differ."""
+    return hmac.compare_digest(text.encode(), secret.encode())
 
 
 async def _answer(
@@ -137,6 +145,8 @@ async def _answer(
 ) -> None:
     body = f"{text}\n".encode()
     length = str(len(body)).encode()
-    headers = [(b"content-type", kind), (b"content-length", length), *extra]
+    # Only clients with the cookie keep a connection open.
+    close = (b"connection", b"close")
+    headers = [(b"content-type", kind), (b"content-length", length), close, *extra]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

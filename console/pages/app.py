@@ -249,11 +249,11 @@ class Pages:
         return HTMLResponse(text, status)
 
 
-def make_app(pages: Pages, token: str, port: int | None) -> Access:
+def make_app(pages: Pages, token: str, host: str, port: int | None) -> Access:
     """Return the application behind its access control."""
     app = Starlette(routes=pages.routes())
     app.router.redirect_slashes = False  # the path may be a name that others chose
-    return Access(app, token, port)
+    return Access(app, token, host, port)
 
 
 def _filter(request: Request) -> fleet.Filter:

@@ -15,7 +15,7 @@ import pytest
 from support.cluster.kubectl import Cluster, until
 
 TESSERA = Path(sys.executable).with_name("tessera")
-_COOKIE = re.compile(r"(tessera-console-\d+=[^;]+);")
+_COOKIE = re.compile(r"(tessera-console=[^;]+);")
 
 
 class Console:
@@ -28,8 +28,9 @@ class Console:
 
     def request(self, path: str) -> tuple[int, str, str]:
         """Return status, cookie and text of a page."""
-        connection = http.client.HTTPConnection(self._parts.netloc, timeout=30)
-        connection.request("GET", path, headers={"Cookie": self._cookie})
+        connection = http.client.HTTPConnection("127.0.0.1", self._parts.port, timeout=30)
+        headers = {"Host": self._parts.netloc, "Cookie": self._cookie}
+        connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         text = answer.read().decode()
         found = _COOKIE.match(answer.headers.get("Set-Cookie", ""))

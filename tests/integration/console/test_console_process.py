@@ -13,7 +13,7 @@ from pathlib import Path
 
 import aiohttp
 
-from benchmarks.console.__main__ import Rig, open_rig
+from benchmarks.console.__main__ import Rig, new_session, open_rig
 
 KUBECONFIG = """
 apiVersion: v1
@@ -28,11 +28,7 @@ TESSERA = Path(sys.executable).with_name("tessera")
 
 def use_console(use: Callable[[Rig, aiohttp.ClientSession], Awaitable[None]]) -> None:
     async def body() -> None:
-        jar = aiohttp.CookieJar(unsafe=True)
-        async with (
-            open_rig(2, alike=True) as rig,
-            aiohttp.ClientSession(cookie_jar=jar) as session,
-        ):
+        async with open_rig(2, alike=True) as rig, new_session() as session:
             await use(rig, session)
 
     asyncio.run(body())
@@ -53,8 +49,9 @@ def listening_addresses(pid: int) -> set[str]:
 
 def test_the_printed_url_opens_the_fleet_and_an_interrupt_ends_the_console() -> None:
     async def use(rig: Rig, session: aiohttp.ClientSession) -> None:
-        assert rig.url.startswith("http://127.0.0.1:")
-        assert listening_addresses(rig.process.pid) == {"0100007F"}
+        assert re.match(r"http://tessera-[0-9a-f]{32}\.localhost:[0-9]+/\?token=", rig.url)
+        found = listening_addresses(rig.process.pid)
+        assert found - {"00000000000000000000000001000000"} == {"0100007F"}
         async with session.get(rig.base) as answer:
             assert answer.status == 401
         async with session.get(rig.url) as answer:
@@ -65,8 +62,10 @@ def test_the_printed_url_opens_the_fleet_and_an_interrupt_ends_the_console() -> 
                 text = await answer.text()
             await asyncio.sleep(0.05)
         assert "<b>96</b> held" in text  # 2 nodes, 8 GPUs, 6 of 7 slices
-        async with session.get(rig.base, headers={"Host": "rebound.example"}) as answer:
-            assert answer.status == 421
+        port = rig.base.rpartition(":")[2]
+        for host in ("rebound.example", f"127.0.0.1:{port}", f"localhost:{port}"):
+            async with session.get(rig.base, headers={"Host": host}) as answer:
+                assert answer.status == 421
         async with session.get(f"{rig.base}/stream") as events:
             await session.post(f"{rig.api}/touch")
             async for line in events.content:

@@ -13,6 +13,7 @@ from console.pages.app import Pages, make_app
 
 TOKEN = "secret-of-this-test"
 PORT = 8123
+HOST = "tessera-of-this-test.localhost"
 
 
 @dataclass
@@ -45,7 +46,8 @@ class Console:
         query: str = "",
         body: bytes = b"",
         cookie: str | None = TOKEN,
-        host: str | None = f"127.0.0.1:{PORT}",
+        header_cookie: str = "",
+        host: str | None = f"{HOST}:{PORT}",
         **headers: str,
     ) -> Answer:
         """Send one request to the application."""
@@ -55,7 +57,9 @@ class Console:
         if host is not None:
             sent.append((b"host", host.encode()))
         if cookie is not None:
-            sent.append((b"cookie", f"tessera-console-{PORT}={cookie}".encode()))
+            sent.append((b"cookie", f"tessera-console={cookie}".encode()))
+        if header_cookie:
+            sent.append((b"cookie", header_cookie.encode()))
         scope = {
             "type": "http",
             "http_version": "1.1",
@@ -103,7 +107,7 @@ async def open_console(cluster: SyntheticCluster, namespace: str = "") -> AsyncI
                 if model.connection.is_complete:
                     break
                 await asyncio.sleep(0.001)
-        yield Console(cluster, model, make_app(pages, TOKEN, PORT), pages)
+        yield Console(cluster, model, make_app(pages, TOKEN, HOST, PORT), pages)
     finally:
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -1,11 +1,13 @@
 """Which requests the console answers: a loopback Host, the cookie of the printed URL, one site."""
 
 import asyncio
+import re
 
 import pytest
 
 from benchmarks.console.synthetic import SyntheticCluster
-from support.rigs.console_rig import PORT, TOKEN, Answer, open_console
+from console import serving
+from support.rigs.console_rig import HOST, PORT, TOKEN, Answer, open_console
 
 
 def fetch(path: str = "/", **request: object) -> Answer:
@@ -35,29 +37,48 @@ def test_a_request_without_the_cookie_is_refused(path: str, cookie: str | None) 
         "",
         "evil.example",
         f"evil.example:{PORT}",
-        "127.0.0.1",
-        f"127.0.0.1:{PORT + 1}",
-        f"127.0.0.1.evil.example:{PORT}",
-        f"127.0.0.1:{PORT}@evil.example",
-        f"localhost.:{PORT}",
-        f"[::2]:{PORT}",
-        f"0.0.0.0:{PORT}",
+        HOST,
+        f"{HOST}:{PORT + 1}",
+        f"{HOST}.evil.example:{PORT}",
+        f"{HOST}:{PORT}@evil.example",
+        f"{HOST}.:{PORT}",
+        f"x.{HOST}:{PORT}",
+        f"[::1]:{PORT}",
+        f"127.0.0.1:{PORT}",
+        f"localhost:{PORT}",
+        f"ü:{PORT}",
     ],
 )
 def test_a_host_that_is_not_this_console_is_refused_even_with_the_cookie(host: str | None) -> None:
     assert fetch(host=host).status == 421
 
 
-@pytest.mark.parametrize("host", [f"127.0.0.1:{PORT}", f"localhost:{PORT}", f"[::1]:{PORT}"])
-def test_names_of_loopback_are_accepted(host: str) -> None:
-    assert fetch(host=host).status == 200
+def test_each_console_has_a_name_of_its_own_so_that_no_other_port_gets_its_cookie() -> None:
+    names = {serving.new_host() for _ in range(50)}
+    assert len(names) == 50
+    for name in names:
+        assert re.fullmatch(r"tessera-[0-9a-f]{32}\.localhost", name)
+
+
+def test_the_name_is_compared_without_regard_to_case() -> None:
+    assert fetch(host=f"{HOST.upper()}:{PORT}").status == 200
+
+
+@pytest.mark.parametrize(
+    "other",
+    ['prefs={"a":1, "b":2}', "list=[1,2]", "flag", "a/b=1", 'p="x"y', "u=ü", "=x", "a,b=1", "e="],
+)
+def test_cookies_of_other_programs_on_this_name_do_not_matter(other: str) -> None:
+    own = f"tessera-console={TOKEN}"
+    for text in (f"{other}; {own}", f"{own}; {other}", f"tessera-console=old; {other};{own}"):
+        assert fetch(cookie=None, header_cookie=text).status == 200, text
 
 
 def test_the_printed_url_sets_a_cookie_that_scripts_and_other_sites_do_not_get() -> None:
     answer = fetch(query=f"token={TOKEN}", cookie=None)
     assert answer.status == 200
     assert answer.headers["set-cookie"] == (
-        f"tessera-console-{PORT}={TOKEN}; Path=/; HttpOnly; SameSite=Strict"
+        f"tessera-console={TOKEN}; Path=/; HttpOnly; SameSite=Strict"
     )
 
 
@@ -77,7 +98,7 @@ def test_a_token_counts_at_the_start_page_only() -> None:
     [
         {"origin": "https://evil.example"},
         {"origin": "null"},
-        {"origin": f"http://127.0.0.1:{PORT + 1}"},
+        {"origin": f"http://{HOST}:{PORT + 1}"},
         {"sec_fetch_site": "cross-site", "sec_fetch_mode": "no-cors"},
         {"sec_fetch_site": "same-site", "sec_fetch_mode": "cors"},
     ],
