@@ -11,9 +11,10 @@ import click
 
 from console.kubectl import fleet_text, layout_text, output, rdma_text, why_text
 from console.kubectl.access import Access, read_model, with_access
-from console.model.fabric import KINDS as FABRIC_KINDS, Fabric
-from console.views import layout_diff, reach, why
+from console.model.fabric import Fabric
+from console.views import layout_diff, needs, reach, why
 from console.views.fleet import Filter
+from console.views.survey import Survey
 from rdma.explain import Question, QuestionError
 from rdma.verbs import NAMES
 
@@ -68,9 +69,9 @@ def command(access: Access) -> None:
 @with_access
 def show_map(access: Access, names: Sequence[str], pool: str, board: str, form: str | None) -> None:
     """Draw nodes, GPUs and slices at their positions; -n: GPUs with slices of its pods only."""
-    world = read_model(access, ("GPU",), ("Node", "GPUPool")).world()
+    model = read_model(access, needs.GPU, ("Node", "GPUPool"))
     chosen = Filter(pool=pool, board=board, namespace=_filtered(access))
-    fleet_text.write_map(fleet_text.choose(world, chosen, names), form or "")
+    fleet_text.write_map(fleet_text.choose(model, chosen, names), form or "")
 
 
 @command.command("top")
@@ -79,9 +80,9 @@ def show_map(access: Access, names: Sequence[str], pool: str, board: str, form: 
 @with_access
 def show_top(access: Access, names: Sequence[str], form: str | None) -> None:
     """Print the memory that each slice uses, as the node agent reported it last."""
-    world = read_model(access, ("GPU",), ("Node", "GPUPool")).world()
+    model = read_model(access, needs.GPU, ("Node", "GPUPool"))
     chosen = Filter(namespace=_filtered(access))
-    fleet_text.write_top(fleet_text.choose(world, chosen, names), form or "")
+    fleet_text.write_top(fleet_text.choose(model, chosen, names), form or "")
 
 
 @command.command("why")
@@ -91,23 +92,26 @@ def show_top(access: Access, names: Sequence[str], form: str | None) -> None:
 def explain_pod(access: Access, pod: str | None, form: str | None) -> None:
     """Explain why POD waits for a node; without POD, list the pods that wait for devices."""
     if pod is None:
-        pods = read_model(access, ("Pod",), restricted=("Pod",)).pods.values()
-        why_text.write_pending(why.pending_pods(pods), form or "")
+        model = read_model(access, ("Pod",), needs.POLICY, restricted=("Pod",))
+        pods = why.pending_pods(model.world(), model.pods.values())
+        why_text.write_pending(pods, form or "", model.connection.missing(needs.PENDING))
         return
     name = pod.removeprefix("pods/").removeprefix("pod/")
     if access.everywhere:
         raise click.UsageError("a pod cannot be retrieved by name across all namespaces")
     if "/" in name:
         raise click.UsageError(f"{pod!r} is no pod's name; -n chooses the namespace")
-    more = ("GPUPool", "MIGLayout", "GPUPolicy", "ResourceClaim", "DeviceClass")
-    model = read_model(access, ("Pod", "GPU", "Node"), more, restricted=("Pod",))
-    found = model.pods.get(f"{access.namespace}/{name}")
-    if found is None or not found.is_pending:
+    model = read_model(
+        access, needs.EXPLANATION, (*needs.POLICY, *needs.CLAIMS), restricted=("Pod",)
+    )
+    found, world = model.pods.get(f"{access.namespace}/{name}"), model.world()
+    if found is None or not why.is_pending(world, found):
         raise click.ClickException(
             f"pod {name!r} in namespace {access.namespace!r} does not exist, or does not wait for"
             " a node with a slice, a GPU or an HCA"
         )
-    explanation = why.explain(model.world(), found, model.claims, model.classes)
+    survey = Survey(world, model.taints())
+    explanation = why.explain(survey, found, model.claims, model.classes, model.connection)
     why_text.write_explanation(explanation, form or "")
 
 
@@ -128,8 +132,7 @@ def show_diff(access: Access, filename: str, form: str | None) -> int:
     text = _read_file(filename)
     try:
         document = layout_diff.read_layout(text)
-        kinds = ("GPU", "MIGLayout", "Node", "GPUPool", "GPUPolicy")
-        found = layout_diff.diff(read_model(access, kinds).world(), document)
+        found = layout_diff.diff(read_model(access, needs.LAYOUT).world(), document)
     except layout_diff.ManifestError as err:
         raise click.ClickException(f"{filename}: {err}") from err
     layout_text.write_diff(found, form or "")
@@ -176,7 +179,7 @@ def show_matrix(access: Access, first: int, form: str | None) -> None:
 
 
 def _read_fabric(access: Access) -> Fabric:
-    fabric = read_model(access, ("Pod", *FABRIC_KINDS)).fabric
+    fabric = read_model(access, needs.RDMA).fabric
     for key, policy in fabric.policies.items():
         if policy.problem:
             click.echo(f"warning: {key} cannot be read, and denies all: {policy.problem}", err=True)

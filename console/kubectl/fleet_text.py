@@ -6,19 +6,20 @@ from typing import Any
 import click
 
 from console.kubectl import drawing, output
+from console.model.cluster import ClusterModel
 from console.views import fleet
 from console.views.fleet import Filter, NodeView
 from console.views.geometry import WORDS, Box, Run
-from gpu_operator.controllers.common.world import World
 
 _MIB = 2**20
 
 
-def choose(world: World, chosen: Filter, names: Collection[str]) -> list[NodeView]:
+def choose(model: ClusterModel, chosen: Filter, names: Collection[str]) -> list[NodeView]:
     """Return the nodes that match a filter and, if there are names, have one of them.
 
     Raises ClickException if a name is no node with GPUs.
     """
+    world, knows_nodes = model.world(), not model.connection.missing(("Node",))
     found = fleet.choose_nodes(world, chosen, fleet.Namespaces())
     missing = sorted(set(names) - {one.name for one in found})
     if missing:
@@ -26,7 +27,7 @@ def choose(world: World, chosen: Filter, names: Collection[str]) -> list[NodeVie
             f"node {missing[0]!r} has no GPU that matches, or does not exist"
         )
     nodes = [one for one in found if not names or one.name in names]
-    return [fleet.view_node(world, one.name, one.gpus, "state") for one in nodes]
+    return [fleet.view_node(world, one.name, one.gpus, "state", knows_nodes) for one in nodes]
 
 
 def write_map(views: Sequence[NodeView], form: str) -> None:

@@ -7,16 +7,23 @@ from typing import Any
 import click
 
 from console.kubectl import output
+from console.model.cluster import Missing
 from console.model.pods import PodRecord
 from console.views import why
 from console.views.advice import advise
 from console.views.why import ClaimFinding, Explanation, RequestFinding
 
 
-def write_pending(pods: Sequence[PodRecord], form: str) -> None:
+def write_pending(pods: Sequence[PodRecord], form: str, missing: Missing) -> None:
     """Print the pods that wait for devices."""
     if form in ("json", "yaml"):
-        output.write_document({"pods": [_pod(one) for one in pods]}, form)
+        output.write_document(
+            {"pods": [_pod(one) for one in pods], "notReadable": dict(missing)}, form
+        )
+        return
+    if not pods and missing:
+        kinds = ", ".join(sorted(missing))
+        click.echo(f"Whether pods wait is not known: {kinds} cannot be read.", err=True)
         return
     if not pods:
         click.echo("No pod that requests a slice, a GPU or an HCA waits for a node.", err=True)
@@ -52,9 +59,16 @@ def _lines(found: Explanation, most: int | None) -> Iterator[output.Line]:
     yield f"  {pod.scheduler or 'nothing yet'}"
     for request in found.requests:
         yield from _request_lines(request, most)
+    if found.foreign:
+        policy = "perhaps slices with another prefix" if found.missing else "no slice, GPU or HCA"
+        yield f"Not evaluated: {', '.join(found.foreign)}: {policy}"
+    if found.left_out:
+        yield f"Left out: {', '.join(found.left_out)}: only {why.MOST} resources are explained"
     for claim in found.claims:
         yield f"Claim {claim.name}"
         yield f"  {_verdict(claim)}"
+    for kind, problem in found.missing.items():
+        yield f"Not complete: {kind} cannot be read: {problem}"
 
 
 def _request_lines(request: RequestFinding, most: int | None) -> Iterator[output.Line]:
@@ -65,7 +79,7 @@ def _request_lines(request: RequestFinding, most: int | None) -> Iterator[output
         yield f"  {number:>5} {obstacle}"
     for one in request.nodes[:most]:
         detail = f": {one.detail}" if one.detail else ""
-        yield f"    {one.name}  {one.free} of {one.offered} free  {one.obstacle}{detail}"
+        yield f"    {one.name}  {one.room} free  {one.obstacle}{detail}"
     if most is not None and len(request.nodes) > most:
         yield f"    and {len(request.nodes) - most} more: -o wide has all"
     for name, message in request.layouts:
@@ -108,6 +122,8 @@ def _document(found: Explanation) -> dict[str, Any]:
     return {
         "pod": _pod(found.pod),
         "requests": [_request_document(one) for one in found.requests],
+        "notEvaluated": list(found.foreign + found.left_out),
+        "notReadable": dict(found.missing),
         "claims": [
             {
                 "name": one.name,

@@ -6,13 +6,13 @@ a page shows is made from the same ``World`` as the operator's.
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from console.model.event_log import EventLog, EventRecord
 from console.model.fabric import KINDS as FABRIC_KINDS, Fabric
-from console.model.pods import PodRecord
+from console.model.pods import PodRecord, Taint, read_taints
 from gpu_operator.controllers.claims.reading import Claim
 from gpu_operator.controllers.claims.selectors import Facts
 from gpu_operator.controllers.common.world import World
@@ -42,11 +42,19 @@ class _Change:
     node: str
 
 
+Missing = Mapping[str, str]
+"""Kinds of objects that are not known, each with the API server's message, if there is one."""
+
+
 @dataclass(slots=True)
 class Connection:
-    """The state of the watches: kinds that were listed, and problems by kind."""
+    """The state of the watches: kinds that are followed, and problems by kind.
+
+    ``known`` are the kinds that were listed completely at least once.
+    """
 
     listed: set[str] = field(default_factory=set)
+    known: set[str] = field(default_factory=set)
     problems: dict[str, str] = field(default_factory=dict)
     expected: int = 0
 
@@ -54,6 +62,15 @@ class Connection:
     def is_complete(self) -> bool:
         """Return whether every kind was listed, or cannot be."""
         return len(self.listed | self.problems.keys()) >= self.expected
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether changes of every kind that can be read are being reported."""
+        return self.is_complete and not self.problems.keys() & self.known
+
+    def missing(self, kinds: Iterable[str]) -> Missing:
+        """Return those of some kinds that were never listed completely."""
+        return {kind: self.problems.get(kind, "") for kind in kinds if kind not in self.known}
 
 
 class ClusterModel:
@@ -70,10 +87,18 @@ class ClusterModel:
         self.events = EventLog()
         self.fabric = Fabric()
         self.connection = Connection()
+        self._taints: dict[str, Sequence[Taint]] = {}
+        self._taints_copy: Mapping[str, Sequence[Taint]] | None = None
 
     def world(self) -> World:
         """Return the operator's view of the cluster; the same object until something changes."""
         return self._store.world()
+
+    def taints(self) -> Mapping[str, Sequence[Taint]]:
+        """Return the taints by node, which keep pods off; the same object until one changes."""
+        if self._taints_copy is None:
+            self._taints_copy = dict(self._taints)
+        return self._taints_copy
 
     def apply(self, kind: str, key: str, value: Any) -> None:
         """Record the state of an object as a reflector reports it; None if the object is gone."""
@@ -84,6 +109,8 @@ class ClusterModel:
                 changed = self._store.remove(kind, key)
             else:
                 changed = self._store.put(kind, value)
+            if kind == "Node":
+                changed |= self._put_taints(key, read_taints(value) if value is not None else ())
         else:
             changed = self._apply_other(kind, key, value)
         if changed:
@@ -135,6 +162,14 @@ class ClusterModel:
             return str((value.get("spec") or {}).get("nodeName") or "")
         known = self._store.world().gpus.get(key)
         return known.spec.node_name if known is not None else ""
+
+    def _put_taints(self, node: str, taints: Sequence[Taint]) -> bool:
+        """Store a node's taints, of which the operator's store has the keys of one effect only."""
+        if self._taints.get(node, ()) == taints:
+            return False
+        self._taints[node] = taints
+        self._taints_copy = None
+        return True
 
     def _apply_other(self, kind: str, key: str, value: Any) -> bool:
         if kind in FABRIC_KINDS:

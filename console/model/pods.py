@@ -17,21 +17,36 @@ from rdma.objects import PodFacts
 
 Document = dict[str, Any]
 _LONGEST: Final = 2000  # characters of the scheduler's message that are stored
+_CORDONED: Final = "node.kubernetes.io/unschedulable"
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint that keeps pods off a node: its effect is NoSchedule or NoExecute."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.key}{'=' * bool(self.value)}{self.value}:{self.effect}"
 
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A toleration of a pod; an empty key tolerates every taint."""
+    """A toleration of a pod; an empty key tolerates every taint, a value None every value."""
 
     key: str
     effect: str = ""
+    value: str | None = None
 
-    def covers(self, taint: str) -> bool:
-        """Return whether this tolerates a taint with the effect NoSchedule.
-
-        Values are not compared, because the model stores the keys of taints only.
-        """
-        return self.key in ("", taint) and self.effect in ("", "NoSchedule")
+    def covers(self, taint: Taint) -> bool:
+        """Return whether this tolerates a taint, as the scheduler decides it."""
+        return (
+            self.key in ("", taint.key)
+            and self.effect in ("", taint.effect)
+            and self.value in (None, taint.value)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +76,6 @@ class PodRecord:
     def key(self) -> str:
         """Return "namespace/name"."""
         return f"{self.namespace}/{self.name}"
-
-    @property
-    def is_pending(self) -> bool:
-        """Return whether the pod waits for a node and requests devices."""
-        return not self.node and bool(self.requests or self.waiting)
 
 
 def read_pod(document: Document) -> PodRecord | None:
@@ -98,17 +108,38 @@ def read_pod(document: Document) -> PodRecord | None:
     )
 
 
-def _requests(spec: Mapping[str, Any]) -> Counter[str]:
-    """Return the extended resources that a pod requests.
+def read_taints(node: Document) -> tuple[Taint, ...]:
+    """Return the taints of a node that keep new pods off it; a cordoned node counts as tainted."""
+    spec = node.get("spec") or {}
+    found = {
+        Taint(str(one.get("key") or ""), str(one.get("value") or ""), str(one["effect"]))
+        for one in spec.get("taints") or ()
+        if one.get("effect") in ("NoSchedule", "NoExecute")
+    }
+    if spec.get("unschedulable"):
+        found.add(Taint(_CORDONED, "", "NoSchedule"))
+    return tuple(sorted(found, key=str))
 
-    Containers' requests are added up. Init containers run before them: the larger of both counts.
+
+def _requests(spec: Mapping[str, Any]) -> Counter[str]:
+    """Return the extended resources that a pod requests, as Kubernetes counts them.
+
+    Containers and sidecars (init containers that are restarted always) run together. Another init
+    container runs beside the sidecars that precede it. The larger count is the request (KEP-753).
     """
-    total: Counter[str] = Counter()
+    together: Counter[str] = Counter()
     for container in spec.get("containers") or ():
-        total.update(dict(_limits(container)))
+        together.update(dict(_limits(container)))
+    sidecars: Counter[str] = Counter()
+    before: Counter[str] = Counter()
     for container in spec.get("initContainers") or ():
-        total |= Counter(dict(_limits(container)))
-    return +total
+        own = Counter(dict(_limits(container)))
+        if container.get("restartPolicy") == "Always":
+            sidecars += own
+            before |= sidecars
+        else:
+            before |= sidecars + own
+    return +((together + sidecars) | before)
 
 
 def _limits(container: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
@@ -123,7 +154,8 @@ def _limits(container: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 def _tolerations(spec: Mapping[str, Any]) -> Iterator[Toleration]:
     for one in spec.get("tolerations") or ():
-        yield Toleration(str(one.get("key") or ""), str(one.get("effect") or ""))
+        value = None if one.get("operator") == "Exists" else str(one.get("value") or "")
+        yield Toleration(str(one.get("key") or ""), str(one.get("effect") or ""), value)
 
 
 def _scheduler_message(status: Mapping[str, Any]) -> str:

@@ -74,8 +74,11 @@ class Watches:
         for kind, result in zip(chosen, results, strict=True):
             if isinstance(result, errors.KubeError):
                 problems[kind] = result
+                self._model.connection.problems[kind] = str(result)
             elif isinstance(result, BaseException):
                 raise result
+            else:
+                self._model.connection.known.add(kind)
         return problems
 
     async def _follow(self, kind: str, reflector: Reflector) -> Never:
@@ -100,6 +103,7 @@ class Watches:
         solved = state.problems.pop(kind, None) is not None
         if solved or kind not in state.listed:
             state.listed.add(kind)
+            state.known.add(kind)
             self._model.note("Connection")
 
     def _note_problem(self, kind: str, problem: str) -> None:

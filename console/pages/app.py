@@ -1,8 +1,8 @@
 """The application: its routes, and what every page has in common."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
@@ -11,15 +11,18 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from console.model.cluster import ClusterModel
+from console.model.cluster import ClusterModel, Missing
 from console.pages import cards, rendering, stream
 from console.pages.access import Access
-from console.views import details, fleet, layout_diff, reach, timeline, why
+from console.views import details, fleet, layout_diff, needs, reach, timeline, why
 from console.views.geometry import draw
+from console.views.survey import Survey
 from rdma.explain import Explanation, QuestionError
 
 LONGEST_FORM: Final = 4 * layout_diff.LONGEST  # bytes; percent-encoding triples most characters
 _PART: Final = "x-part"  # header with which the script requests a page without its frame
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
 _Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -33,6 +36,8 @@ class Pages:
         self._templates = rendering.new_environment()
         self._namespaces = fleet.Namespaces()
         self._cards = cards.CardCache(self._templates)
+        self._survey = Survey(model.world())
+        self._computing = asyncio.Lock()
         self.is_over = False
 
     def routes(self) -> list[Route | Mount]:
@@ -42,7 +47,7 @@ class Pages:
             "/parts/nodes": self.show_node_parts,
             "/nodes/{name}": self.show_node,
             "/gpus/{name}": self.show_gpu,
-            "/slices/{uuid}": self.show_slice,
+            "/slices/{uuid:path}": self.show_slice,
             "/pods/{namespace}/{name}": self.show_pod,
             "/why": self.show_why,
             "/why/{namespace}/{name}": self.show_why_pod,
@@ -58,7 +63,7 @@ class Pages:
     async def show_fleet(self, request: Request) -> Response:
         """Show all nodes."""
         chosen, world = _filter(request), self._model.world()
-        nodes = fleet.choose_nodes(world, chosen, self._namespaces)
+        nodes = fleet.choose_nodes(world, chosen, self._namespaces, self._knows_nodes())
         detailed = len(nodes) <= fleet.DETAILED
         found = self._cards.render(world, nodes, chosen, detailed=detailed)
         values = {
@@ -68,7 +73,10 @@ class Pages:
             "detailed": detailed,
         }
         live = "GPU Node GPUPool Connection"
-        return self._page(request, "fleet.html", "Fleet", live, chosen=chosen, **values)
+        missing = self._missing_of(needs.FLEET)
+        return self._page(
+            request, "fleet.html", "Fleet", live, chosen=chosen, missing=missing, **values
+        )
 
     async def show_node_parts(self, request: Request) -> Response:
         """Return the cards of some nodes, for the script that replaces changed ones."""
@@ -78,7 +86,8 @@ class Pages:
         for name in request.query_params.getlist("name")[: stream.MOST_NODES]:
             gpus = [g for g in by_node.get(name, ()) if chosen.selects(g, self._namespaces)]
             if gpus:
-                nodes.append(fleet.Chosen(name, world.nodes.get(name), tuple(gpus)))
+                node = world.nodes.get(name)
+                nodes.append(fleet.Chosen(name, node, tuple(gpus), self._knows_nodes()))
         detailed = "detailed" in request.query_params
         found = self._cards.render(world, nodes, chosen, detailed=detailed)
         return HTMLResponse("".join(one.html for one in found))
@@ -97,18 +106,20 @@ class Pages:
         name, world = request.path_params["name"], self._model.world()
         gpus = world.gpus_by_node().get(name, ())
         if name not in world.nodes and not gpus:
-            return self._missing(request, f"node {name}")
-        found = fleet.view_node(world, name, gpus, "state")
+            return self._not_found(request, f"node {name}", needs.NODE)
+        found = fleet.view_node(world, name, gpus, "state", self._knows_nodes())
         events = self._entries("Node", name)
         live = "GPU Node Event"
-        return self._page(request, "node.html", name, live, node=found, events=events)
+        values = {"taints": self._model.taints().get(name, ()), "events": events}
+        missing = self._missing_of(needs.NODE)
+        return self._page(request, "node.html", name, live, node=found, missing=missing, **values)
 
     async def show_gpu(self, request: Request) -> Response:
         """Show one GPU with its slices."""
         name = request.path_params["name"]
         gpu = self._model.world().gpus.get(name)
         if gpu is None:
-            return self._missing(request, f"GPU {name}")
+            return self._not_found(request, f"GPU {name}", needs.GPU)
         events = self._entries("GPU", name)
         picture = draw(gpu)
         live = "GPU Event GPUFault"
@@ -119,7 +130,7 @@ class Pages:
         uuid = request.path_params["uuid"]
         found = details.find_slice(self._model.world(), uuid)
         if found is None:
-            return self._missing(request, f"slice {uuid}")
+            return self._not_found(request, f"slice {uuid}", needs.GPU)
         picture = draw(found.gpu)
         return self._page(request, "slice.html", uuid, "GPU", found=found, picture=picture)
 
@@ -130,56 +141,76 @@ class Pages:
         held = details.slices_of(self._model.world(), namespace, name)
         record = self._model.pods.get(key)
         if not held and record is None:
-            return self._missing(request, f"pod {key} with a slice, an HCA or a request for one")
-        values = {"namespace": namespace, "name": name, "held": held, "record": record}
+            what = f"pod {key} with a slice, an HCA or a request for one"
+            return self._not_found(request, what, (*needs.GPU, *needs.PENDING))
+        values = {
+            "namespace": namespace,
+            "name": name,
+            "held": held,
+            "record": record,
+            "missing": self._missing_of(needs.GPU),
+        }
         events = self._entries("Pod", name, namespace)
         return self._page(request, "pod.html", key, "GPU Pod Event", events=events, **values)
 
     async def show_why(self, request: Request) -> Response:
         """List the pods that wait for devices."""
-        space = request.query_params.get("namespace", "")
-        pods = why.pending_pods(self._model.pods.values(), space)
-        spaces = sorted({pod.namespace for pod in self._model.pods.values() if pod.is_pending})
-        live = "Pod Connection"
-        return self._page(
-            request, "why.html", "Why", live, pods=pods, spaces=spaces, namespace=space
-        )
+        space, world = request.query_params.get("namespace", ""), self._model.world()
+        every = why.pending_pods(world, self._model.pods.values())
+        values = {
+            "pods": [pod for pod in every if space in ("", pod.namespace)],
+            "spaces": sorted({pod.namespace for pod in every}),
+            "namespace": space,
+            "missing": self._missing_of(needs.PENDING),
+        }
+        live = "Pod GPUPolicy Connection"
+        return self._page(request, "why.html", "Why", live, **values)
 
     async def show_why_pod(self, request: Request) -> Response:
         """Explain why one pod waits."""
         key = f"{request.path_params['namespace']}/{request.path_params['name']}"
-        pod = self._model.pods.get(key)
-        if pod is None or not pod.is_pending:
-            return self._missing(request, f"pending pod {key}")
         model = self._model
-        found = why.explain(model.world(), pod, model.claims, model.classes)
-        live = "Pod GPU Node MIGLayout ResourceClaim"
+        pod, world = model.pods.get(key), model.world()
+        if pod is None or not why.is_pending(world, pod):
+            return self._not_found(request, f"pending pod {key}", needs.PENDING)
+        if self._survey.world is not world or self._survey.taints is not model.taints():
+            self._survey = Survey(world, model.taints())
+        claims, classes = dict(model.claims), dict(model.classes)
+        found = await self._compute(
+            why.explain, self._survey, pod, claims, classes, model.connection
+        )
+        live = "Pod GPU Node GPUPolicy MIGLayout ResourceClaim Connection"
         return self._page(request, "why_pod.html", f"Why {key}", live, found=found)
 
     async def show_layout(self, request: Request) -> Response:
         """Show what a pasted MIGLayout would change."""
         text, problem, found, status = "", "", None, 200
+        missing = self._missing_of(needs.LAYOUT)
         if request.method == "POST":
             try:
                 text = await _read_form(request)
                 document = layout_diff.read_layout(text)
-                found = layout_diff.diff(self._model.world(), document)
+                if not missing:
+                    found = await self._compute(layout_diff.diff, self._model.world(), document)
             except layout_diff.ManifestError as err:
                 problem, status = str(err), 422
         else:
             known = self._model.world().layouts.get(request.query_params.get("name", ""))
             text = layout_diff.write_layout(known) if known is not None else ""
         names = sorted(self._model.world().layouts)
-        values = {"text": text, "problem": problem, "diff": found, "layouts": names}
+        values: dict[str, Any] = {"text": text, "problem": problem, "diff": found}
+        values |= {"layouts": names, "missing": missing if request.method == "POST" else {}}
         return self._page(request, "layout.html", "Layout", "", status, **values)
 
     async def show_rdma(self, request: Request) -> Response:
         """Show which pods may use which verbs on which others."""
         space = request.query_params.get("namespace", "")
         first = _number(request.query_params.get("first", ""))
-        found = reach.matrix(self._model.fabric, space, first)
+        missing = self._missing_of(needs.RDMA)
+        found = reach.matrix(self._model.fabric, space, first) if not missing else reach.EMPTY
         live = "Pod Namespace RDMANetwork RDMANetworkPolicy Connection"
         values = {"matrix": found, "namespace": space, "first": first, "letters": reach.LEGEND}
+        values["missing"] = missing
         problems = [p for p in self._model.fabric.policies.values() if p.problem]
         return self._page(request, "rdma.html", "RDMA", live, broken=problems, **values)
 
@@ -189,12 +220,14 @@ class Pages:
         destination = request.query_params.get("to", "")
         problem = ""
         found: tuple[Explanation, ...] = ()
+        missing = self._missing_of(needs.RDMA)
         try:
-            found = tuple(reach.explain_pair(self._model.fabric, source, destination))
+            if not missing:
+                found = tuple(reach.explain_pair(self._model.fabric, source, destination))
         except QuestionError as err:
             problem = str(err)
-        values = {"source": source, "destination": destination}
-        live = "Pod Namespace RDMANetwork RDMANetworkPolicy"
+        values = {"source": source, "destination": destination, "missing": missing}
+        live = "Pod Namespace RDMANetwork RDMANetworkPolicy Connection"
         return self._page(
             request, "rdma_pair.html", "RDMA", live, found=found, problem=problem, **values
         )
@@ -207,6 +240,7 @@ class Pages:
         found = timeline.view_timeline(self._model.world(), events, lane, text)
         live = "Event GPUFault Connection"
         values = {"line": found, "lane": lane, "text": text, "width": timeline.WIDTH}
+        values["missing"] = self._missing_of(needs.EVENTS)
         return self._page(request, "events.html", "Events", live, **values)
 
     async def follow_changes(self, request: Request) -> Response:
@@ -219,8 +253,27 @@ class Pages:
         world, events = self._model.world(), self._model.events.all()
         return timeline.entries_about(world, events, kind, name, namespace)
 
-    def _missing(self, request: Request, what: str) -> Response:
-        return self._page(request, "missing.html", "Not found", "", 404, what=what)
+    async def _compute(
+        self, function: Callable[_P, _Result], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _Result:
+        """Run a long computation in a thread, one at a time, so that others are answered."""
+        async with self._computing:
+            return await asyncio.to_thread(function, *args, **kwargs)
+
+    def _knows_nodes(self) -> bool:
+        return not self._missing_of(("Node",))
+
+    def _missing_of(self, kinds: Iterable[str]) -> Missing:
+        return self._model.connection.missing(kinds)
+
+    def _not_found(self, request: Request, what: str, kinds: Iterable[str]) -> Response:
+        """Report that an object does not exist, unless kinds are not known yet."""
+        missing = self._missing_of(kinds)
+        live = "Connection" if missing else ""
+        status = 503 if missing else 404
+        return self._page(
+            request, "missing.html", "Not found", live, status, what=what, missing=missing
+        )
 
     def _page(
         self,
@@ -241,6 +294,7 @@ class Pages:
             version=self._model.version,
             cluster=self._cluster,
             connection=self._model.connection,
+            unknown_events=self._missing_of(("Event",)),
             path=request.url.path,
             query=request.url.query,
             frame=_PART not in request.headers,

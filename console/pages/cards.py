@@ -55,7 +55,7 @@ class CardCache:
         known = self._maps.get(key)
         if not detailed and known is not None and _is_same(known.source, node):
             return known
-        view = fleet.view_node(world, node.name, node.gpus, chosen.colour)
+        view = fleet.view_node(world, node.name, node.gpus, chosen.colour, node.knows_node)
         html = rendering.render(
             self._templates, "cards.html", nodes=(view,), chosen=chosen, detailed=detailed
         )
@@ -79,6 +79,7 @@ def _is_same(one: Chosen, other: Chosen) -> bool:
     """Return whether two nodes are the same objects; equality would compare every field."""
     return (
         one.node is other.node
+        and one.knows_node == other.knows_node
         and len(one.gpus) == len(other.gpus)
         and all(a is b for a, b in zip(one.gpus, other.gpus, strict=True))
     )

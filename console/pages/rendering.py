@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -33,11 +34,17 @@ def new_environment() -> Environment:
     }
     environment.filters |= {
         "short": shorten,
+        "segment": quote_segment,
         "fit": fit_name,
         "gib": format_gib,
         "when": format_time,
     }
     return environment
+
+
+def quote_segment(text: str) -> str:
+    """Return a text as one segment of a path, with its slashes escaped."""
+    return quote(text, safe="")
 
 
 def shorten(text: str, most: int = _SHORT) -> str:

@@ -83,11 +83,15 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A node that matches the filter, with those of its GPUs that match."""
+    """A node that matches the filter, with those of its GPUs that match.
+
+    ``knows_node`` is false while nodes are not known, so that ``node`` may exist in any case.
+    """
 
     name: str
     node: Node | None
     gpus: tuple[Gpu, ...]
+    knows_node: bool = True
 
 
 class Namespaces:
@@ -115,7 +119,9 @@ def namespaces_of(gpu: Gpu) -> frozenset[str]:
     return frozenset(found | {one.claim.namespace for one in gpu.status.claims})
 
 
-def choose_nodes(world: World, chosen: Filter, namespaces: Namespaces) -> list[Chosen]:
+def choose_nodes(
+    world: World, chosen: Filter, namespaces: Namespaces, knows_nodes: bool = True
+) -> list[Chosen]:
     """Return the nodes that match a filter, in the order of their names."""
     by_node: dict[str, list[Gpu]] = {}
     for gpu in world.gpus.values():
@@ -124,12 +130,14 @@ def choose_nodes(world: World, chosen: Filter, namespaces: Namespaces) -> list[C
     narrow = chosen.namespace or chosen.board
     bare = () if narrow else (n for n in _nodes_of_pools(world, chosen) if n not in by_node)
     return [
-        Chosen(name, world.nodes.get(name), tuple(by_node.get(name, ())))
+        Chosen(name, world.nodes.get(name), tuple(by_node.get(name, ())), knows_nodes)
         for name in sorted([*by_node, *bare])
     ]
 
 
-def view_node(world: World, name: str, gpus: Iterable[Gpu], colour: str) -> NodeView:
+def view_node(
+    world: World, name: str, gpus: Iterable[Gpu], colour: str, knows_node: bool = True
+) -> NodeView:
     """Return a node with its GPUs in the order of their indices."""
     node = world.nodes.get(name)
     found = sorted(gpus, key=lambda gpu: gpu.spec.index)
@@ -146,7 +154,7 @@ def view_node(world: World, name: str, gpus: Iterable[Gpu], colour: str) -> Node
         paths=tuple(_paths(views, colour)),
         width=max(len(views), 1) * (svg.MAP.width + 4) - 4,
         counts=counts,
-        problem=_problem(node, views),
+        problem=_problem(node, views, knows_node),
     )
 
 
@@ -172,12 +180,12 @@ def _paths(views: Sequence[GpuView], colour: str) -> Iterator[tuple[str, str]]:
         yield name, "".join(paths[name])
 
 
-def _problem(node: Node | None, views: Sequence[GpuView]) -> str:
-    if node is None:
+def _problem(node: Node | None, views: Sequence[GpuView], knows_node: bool) -> str:
+    if node is None and knows_node:
         return "the Node object does not exist"
-    if not node.ready:
+    if node is not None and not node.ready:
         return "the node is not ready"
-    ready = node.gpu_ready
+    ready = node.gpu_ready if node is not None else None
     if ready is not None and ready.status != "True":
         return f"{ready.reason}: {ready.message}"
     sick = [view.gpu for view in views if view.is_sick]

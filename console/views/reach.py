@@ -67,6 +67,9 @@ class Matrix:
     namespaces: tuple[str, ...]
 
 
+EMPTY: Final = Matrix((), (), 0, ())
+
+
 def matrix(fabric: Fabric, namespace: str = "", first: int = 0) -> Matrix:
     """Return the matrix of the pods that hold an HCA."""
     pods = sorted(fabric.pods.values(), key=lambda pod: (pod.namespace, pod.name))

@@ -156,7 +156,7 @@ def test_why_names_what_keeps_a_pod_off_each_node(node: SyntheticCluster) -> Non
     text = fetch(node, "/why/ml/big").text
     assert "Insufficient gpu.tessera.dev/mig-3g.40gb" in text
     assert "does not have this resource" in text
-    assert "tainted: <bdi>drained</bdi>" in text
+    assert "tainted: <bdi>drained:NoSchedule</bdi>" in text
     assert "The planner proposes" in text  # three or four pods have to end
     assert re.search(r"end \S+ on 1g\.10gb@", text)
 
@@ -168,7 +168,7 @@ def test_why_reports_a_full_node_and_room(node: SyntheticCluster) -> None:
     for gpu in node.objects["GPU"].values():
         gpu["status"]["slices"][6]["holders"] = [{"namespace": "a", "name": "b", "uid": "c"}]
     text = fetch(node, "/why/ml/small").text
-    assert '<td class="num">0 of 14</td><td>full: ' in text
+    assert '<td class="num">0 of 14</td>\n<td>full: ' in text
     assert "Room by this count" not in text
 
 

@@ -173,7 +173,9 @@ def test_a_users_own_namespace_suffices_to_explain_a_pod(run: Run, node: Synthet
     node.refused["GPUPolicy"] = errors.Refused("list GPUPolicy: forbidden")
     status, text, problems = run("why", "big")
     assert status == 0
-    assert "The planner proposes" in text
+    assert "does not have this resource" in text
+    assert "The planner proposes" not in text  # the policy has the prefix of resources
+    assert "Not complete: GPUPolicy cannot be read" in text
     assert problems == "warning: list GPUPolicy: forbidden\n"
 
 

@@ -1,0 +1,91 @@
+"""What all explanations of one state of the cluster share: computed once for each ``World``."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from console.model.pods import Taint
+from gpu_operator.api.v1alpha1 import GROUP, HCA_RESOURCE
+from gpu_operator.api.v1alpha1.gpu import Slice
+from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.controllers.common import offers
+from gpu_operator.controllers.common.world import Node, World
+from mig import geometry, planner
+from mig.errors import MigError
+from mig.geometry import Instance
+from mig.pools import GpuState
+
+HeldSlice = tuple[Gpu, Slice]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A world and its nodes' taints, with values that are derived from them on first use."""
+
+    world: World
+    taints: Mapping[str, Sequence[Taint]] = field(default_factory=dict)
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the nodes that have GPUs or offer HCAs, by name."""
+        with_gpus = self.world.gpus_by_node()
+        found = sorted(self.world.nodes.items())
+        return tuple(n for name, n in found if name in with_gpus or HCA_RESOURCE in n.capacity)
+
+    @cached_property
+    def slices(self) -> Mapping[tuple[str, str], Sequence[HeldSlice]]:
+        """Return the slices of each node and resource."""
+        found: dict[tuple[str, str], list[HeldSlice]] = defaultdict(list)
+        for gpu in self.world.gpus.values():
+            for one in gpu.status.slices:
+                found[gpu.spec.node_name, one.resource].append((gpu, one))
+        return found
+
+    @cached_property
+    def divided(self) -> tuple[GpuState, ...]:
+        """Return the planner's view of the GPUs that are divided."""
+        return tuple(one for one in self.states if not one.is_whole)
+
+    @cached_property
+    def states(self) -> tuple[GpuState, ...]:
+        """Return the planner's view of the GPUs whose slices are valid on their boards."""
+        return tuple(filter(None, map(_state, self.world.gpus.values())))
+
+    @cached_property
+    def examples(self) -> tuple[Gpu, ...]:
+        """Return one GPU of each board: a profile's resource depends on the board only."""
+        return tuple({gpu.spec.board: gpu for gpu in self.world.gpus.values()}.values())
+
+    @cached_property
+    def closed(self) -> Mapping[str, frozenset[str]]:
+        """Return, for each node, the resources for which it admits fewer pods than it offers."""
+        return {node.name: frozenset(self._closed_on(node)) for node in self.nodes}
+
+    def _closed_on(self, node: Node) -> Iterator[str]:
+        admitted = offers.count_admitted(self.world, node)
+        for resource, number in offers.count_active(self.world, node).items():
+            if number > admitted.get(resource, 0):
+                yield resource
+
+
+def is_explained(world: World, resource: str) -> bool:
+    """Return whether a resource is a slice, a GPU or an HCA, which the console explains."""
+    prefixes = {world.policy.resource_prefix, GROUP}
+    return resource == HCA_RESOURCE or any(offers.is_ours(resource, one) for one in prefixes)
+
+
+def _state(gpu: Gpu) -> GpuState | None:
+    """Return the planner's view of a GPU; None if its slices are not valid on its board."""
+    try:
+        board = geometry.board(gpu.spec.board)
+        held: dict[Instance, tuple[str, ...]] = {}
+        for one in gpu.status.slices:
+            pods = tuple(f"{h.namespace}/{h.name}" for h in one.holders)
+            held[board.instance(*one.place)] = pods
+        planner.check(board, tuple(held))
+    except MigError:
+        return None
+    return GpuState(
+        gpu.name, gpu.spec.pool, board, tuple(held), {k: v for k, v in held.items() if v}
+    )
