@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import gc
 import secrets
 import socket
 import tempfile
@@ -140,6 +141,7 @@ async def _warm_up(model: ClusterModel, pages: Pages) -> None:
     while not model.connection.is_complete:
         await model.wait(model.version, _AGAIN_S)
     await pages.warm_up()
+    gc.freeze()  # collections over a large model would block the loop for a second
 
 
 @contextlib.contextmanager

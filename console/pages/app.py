@@ -81,13 +81,9 @@ class Pages:
     async def show_node_parts(self, request: Request) -> Response:
         """Return the cards of some nodes, for the script that replaces changed ones."""
         chosen, world = _filter(request), self._model.world()
-        by_node = world.gpus_by_node()
-        nodes = []
-        for name in request.query_params.getlist("name")[: stream.MOST_NODES]:
-            gpus = [g for g in by_node.get(name, ()) if chosen.selects(g, self._namespaces)]
-            if gpus:
-                node = world.nodes.get(name)
-                nodes.append(fleet.Chosen(name, node, tuple(gpus), self._knows_nodes()))
+        names = request.query_params.getlist("name")[: stream.MOST_NODES]
+        knows = self._knows_nodes()
+        nodes = fleet.choose_named(world, names, chosen, self._namespaces, knows)
         detailed = "detailed" in request.query_params
         found = self._cards.render(world, nodes, chosen, detailed=detailed)
         return HTMLResponse("".join(one.html for one in found))

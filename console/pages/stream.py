@@ -1,6 +1,7 @@
 """The stream of changes that each open page follows: server-sent events.
 
-An event names what has changed, and no content. The page then loads the part that it shows again.
+An event names what has changed, and whether the watches work; it has no content. The page then
+loads the part that it shows again.
 """
 
 import asyncio
@@ -31,9 +32,10 @@ async def follow(
         version = changes.version
         few = changes.complete and len(changes.nodes) <= MOST_NODES
         drawn = few and bool(changes.nodes)
-        document = {
+        document: dict[str, object] = {
             "version": version,
             "kinds": sorted(changes.kinds) if changes.complete else ["*"],
             "nodes": sorted(changes.nodes) if drawn else [],
         }
+        document["watches"] = "on" if model.connection.is_live else "off"
         yield f"id: {version}\ndata: {json.dumps(document)}\n\n"

@@ -135,6 +135,25 @@ def choose_nodes(
     ]
 
 
+def choose_named(
+    world: World,
+    names: Iterable[str],
+    chosen: Filter,
+    namespaces: Namespaces,
+    knows_nodes: bool = True,
+) -> list[Chosen]:
+    """Return those of some nodes that match a filter."""
+    by_node, pools = world.gpus_by_node(), membership.pools_by_node(world)
+    found = []
+    for name in names:
+        gpus = tuple(g for g in by_node.get(name, ()) if chosen.selects(g, namespaces))
+        narrow = chosen.namespace or chosen.board
+        bare = not narrow and name in pools and chosen.pool in ("", pools[name])
+        if gpus or (bare and chosen.node in name):
+            found.append(Chosen(name, world.nodes.get(name), gpus, knows_nodes))
+    return found
+
+
 def view_node(
     world: World, name: str, gpus: Iterable[Gpu], colour: str, knows_node: bool = True
 ) -> NodeView:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from console.model.pods import Taint
 from gpu_operator.api.v1alpha1 import GROUP, HCA_RESOURCE
@@ -15,6 +15,7 @@ from mig import geometry, planner
 from mig.errors import MigError
 from mig.geometry import Instance
 from mig.pools import GpuState
+from mig.spec import Place
 
 HeldSlice = tuple[Gpu, Slice]
 
@@ -77,15 +78,25 @@ def is_explained(world: World, resource: str) -> bool:
 
 def _state(gpu: Gpu) -> GpuState | None:
     """Return the planner's view of a GPU; None if its slices are not valid on its board."""
+    there = gpu.status.slices
+    found = _instances(gpu.spec.board, tuple(one.place for one in there))
+    if found is None:
+        return None
+    held = {
+        instance: tuple(f"{h.namespace}/{h.name}" for h in one.holders)
+        for instance, one in zip(found, there, strict=True)
+        if one.holders
+    }
+    return GpuState(gpu.name, gpu.spec.pool, geometry.board(gpu.spec.board), found, held)
+
+
+@lru_cache(maxsize=4096)
+def _instances(board_key: str, places: tuple[Place, ...]) -> tuple[Instance, ...] | None:
+    """Return valid instances at these places; a fleet has few different combinations."""
     try:
-        board = geometry.board(gpu.spec.board)
-        held: dict[Instance, tuple[str, ...]] = {}
-        for one in gpu.status.slices:
-            pods = tuple(f"{h.namespace}/{h.name}" for h in one.holders)
-            held[board.instance(*one.place)] = pods
-        planner.check(board, tuple(held))
+        board = geometry.board(board_key)
+        found = tuple(board.instance(*place) for place in places)
+        planner.check(board, found)
     except MigError:
         return None
-    return GpuState(
-        gpu.name, gpu.spec.pool, board, tuple(held), {k: v for k, v in held.items() if v}
-    )
+    return found

@@ -3,10 +3,14 @@
 (() => {
   const live = document.getElementById('live');
   const text = document.getElementById('live-text');
+  const QUIET_MS = 1000; // between two loads, and at least ten times as long as a load takes
   let due = 0;
   let busy = false;
+  let next = 0;
+  let stream = '';
 
   const main = () => document.getElementById('main');
+  let watches = main().dataset.watches;
   const show = (state, words) => { live.dataset.state = state; text.textContent = words; live.title = words; };
   const parse = async (url) => {
     const answer = await fetch(url, { headers: { 'X-Part': 'main' } });
@@ -23,6 +27,8 @@
     const open = [...main().querySelectorAll('details')].map((one) => one.open);
     const id = focus && focus.id;
     main().replaceWith(fresh);
+    watches = fresh.dataset.watches;
+    paint();
     const now = [...fresh.querySelectorAll('details')];
     if (now.length === open.length) now.forEach((one, place) => { one.open = open[place]; });
     if (id && id !== 'main') document.getElementById(id)?.focus({ preventScroll: true });
@@ -35,7 +41,12 @@
     if (!query.has('name')) return;
     if (main().querySelector('[data-cards="detailed"]')) query.append('detailed', '1');
     const found = await parse(`/parts/nodes?${query}`);
-    for (const card of found.querySelectorAll('li.card')) document.getElementById(card.id)?.replaceWith(card);
+    for (const name of query.getAll('name')) {
+      const card = found.getElementById(`node-${name}`);
+      const old = document.getElementById(`node-${name}`);
+      if (card) old?.replaceWith(card);
+      else old?.remove(); // the node does not match the filter any more
+    }
   };
 
   const update = async (change) => {
@@ -50,17 +61,48 @@
   };
 
   const tick = async () => {
-    if (!due || busy || Date.now() < due || document.hidden) return;
+    const began = Date.now();
+    if (!due || busy || began < due || began < next || document.hidden) return;
     busy = true;
     due = 0;
     try { await reload(); } catch { due = Date.now() + 2000; } finally { busy = false; }
+    next = Date.now() + Math.max(QUIET_MS, 10 * (Date.now() - began));
+  };
+
+  // Shows whether changes arrive: from the console, and from the API server to the console.
+  const paint = () => {
+    if (stream !== 'open') show('off', 'the console does not answer: it may have ended');
+    else if (watches !== 'on') show('off', 'the console does not receive all changes from the API server');
+    else show('on', 'live: changes of the cluster appear at once');
+  };
+
+  const receive = ({ state, change }) => {
+    if (state) stream = state;
+    if (change) {
+      watches = change.watches ?? watches;
+      update(change).catch(() => { due = Date.now() + 2000; });
+    }
+    paint();
+  };
+
+  // All tabs share the stream of one worker; without workers each tab has its own.
+  const follow = (after) => {
+    if (window.SharedWorker) {
+      const { port } = new SharedWorker('/static/stream.js');
+      port.onmessage = ({ data }) => receive(data);
+      port.postMessage({ after });
+      window.addEventListener('pagehide', () => port.postMessage({ leave: true }));
+      window.addEventListener('pageshow', (event) => { if (event.persisted) location.reload(); });
+      return;
+    }
+    const own = new EventSource(`/stream?after=${after}`);
+    own.onopen = () => receive({ state: 'open' });
+    own.onerror = () => receive({ state: 'lost' });
+    own.onmessage = (event) => receive({ change: JSON.parse(event.data) });
   };
 
   if (main().dataset.live) {
-    const stream = new EventSource(`/stream?after=${main().dataset.version}`);
-    stream.onopen = () => show('on', 'live: changes of the cluster appear at once');
-    stream.onerror = () => show('off', 'the console does not answer: it may have ended');
-    stream.onmessage = (event) => update(JSON.parse(event.data)).catch(() => { due = Date.now() + 2000; });
+    follow(Number(main().dataset.version));
     setInterval(tick, 200);
   } else show('still', 'this page does not change by itself');
 

@@ -1,5 +1,6 @@
 """No page states a result without all kinds of objects on which the result depends."""
 
+import json
 import random
 import re
 import threading
@@ -11,6 +12,7 @@ from unit.console.test_console_pages import LAYOUT, fetch, post, run
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
 from console.model.pods import read_pod
+from console.pages import stream
 from console.views import why
 from gpu_operator import errors
 from support.rigs.console_rig import Console
@@ -198,3 +200,32 @@ def test_a_slash_in_a_uuid_leads_to_its_slice(cluster: SyntheticCluster) -> None
     gpu["status"]["slices"][0]["uuid"] = "MIG-a/b?c#d"
     assert 'href="/slices/MIG-a%2Fb%3Fc%23d"' in fetch(cluster, "/gpus/gpu-0001-gpu-0").text
     assert fetch(cluster, "/slices/MIG-a/b?c#d").status == 200
+
+
+def test_a_change_of_the_watches_reaches_the_dot(cluster: SyntheticCluster) -> None:
+    async def use(console: Console) -> list[str]:
+        model = console.model
+        follower = stream.follow(model, model.version)
+        await anext(follower)
+        found = []
+        for problem in ("connection refused", ""):
+            if problem:
+                model.connection.problems["Pod"] = problem
+            else:
+                del model.connection.problems["Pod"]
+            model.note("Connection")
+            event = await anext(follower)
+            found.append(json.loads(event.partition("data: ")[2])["watches"])
+        await follower.aclose()
+        return found
+
+    assert run(cluster, use) == ["off", "on"]
+
+
+def test_a_card_that_no_longer_matches_is_not_served(cluster: SyntheticCluster) -> None:
+    path, all_of = "/parts/nodes", "name=gpu-0001"
+    assert 'id="node-gpu-0001"' in fetch(cluster, path, all_of).text
+    assert fetch(cluster, path, f"{all_of}&namespace=none").text == ""
+    for name in [one for one in cluster.objects["GPU"] if one.startswith("gpu-0001-")]:
+        del cluster.objects["GPU"][name]
+    assert 'id="node-gpu-0001"' in fetch(cluster, path, all_of).text  # a node of a pool
