@@ -12,7 +12,7 @@ import click
 from console.kubectl import fleet_text, layout_text, output, rdma_text, why_text
 from console.kubectl.access import Access, read_model, with_access
 from console.model.fabric import Fabric
-from console.views import layout_diff, needs, reach, why
+from console.views import layout_diff, manifest, needs, reach, why
 from console.views.fleet import Filter
 from console.views.survey import Survey
 from rdma.explain import Question, QuestionError
@@ -131,9 +131,9 @@ def show_diff(access: Access, filename: str, form: str | None) -> int:
     """
     text = _read_file(filename)
     try:
-        document = layout_diff.read_layout(text)
+        document = manifest.read_layout(text)
         found = layout_diff.diff(read_model(access, needs.LAYOUT).world(), document)
-    except layout_diff.ManifestError as err:
+    except manifest.ManifestError as err:
         raise click.ClickException(f"{filename}: {err}") from err
     layout_text.write_diff(found, form or "")
     return int(layout_text.is_change(found))
@@ -195,9 +195,9 @@ def _read_file(filename: str) -> str:
     """Return a manifest's text, of which one character too many is read. Raises ClickException."""
     try:
         if filename == "-":
-            return sys.stdin.read(layout_diff.LONGEST + 1)
+            return sys.stdin.read(manifest.LONGEST + 1)
         with Path(filename).open(encoding="utf-8") as file:
-            return file.read(layout_diff.LONGEST + 1)
+            return file.read(manifest.LONGEST + 1)
     except (OSError, UnicodeDecodeError) as err:
         reason = err.strerror if isinstance(err, OSError) else "not UTF-8"
         raise click.ClickException(f"{filename}: {reason}") from err

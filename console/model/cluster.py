@@ -50,13 +50,15 @@ Missing = Mapping[str, str]
 class Connection:
     """The state of the watches: kinds that are followed, and problems by kind.
 
-    ``known`` are the kinds that were listed completely at least once.
+    ``known`` are the kinds that were listed completely at least once. ``namespace``
+    restricts kinds that have namespaces; empty if it does not.
     """
 
     listed: set[str] = field(default_factory=set)
     known: set[str] = field(default_factory=set)
     problems: dict[str, str] = field(default_factory=dict)
     expected: int = 0
+    namespace: str = ""
 
     @property
     def is_complete(self) -> bool:

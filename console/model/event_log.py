@@ -1,18 +1,39 @@
-"""Events that concern GPUs, layouts, RDMA policies and pods that wait for slices."""
+"""Events that concern GPUs, layouts, RDMA policies and pods that wait for slices.
 
-from collections.abc import Iterable
+Everyone who may create events in a namespace decides on their content. So an event about an object
+without a namespace counts only from the namespace in which Kubernetes stores such events, and each
+namespace has a bound of its own.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 Document = dict[str, Any]
-MOST: Final = 2000  # events in memory; the oldest are dropped first
+MOST: Final = 4000  # events in memory
+MOST_OF_NAMESPACE: Final = 250
+MOST_OF_OPERATOR: Final = 1000  # in the namespace of events about objects that have none
+OPERATOR_SPACE: Final = "default"
+CLUSTER_SCOPED: Final = (
+    "GPU",
+    "GPUPool",
+    "MIGLayout",
+    "GPUPolicy",
+    "GPUFault",
+    "Node",
+    "RDMANetwork",
+)
 _OWN_GROUPS: Final = ("gpu.tessera.dev", "rdma.tessera.dev")
 _LONGEST: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """An event of the Kubernetes API; times are RFC 3339 texts."""
+    """An event of the Kubernetes API; times are RFC 3339 texts.
+
+    ``space`` is the namespace in which the event is stored, and ``is_scheduling`` whether the
+    scheduler reports a pod that it cannot place.
+    """
 
     kind: str
     namespace: str
@@ -23,6 +44,8 @@ class EventRecord:
     last: str
     count: int
     component: str
+    space: str = ""
+    is_scheduling: bool = False
 
 
 def read_event(document: Document) -> EventRecord | None:
@@ -31,12 +54,18 @@ def read_event(document: Document) -> EventRecord | None:
     source = document.get("source") or {}
     component = str(source.get("component") or document.get("reportingComponent") or "")
     reason, message = str(document.get("reason") or ""), str(document.get("message") or "")
+    metadata = document.get("metadata") or {}
+    space, kind = str(metadata.get("namespace") or ""), str(about.get("kind") or "")
+    if kind in CLUSTER_SCOPED and (
+        space != OPERATOR_SPACE or about.get("namespace") not in (None, "", OPERATOR_SPACE)
+    ):
+        return None
     own = str(about.get("apiVersion") or "").partition("/")[0] in _OWN_GROUPS
-    scheduling = reason == "FailedScheduling" and "tessera.dev/" in message
+    scheduling = reason == "FailedScheduling" and kind == "Pod"
     if not (own or scheduling or component.startswith("tessera")):
         return None
     series = document.get("series") or {}
-    created = (document.get("metadata") or {}).get("creationTimestamp")
+    created = metadata.get("creationTimestamp")
     seen = (
         series.get("lastObservedTime")
         or document.get("lastTimestamp")
@@ -44,7 +73,7 @@ def read_event(document: Document) -> EventRecord | None:
         or created
     )
     return EventRecord(
-        kind=str(about.get("kind") or ""),
+        kind=kind,
         namespace=str(about.get("namespace") or ""),
         name=str(about.get("name") or ""),
         reason=reason,
@@ -53,27 +82,51 @@ def read_event(document: Document) -> EventRecord | None:
         last=str(seen or ""),
         count=int(series.get("count") or document.get("count") or 1),
         component=component,
+        space=space,
+        is_scheduling=scheduling,
     )
 
 
 class EventLog:
-    """The latest events, by the key of their object in the API."""
+    """The latest events of each namespace, by the key of their object in the API.
+
+    The scheduler's events, most of which concern other pods, have bounds of their own.
+    """
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._events: dict[str, EventRecord] = {}
+        self._groups: dict[tuple[str, bool], dict[str, EventRecord]] = {}
+        self._group_of: dict[str, tuple[str, bool]] = {}
 
     def put(self, key: str, event: EventRecord) -> None:
-        """Store an event, and drop the one that was stored first if there are too many."""
-        self._events.pop(key, None)
-        self._events[key] = event
-        while len(self._events) > self._most:
-            del self._events[next(iter(self._events))]
+        """Store an event, and drop the oldest of its namespace if that has too many.
+
+        If there are too many in all, the oldest of the namespace with the most is dropped.
+        """
+        self.remove(key)
+        name = event.space, event.is_scheduling
+        self._groups.setdefault(name, {})[key] = event
+        self._group_of[key] = name
+        is_operator = event.space == OPERATOR_SPACE and not event.is_scheduling
+        if len(self._groups[name]) > (MOST_OF_OPERATOR if is_operator else MOST_OF_NAMESPACE):
+            self._drop_oldest(name)
+        elif len(self._group_of) > self._most:
+            self._drop_oldest(max(self._groups, key=lambda one: len(self._groups[one])))
 
     def remove(self, key: str) -> None:
         """Drop an event that the API server has deleted."""
-        self._events.pop(key, None)
+        name = self._group_of.pop(key, None)
+        if name is None:
+            return
+        del self._groups[name][key]
+        if not self._groups[name]:
+            del self._groups[name]
 
-    def all(self) -> Iterable[EventRecord]:
-        """Return the events, in no particular order."""
-        return self._events.values()
+    def all(self) -> Iterator[EventRecord]:
+        """Yield the events, in no particular order."""
+        for group in self._groups.values():
+            yield from group.values()
+
+    def _drop_oldest(self, name: tuple[str, bool]) -> None:
+        group = self._groups[name]
+        self.remove(min(group, key=lambda key: group[key].last))

@@ -19,11 +19,12 @@ class Fabric:
     """Pods with an HCA, namespaces, networks and policies."""
 
     def __init__(self) -> None:
-        self._compiler = Compiler()
+        self._compiler: Compiler | None = None
         self._explainer: Explainer | None = None
         self.pods: dict[str, PodFacts] = {}
         self.policies: dict[str, SeenPolicy] = {}
         self.networks: dict[str, SeenNetwork] = {}
+        self._namespaces: dict[str, NamespaceFacts] = {}
 
     def put_pod(self, key: str, facts: PodFacts | None) -> None:
         """Store a pod that holds an HCA, or remove it."""
@@ -33,10 +34,13 @@ class Fabric:
                 self.pods[key] = facts
             return
         self._explainer = None
+        if facts is not None:
+            self.pods[key] = facts
+        if self._compiler is None:
+            return
         if known is not None and (facts is None or facts.uid != known.uid):
             self._compiler.delete_pod(known.uid)
         if facts is not None:
-            self.pods[key] = facts
             self._compiler.upsert_pod(facts)
 
     def put(self, kind: str, key: str, value: Any) -> None:
@@ -54,31 +58,71 @@ class Fabric:
 
     def explainer(self) -> Explainer:
         """Return the explainer of the current objects; it is compiled once per change."""
+        if self._compiler is None:
+            self._compiler = self._compile()
         if self._explainer is None:
             self._explainer = Explainer(self._compiler, self.pods.values())
         return self._explainer
 
+    def _compile(self) -> Compiler:
+        """Return a new compiler of all objects, with the P_Keys that networks' statuses list.
+
+        The operator does the same when it starts, so that P_Keys stay allocated.
+        """
+        compiler = Compiler(
+            {
+                (network.meta.name, partition.name): partition.pkey
+                for network in self.networks.values()
+                for partition in network.status.partitions
+            }
+        )
+        for namespace in self._namespaces.values():
+            compiler.upsert_namespace(namespace)
+        for network in self.networks.values():
+            in_force = network.network or network.closed
+            if in_force is not None:
+                compiler.upsert_network(in_force)
+        for policy in self.policies.values():
+            compiler.upsert_policy(policy.policy)
+        for pod in self.pods.values():
+            compiler.upsert_pod(pod)
+        return compiler
+
     def _put_namespace(self, key: str, value: NamespaceFacts | None) -> None:
+        if value is None:
+            self._namespaces.pop(key, None)
+        else:
+            self._namespaces[key] = value
+        if self._compiler is None:
+            return
         if value is None:
             self._compiler.delete_namespace(key)
         else:
             self._compiler.upsert_namespace(value)
 
     def _put_policy(self, key: str, value: SeenPolicy | None) -> None:
-        if value is None:
-            if self.policies.pop(key, None) is not None:
-                self._compiler.delete_policy(key)
+        known = self.policies.pop(key, None)
+        if value is not None:
+            self.policies[key] = value
+        if self._compiler is None:
             return
-        self.policies[key] = value
-        self._compiler.upsert_policy(value.policy)
+        if value is not None:
+            self._compiler.upsert_policy(value.policy)
+        elif known is not None:
+            self._compiler.delete_policy(key)
 
     def _put_network(self, key: str, value: SeenNetwork | None) -> None:
+        """Store a network; a change of it or of its P_Keys makes a new compiler necessary."""
         known = self.networks.pop(key, None)
-        before = None if known is None else known.network or known.closed
-        now = None if value is None else value.network or value.closed
         if value is not None:
             self.networks[key] = value
-        if now is not None:
-            self._compiler.upsert_network(now)
-        elif before is not None:
-            self._compiler.delete_network(key)
+        if _in_force(known) != _in_force(value):
+            self._compiler = None
+
+
+def _in_force(network: SeenNetwork | None) -> Any:
+    """Return the parts of a network on which verdicts depend."""
+    if network is None:
+        return None
+    keys = [(one.name, one.pkey) for one in network.status.partitions]
+    return network.network or network.closed, keys

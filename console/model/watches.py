@@ -58,6 +58,7 @@ class Watches:
             for kind in KINDS
         }
         model.connection.expected = len(KINDS)
+        model.connection.namespace = namespace
 
     async def run(self) -> None:
         """Follow all kinds until this task is cancelled."""

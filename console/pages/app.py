@@ -1,7 +1,7 @@
 """The application: its routes, and what every page has in common."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import parse_qs
 
@@ -12,14 +12,15 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from console.model.cluster import ClusterModel, Missing
+from console.model.event_log import OPERATOR_SPACE, EventRecord
 from console.pages import cards, rendering, stream
 from console.pages.access import Access
-from console.views import details, fleet, layout_diff, needs, reach, timeline, why
+from console.views import details, fleet, layout_diff, manifest, needs, reach, timeline, why
 from console.views.geometry import draw
 from console.views.survey import Survey
 from rdma.explain import Explanation, QuestionError
 
-LONGEST_FORM: Final = 4 * layout_diff.LONGEST  # bytes; percent-encoding triples most characters
+LONGEST_FORM: Final = 4 * manifest.LONGEST  # bytes; percent-encoding triples most characters
 _PART: Final = "x-part"  # header with which the script requests a page without its frame
 _P = ParamSpec("_P")
 _Result = TypeVar("_Result")
@@ -185,10 +186,10 @@ class Pages:
         if request.method == "POST":
             try:
                 text = await _read_form(request)
-                document = layout_diff.read_layout(text)
+                document = manifest.read_layout(text)
                 if not missing:
                     found = await self._compute(layout_diff.diff, self._model.world(), document)
-            except layout_diff.ManifestError as err:
+            except manifest.ManifestError as err:
                 problem, status = str(err), 422
         else:
             known = self._model.world().layouts.get(request.query_params.get("name", ""))
@@ -232,11 +233,12 @@ class Pages:
         """Show events and faults on one time line."""
         lane = request.query_params.get("lane", "")
         text = request.query_params.get("text", "")[:200]
-        events = self._model.events.all()
+        events = self._events()
         found = timeline.view_timeline(self._model.world(), events, lane, text)
-        live = "Event GPUFault Connection"
+        live = "Event GPUFault GPUPolicy Connection"
         values = {"line": found, "lane": lane, "text": text, "width": timeline.WIDTH}
-        values["missing"] = self._missing_of(needs.EVENTS)
+        unknown = self._unknown_events(cluster_scoped=True)
+        values["missing"] = {**self._missing_of(needs.EVENTS), **unknown}
         return self._page(request, "events.html", "Events", live, **values)
 
     async def follow_changes(self, request: Request) -> Response:
@@ -246,8 +248,19 @@ class Pages:
         return StreamingResponse(events, media_type="text/event-stream")
 
     def _entries(self, kind: str, name: str, namespace: str = "") -> tuple[timeline.Entry, ...]:
-        world, events = self._model.world(), self._model.events.all()
+        world, events = self._model.world(), self._events()
         return timeline.entries_about(world, events, kind, name, namespace)
+
+    def _events(self) -> Iterator[EventRecord]:
+        model = self._model
+        return timeline.relevant_events(model.world(), model.events.all(), model.pods)
+
+    def _unknown_events(self, *, cluster_scoped: bool) -> Missing:
+        """Return why events are not known: those about GPUs and nodes are in one namespace."""
+        space = self._model.connection.namespace
+        if cluster_scoped and space not in ("", OPERATOR_SPACE):
+            return {"Event": f"only those of namespace {space} are read"}
+        return self._missing_of(("Event",))
 
     async def _compute(
         self, function: Callable[_P, _Result], *args: _P.args, **kwargs: _P.kwargs
@@ -290,7 +303,7 @@ class Pages:
             version=self._model.version,
             cluster=self._cluster,
             connection=self._model.connection,
-            unknown_events=self._missing_of(("Event",)),
+            unknown_events=self._unknown_events(cluster_scoped=template != "pod.html"),
             path=request.url.path,
             query=request.url.query,
             frame=_PART not in request.headers,
@@ -327,7 +340,7 @@ async def _read_form(request: Request) -> str:
     async for chunk in request.stream():
         body += chunk
         if len(body) > LONGEST_FORM:
-            raise layout_diff.ManifestError(f"the form has more than {LONGEST_FORM} bytes")
+            raise manifest.ManifestError(f"the form has more than {LONGEST_FORM} bytes")
     fields = parse_qs(body.decode(errors="replace"), max_num_fields=4)
     return fields.get("manifest", [""])[0].replace("\r\n", "\n")
 

@@ -6,12 +6,13 @@ which the operator reconciles layouts; nothing is written.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
 from console.views.geometry import BoxState, GpuPicture, draw, draw_places
+from console.views.manifest import KIND, ManifestError
 from gpu_operator.api.v1alpha1 import GROUP, VERSION
 from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus, OnInUse
 from gpu_operator.api.v1alpha1.resource import Broken, Gpu, Layout, parse
@@ -22,14 +23,6 @@ from mig import geometry
 from mig.errors import MigError
 from mig.geometry import Instance
 from mig.spec import Place
-
-LONGEST: Final = 64 * 1024  # characters of a manifest
-_KIND: Final = "MIGLayout"
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class ManifestError(Exception):
-    """The pasted text is not one valid MIGLayout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,36 +89,11 @@ class LayoutDiff:
         return self.layout.spec.rollout.on_in_use is OnInUse.EVICT
 
 
-def read_layout(text: str) -> dict[str, Any]:
-    """Parse the manifest of one MIGLayout.
-
-    Raises:
-        ManifestError: the text is too long, is not YAML, or describes something else.
-    """
-    if len(text) > LONGEST:
-        raise ManifestError(f"the manifest has more than {LONGEST} characters")
-    try:
-        documents = [one for one in yaml.load_all(text, _Loader) if one is not None]
-    except (yaml.YAMLError, ValueError, RecursionError) as err:
-        raise ManifestError(f"not YAML: {str(err)[:300]}") from err
-    if len(documents) != 1:
-        raise ManifestError(f"one MIGLayout is expected, the text has {len(documents)} documents")
-    (document,) = documents
-    if not isinstance(document, dict) or document.get("kind") != _KIND:
-        raise ManifestError("kind: a MIGLayout is expected")
-    if str(document.get("apiVersion", "")).partition("/")[0] != GROUP:
-        raise ManifestError(f"apiVersion: {GROUP}/v1alpha1 is expected")
-    metadata = document.get("metadata")
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-        raise ManifestError("metadata.name: missing")
-    return document
-
-
 def write_layout(layout: Layout) -> str:
     """Return the manifest of a layout, to be edited."""
     document = {
         "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": _KIND,
+        "kind": KIND,
         "metadata": {"name": layout.name},
         "spec": layout.spec.model_dump(mode="json", by_alias=True, exclude_unset=True),
     }
@@ -173,7 +141,7 @@ def _read(document: dict[str, Any], known: Layout | None) -> Layout:
         metadata |= {"uid": "planned", "creationTimestamp": "9999-12-31T23:59:59Z"}
     try:
         read = parse(
-            {"kind": _KIND, "metadata": metadata, "spec": document.get("spec")},
+            {"kind": KIND, "metadata": metadata, "spec": document.get("spec")},
             MIGLayoutSpec,
             MIGLayoutStatus,
         )

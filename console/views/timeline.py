@@ -1,12 +1,15 @@
 """Events and faults on one time line, the latest first."""
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from console.model.event_log import EventRecord
+from console.model.event_log import CLUSTER_SCOPED, EventRecord
+from console.model.pods import PodRecord
+from console.views import why
 from gpu_operator.api.timestamps import parse_timestamp
+from gpu_operator.api.v1alpha1 import GROUP, HCA_RESOURCE
 from gpu_operator.controllers.common.world import World
 
 SHOWN: Final = 300
@@ -48,6 +51,23 @@ class Timeline:
     more: int
 
 
+def relevant_events(
+    world: World, events: Iterable[EventRecord], pods: Mapping[str, PodRecord]
+) -> Iterator[EventRecord]:
+    """Yield the events that concern devices: of the scheduler's, those of pods that request some.
+
+    A pod that has a node by now is not stored: then the message must name a resource.
+    """
+    prefixes = {world.policy.resource_prefix, GROUP, HCA_RESOURCE.partition("/")[0]}
+    for event in events:
+        if event.is_scheduling:
+            pod = pods.get(f"{event.namespace}/{event.name}")
+            waits = pod is not None and why.is_pending(world, pod)
+            if not waits and not any(f"{one}/" in event.message for one in prefixes):
+                continue
+        yield event
+
+
 def view_timeline(
     world: World, events: Iterable[EventRecord], lane: str = "", text: str = ""
 ) -> Timeline:
@@ -75,15 +95,12 @@ def _event(event: EventRecord) -> Entry:
         at=event.last,
         lane="warning" if event.warning else "normal",
         kind=event.kind,
-        namespace="" if event.kind in _CLUSTER_SCOPED else event.namespace,
+        namespace="" if event.kind in CLUSTER_SCOPED else event.namespace,
         name=event.name,
         reason=event.reason,
         message=event.message,
         count=event.count,
     )
-
-
-_CLUSTER_SCOPED: Final = ("GPU", "GPUPool", "MIGLayout", "GPUPolicy", "GPUFault", "Node")
 
 
 def _faults(world: World) -> Iterator[Entry]:

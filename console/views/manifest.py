@@ -1,0 +1,101 @@
+"""Reads the manifest of a MIGLayout, and refuses what the API server would refuse."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import yaml
+
+from gpu_operator.api.v1alpha1 import GROUP, VERSION
+
+LONGEST: Final = 64 * 1024  # characters of a manifest
+KIND: Final = "MIGLayout"
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# PyYAML's constructors raise these for values that do not fit an explicit tag: `!!timestamp x`.
+_INVALID: Final = (
+    yaml.YAMLError,
+    ValueError,
+    RecursionError,
+    AttributeError,
+    TypeError,
+    KeyError,
+    OverflowError,
+)
+_FIELDS: Final = ("apiVersion", "kind", "metadata", "spec", "status")
+_METADATA: Final = (
+    "name",
+    "generateName",
+    "namespace",
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "selfLink",
+)
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")  # RFC 1123 subdomain
+_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_LONGEST_NAME: Final = 253
+
+
+class ManifestError(Exception):
+    """The text is not one valid MIGLayout."""
+
+
+def read_layout(text: str) -> dict[str, Any]:
+    """Parse the manifest of one MIGLayout.
+
+    Raises:
+        ManifestError: the text is too long, is not YAML, or describes something else.
+    """
+    if len(text) > LONGEST:
+        raise ManifestError(f"the manifest has more than {LONGEST} characters")
+    try:
+        documents = [one for one in yaml.load_all(text, _Loader) if one is not None]
+    except _INVALID as err:
+        raise ManifestError(f"not YAML: {str(err)[:300]}") from err
+    if len(documents) != 1:
+        raise ManifestError(f"one MIGLayout is expected, the text has {len(documents)} documents")
+    (document,) = documents
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        raise ManifestError("kind: a MIGLayout is expected")
+    if document.get("apiVersion") != f"{GROUP}/{VERSION}":
+        raise ManifestError(f"apiVersion: {GROUP}/{VERSION} is expected")
+    _refuse_unknown(document, _FIELDS, "")
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise ManifestError("metadata.name: missing")
+    _check_metadata(metadata)
+    return document
+
+
+def _check_metadata(metadata: Mapping[Any, Any]) -> None:
+    _refuse_unknown(metadata, _METADATA, "metadata.")
+    name = metadata["name"]
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+        raise ManifestError("metadata.name: a lowercase RFC 1123 subdomain is expected")
+    for field in ("labels", "annotations"):
+        given = metadata.get(field)
+        if given is None:
+            continue
+        texts = isinstance(given, dict) and all(
+            isinstance(one, str) for pair in given.items() for one in pair
+        )
+        if not texts:
+            raise ManifestError(f"metadata.{field}: a map of strings to strings is expected")
+    for key, value in (metadata.get("labels") or {}).items():
+        if not _VALUE.fullmatch(value):
+            raise ManifestError(f"metadata.labels: the value of {key[:80]} is no label value")
+
+
+def _refuse_unknown(document: Mapping[Any, Any], known: tuple[str, ...], where: str) -> None:
+    for field in document:
+        if field not in known:
+            raise ManifestError(f"{where}{str(field)[:80]}: unknown field")
