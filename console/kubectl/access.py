@@ -95,6 +95,7 @@ def read_model(
         if kind in required:
             raise click.ClickException(problem)
         click.echo(f"warning: {problem}", err=True)
+    model.connection.limited.update(limited)
     for kind in limited:
         text = f"{kind}: only of namespace {access.namespace}: you may not list others"
         click.echo(f"warning: {text}", err=True)

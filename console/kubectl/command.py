@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from console.views import layout_diff, manifest, needs, reach, why
 from console.views.fleet import Filter
 from console.views.survey import Survey
 from rdma.explain import Question, QuestionError
+from rdma.reading.manifests import POLICY_KIND
 from rdma.verbs import NAMES
 
 _FORM: Final = click.option("-o", "--output", "form", type=click.Choice(["json", "yaml", "wide"]))
@@ -155,8 +156,8 @@ def explain_flow(access: Access, source: str, destination: str, verb: str, form:
 
     Exit status: 0 allowed, 1 denied, 2 error.
     """
-    fabric = _read_fabric(access)
     a, b = (one if "/" in one else f"{access.namespace}/{one}" for one in (source, destination))
+    fabric = _read_fabric(access, {one.partition("/")[0] for one in (a, b)})
     try:
         found = fabric.explainer().explain(Question(a, b, NAMES[verb]))
     except QuestionError as err:
@@ -174,12 +175,18 @@ def explain_flow(access: Access, source: str, destination: str, verb: str, form:
 @with_access
 def show_matrix(access: Access, first: int, form: str | None) -> None:
     """Print which pods of the namespace may use which verbs on which others."""
-    fabric = _read_fabric(access)
+    fabric = _read_fabric(access, {access.scope})
     rdma_text.write_matrix(reach.matrix(fabric, access.scope, first - 1), form or "")
 
 
-def _read_fabric(access: Access) -> Fabric:
-    fabric = read_model(access, needs.RDMA).fabric
+def _read_fabric(access: Access, namespaces: Collection[str]) -> Fabric:
+    """Return the RDMA objects, unless policies of some of the namespaces are not known."""
+    model = read_model(access, needs.RDMA)
+    if POLICY_KIND in model.connection.limited and set(namespaces) != {access.namespace}:
+        raise click.ClickException(
+            f"nothing is evaluated: you may list {POLICY_KIND} in namespace {access.namespace} only"
+        )
+    fabric = model.fabric
     for key, policy in fabric.policies.items():
         if policy.problem:
             click.echo(f"warning: {key} cannot be read, and denies all: {policy.problem}", err=True)

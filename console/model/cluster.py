@@ -51,7 +51,8 @@ class Connection:
     """The state of the watches: kinds that are followed, and problems by kind.
 
     ``known`` are the kinds that were listed completely at least once. ``namespace``
-    restricts kinds that have namespaces; empty if it does not.
+    restricts kinds that have namespaces; empty if it does not. ``limited`` are kinds that the user
+    may list in one namespace only.
     """
 
     listed: set[str] = field(default_factory=set)
@@ -59,6 +60,7 @@ class Connection:
     problems: dict[str, str] = field(default_factory=dict)
     expected: int = 0
     namespace: str = ""
+    limited: set[str] = field(default_factory=set)
 
     @property
     def is_complete(self) -> bool:

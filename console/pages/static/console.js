@@ -14,7 +14,7 @@
   const show = (state, words) => { live.dataset.state = state; text.textContent = words; live.title = words; };
   const parse = async (url) => {
     const answer = await fetch(url, { headers: { 'X-Part': 'main' } });
-    if (!answer.ok && answer.status !== 404) throw new Error(`status ${answer.status}`);
+    if (!answer.ok && ![404, 503].includes(answer.status)) throw new Error(`status ${answer.status}`);
     return new DOMParser().parseFromString(await answer.text(), 'text/html');
   };
 

@@ -199,6 +199,40 @@ def test_kinds_that_may_be_listed_in_one_namespace_only_are_named(
     assert problems == "warning: Pod: only of namespace ml: you may not list others\n"
 
 
+def test_no_verdict_is_given_without_the_policies_of_both_namespaces(
+    run: Run, node: SyntheticCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synthetic.add_policies(node)
+    synthetic.add_rdma_pod(node, "ml", "a", "x")
+    synthetic.add_rdma_pod(node, "training", "b", "x")
+    page = node.page
+
+    async def restricted(kind: str, chosen: object, token: str = "") -> object:
+        if kind == "RDMANetworkPolicy" and not chosen.namespace:  # type: ignore[attr-defined]
+            raise errors.Refused("list RDMANetworkPolicy: forbidden")
+        return await page(kind, chosen, token)  # type: ignore[arg-type]
+
+    pair = ("rdma", "explain", "--from", "a", "--to", "training/b", "--verb", "Read")
+    assert run(*pair)[0] in (0, 1)
+    monkeypatch.setattr(node, "page", restricted)
+    for arguments in (pair, ("rdma", "matrix", "-A")):
+        status, text, problems = run(*arguments)
+        assert status == (2 if arguments is pair else 1)
+        assert text == ""
+        assert "you may list RDMANetworkPolicy in namespace ml only" in problems
+    assert run("rdma", "matrix")[0] == 0
+
+
+def test_nodes_that_may_not_be_listed_are_not_reported_as_absent(
+    run: Run, node: SyntheticCluster
+) -> None:
+    node.refused["Node"] = errors.Refused("list Node: forbidden")
+    status, text, problems = run("map", "-o", "json")
+    assert status == 0
+    assert "does not exist" not in text
+    assert problems == "warning: list Node: forbidden\n"
+
+
 @pytest.mark.parametrize(
     ("instances", "expected", "counts"),
     [
