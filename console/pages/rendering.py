@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from console.views import advice, fleet, geometry, svg
+from console.views import advice, fleet, geometry, svg, why
 
 STATIC: Final = Path(__file__).parent / "static"
 _TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -31,6 +31,7 @@ def new_environment() -> Environment:
         "colour_class": fleet.colour_class,
         "hue": fleet.hue,
         "words": geometry.WORDS,
+        "shown_nodes": why.SHOWN,
     }
     environment.filters |= {
         "short": shorten,
