@@ -286,6 +286,45 @@ def test_a_multicast_copy_arrives_in_the_blocks_that_its_mask_names() -> None:
         assert np.array_equal(rows[rank], [77] * 64 if rank == 1 else data)
 
 
+def test_a_cluster_that_polls_between_barriers_waits_for_clusters_that_start_later() -> None:
+    """Each block counts itself; all meet at their cluster's barrier until all have counted."""
+    body = f"""
+        setp.eq.u32 %p, %t, 0; mov.u32 %r1, %nctaid.x; @%p atom.global.add.u32 %r2, [%o], 1;
+        more: @%p ld.acquire.gpu.global.u32 %r3, [%o]; @%p st.shared.u32 [sm], %r3;
+        {_MEET} mapa.shared::cluster.u32 %r5, sm, 0; ld.shared::cluster.u32 %r4, [%r5]; {_MEET}
+        setp.lt.u32 %q, %r4, %r1; @%q bra more;
+    """
+    (found,) = compare(_module(body), [bytes(64)], (8, 1, 1), (64, 1, 1), [None], cluster=(2, 1, 1))
+    assert np.frombuffer(found, np.uint32)[0] == 8
+
+
+def test_all_blocks_that_fit_on_a_device_read_the_memory_of_all_their_peers() -> None:
+    """More mappings would be needed than a process may have, if all of them remained."""
+    blocks, size = 2048, 16
+    body = f"""
+        add.u32 %r0, %b, 7; st.shared.u32 [%a], %r0; setp.eq.u32 %p, %t, 0; mov.u32 %r1, %nctaid.x;
+        {_MEET} mov.u32 %r2, 0; mov.u32 %k, 0;
+        next: mapa.shared::cluster.u32 %r3, %a, %k; ld.shared::cluster.u32 %r4, [%r3];
+        add.u32 %r2, %r2, %r4; add.u32 %k, %k, 1; setp.lt.u32 %q, %k, %size; @%q bra next;
+        @%p st.global.u32 [%g+1024], %r2; @!%p bra met; atom.global.add.u32 %r5, [%o], 1;
+        wait: ld.acquire.gpu.global.u32 %r5, [%o]; setp.lt.u32 %q, %r5, %r1; @%q bra wait;
+        met: {_MEET} sub.u32 %k, %size, 1; sub.u32 %k, %k, %rank; mapa.shared::cluster.u32 %r3, %a, %k;
+        ld.shared::cluster.u32 %r4, [%r3]; @%p st.global.u32 [%g+1028], %r4; {_MEET}
+    """
+    module, bench = _module(body), Bench(bytes(1024 + blocks * 8))
+    try:
+        parameters = native_launch.pack(module.functions[0].parameters, 8, bench.addresses())
+        (found,) = bench.execute(
+            module, (blocks, 1, 1), (2, 1, 1), parameters, None, cluster=(size, 1, 1)
+        )
+    finally:
+        bench.close()
+    rows = np.frombuffer(found[1024:], np.uint32).reshape(blocks, 2)
+    first = np.arange(blocks) // size * size
+    assert np.array_equal(rows[:, 0], (first + 7) * size + size * (size - 1) // 2)
+    assert np.array_equal(rows[:, 1], first + size - 1 - np.arange(blocks) % size + 7)
+
+
 def _faults(body: str, wanted: type[Exception]) -> native_launch.Ended:
     """Run a body that faults on both backends; return how the native code ended."""
     module, bench = _module(body), Bench(bytes(4096))

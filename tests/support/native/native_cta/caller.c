@@ -2,6 +2,7 @@
  * process without the rest of the worker. */
 #define _GNU_SOURCE
 #include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -28,13 +29,30 @@ bool tw_pool_claim(uint64_t *first, uint64_t *end) {
   return false; /* the caller passes all blocks at once */
 }
 
+static struct sigaction before;
+
+/* Map what the kernel has accessed, as the worker does, or let the access fault again. */
+static void on_fault(int number, siginfo_t *info, void *context) {
+  (void)context;
+  if (tw_current.map_accessed == NULL || !tw_current.map_accessed((uint64_t)(uintptr_t)info->si_addr))
+    sigaction(number, &before, NULL);
+}
+
+static void run_clusters(const tw_launch *launch, const uint8_t *parameters, uint64_t first,
+                         uint64_t end, tessera_thread_state *state) {
+  const struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+  sigaction(SIGSEGV, &action, &before);
+  tw_clusters_run(&launch->context, parameters, first, end, state);
+  sigaction(SIGSEGV, &before, NULL);
+}
+
 __attribute__((visibility("default"))) void call_blocks(const tw_launch *launch,
                                                         const uint8_t *parameters, uint64_t first,
                                                         uint64_t end,
                                                         tessera_thread_state *state) {
   if (setjmp(trapped) == 0) {
     if (launch->context.cluster_step != 0)
-      tw_clusters_run(&launch->context, parameters, first, end, state);
+      run_clusters(launch, parameters, first, end, state);
     else if (launch->code.groups != 0)
       tw_cta_run((tw_launch *)(uintptr_t)launch, &launch->code, parameters, first, end);
     else

@@ -7,7 +7,8 @@ that arrive just before it sleeps; ``turns``: whose request is next, which kerne
 of a removed one; ``overlap``: requests that wait for other streams' through memory, and
 compilations; ``swap``: better code that arrives while a launch runs; ``again``: a second start;
 ``cta``: blocks whose groups of lanes wait for each other; ``interleave``: client library and worker
-under random schedules (``schedules.h``); ``interleave_pool``: runners and helpers of the pool.
+under random schedules (``schedules.h``); ``interleave_pool``: runners and helpers of the pool;
+``rounds``: turns of blocks that wait for others that have not started.
 ``latency`` only measures, and must still build.
 """
 
@@ -100,6 +101,15 @@ def test_native_runtime(program: str, sanitizer: str, tmp_path: Path, runtime: R
     assert "WARNING" not in done.stderr
 
 
+def test_turns_are_proportional_to_the_blocks_that_wait(tmp_path: Path) -> None:
+    program = tmp_path / "rounds"
+    compile_c(
+        "plain", tmp_path, "-o", program, HARNESS / "rounds.c", WORKER / "blocks" / "rounds.c"
+    )
+    done = subprocess.run([program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stdout + done.stderr
+
+
 def test_latency_program_builds(tmp_path: Path, runtime: Runtime) -> None:
     build("latency", "plain", tmp_path, runtime)
 
@@ -117,6 +127,7 @@ SCHEDULED = {
         WORKER / "base" / "pool.c",
         WORKER / "blocks" / "residents.c",
         WORKER / "blocks" / "room.c",
+        WORKER / "blocks" / "rounds.c",
     ),
 }
 

@@ -247,6 +247,15 @@ static fault describe_signal(int signal_number, const siginfo_t *info, uint64_t 
   return f;
 }
 
+/* Map the memory in which a kernel has accessed an address, if that is done at its first access. */
+static bool map_on_access(uint64_t address) {
+  if (tw_current.kind != ACTIVITY_KERNEL || tw_current.map_accessed == NULL) return false;
+  const int error = errno;
+  const bool mapped = tw_current.map_accessed(address);
+  errno = error;
+  return mapped;
+}
+
 static void on_signal(int signal_number, siginfo_t *info, void *context) {
   uint64_t pc = 0, stack_pointer = 0;
 #if defined(__x86_64__)
@@ -258,6 +267,7 @@ static void on_signal(int signal_number, siginfo_t *info, void *context) {
 #else
 #error "the fault handler knows x86-64 and AArch64"
 #endif
+  if (signal_number == SIGSEGV && map_on_access((uint64_t)(uintptr_t)info->si_addr)) return;
   fault f = describe_signal(signal_number, info, pc, stack_pointer);
   die(&f, tw_current.kind == ACTIVITY_KERNEL || tw_current.kind == ACTIVITY_COPY);
 }

@@ -33,6 +33,8 @@ typedef struct thread_activity {
   volatile uint64_t shared_window;    /* base of this thread's shared memory; 0: none yet */
   volatile uint64_t shared_bytes;     /* shared memory per block in the last launch that used any */
   volatile uint64_t local_window;     /* base of the running block's local memory, or 0 */
+  /* Map memory that a kernel has accessed; false: the address is in none. NULL: all is mapped. */
+  bool (*volatile map_accessed)(uint64_t address);
   uint32_t runner;                    /* index below TW_RUNNERS, if it is a runner */
   tessera_thread_state state;
 } thread_activity;

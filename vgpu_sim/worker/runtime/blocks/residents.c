@@ -1,15 +1,14 @@
 /* The blocks that a thread of the pool has started and not finished.
  *
  * The thread runs one block at a time. If the block's groups only wait for memory that other
- * blocks write, the thread runs its next block. If all its blocks only wait, it starts another
- * one, for which they may be waiting, as long as the device has room; without room it yields to
- * other threads. Blocks start in the order of their index. */
+ * blocks write, the thread runs its next block (rounds.c). */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 
 #include "blocks/cta.h"
 #include "blocks/room.h"
+#include "blocks/rounds.h"
 #include "base/internal.h"
 #include "base/platform.h"
 
@@ -95,10 +94,9 @@ static void keep_few(residents *r) {
   }
 }
 
-/* Run every block once, in the direction given by `back`. Because the direction alternates, a
- * block that waits for a neighbour, on either side, finds it done by the next round. Returns
- * whether a block has ended. */
-static bool run_round(residents *r, tw_launch *launch, bool back) {
+/* Run every block once; returns whether one has ended. */
+static bool run_round(tw_launch *launch, bool back) {
+  residents *r = mine;
   bool ended = false;
   for (uint32_t left = r->count, turn = 0; left > 0; left--) {
     const uint32_t index = back ? left - 1 : turn;
@@ -114,38 +112,19 @@ static bool run_round(residents *r, tw_launch *launch, bool back) {
   return ended;
 }
 
+static uint32_t count(void) { return mine->count; }
+
+static void begin_polling(tw_launch *launch, const uint8_t *parameters, uint64_t number) {
+  begin(mine, launch, tw_code_now(launch), parameters, number, number + 1);
+}
+
 /* Run blocks `first` to `end`, and the blocks for which they wait. */
 static void run_polling(residents *r, tw_launch *launch, const uint8_t *parameters, uint64_t first,
                         uint64_t end) {
-  uint64_t since_ns = 0;
-  uint32_t rounds = 0; /* rounds in which no block ended or started */
-  bool back = false;
-  for (;;) {
-    if (r->count == 0) {
-      if (first == end) {
-        keep_few(r);
-        return;
-      }
-      begin(r, launch, tw_code_now(launch), parameters, first, first + 1);
-      first++;
-    }
-    if (run_round(r, launch, back)) {
-      rounds = 0;
-      continue;
-    }
-    back = !back;
-    if (++rounds < PATIENCE_ROUNDS) continue;
-    const bool room = tw_room_take(launch);
-    if (room && (first != end || tw_pool_claim(&first, &end))) {
-      begin(r, launch, tw_code_now(launch), parameters, first, first + 1);
-      first++;
-      rounds = 0;
-      back = true;
-    } else {
-      if (room) tw_room_give(launch);
-      tw_room_wait(rounds, &since_ns);
-    }
-  }
+  static const tw_rounds POLLING = {
+      .patience = PATIENCE_ROUNDS, .count = count, .begin = begin_polling, .run = run_round};
+  tw_rounds_run(&POLLING, launch, parameters, first, end);
+  keep_few(r);
 }
 
 void tw_cta_run(tw_launch *launch, const tw_code *code, const uint8_t *parameters, uint64_t first,
