@@ -318,17 +318,27 @@ class cluster_group {
   static TESSERA_CG dim3 dim_blocks() {
     return dim3(size_x(), size_y(), size_z());
   }
+  static TESSERA_CG dim3 thread_index() {
+    return dim3(place_x() * blockDim.x + threadIdx.x, place_y() * blockDim.y + threadIdx.y,
+                place_z() * blockDim.z + threadIdx.z);
+  }
+  static TESSERA_CG dim3 dim_threads() {
+    return dim3(size_x() * blockDim.x, size_y() * blockDim.y, size_z() * blockDim.z);
+  }
   static TESSERA_CG unsigned int thread_rank() {
     return block_rank() * details::block_threads() + details::rank_in_block();
   }
   static TESSERA_CG unsigned int num_threads() { return num_blocks() * details::block_threads(); }
   static TESSERA_CG unsigned int size() { return num_threads(); }
-  static TESSERA_CG void barrier_arrive() {
+  struct arrival_token {};
+  static TESSERA_CG arrival_token barrier_arrive() {
     __asm__ __volatile__("barrier.cluster.arrive.aligned;" ::: "memory");
+    return arrival_token();
   }
   static TESSERA_CG void barrier_wait() {
     __asm__ __volatile__("barrier.cluster.wait.aligned;" ::: "memory");
   }
+  static TESSERA_CG void barrier_wait(arrival_token &&) { barrier_wait(); }
   static TESSERA_CG void sync() {
     barrier_arrive();
     barrier_wait();

@@ -1,6 +1,8 @@
 // A histogram whose bins the blocks of a cluster share, as a program for clusters keeps it.
 #include <cooperative_groups.h>
 
+#include <utility>
+
 #include "check.h"
 
 namespace cg = cooperative_groups;
@@ -12,12 +14,15 @@ __global__ void histogram(const int* values, int n, int* bins, int each) {
   cluster.sync();
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
     atomicAdd(cluster.map_shared_rank(own, values[i] / each) + values[i] % each, 1);
-  cluster.sync();
+  auto token = cluster.barrier_arrive();
+  cluster.barrier_wait(std::move(token));
   for (int i = threadIdx.x; i < each; i += blockDim.x)
     atomicAdd(&bins[cluster.block_rank() * each + i], own[i]);
   const bool places = cluster.dim_blocks().x == cluster.num_blocks() &&
                       cluster.block_index().x == cluster.block_rank() &&
-                      cluster.query_shared_rank(own) == cluster.block_rank();
+                      cluster.query_shared_rank(own) == cluster.block_rank() &&
+                      cluster.dim_threads().x == cluster.num_threads() &&
+                      cluster.thread_index().x == cluster.thread_rank();
   if (!places) bins[0] = -1;
 }
 
@@ -40,11 +45,12 @@ int main() {
     config.dynamicSmemBytes = most / size * sizeof(int);
     config.attrs = &attribute;
     config.numAttrs = 1;
-    int fitting = 0;
+    int fitting = 0, largest = 0;
+    CHECK(cudaOccupancyMaxPotentialClusterSize(&largest, histogram, &config));
     CHECK(cudaOccupancyMaxActiveClusters(&fitting, histogram, &config));
     CHECK(cudaLaunchKernelEx(&config, histogram, (const int*)values, (int)given.size(), (int*)bins,
                              most / size));
-    failures += fitting < 1 || wrong(bins.read(), [&](int i) { return expected[i]; });
+    failures += largest != 8 || fitting < 1 || wrong(bins.read(), [&](int i) { return expected[i]; });
   }
   return report("clusters", failures);
 }
