@@ -237,7 +237,8 @@ class FunctionRecord(ctypes.Structure):
     ``parameter_first``.
 
     ``needs_cluster`` is 1 if each launch has clusters: of ``required_cluster`` blocks in x, y and z
-    or, if these are 0, of as many as the launch states.
+    or, if these are 0, of as many as the launch states. ``max_cluster`` is the most blocks of a
+    cluster that the kernel allows; 0: it has no limit of its own.
     """
 
     _fields_ = (
@@ -256,6 +257,7 @@ class FunctionRecord(ctypes.Structure):
         ("required_block", c_uint32 * 3),
         ("required_cluster", c_uint32 * 3),
         ("needs_cluster", c_uint32),
+        ("max_cluster", c_uint32),
     )
 
 

@@ -30,6 +30,7 @@ _COUNTS: Final = {
     ".predicates": "predicate_count",
     ".shared": "shared_bytes",
     ".local": "local_bytes",
+    ".maximum_cluster": "maximum_cluster",
 }
 _BLOCKS: Final = {
     ".required_block": "required_block",

@@ -60,7 +60,7 @@ _MODULE = struct.Struct("<6I")
 _VARIABLE = struct.Struct("<4I3Q")
 _REFUSED = struct.Struct("<4I")
 _REASON = struct.Struct("<6I")
-_FUNCTION = struct.Struct("<17I")
+_FUNCTION = struct.Struct("<18I")
 _PARAMETER = struct.Struct("<6I")
 _RELOCATION = struct.Struct("<2I")
 _ADDRESS = struct.Struct("<4IQq2I")
@@ -145,6 +145,7 @@ def _encode_function(
         function.predicate_count,
         function.shared_bytes,
         function.local_bytes,
+        function.maximum_cluster,
         (required is not None) | (maximum is not None) << 1 | (cluster is not None) << 2,
         *(required or (0, 0, 0)),
         *(maximum or (0, 0, 0)),
@@ -262,9 +263,8 @@ def _decode_function(
     sections: Sections, owner: int, variables: list[str], strings: Strings
 ) -> Function:
     reader = _reader(sections, Section.FUNCTION, owner)
-    name, name_size, parameter_bytes, predicates, shared, local, flags, *blocks, image = (
-        reader.unpack(_FUNCTION)
-    )
+    name, name_size, parameter_bytes, predicates, shared, local, *rest = reader.unpack(_FUNCTION)
+    maximum_cluster, flags, *blocks, image = rest
     reader.finish()
     if image != _NO_VARIABLE and image >= len(variables):
         raise ContainerError(f"function {owner}: variable {image} does not exist")
@@ -282,6 +282,7 @@ def _decode_function(
         required_block=_block(blocks[:3], flags & 1 == 1),
         maximum_block=_block(blocks[3:6], flags & 2 == 2),
         required_cluster=_block(blocks[6:], flags & 4 == 4),
+        maximum_cluster=maximum_cluster,
         shared_bytes=shared,
         local_bytes=local,
         physical=_decode_physical(sections, owner),

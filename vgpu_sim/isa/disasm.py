@@ -111,6 +111,7 @@ def _function(function: Function) -> Iterator[str]:
         ("predicates", function.predicate_count),
         ("shared", function.shared_bytes),
         ("local", function.local_bytes),
+        ("maximum_cluster", function.maximum_cluster),
     ):
         if count:
             yield f"    .{directive} {count}"

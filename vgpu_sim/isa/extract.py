@@ -16,7 +16,7 @@ NAME: Final = ".kernel"
 
 _MODULE: Final = struct.Struct("<6I")
 _VARIABLE: Final = struct.Struct("<4I3Q")
-_FUNCTION: Final = struct.Struct("<17I")
+_FUNCTION: Final = struct.Struct("<18I")
 _NO_VARIABLE: Final = 0xFFFF_FFFF
 _COPIED: Final = (Section.REGISTERS, Section.CODE, Section.LITERALS, Section.RELOCATIONS)
 _WORD_BYTES: Final = 16

@@ -388,6 +388,12 @@ def test_a_cluster_must_divide_the_grid() -> None:
                 module, module.functions[0], (8, 1, 1), (1, 1, 1), bytes(8),
                 interp.BufferMemory(0, bytearray(64)), cluster=cluster,
             )  # fmt: skip
+    most = _module("ret;", ".maxclusterrank 2")
+    with pytest.raises(ValueError, match="at most 2 blocks in a cluster"):
+        interp.run(
+            most, most.functions[0], (8, 1, 1), (1, 1, 1), bytes(8),
+            interp.BufferMemory(0, bytearray(64)), cluster=(4, 1, 1),
+        )  # fmt: skip
     required = _module("ret;", ".reqnctapercluster 2, 2 .explicitcluster").functions[0]
     assert required.required_cluster == (2, 2, 1)
     assert math.prod(required.required_cluster) == 4

@@ -113,6 +113,7 @@ def functions(draw: st.DrawFn, name: str | None = None) -> Function:
         lines=tuple(draw(st.lists(_u32, min_size=words, max_size=words))),
         required_block=draw(block),
         maximum_block=draw(block),
+        maximum_cluster=draw(_u32),
         shared_bytes=draw(_u32),
         local_bytes=draw(st.integers(0, MAX_LOCAL_BYTES_PER_THREAD - STACK_BYTES_PER_THREAD)),
         physical=draw(physical),

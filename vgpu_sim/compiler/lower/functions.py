@@ -26,11 +26,8 @@ from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.compute.limits import MAX_CLUSTER_BLOCKS, MAX_THREADS_PER_BLOCK
 from vgpu_sim.isa import DataType, Function, Literal, Op, Parameter
 
-# Directives that tune a physical compiler or scheduler and change no result. `.maxclusterrank` is
-# an upper limit that tunes the number of registers.
-TUNING = frozenset(
-    {".maxnreg", ".minnctapersm", ".maxnctapersm", ".maxclusterrank", ".pragma", ".language"}
-)
+# Directives that tune a physical compiler or scheduler and change no result.
+TUNING = frozenset({".maxnreg", ".minnctapersm", ".maxnctapersm", ".pragma", ".language"})
 _CARRIES = frozenset({"addc", "subc", "madc"})
 _SHORT = frozenset({".b32", ".u32", ".s32"})
 _HARMLESS = frozenset({".noreturn"})
@@ -45,7 +42,7 @@ def lower_function(
     """Lower one ``.entry``; failures are recorded in ``findings``."""
     limit = max_parameter_bytes(symbols.version, symbols.capability)
     parameters, parameter_bytes = lay_out(function, findings, limit)
-    required, maximum, cluster = _block_limits(function, findings)
+    required, maximum, cluster, maximum_cluster = _launch_limits(function, findings)
     called = [
         callee.body for callee in symbols.graph.reachable_functions(body) if callee.body is not None
     ]
@@ -79,6 +76,7 @@ def lower_function(
         required_block=required,
         maximum_block=maximum,
         required_cluster=cluster,
+        maximum_cluster=maximum_cluster,
         shared_bytes=context.memory.size,
         parameter_image=context.parameter_image if context.uses_parameter_image else "",
         local_bytes=local_bytes,
@@ -126,15 +124,16 @@ def _context(
 Block = tuple[int, int, int]
 
 
-def _block_limits(
+def _launch_limits(
     function: tree.Function, findings: Findings
-) -> tuple[Block | None, Block | None, Block | None]:
-    """Read .reqntid, .maxntid and the required cluster; refuse directives that would change the
-    effect of a launch.
+) -> tuple[Block | None, Block | None, Block | None, int]:
+    """Read .reqntid, .maxntid, the required cluster and .maxclusterrank (0: none); refuse directives
+    that would change the effect of a launch.
     """
     required: Block | None = None
     maximum: Block | None = None
     cluster: Block | None = None
+    maximum_cluster = 0
     for directive in function.directives:
         if directive.name in TUNING:
             continue
@@ -147,11 +146,13 @@ def _block_limits(
                 cluster = _cluster(directive)
             elif directive.name == ".explicitcluster":
                 cluster = cluster or (0, 0, 0)
+            elif directive.name == ".maxclusterrank":
+                maximum_cluster = _maximum_cluster(directive, function)
             else:
                 raise Unsupported(f"directive {directive.name}", directive)
         except Refusal as refusal:
             findings.add(refusal, directive)
-    return required, maximum, cluster
+    return required, maximum, cluster, maximum_cluster
 
 
 def _cluster(directive: tree.Directive) -> Block:
@@ -165,6 +166,14 @@ def _cluster(directive: tree.Directive) -> Block:
             directive,
         )
     return x, y, z
+
+
+def _maximum_cluster(directive: tree.Directive, function: tree.Function) -> int:
+    if any(other.name == ".reqnctapercluster" for other in function.directives):
+        raise Invalid(f"{directive.name} and .reqnctapercluster exclude each other", directive)
+    if directive.arguments[0] == 0:
+        raise Invalid(f"{directive.name} must be at least 1", directive)
+    return directive.arguments[0]
 
 
 def _block(directive: tree.Directive) -> Block:

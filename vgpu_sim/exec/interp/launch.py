@@ -222,3 +222,6 @@ def _check_shape(launch: InterpretedLaunch) -> None:
         limit = maximum[0] * maximum[1] * maximum[2]
         if launch.block[0] * launch.block[1] * launch.block[2] > limit:
             raise ValueError(f"{function.name} allows at most {limit} threads in a block")
+    limit = function.maximum_cluster or limits.MAX_CLUSTER_BLOCKS
+    if launch.cluster_blocks > limit:
+        raise ValueError(f"{function.name} allows at most {limit} blocks in a cluster")

@@ -92,6 +92,7 @@ def _function_record(function: FunctionSummary, max_threads: int) -> messages.Fu
         required_block=function.required_block or (0, 0, 0),
         required_cluster=function.required_cluster or (0, 0, 0),
         needs_cluster=function.required_cluster is not None,
+        max_cluster=function.maximum_cluster,
     )
 
 

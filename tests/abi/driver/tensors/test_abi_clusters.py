@@ -16,6 +16,7 @@ KERNEL = """
 .visible .entry plain(.param .u64 po) { BODY }
 .visible .entry pairs(.param .u64 po) .explicitcluster .reqnctapercluster 2, 1, 1 { BODY }
 .visible .entry sized(.param .u64 po) .explicitcluster { BODY }
+.visible .entry most4(.param .u64 po) .maxclusterrank 4 { BODY }
 """.replace(
     "BODY",
     """
@@ -38,7 +39,7 @@ def kernels(cuda):
     module = cuda.cuModuleLoadData(KERNEL.encode() + b"\0")
     out = cuda.cuMemAlloc(BLOCKS * THREADS * 4)
     return {
-        n: cuda.cuModuleGetFunction(module, n.encode()) for n in ("plain", "pairs", "sized")
+        n: cuda.cuModuleGetFunction(module, n.encode()) for n in ("plain", "pairs", "sized", "most4")
     }, out
 
 
@@ -78,7 +79,7 @@ def neighbours(size):
 @pytest.mark.parametrize(
     ("name", "stated", "size"),
     [("plain", None, 1), ("plain", 4, 4), ("plain", 8, 8), ("pairs", None, 2), ("pairs", 2, 2),
-     ("sized", 4, 4)],
+     ("sized", 4, 4), ("most4", 4, 4)],
 )  # fmt: skip
 def test_the_launch_or_the_kernel_states_the_cluster(cuda, kernels, name, stated, size):
     functions, out = kernels
@@ -91,7 +92,8 @@ def test_the_launch_or_the_kernel_states_the_cluster(cuda, kernels, name, stated
     [("plain", {"cluster": 3}), ("plain", {"cluster": 16}), ("plain", {"cluster": (2, 2, 1)}),
      ("plain", {"cluster": (0, 1, 1)}), ("plain", {"cluster": 2, "blocks": 15}),
      ("plain", {"cluster": (65536, 65536, 1)}), ("pairs", {"cluster": 4}),
-     ("pairs", {"blocks": 15}), ("sized", {})],
+     ("pairs", {"blocks": 15}), ("sized", {}),
+     ("most4", {"cluster": 8}), ("plain", {"cluster": (65536, 65536, 65536)})],
 )  # fmt: skip
 def test_wrong_clusters_are_refused(cuda, kernels, name, given):
     functions, out = kernels
@@ -110,6 +112,7 @@ def test_the_attributes_of_a_function(cuda, kernels):
         "plain": [0, 0, 0, 0, 0, 0],
         "pairs": [1, 2, 1, 1, 0, 0],
         "sized": [1, 0, 0, 0, 0, 0],
+        "most4": [0, 0, 0, 0, 0, 0],
     }
     wide, policy = (
         A.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
@@ -136,7 +139,10 @@ def test_occupancy_counts_clusters(cuda, kernels):
     )
     assert cuda.cuOccupancyMaxActiveClusters(plain, config(8)) == blocks * count // 8
     assert bindings.cuOccupancyMaxActiveClusters(plain, config(16))[0] == INVALID_CLUSTER
+    assert bindings.cuOccupancyMaxActiveClusters(plain, config())[0] == INVALID_CLUSTER
+    assert cuda.cuOccupancyMaxActiveClusters(functions["pairs"], config()) == blocks * count // 2
     assert cuda.cuOccupancyMaxPotentialClusterSize(plain, config()) == 8
+    assert cuda.cuOccupancyMaxPotentialClusterSize(functions["most4"], config()) == 4
     cuda.cuFuncSetAttribute(plain, A.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
     assert cuda.cuOccupancyMaxPotentialClusterSize(plain, config()) == 16
 
@@ -152,6 +158,12 @@ def test_a_captured_launch_keeps_its_cluster(cuda, kernels):
     (node,) = bindings.cuGraphGetNodes(graph, 1)[1]
     value = cuda.cuGraphKernelNodeGetAttribute(node, L.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
     assert (value.clusterDim.x, value.clusterDim.y, value.clusterDim.z) == (4, 1, 1)
+    for wrong in (3, 16, 32, 1 << 31):
+        value.clusterDim.x = wrong
+        status = bindings.cuGraphKernelNodeSetAttribute(
+            node, L.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, value
+        )
+        assert int(status[0]) == INVALID_CLUSTER
     for size in (4, 2):
         value.clusterDim.x = size
         cuda.cuGraphKernelNodeSetAttribute(node, L.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, value)

@@ -380,18 +380,19 @@ def test_directives_of_kernels(directives: str, required: object, maximum: objec
 
 
 @pytest.mark.parametrize(
-    ("directives", "cluster"),
+    ("directives", "cluster", "most"),
     [
-        ("", None),
-        (".maxclusterrank 8", None),
-        (".explicitcluster", (0, 0, 0)),
-        (".reqnctapercluster 2", (2, 1, 1)),
-        (".explicitcluster .reqnctapercluster 2, 4, 2", (2, 4, 2)),
+        ("", None, 0),
+        (".maxclusterrank 8", None, 8),
+        (".explicitcluster .maxclusterrank 4", (0, 0, 0), 4),
+        (".explicitcluster", (0, 0, 0), 0),
+        (".reqnctapercluster 2", (2, 1, 1), 0),
+        (".explicitcluster .reqnctapercluster 2, 4, 2", (2, 4, 2), 0),
     ],
 )
-def test_kernels_require_clusters(directives: str, cluster: object) -> None:
+def test_kernels_require_clusters(directives: str, cluster: object, most: int) -> None:
     function = compile_verified(kernel("").replace("()", f"()\n{directives}")).functions[0]
-    assert function.required_cluster == cluster
+    assert (function.required_cluster, function.maximum_cluster) == (cluster, most)
 
 
 @pytest.mark.parametrize(
@@ -407,6 +408,12 @@ def test_kernels_require_clusters(directives: str, cluster: object) -> None:
             InvalidPtxError,
             "the number of blocks in .reqnctapercluster must be 1",
         ),
+        (
+            ".maxclusterrank 4 .reqnctapercluster 2",
+            InvalidPtxError,
+            ".maxclusterrank and .reqnctapercluster exclude each other",
+        ),
+        (".maxclusterrank 0", InvalidPtxError, ".maxclusterrank must be at least 1"),
         (".blocksareclusters", UnsupportedPtxError, "directive .blocksareclusters is not"),
         (".minperctamemory 64", UnsupportedPtxError, "directive .minperctamemory is not"),
         (".noreturn", UnsupportedPtxError, "directive .noreturn is not supported yet"),

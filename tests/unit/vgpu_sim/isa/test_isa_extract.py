@@ -64,6 +64,7 @@ def test_it_is_a_module_of_that_kernel_alone(named: bool) -> None:
         {"code": (replace(MOVE, srcs=(Literal(8),)), KERNEL.code[1])},
         {"required_block": None},
         {"maximum_block": (64, 2, 1)},
+        {"maximum_cluster": 4},
         {"shared_bytes": 129},
         {"local_bytes": 32},
     ],

@@ -91,6 +91,7 @@ LIMITS: dict[str, tuple[Build, tuple[int, ...], tuple[int, ...]]] = {
         (1, 2, 1 << 31),
         (0, 3, -1, U32),
     ),
+    "maximum cluster": (function(maximum_cluster=same), (0, U32 - 1), (U32,)),
     "required block": (function(required_block=lambda n: (1, 1, n)), (1, U32 - 1), (0, U32)),
     "maximum block": (function(maximum_block=lambda n: (n, 1, 1)), (1, U32 - 1), (0, U32)),
     "shared bytes": (function(shared_bytes=same), (0, U32 - 1), (-1, U32)),

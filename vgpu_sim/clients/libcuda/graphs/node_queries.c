@@ -4,6 +4,7 @@
 #include "api.h"
 #include "graphs/describe.h"
 #include "graphs/locked.h"
+#include "launching/launch.h"
 #include "memory/graph_memory.h"
 
 /* Run the statements with the node of a handle and type; INVALID_VALUE: there is none. */
@@ -120,7 +121,7 @@ static CUresult set_attribute(struct tsr_kernel_operation *kernel, CUlaunchAttri
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
       return value->number > 1 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: /* checked when the graph is launched */
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
       memcpy(kernel->cluster, value, sizeof kernel->cluster);
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: /* only a hint */
@@ -141,10 +142,24 @@ static CUresult get_attribute(const struct tsr_kernel_operation *kernel, CUlaunc
   return known;
 }
 
+/* Set an attribute of a node if its launch can have the value. The launch is checked again when the graph
+ * is launched, because the limits of a function may change. */
+static CUresult set_checked(struct tsr_operation *operation, CUlaunchAttributeID id,
+                            const CUlaunchAttributeValue *value) {
+  struct tsr_kernel_operation changed = operation->kernel;
+  CUresult result = set_attribute(&changed, id, value);
+  if (result == CUDA_SUCCESS && id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+    struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, operation->context);
+    if (context) result = tsr_launch_check_node(context, &changed);
+  }
+  if (result == CUDA_SUCCESS) operation->kernel = changed;
+  return result;
+}
+
 CUresult tsr_cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUlaunchAttributeID attr,
                                            const CUlaunchAttributeValue *value) {
   WITH_NODE(hNode, CU_GRAPH_NODE_TYPE_KERNEL, value,
-            result = set_attribute(&node->operation.kernel, attr, value));
+            result = set_checked(&node->operation, attr, value));
 }
 
 CUresult tsr_cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUlaunchAttributeID attr,

@@ -95,6 +95,7 @@ static CUresult enqueue(struct tsr_context *context, uint32_t stream, uint64_t h
                         tessera_wait *after) {
   CUresult result = CUDA_SUCCESS;
   const void *buffer = given->block;
+  struct tsr_cluster cluster;
   struct tsr_request request;
   tsr_ring_lock(&request, context, stream);
   /* This needs the lock, because a thread that unloads the function waits for the lock before it
@@ -102,7 +103,7 @@ static CUresult enqueue(struct tsr_context *context, uint32_t stream, uint64_t h
   struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
   if (!function)
     result = CUDA_ERROR_INVALID_HANDLE;
-  else if ((result = tsr_launch_check(function, geometry)) == CUDA_SUCCESS && !buffer)
+  else if ((result = tsr_launch_check(function, geometry, &cluster)) == CUDA_SUCCESS && !buffer)
     result = check_parameters(function, geometry->call, given->parameters, given->extra, &buffer);
   if (result != CUDA_SUCCESS) {
     tsr_ring_unlock(&request);
@@ -120,7 +121,7 @@ static CUresult enqueue(struct tsr_context *context, uint32_t stream, uint64_t h
   body->shared_bytes = geometry->shared_bytes;
   body->parameter_bytes = parameter_bytes;
   body->multiprocessors = (uint16_t)geometry->multiprocessors;
-  body->cluster = tsr_cluster_pack(function, geometry->cluster);
+  body->cluster = tsr_cluster_pack(&cluster);
   body->stack_bytes = (uint32_t)atomic_load(&function->context->system_area.stack_bytes);
   put_parameters(&request, function, given->parameters, buffer);
   const uint64_t value = tsr_ring_commit(&request);
@@ -160,22 +161,42 @@ CUresult tsr_launch_enqueue(struct tsr_context *context, uint32_t stream,
   return enqueue_in_order(context, stream, handle, &geometry, &given);
 }
 
-CUresult tsr_launch_describe(struct tsr_operation *operation, struct tsr_context *context,
-                             const struct tsr_kernel_operation *launch, void **parameters,
-                             void **extra) {
-  uint64_t handle;
-  CUresult result = tsr_function_resolve(context, launch->function, &handle);
-  if (result != CUDA_SUCCESS) return result;
+static struct tsr_geometry geometry_of_node(const struct tsr_kernel_operation *launch) {
   struct tsr_geometry geometry = {.call = "a kernel node of a graph",
                                   .shared_bytes = launch->shared_bytes,
                                   .cooperative = launch->cooperative};
   memcpy(geometry.grid, launch->grid, sizeof geometry.grid);
   memcpy(geometry.block, launch->block, sizeof geometry.block);
   memcpy(geometry.cluster, launch->cluster, sizeof geometry.cluster);
+  return geometry;
+}
+
+CUresult tsr_launch_check_node(struct tsr_context *context,
+                               const struct tsr_kernel_operation *launch) {
+  const struct tsr_geometry geometry = geometry_of_node(launch);
+  struct tsr_cluster cluster;
+  uint64_t handle;
+  CUresult result = tsr_function_resolve(context, launch->function, &handle);
+  if (result != CUDA_SUCCESS) return result;
+  pthread_mutex_lock(&tsr_module_lock);
+  struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
+  result = function ? tsr_launch_check(function, &geometry, &cluster) : CUDA_ERROR_INVALID_HANDLE;
+  pthread_mutex_unlock(&tsr_module_lock);
+  return result;
+}
+
+CUresult tsr_launch_describe(struct tsr_operation *operation, struct tsr_context *context,
+                             const struct tsr_kernel_operation *launch, void **parameters,
+                             void **extra) {
+  uint64_t handle;
+  CUresult result = tsr_function_resolve(context, launch->function, &handle);
+  if (result != CUDA_SUCCESS) return result;
+  const struct tsr_geometry geometry = geometry_of_node(launch);
+  struct tsr_cluster cluster;
   const void *buffer = NULL;
   pthread_mutex_lock(&tsr_module_lock);
   struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
-  result = function ? tsr_launch_check(function, &geometry) : CUDA_ERROR_INVALID_HANDLE;
+  result = function ? tsr_launch_check(function, &geometry, &cluster) : CUDA_ERROR_INVALID_HANDLE;
   if (result == CUDA_SUCCESS)
     result = check_parameters(function, geometry.call, parameters, extra, &buffer);
   pthread_mutex_unlock(&tsr_module_lock);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "log.h"
-#include "modules/cluster.h"
 #include "launching/occupancy.h"
 
 enum reason { GRID, BLOCK, THREADS, SHARED, MOST_THREADS, SHAPE, CLUSTER, RESIDENT, PARAMETERS };
@@ -67,29 +66,25 @@ static CUresult refuse_shared(struct tsr_function *function, const struct tsr_ge
                 launch->shared_bytes, function->record.shared_bytes, limit, remedy);
 }
 
-static CUresult check_cluster(struct tsr_function *function, const struct tsr_geometry *launch) {
+static CUresult check_cluster(struct tsr_function *function, const struct tsr_geometry *launch,
+                              struct tsr_cluster *cluster) {
   static const char AXES[] = "xyz";
-  const char *why;
-  uint32_t size[3];
-  const CUresult result = tsr_cluster_find(function, launch->cluster, size, &why);
-  if (result != CUDA_SUCCESS) {
-    char text[160];
-    snprintf(text, sizeof text, why, size[0] * size[1] * size[2]);
-    return refuse(function, launch->call, CLUSTER, result, "%s", text);
-  }
+  char why[TSR_CLUSTER_WHY_BYTES];
+  const CUresult result = tsr_cluster_find(function, launch->cluster, cluster, why);
+  if (result != CUDA_SUCCESS) return refuse(function, launch->call, CLUSTER, result, "%s", why);
   for (int i = 0; i < 3; i++)
-    if (launch->grid[i] % size[i] != 0)
+    if (launch->grid[i] % cluster->size[i] != 0)
       return refuse(function, launch->call, CLUSTER, CUDA_ERROR_INVALID_CLUSTER_SIZE,
                     "%u blocks of the grid in %c are not a multiple of the cluster's %u",
-                    launch->grid[i], AXES[i], size[i]);
-  if (tsr_cluster_pack(function, launch->cluster) &&
-      !(function->context->page->features & TESSERA_FEATURE_CLUSTERS))
+                    launch->grid[i], AXES[i], cluster->size[i]);
+  if (cluster->is_stated && !(function->context->page->features & TESSERA_FEATURE_CLUSTERS))
     return refuse(function, launch->call, CLUSTER, CUDA_ERROR_NOT_SUPPORTED,
                   "a cluster, and the worker is of an older version that has none");
   return CUDA_SUCCESS;
 }
 
-CUresult tsr_launch_check(struct tsr_function *function, const struct tsr_geometry *launch) {
+CUresult tsr_launch_check(struct tsr_function *function, const struct tsr_geometry *launch,
+                          struct tsr_cluster *cluster) {
   const tessera_function_record *record = &function->record;
   const uint32_t *block = launch->block, *required = record->required_block;
   const CUresult result = check_device_limits(function, launch);
@@ -108,7 +103,7 @@ CUresult tsr_launch_check(struct tsr_function *function, const struct tsr_geomet
     return refuse(function, launch->call, SHAPE, CUDA_ERROR_INVALID_VALUE,
                   "block %ux%ux%u; the kernel's .reqntid requires %ux%ux%u", block[0], block[1],
                   block[2], required[0], required[1], required[2]);
-  const CUresult clusters = check_cluster(function, launch);
+  const CUresult clusters = check_cluster(function, launch, cluster);
   if (clusters != CUDA_SUCCESS || !launch->cooperative) return clusters;
   const uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
   const uint64_t resident =

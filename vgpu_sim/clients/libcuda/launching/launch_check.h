@@ -2,6 +2,7 @@
 #ifndef TSR_LAUNCH_CHECK_H
 #define TSR_LAUNCH_CHECK_H
 
+#include "modules/cluster.h"
 #include "modules/function.h"
 
 struct tsr_geometry {
@@ -14,8 +15,9 @@ struct tsr_geometry {
 };
 
 /* Check a launch. Each refusal logs one line that names the call, the kernel, the value and the
- * limit, but only once for each kernel and kind of limit. */
-CUresult tsr_launch_check(struct tsr_function *function, const struct tsr_geometry *launch);
+ * limit, but only once for each kernel and kind of limit. `cluster` gets the size of the clusters. */
+CUresult tsr_launch_check(struct tsr_function *function, const struct tsr_geometry *launch,
+                          struct tsr_cluster *cluster);
 
 /* The same for the parameters, which are in an array of pointers or in `buffer` of
  * `buffer_bytes` (SIZE_MAX: none). */

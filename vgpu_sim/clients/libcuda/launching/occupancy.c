@@ -153,13 +153,15 @@ static uint64_t threads_of(const CUlaunchConfig *config) {
 /* A device holds as many clusters as their blocks fit, whatever groups its multiprocessors form. */
 static CUresult active_clusters(const struct tsr_function *function, const CUlaunchConfig *config,
                                 int *clusters) {
-  uint32_t stated[3], size[3];
-  const char *why;
+  uint32_t stated[3];
+  struct tsr_cluster found;
+  char why[TSR_CLUSTER_WHY_BYTES];
   read_cluster(config, stated);
-  const CUresult result = tsr_cluster_find(function, stated, size, &why);
+  const CUresult result = tsr_cluster_find(function, stated, &found, why);
   if (result != CUDA_SUCCESS) return result;
+  if (!found.is_stated) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   const uint64_t blocks = tsr_resident_blocks(function, threads_of(config), config->sharedMemBytes);
-  *clusters = (int)(blocks / ((uint64_t)size[0] * size[1] * size[2]));
+  *clusters = (int)(blocks / ((uint64_t)found.size[0] * found.size[1] * found.size[2]));
   return CUDA_SUCCESS;
 }
 

@@ -1,5 +1,6 @@
 #include "modules/cluster.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/device.h"
@@ -15,48 +16,76 @@ static void read_own(const struct tsr_function *function, uint32_t size[3]) {
   for (int axis = 0; axis < 3; axis++) size[axis] = atomic_load(&function->cluster[axis]);
 }
 
-uint32_t tsr_cluster_limit(const struct tsr_function *function) {
-  if (tsr_device_attribute(function->context->device, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 0) == 0)
-    return 1;
-  return atomic_load(&function->non_portable_cluster) ? TESSERA_MAX_CLUSTER_BLOCKS
-                                                      : TESSERA_MAX_PORTABLE_CLUSTER_BLOCKS;
+static bool device_has_clusters(const struct tsr_function *function) {
+  return tsr_device_attribute(function->context->device, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 0) != 0;
 }
 
-CUresult tsr_cluster_find(const struct tsr_function *function, const uint32_t stated[3],
-                          uint32_t size[3], const char **why) {
-  uint32_t own[3];
-  read_own(function, own);
-  const bool states = !is_empty(stated), has_own = !is_empty(own);
-  const uint32_t *found = states ? stated : own;
-  if (states && has_own && memcmp(stated, own, sizeof own) != 0) {
-    *why = "a cluster of %u blocks, of another shape than the kernel requires";
-  } else if (!states && !has_own && function->record.needs_cluster) {
-    *why = "no cluster is stated (%u blocks), but the kernel is compiled for clusters";
-  } else if (!states && !has_own) {
-    size[0] = size[1] = size[2] = 1;
-    return CUDA_SUCCESS;
-  } else {
-    const uint64_t blocks = (uint64_t)found[0] * found[1] * found[2];
-    memcpy(size, found, 3 * sizeof *size);
-    if (blocks != 0 && (found[0] | found[1] | found[2]) <= 1023 && blocks <= tsr_cluster_limit(function))
-      return CUDA_SUCCESS;
-    *why = "a cluster of %u blocks; the device takes 8, and 16 with"
-           " CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED";
-    if (blocks > 1 && tsr_cluster_limit(function) == 1) {
-      *why = "a cluster of %u blocks, and the device has no clusters (compute capability 9.0)";
-      return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+uint32_t tsr_cluster_limit(const struct tsr_function *function) {
+  if (!device_has_clusters(function)) return 1;
+  const uint32_t limit = atomic_load(&function->non_portable_cluster)
+                             ? TESSERA_MAX_CLUSTER_BLOCKS
+                             : TESSERA_MAX_PORTABLE_CLUSTER_BLOCKS;
+  const uint32_t own = function->record.max_cluster;
+  return own != 0 && own < limit ? own : limit;
+}
+
+/* Whether a size exceeds a number of blocks; the product of the extents may not fit 64 bits. */
+static bool exceeds(const uint32_t size[3], uint32_t limit) {
+  uint64_t blocks = 1;
+  for (int axis = 0; axis < 3; axis++) {
+    if (size[axis] > limit) return true;
+    blocks *= size[axis];
   }
-  memcpy(size, found, 3 * sizeof *size);
+  return blocks > limit;
+}
+
+static CUresult check_size(const struct tsr_function *function, const uint32_t size[3], char *why) {
+  const uint32_t limit = tsr_cluster_limit(function), own = function->record.max_cluster;
+  int end = snprintf(why, TSR_CLUSTER_WHY_BYTES, "a cluster of %ux%ux%u blocks", size[0], size[1],
+                     size[2]);
+  char *rest = why + end;
+  const size_t room = TSR_CLUSTER_WHY_BYTES - (size_t)end;
+  if (size[0] == 0 || size[1] == 0 || size[2] == 0) {
+    snprintf(rest, room, "; each number must be at least 1");
+  } else if (!exceeds(size, limit)) {
+    return CUDA_SUCCESS;
+  } else if (!device_has_clusters(function)) {
+    snprintf(rest, room, ", and the device has no clusters (compute capability 9.0)");
+    return CUDA_ERROR_NOT_SUPPORTED;
+  } else if (own != 0 && exceeds(size, own)) {
+    snprintf(rest, room, "; the kernel is compiled for at most %u (its .maxclusterrank)", own);
+  } else {
+    snprintf(rest, room, "; the device takes %u, and %u with"
+             " CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED",
+             (unsigned)TESSERA_MAX_PORTABLE_CLUSTER_BLOCKS, (unsigned)TESSERA_MAX_CLUSTER_BLOCKS);
+  }
   return CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
-uint16_t tsr_cluster_pack(const struct tsr_function *function, const uint32_t stated[3]) {
+CUresult tsr_cluster_find(const struct tsr_function *function, const uint32_t stated[3],
+                          struct tsr_cluster *found, char why[TSR_CLUSTER_WHY_BYTES]) {
   uint32_t own[3];
   read_own(function, own);
-  const uint32_t *size = is_empty(stated) ? own : stated;
-  if (is_empty(size)) return 0;
+  const bool states = !is_empty(stated), has_own = !is_empty(own);
+  *found = (struct tsr_cluster){.size = {1, 1, 1}, .is_stated = states || has_own};
+  if (!found->is_stated && function->record.needs_cluster) {
+    snprintf(why, TSR_CLUSTER_WHY_BYTES, "no cluster is stated, but the kernel is compiled for clusters");
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
+  if (!found->is_stated) return CUDA_SUCCESS;
+  memcpy(found->size, states ? stated : own, sizeof found->size);
+  if (states && has_own && memcmp(stated, own, sizeof own) != 0) {
+    snprintf(why, TSR_CLUSTER_WHY_BYTES,
+             "a cluster of %ux%ux%u blocks; the kernel requires %ux%ux%u", stated[0], stated[1],
+             stated[2], own[0], own[1], own[2]);
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
+  return check_size(function, found->size, why);
+}
+
+uint16_t tsr_cluster_pack(const struct tsr_cluster *cluster) {
+  const uint32_t *size = cluster->size;
+  if (!cluster->is_stated) return 0;
   return (uint16_t)(TESSERA_CLUSTERED | (size[0] - 1) | (size[1] - 1) << 4 | (size[2] - 1) << 8);
 }
 
