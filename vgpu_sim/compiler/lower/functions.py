@@ -127,8 +127,8 @@ Block = tuple[int, int, int]
 def _launch_limits(
     function: tree.Function, findings: Findings
 ) -> tuple[Block | None, Block | None, Block | None, int]:
-    """Read .reqntid, .maxntid, the required cluster and .maxclusterrank (0: none); refuse directives
-    that would change the effect of a launch.
+    """Read .reqntid, .maxntid, the required cluster and .maxclusterrank (0: none); refuse
+    directives that would change the effect of a launch.
     """
     required: Block | None = None
     maximum: Block | None = None

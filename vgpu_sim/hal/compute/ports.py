@@ -84,7 +84,8 @@ class NativeEntry:
 @dataclass(frozen=True, slots=True)
 class FaultedLaunch:
     """The launch of a native kernel that faulted. ``block_index`` is the faulting block's index,
-    counted with x varying fastest; ``local_bytes`` is the size of each thread's local memory.
+    counted with x varying fastest; ``local_bytes`` is the size of each thread's local memory, and
+    ``cluster_blocks`` the number of blocks of a cluster.
     """
 
     grid: tuple[int, int, int]
@@ -94,6 +95,7 @@ class FaultedLaunch:
     dynamic_shared_bytes: int
     multiprocessors: int
     local_bytes: int
+    cluster_blocks: int = 1
 
 
 @dataclass(frozen=True, slots=True)

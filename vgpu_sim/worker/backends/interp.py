@@ -4,6 +4,7 @@ launches.
 
 import ctypes
 import itertools
+import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -133,7 +134,8 @@ def _kernel_fault(
         what = "illegal address" if illegal else "misaligned address"
         address = err.address
         size = _private_bytes(instruction, function, launch)
-        message = fault_text.describe_access(what, instruction, address, size)
+        cluster = launch.cluster or function.required_cluster or (1, 1, 1)
+        message = fault_text.describe_access(what, instruction, address, size, math.prod(cluster))
         is_global = size is None and instruction.space is not Space.PARAM
     else:
         kind = _TRAPS.get(instruction.cause, FaultKind.TRAP)

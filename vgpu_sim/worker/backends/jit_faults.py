@@ -54,12 +54,18 @@ def describe(
     found = jit_threads.find(module, function, accesses, fault)
     if found is not None:
         message = fault_text.describe_access(
-            what, function.code[found.word], found.address, _private_bytes(fault)
+            what,
+            function.code[found.word],
+            found.address,
+            _private_bytes(fault),
+            _cluster_blocks(fault),
         )
         return _site(function, found.word, message, found, is_global=space is None)
     word, line = accesses[0], function.lines[accesses[0]]
     address = fault.address if fault.shared else _requested_address(function, word, fault)
-    message = fault_text.describe_access(what, function.code[word], address, _private_bytes(fault))
+    message = fault_text.describe_access(
+        what, function.code[word], address, _private_bytes(fault), _cluster_blocks(fault)
+    )
     if space is Space.LOCAL:
         address, message = None, fault_text.describe_local_access(what, function.code[word])
     others = sorted({function.lines[other] for other in accesses[1:]} - {line})
@@ -86,6 +92,10 @@ def _private_bytes(fault: NativeFault) -> int | None:
     if fault.shared:
         return fault.shared_bytes
     return fault.launch.local_bytes if fault.local and fault.launch is not None else None
+
+
+def _cluster_blocks(fault: NativeFault) -> int:
+    return 1 if fault.launch is None else fault.launch.cluster_blocks
 
 
 def _may_be_in(named: Space, space: Space | None) -> bool:

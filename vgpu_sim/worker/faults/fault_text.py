@@ -3,22 +3,33 @@
 from typing import Final
 
 from vgpu_sim.isa import Instruction, Space, TrapCause, disasm
+from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT
 
 
 def describe_access(
-    what: str, instruction: Instruction, address: int | None, private_bytes: int | None = None
+    what: str,
+    instruction: Instruction,
+    address: int | None,
+    private_bytes: int | None = None,
+    cluster_blocks: int = 1,
 ) -> str:
     """Describe an invalid access, for example ``illegal address: ST.GLOBAL.B32 [r4], r3 at 0x0``.
 
     ``what`` is the kind of fault. ``address`` is None if it is unknown, because it was so far
     out of range that native code could not preserve it. For an access to shared or local memory,
-    ``private_bytes`` is the size of that memory, which begins at address 0. The client describes an
+    ``private_bytes`` is the size of that memory, which begins at address 0; ``cluster_blocks`` is
+    the number of blocks whose shared memory has addresses with a rank. The client describes an
     address of global memory, because it knows the program's allocations.
     """
     text = " ".join(disasm.render_instruction(instruction).split())
     if address is None:
         return f"{what}: {text}, outside of the device's memory"
-    place = "" if private_bytes is None else _place(address, private_bytes, instruction.space)
+    place = ""
+    if private_bytes is not None:
+        place = _place(address, private_bytes, instruction.space)
+        has_rank = cluster_blocks > 1 and address >> CLUSTER_RANK_SHIFT != 0
+        if instruction.space is Space.SHARED and has_rank:
+            place = _place_in_cluster(address, private_bytes, cluster_blocks)
     return f"{what}: {text} at {address:#x}{place}"
 
 
@@ -58,3 +69,12 @@ def _place(address: int, size: int, space: Space) -> str:
     plural = "" if distance == 1 else "s"
     whose = f"the {owner}'s {size} bytes of {space.name.lower()} memory"
     return f", {distance} byte{plural} past the end of {whose}"
+
+
+def _place_in_cluster(address: int, size: int, blocks: int) -> str:
+    """Describe an address of shared memory that names a rank of a cluster."""
+    rank = (address >> CLUSTER_RANK_SHIFT) - 1
+    offset = address & ((1 << CLUSTER_RANK_SHIFT) - 1)
+    if rank >= blocks:
+        return f", offset {offset:#x} in rank {rank}; the cluster has {blocks} blocks"
+    return f", offset {offset:#x} in the {size} bytes of shared memory of rank {rank}"

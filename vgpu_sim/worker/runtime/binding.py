@@ -1,6 +1,7 @@
 """Binding of the worker's native runtime (``vgpu_sim/worker/runtime/tessera_worker.h``)."""
 
 import ctypes
+import math
 import os
 from collections.abc import Callable, Mapping
 from ctypes import c_char_p, c_int, c_uint32, c_uint64
@@ -360,6 +361,7 @@ def _faulted_launch(origin: records.FaultOrigin, block_index: int) -> ports.Faul
         dynamic_shared_bytes=context.dynamic_shared_bytes,
         multiprocessors=context.multiprocessors,
         local_bytes=context.local_bytes,
+        cluster_blocks=math.prod(_three(context.cluster)),
     )
 
 

@@ -39,7 +39,8 @@ def kernels(cuda):
     module = cuda.cuModuleLoadData(KERNEL.encode() + b"\0")
     out = cuda.cuMemAlloc(BLOCKS * THREADS * 4)
     return {
-        n: cuda.cuModuleGetFunction(module, n.encode()) for n in ("plain", "pairs", "sized", "most4")
+        n: cuda.cuModuleGetFunction(module, n.encode())
+        for n in ("plain", "pairs", "sized", "most4")
     }, out
 
 

@@ -27,6 +27,20 @@ def test_an_address_of_shared_memory_is_named_by_its_distance(address: int, plac
     assert reported == f"illegal address: ST.SHARED.B32 [r0], r1 at {address:#x}{place}"
 
 
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        (0x101, ", 2 bytes past the end of the block's 256 bytes of shared memory"),
+        (0x2000180, ", offset 0x180 in the 256 bytes of shared memory of rank 1"),
+        (0x3000010, ", offset 0x10 in rank 2; the cluster has 2 blocks"),
+    ],
+)
+def test_an_address_of_a_peer_is_named_by_its_rank_and_offset(address: int, place: str) -> None:
+    store = instruction("ST.SHARED.B32 [r0], r1")
+    reported = fault_text.describe_access("illegal address", store, address, 0x100, 2)
+    assert reported == f"illegal address: ST.SHARED.B32 [r0], r1 at {address:#x}{place}"
+
+
 def test_an_address_of_global_memory_is_left_to_the_client_which_knows_allocations() -> None:
     load = instruction("LD.GLOBAL.B32 r0, [r3]")
     reported = fault_text.describe_access("misaligned address", load, 3)
