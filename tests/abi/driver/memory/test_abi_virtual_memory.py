@@ -10,8 +10,7 @@ import pytest
 
 from support.kernels import ptx_kernels
 
-INVALID_VALUE, INVALID_DEVICE, INVALID_CONTEXT, NOT_SUPPORTED = 1, 101, 201, 801
-CONTEXT_IS_DESTROYED = 709
+INVALID_VALUE, INVALID_DEVICE, INVALID_CONTEXT, DESTROYED, NOT_SUPPORTED = 1, 101, 201, 709, 801
 MIB = 1 << 20
 UNIT = 2 * MIB
 
@@ -156,7 +155,7 @@ def test_memory_is_created_where_a_destroyed_context_is_current(cuda, properties
     cuda.cuCtxDestroy(*contexts)
     destroyed.set()
     user.join()
-    assert codes == [CONTEXT_IS_DESTROYED, 0]
+    assert codes == [DESTROYED, 0]
 
 
 WITHOUT_CONTEXT = """
@@ -188,13 +187,55 @@ call("cuMemcpyDtoH", back, reserved[1], UNIT)
 print(back == b"\x5a" * UNIT, state[2])
 """
 
+# Other code of the process uses the primary context meanwhile. At last, its memory is freed with it.
+OUTLIVES = """
+free = d.cuMemGetInfo()[1]
+plain = call("cuMemAlloc", UNIT)
+call("cuDevicePrimaryCtxRelease", 0)
+states = [d.cuDevicePrimaryCtxGetState(0)[2], int(d.cuDevicePrimaryCtxRelease(0)[0])]
+call("cuCtxSetCurrent", call("cuDevicePrimaryCtxRetain", 0))
+call("cuMemcpyDtoH", back, reserved[0], UNIT)
+print(back == b"\x5a" * UNIT, states)
+call("cuDevicePrimaryCtxRelease", 0)
+call("cuMemRelease", handle)
+call("cuMemRelease", again)
+call("cuMemUnmap", reserved[0], UNIT)
+alive = int(d.cuMemGetInfo()[0])
+call("cuMemUnmap", reserved[1], UNIT)
+print(alive, int(d.cuMemGetInfo()[0]))
+call("cuCtxSetCurrent", call("cuDevicePrimaryCtxRetain", 0))
+print(d.cuMemGetInfo()[1] == free + UNIT, int(d.cuMemFree(plain)[0]))
+"""
 
-def test_memory_of_a_program_without_contexts_is_in_the_primary_context(environment):
+RESET = """
+call("cuDevicePrimaryCtxReset", 0)
+call("cuCtxSetCurrent", call("cuDevicePrimaryCtxRetain", 0))
+print(int(d.cuMemcpyDtoH(back, reserved[0], UNIT)[0]))
+"""
+
+
+def run_without_context(environment, more: str = "") -> list[str]:
     run = subprocess.run(
-        [sys.executable, "-c", WITHOUT_CONTEXT],
+        [sys.executable, "-c", WITHOUT_CONTEXT + more],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert run.stdout == "True 1\n", run.stderr
+    assert run.returncode == 0, run.stderr
+    return run.stdout.splitlines()
+
+
+def test_memory_of_a_program_without_contexts_is_in_the_primary_context(environment):
+    """The context stays inactive, because the program has not retained it."""
+    assert run_without_context(environment) == ["True 0"]
+
+
+def test_memory_outlives_the_last_release_of_the_primary_context(environment):
+    """The context is closed when the last mapping of the memory is removed."""
+    found = run_without_context(environment, OUTLIVES)[1:]
+    assert found == [f"True [0, {INVALID_CONTEXT}]", f"0 {DESTROYED}", f"True {INVALID_VALUE}"]
+
+
+def test_a_reset_of_the_primary_context_frees_the_memory(environment):
+    assert run_without_context(environment, RESET)[1:] == [str(INVALID_VALUE)]
 
 
 def test_new_memory_is_zero(cuda, properties):

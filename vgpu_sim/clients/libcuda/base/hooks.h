@@ -8,6 +8,7 @@
 enum tsr_occasion {
   TSR_ON_SYNCHRONIZED, /* all work of the context is done */
   TSR_ON_CLOSE,        /* the context's handle is invalid, and its memory is about to go */
+  TSR_ON_PHYSICAL_FREED, /* memory of cuMemCreate of the context may have been freed; no lock is held */
   TSR_OCCASIONS
 };
 

@@ -71,6 +71,7 @@ struct tsr_device {
   uint64_t primary;
   uint32_t primary_users;
   uint32_t primary_flags;
+  bool primary_kept; /* without users, until its memory of cuMemCreate is freed */
 };
 
 /* The client's state of one stream index. Values survive the streams that use the index. */

@@ -12,7 +12,7 @@ CUresult tsr_context_open(struct tsr_device *device, uint32_t flags, uint32_t ap
                           bool primary, uint64_t *handle);
 
 /* Return the handle of a device's primary context. If it is closed, open it without a user: it is
- * closed when its last user releases it, or by a reset. */
+ * closed when its last user releases it and its memory of cuMemCreate is freed, or by a reset. */
 CUresult tsr_primary_open(struct tsr_device *device, uint64_t *handle);
 
 /* Return the device's open context, or NULL: the primary one, otherwise the newest. */

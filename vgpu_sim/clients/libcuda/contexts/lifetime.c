@@ -2,8 +2,10 @@
 #include "api.h"
 #include "contexts/context.h"
 #include "base/device.h"
+#include "base/hooks.h"
 #include "base/refuse.h"
 #include "exchange/wait.h"
+#include "memory/physical.h"
 
 enum { API_VERSION = 3020, DEFAULT_FLAGS = 0 }; /* the context API version since CUDA 3.2 */
 enum { SUPPORTED_FLAGS = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX };
@@ -125,6 +127,7 @@ CUresult tsr_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
   const CUresult result = open_primary_locked(device);
   if (result == CUDA_SUCCESS) {
     device->primary_users++;
+    device->primary_kept = false;
     *pctx = (CUcontext)(uintptr_t)device->primary;
   }
   pthread_mutex_unlock(&tsr_context_lock);
@@ -143,6 +146,36 @@ static void close_primary(struct tsr_device *device) {
   if (device->primary) tsr_context_close(device->primary);
   device->primary = 0;
   device->primary_users = 0;
+  device->primary_kept = false;
+}
+
+/* Memory of cuMemCreate belongs to no context in CUDA, but here to the worker of one. */
+static bool has_memory_locked(const struct tsr_device *device) {
+  struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, device->primary);
+  return context && tsr_context_error(context) == CUDA_SUCCESS && tsr_physical_lives(context);
+}
+
+/* Close the context's device's primary context, if only its memory kept it open. */
+static void close_kept(struct tsr_context *context) {
+  struct tsr_device *device = context->device;
+  pthread_mutex_lock(&tsr_context_lock);
+  const bool unused = device->primary_kept && !has_memory_locked(device);
+  pthread_mutex_unlock(&tsr_context_lock);
+  if (!unused) return;
+  finish_primary_work(device, 0);
+  pthread_mutex_lock(&tsr_context_lock);
+  if (device->primary_kept && !has_memory_locked(device)) close_primary(device);
+  pthread_mutex_unlock(&tsr_context_lock);
+}
+
+/* Close the primary context, of which the last user is gone, or keep it for its memory. */
+static void abandon_primary_locked(struct tsr_device *device) {
+  if (!has_memory_locked(device)) {
+    close_primary(device);
+    return;
+  }
+  device->primary_kept = true;
+  tsr_hook_add(TSR_ON_PHYSICAL_FREED, close_kept);
 }
 
 CUresult tsr_cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
@@ -154,7 +187,7 @@ CUresult tsr_cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   if (device->primary_users == 0)
     result = CUDA_ERROR_INVALID_CONTEXT;
   else if (--device->primary_users == 0)
-    close_primary(device);
+    abandon_primary_locked(device);
   pthread_mutex_unlock(&tsr_context_lock);
   return result;
 }
@@ -182,7 +215,7 @@ CUresult tsr_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *
   if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&tsr_context_lock);
   *flags = device->primary_flags;
-  *active = device->primary != 0;
+  *active = device->primary_users != 0;
   pthread_mutex_unlock(&tsr_context_lock);
   return CUDA_SUCCESS;
 }

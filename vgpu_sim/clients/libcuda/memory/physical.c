@@ -3,6 +3,7 @@
 #include "api.h"
 #include "base/aperture.h"
 #include "base/device.h"
+#include "base/hooks.h"
 #include "base/refuse.h"
 #include "exchange/share.h"
 #include "memory/memory.h"
@@ -101,9 +102,19 @@ void tsr_physical_drop(const struct tsr_context *context) {
     if (all[i] && all[i]->context == context) all[i]->context = NULL;
 }
 
+bool tsr_physical_lives(const struct tsr_context *context) {
+  bool lives = false;
+  pthread_mutex_lock(&tsr_view_lock);
+  for (size_t i = 0; i < sizeof all / sizeof *all && !lives; i++)
+    lives = all[i] && all[i]->context == context;
+  pthread_mutex_unlock(&tsr_view_lock);
+  return lives;
+}
+
 CUresult tsr_cuMemRelease(CUmemGenericAllocationHandle handle) {
   pthread_mutex_lock(&tsr_view_lock);
   struct tsr_physical *found = find(handle);
+  struct tsr_context *const context = found ? found->context : NULL;
   CUresult result = CUDA_ERROR_INVALID_VALUE;
   if (found) {
     result = CUDA_SUCCESS;
@@ -113,6 +124,7 @@ CUresult tsr_cuMemRelease(CUmemGenericAllocationHandle handle) {
     }
   }
   pthread_mutex_unlock(&tsr_view_lock);
+  if (context) tsr_hooks_run(TSR_ON_PHYSICAL_FREED, context);
   return result;
 }
 

@@ -18,6 +18,9 @@ bool tsr_physical_name(int fd, tessera_shared_memory *name);
 CUresult tsr_physical_import(struct tsr_context *context, const tessera_shared_memory *name,
                              CUmemGenericAllocationHandle *handle);
 
+/* Whether a context has memory of cuMemCreate that is not freed. Takes the view lock. */
+bool tsr_physical_lives(const struct tsr_context *context);
+
 /* The functions below are called under the view lock. */
 
 /* Free the memory, if it has neither handles nor mappings. */

@@ -6,6 +6,7 @@
 #include "api.h"
 #include "base/aperture.h"
 #include "base/device.h"
+#include "base/hooks.h"
 #include "base/refuse.h"
 #include "exchange/wait.h"
 #include "memory/physical.h"
@@ -120,8 +121,10 @@ CUresult tsr_cuMemUnmap(CUdeviceptr ptr, size_t size) {
   pthread_mutex_lock(&tsr_view_lock);
   struct tsr_views *views = views_in(ptr, size, &first, &count);
   CUresult result = views ? finish_work(views, first, count) : CUDA_ERROR_INVALID_VALUE;
+  struct tsr_context *context = NULL;
   for (; result == CUDA_SUCCESS && count > 0; count--) {
     struct tsr_physical *physical = views->list[first].physical;
+    if (physical->context) context = physical->context;
     result = tsr_view_shut(views, &views->list[first]);
     tsr_views_remove(views, first);
     physical->mappings--;
@@ -129,6 +132,7 @@ CUresult tsr_cuMemUnmap(CUdeviceptr ptr, size_t size) {
     if (result == CUDA_SUCCESS) result = freed;
   }
   pthread_mutex_unlock(&tsr_view_lock);
+  if (context) tsr_hooks_run(TSR_ON_PHYSICAL_FREED, context);
   return result;
 }
 
