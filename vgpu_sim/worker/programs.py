@@ -210,7 +210,7 @@ class Programs:
         program = self._live[module]
         summary = replace(
             image.summary,
-            variables=(),
+            variables=image.summary.variables[len(kernel.image.shared.summary.variables) :],
             refused=tuple(one for one in image.summary.refused if one.is_kernel),
         )
         loaded = self._load_beside(program, kernel, image) if summary.functions else {}

@@ -6,6 +6,7 @@ name, or by naming a variable.
 """
 
 from collections import defaultdict
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from vgpu_sim.compiler.lower import special, variables
@@ -56,6 +57,17 @@ class _Parts:
     def list_unsupported(self) -> list[Diagnostic]:
         """Return all findings about unsupported features, of all parts, ordered by place."""
         return in_order(one for part in self.parts.values() for one in part.findings.unsupported)
+
+    def find_reached(self, names_: Iterable[str]) -> set[str]:
+        """Return the parts with these names, and all that they use, directly or indirectly."""
+        found: set[str] = set()
+        pending = list(names_)
+        while pending:
+            name = pending.pop()
+            if name in self.parts and name not in found:
+                found.add(name)
+                pending += self.parts[name].uses
+        return found
 
     def trace_unsupported(self) -> dict[str, list[str]]:
         """Map each part that uses something unsupported to the parts that contain it.
@@ -141,6 +153,7 @@ def lower_module(
     lost |= {managed_variables.pointer_name(name) for name in lost} | {
         marker for name in lost for marker in references.marker_names(name)
     }
+    _mark_read_references(module, parts, symbols, segment, lost)
     known = [v for v in segment.variables.values() if v.name not in lost]
     lowered = Module(
         functions=kept,
@@ -151,6 +164,26 @@ def lower_module(
         refused=refused,
     )
     return lowered, parts.list_unsupported()
+
+
+def _mark_read_references(
+    module: tree.Module,
+    parts: _Parts,
+    symbols: Symbols,
+    segment: variables.Segment,
+    lost: Container[str],
+) -> None:
+    """Add a variable for each reference that a kernel may read, also in functions it may call."""
+    marked = {v.name for v in module.variables if references.is_reference(v)}
+    marked = {name for name in marked if name not in lost}
+    for function in module.functions if marked else ():
+        if not function.is_entry or function.body is None or function.name in lost:
+            continue
+        called = symbols.graph.reachable_functions(function.body)
+        reached = parts.find_reached((function.name, *(one.name for one in called)))
+        for name in sorted(reached & marked):
+            reads = references.reads_name(function.name, name)
+            variables.reserve(segment, reads, references.MARKER_BYTES)
 
 
 def _list_refused(parts: _Parts) -> tuple[Refused, ...]:

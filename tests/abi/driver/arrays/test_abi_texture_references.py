@@ -293,3 +293,67 @@ def test_a_kernel_ends_with_an_error_if_its_reference_was_not_set(driver):
     with pytest.raises(Refused):
         Launches(cuda, cuda.cuModuleLoadData(PTX)).fetch(0.5, 0.5)
     driver.cuCtxDestroy(context)
+
+
+UNUSED = b"""
+.visible .entry none() { ret; }
+.func (.param .b32 found) read(.param .b32 index)
+{
+    .reg .b32 %i, %a, %b, %c, %d;
+    ld.param.b32 %i, [index];
+    tex.1d.v4.u32.s32 {%a, %b, %c, %d}, [line, {%i}];
+    st.param.b32 [found], %a;
+    ret;
+}
+.visible .entry through(.param .u64 out, .param .u32 index)
+{
+    .reg .b64 %o;
+    .reg .b32 %i, %a;
+    .param .b32 given, found;
+    ld.param.u64 %o, [out];
+    ld.param.u32 %i, [index];
+    st.param.b32 [given], %i;
+    call (found), read, (given);
+    ld.param.b32 %a, [found];
+    st.global.u32 [%o], %a;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("padding", [0, 40_000], ids=["whole", "lazy"])
+def test_a_launch_needs_only_the_references_that_its_kernel_reads(cuda, capfd, padding):
+    """``line`` is at freed memory: kernels that read it, also in a function, are refused."""
+    text = PTX[:-1] + UNUSED + b"//" + b"-" * padding + b"\n\0"
+    launches = Launches(cuda, cuda.cuModuleLoadData(text))
+    image = cuda.cuModuleGetTexRef(launches._module, b"image")
+    line = cuda.cuModuleGetTexRef(launches._module, b"line")
+    cuda.cuTexRefSetArray(image, array(cuda, np.full((2, 2), 3, np.float32)), OVERRIDE_FORMAT)
+    memory = int(cuda.cuMemAlloc(64))
+    cuda.cuTexRefSetAddress(line, memory, 64)
+    cuda.cuMemFree(memory)
+    launches.run("none", (), ())
+    assert launches.fetch(0.5, 0.5) == 3
+    assert "reference" not in capfd.readouterr().err
+    index = ctypes.c_uint64, ctypes.c_uint32
+    for name in ("element", "through", "through"):
+        with pytest.raises(Refused) as refused:
+            launches.run(name, (launches._out, 1), index)
+        assert refused.value.code == INVALID_VALUE
+    said = capfd.readouterr().err
+    assert said.count("texture reference line") == 1
+    assert "kernel element not launched" in said
+    values = np.arange(5, 21, dtype=np.uint32)
+    memory = int(cuda.cuMemAlloc(64))
+    cuda.cuMemcpyHtoD(memory, values, 64)
+    cuda.cuTexRefSetFormat(line, cuda.CUarray_format(U32), 1)
+    cuda.cuTexRefSetFlags(line, AS_INTEGER)
+    cuda.cuTexRefSetAddress(line, memory, 64)
+    launches.run("through", (launches._out, 1), index)
+    assert int(launches.read_output(np.uint32)) == 6
+
+
+def test_programs_do_not_see_variables_that_describe_references(cuda, module):
+    assert int(cuda.cuModuleGetGlobal(module, b"number")[1]) == 8
+    for name in (b"texref.image", b"surfref.target", b"reads.fetch.image", b"managed.number"):
+        assert cuda.code("cuModuleGetGlobal", module, b"tessera." + name) == NOT_FOUND

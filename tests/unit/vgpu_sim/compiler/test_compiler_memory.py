@@ -509,3 +509,29 @@ def test_an_extern_shared_variable_with_a_size_is_reserved() -> None:
     body = "st.shared.u32 [a], 1; st.shared.u32 [b], 2; st.shared.u32 [c], 3;"
     function = compile_verified(kernel(body, header=header)).functions[0]
     assert function.shared_bytes == 24
+
+
+def test_a_module_states_which_kernels_may_read_a_reference() -> None:
+    """A kernel may read what it names, what functions name that it calls, and what pointers to
+    functions lead to. A local variable hides a reference of its name.
+    """
+    header = """
+.global .texref direct; .global .texref called; .global .texref pointed; .global .surfref unused;
+.func use_called() { .reg .b64 %h; mov.u64 %h, called; ret; }
+.func use_pointed() { .reg .b64 %h; mov.u64 %h, pointed; ret; }
+.func between() { call use_called; ret; }
+.visible .entry none() { .reg .b64 direct; mov.u64 direct, 0; ret; }
+.visible .entry names() { .reg .b64 %h; mov.u64 %h, direct; ret; }
+.visible .entry calls() { call between; ret; }
+.visible .entry takes() { .reg .b64 %f; mov.u64 %f, use_pointed; ret; }
+.visible .entry jumps(.param .u64 f) { .reg .b64 %f; ld.param.u64 %f, [f];
+  to: .callprototype _ (); call %f, to; ret; }
+"""
+    module = compile_verified(kernel("", header=header))
+    stated = [one.name.removeprefix("tessera.reads.") for one in module.variables]
+    assert sorted(name for name in stated if "." in name and "tessera" not in name) == [
+        "calls.called",
+        "jumps.pointed",
+        "names.direct",
+        "takes.pointed",
+    ]

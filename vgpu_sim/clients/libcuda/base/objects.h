@@ -195,10 +195,11 @@ struct tsr_context {
   struct tsr_module *modules; /* guarded by tsr_module_lock */
   struct tsr_system_area system_area;
   struct tsr_retired_list retired;
-  /* A texture reference of one of its modules was changed since a launch: bind it before the next one
-   * (textures/reference.h). By pointer, because launches call no room that is above them. */
+  /* A texture reference of one of its modules was changed since a launch: bind it before the next
+   * launch of a kernel that reads it (textures/reference.h). By pointer, because launches call no room
+   * that is above them. */
   _Atomic bool references_changed;
-  CUresult (*bind_references)(struct tsr_context *context, uint64_t module);
+  CUresult (*bind_references)(struct tsr_context *context, uint64_t function);
 };
 
 struct tsr_stream {

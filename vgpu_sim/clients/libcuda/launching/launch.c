@@ -224,13 +224,6 @@ static CUresult capture(CUfunction f, struct tsr_context *context, uint32_t stre
   return result == CUDA_SUCCESS ? tsr_capture_add(context, stream, &operation) : result;
 }
 
-/* Bind the texture references that the program has changed. */
-static CUresult bind_references(struct tsr_context *context, uint64_t handle) {
-  const struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
-  if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  return context->bind_references(context, tsr_object_handle(TSR_MODULE, function->module));
-}
-
 static CUresult launch(CUfunction f, const struct tsr_geometry *geometry, CUstream hStream,
                        void **parameters, void **extra) {
   TSR_CURRENT(context);
@@ -239,7 +232,7 @@ static CUresult launch(CUfunction f, const struct tsr_geometry *geometry, CUstre
   if (result != CUDA_SUCCESS) return result;
   if (__builtin_expect(
           atomic_load_explicit(&context->references_changed, memory_order_acquire), 0)) {
-    result = bind_references(context, handle);
+    result = context->bind_references(context, handle);
     if (result != CUDA_SUCCESS) return result;
   }
   uint32_t stream;

@@ -337,16 +337,23 @@ CUresult tsr_module_function(struct tsr_module *module, const char *name,
   return missing(module, name, true);
 }
 
+/* Whether a variable is one that the compiler has added to describe others. */
+static bool is_added(const char *name) {
+  static const char *const prefixes[] = {"tessera.managed.", "tessera.reads.", "tessera.surfref.",
+                                         "tessera.texref."};
+  for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+    if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) return true;
+  return false;
+}
+
 CUresult tsr_module_variable(const struct tsr_module *module, const char *name,
                              CUdeviceptr *address, size_t *bytes) {
-  for (uint32_t i = 0; i < module->table.header->variable_count; i++) {
-    const tessera_variable_record *variable = &module->table.variables[i];
-    if (strcmp((const char *)module->table.data + variable->name_offset, name) != 0) continue;
-    if (address) *address = variable->address;
-    if (bytes) *bytes = variable->bytes;
-    return CUDA_SUCCESS;
-  }
-  return missing(module, name, false);
+  const tessera_variable_record *variable =
+      is_added(name) ? NULL : tsr_table_variable(&module->table, name);
+  if (!variable) return missing(module, name, false);
+  if (address) *address = variable->address;
+  if (bytes) *bytes = variable->bytes;
+  return CUDA_SUCCESS;
 }
 
 static bool find_in(struct tsr_context *context, uint64_t address, struct tsr_span *span) {

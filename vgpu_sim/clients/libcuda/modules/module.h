@@ -44,6 +44,8 @@ CUresult tsr_module_load_all(struct tsr_module *module);
 /* Return the number of loaded functions, and the first `room` of them. Under the module lock. */
 uint32_t tsr_module_usable(const struct tsr_module *module, struct tsr_function **functions,
                            uint32_t room);
+
+/* Look up a variable of the program. */
 CUresult tsr_module_variable(const struct tsr_module *module, const char *name,
                              CUdeviceptr *address, size_t *bytes);
 

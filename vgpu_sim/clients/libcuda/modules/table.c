@@ -81,3 +81,10 @@ bool tsr_table_read(struct tsr_table *table, int fd, uint64_t bytes) {
   table->data = NULL;
   return false;
 }
+
+const tessera_variable_record *tsr_table_variable(const struct tsr_table *table, const char *name) {
+  for (uint32_t i = 0; i < table->header->variable_count; i++)
+    if (strcmp((const char *)table->data + table->variables[i].name_offset, name) == 0)
+      return &table->variables[i];
+  return NULL;
+}

@@ -21,4 +21,7 @@ struct tsr_table {
 /* Read and check a table; on failure, which returns false, nothing is allocated. */
 bool tsr_table_read(struct tsr_table *table, int fd, uint64_t bytes);
 
+/* Find a variable by its name, also one that the compiler has added; NULL: there is none. */
+const tessera_variable_record *tsr_table_variable(const struct tsr_table *table, const char *name);
+
 #endif

@@ -6,6 +6,8 @@
 #include "base/hooks.h"
 #include "copies/copy.h"
 #include "exchange/wait.h"
+#include "log.h"
+#include "modules/function.h"
 #include "modules/module.h"
 #include "textures/object.h"
 
@@ -91,14 +93,71 @@ static CUresult bind(struct tsr_reference *one) {
   return CUDA_SUCCESS;
 }
 
-/* Bind the changed references of a module before one of its kernels is launched. */
-static CUresult bind_changed(struct tsr_context *context, uint64_t module) {
+/* Return the name of a reference's variable, which is in the module's table. Under the module lock. */
+static const char *name_of(const struct tsr_module *module, const struct tsr_reference *one) {
+  const struct tsr_table *table = &module->table;
+  for (uint32_t i = 0; i < table->header->variable_count; i++)
+    if (table->variables[i].address == one->variable && table->variables[i].bytes)
+      return (const char *)table->data + table->variables[i].name_offset;
+  return "";
+}
+
+/* Whether a table has the variable which states that a kernel may read a reference. */
+static bool states(const struct tsr_table *table, const char *kernel, const char *reference) {
+  static const char prefix[] = "tessera.reads.";
+  const size_t length = strlen(kernel);
+  for (uint32_t i = 0; table->data && i < table->header->variable_count; i++) {
+    const char *name = (const char *)table->data + table->variables[i].name_offset;
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0) continue;
+    name += sizeof prefix - 1;
+    if (strncmp(name, kernel, length) == 0 && name[length] == '.' &&
+        strcmp(name + length + 1, reference) == 0)
+      return true;
+  }
+  return false;
+}
+
+/* Whether a kernel may read a reference. A kernel of a lazy module has a table of its own. */
+static bool reads(uint64_t handle, const struct tsr_reference *one) {
+  pthread_mutex_lock(&tsr_module_lock);
+  const struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
+  const struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, one->module);
+  bool found = false;
+  if (function && module && function->module == module) {
+    const char *name = name_of(module, one);
+    found = states(&module->table, function->name, name) ||
+            states(&function->table, function->name, name);
+  }
+  pthread_mutex_unlock(&tsr_module_lock);
+  return found;
+}
+
+/* Log once after a change why launches are refused. */
+static void report(uint64_t handle, struct tsr_reference *one, CUresult why) {
+  if (one->reported) return;
+  one->reported = true;
+  pthread_mutex_lock(&tsr_module_lock);
+  const struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
+  const struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, one->module);
+  if (function && module)
+    tsr_log("kernel %s not launched: %s reference %s, which it reads, cannot be bound to what it was set"
+            " to (CUDA error %d); set its memory or array, format and flags to ones that exist together",
+            function->name, one->kind == TSR_DESCRIPTOR_SURFACE ? "surface" : "texture",
+            name_of(module, one), (int)why);
+  pthread_mutex_unlock(&tsr_module_lock);
+}
+
+/* Bind the changed references that a kernel may read, before it is launched. */
+static CUresult bind_changed(struct tsr_context *context, uint64_t function) {
   CUresult result = CUDA_SUCCESS;
   bool left = false;
   pthread_mutex_lock(&tsr_reference_lock);
   for (struct tsr_reference *one = references; one; one = one->next) {
     if (one->context != context || !one->changed) continue;
-    if (one->module == module && result == CUDA_SUCCESS) result = bind(one);
+    if (result == CUDA_SUCCESS && reads(function, one)) {
+      result = bind(one);
+      if (result != CUDA_SUCCESS) report(function, one, result);
+    }
     left |= one->changed;
   }
   atomic_store(&context->references_changed, left);
@@ -109,6 +168,7 @@ static CUresult bind_changed(struct tsr_context *context, uint64_t module) {
 void tsr_reference_change(struct tsr_reference *reference) {
   if (!reference->context || !reference->has_resource) return;
   reference->changed = true;
+  reference->reported = false;
   reference->context->bind_references = bind_changed;
   atomic_store(&reference->context->references_changed, true);
 }
@@ -126,7 +186,8 @@ static CUresult locate(uint64_t module, const char *name, enum tsr_descriptor_ki
   const struct tsr_module *found = TSR_FIND(tsr_module, TSR_MODULE, module);
   CUresult result = found ? tsr_module_variable(found, name, &address, &bytes)
                           : CUDA_ERROR_INVALID_HANDLE;
-  if (result == CUDA_SUCCESS) result = tsr_module_variable(found, marker, NULL, NULL);
+  if (result == CUDA_SUCCESS && !tsr_table_variable(&found->table, marker))
+    result = CUDA_ERROR_NOT_FOUND;
   if (result == CUDA_SUCCESS) {
     made->context = found->context;
     made->context_handle = found->context_handle;

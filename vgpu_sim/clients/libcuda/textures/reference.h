@@ -1,5 +1,5 @@
 /* Texture and surface references: CUDA Driver API, "Texture Reference Management". A reference holds
- * what the program has set. A launch of a kernel of its module makes a texture object of it, and
+ * what the program has set. A launch of a kernel that may read it makes a texture object of it, and
  * writes the object's handle to the module's variable. */
 #ifndef TSR_REFERENCE_H
 #define TSR_REFERENCE_H
@@ -17,6 +17,7 @@ struct tsr_reference {
   uint64_t variable; /* device address of the 8 bytes that hold the texture's handle */
   uint64_t bound;    /* that texture, or 0 */
   bool has_resource, changed;
+  bool reported; /* since the last change: a refused launch has been logged */
   CUDA_RESOURCE_DESC resource;
   CUDA_TEXTURE_DESC sampling;
   CUarray_format format; /* of elements in linear memory, and their channels */

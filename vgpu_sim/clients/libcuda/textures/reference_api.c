@@ -294,7 +294,7 @@ static uint64_t module_of(uint64_t handle) {
   return module;
 }
 
-/* A launch binds all references of the function's module, so that only the arguments are checked. */
+/* A launch binds the references that its kernel reads, so that only the arguments are checked. */
 CUresult tsr_cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
   const uint64_t module = module_of((uint64_t)(uintptr_t)hfunc);
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
