@@ -24,7 +24,9 @@ _LOOKS_UP = "from cuda.bindings import driver; driver.cuInit(0)"  # looks up all
 
 
 def main() -> int:
-    """Exit status: 0 all chosen suites were run, 1 one could not be, 2 wrong arguments."""
+    """Exit status: 0 all chosen suites were run, 1 one could not be, 2 wrong arguments, which
+    include an ``--only`` that selects no file.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.clients", description=__doc__)
     parser.add_argument("--client", action="append", choices=sorted(CLIENTS), help="default: all")
     parser.add_argument("--resume", action="store_true", help="keep outcomes of the last run")
@@ -48,21 +50,27 @@ def main() -> int:
         if options.record:
             look_ups.write(found)
         return 0
-    failed = False
+    failed, selected = False, 0
     for name in options.client or CLIENTS:
         try:
-            _run(CLIENTS[name], options)
+            selected += _run(CLIENTS[name], options)
         except (NotInstalled, AlreadyRunning) as error:
             print(f"{name}: not run: {error}", file=sys.stderr)
             failed = True
+    if options.only and not selected and not failed:
+        parser.error(f"--only selects test files, and none has {options.only!r} in its name")
     return int(failed)
 
 
-def _run(client: Client, options: argparse.Namespace) -> None:
-    suite, store = open_suite(client, options.checkout), Store(client)
+def _run(client: Client, options: argparse.Namespace) -> int:
+    """Run a client's suite, or report its last run; return how many of its files are selected."""
+    suite = open_suite(client, options.checkout)
+    files = [name for name in suite.test_files() if options.only is None or options.only in name]
+    if options.only and not files:
+        return 0
+    store = Store(client)
     if not options.resume and not options.report:
         store.clear()
-    files = [name for name in suite.test_files() if options.only is None or options.only in name]
     chosen = (
         None
         if options.sample is None or options.report
@@ -80,6 +88,7 @@ def _run(client: Client, options: argparse.Namespace) -> None:
         )
     if not options.only:
         _report(client, suite, store, options)
+    return len(files)
 
 
 def _report(client: Client, suite: Suite, store: Store, options: argparse.Namespace) -> None:

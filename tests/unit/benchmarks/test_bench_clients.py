@@ -4,15 +4,17 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.clients import look_ups, page, summary
+from benchmarks.clients import __main__ as command, look_ups, page, summary
 from benchmarks.clients.catalogue import CLIENTS
 from benchmarks.clients.client import Known
 from benchmarks.clients.outcomes import Outcome, read_run
 from benchmarks.clients.reasons import Kind, find_reason
+from benchmarks.clients.suite import Suite
 from vgpu_sim.clients.codegen.library import Function
 
 ROOT = Path(__file__).parents[3]
@@ -104,6 +106,21 @@ def run_suite(folder: Path, only: list[str] | None) -> list[str]:
     command = [*pytest_, "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder)]
     subprocess.run(command, env=environment, cwd=folder, capture_output=True, check=False)
     return results.read_text().splitlines()
+
+
+def test_an_option_that_selects_no_file_is_an_error(tmp_path: Path, monkeypatch, capsys) -> None:
+    """The outcomes of the last run stay: they are not opened."""
+    client = CLIENTS["cuda-samples"]
+    (tmp_path / "test_samples.py").write_text("def test_vector_add(): pass\n")
+    suite = Suite(replace(client, tests=("test_*.py",), ignored=()), tmp_path, None)
+    monkeypatch.setattr(command, "open_suite", lambda *_: suite)
+    monkeypatch.setattr(command, "Store", lambda _: pytest.fail("outcomes were opened"))
+    arguments = ["clients", "--client=cuda-samples", "--only=vector_add"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 2
+    assert "--only selects test files, and none has 'vector_add'" in capsys.readouterr().err
 
 
 def test_the_rest_of_a_file_runs_after_a_test_that_ends_the_process(tmp_path: Path) -> None:
