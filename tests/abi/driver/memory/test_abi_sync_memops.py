@@ -2,11 +2,14 @@
 
 import ctypes
 
+import pytest
+
 from support.kernels import ptx_kernels
 
 INVALID_VALUE, NOT_READY, NOT_SUPPORTED = 1, 600, 801
 SYNC_MEMOPS, BUFFER_ID = 6, 7
 TURNS = 4000
+UNIT = 2 << 20
 
 
 def set_attribute(pointer: int, value: int, attribute: int = SYNC_MEMOPS) -> int:
@@ -15,20 +18,27 @@ def set_attribute(pointer: int, value: int, attribute: int = SYNC_MEMOPS) -> int
     return library.cuPointerSetAttribute(ctypes.byref(wanted), attribute, ctypes.c_uint64(pointer))
 
 
-def test_the_host_waits_for_synchronous_copies_if_the_attribute_is_set(cuda):
-    first, second = (int(cuda.cuMemAlloc(64)) for _ in range(2))
+@pytest.fixture
+def is_done_after(cuda):
+    """Return a function which reports whether a kernel has ended when a call returns."""
     image = ptx_kernels.SPIN.encode() + b"\0"
     spin = cuda.cuModuleGetFunction(cuda.cuModuleLoadData(image), b"spin")
-    name = cuda.CUpointer_attribute(SYNC_MEMOPS)
+    output = int(cuda.cuMemAlloc(64))
 
-    def is_done_after(call: str, *arguments) -> bool:
-        values = (first, TURNS), (ctypes.c_uint64, ctypes.c_uint32)
+    def call_behind_kernel(call: str, *arguments) -> bool:
+        values = (output, TURNS), (ctypes.c_uint64, ctypes.c_uint32)
         cuda.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, 0, values, 0)
         getattr(cuda, call)(*arguments)
         done = cuda.code("cuStreamQuery", 0) == 0
         cuda.cuCtxSynchronize()
         return done
 
+    return call_behind_kernel
+
+
+def test_the_host_waits_for_synchronous_copies_if_the_attribute_is_set(cuda, is_done_after):
+    first, second, third = (int(cuda.cuMemAlloc(64)) for _ in range(3))
+    name = cuda.CUpointer_attribute(SYNC_MEMOPS)
     copy, fill = ("cuMemcpyDtoD", second, first, 64), ("cuMemsetD8", second, 0, 64)
     assert not bool(cuda.cuPointerGetAttribute(name, second))
     assert not is_done_after(*copy)
@@ -37,10 +47,47 @@ def test_the_host_waits_for_synchronous_copies_if_the_attribute_is_set(cuda):
     assert bool(cuda.cuPointerGetAttribute(name, second + 8))
     assert not bool(cuda.cuPointerGetAttribute(name, first))
     assert is_done_after(*copy)
+    assert is_done_after("cuMemcpyDtoD", first, second, 64)
     assert is_done_after(*fill)
+    assert not is_done_after("cuMemcpyDtoD", first, third, 64), "neither has the attribute"
+    assert not is_done_after("cuMemsetD8", first, 0, 64)
     assert set_attribute(second, 0) == 0
     assert not bool(cuda.cuPointerGetAttribute(name, second))
     assert not is_done_after(*fill)
+
+
+@pytest.mark.parametrize(
+    ("allocate", "free", "more"),
+    [("cuMemAlloc", "cuMemFree", ()), ("cuMemAllocAsync", "cuMemFreeAsync", (0,))],
+    ids=["plain", "pool"],
+)
+def test_freed_memory_loses_the_attribute(cuda, allocate, free, more):
+    """The next small allocation has the same address and the same id."""
+    name = cuda.CUpointer_attribute(SYNC_MEMOPS)
+    freed = int(getattr(cuda, allocate)(64, *more))
+    assert set_attribute(freed, 1) == 0
+    assert bool(cuda.cuPointerGetAttribute(name, freed))
+    getattr(cuda, free)(freed, *more)
+    pointer = int(getattr(cuda, allocate)(64, *more))
+    assert pointer == freed
+    assert not bool(cuda.cuPointerGetAttribute(name, pointer))
+
+
+def test_memory_at_reserved_addresses_loses_the_attribute_when_it_is_unmapped(cuda):
+    name = cuda.CUpointer_attribute(SYNC_MEMOPS)
+    properties, access = cuda.CUmemAllocationProp(), cuda.CUmemAccessDesc()
+    properties.type = cuda.CUmemAllocationType(1)
+    properties.location.type = access.location.type = cuda.CUmemLocationType(1)
+    access.flags = cuda.CUmemAccess_flags(3)
+    start = int(cuda.cuMemAddressReserve(UNIT, 0, 0, 0))
+    handle = cuda.cuMemCreate(UNIT, properties, 0)
+    for value in (1, 0):
+        cuda.cuMemMap(start, UNIT, 0, handle, 0)
+        cuda.cuMemSetAccess(start, UNIT, [access], 1)
+        assert not bool(cuda.cuPointerGetAttribute(name, start))
+        assert set_attribute(start, value) == 0
+        assert int(cuda.cuPointerGetAttribute(name, start)) == value
+        cuda.cuMemUnmap(start, UNIT)
 
 
 def test_only_this_attribute_of_device_memory_is_set(cuda):

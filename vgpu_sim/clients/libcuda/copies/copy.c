@@ -8,7 +8,6 @@
 #include "clock.h"
 #include "contexts/context.h"
 #include "copies/copy.h"
-#include "copies/sync_memops.h"
 #include "memory/memory.h"
 #include "modules/module.h"
 #include "nodes/capture.h"
@@ -175,7 +174,8 @@ CUresult tsr_copy_between(struct tsr_context *context, uint32_t stream, const st
                           const struct tsr_end *from, uint64_t bytes, bool now) {
   if (now && !(to->device && from->device)) return copy_now(context, stream, to, from, bytes);
   const CUresult result = copy_in_stream(context, stream, to, from, bytes);
-  const bool waits = now && tsr_sync_memops_are_used();
+  const bool waits = now && (tsr_memory_is_synchronous(to->address) ||
+                            tsr_memory_is_synchronous(from->address));
   return result == CUDA_SUCCESS && waits ? tsr_wait_stream(context, stream) : result;
 }
 

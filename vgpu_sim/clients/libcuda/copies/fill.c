@@ -4,9 +4,9 @@
 #include "api.h"
 #include "base/aperture.h"
 #include "copies/copy.h"
-#include "copies/sync_memops.h"
 #include "exchange/ring.h"
 #include "exchange/wait.h"
+#include "memory/memory.h"
 #include "nodes/capture.h"
 #include "streams/stream.h"
 
@@ -83,7 +83,7 @@ static CUresult fill(struct rectangle r, CUstream handle, bool now) {
   if (tsr_captures(context, stream)) return capture_fill(context, stream, &r);
   result = enqueue_rows(context, stream, r);
   /* Without CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, the host waits only for fills of its own memory. */
-  const bool waits = now && (!to.device || tsr_sync_memops_are_used());
+  const bool waits = now && (!to.device || tsr_memory_is_synchronous(r.destination));
   return result == CUDA_SUCCESS && waits ? tsr_wait_stream(context, stream) : result;
 }
 

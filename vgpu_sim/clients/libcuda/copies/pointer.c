@@ -5,7 +5,7 @@
 #include "contexts/context.h"
 #include "base/aperture.h"
 #include "base/device.h"
-#include "copies/sync_memops.h"
+#include "base/sync_memops.h"
 #include "memory/memory.h"
 #include "modules/module.h"
 #include "registered/registered.h"
@@ -188,5 +188,7 @@ CUresult tsr_cuPointerSetAttribute(const void *value, CUpointer_attribute attrib
     return CUDA_ERROR_INVALID_VALUE;
   unsigned wanted;
   memcpy(&wanted, value, sizeof wanted);
-  return tsr_sync_memops_set(span.id, wanted != 0) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  if (wanted) return tsr_sync_memops_set(span.id) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  tsr_sync_memops_clear(span.id, span.id);
+  return CUDA_SUCCESS;
 }

@@ -9,6 +9,7 @@
 #include "base/aperture.h"
 #include "config.h"
 #include "base/device.h"
+#include "base/sync_memops.h"
 #include "memory/chunk_index.h"
 #include "memory/peers.h"
 #include "memory/slab.h"
@@ -162,6 +163,8 @@ CUresult tsr_chunk_destroy(struct tsr_chunk *chunk) {
 }
 
 static void drop(struct tsr_chunk *chunk) {
+  const uint64_t first = chunk->id << TSR_ALLOCATION_BITS;
+  tsr_sync_memops_clear(first, first + (1 << TSR_ALLOCATION_BITS) - 1);
   unmap_chunk(chunk, chunk->alias);
   tsr_slab_free(chunk->slab);
   free(chunk);

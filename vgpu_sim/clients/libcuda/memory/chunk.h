@@ -44,6 +44,9 @@ struct tsr_chunk {
   struct tsr_views *views; /* of reserved addresses, else NULL */
 };
 
+/* The id of an allocation is its chunk's id and, in these lowest bits, a number in the chunk. */
+enum { TSR_ALLOCATION_BITS = 13 };
+
 /* One allocation, as a copy that stays valid after the lock is released. */
 struct tsr_span {
   struct tsr_context *context;

@@ -3,6 +3,7 @@
 #include "memory/memory.h"
 
 #include "base/aperture.h"
+#include "base/sync_memops.h"
 #include "exchange/share.h"
 #include "exchange/wait.h"
 #include "memory/slab.h"
@@ -16,7 +17,7 @@ static void describe(const struct tsr_chunk *chunk, uint64_t start, uint64_t byt
                             .bytes = bytes,
                             .alias = chunk->alias + start,
                             .sort = chunk->sort,
-                            .id = chunk->id << 13 | start / TSR_SLAB_UNIT_BYTES};
+                            .id = chunk->id << TSR_ALLOCATION_BITS | start / TSR_SLAB_UNIT_BYTES};
 }
 
 static bool find_locked(uint64_t address, struct tsr_span *span) {
@@ -37,6 +38,12 @@ bool tsr_memory_find(uint64_t address, struct tsr_span *span) {
   const bool found = find_locked(address, span);
   pthread_mutex_unlock(&tsr_memory_lock);
   return found;
+}
+
+bool tsr_memory_is_synchronous(uint64_t address) {
+  struct tsr_span span;
+  return tsr_sync_memops_any() && tsr_memory_find(address, &span) &&
+         tsr_sync_memops_has(span.id);
 }
 
 static uint32_t kind_of(enum tsr_use use) {
@@ -185,6 +192,7 @@ static bool release_locked(uint64_t address, enum tsr_use use, struct tsr_chunk 
   if (!is_allocation_locked(address, use, &span)) return false;
   struct tsr_chunk *chunk = tsr_chunk_at(address);
   remember_freed(&span);
+  tsr_sync_memops_clear(span.id, span.id);
   *whole = NULL;
   if (chunk->slab) {
     tsr_slab_give(chunk->slab, address - tsr_aperture_base - chunk->offset);

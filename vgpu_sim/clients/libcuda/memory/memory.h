@@ -9,6 +9,9 @@ enum { TSR_OWN_CHUNK_BYTES = 1 << 20 }; /* blocks of at least this size have the
 /* Find the allocation that contains an address; false if there is none. Takes the memory lock. */
 bool tsr_memory_find(uint64_t address, struct tsr_span *span);
 
+/* Whether the allocation that contains an address has CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. */
+bool tsr_memory_is_synchronous(uint64_t address);
+
 CUresult tsr_memory_allocate(struct tsr_context *context, struct tsr_sort sort, uint64_t bytes,
                              uint64_t *address);
 

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "base/sync_memops.h"
 #include "exchange/ring.h"
 #include "exchange/share.h"
 #include "exchange/wait.h"
@@ -305,6 +306,7 @@ CUresult tsr_pool_free(uint64_t address, struct tsr_context *context, uint32_t s
     block->stream = stream;
     block->value = value;
     add_to_free(block);
+    tsr_sync_memops_clear(span.id, span.id);
     tsr_memory_resize(address, 0);
   }
   pthread_mutex_unlock(&tsr_pool_lock);

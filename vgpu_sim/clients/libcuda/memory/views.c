@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/aperture.h"
+#include "base/sync_memops.h"
 #include "exchange/request.h"
 
 pthread_mutex_t tsr_view_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -21,6 +22,12 @@ size_t tsr_views_first(const struct tsr_views *views, uint64_t start) {
       low = middle + 1;
   }
   return low;
+}
+
+/* Return the id of adjacent views, of which the first one begins at `start`. */
+static uint64_t id_of(const struct tsr_chunk *chunk, uint64_t start) {
+  return chunk->id << TSR_ALLOCATION_BITS |
+         start / TESSERA_CHUNK_ALIGN_BYTES % (1 << TSR_ALLOCATION_BITS);
 }
 
 static bool is_open(const struct tsr_view *view, const struct tsr_context *context) {
@@ -48,7 +55,7 @@ bool tsr_views_find(const struct tsr_chunk *chunk, uint64_t offset, struct tsr_s
       .bytes = views->list[last].start + views->list[last].bytes - start,
       .alias = chunk->alias + start,
       .sort = {.use = TSR_USE_RESERVED},
-      .id = chunk->id << 13 | start / TESSERA_CHUNK_ALIGN_BYTES % (1 << 13),
+      .id = id_of(chunk, start),
   };
   return true;
 }
@@ -84,6 +91,9 @@ bool tsr_views_add(struct tsr_views *views, struct tsr_view view) {
 
 void tsr_views_remove(struct tsr_views *views, size_t index) {
   pthread_mutex_lock(&tsr_memory_lock);
+  const struct tsr_chunk *chunk = tsr_chunk_at(tsr_aperture_base + views->offset);
+  const uint64_t id = id_of(chunk, views->list[index].start);
+  tsr_sync_memops_clear(id, id);
   views->count--;
   memmove(&views->list[index], &views->list[index + 1],
           (views->count - index) * sizeof *views->list);
