@@ -3,7 +3,7 @@
  * A handle is an id, never an address: kind, generation and index. Objects are in slabs that are
  * never freed, so a stale handle (double destroy, use after destroy, another kind) leads to an
  * object with a different generation. Lock order:
- * tsr_context_lock > tsr_reference_lock > tsr_module_lock > pool lock > view lock > context.request_lock >
+ * tsr_context_lock > lock of references > tsr_module_lock > pool lock > view lock > context.request_lock >
  * memory lock > ring.lock > context.event_lock. */
 #ifndef TSR_OBJECTS_H
 #define TSR_OBJECTS_H

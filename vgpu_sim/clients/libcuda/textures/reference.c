@@ -11,7 +11,7 @@
 #include "modules/module.h"
 #include "textures/object.h"
 
-pthread_mutex_t tsr_reference_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all references */
 static struct tsr_reference *references; /* of modules */
 
 struct tsr_reference *tsr_reference_new(enum tsr_descriptor_kind kind) {
@@ -23,10 +23,27 @@ struct tsr_reference *tsr_reference_new(enum tsr_descriptor_kind kind) {
   return made;
 }
 
-struct tsr_reference *tsr_reference_find(uint64_t handle, enum tsr_descriptor_kind kind) {
+static struct tsr_reference *acquire(uint64_t handle, enum tsr_descriptor_kind kind) {
+  pthread_mutex_lock(&lock);
   struct tsr_reference *found = TSR_FIND(tsr_reference, TSR_REFERENCE, handle);
-  if (!found || found->kind != kind) return NULL;
-  return !found->context || TSR_FIND(tsr_module, TSR_MODULE, found->module) ? found : NULL;
+  if (found && found->kind == kind &&
+      (!found->context || TSR_FIND(tsr_module, TSR_MODULE, found->module)))
+    return found;
+  pthread_mutex_unlock(&lock);
+  return NULL;
+}
+
+struct tsr_reference *tsr_texture_reference_acquire(CUtexref handle) {
+  return acquire((uint64_t)(uintptr_t)handle, TSR_DESCRIPTOR_TEXTURE);
+}
+
+struct tsr_reference *tsr_surface_reference_acquire(CUsurfref handle) {
+  return acquire((uint64_t)(uintptr_t)handle, TSR_DESCRIPTOR_SURFACE);
+}
+
+CUresult tsr_reference_release(void) {
+  pthread_mutex_unlock(&lock);
+  return CUDA_SUCCESS;
 }
 
 /* Free the references of modules that were unloaded, and of contexts that have ended. */
@@ -47,9 +64,9 @@ static void sweep_locked(void) {
 
 static void sweep(struct tsr_context *context) {
   (void)context;
-  pthread_mutex_lock(&tsr_reference_lock);
+  pthread_mutex_lock(&lock);
   sweep_locked();
-  pthread_mutex_unlock(&tsr_reference_lock);
+  pthread_mutex_unlock(&lock);
 }
 
 static CUresult describe(struct tsr_reference *one, struct tsr_descriptor *descriptor) {
@@ -151,7 +168,7 @@ static void report(uint64_t handle, struct tsr_reference *one, CUresult why) {
 static CUresult bind_changed(struct tsr_context *context, uint64_t function) {
   CUresult result = CUDA_SUCCESS;
   bool left = false;
-  pthread_mutex_lock(&tsr_reference_lock);
+  pthread_mutex_lock(&lock);
   for (struct tsr_reference *one = references; one; one = one->next) {
     if (one->context != context || !one->changed) continue;
     if (result == CUDA_SUCCESS && reads(function, one)) {
@@ -161,16 +178,18 @@ static CUresult bind_changed(struct tsr_context *context, uint64_t function) {
     left |= one->changed;
   }
   atomic_store(&context->references_changed, left);
-  pthread_mutex_unlock(&tsr_reference_lock);
+  pthread_mutex_unlock(&lock);
   return result;
 }
 
-void tsr_reference_change(struct tsr_reference *reference) {
-  if (!reference->context || !reference->has_resource) return;
-  reference->changed = true;
-  reference->reported = false;
-  reference->context->bind_references = bind_changed;
-  atomic_store(&reference->context->references_changed, true);
+CUresult tsr_reference_release_changed(struct tsr_reference *reference) {
+  if (reference->context && reference->has_resource) {
+    reference->changed = true;
+    reference->reported = false;
+    reference->context->bind_references = bind_changed;
+    atomic_store(&reference->context->references_changed, true);
+  }
+  return tsr_reference_release();
 }
 
 /* Find the variable of a reference: a second variable states its type. */
@@ -209,7 +228,7 @@ CUresult tsr_reference_of_module(uint64_t module, const char *name, enum tsr_des
   struct tsr_reference *made = tsr_reference_new(kind);
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = locate(module, name, kind, made);
-  pthread_mutex_lock(&tsr_reference_lock);
+  pthread_mutex_lock(&lock);
   sweep_locked();
   const struct tsr_reference *known = result == CUDA_SUCCESS ? find_at(made->variable) : NULL;
   if (known) *handle = known->handle;
@@ -221,6 +240,6 @@ CUresult tsr_reference_of_module(uint64_t module, const char *name, enum tsr_des
     *handle = made->handle = tsr_object_publish(TSR_REFERENCE, made);
     tsr_hook_add(TSR_ON_CLOSE, sweep);
   }
-  pthread_mutex_unlock(&tsr_reference_lock);
+  pthread_mutex_unlock(&lock);
   return result;
 }

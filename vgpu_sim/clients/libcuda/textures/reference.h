@@ -24,19 +24,20 @@ struct tsr_reference {
   unsigned channels;
 };
 
-extern pthread_mutex_t tsr_reference_lock; /* guards all references */
-
 /* Return a new reference with the values that CUDA gives it, without a handle; NULL: no memory. */
 struct tsr_reference *tsr_reference_new(enum tsr_descriptor_kind kind);
 
-/* Find a live reference of a kind, or NULL. Under the lock. */
-struct tsr_reference *tsr_reference_find(uint64_t handle, enum tsr_descriptor_kind kind);
+/* Find a live reference and lock all references; NULL, without the lock: there is none. */
+struct tsr_reference *tsr_texture_reference_acquire(CUtexref handle);
+struct tsr_reference *tsr_surface_reference_acquire(CUsurfref handle);
+
+/* Unlock all references, and return CUDA_SUCCESS. If the program has set something of the reference,
+ * its next launch binds it. */
+CUresult tsr_reference_release(void);
+CUresult tsr_reference_release_changed(struct tsr_reference *reference);
 
 /* Find or make the reference of a module's variable. */
 CUresult tsr_reference_of_module(uint64_t module, const char *name, enum tsr_descriptor_kind kind,
                                  uint64_t *handle);
-
-/* Note that the program has set something: the next launch binds it. Under the lock. */
-void tsr_reference_change(struct tsr_reference *reference);
 
 #endif

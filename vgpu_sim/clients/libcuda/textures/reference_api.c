@@ -1,4 +1,4 @@
-/* cuTexRef..., cuSurfRef... and the functions that return references. */
+/* The functions that return references, and those that set what references describe. */
 #include <math.h>
 
 #include "api.h"
@@ -12,26 +12,6 @@ enum {
   KNOWN_FLAGS = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB |
                 CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION,
 };
-
-/* Run `body` under the lock with `one`, a texture reference, and `result`; return `result`. */
-#define WITH(handle, kind, body)                                                    \
-  pthread_mutex_lock(&tsr_reference_lock);                                          \
-  struct tsr_reference *const one =                                                 \
-      tsr_reference_find((uint64_t)(uintptr_t)(handle), (kind));                    \
-  CUresult result = one ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;                 \
-  if (one) {                                                                        \
-    body;                                                                           \
-  }                                                                                 \
-  pthread_mutex_unlock(&tsr_reference_lock);                                        \
-  return result
-
-/* Read a field into `*out`, or set fields: `checked` is what an argument must be. */
-#define GET(out, ...)                                                                    \
-  if (!(out)) return CUDA_ERROR_INVALID_VALUE;                                           \
-  WITH(hTexRef, TSR_DESCRIPTOR_TEXTURE, *(out) = __VA_ARGS__)
-#define SET(checked, ...)                                                                \
-  if (!(checked)) return CUDA_ERROR_INVALID_VALUE;                                       \
-  WITH(hTexRef, TSR_DESCRIPTOR_TEXTURE, __VA_ARGS__; tsr_reference_change(one))
 
 CUresult tsr_cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name) {
   if (!pTexRef || !name) return CUDA_ERROR_INVALID_VALUE;
@@ -61,12 +41,12 @@ CUresult tsr_cuTexRefCreate(CUtexref *pTexRef) {
 
 /* Only references of cuTexRefCreate can be destroyed; those of modules end with them. */
 CUresult tsr_cuTexRefDestroy(CUtexref hTexRef) {
-  WITH(hTexRef, TSR_DESCRIPTOR_TEXTURE, {
-    if (one->context || !tsr_object_retire(TSR_REFERENCE, one->handle))
-      result = CUDA_ERROR_INVALID_VALUE;
-    else
-      tsr_object_free(TSR_REFERENCE, one);
-  });
+  struct tsr_reference *one = tsr_texture_reference_acquire(hTexRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  const bool own = !one->context && tsr_object_retire(TSR_REFERENCE, one->handle);
+  if (own) tsr_object_free(TSR_REFERENCE, one);
+  tsr_reference_release();
+  return own ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static void set_resource(struct tsr_reference *one, CUDA_RESOURCE_DESC resource) {
@@ -77,10 +57,14 @@ static void set_resource(struct tsr_reference *one, CUDA_RESOURCE_DESC resource)
 CUresult tsr_cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) {
   struct tsr_array_facts array;
   if (!tsr_array_read(hArray, &array)) return CUDA_ERROR_INVALID_VALUE;
-  SET(Flags == CU_TRSA_OVERRIDE_FORMAT, one->format = array.descriptor.Format;
-      one->channels = array.descriptor.NumChannels;
-      set_resource(one, (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_ARRAY,
-                                             .res.array.hArray = hArray}));
+  if (Flags != CU_TRSA_OVERRIDE_FORMAT) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_reference *one = tsr_texture_reference_acquire(hTexRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  one->format = array.descriptor.Format;
+  one->channels = array.descriptor.NumChannels;
+  set_resource(one, (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_ARRAY,
+                                         .res.array.hArray = hArray});
+  return tsr_reference_release_changed(one);
 }
 
 CUresult tsr_cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray,
@@ -90,10 +74,14 @@ CUresult tsr_cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipma
   if (!tsr_mipmap_read(hMipmappedArray, &mipmap) ||
       !tsr_array_read((CUarray)(uintptr_t)mipmap.arrays[0], &array))
     return CUDA_ERROR_INVALID_VALUE;
-  SET(Flags == CU_TRSA_OVERRIDE_FORMAT, one->format = array.descriptor.Format;
-      one->channels = array.descriptor.NumChannels;
-      set_resource(one, (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY,
-                                             .res.mipmap.hMipmappedArray = hMipmappedArray}));
+  if (Flags != CU_TRSA_OVERRIDE_FORMAT) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_reference *one = tsr_texture_reference_acquire(hTexRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  one->format = array.descriptor.Format;
+  one->channels = array.descriptor.NumChannels;
+  set_resource(one, (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY,
+                                         .res.mipmap.hMipmappedArray = hMipmappedArray});
+  return tsr_reference_release_changed(one);
 }
 
 /* Find how far an address is behind the last one that is aligned for textures. */
@@ -113,10 +101,13 @@ CUresult tsr_cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdevic
   const CUresult found = misalignment(dptr, bytes, &distance);
   if (found != CUDA_SUCCESS) return found;
   if (ByteOffset) *ByteOffset = distance;
-  SET(bytes && (ByteOffset || !distance),
-      set_resource(one, (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_LINEAR,
-                                             .res.linear.devPtr = dptr - distance,
-                                             .res.linear.sizeInBytes = bytes + distance}));
+  if (!bytes || (!ByteOffset && distance)) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_reference *one = tsr_texture_reference_acquire(hTexRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  set_resource(one, (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_LINEAR,
+                                         .res.linear.devPtr = dptr - distance,
+                                         .res.linear.sizeInBytes = bytes + distance});
+  return tsr_reference_release_changed(one);
 }
 
 CUresult tsr_cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc,
@@ -126,14 +117,19 @@ CUresult tsr_cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPT
   uint64_t distance;
   const CUresult found = misalignment(dptr, 1, &distance);
   if (found != CUDA_SUCCESS) return found;
-  SET(!distance, one->format = shape.Format; one->channels = shape.NumChannels;
-      set_resource(one, (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_PITCH2D,
-                                             .res.pitch2D.devPtr = dptr,
-                                             .res.pitch2D.format = shape.Format,
-                                             .res.pitch2D.numChannels = shape.NumChannels,
-                                             .res.pitch2D.width = shape.Width,
-                                             .res.pitch2D.height = shape.Height,
-                                             .res.pitch2D.pitchInBytes = Pitch}));
+  if (distance) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_reference *one = tsr_texture_reference_acquire(hTexRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  one->format = shape.Format;
+  one->channels = shape.NumChannels;
+  set_resource(one, (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_PITCH2D,
+                                         .res.pitch2D.devPtr = dptr,
+                                         .res.pitch2D.format = shape.Format,
+                                         .res.pitch2D.numChannels = shape.NumChannels,
+                                         .res.pitch2D.width = shape.Width,
+                                         .res.pitch2D.height = shape.Height,
+                                         .res.pitch2D.pitchInBytes = Pitch});
+  return tsr_reference_release_changed(one);
 }
 
 CUresult tsr_cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc,
@@ -145,144 +141,87 @@ CUresult tsr_cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPack
   struct tsr_element element;
   const CUresult known = tsr_element_of(fmt, (unsigned)NumPackedComponents, &element);
   if (known != CUDA_SUCCESS) return known;
-  SET(true, one->format = fmt; one->channels = (unsigned)NumPackedComponents);
+  struct tsr_reference *one = tsr_texture_reference_acquire(hTexRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  one->format = fmt;
+  one->channels = (unsigned)NumPackedComponents;
+  return tsr_reference_release_changed(one);
 }
 
 CUresult tsr_cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am) {
-  SET(dim >= 0 && dim < 3 && (unsigned)am <= CU_TR_ADDRESS_MODE_BORDER,
-      one->sampling.addressMode[dim] = am);
+  if (dim < 0 || dim >= 3 || (unsigned)am > CU_TR_ADDRESS_MODE_BORDER)
+    return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_reference *one = tsr_texture_reference_acquire(hTexRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  one->sampling.addressMode[dim] = am;
+  return tsr_reference_release_changed(one);
 }
 
 CUresult tsr_cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm) {
-  SET((unsigned)fm <= CU_TR_FILTER_MODE_LINEAR, one->sampling.filterMode = fm);
+  if ((unsigned)fm > CU_TR_FILTER_MODE_LINEAR) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_reference *one = tsr_texture_reference_acquire(hTexRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  one->sampling.filterMode = fm;
+  return tsr_reference_release_changed(one);
 }
 
 CUresult tsr_cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm) {
-  SET((unsigned)fm <= CU_TR_FILTER_MODE_LINEAR, one->sampling.mipmapFilterMode = fm);
+  if ((unsigned)fm > CU_TR_FILTER_MODE_LINEAR) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_reference *one = tsr_texture_reference_acquire(hTexRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  one->sampling.mipmapFilterMode = fm;
+  return tsr_reference_release_changed(one);
 }
 
 CUresult tsr_cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias) {
-  SET(!isnan(bias), one->sampling.mipmapLevelBias = bias);
+  if (isnan(bias)) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_reference *one = tsr_texture_reference_acquire(hTexRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  one->sampling.mipmapLevelBias = bias;
+  return tsr_reference_release_changed(one);
 }
 
 CUresult tsr_cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp,
                                          float maxMipmapLevelClamp) {
-  SET(!isnan(minMipmapLevelClamp) && !isnan(maxMipmapLevelClamp),
-      one->sampling.minMipmapLevelClamp = minMipmapLevelClamp;
-      one->sampling.maxMipmapLevelClamp = maxMipmapLevelClamp);
+  if (isnan(minMipmapLevelClamp) || isnan(maxMipmapLevelClamp)) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_reference *one = tsr_texture_reference_acquire(hTexRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  one->sampling.minMipmapLevelClamp = minMipmapLevelClamp;
+  one->sampling.maxMipmapLevelClamp = maxMipmapLevelClamp;
+  return tsr_reference_release_changed(one);
 }
 
 CUresult tsr_cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso) {
-  SET(true, one->sampling.maxAnisotropy = maxAniso);
+  struct tsr_reference *one = tsr_texture_reference_acquire(hTexRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  one->sampling.maxAnisotropy = maxAniso;
+  return tsr_reference_release_changed(one);
 }
 
 CUresult tsr_cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor) {
-  SET(pBorderColor,
-      for (int i = 0; i < 4; i++) one->sampling.borderColor[i] = pBorderColor[i]);
+  if (!pBorderColor) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_reference *one = tsr_texture_reference_acquire(hTexRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  for (int i = 0; i < 4; i++) one->sampling.borderColor[i] = pBorderColor[i];
+  return tsr_reference_release_changed(one);
 }
 
 CUresult tsr_cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags) {
-  SET(!(Flags & ~(unsigned)KNOWN_FLAGS), one->sampling.flags = Flags);
-}
-
-/* Whether the reference has a resource of a type. */
-static bool has(const struct tsr_reference *one, CUresourcetype type) {
-  return one->has_resource && one->resource.resType == type;
-}
-
-CUresult tsr_cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef) {
-  if (!pdptr) return CUDA_ERROR_INVALID_VALUE;
-  WITH(hTexRef, TSR_DESCRIPTOR_TEXTURE, {
-    if (has(one, CU_RESOURCE_TYPE_LINEAR))
-      *pdptr = one->resource.res.linear.devPtr;
-    else if (has(one, CU_RESOURCE_TYPE_PITCH2D))
-      *pdptr = one->resource.res.pitch2D.devPtr;
-    else
-      result = CUDA_ERROR_INVALID_VALUE;
-  });
-}
-
-CUresult tsr_cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef) {
-  if (!phArray) return CUDA_ERROR_INVALID_VALUE;
-  WITH(hTexRef, TSR_DESCRIPTOR_TEXTURE, {
-    if (has(one, CU_RESOURCE_TYPE_ARRAY))
-      *phArray = one->resource.res.array.hArray;
-    else
-      result = CUDA_ERROR_INVALID_VALUE;
-  });
-}
-
-CUresult tsr_cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, CUtexref hTexRef) {
-  if (!phMipmappedArray) return CUDA_ERROR_INVALID_VALUE;
-  WITH(hTexRef, TSR_DESCRIPTOR_TEXTURE, {
-    if (has(one, CU_RESOURCE_TYPE_MIPMAPPED_ARRAY))
-      *phMipmappedArray = one->resource.res.mipmap.hMipmappedArray;
-    else
-      result = CUDA_ERROR_INVALID_VALUE;
-  });
-}
-
-CUresult tsr_cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim) {
-  if (dim < 0 || dim >= 3) return CUDA_ERROR_INVALID_VALUE;
-  GET(pam, one->sampling.addressMode[dim]);
-}
-
-CUresult tsr_cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef) {
-  GET(pfm, one->sampling.filterMode);
-}
-
-CUresult tsr_cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef) {
-  if (!pFormat || !pNumChannels) return CUDA_ERROR_INVALID_VALUE;
-  WITH(hTexRef, TSR_DESCRIPTOR_TEXTURE, *pFormat = one->format; *pNumChannels = (int)one->channels);
-}
-
-CUresult tsr_cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef) {
-  GET(pfm, one->sampling.mipmapFilterMode);
-}
-
-CUresult tsr_cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef) {
-  GET(pbias, one->sampling.mipmapLevelBias);
-}
-
-CUresult tsr_cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp,
-                                         CUtexref hTexRef) {
-  if (!pminMipmapLevelClamp || !pmaxMipmapLevelClamp) return CUDA_ERROR_INVALID_VALUE;
-  WITH(hTexRef, TSR_DESCRIPTOR_TEXTURE, *pminMipmapLevelClamp = one->sampling.minMipmapLevelClamp;
-       *pmaxMipmapLevelClamp = one->sampling.maxMipmapLevelClamp);
-}
-
-CUresult tsr_cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef) {
-  GET(pmaxAniso, (int)one->sampling.maxAnisotropy);
-}
-
-CUresult tsr_cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef) {
-  if (!pBorderColor) return CUDA_ERROR_INVALID_VALUE;
-  WITH(hTexRef, TSR_DESCRIPTOR_TEXTURE,
-       for (int i = 0; i < 4; i++) pBorderColor[i] = one->sampling.borderColor[i]);
-}
-
-CUresult tsr_cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef) {
-  GET(pFlags, one->sampling.flags);
+  if (Flags & ~(unsigned)KNOWN_FLAGS) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_reference *one = tsr_texture_reference_acquire(hTexRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  one->sampling.flags = Flags;
+  return tsr_reference_release_changed(one);
 }
 
 CUresult tsr_cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags) {
   struct tsr_array_facts array;
   if (Flags || !tsr_array_read(hArray, &array)) return CUDA_ERROR_INVALID_VALUE;
-  WITH(hSurfRef, TSR_DESCRIPTOR_SURFACE, {
-    set_resource(one, (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_ARRAY,
-                                           .res.array.hArray = hArray});
-    tsr_reference_change(one);
-  });
-}
-
-CUresult tsr_cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef) {
-  if (!phArray) return CUDA_ERROR_INVALID_VALUE;
-  WITH(hSurfRef, TSR_DESCRIPTOR_SURFACE, {
-    if (has(one, CU_RESOURCE_TYPE_ARRAY))
-      *phArray = one->resource.res.array.hArray;
-    else
-      result = CUDA_ERROR_INVALID_VALUE;
-  });
+  struct tsr_reference *one = tsr_surface_reference_acquire(hSurfRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  set_resource(one, (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_ARRAY,
+                                         .res.array.hArray = hArray});
+  return tsr_reference_release_changed(one);
 }
 
 /* Return the module of a function, or 0. */
@@ -298,6 +237,10 @@ static uint64_t module_of(uint64_t handle) {
 CUresult tsr_cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
   const uint64_t module = module_of((uint64_t)(uintptr_t)hfunc);
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
-  SET(texunit == PARAMETER_DEFAULT,
-      if (one->module != module) result = CUDA_ERROR_INVALID_VALUE);
+  if (texunit != PARAMETER_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  const struct tsr_reference *one = tsr_texture_reference_acquire(hTexRef);
+  if (!one) return CUDA_ERROR_INVALID_HANDLE;
+  const bool own = one->module == module;
+  tsr_reference_release();
+  return own ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
