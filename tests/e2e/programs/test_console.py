@@ -46,20 +46,18 @@ class Console:
 
 @pytest.fixture
 def console() -> Iterator[Console]:
-    process = subprocess.Popen(
-        [TESSERA, "ui", "--no-browser"], stdout=subprocess.PIPE, text=True, env=dict(os.environ)
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        found = Console(line.strip().rpartition(" ")[2])
-        end = time.monotonic() + 60
-        while "still loading" in found.text("/") and time.monotonic() < end:
-            time.sleep(0.5)
-        yield found
-    finally:
-        process.terminate()
-        process.wait()
+    command = [TESSERA, "ui", "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            found = Console(line.strip().rpartition(" ")[2])
+            end = time.monotonic() + 60
+            while "still loading" in found.text("/") and time.monotonic() < end:
+                time.sleep(0.5)
+            yield found
+        finally:
+            process.terminate()
 
 
 def test_the_pages_show_the_cluster(
