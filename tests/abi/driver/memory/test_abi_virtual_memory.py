@@ -147,6 +147,7 @@ def test_memory_is_created_where_a_destroyed_context_is_current(cuda, properties
         destroyed.wait(60)
         codes.append(cuda.code("cuMemsetD8", 4096, 0, 1))
         cuda.cuMemRelease(cuda.cuMemCreate(UNIT, properties, 0))
+        cuda.cuMemAddressFree(cuda.cuMemAddressReserve(UNIT, 0, 0, 0), UNIT)
         codes.append(0)
 
     user = threading.Thread(target=use)

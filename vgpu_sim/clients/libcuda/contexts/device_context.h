@@ -4,6 +4,10 @@
 
 #include "base/objects.h"
 
+/* Return in `context` the calling thread's context, or NULL if it has none or if another thread has
+ * destroyed it. A sticky error of the context is returned. */
+CUresult tsr_thread_context(struct tsr_context **context);
+
 /* Return in `context` the calling thread's context if it is on the device, else the device's primary
  * context if it is open, else the newest context on the device, else the primary context, which is
  * opened. A sticky error of the thread's context is returned. */

@@ -3,7 +3,6 @@
 #include "api.h"
 #include "base/aperture.h"
 #include "base/device.h"
-#include "contexts/context.h"
 #include "contexts/device_context.h"
 #include "exchange/share.h"
 #include "memory/physical.h"
@@ -24,9 +23,9 @@ CUresult tsr_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 /* Return the device of the calling thread's context; without a context the first device, in a context
  * of which memory gets addresses. */
 static CUresult device_of_thread(struct tsr_device **device) {
-  CUresult why;
-  struct tsr_context *context = tsr_context_current(&why);
-  if (!context && why != CUDA_ERROR_INVALID_CONTEXT) return why;
+  struct tsr_context *context;
+  const CUresult result = tsr_thread_context(&context);
+  if (result != CUDA_SUCCESS) return result;
   *device = context ? context->device : tsr_device(0);
   if (context || tsr_aperture_base) return CUDA_SUCCESS;
   return tsr_device_context(*device, &context); /* places the aperture */
@@ -53,10 +52,8 @@ CUresult tsr_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle
       (uintptr_t)osHandle > INT32_MAX ||
       !tsr_physical_name((int)(intptr_t)osHandle, &name))
     return CUDA_ERROR_INVALID_VALUE;
-  CUresult why;
-  struct tsr_context *context = tsr_context_current(&why);
-  if (!context && why != CUDA_ERROR_INVALID_CONTEXT) return why;
-  CUresult result = CUDA_SUCCESS;
-  if (!context) result = tsr_device_context(tsr_device(0), &context);
+  struct tsr_context *context;
+  CUresult result = tsr_thread_context(&context);
+  if (result == CUDA_SUCCESS && !context) result = tsr_device_context(tsr_device(0), &context);
   return result == CUDA_SUCCESS ? tsr_physical_import(context, &name, handle) : result;
 }
