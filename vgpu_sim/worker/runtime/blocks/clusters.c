@@ -41,6 +41,7 @@ static __thread struct {
   uint32_t made, count;
   resident *running; /* NULL: none */
   uint32_t rank;     /* of its running block */
+  uint64_t window;   /* the shared memory of blocks without a cluster; 0: none */
 } mine;
 
 static uint32_t peers_mapped; /* atomic; in all threads */
@@ -184,9 +185,9 @@ static void enter_block(resident *r, uint32_t rank, const tw_launch *launch) {
   tw_current.map_accessed = map_accessed;
 }
 
-static void leave_blocks(uint64_t window) {
+static void leave_blocks(void) {
   mine.running = NULL;
-  tw_current.shared_window = window;
+  tw_current.shared_window = mine.window;
   tw_current.map_accessed = NULL;
 }
 
@@ -270,16 +271,16 @@ void tw_clusters_run(const tessera_launch_context *context, const uint8_t *param
                      uint64_t first, uint64_t end, tessera_thread_state *thread) {
   tw_launch *launch = (tw_launch *)(uintptr_t)context;
   const tw_code *code = tw_code_now(launch);
-  const uint64_t window = tw_current.shared_window;
+  mine.window = tw_current.shared_window;
   if (code->groups != 0)
     run_waiting(launch, code, parameters, first, end);
   else
     run_plain(launch, code, parameters, first, end, thread);
-  leave_blocks(window);
+  leave_blocks();
 }
 
 void tw_clusters_end_thread(void) {
-  if (mine.running != NULL) leave_blocks(0);
+  if (mine.running != NULL) leave_blocks();
   mine.count = 0;
   while (mine.made > 0) free_one(mine.all[--mine.made]);
   free(mine.all);
