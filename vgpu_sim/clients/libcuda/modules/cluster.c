@@ -41,14 +41,14 @@ static bool exceeds(const uint32_t size[3], uint32_t limit) {
 
 static CUresult check_size(const struct tsr_function *function, const uint32_t size[3], char *why) {
   const uint32_t limit = tsr_cluster_limit(function), own = function->record.max_cluster;
+  const bool is_positive = size[0] != 0 && size[1] != 0 && size[2] != 0;
+  if (is_positive && !exceeds(size, limit)) return CUDA_SUCCESS;
   int end = snprintf(why, TSR_CLUSTER_WHY_BYTES, "a cluster of %ux%ux%u blocks", size[0], size[1],
                      size[2]);
   char *rest = why + end;
   const size_t room = TSR_CLUSTER_WHY_BYTES - (size_t)end;
-  if (size[0] == 0 || size[1] == 0 || size[2] == 0) {
+  if (!is_positive) {
     snprintf(rest, room, "; each number must be at least 1");
-  } else if (!exceeds(size, limit)) {
-    return CUDA_SUCCESS;
   } else if (!device_has_clusters(function)) {
     snprintf(rest, room, ", and the device has no clusters (compute capability 9.0)");
     return CUDA_ERROR_NOT_SUPPORTED;
