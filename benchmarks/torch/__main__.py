@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 
@@ -72,7 +73,9 @@ def _run(command: list[str], page: ModuleType, is_recorded: bool) -> int:
     runs = [json.loads(line) for line in done.stdout.splitlines()]
     print(page.render(runs))
     if is_recorded and done.returncode == 0:
-        page.record(runs, _commit())
+        today = datetime.now(UTC).date().isoformat()
+        document = {"commit": _commit(), "date": today, "runs": runs}
+        page.RECORDED.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return 1 if done.returncode else 0
 
 

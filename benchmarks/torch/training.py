@@ -2,19 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from benchmarks.on_slice import REPOSITORY
 
 RECORDED = REPOSITORY / "benchmarks" / "torch" / "training.json"
 BEGIN, END = "<!-- training: begin -->", "<!-- training: end -->"
-
-
-def record(runs: Sequence[Mapping[str, Any]], commit: str) -> None:
-    """Write the runs for the page."""
-    document = {"commit": commit, "date": datetime.now(UTC).date().isoformat(), "runs": runs}
-    RECORDED.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def render(runs: Sequence[Mapping[str, Any]]) -> str:

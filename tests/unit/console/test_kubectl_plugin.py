@@ -16,7 +16,7 @@ from benchmarks.console.synthetic import SyntheticCluster
 from console.kubectl import access, entry, output
 from console.views.geometry import BoxState
 from gpu_operator import errors
-from gpu_operator.kube.port import Source
+from gpu_operator.kube.port import Chosen, Source
 
 Run = Callable[..., tuple[int, str, str]]
 RESOURCE = "gpu.tessera.dev/mig-3g.40gb"
@@ -179,20 +179,25 @@ def test_a_users_own_namespace_suffices_to_explain_a_pod(run: Run, node: Synthet
     assert problems == "warning: list GPUPolicy: forbidden\n"
 
 
+def _restrict(node: SyntheticCluster, refused: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the user list a kind in single namespaces only."""
+    page = node.page
+
+    async def restricted(kind: str, chosen: Chosen, token: str = "") -> object:
+        if kind == refused and not chosen.namespace:
+            raise errors.Refused(f"list {refused}: forbidden")
+        return await page(kind, chosen, token)
+
+    monkeypatch.setattr(node, "page", restricted)
+
+
 def test_kinds_that_may_be_listed_in_one_namespace_only_are_named(
     run: Run, node: SyntheticCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synthetic.add_policies(node)
     synthetic.add_rdma_pod(node, "ml", "a", "x")
     synthetic.add_rdma_pod(node, "training", "b", "x")
-    page = node.page
-
-    async def restricted(kind: str, chosen: object, token: str = "") -> object:
-        if kind == "Pod" and not chosen.namespace:  # type: ignore[attr-defined]
-            raise errors.Refused("list Pod: forbidden")
-        return await page(kind, chosen, token)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(node, "page", restricted)
+    _restrict(node, "Pod", monkeypatch)
     status, text, problems = run("rdma", "matrix")
     assert status == 0
     assert "ml/a" in text
@@ -205,16 +210,9 @@ def test_no_verdict_is_given_without_the_policies_of_both_namespaces(
     synthetic.add_policies(node)
     synthetic.add_rdma_pod(node, "ml", "a", "x")
     synthetic.add_rdma_pod(node, "training", "b", "x")
-    page = node.page
-
-    async def restricted(kind: str, chosen: object, token: str = "") -> object:
-        if kind == "RDMANetworkPolicy" and not chosen.namespace:  # type: ignore[attr-defined]
-            raise errors.Refused("list RDMANetworkPolicy: forbidden")
-        return await page(kind, chosen, token)  # type: ignore[arg-type]
-
     pair = ("rdma", "explain", "--from", "a", "--to", "training/b", "--verb", "Read")
     assert run(*pair)[0] in (0, 1)
-    monkeypatch.setattr(node, "page", restricted)
+    _restrict(node, "RDMANetworkPolicy", monkeypatch)
     for arguments in (pair, ("rdma", "matrix", "-A")):
         status, text, problems = run(*arguments)
         assert status == (2 if arguments is pair else 1)
