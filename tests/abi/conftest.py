@@ -90,11 +90,15 @@ def driver(environment, libraries):
 
 @pytest.fixture
 def cuda(driver):
-    """The driver API with exceptions, and a new context."""
+    """The driver API with exceptions, and a new context, which is alone on the thread's stack."""
     raising = Raising(driver)
     context = raising.cuCtxCreate(None, 0, 0)
     yield raising
     driver.cuCtxDestroy(context)
+    left = 0
+    while driver.cuCtxPopCurrent()[0] != driver.CUresult.CUDA_ERROR_INVALID_CONTEXT:
+        left += 1
+    assert not left, f"the test left {left} contexts on the stack, and the next would find them"
 
 
 @pytest.fixture(scope="session")

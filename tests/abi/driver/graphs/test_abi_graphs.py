@@ -467,7 +467,7 @@ def test_a_graph_refuses_copies_of_another_contexts_memory(cuda, operations):
     here = operations.context
     other = cuda.cuCtxCreate(None, 0, 0)
     there = int(cuda.cuMemAlloc(16))
-    cuda.cuCtxSetCurrent(here)
+    cuda.cuCtxPopCurrent()
     copy = cuda.CUDA_MEMCPY3D()
     copy.srcMemoryType = copy.dstMemoryType = cuda.CUmemorytype.CU_MEMORYTYPE_UNIFIED
     copy.srcDevice, copy.dstDevice = there, operations.at(0)
@@ -477,7 +477,6 @@ def test_a_graph_refuses_copies_of_another_contexts_memory(cuda, operations):
     executable = cuda.cuGraphInstantiate(graph, 0)
     assert cuda.code("cuGraphLaunch", executable, cuda.cuStreamCreate(1)) == 801
     cuda.cuCtxDestroy(other)
-    cuda.cuCtxSetCurrent(here)
 
 
 def test_unsafe_calls_are_forbidden_as_the_modes_of_capture_and_thread_say(cuda, raw):
