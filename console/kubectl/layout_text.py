@@ -5,6 +5,7 @@ from typing import Any
 
 from console.kubectl import drawing, output
 from console.views.layout_diff import ChangeGroup, LayoutDiff
+from facts.wording import list_first
 
 _SHOWN = 8  # names in a line
 
@@ -37,11 +38,11 @@ def _lines(found: LayoutDiff, most: int | None) -> Iterator[output.Line]:
             if found.evicts
             else f"waited for, at most {rollout.deadline_seconds} s per GPU, then it is rolled back"
         )
-        yield f"  {len(found.pods)} pods {how}: {_names(found.pods, most)}"
+        yield f"  {len(found.pods)} pods {how}: {list_first(found.pods, most)}"
     if found.released:
         yield (
             f"  {len(found.released)} GPUs would not follow this layout any more, and lose its"
-            f" slices unless another layout selects them: {_names(found.released, most)}"
+            f" slices unless another layout selects them: {list_first(found.released, most)}"
         )
     for group in found.groups:
         yield from _group_lines(group, most)
@@ -51,7 +52,7 @@ def _lines(found: LayoutDiff, most: int | None) -> Iterator[output.Line]:
 
 def _group_lines(group: ChangeGroup, most: int | None) -> Iterator[output.Line]:
     change = group.first
-    yield f"{len(group.names)} x {change.gpu.spec.board}: {_names(group.names, most)}"
+    yield f"{len(group.names)} x {change.gpu.spec.board}: {list_first(group.names, most)}"
     size = max(min(output.width() - 8, 10 * change.before.units), 1)
     for picture, when in ((change.before, "now"), (change.after, "then")):
         if picture is not None:
@@ -70,11 +71,6 @@ def _group_lines(group: ChangeGroup, most: int | None) -> Iterator[output.Line]:
         yield f"  {place} of {gpu} is held by {', '.join(pods)}"
     if most is not None and len(group.blocked) > most:
         yield f"  and {len(group.blocked) - most} more held slices: -o wide has all"
-
-
-def _names(names: tuple[str, ...], most: int | None) -> str:
-    more = f" and {len(names) - most} more" if most is not None and len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def _document(found: LayoutDiff) -> dict[str, Any]:

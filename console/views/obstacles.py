@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from console.model.pods import PodRecord
 from console.views.survey import HeldSlice, Survey
+from facts.wording import list_first
 from gpu_operator.api.v1alpha1 import HCA_RESOURCE
 from gpu_operator.api.v1alpha1.gpu import SliceState
 from gpu_operator.controllers.common import offers
@@ -100,5 +101,4 @@ def _count(
 
 def _holders(slices: Sequence[HeldSlice]) -> str:
     names = [f"{h.namespace}/{h.name}" for _, one in slices for h in one.holders]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"held by {', '.join(names[:3])}{more}" if names else ""
+    return f"held by {list_first(names, 3)}" if names else ""

@@ -16,6 +16,7 @@ from device_plugin.errors import PodResourcesError
 from device_plugin.inventory.model import slice_uuid_of
 from device_plugin.kube.gpu_object import GpuObject
 from device_plugin.podresources.client import PodResources
+from facts.wording import list_first
 from gpu_operator.api.v1alpha1.base import Reason
 
 LOOK_S: Final = 5.0
@@ -82,11 +83,10 @@ class Rivals:
                 continue
             since[name] = self._seen.get(name, now)
             if now - since[name] >= CONFIRMED_S:
-                shown = ", ".join(one[:_ID_LENGTH] for one in strangers[:_SHOWN])
-                more = f" and {len(strangers) - _SHOWN} more" if len(strangers) > _SHOWN else ""
+                shown = list_first([one[:_ID_LENGTH] for one in strangers], _SHOWN)
                 found[name] = (
                     f"another device plugin serves {name} on this node: the kubelet lists"
-                    f" {shown}{more}, which this node agent does not have;"
+                    f" {shown}, which this node agent does not have;"
                     " remove one of the two, or change resourcePrefix"
                 )
         self._seen, self._messages = since, found

@@ -16,6 +16,7 @@ from typing import Final
 import lz4.block
 import zstandard
 
+from facts.wording import list_first
 from vgpu_sim.hal.messages import MAX_IMAGE_BYTES, NO_PTX_REMEDY
 
 MAGIC: Final = b"\x50\xed\x55\xba"
@@ -196,11 +197,10 @@ def _fits(text: bytes, capability: tuple[int, int]) -> bool:
 
 def _describe(entries: tuple[Entry, ...], capability: tuple[int, int]) -> str:
     found = sorted({(one.kind, one.architecture) for one in entries})
-    contents = ", ".join(_name(*one) for one in found[:_MOST_NAMED]) or "nothing"
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    contents = list_first([_name(*one) for one in found], _MOST_NAMED) or "nothing"
     device = f"{capability[0]}.{capability[1]}"
     return (
-        f"the fat binary has no PTX for compute capability {device}, but {contents}{more}: "
+        f"the fat binary has no PTX for compute capability {device}, but {contents}: "
         f"{NO_PTX_REMEDY}"
     )
 

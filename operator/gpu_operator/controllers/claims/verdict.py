@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Final
 
+from facts.wording import list_first
 from gpu_operator.api import claim_devices
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Reason
@@ -252,11 +253,4 @@ def _list_users(capacities: Iterable[GpuCapacity]) -> Iterable[str]:
     for noun, names in (("layouts", layouts), ("claims", claims), ("pods of the plugin", pods)):
         if names:
             most = sorted(names, key=lambda name: (-names[name], name))
-            yield f"; {noun}: {_join_names(most)}"
-
-
-def _join_names(names: Iterable[str]) -> str:
-    """Return a text with the first names and the number of the others."""
-    every = list(names)
-    more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
-    return ", ".join(every[:_NAMED]) + more
+            yield f"; {noun}: {list_first(most, _NAMED)}"

@@ -8,6 +8,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from facts.wording import list_first
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.miglayout import (
     LISTED_GPUS,
@@ -115,7 +116,9 @@ def _verdicts(world: World, layout: Layout, book: LayoutBook, why_not: str) -> V
         book = _exclude_boards(book, problems)
     own = len(book.entries)
     if problems and not own and not book.taken:
-        return refusal_verdicts(Reason.NOT_PLACEABLE, _join_first(list(problems.values())))
+        return refusal_verdicts(
+            Reason.NOT_PLACEABLE, list_first(list(problems.values()), _MAX_NAMED, "; ")
+        )
     failed = _describe_first(book, _in_state(book, State.FAILED), why_not)
     progressing = _progressing_verdict(world, book, why_not)
     degraded = Verdict(True, *failed) if failed else None
@@ -124,7 +127,9 @@ def _verdicts(world: World, layout: Layout, book: LayoutBook, why_not: str) -> V
         messages = [
             f"{gpu} follows the older layout {book.taken[gpu]}" for gpu in sorted(book.taken)
         ]
-        ready = accepted = Verdict(False, Reason.LAYOUT_CONFLICT, _join_first(messages))
+        ready = accepted = Verdict(
+            False, Reason.LAYOUT_CONFLICT, list_first(messages, _MAX_NAMED, "; ")
+        )
         if own:  # the layout is applied to the others
             message = f"on {own} of {own + len(book.taken)} GPUs: {ready.message}"
             accepted = Verdict(True, Reason.PARTIALLY_ACCEPTED, message)
@@ -160,13 +165,17 @@ def _describe_rivals(book: LayoutBook) -> Verdict | None:
         f"layout {other} also selects {count} of its GPUs, without effect"
         for other, count in sorted(book.rivals.items())
     ]
-    return Verdict(True, Reason.CONTESTED, _join_first(messages)) if messages else None
+    return (
+        Verdict(True, Reason.CONTESTED, list_first(messages, _MAX_NAMED, "; "))
+        if messages
+        else None
+    )
 
 
 def _explain_no_gpu(world: World, layout: Layout) -> str:
     pool = layout.spec.selector.pool
     if pool and pool not in world.pools:
-        known = _join_first(sorted(world.pools), ", ") or "none"
+        known = list_first(sorted(world.pools), _MAX_NAMED) or "none"
         return f"selector.pool: there is no GPUPool {pool!r}; there are: {known}"
     return "the selector matches no GPU"
 
@@ -178,7 +187,7 @@ def _ready_verdict(
     if not own and book.of_claims:
         message = (
             "the selector matches only GPUs for ResourceClaims (allocation: DRA), which layouts"
-            f" cannot use: {_join_first(sorted(book.of_claims), ', ')}"
+            f" cannot use: {list_first(sorted(book.of_claims), _MAX_NAMED)}"
         )
         return Verdict(False, Reason.NO_GPUS, message)
     if not own:
@@ -196,10 +205,10 @@ def _describe_unchanged(book: LayoutBook, problems: Mapping[str, str]) -> str:
     for board, problem in problems.items():
         names = sorted(n for n, gpu in book.unplaceable.items() if gpu.spec.board == board)
         messages.append(
-            f"not applied on {board} ({_join_first(names, ', ')}), whose GPUs stay unchanged: "
+            f"not applied on {board} ({list_first(names, _MAX_NAMED)}), whose GPUs stay unchanged: "
             f"{problem}"
         )
-    return _join_first(messages)
+    return list_first(messages, _MAX_NAMED, "; ")
 
 
 def _progressing_verdict(world: World, book: LayoutBook, why_not: str) -> Verdict | None:
@@ -224,7 +233,11 @@ def _describe_evictions(world: World, book: LayoutBook, groups: Sequence[Group])
         for uid, pod in pods.items()
         if uid in world.refused_evictions
     ]
-    return f"; eviction refused: {_join_first(refusals)}" if refusals else "; being evicted"
+    return (
+        f"; eviction refused: {list_first(refusals, _MAX_NAMED, '; ')}"
+        if refusals
+        else "; being evicted"
+    )
 
 
 def _find_problems(world: World, layout: Layout, book: LayoutBook) -> Mapping[str, str]:
@@ -247,8 +260,3 @@ def _describe_first(
     messages = [f"{j.gpu.name}: {j.message or j.state.value}" for j in first]
     more = sum(map(book.groups.count, groups)) - len(first)
     return first[0].reason, "; ".join([*messages, *([f"and {more} more"] if more > 0 else [])])
-
-
-def _join_first(items: Sequence[str], between: str = "; ") -> str:
-    more = len(items) - _MAX_NAMED
-    return between.join([*items[:_MAX_NAMED], *([f"and {more} more"] if more > 0 else [])])

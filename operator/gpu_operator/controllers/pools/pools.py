@@ -7,6 +7,7 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from facts.wording import list_first
 from gpu_operator.api.v1alpha1 import API_VERSION, FINALIZER, GROUP
 from gpu_operator.api.v1alpha1.base import ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
@@ -302,7 +303,7 @@ def _verdicts(
     if problems:
         first = degraded or next(iter(problems.values()))
         messages = [f"{node}: {problem.message}" for node, problem in problems.items()]
-        ready = Verdict(False, first.reason, _join_first(messages))
+        ready = Verdict(False, first.reason, list_first(messages, _MAX_NAMED, "; "))
     elif rollout:
         ready = Verdict(False, Reason.WAITING_FOR_AGENT, rollout)
     else:
@@ -363,7 +364,7 @@ def _describe_conflicts(world: World, names: Sequence[str]) -> str:
         else f"node {name} has a name longer than 63 characters"
         for name in names
     ]
-    return _join_first(messages)
+    return list_first(messages, _MAX_NAMED, "; ")
 
 
 def _explain_wait(world: World, gpus: Sequence[Gpu]) -> str:
@@ -373,10 +374,14 @@ def _explain_wait(world: World, gpus: Sequence[Gpu]) -> str:
         {f"{h.namespace}/{h.name}" for g in gpus for s in g.status.slices for h in s.holders}
     )
     if pods:
-        messages.append(f"waiting for pods that hold slices to end: {_join_first(pods)}")
+        messages.append(
+            f"waiting for pods that hold slices to end: {list_first(pods, _MAX_NAMED, '; ')}"
+        )
     claims = sorted({f"{c.claim.namespace}/{c.claim.name}" for g in gpus for c in g.status.claims})
     if claims:
-        messages.append(f"waiting for claims to be released: {_join_first(claims)}")
+        messages.append(
+            f"waiting for claims to be released: {list_first(claims, _MAX_NAMED, '; ')}"
+        )
     for name in sorted({g.spec.node_name for g in gpus if g.status.conditions}):
         node, agent = world.nodes.get(name), world.agents.get(name)
         if node is not None and not node.ready:
@@ -386,9 +391,4 @@ def _explain_wait(world: World, gpus: Sequence[Gpu]) -> str:
             )
         elif agent is not None and agent.problem:
             messages.append(f"node agent {agent.name} on {name}: {agent.problem}")
-    return _join_first(messages)
-
-
-def _join_first(items: Sequence[str]) -> str:
-    more = len(items) - _MAX_NAMED
-    return "; ".join(items[:_MAX_NAMED]) + (f"; and {more} more" if more > 0 else "")
+    return list_first(messages, _MAX_NAMED, "; ")

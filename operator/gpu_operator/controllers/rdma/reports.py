@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from facts.wording import list_first
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason
 from gpu_operator.api.v1alpha1.rdma import API_VERSION
 from gpu_operator.api.v1alpha1.rdma.common import RDMAStatus
@@ -89,13 +90,14 @@ class Reaches:
         if not total:
             finding = Finding("False", Reason.NO_NODES, "no node has an HCA")
         elif silent:
-            message = f"no heartbeat for 10 s: {_join_names(silent)}"
+            message = f"no heartbeat for 10 s: {list_first(sorted(silent), _NAMED)}"
             finding = Finding(_UNKNOWN, Reason.NODE_SILENT, message)
         elif failing := [node for node in waiting if _hcad_problem(node)]:
             details = "; ".join(f"{node.name}: {_hcad_problem(node)}" for node in failing[:_NAMED])
             finding = Finding("False", Reason.HCA_UNAVAILABLE, details)
         elif waiting:
-            message = f"not acknowledged yet by {_join_names([node.name for node in waiting])}"
+            names = sorted(node.name for node in waiting)
+            message = f"not acknowledged yet by {list_first(names, _NAMED)}"
             finding = Finding("False", Reason.PENDING, message)
         else:
             finding = Finding("True", Reason.PROGRAMMED, f"enforced on {total} of {total} nodes")
@@ -112,14 +114,13 @@ def second_layer_finding(nodes: Sequence[NodeState]) -> Finding:
         if node.second_layer is SecondLayer.ENGINE_ONLY and node.seen is not None:
             lacking.append(f"{node.name}: {node.seen.status.second_layer_message}")
     if lacking:
-        more = f"; and {len(lacking) - _NAMED} more nodes" if len(lacking) > _NAMED else ""
-        details = "; ".join(lacking[:_NAMED])
+        details = list_first(lacking, _NAMED, "; ")
         return Finding(
-            "False", Reason.ENGINE_ONLY, f"only hcad evaluates policies there: {details}{more}"
+            "False", Reason.ENGINE_ONLY, f"only hcad evaluates policies there: {details}"
         )
     silent = [node.name for node in nodes if node.second_layer is SecondLayer.UNKNOWN]
     if silent or not nodes:
-        of = _join_names(silent) if silent else "no node has an HCA"
+        of = list_first(sorted(silent), _NAMED) if silent else "no node has an HCA"
         return Finding(_UNKNOWN, Reason.PENDING, f"not reported yet: {of}")
     message = f"rules are installed on the pods' links on {len(nodes)} of {len(nodes)} nodes"
     return Finding("True", Reason.ENFORCED, message)
@@ -249,8 +250,3 @@ def _hcad_problem(node: NodeState) -> str:
     if status is None or status.hcad in (HcadState.ENFORCING, HcadState.UNKNOWN):
         return ""
     return f"hcad is {status.hcad.value}: {status.message}"[:400]
-
-
-def _join_names(nodes: Sequence[str]) -> str:
-    more = len(nodes) - _NAMED
-    return ", ".join(sorted(nodes)[:_NAMED]) + (f" and {more} more" if more > 0 else "")

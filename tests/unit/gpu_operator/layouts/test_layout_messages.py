@@ -39,10 +39,3 @@ def test_five_gpus_are_named_and_the_others_counted(count: int, others: int, mor
 
 def test_no_gpu_yields_no_message() -> None:
     assert report._describe_first(book(0), [GROUP], "") is None
-
-
-@pytest.mark.parametrize(("count", "more"), [(0, 0), (1, 0), (5, 0), (6, 1), (9, 4)])
-def test_a_list_names_five_and_counts_the_others(count: int, more: int) -> None:
-    items = [f"pod-{n}" for n in range(count)]
-    rest = [f"and {more} more"] if more else []
-    assert report._join_first(items) == "; ".join([*items[:5], *rest])

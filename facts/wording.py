@@ -1,0 +1,16 @@
+"""Texts that messages of several components share."""
+
+from collections.abc import Sequence
+
+
+def list_first(items: Sequence[str], most: int | None, between: str = ", ") -> str:
+    """Return the first ``most`` items, or all where it is None, and the number of the others.
+
+    The separator ``between`` also stands before the number if it ends a clause, as ``"; "`` does:
+    ``"a, b and 3 more"``, ``"a; b; and 3 more"``.
+    """
+    shown = between.join(items[:most])
+    more = 0 if most is None else len(items) - most
+    if more <= 0:
+        return shown
+    return f"{shown}{' ' if between == ', ' else between}and {more} more"
