@@ -20,21 +20,35 @@ BLOCK = (32, 1, 1)
 SHARED_BYTES = 8 << 10
 TENSOR_BYTES = 1 << 14
 _REGISTERS = f"""
-    .reg .b64 %m, %o; .reg .b32 %t, %s, %k, %c<5>; .reg .pred %p, %q;
+    .reg .b64 %m, %o; .reg .b16 %x<3>; .reg .b32 %t, %s, %k, %c<5>; .reg .pred %p, %q;
     .shared .align 1024 .b8 sm[{SHARED_BYTES}]; .shared .b64 bar;
 """
 _FLOATS = {6: "f2", 7: "f4", 9: "f8"}
 
 
+def operands_of(rank: int, mode: str, direction: str = "load") -> tuple[int, int]:
+    """Return the number of coordinates of an instruction, and of the numbers that follow them."""
+    if mode in ("tile::gather4", "tile::scatter4"):
+        return 5, 0
+    if not mode.startswith("im2col") or direction not in ("load", "begin"):
+        return rank, 0
+    return rank, rank - 2 if mode == "im2col" else 2
+
+
 @functools.cache
-def kernel_of(rank: int, direction: str) -> Module:
+def kernel_of(rank: int, direction: str, mode: str = "tile") -> Module:
     """Return a kernel that loads a box to shared memory and stores all shared memory at ``po``; or
     that loads all shared memory from there, and stores or reduces a box. ``begin`` loads a box and
-    does not wait for it.
+    does not wait for it. In other modes than ``tile``, the operands that follow the coordinates
+    are parameters as well.
     """
-    coordinates = ", ".join(f"%c{n}" for n in range(rank))
+    given, more = operands_of(rank, mode, direction)
+    coordinates = ", ".join(f"%c{n}" for n in range(given))
+    offsets = "".join(f", %x{n}" for n in range(more))
+    offsets = f", {{{offsets[2:]}}}" if offsets else ""
     box = f"[%m, {{{coordinates}}}]"
-    loads = "".join(f"ld.param.u32 %c{n}, [p{n}];" for n in range(rank))
+    loads = "".join(f"ld.param.u32 %c{n}, [p{n}];" for n in range(given))
+    loads += "".join(f"ld.param.u16 %x{n}, [p{given + n}];" for n in range(more))
     image = "ld.shared.b32 %k, [%s]; st.global.b32 [%o], %k;"
     if direction not in ("load", "begin"):
         image = "ld.global.b32 %k, [%o]; st.shared.b32 [%s], %k;"
@@ -53,8 +67,8 @@ def kernel_of(rank: int, direction: str) -> Module:
             @%p mbarrier.init.shared.b64 [bar], 1; bar.sync 0;
             ld.param.u32 %k, [bytes];
             @%p mbarrier.arrive.expect_tx.shared.b64 _, [bar], %k;
-            @%p cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
-                [sm], {box}, [bar];
+            @%p cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes
+                [sm], {box}, [bar]{offsets};
             {"bra over;" if direction == "begin" else ""}
             ask: mbarrier.try_wait.parity.shared.b64 %q, [bar], 0; @!%q bra ask;
             over: {everything}"""
@@ -63,10 +77,11 @@ def kernel_of(rank: int, direction: str) -> Module:
         if direction != "store":
             name, operation = "cp.reduce.async", f".{direction}"
         body = f"""{start} {everything}
-            @%p {name}.bulk.tensor.{rank}d.global.shared::cta{operation}.bulk_group {box}, [sm];
+            @%p {name}.bulk.tensor.{rank}d.global.shared::cta{operation}.{mode}.bulk_group
+                {box}, [sm];
             @%p cp.async.bulk.commit_group; @%p cp.async.bulk.wait_group 0;"""
     parameters = ".param .align 64 .b8 map[128], .param .u64 po, .param .u32 bytes"
-    parameters += "".join(f", .param .u32 p{n}" for n in range(rank))
+    parameters += "".join(f", .param .u32 p{n}" for n in range(given + more))
     return compile_verified(kernel(body, parameters, registers=_REGISTERS))
 
 
@@ -99,20 +114,44 @@ def _random_place(draw: random.Random, tensor: TensorMap) -> list[int]:
     return [0, *at[1:]] if draw.random() < 0.5 else at
 
 
-def _run(
-    module: Module, tensor: TensorMap, at: list[int], data: bytes, image: bytes
+def run_copy(
+    module: Module,
+    tensor: TensorMap,
+    at: list[int],
+    data: bytes,
+    image: bytes,
+    expected_bytes: int | None = None,
 ) -> list[bytes]:
     """Return the tensor and the image of shared memory as the kernel leaves them."""
+    if expected_bytes is None:
+        expected_bytes = tensor.transaction_bytes
     bench = both_backends.Bench(bytes(256), data, image)
     try:
         segment, address, out = bench.addresses()
         whole = dataclasses.replace(tensor, address=address)
-        parameters = whole.encode() + struct.pack("<QI", out, tensor.transaction_bytes)
+        parameters = whole.encode() + struct.pack("<QI", out, expected_bytes)
         parameters += struct.pack(f"<{len(at)}i", *at)
         expected = bench.interpret(module, (1, 1, 1), BLOCK, parameters, segment)[1:]
         found = bench.execute(module, (1, 1, 1), BLOCK, parameters, None, segment)[1:]
         assert found == expected
         return expected
+    finally:
+        bench.close()
+
+
+def interpret_map(
+    module: Module, tensor: TensorMap, changes: dict[int, int], at: list[int]
+) -> None:
+    """Interpret a load whose map has other bytes at some offsets."""
+    bench = both_backends.Bench(bytes(256), bytes(TENSOR_BYTES), bytes(SHARED_BYTES))
+    try:
+        segment, address, out = bench.addresses()
+        encoded = bytearray(dataclasses.replace(tensor, address=address).encode())
+        for offset, value in changes.items():
+            encoded[offset] = value
+        parameters = bytes(encoded) + struct.pack("<QI", out, 16)
+        parameters += struct.pack(f"<{len(at)}i", *at)
+        bench.interpret(module, (1, 1, 1), BLOCK, parameters, segment)
     finally:
         bench.close()
 
@@ -137,7 +176,7 @@ def test_loads(rank: int) -> None:
         for place, offset in tensor.elements(at, 0):
             element = tensor.filling() if offset is None else data[offset : offset + tensor.item]
             wanted[place : place + tensor.item] = element
-        _, image = _run(module, tensor, at, data, bytes(SHARED_BYTES))
+        _, image = run_copy(module, tensor, at, data, bytes(SHARED_BYTES))
         assert image == bytes(wanted), (tensor, at)
 
 
@@ -158,25 +197,15 @@ def test_stores_and_reductions(rank: int, direction: str) -> None:
                 if direction != "store":
                     new = old + new if direction == "add" else np.maximum(old, new)
                 wanted[offset : offset + tensor.item] = new.astype(dtype).tobytes()
-        found, _ = _run(module, tensor, at, bytes(data), image)
+        found, _ = run_copy(module, tensor, at, bytes(data), image)
         assert found == bytes(wanted), (tensor, at)
 
 
 @pytest.mark.parametrize(
     ("offset", "value"),
-    [(75, 5), (75, 0), (76, 13), (77, 1), (78, 4), (79, 2), (80, 1), (60, 0), (61, 9), (71, 0), (71, 9)],
+    [(75, 5), (75, 0), (76, 16), (77, 1), (78, 4), (79, 2), (80, 1), (60, 0), (61, 9), (71, 0), (71, 9)],
 )  # fmt: skip
 def test_a_map_that_no_copy_can_perform_ends_the_kernel(offset: int, value: int) -> None:
     tensor = TensorMap(0, 2, (32, 4), (128,), (8, 2), (1, 1))
-    encoded = bytearray(tensor.encode())
-    encoded[offset] = value
-    module = kernel_of(2, "load")
-    bench = both_backends.Bench(bytes(256), bytes(TENSOR_BYTES), bytes(SHARED_BYTES))
-    try:
-        segment, address, out = bench.addresses()
-        encoded[:8] = address.to_bytes(8, "little")
-        parameters = bytes(encoded) + struct.pack("<QIii", out, tensor.transaction_bytes, 0, 0)
-        with pytest.raises(KernelError, match="trap"):
-            bench.interpret(module, (1, 1, 1), BLOCK, parameters, segment)
-    finally:
-        bench.close()
+    with pytest.raises(KernelError, match="trap"):
+        interpret_map(kernel_of(2, "load"), tensor, {offset: value}, [0, 0])

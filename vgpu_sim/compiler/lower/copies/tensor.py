@@ -1,4 +1,4 @@
-"""Lowers cp.async.bulk.tensor and cp.reduce.async.bulk.tensor in tile mode (PTX ISA 9.7.10.28).
+"""Lowers cp.async.bulk.tensor and cp.reduce.async.bulk.tensor in all modes (PTX ISA 9.7.10.28).
 
 Like other bulk copies, they are complete when their instruction has executed.
 """
@@ -8,70 +8,127 @@ from typing import Final
 from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.addresses import whole_address
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.copies import library
+from vgpu_sim.compiler.lower.copies import library, tensor_rows
 from vgpu_sim.compiler.lower.copies.bulk import COMPLETES, MULTICAST, with_hint
 from vgpu_sim.compiler.lower.copies.tensor_code import Direction, function
+from vgpu_sim.compiler.lower.copies.tensor_map import Mode
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Op, Operand, Space
 
+_MODES: Final = {
+    "tile": Mode.TILE,
+    "tile::gather4": Mode.ROWS,
+    "tile::scatter4": Mode.ROWS,
+    "im2col": Mode.IM2COL,
+    "im2col_no_offs": Mode.IM2COL,
+    "im2col::w": Mode.WIDE,
+    "im2col_no_offs::w": Mode.WIDE,
+    "im2col::w::128": Mode.WIDE_128,
+}
+_SLOTS: Final = ("boxes", "columns", "stored", "updated")
+_MATRIX_RANK: Final = 2
+_IMAGE_RANK: Final = 3
+
 
 def load(context: Context, form: Form, match: Match) -> None:
-    """Lower a copy of a box from global to shared memory."""
-    target, box, bar, *rest = context.operands
+    """Lower a copy of a part of a tensor from global to shared memory."""
+    target, part, bar, *rest = context.operands
+    mode, rank = _mode_and_rank(match)
     place = whole_address(context, target, Space.SHARED)
-    map_, coordinates = _map_and_coordinates(context, box, match)
-    given = [map_, place, *coordinates, whole_address(context, bar, Space.SHARED)]
+    map_, coordinates = _map_and_coordinates(context, part, rank, mode)
+    given = [map_, place, *coordinates]
+    if mode.has_columns:
+        given += _offsets(context, rest.pop(0), rank, mode)
+    given.append(whole_address(context, bar, Space.SHARED))
     multicast = MULTICAST in match
     if multicast:
         given.append(values.source(context, rest[0], DataType.U16))
-    code = function(Direction.LOAD, len(coordinates), multicast=multicast)
-    library.emit(context, code, given)
+    code = function(Direction.LOAD, rank, mode=mode, multicast=multicast)
+    _emit(context, mode, code, given)
 
 
 def store(context: Context, form: Form, match: Match) -> None:
-    """Lower a copy of a box from shared to global memory, or a reduction with one."""
-    box, source, *_ = context.operands
-    map_, coordinates = _map_and_coordinates(context, box, match)
+    """Lower a copy of a part of a tensor from shared to global memory, or a reduction with one."""
+    part, source, *_ = context.operands
+    mode, rank = _mode_and_rank(match)
+    map_, coordinates = _map_and_coordinates(context, part, rank, mode)
     given = [map_, whole_address(context, source, Space.SHARED), *coordinates]
     operation = match.get("fold") or ""
     direction = Direction.REDUCE if operation else Direction.STORE
-    library.emit(context, function(direction, len(coordinates), operation), given)
+    _emit(context, mode, function(direction, rank, operation, mode=mode), given)
 
 
 def prefetch(context: Context, form: Form, match: Match) -> None:
     """Check the operands of a prefetch, and emit nothing: it is a hint."""
-    _map_and_coordinates(context, context.operands[0], match)
+    mode, rank = _mode_and_rank(match)
+    part, *rest = context.operands
+    _map_and_coordinates(context, part, rank, mode)
+    if mode.has_columns:
+        _offsets(context, rest[0], rank, mode)
+
+
+def _emit(context: Context, mode: Mode, code: tree.Function, given: list[Operand]) -> None:
+    """Emit the code of a copy: for other parts than boxes, once for a kernel."""
+    emit = library.emit if mode is Mode.TILE else library.call
+    emit(context, code, given)
+
+
+def _mode_and_rank(match: Match) -> tuple[Mode, int]:
+    word = next((match[slot] for slot in _SLOTS if slot in match), "tile")
+    mode, rank = _MODES[word], int(match["dim"][0])
+    if mode is Mode.ROWS and rank != _MATRIX_RANK:
+        raise Invalid(f".{word} needs a tensor of 2 dimensions, not {rank}")
+    if mode.has_columns and rank < _IMAGE_RANK:
+        raise Invalid(f".{word} needs a tensor of 3 to 5 dimensions, not {rank}")
+    return mode, rank
 
 
 def _map_and_coordinates(
-    context: Context, operand: tree.Operand, match: Match
+    context: Context, operand: tree.Operand, rank: int, mode: Mode
 ) -> tuple[Operand, list[Operand]]:
     """Return the address of the tensor map and the coordinates of a box, ``[map, {x, y}]``."""
-    rank = int(match["dim"][0])
+    count = tensor_rows.coordinates_of(rank, mode)
     if not isinstance(operand, tree.Memory) or len(operand.parts) != 2:
         raise Invalid("expected a tensor map and its coordinates in brackets")
     base, given = operand.parts
-    if not isinstance(given, tree.Vector) or len(given.elements) != rank:
-        raise Invalid(f"expected a vector of {rank} coordinates")
+    if not isinstance(given, tree.Vector) or len(given.elements) != count:
+        raise Invalid(f"expected a vector of {count} coordinates")
     map_ = whole_address(context, tree.Memory((base,)), Space.GENERIC)
     return map_, [values.source(context, one, DataType.S32) for one in given.elements]
+
+
+def _offsets(context: Context, operand: tree.Operand, rank: int, mode: Mode) -> list[Operand]:
+    """Return the offsets of im2col, or the halo and the offset of its wide modes."""
+    count = len(tensor_rows.offsets_of(rank, mode))
+    if not isinstance(operand, tree.Vector) or len(operand.elements) != count:
+        raise Invalid(f"expected a vector of {count} im2col offsets")
+    return [values.source(context, one, DataType.U16) for one in operand.elements]
 
 
 _LOAD = "loops of LD and ST of 16 bytes, at edges of one byte, then RED.TX"
 _STORE = "loops of LD and ST of 16 bytes, at edges of one byte"
 _REDUCE = "loops of LD and RED"
+_HINT = "nothing: a hint"
+_TO_NEAR = "cp.async.bulk.tensor.dim.near.global"
+_TO_MANY = "cp.async.bulk.tensor.dim.shared::cluster.global"
+_CAST = f"{COMPLETES}.{MULTICAST}{{policy}}"
 
 FORMS: Final = (
-    *with_hint(f"cp.async.bulk.tensor.dim.near.global{{.mode}}.{COMPLETES}{{policy}}",
-            "[d], [map], [bar]", Op.LD, load, _LOAD),
-    *with_hint(f"cp.async.bulk.tensor.dim.shared::cluster.global{{.mode}}.{COMPLETES}.{MULTICAST}"
-            "{policy}", "[d], [map], [bar], mask", Op.LD, load, _LOAD),
-    *with_hint("cp.async.bulk.tensor.dim.global.shared::cta{.mode}.bulk_group{policy}",
+    *with_hint(f"{_TO_NEAR}{{.boxes}}.{COMPLETES}{{policy}}", "[d], [map], [bar]", Op.LD, load,
+            _LOAD),
+    *with_hint(f"{_TO_NEAR}.columns.{COMPLETES}{{policy}}", "[d], [map], [bar], offsets", Op.LD,
+            load, _LOAD),
+    *with_hint(f"{_TO_MANY}{{.boxes}}.{_CAST}", "[d], [map], [bar], mask", Op.LD, load, _LOAD),
+    *with_hint(f"{_TO_MANY}.columns.{_CAST}", "[d], [map], [bar], offsets, mask", Op.LD, load,
+            _LOAD),
+    *with_hint("cp.async.bulk.tensor.dim.global.shared::cta{.stored}.bulk_group{policy}",
             "[map], [a]", Op.ST, store, _STORE),
-    *with_hint("cp.reduce.async.bulk.tensor.dim.global.shared::cta.fold{.mode}.bulk_group{policy}",
-            "[map], [a]", Op.RED, store, _REDUCE),
-    *with_hint("cp.async.bulk.hint.tensor.dim.L2.global{.mode}{policy}", "[map]", Op.NOP, prefetch,
-            "nothing: a hint"),
+    *with_hint("cp.reduce.async.bulk.tensor.dim.global.shared::cta.fold{.updated}.bulk_group"
+            "{policy}", "[map], [a]", Op.RED, store, _REDUCE),
+    *with_hint("cp.async.bulk.hint.tensor.dim.L2.global{.boxes}{policy}", "[map]", Op.NOP,
+            prefetch, _HINT),
+    *with_hint("cp.async.bulk.hint.tensor.dim.L2.global.columns{policy}", "[map], offsets", Op.NOP,
+            prefetch, _HINT),
 )  # fmt: skip

@@ -1,6 +1,6 @@
-"""PTX that copies or reduces a box of a tensor, as cp.async.bulk.tensor in tile mode.
+"""PTX that copies or reduces a part of a tensor, as cp.async.bulk.tensor does in all of its modes.
 
-A box is a row of bytes for each combination of the outer dimensions. Elements outside the tensor
+A part is a number of rows of bytes, which ``tensor_rows`` selects. Elements outside the tensor
 are not read or written in global memory; in shared memory they become the map's fill.
 """
 
@@ -8,13 +8,15 @@ import functools
 from enum import Enum
 from typing import Final
 
-from vgpu_sim.compiler.lower.copies import library, tensor_map
+from vgpu_sim.compiler.lower.copies import library, tensor_map, tensor_rows
 from vgpu_sim.compiler.lower.copies.bulk import (
+    HALVES,
     MULTICAST_REGISTERS,
     REDUCTIONS,
     for_each_block,
     update_words,
 )
+from vgpu_sim.compiler.lower.copies.tensor_map import Mode
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Space
 
@@ -31,50 +33,68 @@ class Direction(Enum):
 
 @functools.lru_cache(maxsize=64)
 def function(
-    direction: Direction, rank: int, operation: str = "", *, multicast: bool = False
+    direction: Direction,
+    rank: int,
+    operation: str = "",
+    *,
+    mode: Mode = Mode.TILE,
+    multicast: bool = False,
 ) -> tree.Function:
-    """Return the code for boxes of ``rank`` dimensions.
+    """Return the code for parts of a tensor of ``rank`` dimensions.
 
-    Its parameters are the addresses of the map and of the box in shared memory, the coordinates,
-    for loads the address of the mbarrier, and with ``multicast`` the mask of blocks.
+    Its parameters are the addresses of the map and of the part in shared memory, the coordinates,
+    for loads of columns their offsets, for loads the address of the mbarrier, and with
+    ``multicast`` the mask of blocks.
     """
     loads = direction is Direction.LOAD
-    coordinates = "".join(f", b32 %c{n}" for n in range(rank))
-    parameters = f"b64 %map, b32 %to{coordinates}" + ", b32 %bar" * loads
-    parameters += ", b16 %mask" * multicast
-    dimensions = range(rank)
+    count = tensor_rows.coordinates_of(rank, mode)
+    coordinates = "".join(f", b32 %c{n}" for n in range(count))
+    offsets = tensor_rows.offsets_of(rank, mode) if loads else ()
+    parameters = f"b64 %map, b32 %to{coordinates}" + "".join(f", b32 {o}" for o in offsets)
+    parameters += ", b32 %bar" * loads + ", b16 %mask" * multicast
     registers = f"""
-      {tensor_map.registers(rank)}
-      .reg .b64 {", ".join(f"%index{n}, %place{n}, %far{n}" for n in dimensions)};
-      .reg .b32 {", ".join(f"%left{n}" for n in dimensions)};
-      .reg .pred {", ".join(f"%in{n}" for n in dimensions)}, %q, %aligned;
-      .reg .b64 %from, %w64, %g; .reg .b32 %a, %b, %e, %h, %low, %high, %w32, %f<2>;
+      {tensor_map.registers(rank)} {tensor_rows.registers(rank, mode)}
+      .reg .pred %q, %aligned;
+      .reg .b64 %from, %w64, %g; .reg .b32 %a, %b, %e, %h, %low, %high, %w32, %f<2>, %z;
       .reg .b64 %v<2>, %g<8>;
       .reg .b32 %x, %last, %s, %a0, %a16, %a32, %a48; .reg .b16 %w16, %x16, %byte, %outside;
     """
     registers += MULTICAST_REGISTERS if multicast else ""
-    start = tensor_map.read_map(rank)
+    start = "" if loads else tensor_rows.no_offsets(rank, mode)
+    start += tensor_map.read_map(rank, mode)
+    if direction is Direction.STORE:
+        start += _CHECK_STORE
     if direction is Direction.REDUCE:
         start += _check_type(operation)
     row = _REDUCE_ROW.format(update=_update(operation)) if operation else _ROWS[direction]
-    end = _complete(rank) if loads else ""
-    body = "\n".join((start, _BOUNDS, _FILL if loads else "", _loops(rank, row), end))
+    row = f"{_ALIGNED}{row}"
+    rows = tensor_rows.for_each_row(rank, mode, row)
+    body = "\n".join((start, _BOUNDS, _FILL if loads else "", rows, _COMPLETE if loads else ""))
     if multicast:
         body = for_each_block(body, ("%to", "%bar"))
-    name = f"tessera.tensor.{direction.value}.{rank}d.{operation}{multicast}"
+    name = f"tessera.tensor.{direction.value}.{mode.name}.{rank}d.{operation}{multicast}"
     return library.function(name, parameters, registers, body)
 
 
-# The bytes of a row that are inside of dimension 0 are those from %low to %high.
+# A copy to global memory discards the padding of elements of 6 bits. There is none of elements of 4
+# bits with padding, and none with exchanged halves.
+_CHECK_STORE: Final = f"""
+  setp.eq.u32 %p, %type, {tensor_map.B4X16_P64}; setp.ne.u32.or %p, %flip, 0, %p; @%p trap;
+"""
+# The bytes of a row that are inside of dimension 0 are those from %low to %high; the row begins at
+# %place0 plus the offsets of the other dimensions.
 _BOUNDS: Final = """
-  cvt.s64.s32 %index0, %c0;
-  shl.b64 %place0, %index0, %shift; add.u64 %place0, %place0, %base;
-  cvt.u64.u32 %g, %count0;
-  neg.s64 %wide, %index0; max.s64 %wide, %wide, 0; min.s64 %wide, %wide, %g;
-  cvt.u32.u64 %low, %wide; shl.b32 %low, %low, %shift;
-  sub.s64 %wide, %size0, %index0; max.s64 %wide, %wide, 0; min.s64 %wide, %wide, %g;
-  cvt.u32.u64 %high, %wide; shl.b32 %high, %high, %shift;
+  cvt.u64.u32 %wide, %span; mul.lo.s64 %wide, %wide, %first; shr.s64 %wide, %wide, 4;
+  add.u64 %place0, %wide, %base;
+  cvt.u64.u32 %g, %row;
+  neg.s64 %wide, %first; max.s64 %wide, %wide, 0; min.s64 %wide, %wide, %g;
+  cvt.u32.u64 %low, %wide;
+  sub.s64 %wide, %length, %first; max.s64 %wide, %wide, 0; min.s64 %wide, %wide, %g;
+  cvt.u32.u64 %high, %wide;
   mov.b32 %last, 1; shl.b32 %last, %last, %shift; sub.u32 %last, %last, 1;
+"""
+_ALIGNED: Final = """
+  mov.b32 %j, 0; and.b64 %wide, %g, 15; setp.eq.u64.and %aligned, %wide, 0, %whole;
 """
 # The fill of 8 bytes: zeros, or NaNs of which all bits but the sign are set.
 _FILL: Final = """
@@ -84,38 +104,6 @@ _FILL: Final = """
   setp.eq.u32 %p, %shift, 3; selp.b32 %f0, 0xffffffff, %f0, %p;
   setp.eq.u32 %p, %fill, 0; selp.b32 %f0, 0, %f0, %p; selp.b32 %f1, 0, %f1, %p;
 """
-
-
-def _loops(rank: int, row: str) -> str:
-    """Return PTX that performs ``row`` for each row of a box: its address is %place0 plus the
-    offsets of the outer dimensions, in %g; %h is %high, or 0 if the row is outside.
-    """
-    lines = []
-    outer = rank - 1
-    for n in range(outer, 0, -1):
-        around = f"%place{n + 1}" if n < outer else "%place0"
-        lines += [
-            f"cvt.s64.s32 %index{n}, %c{n}; mul.lo.s64 %place{n}, %index{n}, %stride{n};",
-            f"add.u64 %place{n}, %place{n}, {around}; mul.lo.s64 %far{n}, %step{n}, %stride{n};",
-            f"mov.b32 %left{n}, %count{n};",
-            f"BOX{n}: setp.lt.u64 %in{n}, %index{n}, %size{n};",
-            f"and.pred %in{n}, %in{n}, %in{n + 1};" if n < outer else "",
-        ]
-    inside = "selp.b32 %h, %high, 0, %in1;" if rank > 1 else "mov.b32 %h, %high;"
-    place = "%place1" if rank > 1 else "%place0"
-    lines += [
-        inside,
-        f"mov.b32 %j, 0; mov.b64 %g, {place};",
-        "and.b64 %wide, %g, 15; setp.eq.u64 %aligned, %wide, 0;",
-        row,
-        "add.u32 %to, %to, %pitch;",
-    ]
-    for n in range(1, rank):
-        lines += [
-            f"add.s64 %index{n}, %index{n}, %step{n}; add.u64 %place{n}, %place{n}, %far{n};",
-            f"sub.u32 %left{n}, %left{n}, 1; setp.ne.u32 %p, %left{n}, 0; @%p bra BOX{n};",
-        ]
-    return "\n".join(lines)
 
 
 # In a row that is wholly inside, 64 bytes at a time: its first part's address in shared memory is a
@@ -134,8 +122,9 @@ def _groups(load: str, store: str) -> str:
   sub.u32 %k, %pitch, 1; and.b32 %k, %k, %to; setp.eq.u32 %p, %k, 0;
   setp.eq.u32.or %p, %chunks, 0, %p; and.pred %p, %p, %aligned;
   setp.eq.u32.and %p, %low, 0, %p; setp.eq.u32.and %p, %h, %row, %p;
+  setp.eq.u64.and %p, %extra, 0, %p;
   @!%p bra ROW;
-  shr.b32 %s, %to, 3; and.b32 %s, %s, %chunks; mov.b32 %a, %to; mov.b64 %from, %g;
+  shr.b32 %s, %to, %turn; and.b32 %s, %s, %chunks; mov.b32 %a, %to; mov.b64 %from, %g;
 GROUP:
   add.u32 %e, %j, {_GROUP_BYTES}; setp.gt.u32 %p, %e, %row; @%p bra REST;
   {places}
@@ -148,11 +137,22 @@ REST:
 """
 
 
-# The part of a row of 16 bytes at %j, as far as %e, is at %from and, swizzled, at %a.
-_PART: Final = """
+# The byte or element of a row at %j is at %from and, swizzled, at %a.
+_PLACE: Final = """
+  add.u32 %a, %to, %j; shr.b32 %k, %a, %turn; and.b32 %k, %k, %chunks;
+  shr.b32 %z, %a, 4; and.b32 %z, %z, %flip; xor.b32 %a, %a, %k;
+  cvt.u64.u32 %from, %j; add.s64 %wide, %from, %first; shr.s64 %wide, %wide, %slice;
+  mul.lo.s64 %wide, %wide, %extra;
+  add.u64 %from, %from, %g; add.u64 %from, %from, %wide;
+"""
+# The part of a row of 16 bytes at %j ends at %e.
+_PART: Final = f"""
 ROW:
-  add.u32 %a, %to, %j; shr.b32 %k, %a, 3; and.b32 %k, %k, %chunks; xor.b32 %a, %a, %k;
-  add.u32 %e, %j, 16; cvt.u64.u32 %from, %j; add.u64 %from, %from, %g;
+  {_PLACE}
+  @%whole bra WHOLE;
+  shr.u32 %k, %j, 4; mul.wide.u32 %from, %k, %span; add.u64 %from, %from, %g;
+WHOLE:
+  add.u32 %e, %j, 16;
   setp.ge.u32 %p, %j, %low; setp.le.u32.and %p, %e, %h, %p; and.pred %p, %p, %aligned;
   @!%p bra PARTLY;
 """
@@ -162,13 +162,29 @@ NEXT:
 END:
 """
 _BYTE: Final = """
-  mov.b32 %b, 0;
+  mov.b32 %b, 0; mov.b32 %s, %a;
 BYTE:
+  add.u32 %a, %s, %b; xor.b32 %a, %a, %z;
   add.u32 %k, %j, %b; setp.ge.u32 %p, %k, %low; setp.lt.u32.and %p, %k, %h, %p;
 """
 _NEXT_BYTE: Final = """
-  add.u64 %from, %from, 1; add.u32 %a, %a, 1;
-  add.u32 %b, %b, 1; setp.lt.u32 %p, %b, 16; @%p bra BYTE;
+  add.u64 %from, %from, 1;
+  add.u32 %b, %b, 1; setp.lt.u32 %p, %b, %span; @%p bra BYTE;
+"""
+# 16 bytes of shared memory with an element of 6 bits each become 12 bytes of global memory.
+_PACK: Final = """
+  setp.ne.u32 %p, %span, 12; @%p bra BYTES;
+  mov.b32 %b, 0;
+PACK:
+  add.u32 %s, %a, %b; ld.shared.b32 %k, [%s]; and.b32 %x, %k, 0x3f;
+  shr.u32 %s, %k, 2; and.b32 %s, %s, 0xfc0; or.b32 %x, %x, %s;
+  shr.u32 %s, %k, 4; and.b32 %s, %s, 0x3f000; or.b32 %x, %x, %s;
+  shr.u32 %s, %k, 6; and.b32 %s, %s, 0xfc0000; or.b32 %x, %x, %s;
+  st.global.b8 [%from], %x; shr.u32 %x, %x, 8; st.global.b8 [%from+1], %x;
+  shr.u32 %x, %x, 8; st.global.b8 [%from+2], %x; add.u64 %from, %from, 3;
+  add.u32 %b, %b, 4; setp.lt.u32 %p, %b, 16; @%p bra PACK;
+  bra NEXT;
+BYTES:
 """
 _ROWS: Final = {
     Direction.LOAD: _groups(
@@ -197,18 +213,18 @@ PARTLY:
   bra NEXT;
 PARTLY:
   setp.le.u32 %p, %e, %low; setp.ge.u32.or %p, %j, %h, %p; @%p bra NEXT;
+  {_PACK}
   {_BYTE}
   @%p ld.shared.b8 %byte, [%a];
   @%p st.global.b8 [%from], %byte;
   {_NEXT_BYTE}{_NEXT}""",
 }
 # One element after the other.
-_REDUCE_ROW: Final = """
+_REDUCE_ROW: Final = f"""
 ELEMENT:
   setp.lt.u32 %p, %j, %low; setp.ge.u32.or %p, %j, %h, %p; @%p bra SKIP;
-  add.u32 %a, %to, %j; shr.b32 %k, %a, 3; and.b32 %k, %k, %chunks; xor.b32 %a, %a, %k;
-  cvt.u64.u32 %from, %j; add.u64 %from, %from, %g;
-  {update}
+  {_PLACE} xor.b32 %a, %a, %z;
+  {{update}}
 SKIP:
   add.u32 %j, %j, %last; add.u32 %j, %j, 1; setp.lt.u32 %p, %j, %row; @%p bra ELEMENT;
 """
@@ -220,8 +236,6 @@ def _type_for(operation: str, type_: str) -> str | None:
         type_ = f"b{type_[1:]}"
     if operation == "add" and type_ == "s64":
         type_ = "u64"
-    if operation in ("min", "max") and type_ in ("f16", "bf16"):
-        return None  # memory has no such updates of one element
     return type_ if type_ in REDUCTIONS[operation] else None
 
 
@@ -245,7 +259,10 @@ def _update(operation: str) -> str:
             by_type.setdefault(found, []).append(number)
     lines = []
     for type_, numbers in by_type.items():
-        words, _ = update_words(operation, type_, Space.GLOBAL, to="%from", source="%a")
+        if operation in ("min", "max") and type_ in HALVES:
+            words = _update_half(operation, type_)
+        else:
+            words, _ = update_words(operation, type_, Space.GLOBAL, to="%from", source="%a")
         kinds = sum(1 << number for number in numbers)
         lines += [
             f"mov.b32 %k, {kinds}; shr.u32 %k, %k, %type; and.b32 %k, %k, 1;",
@@ -256,7 +273,23 @@ def _update(operation: str) -> str:
     return "\n".join(lines)
 
 
-def _complete(rank: int) -> str:
-    """Return PTX that completes the transaction of a whole box, whatever is inside the tensor."""
-    product = " ".join(f"mul.lo.u32 %row, %row, %count{n};" for n in range(1, rank))
-    return f"{product} mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%bar], %row;"
+def _update_half(operation: str, type_: str) -> str:
+    """Return PTX for a minimum or maximum of one half, of which memory has only pairs.
+
+    The other half of the pair is combined with a NaN, which changes no number.
+    """
+    return f"""
+      ld.shared.b16 %w16, [%a]; mov.b16 %x16, 0x7fff; cvt.u32.u64 %k, %from; and.b32 %k, %k, 2;
+      setp.ne.u32 %p, %k, 0; @!%p bra LOW_{type_};
+      sub.u64 %from, %from, 2; red.global.{operation}.noftz.v2.{type_} [%from], {{%x16, %w16}};
+      bra SKIP;
+    LOW_{type_}:
+      red.global.{operation}.noftz.v2.{type_} [%from], {{%w16, %x16}};
+    """
+
+
+# The transaction of a whole part is complete, whatever is inside the tensor. Padding has no bytes.
+_COMPLETE: Final = """
+  cvt.u32.u64 %x, %boxes; shr.u32 %k, %row, 4; mul.lo.u32 %k, %k, %span; mul.lo.u32 %x, %x, %k;
+  mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%bar], %x;
+"""

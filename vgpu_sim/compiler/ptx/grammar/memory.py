@@ -103,6 +103,9 @@ cp      async [ ca|cg shared|shared::cta ] global [ L2::cache_hint? $prefetch? ]
   async L2::64B|L2::128B|L2::256B|L2::cache_hint !bulk : : 80 7.4
   async bulk                : : 90 8.0
   async bulk shared::cta global !bulk_group !reduce : : 90 8.6
+  async bulk tile::gather4|im2col::w        : : 100 8.6
+  async bulk tile::gather4|im2col::w shared::cluster : : 100a/100f/110f 8.6
+  async bulk tile::scatter4|im2col::w::128   : : 100a/100f/110f 8.6
 cp      async commit_group|wait_group|wait_all
 cp      async mbarrier arrive [ noinc? shared|shared::cta? layout::*? ] b64
 cp      async bulk [ weak|relaxed? $scope? ] $space_of_copy $space_of_copy [ $validity
