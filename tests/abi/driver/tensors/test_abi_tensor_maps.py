@@ -15,6 +15,8 @@ GOOD = {
     "box": (32, 4, 2), "steps": (1, 1, 2), "interleave": 0, "swizzle": 3, "promotion": 2, "fill": 0,
 }  # fmt: skip
 
+PADDED = {"type": 14, "sizes": (256, 8, 4), "box": (128, 4, 2)}
+
 
 class Map(ctypes.Structure):
     _fields_ = (("opaque", ctypes.c_uint64 * 16),)
@@ -69,6 +71,11 @@ def test_a_map_has_the_documented_layout(encode):
         {"steps": (1, 0, 1)}, {"steps": (1, 9, 1)}, {"interleave": 3}, {"swizzle": 7},
         {"promotion": 4}, {"fill": 2}, {"fill": 1}, {"interleave": 2},
         {"interleave": 1, "rank": 2},
+        PADDED | {"sizes": (192, 8, 4)}, PADDED | {"box": (64, 4, 2)}, PADDED | {"swizzle": 1},
+        PADDED | {"strides": (272, 2048)}, PADDED | {"address": ADDRESS + 16},
+        PADDED | {"swizzle": 6}, PADDED | {"type": 15, "interleave": 1}, PADDED | {"fill": 1},
+        {"type": 13, "sizes": (63, 8, 4)}, {"type": 13, "box": (16, 4, 2)},
+        {"swizzle": 4, "box": (64, 4, 2)},
     ],
     ids=str,
 )  # fmt: skip
@@ -78,11 +85,30 @@ def test_invalid_arguments(encode, changes):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"type": 13}, {"interleave": 1}, {"interleave": 2, "swizzle": 1}, {"swizzle": 4}],
+    [
+        {"interleave": 1, "type": 13, "box": (32, 4, 2)}, {"interleave": 1, "steps": (2, 1, 1)},
+        {"interleave": 2, "swizzle": 1, "address": ADDRESS}, {"interleave": 1, "box": (2, 4, 2)},
+    ],
     ids=str,
-)
+)  # fmt: skip
 def test_what_copies_cannot_do_is_refused(encode, changes):
     assert encode(**changes)[0] == NOT_SUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"type": 13}, {76: 13}), (PADDED, {76: 14}), (PADDED | {"type": 15, "swizzle": 6}, {76: 15}),
+        ({"swizzle": 4}, {78: 3, 80: 1}), ({"swizzle": 5}, {78: 3, 80: 2}),
+        ({"swizzle": 6}, {78: 3, 80: 3}), ({"interleave": 1}, {77: 1}),
+        ({"interleave": 2, "swizzle": 1, "box": (8, 4, 2)}, {77: 2, 78: 1}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_layouts_of_shared_memory(encode, changes, fields):
+    status, found = encode(**changes)
+    assert status == 0
+    assert {place: found[place] for place in fields} == fields
 
 
 KERNEL = """
