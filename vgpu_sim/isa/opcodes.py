@@ -95,6 +95,7 @@ class Op(IntEnum):
     BAR_RED = 0x0702
     CLUSTER_ARRIVE = 0x0703
     CLUSTER_WAIT = 0x0704
+    CANCEL = 0x0705
 
     SHFL = 0x0800
     VOTE = 0x0801

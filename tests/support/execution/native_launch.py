@@ -96,7 +96,7 @@ class Buffer:
 
 
 _WORKER = catalogue.RUNTIME
-_STATE_BYTES = 80
+_STATE_BYTES = 88
 ROOM = 4096  # blocks that may start while others wait
 
 

@@ -108,6 +108,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
         *("elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity", "fill_mode"),
     ),
     "mode": ("tile",),
+    "axis": ("get_first_ctaid::x", "get_first_ctaid::y", "get_first_ctaid::z"),
     "boxes": ("tile", "tile::gather4"),
     "columns": ("im2col", "im2col::w", "im2col::w::128"),
     "stored": ("tile", "tile::scatter4", "im2col_no_offs", "im2col_no_offs::w"),

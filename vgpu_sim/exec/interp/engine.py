@@ -12,7 +12,7 @@ from vgpu_sim.exec.interp.launch import InterpretedLaunch, Surroundings
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES
 from vgpu_sim.exec.interp.semantics import SEMANTICS
 from vgpu_sim.exec.interp.state import StepRecord, Warp
-from vgpu_sim.isa import EFFECTS, Function, Instruction, Module, polls
+from vgpu_sim.isa import EFFECTS, Function, Instruction, Module, Op, polls
 
 # Wide enough to amortise numpy's call overhead, small enough that a kernel with a thousand
 # registers stays within some tens of megabytes.
@@ -25,6 +25,7 @@ _PATIENCE_ROUNDS = 20_000
 _MAX_REGISTER_CELLS = 1 << 25
 _MAX_SHARED_BYTES = 1 << 26
 _RUN_LOCAL_BYTES = 1 << 26
+_SLOTS_OF_CANCELLERS = 4
 
 
 def step(warp: Warp) -> StepRecord:
@@ -135,6 +136,8 @@ def _run_blocks(launch: InterpretedLaunch, slots: int, pause: Callable[[], None]
     blocks, together = launch.block_order, launch.cluster_blocks
     slots = min(slots, launch.block_count)
     slots = max(1, min(slots, _MAX_SHARED_BYTES // max(1, launch.shared_bytes)))
+    if any(instruction.op is Op.CANCEL for instruction in launch.function.code):
+        slots = min(slots, _SLOTS_OF_CANCELLERS)  # so that there is something to cancel
     slots = max(together, slots - slots % together)
     cells = slots * launch.warps_per_block * WARP_LANES * len(launch.function.register_bits)
     most = min(

@@ -436,6 +436,10 @@ class ThreadState(ctypes.Structure):
     *, uint32_t how)``, for a group within one warp. In ``how``, bit 0 is set if the group waits for
     the barrier, and clear if it arrives; bits 1 and up are the number of the instruction.
 
+    To cancel a cluster that has not started, the kernel calls ``cancel``, a ``uint64_t
+    (*)(tessera_thread_state *)`` that returns 1 + the index of the cluster's first block, 0 if
+    there is none.
+
     A kernel that polls memory decrements ``turns`` from time to time and calls ``stop`` when it
     is 0: ``stop`` runs other groups for at least as many ns as its second argument states, and
     resets ``turns``. A trap stores a CUresult in ``status`` and returns. It also stores the
@@ -457,6 +461,7 @@ class ThreadState(ctypes.Structure):
         ("block_index", c_uint32 * 3),
         ("turns", c_uint32),
         ("cluster", c_uint64),
+        ("cancel", c_uint64),
     )
 
 

@@ -103,6 +103,18 @@ ROWS: Final = (
         modifiers=(_ALIGNED,),
         effects=_STOP,
     ),
+    OpSpec(
+        Op.CANCEL,
+        "cancel the launch of a cluster that has not started",
+        "d = 1 + the index in the grid, x fastest, of the first block of a cluster of this launch"
+        " that has not started, and that never starts then; 0 if all have started. A block without"
+        " a cluster is one of its own. Lanes that execute the instruction together do so one after"
+        " the other. Lanes may pause as at NANOSLEEP.",
+        "clusterlaunchcontrol.try_cancel",
+        (DataType.U64,),
+        (Role.VALUE,),
+        effects=Effects(orders=True, rests=True),
+    ),
 )
 """PTX ISA 9.7.15.1, "Parallel Synchronization and Communication Instructions: bar, barrier": from
 sm_70 on a barrier is for threads, waits for "all non-exited threads" of the warp, and counts whole

@@ -4,6 +4,7 @@ from typing import Final
 
 from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.copies import launch_control
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
@@ -108,6 +109,7 @@ def _check_count(count: int) -> None:
 
 
 FORMS: Final = (
+    *launch_control.FORMS,
     Form("barrier.cluster.arrive{.release}{.aligned}", "", Op.CLUSTER_ARRIVE, cluster_arrive,
          isa="after FENCE"),
     Form("barrier.cluster.arrive.relaxed{.aligned}", "", Op.CLUSTER_ARRIVE, cluster_arrive),

@@ -138,7 +138,7 @@ class Transfer:
                 None if result is None else self._fill(loaded, node, result.bits)
                 for result in node.results
             ]
-        if instruction.op in (Op.ATOM, Op.LD_ZFILL):  # former values differ between lanes
+        if instruction.op in (Op.ATOM, Op.LD_ZFILL, Op.CANCEL):  # lanes get different values
             return [None if result is None else self._each() for result in node.results]
         if len(node.results) > 1:
             generic = self._algebra.generic(known)

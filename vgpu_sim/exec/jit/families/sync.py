@@ -5,9 +5,15 @@ from typing import Final
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.progress import wait_points
+from vgpu_sim.exec.jit.text.lane_loop import LaneOf, emit_lane_loop
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.values.environment import Form
-from vgpu_sim.exec.jit.values.launch import THREAD_CLUSTER, THREAD_MEET, THREAD_STOP
+from vgpu_sim.exec.jit.values.launch import (
+    THREAD_CANCEL,
+    THREAD_CLUSTER,
+    THREAD_MEET,
+    THREAD_STOP,
+)
 from vgpu_sim.isa import DataType, Op, Reduction
 
 
@@ -60,6 +66,22 @@ def _meet_cluster(emitter: Emitter, node: Operation, mask: Mask, occupied: bool)
         text.begin(onward, follows=True)
 
 
+def _cancel(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    """Cancel one cluster that has not started for each lane."""
+    text, values = emitter.text, emitter.values
+    callee = emitter.launch.thread(THREAD_CANCEL, "ptr")
+    lanes = None if mask.full else emitter.masks.flat(mask)
+
+    def cancel(lane_of: LaneOf) -> list[str]:
+        return [text.let(f"call i64 {callee}(ptr %thread)")]
+
+    vectors = [
+        emit_lane_loop(text, lanes[part] if lanes else None, ["i64"], cancel)[0]
+        for part in range(values.vectors)
+    ]
+    emitter.define(node, lambda form, part: (values.in_form(vectors[part], "i64", form), "i64"))
+
+
 def _ballot(emitter: Emitter, node: Operation, mask: Mask) -> str:
     """Return the number of arriving lanes, plus 2^16 times the number of those with a true
     operand.
@@ -102,4 +124,5 @@ LOWERING: Final[dict[Op, Lowering]] = {
     Op.BAR_RED: _stop,
     Op.CLUSTER_ARRIVE: _meet_cluster,
     Op.CLUSTER_WAIT: _meet_cluster,
+    Op.CANCEL: _cancel,
 }

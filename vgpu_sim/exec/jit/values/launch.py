@@ -38,6 +38,7 @@ THREAD_STOP: Final = abi.ThreadState.stop.offset
 THREAD_TURNS: Final = abi.ThreadState.turns.offset
 THREAD_MEET: Final = abi.ThreadState.meet.offset
 THREAD_CLUSTER: Final = abi.ThreadState.cluster.offset
+THREAD_CANCEL: Final = abi.ThreadState.cancel.offset
 THREAD_COLLECT: Final = abi.ThreadState.collect.offset
 WRONG_MEMBERS: Final = 1 << 31
 """A flag added to the trap word if member masks are invalid."""

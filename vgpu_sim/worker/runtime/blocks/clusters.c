@@ -125,19 +125,6 @@ static uint32_t blocks_of(const tessera_launch_context *context) {
   return context->cluster[0] * context->cluster[1] * context->cluster[2];
 }
 
-/* Return the index in the grid of the block with a rank in a cluster. */
-static uint64_t block_of(const tessera_launch_context *context, uint64_t number, uint32_t rank) {
-  const uint32_t *grid = context->grid, *size = context->cluster;
-  uint64_t place[3];
-  for (int axis = 0; axis < 3; axis++) {
-    const uint64_t clusters = grid[axis] / size[axis];
-    place[axis] = number % clusters * size[axis] + rank % size[axis];
-    number /= clusters;
-    rank /= size[axis];
-  }
-  return place[0] + grid[0] * (place[1] + grid[1] * place[2]);
-}
-
 /* Return an unused entry with memory for the blocks of a cluster. */
 static resident *next_resident(const tw_launch *launch) {
   if (mine.count == mine.made) {
@@ -162,7 +149,7 @@ static void begin(tw_launch *launch, const uint8_t *parameters, uint64_t number)
   for (uint32_t i = 0; i < count; i++) {
     if (r->blocks[i] == NULL && (r->blocks[i] = calloc(1, sizeof *r->blocks[i])) == NULL)
       tw_die_out_of_memory(NO_MEMORY);
-    const uint64_t block = block_of(&launch->context, number, i);
+    const uint64_t block = tw_block_of(&launch->context, number, i);
     r->cluster.blocks[i] = r->blocks[i];
     tw_cta_prepare(r->blocks[i], launch, code, parameters, r->bases[i], &mine.home, &r->cluster);
     tw_cta_begin(r->blocks[i], block, block + 1);
@@ -260,7 +247,7 @@ static void run_plain(tw_launch *launch, const tw_code *code, const uint8_t *par
   for (; first != end; first++) {
     for (uint32_t i = 0; i < count; i++) tw_shared_clear(r->bases[i], launch->shared_bytes);
     for (uint32_t i = 0; i < count; i++) {
-      const uint64_t block = block_of(&launch->context, first, i);
+      const uint64_t block = tw_block_of(&launch->context, first, i);
       enter_block(r, i, launch);
       tw_shared_run_at(r->bases[i], launch, code, parameters, block, block + 1, thread);
     }

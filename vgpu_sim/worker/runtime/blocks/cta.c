@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "blocks/rounds.h"
 #include "base/internal.h"
 #include "base/platform.h"
 
@@ -232,6 +233,13 @@ static void rest(tw_fiber *self) {
   if (self->next != self) tw_fiber_switch(self, self->next);
 }
 
+static uint64_t cancel(tessera_thread_state *state) {
+  const tw_fiber *self = (const tw_fiber *)state;
+  uint64_t number;
+  if (!tw_rounds_cancel(&number)) return 0;
+  return 1 + tw_block_of(&self->cta->launch->context, number, 0);
+}
+
 static void let_others_run(tessera_thread_state *state, uint64_t at_least_ns) {
   tw_fiber *self = (tw_fiber *)state;
   const uint64_t begin_ns = at_least_ns != 0 ? tw_now_ns() : 0;
@@ -326,6 +334,7 @@ static void provide_fibers(tw_cta *c, const tw_code *code) {
     stacks->fibers[i].state.meet = (uint64_t)(uintptr_t)meet;
     stacks->fibers[i].state.collect = (uint64_t)(uintptr_t)collect;
     stacks->fibers[i].state.cluster = (uint64_t)(uintptr_t)meet_cluster;
+    stacks->fibers[i].state.cancel = (uint64_t)(uintptr_t)cancel;
   }
 }
 

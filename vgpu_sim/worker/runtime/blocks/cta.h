@@ -44,6 +44,20 @@ static inline const tw_code *tw_code_now(const tw_launch *launch) {
   return __atomic_load_n(&launch->is_improved, __ATOMIC_ACQUIRE) ? &launch->better : &launch->code;
 }
 
+/* Return the index in the grid of the block with a rank in a cluster. */
+static inline uint64_t tw_block_of(const tessera_launch_context *context, uint64_t number,
+                                   uint32_t rank) {
+  const uint32_t *grid = context->grid, *size = context->cluster;
+  uint64_t place[3];
+  for (int axis = 0; axis < 3; axis++) {
+    const uint64_t clusters = grid[axis] / size[axis];
+    place[axis] = number % clusters * size[axis] + rank % size[axis];
+    number /= clusters;
+    rank /= size[axis];
+  }
+  return place[0] + grid[0] * (place[1] + grid[1] * place[2]);
+}
+
 /* execute.c: a tessera_kernel_entry; the context is that of a tw_launch. */
 void tw_blocks_run(const tessera_launch_context *context, const uint8_t *parameters, uint64_t first,
                    uint64_t end, tessera_thread_state *thread);

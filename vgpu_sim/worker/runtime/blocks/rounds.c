@@ -11,6 +11,18 @@
 
 enum { SHARE_STARTED = 16 };
 
+/* What the calling thread has claimed and not started; NULL: it runs no rounds. */
+static __thread struct {
+  uint64_t *first, *end;
+} mine;
+
+bool tw_rounds_cancel(uint64_t *number) {
+  if (mine.first == NULL) return false;
+  if (*mine.first == *mine.end && !tw_pool_claim(mine.first, mine.end)) return false;
+  *number = (*mine.first)++;
+  return true;
+}
+
 /* Start more, while all others wait; returns whether there were any, and room for them. */
 static bool start_more(const tw_rounds *rounds, tw_launch *launch, const uint8_t *parameters,
                        uint64_t *first, uint64_t *end) {
@@ -32,9 +44,11 @@ void tw_rounds_run(const tw_rounds *rounds, tw_launch *launch, const uint8_t *pa
   uint64_t since_ns = 0;
   uint32_t idle = 0; /* rounds in which none ended or started */
   bool back = false;
+  mine.first = &first;
+  mine.end = &end;
   for (;;) {
     if (rounds->count() == 0) {
-      if (first == end) return;
+      if (first == end) break;
       rounds->begin(launch, parameters, first++);
       idle = 0;
     }
@@ -53,4 +67,5 @@ void tw_rounds_run(const tw_rounds *rounds, tw_launch *launch, const uint8_t *pa
       tw_room_wait(idle - rounds->patience, &since_ns);
     }
   }
+  mine.first = mine.end = NULL;
 }

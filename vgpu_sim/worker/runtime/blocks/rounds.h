@@ -16,6 +16,10 @@ typedef struct tw_rounds {
   bool (*run)(tw_launch *launch, bool back);
 } tw_rounds;
 
+/* Take the number of something that the calling thread's launch has not started, and that never starts
+ * then; false: all has started. Only what `run` executes may call it. */
+bool tw_rounds_cancel(uint64_t *number);
+
 /* Run those with the numbers `first` to `end`, and those for which they wait. */
 void tw_rounds_run(const tw_rounds *rounds, tw_launch *launch, const uint8_t *parameters,
                    uint64_t first, uint64_t end);
