@@ -236,6 +236,24 @@ _COMPLETES = "shared::cluster.mbarrier::complete_tx::bytes"
 
 
 @pytest.mark.parametrize(
+    ("send", "wanted"),
+    [
+        ("st.async.release.gpu.global.u32 [%g], %r0;", 1),
+        ("st.async.mmio.release.sys.global.u32 [%g], %r0;", 1),
+        ("st.async.release.sys.u32 [%g], %r0;", 1),
+        ("st.async.release.gpu.global.b8 [%g], %r0;", 1),
+        ("red.async.release.gpu.global.add.u32 [%g], %r0;", 7),
+        ("red.async.mmio.release.sys.global.add.s32 [%g], %r0;", 7),
+        ("cvt.u64.u32 %d0, %r0; and.b64 %g, %g, -8; red.async.release.gpu.add.s64 [%g], %d0;", 8),
+    ],
+)
+def test_asynchronous_stores_and_sums_in_global_memory(send: str, wanted: int) -> None:
+    body = f"mov.u32 %r0, 6; st.global.u32 [%g], %r0; mov.u32 %r0, 1; bar.sync 0; {send}"
+    found = _run(body, cluster=None, blocks=2)
+    assert (found[:, ::2] == wanted).all()
+
+
+@pytest.mark.parametrize(
     ("expected", "send"),
     [
         (256, f"@%p {_TO_PEER} [%r1], [%r3], 256, [%r2];"),

@@ -1,5 +1,7 @@
 """Lowers one instruction by the row of the binding that matches it."""
 
+from typing import Final
+
 from vgpu_sim.compiler.lower import wide
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
@@ -27,10 +29,18 @@ def lower_instruction(context: Context, instruction: tree.Instruction) -> None:
     wide.write_high_halves(context, extended, match)
 
 
+_REASONS: Final = {
+    "multimem": " (it needs a multicast object, and simulated GPUs have none: cuMulticastCreate"
+    " returns CUDA_ERROR_NOT_SUPPORTED)",
+}
+"""Why instructions cannot be supported, where the reason is in the simulated hardware."""
+
+
 def _recognise(context: Context, instruction: tree.Instruction) -> tuple[Form, Match]:
     forms = FORMS_BY_OPCODE.get(instruction.opcode, ())
     if not forms:
-        raise Unsupported(f"instruction {instruction.opcode!r}")
+        reason = _REASONS.get(instruction.opcode, "")
+        raise Unsupported(f"instruction {instruction.opcode!r}{reason}")
     farthest, counts = 0, set()
     for form in forms:
         found = form.match(instruction.modifiers)

@@ -9,6 +9,7 @@ from vgpu_sim.isa import DataType, Instruction, Literal, Op, Space
 
 _REGISTERS = """
     .reg .b64 %a, %m, %d, %policy; .reg .b32 %s, %r<6>, %bar; .reg .b16 %h; .reg .pred %p;
+    .reg .b128 %q;
     .shared .align 128 .b8 sm[1024]; .shared .b64 bar;
 """
 _COMPLETES = "mbarrier::complete_tx::bytes"
@@ -82,7 +83,16 @@ def test_a_field_of_a_map_is_stored(
         (f"cp.async.bulk.tensor.1d.shared::cta.global.{_COMPLETES} [%s], [%m], [bar];",
          "a tensor map and its coordinates"),
         (f"cp.async.bulk.tensor.3d.shared::cta.global.im2col.{_COMPLETES}"
-         " [%s], [%m, {%r1, %r2, %r3}], [bar], {%h};", "im2col"),
+         " [%s], [%m, {%r1, %r2, %r3}], [bar], {%h, %h};", "a vector of 1 im2col offsets"),
+        (f"cp.async.bulk.tensor.2d.shared::cta.global.im2col.{_COMPLETES}"
+         " [%s], [%m, {%r1, %r2}], [bar], {%h};", ".im2col needs a tensor of 3 to 5 dimensions"),
+        (f"cp.async.bulk.tensor.3d.shared::cta.global.tile::gather4.{_COMPLETES}"
+         " [%s], [%m, {%r1, %r2, %r3}], [bar];", ".tile::gather4 needs a tensor of 2 dimensions"),
+        (f"cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.{_COMPLETES}"
+         " [%s], [%m, {%r1, %r2}], [bar];", "a vector of 5 coordinates"),
+        ("multimem.red.relaxed.gpu.global.add.u32 [%a], %r1;", "needs a multicast object"),
+        ("clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r1, %r2, %r3}, %q;",
+         "a vector of 4 registers"),
     ],
 )  # fmt: skip
 def test_what_is_refused(line: str, message: str) -> None:
@@ -95,6 +105,8 @@ def test_what_is_refused(line: str, message: str) -> None:
     [
         "cp.async.bulk.prefetch.L2.global.L2::cache_hint [%a], 64, %policy;",
         "cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%m, {%r1, %r2, %r3}];",
+        "cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4 [%m, {%r1, %r2, %r3, %r4, %r5}];",
+        "cp.async.bulk.prefetch.tensor.3d.L2.global.im2col [%m, {%r1, %r2, %r3}], {%h};",
         "prefetch.tensormap [%m];",
         "cp.async.bulk.commit_group;",
         "cp.async.bulk.wait_group.read 1;",
@@ -147,4 +159,24 @@ def test_a_site_of_a_copy_is_no_larger_than_stated() -> None:
         f"cp.async.bulk.tensor.2d.shared::cluster.global.{_COMPLETES}"
         " [sm], [%m, {%r1, %r2}], [bar];"
     )
-    assert len(_words(line)) < 250
+    assert len(_words(line)) < 350
+
+
+@pytest.mark.parametrize(
+    ("mode", "near", "target", "accepted"),
+    [
+        ("tile::gather4", "shared::cta", "sm_100", True),
+        ("tile::gather4", "shared::cluster", "sm_100", False),
+        ("tile::gather4", "shared::cluster", "sm_100a", True),
+        ("tile::gather4", "shared::cta", "sm_90", False),
+    ],
+)
+def test_targets_that_gather(mode: str, near: str, target: str, accepted: bool) -> None:
+    line = f"cp.async.bulk.tensor.2d.{near}.global.{mode}.{_COMPLETES}"
+    line += " [%s], [%m, {%r1, %r2, %r3, %r4, %r5}], [bar];"
+    text = kernel(line, registers=_REGISTERS).replace("sm_100a", target)
+    if accepted:
+        compiler.compile_ptx(text, capability=(10, 0))
+        return
+    with pytest.raises(InvalidPtxError, match="sm_100"):
+        compiler.compile_ptx(text, capability=(10, 0))

@@ -1,5 +1,5 @@
 """Lowers clusterlaunchcontrol, by which a running cluster takes over one that has not started (PTX
-ISA 9.7.15.18).
+ISA 9.7.15).
 
 The response is four words: the index of the first block of the cancelled cluster in x, y and z, and
 whether there is one. It is complete when the instruction has executed.
