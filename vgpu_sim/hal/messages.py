@@ -237,7 +237,8 @@ class FunctionRecord(ctypes.Structure):
     ``parameter_first``.
 
     ``needs_cluster`` is 1 if each launch has clusters: of ``required_cluster`` blocks in x, y and z
-    or, if these are 0, of as many as the launch states. ``max_cluster`` is the most blocks of a
+    or, if these are 0, of as many as the launch states; it is 2 if, in addition, the grid that a
+    launch states is a number of clusters. ``max_cluster`` is the most blocks of a
     cluster that the kernel allows; 0: it has no limit of its own.
     """
 

@@ -101,6 +101,8 @@ class FunctionParser:
             self._fields[_COUNTS[name]] = line.integer()
         elif name in _BLOCKS:
             self._fields[_BLOCKS[name]] = (line.integer(), line.integer(), line.integer())
+        elif name == ".counts_clusters":
+            self._fields["counts_clusters"] = True
         elif name == ".parameter":
             self._parameters.append(_parameter(line))
         elif name == ".parameter_image":

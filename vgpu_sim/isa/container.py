@@ -146,7 +146,8 @@ def _encode_function(
         function.shared_bytes,
         function.local_bytes,
         function.maximum_cluster,
-        (required is not None) | (maximum is not None) << 1 | (cluster is not None) << 2,
+        (required is not None) | (maximum is not None) << 1 | (cluster is not None) << 2
+        | function.counts_clusters << 3,
         *(required or (0, 0, 0)),
         *(maximum or (0, 0, 0)),
         *(cluster or (0, 0, 0)),
@@ -268,7 +269,7 @@ def _decode_function(
     reader.finish()
     if image != _NO_VARIABLE and image >= len(variables):
         raise ContainerError(f"function {owner}: variable {image} does not exist")
-    if flags > 7:
+    if flags > 15:
         raise ContainerError(f"function {owner}: flags {flags:#x} are not defined")
     title = strings.get(name, name_size)
     return Function(
@@ -282,6 +283,7 @@ def _decode_function(
         required_block=_block(blocks[:3], flags & 1 == 1),
         maximum_block=_block(blocks[3:6], flags & 2 == 2),
         required_cluster=_block(blocks[6:], flags & 4 == 4),
+        counts_clusters=flags & 8 == 8,
         maximum_cluster=maximum_cluster,
         shared_bytes=shared,
         local_bytes=local,

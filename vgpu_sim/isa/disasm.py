@@ -122,6 +122,8 @@ def _function(function: Function) -> Iterator[str]:
     ):
         if block is not None:
             yield "    .{} {} {} {}".format(directive, *block)
+    if function.counts_clusters:
+        yield "    .counts_clusters"
     if function.parameter_image:
         yield f"    .parameter_image {_name(function.parameter_image)}"
     if function.physical != PhysicalAllocation():

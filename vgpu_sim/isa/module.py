@@ -53,6 +53,7 @@ class Function:
     required_block: tuple[int, int, int] | None = None  # .reqntid
     maximum_block: tuple[int, int, int] | None = None  # .maxntid
     required_cluster: tuple[int, int, int] | None = None  # .reqnctapercluster; zeros: of any size
+    counts_clusters: bool = False  # .blocksareclusters: a launch's grid is a number of clusters
     maximum_cluster: int = 0  # blocks, .maxclusterrank; 0: the device's limit
     shared_bytes: int = 0
     local_bytes: int = 0

@@ -100,6 +100,8 @@ def _frame_errors(function: Function) -> Iterator[str]:
     fits = cluster is None or (min(cluster) > 0 and math.prod(cluster) <= MAX_CLUSTER_BLOCKS)
     if not fits and cluster != (0, 0, 0):
         yield f"{cluster} is not a cluster of at most {MAX_CLUSTER_BLOCKS} blocks"
+    if function.counts_clusters and (function.required_block is None or not any(cluster or ())):
+        yield "a grid of clusters needs the size of a block and of a cluster"
     if not 0 <= function.maximum_cluster < _U32:
         yield f"a cluster of at most {function.maximum_cluster} blocks"
     if not 0 <= function.shared_bytes < _U32:

@@ -30,6 +30,7 @@ from vgpu_sim.isa import DataType, Function, Literal, Op, Parameter
 TUNING = frozenset({".maxnreg", ".minnctapersm", ".maxnctapersm", ".pragma", ".language"})
 _CARRIES = frozenset({"addc", "subc", "madc"})
 _SHORT = frozenset({".b32", ".u32", ".s32"})
+_COUNTS_CLUSTERS = ".blocksareclusters"
 _HARMLESS = frozenset({".noreturn"})
 
 
@@ -43,6 +44,7 @@ def lower_function(
     limit = max_parameter_bytes(symbols.version, symbols.capability)
     parameters, parameter_bytes = lay_out(function, findings, limit)
     required, maximum, cluster, maximum_cluster = _launch_limits(function, findings)
+    counts_clusters = any(d.name == _COUNTS_CLUSTERS for d in function.directives)
     called = [
         callee.body for callee in symbols.graph.reachable_functions(body) if callee.body is not None
     ]
@@ -77,6 +79,7 @@ def lower_function(
         maximum_block=maximum,
         required_cluster=cluster,
         maximum_cluster=maximum_cluster,
+        counts_clusters=counts_clusters,
         shared_bytes=context.memory.size,
         parameter_image=context.parameter_image if context.uses_parameter_image else "",
         local_bytes=local_bytes,
@@ -148,6 +151,8 @@ def _launch_limits(
                 cluster = cluster or (0, 0, 0)
             elif directive.name == ".maxclusterrank":
                 maximum_cluster = _maximum_cluster(directive, function)
+            elif directive.name == _COUNTS_CLUSTERS:
+                _check_counts_clusters(directive, function)
             else:
                 raise Unsupported(f"directive {directive.name}", directive)
         except Refusal as refusal:
@@ -166,6 +171,14 @@ def _cluster(directive: tree.Directive) -> Block:
             directive,
         )
     return x, y, z
+
+
+def _check_counts_clusters(directive: tree.Directive, function: tree.Function) -> None:
+    """Raise Invalid if a kernel whose grids are numbers of clusters states no sizes."""
+    stated = {other.name for other in function.directives if any(other.arguments)}
+    missing = {".reqntid", ".reqnctapercluster"} - stated
+    if missing:
+        raise Invalid(f"{directive.name} needs {' and '.join(sorted(missing))}", directive)
 
 
 def _maximum_cluster(directive: tree.Directive, function: tree.Function) -> int:

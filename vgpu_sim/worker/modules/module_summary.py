@@ -32,6 +32,7 @@ class FunctionSummary:
     required_block: _Block | None
     maximum_block: _Block | None
     required_cluster: _Block | None = None
+    counts_clusters: bool = False
     maximum_cluster: int = 0
     parameter_image: int | None = None  # offset in the segment
     has_stack: bool = False
@@ -150,6 +151,7 @@ def _summarise_function(function: Function, parameter_image: int | None) -> Func
         required_block=function.required_block,
         maximum_block=function.maximum_block,
         required_cluster=function.required_cluster,
+        counts_clusters=function.counts_clusters,
         maximum_cluster=function.maximum_cluster,
         parameter_image=parameter_image,
         has_stack=has_stack(function),

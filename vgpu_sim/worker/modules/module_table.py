@@ -91,7 +91,7 @@ def _function_record(function: FunctionSummary, max_threads: int) -> messages.Fu
         local_bytes=function.local_bytes,
         required_block=function.required_block or (0, 0, 0),
         required_cluster=function.required_cluster or (0, 0, 0),
-        needs_cluster=function.required_cluster is not None,
+        needs_cluster=(function.required_cluster is not None) + function.counts_clusters,
         max_cluster=function.maximum_cluster,
     )
 

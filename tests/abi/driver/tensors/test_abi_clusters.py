@@ -10,12 +10,13 @@ INVALID_VALUE, NOT_PERMITTED, INVALID_CLUSTER = 1, 800, 912
 BLOCKS, THREADS = 16, 32
 # Each block stores what its neighbour in the cluster has, and the cluster's size.
 KERNEL = """
-.version 8.5
+.version 9.0
 .target sm_90
 .address_size 64
 .visible .entry plain(.param .u64 po) { BODY }
 .visible .entry pairs(.param .u64 po) .explicitcluster .reqnctapercluster 2, 1, 1 { BODY }
 .visible .entry sized(.param .u64 po) .explicitcluster { BODY }
+.visible .entry grid(.param .u64 po) .blocksareclusters .reqnctapercluster 4, 1, 1 .reqntid 32 { BODY }
 .visible .entry most4(.param .u64 po) .maxclusterrank 4 { BODY }
 """.replace(
     "BODY",
@@ -40,7 +41,7 @@ def kernels(cuda):
     out = cuda.cuMemAlloc(BLOCKS * THREADS * 4)
     return {
         n: cuda.cuModuleGetFunction(module, n.encode())
-        for n in ("plain", "pairs", "sized", "most4")
+        for n in ("plain", "pairs", "sized", "most4", "grid")
     }, out
 
 
@@ -75,6 +76,29 @@ def read(cuda, out):
 def neighbours(size):
     each = np.arange(BLOCKS)
     return (each // size * size + (each + 1) % size) * 100 + size
+
+
+@pytest.mark.parametrize("threads", [1, THREADS])
+def test_a_grid_of_clusters(cuda, kernels, threads):
+    functions, out = kernels
+    pointer = ctypes.c_uint64(int(out))
+    parameters = (ctypes.c_void_p * 1)(ctypes.addressof(pointer))
+    stream = cuda.cuStreamCreate(0)
+    arguments = (functions["grid"], BLOCKS // 4, 1, 1, threads, 1, 1, 0, stream)
+    for captured in (False, True):
+        cuda.cuMemsetD32(out, 0, BLOCKS * THREADS)
+        if captured:
+            cuda.cuStreamBeginCapture(stream, bindings.CUstreamCaptureMode(2))
+        cuda.cuLaunchKernel(*arguments, ctypes.addressof(parameters), 0)
+        if captured:
+            graph = cuda.cuGraphInstantiate(cuda.cuStreamEndCapture(stream), 0)
+            cuda.cuGraphLaunch(graph, stream)
+        cuda.cuStreamSynchronize(stream)
+        assert np.array_equal(read(cuda, out), neighbours(4))
+    (status,) = bindings.cuLaunchKernel(
+        functions["grid"], 1 << 30, 1, 1, threads, 1, 1, 0, stream, ctypes.addressof(parameters), 0
+    )
+    assert int(status) == INVALID_VALUE
 
 
 @pytest.mark.parametrize(

@@ -395,6 +395,13 @@ def test_kernels_require_clusters(directives: str, cluster: object, most: int) -
     assert (function.required_cluster, function.maximum_cluster) == (cluster, most)
 
 
+def test_a_grid_counts_clusters() -> None:
+    directives = ".blocksareclusters .reqnctapercluster 2 .reqntid 32"
+    text = kernel("").replace("()", f"()\n{directives}")
+    assert compile_verified(text).functions[0].counts_clusters
+    assert not compile_verified(kernel("")).functions[0].counts_clusters
+
+
 @pytest.mark.parametrize(
     ("directives", "error", "message"),
     [
@@ -414,7 +421,11 @@ def test_kernels_require_clusters(directives: str, cluster: object, most: int) -
             ".maxclusterrank and .reqnctapercluster exclude each other",
         ),
         (".maxclusterrank 0", InvalidPtxError, ".maxclusterrank must be at least 1"),
-        (".blocksareclusters", UnsupportedPtxError, "directive .blocksareclusters is not"),
+        (
+            ".blocksareclusters .reqntid 32",
+            InvalidPtxError,
+            ".blocksareclusters needs .reqnctapercluster",
+        ),
         (".minperctamemory 64", UnsupportedPtxError, "directive .minperctamemory is not"),
         (".noreturn", UnsupportedPtxError, "directive .noreturn is not supported yet"),
         (".reqntid 0", InvalidPtxError, "the number of threads in .reqntid must be 1 to 1024"),

@@ -96,11 +96,13 @@ static CUresult enqueue(struct tsr_context *context, uint32_t stream, uint64_t h
   CUresult result = CUDA_SUCCESS;
   const void *buffer = given->block;
   struct tsr_cluster cluster;
+  struct tsr_geometry whole;
   struct tsr_request request;
   tsr_ring_lock(&request, context, stream);
   /* This needs the lock, because a thread that unloads the function waits for the lock before it
    * frees the memory. */
   struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
+  if (function && tsr_launch_expand(function, geometry, &whole)) geometry = &whole;
   if (!function)
     result = CUDA_ERROR_INVALID_HANDLE;
   else if ((result = tsr_launch_check(function, geometry, &cluster)) == CUDA_SUCCESS && !buffer)
@@ -173,13 +175,14 @@ static struct tsr_geometry geometry_of_node(const struct tsr_kernel_operation *l
 
 CUresult tsr_launch_check_node(struct tsr_context *context,
                                const struct tsr_kernel_operation *launch) {
-  const struct tsr_geometry geometry = geometry_of_node(launch);
+  struct tsr_geometry geometry = geometry_of_node(launch);
   struct tsr_cluster cluster;
   uint64_t handle;
   CUresult result = tsr_function_resolve(context, launch->function, &handle);
   if (result != CUDA_SUCCESS) return result;
   pthread_mutex_lock(&tsr_module_lock);
   struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
+  if (function) tsr_launch_expand(function, &geometry, &geometry);
   result = function ? tsr_launch_check(function, &geometry, &cluster) : CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_unlock(&tsr_module_lock);
   return result;
@@ -191,11 +194,12 @@ CUresult tsr_launch_describe(struct tsr_operation *operation, struct tsr_context
   uint64_t handle;
   CUresult result = tsr_function_resolve(context, launch->function, &handle);
   if (result != CUDA_SUCCESS) return result;
-  const struct tsr_geometry geometry = geometry_of_node(launch);
+  struct tsr_geometry geometry = geometry_of_node(launch);
   struct tsr_cluster cluster;
   const void *buffer = NULL;
   pthread_mutex_lock(&tsr_module_lock);
   struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
+  if (function) tsr_launch_expand(function, &geometry, &geometry);
   result = function ? tsr_launch_check(function, &geometry, &cluster) : CUDA_ERROR_INVALID_HANDLE;
   if (result == CUDA_SUCCESS)
     result = check_parameters(function, geometry.call, parameters, extra, &buffer);

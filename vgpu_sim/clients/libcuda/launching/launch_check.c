@@ -9,6 +9,8 @@
 
 enum reason { GRID, BLOCK, THREADS, SHARED, MOST_THREADS, SHAPE, CLUSTER, RESIDENT, PARAMETERS };
 
+enum { COUNTS_CLUSTERS = 2 }; /* of tessera_function_record.needs_cluster */
+
 __attribute__((format(printf, 5, 6))) static CUresult refuse(struct tsr_function *function,
                                                              const char *call, enum reason reason,
                                                              CUresult result, const char *format,
@@ -81,6 +83,21 @@ static CUresult check_cluster(struct tsr_function *function, const struct tsr_ge
     return refuse(function, launch->call, CLUSTER, CUDA_ERROR_NOT_SUPPORTED,
                   "a cluster, and the worker is of an older version that has none");
   return CUDA_SUCCESS;
+}
+
+bool tsr_launch_expand(const struct tsr_function *function, const struct tsr_geometry *launch,
+                       struct tsr_geometry *whole) {
+  const tessera_function_record *record = &function->record;
+  if (record->needs_cluster != COUNTS_CLUSTERS) return false;
+  *whole = *launch;
+  const uint32_t *block = launch->block;
+  if (block[0] == 1 && block[1] == 1 && block[2] == 1)
+    memcpy(whole->block, record->required_block, sizeof whole->block);
+  for (int i = 0; i < 3; i++) {
+    const uint64_t blocks = (uint64_t)launch->grid[i] * record->required_cluster[i];
+    whole->grid[i] = blocks > UINT32_MAX ? UINT32_MAX : (uint32_t)blocks;
+  }
+  return true;
 }
 
 CUresult tsr_launch_check(struct tsr_function *function, const struct tsr_geometry *launch,

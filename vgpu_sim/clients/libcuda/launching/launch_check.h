@@ -14,6 +14,12 @@ struct tsr_geometry {
   bool cooperative; /* all blocks must be resident together */
 };
 
+/* If the grid that launches of the function state is a number of clusters (.blocksareclusters), set
+ * `whole` to the launch with all blocks, and with the kernel's size of blocks if the launch states 1, and
+ * return true. Numbers that do not fit 32 bits become the largest, which no check accepts. */
+bool tsr_launch_expand(const struct tsr_function *function, const struct tsr_geometry *launch,
+                       struct tsr_geometry *whole);
+
 /* Check a launch. Each refusal logs one line that names the call, the kernel, the value and the
  * limit, but only once for each kernel and kind of limit. `cluster` gets the size of the clusters. */
 CUresult tsr_launch_check(struct tsr_function *function, const struct tsr_geometry *launch,
