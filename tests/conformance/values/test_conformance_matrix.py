@@ -8,6 +8,7 @@ import pytest
 from support.execution import both_backends
 from support.execution.both_backends import compare, compiler, first_tier
 from support.execution.interpreted_ptx import compile_verified, kernel, run
+from support.execution.warp_fragments import GRID, WARPS, plans_of, run_fragments
 from support.oracles import matrix_oracle as oracle
 from support.proofs import clamp_proof
 from vgpu_sim.exec import jit
@@ -18,53 +19,7 @@ from vgpu_sim.exec.jit.target import dot_products, llvm
 from vgpu_sim.isa import Module
 
 pytestmark = pytest.mark.timeout(600)
-WARPS, GRID = 2, 2
 Array = oracle.Array
-
-
-def _plans(module: Module) -> list[jit.Plan | None]:
-    legal = list(jit.legal_plans(module.functions[0], (32 * WARPS, 1, 1)))
-    assert any(plan.width > 1 for plan in legal)
-    return [None, jit.Plan(1, 1), legal[-1]]
-
-
-def _load(name: str, place: int, counts: dict[str, int], bits: int) -> str:
-    """Return PTX that reads a fragment's registers: those of a lane are contiguous."""
-    size = counts[name] * bits // 8
-    lines = [f"ld.param.u64 %p{name}, [p{place}]; mad.wide.u32 %p{name}, %i, {size}, %p{name};"]
-    lines += [
-        f"ld.global.b{bits} %{name}{n}, [%p{name}+{n * bits // 8}];" for n in range(counts[name])
-    ]
-    return "\n".join(lines)
-
-
-def _run(
-    instruction: str, fragments: dict[str, tuple[Array, int]], results: int, bits: int
-) -> Array:
-    """Run ``instruction`` on {d}, {a}, {b}, {c}: (warps, 32, registers) each."""
-    counts = {name: array.shape[-1] for name, (array, _) in fragments.items()} | {"d": results}
-    widths = {name: width for name, (_, width) in fragments.items()} | {"d": bits}
-    registers = {
-        name: "{" + ", ".join(f"%{name}{n}" for n in range(count)) + "}"
-        for name, count in counts.items()
-    }
-    declared = "\n".join(
-        f".reg .b{widths[name]} %{name}<{count}>; .reg .b64 %p{name};"
-        for name, count in counts.items()
-    )
-    body = [f"mov.u32 %i, %tid.x; mov.u32 %n, %ctaid.x; mad.lo.u32 %i, %n, {32 * WARPS}, %i;"]
-    body += [_load(name, place, counts, widths[name]) for place, name in enumerate(fragments, 1)]
-    body += [instruction.format(**registers)]
-    body += [f"ld.param.u64 %pd, [p0]; mad.wide.u32 %pd, %i, {results * bits // 8}, %pd;"]
-    body += [f"st.global.b{bits} [%pd+{n * bits // 8}], %d{n};" for n in range(results)]
-    parameters = ", ".join(f".param .u64 p{n}" for n in range(len(fragments) + 1))
-    source = kernel("\n".join(body), parameters, registers=declared + ".reg .b32 %i, %n;")
-    module = compile_verified(source)
-    threads = 32 * WARPS * GRID
-    buffers = [bytes(threads * results * bits // 8)]
-    buffers += [array.tobytes() for array, _ in fragments.values()]
-    found = compare(module, buffers, (GRID, 1, 1), (32 * WARPS, 1, 1), _plans(module))
-    return np.frombuffer(found[0], f"<u{bits // 8}").reshape(-1, 32, results)
 
 
 def _mma(shape: str, a_type: str, b_type: str, total: str, words: str, *, tame: bool) -> None:
@@ -86,7 +41,7 @@ def _mma(shape: str, a_type: str, b_type: str, total: str, words: str, *, tame: 
     arrays = {name: (np.array(found), wide) for name, found in fragments.items()}
     results = arrays["c"][0].shape[-1]
     instruction = f"mma.sync.aligned.{shape}.{words} {{d}}, {{a}}, {{b}}, {{c}};"
-    found = _run(instruction, arrays, results, wide)
+    found = run_fragments(instruction, arrays, results, wide)
     for x, y, z, registers in zip(a, b, c, found, strict=True):
         have = oracle.matrix_of(registers, total, (rows, columns))
         x, y = oracle.values(x, a_type), oracle.values(y, b_type)
@@ -185,7 +140,7 @@ def test_matrices_go_through_shared_memory(trans: str) -> None:
     header = f".shared .align 16 .b8 tile[{16 * threads}];"
     module = compile_verified(kernel(body, parameters, registers=registers, header=header))
     buffers = [bytes(words.nbytes), words.tobytes()]
-    found = compare(module, buffers, (GRID, 1, 1), (threads, 1, 1), _plans(module))
+    found = compare(module, buffers, (GRID, 1, 1), (threads, 1, 1), plans_of(module))
     have = np.frombuffer(found[0], "<u4").reshape(words.shape)
     for before, after in zip(words, have, strict=True):
         for n, turned in ((0, bool(trans)), (1, not trans)):
@@ -259,7 +214,7 @@ def test_products_in_a_loop(threads: int) -> None:
     """Blocks may end within a warp: the missing lanes hold zeros."""
     module, buffers = _products(threads, 1)
     block = (threads, 1, 1)
-    legal = list(jit.legal_plans(module.functions[0], block))
+    legal = list(jit.legalplans_of(module.functions[0], block))
     plans = [None, jit.Plan(1, 1), *legal[-2:]]
     for plan in plans:
         text = compiler().emit_llvm(module, module.functions[0], block, plan)

@@ -2,6 +2,6 @@
 
 from typing import Final
 
-from vgpu_sim.compiler.lower.matrix import mma, moves, wgmma, wmma
+from vgpu_sim.compiler.lower.matrix import mma, moves, scaled_mma, wgmma, wmma
 
-FORMS: Final = (*mma.FORMS, *moves.FORMS, *wmma.FORMS, *wgmma.FORMS)
+FORMS: Final = (*mma.FORMS, *scaled_mma.FORMS, *moves.FORMS, *wmma.FORMS, *wgmma.FORMS)

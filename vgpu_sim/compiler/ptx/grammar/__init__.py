@@ -40,7 +40,7 @@ _HEADS = {
 }
 """Modifiers that are part of the instruction's name and must keep their position."""
 
-_MATRICES = "wmma mma ldmatrix stmatrix wgmma tcgen05"
+_MATRICES = "wmma ldmatrix stmatrix wgmma tcgen05"
 _IN_ORDER = f"{_MATRICES} cp tensormap multimem fabric clusterlaunchcontrol call brx"
 _ORDERED = frozenset(f"{_IN_ORDER} tex tld4 txq suld sust sured suq".split())
 """Instructions whose modifiers must be in the order of their rows."""

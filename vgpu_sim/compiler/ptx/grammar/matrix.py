@@ -8,11 +8,17 @@ wmma    mma sync aligned $layout $layout $shape f16|f32 f16|f32
 wmma    mma [ xor|and popc ] sync aligned $layout $layout $shape s32 b1 b1 s32
 wmma    mma sync aligned $layout $layout $shape $rnd? f32|f64|s32 $element $element f32|f64|s32
         satfinite?
-mma     [ sp|sp::ordered_metadata? sync aligned ] $shape $layout $layout [ $kind? block_scale?
-        $scale_vec? satfinite? ] f16|f32|f64|s32 $element $element f16|f32|f64|s32
-        ue8m0|ue4m3|$rnd?   : : 70 6.4
+mma     sync aligned $shape $layout $layout [ $kind? block_scale? $scale_vec? satfinite? ]
+        f16|f32|f64|s32 $element $element f16|f32|f64|s32 ue8m0|ue4m3|$rnd?   : : 70 6.4
   sp|sp::*                  : : 80 7.1
-  kind::*                   : : 120a/120f/121a 8.7
+  sp::*                     : : 80 8.5
+  e4m3|e5m2                 : : 89 8.4
+  kind::*                   : : 100f/110f/120f 8.7
+  e3m2|e2m3|e2m1            : : 120f 8.7
+  block_scale               : : 120f 8.7
+  ue8m0 scale_vec::4X       : : 120f 9.1
+mma     [ sp|sp::ordered_metadata sync aligned ] $shape $layout $layout [ $kind? block_scale?
+        $scale_vec? satfinite? ] f16|f32|f64|s32 $element $element f16|f32|f64|s32 ue8m0|ue4m3?
 mma     sync aligned $shape $layout $layout s32 b1 b1 s32 xor|and popc
 ldmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b16|b8 : : 75 6.5
 ldmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b8x16 b6x16_p32|b4x16_p64

@@ -1,0 +1,202 @@
+"""mma.sync of elements of 4 to 8 bits, with block scales and without, on both executors."""
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from support.execution.warp_fragments import GRID, WARPS, run_fragments
+from support.oracles import matrix_oracle, scaled_oracle as oracle
+
+pytestmark = pytest.mark.timeout(600)
+Array = oracle.Array
+ROWS, COLUMNS = 16, 8
+COUNT = WARPS * GRID
+KINDS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+_DTYPES = {
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "e3m2": ml_dtypes.float6_e3m2fn,
+    "e2m3": ml_dtypes.float6_e2m3fn,
+    "e2m1": ml_dtypes.float4_e2m1fn,
+}
+
+
+def _patterns(kind: str, shape: tuple[int, ...], dice: np.random.Generator) -> Array:
+    return dice.integers(0, 1 << (1 + sum(oracle.FIELDS[kind])), shape, np.uint8)
+
+
+def _fragment_of_a(matrix: Array, bits: int) -> Array:
+    kind = "u8" if bits == 8 else "u4"
+    return matrix_oracle.fragment(
+        matrix, kind, lambda lane, i: matrix_oracle.place_in_a(kind, ROWS, lane, i)
+    )
+
+
+def _fragment_of_b(matrix: Array, bits: int) -> Array:
+    kind = "u8" if bits == 8 else "u4"
+    return matrix_oracle.fragment(
+        matrix, kind, lambda lane, i: matrix_oracle.place_in_b(kind, lane, i)
+    )
+
+
+def _scale_words(codes: Array, per_quad: int, byte: int, thread: int, noise: Array) -> Array:
+    """Return a warp's registers with ``codes`` (rows, blocks); the rest of their bits is noise."""
+    words = noise.copy()
+    for r, row in enumerate(codes):
+        lane = 4 * (r % 8) + (2 * thread + r // 8 if per_quad == 2 else thread)
+        held = bytearray(int(words[lane]).to_bytes(4, "little"))
+        held[byte : byte + len(row)] = row.tobytes()
+        words[lane] = int.from_bytes(held, "little")
+    return words.reshape(32, 1)
+
+
+def _numbers(matrix: Array, kind: str) -> list[list[float]]:
+    return [[oracle.number(int(one), kind) for one in row] for row in matrix]
+
+
+def _scales(codes: Array, kind: str) -> list[list[float]]:
+    return [[oracle.scale(int(one), kind) for one in row] for row in codes]
+
+
+def _matrix_patterns(registers: Array) -> Array:
+    return matrix_oracle.matrix_of(registers, "f32", (ROWS, COLUMNS)).view(np.uint32)
+
+
+def _check(
+    kinds: tuple[str, str],
+    depth: int,
+    blocks: int,
+    scale: str,
+    words: str,
+    selectors: tuple[int, int, int, int],
+    *,
+    tame: bool = False,
+    dynamic: bool = False,
+) -> None:
+    dice = np.random.default_rng(depth + blocks + sum(selectors))
+    bits = 4 if depth == 64 else 8
+    a = [_patterns(kinds[0], (ROWS, depth), dice) for _ in range(COUNT)]
+    b = [_patterns(kinds[1], (COLUMNS, depth), dice) for _ in range(COUNT)]
+    c = [(dice.normal(size=(ROWS, COLUMNS)) * 8).astype(np.float32) for _ in range(COUNT)]
+    first, beyond = (110, 140) if tame and scale == "ue8m0" else (0, 256)
+    codes = [
+        tuple(dice.integers(first, beyond, (n, blocks), np.uint8) for n in (ROWS, COLUMNS))
+        for _ in range(COUNT)
+    ]
+    noise = dice.integers(0, 1 << 32, (COUNT, 2, 32), np.uint32)
+    byte_a, thread_a, byte_b, thread_b = selectors
+    held = oracle.contained if bits == 8 else lambda pattern, kind: pattern
+    fragments = {
+        "a": [_fragment_of_a(_held(x, kinds[0], held), bits) for x in a],
+        "b": [_fragment_of_b(_held(y, kinds[1], held).T, bits) for y in b],
+        "c": [matrix_oracle.fragment(z, "f32", matrix_oracle.place_in_c) for z in c],
+        "s": [
+            _scale_words(x, 2, byte_a, thread_a, n[0])
+            for (x, _), n in zip(codes, noise, strict=True)
+        ],
+        "t": [
+            _scale_words(y, 1, byte_b, thread_b, n[1])
+            for (_, y), n in zip(codes, noise, strict=True)
+        ],
+    }
+    chosen = [str(one) for one in selectors]
+    begin = ""
+    if dynamic:
+        begin = ".reg .b16 %h<4>;" + "".join(
+            f" mov.b16 %h{n}, {one};" for n, one in enumerate(chosen)
+        )
+        chosen = [f"%h{n}" for n in range(4)]
+    select = "{{{{{}, {}}}}}, {{t}}, {{{{{}, {}}}}}".format(*chosen)
+    instruction = f"{begin} mma.sync.aligned.{words} {{d}}, {{a}}, {{b}}, {{c}}, {{s}}, {select};"
+    arrays = {name: (np.array(found), 32) for name, found in fragments.items()}
+    found = run_fragments(instruction, arrays, 4, 32)
+    for x, y, z, (left, right), have in zip(a, b, c, codes, found, strict=True):
+        want = oracle.scaled(
+            _numbers(x, kinds[0]),
+            _numbers(y, kinds[1]),
+            _scales(left, scale),
+            _scales(right, scale),
+            z,
+        )
+        np.testing.assert_array_equal(_matrix_patterns(have), want)
+
+
+def _held(matrix: Array, kind: str, held: object) -> Array:
+    assert callable(held)
+    return np.array([[held(int(one), kind) for one in row] for row in matrix], np.uint8)
+
+
+@pytest.mark.parametrize(("a", "b"), list(itertools.product(KINDS, KINDS)))
+def test_mxf8f6f4(a: str, b: str) -> None:
+    words = f"m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.{a}.{b}.f32.ue8m0"
+    place = KINDS.index(a) + KINDS.index(b)
+    _check((a, b), 32, 1, "ue8m0", words, (place % 4, place % 2, 3 - place % 4, place % 4))
+
+
+@pytest.mark.parametrize("tame", [True, False], ids=["numbers", "patterns"])
+@pytest.mark.parametrize(
+    ("kind", "size", "scale"),
+    [("mxf4", 2, "ue8m0"), ("mxf4nvf4", 2, "ue8m0")]
+    + [("mxf4nvf4", 4, "ue8m0"), ("mxf4nvf4", 4, "ue4m3")],
+)
+def test_nibbles(kind: str, size: int, scale: str, tame: bool) -> None:
+    words = f"m16n8k64.row.col.kind::{kind}.block_scale.scale_vec::{size}X.f32.e2m1.e2m1.f32.{scale}"
+    for byte, thread in ((0, 1), (2, 0)) if size == 2 else ((0, 1), (0, 0)):
+        selectors = (byte, thread, byte, 2 + thread)
+        _check(("e2m1", "e2m1"), 64, size, scale, words, selectors, tame=tame)
+
+
+def test_selectors_in_registers_and_modifiers_in_another_order() -> None:
+    words = "kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e4m3.e3m2.f32.ue8m0"
+    for selectors in ((1, 1, 2, 3), (3, 0, 0, 1)):
+        _check(("e4m3", "e3m2"), 32, 1, "ue8m0", words, selectors, dynamic=True)
+
+
+@pytest.mark.parametrize("total", ["f16", "f32"])
+@pytest.mark.parametrize(("a", "b"), [("e2m1", "e3m2"), ("e2m3", "e5m2"), ("e4m3", "e4m3")])
+def test_without_scales(a: str, b: str, total: str) -> None:
+    dice = np.random.default_rng(len(total))
+    x = [_patterns(a, (ROWS, 32), dice) for _ in range(COUNT)]
+    y = [_patterns(b, (COLUMNS, 32), dice) for _ in range(COUNT)]
+    c = [
+        (dice.normal(size=(ROWS, COLUMNS)) * 8).astype(matrix_oracle.NUMPY[total])
+        for _ in range(COUNT)
+    ]
+    fragments = {
+        "a": [_fragment_of_a(_held(one, a, oracle.contained), 8) for one in x],
+        "b": [_fragment_of_b(_held(one, b, oracle.contained).T, 8) for one in y],
+        "c": [matrix_oracle.fragment(z, total, matrix_oracle.place_in_c) for z in c],
+    }
+    arrays = {name: (np.array(found), 32) for name, found in fragments.items()}
+    words = f"m16n8k32.row.col.kind::f8f6f4.{total}.{a}.{b}.{total}"
+    results = 2 if total == "f16" else 4
+    found = run_fragments(f"mma.sync.aligned.{words} {{d}}, {{a}}, {{b}}, {{c}};", arrays, results, 32)
+    for left, right, z, have in zip(x, y, c, found, strict=True):
+        rows, columns = _numbers(left, a), _numbers(right, b)
+        want = np.array(
+            [[oracle.chain(r, k, float(z[i, n])) for n, k in enumerate(columns)] for i, r in enumerate(rows)]
+        )
+        with np.errstate(over="ignore"):
+            numbers = want.astype(matrix_oracle.NUMPY[total])
+        got = matrix_oracle.matrix_of(have, total, (ROWS, COLUMNS))
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(numbers))
+        np.testing.assert_array_equal(got[~np.isnan(got)], numbers[~np.isnan(numbers)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_elements_are_those_of_ml_dtypes(kind: str) -> None:
+    """The oracle's decoding, on which the tests above rest."""
+    count = 1 << (1 + sum(oracle.FIELDS[kind]))
+    want = np.arange(count, dtype=np.uint8).view(_DTYPES[kind]).astype(np.float64)
+    np.testing.assert_array_equal([oracle.number(n, kind) for n in range(count)], want)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("ue8m0", ml_dtypes.float8_e8m0fnu), ("ue4m3", ml_dtypes.float8_e4m3fn)]
+)
+def test_scales_are_those_of_ml_dtypes(kind: str, dtype: type) -> None:
+    count = 256 if kind == "ue8m0" else 128
+    want = np.arange(count, dtype=np.uint8).view(dtype).astype(np.float64)
+    np.testing.assert_array_equal([oracle.scale(n, kind) for n in range(count)], want)
