@@ -138,11 +138,17 @@ def test_mxf8f6f4(a: str, b: str) -> None:
 @pytest.mark.parametrize("tame", [True, False], ids=["numbers", "patterns"])
 @pytest.mark.parametrize(
     ("kind", "size", "scale"),
-    [("mxf4", 2, "ue8m0"), ("mxf4nvf4", 2, "ue8m0")]
-    + [("mxf4nvf4", 4, "ue8m0"), ("mxf4nvf4", 4, "ue4m3")],
+    [
+        ("mxf4", 2, "ue8m0"),
+        ("mxf4nvf4", 2, "ue8m0"),
+        ("mxf4nvf4", 4, "ue8m0"),
+        ("mxf4nvf4", 4, "ue4m3"),
+    ],
 )
 def test_nibbles(kind: str, size: int, scale: str, tame: bool) -> None:
-    words = f"m16n8k64.row.col.kind::{kind}.block_scale.scale_vec::{size}X.f32.e2m1.e2m1.f32.{scale}"
+    words = (
+        f"m16n8k64.row.col.kind::{kind}.block_scale.scale_vec::{size}X.f32.e2m1.e2m1.f32.{scale}"
+    )
     for byte, thread in ((0, 1), (2, 0)) if size == 2 else ((0, 1), (0, 0)):
         selectors = (byte, thread, byte, 2 + thread)
         _check(("e2m1", "e2m1"), 64, size, scale, words, selectors, tame=tame)
@@ -172,17 +178,67 @@ def test_without_scales(a: str, b: str, total: str) -> None:
     arrays = {name: (np.array(found), 32) for name, found in fragments.items()}
     words = f"m16n8k32.row.col.kind::f8f6f4.{total}.{a}.{b}.{total}"
     results = 2 if total == "f16" else 4
-    found = run_fragments(f"mma.sync.aligned.{words} {{d}}, {{a}}, {{b}}, {{c}};", arrays, results, 32)
+    found = run_fragments(
+        f"mma.sync.aligned.{words} {{d}}, {{a}}, {{b}}, {{c}};", arrays, results, 32
+    )
     for left, right, z, have in zip(x, y, c, found, strict=True):
         rows, columns = _numbers(left, a), _numbers(right, b)
         want = np.array(
-            [[oracle.chain(r, k, float(z[i, n])) for n, k in enumerate(columns)] for i, r in enumerate(rows)]
+            [
+                [oracle.chain(r, k, float(z[i, n])) for n, k in enumerate(columns)]
+                for i, r in enumerate(rows)
+            ]
         )
         with np.errstate(over="ignore"):
             numbers = want.astype(matrix_oracle.NUMPY[total])
         got = matrix_oracle.matrix_of(have, total, (ROWS, COLUMNS))
         np.testing.assert_array_equal(np.isnan(got), np.isnan(numbers))
         np.testing.assert_array_equal(got[~np.isnan(got)], numbers[~np.isnan(numbers)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "scale"), [("mxf4", 2, "ue8m0"), ("mxf4nvf4", 4, "ue4m3")]
+)
+def test_every_pair_of_e2m1_times_every_scale(kind: str, size: int, scale: str) -> None:
+    """A row has one element, and so has a column: each result is one product of ml_dtypes."""
+    codes = range(256 if scale == "ue8m0" else 128)
+    one = 127 if scale == "ue8m0" else 0x38
+    fields = [
+        (upper, code, other)
+        for upper in range(2)
+        for code, other in [(n, one) for n in codes] + [(one, n) for n in codes]
+    ]
+    a = np.zeros((ROWS, 64), np.uint8)
+    a[:, 0] = np.arange(ROWS)
+    b = np.zeros((2, 64, COLUMNS), np.uint8)
+    b[:, 0] = np.arange(ROWS).reshape(2, COLUMNS)
+    halves = [_fragment_of_b(part, 4) for part in b]
+    scales = np.array([(code, other) for _, code, other in fields], np.uint32)
+    count = len(fields)
+    fragments = {
+        "a": np.broadcast_to(_fragment_of_a(a, 4), (count, 32, 4)),
+        "b": np.array([halves[upper] for upper, _, _ in fields]),
+        "c": np.zeros((count, 32, 4), np.uint32),
+        "s": np.broadcast_to(scales[:, 0, None, None], (count, 32, 1)),
+        "t": np.broadcast_to(scales[:, 1, None, None], (count, 32, 1)),
+    }
+    types = f"f32.e2m1.e2m1.f32.{scale}"
+    words = f"m16n8k64.row.col.kind::{kind}.block_scale.scale_vec::{size}X.{types}"
+    operands = "{d}, {a}, {b}, {c}, {s}, {{0, 0}}, {t}, {{0, 0}}"
+    arrays = {
+        name: (np.ascontiguousarray(part).astype(np.uint32), 32) for name, part in fragments.items()
+    }
+    found = run_fragments(f"mma.sync.aligned.{words} {operands};", arrays, 4, 32, count // WARPS)
+    elements = np.arange(ROWS, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn).astype(np.float64)
+    number = ml_dtypes.float8_e8m0fnu if scale == "ue8m0" else ml_dtypes.float8_e4m3fn
+    factors = scales.astype(np.uint8).view(number).astype(np.float64).prod(axis=1)
+    for (upper, _, _), factor, have in zip(fields, factors, found, strict=True):
+        columns = elements[COLUMNS * upper : COLUMNS * (upper + 1)]
+        with np.errstate(over="ignore"):
+            want = (elements[:, None] * columns * factor + 0.0).astype(np.float32)
+        np.testing.assert_array_equal(
+            matrix_oracle.matrix_of(have, "f32", (ROWS, COLUMNS)), want, f"{upper} {factor}"
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,7 +17,9 @@ BASE = address_map.APERTURE_BASES[0] + address_map.MODULE_OFFSET
 ALIGNMENT_BYTES = 512
 
 # Packed bytes, saturated sums and products of small floats, which no target of CAPABILITY has.
-_ONLY_120 = re.compile(r"\b(?:kind::(?:mx|f8f6f4)|(?:add|sub|neg|min|max)[a-z0-9.]*8x4|add\.sat\.(?:u32|[us]16x2))")
+_ONLY_120 = re.compile(
+    r"\b(?:kind::(?:mx|f8f6f4)|(?:add|sub|neg|min|max)[a-z0-9.]*8x4|add\.sat\.(?:u32|[us]16x2))"
+)
 
 Argument = NDArray[np.generic] | np.generic
 

@@ -21,9 +21,7 @@ def number(pattern: int, kind: str) -> float:
     exponent_bits, fraction_bits = FIELDS[kind]
     bias = (1 << (exponent_bits - 1)) - 1
     sign = -1.0 if pattern >> (exponent_bits + fraction_bits) & 1 else 1.0
-    field, rest = divmod(
-        pattern & ((1 << (exponent_bits + fraction_bits)) - 1), 1 << fraction_bits
-    )
+    field, rest = divmod(pattern & ((1 << (exponent_bits + fraction_bits)) - 1), 1 << fraction_bits)
     last = (1 << exponent_bits) - 1
     if kind == "e4m3" and field == last and rest == 7:
         return math.nan

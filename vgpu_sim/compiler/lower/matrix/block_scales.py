@@ -5,13 +5,12 @@ r / 8 of quad r % 8, and that of column c of B by lane i of quad c, where i is t
 "thread-id" of the instruction. "byte-id" is the place of the first code (PTX ISA, "Block Scaling
 for mma.sync").
 
-A product with scales is computed for each block of K: the sum of the elements' products in binary32, as
-MMA computes it from zero, times both scales, is added to a sum in binary64 that begins with C. The
-last sum is rounded to binary32.
+A product with scales is computed block by block of K: the sum of the elements' products in
+binary32, as MMA computes it from zero, times both scales, is added to a sum in binary64 that begins
+with C. The last sum is rounded to binary32.
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence as Many
+from collections.abc import Iterator, Sequence as Many
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,8 +50,8 @@ class Block:
 class ScaledProduct:
     """A product of blocks of 8-bit floats with a scale for each row or column of a block.
 
-    ``a`` and ``b`` are the formats of the elements. ``power`` is the exponent of the power of two by
-    which each product of elements is multiplied too.
+    ``a`` and ``b`` are the formats of the elements. ``power`` is the exponent of the power of two
+    by which each product of elements is multiplied too.
     """
 
     a: str
@@ -110,9 +109,7 @@ class ScaledProduct:
         begin = lanes.times(lanes.index_in_quad(), 2 * QUAD)
         thread = self._scaled(sequence, b.thread, 1, mask=QUAD - 1)
         begin = sequence.emit(Op.ADD, D.U32, begin, thread)
-        columns = [
-            lanes.value_of_lane(b.codes, lanes.plus(begin, QUAD * odd)) for odd in range(2)
-        ]
+        columns = [lanes.value_of_lane(b.codes, lanes.plus(begin, QUAD * odd)) for odd in range(2)]
         return (
             list(self._from_byte(sequence, rows, a.byte)),
             list(self._from_byte(sequence, columns, b.byte)),

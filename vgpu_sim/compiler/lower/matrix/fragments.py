@@ -21,6 +21,7 @@ D = DataType
 EDGE = 8
 QUAD = 4
 BITS = {"b1": 1, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8}
+BITS |= {"e3m2": 8, "e2m3": 8, "e2m1": 8}  # of the byte that holds one
 BITS |= {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "s32": 32, "f64": 64}
 _ALL_LANES = Literal(0xFFFF_FFFF)
 _ANY_LANE, _QUAD_LANE = Literal(0x1F), Literal(0x1C1F)  # the clamp and the segment mask of SHFL

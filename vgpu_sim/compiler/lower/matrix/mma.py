@@ -8,13 +8,16 @@ from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.matrix import fragments
 from vgpu_sim.compiler.lower.matrix.fragments import shape_of
 from vgpu_sim.compiler.lower.matrix.products import NARROW, Product
+from vgpu_sim.compiler.lower.matrix.small_floats import FORMATS
 from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.isa import DataType, Op
 
 TOTALS = {"f16": DataType.F16, "f32": DataType.F32, "f64": DataType.F64, "s32": DataType.S32}
 WORD_NOTE: Final = "MMA; CVT of C before it and of D after it if they are f16"
 BYTES_NOTE: Final = "MMA; under .satfinite of zeros, then ADD_SAT"
-NARROW_NOTE: Final = "MMA; SHFL and CVT to f16 before it if the factors differ"
+NARROW_NOTE: Final = (
+    "MMA; SHFL and CVT to f16 before it if the factors differ or have less than 8 bits"
+)
 FLOAT_NOTE: Final = "SHFL for the factors of other lanes; FMA in the order of k, starting with c"
 NIBBLES_NOTE: Final = "SHFL for the factors of other lanes; DP4A"
 BITS_NOTE: Final = "SHFL for the factors of other lanes; AND or XOR, POPC, ADD"
@@ -78,6 +81,13 @@ FORMS: Final = (
     *(
         _form(f"row.col.{t}.atype.btype.{t}", Op.MMA, NARROW_NOTE, shape, t, types=NARROW)
         for shape in ("m16n8k16", "m16n8k32")
+        for t in ("f16", "f32")
+    ),
+    *(
+        _form(
+            f"row.col.kind::f8f6f4.{t}.atype.btype.{t}", Op.MMA, NARROW_NOTE, shape, t, types=types
+        )
+        for shape, types in (("m16n8k16", NARROW), ("m16n8k32", FORMATS))
         for t in ("f16", "f32")
     ),
     *(

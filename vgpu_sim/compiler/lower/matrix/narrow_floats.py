@@ -1,7 +1,7 @@
-"""Floats of 8 bits as halves: every E4M3 and E5M2 number is an F16 number.
+"""Floats of 8 bits and fewer as halves: all their numbers are F16 numbers.
 
-A lane's register has four elements of 8 bits, which are adjacent in depth. Of halves, a register
-has two, so that the elements of two lanes become those of four.
+A lane's register has four elements, each in a byte, which are adjacent in depth. Of halves, a
+register has two, so that the elements of two lanes become those of four.
 """
 
 from collections.abc import Sequence as Many
@@ -16,7 +16,7 @@ D = DataType
 
 
 class Halves:
-    """Emits conversions of registers of a fragment from 8-bit floats to halves."""
+    """Emits conversions of registers of a fragment from floats of 8 bits and fewer to halves."""
 
     def __init__(self, builder: Builder) -> None:
         self._sequence, self._lanes = Sequence(builder), Lanes(builder)
@@ -28,6 +28,8 @@ class Halves:
 
     def widen_all(self, registers: Many[Operand], kind: str) -> list[tuple[Register, Register]]:
         """Return for each register the registers of halves of the first and second eight."""
+        if kind == "e2m1":  # in bits 2 to 5 of its byte
+            registers = [self._sequence.emit(Op.SHR, D.U32, one, Literal(2)) for one in registers]
         return [
             (self._half(register, self._first, kind), self._half(register, self._second, kind))
             for register in registers

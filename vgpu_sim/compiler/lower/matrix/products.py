@@ -1,10 +1,10 @@
 """Products of matrices in a warp's registers: by MMA, or by shuffles and dot products of lanes.
 
 F16, BF16, TF32 and formats of 8 bits use MMA instructions, whose arithmetic ``docs/isa.md``
-defines; E4M3 by E5M2 as F16. Other types are computed element by element, starting with c, in the
-order of depth: F64 rounds as the instruction specifies. A result of 16 bits is rounded once more
-at the end. Integers are exact modulo 2^32; with ``.satfinite`` the exact sum is clamped at the
-end.
+defines; E4M3 by E5M2, and formats of 4 and 6 bits, as F16. Other types are computed element by
+element, starting with c, in the order of depth: F64 rounds as the instruction specifies. A result
+of 16 bits is rounded once more at the end. Integers are exact modulo 2^32; with ``.satfinite`` the
+exact sum is clamped at the end.
 """
 
 from collections.abc import Sequence as Many
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.matrix.fragments import EDGE, QUAD, Lanes, Shape
 from vgpu_sim.compiler.lower.matrix.narrow_floats import Halves
+from vgpu_sim.compiler.lower.matrix.small_floats import FORMATS, SMALL
 from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.isa import DataType, Literal, MatrixShape, Op, Operand, Register, Rounding
 from vgpu_sim.isa.families.matrix import SHAPES
@@ -51,7 +52,7 @@ class Product:
         The registers are ordered by block of columns, and then by block of rows.
         """
         sequence = Sequence(builder)
-        if self.a != self.b and self.a in NARROW:
+        if self.a in FORMATS and (self.a != self.b or self.a in SMALL):
             return self._narrow(builder, a, b, c)
         shape = self._word_shape()
         if shape is not None:
@@ -85,7 +86,7 @@ class Product:
     def _narrow(
         self, builder: Builder, a: Many[Operand], b: Many[Operand], c: Many[Operand]
     ) -> list[Register]:
-        """Multiply E4M3 by E5M2 as halves, which represent both exactly."""
+        """Multiply floats of 8 bits and fewer as halves, which represent all of them exactly."""
         sequence, size = Sequence(builder), self.shape
         halves = Halves(builder)
         x, y = halves.widen_all(a, self.a), halves.widen_all(b, self.b)

@@ -1,10 +1,9 @@
-"""mma.sync of elements of 4 to 8 bits with block scales: ``.kind::mxf8f6f4``, ``mxf4``, ``mxf4nvf4``."""
+"""mma.sync with block scales: ``.kind::mxf8f6f4``, ``.kind::mxf4`` and ``.kind::mxf4nvf4``."""
 
 from collections.abc import Sequence as Many
 from functools import partial
 from typing import Final
 
-from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
@@ -14,7 +13,7 @@ from vgpu_sim.compiler.lower.matrix.fragments import Lanes
 from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.isa import DataType, Literal, Op, Operand, Register
+from vgpu_sim.isa import DataType, Literal, Op, Operand
 
 D = DataType
 _NOTE: Final = "MMA of each block; SHFL and CVT of its scales, FMUL and FMA in .f64; CVT to .f32"

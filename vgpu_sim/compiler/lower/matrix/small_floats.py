@@ -1,8 +1,8 @@
 """Floats of 4 and 6 bits as floats of 8 bits, times a power of two.
 
-The bits of an E2M1, E2M3 or E3M2 number, put in place of the same bits of an E4M3 or E5M2 number, are
-that number times a power of two, which only depends on the two formats' biases: subnormal numbers
-become subnormal ones. Whoever multiplies such numbers corrects the power at the end.
+The bits of an E2M1, E2M3 or E3M2 number, put in place of the same bits of an E4M3 or E5M2 number,
+are that number times a power of two, which only depends on the two formats' biases: subnormal
+numbers become subnormal ones. The product of such numbers is multiplied by the inverse power.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _PLACES: Final = {
     ("e3m2", "e5m2"): _Placement(0, 0x1F),
     ("e2m1", "e5m2"): _Placement(-1, 0x0E),
 }
-"""PTX holds a number of 4 or 6 bits in a byte: 6 bits are the lower ones, 4 bits the bits 2 to 5."""
+"""PTX holds 6 bits in the lower bits of a byte, and 4 bits in the bits 2 to 5."""
 
 
 def common_formats(a: str, b: str) -> tuple[str, str]:
