@@ -103,13 +103,14 @@ class Product:
 
     def _word_shape(self) -> MatrixShape | None:
         """Return the shape of the MMA instructions for this product; None if MMA does not support
-        it.
+        it. Two of half the depth follow each other if there is none of the whole.
         """
-        name = f"M{min(self.shape.rows, 2 * EDGE)}N{EDGE}K{self.shape.depth}"
-        factor = _FACTORS.get(self.a)
-        if factor is None or name not in MatrixShape.__members__:
-            return None
-        return MatrixShape[name] if MatrixShape[name] in SHAPES[factor] else None
+        shapes = SHAPES.get(_FACTORS.get(self.a, D.F64), ())
+        for depth in (self.shape.depth, self.shape.depth // 2):
+            name = f"M{min(self.shape.rows, 2 * EDGE)}N{EDGE}K{depth}"
+            if name in MatrixShape.__members__ and MatrixShape[name] in shapes:
+                return MatrixShape[name]
+        return None
 
     def _words(
         self,
@@ -124,26 +125,30 @@ class Product:
         if self.total is D.S32:
             type_ = D.S32 if self.a == "s8" else D.U32
         together, found = shape.rows // EDGE, list[Register]()
+        each = size.depth_blocks * shape.depth // size.depth
         for n in range(size.column_blocks):
-            right = b[n * size.depth_blocks : (n + 1) * size.depth_blocks]
             for first in range(0, size.row_blocks, together):
-                left = [
-                    a[block * size.row_blocks + row]
-                    for block in range(size.depth_blocks)
-                    for row in range(first, first + together)
-                ]
                 begin = 2 * (n * size.row_blocks + first)
                 addends = c[begin : begin + 2 * together]
-                zeros = [Literal(0)] * len(addends)
-                totals = [builder.scratch_register(32) for _ in addends]
-                builder.emit(
-                    Op.MMA,
-                    type=type_,
-                    source_type=factor,
-                    matrix=shape,
-                    dsts=tuple(totals),
-                    srcs=(*left, *right, *(zeros if self.clamp else addends)),
-                )
+                sums: Many[Operand] = [Literal(0)] * len(addends) if self.clamp else addends
+                totals = list[Register]()
+                for part in range(0, size.depth_blocks, each):
+                    left = [
+                        a[block * size.row_blocks + row]
+                        for block in range(part, part + each)
+                        for row in range(first, first + together)
+                    ]
+                    right = b[n * size.depth_blocks + part : n * size.depth_blocks + part + each]
+                    totals = [builder.scratch_register(32) for _ in addends]
+                    builder.emit(
+                        Op.MMA,
+                        type=type_,
+                        source_type=factor,
+                        matrix=shape,
+                        dsts=tuple(totals),
+                        srcs=(*left, *right, *sums),
+                    )
+                    sums = totals
                 if self.clamp:
                     totals = [
                         sequence.emit(Op.ADD_SAT, D.S32, *pair)

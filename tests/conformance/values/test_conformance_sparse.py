@@ -1,0 +1,144 @@
+"""mma.sp: products with a factor of which half is stored, on both executors against numpy."""
+
+import numpy as np
+import pytest
+
+from support.execution.interpreted_ptx import compile_verified, kernel
+from support.execution.warp_fragments import GRID, WARPS, run_fragments
+from support.oracles import matrix_oracle as oracle
+from vgpu_sim.compiler.errors import InvalidPtxError
+
+pytestmark = pytest.mark.timeout(600)
+Array = oracle.Array
+ROWS, COLUMNS = 16, 8
+COUNT = WARPS * GRID
+UNITS = {"f16": 16, "bf16": 16, "tf32": 16}
+"""Bits of the units of which two in four are stored; others have 8."""
+
+
+def _choose(units: int, together: bool, dice: np.random.Generator) -> Array:
+    """Return for each row and group of four units the places of the two stored ones, in order."""
+    pairs = np.array([(0, 1), (2, 3)] if together else [(i, k) for k in range(4) for i in range(k)])
+    return pairs[dice.integers(0, len(pairs), (ROWS, units // 4))]
+
+
+def _kept(places: Array, each: float) -> Array:
+    """Return a mask of the elements that are stored, where a unit has ``each`` elements."""
+    kept = np.zeros((ROWS, 4 * places.shape[1]), np.bool_)
+    for row, group, n in np.ndindex(places.shape):
+        kept[row, 4 * group + places[row, group, n]] = True
+    if each < 1:  # two units are one element
+        return kept[:, ::2]
+    return np.repeat(kept, int(each), axis=1)
+
+
+def _metadata(places: Array, unit_bits: int, selector: int, noise: Array) -> Array:
+    """Return a warp's registers of metadata (PTX ISA, the figures of metadata for mma.sp)."""
+    words = noise.copy()
+    groups = places.shape[1]
+    nibbles = places[..., 0] | places[..., 1] << 2
+    for row in range(ROWS):
+        for group in range(groups):
+            if unit_bits == 16:
+                threads, own = groups // 4, group // 4
+                first = 16 * (row // 8) + 4 * (group % 4)
+            else:
+                threads, own = groups // 4, 2 * (group // 8) + row // 8
+                first = 4 * (group % 8)
+            lane = 4 * (row % 8) + threads * selector + own
+            words[lane] &= np.uint32(0xFFFF_FFFF ^ (15 << first))
+            words[lane] |= np.uint32(int(nibbles[row, group]) << first)
+    return words.reshape(32, 1)
+
+
+def _check(
+    shape: str, a: str, b: str, total: str, words: str, selector: int, *, tame: bool = True
+) -> None:
+    depth = int(shape.split("k")[1])
+    dice = np.random.default_rng(depth + selector)
+    bits = oracle.bits_of(a)
+    unit = UNITS.get(a, 8)
+    x = [oracle.patterns(a, (ROWS, depth), dice, tame) for _ in range(COUNT)]
+    y = [oracle.patterns(b, (depth, COLUMNS), dice, tame) for _ in range(COUNT)]
+    z = [oracle.patterns(total, (ROWS, COLUMNS), dice, tame) for _ in range(COUNT)]
+    places = [_choose(depth * bits // unit, a == "tf32", dice) for _ in range(COUNT)]
+    noise = dice.integers(0, 1 << 32, (COUNT, 32), np.uint32)
+    kept = [_kept(one, unit / bits) for one in places]
+    stored = [m[k].reshape(ROWS, depth // 2) for m, k in zip(x, kept, strict=True)]
+    fragments = {
+        "a": [oracle.fragment(m, a, lambda t, i: oracle.place_in_a(a, ROWS, t, i)) for m in stored],
+        "b": [oracle.fragment(m, b, lambda t, i: oracle.place_in_b(b, t, i)) for m in y],
+        "c": [oracle.fragment(m, total, oracle.place_in_c) for m in z],
+        "e": [_metadata(p, unit, selector, n) for p, n in zip(places, noise, strict=True)],
+    }
+    arrays = {name: (np.array(found), 32) for name, found in fragments.items()}
+    results = arrays["c"][0].shape[-1]
+    text = f"mma.{words.format(shape=shape)} {{d}}, {{a}}, {{b}}, {{c}}, %e0, {selector};"
+    found = run_fragments(text, arrays, results, 32)
+    for m, k, right, c, have in zip(x, kept, y, z, found, strict=True):
+        left = oracle.values(np.where(k, m, np.zeros((), m.dtype)), a)
+        right = oracle.values(right, b)
+        if a == "bf16":
+            want = oracle.paired_product(left, right, c)
+        else:
+            kind = "s32" if total == "s32" else "f32"
+            want = oracle.product(left, right, c, kind, "satfinite" in words)
+        if total == "f16":
+            with np.errstate(over="ignore"):
+                want = want.astype(np.float16)
+        got = oracle.matrix_of(have, total, (ROWS, COLUMNS))
+        np.testing.assert_array_equal(got.view(f"u{got.itemsize}"), want.view(f"u{got.itemsize}"))
+
+
+@pytest.mark.parametrize("ordered", ["", "::ordered_metadata"], ids=["", "ordered"])
+@pytest.mark.parametrize(
+    ("shape", "factors", "total", "selector"),
+    [
+        ("m16n8k16", "f16", "f16", 3),
+        ("m16n8k32", "f16", "f32", 1),
+        ("m16n8k16", "bf16", "f32", 2),
+        ("m16n8k32", "bf16", "f32", 0),
+        ("m16n8k8", "tf32", "f32", 1),
+        ("m16n8k16", "tf32", "f32", 1),
+    ],
+)
+def test_floats(shape: str, factors: str, total: str, selector: int, ordered: str) -> None:
+    words = f"sp{ordered}.sync.aligned.{{shape}}.row.col.{total}.{factors}.{factors}.{total}"
+    _check(shape, factors, factors, total, words, selector)
+
+
+@pytest.mark.parametrize(("a", "b"), [("e4m3", "e4m3"), ("e5m2", "e5m2"), ("e4m3", "e5m2")])
+def test_narrow_floats(a: str, b: str) -> None:
+    words = f"sp.sync.aligned.{{shape}}.row.col.f32.{a}.{b}.f32"
+    _check("m16n8k64", a, b, "f32", words, 0)
+
+
+@pytest.mark.parametrize("clamp", ["", ".satfinite"])
+@pytest.mark.parametrize(
+    ("shape", "a", "b", "selector"),
+    [
+        ("m16n8k32", "s8", "u8", 1),
+        ("m16n8k64", "u8", "u8", 0),
+        ("m16n8k64", "s4", "s4", 1),
+        ("m16n8k128", "u4", "s4", 0),
+    ],
+)
+def test_integers(shape: str, a: str, b: str, selector: int, clamp: str) -> None:
+    words = f"sp.sync.aligned.{{shape}}.row.col{clamp}.s32.{a}.{b}.s32"
+    _check(shape, a, b, "s32", words, selector, tame=False)
+
+
+@pytest.mark.parametrize(
+    ("shape", "type_", "selector"),
+    [("m16n8k16", "f16", 4), ("m16n8k32", "bf16", 2), ("m16n8k16", "tf32", 2)],
+)
+def test_a_selector_of_no_lane_is_invalid(shape: str, type_: str, selector: int) -> None:
+    large = shape == "m16n8k32" or type_ == "tf32"
+    a, b = ("{%r0, %r1, %r2, %r3}",) * 2 if large else ("{%r0, %r1}",) * 2
+    body = (
+        f"mma.sp.sync.aligned.{shape}.row.col.f32.{type_}.{type_}.f32"
+        f" {{%f0, %f1, %f2, %f3}}, {a}, {b}, {{%f0, %f1, %f2, %f3}}, %r0, {selector};"
+    )
+    source = kernel(body, "", registers=".reg .b32 %r<4>; .reg .f32 %f<4>;")
+    with pytest.raises(InvalidPtxError, match=f"the sparsity selector is {selector}"):
+        compile_verified(source)
