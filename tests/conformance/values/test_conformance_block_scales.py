@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from support.execution.warp_fragments import GRID, WARPS, run_fragments
-from support.oracles import matrix_oracle, scaled_oracle as oracle
+from support.oracles import matrix_oracle, scaled_oracle as oracle, sparse_oracle
 
 pytestmark = pytest.mark.timeout(600)
 Array = oracle.Array
@@ -74,9 +74,10 @@ def _check(
     *,
     tame: bool = False,
     dynamic: bool = False,
+    sparse: bool = False,
 ) -> None:
     dice = np.random.default_rng(depth + blocks + sum(selectors))
-    bits = 4 if depth == 64 else 8
+    bits = 4 if "kind::mxf4" in words else 8
     a = [_patterns(kinds[0], (ROWS, depth), dice) for _ in range(COUNT)]
     b = [_patterns(kinds[1], (COLUMNS, depth), dice) for _ in range(COUNT)]
     c = [(dice.normal(size=(ROWS, COLUMNS)) * 8).astype(np.float32) for _ in range(COUNT)]
@@ -88,8 +89,15 @@ def _check(
     noise = dice.integers(0, 1 << 32, (COUNT, 2, 32), np.uint32)
     byte_a, thread_a, byte_b, thread_b = selectors
     held = oracle.contained if bits == 8 else lambda pattern, kind: pattern
+    stored, before = a, ""
+    if sparse:
+        places = [sparse_oracle.choose_places(depth * bits // 8, False, dice) for _ in a]
+        kept = [sparse_oracle.stored_mask(one, 8 / bits) for one in places]
+        stored = [x[k].reshape(ROWS, depth // 2) for x, k in zip(a, kept, strict=True)]
+        a = [np.where(k, x, np.uint8(0)) for x, k in zip(a, kept, strict=True)]
+        before = "%e0, 0, "
     fragments = {
-        "a": [_fragment_of_a(_held(x, kinds[0], held), bits) for x in a],
+        "a": [_fragment_of_a(_held(x, kinds[0], held), bits) for x in stored],
         "b": [_fragment_of_b(_held(y, kinds[1], held).T, bits) for y in b],
         "c": [matrix_oracle.fragment(z, "f32", matrix_oracle.place_in_c) for z in c],
         "s": [
@@ -101,6 +109,10 @@ def _check(
             for (_, y), n in zip(codes, noise, strict=True)
         ],
     }
+    if sparse:
+        fragments["e"] = [
+            sparse_oracle.metadata_words(p, 8, 0, n[0]) for p, n in zip(places, noise, strict=True)
+        ]
     chosen = [str(one) for one in selectors]
     begin = ""
     if dynamic:
@@ -109,7 +121,8 @@ def _check(
         )
         chosen = [f"%h{n}" for n in range(4)]
     select = "{{{{{}, {}}}}}, {{t}}, {{{{{}, {}}}}}".format(*chosen)
-    instruction = f"{begin} mma.sync.aligned.{words} {{d}}, {{a}}, {{b}}, {{c}}, {{s}}, {select};"
+    ordered = "sp::ordered_metadata." if sparse else ""
+    instruction = f"{begin} mma.{ordered}sync.aligned.{words} {{d}}, {{a}}, {{b}}, {{c}}, {before}{{s}}, {select};"
     arrays = {name: (np.array(found), 32) for name, found in fragments.items()}
     found = run_fragments(instruction, arrays, 4, 32)
     for x, y, z, (left, right), have in zip(a, b, c, codes, found, strict=True):
@@ -152,6 +165,22 @@ def test_nibbles(kind: str, size: int, scale: str, tame: bool) -> None:
     for byte, thread in ((0, 1), (2, 0)) if size == 2 else ((0, 1), (0, 0)):
         selectors = (byte, thread, byte, 2 + thread)
         _check(("e2m1", "e2m1"), 64, size, scale, words, selectors, tame=tame)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "kind", "depth", "size", "scale"),
+    [
+        (("e4m3", "e2m1"), "mxf8f6f4", 64, 1, "ue8m0"),
+        (("e5m2", "e2m3"), "mxf8f6f4", 64, 1, "ue8m0"),
+        (("e2m1", "e2m1"), "mxf4", 128, 2, "ue8m0"),
+        (("e2m1", "e2m1"), "mxf4nvf4", 128, 4, "ue4m3"),
+    ],
+)
+def test_sparse(kinds: tuple[str, str], kind: str, depth: int, size: int, scale: str) -> None:
+    types = f"f32.{kinds[0]}.{kinds[1]}.f32.{scale}"
+    shape = f"m16n8k{depth}.row.col.kind::{kind}.block_scale.scale_vec::{size}X"
+    words = f"{shape}.{types}"
+    _check(kinds, depth, size, scale, words, (0, 1, 0, 2), tame=True, sparse=True)
 
 
 def test_selectors_in_registers_and_modifiers_in_another_order() -> None:

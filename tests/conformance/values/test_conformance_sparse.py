@@ -5,7 +5,7 @@ import pytest
 
 from support.execution.interpreted_ptx import compile_verified, kernel
 from support.execution.warp_fragments import GRID, WARPS, run_fragments
-from support.oracles import matrix_oracle as oracle
+from support.oracles import matrix_oracle as oracle, sparse_oracle
 from vgpu_sim.compiler.errors import InvalidPtxError
 
 pytestmark = pytest.mark.timeout(600)
@@ -14,41 +14,6 @@ ROWS, COLUMNS = 16, 8
 COUNT = WARPS * GRID
 UNITS = {"f16": 16, "bf16": 16, "tf32": 16}
 """Bits of the units of which two in four are stored; others have 8."""
-
-
-def _choose(units: int, together: bool, dice: np.random.Generator) -> Array:
-    """Return for each row and group of four units the places of the two stored ones, in order."""
-    pairs = np.array([(0, 1), (2, 3)] if together else [(i, k) for k in range(4) for i in range(k)])
-    return pairs[dice.integers(0, len(pairs), (ROWS, units // 4))]
-
-
-def _kept(places: Array, each: float) -> Array:
-    """Return a mask of the elements that are stored, where a unit has ``each`` elements."""
-    kept = np.zeros((ROWS, 4 * places.shape[1]), np.bool_)
-    for row, group, n in np.ndindex(places.shape):
-        kept[row, 4 * group + places[row, group, n]] = True
-    if each < 1:  # two units are one element
-        return kept[:, ::2]
-    return np.repeat(kept, int(each), axis=1)
-
-
-def _metadata(places: Array, unit_bits: int, selector: int, noise: Array) -> Array:
-    """Return a warp's registers of metadata (PTX ISA, the figures of metadata for mma.sp)."""
-    words = noise.copy()
-    groups = places.shape[1]
-    nibbles = places[..., 0] | places[..., 1] << 2
-    for row in range(ROWS):
-        for group in range(groups):
-            if unit_bits == 16:
-                threads, own = groups // 4, group // 4
-                first = 16 * (row // 8) + 4 * (group % 4)
-            else:
-                threads, own = groups // 4, 2 * (group // 8) + row // 8
-                first = 4 * (group % 8)
-            lane = 4 * (row % 8) + threads * selector + own
-            words[lane] &= np.uint32(0xFFFF_FFFF ^ (15 << first))
-            words[lane] |= np.uint32(int(nibbles[row, group]) << first)
-    return words.reshape(32, 1)
 
 
 def _check(
@@ -61,15 +26,20 @@ def _check(
     x = [oracle.patterns(a, (ROWS, depth), dice, tame) for _ in range(COUNT)]
     y = [oracle.patterns(b, (depth, COLUMNS), dice, tame) for _ in range(COUNT)]
     z = [oracle.patterns(total, (ROWS, COLUMNS), dice, tame) for _ in range(COUNT)]
-    places = [_choose(depth * bits // unit, a == "tf32", dice) for _ in range(COUNT)]
+    places = [
+        sparse_oracle.choose_places(depth * bits // unit, a == "tf32", dice) for _ in range(COUNT)
+    ]
     noise = dice.integers(0, 1 << 32, (COUNT, 32), np.uint32)
-    kept = [_kept(one, unit / bits) for one in places]
+    kept = [sparse_oracle.stored_mask(one, unit / bits) for one in places]
     stored = [m[k].reshape(ROWS, depth // 2) for m, k in zip(x, kept, strict=True)]
     fragments = {
         "a": [oracle.fragment(m, a, lambda t, i: oracle.place_in_a(a, ROWS, t, i)) for m in stored],
         "b": [oracle.fragment(m, b, lambda t, i: oracle.place_in_b(b, t, i)) for m in y],
         "c": [oracle.fragment(m, total, oracle.place_in_c) for m in z],
-        "e": [_metadata(p, unit, selector, n) for p, n in zip(places, noise, strict=True)],
+        "e": [
+            sparse_oracle.metadata_words(p, unit, selector, n)
+            for p, n in zip(places, noise, strict=True)
+        ],
     }
     arrays = {name: (np.array(found), 32) for name, found in fragments.items()}
     results = arrays["c"][0].shape[-1]

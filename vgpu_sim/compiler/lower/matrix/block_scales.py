@@ -24,7 +24,7 @@ D = DataType
 SCALES: Final = {"ue8m0": D.UE8M0, "ue4m3": D.E4M3}
 _CODE_BITS: Final = 8
 _UNSIGNED: Final = Literal(0x7F)  # UE4M3 ignores the upper bit of its byte
-_BLOCK: Final = Shape(16, 8, 32, 8)
+_ROWS, _COLUMNS, _BITS = 16, 8, 8
 _ROW_HALVES: Final = 2
 _BIAS, _FRACTION_BITS = 1023, 52  # of binary64
 
@@ -40,7 +40,7 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of 32 elements of K: registers of A and B, which are 8-bit floats."""
+    """A block of K with one scale: registers of A and B, which are 8-bit floats."""
 
     a: tuple[Operand, ...]
     b: tuple[Operand, ...]
@@ -74,9 +74,11 @@ class ScaledProduct:
         totals: list[Operand] = [
             sequence.emit(Op.CVT, D.F64, addend, source_type=D.F32) for addend in c
         ]
-        inner = Product(_BLOCK, self.a, self.b, D.F32, D.F32)
         left, right = self._words(builder, *scales)
         for place, block in enumerate(blocks):
+            depth = QUAD * len(block.b) * 32 // _BITS
+            size = Shape(_ROWS, _COLUMNS, depth, _BITS)
+            inner = Product(size, self.a, self.b, D.F32, D.F32)
             sums = inner.multiply(builder, block.a, block.b, [Literal(0)] * len(totals))
             rows = [self._number(sequence, word, place) for word in left]
             columns = [self._number(sequence, word, place) for word in right]

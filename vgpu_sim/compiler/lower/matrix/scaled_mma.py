@@ -4,12 +4,14 @@ from collections.abc import Sequence as Many
 from functools import partial
 from typing import Final
 
+from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.matrix import fragments, small_floats
 from vgpu_sim.compiler.lower.matrix.block_scales import Block, ScaledProduct, Selected
 from vgpu_sim.compiler.lower.matrix.fragments import Lanes
+from vgpu_sim.compiler.lower.matrix.sparsity import metadata_of
 from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
@@ -19,57 +21,72 @@ D = DataType
 _NOTE: Final = "MMA of each block; SHFL and CVT of its scales, FMUL and FMA in .f64; CVT to .f32"
 _SELECTORS: Final = {"1X": (0, 1, 2, 3), "2X": (0, 2), "4X": (0,)}
 _A_THREADS, _B_THREADS = (0, 1), (0, 1, 2, 3)
-_NIBBLES: Final = 8  # a register's elements of 4 bits
+_NIBBLE_BITS: Final = 4
 
 
-def _multiply(context: Context, form: Form, match: Match, *, size: str, scale: str) -> None:
-    """Lower ``mma.sync.aligned.block_scale d, a, b, c, scale-a, selectors, scale-b, selectors``."""
+def _multiply(
+    context: Context, form: Form, match: Match, *, shape: str, size: str, scale: str
+) -> None:
+    """Lower ``mma.sync.aligned.block_scale d, a, b, c, scale-a, selectors, scale-b, selectors``.
+
+    Sparse products have ``metadata, selector`` before the scales.
+    """
     builder = context.builder
-    d, a, b, c, a_codes, a_place, b_codes, b_place = context.operands
-    a_type, b_type = match.get("atype"), match.get("btype")
+    d, a, b, c, *sparse, a_codes, a_place, b_codes, b_place = context.operands
+    a_type, b_type = match.get("atype") or "e2m1", match.get("btype") or "e2m1"
+    are_nibbles = "atype" not in match
+    depth = fragments.shape_of(shape, a_type).depth
     to = fragments.destinations(context, d, 4, D.B32)
-    x = fragments.sources(context, a, 4, D.B32)
-    y = fragments.sources(context, b, 2, D.B32)
+    x: Many[Operand] = fragments.sources(context, a, 4, D.B32)
+    y = fragments.sources(context, b, 4 if sparse else 2, D.B32)
     z = fragments.sources(context, c, 4, D.B32)
+    if sparse:
+        register = values.source(context, sparse[0], D.B32)
+        bits = _NIBBLE_BITS if are_nibbles else fragments.BITS[a_type]
+        x = metadata_of(register, sparse[1], bits, depth).expand(builder, x)
     scales = (
         _selected(context, a_codes, a_place, _SELECTORS[size], _A_THREADS),
         _selected(context, b_codes, b_place, _SELECTORS[size], _B_THREADS),
     )
-    if a_type is None or b_type is None:
-        blocks, power = _nibble_blocks(builder, x, y, size)
-        product = ScaledProduct("e4m3", "e4m3", scale, power)
+    left, right = small_floats.common_formats(a_type, b_type)
+    if are_nibbles:
+        blocks = _nibble_blocks(builder, x, y, int(size[0]))
     else:
         sequence = Sequence(builder)
-        left, right = small_floats.common_formats(a_type, b_type)
         x, y = (
             tuple(small_floats.place_in_bytes(sequence, register, kind, held) for register in part)
             for part, kind, held in ((x, a_type, left), (y, b_type, right))
         )
         blocks = [Block(x, y)]
-        power = -small_floats.exponent(a_type, left) - small_floats.exponent(b_type, right)
-        product = ScaledProduct(left, right, scale, power)
+    power = -small_floats.exponent(a_type, left) - small_floats.exponent(b_type, right)
+    product = ScaledProduct(left, right, scale, power)
     results = product.multiply(builder, blocks, scales, z)
     fragments.assign(Sequence(builder), to, results, D.B32)
 
 
-def _nibble_blocks(
-    builder: Builder, a: Many[Operand], b: Many[Operand], size: str
-) -> tuple[list[Block], int]:
-    """Return the blocks of E2M1 factors of depth 64, and the power of two of their products.
+def _nibble_blocks(builder: Builder, a: Many[Operand], b: Many[Operand], count: int) -> list[Block]:
+    """Return ``count`` blocks of E2M1 factors.
 
     The order of elements in a block is of no importance, because sums of their products are exact.
-    Of blocks of 16, two share the registers: the elements of A that belong to the other are zeros.
+    A register of each lane of a quad is 32 elements. Of blocks of 16, two share the registers: the
+    elements of A that belong to the other are zeros.
     """
-    sequence = Sequence(builder)
-    blocks = []
-    for half in range(2):
-        even, odd = zip(
-            *(small_floats.place_nibbles(sequence, one) for one in a[2 * half : 2 * half + 2]),
-            strict=True,
+    sequence, parts = Sequence(builder), list[Block]()
+    for place, register in enumerate(b):
+        rows = [small_floats.place_nibbles(sequence, one) for one in a[2 * place : 2 * place + 2]]
+        (even, odd), (even_below, odd_below) = rows
+        column = small_floats.place_nibbles(sequence, register)
+        parts.append(Block((even, even_below, odd, odd_below), column))
+    if count > len(parts):
+        return [block for part in parts for block in _split(builder, part)]
+    each = len(parts) // count
+    groups = [parts[n : n + each] for n in range(0, len(parts), each)]
+    return [
+        Block(
+            tuple(x for part in group for x in part.a), tuple(y for part in group for y in part.b)
         )
-        block = Block((*even, *odd), small_floats.place_nibbles(sequence, b[half]))
-        blocks += [block] if size == "2X" else _split(builder, block)
-    return blocks, -2 * small_floats.exponent("e2m1", "e4m3")
+        for group in groups
+    ]
 
 
 def _split(builder: Builder, block: Block) -> list[Block]:
@@ -109,27 +126,26 @@ def _selected(
     return Selected(word, *selectors)
 
 
-def _form(pattern: str, size: str, scale: str, types: tuple[str, ...] = ()) -> Form:
-    lower = partial(_multiply, size=size, scale=scale)
-    operands = "d, a, b, c, scale-a, select-a, scale-b, select-b"
-    return Form(f"mma.sync.aligned.{pattern}.{scale}", operands, Op.MMA, lower, types, _NOTE)
-
-
-def _nibbles(kind: str, size: str, scale: str) -> Form:
-    slot = f"{{.scale_vec::{size}}}" if kind == "mxf4" else f".scale_vec::{size}"
-    rest = f"kind::{kind}.block_scale{slot}.f32.e2m1.e2m1.f32"
-    return _form(f"m16n8k64.row.col.{rest}", size, scale)
+def _forms(kind: str, size: str, scale: str, types: tuple[str, ...] = ()) -> tuple[Form, ...]:
+    """Return the dense and the sparse form of a kind."""
+    found = []
+    words = "atype.btype" if types else "e2m1.e2m1"
+    slot = f".scale_vec::{size}" if kind == "mxf4nvf4" else f"{{.scale_vec::{size}}}"
+    rest = f"row.col.kind::{kind}.block_scale{slot}.f32.{words}.f32.{scale}"
+    for sparse, head in ((False, "mma"), (True, "mma.sp::ordered_metadata")):
+        shape = f"m16n8k{(32 if types else 64) << sparse}"
+        lower = partial(_multiply, shape=shape, size=size, scale=scale)
+        middle = "metadata, selector, " if sparse else ""
+        operands = f"d, a, b, c, {middle}scale-a, select-a, scale-b, select-b"
+        pattern = f"{head}.sync.aligned.{shape}.{rest}"
+        found.append(Form(pattern, operands, Op.MMA, lower, types, _NOTE))
+    return tuple(found)
 
 
 FORMS: Final = (
-    _form(
-        "m16n8k32.row.col.kind::mxf8f6f4.block_scale{.scale_vec::1X}.f32.atype.btype.f32",
-        "1X",
-        "ue8m0",
-        small_floats.FORMATS,
-    ),
-    _nibbles("mxf4", "2X", "ue8m0"),
-    _nibbles("mxf4nvf4", "2X", "ue8m0"),
-    _nibbles("mxf4nvf4", "4X", "ue8m0"),
-    _nibbles("mxf4nvf4", "4X", "ue4m3"),
+    *_forms("mxf8f6f4", "1X", "ue8m0", small_floats.FORMATS),
+    *_forms("mxf4", "2X", "ue8m0"),
+    *_forms("mxf4nvf4", "2X", "ue8m0"),
+    *_forms("mxf4nvf4", "4X", "ue8m0"),
+    *_forms("mxf4nvf4", "4X", "ue4m3"),
 )

@@ -13,6 +13,7 @@ mma     sync aligned $shape $layout $layout [ $kind? block_scale? $scale_vec? sa
   sp|sp::*                  : : 80 7.1
   sp::*                     : : 80 8.5
   e4m3|e5m2                 : : 89 8.4
+  sp|sp::* e4m3|e5m2 f16    : : 120f 8.7
   kind::*                   : : 100f/110f/120f 8.7
   e3m2|e2m3|e2m1            : : 120f 8.7
   block_scale               : : 120f 8.7
