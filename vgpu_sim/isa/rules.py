@@ -54,9 +54,12 @@ def matrix_registers(instruction: Instruction) -> tuple[int, int, int]:
     B, and how many hold C (or D).
     """
     shape, factor = instruction.matrix, instruction.source_type
+    if instruction.op is Op.MMA_SCALE:
+        return 4 * instruction.vector, 2, 4  # sums of each block, and the words with scales
     if shape is None or factor is None:
         return 1, 1, 1
-    columns = max(1, shape.depth * factor.bits // 128)  # four lanes have 32 bits each
+    bits = 4 if factor is DataType.E2M1 else factor.bits
+    columns = max(1, shape.depth * bits // 128)  # four lanes have 32 bits each
     return shape.rows // 8 * columns, columns, shape.rows // 4
 
 

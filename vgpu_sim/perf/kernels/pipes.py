@@ -45,7 +45,8 @@ _LONG_DIVISION: Final[Work] = {Pipe.ALU: 50, Pipe.FMA: 30, Pipe.XU: 1, Pipe.CVT:
 def work_of(instruction: Instruction) -> Work:
     """Return how many issue slots of each pipe a warp needs for an instruction."""
     op, family = instruction.op, instruction.op.family
-    if op is Op.NOP or op is Op.MOV:  # ptxas assigns both ends of a copy to one register
+    if op in (Op.NOP, Op.MOV, Op.MMA_SCALE):
+        # ptxas assigns both ends of a copy to one register; scales are part of the product.
         return _NOTHING
     if op is Op.MMA:
         return {Pipe.TENSOR: 1}

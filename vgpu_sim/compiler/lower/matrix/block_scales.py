@@ -1,16 +1,12 @@
-"""Block scales of mma.sync: the lanes and bytes that hold them, and products that apply them.
+"""Products with block scales: the selected scales of a warp, and MMA and MMA_SCALE for each block.
 
 A lane's registers with scales have four codes each. The scale of row r of A is held by lane 2 * i +
 r / 8 of quad r % 8, and that of column c of B by lane i of quad c, where i is the selector
 "thread-id" of the instruction. "byte-id" is the place of the first code (PTX ISA, "Block Scaling
-for mma.sync").
-
-A product with scales is computed block by block of K: the sum of the elements' products in
-binary32, as MMA computes it from zero, times both scales, is added to a sum in binary64 that begins
-with C. The last sum is rounded to binary32.
+for mma.sync"). MMA_SCALE reads the codes that selectors of zero name.
 """
 
-from collections.abc import Iterator, Sequence as Many
+from collections.abc import Sequence as Many
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,15 +14,14 @@ from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.matrix.fragments import QUAD, Lanes, Shape
 from vgpu_sim.compiler.lower.matrix.products import Product
 from vgpu_sim.compiler.lower.sequences import Sequence
-from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Rounding
+from vgpu_sim.isa import DataType, Literal, MatrixShape, Op, Operand, Register, Rounding
 
 D = DataType
 SCALES: Final = {"ue8m0": D.UE8M0, "ue4m3": D.E4M3}
 _CODE_BITS: Final = 8
-_UNSIGNED: Final = Literal(0x7F)  # UE4M3 ignores the upper bit of its byte
 _ROWS, _COLUMNS, _BITS = 16, 8, 8
-_ROW_HALVES: Final = 2
-_BIAS, _FRACTION_BITS = 1023, 52  # of binary64
+_RESULTS: Final = 4
+_BIAS, _FRACTION_BITS = 127, 23  # of binary32
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +35,10 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of K with one scale: registers of A and B, which are 8-bit floats."""
+    """The registers of A and B that have a block of K with one scale.
+
+    Two registers of A, and one of B, are the elements of one step of depth.
+    """
 
     a: tuple[Operand, ...]
     b: tuple[Operand, ...]
@@ -48,10 +46,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class ScaledProduct:
-    """A product of blocks of 8-bit floats with a scale for each row or column of a block.
+    """A product of blocks of elements with a scale for each row or column of a block.
 
-    ``a`` and ``b`` are the formats of the elements. ``power`` is the exponent of the power of two
-    by which each product of elements is multiplied too.
+    ``a`` and ``b`` are E4M3 or E5M2, four elements in a register, or both are E2M1, eight in a
+    register. ``power`` is the exponent of the power of two by which each product of elements is
+    multiplied too.
     """
 
     a: str
@@ -70,81 +69,78 @@ class ScaledProduct:
 
         Block n has the codes from place n on behind those that ``scales`` select.
         """
-        sequence = Sequence(builder)
-        totals: list[Operand] = [
-            sequence.emit(Op.CVT, D.F64, addend, source_type=D.F32) for addend in c
-        ]
-        left, right = self._words(builder, *scales)
-        for place, block in enumerate(blocks):
-            depth = QUAD * len(block.b) * 32 // _BITS
-            size = Shape(_ROWS, _COLUMNS, depth, _BITS)
-            inner = Product(size, self.a, self.b, D.F32, D.F32)
-            sums = inner.multiply(builder, block.a, block.b, [Literal(0)] * len(totals))
-            rows = [self._number(sequence, word, place) for word in left]
-            columns = [self._number(sequence, word, place) for word in right]
-            if self.power:
-                power = Literal((_BIAS + self.power) << _FRACTION_BITS)
-                rows = [self._multiply(sequence, row, power) for row in rows]
-            for n, sum_ in enumerate(sums):
-                half, odd = divmod(n, 2)
-                scale = self._multiply(sequence, rows[half], columns[odd])
-                wide = sequence.emit(Op.CVT, D.F64, sum_, source_type=D.F32)
-                totals[n] = sequence.emit(
-                    Op.FMA, D.F64, wide, scale, totals[n], rounding=Rounding.RN
-                )
-        return [
-            sequence.emit(Op.CVT, D.F32, total, source_type=D.F64, rounding=Rounding.RN)
-            for total in totals
-        ]
-
-    def _words(
-        self, builder: Builder, a: Selected, b: Selected
-    ) -> tuple[list[Operand], list[Operand]]:
-        """Return the codes of a lane's two rows and of its two columns, the selected one first."""
-        sequence, lanes = Sequence(builder), Lanes(builder)
-        first = self._scaled(sequence, a.thread, _ROW_HALVES, mask=1)
-        rows = []
-        for half in range(_ROW_HALVES):
-            place = self._add(sequence, first, half)
-            held = place.bits if isinstance(place, Literal) else place
-            rows.append(lanes.value_in_quad(a.codes, held, D.B32))
-        begin = lanes.times(lanes.index_in_quad(), 2 * QUAD)
-        thread = self._scaled(sequence, b.thread, 1, mask=QUAD - 1)
-        begin = sequence.emit(Op.ADD, D.U32, begin, thread)
-        columns = [lanes.value_of_lane(b.codes, lanes.plus(begin, QUAD * odd)) for odd in range(2)]
-        return (
-            list(self._from_byte(sequence, rows, a.byte)),
-            list(self._from_byte(sequence, columns, b.byte)),
+        sums = [sum_ for block in blocks for sum_ in self._sums(builder, block)]
+        words = _selected_words(builder, *scales)
+        results = [builder.scratch_register(32) for _ in range(_RESULTS)]
+        builder.emit(
+            Op.MMA_SCALE,
+            type=D.F32,
+            source_type=SCALES[self.scale],
+            vector=len(blocks),
+            dsts=tuple(results),
+            srcs=(*sums, *words, *c),
         )
+        return results
 
-    def _from_byte(
-        self, sequence: Sequence, words: Many[Operand], byte: Operand
-    ) -> Iterator[Operand]:
-        shift = self._scaled(sequence, byte, _CODE_BITS, mask=3)
-        for word in words:
-            yield word if shift == Literal(0) else sequence.emit(Op.SHR, D.U32, word, shift)
+    def _sums(self, builder: Builder, block: Block) -> list[Register]:
+        """Return the sums of the products of a block's elements."""
+        zeros = [Literal(0)] * _RESULTS
+        if self.a == "e2m1":
+            return self._sums_of_nibbles(builder, block, zeros)
+        depth = QUAD * len(block.b) * 32 // _BITS
+        product = Product(Shape(_ROWS, _COLUMNS, depth, _BITS), self.a, self.b, D.F32, D.F32)
+        sums = product.multiply(builder, block.a, block.b, zeros)
+        if not self.power:
+            return sums
+        sequence, power = Sequence(builder), Literal((_BIAS + self.power) << _FRACTION_BITS)
+        return [sequence.emit(Op.FMUL, D.F32, n, power, rounding=Rounding.RN) for n in sums]
 
-    def _number(self, sequence: Sequence, word: Operand, place: int) -> Register:
-        """Return the scale whose code is at a place of a word, as a number of 64 bits."""
-        code = sequence.extract_bits(word, D.U32, _CODE_BITS * place, _CODE_BITS)
-        exact = D.BF16
-        if self.scale == "ue4m3":
-            code, exact = sequence.emit(Op.AND, D.B32, code, _UNSIGNED), D.F16
-        number = sequence.emit(Op.CVT, exact, code, source_type=SCALES[self.scale])
-        return sequence.emit(Op.CVT, D.F64, number, source_type=exact)
+    def _sums_of_nibbles(
+        self, builder: Builder, block: Block, zeros: Many[Operand]
+    ) -> list[Register]:
+        sums, found = zeros, list[Register]()
+        for step, column in enumerate(block.b):
+            found = [builder.scratch_register(32) for _ in range(_RESULTS)]
+            builder.emit(
+                Op.MMA,
+                type=D.F32,
+                source_type=D.E2M1,
+                matrix=MatrixShape.M16N8K32,
+                dsts=tuple(found),
+                srcs=(*block.a[2 * step : 2 * step + 2], column, *sums),
+            )
+            sums = found
+        return found
 
-    def _multiply(self, sequence: Sequence, a: Operand, b: Operand) -> Register:
-        return sequence.emit(Op.FMUL, D.F64, a, b, rounding=Rounding.RN)
 
-    def _scaled(self, sequence: Sequence, selector: Operand, factor: int, *, mask: int) -> Operand:
-        """Return a selector of 16 bits times a power of two; bits beyond ``mask`` are ignored."""
-        if isinstance(selector, Literal):
-            return Literal((selector.bits & mask) * factor)
-        wide = sequence.convert(selector, D.U16, D.U32)
-        kept = sequence.emit(Op.AND, D.B32, wide, Literal(mask))
-        return sequence.emit(Op.SHL, D.B32, kept, Literal(factor.bit_length() - 1))
+def _selected_words(builder: Builder, a: Selected, b: Selected) -> tuple[Operand, Operand]:
+    """Return the words of A and B whose codes selectors of zero name."""
+    sequence, zero = Sequence(builder), Literal(0)
+    left, right = a.codes, b.codes
+    lanes = None if a.thread == b.thread == zero else Lanes(builder)
+    if lanes is not None and a.thread != zero:
+        odd = sequence.emit(Op.AND, D.B32, lanes.index_in_quad(), Literal(1))
+        begin = _times(sequence, a.thread, 2, mask=1)
+        place = sequence.emit(Op.ADD, D.U32, odd, begin)
+        left = lanes.value_in_quad(left, place, D.B32)
+    if lanes is not None and b.thread != zero:
+        thread = _times(sequence, b.thread, 1, mask=QUAD - 1)
+        held = thread.bits if isinstance(thread, Literal) else thread
+        right = lanes.value_in_quad(right, held, D.B32)
+    return _from_byte(sequence, left, a.byte), _from_byte(sequence, right, b.byte)
 
-    def _add(self, sequence: Sequence, a: Operand, b: int) -> Literal | Register:
-        if isinstance(a, Literal):
-            return Literal(a.bits + b)
-        return sequence.emit(Op.ADD, D.U32, a, Literal(b))
+
+def _from_byte(sequence: Sequence, word: Operand, byte: Operand) -> Operand:
+    if byte == Literal(0):
+        return word
+    return sequence.emit(Op.SHR, D.U32, word, _times(sequence, byte, _CODE_BITS, mask=QUAD - 1))
+
+
+def _times(sequence: Sequence, selector: Operand, factor: int, *, mask: int) -> Literal | Register:
+    """Return a selector of 16 bits times a power of two; bits beyond ``mask`` are ignored."""
+    if isinstance(selector, Literal):
+        return Literal((selector.bits & mask) * factor)
+    assert isinstance(selector, Register)
+    wide = sequence.convert(selector, D.U16, D.U32)
+    kept = sequence.emit(Op.AND, D.B32, wide, Literal(mask))
+    return sequence.emit(Op.SHL, D.B32, kept, Literal(factor.bit_length() - 1))

@@ -18,7 +18,7 @@ from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand
 
 D = DataType
-_NOTE: Final = "MMA of each block; SHFL and CVT of its scales, FMUL and FMA in .f64; CVT to .f32"
+_NOTE: Final = "MMA of each block and zeros, MMA_SCALE; SHFL of scales that are selected"
 _SELECTORS: Final = {"1X": (0, 1, 2, 3), "2X": (0, 2), "4X": (0,)}
 _A_THREADS, _B_THREADS = (0, 1), (0, 1, 2, 3)
 _NIBBLE_BITS: Final = 4
@@ -48,18 +48,19 @@ def _multiply(
         _selected(context, a_codes, a_place, _SELECTORS[size], _A_THREADS),
         _selected(context, b_codes, b_place, _SELECTORS[size], _B_THREADS),
     )
-    left, right = small_floats.common_formats(a_type, b_type)
     if are_nibbles:
         blocks = _nibble_blocks(builder, x, y, int(size[0]))
+        product = ScaledProduct(a_type, b_type, scale)
     else:
         sequence = Sequence(builder)
+        left, right = small_floats.common_formats(a_type, b_type)
         x, y = (
             tuple(small_floats.place_in_bytes(sequence, register, kind, held) for register in part)
             for part, kind, held in ((x, a_type, left), (y, b_type, right))
         )
         blocks = [Block(x, y)]
-    power = -small_floats.exponent(a_type, left) - small_floats.exponent(b_type, right)
-    product = ScaledProduct(left, right, scale, power)
+        power = -small_floats.exponent(a_type, left) - small_floats.exponent(b_type, right)
+        product = ScaledProduct(left, right, scale, power)
     results = product.multiply(builder, blocks, scales, z)
     fragments.assign(Sequence(builder), to, results, D.B32)
 
@@ -67,25 +68,16 @@ def _multiply(
 def _nibble_blocks(builder: Builder, a: Many[Operand], b: Many[Operand], count: int) -> list[Block]:
     """Return ``count`` blocks of E2M1 factors.
 
-    The order of elements in a block is of no importance, because sums of their products are exact.
     A register of each lane of a quad is 32 elements. Of blocks of 16, two share the registers: the
     elements of A that belong to the other are zeros.
     """
-    sequence, parts = Sequence(builder), list[Block]()
-    for place, register in enumerate(b):
-        rows = [small_floats.place_nibbles(sequence, one) for one in a[2 * place : 2 * place + 2]]
-        (even, odd), (even_below, odd_below) = rows
-        column = small_floats.place_nibbles(sequence, register)
-        parts.append(Block((even, even_below, odd, odd_below), column))
-    if count > len(parts):
+    if count > len(b):
+        parts = (Block(tuple(a[2 * n : 2 * n + 2]), (column,)) for n, column in enumerate(b))
         return [block for part in parts for block in _split(builder, part)]
-    each = len(parts) // count
-    groups = [parts[n : n + each] for n in range(0, len(parts), each)]
+    each = len(b) // count
     return [
-        Block(
-            tuple(x for part in group for x in part.a), tuple(y for part in group for y in part.b)
-        )
-        for group in groups
+        Block(tuple(a[2 * n : 2 * (n + each)]), tuple(b[n : n + each]))
+        for n in range(0, len(b), each)
     ]
 
 

@@ -66,23 +66,6 @@ def place_in_bytes(sequence: Sequence, register: Operand, kind: str, to: str) ->
     return _add_signs(sequence, magnitude, _shift(sequence, register, 2))
 
 
-def place_nibbles(sequence: Sequence, register: Operand) -> tuple[Register, Register]:
-    """Return a register of eight E2M1 as E4M3: the even elements, and the odd ones."""
-    even = sequence.emit(
-        Op.AND, D.B32, _shift(sequence, register, 2), Literal(_PLACES["e2m1", "e4m3"].mask * _BYTES)
-    )
-    odd = sequence.emit(
-        Op.AND,
-        D.B32,
-        _shift(sequence, register, -2),
-        Literal(_PLACES["e2m1", "e4m3"].mask * _BYTES),
-    )
-    return (
-        _add_signs(sequence, even, _shift(sequence, register, 4)),
-        _add_signs(sequence, odd, register),
-    )
-
-
 def _shift(sequence: Sequence, value: Operand, left: int) -> Operand:
     if left == 0:
         return value

@@ -33,6 +33,7 @@ _VIEWS: Final = {
     DataType.TF32: np.uint32,
     DataType.E4M3: np.uint8,
     DataType.E5M2: np.uint8,
+    DataType.E2M1: np.uint8,
     DataType.U8: np.uint8,
     DataType.S8: np.int8,
 }
@@ -64,7 +65,7 @@ def _multiply(
     registers = [np.where(here, number, np.uint32(0)) for number in given.numbers]
     count = shape.rows // 4
     totals = registers[-count:]
-    each = 32 // max(8, factor.bits)
+    each = 8 if factor is DataType.E2M1 else 32 // max(8, factor.bits)
     columns = (len(registers) - count) // (shape.rows // _EDGE + 1)
     left, right = registers[: -count - columns], registers[-count - columns : -count]
     a = np.zeros((len(here), shape.rows, shape.depth), _VIEWS[factor])
@@ -93,6 +94,8 @@ def _multiply(
 
 def _elements(register: Bits, factor: DataType, each: int) -> Sequence[Bits]:
     """Return the elements of packed registers, the lowest first."""
+    if factor is DataType.E2M1:
+        return [register >> np.uint32(4 * n) & np.uint32(15) for n in range(each)]
     parts = np.ascontiguousarray(register.astype("<u4")).view(_VIEWS[factor])
     return [parts[:, n::each] for n in range(each)]
 
@@ -118,6 +121,34 @@ def _numbers(patterns: Bits, factor: DataType) -> Doubles:
     if factor is DataType.TF32:
         return widen(patterns & np.uint32(0xFFFF_E000), DataType.F32)
     return widen(patterns, factor)
+
+
+def _scale(
+    lanes: Lanes, instruction: Instruction, given: CollectiveOperands, here: Mask
+) -> Results:
+    type_, blocks = instruction.source_type, instruction.vector
+    assert type_ is not None
+    registers = [np.where(here, number, np.uint32(0)) for number in given.numbers]
+    *sums, left, right = registers[:-4]
+    totals = [widen(addend.astype(np.uint32), DataType.F32) for addend in registers[-4:]]
+    for j in range(blocks):
+        a, b = (_scale_numbers(word, type_, j) for word in (left, right))
+        for i in range(4):
+            row = a[:, 4 * _G + i // 2]
+            column = b[:, 4 * (2 * _T + i % 2)]
+            sum_ = widen(sums[4 * j + i].astype(np.uint32), DataType.F32)
+            with np.errstate(all="ignore"):
+                totals[i] = totals[i] + sum_ * (row * column)  # the products are exact
+    return tuple(narrow(total, DataType.F32) for total in totals)
+
+
+def _scale_numbers(word: Bits, type_: DataType, place: int) -> Doubles:
+    """Return the scales at a byte of each lane's word."""
+    codes = (word >> np.uint32(8 * place) & np.uint32(0xFF)).astype(np.uint8)
+    if type_ is DataType.E4M3:
+        return widen(codes & np.uint8(0x7F), type_)
+    powers: Doubles = np.ldexp(1.0, codes.astype(np.int64) - 127)
+    return np.where(codes == 0xFF, np.nan, powers)
 
 
 def _load(lanes: Lanes, instruction: Instruction, given: CollectiveOperands, here: Mask) -> Results:
@@ -146,6 +177,7 @@ def _load(lanes: Lanes, instruction: Instruction, given: CollectiveOperands, her
 
 _RESULTS: Final[dict[Op, Callable[[Lanes, Instruction, CollectiveOperands, Mask], Results]]] = {
     Op.MMA: _multiply,
+    Op.MMA_SCALE: _scale,
     Op.LDMATRIX: _load,
 }
 GATHERS: Final[Sequence[Op]] = tuple(_RESULTS)

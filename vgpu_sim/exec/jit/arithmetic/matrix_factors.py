@@ -10,6 +10,8 @@ LANES: Final = 16
 _BYTES: Final = 4
 _NAN: Final = 0x7F  # the magnitude of E4M3 that is no number
 _CANONICAL: Final = 0x7FFF_FFFF
+_NIBBLE: Final = 7  # the magnitude of E2M1
+_E2M1_SCALE: Final = 0x47D0_0000_0000_0000  # 2^126
 _E4M3_SCALE: Final = 0x4770_0000_0000_0000  # 2^120, as LLVM writes a float
 
 Parts = tuple[str, ...]
@@ -72,6 +74,28 @@ def split_bytes(lanes: Lanes, register: str, type_: DataType) -> Parts:
     if type_ is DataType.E5M2:
         return tuple(_half_of_byte(lanes, register, place) for place in range(_BYTES))
     return tuple(_number_of_byte(lanes, register, place) for place in range(_BYTES))
+
+
+def split_nibbles(lanes: Lanes, register: str) -> Parts:
+    """Return a register's eight E2M1 numbers as floats, exactly."""
+    return tuple(_number_of_nibble(lanes, register, place) for place in range(2 * _BYTES))
+
+
+def _number_of_nibble(lanes: Lanes, register: str, place: int) -> str:
+    """Place exponent and fraction in a float, and correct its bias as ``_number_of_byte`` does."""
+    magnitude = lanes.emit(
+        "and",
+        "i32",
+        _shift(lanes, register, 22 - 4 * place),
+        lanes.const("i32", str(_NIBBLE << 22)),
+    )
+    sign = lanes.emit(
+        "and", "i32", _shift(lanes, register, 28 - 4 * place), lanes.const("i32", str(-(1 << 31)))
+    )
+    scale = lanes.const("float", f"0x{_E2M1_SCALE:016X}")
+    number = lanes.emit("fmul", "float", lanes.bitcast(magnitude, "i32", "float"), scale)
+    signed = lanes.emit("or", "i32", lanes.bitcast(number, "float", "i32"), sign)
+    return lanes.bitcast(signed, "i32", "float")
 
 
 def _shift(lanes: Lanes, register: str, left: int) -> str:

@@ -19,6 +19,7 @@ from vgpu_sim.exec.jit.arithmetic.matrix_factors import (
     Parts,
     split_bytes,
     split_halves,
+    split_nibbles,
     truncate,
 )
 from vgpu_sim.exec.jit.target import dot_products
@@ -70,6 +71,8 @@ def step_arithmetic(lanes: Lanes, instruction: Instruction) -> Steps:
             return _floats(lanes, 1, lambda register: truncate(lanes, register))
         case DataType.E4M3 | DataType.E5M2 as type_:
             return _floats(lanes, 4, lambda register: split_bytes(lanes, register, type_))
+        case DataType.E2M1:
+            return _floats(lanes, 8, lambda register: split_nibbles(lanes, register))
         case _:
             return _bytes(lanes, instruction)
 

@@ -5,7 +5,6 @@ same A. A lane that is a group of its own reads the factors of the others one by
 does.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -19,7 +18,7 @@ from vgpu_sim.exec.jit.arithmetic.matrix_products import (
     prepare_left,
     prepare_right,
 )
-from vgpu_sim.exec.jit.emission import matrix_loads
+from vgpu_sim.exec.jit.emission import matrix_functions, matrix_loads, matrix_scales
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.emission.warp_registers import (
     SHUFFLE,
@@ -40,8 +39,6 @@ from vgpu_sim.exec.jit.values.launch import THREAD_COLLECT
 from vgpu_sim.hal.compute.limits import WARP_THREADS
 from vgpu_sim.isa import DataType, Instruction, Op
 from vgpu_sim.isa.rules import matrix_registers
-
-_LOCATION: Final = re.compile(r", !dbg !\d+$", re.MULTILINE)
 
 
 def _product(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
@@ -168,7 +165,7 @@ def _multiply(
     results = "{ " + ", ".join([total] * (2 * each * len(columns))) + " }"
     values = ", ".join(f"{type_} {value}" for type_, value in given)
     with text.known.keep_loads():  # the function reads prepared factors, and writes nothing
-        found = text.let(f"call {_convention()}{results} @{name}({values})")
+        found = text.let(f"call {matrix_functions.convention()}{results} @{name}({values})")
     parts = [
         text.let(f"extractvalue {results} {found}, {n}") for n in range(2 * each * len(columns))
     ]
@@ -181,13 +178,6 @@ def _name(head: str, instruction: Instruction) -> str:
     assert instruction.source_type is not None
     types = f"{instruction.type.name}.{instruction.source_type.name}"
     return f"{head}.{instruction.matrix.name}.{types}".lower()
-
-
-def _convention() -> str:
-    """Return the calling convention that passes 16 vectors in registers, where there is one."""
-    from vgpu_sim.exec.jit.target import llvm
-
-    return "x86_regcallcc " if llvm.vector_bits() == 512 else ""
 
 
 def _function(
@@ -208,25 +198,9 @@ def _function(
     columns = [(f"%right{n}", c) for n, c in enumerate(addends)]
     made = multiply(Lanes(own), instruction, "%left", columns)
     found = [half for totals in made for halves in totals for half in halves]
-    return _define_function(own, name, parameters, total, found, f"internal {_convention()}")
-
-
-def _define_function(
-    own: Text,
-    name: str,
-    parameters: Sequence[str],
-    type_: str,
-    found: Sequence[str],
-    linkage: str,
-) -> str:
-    results = "{ " + ", ".join([type_] * len(found)) + " }"
-    made = "poison"
-    for n, value in enumerate(found):
-        made = own.let(f"insertvalue {results} {made}, {type_} {value}, {n}")
-    own.do(f"ret {results} {made}")
-    body = _LOCATION.sub("", "\n".join(["entry:", *own.body]))
-    head = f"define {linkage}{results} @{name}({', '.join(parameters)}) #1 {{"
-    return f"{head}\n{body}\n}}"
+    return matrix_functions.define_function(
+        own, name, parameters, total, found, f"internal {matrix_functions.convention()}"
+    )
 
 
 def _product_alone(emitter: Emitter, node: Operation, mask: Mask) -> None:
@@ -252,7 +226,7 @@ def _product_alone(emitter: Emitter, node: Operation, mask: Mask) -> None:
             return shuffle_lane(own, "%collect", "%how", value, lane)
 
         found = multiply_in_lane(Lanes(own, 1), instruction, of_lane, x, y, z, "%lane")
-        text.shared.helpers[name] = _define_function(
+        text.shared.helpers[name] = matrix_functions.define_function(
             own, name, parameters, scalar, found, "internal "
         )
     callee = emitter.launch.thread(THREAD_COLLECT, "ptr")
@@ -274,4 +248,12 @@ def _load(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
     matrix_loads.load(emitter, node, mask)
 
 
-LOWERING: Final[dict[Op, Lowering]] = {Op.MMA: _product, Op.LDMATRIX: _load}
+def _scale(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    matrix_scales.scale(emitter, node, mask)
+
+
+LOWERING: Final[dict[Op, Lowering]] = {
+    Op.MMA: _product,
+    Op.MMA_SCALE: _scale,
+    Op.LDMATRIX: _load,
+}
