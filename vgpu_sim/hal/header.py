@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from vgpu_sim.hal import messages
-from vgpu_sim.hal.compute import abi, address_map, event_table, limits
+from vgpu_sim.hal.compute import abi, address_map, event_table, limits, tensor_memory
 from vgpu_sim.hal.management import nvml
 
 UMBRELLA = "tessera_abi.h"
@@ -25,6 +25,7 @@ UMBRELLA = "tessera_abi.h"
 CONTRACTS = (
     address_map,
     limits,
+    tensor_memory,
     abi,
     event_table,
     messages,

@@ -105,6 +105,8 @@ class FunctionParser:
             self._fields["counts_clusters"] = True
         elif name == ".parameter":
             self._parameters.append(_parameter(line))
+        elif name == ".tensor_memory":
+            self._fields["tensor_memory"] = True
         elif name == ".parameter_image":
             self._fields["parameter_image"] = line.name()
         elif name == ".registers":

@@ -146,8 +146,11 @@ def _encode_function(
         function.shared_bytes,
         function.local_bytes,
         function.maximum_cluster,
-        (required is not None) | (maximum is not None) << 1 | (cluster is not None) << 2
-        | function.counts_clusters << 3,
+        (required is not None)
+        | (maximum is not None) << 1
+        | (cluster is not None) << 2
+        | function.counts_clusters << 3
+        | function.tensor_memory << 4,
         *(required or (0, 0, 0)),
         *(maximum or (0, 0, 0)),
         *(cluster or (0, 0, 0)),
@@ -289,6 +292,7 @@ def _decode_function(
         local_bytes=local,
         physical=_decode_physical(sections, owner),
         parameter_image="" if image == _NO_VARIABLE else variables[image],
+        tensor_memory=flags & 16 == 16,
     )
 
 

@@ -124,6 +124,8 @@ def _function(function: Function) -> Iterator[str]:
             yield "    .{} {} {} {}".format(directive, *block)
     if function.counts_clusters:
         yield "    .counts_clusters"
+    if function.tensor_memory:
+        yield "    .tensor_memory"
     if function.parameter_image:
         yield f"    .parameter_image {_name(function.parameter_image)}"
     if function.physical != PhysicalAllocation():

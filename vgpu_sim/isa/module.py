@@ -59,6 +59,7 @@ class Function:
     local_bytes: int = 0
     physical: PhysicalAllocation = field(default_factory=PhysicalAllocation)
     parameter_image: str = ""
+    tensor_memory: bool = False  # blocks have tensor memory (``hal.compute.tensor_memory``)
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,7 @@ class Op(IntEnum):
     MMA = 0x0F00
     LDMATRIX = 0x0F01
     MMA_SCALE = 0x0F02
+    TMMA = 0x0F03
 
     @property
     def family(self) -> Family:

@@ -322,6 +322,8 @@ class TrapCause(IntEnum):
     FUNCTION = 2  # a call of an invalid function pointer
     TARGET = 3  # an indirect branch beyond its list of targets
     ASSERTION = 4  # an assertion of the program failed
+    TENSOR_MEMORY = 5  # tensor memory is not allocated there, or not of the warp's lanes
+    TENSOR_OPERAND = 6  # a descriptor or an operand of tcgen05 is illegal
 
 
 class SpecialRegister(IntEnum):

@@ -265,8 +265,8 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
     def client(folder: Path, soname: str, subfolder: str = "", *needs: Part) -> Part:
         return client_part(folder, soname, subfolder, needs, generated)
 
-    def own(folder: Path, library: str) -> Part:
-        return Part(folder, library, flags=(f"-I{folder}",), include=include)
+    def own(folder: Path, library: str, *more: str) -> Part:
+        return Part(folder, library, flags=(f"-I{folder}", *more), include=include)
 
     def preloaded(folder: Path, name: str, major: int) -> Part:
         """Return the library that libcuda loads for a major version of the toolkit."""
@@ -304,7 +304,7 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
         verbs,
         client(RDMA_CLIENTS / "librdmacm", "librdmacm.so.1", RDMA, verbs),
         provider_part(verbs),
-        own(RUNTIME, "libtessera_worker.so"),
+        own(RUNTIME, "libtessera_worker.so", "-lm"),
         own(ENGINE, "libtessera_hca.so"),
         Part(
             CLIENTS / "nvidia_smi",

@@ -340,6 +340,7 @@ class Programs:
             local_bytes=function.local_bytes,
             has_stack=function.has_stack,
             registers=function.registers,
+            tensor_memory=function.tensor_memory,
             pipes=function.pipes,
             parameter_image=0
             if function.parameter_image is None

@@ -14,6 +14,7 @@ from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.planning import tiers
 from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.exec.local_bytes import local_bytes
+from vgpu_sim.hal.compute.tensor_memory import TENSOR_END_BYTE
 from vgpu_sim.isa import Module
 
 Shape = tuple[int, int, int]
@@ -119,6 +120,8 @@ class Bench:
         each = local_bytes(module.functions[0])
         launch = native_launch.context(self.aperture, grid, block, segment, dynamic, each, cluster)
         shared_bytes = module.functions[0].shared_bytes + dynamic
+        if module.functions[0].tensor_memory:
+            shared_bytes = TENSOR_END_BYTE
         ended = native_launch.run(loaded, launch, parameters, ranges or [(0, blocks)], shared_bytes)
         assert (ended.status, ended.signal) == (0, 0), f"{plan}: {ended}"
         return [bytes(buffer.view) for buffer in self.buffers]

@@ -104,14 +104,14 @@ ROOM = 4096  # blocks that may start while others wait
 def worker_code() -> ctypes.CDLL:
     """Return the worker's code for blocks that share memory or wait, as a library of its own."""
     names = ("barriers.c", "clusters.c", "cta.c", "local.c", "residents.c", "room.c", "rounds.c")
-    names += ("shared.c", "warps.c")
+    names += ("products.c", "shared.c", "tensor.c", "warps.c")
     sources = [_WORKER / "base" / "fiber.c", *(_WORKER / "blocks" / name for name in names)]
     sources.append(Path(__file__).parents[1] / "native" / "native_cta" / "caller.c")
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory) / "native_cta.so"
         command = [build.compiler(), "-std=c11", "-O2", "-g", "-fPIC", "-shared", "-pthread"]
         command += ["-fvisibility=hidden", f"-I{_WORKER}", f"-I{catalogue.INCLUDE}"]
-        subprocess.run([*command, *map(str, sources), "-o", str(output)], check=True)
+        subprocess.run([*command, *map(str, sources), "-lm", "-o", str(output)], check=True)
         return ctypes.CDLL(str(output))
 
 

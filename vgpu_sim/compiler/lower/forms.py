@@ -148,6 +148,14 @@ CHOICES: dict[str, tuple[str, ...]] = {
         *("filter_mode", "addr_mode_0", "addr_mode_1", "addr_mode_2", "memory_layout"),
     ),
     "width": ("u32", "u64"),
+    "group": ("cta_group::1", "cta_group::2"),
+    "lanes": ("32x32b", "16x64b", "16x128b", "16x256b"),
+    "count": ("x1", "x2", "x4", "x8", "x16", "x32", "x64", "x128"),
+    "product": ("kind::f16", "kind::tf32", "kind::f8f6f4", "kind::i8"),
+    "scaled": ("kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4"),
+    "scales": ("scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16", "block32"),
+    "collector": tuple(f"collector::a::{word}" for word in ("discard", "lastuse", "fill", "use")),
+    "copied": ("128x256b", "4x256b", "128x128b"),
     "restriction": ("sync_restrict::shared::cta", "sync_restrict::shared::cluster"),
 }
 """For each slot name, the modifiers that the slot matches."""

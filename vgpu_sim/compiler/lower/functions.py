@@ -83,6 +83,7 @@ def lower_function(
         shared_bytes=context.memory.size,
         parameter_image=context.parameter_image if context.uses_parameter_image else "",
         local_bytes=local_bytes,
+        tensor_memory=context.program.tensor_memory,
     )
 
 

@@ -19,6 +19,7 @@ from vgpu_sim.compiler.lower.families import (
     move,
     stack,
     sync,
+    tensor,
     video,
     warp,
 )
@@ -38,6 +39,7 @@ _MODULES = (
     control,
     warp,
     matrix,
+    tensor,
     atomic,
     video,
     copy,

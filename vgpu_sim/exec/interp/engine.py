@@ -123,7 +123,7 @@ def run(
 
 def _meets(launch: InterpretedLaunch) -> bool:
     """Return whether threads may wait for each other, or have shared memory."""
-    return launch.shared_bytes > 0 or any(map(_waits, launch.function.code))
+    return launch.mapped_bytes > 0 or any(map(_waits, launch.function.code))
 
 
 def _waits(instruction: Instruction) -> bool:
@@ -135,14 +135,14 @@ def _waits(instruction: Instruction) -> bool:
 def _run_blocks(launch: InterpretedLaunch, slots: int, pause: Callable[[], None]) -> None:
     blocks, together = launch.block_order, launch.cluster_blocks
     slots = min(slots, launch.block_count)
-    slots = max(1, min(slots, _MAX_SHARED_BYTES // max(1, launch.shared_bytes)))
+    slots = max(1, min(slots, _MAX_SHARED_BYTES // max(1, launch.mapped_bytes)))
     if any(instruction.op is Op.CANCEL for instruction in launch.function.code):
         slots = min(slots, _SLOTS_OF_CANCELLERS)  # so that there is something to cancel
     slots = max(together, slots - slots % together)
     cells = slots * launch.warps_per_block * WARP_LANES * len(launch.function.register_bits)
     most = min(
         _MAX_REGISTER_CELLS // max(1, cells),
-        _MAX_SHARED_BYTES // max(1, slots * launch.shared_bytes),
+        _MAX_SHARED_BYTES // max(1, slots * launch.mapped_bytes),
         4
         * _RUN_LOCAL_BYTES
         // max(1, slots * launch.warps_per_block * WARP_LANES)

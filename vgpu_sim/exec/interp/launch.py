@@ -13,6 +13,7 @@ from vgpu_sim.exec.interp.address_space import Memory
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Bits, unsigned_dtype
 from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.hal.compute import address_map, limits
+from vgpu_sim.hal.compute.tensor_memory import TENSOR_END_BYTE
 from vgpu_sim.isa import EFFECTS, Function, Literal, Module, Operand, Symbol
 from vgpu_sim.isa.verify import check_function
 
@@ -129,6 +130,11 @@ class InterpretedLaunch:
         requests.
         """
         return self.function.shared_bytes + self.dynamic_shared_bytes
+
+    @property
+    def mapped_bytes(self) -> int:
+        """The size in bytes of a block's shared memory with its tensor memory, if it has one."""
+        return TENSOR_END_BYTE if self.function.tensor_memory else self.shared_bytes
 
     @property
     def local_bytes(self) -> int:

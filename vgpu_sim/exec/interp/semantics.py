@@ -15,6 +15,7 @@ from vgpu_sim.exec.interp.families import (
     memory,
     move,
     stack,
+    tensor,
     video,
     warp,
 )
@@ -38,6 +39,7 @@ SEMANTICS: dict[Op, Semantics] = {
     **video.SEMANTICS,
     **copy.SEMANTICS,
     **stack.SEMANTICS,
+    **tensor.SEMANTICS,
 }
 """The function that executes each opcode, for all lanes of a mask.
 

@@ -54,6 +54,10 @@ class Private:
         """
         self._bytes[first * self._stride : end * self._stride] = 0
 
+    def part(self, owner: int) -> NDArray[np.uint8]:
+        """Return the memory of an owner, which may be written."""
+        return self._bytes[owner * self._stride :][: self.bytes_each]
+
     def load(self, addresses: Words, owners: NDArray[np.int64], width_bytes: int) -> Words:
         """Return one zero-extended value for each pair of an aligned address and its owner.
 
@@ -129,7 +133,7 @@ class Spaces:
     ) -> None:
         self._memory: Memory = launch.memory
         _check_windows(launch)
-        shared_bytes = launch.shared_bytes if blocks else 0
+        shared_bytes = launch.mapped_bytes if blocks else 0
         # A vector may end beyond the variable in which it begins.
         if not launch.dynamic_shared_bytes:
             shared_bytes = -(-shared_bytes // _STRIDE_BYTES) * _STRIDE_BYTES
@@ -145,6 +149,10 @@ class Spaces:
         """
         self._shared.clear(block, block + 1)
         self._local.clear(block * self._lanes_per_block, (block + 1) * self._lanes_per_block)
+
+    def block_bytes(self, lane: int) -> NDArray[np.uint8]:
+        """Return the shared memory of the block of a lane, which may be written."""
+        return self._shared.part(lane // self._lanes_per_block)
 
     def load(self, space: Space, addresses: Words, mask: Mask, width_bytes: int) -> Words:
         """Return the zero-extended value at each address, one for each active lane of ``mask``.

@@ -447,6 +447,9 @@ class ThreadState(ctypes.Structure):
     set if lanes passed wrong member masks. ``shared_base`` is the start of the block's shared
     memory. ``local_base`` is the start of the local memory of the group's lanes; groups that run
     one after the other use the same local memory.
+
+    For a product in tensor memory the kernel calls ``multiply``, a ``uint32_t (*)(uint64_t
+    shared_base, const uint32_t *words)`` with the words of TMMA. It returns the result of TMMA.
     """
 
     _fields_ = (
@@ -462,6 +465,7 @@ class ThreadState(ctypes.Structure):
         ("turns", c_uint32),
         ("cluster", c_uint64),
         ("cancel", c_uint64),
+        ("multiply", c_uint64),
     )
 
 

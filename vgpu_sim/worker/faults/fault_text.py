@@ -45,6 +45,10 @@ _CAUSES: Final = {
     TrapCause.FUNCTION: "a call through a pointer that does not hold a callable function",
     TrapCause.TARGET: "the index of an indirect branch is not below the number of its targets",
     TrapCause.ASSERTION: "an assertion of the program does not hold",
+    TrapCause.TENSOR_MEMORY: "an access to tensor memory that is not allocated, or whose lanes the"
+    " warp cannot reach",
+    TrapCause.TENSOR_OPERAND: "an operand or a descriptor of tcgen05 is illegal, or names bytes"
+    " outside the block's shared memory",
 }
 
 

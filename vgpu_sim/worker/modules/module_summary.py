@@ -36,6 +36,7 @@ class FunctionSummary:
     maximum_cluster: int = 0
     parameter_image: int | None = None  # offset in the segment
     has_stack: bool = False
+    tensor_memory: bool = False
     pipes: tuple[int, ...] = (0,) * len(PIPES)
 
 
@@ -155,6 +156,7 @@ def _summarise_function(function: Function, parameter_image: int | None) -> Func
         maximum_cluster=function.maximum_cluster,
         parameter_image=parameter_image,
         has_stack=has_stack(function),
+        tensor_memory=function.tensor_memory,
         pipes=pipes.shares(function),
     )
 

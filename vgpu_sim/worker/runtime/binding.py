@@ -44,6 +44,7 @@ class Kernel:
     shared_bytes: int = 0
     local_bytes: int = 0
     has_stack: bool = False
+    tensor_memory: bool = False
     parameter_image: int = 0  # address, or 0
     registers: int = 0
     pipes: tuple[int, ...] = (0,) * len(PIPES)
@@ -245,6 +246,7 @@ class NativeRuntime:
                 has_stack=kernel.has_stack,
                 parameter_image=kernel.parameter_image,
                 registers=kernel.registers,
+                tensor_memory=kernel.tensor_memory,
                 pipes=kernel.pipes,
                 name=kernel.name.encode()[:127],
             )

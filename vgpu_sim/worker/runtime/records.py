@@ -79,6 +79,7 @@ class KernelRecord(ctypes.Structure):
         ("has_stack", c_uint64),
         ("parameter_image", c_uint64),
         ("registers", c_uint32),
+        ("tensor_memory", c_uint32),
         ("pipes", c_uint32 * len(PIPES)),
         ("name", c_char * 128),
     )

@@ -89,6 +89,7 @@ typedef struct tessera_worker_kernel {
   uint64_t has_stack;    /* 1: each thread also has the stack that the launch specifies */
   uint64_t parameter_image; /* where in the segment a launch's parameters are copied; 0: nowhere */
   uint32_t registers;       /* per thread */
+  uint32_t tensor_memory;   /* 1: blocks have tensor memory */
   uint32_t pipes[TESSERA_WORKER_PIPES];
   char name[128];
 } tessera_worker_kernel;

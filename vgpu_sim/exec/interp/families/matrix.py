@@ -81,7 +81,7 @@ def _multiply(
     for i, register in enumerate(totals):
         c[:, _G + _EDGE * (i // 2), 2 * _T + i % 2] = register
     if instruction.type is DataType.F32:
-        d = _floats(a, b, c, factor)
+        d = add_products(a, b, c, factor)
     else:
         signed = (instruction.type is DataType.S32, factor is DataType.S8)
         x, y = (
@@ -100,7 +100,17 @@ def _elements(register: Bits, factor: DataType, each: int) -> Sequence[Bits]:
     return [parts[:, n::each] for n in range(each)]
 
 
-def _floats(a: Bits, b: Bits, c: Bits, factor: DataType) -> Bits:
+def add_exact_products(x: Doubles, y: Doubles, c: Bits) -> Bits:
+    """Return C plus the products of factors whose product is exact in binary64, in order of depth."""
+    for k in range(x.shape[-1]):
+        with np.errstate(all="ignore"):
+            exact = sum_to_odd(x[:, :, k, None] * y[:, None, k, :], widen(c, DataType.F32))
+        c = narrow(exact, DataType.F32)
+    return c
+
+
+def add_products(a: Bits, b: Bits, c: Bits, factor: DataType) -> Bits:
+    """Return C plus the product of A and B, for factors of a type of MMA."""
     depth = a.shape[-1]
     order = np.arange(depth)
     if factor is DataType.BF16:

@@ -19,6 +19,7 @@ from vgpu_sim.exec.jit.families import (
     move,
     stack,
     sync,
+    tensor,
     video,
     warp,
 )
@@ -40,4 +41,5 @@ LOWERING: Final[dict[Op, Lowering]] = {
     **video.LOWERING,
     **copy.LOWERING,
     **matrix.LOWERING,
+    **tensor.LOWERING,
 }

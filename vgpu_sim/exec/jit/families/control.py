@@ -22,6 +22,8 @@ STATUS: Final = {
     TrapCause.FUNCTION: int(CudaError.INVALID_PC),
     TrapCause.TARGET: int(CudaError.LAUNCH_FAILED),
     TrapCause.ASSERTION: int(CudaError.ASSERT),
+    TrapCause.TENSOR_MEMORY: int(CudaError.LAUNCH_FAILED),
+    TrapCause.TENSOR_OPERAND: int(CudaError.LAUNCH_FAILED),
 }
 """The final status of the context, for each cause of a trap."""
 

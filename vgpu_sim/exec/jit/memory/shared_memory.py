@@ -19,6 +19,7 @@ from vgpu_sim.exec.jit.values.launch import (
     THREAD_SHARED_BASE,
     EntryArguments,
 )
+from vgpu_sim.hal.compute.tensor_memory import TENSOR_END_BYTE
 from vgpu_sim.isa import EFFECTS, Space
 
 _MOST_BYTES: Final = 1 << 24  # more than the shared memory of any block
@@ -114,6 +115,8 @@ def clear(text: Text, ssa: SsaFunction) -> None:
             text.do(f"store <{_ZEROS_BYTES} x i8> zeroinitializer, ptr {there}, align 1")
 
     known = -(-ssa.function.shared_bytes // _TURN_BYTES) * _TURN_BYTES
+    if ssa.function.tensor_memory:
+        known = TENSOR_END_BYTE
     first = known if known <= _WRITTEN_OUT_BYTES else 0
     zeros(base, first)
     size = launch.emit_once("shared size", lambda: _size(text, launch, ssa))
@@ -131,6 +134,8 @@ def clear(text: Text, ssa: SsaFunction) -> None:
 
 
 def _size(text: Text, launch: EntryArguments, ssa: SsaFunction) -> str:
+    if ssa.function.tensor_memory:
+        return str(TENSOR_END_BYTE)
     dynamic = launch.context(CONTEXT_DYNAMIC_SHARED, "i32")
     return text.let(f"add i32 {dynamic}, {ssa.function.shared_bytes}")
 
@@ -139,7 +144,7 @@ def _may_reach(ssa: SsaFunction) -> bool:
     """Return whether a function has shared memory, or may request some."""
     nodes = (node for block in ssa.blocks.values() for node in block.nodes)
     instructions = [node.instruction for node in nodes if isinstance(node, Operation)]
-    return ssa.function.shared_bytes > 0 or any(
+    return ssa.function.shared_bytes > 0 or ssa.function.tensor_memory or any(
         instruction.space in (Space.SHARED, Space.GENERIC)
         and (EFFECTS[instruction.op].reads or EFFECTS[instruction.op].writes)
         for instruction in instructions

@@ -40,6 +40,7 @@ THREAD_MEET: Final = abi.ThreadState.meet.offset
 THREAD_CLUSTER: Final = abi.ThreadState.cluster.offset
 THREAD_CANCEL: Final = abi.ThreadState.cancel.offset
 THREAD_COLLECT: Final = abi.ThreadState.collect.offset
+THREAD_MULTIPLY: Final = abi.ThreadState.multiply.offset
 WRONG_MEMBERS: Final = 1 << 31
 """A flag added to the trap word if member masks are invalid."""
 THREAD_BLOCK_INDEX: Final = abi.ThreadState.block_index.offset

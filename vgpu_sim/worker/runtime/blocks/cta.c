@@ -335,6 +335,7 @@ static void provide_fibers(tw_cta *c, const tw_code *code) {
     stacks->fibers[i].state.collect = (uint64_t)(uintptr_t)collect;
     stacks->fibers[i].state.cluster = (uint64_t)(uintptr_t)meet_cluster;
     stacks->fibers[i].state.cancel = (uint64_t)(uintptr_t)cancel;
+    stacks->fibers[i].state.multiply = (uint64_t)(uintptr_t)tw_tensor_multiply;
   }
 }
 

@@ -139,6 +139,10 @@ void tw_clusters_run(const tessera_launch_context *context, const uint8_t *param
                      uint64_t first, uint64_t end, tessera_thread_state *thread);
 void tw_clusters_end_thread(void);
 
+/* tensor.c: see tessera_thread_state.multiply. */
+uint32_t tw_tensor_multiply(uint64_t shared_base, const uint32_t *words);
+void tw_tensor_end_thread(void);
+
 /* shared.c: return a window of the given size, possibly 0, for the blocks of the calling thread.
  * Does not return if memory is lacking. */
 uint64_t tw_shared_window(uint32_t bytes);

@@ -58,6 +58,7 @@ void tw_shared_run_at(uint64_t base, const tw_launch *launch, const tw_code *cod
   tw_local_prepare(&local, context->local_bytes, extent[0] * extent[1] * extent[2]);
   thread->local_base = tw_current.local_window = local.base;
   thread->shared_base = base;
+  thread->multiply = (uint64_t)(uintptr_t)tw_tensor_multiply;
   entry(context, parameters, first, end, thread); /* the code clears each block's shared memory */
   if (thread->status != 0) tw_die_of_trap(context->kernel, code->entry, thread, NULL);
 }
@@ -71,6 +72,7 @@ void tw_shared_run(const tw_launch *launch, const tw_code *code, const uint8_t *
 
 void tw_shared_end_thread(void) {
   tw_local_close(&local);
+  tw_tensor_end_thread();
   if (tw_current.shared_window == 0) return;
   tw_shared_release(tw_current.shared_window);
   tw_current.shared_window = 0;

@@ -240,7 +240,9 @@ static bool run_native(const request *r, const tessera_worker_kernel *kernel) {
                                   .timer_ns = timer.ns,
                                   .timer_scale = timer.scale,
                                   .local_bytes = local_bytes_of(kernel, body)},
-                      .shared_bytes = kernel->shared_bytes + body->shared_bytes};
+                      .shared_bytes = kernel->tensor_memory
+                                          ? TESSERA_TENSOR_END_BYTE
+                                          : kernel->shared_bytes + body->shared_bytes};
   set_cluster(&launch.context, kernel, body);
   launch.room = room_for(&launch, body->block);
   memcpy(launch.context.grid, body->grid, sizeof launch.context.grid);

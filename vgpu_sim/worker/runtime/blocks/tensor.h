@@ -1,0 +1,34 @@
+#pragma once
+/* The products of tcgen05.mma: factors are gathered and widened (tensor.c), then multiplied
+ * (products.c). */
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+  TENSOR_ROWS = 128,       /* most rows of A */
+  TENSOR_MOST_COLUMNS = 256,
+  TENSOR_DEPTH = 64,       /* most elements of a row */
+  TENSOR_FACTOR_BYTES = 32 /* a row of A or B */
+};
+
+/* How the words of prepared factors are multiplied. */
+typedef enum tensor_how {
+  TENSOR_FLOATS,  /* a word is a float */
+  TENSOR_PAIRS,   /* a word is two bfloat16 */
+  TENSOR_INTEGERS /* a word is a signed integer */
+} tensor_how;
+
+/* Four rows of D, and the factors. A row of the left factor has `depth` words. The right one has
+ * for each depth a row of TENSOR_MOST_COLUMNS words. */
+typedef struct tensor_strip {
+  uint32_t *rows[4];
+  const uint32_t *left[4];
+  const uint32_t *right;
+  uint32_t columns, depth; /* columns: a multiple of 16 */
+  bool zero;               /* D is not added */
+} tensor_strip;
+
+void tw_tensor_strip(tensor_how how, const tensor_strip *s);
+
+/* Widen 16 halves to floats. */
+void tw_tensor_widen(float *to, const uint16_t *halves);
