@@ -21,9 +21,15 @@ def _cc() -> click.Command:
 
 
 def _doctor() -> click.Command:
-    from vgpu_sim.cli.run import doctor
+    from vgpu_sim.cli.doctor import command
 
-    return doctor.command
+    return command.command
+
+
+def _support_bundle() -> click.Command:
+    from vgpu_sim.cli.doctor import bundle
+
+    return bundle.command
 
 
 def _run() -> click.Command:
@@ -123,6 +129,7 @@ _VERBS: dict[str, Callable[[], click.Command]] = {
     "rdma": _rdma,
     "run": _run,
     "smi": _smi,
+    "support-bundle": _support_bundle,
     "ui": _ui,
     "validate": _validate,
 }

@@ -1,0 +1,94 @@
+"""``tessera support-bundle`` collects what an issue needs, without secrets or other tenants."""
+
+import importlib.metadata
+import platform
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+
+from diagnosis import archive, findings
+from diagnosis.redaction import redact
+from vgpu_sim import config
+from vgpu_sim.cli.doctor import cluster, host, node
+
+_PREFIXES: Final = ("TESSERA_", "CUDA_", "NVIDIA_", "LD_", "TRITON_", "TORCH", "PYTHON")
+_README: Final = """\
+Collected by `tessera support-bundle`. Read the files before you share them.
+
+host/versions.txt   versions of Tessera, Python, the kernel and packages
+host/variables.txt  names of environment variables that concern Tessera; no values
+host/doctor.json    findings of `tessera doctor` about this machine
+cluster/            objects and logs of Tessera's own pods, if a cluster was reachable
+
+Left out: Secrets, ConfigMaps, values of environment variables, annotations, and the names of
+namespaces and pods that are not Tessera's. Text that looks like a secret is replaced.
+"""
+
+
+@click.command("support-bundle")
+@click.option(
+    "-f",
+    "--file",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Archive to write; default: tessera-support-TIME.tar.gz in the current directory.",
+)
+@click.option("--no-cluster", is_flag=True, help="Do not connect to a cluster.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to use; default: as kubectl chooses.",
+)
+def command(
+    path: Path | None, no_cluster: bool, context: str | None, kubeconfig: Path | None
+) -> None:
+    """Write an archive with what an issue about Tessera needs.
+
+    Secrets, values of environment variables, and names of other namespaces are left out.
+    """
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    folder = f"tessera-support-{stamp}"
+    target = path or Path(f"{folder}.tar.gz")
+    files = {"README.txt": _README, **collect_host()}
+    if not no_cluster:
+        files.update(cluster.collect(kubeconfig, context))
+    try:
+        size = archive.write(target, folder, files)
+    except OSError as err:
+        raise click.ClickException(f"{target}: {err.strerror or err}") from err
+    click.echo(f"{target}: {len(files)} files, {size} bytes; read it before you share it")
+
+
+def collect_host() -> dict[str, str]:
+    """Return the files about this machine."""
+    found = host.check_all()
+    if node.is_node():
+        found += node.check_all()
+    files = {
+        "host/versions.txt": "".join(f"{line}\n" for line in _versions()),
+        "host/variables.txt": "".join(f"{name}\n" for name in _variables(config.own_environment())),
+        "host/doctor.json": findings.to_json(found) + "\n",
+    }
+    return {name: _without_home(redact(text)) for name, text in files.items()}
+
+
+def _versions() -> Iterable[str]:
+    yield f"Python {sys.version}"
+    yield f"{platform.system()} {platform.release()} {platform.version()} {platform.machine()}"
+    yield f"C library {' '.join(platform.libc_ver())}"
+    for one in sorted(importlib.metadata.distributions(), key=lambda one: one.name.lower()):
+        yield f"{one.name} {one.version}"
+
+
+def _variables(environment: Mapping[str, str]) -> list[str]:
+    return sorted(name for name in environment if name.startswith(_PREFIXES))
+
+
+def _without_home(text: str) -> str:
+    home = str(Path("~").expanduser())
+    return text.replace(home, "~") if len(home) > 1 else text
