@@ -5,15 +5,17 @@ what is free text: logs, messages of conditions and errors.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 REDACTED: Final = "[redacted]"
 
 _PATTERNS: Final = (
     # a private key, to its end or to the end of the text
-    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S),
+    re.compile(
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S
+    ),
     # a JSON Web Token, such as that of a service account
     re.compile(r"\beyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)?"),
     # the password in a URL
@@ -24,11 +26,14 @@ _PATTERNS: Final = (
     # NAME_TOKEN=value, "password": "value", secret: value
     re.compile(
         r"(?i)[\w.-]*(?:password|passwd|secret|token|api[_-]?key|access[_-]?key|credential)[\w.-]*"
-        r"[\"']?\s*[=:]\s*(?:\"[^\"]*\"|'[^']*'|[^\s,;}\]]+)"
+        r"[\"']?\s*[=:]\s*(?:\"[^\"]*\"|'[^']*'|[^\s,;}\]\"']+)"
     ),
     # long runs of hexadecimal or base64 that are no digest of an image and no UUID
-    re.compile(r"(?<![\w/+@:.-])(?!sha256:)(?=[\w/+]*\d)(?=[\w/+]*[A-Za-z])[A-Za-z0-9/+]{40,}={0,2}"),
+    re.compile(
+        r"(?<![\w/+@:.-])(?!sha256:)(?=[\w/+]*\d)(?=[\w/+]*[A-Za-z])[A-Za-z0-9/+]{40,}={0,2}"
+    ),
 )
+_SECRET_KEY: Final = re.compile(r"(?i)password|passwd|secret|token|api[_-]?key|credential")
 # Namespaces that every cluster has: their names identify no tenant.
 _COMMON: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
@@ -68,13 +73,24 @@ class Pseudonyms:
         text = redact(text)
         for name, pseudonym in self._by_length(self._namespaces):
             # NAMESPACE/NAME: the second part is an object of that namespace
-            text = re.sub(
-                rf"(?<![\w.-]){re.escape(name)}/[\w.-]+", f"{pseudonym}/{REDACTED}", text
-            )
+            text = re.sub(rf"(?<![\w.-]){re.escape(name)}/[\w.-]+", f"{pseudonym}/{REDACTED}", text)
             text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", pseudonym, text)
         for name, pseudonym in self._by_length(self._names):
             text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", pseudonym, text)
         return text
+
+    def clean_document(self, value: Any) -> Any:
+        """Return a document whose keys and texts are clean."""
+        if isinstance(value, Mapping):
+            return {
+                self.clean(str(key)): REDACTED
+                if isinstance(one, str) and _SECRET_KEY.search(str(key))
+                else self.clean_document(one)
+                for key, one in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self.clean_document(one) for one in value]
+        return self.clean(value) if isinstance(value, str) else value
 
     @staticmethod
     def _by_length(names: dict[str, str]) -> list[tuple[str, str]]:

@@ -9,7 +9,15 @@ from typing import Any, Final
 
 import click
 
-from console.kubectl import fleet_text, layout_text, output, rdma_text, why_text
+from console.kubectl import (
+    fault_commands,
+    fleet_text,
+    layout_text,
+    output,
+    rdma_text,
+    support_commands,
+    why_text,
+)
 from console.kubectl.access import Access, read_model, with_access
 from console.model.fabric import Fabric
 from console.views import layout_diff, manifest, needs, reach, why
@@ -58,8 +66,16 @@ def _failing() -> Iterator[None]:
 @with_access
 @click.version_option(package_name="tessera", prog_name="kubectl-tessera")
 def command(access: Access) -> None:
-    """Show a cluster's GPUs, slices, pending pods and RDMA policies. Nothing is written."""
+    """Show a cluster's GPUs, slices, pending pods and RDMA policies.
+
+    Nothing is written, except by `fault inject` and `fault clear`.
+    """
     click.get_current_context().obj = access
+
+
+command.add_command(support_commands.check_cluster)
+command.add_command(support_commands.collect_bundle)
+command.add_command(fault_commands.faults)
 
 
 @command.command("map")

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[3]
 PACKAGES = (
     "boards",
     "console",
+    "diagnosis",
     "operator/gpu_operator",
     "device_plugin",
     "kubelet_conformance",

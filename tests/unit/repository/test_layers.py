@@ -38,6 +38,10 @@ PLANTED = {
     "MIG geometry and planning use the standard library only": ("mig/errors.py", "import click"),
     "Records of boards use the standard library only": ("boards/record/board.py", "import yaml"),
     "The document of facts uses the standard library only": ("facts/fields.py", "import pydantic"),
+    "Findings and redaction use the standard library only": (
+        "diagnosis/findings.py",
+        "import click",
+    ),
     "Policies of RDMA use the standard library only": ("rdma/errors.py", "import yaml"),
     "Inside the operator": (
         "operator/gpu_operator/api/v1alpha1/base.py",
@@ -136,6 +140,7 @@ def lint_imports(directory: Path) -> str:
 
 PACKAGES = (
     "boards",
+    "diagnosis",
     "console",
     "operator",
     "device_plugin",
@@ -239,6 +244,7 @@ def test_the_environment_has_one_reader_in_each_package() -> None:
         path.relative_to(ROOT)
         for package in (
             "boards",
+            "diagnosis",
             "console",
             "operator/gpu_operator",
             "device_plugin",

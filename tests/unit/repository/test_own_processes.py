@@ -10,6 +10,7 @@ from vgpu_sim.system import python_process
 ROOT = Path(__file__).parents[3]
 PRODUCT = (
     "boards",
+    "diagnosis",
     "vgpu_sim",
     "device_plugin",
     "operator",

@@ -1,6 +1,7 @@
 """``tessera support-bundle`` collects what an issue needs, without secrets or other tenants."""
 
 import importlib.metadata
+import json
 import platform
 import sys
 from collections.abc import Iterable, Mapping
@@ -11,7 +12,7 @@ from typing import Final
 import click
 
 from diagnosis import archive, findings
-from diagnosis.redaction import redact
+from diagnosis.redaction import Pseudonyms, redact
 from vgpu_sim import config
 from vgpu_sim.cli.doctor import cluster, host, node
 
@@ -72,9 +73,11 @@ def collect_host() -> dict[str, str]:
     files = {
         "host/versions.txt": "".join(f"{line}\n" for line in _versions()),
         "host/variables.txt": "".join(f"{name}\n" for name in _variables(config.own_environment())),
-        "host/doctor.json": findings.to_json(found) + "\n",
     }
-    return {name: _without_home(redact(text)) for name, text in files.items()}
+    texts = {name: redact(text) for name, text in files.items()}
+    document = Pseudonyms("").clean_document(findings.to_document(found))
+    texts["host/doctor.json"] = json.dumps(document, indent=2) + "\n"
+    return {name: _without_home(text) for name, text in texts.items()}
 
 
 def _versions() -> Iterable[str]:

@@ -142,8 +142,7 @@ def check_address_space(
     if strict:
         return Finding(
             *(_AREA, "addresses", WARN, "the kernel does not overcommit memory"),
-            "set the sysctl vm.overcommit_memory=0 if programs fail with"
-            " CUDA_ERROR_OUT_OF_MEMORY",
+            "set the sysctl vm.overcommit_memory=0 if programs fail with CUDA_ERROR_OUT_OF_MEMORY",
         )
     return Finding(_AREA, "addresses", OK, "not limited")
 

@@ -1,0 +1,195 @@
+"""``kubectl tessera fault``: lists, creates and deletes GPUFaults.
+
+These are the only commands of the plugin that write. A GPUFault is a request to the operator,
+which validates it and copies it to the GPU.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol
+
+import click
+
+from console.kubectl import output
+from console.kubectl.access import Access, with_access
+from gpu_operator import errors
+from gpu_operator.api.v1alpha1 import API_VERSION
+from gpu_operator.kube import connection
+from gpu_operator.kube.actions import Action, Delete
+from gpu_operator.kube.client import KubernetesCluster
+from gpu_operator.kube.port import Document
+
+_KIND: Final = "GPUFault"
+_LASTING: Final = ("thermal", "hang", "offBus")
+
+
+class Faults(Protocol):
+    """The requests that these commands send."""
+
+    async def list(self, kind: str, namespace: str | None = None) -> list[Document]:
+        """Return all objects of a kind."""
+
+    async def create(self, document: Document) -> Document:
+        """Create one object. Raises Conflict if it exists."""
+
+    async def perform(self, action: Action) -> Document | None:
+        """Perform an action."""
+
+
+@contextlib.asynccontextmanager
+async def connect(access: Access) -> AsyncIterator[Faults]:
+    """Connect to the cluster's API server. Raises ConfigError."""
+    client, _ = await connection.kubeconfig_client(access.kubeconfig, access.context)
+    cluster = KubernetesCluster(client)
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+@click.group("fault")
+def faults() -> None:
+    """Make GPUs of the cluster fail, to test workloads. For cluster administrators."""
+
+
+@faults.command("list")
+@click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]))
+@with_access
+def show_faults(access: Access, form: str | None) -> None:
+    """Print the GPUFaults with the GPU and the phase of each."""
+    found = _send(access, lambda cluster: cluster.list(_KIND))
+    if form:
+        output.write_document({"faults": [_summarize(one) for one in found]}, form)
+        return
+    if not found:
+        click.echo("No faults found.", err=True)
+        return
+    rows = [list(_summarize(one).values()) for one in found]
+    output.write_table(("NAME", "GPU", "SLICE", "FAULT", "PHASE"), rows)
+
+
+@faults.command("inject")
+@click.option("--gpu", metavar="NAME", help="GPU object to fail, as `map -o wide` prints it.")
+@click.option("--node", metavar="NODE", help="Node of the GPU, with --index.")
+@click.option("--index", type=click.IntRange(0, 7), help="Index of the GPU on its node.")
+@click.option("--profile", metavar="PROFILE", help="Slice to fail; default: the whole GPU.")
+@click.option("--start", type=click.IntRange(0, 15), help="First memory slice of --profile.")
+@click.option("--xid", type=click.IntRange(1, 9999), help="Report an Xid error, such as 79.")
+@click.option("--ecc-corrected", type=click.IntRange(1, 1000), metavar="N")
+@click.option("--ecc-uncorrected", type=click.IntRange(1, 1000), metavar="N")
+@click.option("--thermal", is_flag=True, help="Overheat the GPU, which slows it down.")
+@click.option("--hang", is_flag=True, help="Stop the progress of kernels.")
+@click.option("--off-bus", is_flag=True, help="Make the GPU fall off the bus.")
+@click.option("--for", "seconds", type=click.IntRange(1, 604800), metavar="SECONDS")
+@click.option("--name", metavar="NAME", help="Name of the object; default: a random one.")
+@click.option("--dry-run", is_flag=True, help="Print the object as YAML, and send nothing.")
+@with_access
+def inject_fault(access: Access, name: str | None, dry_run: bool, **options: Any) -> None:
+    """Create a GPUFault, and print its name. --for ends --thermal, --hang or --off-bus."""
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": _KIND,
+        "metadata": {"name": name or f"fault-{secrets.token_hex(4)}"},
+        "spec": _make_spec(**options),
+    }
+    if dry_run:
+        output.write_document(document, "yaml")
+        return
+    created = _send(access, lambda cluster: cluster.create(document))
+    click.echo(f"gpufault/{created['metadata']['name']}")
+
+
+@faults.command("clear")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Delete all GPUFaults.")
+@with_access
+def clear_faults(access: Access, names: Sequence[str], every: bool) -> None:
+    """Delete GPUFaults, which ends --thermal, --hang and --off-bus."""
+    if bool(names) == every:
+        raise click.UsageError("give names of GPUFaults, or --all")
+    there = [_name(one) for one in _send(access, lambda cluster: cluster.list(_KIND))]
+    chosen = there if every else [one.removeprefix("gpufault/") for one in names]
+    if missing := [one for one in chosen if one not in there]:
+        raise click.ClickException(f"there is no GPUFault {missing[0]}")
+    for one in chosen:
+        action = Delete(_KIND, one)
+        _send(access, lambda cluster, action=action: cluster.perform(action))  # type: ignore[misc]
+        click.echo(f"gpufault/{one} deleted")
+
+
+def _make_spec(
+    *,
+    gpu: str | None,
+    node: str | None,
+    index: int | None,
+    profile: str | None,
+    start: int | None,
+    xid: int | None,
+    ecc_corrected: int | None,
+    ecc_uncorrected: int | None,
+    thermal: bool,
+    hang: bool,
+    off_bus: bool,
+    seconds: int | None,
+) -> Document:
+    """Return the spec of a GPUFault. Raises click.UsageError."""
+    if (gpu is None) == (node is None or index is None):
+        raise click.UsageError("give --gpu, or --node and --index")
+    kinds: dict[str, Any] = {
+        "xid": xid,
+        "ecc": {
+            key: value
+            for key, value in (("corrected", ecc_corrected), ("uncorrected", ecc_uncorrected))
+            if value is not None
+        },
+        "thermal": thermal,
+        "hang": hang,
+        "offBus": off_bus,
+    }
+    chosen = {key: value for key, value in kinds.items() if value}
+    if len(chosen) != 1 or (ecc_corrected is not None and ecc_uncorrected is not None):
+        raise click.UsageError(
+            "give exactly one of --xid, --ecc-corrected, --ecc-uncorrected, --thermal, --hang,"
+            " --off-bus"
+        )
+    if seconds is not None and not chosen.keys() & set(_LASTING):
+        raise click.UsageError("--for needs --thermal, --hang or --off-bus")
+    if start is not None and profile is None:
+        raise click.UsageError("--start needs --profile")
+    spec: Document = {"gpuName": gpu} if gpu is not None else {"nodeName": node, "index": index}
+    if profile is not None:
+        spec["slice"] = {"profile": profile} | ({"start": start} if start is not None else {})
+    spec |= chosen
+    return spec | ({"durationSeconds": seconds} if seconds is not None else {})
+
+
+def _send(access: Access, request: Callable[[Faults], Awaitable[Any]]) -> Any:
+    """Send one request. Raises click.ClickException."""
+
+    async def send() -> Any:
+        async with connect(access) as cluster:
+            return await request(cluster)
+
+    try:
+        return asyncio.run(send())
+    except (errors.ConfigError, errors.KubeError) as err:
+        raise click.ClickException(str(err)) from err
+
+
+def _name(document: Document) -> str:
+    return str((document.get("metadata") or {}).get("name") or "")
+
+
+def _summarize(document: Document) -> dict[str, str]:
+    spec, status = document.get("spec") or {}, document.get("status") or {}
+    kind = next((key for key in ("xid", "ecc", *_LASTING) if spec.get(key)), "")
+    gpu = status.get("gpu") or spec.get("gpuName") or f"{spec.get('nodeName')}/{spec.get('index')}"
+    return {
+        "name": _name(document),
+        "gpu": str(gpu),
+        "slice": str((spec.get("slice") or {}).get("profile") or "-"),
+        "fault": f"xid {spec['xid']}" if kind == "xid" else kind,
+        "phase": str(status.get("phase") or "Pending"),
+    }

@@ -1,0 +1,64 @@
+"""``kubectl tessera doctor`` and ``kubectl tessera bundle``."""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+
+from console.kubectl import output
+from console.kubectl.access import Access, with_access
+from console.support import entry
+from diagnosis import archive, findings
+from gpu_operator import errors
+
+_README: Final = """\
+Collected by `kubectl tessera bundle`. Read the files before you share them.
+
+Left out: Secrets, ConfigMaps, values of environment variables, annotations, and the names of
+namespaces and pods that are not Tessera's. Text that looks like a secret is replaced.
+"""
+
+
+@click.command("doctor")
+@click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]))
+@with_access
+def check_cluster(access: Access, form: str | None) -> int:
+    """Check Tessera's installation on the cluster, and print what to change.
+
+    Exit status: 0 everything works, with or without warnings; 1 something does not, or an error.
+    """
+    try:
+        found = asyncio.run(entry.check_cluster(access.kubeconfig, access.context))
+    except errors.ConfigError as err:
+        raise click.ClickException(str(err)) from err
+    if form:
+        output.write_document(findings.to_document(found), form)
+    else:
+        output.write_lines(findings.to_lines(found))
+    return int(findings.has_failure(found))
+
+
+@click.command("bundle")
+@click.option(
+    "-f",
+    "--file",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Archive to write; default: tessera-support-TIME.tar.gz in the current directory.",
+)
+@with_access
+def collect_bundle(access: Access, path: Path | None) -> None:
+    """Write an archive with Tessera's objects and logs, without secrets or other namespaces."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    folder = f"tessera-support-{stamp}"
+    target = path or Path(f"{folder}.tar.gz")
+    try:
+        files = asyncio.run(entry.collect_cluster(access.kubeconfig, access.context))
+        size = archive.write(target, folder, {"README.txt": _README, **files})
+    except errors.ConfigError as err:
+        raise click.ClickException(str(err)) from err
+    except OSError as err:
+        raise click.ClickException(f"{target}: {err.strerror or err}") from err
+    click.echo(f"{target}: {len(files) + 1} files, {size} bytes; read it before you share it")

@@ -1,0 +1,108 @@
+"""The files about a cluster in a support bundle."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from console.support import checks, pruning
+from console.support.installation import OWN_KINDS, Installation, metadata, name_of
+from diagnosis import findings
+from diagnosis.redaction import Pseudonyms
+from gpu_operator import errors
+from gpu_operator.kube.port import Document
+
+_LINES: Final = 2000  # of each container's log
+_PODS: Final = 60  # whose logs are collected; those that are not ready come first
+_AT_ONCE: Final = 8
+
+
+class Logs(Protocol):
+    """Reads the logs of containers."""
+
+    async def read(
+        self, namespace: str, pod: str, container: str, *, lines: int, previous: bool = False
+    ) -> str:
+        """Return the last lines of a log. Raises KubeError."""
+
+
+async def collect(found: Installation, logs: Logs) -> Mapping[str, str]:
+    """Return the files by name, without secrets and without the names of foreign objects."""
+    names = Pseudonyms(found.namespace)
+    names.add_namespaces(name_of(one) for one in found.namespaces)
+    for namespace, name in _tenants(found):
+        names.add_namespaces([namespace])
+        names.add_names([name])
+    documents: dict[str, Any] = {
+        f"{kind.lower()}s.json": _pruned(found, kind) for kind in (*OWN_KINDS, "Node")
+    }
+    documents["pods.json"] = [pruning.prune_pod(one) for one in found.pods]
+    workloads = (*found.operators, *found.daemon_sets)
+    documents["workloads.json"] = [pruning.prune_workload(one) for one in workloads]
+    documents["doctor.json"] = findings.to_document(checks.check_all(found))
+    files: dict[str, str] = {}
+    problems = [f"{kind}: {text}\n" for kind, text in found.problems.items()]
+    problems += await _read_logs(found.pods, logs, files)
+    files["errors.txt"] = "".join(problems) or "none\n"
+    texts = {f"cluster/{name}": names.clean(text) for name, text in files.items()}
+    return texts | {
+        f"cluster/{name}": json.dumps(names.clean_document(one), indent=2, default=str) + "\n"
+        for name, one in documents.items()
+    }
+
+
+async def _read_logs(pods: Sequence[Document], logs: Logs, files: dict[str, str]) -> list[str]:
+    """Add the logs of pods to ``files``; return the problems."""
+    problems: list[str] = []
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(pod: Document, container: str, previous: bool) -> None:
+        place = str(metadata(pod).get("namespace") or "")
+        name = f"logs/{name_of(pod)}/{container}{'.previous' if previous else ''}.log"
+        async with limit:
+            try:
+                files[name] = await logs.read(
+                    place, name_of(pod), container, lines=_LINES, previous=previous
+                )
+            except errors.KubeError as err:
+                problems.append(f"{name}: {err}\n")
+
+    chosen = sorted(pods, key=_is_ready)[:_PODS]
+    if len(pods) > len(chosen):
+        problems.append(f"logs of {len(chosen)} of {len(pods)} pods\n")
+    async with asyncio.TaskGroup() as group:
+        for pod in chosen:
+            for status in (pod.get("status") or {}).get("containerStatuses") or ():
+                group.create_task(read(pod, status["name"], previous=False))
+                if status.get("restartCount"):
+                    group.create_task(read(pod, status["name"], previous=True))
+    return sorted(problems)
+
+
+def _is_ready(pod: Document) -> bool:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return all(one.get("ready") and not one.get("restartCount") for one in statuses)
+
+
+def _pruned(found: Installation, kind: str) -> list[Document]:
+    prune = pruning.prune_node if kind == "Node" else pruning.prune_own
+    return [prune({"kind": kind, **one}) for one in found.objects[kind]]
+
+
+def _tenants(found: Installation) -> Iterator[tuple[str, str]]:
+    """Yield namespace and name of every holder that the GPUs' status names."""
+    for gpu in found.objects["GPU"]:
+        yield from _holders(gpu.get("status") or {})
+
+
+def _holders(value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            if key == "holders" and isinstance(one, list):
+                for holder in one:
+                    yield str(holder.get("namespace") or ""), str(holder.get("name") or "")
+            else:
+                yield from _holders(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _holders(one)

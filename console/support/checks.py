@@ -1,0 +1,278 @@
+"""Checks of an installation on a cluster, each with the chart value or command that repairs it."""
+
+import importlib.metadata
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from console.support.installation import (
+    OPERATOR,
+    OWN_KINDS,
+    Installation,
+    conditions,
+    containers,
+    labels,
+    metadata,
+    name_of,
+)
+from diagnosis.findings import FAIL, OK, WARN, Finding
+from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.kube.port import Document
+
+_AREA: Final = "cluster"
+_OLDEST_KUBELET: Final = (1, 30)
+_OLDEST_LANDLOCK: Final = (5, 13)
+_OLDEST_CONTAINERD: Final = (2, 0)
+_ENFORCE: Final = "pod-security.kubernetes.io/enforce"
+_SHOWN: Final = 5  # names in one line
+_RESTARTS: Final = 3
+
+
+def check_all(found: Installation) -> list[Finding]:
+    """Return the findings about an installation."""
+    unreachable = [kind for kind in ("Deployment", "Node") if kind in found.problems]
+    if len(unreachable) == 2:
+        text = found.problems["Node"]
+        remedy = "check the kubeconfig, the context and your rights: kubectl auth can-i --list"
+        return [Finding(_AREA, "access", FAIL, text, remedy)]
+    if not found.operators and "Deployment" not in found.problems:
+        text = "the cluster has no operator of Tessera"
+        return [Finding(_AREA, "operator", OK, text, "docs/install.md describes the installation")]
+    checks: tuple[Callable[[Installation], Finding], ...] = (
+        check_rights,
+        check_kinds,
+        check_operator,
+        check_version,
+        check_pod_security,
+        check_node_pods,
+        check_restarts,
+        check_kubelets,
+        check_runtimes,
+        check_kernels,
+        check_pools,
+        check_budget,
+        check_gpus,
+    )
+    return [check(found) for check in checks]
+
+
+def check_rights(found: Installation) -> Finding:
+    """Report the kinds that this user may not read."""
+    missing = {kind: text for kind, text in found.problems.items() if kind not in OWN_KINDS}
+    if missing:
+        text = "; ".join(missing.values())
+        return Finding(_AREA, "rights", WARN, text, "rows about these kinds may be incomplete")
+    return Finding(_AREA, "rights", OK, "all kinds that the checks need can be listed")
+
+
+def check_kinds(found: Installation) -> Finding:
+    """Check that the custom resources are served."""
+    missing = {kind: text for kind, text in found.problems.items() if kind in OWN_KINDS}
+    if missing:
+        text = f"{', '.join(missing)}: {next(iter(missing.values()))}"
+        remedy = "`helm upgrade` applies the CRDs unless crds.install is false"
+        return Finding(_AREA, "CRDs", FAIL, text, remedy)
+    return Finding(_AREA, "CRDs", OK, "all custom resources are served")
+
+
+def check_operator(found: Installation) -> Finding:
+    """Check that one operator is installed and available."""
+    names = [f"{metadata(one).get('namespace')}/{name_of(one)}" for one in found.operators]
+    if not names:
+        return Finding(_AREA, "operator", WARN, "not known: Deployments cannot be listed")
+    if len(names) > 1:
+        remedy = "uninstall all but one, because they write the same objects"
+        return Finding(_AREA, "operator", FAIL, f"installed {len(names)} times", remedy)
+    status = found.operators[0].get("status") or {}
+    ready, wanted = status.get("availableReplicas") or 0, status.get("replicas") or 0
+    text = f"{names[0]}: {ready} of {wanted} replicas available"
+    if not ready:
+        remedy = f"kubectl -n {found.namespace} describe pods -l {OPERATOR}"
+        return Finding(_AREA, "operator", FAIL, text, remedy)
+    return Finding(_AREA, "operator", OK, text)
+
+
+def check_version(found: Installation) -> Finding:
+    """Compare the chart's version with this program's."""
+    own = importlib.metadata.version("tessera")
+    there = found.version
+    if not there:
+        return Finding(_AREA, "version", WARN, "the chart's version is not known")
+    if there != own:
+        return Finding(
+            *(_AREA, "version", WARN, f"chart {there}, this program {own}"),
+            f"install tessera=={there}, or upgrade the chart: docs/upgrading.md",
+        )
+    return Finding(_AREA, "version", OK, there)
+
+
+def check_pod_security(found: Installation) -> Finding:
+    """Check that the namespace permits the node pods."""
+    own = next((one for one in found.namespaces if name_of(one) == found.namespace), None)
+    if own is None:
+        return Finding(_AREA, "Pod Security", WARN, "the namespace cannot be read")
+    level = labels(own).get(_ENFORCE, "")
+    if level not in ("", "privileged"):
+        return Finding(
+            *(_AREA, "Pod Security", FAIL, f"{found.namespace} enforces {level}"),
+            f"kubectl label namespace {found.namespace} {_ENFORCE}=privileged --overwrite",
+        )
+    return Finding(_AREA, "Pod Security", OK, level or "the cluster's default")
+
+
+def check_node_pods(found: Installation) -> Finding:
+    """Check that every DaemonSet of the pools is available on all its nodes."""
+    late = []
+    for one in found.daemon_sets:
+        status = one.get("status") or {}
+        ready, wanted = status.get("numberReady") or 0, status.get("desiredNumberScheduled") or 0
+        if ready < wanted:
+            late.append(f"{name_of(one)} {ready} of {wanted}")
+    if late:
+        remedy = f"kubectl -n {found.namespace} get pods -o wide, and describe those not ready"
+        return Finding(_AREA, "node pods", FAIL, _shorten(late), remedy)
+    return Finding(_AREA, "node pods", OK, f"{len(found.daemon_sets)} DaemonSets are ready")
+
+
+def check_restarts(found: Installation) -> Finding:
+    """Report containers of Tessera that were restarted often, or for lack of memory."""
+    bad = []
+    for pod in found.pods:
+        for one in (pod.get("status") or {}).get("containerStatuses") or ():
+            ended = (one.get("lastState") or {}).get("terminated") or {}
+            if ended.get("reason") == "OOMKilled" or one.get("restartCount", 0) >= _RESTARTS:
+                reason = ended.get("reason") or "unknown reason"
+                bad.append(f"{name_of(pod)}/{one.get('name')} {one.get('restartCount')} ({reason})")
+    if bad:
+        return Finding(
+            *(_AREA, "restarts", WARN, _shorten(bad)),
+            "see the bundle's logs of the previous run; after OOMKilled raise gpud.nodeBudget or"
+            " the container's memory limit",
+        )
+    return Finding(_AREA, "restarts", OK, f"none of note in {len(found.pods)} pods")
+
+
+def check_kubelets(found: Installation) -> Finding:
+    """Check the version of the kubelets."""
+    old = [
+        f"{name_of(node)} {_info(node, 'kubeletVersion')}"
+        for node in _gpu_nodes(found)
+        if _version(_info(node, "kubeletVersion")) < _OLDEST_KUBELET
+    ]
+    if old:
+        return Finding(_AREA, "kubelets", FAIL, _shorten(old), "Tessera needs Kubernetes 1.30")
+    return Finding(_AREA, "kubelets", OK, f"{len(list(_gpu_nodes(found)))} nodes in pools")
+
+
+def check_runtimes(found: Installation) -> Finding:
+    """Check that the container runtimes of the pools' nodes have CDI on by default."""
+    old = []
+    for node in _gpu_nodes(found):
+        name, _, version = _info(node, "containerRuntimeVersion").partition("://")
+        if name == "containerd" and _version(version) < _OLDEST_CONTAINERD:
+            old.append(f"{name_of(node)} {version}")
+    if old:
+        return Finding(
+            *(_AREA, "runtimes", WARN, f"containerd with CDI off by default: {_shorten(old)}"),
+            "set enable_cdi = true on these nodes, or devicePlugin.deviceListStrategy=mounts;"
+            " `tessera doctor --node` checks the file",
+        )
+    return Finding(_AREA, "runtimes", OK, "CDI is on by default")
+
+
+def check_kernels(found: Installation) -> Finding:
+    """Check that the kernels of the pools' nodes are new enough for Landlock."""
+    old = [
+        f"{name_of(node)} {_info(node, 'kernelVersion')}"
+        for node in _gpu_nodes(found)
+        if _version(_info(node, "kernelVersion")) < _OLDEST_LANDLOCK
+    ]
+    if old:
+        return Finding(
+            *(_AREA, "kernels", WARN, f"no Landlock before Linux 5.13: {_shorten(old)}"),
+            "allow user namespaces there, or set gpud.allowWeakSandbox=true (docs/threat-model.md)",
+        )
+    return Finding(_AREA, "kernels", OK, "Linux 5.13 or newer")
+
+
+def check_pools(found: Installation) -> Finding:
+    """Check that pools and layouts are accepted and ready."""
+    bad = []
+    for kind in ("GPUPool", "MIGLayout"):
+        for one in found.objects[kind]:
+            for condition in conditions(one):
+                if condition.get("type") in ("Accepted", "Ready") and (
+                    condition.get("status") == "False"
+                ):
+                    bad.append(f"{kind} {name_of(one)}: {condition.get('reason')}")
+                    break
+    if bad:
+        remedy = "kubectl describe gpupools,miglayouts; reasons: docs/operator-reference.md"
+        return Finding(_AREA, "pools", WARN, _shorten(bad), remedy)
+    count = len(found.objects["GPUPool"])
+    if not count:
+        remedy = "kubectl apply -f examples/pool.yaml, and label nodes for it"
+        return Finding(_AREA, "pools", WARN, "there is no GPUPool", remedy)
+    return Finding(_AREA, "pools", OK, f"{count} pools, {len(found.objects['MIGLayout'])} layouts")
+
+
+def check_budget(found: Installation) -> Finding:
+    """Compare the memory that node pods request with what nodes can allocate."""
+    nodes = {name_of(node): node for node in found.objects["Node"]}
+    tight = []
+    for pod in found.pods:
+        node = nodes.get(str((pod.get("spec") or {}).get("nodeName") or ""))
+        if node is None or POOL_LABEL not in labels(pod):
+            continue
+        wanted = sum(_bytes(_requests(one).get("memory", "0")) for one in containers(pod))
+        there = _bytes(((node.get("status") or {}).get("allocatable") or {}).get("memory", "0"))
+        if there and wanted > there * 3 // 4:
+            tight.append(f"{name_of(node)}: {wanted >> 20} of {there >> 20} MiB")
+    if tight:
+        return Finding(
+            *(_AREA, "budget", WARN, f"little memory is left for pods: {_shorten(tight)}"),
+            "lower gpud.nodeBudget, or spec.nodeBudget of the pool",
+        )
+    return Finding(_AREA, "budget", OK, "nodes have memory beside their budgets")
+
+
+def check_gpus(found: Installation) -> Finding:
+    """Report GPUs that are not healthy, or of which no agent has reported the health."""
+    bad = []
+    for gpu in found.objects["GPU"]:
+        health = str((gpu.get("status") or {}).get("health") or "Unknown")
+        if not health.startswith("Healthy"):
+            bad.append(f"{name_of(gpu)} {health}")
+    if bad:
+        remedy = "kubectl tessera map; docs/faults.md has the remedy of each Xid"
+        return Finding(_AREA, "GPUs", WARN, _shorten(bad), remedy)
+    return Finding(_AREA, "GPUs", OK, f"{len(found.objects['GPU'])} GPUs, all healthy")
+
+
+def _gpu_nodes(found: Installation) -> Iterator[Document]:
+    return (node for node in found.objects["Node"] if POOL_LABEL in labels(node))
+
+
+def _info(node: Document, key: str) -> str:
+    return str(((node.get("status") or {}).get("nodeInfo") or {}).get(key) or "")
+
+
+def _requests(container: Any) -> dict[str, str]:
+    return (container.get("resources") or {}).get("requests") or {}
+
+
+def _version(text: str) -> tuple[int, int]:
+    found = re.search(r"(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else (1 << 16, 0)  # not known: not refused
+
+
+def _bytes(quantity: str) -> int:
+    units = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+    units |= {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+    found = re.fullmatch(r"(\d+)([KMGT]i|[kMGT]?)", str(quantity))
+    return int(found[1]) * units[found[2]] if found else 0
+
+
+def _shorten(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

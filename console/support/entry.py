@@ -1,0 +1,63 @@
+"""Connects to the cluster of a kubeconfig, for ``tessera`` and ``kubectl tessera``."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import click
+
+from console.support import bundle, checks, installation
+from diagnosis.findings import OK, Finding
+from gpu_operator import errors
+from gpu_operator.kube import connection
+from gpu_operator.kube.client import KubernetesCluster
+from gpu_operator.kube.logs import PodLogs
+from gpu_operator.kube.port import Source
+
+
+def check(kubeconfig: Path | None, context: str | None) -> list[Finding]:
+    """Return the findings about a cluster; without a kubeconfig there is one that states it.
+
+    Raises:
+        click.ClickException: the kubeconfig or the context that the caller named does not exist.
+    """
+    try:
+        return asyncio.run(check_cluster(kubeconfig, context))
+    except errors.ConfigError as err:
+        if kubeconfig or context:
+            raise click.ClickException(str(err)) from err
+        return [Finding("cluster", "access", OK, f"not checked: {err}")]
+
+
+def collect(kubeconfig: Path | None, context: str | None) -> Mapping[str, str]:
+    """Return the files of a bundle about a cluster, or one that states why there are none."""
+    try:
+        return asyncio.run(collect_cluster(kubeconfig, context))
+    except errors.ConfigError as err:
+        return {"cluster/errors.txt": f"{err}\n"}
+
+
+async def check_cluster(kubeconfig: Path | None, context: str | None) -> list[Finding]:
+    """Return the findings about a cluster. Raises ConfigError."""
+    async with connect(kubeconfig, context) as (source, _):
+        return checks.check_all(await installation.read(source))
+
+
+async def collect_cluster(kubeconfig: Path | None, context: str | None) -> Mapping[str, str]:
+    """Return the files of a bundle about a cluster. Raises ConfigError."""
+    async with connect(kubeconfig, context) as (source, logs):
+        return await bundle.collect(await installation.read(source), logs)
+
+
+@contextlib.asynccontextmanager
+async def connect(
+    kubeconfig: Path | None, context: str | None
+) -> AsyncIterator[tuple[Source, bundle.Logs]]:
+    """Connect to the API server. Raises ConfigError."""
+    client, _ = await connection.kubeconfig_client(kubeconfig, context)
+    cluster = KubernetesCluster(client)
+    try:
+        yield cluster, PodLogs(client)
+    finally:
+        await cluster.close()

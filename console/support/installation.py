@@ -1,0 +1,117 @@
+"""Reads an installation: Tessera's objects, the nodes, and the pods of its own namespace."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gpu_operator import errors
+from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.kube.port import Chosen, Document, Source
+
+OPERATOR: Final = "app.kubernetes.io/component=operator"
+_CHART: Final = "helm.sh/chart"
+_CHART_NAME: Final = "tessera-"
+_INSTANCE: Final = "app.kubernetes.io/instance"
+_NAME: Final = "app.kubernetes.io/name"
+OWN_KINDS: Final = ("GPUPool", "GPU", "MIGLayout", "GPUPolicy", "GPUFault")
+
+
+@dataclass(slots=True)
+class Installation:
+    """The objects that were read. ``problems`` has the API server's message by kind."""
+
+    objects: dict[str, list[Document]] = field(default_factory=dict)
+    operators: list[Document] = field(default_factory=list)
+    pods: list[Document] = field(default_factory=list)
+    daemon_sets: list[Document] = field(default_factory=list)
+    namespaces: list[Document] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of the operator; empty if there is none."""
+        return metadata(self.operators[0]).get("namespace", "") if self.operators else ""
+
+    @property
+    def version(self) -> str:
+        """Return the version of the chart; empty if there is none."""
+        chart = labels(self.operators[0]).get(_CHART, "") if self.operators else ""
+        return chart.removeprefix(_CHART_NAME)
+
+
+async def read(source: Source) -> Installation:
+    """Read everything that checks and bundles need. Kinds that cannot be read are problems."""
+    found = Installation()
+    kinds = (*OWN_KINDS, "Node", "Namespace", "DaemonSet", "Deployment")
+    chosen = {"Deployment": Chosen(labels=OPERATOR), "DaemonSet": Chosen(labels=POOL_LABEL)}
+    lists = await asyncio.gather(
+        *(_list(source, kind, chosen.get(kind, Chosen()), found.problems) for kind in kinds)
+    )
+    found.objects = dict(zip(kinds, lists, strict=True))
+    found.namespaces = found.objects.pop("Namespace")
+    found.operators = [
+        one
+        for one in found.objects.pop("Deployment")
+        if labels(one).get(_CHART, "").startswith(_CHART_NAME)
+    ]
+    found.daemon_sets = [
+        one
+        for one in found.objects.pop("DaemonSet")
+        if metadata(one).get("namespace") == found.namespace
+    ]
+    if found.namespace:
+        pods = await _list(source, "Pod", Chosen(namespace=found.namespace), found.problems)
+        found.pods = [one for one in pods if _is_own(one, found.operators[0])]
+    return found
+
+
+def metadata(document: Document) -> Mapping[str, Any]:
+    """Return the metadata of an object."""
+    return document.get("metadata") or {}
+
+
+def name_of(document: Document) -> str:
+    """Return the name of an object."""
+    return str(metadata(document).get("name") or "")
+
+
+def labels(document: Document) -> Mapping[str, str]:
+    """Return the labels of an object."""
+    return metadata(document).get("labels") or {}
+
+
+def conditions(document: Document) -> Iterator[Mapping[str, Any]]:
+    """Yield the conditions of an object."""
+    yield from (document.get("status") or {}).get("conditions") or ()
+
+
+def containers(pod: Document) -> Iterator[Mapping[str, Any]]:
+    """Yield the init containers and the containers of a pod, or of a pod's template."""
+    spec = pod.get("spec") or {}
+    yield from spec.get("initContainers") or ()
+    yield from spec.get("containers") or ()
+
+
+async def _list(
+    source: Source, kind: str, chosen: Chosen, problems: dict[str, str]
+) -> list[Document]:
+    items: list[Document] = []
+    token = ""
+    try:
+        while True:
+            page = await source.page(kind, chosen, token)
+            items += page.get("items") or ()
+            token = (page.get("metadata") or {}).get("continue") or ""
+            if not token:
+                return items
+    except errors.KubeError as err:
+        problems[kind] = str(err)
+        return []
+
+
+def _is_own(pod: Document, operator: Document) -> bool:
+    """Return whether a pod is of the chart's release, or of the operator's DaemonSets."""
+    own, other = labels(operator), labels(pod)
+    of_release = all(own.get(key) == other.get(key) for key in (_INSTANCE, _NAME))
+    return of_release or POOL_LABEL in other

@@ -1,0 +1,112 @@
+"""Reduces objects to the fields that a support bundle may have.
+
+Fields are permitted by name, so what a later version of Kubernetes adds is left out.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from console.support.installation import conditions, containers, labels, metadata, name_of
+from gpu_operator.kube.port import Document
+
+_LABELS: Final = ("app.kubernetes.io/", "helm.sh/chart", "gpu.tessera.dev/", "rdma.tessera.dev/")
+_NODE_INFO: Final = (
+    "architecture",
+    "containerRuntimeVersion",
+    "kernelVersion",
+    "kubeletVersion",
+    "operatingSystem",
+    "osImage",
+)
+
+
+def prune_own(document: Document) -> Document:
+    """Return a custom resource of Tessera without annotations and without its holders' names."""
+    return {
+        "kind": document.get("kind", ""),
+        "metadata": _metadata(document),
+        "spec": document.get("spec") or {},
+        "status": _without_holders(document.get("status") or {}),
+    }
+
+
+def prune_node(node: Document) -> Document:
+    """Return a node's versions, resources, taints and conditions."""
+    status = node.get("status") or {}
+    info = status.get("nodeInfo") or {}
+    return {
+        "kind": "Node",
+        "metadata": _metadata(node),
+        "taints": [
+            {key: one.get(key) for key in ("key", "effect")}
+            for one in (node.get("spec") or {}).get("taints") or ()
+        ],
+        "capacity": status.get("capacity") or {},
+        "allocatable": status.get("allocatable") or {},
+        "nodeInfo": {key: info.get(key) for key in _NODE_INFO},
+        "conditions": [dict(one) for one in conditions(node)],
+    }
+
+
+def prune_pod(pod: Document) -> Document:
+    """Return a pod's containers and state, with the names of variables but not their values."""
+    status = pod.get("status") or {}
+    return {
+        "kind": "Pod",
+        "metadata": _metadata(pod),
+        "nodeName": (pod.get("spec") or {}).get("nodeName", ""),
+        "containers": [_container(one) for one in containers(pod)],
+        "phase": status.get("phase", ""),
+        "reason": status.get("reason", ""),
+        "message": status.get("message", ""),
+        "conditions": [dict(one) for one in conditions(pod)],
+        "containerStatuses": [
+            {key: one.get(key) for key in ("name", "ready", "restartCount", "state", "lastState")}
+            for key in ("initContainerStatuses", "containerStatuses")
+            for one in status.get(key) or ()
+        ],
+    }
+
+
+def prune_workload(document: Document) -> Document:
+    """Return the state of a Deployment or a DaemonSet, and its template's containers."""
+    template = (document.get("spec") or {}).get("template") or {}
+    return {
+        "kind": document.get("kind", ""),
+        "metadata": _metadata(document),
+        "containers": [_container(one) for one in containers(template)],
+        "status": document.get("status") or {},
+    }
+
+
+def _metadata(document: Document) -> Document:
+    found = metadata(document)
+    return {
+        "name": name_of(document),
+        "namespace": found.get("namespace", ""),
+        "creationTimestamp": found.get("creationTimestamp", ""),
+        "deletionTimestamp": found.get("deletionTimestamp", ""),
+        "generation": found.get("generation", 0),
+        "labels": {k: v for k, v in labels(document).items() if k.startswith(_LABELS)},
+    }
+
+
+def _container(container: Mapping[str, Any]) -> Document:
+    return {
+        "name": container.get("name", ""),
+        "image": container.get("image", ""),
+        "resources": container.get("resources") or {},
+        "variables": [one.get("name", "") for one in container.get("env") or ()],
+    }
+
+
+def _without_holders(value: Any) -> Any:
+    """Replace lists of holders, which are tenants' pods and claims, by their number."""
+    if isinstance(value, Mapping):
+        return {
+            key: f"{len(one)} not shown"
+            if key == "holders" and isinstance(one, list)
+            else _without_holders(one)
+            for key, one in value.items()
+        }
+    return [_without_holders(one) for one in value] if isinstance(value, list) else value
