@@ -14,7 +14,7 @@ REDACTED: Final = "[redacted]"
 _PATTERNS: Final = (
     # a private key, to its end or to the end of the text
     re.compile(
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
     ),
     # a JSON Web Token, such as that of a service account
     re.compile(r"\beyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)?"),

@@ -28,6 +28,7 @@ PACKAGES = (
     "facts",
     "hca",
     "mig",
+    "pytest_tessera",
     "rdma",
     "vgpu_sim",
 )

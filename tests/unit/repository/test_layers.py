@@ -148,6 +148,7 @@ PACKAGES = (
     "facts",
     "hca",
     "mig",
+    "pytest_tessera",
     "plugins",
     "rdma",
     "vgpu_sim",
@@ -251,6 +252,7 @@ def test_the_environment_has_one_reader_in_each_package() -> None:
             "facts",
             "hca",
             "mig",
+            "pytest_tessera",
             "rdma",
             "vgpu_sim",
         )

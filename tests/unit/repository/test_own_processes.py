@@ -18,6 +18,7 @@ PRODUCT = (
     "hca",
     "rdma",
     "mig",
+    "pytest_tessera",
     "kubelet_conformance",
 )
 STARTER = "vgpu_sim/system/python_process.py"

@@ -1,0 +1,152 @@
+"""Simulated GPUs of a test session: each request for other GPUs starts one private gpud."""
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import click
+
+from mig.errors import MigError
+from mig.geometry import WHOLE, Board, DeviceProfile, board as find_board
+from vgpu_sim import config
+from vgpu_sim.cli.clients.admin import AdminRefused
+from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed
+from vgpu_sim.cli.placing import configure, layout
+from vgpu_sim.system.python_process import interpreter
+
+_TIMEOUT_S: Final = 300.0
+
+
+class RequestError(Exception):
+    """The requested GPUs do not exist, or could not be created."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a test requests; ``own`` shares the GPUs with no other test."""
+
+    board: str
+    slice: str | None = None
+    count: int = 1
+    kernel_timeout: float | None = None
+    own: bool = False
+
+    @classmethod
+    def from_arguments(cls, arguments: Mapping[str, Any]) -> Self:
+        """Return a request. Raises RequestError."""
+        known = {one.name for one in fields(cls)}
+        if unknown := sorted(arguments.keys() - known):
+            raise RequestError(f"the marker tessera has no argument {unknown[0]!r}")
+        count = arguments.get("count", 1)
+        if not isinstance(count, int) or count < 1:
+            raise RequestError(f"count={count!r} is not a positive number")
+        return cls(**arguments)
+
+    def device(self) -> tuple[Board, DeviceProfile]:
+        """Return the board and the profile. Raises RequestError."""
+        try:
+            board = find_board(self.board)
+            return board, board.device_profile(self.slice or WHOLE)
+        except MigError as err:
+            raise RequestError(str(err)) from err
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """The GPUs of one test.
+
+    ``environment`` has the variables that a program needs in addition to others.
+    """
+
+    board: str
+    slice: str | None
+    count: int
+    environment: Mapping[str, str]
+
+    def run(
+        self, *command: str, check: bool = True, timeout: float = _TIMEOUT_S, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program on the GPUs, and return its status and output.
+
+        Raises:
+            subprocess.CalledProcessError: ``check`` is set and the status is not 0; its notes have
+                the program's errors.
+            subprocess.TimeoutExpired: the program did not end in time.
+        """
+        options = {"capture_output": True, "text": True, **options}
+        options["env"] = {**(options.get("env") or config.own_environment()), **self.environment}
+        done = subprocess.run(command, check=False, timeout=timeout, **options)
+        if check and done.returncode != 0:
+            err = subprocess.CalledProcessError(
+                done.returncode, done.args, output=done.stdout, stderr=done.stderr
+            )
+            if done.stderr:
+                err.add_note(str(done.stderr))
+            raise err
+        return done
+
+
+@dataclass
+class Gpus:
+    """The GPUs of a session. They end with it."""
+
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _shared: dict[Request, Gpu] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+        self._shared.clear()
+
+    @contextmanager
+    def provide(self, request: Request) -> Iterator[Gpu]:
+        """Return GPUs for a request, those of an equal request where it permits that.
+
+        Raises RequestError.
+        """
+        if request.own:
+            with ExitStack() as stack:
+                yield _start(stack, request)
+            return
+        if request not in self._shared:
+            self._shared[request] = _start(self._stack, request)
+        yield self._shared[request]
+
+
+def _start(stack: ExitStack, request: Request) -> Gpu:
+    """Start a gpud with the requested GPUs. Raises RequestError."""
+    board, device = request.device()
+    if not (config.LIBRARIES_DIR / "libcuda.so.1").exists():
+        raise RequestError("no libcuda.so.1: build it with `python -m vgpu_sim.native.build`")
+    options = StandaloneOptions(
+        cache_dir=config.user_cache_dir(), kernel_timeout_s=request.kernel_timeout
+    )
+    try:
+        placed = layout(board, device, request.count)
+        node = stack.enter_context(StandaloneNode(config.private_dir_parents(), options))
+        with node.admin() as admin:
+            configure(admin, board, placed)
+    except click.UsageError as err:
+        raise RequestError(err.format_message()) from err
+    except (StartFailed, AdminRefused, OSError) as err:
+        raise RequestError(f"the GPUs could not be created: {err}") from err
+    before = config.own_environment()
+    after = config.program_environment(node.slices_dir, node.token_hex, config.LIBRARIES_DIR)
+    after = config.with_ptxas_check(after, interpreter())
+    # `tessera fault` is found even if the virtual environment is not activated
+    programs = str(Path(interpreter()).parent)
+    after["PATH"] = os.pathsep.join([after["PATH"], programs])
+    added = {name: value for name, value in after.items() if before.get(name) != value}
+    return Gpu(request.board, request.slice, request.count, added)
