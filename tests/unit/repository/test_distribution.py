@@ -5,6 +5,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -118,6 +119,16 @@ def test_a_wheel_is_built_beside_the_checkout(tmp_path: Path) -> None:
             one.external_attr >> 16 & 0o111 for one in packed.infolist() if "/bin/" in one.filename
         ]
     assert len(names) == len(set(names))
+    assert re.fullmatch(r"tessera-[\d.]+-py3-none-manylinux_2_\d+_x86_64\.whl", wheel.name)
+    shared = {name.partition(".data/data/")[2] for name in names if ".data/data/" in name}
+    assert {
+        "share/man/man1/tessera.1",
+        "share/man/man1/tessera-run.1",
+        "share/man/man1/kubectl-tessera-why.1",
+        "share/bash-completion/completions/tessera",
+        "share/zsh/site-functions/_tessera",
+        "share/fish/vendor_completions.d/tessera.fish",
+    } <= shared
     assert programs == [0o111, 0o111], "pip keeps the bits that let a program run"
     libraries = sorted(name for name in names if "native/lib/" in name)
     assert [name.partition("native/lib/")[2] for name in libraries] == [
