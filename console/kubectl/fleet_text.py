@@ -9,7 +9,8 @@ from console.kubectl import drawing, output
 from console.model.cluster import ClusterModel
 from console.views import fleet
 from console.views.fleet import Filter, NodeView
-from console.views.geometry import WORDS, Box, Run
+from drawing import terminal
+from drawing.slices import WORDS, Box, Run
 
 _MIB = 2**20
 
@@ -41,8 +42,8 @@ def write_map(views: Sequence[NodeView], form: str) -> None:
         output.write_table(head, _rows(views))
     else:
         for view in views:
-            output.write_lines(drawing.draw_node(view, output.width()))
-        output.write_lines(drawing.legend(output.width()))
+            output.write_lines(drawing.draw_node(view, terminal.width()))
+        output.write_lines(terminal.legend(terminal.width()))
 
 
 def write_top(views: Sequence[NodeView], form: str) -> None:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from console.kubectl import drawing, output
+from console.kubectl import output
 from console.views.layout_diff import ChangeGroup, LayoutDiff
 from facts.wording import list_first
+from drawing import terminal
 
 _SHOWN = 8  # names in a line
 
@@ -23,9 +24,9 @@ def write_diff(found: LayoutDiff, form: str) -> None:
         output.write_lines(_lines(found, None if form == "wide" else _SHOWN))
 
 
-def _lines(found: LayoutDiff, most: int | None) -> Iterator[output.Line]:
+def _lines(found: LayoutDiff, most: int | None) -> Iterator[terminal.Line]:
     title = f"{'Edit of layout' if found.exists else 'New layout'} {found.layout.name}"
-    yield (output.Span(title, bold=True),)
+    yield (terminal.Span(title, bold=True),)
     if not found.selected:
         yield "The selector matches no GPU."
     yield f"  {found.selected} GPUs selected, {found.unchanged} already so"
@@ -47,17 +48,17 @@ def _lines(found: LayoutDiff, most: int | None) -> Iterator[output.Line]:
     for group in found.groups:
         yield from _group_lines(group, most)
     if found.groups:
-        yield from drawing.legend(output.width())
+        yield from terminal.legend(terminal.width())
 
 
-def _group_lines(group: ChangeGroup, most: int | None) -> Iterator[output.Line]:
+def _group_lines(group: ChangeGroup, most: int | None) -> Iterator[terminal.Line]:
     change = group.first
     yield f"{len(group.names)} x {change.gpu.spec.board}: {list_first(group.names, most)}"
-    size = max(min(output.width() - 8, 10 * change.before.units), 1)
+    size = max(min(terminal.width() - 8, 10 * change.before.units), 1)
     for picture, when in ((change.before, "now"), (change.after, "then")):
         if picture is not None:
-            for number, row in enumerate(drawing.draw_picture(picture, size)):
-                yield (output.Span(f"  {when if number == 0 else '':<4}  "), *row)
+            for number, row in enumerate(terminal.draw_picture(picture, size)):
+                yield (terminal.Span(f"  {when if number == 0 else '':<4}  "), *row)
     if change.problem:
         yield f"  not applied: {change.problem}"
     for word, places in (

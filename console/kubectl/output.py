@@ -1,60 +1,22 @@
 """Lines, tables and documents on standard output; colours on a terminal only."""
 
 import json
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
 import yaml
 
-from console import config
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A part of a line; ``style`` are click's arguments for its colour."""
-
-    text: str
-    colour: str = ""
-    bold: bool = False
-
-
-Line = str | Sequence[Span]
-
-
-def clean(text: str) -> str:
-    """Replace what a terminal would interpret: names and messages are from the cluster."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def is_coloured() -> bool:
-    """Return whether standard output is a terminal that shows colours, and the user permits it."""
-    return sys.stdout.isatty() and config.permits_colours()
-
-
-def width() -> int:
-    """Return the columns of the terminal; 80 if there is none."""
-    return max(shutil.get_terminal_size().columns, 1)
+from drawing import terminal
+from drawing.terminal import Line, clean
 
 
 def write_lines(lines: Iterable[Line]) -> None:
     """Print lines."""
-    coloured = is_coloured()
+    coloured = terminal.is_coloured(sys.stdout)
     for line in lines:
-        spans = (Span(line),) if isinstance(line, str) else line
-        parts = []
-        for span in spans:
-            text = clean(span.text)
-            styled = coloured and (span.colour or span.bold)
-            parts.append(
-                click.style(text, fg=span.colour or None, bold=span.bold or None)
-                if styled
-                else text
-            )
-        click.echo("".join(parts).rstrip(), color=coloured)
+        click.echo(terminal.format_line(line, coloured=coloured), color=coloured)
 
 
 def write_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

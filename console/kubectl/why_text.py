@@ -12,6 +12,7 @@ from console.model.pods import PodRecord
 from console.views import why
 from console.views.advice import advise
 from console.views.why import ClaimFinding, Explanation, RequestFinding
+from drawing import terminal
 
 
 def write_pending(pods: Sequence[PodRecord], form: str, missing: Missing) -> None:
@@ -45,9 +46,9 @@ def write_explanation(found: Explanation, form: str) -> None:
         output.write_lines(_lines(found, None if form == "wide" else why.SHOWN))
 
 
-def _lines(found: Explanation, most: int | None) -> Iterator[output.Line]:
+def _lines(found: Explanation, most: int | None) -> Iterator[terminal.Line]:
     pod = found.pod
-    yield (output.Span(f"Why {pod.key} waits", bold=True),)
+    yield (terminal.Span(f"Why {pod.key} waits", bold=True),)
     yield "It requests"
     yield from (f"  {one}" for one in _requests(pod))
     yield from (f"  a node with the label {k}={v}" for k, v in pod.node_selector)
@@ -71,7 +72,7 @@ def _lines(found: Explanation, most: int | None) -> Iterator[output.Line]:
         yield f"Not complete: {kind} cannot be read: {problem}"
 
 
-def _request_lines(request: RequestFinding, most: int | None) -> Iterator[output.Line]:
+def _request_lines(request: RequestFinding, most: int | None) -> Iterator[terminal.Line]:
     yield f"Nodes for {request.resource}"
     if not request.nodes:
         yield "  The cluster has no node with GPUs or HCAs."

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, HTMLResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -18,6 +18,7 @@ from console.pages.access import Access
 from console.views import details, fleet, layout_diff, manifest, needs, reach, timeline, why
 from console.views.geometry import draw
 from console.views.survey import Survey
+from drawing import documents
 from rdma.explain import Explanation, QuestionError
 
 LONGEST_FORM: Final = 4 * manifest.LONGEST  # bytes; percent-encoding triples most characters
@@ -58,8 +59,9 @@ class Pages:
             "/stream": self.follow_changes,
         }
         static = Mount("/static", StaticFiles(directory=rendering.STATIC))
+        style = Route("/static/drawing.css", _send_style)
         layout = Route("/layout", self.show_layout, methods=["GET", "POST"])
-        return [*(Route(path, page) for path, page in pages.items()), layout, static]
+        return [*(Route(path, page) for path, page in pages.items()), layout, style, static]
 
     async def show_fleet(self, request: Request) -> Response:
         """Show all nodes."""
@@ -317,6 +319,12 @@ def make_app(pages: Pages, token: str, host: str, port: int | None) -> Access:
     app = Starlette(routes=pages.routes())
     app.router.redirect_slashes = False  # the path may be a name that others chose
     return Access(app, token, host, port)
+
+
+async def _send_style(request: Request) -> Response:
+    """Send the style of drawings, which the console shares with files."""
+    del request
+    return FileResponse(documents.STYLE_FILE, media_type="text/css")
 
 
 def _filter(request: Request) -> fleet.Filter:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from console.pages import rendering
 from console.views import fleet
 from console.views.fleet import Chosen, Filter
-from console.views.geometry import BoxState
+from drawing.slices import BoxState
 from gpu_operator.controllers.common.world import World
 
 

@@ -6,12 +6,14 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from console.views import advice, fleet, geometry, svg, why
+from console.views import advice, fleet, why
+from drawing import gpus, pixels, slices
+from drawing.elements import Element
+from drawing.slices import Box, GpuPicture
 
 STATIC: Final = Path(__file__).parent / "static"
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _SHORT: Final = 48
-_LETTER: Final = 6.6  # pixels of the drawing's text
 
 
 def new_environment() -> Environment:
@@ -25,22 +27,38 @@ def new_environment() -> Environment:
         auto_reload=False,
     )
     environment.globals |= {
-        "svg": svg,
+        "svg": pixels,
+        "gpu_drawing": _draw_gpu,
+        "patterns": gpus.make_patterns(),
         "advise": advice.advise,
-        "legend": geometry.LEGEND,
+        "legend": slices.LEGEND,
         "colour_class": fleet.colour_class,
         "hue": fleet.hue,
-        "words": geometry.WORDS,
+        "words": slices.WORDS,
         "shown_nodes": why.SHOWN,
     }
     environment.filters |= {
         "short": shorten,
         "segment": quote_segment,
-        "fit": fit_name,
         "gib": format_gib,
         "when": format_time,
     }
     return environment
+
+
+def _draw_gpu(picture: GpuPicture, colour: str, links: bool, label: str, axis: bool) -> Element:
+    """Return the drawing of a GPU, with a link behind each slice that exists if ``links``."""
+    return gpus.draw_gpu(
+        picture,
+        label,
+        look=lambda box: fleet.colour_class(box, colour),
+        href=lambda box: _slice_page(box) if links else "",
+        axis=axis,
+    )
+
+
+def _slice_page(box: Box) -> str:
+    return f"/slices/{quote_segment(box.uuid)}" if box.uuid else ""
 
 
 def quote_segment(text: str) -> str:
@@ -54,14 +72,6 @@ def shorten(text: str, most: int = _SHORT) -> str:
         return text
     half = (most - 1) // 2
     return f"{text[:half]}…{text[-half:]}"
-
-
-def fit_name(name: str, width: float) -> str:
-    """Return as much of a slice's name as is legible in a box of this width in pixels."""
-    profile = name.partition("@")[0]
-    if len(profile) * _LETTER <= width:
-        return profile
-    return profile.partition(".")[0]
 
 
 def format_gib(size_bytes: int) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from console.views import svg
-from console.views.geometry import WORDS, Box, BoxState, GpuPicture, draw
+from console.views.geometry import draw
+from drawing import pixels
+from drawing.slices import WORDS, Box, BoxState, GpuPicture
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common import membership
 from gpu_operator.controllers.common.world import Node, World
@@ -161,7 +162,7 @@ def view_node(
     node = world.nodes.get(name)
     found = sorted(gpus, key=lambda gpu: gpu.spec.index)
     views = tuple(
-        GpuView(gpu, draw(gpu), place * (svg.MAP.width + 4)) for place, gpu in enumerate(found)
+        GpuView(gpu, draw(gpu), place * (pixels.MAP.width + 4)) for place, gpu in enumerate(found)
     )
     counts = Counter(box.state for view in views for box in view.picture.boxes)
     pool = found[0].spec.pool if found else membership.pools_by_node(world).get(name, "")
@@ -171,7 +172,7 @@ def view_node(
         pool=pool,
         gpus=views,
         paths=tuple(_paths(views, colour)),
-        width=max(len(views), 1) * (svg.MAP.width + 4) - 4,
+        width=max(len(views), 1) * (pixels.MAP.width + 4) - 4,
         counts=counts,
         problem=_problem(node, views, knows_node),
     )
@@ -194,7 +195,7 @@ def _paths(views: Sequence[GpuView], colour: str) -> Iterator[tuple[str, str]]:
     for view in views:
         for box in view.picture.boxes:
             there = paths.setdefault(colour_class(box, colour), [])
-            there.append(svg.map_path(box, view.picture, view.left))
+            there.append(pixels.map_path(box, view.picture, view.left))
     for name in sorted(paths):
         yield name, "".join(paths[name])
 

@@ -11,8 +11,9 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from console.views.geometry import BoxState, GpuPicture, draw, draw_places
+from console.views.geometry import draw
 from console.views.manifest import KIND, ManifestError
+from drawing.slices import BoxState, GpuPicture, draw_places
 from gpu_operator.api.v1alpha1 import GROUP, VERSION
 from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus, OnInUse
 from gpu_operator.api.v1alpha1.resource import Broken, Gpu, Layout, parse

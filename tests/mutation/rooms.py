@@ -101,6 +101,7 @@ ROOMS = (
             (f"{_UNIT}/**/test_worker_*.py",),
         ),
     ),
+    Room("drawing", ("drawing/*.py",), (("tests/unit/drawing",),)),
     Room("facts", ("facts/*.py",), (("tests/unit/facts",),)),
     Room(
         "boards",

@@ -24,6 +24,7 @@ _IMPORTED = ("", "operator", "tests/mutation")
 _COPIED = (
     "boards",
     "console",
+    "drawing",
     "operator",
     "device_plugin",
     "kubelet_conformance",

@@ -82,6 +82,7 @@ _ROOT = _TOOL.parents[1]
 _PRODUCT = (
     "boards",
     "console",
+    "drawing",
     "device_plugin",
     "hca",
     "kubelet_conformance",

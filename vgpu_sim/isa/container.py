@@ -272,7 +272,7 @@ def _decode_function(
     reader.finish()
     if image != _NO_VARIABLE and image >= len(variables):
         raise ContainerError(f"function {owner}: variable {image} does not exist")
-    if flags > 15:
+    if flags > 31:
         raise ContainerError(f"function {owner}: flags {flags:#x} are not defined")
     title = strings.get(name, name_size)
     return Function(

@@ -14,7 +14,7 @@ import yaml
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
 from console.kubectl import access, entry, output
-from console.views.geometry import BoxState
+from drawing.slices import BoxState
 from gpu_operator import errors
 from gpu_operator.kube.port import Chosen, Source
 
@@ -349,7 +349,7 @@ def test_completion_has_kubectls_form(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_each_state_has_its_own_character() -> None:
-    from console.kubectl.drawing import MARKS
+    from drawing.terminal import MARKS
 
     assert set(MARKS) == set(BoxState)
     assert len(set(MARKS.values())) == len(MARKS)

@@ -23,6 +23,7 @@ PACKAGES = (
     "boards",
     "console",
     "diagnosis",
+    "drawing",
     "operator/gpu_operator",
     "device_plugin",
     "kubelet_conformance",

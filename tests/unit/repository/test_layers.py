@@ -42,16 +42,20 @@ PLANTED = {
         "diagnosis/findings.py",
         "import click",
     ),
+    "Drawings are made from values, with MIG geometry and the standard library only": (
+        "drawing/elements.py",
+        "import numpy",
+    ),
     "Policies of RDMA use the standard library only": ("rdma/errors.py", "import yaml"),
     "Inside the operator": (
         "operator/gpu_operator/api/v1alpha1/base.py",
         "import gpu_operator.controllers",
     ),
     "The console reads the cluster through the operator's code, and reaches no node": (
-        "console/views/svg.py",
+        "console/views/reach.py",
         "import device_plugin.config",
     ),
-    "Inside the console": ("console/model/pods.py", "import console.views.svg"),
+    "Inside the console": ("console/model/pods.py", "import console.views.reach"),
     "Inside the node agent": (
         "device_plugin/inventory/model.py",
         "import device_plugin.dp.service",
@@ -142,6 +146,7 @@ PACKAGES = (
     "boards",
     "diagnosis",
     "console",
+    "drawing",
     "operator",
     "device_plugin",
     "kubelet_conformance",
@@ -247,6 +252,7 @@ def test_the_environment_has_one_reader_in_each_package() -> None:
             "boards",
             "diagnosis",
             "console",
+            "drawing",
             "operator/gpu_operator",
             "device_plugin",
             "facts",

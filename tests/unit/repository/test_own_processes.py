@@ -14,6 +14,7 @@ PRODUCT = (
     "vgpu_sim",
     "device_plugin",
     "operator",
+    "drawing",
     "facts",
     "hca",
     "rdma",

@@ -1,12 +1,16 @@
 """``tessera perf predict``: one operation's time as a stack of causes."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
-from vgpu_sim.cli import topologies
+from drawing import terminal, terminal_causes
+from drawing.causes import Stack
+from drawing.documents import Figure
+from drawing.terminal import Span
+from vgpu_sim.cli import pictures, topologies
 from vgpu_sim.cli.perf.group import (
     SIZE,
     board_option,
@@ -22,6 +26,7 @@ from vgpu_sim.perf.moe.predict import DTYPES as MIXTURES
 from vgpu_sim.perf.prediction import Prediction
 
 _WINDOW = click.IntRange(min=0, max=SIZE.max)
+_CAUSE_COLUMNS = 56  # of a line with a cause, without its bar
 _MECHANISTIC = "vgpu_sim.cli.perf.group.mechanistic"
 
 
@@ -39,7 +44,7 @@ def with_json(function: Callable[..., None]) -> Callable[..., None]:
         help="Leave out the fitted residual.",
     )
     as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    return mechanistic(as_json(function))
+    return mechanistic(pictures.with_pictures(as_json(function)))
 
 
 @click.group(help="Predict one operation: its time, the causes that add up to it, and an interval.")
@@ -57,6 +62,9 @@ def print_prediction(
             every = [found.mechanistic() for found in every]
     except PerfError as err:
         exit_with_error(err)
+    pictures.write_files(f"{title} (modelled)", lambda: _figures(every, title))
+    if pictures.current().takes_stdout:
+        return
     if as_json:
         rows = [found.as_json() for found in every]
         click.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
@@ -64,6 +72,12 @@ def print_prediction(
         _beside(every, title)
     else:
         _print(every[0], title)
+
+
+def _figures(every: Sequence[Prediction], title: str) -> Sequence[Figure]:
+    from vgpu_sim.perf.pictures import figures_of
+
+    return figures_of(every, title)
 
 
 def _beside(every: list[Prediction], title: str) -> None:
@@ -77,6 +91,9 @@ def _beside(every: list[Prediction], title: str) -> None:
     rows |= {rate: [found.rates[rate] for found in every] for rate in every[0].rates}
     for name, values in rows.items():
         click.echo(f"{name:30}" + "".join(f"{value:16.2f}" for value in values))
+    if pictures.current().wants_text:
+        stacks = [Stack(one.board.name, one.us, one.stack, one.interval) for one in every]
+        pictures.print_lines(terminal_causes.draw_stacks(stacks, terminal.width()))
 
 
 def _print(found: Prediction, title: str) -> None:
@@ -86,8 +103,12 @@ def _print(found: Prediction, title: str) -> None:
     rates = "; ".join(f"{value:.4g} {unit}" for unit, value in found.rates.items())
     within = f"\u00b1 {found.percent:.0f} % (90 %: {low:.4g} to {high:.4g} us)"
     click.echo(f"{found.us:.4g} us {within}; {rates}")
+    most = max(found.stack.values(), default=0.0)
+    room = terminal.width() - _CAUSE_COLUMNS if pictures.current().wants_text else 0
     for cause, part in found.stack.items():
-        click.echo(f"  {cause:28}{part:12.2f} us {100 * part / found.us:5.1f} %")
+        text = f"  {cause:28}{part:12.2f} us {100 * part / found.us:5.1f} %"
+        bar = terminal.draw_bar(part, most, room)
+        pictures.print_lines([(Span(text), Span(f"  {bar}", "blue"))])
     for one in found.shape.get("transfers", ()):
         ends = f"{one['from']} to {one['to']}"
         limit = f"limited by {one['limited_by']}"

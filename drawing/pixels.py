@@ -1,13 +1,13 @@
 """Geometry in pixels: the runs of a picture as rectangles and paths.
 
-Colours and patterns are classes of the style sheet, because the pages allow no inline style.
+Colours and patterns are classes of the style, because the pages allow no inline style.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from console.views.geometry import Box, GpuPicture, Run
+from drawing.slices import Box, GpuPicture, Run
 
 
 @dataclass(frozen=True, slots=True)

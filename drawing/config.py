@@ -1,4 +1,4 @@
-"""Everything that the console reads from the environment."""
+"""Everything that drawings read from the environment."""
 
 import os
 

@@ -1,0 +1,126 @@
+"""A roofline plot: peak rates as roofs, and operations as points below them."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from drawing.causes import COLOURS
+from drawing.elements import Element, element, shorten
+
+WIDTH: Final = 720
+_HEIGHT: Final = 340
+_LEFT: Final = 64
+_RIGHT: Final = 16
+_TOP: Final = 12
+_BOTTOM: Final = 40
+_LINE: Final = 18
+MOST_POINTS: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """A board's limits: ``bandwidth`` in GB/s, and its peak rate of arithmetic in Gflop/s."""
+
+    name: str
+    bandwidth: float
+    peak: float
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """An operation: ``intensity`` in operations per byte, ``rate`` in Gflop/s."""
+
+    name: str
+    intensity: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """The logarithmic scales of a plot: the exponents at their ends."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+    def x(self, value: float) -> float:
+        share = (math.log10(value) - self.left) / (self.right - self.left)
+        return _LEFT + share * (WIDTH - _LEFT - _RIGHT)
+
+    def y(self, value: float) -> float:
+        share = (math.log10(value) - self.bottom) / (self.top - self.bottom)
+        return _HEIGHT - _BOTTOM - share * (_HEIGHT - _BOTTOM - _TOP)
+
+
+def draw_roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | None:
+    """Return the plot of up to 24 points; None if there is no roof or no point to draw."""
+    roofs = [one for one in roofs if one.bandwidth > 0 and one.peak > 0]
+    drawn = [one for one in points if one.intensity > 0 and one.rate > 0][:MOST_POINTS]
+    if not roofs or not drawn:
+        return None
+    axes = _axes(roofs, drawn)
+    entries = [f"{one.name}: {one.peak:.4g} Gflop/s, {one.bandwidth:.4g} GB/s" for one in roofs]
+    entries += [f"{n}  {one.name}: {one.rate:.4g} Gflop/s" for n, one in enumerate(drawn, 1)]
+    parts = [*_grid(axes)]
+    parts += [_roof(axes, one, number) for number, one in enumerate(roofs)]
+    for number, one in enumerate(drawn, 1):
+        x, y = axes.x(one.intensity), axes.y(one.rate)
+        words = f"{one.name}: {one.rate:.4g} Gflop/s at {one.intensity:.4g} operations a byte"
+        parts.append(element("circle", element("title", words), class_="point", cx=x, cy=y, r=4.5))
+        parts.append(element("text", str(number), class_="key", x=x + 7, y=y - 5))
+    for place, text in enumerate(entries):
+        y = _HEIGHT + 10 + place * _LINE
+        if place < len(roofs):
+            line = f"M8 {y - 4}h14"
+            parts.append(element("path", class_=f"roof k{place % COLOURS}", d=line))
+        else:
+            parts.append(element("circle", class_="point", cx=15, cy=y - 4, r=4.5))
+        parts.append(element("text", shorten(text, 100), class_="key", x=28, y=y))
+    return element(
+        "svg",
+        *parts,
+        class_="drawing",
+        viewBox=f"0 0 {WIDTH} {_HEIGHT + 10 + len(entries) * _LINE}",
+        role="img",
+        aria_label=shorten("roofline; " + "; ".join(entries), 1500),
+    )
+
+
+def _axes(roofs: Sequence[Roof], points: Sequence[Point]) -> _Axes:
+    ridges = [one.peak / one.bandwidth for one in roofs]
+    spots = [one.intensity for one in points]
+    left = math.floor(math.log10(min(*spots, *ridges) / 2))
+    right = math.ceil(math.log10(max(*spots, *ridges) * 2))
+    low = min(min(one.rate for one in points), *(10**left * one.bandwidth for one in roofs))
+    high = max(max(one.rate for one in points), *(one.peak for one in roofs))
+    return _Axes(left, right, math.floor(math.log10(low)), math.ceil(math.log10(high * 1.2)))
+
+
+def _grid(axes: _Axes) -> Iterator[Element]:
+    bottom, right = _HEIGHT - _BOTTOM, WIDTH - _RIGHT
+    for power in range(int(axes.left), int(axes.right) + 1):
+        x = axes.x(10.0**power)
+        yield element("path", class_="tick", d=f"M{x:.1f} {_TOP}V{bottom}")
+        yield element("text", _decade(power), class_="axis mid", x=x, y=bottom + 14)
+    for power in range(int(axes.bottom), int(axes.top) + 1):
+        y = axes.y(10.0**power)
+        yield element("path", class_="tick", d=f"M{_LEFT} {y:.1f}H{right}")
+        yield element("text", _decade(power), class_="axis end", x=_LEFT - 6, y=y + 4)
+    middle = (_LEFT + right) / 2
+    yield element("text", "operations a byte", class_="axis mid", x=middle, y=_HEIGHT - 8)
+    yield element("text", "Gflop/s", class_="axis", x=4, y=_TOP - 2)
+
+
+def _decade(power: int) -> str:
+    return f"{10.0**power:g}" if -3 <= power <= 5 else f"1e{power}"
+
+
+def _roof(axes: _Axes, one: Roof, number: int) -> Element:
+    ridge = one.peak / one.bandwidth
+    start = 10.0**axes.left
+    x0, y0 = axes.x(start), axes.y(start * one.bandwidth)
+    line = f"M{x0:.1f} {y0:.1f}L{axes.x(ridge):.1f} {axes.y(one.peak):.1f}H{WIDTH - _RIGHT}"
+    words = element("title", f"{one.name}: {one.bandwidth:.4g} GB/s, {one.peak:.4g} Gflop/s")
+    return element("path", words, class_=f"roof k{number % COLOURS}", d=line)

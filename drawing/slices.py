@@ -1,0 +1,157 @@
+"""The true geometry of a GPU's slices: memory placements and compute slices, as boxes.
+
+Units are placement units (memory slices) and compute slices of the board. A GPU instance's compute
+slices begin where its placement begins: MIG's placements are defined so that these never overlap.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+from typing import Protocol
+
+from mig import geometry
+from mig.geometry import Board, Instance
+
+
+class BoxState(StrEnum):
+    """What a box is drawn as; the order is that of the legend."""
+
+    FREE = "free"
+    HELD = "held"
+    CLAIMED = "claimed"
+    LEAVING = "leaving"
+    CLOSED = "closed"
+    SICK = "sick"
+    COMING = "coming"
+
+
+LEGEND: dict[BoxState, str] = {
+    BoxState.FREE: "free",
+    BoxState.HELD: "held by a pod",
+    BoxState.CLAIMED: "made for a ResourceClaim",
+    BoxState.LEAVING: "withdrawn: the pod that holds it has yet to end",
+    BoxState.CLOSED: "admits no pod now: the kubelet or the node agent restarts",
+    BoxState.SICK: "not healthy",
+    BoxState.COMING: "requested, does not exist yet",
+}
+
+
+WORDS: dict[BoxState, str] = {
+    BoxState.FREE: "free",
+    BoxState.HELD: "held",
+    BoxState.CLAIMED: "claimed",
+    BoxState.LEAVING: "withdrawn",
+    BoxState.CLOSED: "not admitting",
+    BoxState.SICK: "not healthy",
+    BoxState.COMING: "requested",
+}
+
+
+class Owner(Protocol):
+    """A pod that holds a slice."""
+
+    @property
+    def namespace(self) -> str:
+        """Return the pod's namespace."""
+
+    @property
+    def name(self) -> str:
+        """Return the pod's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of units: the first, and their number."""
+
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A slice as it is drawn.
+
+    ``part`` and ``parts`` divide the height of the memory among devices that share a GPU instance.
+    """
+
+    uuid: str
+    name: str
+    state: BoxState
+    memory: Run
+    compute: Run
+    holders: tuple[Owner, ...] = ()
+    health: str = "Healthy"
+    part: int = 0
+    parts: int = 1
+
+    @property
+    def label(self) -> str:
+        """Return the slice's description for people who do not see the drawing."""
+        names = ", ".join(f"{one.namespace}/{one.name}" for one in self.holders[:4])
+        more = f" and {len(self.holders) - 4} more" if len(self.holders) > 4 else ""
+        sick = f", {self.health}" if self.state is BoxState.SICK else ""
+        return f"{self.name}, {LEGEND[self.state]}{sick}" + (f": {names}{more}" if names else "")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPicture:
+    """The boxes of one GPU; ``problem`` says why there are none, or which slices are not drawn."""
+
+    units: int
+    compute_slices: int
+    boxes: tuple[Box, ...]
+    problem: str = ""
+
+
+def draw_places(board: Board, states: Mapping[Instance, BoxState]) -> GpuPicture:
+    """Return the picture of planned instances with these states."""
+    boxes = [make_box("", instance, state) for instance, state in states.items()]
+    return GpuPicture(board.placement_units, board.compute_slices, tuple(share_memory(boxes)))
+
+
+def make_box(
+    uuid: str,
+    instance: Instance,
+    state: BoxState,
+    holders: tuple[Owner, ...] = (),
+    health: str = "Healthy",
+) -> Box:
+    name, memory, compute = _describe(instance)
+    return Box(uuid, name, state, memory, compute, holders, health)
+
+
+@lru_cache(maxsize=4096)
+def _describe(instance: Instance) -> tuple[str, Run, Run]:
+    """Return an instance's name and its runs; a fleet has few different instances."""
+    return str(instance), *place_runs(instance)
+
+
+def place_runs(instance: Instance) -> tuple[Run, Run]:
+    """Return the placement units and the compute slices of an instance."""
+    board = geometry.board(instance.profile.board_key)
+    if instance.profile.is_whole:
+        return Run(0, board.placement_units), Run(0, board.compute_slices)
+    first = instance.start // _units_of_a_compute_slice(board) + (instance.compute_start or 0)
+    width = min(instance.device.compute_slices, board.compute_slices - first)
+    return Run(instance.start, instance.profile.size), Run(first, width)
+
+
+@lru_cache(maxsize=64)
+def _units_of_a_compute_slice(board: Board) -> int:
+    return min(one.size for one in board.profiles if one.compute_slices == 1)
+
+
+def share_memory(boxes: list[Box]) -> list[Box]:
+    """Divide the height of memory that several devices use."""
+    runs: dict[Run, list[Box]] = {}
+    for box in boxes:
+        runs.setdefault(box.memory, []).append(box)
+    found = []
+    for same in runs.values():
+        if len(same) == 1:
+            found += same
+            continue
+        for number, box in enumerate(sorted(same, key=lambda one: one.compute.start)):
+            found.append(replace(box, part=number, parts=len(same)))
+    return sorted(found, key=lambda one: (one.memory.start, one.part))

@@ -1,0 +1,100 @@
+"""Predictions and topologies as drawings, for the command line and for the console."""
+
+from collections.abc import Callable, Sequence
+
+from drawing.causes import Stack, draw_causes
+from drawing.documents import Figure, make_table
+from drawing.elements import Element
+from drawing.network import Device, Network, draw_network
+from drawing.roofline import Point, Roof, draw_roofline
+from vgpu_sim.perf.boards import Board
+from vgpu_sim.perf.prediction import Prediction
+from vgpu_sim.perf.topology import Topology
+
+_FLOP = "Tflop/s"
+_BYTES = "GB/s"  # the names of rates of memory begin so
+_NO_LINK: Callable[[int], str] = lambda index: ""  # noqa: E731 - a default of an argument
+
+
+def figures_of(predictions: Sequence[Prediction], title: str) -> list[Figure]:
+    """Return the causes of an operation's time on some boards, and its roofline if it has one."""
+    stacks = [Stack(one.board.name, one.us, one.stack, one.interval, "us") for one in predictions]
+    table = _table(stacks, title)
+    found = [Figure(f"{title} (modelled)", draw_causes(stacks), (table,))]
+    plot = draw_roofline(*_points(predictions, title))
+    if plot is not None:
+        found.append(Figure("Roofline (modelled)", plot))
+    return found
+
+
+def figure_of_stacks(stacks: Sequence[Stack], title: str) -> Figure:
+    """Return the causes of some times, with a table of the same numbers."""
+    return Figure(f"{title} (modelled)", draw_causes(stacks), (_table(stacks, title),))
+
+
+def network_of(
+    topology: Topology,
+    board: Board,
+    gpus: Sequence[int],
+    hcas: int | None = None,
+    *,
+    page_of: Callable[[int], str] = _NO_LINK,
+    sick: Sequence[int] = (),
+) -> Network:
+    """Return a node's devices for a drawing: the GPUs of these indices, and ``hcas`` HCAs.
+
+    ``page_of`` gives the address behind a GPU, and ``sick`` are the indices of unhealthy GPUs.
+    """
+    devices = []
+    for index in gpus:
+        place = topology.gpus[index]
+        more = (place.bus_id, page_of(index), index in sick)
+        devices.append(Device(f"GPU {index}", "gpu", place.numa, place.switch, *more))
+    for index, place in enumerate(topology.hcas[:hcas]):
+        more_ = place.bus_id
+        devices.append(Device(f"HCA {index}", "hca", place.numa, place.switch, more_))
+    if hcas is None:
+        for index, place in enumerate(topology.nvmes):
+            devices.append(Device(f"NVMe {index}", "nvme", place.numa, place.switch, place.bus_id))
+    links = topology.links_between(board.architecture.split()[0]) if board.has_nvlink else 0
+    rate = f"PCIe {board.pcie_gb_per_s.value:g} GB/s"
+    name = topology.name if len(topology.name) < 40 else "custom topology"
+    described = f"{name}, {board.product}, {rate} one way"
+    return Network(described, tuple(devices), links if len(gpus) > 1 else 0, topology.switched)
+
+
+def figure_of_network(network: Network) -> Figure:
+    """Return the drawing of a node's devices with a list of them."""
+    rows = [(one.name, one.more, str(one.numa), str(one.switch)) for one in network.devices]
+    head = ("Device", "PCI address", "NUMA node", "PCIe switch")
+    table = make_table("Devices", head, rows, numbers_from=2)
+    title = f"Topology: {network.name}; {network.nvlinks}"
+    return Figure(title, draw_network(network), (table,))
+
+
+def _points(predictions: Sequence[Prediction], title: str) -> tuple[list[Roof], list[Point]]:
+    """Return the roofs of the boards, and a point for each prediction with both rates."""
+    roofs, points = [], []
+    for one in predictions:
+        flop = one.rates.get(_FLOP, 0.0)
+        moved = next((v for name, v in one.rates.items() if name.startswith(_BYTES)), 0.0)
+        peak = one.board.tensor_tflops.get(one.dtype, one.board.vector_tflops).value
+        if flop > 0 and moved > 0:
+            roofs.append(
+                Roof(f"{one.board.name} {one.dtype}", one.board.dram_gb_per_s.value, peak * 1e3)
+            )
+            points.append(Point(f"{title} on {one.board.name}", flop * 1e3 / moved, flop * 1e3))
+    return roofs, points
+
+
+def _table(stacks: Sequence[Stack], title: str) -> Element:
+    causes = dict.fromkeys(cause for one in stacks for cause in one.parts)
+    unit = stacks[0].unit
+    rows = [(cause, *(f"{one.parts.get(cause, 0):.2f}" for one in stacks)) for cause in causes]
+    rows.append((f"total ({unit})", *(f"{one.total:.2f}" for one in stacks)))
+    ends = [
+        "-" if one.interval is None else f"{one.interval[0]:.4g} to {one.interval[1]:.4g}"
+        for one in stacks
+    ]
+    rows.append((f"90 % ({unit})", *ends))
+    return make_table(f"Causes: {title}", ("Cause", *(one.name for one in stacks)), rows)
