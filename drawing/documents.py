@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from drawing.elements import Element, element, escape_text
+from drawing.gpus import make_patterns
 
 STYLE_FILE: Final = Path(__file__).parent / "drawing.css"
 STYLE: Final = STYLE_FILE.read_text(encoding="utf-8")
@@ -49,7 +50,7 @@ def write_svg(figures: Sequence[Figure]) -> str:
         width = max(width, wide + 16)
     ground = element("rect", class_="ground", width="100%", height="100%")
     title = element("title", "; ".join(figure.title for figure in figures))
-    body = "".join(map(str, (title, ground, *parts)))
+    body = "".join(map(str, (title, make_patterns(), ground, *parts)))
     size = f'viewBox="0 0 {width:g} {top:g}" width="{width:g}" height="{top:g}"'
     style = f"<style>{escape_text(STYLE)}</style>"
     return f'<svg xmlns="{_XMLNS}" {size} class="sheet">{style}{body}</svg>\n'
@@ -64,7 +65,10 @@ def write_html(title: str, figures: Sequence[Figure], notes: Sequence[str] = ())
         element("section", element("h2", figure.title), figure.drawing, *figure.more)
         for figure in figures
     )
-    main = element("main", element("h1", title), *sections, *(element("p", note) for note in notes))
+    patterns = element("svg", make_patterns(), class_="patterns", aria_hidden="true")
+    heading = element("h1", title)
+    paragraphs = (element("p", note) for note in notes)
+    main = element("main", patterns, heading, *sections, *paragraphs)
     head = (
         element("meta", charset="utf-8"),
         element("meta", http_equiv="Content-Security-Policy", content=policy),

@@ -12,7 +12,7 @@ WIDTH: Final = 720
 _HEIGHT: Final = 340
 _LEFT: Final = 64
 _RIGHT: Final = 16
-_TOP: Final = 12
+_TOP: Final = 24
 _BOTTOM: Final = 40
 _LINE: Final = 18
 MOST_POINTS: Final = 24
@@ -110,7 +110,7 @@ def _grid(axes: _Axes) -> Iterator[Element]:
         yield element("text", _decade(power), class_="axis end", x=_LEFT - 6, y=y + 4)
     middle = (_LEFT + right) / 2
     yield element("text", "operations a byte", class_="axis mid", x=middle, y=_HEIGHT - 8)
-    yield element("text", "Gflop/s", class_="axis", x=4, y=_TOP - 2)
+    yield element("text", "Gflop/s", class_="axis", x=4, y=_TOP - 10)
 
 
 def _decade(power: int) -> str:

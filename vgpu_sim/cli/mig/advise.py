@@ -10,11 +10,17 @@ from typing import IO, Any
 
 import click
 
+from drawing.slices import BoxState
 from mig import planner, pools
 from mig.errors import MigError, SpecError
+from mig.geometry import Instance
 from mig.pools import GpuState
+from vgpu_sim.cli import pictures as options
+from vgpu_sim.cli.mig import pictures
+from vgpu_sim.cli.mig.pictures import Moment
 from vgpu_sim.cli.mig.relayout import read_slices
 
+_MOST_DRAWN = 32
 _MOST_PODS = 5
 _NOT_READ = 2
 
@@ -40,6 +46,7 @@ _NOT_READ = 2
     help="Slices for every GPU, to compute what changing to them costs: 3g.40gb,4x1g.10gb.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.with_pictures
 @click.pass_context
 def advise(
     ctx: click.Context,
@@ -69,7 +76,14 @@ def advise(
     }
     if layout is not None:
         document["layout"] = _layout(ctx, gpus, layout)
+    moments = [one for name in want.split(",") if name for one in _moments(divided, name)]
+    title = f"room for {want}" if want else "GPUs"
+    options.write_files(title, lambda: pictures.figures_of(moments or _now(divided)))
+    if options.current().takes_stdout:
+        return
     click.echo(json.dumps(document) if as_json else "\n".join(_lines(document)))
+    if not as_json:
+        pictures.print_moments(moments)
 
 
 def _room(gpus: Sequence[GpuState]) -> dict[str, Any]:
@@ -109,6 +123,31 @@ def _advice(ctx: click.Context, gpus: Sequence[GpuState], text: str) -> dict[str
             for gpu, making in found.makings
         ],
     }
+
+
+def _now(gpus: Sequence[GpuState]) -> list[Moment]:
+    """Return the divided GPUs as they are, at most as many as a page shows."""
+    return [pictures.moment(gpu.board, gpu.name, _states(gpu, ())) for gpu in gpus[:_MOST_DRAWN]]
+
+
+def _moments(gpus: Sequence[GpuState], text: str) -> Iterator[Moment]:
+    """Yield the GPUs that change to make room for a profile, before and after."""
+    count, _, name = text.rpartition("x")
+    found = pools.advise(gpus, name, int(count or 1))
+    for gpu, making in found.makings[:_MOST_DRAWN]:
+        gone = making.disturbed
+        stay = [one for one in gpu.held if one.gpu_instance not in gone]
+        after = pictures.states_of(held=stay, coming=[to for _, to in making.moves])
+        before = f"{gpu.name} before ({text})"
+        yield pictures.moment(gpu.board, before, _states(gpu, gone))
+        yield pictures.moment(gpu.board, f"{gpu.name} after ({text})", after)
+
+
+def _states(gpu: GpuState, gone: Sequence[Instance]) -> dict[Instance, BoxState]:
+    held = [one for one in gpu.slices if one in gpu.held and one.gpu_instance not in gone]
+    leaving = [one for one in gpu.slices if one.gpu_instance in gone]
+    rest = [one for one in gpu.slices if one not in (*held, *leaving)]
+    return pictures.states_of(held=held, leaving=leaving, free=rest)
 
 
 def _layout(ctx: click.Context, gpus: Sequence[GpuState], text: str) -> dict[str, Any]:

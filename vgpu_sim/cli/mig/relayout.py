@@ -8,6 +8,8 @@ import click
 from mig import planner, spec
 from mig.errors import IllegalLayoutError, InUseError, MigError, PlanError, SpecError
 from mig.geometry import Board, DeviceProfile, Instance
+from vgpu_sim.cli import pictures as options
+from vgpu_sim.cli.mig import pictures
 
 _CANNOT = 1
 _MOST_CONFLICTS = 8  # most conflicts printed
@@ -38,10 +40,18 @@ def command(
         raise click.UsageError(str(err), ctx) from err
     except MigError as err:
         raise click.BadParameter(str(err), ctx, param_hint="--pin") from err
+    moments = (
+        pictures.moment(board, "before", pictures.states_of(held=made.keep, leaving=made.destroy)),
+        pictures.moment(board, "after", pictures.states_of(held=made.keep, coming=made.create)),
+    )
+    options.write_files(f"{board.key} to {after}", lambda: pictures.figures_of(moments))
+    if options.current().takes_stdout:
+        return
     if as_json:
         click.echo(json.dumps(_document(board, made)))
     else:
         click.echo("\n".join(_lines(board, have, made, pinned)))
+        pictures.print_moments(moments)
 
 
 def read_slices(board: Board, text: str) -> tuple[Instance | DeviceProfile, ...]:

@@ -5,8 +5,9 @@ several at once.
 import click
 
 from vgpu_sim.cli import topologies
+from vgpu_sim.cli.perf.answers import print_prediction, with_json
 from vgpu_sim.cli.perf.group import board_option, bytes_option
-from vgpu_sim.cli.perf.predict import add_to_compare, print_prediction, with_json
+from vgpu_sim.cli.perf.predict import add_to_compare
 from vgpu_sim.perf.prediction import Prediction
 from vgpu_sim.perf.topology import FLAT
 
