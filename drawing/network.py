@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from drawing.elements import Element, element, shorten
+from drawing.terminal import Line, Span
 
 _DEVICE: Final = 92
 _HIGH: Final = 42
@@ -86,6 +87,23 @@ def draw_network(network: Network) -> Element:
         role="group",
         aria_label=shorten(network.label, 1500),
     )
+
+
+def network_lines(network: Network) -> Iterator[Line]:
+    """Yield the devices as a tree of text: NUMA nodes, switches, devices."""
+    yield (Span(network.name, bold=True),)
+    yield network.nvlinks
+    order = sorted(network.devices, key=lambda one: (one.numa, one.switch))
+    numa, switch = -1, -1
+    for one in order:
+        if one.numa != numa:
+            numa, switch = one.numa, -1
+            yield f"NUMA {numa}"
+        if one.switch != switch:
+            switch = one.switch
+            yield f"└─ PCIe switch {switch}"
+        colour = "red" if one.is_sick else "green" if one.kind == "gpu" else "yellow"
+        yield (Span("   └─ "), Span(one.name, colour), Span(f"  {one.more}"))
 
 
 def _spans(columns: dict[Device, float], key: str) -> dict[tuple[int, int], tuple[float, float]]:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -40,7 +41,9 @@ class Request:
 
 
 def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def remember(context: click.Context, _: click.Parameter, value: Any) -> None:
+    def remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if name != "draw" and value not in (None, "-") and not Path(value).parent.is_dir():
+            raise click.BadParameter(f"{Path(value).parent} is not a directory", context, parameter)
         setattr(_request_of(context), name, value)
 
     return remember

@@ -42,7 +42,7 @@ PLANTED = {
         "diagnosis/findings.py",
         "import click",
     ),
-    "Drawings are made from values, with MIG geometry and the standard library only": (
+    "Drawings are made from values: of MIG, of RDMA and of the standard library": (
         "drawing/elements.py",
         "import numpy",
     ),

@@ -11,25 +11,25 @@ import click
 from mig.errors import MigError
 from mig.geometry import WHOLE, Board, DeviceProfile
 from vgpu_sim import config
-from vgpu_sim.cli import boards
+from vgpu_sim.cli import boards, pictures
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed
 from vgpu_sim.cli.clocks import check_modelled
-from vgpu_sim.cli.perf.group import exit_with_error, new_file
+from vgpu_sim.cli.perf.group import new_file
 from vgpu_sim.cli.perf.run_report import (
     Report,
     RunEvents,
     details,
     document_of,
+    figures_of,
     lines,
-    page_of,
+    notes_of,
     report_of,
 )
+from vgpu_sim.cli.perf.run_trace import trace_of
 from vgpu_sim.cli.placing import configure, layout
 from vgpu_sim.cli.run.command import EXIT_FAILED, run_program
 from vgpu_sim.hal.observe.modelled_report import MODELLED
-from vgpu_sim.perf import plots
-from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import chip_of
 from vgpu_sim.system.python_process import interpreter
 
@@ -64,12 +64,14 @@ _LAST_WORDS_SECONDS = 10.0
     " names.",
 )
 @click.option(
-    "--html",
+    "--trace",
+    "trace_file",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     callback=new_file,
     metavar="FILE",
-    help="Write an HTML page: kernels in a roofline plot, and the causes of their times.",
+    help="Write the modelled timeline of kernels and copies to FILE, which Perfetto opens.",
 )
+@pictures.with_files
 @click.argument(
     "command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND..."
 )
@@ -79,15 +81,10 @@ def run(
     group: bool,
     detailed: bool,
     json_file: Path | None,
-    html: Path | None,
+    trace_file: Path | None,
     command_line: tuple[str, ...],
 ) -> None:
     """Run a command, print the report on stderr, and exit with the command's status."""
-    if html is not None:
-        try:
-            plots.require()
-        except PerfError as err:
-            exit_with_error(err)
     # some parents ignore SIGCHLD, and exit statuses would be lost
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     device = _device(board, profile_name or WHOLE)
@@ -115,8 +112,10 @@ def run(
         sys.exit(EXIT_FAILED)
     report = report_of(chip, events)
     _tell(report, grouped=group, detailed=detailed, json_file=json_file)
-    if html is not None:
-        html.write_text(page_of(report, grouped=group), encoding="utf-8")
+    if trace_file is not None:
+        trace_file.write_text(json.dumps(trace_of(report)) + "\n", encoding="utf-8")
+    notes = notes_of(report, grouped=group)
+    pictures.write_files("kernels of a run", lambda: figures_of(report), notes)
     sys.exit(status)
 
 

@@ -6,7 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from vgpu_sim.hal.observe.modelled_report import ModelledLaunches, ModelledOrder, ModelledSummary
+from drawing.documents import Figure
+from vgpu_sim.hal.observe.modelled_report import (
+    ModelledLaunches,
+    ModelledOrder,
+    ModelledSummary,
+    ModelledTransfers,
+)
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import Chip, Counts, Estimate, estimate, page
 from vgpu_sim.perf.kernels.copies import Way
@@ -21,6 +27,7 @@ class Context:
 
     rows: list[ModelledLaunches] = field(default_factory=list)
     order: list[tuple[int, float]] = field(default_factory=list)
+    transfers: list[tuple[str, float, float, int]] = field(default_factory=list)
     summaries: list[ModelledSummary] = field(default_factory=list)
 
 
@@ -39,6 +46,8 @@ class RunEvents:
             context.summaries.append(ModelledSummary.parse(event["summary"]))
         elif "order" in event:
             context.order += ModelledOrder.parse(event["order"]).launches
+        elif "transfers" in event:
+            context.transfers += ModelledTransfers.parse(event["transfers"]).transfers
         else:
             context.rows.append(ModelledLaunches.parse(event.get("launches")))
 
@@ -82,17 +91,29 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class CopySpan:
+    """A copy or fill of a context, with its start and duration in microseconds."""
+
+    context: int
+    way: str
+    start_us: float
+    us: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The report of a run on one board.
 
     ``rows`` are those of all contexts. ``launches`` are pairs of row and start time, in order of
-    start.
+    start. ``copies`` are single copies; a context lists its first 6,400.
     """
 
     chip: Chip
     summaries: Sequence[ModelledSummary]
     rows: Sequence[Row]
     launches: Sequence[tuple[Row, float]]
+    copies: Sequence[CopySpan] = ()
 
 
 def report_of(chip: Chip, events: RunEvents) -> Report:
@@ -101,11 +122,13 @@ def report_of(chip: Chip, events: RunEvents) -> Report:
     """
     rows: list[Row] = []
     launches: list[tuple[Row, float]] = []
+    copies: list[CopySpan] = []
     for number, context in enumerate(events.contexts.values()):
         own = [Row(number, one, _estimate(chip, one)) for one in context.rows]
         rows += own
         launches += [(own[place], at) for place, at in context.order if place < len(own)]
-    return Report(chip, events.summaries, rows, launches)
+        copies += [CopySpan(number, *one) for one in context.transfers]
+    return Report(chip, events.summaries, rows, launches, copies)
 
 
 def _estimate(chip: Chip, one: ModelledLaunches) -> Estimate | None:
@@ -217,13 +240,21 @@ def details(report: Report) -> Iterator[str]:
             yield f"  {name:76}{value:18.2f}"
 
 
-def page_of(report: Report, *, grouped: bool) -> str:
-    """Return the HTML page for ``--html``."""
+def figures_of(report: Report) -> list[Figure]:
+    """Return the drawings for ``--svg`` and ``--html``."""
     shown = [
         page.PlottedKernel(row.name, row.launches.launches, row.launches.us, row.estimate)
         for row in report.rows
     ]
-    return page.page(report.chip, shown, list(lines(report, grouped=grouped)))
+    return page.figures(report.chip, shown)
+
+
+def notes_of(report: Report, *, grouped: bool) -> list[str]:
+    """Return the paragraphs of the page for ``--html``."""
+    chip = report.chip
+    where = f"{chip.board.product} ({chip.sms} multiprocessors)"
+    modelled = f"Modelled for {where}: kernels were not measured on it."
+    return [modelled, *lines(report, grouped=grouped)]
 
 
 def document_of(report: Report) -> dict[str, Any]:

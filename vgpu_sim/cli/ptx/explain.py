@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import click
 
+from drawing import terminal
 from vgpu_sim import compiler
-from vgpu_sim.cli import inputs
-from vgpu_sim.cli.ptx import commands
+from vgpu_sim.cli import inputs, pictures
+from vgpu_sim.cli.ptx import commands, listing
 from vgpu_sim.compiler import pipeline
 from vgpu_sim.isa import Function, Module
 from vgpu_sim.isa.disasm import disassemble
@@ -36,6 +37,7 @@ _Shape = tuple[int, int, int]
 )
 @commands.cc_option
 @commands.backend_option
+@pictures.with_pictures
 @click.pass_context
 def explain(
     context: click.Context,
@@ -62,13 +64,23 @@ def explain(
         click.echo(error.log(), nl=False, err=True)
         context.exit(commands.verdict_of(error))
     refused = {one.name: one for one in (*module.refused, *commands.refused_by(backend, module))}
+    drawn = [
+        one for one in module.functions if one.name not in refused and kernel in (None, one.name)
+    ]
     names = [function.name for function in module.functions] + list(refused)
     if kernel is not None and kernel not in names:
         shown = ", ".join(names) or "none"
         raise click.ClickException(f"{file}: no kernel {kernel!r}; kernels in it: {shown}")
-    for function in module.functions:
-        if function.name not in refused and kernel in (None, function.name):
-            click.echo(_kernel(module, function, block, stage, backend), nl=False)
+    source = compiler.decode(inputs.read(file)) if file != "-" else ""
+    wanted = pictures.current()
+    if file == "-" and (wanted.wants_files or wanted.draw):
+        raise click.UsageError("drawings need a FILE: standard input is read once")
+    title = f"kernels of {file}"
+    pictures.write_files(title, lambda: listing.figures_of(source, drawn), (listing.NOTE,))
+    for function in () if wanted.takes_stdout else drawn:
+        click.echo(_kernel(module, function, block, stage, backend), nl=False)
+        if wanted.wants_text and source and stage is None:
+            pictures.print_lines(listing.lines_of(source, function, terminal.width()))
     chosen = [one for name, one in refused.items() if kernel in (None, name)]
     for one in chosen:
         click.echo(f"{commands.title(one)}: refused")

@@ -12,13 +12,15 @@ from typing import TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from drawing.documents import Figure
+from drawing.verdict import draw_path, path_lines, path_of
 from rdma.compiling.compiler import Compiler
 from rdma.errors import PolicyError, RdmaError
 from rdma.explain import Question, QuestionError, explain as explain_flow
 from rdma.objects import NamespaceFacts, Network, PodFacts, Policy
 from rdma.reading import manifests as objects
 from rdma.verbs import NAMES, Verb
-from vgpu_sim.cli import manifests
+from vgpu_sim.cli import manifests, pictures
 from vgpu_sim.cli.manifests import Document
 
 DENIED = 1
@@ -117,6 +119,7 @@ def command() -> None:
     help="Program that reads the cluster's objects where -f is absent.",
 )
 @click.option("--context", help="kubectl's context; default: its current one.")
+@pictures.with_pictures
 def explain(
     source: str,
     destination: str,
@@ -166,10 +169,15 @@ def explain(
     for (kind, key), errors in compiler.problems().items():
         for problem in errors:
             click.echo(f"tessera rdma explain: {kind} {key}: {problem}", err=True)
-    if output == "json":
+    path = path_of(answer)
+    title = f"{answer.verb} from {answer.source} to {answer.destination}"
+    pictures.write_files(title, lambda: [Figure(title, draw_path(path))], answer.lines())
+    if output == "json" and not pictures.current().takes_stdout:
         click.echo(json.dumps(answer.document(), indent=2))
-    else:
+    elif not pictures.current().takes_stdout:
         click.echo("\n".join(answer.lines()))
+        if pictures.current().wants_text:
+            pictures.print_lines(path_lines(path))
     sys.exit(0 if answer.allowed else DENIED)
 
 

@@ -28,7 +28,7 @@ MESSAGES_PER_SECOND = 2000  # of all workers of a slice
 EVENT_PAUSE_SECONDS = 5.0  # the same event of the same worker is passed on at most this often
 MAX_USAGE_MESSAGES = 64  # per context; further ones are dropped
 # Likewise.
-MAX_MODELLED_MESSAGES = modelled_report.MOST_ROWS + modelled_report.MOST_PARTS + 1
+MAX_MODELLED_MESSAGES = modelled_report.MOST_ROWS + 2 * modelled_report.MOST_PARTS + 1
 _MAX_COUNT = (1 << 63) - 1
 _MAX_MECHANISMS = 8
 _OF_ENDS = ("usage", "modelled")  # not subject to EVENT_PAUSE_SECONDS
@@ -368,6 +368,9 @@ def _checked_modelled(message: dict[str, Any]) -> tuple[str, dict[str, object]]:
         if "order" in message:
             order = modelled_report.ModelledOrder.parse(message["order"])
             return "modelled", {"order": order.to_json()}
+        if "transfers" in message:
+            transfers = modelled_report.ModelledTransfers.parse(message["transfers"])
+            return "modelled", {"transfers": transfers.to_json()}
         launches = modelled_report.ModelledLaunches.parse(message.get("launches"))
     except ValueError as err:
         raise ChannelViolation(str(err)) from err

@@ -17,6 +17,7 @@ CLOCKS: Final = (WALL, MODELLED)
 MOST_ROWS: Final = 128
 MOST_PARTS: Final = 32  # messages that list launches in order
 LISTED_IN_PART: Final = 400  # launches per message
+TRANSFERS_IN_PART: Final = 200  # copies per message
 _MOST_COUNTS: Final = 64
 _MOST_NAME: Final = 48
 _MOST_TEXT: Final = 256
@@ -98,6 +99,38 @@ class ModelledOrder:
             if place >= MOST_ROWS:
                 raise ValueError(f"the row of a launch must be below {MOST_ROWS}")
             found.append((place, _number(row[1], "start_us")))
+        return cls(tuple(found))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelledTransfers:
+    """Single copies and fills, in the order in which they were issued.
+
+    Each is a direction (as in ``ModelledCopies``), the start in microseconds since the context's
+    first request, the duration in microseconds, and the number of bytes.
+    """
+
+    transfers: tuple[tuple[str, float, float, int], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return these copies as a dictionary of their fields."""
+        return asdict(self)
+
+    @classmethod
+    def parse(cls, document: object) -> Self:
+        """Parse copies from an untrusted document in the form of ``to_json``. Raises ValueError,
+        which names the invalid field.
+        """
+        rows = document.get("transfers") if isinstance(document, dict) else None
+        if not isinstance(rows, list | tuple) or len(rows) > TRANSFERS_IN_PART:
+            raise ValueError(f"'transfers' must be a list of at most {TRANSFERS_IN_PART} copies")
+        found = []
+        for row in rows:
+            if not isinstance(row, list | tuple) or len(row) != 4:
+                raise ValueError("each copy must have a direction, a start, a duration and bytes")
+            fields = {"way": row[0], "bytes": row[3]}
+            times = _number(row[1], "start_us"), _number(row[2], "us")
+            found.append((_text(fields, "way", 16), *times, _integer(fields, "bytes")))
         return cls(tuple(found))
 
 

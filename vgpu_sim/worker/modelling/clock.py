@@ -13,10 +13,12 @@ from vgpu_sim.hal.observe.modelled_report import (
     LISTED_IN_PART,
     MOST_PARTS,
     MOST_ROWS,
+    TRANSFERS_IN_PART,
     ModelledCopies,
     ModelledLaunches,
     ModelledOrder,
     ModelledSummary,
+    ModelledTransfers,
 )
 from vgpu_sim.hal.observe.requests import Copy, Fill, LaunchBegins, LaunchEnded, Mark, Request
 from vgpu_sim.isa import container
@@ -86,6 +88,7 @@ class ModelledClock:
         self._rows: dict[_Key, _Row] = {}
         self._forgotten = 0  # launches of short kinds
         self._order: list[tuple[_Row, float]] = []
+        self._transfers: list[tuple[str, float, float, int]] = []
         self._copies: dict[Way, list[float]] = defaultdict(lambda: [0, 0, 0.0])
 
     def instrument(self, image: Image) -> Image:
@@ -152,6 +155,9 @@ class ModelledClock:
             )
         else:
             span = self._timeline.launch(at.stream, at.value, at.waits, us, 1.0)
+        if len(self._transfers) < MOST_PARTS * TRANSFERS_IN_PART:
+            times = round(span.start, 3), round(span.end - span.start, 3)
+            self._transfers.append((way.value, *times, request.bytes))
         return span.end
 
     def _begin(self, request: LaunchBegins) -> None:
@@ -229,6 +235,9 @@ class ModelledClock:
             for first in range(0, len(listed), LISTED_IN_PART):
                 part = tuple(listed[first : first + LISTED_IN_PART])
                 yield {"order": ModelledOrder(part).to_json()}
+            for first in range(0, len(self._transfers), TRANSFERS_IN_PART):
+                some = tuple(self._transfers[first : first + TRANSFERS_IN_PART])
+                yield {"transfers": ModelledTransfers(some).to_json()}
             copies = tuple(
                 ModelledCopies(way.value, int(n), int(size), us)
                 for way, (n, size, us) in self._copies.items()

@@ -1,0 +1,66 @@
+"""PTX beside Tessera's instructions: the rows of the drawings of ``tessera ptx explain``."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+from drawing.documents import Figure
+from drawing.listing import Row, draw_listing, listing_lines
+from drawing.terminal import Line
+from vgpu_sim.isa import Function
+from vgpu_sim.isa.disasm import render_instruction
+
+COST: Final = "issue slots"
+NOTE: Final = (
+    "Issue slots are those that a warp needs to execute the instruction once on a real board"
+    " (modelled, an upper estimate). A source's line is that of .loc; the source is not read."
+)
+_LOC: Final = re.compile(r"^\s*\.loc\s+(\d{1,9})\s+(\d{1,9})\b")
+_FILE: Final = re.compile(r'^\s*\.file\s+(\d{1,9})\s+"([^"\n]{0,4096})"')
+
+
+def figures_of(ptx: str, functions: Sequence[Function]) -> list[Figure]:
+    """Return one listing for each kernel."""
+    places = _places(ptx)
+    return [
+        Figure(f"kernel {one.name}", draw_listing(list(_rows(ptx, places, one)), COST))
+        for one in functions
+    ]
+
+
+def lines_of(ptx: str, function: Function, columns: int) -> Iterator[Line]:
+    """Yield a kernel's listing as text."""
+    yield from listing_lines(list(_rows(ptx, _places(ptx), function)), columns)
+
+
+def _places(ptx: str) -> dict[int, str]:
+    """Return the place in the source of each line of PTX, as its directives state it."""
+    files: dict[str, str] = {}
+    for line in ptx.splitlines():
+        if found := _FILE.match(line):
+            files[found[1]] = PurePosixPath(found[2].replace("\\", "/")).name
+    places: dict[int, str] = {}
+    place = ""
+    for number, line in enumerate(ptx.splitlines(), 1):
+        if found := _LOC.match(line):
+            place = f"{files.get(found[1], found[1])}:{found[2]}"
+        places[number] = place
+    return places
+
+
+def _rows(ptx: str, places: dict[int, str], function: Function) -> Iterator[Row]:
+    from vgpu_sim.perf.kernels.pipes import work_of  # imports numpy by its package
+
+    text = ptx.splitlines()
+    previous = 0
+    for instruction, number in zip(function.code, function.lines, strict=True):
+        is_new = number != previous and 0 < number <= len(text)
+        previous = number
+        yield Row(
+            places.get(number, "") if is_new else "",
+            number if is_new else 0,
+            text[number - 1].strip().expandtabs(1) if is_new else "",
+            " ".join(render_instruction(instruction).split()),
+            float(sum(work_of(instruction).values())),
+        )
