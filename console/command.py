@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 import click
 
 from console import serving
+from console.model.exporters import Exporters
 from gpu_operator import errors
 from gpu_operator.kube import connection
 from gpu_operator.kube.client import KubernetesCluster
@@ -90,6 +91,7 @@ async def _serve(
                 name,
                 serving.new_token(),
                 namespace=namespace,
+                exporters=Exporters(cluster),
                 any_port=in_cluster,
                 on_ready=report,
             )

@@ -17,6 +17,7 @@ import uvicorn
 
 from console.connections import Connection
 from console.model.cluster import ClusterModel
+from console.model.exporters import Exporters
 from console.model.watches import Watches
 from console.pages.app import Pages, make_app
 from gpu_operator.kube.port import Source
@@ -106,6 +107,7 @@ async def serve(
     token: str,
     *,
     namespace: str = "",
+    exporters: Exporters | None = None,
     any_port: bool = False,
     on_ready: Callable[[str], None] = lambda url: None,
 ) -> None:
@@ -116,7 +118,7 @@ async def serve(
     """
     port, host = listeners[0].getsockname()[1], new_host()
     model = ClusterModel()
-    pages = Pages(model, cluster)
+    pages = Pages(model, cluster, exporters)
     server = Server(make_app(pages, token, host, None if any_port else port))
     watches = asyncio.create_task(Watches(source, model, namespace).run())
     serving = asyncio.create_task(server.serve(sockets=list(listeners)))

@@ -73,11 +73,13 @@ def _right_end(one: Stack) -> float:
 
 
 def _bar(one: Stack, names: Sequence[str], top: float, scale: float) -> Iterator[Element]:
-    name = shorten(one.name, 22)
+    name = shorten(one.name, 20)
     yield element("text", name, class_="row", x=_LEFT - 8, y=top + 15)
     at = float(_LEFT)
     # Negative causes come last: they lead back from the sum of the others to the total.
     for cause, value in sorted(one.parts.items(), key=lambda row: row[1] < 0):
+        if not value:
+            continue
         width = abs(value) * scale
         left = at if value > 0 else at - width
         at += value * scale

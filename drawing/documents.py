@@ -23,6 +23,7 @@ body { margin: 0 auto; max-width: 960px; padding: 1rem 1.25rem 3rem; overflow-wr
 h1 { font-size: 1.4rem; line-height: 1.25; } h2 { font-size: 1.1rem; margin: 1.5rem 0 .5rem; }
 """
 _HEIGHT_OF_TITLE: Final = 26
+_LETTER: Final = 7.9  # pixels of a title's text
 _XMLNS: Final = "http://www.w3.org/2000/svg"
 
 
@@ -47,7 +48,7 @@ def write_svg(figures: Sequence[Figure]) -> str:
         moved |= {"width": f"{wide:g}", "height": f"{high:g}"}
         parts.append(Element("svg", tuple(moved.items()), figure.drawing.children))
         top += _HEIGHT_OF_TITLE + high + 14
-        width = max(width, wide + 16)
+        width = max(width, wide + 16, len(figure.title) * _LETTER + 16)
     ground = element("rect", class_="ground", width="100%", height="100%")
     title = element("title", "; ".join(figure.title for figure in figures))
     body = "".join(map(str, (title, make_patterns(), ground, *parts)))

@@ -76,7 +76,7 @@ def draw_network(network: Network) -> Element:
         previous = one
     width = max(at + _PAD - _GAP, 420)
     parts = [*_upper(columns, network.interconnect), *_devices(columns), *_links(columns, network)]
-    high = _ROWS["nvlink"] + (48 if network.links else 4)
+    high = _ROWS["nvlink"] + ((48 if network.switched else 16) if network.links else 4)
     return element(
         "svg",
         *parts,
@@ -179,7 +179,7 @@ def _links(columns: dict[Device, float], network: Network) -> Iterator[Element]:
             ends = f"{start:.1f} {low_at} {end:.1f} {low_at} {end:.1f}"
             curve = f"M{start:.1f} {base}C{ends} {base}"
             yield element("path", words, class_="nvlink", d=curve)
-    yield element("text", network.nvlinks, class_="mid", x=_mean(gpus), y=low + 30)
+    yield element("text", network.nvlinks, class_="mid", x=_mean(gpus), y=low + 8)
 
 
 def _mean(gpus: Sequence[tuple[Device, float]]) -> float:

@@ -1,20 +1,30 @@
 """The application: its routes, and what every page has in common."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Final
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, Response, StreamingResponse
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from console.model.cluster import ClusterModel, Missing
-from console.model.event_log import OPERATOR_SPACE, EventRecord
+from console.model.cluster import ClusterModel
+from console.model.event_log import EventRecord
+from console.model.exporters import Exporters
 from console.pages import cards, rendering, stream
 from console.pages.access import Access
+from console.pages.devices import DevicePages
+from console.pages.frame import Busy, Frame
+from console.pages.predictions import PredictionPages
 from console.views import details, fleet, layout_diff, manifest, needs, reach, timeline, why
 from console.views.geometry import draw
 from console.views.survey import Survey
@@ -22,24 +32,26 @@ from drawing import documents
 from rdma.explain import Explanation, QuestionError
 
 LONGEST_FORM: Final = 4 * manifest.LONGEST  # bytes; percent-encoding triples most characters
-_PART: Final = "x-part"  # header with which the script requests a page without its frame
-_P = ParamSpec("_P")
-_Result = TypeVar("_Result")
 _Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Pages:
     """The handlers of all routes. They only read the model."""
 
-    def __init__(self, model: ClusterModel, cluster: str) -> None:
-        """Initialize; ``cluster`` is the name that the pages show for the cluster."""
+    def __init__(
+        self, model: ClusterModel, cluster: str, exporters: Exporters | None = None
+    ) -> None:
+        """Initialize; ``cluster`` is the name that the pages show for the cluster.
+
+        Without ``exporters`` the page of metrics has what GPU objects state, and nothing else.
+        """
         self._model = model
-        self._cluster = cluster
-        self._templates = rendering.new_environment()
+        self._frame = Frame(model, cluster)
         self._namespaces = fleet.Namespaces()
-        self._cards = cards.CardCache(self._templates)
+        self._cards = cards.CardCache(self._frame.templates)
         self._survey = Survey(model.world())
-        self._computing = asyncio.Lock()
+        self._devices = DevicePages(self._frame, exporters or Exporters(None))
+        self._predictions = PredictionPages(self._frame)
         self.is_over = False
 
     def routes(self) -> list[Route | Mount]:
@@ -57,6 +69,8 @@ class Pages:
             "/rdma/explain": self.show_rdma_pair,
             "/events": self.show_events,
             "/stream": self.follow_changes,
+            **self._devices.handlers(),
+            **self._predictions.handlers(),
         }
         static = Mount("/static", StaticFiles(directory=rendering.STATIC))
         style = Route("/static/drawing.css", _send_style)
@@ -76,8 +90,8 @@ class Pages:
             "detailed": detailed,
         }
         live = "GPU Node GPUPool Connection"
-        missing = self._missing_of(needs.FLEET)
-        return self._page(
+        missing = self._frame.missing_of(needs.FLEET)
+        return self._frame.page(
             request, "fleet.html", "Fleet", live, chosen=chosen, missing=missing, **values
         )
 
@@ -105,33 +119,37 @@ class Pages:
         name, world = request.path_params["name"], self._model.world()
         gpus = world.gpus_by_node().get(name, ())
         if name not in world.nodes and not gpus:
-            return self._not_found(request, f"node {name}", needs.NODE)
+            return self._frame.not_found(request, f"node {name}", needs.NODE)
         found = fleet.view_node(world, name, gpus, "state", self._knows_nodes())
         events = self._entries("Node", name)
         live = "GPU Node Event"
         values = {"taints": self._model.taints().get(name, ()), "events": events}
-        missing = self._missing_of(needs.NODE)
-        return self._page(request, "node.html", name, live, node=found, missing=missing, **values)
+        missing = self._frame.missing_of(needs.NODE)
+        return self._frame.page(
+            request, "node.html", name, live, node=found, missing=missing, **values
+        )
 
     async def show_gpu(self, request: Request) -> Response:
         """Show one GPU with its slices."""
         name = request.path_params["name"]
         gpu = self._model.world().gpus.get(name)
         if gpu is None:
-            return self._not_found(request, f"GPU {name}", needs.GPU)
+            return self._frame.not_found(request, f"GPU {name}", needs.GPU)
         events = self._entries("GPU", name)
         picture = draw(gpu)
         live = "GPU Event GPUFault"
-        return self._page(request, "gpu.html", name, live, gpu=gpu, picture=picture, events=events)
+        return self._frame.page(
+            request, "gpu.html", name, live, gpu=gpu, picture=picture, events=events
+        )
 
     async def show_slice(self, request: Request) -> Response:
         """Show one slice and the pods that hold it."""
         uuid = request.path_params["uuid"]
         found = details.find_slice(self._model.world(), uuid)
         if found is None:
-            return self._not_found(request, f"slice {uuid}", needs.GPU)
+            return self._frame.not_found(request, f"slice {uuid}", needs.GPU)
         picture = draw(found.gpu)
-        return self._page(request, "slice.html", uuid, "GPU", found=found, picture=picture)
+        return self._frame.page(request, "slice.html", uuid, "GPU", found=found, picture=picture)
 
     async def show_pod(self, request: Request) -> Response:
         """Show one pod: the slices that it holds, its HCA, its events."""
@@ -141,16 +159,16 @@ class Pages:
         record = self._model.pods.get(key)
         if not held and record is None:
             what = f"pod {key} with a slice, an HCA or a request for one"
-            return self._not_found(request, what, (*needs.GPU, *needs.PENDING))
+            return self._frame.not_found(request, what, (*needs.GPU, *needs.PENDING))
         values = {
             "namespace": namespace,
             "name": name,
             "held": held,
             "record": record,
-            "missing": self._missing_of(needs.GPU),
+            "missing": self._frame.missing_of(needs.GPU),
         }
         events = self._entries("Pod", name, namespace)
-        return self._page(request, "pod.html", key, "GPU Pod Event", events=events, **values)
+        return self._frame.page(request, "pod.html", key, "GPU Pod Event", events=events, **values)
 
     async def show_why(self, request: Request) -> Response:
         """List the pods that wait for devices."""
@@ -160,10 +178,10 @@ class Pages:
             "pods": [pod for pod in every if space in ("", pod.namespace)],
             "spaces": sorted({pod.namespace for pod in every}),
             "namespace": space,
-            "missing": self._missing_of(needs.PENDING),
+            "missing": self._frame.missing_of(needs.PENDING),
         }
         live = "Pod GPUPolicy Connection"
-        return self._page(request, "why.html", "Why", live, **values)
+        return self._frame.page(request, "why.html", "Why", live, **values)
 
     async def show_why_pod(self, request: Request) -> Response:
         """Explain why one pod waits."""
@@ -171,26 +189,28 @@ class Pages:
         model = self._model
         pod, world = model.pods.get(key), model.world()
         if pod is None or not why.is_pending(world, pod):
-            return self._not_found(request, f"pending pod {key}", needs.PENDING)
+            return self._frame.not_found(request, f"pending pod {key}", needs.PENDING)
         if self._survey.world is not world or self._survey.taints is not model.taints():
             self._survey = Survey(world, model.taints())
         claims, classes = dict(model.claims), dict(model.classes)
-        found = await self._compute(
+        found = await self._frame.compute(
             why.explain, self._survey, pod, claims, classes, model.connection
         )
         live = "Pod GPU Node GPUPolicy MIGLayout ResourceClaim Connection"
-        return self._page(request, "why_pod.html", f"Why {key}", live, found=found)
+        return self._frame.page(request, "why_pod.html", f"Why {key}", live, found=found)
 
     async def show_layout(self, request: Request) -> Response:
         """Show what a pasted MIGLayout would change."""
         text, problem, found, status = "", "", None, 200
-        missing = self._missing_of(needs.LAYOUT)
+        missing = self._frame.missing_of(needs.LAYOUT)
         if request.method == "POST":
             try:
                 text = await _read_form(request)
                 document = manifest.read_layout(text)
                 if not missing:
-                    found = await self._compute(layout_diff.diff, self._model.world(), document)
+                    found = await self._frame.compute(
+                        layout_diff.diff, self._model.world(), document
+                    )
             except manifest.ManifestError as err:
                 problem, status = str(err), 422
         else:
@@ -199,19 +219,19 @@ class Pages:
         names = sorted(self._model.world().layouts)
         values: dict[str, Any] = {"text": text, "problem": problem, "diff": found}
         values |= {"layouts": names, "missing": missing if request.method == "POST" else {}}
-        return self._page(request, "layout.html", "Layout", "", status, **values)
+        return self._frame.page(request, "layout.html", "Layout", "", status, **values)
 
     async def show_rdma(self, request: Request) -> Response:
         """Show which pods may use which verbs on which others."""
         space = request.query_params.get("namespace", "")
         first = _number(request.query_params.get("first", ""))
-        missing = self._missing_of(needs.RDMA)
+        missing = self._frame.missing_of(needs.RDMA)
         found = reach.matrix(self._model.fabric, space, first) if not missing else reach.EMPTY
         live = "Pod Namespace RDMANetwork RDMANetworkPolicy Connection"
         values = {"matrix": found, "namespace": space, "first": first, "letters": reach.LEGEND}
         values["missing"] = missing
         problems = [p for p in self._model.fabric.policies.values() if p.problem]
-        return self._page(request, "rdma.html", "RDMA", live, broken=problems, **values)
+        return self._frame.page(request, "rdma.html", "RDMA", live, broken=problems, **values)
 
     async def show_rdma_pair(self, request: Request) -> Response:
         """Explain the verdict about each verb from one pod to another."""
@@ -219,7 +239,7 @@ class Pages:
         destination = request.query_params.get("to", "")
         problem = ""
         found: tuple[Explanation, ...] = ()
-        missing = self._missing_of(needs.RDMA)
+        missing = self._frame.missing_of(needs.RDMA)
         try:
             if not missing:
                 found = tuple(reach.explain_pair(self._model.fabric, source, destination))
@@ -227,7 +247,7 @@ class Pages:
             problem = str(err)
         values = {"source": source, "destination": destination, "missing": missing}
         live = "Pod Namespace RDMANetwork RDMANetworkPolicy Connection"
-        return self._page(
+        return self._frame.page(
             request, "rdma_pair.html", "RDMA", live, found=found, problem=problem, **values
         )
 
@@ -239,9 +259,9 @@ class Pages:
         found = timeline.view_timeline(self._model.world(), events, lane, text)
         live = "Event GPUFault GPUPolicy Connection"
         values = {"line": found, "lane": lane, "text": text, "width": timeline.WIDTH}
-        unknown = self._unknown_events(cluster_scoped=True)
-        values["missing"] = {**self._missing_of(needs.EVENTS), **unknown}
-        return self._page(request, "events.html", "Events", live, **values)
+        unknown = self._frame.unknown_events(cluster_scoped=True)
+        values["missing"] = {**self._frame.missing_of(needs.EVENTS), **unknown}
+        return self._frame.page(request, "events.html", "Events", live, **values)
 
     async def follow_changes(self, request: Request) -> Response:
         """Report changes of the model until the viewer disconnects."""
@@ -257,68 +277,22 @@ class Pages:
         model = self._model
         return timeline.relevant_events(model.world(), model.events.all(), model.pods)
 
-    def _unknown_events(self, *, cluster_scoped: bool) -> Missing:
-        """Return why events are not known: those about GPUs and nodes are in one namespace."""
-        space = self._model.connection.namespace
-        if cluster_scoped and space not in ("", OPERATOR_SPACE):
-            return {"Event": f"only those of namespace {space} are read"}
-        return self._missing_of(("Event",))
-
-    async def _compute(
-        self, function: Callable[_P, _Result], *args: _P.args, **kwargs: _P.kwargs
-    ) -> _Result:
-        """Run a long computation in a thread, one at a time, so that others are answered."""
-        async with self._computing:
-            return await asyncio.to_thread(function, *args, **kwargs)
-
     def _knows_nodes(self) -> bool:
-        return not self._missing_of(("Node",))
-
-    def _missing_of(self, kinds: Iterable[str]) -> Missing:
-        return self._model.connection.missing(kinds)
-
-    def _not_found(self, request: Request, what: str, kinds: Iterable[str]) -> Response:
-        """Report that an object does not exist, unless kinds are not known yet."""
-        missing = self._missing_of(kinds)
-        live = "Connection" if missing else ""
-        status = 503 if missing else 404
-        return self._page(
-            request, "missing.html", "Not found", live, status, what=what, missing=missing
-        )
-
-    def _page(
-        self,
-        request: Request,
-        template: str,
-        title: str,
-        live: str,
-        status: int = 200,
-        /,
-        **values: Any,
-    ) -> Response:
-        """Render a page; ``live`` are the kinds of objects whose changes it shows."""
-        text = rendering.render(
-            self._templates,
-            template,
-            title=title,
-            live=live,
-            version=self._model.version,
-            cluster=self._cluster,
-            connection=self._model.connection,
-            unknown_events=self._unknown_events(cluster_scoped=template != "pod.html"),
-            path=request.url.path,
-            query=request.url.query,
-            frame=_PART not in request.headers,
-            **values,
-        )
-        return HTMLResponse(text, status)
+        return not self._frame.missing_of(("Node",))
 
 
 def make_app(pages: Pages, token: str, host: str, port: int | None) -> Access:
     """Return the application behind its access control."""
-    app = Starlette(routes=pages.routes())
+    app = Starlette(routes=pages.routes(), exception_handlers={Busy: _answer_busy})
     app.router.redirect_slashes = False  # the path may be a name that others chose
     return Access(app, token, host, port)
+
+
+async def _answer_busy(request: Request, err: Exception) -> Response:
+    """Refuse a computation while others wait for one."""
+    del request, err
+    text = "the console computes answers for other requests: try again in some seconds"
+    return PlainTextResponse(text, 503, {"retry-after": "2"})
 
 
 async def _send_style(request: Request) -> Response:

@@ -16,7 +16,7 @@ from kubernetes.aio.dynamic.resource import Resource
 from gpu_operator import errors, kinds, metrics
 from gpu_operator.api import documents, events
 from gpu_operator.api.v1alpha1 import FINALIZER
-from gpu_operator.kube import connection, taints
+from gpu_operator.kube import connection, proxy, taints
 from gpu_operator.kube.actions import (
     Action,
     Annotate,
@@ -126,6 +126,16 @@ class KubernetesCluster:
                 self._dynamic.get, self._resource(kind), name=name, namespace=namespace
             )
             return _document(found, kind)
+
+    async def read_port(
+        self, namespace: str, pod: str, port: int, path: str, most_bytes: int
+    ) -> bytes:
+        """Return what a pod answers to GET on one of its ports, through the API server's proxy.
+
+        Raises Refused if that is not permitted, or if the answer has more than ``most_bytes``.
+        """
+        with translate_errors(f"read port {port} of pod {namespace}/{pod}"):
+            return await proxy.read_port(self._client, namespace, pod, port, path, most_bytes)
 
     async def create(self, document: Document) -> Document:
         """Create one object. Raises Conflict if it exists."""

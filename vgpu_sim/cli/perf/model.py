@@ -1,17 +1,15 @@
 """``tessera perf model``: the time that serving one batch of a whole model takes."""
 
 import json
-from collections.abc import Sequence
 
 import click
 from click.core import ParameterSource
 
 from drawing import terminal, terminal_causes
-from drawing.causes import Stack
-from drawing.documents import Figure
 from vgpu_sim.cli import pictures
 from vgpu_sim.cli.perf.group import SIZE, board_option, exit_with_error, make_completer
 from vgpu_sim.perf.errors import PerfError
+from vgpu_sim.perf.model_pictures import figures_of_models, stacks_of_models
 from vgpu_sim.perf.models import ARCHITECTURES, Drawing, Report, Serving, diffusion, predict_serving
 from vgpu_sim.perf.models.graph import DTYPE, WEIGHTS
 from vgpu_sim.perf.models.serving import Pass
@@ -109,7 +107,7 @@ def model(
             reports.append(predict_serving(question, mechanistic=mechanistic))
     except PerfError as err:
         exit_with_error(err)
-    pictures.write_files(f"{model} (modelled)", lambda: _figures(reports, drawings))
+    pictures.write_files(f"{model} (modelled)", lambda: figures_of_models(reports, drawings))
     if pictures.current().takes_stdout:
         return
     if as_json:
@@ -123,41 +121,9 @@ def model(
     elif reports:
         _beside(reports)
     if pictures.current().wants_text:
-        for name, stacks in _stacks(reports, drawings).items():
+        for name, stacks in stacks_of_models(reports, drawings).items():
             click.echo(name)
             pictures.print_lines(terminal_causes.draw_stacks(stacks, terminal.width()))
-
-
-def _stacks(reports: Sequence[Report], drawings: Sequence[Drawing]) -> dict[str, list[Stack]]:
-    """Return the causes of each phase, by the phase's title, on all boards."""
-    found: dict[str, list[Stack]] = {}
-    for name in ("prefill", "decode"):
-        for one in reports:
-            stack = _stack_of_pass(one.question.board, getattr(one, name))
-            found.setdefault(name, []).append(stack)
-    for drawing in drawings:
-        parts = {kind: us / 1e3 for kind, (_, us) in drawing.kinds.items()}
-        parts |= {"launch gaps": drawing.waiting / 1e3} if drawing.waiting else {}
-        ends = ((drawing.step_us - drawing.half) / 1e3, (drawing.step_us + drawing.half) / 1e3)
-        stack = Stack(drawing.board, drawing.step_us / 1e3, parts, ends, "ms")
-        found.setdefault("denoising step", []).append(stack)
-    return found
-
-
-def _stack_of_pass(board: str, one: Pass) -> Stack:
-    parts: dict[str, float] = {}
-    for part in one.parts:
-        parts[part.name] = parts.get(part.name, 0.0) + part.us / 1e3
-    if one.waiting:
-        parts["launch gaps"] = one.waiting / 1e3
-    return Stack(board, one.us / 1e3, parts, None, "ms")
-
-
-def _figures(reports: Sequence[Report], drawings: Sequence[Drawing]) -> list[Figure]:
-    from vgpu_sim.perf.pictures import figure_of_stacks
-
-    stacks = _stacks(reports, drawings)
-    return [figure_of_stacks(every, title) for title, every in stacks.items()]
 
 
 def _check_options(model: str) -> None:

@@ -1,0 +1,87 @@
+"""The metrics of one node's exporter, read through the API server's proxy on request.
+
+The reader has the rights of the console: with a user's kubeconfig those of the user, in a cluster
+those of its account, which has no right to ``pods/proxy``. Answers are kept for some seconds, so
+that viewers cannot make the console send many requests.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from gpu_operator import errors
+from gpu_operator.kube.port import Chosen, Document
+
+PORT: Final = 9400
+MOST_BYTES: Final = 1 << 20
+_LABELS: Final = "app.kubernetes.io/component=exporter"
+_KEPT_S: Final = 5.0
+_MOST_KEPT: Final = 64
+
+
+class Proxy(Protocol):
+    """The operations of the API server that reading an exporter needs."""
+
+    async def page(self, kind: str, chosen: Chosen, token: str = "") -> Document:
+        """Return one page of the list of a kind's objects."""
+
+    async def read_port(
+        self, namespace: str, pod: str, port: int, path: str, most_bytes: int
+    ) -> bytes:
+        """Return what a pod answers to GET on one of its ports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """What an exporter has answered, or why there is no answer."""
+
+    text: str = ""
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class Exporters:
+    """Reads exporters. ``proxy`` is None if the console has no connection that can."""
+
+    proxy: Proxy | None
+    clock: Callable[[], float] = time.monotonic
+    _kept: dict[str, tuple[float, Scrape]] = field(default_factory=dict)
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def scrape(self, node: str) -> Scrape:
+        """Return the metrics of a node's exporter; one request is sent at a time."""
+        if self.proxy is None:
+            return Scrape(problem="this console has no connection to an API server")
+        async with self._reading:
+            kept = self._kept.get(node)
+            if kept is not None and self.clock() - kept[0] < _KEPT_S:
+                return kept[1]
+            found = await self._read(self.proxy, node)
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[node] = (self.clock(), found)
+            return found
+
+    async def _read(self, proxy: Proxy, node: str) -> Scrape:
+        chosen = Chosen(fields=f"spec.nodeName={node},status.phase=Running", labels=_LABELS)
+        try:
+            items = (await proxy.page("Pod", chosen)).get("items") or []
+            pods = [one["metadata"] for one in items if _is_exporter(one, node)]
+            if not pods:
+                return Scrape(problem=f"no exporter runs on node {node} (exporter.enabled)")
+            name, space = str(pods[0]["name"]), str(pods[0]["namespace"])
+            body = await proxy.read_port(space, name, PORT, "/metrics", MOST_BYTES)
+        except errors.Refused as err:
+            return Scrape(problem=f"not permitted: {err}")
+        except errors.KubeError as err:
+            return Scrape(problem=str(err))
+        return Scrape(body.decode(errors="replace"))
+
+
+def _is_exporter(pod: Document, node: str) -> bool:
+    metadata = pod.get("metadata") or {}
+    labels = metadata.get("labels") or {}
+    is_exporter = labels.get("app.kubernetes.io/component") == "exporter"
+    return is_exporter and (pod.get("spec") or {}).get("nodeName") == node

@@ -1,0 +1,67 @@
+"""The pages about hardware: topologies and metrics of nodes."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from console.model.exporters import Exporters
+from console.pages.frame import Frame
+from console.views import metrics, needs, topology
+
+_LONGEST_TEXT = 253
+
+
+class DevicePages:
+    """The handlers of these pages."""
+
+    def __init__(self, frame: Frame, exporters: Exporters) -> None:
+        self._frame = frame
+        self._exporters = exporters
+
+    def handlers(self) -> Mapping[str, Callable[[Request], Awaitable[Response]]]:
+        """Return the handlers by path."""
+        return {
+            "/topology": self.show_topologies,
+            "/topology/{name}": self.show_topology,
+            "/metrics": self.show_metrics,
+            "/metrics/{name}": self.show_node_metrics,
+        }
+
+    async def show_topologies(self, request: Request) -> Response:
+        """List the nodes with GPUs and their topologies."""
+        text = request.query_params.get("node", "")[:_LONGEST_TEXT]
+        rows, more = topology.rows(self._frame.model.world(), text)
+        values = {"rows": rows, "more": more, "text": text}
+        values["missing"] = self._frame.missing_of(needs.TOPOLOGY)
+        live = "GPU GPUPool Connection"
+        return self._frame.page(request, "topologies.html", "Topology", live, **values)
+
+    async def show_topology(self, request: Request) -> Response:
+        """Draw how the devices of one node are connected."""
+        name, world = request.path_params["name"], self._frame.model.world()
+        if name not in world.gpus_by_node():
+            return self._frame.not_found(request, f"node {name} with GPUs", needs.GPU)
+        found = await self._frame.compute(topology.view, world, name)
+        values = {"name": name, "found": found}
+        values["missing"] = self._frame.missing_of(needs.TOPOLOGY)
+        live = "GPU GPUPool Connection"
+        return self._frame.page(request, "topology.html", f"Topology of {name}", live, **values)
+
+    async def show_metrics(self, request: Request) -> Response:
+        """Show the memory in use on every node, as GPU objects state it."""
+        text = request.query_params.get("node", "")[:_LONGEST_TEXT]
+        nodes, more = metrics.memory(self._frame.model.world(), text)
+        values = {"nodes": nodes, "more": more, "text": text}
+        values["missing"] = self._frame.missing_of(needs.GPU)
+        return self._frame.page(request, "metrics.html", "Metrics", "GPU Connection", **values)
+
+    async def show_node_metrics(self, request: Request) -> Response:
+        """Show what the exporter of one node answers now."""
+        name, world = request.path_params["name"], self._frame.model.world()
+        if name not in world.gpus_by_node():
+            return self._frame.not_found(request, f"node {name} with GPUs", needs.GPU)
+        scrape = await self._exporters.scrape(name)
+        tables = await self._frame.compute(metrics.tables, scrape.text)
+        values = {"name": name, "tables": tables, "problem": scrape.problem}
+        return self._frame.page(request, "node_metrics.html", f"Metrics of {name}", "", **values)

@@ -1,0 +1,105 @@
+"""What all pages have in common: the frame, what is missing, and long computations."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Final, ParamSpec, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from console.model.cluster import ClusterModel, Missing
+from console.model.event_log import OPERATOR_SPACE
+from console.pages import rendering
+
+_PART: Final = "x-part"  # header with which the script requests a page without its frame
+_MOST_WAITING: Final = 8  # predictions that wait for another
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
+
+
+class Busy(Exception):
+    """Too many requests wait for a prediction."""
+
+
+class Frame:
+    """Renders pages of one model."""
+
+    def __init__(self, model: ClusterModel, cluster: str) -> None:
+        """Initialize; ``cluster`` is the name that the pages show for the cluster."""
+        self.model = model
+        self.templates = rendering.new_environment()
+        self._cluster = cluster
+        self._computing = asyncio.Lock()
+        self._predicting = asyncio.Lock()
+        self._waiting = 0
+
+    async def compute(
+        self, function: Callable[_P, _Result], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _Result:
+        """Run a long computation in a thread, one at a time, so that others are answered."""
+        async with self._computing:
+            return await asyncio.to_thread(function, *args, **kwargs)
+
+    async def predict(
+        self, function: Callable[_P, _Result], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _Result:
+        """Run a computation that depends on a form alone, beside those of ``compute``.
+
+        Raises:
+            Busy: eight requests wait for such a computation already.
+        """
+        if self._waiting >= _MOST_WAITING:
+            raise Busy
+        self._waiting += 1
+        try:
+            async with self._predicting:
+                return await asyncio.to_thread(function, *args, **kwargs)
+        finally:
+            self._waiting -= 1
+
+    def missing_of(self, kinds: Iterable[str]) -> Missing:
+        """Return those of some kinds that are not known."""
+        return self.model.connection.missing(kinds)
+
+    def unknown_events(self, *, cluster_scoped: bool) -> Missing:
+        """Return why events are not known: those about GPUs and nodes are in one namespace."""
+        space = self.model.connection.namespace
+        if cluster_scoped and space not in ("", OPERATOR_SPACE):
+            return {"Event": f"only those of namespace {space} are read"}
+        return self.missing_of(("Event",))
+
+    def not_found(self, request: Request, what: str, kinds: Iterable[str]) -> Response:
+        """Report that an object does not exist, unless kinds are not known yet."""
+        missing = self.missing_of(kinds)
+        live = "Connection" if missing else ""
+        status = 503 if missing else 404
+        return self.page(
+            request, "missing.html", "Not found", live, status, what=what, missing=missing
+        )
+
+    def page(
+        self,
+        request: Request,
+        template: str,
+        title: str,
+        live: str,
+        status: int = 200,
+        /,
+        **values: Any,
+    ) -> Response:
+        """Render a page; ``live`` are the kinds of objects whose changes it shows."""
+        text = rendering.render(
+            self.templates,
+            template,
+            title=title,
+            live=live,
+            version=self.model.version,
+            cluster=self._cluster,
+            connection=self.model.connection,
+            unknown_events=self.unknown_events(cluster_scoped=template != "pod.html"),
+            path=request.url.path,
+            query=request.url.query,
+            frame=_PART not in request.headers,
+            **values,
+        )
+        return HTMLResponse(text, status)

@@ -1,0 +1,131 @@
+"""Metrics: memory of slices from GPU objects, and what one node's exporter has answered."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.controllers.common.world import World
+
+SHOWN: Final = 64  # nodes
+_MOST_LINES: Final = 20_000
+_SAMPLE: Final = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]{0,127})(?:\{([^\n]{0,2048})\})? (\S{1,40})")
+_LABEL: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]{0,63})="((?:[^"\\]|\\.){0,512})"')
+
+# What the page shows: the series, its title, its unit, and the factor to that unit.
+_OF_GPUS: Final = (
+    ("DCGM_FI_DEV_GPU_UTIL", "Utilisation", "%", 1.0),
+    ("DCGM_FI_DEV_POWER_USAGE", "Power (modelled)", "W", 1.0),
+    ("DCGM_FI_DEV_GPU_TEMP", "Temperature (modelled)", "°C", 1.0),
+    ("DCGM_FI_DEV_SM_CLOCK", "Clock (modelled)", "MHz", 1.0),
+)
+_OF_INSTANCES: Final = (
+    ("DCGM_FI_DEV_FB_USED", "Memory used", "MiB", 1.0),
+    ("DCGM_FI_DEV_FB_FREE", "Memory free", "MiB", 1.0),
+    ("tessera_contexts", "Contexts", "", 1.0),
+    ("tessera_kernel_launches_total", "Launches", "", 1.0),
+    ("tessera_kernel_seconds_total", "Time in kernels", "s", 1.0),
+    ("tessera_host_to_device_bytes_total", "Copied in", "MiB", 2.0**-20),
+    ("tessera_device_to_host_bytes_total", "Copied out", "MiB", 2.0**-20),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """The memory of one GPU's slices."""
+
+    gpu: Gpu
+    used_bytes: int
+    total_bytes: int
+
+    @property
+    def share(self) -> float:
+        """Return the used part, from 0 to 1."""
+        return min(self.used_bytes / self.total_bytes, 1.0) if self.total_bytes else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMemory:
+    """The memory of a node's GPUs."""
+
+    name: str
+    rows: tuple[MemoryRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Figures of an exporter; a cell is empty if the exporter gives no value."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def memory(world: World, node: str) -> tuple[tuple[NodeMemory, ...], int]:
+    """Return the memory of up to 64 nodes whose names contain ``node``, and how many are left."""
+    names = sorted(name for name in world.gpus_by_node() if node in name)
+    found = [NodeMemory(name, tuple(_rows(world, name))) for name in names[:SHOWN]]
+    return tuple(found), max(len(names) - SHOWN, 0)
+
+
+def _rows(world: World, node: str) -> Iterator[MemoryRow]:
+    for gpu in sorted(world.gpus_by_node()[node], key=lambda one: one.spec.index):
+        slices, claimed = gpu.status.slices, gpu.status.claimed
+        used = sum(one.memory_used_bytes for one in slices)
+        used += sum(one.memory_used_bytes for one in claimed)
+        size = sum(one.memory_bytes for one in slices) + sum(one.memory_bytes for one in claimed)
+        yield MemoryRow(gpu, used, size)
+
+
+def tables(text: str) -> list[Table]:
+    """Return the tables of what an exporter has answered, in Prometheus's text format."""
+    series = _read(text)
+    found = []
+    for title, columns, labels in (
+        ("GPUs", _OF_GPUS, ("gpu",)),
+        ("Instances", _OF_INSTANCES, ("gpu", "GPU_I_PROFILE", "GPU_I_ID", "namespace", "pod")),
+    ):
+        shown = [one for one in columns if one[0] in series]
+        if shown:
+            found.append(_table(title, shown, labels, series))
+    return found
+
+
+_Series = dict[str, dict[tuple[tuple[str, str], ...], float]]
+
+
+def _table(
+    title: str,
+    columns: Sequence[tuple[str, str, str, float]],
+    labels: Sequence[str],
+    series: _Series,
+) -> Table:
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for place, (name, _, _, factor) in enumerate(columns):
+        for given, value in series[name].items():
+            key = tuple(dict(given).get(label, "") for label in labels)
+            cells = rows.setdefault(key, [""] * len(columns))
+            cells[place] = f"{value * factor:.10g}" if math.isfinite(value) else ""
+    names = {"gpu": "GPU", "GPU_I_PROFILE": "Profile", "GPU_I_ID": "Instance"}
+    head = [names.get(label, label.capitalize()) for label in labels]
+    head += [f"{text} ({unit})" if unit else text for _, text, unit, _ in columns]
+    body = tuple((*key, *cells) for key, cells in sorted(rows.items()))
+    return Table(title, tuple(head), body[:512])
+
+
+def _read(text: str) -> _Series:
+    """Return the samples of the series that the page shows; other lines are skipped."""
+    wanted = {one[0] for one in (*_OF_GPUS, *_OF_INSTANCES)}
+    found: _Series = {}
+    for line in text.split("\n", _MOST_LINES)[:_MOST_LINES]:
+        sample = _SAMPLE.fullmatch(line.strip())
+        if sample is None or sample[1] not in wanted:
+            continue
+        labels: Mapping[str, str] = dict(_LABEL.findall(sample[2] or ""))
+        try:
+            found.setdefault(sample[1], {})[tuple(sorted(labels.items()))] = float(sample[3])
+        except ValueError:
+            continue
+    return found

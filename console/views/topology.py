@@ -1,0 +1,83 @@
+"""How a node's GPUs are connected, from its GPU objects."""
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from drawing.documents import Figure
+from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.controllers.common.world import World
+from vgpu_sim.perf.boards import board_named
+from vgpu_sim.perf.errors import PerfError
+from vgpu_sim.perf.topology import topology_named
+
+SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A node with GPUs in the list of topologies."""
+
+    name: str
+    pool: str
+    board: str
+    topology: str
+    gpus: int
+    hcas: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTopology:
+    """The drawing of a node, or why there is none."""
+
+    figure: Figure | None
+    problem: str = ""
+
+
+def rows(world: World, text: str) -> tuple[tuple[Row, ...], int]:
+    """Return up to 200 nodes whose names contain a text, and how many more there are."""
+    by_node = world.gpus_by_node()
+    names = sorted(name for name in by_node if text in name)
+    found = []
+    for name in names[:SHOWN]:
+        first = by_node[name][0].spec
+        known = first.facts.topology if len(first.facts.topology) < 40 else "custom"
+        hcas = _hcas(world, first.pool)
+        found.append(Row(name, first.pool, first.board, known, len(by_node[name]), hcas))
+    return tuple(found), max(len(names) - SHOWN, 0)
+
+
+def view(world: World, node: str) -> NodeTopology:
+    """Return the drawing of one node with GPUs."""
+    from vgpu_sim.perf.pictures import figure_of_network, network_of  # imports numpy
+
+    gpus = sorted(world.gpus_by_node()[node], key=lambda one: one.spec.index)
+    if len({(one.spec.facts.topology, one.spec.board) for one in gpus}) > 1:
+        return NodeTopology(None, "the GPUs of this node do not share one board and one topology")
+    spec = gpus[0].spec
+    pages = {one.spec.index: f"/gpus/{quote(one.name, safe='')}" for one in gpus}
+    try:
+        topology = topology_named(spec.facts.topology, max(pages) + 1)
+        board = board_named(spec.board)
+    except PerfError as err:
+        return NodeTopology(None, str(err))
+    sick = [one.spec.index for one in gpus if _is_sick(one)]
+    network = network_of(
+        topology,
+        board,
+        tuple(pages),
+        _hcas(world, spec.pool),
+        page_of=lambda index: pages[index],
+        sick=sick,
+    )
+    return NodeTopology(figure_of_network(network))
+
+
+def _is_sick(gpu: Gpu) -> bool:
+    return gpu.status.health != "Healthy"
+
+
+def _hcas(world: World, pool: str) -> int:
+    """Return how many HCAs the nodes of a pool have; 0 if the pool is not known."""
+    known = world.pools.get(pool)
+    return known.spec.hcas.count if known is not None and known.spec.hcas is not None else 0
