@@ -76,7 +76,9 @@ def draw_network(network: Network) -> Element:
         previous = one
     width = max(at + _PAD - _GAP, 420)
     parts = [*_upper(columns, network.interconnect), *_devices(columns), *_links(columns, network)]
-    high = _ROWS["nvlink"] + ((48 if network.switched else 16) if network.links else 4)
+    high = _ROWS["device"] + _HIGH + 4
+    if network.links:
+        high = _ROWS["nvlink"] + (48 if network.switched else 16)
     return element(
         "svg",
         *parts,

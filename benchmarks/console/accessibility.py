@@ -11,6 +11,10 @@ _MORE: Final = {
     "detail": "/?pool=rtx",
     "pending": "/why",
     "pod": "/pods/training/worker-0",
+    "topologies": "/topology",
+    "exporter": "/metrics/gpu-0003",
+    "model": "/performance/model?model=llama-2-70b&tp=4&batch=16&in=1024&out=256",
+    "form": "/performance/attention?heads=0",
 }
 _RUN: Final = """axe.run().then((found) => JSON.stringify(
   found.violations.map((one) => [one.impact, one.id, one.nodes.length, one.nodes[0].html])))"""

@@ -22,6 +22,10 @@ VIEWS: Final = {
     "rdma": "/rdma",
     "rdma-explain": "/rdma/explain?from=training/worker-4&to=training/worker-0",
     "events": "/events",
+    "topology": "/topology/gpu-0003",
+    "metrics": "/metrics",
+    "performance": "/performance/gemm?m=16&n=8192&k=8192&dtype=bf16&board=h100-80gb&board=h200"
+    "&board=b200",
 }
 
 

@@ -107,9 +107,14 @@ def fill(cluster: SyntheticCluster, nodes: int, *, alike: bool = False, seed: in
         add_company(cluster)
 
 
+_SWITCHED = "h100-80gb"  # the board whose nodes have NVSwitches and HCAs
+
+
 def pool_of(cluster: SyntheticCluster, board: str) -> None:
     """Add a pool of one board."""
     spec = {"nodeSelector": {"board": board}, "board": board, "count": 8}
+    if board == _SWITCHED:
+        spec |= {"topology": "dgx-h100", "hcas": {"count": 4}}
     cluster.put("GPUPool", _document("GPUPool", _pool(board), spec))
 
 
@@ -176,6 +181,7 @@ def gpu_document(
         "board": board,
         "uuid": uuid,
         "pool": _pool(board),
+        **({"topology": "dgx-h100"} if board == _SWITCHED else {}),
         "instances": places,
         "layout": None if mix == ("whole",) else "mixed",
     }

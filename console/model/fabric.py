@@ -4,7 +4,7 @@ A policy that cannot be read denies everything, and so does a network that was i
 spec became unreadable: the readers are the operator's own.
 """
 
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from gpu_operator.controllers.rdma.reading import SeenNetwork, SeenPolicy
 from rdma.compiling.compiler import Compiler
@@ -63,6 +63,15 @@ class Fabric:
         if self._explainer is None:
             self._explainer = Explainer(self._compiler, self.pods.values())
         return self._explainer
+
+    def copy(self) -> Self:
+        """Return a fabric with the same objects, which can change without this one."""
+        found = type(self)()
+        found.pods = dict(self.pods)
+        found.policies = dict(self.policies)
+        found.networks = dict(self.networks)
+        found._namespaces = dict(self._namespaces)
+        return found
 
     def _compile(self) -> Compiler:
         """Return a new compiler of all objects, with the P_Keys that networks' statuses list.

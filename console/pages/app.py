@@ -25,7 +25,17 @@ from console.pages.access import Access
 from console.pages.devices import DevicePages
 from console.pages.frame import Busy, Frame
 from console.pages.predictions import PredictionPages
-from console.views import details, fleet, layout_diff, manifest, needs, reach, timeline, why
+from console.views import (
+    details,
+    fleet,
+    layout_diff,
+    manifest,
+    needs,
+    reach,
+    timeline,
+    what_if,
+    why,
+)
 from console.views.geometry import draw
 from console.views.survey import Survey
 from drawing import documents
@@ -74,8 +84,11 @@ class Pages:
         }
         static = Mount("/static", StaticFiles(directory=rendering.STATIC))
         style = Route("/static/drawing.css", _send_style)
-        layout = Route("/layout", self.show_layout, methods=["GET", "POST"])
-        return [*(Route(path, page) for path, page in pages.items()), layout, style, static]
+        forms = [
+            Route("/layout", self.show_layout, methods=["GET", "POST"]),
+            Route("/rdma/what-if", self.show_what_if, methods=["GET", "POST"]),
+        ]
+        return [*(Route(path, page) for path, page in pages.items()), *forms, style, static]
 
     async def show_fleet(self, request: Request) -> Response:
         """Show all nodes."""
@@ -250,6 +263,25 @@ class Pages:
         return self._frame.page(
             request, "rdma_pair.html", "RDMA", live, found=found, problem=problem, **values
         )
+
+    async def show_what_if(self, request: Request) -> Response:
+        """Show what pasted RDMA policies and networks would change."""
+        text, problem, found, status = "", "", None, 200
+        space = request.query_params.get("namespace", "")[:253]
+        first = _number(request.query_params.get("first", ""))
+        missing = self._frame.missing_of(needs.RDMA)
+        if request.method == "POST":
+            try:
+                text = await _read_form(request)
+                proposal = what_if.read(text)
+                if not missing:
+                    now = self._model.fabric.copy()
+                    found = await self._frame.predict(what_if.evaluate, now, proposal, space, first)
+            except manifest.ManifestError as err:
+                problem, status = str(err), 422
+        values: dict[str, Any] = {"text": text, "problem": problem, "found": found}
+        values |= {"namespace": space, "first": first, "missing": missing}
+        return self._frame.page(request, "what_if.html", "RDMA what-if", "", status, **values)
 
     async def show_events(self, request: Request) -> Response:
         """Show events and faults on one time line."""

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from console.views import advice, fleet, why
-from drawing import gpus, pixels, slices
+from drawing import gpus, pixels, slices, verdict
 from drawing.elements import Element
 from drawing.slices import Box, GpuPicture
 
@@ -29,6 +29,7 @@ def new_environment() -> Environment:
     environment.globals |= {
         "svg": pixels,
         "gpu_drawing": _draw_gpu,
+        "path_drawing": lambda answer: verdict.draw_path(verdict.path_of(answer)),
         "patterns": gpus.make_patterns(),
         "advise": advice.advise,
         "legend": slices.LEGEND,

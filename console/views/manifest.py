@@ -55,12 +55,7 @@ def read_layout(text: str) -> dict[str, Any]:
     Raises:
         ManifestError: the text is too long, is not YAML, or describes something else.
     """
-    if len(text) > LONGEST:
-        raise ManifestError(f"the manifest has more than {LONGEST} characters")
-    try:
-        documents = [one for one in yaml.load_all(text, _Loader) if one is not None]
-    except _INVALID as err:
-        raise ManifestError(f"not YAML: {str(err)[:300]}") from err
+    documents = read_documents(text)
     if len(documents) != 1:
         raise ManifestError(f"one MIGLayout is expected, the text has {len(documents)} documents")
     (document,) = documents
@@ -74,6 +69,20 @@ def read_layout(text: str) -> dict[str, Any]:
         raise ManifestError("metadata.name: missing")
     _check_metadata(metadata)
     return document
+
+
+def read_documents(text: str) -> list[Any]:
+    """Parse the documents of a text.
+
+    Raises:
+        ManifestError: the text is too long, or is not YAML.
+    """
+    if len(text) > LONGEST:
+        raise ManifestError(f"the manifest has more than {LONGEST} characters")
+    try:
+        return [one for one in yaml.load_all(text, _Loader) if one is not None]
+    except _INVALID as err:
+        raise ManifestError(f"not YAML: {str(err)[:300]}") from err
 
 
 def _check_metadata(metadata: Mapping[Any, Any]) -> None:

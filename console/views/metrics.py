@@ -73,9 +73,10 @@ def memory(world: World, node: str) -> tuple[tuple[NodeMemory, ...], int]:
 def _rows(world: World, node: str) -> Iterator[MemoryRow]:
     for gpu in sorted(world.gpus_by_node()[node], key=lambda one: one.spec.index):
         slices, claimed = gpu.status.slices, gpu.status.claimed
-        used = sum(one.memory_used_bytes for one in slices)
-        used += sum(one.memory_used_bytes for one in claimed)
-        size = sum(one.memory_bytes for one in slices) + sum(one.memory_bytes for one in claimed)
+        # Devices that share a GPU instance share its memory, which counts once.
+        found = {one.place.start: (one.memory_used_bytes, one.memory_bytes) for one in slices}
+        found |= {one.place.start: (one.memory_used_bytes, one.memory_bytes) for one in claimed}
+        used, size = (sum(column) for column in zip((0, 0), *found.values(), strict=True))
         yield MemoryRow(gpu, used, size)
 
 
