@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import (
     FileResponse,
     HTMLResponse,
-    PlainTextResponse,
     Response,
     StreamingResponse,
 )
@@ -23,7 +22,7 @@ from console.model.exporters import Exporters
 from console.pages import cards, rendering, stream
 from console.pages.access import Access
 from console.pages.devices import DevicePages
-from console.pages.frame import Busy, Frame
+from console.pages.frame import Busy, Frame, answer_busy
 from console.pages.predictions import PredictionPages
 from console.views import (
     details,
@@ -315,16 +314,9 @@ class Pages:
 
 def make_app(pages: Pages, token: str, host: str, port: int | None) -> Access:
     """Return the application behind its access control."""
-    app = Starlette(routes=pages.routes(), exception_handlers={Busy: _answer_busy})
+    app = Starlette(routes=pages.routes(), exception_handlers={Busy: answer_busy})
     app.router.redirect_slashes = False  # the path may be a name that others chose
     return Access(app, token, host, port)
-
-
-async def _answer_busy(request: Request, err: Exception) -> Response:
-    """Refuse a computation while others wait for one."""
-    del request, err
-    text = "the console computes answers for other requests: try again in some seconds"
-    return PlainTextResponse(text, 503, {"retry-after": "2"})
 
 
 async def _send_style(request: Request) -> Response:

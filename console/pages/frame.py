@@ -1,16 +1,26 @@
 """What all pages have in common: the frame, what is missing, and long computations."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from console.model.cluster import ClusterModel, Missing
 from console.model.event_log import OPERATOR_SPACE
 from console.pages import rendering
 
+MENU: Final = (
+    ("/", "Fleet"),
+    ("/why", "Why"),
+    ("/layout", "Layout diff"),
+    ("/rdma", "RDMA"),
+    ("/topology", "Topology"),
+    ("/metrics", "Metrics"),
+    ("/performance", "Performance"),
+    ("/events", "Events"),
+)
 _PART: Final = "x-part"  # header with which the script requests a page without its frame
 _MOST_WAITING: Final = 8  # predictions that wait for another
 _P = ParamSpec("_P")
@@ -21,14 +31,26 @@ class Busy(Exception):
     """Too many requests wait for a prediction."""
 
 
+async def answer_busy(request: Request, err: Exception) -> Response:
+    """Refuse a prediction while others wait for one."""
+    del request, err
+    text = "the console computes answers for other requests: try again in some seconds"
+    return PlainTextResponse(text, 503, {"retry-after": "2"})
+
+
 class Frame:
     """Renders pages of one model."""
 
-    def __init__(self, model: ClusterModel, cluster: str) -> None:
-        """Initialize; ``cluster`` is the name that the pages show for the cluster."""
+    def __init__(
+        self, model: ClusterModel, cluster: str, menu: Sequence[tuple[str, str]] = MENU
+    ) -> None:
+        """Initialize; ``cluster`` is the name that the pages show for the cluster, and ``menu`` has
+        the addresses and names of the pages at its head.
+        """
         self.model = model
         self.templates = rendering.new_environment()
         self._cluster = cluster
+        self._menu = menu
         self._computing = asyncio.Lock()
         self._predicting = asyncio.Lock()
         self._waiting = 0
@@ -95,6 +117,7 @@ class Frame:
             live=live,
             version=self.model.version,
             cluster=self._cluster,
+            menu=self._menu,
             connection=self.model.connection,
             unknown_events=self.unknown_events(cluster_scoped=template != "pod.html"),
             path=request.url.path,

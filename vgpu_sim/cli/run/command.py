@@ -18,8 +18,7 @@ from click.shell_completion import CompletionItem
 from boards.record import ARCHITECTURES
 from facts.document import GpuFacts
 from hca.binding.wire import WireInterface
-from mig.errors import MigError
-from mig.geometry import WHOLE, Board, DeviceProfile
+from mig.geometry import WHOLE, Board
 from rdma.errors import PolicyError
 from vgpu_sim import config
 from vgpu_sim.cli import boards, quantity, rdma_files, topologies
@@ -30,7 +29,7 @@ from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, S
 from vgpu_sim.cli.clocks import check_modelled, clock_option
 from vgpu_sim.cli.interrupts import Interrupts
 from vgpu_sim.cli.placing import configure, layout
-from vgpu_sim.cli.run import devices, preload, run_hca, run_stats
+from vgpu_sim.cli.run import checks, devices, live, preload, run_hca, run_stats
 from vgpu_sim.hal.compute import limits
 from vgpu_sim.hal.messages import TOKEN_BYTES
 from vgpu_sim.system.python_process import interpreter
@@ -188,6 +187,12 @@ def _complete_command(
 @topologies.option
 @click.option("--stats", is_flag=True, help="At the end, print each kernel's time on stderr.")
 @click.option(
+    "--ui",
+    "page",
+    is_flag=True,
+    help="Serve a page about the run on loopback while COMMAND runs; its URL is printed on stderr.",
+)
+@click.option(
     "--device-files",
     is_flag=True,
     help="Show COMMAND empty files /dev/nvidiactl and /dev/nvidia0, for programs that only test"
@@ -228,6 +233,7 @@ def command(
     clock: str,
     topology: str,
     stats: bool,
+    page: bool,
     device_files: bool,
     preload_major: str | None,
     command_line: tuple[str, ...],
@@ -251,7 +257,7 @@ def command(
         raise click.UsageError("Missing option '--board' (or --hca).")
     if board is None:
         given = (profile_name, "--slice"), (stats, "--stats"), (device_files, "--device-files")
-        for value, option in (*given, (preload_major, "--preload")):
+        for value, option in (*given, (page, "--ui"), (preload_major, "--preload")):
             if value:
                 raise click.UsageError(f"{option} needs --board")
     token_hex = secrets.token_hex(TOKEN_BYTES)
@@ -269,12 +275,12 @@ def command(
                     budget_bytes=budget_bytes,
                     threads=threads,
                     kernel_timeout_s=kernel_timeout_s,
-                    report_usage=stats,
+                    report_usage=stats or page,
                     clock=clock,
                     hca_socket=run_hca.direct_socket(fabric_name) if hca else None,
                 )
-                device = _device(board, profile_name or WHOLE)
-                _check_capability(board, capability)
+                device = checks.find_device(board, profile_name or WHOLE)
+                checks.check_capability(board, capability)
                 check_modelled(board, device, clock)
                 placed = layout(board, device, count)
                 topologies.check(topology, len(placed))
@@ -300,7 +306,11 @@ def command(
                 preparations.append(run_hca.sysfs_mounter(member, system_verbs))
             if node is not None and device_files:
                 preparations.append(devices.file_mounter(node.slices_dir.with_name("devices")))
-            with run_stats.print_statistics(node if stats else None):
+            key = board.key if board is not None else ""
+            with (
+                live.serve_page(node if page else None, key, command_line),
+                run_stats.print_statistics(node if stats else None),
+            ):
                 status = run_program(command_line, environment, preparations)
     except (StartFailed, AdminRefused, FabricFailed, PolicyError) as err:
         click.echo(f"tessera run: {err}", err=True)
@@ -377,20 +387,4 @@ def _say_how_to_choose(count: int) -> None:
             f"tessera run: {count} slices; as in CUDA each process has one of them as its device:"
             f" the first, or the one that its CUDA_VISIBLE_DEVICES (0 to {count - 1}) names",
             err=True,
-        )
-
-
-def _device(chosen: Board, name: str) -> DeviceProfile:
-    try:
-        return chosen.device_profile(name)
-    except MigError as err:
-        raise click.BadParameter(str(err), param_hint="--slice") from err
-
-
-def _check_capability(chosen: Board, capability: tuple[int, int] | None) -> None:
-    own = chosen.compute_capability
-    if capability is not None and capability > own:
-        raise click.BadParameter(
-            f"{chosen.key} has compute capability {own[0]}.{own[1]}; --cc can only lower it",
-            param_hint="--cc",
         )

@@ -1,0 +1,46 @@
+"""``tessera run --ui``: the process that serves a page about the run, beside the program."""
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from vgpu_sim.cli.clients.standalone import StandaloneNode
+from vgpu_sim.system import python_process
+
+_MODULE = "vgpu_sim.cli.run.live_page"
+_STOP_S = 5.0
+
+
+@contextmanager
+def serve_page(
+    node: StandaloneNode | None, board: str, command_line: Sequence[str]
+) -> Iterator[None]:
+    """Serve a page about the run of the enclosed block; do nothing if ``node`` is None.
+
+    The process ends when its standard input is closed, also if this process is killed.
+
+    Raises:
+        OSError: the process cannot be started.
+    """
+    if node is None:
+        yield
+        return
+    arguments = (str(node.run_dir), board, " ".join(command_line)[:1000])
+    process = subprocess.Popen(
+        python_process.module_command(_MODULE, *arguments),
+        env=python_process.module_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C in a terminal must reach the program, not the page
+    )
+    try:
+        yield
+    finally:
+        assert process.stdin is not None
+        with suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
