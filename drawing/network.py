@@ -78,7 +78,7 @@ def draw_network(network: Network) -> Element:
     parts = [*_upper(columns, network.interconnect), *_devices(columns), *_links(columns, network)]
     high = _ROWS["device"] + _HIGH + 4
     if network.links:
-        high = _ROWS["nvlink"] + (48 if network.switched else 16)
+        high = _ROWS["nvlink"] + (34 if network.switched else 16)
     return element(
         "svg",
         *parts,

@@ -4,7 +4,7 @@ import json
 from typing import Final
 
 from benchmarks.console.browser import Page
-from benchmarks.console.pictures import VIEWS, show_layout
+from benchmarks.console.pictures import VIEWS, show_layout, show_what_if
 
 _MORE: Final = {
     "gpu": "/gpus/gpu-0003-gpu-3",
@@ -16,6 +16,7 @@ _MORE: Final = {
     "model": "/performance/model?model=llama-2-70b&tp=4&batch=16&in=1024&out=256",
     "form": "/performance/attention?heads=0",
 }
+_FORMS: Final = {"layout": show_layout, "what-if": show_what_if}
 _RUN: Final = """axe.run().then((found) => JSON.stringify(
   found.violations.map((one) => [one.impact, one.id, one.nodes.length, one.nodes[0].html])))"""
 _SCROLLS: Final = "document.documentElement.scrollWidth > document.documentElement.clientWidth + 1"
@@ -29,15 +30,17 @@ async def check(page: Page, url: str, axe: str) -> list[str]:
     findings = []
     for dark in (False, True):
         await page.show_as(1280, 800, dark=dark)
-        for name, path in {**VIEWS, **_MORE, "layout": "/layout"}.items():
+        for name, path in {**VIEWS, **_MORE, "layout": "/layout", "what-if": ""}.items():
             await page.open(base + path)
-            if name == "layout":
-                await show_layout(page, base)
+            if name in _FORMS:
+                await _FORMS[name](page, base)
             await page.evaluate(f"{axe}; true")
             findings += [f"{name}: {one}" for one in json.loads(await page.evaluate(_RUN))]
     await page.show_as(390, 800)
-    for name, path in {**VIEWS, **_MORE, "layout": "/layout"}.items():
+    for name, path in {**VIEWS, **_MORE, "layout": "/layout", "what-if": ""}.items():
         await page.open(base + path)
+        if name in _FORMS:
+            await _FORMS[name](page, base)
         if await page.evaluate(_SCROLLS):
             findings.append(f"{name}: wider than a narrow window")
     return findings

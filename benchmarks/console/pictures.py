@@ -34,7 +34,31 @@ async def show_layout(page: Page, base: str) -> None:
     await page.open(base + "/layout")
     await page.evaluate(f"document.getElementById('manifest').value = {_MANIFEST!r}")
     await page.evaluate("document.querySelector('.paste').requestSubmit()")
-    await page.wait_for("document.querySelector('article') !== null")
+    await page.wait_for(
+        "document.querySelector('article') !== null && document.readyState === 'complete'"
+    )
+
+
+_POLICY: Final = """apiVersion: rdma.tessera.dev/v1alpha1
+kind: RDMANetworkPolicy
+metadata: {name: read-only, namespace: training}
+spec:
+  podSelector: {}
+  policyTypes: [Ingress]
+  ingress:
+  - from: [{podSelector: {}}]
+    verbs: [CM, Send, Read]
+"""
+
+
+async def show_what_if(page: Page, base: str) -> None:
+    """Evaluate an example of a policy."""
+    await page.open(base + "/rdma/what-if")
+    await page.evaluate(f"document.getElementById('manifest').value = {_POLICY!r}")
+    await page.evaluate("document.querySelector('.paste').requestSubmit()")
+    await page.wait_for(
+        "document.querySelector('section') !== null && document.readyState === 'complete'"
+    )
 
 
 async def take(page: Page, url: str, folder: Path) -> None:
@@ -52,6 +76,8 @@ async def take(page: Page, url: str, folder: Path) -> None:
     await page.show_as(1280, 1080)
     await show_layout(page, base)
     await page.save(folder / "layout.png")
+    await show_what_if(page, base)
+    await page.save(folder / "what-if.png")
     for name, width, height, dark in (("dark", 1280, 800, True), ("narrow", 390, 800, False)):
         await page.show_as(width, height, dark=dark)
         await page.open(base + "/")

@@ -1,0 +1,107 @@
+"""Shapes have the sizes of their values."""
+
+import itertools
+
+import pytest
+
+from drawing.causes import Stack, draw_causes
+from drawing.elements import Element
+from drawing.listing import MOST_ROWS, Row, draw_listing
+from drawing.network import Device, Network, draw_network
+from drawing.roofline import Point, Roof, draw_roofline
+from drawing.verdict import Path, Stage, draw_path
+
+
+def found_in(drawing: Element, tag: str, kind: str = "") -> list[dict[str, str]]:
+    """Return the attributes of the elements of a tag whose class contains ``kind``."""
+    found = []
+    for child in drawing.children:
+        if isinstance(child, Element):
+            attributes = dict(child.attributes)
+            if child.tag == tag and kind in attributes.get("class", ""):
+                found.append(attributes)
+            found += found_in(child, tag, kind)
+    return found
+
+
+def bars_of(*stacks: Stack) -> list[dict[str, str]]:
+    every = found_in(draw_causes(stacks), "rect", "part")
+    return [one for one in every if one["height"] == "20"]
+
+
+def test_causes_are_as_wide_as_their_shares_and_adjacent() -> None:
+    first, second = bars_of(Stack("a", 4, {"x": 1, "y": 3}))
+    assert float(second["width"]) == pytest.approx(3 * float(first["width"]), abs=0.3)
+    assert float(second["x"]) == pytest.approx(float(first["x"]) + float(first["width"]), abs=0.2)
+
+
+def test_boards_share_one_scale() -> None:
+    long, short = bars_of(Stack("a", 8, {"x": 8}), Stack("b", 2, {"x": 2}))
+    assert float(long["width"]) == pytest.approx(4 * float(short["width"]), abs=0.3)
+    assert long["class"] == short["class"]
+
+
+def test_a_negative_cause_leads_back_to_the_total() -> None:
+    positive, negative = bars_of(Stack("a", 3, {"n": -1, "x": 4}))
+    assert "less" in negative["class"]
+    end = float(positive["x"]) + float(positive["width"])
+    assert float(negative["x"]) + float(negative["width"]) == pytest.approx(end, abs=0.2)
+    assert float(negative["width"]) == pytest.approx(float(positive["width"]) / 4, abs=0.2)
+
+
+def test_nothing_is_drawn_outside_for_extreme_values() -> None:
+    for total in (0.0, 1e-12, 1e18):
+        drawing = draw_causes([Stack("a", total, {"x": total}, (0, total * 3))])
+        for one in found_in(drawing, "rect"):
+            assert 0 <= float(one["x"]) <= 720
+            assert float(one["x"]) + float(one["width"]) <= 721
+
+
+def test_points_are_below_the_roof_where_their_rates_are() -> None:
+    drawing = draw_roofline([Roof("r", 100, 1000)], [Point("low", 1, 10), Point("high", 100, 1000)])
+    assert drawing is not None
+    low, high, *_ = found_in(drawing, "circle", "point")
+    assert float(low["cx"]) < float(high["cx"])
+    assert float(low["cy"]) > float(high["cy"])  # downwards
+    (line,) = [one["d"] for one in found_in(drawing, "path", "roof") if "L" in one["d"]]
+    assert line.endswith("H704")
+    top = float(line.split("L")[1].split("H")[0].split()[1])
+    assert top == pytest.approx(float(high["cy"]), abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("roofs", "points"),
+    [([], [Point("p", 1, 1)]), ([Roof("r", 1, 1)], []), ([Roof("r", 0, 1)], [Point("p", 0, 1)])],
+)
+def test_without_a_roof_or_a_point_there_is_no_plot(roofs: list[Roof], points: list[Point]) -> None:
+    assert draw_roofline(roofs, points) is None
+
+
+def test_switched_gpus_have_one_link_each_and_others_one_for_each_pair() -> None:
+    gpus = tuple(Device(f"GPU {n}", "gpu", n // 2, n) for n in range(4))
+    hca = Device("HCA 0", "hca", 0, 0)
+    switched = draw_network(Network("n", (*gpus, hca), 18, True))
+    direct = draw_network(Network("n", (*gpus, hca), 6))
+    assert len(found_in(switched, "path", "nvlink")) == 4
+    assert len(found_in(direct, "path", "nvlink")) == 6
+    assert not found_in(draw_network(Network("n", gpus)), "path", "nvlink")
+
+
+def test_devices_below_one_switch_are_neighbours_and_none_overlap() -> None:
+    devices = [Device(f"GPU {n}", "gpu", n % 2, n % 4) for n in range(8)]
+    boxes = found_in(draw_network(Network("n", tuple(devices))), "rect", "box gpu")
+    lefts = sorted(float(one["x"]) for one in boxes)
+    assert all(b - a >= 92 for a, b in itertools.pairwise(lefts))
+    assert len(found_in(draw_network(Network("n", tuple(devices))), "rect", "switch")) == 4
+
+
+def test_what_follows_a_denial_is_not_reached() -> None:
+    stages = (Stage("egress", True), Stage("ingress", False), Stage("memory", True))
+    wires = found_in(draw_path(Path("Write", "a", "b", stages)), "path", "wire")
+    assert [one["class"].split()[-1] for one in wires] == ["pass", "pass", "deny", "deny"]
+
+
+def test_a_long_listing_is_cut_and_states_it() -> None:
+    drawing = draw_listing([Row("", 1, "a", "b", 1.0)] * (MOST_ROWS + 3), "cost")
+    assert len(found_in(drawing, "rect", "part")) == MOST_ROWS
+    assert "3 more lines are not drawn" in str(drawing)
