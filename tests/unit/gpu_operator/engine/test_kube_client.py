@@ -369,3 +369,33 @@ def test_a_pod_that_goes_with_its_namespace_need_not_be_evicted() -> None:
 def test_a_disruption_budget_has_its_own_error() -> None:
     with pytest.raises(errors.EvictionBlocked, match="why not"):
         requests_of(Evict("default", "x", "uid-x"), 429)
+
+
+def read_port(answer: Answer, most_bytes: int = 100) -> bytes:
+    with HttpStub(lambda request: answer) as stub:
+        found: bytes = asyncio.run(
+            use(stub.url, lambda c: c.read_port("a b", "p/x", 9400, "/metrics", most_bytes))
+        )
+        (request,) = stub.requests
+        assert request.method == "GET"
+        assert request.path == "/api/v1/namespaces/a%20b/pods/p%2Fx:9400/proxy/metrics"
+    return found
+
+
+def test_a_pods_port_is_read_through_the_proxy() -> None:
+    assert read_port(Answer(text="up 1\n")) == b"up 1\n"
+
+
+def test_an_answer_of_a_pod_is_bounded() -> None:
+    assert len(read_port(Answer(text="x" * 100))) == 100
+    with pytest.raises(errors.Refused, match="more than 100 bytes"):
+        read_port(Answer(text="x" * 101))
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(403, errors.Refused), (404, errors.NotFound), (503, errors.Unreachable)],
+)
+def test_a_refused_proxy_is_an_error(status: int, error: type[errors.KubeError]) -> None:
+    with pytest.raises(error, match="why not"):
+        read_port(Answer(status, {"kind": "Status", "code": status, "message": "why not"}))

@@ -9,10 +9,12 @@ import pytest
 from vgpu_sim.hal.observe.modelled_report import (
     LISTED_IN_PART,
     MOST_ROWS,
+    TRANSFERS_IN_PART,
     ModelledCopies,
     ModelledLaunches,
     ModelledOrder,
     ModelledSummary,
+    ModelledTransfers,
 )
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.kernels.counts import Counts
@@ -75,6 +77,30 @@ def test_the_order_of_launches_comes_back_up_to_its_bounds() -> None:
 def test_an_order_that_is_out_of_bounds_is_refused(launches: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         ModelledOrder.parse({"launches": launches})
+
+
+def test_single_copies_come_back_up_to_their_bounds() -> None:
+    found = ModelledTransfers((("HtoD", 1.5, 2.5, 64),) * TRANSFERS_IN_PART)
+    assert ModelledTransfers.parse(json.loads(json.dumps(found.to_json()))) == found
+
+
+@pytest.mark.parametrize(
+    "transfers",
+    [
+        None,
+        [["HtoD", 0.0, 1.0, 1]] * (TRANSFERS_IN_PART + 1),
+        [["n" * 17, 0.0, 1.0, 1]],
+        [["HtoD", -1.0, 1.0, 1]],
+        [["HtoD", 0.0, float("inf"), 1]],
+        [["HtoD", 0.0, 1.0, -1]],
+        [["HtoD", 0.0, 1.0, True]],
+        [["HtoD", 0.0, 1.0]],
+        ["HtoD"],
+    ],
+)
+def test_copies_that_are_out_of_bounds_are_refused(transfers: Any) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        ModelledTransfers.parse({"transfers": transfers})
 
 
 def test_a_summary_is_checked_too() -> None:

@@ -1,13 +1,30 @@
 """The report of ``tessera perf run``: launches are listed separately, unless grouped."""
 
+import itertools
 import json
 from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from vgpu_sim.cli.perf.run_report import Report, RunEvents, document_of, lines, page_of, report_of
-from vgpu_sim.hal.observe.modelled_report import ModelledLaunches, ModelledOrder, ModelledSummary
+from drawing.documents import write_html
+from vgpu_sim.cli.perf.run_report import (
+    Report,
+    RunEvents,
+    document_of,
+    figures_of,
+    lines,
+    notes_of,
+    report_of,
+)
+from vgpu_sim.cli.perf.run_trace import trace_of
+from vgpu_sim.hal.observe.modelled_report import (
+    ModelledCopies,
+    ModelledLaunches,
+    ModelledOrder,
+    ModelledSummary,
+    ModelledTransfers,
+)
 from vgpu_sim.perf.kernels import Counts, chip_of
 
 H100 = chip_of("h100-80gb")
@@ -109,11 +126,57 @@ def test_many_launches_are_cut_in_the_text_only() -> None:
     assert len(document_of(report)["launches"]) == 100
 
 
+def transfers_event(*transfers: tuple[str, float, float, int]) -> dict[str, Any]:
+    return {
+        "event": "modelled",
+        "pid": 7,
+        "transfers": ModelledTransfers(transfers).to_json(),
+    }
+
+
 def test_the_page_has_a_row_for_each_kind_of_launch() -> None:
-    pytest.importorskip("matplotlib")
-    text = page_of(
-        report_from(launch_event(32, 1, 50.0), launch_event(1, 2, 5.0), order_event(0, 1)),
-        grouped=False,
-    )
+    report = report_from(launch_event(32, 1, 50.0), launch_event(1, 2, 5.0), order_event(0, 1))
+    text = write_html("t", figures_of(report), notes_of(report, grouped=False))
     assert "k(32)" in text
     assert "k(1)" in text
+    assert "kernels were not measured on it" in text
+
+
+def test_a_trace_has_every_kernel_and_copy_on_tracks_without_overlap() -> None:
+    report = report_from(
+        launch_event(1, 3, 5.0),
+        order_event(0, 0, 0),  # at 0, 1 and 2 us, 5 us each: they overlap
+        transfers_event(("HtoD", 0.0, 2.0, 64), ("HtoD", 2.0, 2.0, 64), ("memset", 3.0, 1.0, 8)),
+    )
+    document = json.loads(json.dumps(trace_of(report)))
+    spans = [one for one in document["traceEvents"] if one["ph"] == "X"]
+    assert [one["cat"] for one in spans].count("kernel") == 3
+    assert [one["cat"] for one in spans].count("gpu_memcpy") == 2
+    assert [one["cat"] for one in spans].count("gpu_memset") == 1
+    tracks: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for one in spans:
+        found = tracks.setdefault((one["pid"], one["tid"]), [])
+        found.append((one["ts"], one["ts"] + one["dur"]))
+    assert len(tracks) == 3 + 2
+    for found in tracks.values():
+        assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(sorted(found)))
+    named = {
+        (one["pid"], one["tid"]) for one in document["traceEvents"] if one["name"] == "thread_name"
+    }
+    assert named == set(tracks)
+    (copy, *_) = [one for one in spans if one["name"] == "Memcpy HtoD"]
+    assert (copy["ts"], copy["dur"], copy["args"]) == (0.0, 2.0, {"bytes": 64})
+    assert document["otherData"]["modelled"] is True
+
+
+def test_a_trace_states_how_many_copies_it_lacks() -> None:
+    events = RunEvents()
+    copies = (ModelledCopies("HtoD", 7, 70, 7.0),)
+    summary = ModelledSummary(copies, 9.0, 1.0, 3).to_json()
+    for event in (
+        transfers_event(("HtoD", 0.0, 1.0, 10)),
+        {"event": "modelled", "pid": 7, "summary": summary},
+    ):
+        events.add_event(json.loads(json.dumps(event)))
+    found = trace_of(report_of(H100, events))["otherData"]
+    assert (found["copies_left_out"], found["launches_left_out"]) == (6, 3)

@@ -1,0 +1,243 @@
+"""The pages of topologies and metrics, and what-if of RDMA policies."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlencode
+
+import pytest
+
+from benchmarks.console import synthetic
+from benchmarks.console.synthetic import SyntheticCluster
+from console.model.exporters import MOST_BYTES, Exporters, Proxy
+from console.views import metrics
+from gpu_operator import errors
+from gpu_operator.kube.port import Chosen, Document
+from support.rigs.console_rig import Answer, Console, open_console
+
+POLICY = """apiVersion: rdma.tessera.dev/v1alpha1
+kind: RDMANetworkPolicy
+metadata: {name: read-only, namespace: training}
+spec:
+  podSelector: {}
+  policyTypes: [Ingress]
+  ingress:
+  - from: [{podSelector: {}}]
+    verbs: [CM, Send, Read]
+"""
+ANSWER = """# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
+# TYPE DCGM_FI_DEV_GPU_UTIL gauge
+DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-1"} 37
+DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-1"} 211.5
+tessera_kernel_launches_total{gpu="0",GPU_I_ID="3",GPU_I_PROFILE="1g.10gb",namespace="ml",pod="<b>"} 12
+tessera_host_to_device_bytes_total{gpu="0",GPU_I_ID="3",GPU_I_PROFILE="1g.10gb",namespace="ml",pod="<b>"} 1048576
+other_metric{gpu="0"} 5
+DCGM_FI_DEV_GPU_UTIL{gpu="1"} NaN
+DCGM_FI_DEV_GPU_UTIL{gpu="2"} nonsense
+"""
+
+
+def fetch(cluster: SyntheticCluster, path: str, body: str = "", method: str = "GET") -> Answer:
+    def ask(console: Console) -> Awaitable[Answer]:
+        return console.request(path, method=method, body=body.encode())
+
+    return run(cluster, ask)
+
+
+def run(cluster: SyntheticCluster, use: Callable[[Console], Awaitable[Answer]]) -> Answer:
+    async def whole() -> Answer:
+        async with open_console(cluster) as console:
+            return await use(console)
+
+    return asyncio.run(whole())
+
+
+@pytest.fixture
+def node() -> SyntheticCluster:
+    """Return a cluster with one node of two H100s behind NVSwitches, in a pool with HCAs."""
+    cluster = SyntheticCluster()
+    synthetic.pool_of(cluster, "h100-80gb")
+    choose = random.Random(1)
+    synthetic.add_node(cluster, "n1", "h100-80gb", choose, alike=True, gpus=2)
+    return cluster
+
+
+def test_a_topology_has_the_devices_of_the_gpu_objects(node: SyntheticCluster) -> None:
+    text = fetch(node, "/topology/n1").text
+    for name in ("GPU 0", "GPU 1", "HCA 0", "HCA 3", "NVSwitches, 18 NVLinks from each GPU"):
+        assert name in text
+    assert "GPU 2<" not in text
+    assert "HCA 4<" not in text
+    assert 'href="/gpus/n1-gpu-1"' in text
+    assert '/topology/n1"' in fetch(node, "/topology").text
+
+
+def test_an_unhealthy_gpu_is_marked_in_the_topology(node: SyntheticCluster) -> None:
+    assert "box gpu ill" not in fetch(node, "/topology/n1").text
+    node.objects["GPU"]["n1-gpu-0"]["status"]["health"] = "Unhealthy: Xid 79"
+    assert fetch(node, "/topology/n1").text.count("box gpu ill") == 1
+
+
+@pytest.mark.parametrize(
+    ("topology", "what"),
+    [("nope", "no topology"), ("hgx-4", "do not share one"), ("<b>", "do not share one")],
+)
+def test_a_topology_that_cannot_be_drawn_is_named(
+    node: SyntheticCluster, topology: str, what: str
+) -> None:
+    chosen = ["n1-gpu-0", "n1-gpu-1"][: 2 if topology == "nope" else 1]
+    for name in chosen:
+        node.objects["GPU"][name]["spec"]["topology"] = topology
+    answer = fetch(node, "/topology/n1")
+    assert answer.status == 200
+    assert what in answer.text
+
+
+@pytest.mark.parametrize("path", ["/topology/other", "/metrics/other"])
+def test_a_node_without_gpus_has_no_such_page(node: SyntheticCluster, path: str) -> None:
+    assert fetch(node, path).status == 404
+
+
+def test_memory_that_devices_share_counts_once(node: SyntheticCluster) -> None:
+    mix = ("1c.3g.40gb", "1c.3g.40gb", "3g.40gb")
+    gpu = synthetic.gpu_document("n1", 0, "h100-80gb", mix, random.Random(1), alike=True)
+    for one in gpu["status"]["slices"]:
+        one["memoryUsedBytes"] = 1 << 30
+        one["memoryBytes"] = 40 << 30
+    node.put("GPU", gpu)
+    assert "2.0 GiB of 80.0 GiB of slices" in fetch(node, "/metrics").text
+
+
+class FakeProxy:
+    """Answers for an exporter, and counts requests."""
+
+    def __init__(self, body: bytes | errors.KubeError, pods: list[Document]) -> None:
+        self.body = body
+        self.pods = pods
+        self.reads: list[tuple[str, str, int, str, int]] = []
+
+    async def page(self, kind: str, chosen: Chosen, token: str = "") -> Document:
+        assert (kind, token) == ("Pod", "")
+        assert "exporter" in chosen.labels
+        return {"items": self.pods}
+
+    async def read_port(
+        self, namespace: str, pod: str, port: int, path: str, most_bytes: int
+    ) -> bytes:
+        self.reads.append((namespace, pod, port, path, most_bytes))
+        if isinstance(self.body, errors.KubeError):
+            raise self.body
+        return self.body
+
+
+def exporter_of(node: str) -> Document:
+    labels = {"app.kubernetes.io/component": "exporter"}
+    metadata = {"name": "exporter-x", "namespace": "tessera-system", "labels": labels}
+    return {"metadata": metadata, "spec": {"nodeName": node}}
+
+
+def show(node: SyntheticCluster, proxy: Proxy | None) -> str:
+    async def use(console: Console) -> Answer:
+        console.pages._devices._exporters = Exporters(proxy)
+        await console.request("/metrics/n1")
+        return await console.request("/metrics/n1")
+
+    return run(node, use).text
+
+
+def test_an_exporters_figures_are_read_once_and_shown(node: SyntheticCluster) -> None:
+    proxy = FakeProxy(ANSWER.encode(), [exporter_of("n1")])
+    text = show(node, proxy)
+    assert proxy.reads == [("tessera-system", "exporter-x", 9400, "/metrics", MOST_BYTES)]
+    for cell in ("37", "211.5", "12", "1g.10gb", "&lt;b&gt;"):
+        assert f"<bdi>{cell}</bdi>" in text
+    assert "nonsense" not in text
+
+
+@pytest.mark.parametrize(
+    ("proxy", "what"),
+    [
+        (None, "no connection to an API server"),
+        (FakeProxy(b"", []), "no exporter runs on node n1"),
+        (FakeProxy(b"", [exporter_of("n2")]), "no exporter runs on node n1"),
+        (
+            FakeProxy(errors.Refused("pods/proxy is forbidden"), [exporter_of("n1")]),
+            "not permitted: pods/proxy is forbidden",
+        ),
+        (FakeProxy(errors.Unreachable("no route"), [exporter_of("n1")]), "no route"),
+    ],
+)
+def test_without_an_answer_the_page_names_the_reason(
+    node: SyntheticCluster, proxy: FakeProxy | None, what: str
+) -> None:
+    text = show(node, proxy)
+    assert what in text
+    assert "<code>pods/proxy</code>" in text
+    assert 'class="figures"' not in text
+
+
+def test_a_hostile_answer_gives_no_figures() -> None:
+    for text in ("", "x" * 10**6, "DCGM_FI_DEV_GPU_UTIL{" + 'a="b",' * 10**5 + "} 1", "\x00" * 9):
+        assert metrics.tables(text) == []
+
+
+def propose(cluster: SyntheticCluster, text: str) -> Answer:
+    return fetch(cluster, "/rdma/what-if", urlencode({"manifest": text}), "POST")
+
+
+@pytest.fixture
+def fabric() -> SyntheticCluster:
+    cluster = SyntheticCluster()
+    synthetic.fill(cluster, 3)
+    return cluster
+
+
+def test_a_proposed_policy_changes_the_verdicts_of_this_answer_only(
+    fabric: SyntheticCluster,
+) -> None:
+    async def use(console: Console) -> Answer:
+        before = (await console.request("/rdma")).text
+        body = urlencode({"manifest": POLICY}).encode()
+        answer = await console.request("/rdma/what-if", method="POST", body=body)
+        after = (await console.request("/rdma")).text
+        assert before == after
+        assert not console.model.fabric.policies.get("training/read-only")
+        return answer
+
+    answer = run(fabric, use)
+    assert answer.status == 200
+    assert "all verbs</td><td>Send, Read, CM</td>" in answer.text
+
+
+def test_a_policy_that_selects_no_pod_changes_nothing(fabric: SyntheticCluster) -> None:
+    text = propose(
+        fabric, POLICY.replace("podSelector: {}\n", "podSelector: {matchLabels: {a: b}}\n")
+    ).text
+    assert "0 pairs of pods with other verbs" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "objects are expected, not 0"),
+        (POLICY.replace("RDMANetworkPolicy", "Pod"), "kind: RDMANetworkPolicy"),
+        (POLICY.replace("v1alpha1", "v9"), "apiVersion: "),
+        (POLICY.replace("name: read-only", "name: 5"), "metadata.name: a name is expected"),
+        ("a: [", "not YAML"),
+        ("---\n".join([POLICY] * 17), "not 17"),
+        ("5", "kind: "),
+        ("x" * 70_000, "more than 65536 characters"),
+    ],
+)
+def test_an_invalid_proposal_is_refused_by_name(
+    fabric: SyntheticCluster, text: str, what: str
+) -> None:
+    answer = propose(fabric, text)
+    assert answer.status == 422
+    assert what in answer.text
+
+
+def test_an_invalid_policy_is_evaluated_as_the_operator_would(fabric: SyntheticCluster) -> None:
+    text = propose(fabric, POLICY.replace("verbs: [CM, Send, Read]", "verbs: [Fly]")).text
+    assert "Invalid, so the operator would deny everything" in text
+    assert "all verbs</td><td>nothing passes</td>" in text

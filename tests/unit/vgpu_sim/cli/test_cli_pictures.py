@@ -1,0 +1,149 @@
+"""Drawings of the command line: files that stand alone, and text on a terminal only."""
+
+import itertools
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from vgpu_sim.cli import pictures
+from vgpu_sim.cli.main import main
+
+PTX = Path(__file__).parents[4] / "examples" / "saxpy.ptx"
+PODS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: x}
+spec: {containers: [{name: c, image: i, resources: {limits: {rdma.tessera.dev/hca: 1}}}]}
+status: {phase: Running, podIPs: [{ip: 10.0.0.1}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: b, namespace: x}
+spec: {containers: [{name: c, image: i, resources: {limits: {rdma.tessera.dev/hca: 1}}}]}
+status: {phase: Running, podIPs: [{ip: 10.0.0.2}]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: x}
+---
+apiVersion: rdma.tessera.dev/v1alpha1
+kind: RDMANetworkPolicy
+metadata: {name: closed, namespace: x}
+spec: {podSelector: {}, policyTypes: [Ingress], ingress: []}
+"""
+GEMM = ("gemm", "-m", "16", "-n", "64", "-k", "64")
+PLAN = ("mig", "plan", "--board", "h100-80gb")
+
+
+def tessera(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments, prog_name="tessera")
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> str:
+    file = tmp_path / "pods.yaml"
+    file.write_text(PODS)
+    return str(file)
+
+
+COMMANDS = {
+    "predict": ("perf", "predict", *GEMM, "--board", "h200"),
+    "compare": ("perf", "compare", "--boards", "h200,b200", *GEMM),
+    "model": ("perf", "model", "llama-2-7b", "--board", "h200"),
+    "image": ("perf", "model", "sdxl", "--board", "h200"),
+    "plan": (*PLAN, "--have", "3g.40gb@4", "--want", "2g.20gb"),
+    "relayout": (*PLAN, "--from", "3g.40gb@4,1g.10gb@0", "--to", "4g.40gb"),
+    "ptx": ("ptx", "explain", str(PTX)),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_files_stand_alone(name: str, tmp_path: Path) -> None:
+    svg, html = tmp_path / "a.svg", tmp_path / "a.html"
+    done = tessera(*COMMANDS[name], "--svg", str(svg), "--html", str(html))
+    assert done.exit_code == 0, done.output
+    root = ElementTree.fromstring(svg.read_text())
+    assert len(list(root.iter())) > 10
+    text = html.read_text()
+    assert "Content-Security-Policy" in text
+    assert not re.search(r"<(script|img|link|iframe)\b|\bsrc=|\bstyle=", text)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_text_is_drawn_on_request_only(name: str) -> None:
+    plain, drawn = tessera(*COMMANDS[name]), tessera(*COMMANDS[name], "--draw")
+    assert plain.exit_code == drawn.exit_code == 0
+    assert len(drawn.output) > len(plain.output)
+    assert "\x1b" not in drawn.output  # the runner's output is no terminal
+
+
+def test_a_drawing_on_standard_output_is_alone_there() -> None:
+    done = tessera(*COMMANDS["plan"], "--svg", "-")
+    assert done.exit_code == 0
+    assert ElementTree.fromstring(done.stdout).tag.endswith("}svg")
+    both = tessera(*COMMANDS["plan"], "--svg", "-", "--html", "-")
+    assert both.exit_code == 2
+    assert "only one of --svg and --html" in both.stderr
+
+
+def test_a_file_in_no_folder_is_refused_before_any_work(tmp_path: Path) -> None:
+    done = tessera(*COMMANDS["plan"], "--svg", str(tmp_path / "none" / "a.svg"))
+    assert done.exit_code == 2
+    assert "is not a directory" in done.stderr
+    assert not done.stdout
+
+
+def test_before_and_after_have_the_slices_of_the_plan(tmp_path: Path) -> None:
+    svg = tmp_path / "a.svg"
+    tessera(*COMMANDS["relayout"], "--svg", str(svg))
+    titles = [one.text for one in ElementTree.fromstring(svg.read_text()).iter() if one.text]
+    joined = "\n".join(titles)
+    before, after = (joined.index(f"\n{word}\n") for word in ("before", "after"))
+    assert (
+        before < joined.index("1g.10gb@0, withdrawn") < after < joined.index("4g.40gb@0, requested")
+    )
+
+
+@pytest.mark.parametrize(("verb", "status"), [("write", 1)])
+def test_a_denied_flow_is_drawn_with_its_policy(
+    manifest: str, tmp_path: Path, verb: str, status: int
+) -> None:
+    svg = tmp_path / "a.svg"
+    ends = ("--from", "x/a", "--to", "x/b", "--verb", verb, "-f", manifest)
+    done = tessera("rdma", "explain", *ends, "--svg", str(svg), "--draw")
+    assert done.exit_code == status
+    assert "ingress denies" in done.stdout
+    text = svg.read_text()
+    assert "isolated by x/closed" in text
+    assert text.count("wire deny") == 1
+
+
+def test_the_listing_has_each_instruction_beside_its_line() -> None:
+    done = tessera("ptx", "explain", str(PTX), "--draw")
+    rows = [
+        line.split(maxsplit=1) for line in done.stdout.splitlines() if re.match(r" +\d+ ", line)
+    ]
+    numbers = [int(number) for number, _ in rows]
+    assert all(a < b for a, b in itertools.pairwise(numbers))
+    (fma,) = [text for _, text in rows if text.startswith("fma")]
+    assert "FMA.RN.F32" in fma
+
+
+def test_listings_need_a_file() -> None:
+    done = CliRunner().invoke(
+        main, ["ptx", "explain", "-", "--svg", "-"], input=PTX.read_text(), prog_name="tessera"
+    )
+    assert done.exit_code == 64
+    assert "standard input is read once" in done.stderr
+
+
+def test_the_default_draws_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = pictures.Request()
+    for is_terminal in (True, False):
+        monkeypatch.setattr("sys.stdout.isatty", lambda found=is_terminal: found)
+        assert request.wants_text is is_terminal
+    request.draw = False
+    assert not request.wants_text
