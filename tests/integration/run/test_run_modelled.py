@@ -43,8 +43,9 @@ def test_events_measure_what_the_slice_would_take_on_either_backend(tmp_path: Pa
 
 
 def test_perf_run_reports_kernels_copies_and_gaps(tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
+    report, trace, page = (tmp_path / name for name in ("report.json", "trace.json", "a.html"))
     options = ("--board", "h100-80gb", "--details", "--json", str(report))
+    options += ("--trace", str(trace), "--html", str(page))
     done = to_its_end(tmp_path, "perf", "run", *options, "--", *PROGRAM)
     assert done.returncode == 0, done.stderr
     assert "modelled" in done.stderr
@@ -61,6 +62,13 @@ def test_perf_run_reports_kernels_copies_and_gaps(tmp_path: Path) -> None:
     assert starts == sorted(starts)
     assert [one["us"] for one in document["launches"]] == [kernel["us"] / 3] * 3
     assert not kernel["at_least"]
+    spans = [one for one in json.loads(trace.read_text())["traceEvents"] if one["ph"] == "X"]
+    launched = [(one["ts"], one["dur"]) for one in spans if one["cat"] == "kernel"]
+    assert launched == [(one["start_us"], one["us"]) for one in document["launches"]]
+    copied = [one for one in spans if one["cat"] == "gpu_memcpy"]
+    assert [one["args"]["bytes"] for one in copied] == [2097152, 2097152]
+    assert copied[0]["ts"] + copied[0]["dur"] <= copied[1]["ts"] + 1e-3 < launched[0][0] + 2e-3
+    assert "vecadd" in page.read_text()
     (context,) = document["contexts"]
     assert {row["way"]: row["count"] for row in context["copies"]} == {"HtoD": 2}
     assert context["span_us"] > kernel["us"] + sum(row["us"] for row in context["copies"]) - 1

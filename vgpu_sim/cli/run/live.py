@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from vgpu_sim.cli.clients.standalone import StandaloneNode
 from vgpu_sim.system import python_process
 
-_MODULE = "vgpu_sim.cli.run.live_page"
+_MODULE = "vgpu_sim.cli.live_page"
 _STOP_S = 5.0
 
 
