@@ -87,7 +87,7 @@ class TensorMap:
             + struct.pack("<6h", *corners[0], *corners[1])
         ).ljust(128, b"\0")
 
-    def swizzled(self, address: int) -> int:
+    def swizzle_address(self, address: int) -> int:
         """Return where a byte is stored whose address without a swizzle is ``address``."""
         line = address >> 7
         if not self.swizzle:
@@ -123,7 +123,7 @@ class TensorMap:
             inside = all(0 <= p < s for p, s in zip(places, self.sizes[1:], strict=True))
             for column in range(self.row_items):
                 x = first + column * self.elements_of_item
-                address = self.swizzled(shared + row * self.pitch + column * self.pitch_of_item)
+                address = self.swizzle_address(shared + row * self.pitch + column * self.pitch_of_item)
                 ok = inside and 0 <= x < self.sizes[0]
                 found.append((address, offset + self._place(x) if ok else None))
         return found

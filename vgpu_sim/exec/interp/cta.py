@@ -28,12 +28,7 @@ from vgpu_sim.exec.interp.gathering import (
 from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.launch import InterpretedLaunch
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
-from vgpu_sim.exec.interp.operands import (
-    read_bits,
-    read_predicate,
-    write_bits,
-    write_number,
-)
+from vgpu_sim.exec.interp.operands import read_bits, read_predicate, write_number
 from vgpu_sim.exec.interp.paths import Path
 from vgpu_sim.exec.interp.semantics import SEMANTICS
 from vgpu_sim.exec.interp.spaces import Spaces
@@ -128,9 +123,6 @@ class ResidentBlocks(Lanes):
         return len(ended)
 
     def cancel_cluster(self) -> int:
-        """Take a cluster that has not started; return 1 + the index of its first block, 0 if there
-        is none.
-        """
         blocks = list(itertools.islice(self._blocks, self.launch.cluster_blocks))
         return 1 + blocks[0] if blocks else 0
 
@@ -140,12 +132,6 @@ class ResidentBlocks(Lanes):
         for slot in slots:
             self._admit(slot)
         self._clusters.admit(first, [self._live[slot] for slot in slots if slot in self._live])
-
-    def _cancel(self, instruction: Instruction, allowed: Mask) -> None:
-        taken = np.zeros(self.lanes, dtype=np.uint64)
-        for lane in np.flatnonzero(allowed):
-            taken[lane] = self.cancel_cluster()
-        write_bits(self, instruction.dsts[0], taken, instruction.type, allowed)
 
     def _admit(self, slot: int) -> None:
         """Start the next block, if there is one, in a slot."""
@@ -193,10 +179,7 @@ class ResidentBlocks(Lanes):
                 return self._meet(instruction, paths, allowed)
             if EFFECTS[instruction.op].collective:
                 return self._gather(instruction, paths, allowed)
-            if instruction.op is Op.CANCEL:
-                self._cancel(instruction, allowed)
-            else:
-                SEMANTICS[instruction.op](self, instruction, allowed)
+            SEMANTICS[instruction.op](self, instruction, allowed)
             word += 1
             if word in self._ends:
                 for path in paths:

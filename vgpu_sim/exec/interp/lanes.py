@@ -56,6 +56,12 @@ class Lanes:
             axes[1][at] = index // shape[0] % shape[1]
             axes[2][at] = index // (shape[0] * shape[1])
 
+    def cancel_cluster(self) -> int:
+        """Take a cluster that has not started; return 1 + the index of its first block, 0 if there
+        is none, or if these lanes do not know which blocks have not started.
+        """
+        return 0
+
     def block_of(self, lane: int) -> Block:
         """Return the block index of a lane."""
         x, y, z = (int(axis[lane]) for axis in self.block)

@@ -16,6 +16,7 @@ from vgpu_sim.exec.interp.families import (
     move,
     stack,
     tensor,
+    sync,
     video,
     warp,
 )
@@ -40,6 +41,7 @@ SEMANTICS: dict[Op, Semantics] = {
     **copy.SEMANTICS,
     **stack.SEMANTICS,
     **tensor.SEMANTICS,
+    **sync.SEMANTICS,
 }
 """The function that executes each opcode, for all lanes of a mask.
 

@@ -138,6 +138,7 @@ def test_the_attributes_of_a_function(cuda, kernels):
         "pairs": [1, 2, 1, 1, 0, 0],
         "sized": [1, 0, 0, 0, 0, 0],
         "most4": [0, 0, 0, 0, 0, 0],
+        "grid": [1, 4, 1, 1, 0, 0],
     }
     wide, policy = (
         A.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,

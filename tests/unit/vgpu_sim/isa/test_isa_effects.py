@@ -46,6 +46,7 @@ def test_effects_of_the_opcodes() -> None:
         Op.BAR_RED: Effects(orders=True, stops=True),
         Op.CLUSTER_ARRIVE: Effects(orders=True, stops=True),
         Op.CLUSTER_WAIT: Effects(orders=True, stops=True),
+        Op.CANCEL: Effects(orders=True, rests=True),
         Op.BAR_WARP: Effects(orders=True, collective=True),
         **{op: Effects(collective=True) for op in Op if Op.SHFL <= op < Op.BAR_WARP},
         Op.ATOM: Effects(reads=True, writes=True, orders=True),

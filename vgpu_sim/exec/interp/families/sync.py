@@ -1,12 +1,18 @@
-"""The barriers of one block (PTX ISA 9.7.15.1), which count arrivals as docs/isa.md specifies."""
+"""The barriers of one block (PTX ISA 9.7.15.1), which count arrivals as docs/isa.md specifies, and
+launches of clusters that are cancelled.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from vgpu_sim.exec.interp.numbers.bits import WARP_LANES
+import numpy as np
+
+from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
+from vgpu_sim.exec.interp.operands import write_bits
 from vgpu_sim.exec.interp.paths import Path
-from vgpu_sim.isa import Op, Reduction
+from vgpu_sim.isa import Instruction, Op, Reduction
 from vgpu_sim.isa.families.sync import BARRIERS, WARPGROUP_BARRIER, WARPGROUP_WARPS
 
 WAITS: Final = {
@@ -195,3 +201,13 @@ def _reduce(ballots: list[Ballot]) -> int:
             return int(lanes == true)
         case _:
             return int(true > 0)
+
+
+def _cancel(lanes: Lanes, instruction: Instruction, mask: Mask) -> None:
+    taken = np.zeros(lanes.lanes, dtype=np.uint64)
+    for lane in np.flatnonzero(mask):
+        taken[lane] = lanes.cancel_cluster()
+    write_bits(lanes, instruction.dsts[0], taken, instruction.type, mask)
+
+
+SEMANTICS: Final = {Op.CANCEL: _cancel}
