@@ -28,9 +28,9 @@
 
 Also ``.parameter_image name``, ``.shared``, ``.local``, ``.required_block x y z``,
 ``.maximum_block x y z``, ``.required_cluster x y z``, ``.maximum_cluster N``, ``.counts_clusters``
-and ``.physical peak N spill N slots N...``. Names that are not plain are quoted as in JSON. Mnemonics
-are described in ``mnemonic``. Literals are integers, taken modulo 2^64; floats by their bits. A
-comment ``// ptx:N`` gives the word its PTX line; other comments are skipped.
+and ``.physical peak N spill N slots N...``. Names that are not plain are quoted as in JSON.
+Mnemonics are described in ``mnemonic``. Literals are integers, taken modulo 2^64; floats by
+their bits. A comment ``// ptx:N`` gives the word its PTX line; other comments are skipped.
 """
 
 from dataclasses import replace

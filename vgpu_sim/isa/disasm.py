@@ -122,10 +122,8 @@ def _function(function: Function) -> Iterator[str]:
     ):
         if block is not None:
             yield "    .{} {} {} {}".format(directive, *block)
-    if function.counts_clusters:
-        yield "    .counts_clusters"
-    if function.tensor_memory:
-        yield "    .tensor_memory"
+    yield from ["    .counts_clusters"] * function.counts_clusters
+    yield from ["    .tensor_memory"] * function.tensor_memory
     if function.parameter_image:
         yield f"    .parameter_image {_name(function.parameter_image)}"
     if function.physical != PhysicalAllocation():

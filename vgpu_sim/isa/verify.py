@@ -96,6 +96,16 @@ def _frame_errors(function: Function) -> Iterator[str]:
     for block in (function.required_block, function.maximum_block):
         if block is not None and not all(0 < extent < _U32 for extent in block):
             yield f"{block} is not a block"
+    yield from _cluster_errors(function)
+    if not 0 <= function.shared_bytes < _U32:
+        yield "shared bytes must fit 32 bits"
+    stack = STACK_BYTES_PER_THREAD if has_stack(function) else 0
+    if not 0 <= function.local_bytes <= MAX_LOCAL_BYTES_PER_THREAD - stack:
+        yield f"{function.local_bytes} bytes of local memory"
+    yield from _register_file_errors(function)
+
+
+def _cluster_errors(function: Function) -> Iterator[str]:
     cluster = function.required_cluster
     fits = cluster is None or (min(cluster) > 0 and math.prod(cluster) <= MAX_CLUSTER_BLOCKS)
     if not fits and cluster != (0, 0, 0):
@@ -104,12 +114,6 @@ def _frame_errors(function: Function) -> Iterator[str]:
         yield "a grid of clusters needs the size of a block and of a cluster"
     if not 0 <= function.maximum_cluster < _U32:
         yield f"a cluster of at most {function.maximum_cluster} blocks"
-    if not 0 <= function.shared_bytes < _U32:
-        yield "shared bytes must fit 32 bits"
-    stack = STACK_BYTES_PER_THREAD if has_stack(function) else 0
-    if not 0 <= function.local_bytes <= MAX_LOCAL_BYTES_PER_THREAD - stack:
-        yield f"{function.local_bytes} bytes of local memory"
-    yield from _register_file_errors(function)
 
 
 def _register_file_errors(function: Function) -> Iterator[str]:

@@ -139,7 +139,9 @@ def test_no_access_leaves_the_aperture(direction: str, mode: str) -> None:
                 ends["signal" if ended.signal else f"status {ended.status}"] += 1
         finally:
             bench.close()
-    assert len(ends) >= 3 - (mode == "im2col::w::128")  # faults, traps, and copies that are performed
+    assert len(ends) >= 3 - (
+        mode == "im2col::w::128"
+    )  # faults, traps, and copies that are performed
     assert min(ends.values()) > _MAPS // 50, ends
 
 

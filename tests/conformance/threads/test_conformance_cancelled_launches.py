@@ -15,7 +15,7 @@ _REGISTERS = """
     .reg .b128 %r; .shared .align 16 .b8 response[16]; .shared .b64 bar;
 """
 # Each thread counts the block whose work it does; the last word counts blocks that were taken over.
-_BODY = f"""
+_BODY = """
     ld.param.u64 %o, [po]; mov.u32 %t, %tid.x; setp.eq.u32 %first, %t, 0; mov.u32 %parity, 0;
     mov.u32 %x, %ctaid.x; mov.u32 %y, %ctaid.y; mov.u32 %z, %ctaid.z;
     @%first mbarrier.init.shared.b64 [bar], 1;
@@ -84,8 +84,11 @@ def test_a_cluster_takes_over_a_cluster() -> None:
         @%q clusterlaunchcontrol.try_cancel.async.shared::cta.{_COMPLETES}.multicast::cluster::all.b128
             [response], [bar];
     """
-    query = _OF_ALL + """
+    query = (
+        _OF_ALL
+        + """
         mov.u32 %k, %cluster_ctaid.x; @%p add.u32 %x, %x, %k;
         mov.u32 %k, %cluster_ctaid.y; @%p add.u32 %y, %y, %k;
     """
+    )
     _check(_module(meet, attempt, query), (16, 8, 2), 32, 2, cluster=(2, 2, 1))

@@ -42,7 +42,7 @@ PROGRAM = """
     import numpy as np
     from cuda.bindings import driver
     from cuda.core import Device
-    BLOCKS, THREADS = %d, %d
+    BLOCKS, THREADS = SIZES
 
     def call(result):
         assert result[0] == driver.CUresult.CUDA_SUCCESS, result[0]
@@ -67,7 +67,7 @@ PROGRAM = """
     assert own.any() and not own.all(), "no block was taken over"
     assert (found[1][found[1]] == found[1]).all(), "a block that was taken over has run"
     print("taken over", (~own).sum())
-""" % (BLOCKS, THREADS)
+""".replace("SIZES", f"{BLOCKS}, {THREADS}")
 
 
 @pytest.mark.parametrize("backend", ["jit", "interp"])

@@ -123,7 +123,9 @@ class TensorMap:
             inside = all(0 <= p < s for p, s in zip(places, self.sizes[1:], strict=True))
             for column in range(self.row_items):
                 x = first + column * self.elements_of_item
-                address = self.swizzle_address(shared + row * self.pitch + column * self.pitch_of_item)
+                address = self.swizzle_address(
+                    shared + row * self.pitch + column * self.pitch_of_item
+                )
                 ok = inside and 0 <= x < self.sizes[0]
                 found.append((address, offset + self._place(x) if ok else None))
         return found

@@ -129,8 +129,12 @@ WAIT:
   mov.u32 %s, sm; mad.lo.u32 %s, %t, {CHANNELS * 4}, %s;
 CHANNEL:
   ld.shared.f32 %v, [%s];
-  {" ".join(f"ld.global.f32 %f, [%w+{4 * k}]; fma.rn.f32 %sum{k}, %v, %f, %sum{k};"
-            for k in range(OUTPUTS))}
+  {
+    " ".join(
+        f"ld.global.f32 %f, [%w+{4 * k}]; fma.rn.f32 %sum{k}, %v, %f, %sum{k};"
+        for k in range(OUTPUTS)
+    )
+}
   add.u64 %w, %w, {OUTPUTS * 4}; add.u32 %s, %s, 4; add.u32 %c, %c, 1;
   setp.lt.u32 %done, %c, {CHANNELS}; @%done bra CHANNEL;
   bar.sync 0;
@@ -168,9 +172,7 @@ def test_a_convolution_loads_its_pixels_by_im2col(cuda, encode, stride):
     parameters = (ctypes.c_void_p * 7)(base, *map(ctypes.addressof, numbers))
     function = cuda.cuModuleGetFunction(cuda.cuModuleLoadData(CONVOLUTION.encode()), b"conv")
     blocks = -(-count // PIXELS)
-    cuda.cuLaunchKernel(
-        function, blocks, 1, 1, PIXELS, 1, 1, 0, 0, ctypes.addressof(parameters), 0
-    )
+    cuda.cuLaunchKernel(function, blocks, 1, 1, PIXELS, 1, 1, 0, 0, ctypes.addressof(parameters), 0)
     found = np.zeros_like(wanted)
     cuda.cuMemcpyDtoH(found.ctypes.data, places[2], found.nbytes)
     assert (found == wanted).all()

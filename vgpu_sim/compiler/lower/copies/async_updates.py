@@ -121,8 +121,8 @@ FORMS: Final = (
          "[a], b, [bar]", Op.ST, store, _STORED, "ST.VOLATILE, then RED.TX", any_order=True),
     Form(f"red.async.relaxed.cluster.shared::cluster.{COMPLETES}.fold.type", "[a], b, [bar]",
          Op.RED, reduce, ("b32", "b64", *_WHOLE), "RED, then RED.TX", any_order=True),
-    Form("st.async{.mmio}.release.scope{.global}.type", "[a], b", Op.ST, store_global, _BYTES_AND_WORDS,
-         "ST.VOLATILE, after FENCE", any_order=True),
+    Form("st.async{.mmio}.release.scope{.global}.type", "[a], b", Op.ST, store_global,
+         _BYTES_AND_WORDS, "ST.VOLATILE, after FENCE", any_order=True),
     Form("red.async{.mmio}.release.scope{.global}.add.type", "[a], b", Op.RED, reduce_global,
          tuple(_ADDED), "RED, after FENCE", any_order=True),
 )  # fmt: skip

@@ -49,8 +49,8 @@ def try_cancel(context: Context, form: Form, match: Match) -> None:
     name = f"tessera.try_cancel{'.all' * to_all}"
     parameters = "b64 %taken, b32 %to, b32 %bar"
     code = library.function(name, parameters, registers, _INDEX + body)
-    given: list[Operand] = [taken, *(whole_address(context, o, Space.SHARED) for o in (target, bar))]
-    library.emit(context, code, given)
+    places = [whole_address(context, operand, Space.SHARED) for operand in (target, bar)]
+    library.emit(context, code, [taken, *places])
 
 
 def is_canceled(context: Context, form: Form, match: Match) -> None:
