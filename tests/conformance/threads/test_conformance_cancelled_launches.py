@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from support.execution import native_launch
-from support.execution.both_backends import Bench
+from support.execution.both_backends import Bench, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
+from support.proofs import clamp_proof
 from vgpu_sim.exec import jit
 from vgpu_sim.isa import Module
 
@@ -53,6 +54,9 @@ def _check(module: Module, grid, threads: int, plans: int, cluster=None) -> None
     """Check that each block's work is done once, and that some blocks were taken over."""
     blocks, block = grid[0] * grid[1] * grid[2], (threads, 1, 1)
     legal = [None, *list(jit.legal_plans(module.functions[0], block))[:plans]]
+    for plan in legal:
+        text = compiler().emit_llvm(module, module.functions[0], block, plan)
+        assert clamp_proof.prove(text) > 0
     bench = Bench(bytes(4 * blocks + 4))
     try:
         function = module.functions[0]

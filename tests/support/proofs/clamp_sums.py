@@ -198,7 +198,7 @@ class Sums(Flow):
             return None
         ((argument, count),) = place.terms
         if line.type == "ptr" and argument == "%thread" and count == 1:
-            fields = {16: "shared", 24: "local", **dict.fromkeys((32, 40, 48, 72), "stop")}
+            fields = {16: "shared", 24: "local", **dict.fromkeys((32, 40, 48, 72, 80), "stop")}
             return symbol_of(fields[place.low]) if place.low in fields else None
         if line.type != "i64":
             return None

@@ -2,12 +2,13 @@
 
     make fuzz proofs=1 n=1000 minutes=10     stops at the first limit; state: .fuzz/proofs.json
 
-Five kinds in turn: instructions of the ISA that compute addresses; the same with shared memory;
+Six kinds in turn: instructions of the ISA that compute addresses; the same with shared memory;
 PTX that accesses memory in every form (atomics, cp.async, ldmatrix and mma, generic, local,
-calls); loops that move pointers; and the kernels of ``make fuzz``. Prints each kernel that was
-not proved safe; exits with 1 if there was one, in any run.
+calls); loops that move pointers; the kernels of ``make fuzz``; and kernels of clusters. Prints each
+kernel that was not proved safe; exits with 1 if there was one, in any run.
 """
 
+import itertools
 import json
 import os
 import sys
@@ -19,7 +20,14 @@ from pathlib import Path
 
 from support.fuzzers.fuzzing import command, trial
 from support.kernels import random_addresses
-from support.kernels.random_kernels import functions, kernels, loops, meetings, reaches
+from support.kernels.random_kernels import (
+    clusters,
+    functions,
+    kernels,
+    loops,
+    meetings,
+    reaches,
+)
 from support.kernels.random_kernels.kernels import Kernel
 from support.proofs import clamp_proof
 from vgpu_sim.compiler import compile_ptx
@@ -60,6 +68,14 @@ def prove_ptx(kernel: Kernel) -> int:
     return clamp_proof.prove(_text(kernel.seed, module, kernel.block, plan))
 
 
+def prove_cluster(seed: int) -> int:
+    """Prove one seed's kernel for clusters. Returns and raises as ``prove``."""
+    kernel = clusters.generate(seed)
+    module, block = compile_ptx(kernel.text, capability=_CAPABILITY), (kernel.threads, 1, 1)
+    plans = [None, *itertools.islice(jit.legal_plans(module.functions[0], block), 4)]
+    return clamp_proof.prove(_text(seed, module, block, plans[seed % len(plans)]))
+
+
 def _text(seed: int, module: Module, block: Block, plan: jit.Plan | None) -> str:
     """Return the kernel's LLVM IR for this machine, or for a CPU with other instructions."""
     cpu = _CPUS[seed % len(_CPUS)]
@@ -72,6 +88,7 @@ KINDS: dict[str, Callable[[int], int]] = {
     "words, shared": lambda seed: prove(seed, shared=True),
     "every form": lambda seed: prove_ptx(reaches.generate(seed)),
     "loops": lambda seed: prove_ptx(loops.generate(seed)),
+    "clusters": prove_cluster,
     "running": lambda seed: prove_ptx(_RUNNING[seed % len(_RUNNING)](seed)),
 }
 
