@@ -236,6 +236,13 @@ def details(report: Report) -> Iterator[str]:
         )
         for cause, part in found.stack.items():
             yield f"  {cause:28}{part:12.2f} us {100 * part / found.us:5.1f} %"
+        counts = found.counts
+        for what, each in (
+            ("bytes that bulk copies completed at mbarriers", counts.bulk_bytes),
+            ("bytes by addresses of blocks of the cluster", counts.cluster_bytes),
+        ):
+            if each:
+                yield f"  {what:76}{counts.blocks * each:18.2f}"
         for name, value in found.metrics().items():
             yield f"  {name:76}{value:18.2f}"
 

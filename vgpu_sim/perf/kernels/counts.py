@@ -13,7 +13,9 @@ class Counts:
 
     ``pipe_*`` count the instructions that warps issue to a pipe. ``tensor_*`` count operations by
     type. ``*_sectors`` count sectors of 32 bytes. ``l1_*_wavefronts`` are cycles of the first-level
-    cache's data stage.
+    cache's data stage. ``bulk_bytes`` count what bulk copies and asynchronous stores complete at
+    mbarriers, and ``cluster_bytes`` accesses of shared memory by addresses that name a block of the
+    cluster; no time is predicted from these two.
 
     Counts of the launch are ``blocks``, ``unique_*_bytes`` (the bytes that the launch touches, each
     counted once), ``wave_load_bytes`` (the same for blocks that are resident together) and
@@ -76,6 +78,8 @@ class Counts:
     unique_load_bytes: float
     unique_store_bytes: float
     wave_load_bytes: float
+    bulk_bytes: float
+    cluster_bytes: float
 
     @classmethod
     def of(cls, values: Mapping[str, float]) -> "Counts":

@@ -32,6 +32,7 @@ _COUNTED: Final = (
     *("load_requests", "load_sectors", "load_bytes", "store_requests", "store_sectors"),
     *("store_bytes", "atomic_requests", "atomic_sectors", "l1_global_wavefronts"),
     *("l1_shared_wavefronts", "shared_requests", "shared_ideal_wavefronts"),
+    *("bulk_bytes", "cluster_bytes"),
 )
 
 

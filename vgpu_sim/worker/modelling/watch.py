@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from vgpu_sim.exec.interp.cta import ResidentBlocks
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
-from vgpu_sim.isa import EFFECTS, Cache, Instruction, Literal, Op, Space
+from vgpu_sim.isa import EFFECTS, Cache, Instruction, Literal, Op, Space, Update
+from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT
 from vgpu_sim.isa.families.sync import WARPGROUP_BARRIER
 from vgpu_sim.perf.kernels import unrolling
 from vgpu_sim.perf.kernels.scoreboard import CHAIN, Scoreboard
@@ -19,7 +20,7 @@ from vgpu_sim.worker.observing.accesses import (
     sectors_of,
     wavefronts_of,
 )
-from vgpu_sim.worker.observing.probes import Access, accesses_of
+from vgpu_sim.worker.observing.probes import Access, accesses_of, completed_bytes
 
 MOST_WORDS: Final = 30_000  # instructions that a sample may execute: some seconds
 PROBE_WORDS: Final = 1_500  # instructions after which samples of launches are compared
@@ -102,6 +103,8 @@ class Watch:
         self._follow(word, instruction, int(here.argmax()))
         if instruction.op in (Op.BAR_SYNC, Op.BAR_RED) and instruction.srcs[0] != _WARPGROUP:
             self.amounts["barriers"][word] += int(np.count_nonzero(here))
+        if instruction.update is Update.TX:
+            self.amounts["bulk_bytes"][word] += completed_bytes(self._blocks, instruction, allowed)
         for access in accesses_of(self._blocks, instruction, allowed):
             self._add(word, access)
 
@@ -135,6 +138,8 @@ class Watch:
             cycles, fewest = conflicts_of(
                 warps, access.addresses, access.width, updates=access.atomic
             )
+            named = np.count_nonzero(access.addresses >> CLUSTER_RANK_SHIFT)
+            amounts["cluster_bytes"][word] += int(named) * access.width
             kept = self.kept[word]  # words that are loaded together are in different banks
             amounts["l1_shared_wavefronts"][word] += cycles * kept
             amounts["shared_ideal_wavefronts"][word] += fewest * kept

@@ -13,6 +13,7 @@ import numpy as np
 from vgpu_sim.exec.interp.accesses import addresses_of
 from vgpu_sim.exec.interp.cta import ResidentBlocks
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
+from vgpu_sim.exec.interp.operands import read_bits
 from vgpu_sim.isa import EFFECTS, Family, Instruction, Op, Space
 from vgpu_sim.worker.observing.accesses import Numbers
 
@@ -62,6 +63,15 @@ def accesses_of(
         if not len(warps):
             return
     yield Access(space, warps, addresses, width, atomic)
+
+
+def completed_bytes(blocks: ResidentBlocks, instruction: Instruction, allowed: Mask) -> int:
+    """Return the bytes that an update of transactions completes at mbarriers: it subtracts these,
+    and an update that expects bytes adds them.
+    """
+    changes = np.broadcast_to(read_bits(blocks, instruction.srcs[1], 64), allowed.shape)
+    each = changes[allowed].astype(np.uint64).view(np.int64)
+    return int(-each[each < 0].sum())
 
 
 def _windows(blocks: ResidentBlocks) -> Iterator[tuple[Space, int]]:
