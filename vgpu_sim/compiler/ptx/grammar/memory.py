@@ -40,6 +40,7 @@ ld      [ relaxed|acquire $scope global? $evict1? $evict2_wide? L2::cache_hint? 
 ld      [ mmio relaxed|acquire sys global? ] $memory
 ldu     global? $$read      : =v~1 []
 st      [ weak? $stored? $store_cache? ] $$data : [] v~1 h
+  async release             : [] v~1
   async                     : rest
   bulk                      : [] u64@%8 imm@0
   b128                      : : 70 8.3
@@ -52,6 +53,7 @@ st      [ weak? $stored? $store_cache? ] $$data : [] v~1 h
   L2::cache_hint            : : 80 7.4
   shared::cluster           : : 90 7.8
   async                     : : 90 8.1
+  async release             : : 100 8.7
   bulk                      : : 100 8.6
   shared::cta               : : 30 7.8
   param::func               : : 70 8.3
@@ -247,6 +249,7 @@ atom    [ relaxed|acquire|release|acq_rel? $scope? global? L2::cache_hint? add|m
 atom    [ relaxed|acquire|release|acq_rel? $scope? global? L2::cache_hint? add|min|max noftz v2|v4
         f16x2|bf16x2 ]
 red     [ relaxed|release? $scope? $shared? and|or|xor b32|b64 ] : [] v1 h
+  async release             : [] 1
   async                     : rest
   shared::cluster           : : 90 7.8
   relaxed|release            : : 70 5.0
@@ -260,6 +263,7 @@ red     [ relaxed|release? $scope? $shared? and|or|xor b32|b64 ] : [] v1 h
   $vec                      : : 90 8.1
   L2::cache_hint            : : 80 7.4
   async                     : : 90 8.1
+  async release             : : 100 8.7
 red     [ relaxed|release? $scope? $shared? add u32|s32|u64|f32|f64 ]
 red     [ relaxed|release? $scope? $shared? inc|dec u32 ]
 red     [ relaxed|release? $scope? $shared? min|max $word ]
@@ -333,7 +337,10 @@ mbarrier test_wait|try_wait [ parity? phase_type::*? acquire|relaxed cta|cluster
         ] b64
 mbarrier check_layout layout::* $shared? b64
 clusterlaunchcontrol try_cancel async [ shared::cta? $complete multicast::cluster::all? ] b128
-        : : 100 8.6
+        : [shared] [shared] : 100 8.6
+  is_canceled               : =p any
+  get_first_ctaid           : any any
+  query_cancel              : =b32 any
 clusterlaunchcontrol query_cancel is_canceled pred b128
 clusterlaunchcontrol query_cancel get_first_ctaid v4 b32 b128
 clusterlaunchcontrol query_cancel get_first_ctaid::x|get_first_ctaid::y|get_first_ctaid::z b32
