@@ -84,7 +84,7 @@ def _with_operands(draw: st.DrawFn, bare: Instruction) -> Instruction:
         choices = _predicates if bits == 1 else _registers(bits)
         if place > 0:
             choices = choices.filter(lambda choice: choice not in dsts)
-            if bare.op not in (Op.LD_ZFILL, Op.MMA):  # these have no sinks
+            if bare.op not in (Op.LD_ZFILL, Op.MMA, Op.MMA_SCALE):  # these have no sinks
                 choices = st.none() | choices
         dsts.append(draw(choices))
     srcs = [draw(_source(operand_bits(role, bare))) for role in source_roles(bare, spec)]

@@ -47,10 +47,10 @@ ROWS: Final = (
         "column t * e + 4 * e * (i / (m / 8)) on, register i of B those of column g from row t "
         "* e + 4 * e * i on, and register i of C and D is row g + 8 * (i / 2), column 2 * t + "
         "i % 2, with g = lane / 4 and t = lane % 4. Each element of D starts as that of C, and "
-        "the products of A's row and B's column are added one by one. F16, TF32, E4M3, "
-        "E5M2 and E2M1 (of four bits here), in the order of depth k: d = a * b + d in binary32, rounded once, to nearest even; "
-        "the lower 13 bits of TF32 factors are ignored. BF16, for each pair k = 2i and 2i + 1 in "
-        "the order of i, first the second, then the first: the same, but subnormal operands a, b "
+        "the products of A's row and B's column are added one by one. F16, TF32, E4M3, E5M2 and "
+        "E2M1 (of four bits here), in the order of depth k: d = a * b + d in binary32, rounded "
+        "once, to nearest even; the lower 13 bits of TF32 factors are ignored. BF16, for each "
+        "pair k = 2i and 2i + 1 in the order of i, first the second, then the first: the same, but subnormal operands a, b "
         "and d are replaced by zeros of their sign, and so is a result that, rounded to 24 "
         "bits with an unbounded exponent, is less than 2^-126. A NaN result is the canonical "
         "one. U32 and S32: the exact sum modulo 2^32; A's bytes are signed for S32, B's for a "
@@ -75,11 +75,11 @@ ROWS: Final = (
         "returns for the block and zeros. Two words with scales follow, then C. Byte j of a word "
         "is the scale of block j: lane 4 * g + r has those of row g + 8 * r of A in the first "
         "word, lane 4 * g those of column g of B in the second. A scale is UE8M0, or for E4M3 the "
-        "number of the lower seven bits. Each element of D starts as that of C; for "
-        "each block in order d = s * x * y + d, where x and y are the scales of its row and column, is "
-        "rounded once, to binary64, to nearest even. At the end d is rounded to binary32, to nearest "
-        "even; a NaN result is the canonical one. All lanes are members. For a lane that does not "
-        "take part zeros are read.",
+        "number of the lower seven bits. Each element of D starts as that of C; for each block in "
+        "order d = s * x * y + d, where x and y are the scales of its row and column, is rounded "
+        "once, to binary64, to nearest even. At the end d is rounded to binary32, to nearest even; "
+        "a NaN result is the canonical one. All lanes are members. For a lane that does not take "
+        "part zeros are read.",
         "mma with block scales",
         (D.F32,),
         (Role.TOTALS,),

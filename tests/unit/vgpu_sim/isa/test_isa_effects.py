@@ -54,6 +54,7 @@ def test_effects_of_the_opcodes() -> None:
         Op.FENCE: Effects(orders=True),
         Op.LD_ZFILL: Effects(reads=True),
         Op.MMA: Effects(collective=True),
+        Op.MMA_SCALE: Effects(collective=True),
         Op.LDMATRIX: Effects(reads=True, collective=True),
     }
 

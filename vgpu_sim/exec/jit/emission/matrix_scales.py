@@ -63,7 +63,7 @@ def _scalars(instruction: Instruction) -> list[str]:
 def _call(
     text: Text, instruction: Instruction, registers: Sequence[Sequence[str]]
 ) -> list[list[str]]:
-    """Call the function for this number of blocks and type of scales; return the results' halves."""
+    """Call the function for these blocks and scales; return the halves of the results."""
     scalars = _scalars(instruction)
     name = _name("scales", instruction)
     if name not in text.shared.helpers:
