@@ -66,13 +66,23 @@ of `vmad` is signed.
 
 Matrix products (`mma`, `wmma`, `wgmma`) with factors of types `.f16`, `.bf16`, `.tf32`, `.e4m3`,
 `.e5m2`, `.s8` and `.u8` become the ISA instruction MMA, whose arithmetic `docs/isa.md` defines. If
-one factor is `.e4m3` and the other `.e5m2`, both are first converted to `.f16`, which is exact.
+one factor is `.e4m3` and the other `.e5m2`, or a factor has fewer than 8 bits (`.kind::f8f6f4`),
+both are first converted to `.f16`, which is exact.
 Products of all other types become shuffles between the lanes of the warp, and arithmetic in each
 lane. Each element of d starts with the value of the same element of c, and the products are added
 to it in the order of k, the inner dimension.
 
 - Products of `.f64` are added by fused multiply-adds of `.f64`.
 - If the result is `.f16`, the complete sum is rounded to it at the end.
+- Products with block scales (`.block_scale`) are computed block by block: the sum of a block's
+  products in `.f32`, in the order of k and beginning with +0, times both scales, is added in
+  `.f64` to a sum that begins with c. The result is rounded to `.f32` once, at the end. Elements
+  of `.e2m1`, `.e2m3` and `.e3m2` are multiplied as `.e4m3` or `.e5m2` with the same bits, times a
+  power of two; the sums of `.e2m1` are exact. MMA_SCALE applies the scales. Of a selector in a
+  register, bits beyond those of PTX are ignored.
+- Sparse products (`.sp`) are those of the whole factor A: shuffles and shifts put the stored
+  elements in their places, and the others are +0. Their products are added like all others, so that
+  an infinity or NaN of B makes NaN also where A has no stored element.
 - Integer results are exact modulo 2^32. With `.satfinite` the exact sum, including c, is clamped.
 
 PTX defines which lane holds which element (the fragments) for `mma`, but not for `wmma`. Here
@@ -86,7 +96,7 @@ block's shared memory is a fault, like that of any load. The product is complete
 instruction is, so that `wgmma.fence`, `commit_group` and `wait_group` do nothing. With a false
 `scale-d`, the products are added to +0. If one of `imm-scale-a` and `imm-scale-b` is -1, the
 elements of A are negated. A swizzle moves a row of 16 bytes by the bits 7 to 9 of its address
-minus 128 times the descriptor's base offset. Sparse products (`.sp`) are not supported.
+minus 128 times the descriptor's base offset. Sparse `wgmma` is not supported.
 
 Texture and surface instructions become code that reads a descriptor and computes as
 `docs/textures.md` says. A kernel contains the code for a form at most twice: inlined at the first

@@ -88,7 +88,7 @@ def _check(
     ]
     noise = dice.integers(0, 1 << 32, (COUNT, 2, 32), np.uint32)
     byte_a, thread_a, byte_b, thread_b = selectors
-    held = oracle.contained if bits == 8 else lambda pattern, kind: pattern
+    held = oracle.container_byte if bits == 8 else lambda pattern, kind: pattern
     stored, before = a, ""
     if sparse:
         places = [sparse_oracle.choose_places(depth * bits // 8, False, dice) for _ in a]
@@ -126,7 +126,7 @@ def _check(
     arrays = {name: (np.array(found), 32) for name, found in fragments.items()}
     found = run_fragments(instruction, arrays, 4, 32)
     for x, y, z, (left, right), have in zip(a, b, c, codes, found, strict=True):
-        want = oracle.scaled(
+        want = oracle.scaled_product(
             _numbers(x, kinds[0]),
             _numbers(y, kinds[1]),
             _scales(left, scale),
@@ -200,8 +200,8 @@ def test_without_scales(a: str, b: str, total: str) -> None:
         for _ in range(COUNT)
     ]
     fragments = {
-        "a": [_fragment_of_a(_held(one, a, oracle.contained), 8) for one in x],
-        "b": [_fragment_of_b(_held(one, b, oracle.contained).T, 8) for one in y],
+        "a": [_fragment_of_a(_held(one, a, oracle.container_byte), 8) for one in x],
+        "b": [_fragment_of_b(_held(one, b, oracle.container_byte).T, 8) for one in y],
         "c": [matrix_oracle.fragment(z, total, matrix_oracle.place_in_c) for z in c],
     }
     arrays = {name: (np.array(found), 32) for name, found in fragments.items()}

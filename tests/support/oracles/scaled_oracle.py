@@ -39,7 +39,7 @@ def scale(code: int, kind: str) -> float:
     return math.nan if code == 255 else math.ldexp(1.0, code - 127)
 
 
-def contained(pattern: int, kind: str) -> int:
+def container_byte(pattern: int, kind: str) -> int:
     """Return the byte in which mma holds a pattern of ``kind``."""
     return pattern << 2 if kind == "e2m1" else pattern
 
@@ -84,7 +84,7 @@ def chain(row: list[float], column: list[float], start: float) -> float:
     return total
 
 
-def scaled(
+def scaled_product(
     a: list[list[float]],
     b: list[list[float]],
     scales_a: list[list[float]],

@@ -50,13 +50,13 @@ ROWS: Final = (
         "the products of A's row and B's column are added one by one. F16, TF32, E4M3, E5M2 and "
         "E2M1 (of four bits here), in the order of depth k: d = a * b + d in binary32, rounded "
         "once, to nearest even; the lower 13 bits of TF32 factors are ignored. BF16, for each "
-        "pair k = 2i and 2i + 1 in the order of i, first the second, then the first: the same, but subnormal operands a, b "
-        "and d are replaced by zeros of their sign, and so is a result that, rounded to 24 "
-        "bits with an unbounded exponent, is less than 2^-126. A NaN result is the canonical "
-        "one. U32 and S32: the exact sum modulo 2^32; A's bytes are signed for S32, B's for a "
-        "source type of S8. For a lane that does not take part zeros are read. PTX products of "
-        "factors of other types (f64, s4, u4, b1) are supported as well: they are compiled to SHFL "
-        "and FMA, DP4A or POPC (docs/binding.md).",
+        "pair k = 2i and 2i + 1 in the order of i, first the second, then the first: the same, but "
+        "subnormal operands a, b and d are replaced by zeros of their sign, and so is a result "
+        "that, rounded to 24 bits with an unbounded exponent, is less than 2^-126. A NaN result is "
+        "the canonical one. U32 and S32: the exact sum modulo 2^32; A's bytes are signed for S32, "
+        "B's for a source type of S8. For a lane that does not take part zeros are read. PTX "
+        "products of factors of other types (f64, s4, u4, b1) are supported as well: they are "
+        "compiled to SHFL and FMA, DP4A or POPC (docs/binding.md).",
         "mma, wmma.mma, wgmma.mma_async",
         _TOTALS,
         (Role.TOTALS,),
