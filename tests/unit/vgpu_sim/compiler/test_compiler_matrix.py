@@ -228,8 +228,6 @@ def test_refused(statement: str) -> None:
     [
         f"mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {_vector(0, 8, 'f')}, {_vector(0, 2)},"
         f" {_vector(2, 2)}, {_vector(8, 8, 'f')};",
-        f"mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {_vector(0, 4, 'f')},"
-        f" {_vector(0, 4)}, {_vector(4, 4)}, {_vector(4, 4, 'f')}, %s, 0;",
         "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r0, %r1}, [%s];",
     ],
 )
