@@ -6,8 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from support.execution.interpreted_ptx import compile_verified, kernel
 from support.execution.warp_fragments import GRID, WARPS, run_fragments
 from support.oracles import matrix_oracle, scaled_oracle as oracle, sparse_oracle
+from vgpu_sim.compiler.errors import InvalidPtxError, UnsupportedPtxError
 
 pytestmark = pytest.mark.timeout(600)
 Array = oracle.Array
@@ -285,3 +287,37 @@ def test_scales_are_those_of_ml_dtypes(kind: str, dtype: type) -> None:
     count = 256 if kind == "ue8m0" else 128
     want = np.arange(count, dtype=np.uint8).view(dtype).astype(np.float64)
     np.testing.assert_array_equal([oracle.scale(n, kind) for n in range(count)], want)
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "types", "selectors", "reason"),
+    [
+        ("mxf8f6f4", 1, "e4m3.e2m1.f32.ue8m0", "{4, 0}", "byte-id is 4"),
+        ("mxf8f6f4", 1, "e4m3.e2m1.f32.ue8m0", "{0, 2}", "thread-id is 2"),
+        ("mxf4", 2, "e2m1.e2m1.f32.ue8m0", "{1, 0}", "byte-id is 1, but it must be 0 or 2"),
+        ("mxf4nvf4", 4, "e2m1.e2m1.f32.ue4m3", "{2, 0}", "byte-id is 2, but it must be 0"),
+        ("mxf4nvf4", 2, "e2m1.e2m1.f32.ue4m3", "{0, 0}", "ue4m3"),
+        ("mxf4", 4, "e2m1.e2m1.f32.ue8m0", "{0, 0}", "scale_vec::4X"),
+    ],
+)
+def test_what_ptx_does_not_allow_is_refused(
+    kind: str, size: int, types: str, selectors: str, reason: str
+) -> None:
+    shape = "m16n8k32" if kind == "mxf8f6f4" else "m16n8k64"
+    words = f"{shape}.row.col.kind::{kind}.block_scale.scale_vec::{size}X.f32.{types}"
+    with pytest.raises((InvalidPtxError, UnsupportedPtxError), match=reason):
+        compile_verified(_one_product(words, selectors))
+
+
+def test_a_target_without_block_scales_is_refused() -> None:
+    words = "m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e2m1.f32.ue8m0"
+    source = _one_product(words, "{0, 0}").replace("sm_120a", "sm_100a")
+    with pytest.raises(InvalidPtxError, match=r"needs .target sm_120f"):
+        compile_verified(source)
+
+
+def _one_product(words: str, selectors: str) -> str:
+    d = "{%f0, %f1, %f2, %f3}"
+    operands = f"{d}, {{%r0, %r1, %r2, %r3}}, {{%r0, %r1}}, {d}, %r0, {selectors}, %r1, {{0, 0}}"
+    body = f"mma.sync.aligned.{words} {operands};"
+    return kernel(body, "", registers=".reg .b32 %r<4>; .reg .f32 %f<4>;")

@@ -119,6 +119,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "level": ("cta", "gl", "sys"),
     "fencing": ("sc", "acq_rel", "acquire", "release"),
     "ordering": ("acquire", "release"),
+    "narrow": ("b4x16_p64", "b6x16_p32"),
     "sparse": ("sp", "sp::ordered_metadata"),
     "matrices": ("x1", "x2", "x4"),
     "layout": ("row", "col"),

@@ -42,6 +42,12 @@ _PRODUCT = (
 )
 
 
+_SPARSE = (
+    "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{%e0, %e1, %e2, %e3}}, "
+    "{{%r0, %r1}}, {{%r2, %r3}}, {{%e0, %e1, %e2, %e3}}, %r4, 2;"
+)
+
+
 def generate(seed: int) -> Kernel:
     """Return the kernel of a seed."""
     dice = Dice(seed, 8)
@@ -92,7 +98,7 @@ def _access(program: Program, *, whole_warps: bool) -> None:
     guard = "" if ".aligned" in form or not dice.one_in(3) else f"@{program.predicate()} "
     program.add(guard + form.format(s=space, a=address))
     if ".aligned" in form:
-        program.add(_PRODUCT.format())
+        program.add(dice.pick((_PRODUCT, _SPARSE)).format())
         program.add("mov.b32 %r0, %e0;")
 
 

@@ -61,6 +61,33 @@ def test_ldmatrix(count: int, trans: str, space: str) -> None:
             assert out[lane, n].tolist() == own[lane // 4, lane % 4 * 2 :][:2].tolist()
 
 
+@pytest.mark.parametrize("bits", [4, 6])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_ldmatrix_spreads_elements_of_fewer_bits(count: int, bits: int) -> None:
+    dice = np.random.default_rng(bits)
+    elements = dice.integers(0, 1 << bits, (8 * count, 16), np.uint8)
+    memory = dice.integers(0, 256, (32, 16), np.uint8)  # what pads a row is not read
+    for row, numbers in enumerate(elements):
+        packed = sum(int(one) << (bits * n) for n, one in enumerate(numbers))
+        memory[row, : 2 * bits] = np.frombuffer(packed.to_bytes(2 * bits, "little"), np.uint8)
+    body = (
+        f"""{_LANE} mad.wide.u32 %pa, %i, 16, %pi; mov.u32 %s, tile; mad.lo.u32 %s, %i, 16, %s;"""
+    )
+    for place in range(0, 16, 4):
+        body += f"ld.global.b32 %n, [%pa+{place}]; st.shared.b32 [%s+{place}], %n;"
+    form = "b4x16_p64" if bits == 4 else "b6x16_p32"
+    body += f"""bar.warp.sync 0xffffffff;
+    ldmatrix.sync.aligned.m8n16.x{count}.shared.b8x16.{form} {_vector(0, count)}, [%s];
+    mad.wide.u32 %pd, %i, {4 * count}, %po;"""
+    body += "".join(f"st.global.b32 [%pd+{4 * n}], %r{n};" for n in range(count))
+    text = _kernel(body, 2, ".shared .align 16 .b8 tile[512];")
+    out = run(text, [np.zeros((32, count, 4), np.uint8), memory])[0]
+    for lane in range(32):
+        for n in range(count):
+            own = elements[8 * n + lane // 4, 4 * (lane % 4) : 4 * (lane % 4) + 4]
+            np.testing.assert_array_equal(out[lane, n], own)
+
+
 @pytest.mark.parametrize("trans", ["", ".trans"])
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_stmatrix_undoes_ldmatrix(count: int, trans: str) -> None:

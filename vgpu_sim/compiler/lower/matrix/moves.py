@@ -1,4 +1,4 @@
-"""ldmatrix, stmatrix and movmatrix: matrices of eight by eight halves between memory and lanes.
+"""ldmatrix, stmatrix and movmatrix: matrices of eight rows of 16 bytes between memory and lanes.
 
 A lane has two adjacent elements of a row in one register. Each row's address comes from its own
 lane.
@@ -93,6 +93,75 @@ def load(context: Context, form: Form, match: Match) -> None:
     fragments.assign(rows.sequence, to, found, D.B32)
 
 
+def load_narrow(context: Context, form: Form, match: Match) -> None:
+    """Lower ``ldmatrix.m8n16 r, [p]`` of rows whose 16 elements have 4 or 6 bits.
+
+    They are packed at the beginning of a row of 16 bytes; a lane gets four, each in a byte.
+    """
+    data, where = context.operands
+    count = _count(match)
+    to = fragments.destinations(context, data, count, D.B32)
+    builder, sequence = context.builder, Sequence(context.builder)
+    space = Space.SHARED
+    row = whole_address(context, where, space)
+    words = tuple(builder.scratch_register(32) for _ in range(count))
+    builder.emit(Op.LDMATRIX, dsts=words, srcs=(row,), space=space, vector=count)
+    lanes = Lanes(builder)
+    spread = _spread_nibbles if match["narrow"] == "b4x16_p64" else _spread_sixths
+    fragments.assign(sequence, to, [spread(sequence, lanes, word) for word in words], D.B32)
+
+
+def _spread_nibbles(sequence: Sequence, lanes: Lanes, word: Register) -> Register:
+    """Return a lane's four elements of 4 bits: half of the word of another lane of its quad."""
+    t = lanes.index_in_quad()
+    source = sequence.emit(Op.SHR, D.U32, t, Literal(1))
+    odd = lanes.times(sequence.emit(Op.AND, D.B32, t, Literal(1)), 16)
+    bits = sequence.emit(Op.SHR, D.U32, lanes.value_in_quad(word, source, D.B32), odd)
+    parts = [
+        sequence.emit(
+            Op.AND,
+            D.B32,
+            sequence.emit(Op.SHL, D.B32, bits, Literal(4 * n)),
+            Literal(0x0F << (8 * n)),
+        )
+        for n in range(4)
+    ]
+    return _any_of(sequence, parts)
+
+
+def _spread_sixths(sequence: Sequence, lanes: Lanes, word: Register) -> Register:
+    """Return a lane's four elements of 6 bits: 24 bits of the words of two lanes of its quad."""
+    t = lanes.index_in_quad()
+    first = sequence.emit(Op.ADD, D.U32, t, lanes.times(t, 2))  # in bytes
+    source = sequence.emit(Op.SHR, D.U32, first, Literal(2))
+    shift = lanes.times(sequence.emit(Op.AND, D.B32, first, Literal(3)), 8)
+    low, high = (lanes.value_in_quad(word, lane, D.B32) for lane in (source, lanes.plus(source, 1)))
+    rest = sequence.emit(Op.SUB, D.U32, Literal(32), shift)  # by 32, a shift makes zero
+    bits = sequence.emit(
+        Op.OR,
+        D.B32,
+        sequence.emit(Op.SHR, D.U32, low, shift),
+        sequence.emit(Op.SHL, D.B32, high, rest),
+    )
+    parts = [
+        sequence.emit(
+            Op.AND,
+            D.B32,
+            sequence.emit(Op.SHL, D.B32, bits, Literal(2 * n)),
+            Literal(0x3F << (8 * n)),
+        )
+        for n in range(4)
+    ]
+    return _any_of(sequence, parts)
+
+
+def _any_of(sequence: Sequence, parts: list[Register]) -> Register:
+    found = parts[0]
+    for part in parts[1:]:
+        found = sequence.emit(Op.OR, D.B32, found, part)
+    return found
+
+
 def store(context: Context, form: Form, match: Match) -> None:
     """Lower ``stmatrix [p], r``."""
     where, data = context.operands
@@ -134,6 +203,13 @@ def _join_halves(sequence: Sequence, low: Register, high: Register) -> Register:
 
 FORMS: Final = (
     Form("ldmatrix.sync.aligned.m8n8.matrices{.trans}.own.b16", "r, [a]", Op.LDMATRIX, load),
+    Form(
+        "ldmatrix.sync.aligned.m8n16.matrices.own.b8x16.narrow",
+        "r, [a]",
+        Op.LDMATRIX,
+        load_narrow,
+        isa="LDMATRIX; SHFL, shifts, AND and OR of each",
+    ),
     Form(
         "ldmatrix.sync.aligned.m8n8.matrices{.trans}.b16",
         "r, [a]",

@@ -24,6 +24,7 @@ mma     sync aligned $shape $layout $layout s32 b1 b1 s32 xor|and popc
 ldmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b16|b8 : : 75 6.5
 ldmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b8x16 b6x16_p32|b4x16_p64
 ldmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] s8 s4
+  b8x16                     : : 100f/110f/120f 8.6
 stmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b16|b8 : : 90 7.8
 movmatrix sync aligned m8n8 trans b16        : =b32 !b32 : 75 7.8
 
