@@ -35,6 +35,25 @@ def test_types(n: int, k: int, total: str, a: str, b: str, spans: tuple[int, int
     check(Case(n, k, total, a, b, spans, seed=n, tame=spans[0] > 0, constant=spans[0] > 0))
 
 
+@pytest.mark.parametrize(
+    ("n", "k", "total", "a", "b", "spans", "across"),
+    [
+        (24, 32, "f32", "f16", "f16", (64, 128), (False, False)),
+        (16, 32, "f16", "f16", "f16", (32, 32), (True, True)),
+        (8, 32, "f32", "bf16", "bf16", (-1, 64), (False, False)),
+        (16, 32, "f32", "bf16", "bf16", (0, 0), (False, True)),
+        (8, 16, "f32", "tf32", "tf32", (128, 0), (False, False)),
+        (16, 64, "f32", "e4m3", "e4m3", (-1, 0), (False, False)),
+        (8, 64, "f32", "e5m2", "e4m3", (32, 64), (False, False)),
+        (24, 64, "s32", "s8", "u8", (-1, 128), (False, False)),
+    ],
+)
+def test_sparse(
+    n: int, k: int, total: str, a: str, b: str, spans: tuple[int, int], across: tuple[bool, bool]
+) -> None:
+    check(Case(n, k, total, a, b, spans, across, seed=n + k, sparse=True))
+
+
 @pytest.mark.parametrize("shown", [True, False])
 @pytest.mark.parametrize("scales", [(1, -1), (-1, -1)])
 def test_scales(shown: bool, scales: tuple[int, int]) -> None:

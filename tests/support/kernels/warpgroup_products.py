@@ -10,13 +10,14 @@ import numpy as np
 
 from support.execution.both_backends import compare
 from support.execution.interpreted_ptx import compile_verified
-from support.oracles import matrix_oracle as oracle, warpgroup_oracle
+from support.oracles import matrix_oracle as oracle, sparse_oracle, warpgroup_oracle
 from support.oracles.matrix_oracle import Array
 from vgpu_sim.exec import jit
 from vgpu_sim.isa import Module
 
 THREADS, ROWS = 128, 64
 SPANS = (0, 32, 64, 128)
+_HALVES = ("f16", "bf16", "tf32")  # their units of sparsity have 16 bits
 _TYPES = (
     *((16, total, "f16", "f16") for total in ("f32", "f16")),
     (16, "f32", "bf16", "bf16"),
@@ -51,6 +52,7 @@ class Case:
     seed: int = 0
     constant: bool = False  # descriptors are constants of the kernel
     groups: int = 1
+    sparse: bool = False
 
     @property
     def spelling(self) -> str:
@@ -58,7 +60,13 @@ class Case:
         if self.a == "b1":
             return f"wgmma.mma_async.sync.aligned.{shape}.s32.b1.b1.and.popc"
         clamp = ".satfinite" if self.clamp else ""
-        return f"wgmma.mma_async.sync.aligned.{shape}{clamp}.{self.total}.{self.a}.{self.b}"
+        name = "wgmma.mma_async.sp" if self.sparse else "wgmma.mma_async"
+        return f"{name}.sync.aligned.{shape}{clamp}.{self.total}.{self.a}.{self.b}"
+
+    @property
+    def selector(self) -> int:
+        """The selector of metadata: any of two where two lanes of a quad provide it."""
+        return self.seed % 2 if self.a in _HALVES else 0
 
     @property
     def immediates(self) -> str:
@@ -77,6 +85,7 @@ def _source(case: Case, registers: int, size: int, layouts: list[int]) -> str:
     a = "{%a0, %a1, %a2, %a3}" if in_registers else "%da"
     threads = THREADS * case.groups
     chosen = "!%p" if case.inverted else "%p"
+    sparse = f"%e, {case.selector}, " if case.sparse else ""
     descriptors = "".join(
         f"mov.u64 %d{name}, {layouts[place]};"
         if case.constant
@@ -91,7 +100,7 @@ def _source(case: Case, registers: int, size: int, layouts: list[int]) -> str:
 .extern .shared .align 1024 .b8 tile[];
 .visible .entry k(.param .u64 p0, .param .u64 p1, .param .u64 p2, .param .u64 p3, .param .u64 p4)
 {{
-  .reg .b32 %d<{registers}>, %a<4>, %w<4>, %i, %s, %t;
+  .reg .b32 %d<{registers}>, %a<4>, %w<4>, %i, %s, %t, %e;
   .reg .b64 %pd, %pa, %pm, %da, %db, %o;
   .reg .pred %p, %more;
   mov.u32 %i, %tid.x;
@@ -109,12 +118,13 @@ COPY:
   @%more bra COPY;
   {loads}
   ld.global.v4.b32 {{%a0, %a1, %a2, %a3}}, [%pa];
+  ld.param.u64 %pa, [p2]; mad.wide.u32 %pa, %i, 4, %pa; ld.global.b32 %e, [%pa+{16 * threads}];
   {descriptors}
   setp.{"ne" if case.shown != case.inverted else "eq"}.u64 %p, %db, 0;
   fence.proxy.async.shared::cta;
   bar.sync 0;
   wgmma.fence.sync.aligned;
-  {case.spelling} {d}, {a}, %db, {chosen}{case.immediates};
+  {case.spelling} {d}, {a}, %db, {sparse}{chosen}{case.immediates};
   wgmma.commit_group.sync.aligned;
   wgmma.wait_group.sync.aligned 0;
   {stores}
@@ -146,13 +156,22 @@ def check(case: Case, plans: list[jit.Plan | None] | None = None) -> None:
     a = oracle.patterns(case.a, (ROWS, case.k), dice, case.tame)
     b = oracle.patterns(case.b, (case.n, case.k), dice, case.tame)
     c = oracle.patterns(case.total, (ROWS, case.n), dice, case.tame)
+    stored, metadata = a, np.zeros((4 * case.groups, 32, 1), np.uint32)
+    if case.sparse:
+        a, stored, metadata = _sparse(case, a, dice)
     memory = bytearray(dice.bytes(128 << 10))
     end, words = 0, [0, 0]
-    for place, (matrix, span) in enumerate(zip((a, b), case.spans, strict=True)):
+    for place, (matrix, span) in enumerate(zip((stored, b), case.spans, strict=True)):
         if span < 0:
             continue
         layout, end = warpgroup_oracle.random_layout(
-            dice, span, case.across[place], len(matrix), max(1, bits // 8), end
+            dice,
+            span,
+            case.across[place],
+            len(matrix),
+            max(1, bits // 8),
+            end,
+            4 if case.sparse and place else 2,
         )
         warpgroup_oracle.write(memory, layout, matrix, bits)
         words[place] = layout.descriptor
@@ -165,11 +184,11 @@ def check(case: Case, plans: list[jit.Plan | None] | None = None) -> None:
         placed = _fragments_of_c(c[rows], case.total)
         registers.append(placed)
         fragments.append(
-            oracle.fragment(a[rows], case.a, lambda t, i: oracle.place_in_a(case.a, 16, t, i))
+            oracle.fragment(stored[rows], case.a, lambda t, i: oracle.place_in_a(case.a, 16, t, i))
         )
     addends = np.array(registers)
     module = compile_verified(_source(case, addends.shape[-1], end, words), (9, 0))
-    buffers = [addends.tobytes(), bytes(memory), np.array(fragments).tobytes()]
+    buffers = [addends.tobytes(), bytes(memory), np.array(fragments).tobytes() + metadata.tobytes()]
     threads = THREADS * case.groups
     chosen = list_plans(module, threads, dice) if plans is None else plans
     found = compare(module, buffers, (1, 1, 1), (threads, 1, 1), chosen, extra=words, dynamic=end)
@@ -191,6 +210,22 @@ def check(case: Case, plans: list[jit.Plan | None] | None = None) -> None:
         rows = slice(16 * (warp % 4), 16 * (warp % 4) + 16)
         expected = _fragments_of_c(want[rows], case.total)
         np.testing.assert_array_equal(have[warp], expected)
+
+
+def _sparse(case: Case, a: Array, dice: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Return A with zeros, its stored elements, and each warp's registers of metadata."""
+    unit, bits = 16 if case.a in _HALVES else 8, oracle.bits_of(case.a)
+    wholes, stored, words = [], [], []
+    for warp in range(4):
+        own = a[16 * warp : 16 * warp + 16]
+        places = sparse_oracle.choose_places(case.k * bits // unit, case.a == "tf32", dice)
+        kept = sparse_oracle.stored_mask(places, unit / bits)
+        noise = dice.integers(0, 1 << 32, 32, np.uint32)
+        words.append(sparse_oracle.metadata_words(places, unit, case.selector, noise))
+        wholes.append(np.where(kept, own, np.zeros((), own.dtype)))
+        stored.append(own[kept].reshape(16, case.k // 2))
+    metadata = np.array(words * case.groups, np.uint32)
+    return np.concatenate(wholes), np.concatenate(stored), metadata
 
 
 def _fragments_of_c(matrix: Array, type_: str) -> Array:

@@ -66,9 +66,19 @@ def write(memory: bytearray, layout: Layout, matrix: Array, bits: int) -> None:
 
 
 def random_layout(
-    dice: np.random.Generator, span: int, across: bool, outer: int, element_bytes: int, start: int
+    dice: np.random.Generator,
+    span: int,
+    across: bool,
+    outer: int,
+    element_bytes: int,
+    start: int,
+    chunks: int = 2,
 ) -> tuple[Layout, int]:
-    """Return a layout of a matrix from about ``start`` on, and the first byte after it."""
+    """Return a layout of a matrix from about ``start`` on, and the first byte after it.
+
+    ``chunks`` is the number of rows of 16 bytes along K, or of eight elements there. A swizzled
+    line along K must have room for them.
+    """
     line = max(span, UNIT)
     period = 8 * line if span else 128
     begin, base = -(-start // period) * period, 0
@@ -83,18 +93,20 @@ def random_layout(
         # the atoms of M or N, then those of K, or the other way round
         first, second = inner, inner * atoms + pad * int(dice.integers(2))
         if dice.integers(2):
-            second, first = inner, inner * 2 + pad * int(dice.integers(2))
+            second, first = inner, inner * chunks + pad * int(dice.integers(2))
         beside, along = first, second
-        end = begin + beside * (atoms - 1) + along + atom
+        end = begin + beside * (atoms - 1) + along * (chunks - 1) + atom
         leading, stride = (beside, along) if span else (along, beside)
     else:
-        move = int(dice.integers(line // 32)) * 32 if span else 0  # K steps inside a line
+        move = (
+            int(dice.integers(line // (16 * chunks))) * 16 * chunks if span else 0
+        )  # K steps inside a line
         stride = atom + pad * int(dice.integers(2))
         leading = UNIT
         if not span:
-            stride, leading = 2 * atom + UNIT * int(dice.integers(2)), atom
+            stride, leading = chunks * atom + UNIT * int(dice.integers(2)), atom
             if dice.integers(2):
                 stride, leading = atom, atom * (outer // 8) + UNIT * int(dice.integers(2))
-        end = begin + stride * (outer // 8 - 1) + (leading if not span else 0) + atom
+        end = begin + stride * (outer // 8 - 1) + (leading * (chunks - 1) if not span else 0) + atom
         begin += move
     return Layout(span, across, begin, leading, stride, base), end + 128

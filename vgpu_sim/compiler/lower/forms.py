@@ -25,7 +25,7 @@ INTEGERS = (*UNSIGNED, *SIGNED)
 WORDS = (*BITS, *INTEGERS, *FLOATS)
 UNARY, BINARY, TERNARY = "d, a", "d, a, b", "d, a, b, c"
 
-WGMMA_SHAPES = ("wgmma8", "wgmma16", "wgmma32", "wgmma32s", "wgmma256")
+WGMMA_SHAPES = ("wgmma8", "wgmma16", "wgmma32", "wgmma32s", "wgmma64", "wgmma64s", "wgmma256")
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "rnd": ("rn", "rz", "rm", "rp"),

@@ -58,16 +58,22 @@ class SharedMatrix:
         self._first = emit(Op.AND, D.B32, emit(Op.SHR, D.U32, lane, Literal(3)), Literal(1))
         self._second = emit(Op.AND, D.B32, emit(Op.SHR, D.U32, lane, Literal(4)), Literal(1))
 
-    def load(self, pair: Operand, *, rows_first: bool, count: int = 4) -> list[Register]:
+    def load(
+        self, pair: Operand, *, rows_first: bool, count: int = 4, step: int = 0
+    ) -> list[Register]:
         """Load the ``pair``-th sixteen rows of A or columns of B; return the fragment's registers.
 
         They are blocks of eight by eight elements of 16 bits, or as many bytes. With
         ``rows_first``, the registers of both blocks of rows precede those of the second half of K;
         otherwise both halves of K come first. ``count`` is 2 for the first eight columns alone.
+        ``step`` is the number of steps of both halves along K to skip, of which sparse products
+        have two.
         """
         beside, along = self._first, self._second
         if not rows_first:
             beside, along = along, beside
+        if step:
+            along = self._sequence.emit(Op.ADD, D.U32, along, Literal(2 * step))
         place = self._multiply_add(along, self._along, self._start)
         place = self._multiply_add(beside, self._near, place)
         place = self._sequence.emit(Op.ADD, D.U32, place, self._begin(pair))

@@ -19,6 +19,7 @@ from vgpu_sim.compiler.lower.matrix.descriptors import SharedMatrix
 from vgpu_sim.compiler.lower.matrix.fragments import EDGE, Shape
 from vgpu_sim.compiler.lower.matrix.mma import TOTALS
 from vgpu_sim.compiler.lower.matrix.products import NARROW, Product
+from vgpu_sim.compiler.lower.matrix.sparsity import metadata_of
 from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
@@ -44,7 +45,8 @@ def _multiply(
     builder, sequence = context.builder, Sequence(context.builder)
     a_type, b_type = match.get("atype") or factors, match.get("btype") or factors
     rows, (columns, size) = _WARP_ROWS, map(int, match[depth][4:].split("k"))
-    d, a, b, scale_d, *immediates = context.operands
+    d, a, b, *rest = context.operands
+    sparse, (scale_d, *immediates) = (rest[:2], rest[2:]) if "sp" in match else ([], rest)
     in_registers = isinstance(a, tree.Vector)
     negated, across_a, across_b = _immediates(immediates, in_registers)
     count = rows * columns // 32 // (2 if total == "f16" else 1)
@@ -60,6 +62,10 @@ def _multiply(
     if negated:
         signs = Literal(_SIGNS[a_type])
         x = [sequence.emit(Op.XOR, D.B32, register, signs) for register in x]
+    if sparse:
+        metadata = values.source(context, sparse[0], D.B32)
+        bits = fragments.BITS[a_type]
+        x = metadata_of(metadata, sparse[1], bits, size).expand(builder, x)
     right = SharedMatrix(builder, values.source(context, b, D.B64), lane, across_b)
     found = list[Register]()
     # Columns are multiplied as soon as they are loaded, which keeps few values alive. Of other
@@ -70,7 +76,11 @@ def _multiply(
         y = list[Register]()
         for n in range(first, first + count, _PAIR):
             held = 4 if n + EDGE < columns else 2
-            y += right.load(Literal(n // _PAIR), rows_first=False, count=held)
+            steps = [
+                right.load(Literal(n // _PAIR), rows_first=False, count=held, step=step)
+                for step in range(2 if sparse else 1)
+            ]
+            y += [part for k in range(0, held, 2) for one in steps for part in one[k : k + 2]]
         shape = Shape(rows, count, size, fragments.BITS[a_type])
         product = Product(shape, a_type, b_type, TOTALS[total], TOTALS[total], "satfinite" in match)
         each = len(to) * first // columns
@@ -135,17 +145,34 @@ _COMPLETE: Final = "nothing: products are complete already"
 _NOTE: Final = "LDMATRIX of the factors in shared memory; see `mma` of a warp's 16 rows"
 
 
-def _forms(depth: str, total: str, factors: str, counts: tuple[int, ...]) -> tuple[Form, ...]:
-    head = f"wgmma.mma_async.sync.aligned.{depth}.{total}"
+def _forms(
+    depth: str, total: str, factors: str, counts: tuple[int, ...], *, sparse: bool = False
+) -> tuple[Form, ...]:
+    head = f"wgmma.mma_async{'.sp' if sparse else ''}.sync.aligned.{depth}.{total}"
     types: tuple[str, ...] = ()
     if factors == "f8":
         pattern, types, own = f"{head}.atype.btype", NARROW, ""
     else:
         pattern, own = f"{head}.{factors}.{factors}", factors
     lower = partial(_multiply, depth=depth, total=total, factors=own)
-    spelled = ["d", "a", "b", "{!}p", "scale-a", "scale-b", "trans-a", "trans-b"]
+    middle = ["metadata", "selector"] if sparse else []
+    spelled = ["d", "a", "b", *middle, "{!}p", "scale-a", "scale-b", "trans-a", "trans-b"]
     return tuple(
-        Form(pattern, ", ".join(spelled[:count]), Op.MMA, lower, types, _NOTE) for count in counts
+        Form(pattern, ", ".join(spelled[: count + len(middle)]), Op.MMA, lower, types, _NOTE)
+        for count in counts
+    )
+
+
+def _integers(depth: str, *, sparse: bool = False) -> tuple[Form, ...]:
+    head = f"wgmma.mma_async{'.sp' if sparse else ''}.sync.aligned"
+    operands = "d, a, b, metadata, selector, {!}p" if sparse else "d, a, b, {!}p"
+    lower = partial(_multiply, depth=depth, total="s32")
+    return tuple(
+        Form(f"{head}.{pattern}", operands, Op.MMA, lower, ("s8", "u8"), _NOTE)
+        for pattern in (
+            f"{depth}{{.satfinite}}.s32.atype.btype",
+            f"{depth}.s32.atype.btype.satfinite",
+        )
     )
 
 
@@ -156,20 +183,14 @@ FORMS: Final = (
     *_forms("wgmma8", "f32", "tf32", (6,)),
     *_forms("wgmma32", "f32", "f8", (6,)),
     *_forms("wgmma32", "f16", "f8", (6,)),
-    *(
-        Form(
-            f"wgmma.mma_async.sync.aligned.{pattern}",
-            "d, a, b, {!}p",
-            Op.MMA,
-            partial(_multiply, depth="wgmma32s", total="s32"),
-            ("s8", "u8"),
-            _NOTE,
-        )
-        for pattern in (
-            "wgmma32s{.satfinite}.s32.atype.btype",
-            "wgmma32s.s32.atype.btype.satfinite",
-        )
-    ),
+    *_integers("wgmma32s"),
+    *_forms("wgmma32", "f32", "f16", (8, 7), sparse=True),
+    *_forms("wgmma32", "f16", "f16", (8, 7), sparse=True),
+    *_forms("wgmma32", "f32", "bf16", (8, 7), sparse=True),
+    *_forms("wgmma16", "f32", "tf32", (6,), sparse=True),
+    *_forms("wgmma64", "f32", "f8", (6,), sparse=True),
+    *_forms("wgmma64", "f16", "f8", (6,), sparse=True),
+    *_integers("wgmma64s", sparse=True),
     Form(
         "wgmma.mma_async.sync.aligned.wgmma256.s32.b1.b1.and.popc",
         "d, a, b, {!}p",
