@@ -96,7 +96,8 @@ block's shared memory is a fault, like that of any load. The product is complete
 instruction is, so that `wgmma.fence`, `commit_group` and `wait_group` do nothing. With a false
 `scale-d`, the products are added to +0. If one of `imm-scale-a` and `imm-scale-b` is -1, the
 elements of A are negated. A swizzle moves a row of 16 bytes by the bits 7 to 9 of its address
-minus 128 times the descriptor's base offset. Sparse `wgmma` is not supported.
+minus 128 times the descriptor's base offset. A sparse `wgmma` (`.sp`) expands A as `mma.sp` does.
+If its B is contiguous along K, it needs a swizzle of 64 or 128 bytes or none.
 
 Texture and surface instructions become code that reads a descriptor and computes as
 `docs/textures.md` says. A kernel contains the code for a form at most twice: inlined at the first

@@ -45,6 +45,8 @@ wgmma   mma_async sp sync aligned $wgmma64s s32 s8|u8 s8|u8 satfinite
 wgmma   fence|commit_group|wait_group sync aligned
   fence|commit_group        : -
   wait_group                : imm@0..2147483647
+  sp                        : : 90a 8.2
+  sp s8 u8                  : : 90a 8.4
 
 # 9.7.18 TensorCore 5th Generation Instructions
 tcgen05 alloc [ $cta_group exclusive? sync aligned shared::cta? ] b32
