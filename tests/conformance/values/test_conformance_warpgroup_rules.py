@@ -6,7 +6,7 @@ from support.execution import native_launch
 from support.execution.both_backends import Bench, compiler
 from support.execution.interpreted_ptx import compile_verified
 from support.proofs import clamp_proof
-from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError, UnsupportedPtxError
+from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import AddressFault
 
@@ -83,10 +83,16 @@ def test_other_targets_have_no_products_of_warpgroups(target: str) -> None:
         compile_verified(source, (10, 0) if target == "sm_100a" else (9, 0))
 
 
-def test_sparse_products_are_not_supported_yet() -> None:
-    words = _HALVES.replace("mma_async", "mma_async.sp").replace("k16", "k32")
-    with pytest.raises(UnsupportedPtxError, match=r"\.sp of wgmma\.mma_async"):
-        compile_verified(_source(f"{words}, %da, %db, %r0, 0, %p, 1, 1, 0, 0;"), (9, 0))
+@pytest.mark.parametrize(
+    ("words", "selector", "rest"),
+    [(_HALVES.replace("k16", "k32"), 2, ", 1, 1, 0, 0"), (_BYTES.replace("k32", "k64"), 1, "")],
+)
+def test_a_selector_of_no_lane_is_invalid(words: str, selector: int, rest: str) -> None:
+    words = words.replace("mma_async", "mma_async.sp")
+    before = f"{words}, %da, %db, %r0"
+    compile_verified(_source(f"{before}, {selector - 1}, %p{rest};"), (9, 0))
+    with pytest.raises(InvalidPtxError, match=f"the sparsity selector is {selector}"):
+        compile_verified(_source(f"{before}, {selector}, %p{rest};"), (9, 0))
 
 
 @pytest.mark.parametrize(

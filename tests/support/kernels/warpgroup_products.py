@@ -247,13 +247,16 @@ def random_case(seed: int, most_columns: int = 256) -> Case:
     flip = [bool(bit) for bit in dice.integers(0, 2, 10)]
     turns = a in ("f16", "bf16")
     left = -1 if dice.integers(3) == 0 else SPANS[int(dice.integers(4))]
+    right = SPANS[int(dice.integers(4))]
+    fits = right != 32 or (flip[1] and turns)  # a line of 32 bytes is too short for its depth
+    sparse = a != "b1" and fits and dice.integers(4) == 0
     return Case(
         n,
-        k,
+        2 * k if sparse else k,
         total,
         a,
         b,
-        (left, SPANS[int(dice.integers(4))]),
+        (left, right),
         (flip[0] and turns and left >= 0, flip[1] and turns),
         shown=flip[2] or flip[3],
         inverted=flip[4],
@@ -263,6 +266,7 @@ def random_case(seed: int, most_columns: int = 256) -> Case:
         constant=flip[9],
         groups=1 + int(dice.integers(4) == 0),
         seed=seed,
+        sparse=bool(sparse),
     )
 
 
