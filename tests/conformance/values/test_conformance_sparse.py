@@ -83,14 +83,14 @@ def test_narrow_floats(a: str, b: str) -> None:
     _check("m16n8k64", a, b, "f32", words, 0)
 
 
-@pytest.mark.parametrize("clamp", ["", ".satfinite"])
 @pytest.mark.parametrize(
-    ("shape", "a", "b", "selector"),
+    ("shape", "a", "b", "selector", "clamp"),
     [
-        ("m16n8k32", "s8", "u8", 1),
-        ("m16n8k64", "u8", "u8", 0),
-        ("m16n8k64", "s4", "s4", 1),
-        ("m16n8k128", "u4", "s4", 0),
+        ("m16n8k32", "s8", "u8", 1, ""),
+        ("m16n8k32", "s8", "s8", 0, ".satfinite"),
+        ("m16n8k64", "u8", "u8", 0, ".satfinite"),
+        ("m16n8k64", "s4", "s4", 1, ".satfinite"),
+        ("m16n8k128", "u4", "s4", 0, ""),
     ],
 )
 def test_integers(shape: str, a: str, b: str, selector: int, clamp: str) -> None:
