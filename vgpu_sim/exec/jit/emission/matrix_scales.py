@@ -65,7 +65,7 @@ def _call(
 ) -> list[list[str]]:
     """Call the function for these blocks and scales; return the halves of the results."""
     scalars = _scalars(instruction)
-    name = _name("scales", instruction)
+    name = _name("product.scales", instruction)
     if name not in text.shared.helpers:
         text.shared.helpers[name] = _function(text, name, instruction)
     given = ", ".join(
@@ -144,7 +144,7 @@ def _scale_alone(emitter: Emitter, node: Operation, mask: Mask) -> None:
     assert instruction.source_type is not None
     sums, words, _ = matrix_registers(instruction)
     scalars = _scalars(instruction)
-    name = _name("scales.alone", instruction)
+    name = _name("product.alone.scales", instruction)
     if name not in text.shared.helpers:
         own = Text(text.shared, 0, 1)
         lanes = Lanes(own, 1)
