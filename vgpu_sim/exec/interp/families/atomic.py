@@ -37,6 +37,7 @@ from vgpu_sim.isa.families.atomic import (
 )
 
 _STEPS_IN_TURN = 64  # with more lanes per address than this, updates are combined first
+_LANES_PER_STEP = 32  # as many lanes, one by one, take as long as one step of all of them in numpy
 _Lanes = NDArray[np.int64]
 _Apply = Callable[[Bits, Bits], Bits]
 
@@ -250,8 +251,8 @@ def _most(owners: _Lanes) -> int:
 def _distinct_owners(owners: _Lanes) -> Iterator[_Lanes]:
     """Yield sets of lanes with distinct owners, in lane order for each owner."""
     order, ranks = _ranks(owners)
-    for rank in range(int(ranks.max(initial=-1)) + 1):
-        yield order[ranks == rank]
+    by_rank = order[np.argsort(ranks, kind="stable")]
+    yield from np.split(by_rank, np.cumsum(np.bincount(ranks))[:-1])
 
 
 def _apply_in_order(
@@ -277,12 +278,29 @@ def _apply_in_order(
 
 
 def _swap_in_order(values: Bits, owners: _Lanes, expected: Bits, wanted: Bits) -> Bits:
+    if _most(owners) * _LANES_PER_STEP > len(owners):
+        return _swap_lane_by_lane(values, owners, expected, wanted)
     before = np.empty(len(owners), dtype=values.dtype)
     for lanes in _distinct_owners(owners):
         at = owners[lanes]
         before[lanes] = values[at]
         values[at] = np.where(values[at] == expected[lanes], wanted[lanes], values[at])
     return before
+
+
+def _swap_lane_by_lane(values: Bits, owners: _Lanes, expected: Bits, wanted: Bits) -> Bits:
+    """Return what ``_swap_in_order`` does, without numpy's cost per step, as where all lanes of a
+    warp take one lock.
+    """
+    current, before = values.tolist(), []
+    lanes = zip(owners.tolist(), expected.tolist(), wanted.tolist(), strict=True)
+    for owner, compared, stored in lanes:
+        found = current[owner]
+        before.append(found)
+        if found == compared:
+            current[owner] = stored
+    values[:] = current
+    return np.array(before, dtype=values.dtype)
 
 
 def _join_updates(function: _Apply, values: Bits, owners: _Lanes, operand: Bits) -> Bits:
