@@ -23,6 +23,13 @@ from hca.binding.engine import Engine
 from hca.binding.engine_library import preload
 from hca.binding.wire import NoWire, WireInterface, find
 from hca.binding.wire_sockets import WireSockets, open_sockets
+from hca.contract.fabric_files import (
+    ADMIN_NAME,
+    LOCK_NAME,
+    POLICY_NAME,
+    SOCKET_NAME,
+    SYSFS_NAME,
+)
 from hca.contract.hca import HCA_MAX_MTU
 from hca.daemon.cm.server import local_addresses
 from hca.daemon.common.handover_state import HandoverState, Row
@@ -31,7 +38,6 @@ from hca.daemon.objects.providers import Providers
 from hca.daemon.serving import handover, policy_admin, sandbox
 from hca.daemon.serving.fabric_server import FabricServer
 from hca.daemon.serving.handover import HandoverFailed
-from hca.daemon.serving.server import SOCKET_NAME, SYSFS_NAME
 from hca.daemon.wires import saved_wires
 from hca.daemon.wires.wires import Wires
 from vgpu_sim.hal import direct
@@ -41,10 +47,6 @@ from vgpu_sim.system.admin_socket import server as admin_server
 from vgpu_sim.system.admin_socket.events import EventBus
 from vgpu_sim.system.admin_socket.server import AdminServer
 
-LOCK_NAME = "lock"
-ADMIN_NAME = "admin.sock"
-POLICY_NAME = "policy.json"
-"""Name of the file with the members' labels and policies; only members read and write this file."""
 FIRST_MEMBER_SECONDS = 30.0
 
 

@@ -21,6 +21,7 @@ from hca.binding.engine import Engine, EngineWire
 from hca.binding.links import DEFAULT_LINK, Link
 from hca.contract import hca
 from hca.contract.cm import CmMessage
+from hca.contract.fabric_files import SOCKET_NAME
 from hca.contract.hca import HcaHello, HcaMessage
 from hca.daemon.common.functions import (
     MAX_FUNCTIONS,
@@ -35,7 +36,7 @@ from hca.daemon.policy.parties import Party
 from hca.daemon.programs import requests
 from hca.daemon.programs.opened_function import BOARD, DEVICE_NAME, FIRMWARE, OpenedFunction
 from hca.daemon.programs.requests import Malformed
-from hca.daemon.serving.server import CLASS_NAME, HELLO_TIMEOUT_SECONDS, SOCKET_NAME, Server
+from hca.daemon.serving.server import CLASS_NAME, HELLO_TIMEOUT_SECONDS, Server
 from hca.daemon.sysfs import files
 from hca.daemon.wires.pod_wires import Netd, PodWires
 from vgpu_sim.hal.messages import Header

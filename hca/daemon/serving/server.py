@@ -20,6 +20,7 @@ from hca.binding.engine import Engine, EngineWire
 from hca.binding.wire import WireInterface
 from hca.contract import hca
 from hca.contract.cm import CmMessage
+from hca.contract.fabric_files import SYSFS_NAME
 from hca.contract.hca import HcaHello, HcaMessage
 from hca.daemon.cm.server import CmServer
 from hca.daemon.common.quotas import Shares
@@ -36,8 +37,6 @@ from vgpu_sim.system.foreign import ForeignSockets
 
 logger = logging.getLogger("tessera.hcad")
 
-SOCKET_NAME = "hca.sock"
-SYSFS_NAME = "sysfs"
 CLASS_NAME = "infiniband"
 HELLO_TIMEOUT_SECONDS = 5.0
 GATHER_SECONDS = 5.0

@@ -18,7 +18,7 @@ import pytest
 
 from hca.contract import cm, hca
 from hca.contract.cm import CmEvent, CmEventType as Event, CmMessage, CmPortSpace
-from hca.daemon.serving.server import SOCKET_NAME
+from hca.contract.fabric_files import SOCKET_NAME
 from support.processes.gpud_process import wait_until
 from support.processes.tessera_run import environment
 from vgpu_sim.hal import messages

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from hca.binding.engine import Engine
+from hca.contract.fabric_files import SOCKET_NAME
 from hca.daemon.common.quotas import Shares
-from hca.daemon.serving.server import SOCKET_NAME, Server
+from hca.daemon.serving.server import Server
 from support.processes import hcad_process
 from support.programs.c_programs import compile_program
 from support.rigs.share_room import open_descriptors, room

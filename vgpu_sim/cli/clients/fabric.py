@@ -23,9 +23,8 @@ from typing import Final, Self
 
 from hca.binding.wire import WireInterface
 from hca.contract import hca
+from hca.contract.fabric_files import ADMIN_NAME, LOCK_NAME, SOCKET_NAME
 from hca.contract.hca import HcaDevice, HcaHello, HcaMessage
-from hca.daemon.__main__ import ADMIN_NAME, LOCK_NAME
-from hca.daemon.serving.server import SOCKET_NAME
 from vgpu_sim.cli.clients import fabric_policy
 from vgpu_sim.hal import direct, messages
 from vgpu_sim.hal.messages import Header

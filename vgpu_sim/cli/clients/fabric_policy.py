@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from hca.daemon.__main__ import ADMIN_NAME, POLICY_NAME
+from hca.contract.fabric_files import ADMIN_NAME, POLICY_NAME
 from rdma import codec
 from rdma.compiling.compiler import Compiler
 from rdma.errors import PolicyError

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from hca.daemon.__main__ import ADMIN_NAME
+from hca.contract.fabric_files import ADMIN_NAME
 from rdma.errors import PolicyError
 from vgpu_sim import config
 from vgpu_sim.cli import rdma_files
