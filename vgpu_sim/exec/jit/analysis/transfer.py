@@ -100,6 +100,13 @@ class Transfer:
         self.assumptions: dict[Operation, OfGroup] = {}
         self._sums = Sums(algebra, traced, may_restart, self.assumptions)
         self._special = special_shapes(self._algebra, geometry)
+        self._widths: dict[Operation, tuple[int, ...]] = {}
+        self._evaluated: dict[Operation, tuple[list[LaneShape], Sequence[LaneShape | None]]] = {}
+
+    def begin(self) -> None:
+        """Forget the assumptions and results of an earlier fixpoint iteration."""
+        self.assumptions.clear()
+        self._evaluated.clear()
 
     def merge(self, node: Merge, block: int) -> LaneShape | None:
         """Return the shape of the value that a ``Merge`` selects, ``condition ? new : old``."""
@@ -116,8 +123,9 @@ class Transfer:
 
         A shape is None as long as the shape of an operand is not known yet.
         """
-        instruction = node.instruction
-        widths = operand_widths(instruction)
+        widths = self._widths.get(node)
+        if widths is None:
+            widths = self._widths[node] = operand_widths(node.instruction)
         shapes = [
             self._lookup(source, block, bits)
             for source, bits in zip(node.sources, widths, strict=True)
@@ -125,7 +133,19 @@ class Transfer:
         if any(shape is None for shape in shapes):
             return [None] * len(node.results)
         known = [shape for shape in shapes if shape is not None]
+        before = self._evaluated.get(node)
+        # The shape of a select depends on those of the comparison's operands, too.
+        if before is not None and before[0] == known and node.instruction.op is not Op.SELP:
+            return before[1]
         self.assumptions.pop(node, None)
+        results = self._results(node, known, widths, block)
+        self._evaluated[node] = known, results
+        return results
+
+    def _results(
+        self, node: Operation, known: list[LaneShape], widths: Sequence[int], block: int
+    ) -> Sequence[LaneShape | None]:
+        instruction = node.instruction
         if instruction.op is Op.SETP:
             return comparison_shapes.results(self._algebra, node, known, widths)
         if EFFECTS[instruction.op].collective:

@@ -167,7 +167,7 @@ class Analysis:
     def _run(self) -> None:
         while True:
             self.shapes = {}
-            self._transfer.assumptions.clear()
+            self._transfer.begin()
             self._fixpoint()
             branches = {
                 block.index
