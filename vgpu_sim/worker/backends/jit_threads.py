@@ -13,7 +13,7 @@ from ctypes import string_at
 from dataclasses import dataclass
 from typing import Final
 
-from vgpu_sim.exec.jit.analysis.transfer import operand_widths
+from vgpu_sim.exec.jit.analysis.operand_widths import operand_widths
 from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.hal.compute.abi import FaultKind
 from vgpu_sim.hal.compute.address_map import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from vgpu_sim.exec.jit.analysis.assumptions import Chosen, Extended, Fallback
 from vgpu_sim.exec.jit.analysis.demanded_lanes import DemandedLanes
 from vgpu_sim.exec.jit.analysis.nans import NanPlan, is_arithmetic
-from vgpu_sim.exec.jit.analysis.transfer import operand_widths
+from vgpu_sim.exec.jit.analysis.operand_widths import operand_widths
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value, used_values
 from vgpu_sim.exec.jit.memory.lowering import Memory
 from vgpu_sim.exec.jit.numbers import fold

@@ -7,7 +7,7 @@ instructions and plain loads are copied, and the number of executed iterations d
 
 from dataclasses import replace
 
-from vgpu_sim.exec.jit.analysis.transfer import operand_widths
+from vgpu_sim.exec.jit.analysis.operand_widths import operand_widths
 from vgpu_sim.exec.jit.ir.ssa import (
     Condition,
     Merge,
