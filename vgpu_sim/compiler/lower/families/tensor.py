@@ -2,6 +2,12 @@
 
 from typing import Final
 
-from vgpu_sim.compiler.lower.tensor import allocation, completion, moves, products
+from vgpu_sim.compiler.lower.tensor import allocation, completion, copies, moves, products
 
-FORMS: Final = (*allocation.FORMS, *moves.FORMS, *products.FORMS, *completion.FORMS)
+FORMS: Final = (
+    *allocation.FORMS,
+    *moves.FORMS,
+    *copies.FORMS,
+    *products.FORMS,
+    *completion.FORMS,
+)

@@ -44,7 +44,7 @@ _BLOCKS: Final = {
 _MOST_SHIFT: Final = 15
 
 
-def _descriptor_test(high: str) -> str:
+def descriptor_test(high: str) -> str:
     """Return PTX that jumps to ILLEGAL unless a descriptor of shared memory is legal."""
     return f"""
       and.b32 %t0, {high}, 0x1ff1c000; setp.ne.u32 %out, %t0, 0x4000; @%out bra ILLEGAL;
@@ -67,7 +67,7 @@ def _lane_test(address: str, *, scales: bool = False) -> str:
 def _tests(kind: str, block: int, *, in_tensor: bool) -> tree.Function:
     """Return PTX that tests the operands of a product."""
     scaled = kind in _BLOCKS
-    a_test = _descriptor_test("%a_high")
+    a_test = descriptor_test("%a_high")
     if in_tensor:
         a_test = _lane_test("%a_low") + columns_test("%a_low", "8")
     scale_test = ""
@@ -80,7 +80,7 @@ def _tests(kind: str, block: int, *, in_tensor: bool) -> tree.Function:
     body = f"""
       mov.b32 %code, 0;
       {instruction_descriptors.tests(kind, block, in_tensor=in_tensor)}
-      {_descriptor_test("%b_high")}
+      {descriptor_test("%b_high")}
       {_lane_test("%d")} {columns_test("%d", "%n")}
       {a_test}
       {scale_test}
@@ -92,10 +92,9 @@ def _tests(kind: str, block: int, *, in_tensor: bool) -> tree.Function:
     return library.function(name, given, registers, body, "b32 %code")
 
 
-def _halves(context: Context, operand: tree.Operand) -> tuple[Register, Register]:
+def halves(context: Context, whole: Operand) -> tuple[Register, Register]:
     """Return the two words of a descriptor."""
     sequence = Sequence(context.builder)
-    whole = values.source(context, operand, D.B64)
     high = sequence.emit(Op.SHR, D.U64, whole, Literal(32))
     low, high = (sequence.convert(part, D.U64, D.U32) for part in (whole, high))
     return keep(context, low), keep(context, high)
@@ -140,8 +139,8 @@ def _multiply(context: Context, form: Form, match: Match) -> None:
     in_tensor = isinstance(a, tree.Memory)
     to = tensor_address(context, d)
     left: tuple[Operand, Operand]
-    left = (tensor_address(context, a), Literal(0)) if in_tensor else _halves(context, a)
-    right = _halves(context, b)
+    left = (tensor_address(context, a), Literal(0)) if in_tensor else halves(context, values.source(context, a, D.B64))
+    right = halves(context, values.source(context, b, D.B64))
     description = keep(context, values.source(context, idesc, D.B32))
     tested = [to, *left, right[1], description, *scales]
     builder.guard = guard
