@@ -9,11 +9,18 @@ from vgpu_sim.compiler.lower.copies import library
 from vgpu_sim.compiler.lower.copies.bulk import MULTICAST, MULTICAST_REGISTERS, for_each_block
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.tensor.addresses import begin
-from vgpu_sim.isa import DataType, Op, Operand, Space
+from vgpu_sim.isa import DataType, Literal, Op, Operand, Space
+
+_ALL_LANES: Final = Literal(0xFFFF_FFFF)
 
 
 def _nothing(context: Context, form: Form, match: Match) -> None:
     """Emit nothing."""
+
+
+def _wait(context: Context, form: Form, match: Match) -> None:
+    """Lower wait: a barrier of the warp, since its threads access the same words."""
+    context.builder.emit(Op.BAR_WARP, srcs=(_ALL_LANES,))
 
 
 def commit(context: Context, form: Form, match: Match) -> None:
@@ -43,8 +50,8 @@ _COMMIT: Final = "tcgen05.commit.group.mbarrier::arrive::one{.shared::cluster}"
 FORMS: Final = (
     Form(f"{_COMMIT}.b64", "[b]", Op.RED, commit, isa=_ARRIVES),
     Form(f"{_COMMIT}.{MULTICAST}.b64", "[b], m", Op.RED, commit, isa=f"{_ARRIVES}, for each block"),
-    Form("tcgen05.wait::ld.sync.aligned", "", Op.NOP, _nothing, isa=_DONE),
-    Form("tcgen05.wait::st.sync.aligned", "", Op.NOP, _nothing, isa=_DONE),
+    Form("tcgen05.wait::ld.sync.aligned", "", Op.BAR_WARP, _wait),
+    Form("tcgen05.wait::st.sync.aligned", "", Op.BAR_WARP, _wait),
     Form("tcgen05.fence::before_thread_sync", "", Op.NOP, _nothing, isa=_DONE),
     Form("tcgen05.fence::after_thread_sync", "", Op.NOP, _nothing, isa=_DONE),
 )

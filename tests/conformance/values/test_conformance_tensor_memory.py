@@ -1,0 +1,269 @@
+"""tcgen05: allocation, accesses of each shape, copies, and what is refused or ends the kernel."""
+
+import os
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from support.kernels.tensor_memory import THREADS, Runs, module_of
+from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError, UnsupportedPtxError
+
+_HOSTILE = int(os.environ.get("TESSERA_HOSTILE_TENSORS", "400"))
+_MMA = "tcgen05.mma.cta_group::1.kind::f16 [%d], %x1, %x2, %idesc, %p;"
+_LEGAL = 1 << 4 | 2 << 17 | 8 << 24  # 128 x 16 x 16, f16 to f32
+_DESCRIPTOR = 1 << 46 | 8 << 16 | 8 << 32
+
+
+def _list(first: int, count: int) -> str:
+    return "{" + ", ".join(f"%r{n}" for n in range(first, first + count)) + "}"
+
+
+def _place(shape: str, thread: int, register: int) -> tuple[int, int]:
+    """Return the lane and column of a register, by the figures of PTX ISA."""
+    if shape == "32x32b":
+        return thread, register
+    if shape == "16x64b":
+        return thread // 4 + 8 * (thread % 2), 2 * register + thread // 2 % 2
+    if shape == "16x128b":
+        return thread // 4 + 8 * (register % 2), register // 2 * 4 + thread % 4
+    inside = register % 4
+    column = register // 4 * 8 + 2 * (thread % 4) + inside % 2
+    return thread // 4 + 8 * (inside // 2), column
+
+
+_COUNTS = {"32x32b": 16, "16x64b": 8, "16x128b": 4, "16x256b": 2}
+_REGISTERS = {"32x32b": 16, "16x64b": 8, "16x128b": 8, "16x256b": 8}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("shape", list(_COUNTS))
+def test_shapes(shape: str, packed: bool) -> None:
+    """Loads of a shape, of words that 32x32b stored, and of those that the shape stored."""
+    count, number = _COUNTS[shape], _REGISTERS[shape]
+    second = "" if shape == "32x32b" else "add.u32 %s, %own, 0x100000;"
+    at = "%own" if shape == "32x32b" else "%s"
+    load, store = (".pack::16b", ".unpack::16b") if packed else ("", "")
+    fill = "".join(
+        f"mad.lo.u32 %r{n}, %i, 64, {n}; mul.lo.u32 %r{n}, %r{n}, 0x9e3779b1;" for n in range(32)
+    )
+    body = f"""
+      {fill} {second}
+      tcgen05.st.sync.aligned.32x32b.x32.b32 [%own], {_list(0, 32)};
+      tcgen05.wait::st.sync.aligned;
+      tcgen05.ld.sync.aligned.{shape}.x{count}{load}.b32 {_list(100, number)}, [{at}];
+      tcgen05.wait::ld.sync.aligned;
+      tcgen05.st.sync.aligned.{shape}.x{count}{store}.b32 [{at}+32], {_list(100, number)};
+      tcgen05.wait::st.sync.aligned;
+      tcgen05.ld.sync.aligned.32x32b.x64.b32 {_list(160, 64)}, [%own];
+      mad.wide.u32 %out, %i, 512, %out;
+    """
+    body += "".join(f"st.global.b32 [%out+{4 * n}], %r{100 + n};" for n in range(number))
+    body += "".join(f"st.global.b32 [%out+{256 + 4 * n}], %r{160 + n};" for n in range(64))
+    with closing(Runs(module_of(body), 512 * THREADS)) as runs:
+        found, native = runs.interpret(), runs.execute()
+    assert found is not None
+    assert native is not None
+    np.testing.assert_array_equal(native, found)
+    have = found.reshape(THREADS, 128)
+    thread, column = np.arange(THREADS)[:, None], np.arange(64)
+    stored = ((thread * 64 + column) * 0x9E3779B1 & 0xFFFF_FFFF).astype(np.uint32)
+    expected = np.where(column < 32, stored, 0).astype(np.uint32)
+    for i in range(THREADS):
+        for n in range(number):
+            lane, column_ = _place(shape, i % 32, n)
+            lane += i // 32 * 32 + (0 if shape == "32x32b" else 16)
+            if packed:
+                low, high = (int(stored[lane, 2 * column_ + odd]) & 0xFFFF for odd in range(2))
+                assert have[i, n] == low | high << 16
+                expected[lane, 32 + 2 * column_ : 34 + 2 * column_] = low, high
+            else:
+                assert have[i, n] == stored[lane, column_]
+                expected[lane, 32 + column_] = stored[lane, column_]
+    np.testing.assert_array_equal(have[:, 64:], expected)
+
+
+def test_halves_of_the_warp_at_two_columns() -> None:
+    body = """
+      add.u32 %r0, %i, 1000; add.u32 %r1, %i, 2000;
+      tcgen05.st.sync.aligned.16x32bx2.x2.b32 [%own], 7, {%r0, %r1};
+      tcgen05.wait::st.sync.aligned;
+      tcgen05.ld.sync.aligned.32x32b.x16.b32 """ + f"{_list(16, 16)}, [%own];"
+    body += "mad.wide.u32 %out, %i, 64, %out;"
+    body += "".join(f"st.global.b32 [%out+{4 * n}], %r{16 + n};" for n in range(16))
+    with closing(Runs(module_of(body), 64 * THREADS)) as runs:
+        found, native = runs.interpret(), runs.execute()
+    expected = np.zeros((THREADS, 16), np.uint32)
+    for i in range(THREADS):
+        lane, first = i // 32 * 32 + i % 16, 7 * (i % 32 // 16)
+        expected[lane, first : first + 2] = 1000 + i, 2000 + i
+    for one in (found, native):
+        np.testing.assert_array_equal(one, expected.reshape(-1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows", "chunks", "quarters"),
+    [
+        ("128x256b", 128, 2, (0, 1, 2, 3)),
+        ("128x128b", 128, 1, (0, 1, 2, 3)),
+        ("64x128b.warpx2::02_13", 64, 1, (0, 1, 0, 1)),
+        ("64x128b.warpx2::01_23", 64, 1, (0, 0, 1, 1)),
+        ("32x128b.warpx4", 32, 1, (0, 0, 0, 0)),
+    ],
+)
+def test_copies(shape: str, rows: int, chunks: int, quarters: tuple[int, ...]) -> None:
+    """Rows of 16 bytes: those of the second chunk follow after all rows of the first."""
+    fill = "".join(
+        f"mad.lo.u32 %r{n}, %i, 8, {n}; mad.lo.u32 %s, %i, 32, {4 * n};"
+        f" mov.u32 %r9, tile; add.u32 %s, %s, %r9; st.shared.b32 [%s], %r{n};"
+        for n in range(8)
+    )
+    body = f"""
+      {fill} bar.sync 0;
+      @%first tcgen05.cp.cta_group::1.{shape} [%ta], %x1;
+      bar.sync 0;
+      tcgen05.ld.sync.aligned.32x32b.x8.b32 {_list(16, 8)}, [%own];
+      mad.wide.u32 %out, %i, 32, %out;
+    """
+    body += "".join(f"st.global.b32 [%out+{4 * n}], %r{16 + n};" for n in range(8))
+    descriptor = 1 << 46 | 8 << 32 | (16 * rows >> 4) << 16
+    with closing(Runs(module_of(body), 32 * THREADS)) as runs:
+        found, native = runs.interpret(descriptor), runs.execute(descriptor)
+    tile = np.arange(THREADS * 8, dtype=np.uint32)
+    expected = np.zeros((THREADS, 8), np.uint32)
+    for lane in range(THREADS):
+        row = quarters[lane // 32] * 32 + lane % 32
+        for chunk in range(chunks):
+            at = 4 * (row + rows * chunk)
+            expected[lane, 4 * chunk : 4 * chunk + 4] = tile[at : at + 4]
+    for one in (found, native):
+        np.testing.assert_array_equal(one, expected.reshape(-1))
+
+
+_DEALLOC = "tcgen05.dealloc.cta_group::1.sync.aligned.b32"
+_ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%s],"
+_LD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 %r0,"
+
+
+@pytest.mark.parametrize(
+    ("body", "ends_well"),
+    [
+        (f"{_LD} [%own+63];", True),
+        (f"{_LD} [%own+64];", False),
+        (f"{_LD} [%own+511];", False),
+        (f"{_LD} [%ta];", False),  # lanes of warp 0, from all warps
+        (f"add.u32 %own, %own, 0x10000; {_LD} [%own];", False),
+        ("tcgen05.st.sync.aligned.16x64b.x32.b32 [%own], " + _list(0, 32) + ";", True),
+        (f"@%w0 {_DEALLOC} %ta, 64;", True),
+        (f"@%w0 {_DEALLOC} %ta, 32;", False),
+        (f"@%w0 {_DEALLOC} %ta, 64; @%w0 {_DEALLOC} %ta, 64;", False),
+        (f"@%w0 {_DEALLOC} %ta, 64; bar.sync 0; {_LD} [%own];", False),
+        (f"@%w0 {_ALLOC} 256; @%w0 {_ALLOC} 128; @%w0 {_ALLOC} 64;", True),
+        (f"@%w0 {_ALLOC} 48;", False),
+        (f"@%w0 {_ALLOC} 16;", False),
+        (f"@%w0 {_ALLOC} 1024;", False),
+        (f"@%w0 tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned; @%w0 {_ALLOC} 32;",
+         False),
+    ],
+)  # fmt: skip
+def test_what_ends_the_kernel(body: str, ends_well: bool) -> None:
+    with closing(Runs(module_of(body), 64)) as runs:
+        found = [runs.interpret() is not None, runs.execute() is not None]
+    assert found == [ends_well] * 2
+
+
+def test_an_allocation_waits_for_columns() -> None:
+    """Warp 1 waits for all columns, until warp 0 has freed its own."""
+    body = f"""
+      setp.eq.u32 %p, %warp, 1;
+      @%p {_ALLOC} 512;
+      @%w0 nanosleep.u32 1000; @%w0 {_DEALLOC} %ta, 64;
+      bar.sync 0; st.global.b32 [%out], 5;
+    """
+    with closing(Runs(module_of(body), 64)) as runs:
+        for found in (runs.interpret(), runs.execute()):
+            assert found is not None
+            assert found[0] == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "ends_well"),
+    [
+        ((_DESCRIPTOR, _DESCRIPTOR, _LEGAL, 0), True),
+        ((_DESCRIPTOR, _DESCRIPTOR, _LEGAL | 4, 0), False),  # sparse
+        ((_DESCRIPTOR, _DESCRIPTOR, _LEGAL | 1 << 7, 0), False),  # f16 x bf16
+        ((_DESCRIPTOR, _DESCRIPTOR, _LEGAL & ~(63 << 17), 0), False),  # no columns
+        ((_DESCRIPTOR, _DESCRIPTOR, _LEGAL | 1 << 17, 0), False),  # 24 columns of 128 rows
+        ((_DESCRIPTOR, _DESCRIPTOR, _LEGAL + (1 << 24), 0), False),  # 144 rows
+        ((_DESCRIPTOR, _DESCRIPTOR, _LEGAL, 49), False),  # columns 49 to 64
+        ((_DESCRIPTOR, _DESCRIPTOR, _LEGAL, 0x100000), False),  # lane 16
+        ((1 << 62, _DESCRIPTOR, _LEGAL, 0), False),  # a descriptor of wgmma
+        ((_DESCRIPTOR | 3 << 61, _DESCRIPTOR, _LEGAL, 0), False),  # no swizzle mode
+        ((_DESCRIPTOR | 0x3FFF, _DESCRIPTOR, _LEGAL, 0), False),  # outside shared memory
+        ((_DESCRIPTOR, _DESCRIPTOR | 0x3FFF << 32, _LEGAL, 0), False),
+    ],
+)
+def test_descriptors_that_end_the_kernel(words: tuple[int, ...], ends_well: bool) -> None:
+    with closing(Runs(module_of(f"@%first {_MMA}"), 64)) as runs:
+        found = [runs.interpret(*words) is not None, runs.execute(*words) is not None]
+    assert found == [ends_well] * 2
+
+
+def test_hostile_descriptors_end_only_the_kernel() -> None:
+    """Random descriptors, most of which are nearly legal; TESSERA_HOSTILE_TENSORS sets how many."""
+    dice = np.random.default_rng(11)
+
+    def spoil(word: int, bits: int) -> int:
+        for _ in range(int(dice.integers(3))):
+            word ^= 1 << int(dice.integers(bits))
+        return word if dice.integers(8) else int(dice.integers(0, 1 << bits, dtype=np.uint64))
+
+    ended = 0
+    with closing(Runs(module_of(f"@%first {_MMA}"), 64)) as runs:
+        for n in range(_HOSTILE):
+            d = spoil(0, 32)
+            words = spoil(_DESCRIPTOR, 62), spoil(_DESCRIPTOR, 62), spoil(_LEGAL, 32), d
+            well = runs.execute(*words) is not None
+            ended += not well
+            if n % 40 == 0:
+                assert (runs.interpret(*words) is not None) == well, words
+    assert 0 < ended < _HOSTILE
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        (_MMA.replace("group::1", "group::2"), r"\.cta_group::2 of tcgen05"),
+        (_MMA.replace("mma.", "mma.ws."), r"\.ws of tcgen05\.mma"),
+        ("tcgen05.mma.sp.cta_group::1.kind::f16 [%d], %x1, %x2, [%ta], %idesc, %p;",
+         r"\.sp of tcgen05\.mma"),
+        ("tcgen05.shift.cta_group::1.down [%ta];", r"\.shift of tcgen05"),
+        ("tcgen05.cp.cta_group::1.4x256b [%ta], %x1;", r"\.4x256b of"),
+        ("tcgen05.cp.cta_group::1.128x256b.b8x16.b4x16_p64 [%ta], %x1;", r"\.b8x16"),
+    ],
+)  # fmt: skip
+def test_unsupported_forms_are_named(statement: str, reason: str) -> None:
+    with pytest.raises(UnsupportedPtxError, match=reason):
+        module_of(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        (_MMA.replace("kind::f16", "kind::i8").replace("%p;", "%p, 3;"), "scale-input-d exists"),
+        (_MMA.replace("%p;", "%p, 16;"), "from 0 to 15"),
+        ("tcgen05.ld.sync.aligned.16x256b.x64.b32 %r0, [%own];", "more than 128 registers"),
+        ("tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r0}, [%own];", "vector of 2 registers"),
+    ],
+)
+def test_refused(statement: str, reason: str) -> None:
+    with pytest.raises((InvalidPtxError, PtxSyntaxError), match=reason):
+        module_of(statement)
+
+
+@pytest.mark.parametrize(
+    ("target", "capability"), [("sm_100", (10, 0)), ("sm_90a", (9, 0)), ("sm_120a", (12, 0))]
+)
+def test_other_targets_have_no_tensor_memory(target: str, capability: tuple[int, int]) -> None:
+    with pytest.raises(InvalidPtxError, match=r"needs \.target"):
+        module_of(_MMA, target, capability)

@@ -1,0 +1,32 @@
+"""tcgen05.mma: kinds, layouts and flags, on the interpreter and the JIT, against numpy."""
+
+import pytest
+
+from support.kernels.tensor_products import Case, check, random_case
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("f16", "f32", "f16", "f16", 128, 32, (128, 64), (True, True), seed=1),
+        Case("f16", "f32", "bf16", "bf16", 64, 24, (0, 32), shift=3, masked=True, seed=2),
+        Case("f16", "f16", "f16", "f16", 64, 16, (64, 128), negated=(True, False), seed=3),
+        Case("tf32", "f32", "tf32", "tf32", 128, 16, (32, 0), in_tensor=True, shift=1, seed=4),
+        Case("f8f6f4", "f32", "e5m2", "e2m1", 128, 16, (128, 64), adds=False, seed=5),
+        Case("f8f6f4", "f16", "e2m3", "e3m2", 64, 8, (0, 32), in_tensor=True, seed=6),
+        Case("i8", "s32", "s8", "u8", 64, 24, (64, 64), masked=True, seed=7),
+        Case("mxf8f6f4", "f32", "e4m3", "e3m2", 128, 40, (128, 32), scales=1, seed=14),
+        Case("mxf4", "f32", "e2m1", "e2m1", 128, 16, (128, 0), in_tensor=True, scales=2, seed=9),
+        Case("mxf4nvf4", "f32", "e2m1", "e2m1", 128, 8, exact=True, scales=4, seed=10),
+    ],
+    ids=lambda case: f"{case.kind}-{case.total}-{case.a}-{case.b}",
+)
+def test_kinds(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("seed", range(300, 306))
+def test_random_products(seed: int) -> None:
+    check(random_case(seed, 32))
