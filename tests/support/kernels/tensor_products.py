@@ -173,8 +173,8 @@ def check(case: Case) -> None:
     x, y = tensor_oracle.values(a, case.a), tensor_oracle.values(b, case.b)
     if case.scales:
         codes = before[:32, case.n :]
-        x = tensor_oracle.scaled(x, codes[:, SCALES_A : SCALES_A + 4], case, 0)
-        y = tensor_oracle.scaled(y, codes[:, SCALES_B : SCALES_B + 8], case, 1)
+        x = tensor_oracle.apply_scales(x, codes[:, SCALES_A : SCALES_A + 4], case, 0)
+        y = tensor_oracle.apply_scales(y, codes[:, SCALES_B : SCALES_B + 8], case, 1)
     x, y = (-part if sign else part for part, sign in zip((x, y), case.negated, strict=True))
     z = c.astype(np.float32) if case.total == "f16" else c
     if case.shift:

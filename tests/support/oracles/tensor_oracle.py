@@ -103,7 +103,7 @@ def pack(matrix: Array, type_: str, *, in_tensor: bool, whole: bool) -> Array:
     return found
 
 
-def scaled(numbers: Array, codes: Array, product: Product, which: int) -> Array:
+def apply_scales(numbers: Array, codes: Array, product: Product, which: int) -> Array:
     """Return the elements times their scales; ``codes`` are the words of 32 lanes."""
     found, each = numbers.copy(), numbers.shape[1] // product.scales
     for row, k in np.ndindex(numbers.shape):

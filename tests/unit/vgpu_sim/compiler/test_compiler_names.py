@@ -8,7 +8,7 @@ from vgpu_sim.compiler.legality.signatures import Wanted, signatures
 LINES = (
     "multimem.st.async.release.gpu.global.u32 [$], %r1;",
     "multimem.st.async.release.gpu.global.u32 [%d0], $;",
-    "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [$], 32;",
+    "tcgen05.shift.cta_group::1.down [$];",
     "multimem.ld_reduce.relaxed.gpu.global.add.u32 $, [%d0];",
     "multimem.ld_reduce.relaxed.gpu.global.add.u32 %r1, [$];",
 )

@@ -56,6 +56,7 @@ def test_effects_of_the_opcodes() -> None:
         Op.MMA: Effects(collective=True),
         Op.MMA_SCALE: Effects(collective=True),
         Op.LDMATRIX: Effects(reads=True, collective=True),
+        Op.TMMA: Effects(orders=True),
     }
 
 

@@ -139,7 +139,10 @@ def _multiply(context: Context, form: Form, match: Match) -> None:
     in_tensor = isinstance(a, tree.Memory)
     to = tensor_address(context, d)
     left: tuple[Operand, Operand]
-    left = (tensor_address(context, a), Literal(0)) if in_tensor else halves(context, values.source(context, a, D.B64))
+    if in_tensor:
+        left = tensor_address(context, a), Literal(0)
+    else:
+        left = halves(context, values.source(context, a, D.B64))
     right = halves(context, values.source(context, b, D.B64))
     description = keep(context, values.source(context, idesc, D.B32))
     tested = [to, *left, right[1], description, *scales]

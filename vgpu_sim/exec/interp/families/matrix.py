@@ -101,7 +101,7 @@ def _elements(register: Bits, factor: DataType, each: int) -> Sequence[Bits]:
 
 
 def add_exact_products(x: Doubles, y: Doubles, c: Bits) -> Bits:
-    """Return C plus the products of factors whose product is exact in binary64, in order of depth."""
+    """Return C plus products in the order of depth; each must be exact in binary64."""
     for k in range(x.shape[-1]):
         with np.errstate(all="ignore"):
             exact = sum_to_odd(x[:, :, k, None] * y[:, None, k, :], widen(c, DataType.F32))

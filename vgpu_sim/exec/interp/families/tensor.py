@@ -158,7 +158,9 @@ def _values(
     return -found if negated else found
 
 
-def _scales(memory: NDArray[np.uint32], words: _Words, which: int, rows: int, depth: int) -> Doubles:
+def _scales(
+    memory: NDArray[np.uint32], words: _Words, which: int, rows: int, depth: int
+) -> Doubles:
     """Return the scales of a factor's elements."""
     address = words.scales[which]
     row = np.arange(rows)

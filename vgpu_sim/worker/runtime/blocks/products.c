@@ -37,7 +37,7 @@ static uint32_t add_pair(uint32_t total, uint32_t a, uint32_t b) {
   return bits_of(sum);
 }
 
-static void multiply_plainly(tensor_how how, const tensor_strip *s) {
+static void multiply_plainly(tensor_how how, const tensor_quad *s) {
   for (int row = 0; row < 4; row++)
     for (uint32_t n = 0; n < s->columns; n++) {
       uint32_t total = s->zero ? 0 : s->rows[row][n];
@@ -61,7 +61,7 @@ static void multiply_plainly(tensor_how how, const tensor_strip *s) {
 
 /* Multiply two vectors of columns of four rows at a time, or one at the end. */
 #define MULTIPLY(name, attribute, vector, lanes, none, load, store, splat, add)                   \
-  attribute static void name(const tensor_strip *s) {                                            \
+  attribute static void name(const tensor_quad *s) {                                            \
     uint32_t n = 0;                                                                              \
     for (; n + 2 * lanes <= s->columns; n += 2 * lanes) {                                        \
       vector t[4][2];                                                                            \
@@ -132,7 +132,7 @@ static bool has_medium(void) {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
-void tw_tensor_strip(tensor_how how, const tensor_strip *s) {
+void tw_tensor_quad(tensor_how how, const tensor_quad *s) {
   if (how == TENSOR_FLOATS && has_wide())
     wide_floats(s);
   else if (how == TENSOR_PAIRS && has_wide() && __builtin_cpu_supports("avx512bf16"))
@@ -152,7 +152,7 @@ MEDIUM static void widen_by_vectors(float *to, const uint16_t *halves) {
 #else
 static bool has_medium(void) { return false; }
 static void widen_by_vectors(float *to, const uint16_t *halves) { (void)to, (void)halves; }
-void tw_tensor_strip(tensor_how how, const tensor_strip *s) { multiply_plainly(how, s); }
+void tw_tensor_quad(tensor_how how, const tensor_quad *s) { multiply_plainly(how, s); }
 #endif
 
 static float widen(uint16_t half) {

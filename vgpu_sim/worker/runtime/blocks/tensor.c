@@ -270,10 +270,10 @@ static void write_totals(uint8_t *to, uint32_t *from, const product *p) {
 }
 
 /* Multiply four rows from `first` on, except those whose lanes are in the mask. */
-static void multiply_strip(scratch *t, uint8_t *base, const product *p, const uint32_t *words, uint32_t first,
+static void multiply_quad(scratch *t, uint8_t *base, const product *p, const uint32_t *words, uint32_t first,
                            uint32_t depth) {
   const bool direct = !p->halves && p->shift == 0 && p->columns % 16 == 0;
-  tensor_strip s = {.right = t->right[0], .columns = (p->columns + 15) & ~15u, .depth = depth,
+  tensor_quad s = {.right = t->right[0], .columns = (p->columns + 15) & ~15u, .depth = depth,
                     .zero = !p->adds};
   uint8_t *places[4];
   bool written[4];
@@ -286,7 +286,7 @@ static void multiply_strip(scratch *t, uint8_t *base, const product *p, const ui
     s.rows[i] = direct && written[i] ? (uint32_t *)(void *)places[i] : t->totals[i];
     if (p->adds && s.rows[i] == t->totals[i]) read_totals(t->totals[i], places[i], p);
   }
-  tw_tensor_strip(p->how, &s);
+  tw_tensor_quad(p->how, &s);
   for (uint32_t i = 0; i < 4; i++)
     if (written[i] && s.rows[i] == t->totals[i]) write_totals(places[i], t->totals[i], p);
 }
@@ -341,6 +341,6 @@ uint32_t tw_tensor_multiply(uint64_t shared_base, const uint32_t *words) {
     prepare(base, &p, &fb, &sb, n, row, &depth);
     for (uint32_t k = 0; k < depth; k++) t->right[k][n] = row[k];
   }
-  for (uint32_t row = 0; row < p.rows; row += 4) multiply_strip(t, base, &p, words, row, depth);
+  for (uint32_t row = 0; row < p.rows; row += 4) multiply_quad(t, base, &p, words, row, depth);
   return 0;
 }

@@ -20,15 +20,15 @@ typedef enum tensor_how {
 
 /* Four rows of D, and the factors. A row of the left factor has `depth` words. The right one has
  * for each depth a row of TENSOR_MOST_COLUMNS words. */
-typedef struct tensor_strip {
+typedef struct tensor_quad {
   uint32_t *rows[4];
   const uint32_t *left[4];
   const uint32_t *right;
   uint32_t columns, depth; /* columns: a multiple of 16 */
   bool zero;               /* D is not added */
-} tensor_strip;
+} tensor_quad;
 
-void tw_tensor_strip(tensor_how how, const tensor_strip *s);
+void tw_tensor_quad(tensor_how how, const tensor_quad *s);
 
 /* Widen 16 halves to floats. */
 void tw_tensor_widen(float *to, const uint16_t *halves);
