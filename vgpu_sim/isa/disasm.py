@@ -96,6 +96,15 @@ def _variable(variable: Variable) -> str:
     return f'{text} init "{variable.initial.hex()}"' if variable.initial else text
 
 
+def _marks(function: Function) -> Iterator[str]:
+    if function.counts_clusters:
+        yield "    .counts_clusters"
+    if function.tensor_memory:
+        yield "    .tensor_memory"
+    if function.parameter_image:
+        yield f"    .parameter_image {_name(function.parameter_image)}"
+
+
 def _function(function: Function) -> Iterator[str]:
     yield f".function {_name(function.name)}"
     for parameter in function.parameters:
@@ -122,10 +131,7 @@ def _function(function: Function) -> Iterator[str]:
     ):
         if block is not None:
             yield "    .{} {} {} {}".format(directive, *block)
-    yield from ["    .counts_clusters"] * function.counts_clusters
-    yield from ["    .tensor_memory"] * function.tensor_memory
-    if function.parameter_image:
-        yield f"    .parameter_image {_name(function.parameter_image)}"
+    yield from _marks(function)
     if function.physical != PhysicalAllocation():
         physical = function.physical
         slots = "".join(f" {slot}" for slot in physical.slots)

@@ -84,11 +84,14 @@ def test_shapes(shape: str, packed: bool) -> None:
 
 
 def test_halves_of_the_warp_at_two_columns() -> None:
-    body = """
+    body = (
+        """
       add.u32 %r0, %i, 1000; add.u32 %r1, %i, 2000;
       tcgen05.st.sync.aligned.16x32bx2.x2.b32 [%own], 7, {%r0, %r1};
       tcgen05.wait::st.sync.aligned;
-      tcgen05.ld.sync.aligned.32x32b.x16.b32 """ + f"{_list(16, 16)}, [%own];"
+      tcgen05.ld.sync.aligned.32x32b.x16.b32 """
+        + f"{_list(16, 16)}, [%own];"
+    )
     body += "mad.wide.u32 %out, %i, 64, %out;"
     body += "".join(f"st.global.b32 [%out+{4 * n}], %r{16 + n};" for n in range(16))
     with closing(Runs(module_of(body), 64 * THREADS)) as runs:

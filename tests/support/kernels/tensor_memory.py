@@ -39,9 +39,7 @@ def source(body: str, target: str = "sm_100a", registers: str = "") -> str:
 """
 
 
-def module_of(
-    body: str, target: str = "sm_100a", capability: tuple[int, int] = (10, 0)
-) -> Module:
+def module_of(body: str, target: str = "sm_100a", capability: tuple[int, int] = (10, 0)) -> Module:
     return compile_verified(source(body, target), capability)
 
 
@@ -80,6 +78,7 @@ class Runs:
                 self._module, (1, 1, 1), (THREADS, 1, 1), self._parameters(list(words)), None
             )
         except AssertionError as error:
-            assert "signal=0" in str(error), error
+            if "signal=0" not in str(error):
+                raise
             return None
         return np.frombuffer(found[0], np.uint32)

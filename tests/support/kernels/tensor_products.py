@@ -190,9 +190,7 @@ def check(case: Case) -> None:
     module = compile_verified(source(case, end), (10, 0))
     extra = [*words, case.descriptor, *map(int, mask.astype(np.uint32).view(np.uint64))]
     buffers = [before.tobytes(), bytes(memory[:end])]
-    found = compare(
-        module, buffers, (1, 1, 1), (THREADS, 1, 1), [None], extra=extra, dynamic=end
-    )
+    found = compare(module, buffers, (1, 1, 1), (THREADS, 1, 1), [None], extra=extra, dynamic=end)
     have = np.frombuffer(found[0], np.uint32).reshape(expected.shape)
     np.testing.assert_array_equal(have, expected)
 

@@ -132,9 +132,7 @@ def _multiply(context: Context, form: Form, match: Match) -> None:
         parts = fragments.sources(context, rest.pop(0), _MASK_WORDS, D.B32)
         mask = [keep(context, part) for part in parts]
     added = values.predicate_source(context, rest.pop(0))
-    adds = keep(
-        context, Sequence(builder).emit(Op.SELP, D.B32, Literal(_ADDS), Literal(0), added)
-    )
+    adds = keep(context, Sequence(builder).emit(Op.SELP, D.B32, Literal(_ADDS), Literal(0), added))
     shift = _shift(rest, kind)
     in_tensor = isinstance(a, tree.Memory)
     to = tensor_address(context, d)

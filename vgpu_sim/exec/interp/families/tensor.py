@@ -174,9 +174,7 @@ def _scales(
     return widen((codes & np.uint32(0x7F)).astype(np.uint8), DataType.E4M3)
 
 
-def _scaled(
-    values: Doubles, memory: NDArray[np.uint32], words: _Words, which: int
-) -> Doubles:
+def _scaled(values: Doubles, memory: NDArray[np.uint32], words: _Words, which: int) -> Doubles:
     scales = _scales(memory, words, which, *values.shape)
     return (values.astype(np.float32) * scales.astype(np.float32)).astype(np.float64)
 

@@ -144,10 +144,14 @@ def _may_reach(ssa: SsaFunction) -> bool:
     """Return whether a function has shared memory, or may request some."""
     nodes = (node for block in ssa.blocks.values() for node in block.nodes)
     instructions = [node.instruction for node in nodes if isinstance(node, Operation)]
-    return ssa.function.shared_bytes > 0 or ssa.function.tensor_memory or any(
-        instruction.space in (Space.SHARED, Space.GENERIC)
-        and (EFFECTS[instruction.op].reads or EFFECTS[instruction.op].writes)
-        for instruction in instructions
+    return (
+        ssa.function.shared_bytes > 0
+        or ssa.function.tensor_memory
+        or any(
+            instruction.space in (Space.SHARED, Space.GENERIC)
+            and (EFFECTS[instruction.op].reads or EFFECTS[instruction.op].writes)
+            for instruction in instructions
+        )
     )
 
 
