@@ -35,7 +35,7 @@ D = DataType
 KINDS: Final = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
 _MASK_WORDS: Final = 4
 _ADDS, _IN_TENSOR = 1, 2
-_BLOCKS: Final = {
+_BLOCKS: Final[dict[str, dict[str | None, int]]] = {
     "mxf8f6f4": {None: 1, "scale_vec::1X": 1, "block32": 1},
     "mxf4": {None: 1, "scale_vec::2X": 1, "block32": 1},
     "mxf4nvf4": {"scale_vec::2X": 1, "block32": 1, "scale_vec::4X": 2, "block16": 2},

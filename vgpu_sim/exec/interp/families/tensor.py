@@ -82,7 +82,7 @@ class _OutsideError(Exception):
     """A row of a matrix is outside the block's shared memory."""
 
 
-def _places(descriptor: int, rows: int, words: _Words, *, across: bool) -> Bits:
+def _places(descriptor: int, rows: int, words: _Words, *, across: bool) -> NDArray[np.int64]:
     """Return the addresses of the 16 bytes of each row, or of each element of depth: an array of
     two dimensions.
     """
@@ -105,7 +105,7 @@ def _places(descriptor: int, rows: int, words: _Words, *, across: bool) -> Bits:
     place = place ^ (distance >> 2 & 0x60 if mode == 1 else distance >> 3 & (line - 16))
     if (place > words.shared_bytes - _CHUNK_BYTES).any():
         raise _OutsideError
-    return place
+    return np.asarray(place, np.int64)
 
 
 def _gather(memory: _Bytes, descriptor: int, rows: int, words: _Words, *, across: bool) -> _Bytes:
@@ -132,7 +132,8 @@ def _codes(rows: _Bytes, format_: DataType, *, in_tensor: bool) -> _Bytes:
         return rows
     four = format_ is DataType.E2M1
     if in_tensor:
-        return rows >> 2 & 15 if four else rows & 63
+        bytes_: _Bytes = (rows >> 2 & 15 if four else rows & 63).astype(np.uint8)
+        return bytes_
     width = 4 if four else 6
     parts = rows.reshape(len(rows), 2, _CHUNK_BYTES).astype(np.uint32)
     bit = np.arange(16) * width
@@ -206,11 +207,11 @@ def _multiply(memory: _Bytes, words: _Words) -> None:
     c = _addends(before, words, halves=halves)
     negated = bool(words.field(13, 1)), bool(words.field(14, 1))
     if words.kind == _I8:
-        x, y = (
+        m, n = (
             part.view(np.int8 if words.field(at, 3) else np.uint8).astype(np.int64)
             for part, at in ((left, 7), (right, 10))
         )
-        d = ((x @ y.T + c) & 0xFFFF_FFFF).astype(np.uint32)
+        d = ((m @ n.T + c) & 0xFFFF_FFFF).astype(np.uint32)
     elif words.kind == _F16 and words.field(7, 3) == 1:
         pair = [
             part.view("<u2") ^ np.uint16(0x8000 * sign)
