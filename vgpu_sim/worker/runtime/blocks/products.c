@@ -42,7 +42,7 @@ static void multiply_plainly(tensor_how how, const tensor_quad *s) {
     for (uint32_t n = 0; n < s->columns; n++) {
       uint32_t total = s->zero ? 0 : s->rows[row][n];
       for (uint32_t k = 0; k < s->depth; k++) {
-        const uint32_t a = s->left[row][k], b = s->right[k * TENSOR_MOST_COLUMNS + n];
+        const uint32_t a = s->left[row][k], b = s->right[k * TENSOR_PITCH + n];
         if (how == TENSOR_PAIRS)
           total = add_pair(total, a, b);
         else if (how == TENSOR_FLOATS)
@@ -69,7 +69,7 @@ static void multiply_plainly(tensor_how how, const tensor_quad *s) {
         for (int i = 0; i < 2; i++)                                                              \
           t[row][i] = s->zero ? none : load(s->rows[row] + n + i * lanes);                       \
       for (uint32_t k = 0; k < s->depth; k++) {                                                  \
-        const uint32_t *b = s->right + k * TENSOR_MOST_COLUMNS + n;                              \
+        const uint32_t *b = s->right + k * TENSOR_PITCH + n;                              \
         const vector low = load(b), high = load(b + lanes);                                      \
         for (int row = 0; row < 4; row++) {                                                      \
           const vector a = splat(s->left[row][k]);                                               \
@@ -84,7 +84,7 @@ static void multiply_plainly(tensor_how how, const tensor_quad *s) {
       for (int row = 0; row < 4; row++) {                                                        \
         vector t = s->zero ? none : load(s->rows[row] + n);                                      \
         for (uint32_t k = 0; k < s->depth; k++)                                                  \
-          t = add(t, splat(s->left[row][k]), load(s->right + k * TENSOR_MOST_COLUMNS + n));      \
+          t = add(t, splat(s->left[row][k]), load(s->right + k * TENSOR_PITCH + n));      \
         store(s->rows[row] + n, t);                                                              \
       }                                                                                          \
   }

@@ -165,8 +165,10 @@ typedef struct scaling {
 static void scale_row(float *row, uint32_t depth, uint8_t *base, const scaling *s, uint32_t index) {
   const uint32_t lane = (s->address >> 16) + index % 32, column = (s->address & 0xffff) + index / 32;
   const uint8_t *bytes = lane_at(base, lane, column);
-  for (uint32_t k = 0; k < depth; k++)
-    row[k] *= values[s->format][bytes[(s->first + k / s->each) & 3] & (s->format == E4M3 ? 127 : 255)];
+  for (uint32_t k = 0, n = s->first; k < depth; k += s->each, n++) {
+    const float scale = values[s->format][bytes[n & 3] & (s->format == E4M3 ? 127 : 255)];
+    for (uint32_t i = 0; i < s->each; i++) row[k + i] *= scale;
+  }
 }
 
 /* Return a row of words for pairs of bfloat16, or integers. */
@@ -203,7 +205,7 @@ typedef struct scratch {
   uint8_t left_rows[TENSOR_ROWS * TENSOR_FACTOR_BYTES];
   uint8_t right_rows[TENSOR_MOST_COLUMNS * TENSOR_FACTOR_BYTES];
   uint32_t left[TENSOR_ROWS][TENSOR_DEPTH];
-  uint32_t right[TENSOR_DEPTH][TENSOR_MOST_COLUMNS];
+  uint32_t right[TENSOR_DEPTH][TENSOR_PITCH];
   uint32_t totals[4][TENSOR_MOST_COLUMNS];
 } scratch;
 

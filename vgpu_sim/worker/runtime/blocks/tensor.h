@@ -7,6 +7,7 @@
 enum {
   TENSOR_ROWS = 128,       /* most rows of A */
   TENSOR_MOST_COLUMNS = 256,
+  TENSOR_PITCH = 272,      /* words of a row of B: no power of two, so that rows share no sets */
   TENSOR_DEPTH = 64,       /* most elements of a row */
   TENSOR_FACTOR_BYTES = 32 /* a row of A or B */
 };
@@ -19,7 +20,7 @@ typedef enum tensor_how {
 } tensor_how;
 
 /* Four rows of D, and the factors. A row of the left factor has `depth` words. The right one has
- * for each depth a row of TENSOR_MOST_COLUMNS words. */
+ * for each depth a row of TENSOR_PITCH words. */
 typedef struct tensor_quad {
   uint32_t *rows[4];
   const uint32_t *left[4];
