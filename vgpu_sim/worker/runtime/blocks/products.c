@@ -59,34 +59,37 @@ static void multiply_plainly(tensor_how how, const tensor_quad *s) {
 #define PAIRS __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define MEDIUM __attribute__((target("avx2,fma,f16c")))
 
+/* Without this, the totals would be in memory. */
+#define UNROLLED _Pragma("GCC unroll 4")
+
 /* Multiply two vectors of columns of four rows at a time, or one at the end. */
 #define MULTIPLY(name, attribute, vector, lanes, none, load, store, splat, add)                   \
-  attribute static void name(const tensor_quad *s) {                                            \
-    uint32_t n = 0;                                                                              \
-    for (; n + 2 * lanes <= s->columns; n += 2 * lanes) {                                        \
-      vector t[4][2];                                                                            \
-      for (int row = 0; row < 4; row++)                                                          \
-        for (int i = 0; i < 2; i++)                                                              \
-          t[row][i] = s->zero ? none : load(s->rows[row] + n + i * lanes);                       \
-      for (uint32_t k = 0; k < s->depth; k++) {                                                  \
-        const uint32_t *b = s->right + k * TENSOR_PITCH + n;                              \
-        const vector low = load(b), high = load(b + lanes);                                      \
-        for (int row = 0; row < 4; row++) {                                                      \
-          const vector a = splat(s->left[row][k]);                                               \
-          t[row][0] = add(t[row][0], a, low);                                                    \
-          t[row][1] = add(t[row][1], a, high);                                                   \
-        }                                                                                        \
-      }                                                                                          \
-      for (int row = 0; row < 4; row++)                                                          \
-        for (int i = 0; i < 2; i++) store(s->rows[row] + n + i * lanes, t[row][i]);              \
-    }                                                                                            \
-    for (; n < s->columns; n += lanes)                                                           \
-      for (int row = 0; row < 4; row++) {                                                        \
-        vector t = s->zero ? none : load(s->rows[row] + n);                                      \
-        for (uint32_t k = 0; k < s->depth; k++)                                                  \
-          t = add(t, splat(s->left[row][k]), load(s->right + k * TENSOR_PITCH + n));      \
-        store(s->rows[row] + n, t);                                                              \
-      }                                                                                          \
+  attribute static void name(const tensor_quad *s) {                                              \
+    uint32_t n = 0;                                                                               \
+    for (; n + 2 * lanes <= s->columns; n += 2 * lanes) {                                         \
+      vector t[4][2];                                                                             \
+      UNROLLED for (int row = 0; row < 4; row++)                                                  \
+        UNROLLED for (int i = 0; i < 2; i++)                                                      \
+          t[row][i] = s->zero ? none : load(s->rows[row] + n + i * lanes);                        \
+      for (uint32_t k = 0; k < s->depth; k++) {                                                   \
+        const uint32_t *b = s->right + k * TENSOR_PITCH + n;                                      \
+        const vector low = load(b), high = load(b + lanes);                                       \
+        UNROLLED for (int row = 0; row < 4; row++) {                                              \
+          const vector a = splat(s->left[row][k]);                                                \
+          t[row][0] = add(t[row][0], a, low);                                                     \
+          t[row][1] = add(t[row][1], a, high);                                                    \
+        }                                                                                         \
+      }                                                                                           \
+      UNROLLED for (int row = 0; row < 4; row++)                                                  \
+        UNROLLED for (int i = 0; i < 2; i++) store(s->rows[row] + n + i * lanes, t[row][i]);      \
+    }                                                                                             \
+    for (; n < s->columns; n += lanes)                                                            \
+      UNROLLED for (int row = 0; row < 4; row++) {                                                \
+        vector t = s->zero ? none : load(s->rows[row] + n);                                       \
+        for (uint32_t k = 0; k < s->depth; k++)                                                   \
+          t = add(t, splat(s->left[row][k]), load(s->right + k * TENSOR_PITCH + n));              \
+        store(s->rows[row] + n, t);                                                               \
+      }                                                                                           \
   }
 
 #define ZERO_512 _mm512_setzero_ps()
