@@ -124,6 +124,22 @@ scale: venv ## a fleet on a bare API server: rollouts, the operator's cost, lead
 	$(BIN)/python -m benchmarks.scale $(addprefix --nodes=,$(nodes)) $(addprefix --pods=,$(pods)) \
 	  $(addprefix --within=,$(within)) $(if $(plot),--plot)
 
+dist: venv ## wheel and source distribution, in dist
+	@rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+
+packages: dist ## install them in bare Debian root file systems, and compute there (root; SUITES="bookworm trixie")
+	deploy/packages/check dist $(SUITES)
+
+release: venv ## build all packages of VERSION= from a clean checkout, and print how to publish them
+	@[ -n "$(VERSION)" ] || { echo 'error: make release VERSION=MAJOR.MINOR.PATCH' >&2; exit 2; }
+	@deploy/kind/shell deploy/release/build $(VERSION)
+
+docs: venv ## the pages as a site with search, in out/site; fails if a link leads nowhere
+	@$(BIN)/python -c 'import mkdocs' 2>/dev/null || \
+	  $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --group docs
+	$(BIN)/python docs/site.py out/site
+
 shell: ## a shell with kind, kubectl and helm on PATH, talking to the demo's cluster
 	@deploy/kind/shell
 
@@ -147,4 +163,4 @@ venv: .venv/.installed
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin,console]' --group dev
 	@touch $@
 
-.PHONY: help hooks demo test test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references
+.PHONY: dist packages release docs help hooks demo test test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references

@@ -5,8 +5,8 @@ from typing import Any
 
 from console.kubectl import output
 from console.views.layout_diff import ChangeGroup, LayoutDiff
-from facts.wording import list_first
 from drawing import terminal
+from facts.wording import list_first
 
 _SHOWN = 8  # names in a line
 

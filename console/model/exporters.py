@@ -39,6 +39,7 @@ class Scrape:
 
     text: str = ""
     problem: str = ""
+    pod: str = ""
 
 
 @dataclass(slots=True)
@@ -71,13 +72,18 @@ class Exporters:
             pods = [one["metadata"] for one in items if _is_exporter(one, node)]
             if not pods:
                 return Scrape(problem=f"no exporter runs on node {node} (exporter.enabled)")
-            name, space = str(pods[0]["name"]), str(pods[0]["namespace"])
+            spaces = sorted({str(one["namespace"]) for one in pods})
+            if len(spaces) > 1:  # one of them may be a tenant's, with figures of its own invention
+                names = ", ".join(spaces)[:200]
+                several = "pods of several namespaces have an exporter's label"
+                return Scrape(problem=f"{several}: {names}")
+            name, space = str(pods[0]["name"]), spaces[0]
             body = await proxy.read_port(space, name, PORT, "/metrics", MOST_BYTES)
         except errors.Refused as err:
             return Scrape(problem=f"not permitted: {err}")
         except errors.KubeError as err:
             return Scrape(problem=str(err))
-        return Scrape(body.decode(errors="replace"))
+        return Scrape(body.decode(errors="replace"), pod=f"{space}/{name}")
 
 
 def _is_exporter(pod: Document, node: str) -> bool:

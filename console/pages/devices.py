@@ -63,5 +63,5 @@ class DevicePages:
             return self._frame.not_found(request, f"node {name} with GPUs", needs.GPU)
         scrape = await self._exporters.scrape(name)
         tables = await self._frame.compute(metrics.tables, scrape.text)
-        values = {"name": name, "tables": tables, "problem": scrape.problem}
+        values = {"name": name, "tables": tables, "problem": scrape.problem, "pod": scrape.pod}
         return self._frame.page(request, "node_metrics.html", f"Metrics of {name}", "", **values)

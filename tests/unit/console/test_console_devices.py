@@ -130,9 +130,9 @@ class FakeProxy:
         return self.body
 
 
-def exporter_of(node: str) -> Document:
+def exporter_of(node: str, namespace: str = "tessera-system") -> Document:
     labels = {"app.kubernetes.io/component": "exporter"}
-    metadata = {"name": "exporter-x", "namespace": "tessera-system", "labels": labels}
+    metadata = {"name": "exporter-x", "namespace": namespace, "labels": labels}
     return {"metadata": metadata, "spec": {"nodeName": node}}
 
 
@@ -152,6 +152,7 @@ def test_an_exporters_figures_are_read_once_and_shown(node: SyntheticCluster) ->
     for cell in ("37", "211.5", "12", "1g.10gb", "&lt;b&gt;"):
         assert f"<bdi>{cell}</bdi>" in text
     assert "nonsense" not in text
+    assert "tessera-system/exporter-x" in text
 
 
 @pytest.mark.parametrize(
@@ -160,6 +161,10 @@ def test_an_exporters_figures_are_read_once_and_shown(node: SyntheticCluster) ->
         (None, "no connection to an API server"),
         (FakeProxy(b"", []), "no exporter runs on node n1"),
         (FakeProxy(b"", [exporter_of("n2")]), "no exporter runs on node n1"),
+        (
+            FakeProxy(ANSWER.encode(), [exporter_of("n1"), exporter_of("n1", "tenant")]),
+            "pods of several namespaces have an exporter&#39;s label: tenant, tessera-system",
+        ),
         (
             FakeProxy(errors.Refused("pods/proxy is forbidden"), [exporter_of("n1")]),
             "not permitted: pods/proxy is forbidden",

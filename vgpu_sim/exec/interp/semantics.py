@@ -15,8 +15,8 @@ from vgpu_sim.exec.interp.families import (
     memory,
     move,
     stack,
-    tensor,
     sync,
+    tensor,
     video,
     warp,
 )

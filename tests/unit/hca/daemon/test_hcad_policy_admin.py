@@ -14,6 +14,7 @@ import time
 import pytest
 
 from hca.contract import hca
+from hca.contract.fabric_files import SOCKET_NAME
 from hca.contract.hca import HcaMessage
 from hca.daemon.common.functions import Binding, Doorkeeper
 from hca.daemon.common.quotas import Shares
@@ -82,7 +83,7 @@ def with_hcad(tmp_path, engine, client, kind=Managed) -> None:
             max_line_bytes=policy_admin.MAX_LINE_BYTES,
         )
         await admin.open(tmp_path / "admin.sock")
-        listener = seqpacket.bind(tmp_path / server.SOCKET_NAME, 0o600)
+        listener = seqpacket.bind(tmp_path / SOCKET_NAME, 0o600)
         serving.open(listener, refusing=foreign.refuse_descriptors(listener))
         try:
             await asyncio.to_thread(client)
@@ -97,7 +98,7 @@ def test_nothing_opens_before_there_are_tables_and_then_it_does(tmp_path, engine
     monkeypatch.setattr(programs, "OPEN_WAIT_SECONDS", 0.3)
 
     def client() -> None:
-        path = tmp_path / server.SOCKET_NAME
+        path = tmp_path / SOCKET_NAME
         member, joined = hello(path, HcaMessage.JOIN)
         assert joined.status == 0
         began = time.monotonic()
@@ -129,12 +130,12 @@ def test_a_program_is_shown_its_first_partition(tmp_path, engine):
     network = {"metadata": {"name": "n"}, "spec": {"partitions": [partition]}}
 
     def client() -> None:
-        member, _ = hello(tmp_path / server.SOCKET_NAME, HcaMessage.JOIN)
+        member, _ = hello(tmp_path / SOCKET_NAME, HcaMessage.JOIN)
         with AdminClient(tmp_path, name="admin.sock") as admin:
             admin.call("tables", document=document(1, (), [network]))
         link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         link.settimeout(60)
-        link.connect(str(tmp_path / server.SOCKET_NAME))
+        link.connect(str(tmp_path / SOCKET_NAME))
         link.send(greeting(HcaMessage.OPEN))
         device = hca.HcaDevice.from_buffer_copy(link.recv(4096), ctypes.sizeof(Header))
         assert device.pkeys[0] == 0x11
@@ -148,7 +149,7 @@ def test_who_waits_opens_as_soon_as_tables_come(tmp_path, engine, monkeypatch):
     monkeypatch.setattr(programs, "OPEN_WAIT_SECONDS", 30.0)
 
     def client() -> None:
-        path = tmp_path / server.SOCKET_NAME
+        path = tmp_path / SOCKET_NAME
         member, _ = hello(path, HcaMessage.JOIN)
         waiting = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         waiting.settimeout(60)
@@ -165,7 +166,7 @@ def test_who_waits_opens_as_soon_as_tables_come(tmp_path, engine, monkeypatch):
 
 def test_an_unmanaged_fabric_permits_everything(tmp_path, engine):
     def client() -> None:
-        path = tmp_path / server.SOCKET_NAME
+        path = tmp_path / SOCKET_NAME
         member, _ = hello(path, HcaMessage.JOIN)
         link, opened = hello(path, HcaMessage.OPEN)
         assert opened.status == 0
@@ -197,7 +198,7 @@ def test_a_pod_opens_its_function_when_tables_name_it_at_its_address(tmp_path, e
         (tmp_path / "none").mkdir()
         pods.add(name)
         await pods.bind(name, Binding(uid, "default/a", (address,)))
-        path = tmp_path / "functions" / name / server.SOCKET_NAME
+        path = tmp_path / "functions" / name / SOCKET_NAME
         try:
             for expected, given in (
                 (errno.EAGAIN, None),

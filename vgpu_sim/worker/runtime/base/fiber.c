@@ -44,7 +44,7 @@ __asm__(
     "        .type tw_fiber_go, @function\n"
     "        .type tw_fiber_start, @function\n"
     NEXT ":\n"
-    "        movq 96(%rdi), %rsi\n"
+    "        movq 104(%rdi), %rsi\n"
     "tw_fiber_go:\n"
     "        .cfi_startproc\n"
     "        pushq %rbx\n"
@@ -54,8 +54,8 @@ __asm__(
     "        pushq %r15\n"
     "        pushq %rbp\n"
     "        .cfi_adjust_cfa_offset 48\n"
-    "        movq %rsp, 88(%rdi)\n"
-    "        movq 88(%rsi), %rsp\n"
+    "        movq %rsp, 96(%rdi)\n"
+    "        movq 96(%rsi), %rsp\n"
     "        popq %rbp\n"
     "        popq %r15\n"
     "        popq %r14\n"
@@ -85,7 +85,7 @@ __asm__(
     "        .type tw_fiber_go, @function\n"
     "        .type tw_fiber_start, @function\n"
     NEXT ":\n"
-    "        ldr x1, [x0, #96]\n"
+    "        ldr x1, [x0, #104]\n"
     "tw_fiber_go:\n"
     "        .cfi_startproc\n"
     "        stp x29, x30, [sp, #-160]!\n"
@@ -100,8 +100,8 @@ __asm__(
     "        stp d12, d13, [sp, #128]\n"
     "        stp d14, d15, [sp, #144]\n"
     "        mov x9, sp\n"
-    "        str x9, [x0, #88]\n"
-    "        ldr x9, [x1, #88]\n"
+    "        str x9, [x0, #96]\n"
+    "        ldr x9, [x1, #96]\n"
     "        mov sp, x9\n"
     "        ldp x19, x20, [sp, #16]\n"
     "        ldp x21, x22, [sp, #32]\n"
@@ -127,8 +127,8 @@ __asm__(
 #else
 #error "the switch knows x86-64 and AArch64"
 #endif
-_Static_assert(offsetof(tw_fiber, sp) == 88, "the switch knows where");
-_Static_assert(offsetof(tw_fiber, next) == 96, "the switch knows where");
+_Static_assert(offsetof(tw_fiber, sp) == 96, "the switch knows where");
+_Static_assert(offsetof(tw_fiber, next) == 104, "the switch knows where");
 
 void tw_fiber_switch(tw_fiber *from, tw_fiber *to) {
 #if defined(__SANITIZE_ADDRESS__)
