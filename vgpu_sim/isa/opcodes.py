@@ -25,6 +25,7 @@ class Family(IntEnum):
     COPY = 0x0C
     STACK = 0x0E
     MATRIX = 0x0F
+    TENSOR = 0x10
 
 
 class Op(IntEnum):
@@ -140,7 +141,8 @@ class Op(IntEnum):
     MMA = 0x0F00
     LDMATRIX = 0x0F01
     MMA_SCALE = 0x0F02
-    TMMA = 0x0F03
+
+    TMMA = 0x1000
 
     @property
     def family(self) -> Family:

@@ -18,6 +18,7 @@ from vgpu_sim.isa.families import (
     move,
     stack,
     sync,
+    tensor,
     video,
     warp,
 )
@@ -42,6 +43,7 @@ _FAMILIES = (
     copy,
     stack,
     matrix,
+    tensor,
 )
 
 _ROWS = sorted(chain.from_iterable(f.ROWS for f in _FAMILIES), key=lambda row: row.op)

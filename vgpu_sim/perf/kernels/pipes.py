@@ -48,7 +48,7 @@ def work_of(instruction: Instruction) -> Work:
     if op in (Op.NOP, Op.MOV, Op.MMA_SCALE):
         # ptxas assigns both ends of a copy to one register; scales are part of the product.
         return _NOTHING
-    if op is Op.MMA:
+    if op in (Op.MMA, Op.TMMA):
         return {Pipe.TENSOR: 1}
     if EFFECTS[op].accesses or op is Op.LDMATRIX:
         # A parameter is an operand, from the constant bank, of the instruction that needs it.

@@ -18,6 +18,7 @@ from vgpu_sim.isa.table import TABLE
 _WITHOUT_FORM = {
     Op.S2R,  # mov and cvt of a special register become S2R
     Op.LOCAL_WINDOW,  # from cvta and isspacep
+    Op.MMA_SCALE,  # follows MMA in products with block scales
     Op.PABS,  # abs of packed integers, which PTX lacks
 }
 

@@ -27,7 +27,7 @@ _MATRIX_AMOUNT: Final = 8  # a call with its arguments and results
 def instruction_size(instruction: Instruction) -> int:
     """Return how many ordinary instructions have the same code size as this instruction."""
     op, type_ = instruction.op, instruction.type.element
-    if op.family is Family.MATRIX:
+    if op.family in (Family.MATRIX, Family.TENSOR):
         return _MATRIX_AMOUNT
     numbers = 1 if type_ is instruction.type else 2
     if op in (Op.CVT, Op.CVT_RS) and (

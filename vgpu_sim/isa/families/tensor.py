@@ -1,0 +1,38 @@
+"""Products of matrices in tensor memory."""
+
+from vgpu_sim.isa.effects import Effects
+from vgpu_sim.isa.layout import DST, A, B, C, Modifier
+from vgpu_sim.isa.opcodes import Op
+from vgpu_sim.isa.spec import OpSpec, Role
+from vgpu_sim.isa.types import DataType as D
+
+ROWS = (
+    OpSpec(
+        Op.TMMA,
+        "multiply matrices to tensor memory",
+        "D = A x B + D, in tensor memory (`tcgen05.mma`), once for each lane in the guard, in the"
+        " order of lanes. The sixteen words are: the kind (0 f16, 1 tf32, 2 f8f6f4, 3 i8, 4"
+        " mxf8f6f4, 5 mxf4, 6 mxf4nvf4); D's address; A's descriptor of 64 bits, or its address in"
+        " tensor memory; B's descriptor; the instruction descriptor; flags (bit 0: D is added, else"
+        " +0 or 0; bit 1: A is in tensor memory; bits 2 and 3: each scale covers 64, 32 or 16"
+        " elements of depth, as 0, 1, 2); addresses of A's and B's scales; n, where D is"
+        " multiplied by 2^-n before; the bytes of the block's shared memory; and four words of"
+        " which the set bits are the lanes that are not written. Elements of A and B are converted"
+        " exactly: F16, E4M3, E5M2, E2M3, E3M2 and E2M1 to binary32, and products are added in the"
+        " order of depth,"
+        " d = a * b + d, rounded once; BF16 and TF32 as MMA adds them, and 8-bit integers modulo"
+        " 2^32. Negated factors have the other sign. With scales, a is the element times its scale"
+        " in binary32, rounded once, and so is b. If D is F16, it is converted exactly before, and"
+        " rounded to nearest even at the end. A NaN result is the canonical one. The compiler"
+        " tests all fields before. d is 0, or 1 if a row of 16 bytes is outside the block's shared"
+        " memory; then nothing is written.",
+        "tcgen05.mma",
+        (D.B32,),
+        (Role.VALUE,),
+        (Role.DATA, Role.DATA, Role.DATA, Role.DATA),
+        (Modifier("vector", 28, 2, {4: 2}, {4: "V4"}),),
+        dst_places=(32,),
+        src_places=(DST, A, B, C),
+        effects=Effects(orders=True),
+    ),
+)
