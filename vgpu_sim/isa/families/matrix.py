@@ -8,7 +8,7 @@ from typing import Final
 
 from vgpu_sim.isa.effects import Effects
 from vgpu_sim.isa.instruction import Instruction
-from vgpu_sim.isa.layout import DST, A, B, C, Modifier, choice, flag
+from vgpu_sim.isa.layout import DST, A, Modifier, choice, flag
 from vgpu_sim.isa.module import Function
 from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.spec import OpSpec, Role

@@ -38,7 +38,7 @@ nvmlReturn_t tsr_nvmlEventSetCreate(nvmlEventSet_t *set) {
   if (!set) return NVML_ERROR_INVALID_ARGUMENT;
   nvmlReturn_t result = NVML_ERROR_INSUFFICIENT_RESOURCES;
   pthread_mutex_lock(&guard);
-  for (int i = 0; i < MAX_SETS; i++) {
+  for (size_t i = 0; i < MAX_SETS; i++) {
     if (sets[i].used) continue;
     sets[i] = (struct event_set){.used = true};
     *set = (nvmlEventSet_t)(void *)&sets[i];
