@@ -78,6 +78,8 @@ WHOLE_CALL = {
     "cuIpcOpenEventHandle": INVALID_HANDLE,  # 64 bytes that no process exported
     "cuIpcOpenMemHandle": INVALID_HANDLE,  # 64 bytes that no process exported
     "cuIpcOpenMemHandle_v2": INVALID_HANDLE,
+    "cuTensorMapEncodeIm2col": INVALID_VALUE,  # a tensor of no dimension
+    "cuTensorMapEncodeIm2colWide": INVALID_VALUE,
     # Pools and memory that were not made for export, and descriptors that name none.
     "cuMemExportToShareableHandle": INVALID_VALUE,
     "cuMemImportFromShareableHandle": INVALID_VALUE,

@@ -98,7 +98,7 @@ def tensor_type(instruction: Instruction) -> str:
     """Return the operand type of a matrix product, named as in a board's tensor rates. Return an
     empty string for any other instruction.
 
-    Floats of 8 bits have the rate of bytes.
+    Floats of 8 and fewer bits have the rate of bytes.
     """
     if instruction.op is not Op.MMA:
         return ""

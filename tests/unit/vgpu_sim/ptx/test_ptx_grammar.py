@@ -181,7 +181,7 @@ def test_later_directives_are_known() -> None:
 
 
 _SIMD = {"vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax", "vset"}
-WITHOUT_OPERANDS = {"brx", "call", "ldmatrix", "mma", "mov", "stmatrix", "wmma"}
+WITHOUT_OPERANDS = {"brx", "call", "ldmatrix", "mma", "mov", "stmatrix", "tcgen05", "wmma"}
 WITHOUT_OPERANDS |= {f"{name}{lanes}" for name in _SIMD for lanes in (2, 4)}
 """Instructions whose operands are checked only by the lowering, or by ``legality.moves``."""
 

@@ -58,7 +58,9 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
 
 def build(program: str, sanitizer: str, directory: Path, runtime: Runtime) -> Path:
     target = directory / program
-    compile_c(sanitizer, directory, "-o", target, HARNESS / f"{program}.c", *runtime(sanitizer))
+    compile_c(
+        sanitizer, directory, "-o", target, HARNESS / f"{program}.c", *runtime(sanitizer), "-lm"
+    )
     return target
 
 

@@ -103,7 +103,7 @@ def _places(descriptor: int, rows: int, words: _Words, *, across: bool) -> NDArr
         place = place + half * (leading if shift == 0 else _CHUNK_BYTES)
     distance = (place - pattern) & 0xFFFF_FFFF
     place = place ^ (distance >> 2 & 0x60 if mode == 1 else distance >> 3 & (line - 16))
-    if (place > words.shared_bytes - _CHUNK_BYTES).any():
+    if (place > min(words.shared_bytes, TENSOR_FIRST_BYTE) - _CHUNK_BYTES).any():
         raise _OutsideError
     return np.asarray(place, np.int64)
 
