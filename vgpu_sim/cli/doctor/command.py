@@ -7,6 +7,7 @@ import click
 import yaml
 
 from diagnosis import findings
+from drawing.terminal import clean
 from vgpu_sim.cli.doctor import cluster, framework, host, node
 from vgpu_sim.cli.run import preload
 
@@ -101,4 +102,4 @@ def write(found: list[findings.Finding], output: str) -> None:
         click.echo(yaml.safe_dump(findings.to_document(found), sort_keys=False), nl=False)
     else:
         for line in findings.to_lines(found):
-            click.echo(line)
+            click.echo(clean(line))  # findings have texts of the cluster

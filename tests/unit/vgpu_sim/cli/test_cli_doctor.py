@@ -45,6 +45,16 @@ def test_documents_have_every_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(iter(to_lines([GOOD]))) == "host:"
 
 
+def test_control_sequences_of_the_cluster_do_not_reach_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hostile = Finding("cluster", "kernels", WARN, "n1 5.4\x1b]0;x\x07", "g\u202e0\x1b[2J")
+    for form in ("text", "json", "yaml"):
+        output = doctor(monkeypatch, [hostile], "-o", form).output
+        assert "n1 5.4" in output
+        assert not {"\x1b", "\x07", "\u202e"} & set(output), form
+
+
 def test_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     def state(system: str, release: str, machine: str) -> str:
         fake = SimpleNamespace(
