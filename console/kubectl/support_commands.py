@@ -30,7 +30,7 @@ def check_cluster(access: Access, form: str | None) -> int:
     Exit status: 0 everything works, with or without warnings; 1 something does not, or an error.
     """
     try:
-        found = asyncio.run(entry.check_cluster(access.kubeconfig, access.context))
+        found = asyncio.run(entry.check_cluster(access.kubeconfig, access.context, access.named))
     except errors.ConfigError as err:
         raise click.ClickException(str(err)) from err
     if form:
@@ -55,7 +55,7 @@ def collect_bundle(access: Access, path: Path | None) -> None:
     folder = f"tessera-support-{stamp}"
     target = path or Path(f"{folder}.tar.gz")
     try:
-        files = asyncio.run(entry.collect_cluster(access.kubeconfig, access.context))
+        files = asyncio.run(entry.collect_cluster(access.kubeconfig, access.context, access.named))
         size = archive.write(target, folder, {"README.txt": _README, **files})
     except errors.ConfigError as err:
         raise click.ClickException(str(err)) from err

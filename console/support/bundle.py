@@ -37,7 +37,7 @@ async def collect(found: Installation, logs: Logs) -> Mapping[str, str]:
         f"{kind.lower()}s.json": _pruned(found, kind) for kind in (*OWN_KINDS, "Node")
     }
     documents["pods.json"] = [pruning.prune_pod(one) for one in found.pods]
-    workloads = (*found.operators, *found.daemon_sets)
+    workloads = ((found.operator,) if found.operator else ()) + tuple(found.daemon_sets)
     documents["workloads.json"] = [pruning.prune_workload(one) for one in workloads]
     documents["doctor.json"] = findings.to_document(checks.check_all(found))
     files: dict[str, str] = {}
@@ -90,7 +90,7 @@ def _pruned(found: Installation, kind: str) -> list[Document]:
 
 
 def _tenants(found: Installation) -> Iterator[tuple[str, str]]:
-    """Yield namespace and name of every holder that the GPUs' status names."""
+    """Yield namespace and name of every holder and claim that the GPUs' status names."""
     for gpu in found.objects["GPU"]:
         yield from _holders(gpu.get("status") or {})
 
@@ -98,8 +98,8 @@ def _tenants(found: Installation) -> Iterator[tuple[str, str]]:
 def _holders(value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         for key, one in value.items():
-            if key == "holders" and isinstance(one, list):
-                for holder in one:
+            if key in pruning.FOREIGN and not isinstance(one, str):
+                for holder in one if isinstance(one, list) else [one]:
                     yield str(holder.get("namespace") or ""), str(holder.get("name") or "")
             else:
                 yield from _holders(one)

@@ -81,7 +81,7 @@ def check_operator(found: Installation) -> Finding:
     if not names:
         return Finding(_AREA, "operator", WARN, "not known: Deployments cannot be listed")
     if len(names) > 1:
-        remedy = "uninstall all but one, because they write the same objects"
+        remedy = "--namespace NAME chooses one; uninstall others, which write the same objects"
         return Finding(_AREA, "operator", FAIL, f"installed {len(names)} times", remedy)
     status = found.operators[0].get("status") or {}
     ready, wanted = status.get("availableReplicas") or 0, status.get("replicas") or 0

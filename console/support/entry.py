@@ -16,38 +16,42 @@ from gpu_operator.kube.logs import PodLogs
 from gpu_operator.kube.port import Source
 
 
-def check(kubeconfig: Path | None, context: str | None) -> list[Finding]:
+def check(kubeconfig: Path | None, context: str | None, namespace: str = "") -> list[Finding]:
     """Return the findings about a cluster; without a kubeconfig there is one that states it.
 
     Raises:
         click.ClickException: the kubeconfig or the context that the caller named does not exist.
     """
     try:
-        return asyncio.run(check_cluster(kubeconfig, context))
+        return asyncio.run(check_cluster(kubeconfig, context, namespace))
     except errors.ConfigError as err:
         if kubeconfig or context:
             raise click.ClickException(str(err)) from err
         return [Finding("cluster", "access", OK, f"not checked: {err}")]
 
 
-def collect(kubeconfig: Path | None, context: str | None) -> Mapping[str, str]:
+def collect(kubeconfig: Path | None, context: str | None, namespace: str = "") -> Mapping[str, str]:
     """Return the files of a bundle about a cluster, or one that states why there are none."""
     try:
-        return asyncio.run(collect_cluster(kubeconfig, context))
+        return asyncio.run(collect_cluster(kubeconfig, context, namespace))
     except errors.ConfigError as err:
         return {"cluster/errors.txt": f"{err}\n"}
 
 
-async def check_cluster(kubeconfig: Path | None, context: str | None) -> list[Finding]:
+async def check_cluster(
+    kubeconfig: Path | None, context: str | None, namespace: str = ""
+) -> list[Finding]:
     """Return the findings about a cluster. Raises ConfigError."""
     async with connect(kubeconfig, context) as (source, _):
-        return checks.check_all(await installation.read(source))
+        return checks.check_all(await installation.read(source, namespace))
 
 
-async def collect_cluster(kubeconfig: Path | None, context: str | None) -> Mapping[str, str]:
+async def collect_cluster(
+    kubeconfig: Path | None, context: str | None, namespace: str = ""
+) -> Mapping[str, str]:
     """Return the files of a bundle about a cluster. Raises ConfigError."""
     async with connect(kubeconfig, context) as (source, logs):
-        return await bundle.collect(await installation.read(source), logs)
+        return await bundle.collect(await installation.read(source, namespace), logs)
 
 
 @contextlib.asynccontextmanager

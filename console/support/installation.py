@@ -29,19 +29,28 @@ class Installation:
     problems: dict[str, str] = field(default_factory=dict)
 
     @property
+    def operator(self) -> Document | None:
+        """Return the operator; None if there is none, or if several Deployments may be it."""
+        return self.operators[0] if len(self.operators) == 1 else None
+
+    @property
     def namespace(self) -> str:
-        """Return the namespace of the operator; empty if there is none."""
-        return metadata(self.operators[0]).get("namespace", "") if self.operators else ""
+        """Return the namespace of the operator; empty if it is not known."""
+        return metadata(self.operator).get("namespace", "") if self.operator else ""
 
     @property
     def version(self) -> str:
-        """Return the version of the chart; empty if there is none."""
-        chart = labels(self.operators[0]).get(_CHART, "") if self.operators else ""
+        """Return the version of the chart; empty if it is not known."""
+        chart = labels(self.operator).get(_CHART, "") if self.operator else ""
         return chart.removeprefix(_CHART_NAME)
 
 
-async def read(source: Source) -> Installation:
-    """Read everything that checks and bundles need. Kinds that cannot be read are problems."""
+async def read(source: Source, namespace: str = "") -> Installation:
+    """Read everything that checks and bundles need. Kinds that cannot be read are problems.
+
+    Any user can label a Deployment as the operator is. So pods are read only if one Deployment
+    has these labels, in ``namespace`` if that is not empty.
+    """
     found = Installation()
     kinds = (*OWN_KINDS, "Node", "Namespace", "DaemonSet", "Deployment")
     chosen = {"Deployment": Chosen(labels=OPERATOR), "DaemonSet": Chosen(labels=POOL_LABEL)}
@@ -54,15 +63,21 @@ async def read(source: Source) -> Installation:
         one
         for one in found.objects.pop("Deployment")
         if labels(one).get(_CHART, "").startswith(_CHART_NAME)
+        and namespace in ("", metadata(one).get("namespace"))
     ]
     found.daemon_sets = [
         one
         for one in found.objects.pop("DaemonSet")
         if metadata(one).get("namespace") == found.namespace
     ]
-    if found.namespace:
+    if len(found.operators) > 1:
+        found.problems["Pod"] = (
+            f"pods and logs are left out: {len(found.operators)} Deployments have the operator's"
+            " labels; --namespace NAME chooses the one in a namespace"
+        )
+    if found.operator:
         pods = await _list(source, "Pod", Chosen(namespace=found.namespace), found.problems)
-        found.pods = [one for one in pods if _is_own(one, found.operators[0])]
+        found.pods = [one for one in pods if _is_own(one, found.operator)]
     return found
 
 

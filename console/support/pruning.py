@@ -10,6 +10,7 @@ from console.support.installation import conditions, containers, labels, metadat
 from gpu_operator.kube.port import Document
 
 _LABELS: Final = ("app.kubernetes.io/", "helm.sh/chart", "gpu.tessera.dev/", "rdma.tessera.dev/")
+FOREIGN: Final = ("holders", "claim")  # fields of a GPU's status that name tenants' objects
 _NODE_INFO: Final = (
     "architecture",
     "containerRuntimeVersion",
@@ -101,12 +102,14 @@ def _container(container: Mapping[str, Any]) -> Document:
 
 
 def _without_holders(value: Any) -> Any:
-    """Replace lists of holders, which are tenants' pods and claims, by their number."""
+    """Replace holders and claims, which are tenants' objects, by their number."""
     if isinstance(value, Mapping):
         return {
-            key: f"{len(one)} not shown"
-            if key == "holders" and isinstance(one, list)
-            else _without_holders(one)
+            key: _count(one) if key in FOREIGN else _without_holders(one)
             for key, one in value.items()
         }
     return [_without_holders(one) for one in value] if isinstance(value, list) else value
+
+
+def _count(value: Any) -> str:
+    return f"{len(value)} not shown" if isinstance(value, list) else "not shown" if value else ""

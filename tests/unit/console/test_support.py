@@ -148,9 +148,9 @@ def check(cluster: SyntheticCluster) -> dict[str, Finding]:
     return {one.check: one for one in checks.check_all(found)}
 
 
-def collect(cluster: SyntheticCluster) -> dict[str, str]:
+def collect(cluster: SyntheticCluster, namespace: str = "") -> dict[str, str]:
     async def run() -> dict[str, str]:
-        return dict(await bundle.collect(await installation.read(cluster), Logs()))
+        return dict(await bundle.collect(await installation.read(cluster, namespace), Logs()))
 
     return asyncio.run(run())
 
@@ -263,6 +263,62 @@ def test_a_bundle_has_no_secret_and_no_foreign_name(
     assert len(gpus) == 2
     assert gpus[0]["status"]["slices"][0]["holders"] == "1 not shown"
     assert json.loads(files["cluster/nodes.json"])[0]["nodeInfo"]["kernelVersion"] == "6.1.0"
+
+
+def test_a_deployment_of_a_tenant_gets_no_pod_of_theirs_into_a_bundle(
+    cluster: SyntheticCluster,
+) -> None:
+    cluster.put(
+        "Deployment",
+        {
+            "metadata": {
+                "name": "shop",
+                "namespace": "acme-training",
+                "labels": {**OPERATOR_LABELS, "app.kubernetes.io/instance": "shop"},
+            },
+            "spec": {"template": {"spec": {"containers": [{"name": "c", "image": "shop-image"}]}}},
+        },
+    )
+    theirs = pod("shop-1", **{**OPERATOR_LABELS, "app.kubernetes.io/instance": "shop"})
+    theirs["metadata"]["namespace"] = "acme-training"
+    cluster.put("Pod", theirs)
+    files = collect(cluster)
+    whole = "\n".join([*files, *files.values()])
+    assert "shop-1" not in whole
+    assert "shop-image" not in whole
+    assert not any("/logs/" in name for name in files)
+    assert "--namespace NAME" in files["cluster/errors.txt"]
+    assert json.loads(files["cluster/pods.json"]) == []
+    found = check(cluster)
+    assert found["operator"].state == FAIL
+    assert "--namespace NAME" in found["operator"].remedy
+    files = collect(cluster, SPACE)
+    assert "cluster/logs/tessera-operator-1/agent.log" in files
+    assert not any("shop-1" in name for name in files)
+
+
+def test_claims_of_a_gpu_are_not_named(cluster: SyntheticCluster) -> None:
+    change(
+        cluster,
+        *("GPU", "n1-gpu-0", "status", "claims"),
+        [
+            {
+                "claim": {"namespace": "acme-training", "name": "merger-with-globex", "uid": "u-7"},
+                "holders": [{"namespace": "acme-training", "name": "trainer-of-acme"}],
+            }
+        ],
+    )
+    change(
+        cluster,
+        *("GPU", "n1-gpu-1", "status", "conditions"),
+        [{"type": "Ready", "message": "claim merger-with-globex waits"}],
+    )
+    gpus = collect(cluster)["cluster/gpus.json"]
+    assert "merger-with-globex" not in gpus
+    assert "u-7" not in gpus
+    assert json.loads(gpus)[0]["status"]["claims"] == [
+        {"claim": "not shown", "holders": "1 not shown"}
+    ]
 
 
 def test_a_bundle_is_never_written_over_a_file(tmp_path: Path) -> None:

@@ -40,13 +40,18 @@ namespaces and pods that are not Tessera's. Text that looks like a secret is rep
 )
 @click.option("--no-cluster", is_flag=True, help="Do not connect to a cluster.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace of the operator.")
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
     help="File to use; default: as kubectl chooses.",
 )
 def command(
-    path: Path | None, no_cluster: bool, context: str | None, kubeconfig: Path | None
+    path: Path | None,
+    no_cluster: bool,
+    context: str | None,
+    namespace: str,
+    kubeconfig: Path | None,
 ) -> None:
     """Write an archive with what an issue about Tessera needs.
 
@@ -57,7 +62,7 @@ def command(
     target = path or Path(f"{folder}.tar.gz")
     files = {"README.txt": _README, **collect_host()}
     if not no_cluster:
-        files.update(cluster.collect(kubeconfig, context))
+        files.update(cluster.collect(kubeconfig, context, namespace))
     try:
         size = archive.write(target, folder, files)
     except OSError as err:

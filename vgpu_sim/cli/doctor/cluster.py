@@ -14,21 +14,21 @@ _CONSOLE: Final = "console.support.entry"
 _ABSENT: Final = "not checked: {} is not installed; `pip install 'tessera[console]'` has it"
 
 
-def check_all(kubeconfig: Path | None, context: str | None) -> list[Finding]:
+def check_all(kubeconfig: Path | None, context: str | None, namespace: str = "") -> list[Finding]:
     """Return the findings about the cluster of the kubeconfig, or one that states why not."""
     module = _load()
     if isinstance(module, str):
         return [Finding("cluster", "access", OK, module)]
-    found: list[Finding] = module.check(kubeconfig, context)
+    found: list[Finding] = module.check(kubeconfig, context, namespace)
     return found
 
 
-def collect(kubeconfig: Path | None, context: str | None) -> Mapping[str, str]:
+def collect(kubeconfig: Path | None, context: str | None, namespace: str = "") -> Mapping[str, str]:
     """Return the files of a support bundle about the cluster, by name."""
     module = _load()
     if isinstance(module, str):
         return {"cluster/errors.txt": f"{module}\n"}
-    files: Mapping[str, str] = module.collect(kubeconfig, context)
+    files: Mapping[str, str] = module.collect(kubeconfig, context, namespace)
     return files
 
 

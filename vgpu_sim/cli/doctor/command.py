@@ -44,6 +44,7 @@ from vgpu_sim.cli.run import preload
 @click.option("--no-compute", is_flag=True, help="Do not run a program on a simulated GPU.")
 @click.option("--no-cluster", is_flag=True, help="Do not connect to a cluster.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace of the operator.")
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -66,6 +67,7 @@ def command(
     no_compute: bool,
     no_cluster: bool,
     context: str | None,
+    namespace: str,
     kubeconfig: Path | None,
     output: str,
 ) -> None:
@@ -89,7 +91,7 @@ def command(
     if is_node or node.is_node():
         found += node.check_all()
     if not no_cluster:
-        found += cluster.check_all(kubeconfig, context)
+        found += cluster.check_all(kubeconfig, context, namespace)
     write(found, output)
     sys.exit(1 if findings.has_failure(found) else 0)
 
