@@ -11,37 +11,84 @@ from typing import Any, Final
 
 REDACTED: Final = "[redacted]"
 
+# Each pattern is linear: what can fail is bounded, or is not scanned again from a later start.
+_WORDS: Final = (
+    r"password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key"
+    r"|credential"
+)
+# A value in quotes, which are escaped in JSON within JSON, to the same quotes or the line's end.
+_QUOTED: Final = r"(?P<q>\\{0,8}[\"'])[^\n]*?(?:(?<!\\)(?P=q)|$)"
 _PATTERNS: Final = (
     # a private key, to its end or to the end of the text
-    re.compile(
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+    (
+        re.compile(
+            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
+            r"(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+            re.DOTALL,
+        ),
+        REDACTED,
+    ),
+    # a header with credentials, to the end of the line or of the quotes
+    (
+        re.compile(
+            r"(?im)(\b(?:(?:proxy-)?authorization|(?:set-)?cookie)\\{0,8}[\"']?\s{0,8}[=:]\s{0,8})"
+            rf"(?:{_QUOTED}|[^\n]+)"
+        ),
+        rf"\1{REDACTED}",
+    ),
+    # the console's cookie
+    (re.compile(r"(\btessera-console[\w-]{0,40}=)[^\s;]+"), rf"\1{REDACTED}"),
+    # user and password in a URL
+    (
+        re.compile(r"(?<=://)(?:[^\s/@:?#\"'<>]{0,128}:[^\s\"'<>]{0,256}|[^\s/@\"'<>]{1,256})@"),
+        f"{REDACTED}@",
+    ),
+    (re.compile(r"(?i)(?<=[?&])([\w-]{0,30}sig(?:nature)?=)[^\s&#]+"), rf"\1{REDACTED}"),
+    # NAME_TOKEN=value, "password": "value", secret: value
+    (
+        re.compile(
+            rf"(?im)((?:{_WORDS})[\w.-]{{0,40}}\\{{0,8}}[\"']?\s{{0,8}}[=:]\s{{0,8}})"
+            rf"(?:{_QUOTED}|\S+)"
+        ),
+        rf"\1{REDACTED}",
+    ),
+    # --token value, and "--token", "value"
+    (
+        re.compile(
+            rf"(?im)(?<![\w-])(--?[\w-]{{0,40}}?(?:{_WORDS})[\w-]{{0,40}}"
+            rf"\\{{0,8}}[\"']?[,\s]\s{{0,8}})(?:{_QUOTED}|[^\s-]\S*)"
+        ),
+        rf"\1{REDACTED}",
     ),
     # a JSON Web Token, such as that of a service account
-    re.compile(r"\beyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)?"),
-    # the password in a URL
-    re.compile(r"(?<=://)[^\s/@:]+:[^\s/@]+(?=@)"),
-    # the cookie and the token of the console's URL, and other parameters of that kind
-    re.compile(r"(?i)(?<=[?&])(?:token|access_token|sig|signature)=[^\s&#]+"),
-    re.compile(r"(?i)\b(?:bearer|basic)\s+[\w.~+/=-]{6,}"),
-    # NAME_TOKEN=value, "password": "value", secret: value
-    re.compile(
-        r"(?i)[\w.-]*(?:password|passwd|secret|token|api[_-]?key|access[_-]?key|credential)[\w.-]*"
-        r"[\"']?\s*[=:]\s*(?:\"[^\"]*\"|'[^']*'|[^\s,;}\]\"']+)"
+    (re.compile(r"(?<![\w-])eyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)?"), REDACTED),
+    # tokens that providers mark with a prefix
+    (
+        re.compile(
+            r"\b(?:gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|hf_|sk-|npm_|pypi-|AKIA|ASIA)"
+            r"[\w-]{16,}"
+        ),
+        REDACTED,
     ),
+    (re.compile(r"(?i)\b(?:bearer|basic)\s{1,8}[\w.~+/=-]{6,}"), REDACTED),
     # long runs of hexadecimal or base64 that are no digest of an image and no UUID
-    re.compile(
-        r"(?<![\w/+@:.-])(?!sha256:)(?=[\w/+]*\d)(?=[\w/+]*[A-Za-z])[A-Za-z0-9/+]{40,}={0,2}"
+    (
+        re.compile(
+            r"(?<![\w/+@.-])(?<!sha256:)(?<!sha512:)(?=[\w/+]*\d)(?=[\w/+]*[A-Za-z])"
+            r"[A-Za-z0-9/+]{40,}={0,2}"
+        ),
+        REDACTED,
     ),
 )
-_SECRET_KEY: Final = re.compile(r"(?i)password|passwd|secret|token|api[_-]?key|credential")
+_SECRET_KEY: Final = re.compile(rf"(?i){_WORDS}")
 # Namespaces that every cluster has: their names identify no tenant.
 _COMMON: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 
 def redact(text: str) -> str:
     """Replace what looks like a secret."""
-    for pattern in _PATTERNS:
-        text = pattern.sub(REDACTED, text)
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
     return text
 
 
@@ -55,6 +102,9 @@ class Pseudonyms:
     own: str
     _namespaces: dict[str, str] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
+    # the pattern of all names, with the number of names from which it was compiled
+    _namespace_cache: tuple[int, re.Pattern[str]] | None = None
+    _name_cache: tuple[int, re.Pattern[str]] | None = None
 
     def add_namespaces(self, names: Iterable[str]) -> None:
         """Add foreign namespaces; common ones and the own one keep their names."""
@@ -71,12 +121,10 @@ class Pseudonyms:
     def clean(self, text: str) -> str:
         """Return the text without secrets and without foreign names."""
         text = redact(text)
-        for name, pseudonym in self._by_length(self._namespaces):
-            # NAMESPACE/NAME: the second part is an object of that namespace
-            text = re.sub(rf"(?<![\w.-]){re.escape(name)}/[\w.-]+", f"{pseudonym}/{REDACTED}", text)
-            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", pseudonym, text)
-        for name, pseudonym in self._by_length(self._names):
-            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", pseudonym, text)
+        if self._namespaces:
+            text = self._namespace_pattern().sub(self._replace_namespace, text)
+        if self._names:
+            text = self._name_pattern().sub(lambda found: self._names[found[0]], text)
         return text
 
     def clean_document(self, value: Any) -> Any:
@@ -92,6 +140,24 @@ class Pseudonyms:
             return [self.clean_document(one) for one in value]
         return self.clean(value) if isinstance(value, str) else value
 
-    @staticmethod
-    def _by_length(names: dict[str, str]) -> list[tuple[str, str]]:
-        return sorted(names.items(), key=lambda pair: (-len(pair[0]), pair[0]))
+    def _replace_namespace(self, found: re.Match[str]) -> str:
+        pseudonym = self._namespaces[found[1]]
+        return f"{pseudonym}/{REDACTED}" if found[2] else pseudonym
+
+    def _namespace_pattern(self) -> re.Pattern[str]:
+        """Return the pattern of NAMESPACE, and of NAMESPACE/NAME, which is an object of it."""
+        if self._namespace_cache is None or self._namespace_cache[0] != len(self._namespaces):
+            pattern = rf"(?<![\w.-])({_alternatives(self._namespaces)})(?:(/[\w.-]+)|(?![\w-]))"
+            self._namespace_cache = len(self._namespaces), re.compile(pattern)
+        return self._namespace_cache[1]
+
+    def _name_pattern(self) -> re.Pattern[str]:
+        if self._name_cache is None or self._name_cache[0] != len(self._names):
+            pattern = rf"(?<![\w.-])(?:{_alternatives(self._names)})(?![\w-])"
+            self._name_cache = len(self._names), re.compile(pattern)
+        return self._name_cache[1]
+
+
+def _alternatives(names: Iterable[str]) -> str:
+    """Return a pattern of the names, the longest first."""
+    return "|".join(re.escape(name) for name in sorted(names, key=lambda name: (-len(name), name)))

@@ -8,6 +8,7 @@ from kubernetes.aio.client.exceptions import ApiException
 from gpu_operator.kube.connection import translate_errors
 
 _TIMEOUT_S = 20.0
+_MAX_BYTES = 4 << 20
 
 
 class PodLogs:
@@ -19,12 +20,13 @@ class PodLogs:
     async def read(
         self, namespace: str, pod: str, container: str, *, lines: int, previous: bool = False
     ) -> str:
-        """Return the last lines of a container's log, or of its previous run's.
+        """Return the last lines of a container's log, or of its previous run's; at most 4 MiB.
 
         Raises:
             KubeError: the pod or the previous run does not exist, or the user may not read it.
         """
         query = [("container", container), ("tailLines", str(lines)), ("timestamps", "true")]
+        query.append(("limitBytes", str(_MAX_BYTES)))
         if previous:
             query.append(("previous", "true"))
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/log"

@@ -321,6 +321,15 @@ def test_claims_of_a_gpu_are_not_named(cluster: SyntheticCluster) -> None:
     ]
 
 
+def test_of_a_long_log_the_end_is_collected(
+    cluster: SyntheticCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle, "_CHARACTERS", 200)
+    log = collect(cluster)["cluster/logs/tessera-operator-1/agent.log"]
+    assert log.startswith("[the beginning was removed]\nimage sha256:")
+    assert len(log) < 240
+
+
 def test_a_bundle_is_never_written_over_a_file(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("x")
     with pytest.raises(FileExistsError):

@@ -53,6 +53,7 @@ def test_the_last_lines_are_requested(tmp_path: Path) -> None:
     text, requests = read(tmp_path, "p", previous=True)
     assert text == "a line\n\N{REPLACEMENT CHARACTER}"
     query = {"container": "agent", "tailLines": "7", "timestamps": "true", "previous": "true"}
+    query["limitBytes"] = str(4 << 20)
     assert requests == [("/api/v1/namespaces/space/pods/p/log", query, "Bearer abc")]
 
 
