@@ -5,10 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
-import click
-
 from console.support import bundle, checks, installation
-from diagnosis.findings import OK, Finding
+from diagnosis.findings import FAIL, OK, Finding
 from gpu_operator import errors
 from gpu_operator.kube import connection
 from gpu_operator.kube.client import KubernetesCluster
@@ -17,16 +15,13 @@ from gpu_operator.kube.port import Source
 
 
 def check(kubeconfig: Path | None, context: str | None, namespace: str = "") -> list[Finding]:
-    """Return the findings about a cluster; without a kubeconfig there is one that states it.
-
-    Raises:
-        click.ClickException: the kubeconfig or the context that the caller named does not exist.
-    """
+    """Return the findings about a cluster; without a kubeconfig there is one that states it."""
     try:
         return asyncio.run(check_cluster(kubeconfig, context, namespace))
     except errors.ConfigError as err:
-        if kubeconfig or context:
-            raise click.ClickException(str(err)) from err
+        if kubeconfig or context or connection.has_kubeconfig():
+            remedy = "repair the kubeconfig, name another one, or use --no-cluster"
+            return [Finding("cluster", "access", FAIL, str(err), remedy)]
         return [Finding("cluster", "access", OK, f"not checked: {err}")]
 
 

@@ -6,18 +6,28 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import yaml
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config.config_exception import ConfigException
 from kubernetes.aio.config.incluster_config import load_incluster_config
-from kubernetes.aio.config.kube_config import list_kube_config_contexts, load_kube_config
+from kubernetes.aio.config.kube_config import (
+    KUBE_CONFIG_DEFAULT_LOCATION,
+    list_kube_config_contexts,
+    load_kube_config,
+)
 
 from gpu_operator import errors
 from gpu_operator.api import documents
 
 _USER_AGENT = "tessera-operator"
 _CONSOLE_USER_AGENT = "tessera-console"
+# The library checks neither the syntax nor the types of a kubeconfig before it uses its fields.
+_BROKEN = (
+    *(ConfigException, OSError, yaml.YAMLError),
+    *(ValueError, TypeError, KeyError, AttributeError, IndexError),
+)
 
 
 async def api_client() -> ApiClient:
@@ -58,8 +68,8 @@ async def kubeconfig_client(path: Path | None, context: str | None) -> tuple[Api
             persist_config=False,
         )
         current = list_kube_config_contexts(config_file=file)[1]["name"]
-    except (ConfigException, OSError) as err:
-        raise errors.ConfigError(f"no access to a cluster: {err}") from err
+    except _BROKEN as err:
+        raise errors.ConfigError(f"no access to a cluster: {_describe(err)}") from err
     client = ApiClient(configuration)
     client.user_agent = _CONSOLE_USER_AGENT
     return client, context or str(current)
@@ -73,12 +83,27 @@ def kubeconfig_namespace(path: Path | None, context: str | None) -> str:
     """
     try:
         known, current = list_kube_config_contexts(config_file=_file_name(path))
-    except (ConfigException, OSError) as err:
-        raise errors.ConfigError(f"no access to a cluster: {err}") from err
+    except _BROKEN as err:
+        raise errors.ConfigError(f"no access to a cluster: {_describe(err)}") from err
     chosen = current if context is None else next((c for c in known if c["name"] == context), None)
     if chosen is None:
         raise errors.ConfigError(f"no access to a cluster: the kubeconfig has no context {context}")
     return str((chosen.get("context") or {}).get("namespace") or "default")
+
+
+def has_kubeconfig() -> bool:
+    """Return whether KUBECONFIG is set, or the default file exists."""
+    default = Path("~/.kube/config").expanduser()
+    return Path(KUBE_CONFIG_DEFAULT_LOCATION) != default or default.exists()
+
+
+def _describe(err: Exception) -> str:
+    """Return a message; of most errors only the type, as their texts can quote credentials."""
+    if isinstance(err, ConfigException | OSError):
+        return str(err)
+    mark = getattr(err, "problem_mark", None)
+    line = f" in line {mark.line + 1}" if mark is not None else ""
+    return f"the kubeconfig is invalid: {type(err).__name__}{line}"
 
 
 def _file_name(path: Path | None) -> str | None:

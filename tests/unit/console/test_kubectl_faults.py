@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from console.kubectl import entry, fault_commands
 from console.support import checks, entry as support
@@ -17,6 +17,7 @@ from diagnosis.findings import FAIL, OK, Finding
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1.gpufault import GPUFaultSpec
 from gpu_operator.kube.actions import Delete
+from vgpu_sim.cli.doctor import bundle as support_bundle, command as doctor, host
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -191,8 +192,33 @@ def test_without_a_kubeconfig_tessera_doctor_checks_no_cluster(
         raise errors.ConfigError("no access to a cluster: no file")
 
     monkeypatch.setattr(support, "check_cluster", connect)
+    monkeypatch.setattr(support.connection, "has_kubeconfig", lambda: False)
     (found,) = support.check(None, None)
     assert found.state == OK
     assert "not checked" in found.found
-    with pytest.raises(click.ClickException, match="no access"):
-        support.check(tmp_path / "none", None)
+    (found,) = support.check(tmp_path / "none", None)
+    assert (found.state, found.found) == (FAIL, "no access to a cluster: no file")
+    monkeypatch.setattr(support.connection, "has_kubeconfig", lambda: True)
+    assert support.check(None, None)[0].state == FAIL
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"garbage: [", b"[]", b"\xff\xfe", b"clusters: 7\ncontexts: x\n", b""]
+)
+def test_a_broken_kubeconfig_is_a_finding_and_a_line_of_the_bundle(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None
+) -> None:
+    file = tmp_path / "config"
+    if content is not None:
+        file.write_bytes(content)
+    monkeypatch.setattr(host, "check_all", lambda **_: [Finding("host", "kernel", OK, "fine")])
+    arguments = ["--kubeconfig", str(file)]
+    result = CliRunner().invoke(doctor.command, arguments)
+    assert result.exit_code == 1, result.output
+    assert "ok    kernel" in result.output
+    assert "fail  access  no access to a cluster: " in result.output
+    path = tmp_path / "b.tar.gz"
+    result = CliRunner().invoke(support_bundle.command, ["-f", str(path), *arguments])
+    assert result.exit_code == 0, result.output
+    assert path.exists()
+    assert "the cluster's files are missing: no access to a cluster: " in result.output

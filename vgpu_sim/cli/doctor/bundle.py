@@ -13,6 +13,7 @@ import click
 
 from diagnosis import archive, findings
 from diagnosis.redaction import Pseudonyms, redact
+from drawing.terminal import clean
 from vgpu_sim import config
 from vgpu_sim.cli.doctor import cluster, host, node
 
@@ -61,13 +62,16 @@ def command(
     folder = f"tessera-support-{stamp}"
     target = path or Path(f"{folder}.tar.gz")
     files = {"README.txt": _README, **collect_host()}
-    if not no_cluster:
-        files.update(cluster.collect(kubeconfig, context, namespace))
+    collected = {} if no_cluster else cluster.collect(kubeconfig, context, namespace)
+    files.update(collected)
     try:
         size = archive.write(target, folder, files)
     except OSError as err:
         raise click.ClickException(f"{target}: {err.strerror or err}") from err
     click.echo(f"{target}: {len(files)} files, {size} bytes; read it before you share it")
+    if set(collected) == {"cluster/errors.txt"}:
+        problem = clean(collected["cluster/errors.txt"].strip())
+        click.echo(f"the cluster's files are missing: {problem}", err=True)
 
 
 def collect_host() -> dict[str, str]:
