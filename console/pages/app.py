@@ -218,7 +218,7 @@ class Pages:
         if request.method == "POST":
             try:
                 text = await _read_form(request)
-                document = manifest.read_layout(text)
+                document = await asyncio.to_thread(manifest.read_layout, text)
                 if not missing:
                     found = await self._frame.compute(
                         layout_diff.diff, self._model.world(), document
@@ -272,7 +272,7 @@ class Pages:
         if request.method == "POST":
             try:
                 text = await _read_form(request)
-                proposal = what_if.read(text)
+                proposal = await asyncio.to_thread(what_if.read, text)
                 if not missing:
                     now = self._model.fabric.copy()
                     found = await self._frame.predict(what_if.evaluate, now, proposal, space, first)

@@ -9,6 +9,7 @@ import yaml
 from gpu_operator.api.v1alpha1 import GROUP, VERSION
 
 LONGEST: Final = 64 * 1024  # characters of a manifest
+DEEPEST: Final = 64  # levels of nesting: PyYAML composes nodes recursively, libyaml's on C's stack
 KIND: Final = "MIGLayout"
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # PyYAML's constructors raise these for values that do not fit an explicit tag: `!!timestamp x`.
@@ -75,14 +76,28 @@ def read_documents(text: str) -> list[Any]:
     """Parse the documents of a text.
 
     Raises:
-        ManifestError: the text is too long, or is not YAML.
+        ManifestError: the text is too long, is nested too deeply, or is not YAML.
     """
     if len(text) > LONGEST:
         raise ManifestError(f"the manifest has more than {LONGEST} characters")
     try:
+        _check_nesting(text)
         return [one for one in yaml.load_all(text, _Loader) if one is not None]
     except _INVALID as err:
         raise ManifestError(f"not YAML: {str(err)[:300]}") from err
+
+
+def _check_nesting(text: str) -> None:
+    """Refuse deep nesting by the parser's events, which are read without recursion."""
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                line = event.start_mark.line + 1
+                raise ManifestError(f"line {line}: nested more than {DEEPEST} levels deep")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _check_metadata(metadata: Mapping[Any, Any]) -> None:

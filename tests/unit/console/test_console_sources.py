@@ -164,3 +164,9 @@ def test_a_refused_manifest_is_no_error_of_the_console() -> None:
     assert post(SyntheticCluster(), "!!timestamp x").status == 422
     labels = PLAIN.replace("planned", "a.b-c, labels: {x/y: z}, annotations: {q: 'a b'}")
     assert read_layout(labels)["metadata"]["name"] == "a.b-c"
+
+
+@pytest.mark.parametrize("text", ["[" * 40_000, "- " * 30_000, "{a: " * 12_000])
+def test_deeply_nested_manifests_are_refused_before_they_are_composed(text: str) -> None:
+    with pytest.raises(ManifestError, match=r"line 1: nested more than 64 levels deep"):
+        read_layout(text)
