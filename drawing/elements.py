@@ -1,15 +1,12 @@
 """Elements of SVG and HTML as values. Every text and every attribute is escaped when written."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-# Characters that XML 1.0 forbids (2.2), and those that change the direction of the text after them.
-_REFUSED: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_DIRECTIONS: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _MARK: Final = "\N{REPLACEMENT CHARACTER}"
+_BLANKS: Final = "\t\n\r\N{NO-BREAK SPACE}"  # not printable to Python, and harmless in markup
 _EMPTY: Final = ("meta", "br")  # HTML's elements without an end tag
 
 Value = str | float | None
@@ -63,7 +60,12 @@ def element(tag: str, *children: Element | str | None, **attributes: Value) -> E
 
 def escape_text(text: str) -> str:
     """Return a text as it may stand in markup and in quoted attributes."""
-    return escape(_DIRECTIONS.sub(_MARK, _REFUSED.sub(_MARK, text)))
+    return escape(replace_unprintable(text, _BLANKS))
+
+
+def replace_unprintable(text: str, kept: str = "") -> str:
+    """Replace controls, direction marks and what else does not print, except ``kept``."""
+    return "".join(c if c.isprintable() or c in kept else _MARK for c in text)
 
 
 def format_value(value: str | float) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import IO, Final
 
 from drawing import config
+from drawing.elements import replace_unprintable
 from drawing.slices import WORDS, Box, BoxState, GpuPicture, Run
 
 MARKS: Final = {
@@ -53,7 +54,7 @@ Line = str | Sequence[Span]
 
 def clean(text: str) -> str:
     """Replace what a terminal would interpret, as names and messages can be hostile."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return replace_unprintable(text)
 
 
 def is_coloured(stream: IO[str]) -> bool:
@@ -83,9 +84,10 @@ def _format_span(span: Span) -> str:
 
 def draw_bar(value: float, most: float, size: int) -> str:
     """Return a bar of at most ``size`` characters whose length is ``value``'s share of ``most``."""
-    if size < 1 or most <= 0 or value <= 0:
+    if size < 1 or not most > 0 or not value > 0:  # neither may be NaN
         return ""
-    eighths = min(round(value / most * size * 8), size * 8)
+    share = 1.0 if value >= most else value / most
+    eighths = round(share * size * 8)
     return (_EIGHTHS[-1] * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()
 
 

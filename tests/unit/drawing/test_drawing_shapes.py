@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from drawing.causes import Stack, draw_causes
-from drawing.elements import Element
+from drawing.elements import Element, escape_text
 from drawing.listing import MOST_ROWS, Row, draw_listing
 from drawing.network import Device, Network, draw_network
 from drawing.roofline import Point, Roof, draw_roofline
@@ -105,3 +105,11 @@ def test_a_long_listing_is_cut_and_states_it() -> None:
     drawing = draw_listing([Row("", 1, "a", "b", 1.0)] * (MOST_ROWS + 3), "cost")
     assert len(found_in(drawing, "rect", "part")) == MOST_ROWS
     assert "3 more lines are not drawn" in str(drawing)
+
+
+@pytest.mark.parametrize(
+    "character", ["\x1b", "\x9b", "\u200e", "\u061c", "\u202e", "\ud800", "\uffff"]
+)
+def test_controls_and_direction_marks_are_replaced_in_markup(character: str) -> None:
+    assert escape_text(f"a{character}b") == "a\N{REPLACEMENT CHARACTER}b"
+    assert escape_text("a\t\n<é…") == "a\t\n&lt;é…"

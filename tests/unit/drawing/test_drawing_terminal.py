@@ -1,6 +1,7 @@
 """Drawings as text: they fit the terminal, and have colours only where these are permitted."""
 
 import io
+import math
 
 import pytest
 
@@ -63,7 +64,17 @@ def test_letters_of_a_stack_have_the_shares_of_its_causes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0, ""), (-1, ""), (8, "█"), (4, "▌"), (16, "██"), (99, "██")]
+    ("value", "text"),
+    [
+        (0, ""),
+        (-1, ""),
+        (8, "█"),
+        (4, "▌"),
+        (16, "██"),
+        (99, "██"),
+        (math.inf, "██"),
+        (math.nan, ""),
+    ],
 )
 def test_bars_have_eighths_of_characters(value: float, text: str) -> None:
     assert draw_bar(value, 16, 2) == text
