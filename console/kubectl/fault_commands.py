@@ -135,7 +135,8 @@ def _make_spec(
     seconds: int | None,
 ) -> Document:
     """Return the spec of a GPUFault. Raises click.UsageError."""
-    if (gpu is None) == (node is None or index is None):
+    by_index = [one is not None for one in (node, index)]
+    if any(by_index) if gpu is not None else not all(by_index):
         raise click.UsageError("give --gpu, or --node and --index")
     kinds: dict[str, Any] = {
         "xid": xid,

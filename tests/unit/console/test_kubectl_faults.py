@@ -94,6 +94,8 @@ def test_a_fault_is_created_as_the_custom_resource_demands(run: Run, cluster: Cl
         ("--gpu", "g"),
         ("--xid", "79"),
         ("--gpu", "g", "--node", "n", "--index", "0", "--xid", "79"),
+        ("--gpu", "g", "--node", "n", "--xid", "79"),
+        ("--gpu", "g", "--index", "0", "--xid", "79"),
         ("--node", "n", "--xid", "79"),
         ("--gpu", "g", "--xid", "79", "--hang"),
         ("--gpu", "g", "--ecc-corrected", "1", "--ecc-uncorrected", "1"),
