@@ -35,10 +35,11 @@ def checkout(tmp_path: Path) -> Path:
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "helm").write_text(
-        '#!/bin/sh\n[ "$1" = lint ] || touch "$4/tessera-1.2.3.tgz"\necho helm "$1" >>"$CALLS"\n'
+        '#!/bin/sh\n[ "$1" = lint ] || echo c >"$4/tessera-1.2.3.tgz"\necho helm "$1" >>"$CALLS"\n'
     )
     (programs / "python").write_text(
-        '#!/bin/sh\ncase "$*" in *hatchling*) touch "$5/tessera-1.2.3.tar.gz" ;;'
+        '#!/bin/sh\ncase "$*" in *hatchling*) echo s >"$5/tessera-1.2.3.tar.gz";'
+        ' [ -n "$NO_WHEEL" ] || echo w >"$5/tessera-1.2.3-py3-none-any.whl" ;;'
         f' *) exec "{shutil.which("python3")}" "$@" ;; esac\necho build >>"$CALLS"\n'
     )
     (programs / "twine").write_text('#!/bin/sh\necho published >>"$CALLS"\n')
@@ -52,16 +53,19 @@ def commit(checkout: Path) -> None:
     git(checkout, "commit", "-q", "-m", "a")
 
 
-def release(checkout: Path, version: str = "1.2.3") -> subprocess.CompletedProcess[str]:
+def release(
+    checkout: Path, version: str = "1.2.3", *directory: Path, **variables: str
+) -> subprocess.CompletedProcess[str]:
     programs = checkout.parent / "bin"
     environment = os.environ | {
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "TESSERA_PYTHON": str(programs / "python"),
         "TESSERA_CACHE": str(checkout.parent / "cache"),
         "CALLS": str(checkout.parent / "calls"),
+        **variables,
     }
     return subprocess.run(
-        [checkout / "deploy" / "release" / "build", version],
+        [checkout / "deploy" / "release" / "build", version, *directory],
         env=environment,
         capture_output=True,
         text=True,
@@ -82,6 +86,8 @@ def test_all_packages_are_built_with_their_digests(checkout: Path) -> None:
         assert name in sums
     assert "Nothing was published" in done.stdout
     assert "git tag -s v1.2.3" in done.stdout
+    assert f"deploy/packages/check {checkout / 'dist'}" in done.stdout
+    assert "make packages" not in done.stdout, "it removes dist"
     assert (checkout.parent / "calls").read_text().splitlines() == [
         "build",
         "helm lint",
@@ -113,7 +119,22 @@ def test_what_is_not_ready_is_refused(checkout: Path, file: str, text: str, reas
 def test_a_wrong_version_and_a_used_tag_are_refused(checkout: Path) -> None:
     assert "not MAJOR.MINOR.PATCH" in release(checkout, "v1").stderr
     git(checkout, "tag", "v1.2.3")
-    assert release(checkout).returncode == 0, "the tag of this commit"
-    (checkout / "more").touch()
-    commit(checkout)
     assert "the tag v1.2.3 exists" in release(checkout).stderr
+
+
+def test_files_of_others_are_kept(checkout: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    assert release(checkout, "1.2.3", other).returncode == 0
+    assert release(checkout, "1.2.3", other).returncode == 0, "a directory of a release"
+    (other / "a thesis").write_text("t")
+    done = release(checkout, "1.2.3", other)
+    assert done.returncode == 1
+    assert "files that are not of a release" in done.stderr
+    assert (other / "a thesis").read_text() == "t"
+
+
+def test_a_missing_package_is_an_error(checkout: Path) -> None:
+    done = release(checkout, NO_WHEEL="1")
+    assert done.returncode == 1
+    assert ".whl was not built" in done.stderr
+    assert "Built" not in done.stdout
