@@ -20,6 +20,19 @@ from vgpu_sim.cli.placing import configure, layout
 from vgpu_sim.system.python_process import interpreter
 
 _TIMEOUT_S: Final = 300.0
+_PATHS: Final = (
+    "PATH",
+    config.LIBRARY_PATH_VARIABLE,
+    config.LINK_PATH_VARIABLE,
+    config.PYTHON_PATH_VARIABLE,
+)
+_TYPES: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
+    "board": ("a name", (str,)),
+    "slice": ("a name", (str, type(None))),
+    "count": ("a positive number", (int,)),
+    "kernel_timeout": ("a positive number of seconds", (int, float, type(None))),
+    "own": ("True or False", (bool,)),
+}
 
 
 class RequestError(Exception):
@@ -42,9 +55,12 @@ class Request:
         known = {one.name for one in fields(cls)}
         if unknown := sorted(arguments.keys() - known):
             raise RequestError(f"the marker tessera has no argument {unknown[0]!r}")
-        count = arguments.get("count", 1)
-        if not isinstance(count, int) or count < 1:
-            raise RequestError(f"count={count!r} is not a positive number")
+        for name, value in arguments.items():
+            expected, types = _TYPES[name]
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            fits = isinstance(value, types) and (bool in types or not isinstance(value, bool))
+            if not fits or (number and not value > 0):
+                raise RequestError(f"{name}={value!r} is not {expected}")
         return cls(**arguments)
 
     def device(self) -> tuple[Board, DeviceProfile]:
@@ -58,15 +74,32 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The GPUs of one test.
-
-    ``environment`` has the variables that a program needs in addition to others.
-    """
+    """The GPUs of one test."""
 
     board: str
     slice: str | None
     count: int
-    environment: Mapping[str, str]
+    variables: Mapping[str, str]
+    paths: Mapping[str, tuple[str, str]]  # lists of folders: what precedes and follows others
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that a program needs in addition to this process's others."""
+        return self.additions_to(config.own_environment())
+
+    def additions_to(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables to set in an environment; its lists of folders are extended."""
+        added = dict(self.variables)
+        for name, (first, last) in self.paths.items():
+            there = environment.get(name) or (os.defpath if name == "PATH" else "")
+            given = there.split(os.pathsep) if there else []
+            before, after = (one.split(os.pathsep) if one else [] for one in (first, last))
+            if given[: len(before)] == before:
+                before = []
+            if after and given[-len(after) :] == after:
+                after = []
+            added[name] = os.pathsep.join([*before, *given, *after])
+        return added
 
     def run(
         self, *command: str, check: bool = True, timeout: float = _TIMEOUT_S, **options: Any
@@ -78,8 +111,11 @@ class Gpu:
                 the program's errors.
             subprocess.TimeoutExpired: the program did not end in time.
         """
-        options = {"capture_output": True, "text": True, **options}
-        options["env"] = {**(options.get("env") or config.own_environment()), **self.environment}
+        pipe = subprocess.PIPE if options.pop("capture_output", True) else None
+        options = {"stdout": pipe, "stderr": pipe, "text": True, **options}
+        given = options.get("env")
+        base = config.own_environment() if given is None else given
+        options["env"] = {**base, **self.additions_to(base)}
         done = subprocess.run(command, check=False, timeout=timeout, **options)
         if check and done.returncode != 0:
             err = subprocess.CalledProcessError(
@@ -148,5 +184,20 @@ def _start(stack: ExitStack, request: Request) -> Gpu:
     # `tessera fault` is found even if the virtual environment is not activated
     programs = str(Path(interpreter()).parent)
     after["PATH"] = os.pathsep.join([after["PATH"], programs])
-    added = {name: value for name, value in after.items() if before.get(name) != value}
-    return Gpu(request.board, request.slice, request.count, added)
+    variables = {
+        name: value
+        for name, value in after.items()
+        if name not in _PATHS and before.get(name) != value
+    }
+    paths = {
+        name: _split(after[name], before.get(name) or (os.defpath if name == "PATH" else ""))
+        for name in _PATHS
+        if name in after and before.get(name) != after[name]
+    }
+    return Gpu(request.board, request.slice, request.count, variables, paths)
+
+
+def _split(after: str, before: str) -> tuple[str, str]:
+    """Return what a list of folders has before and after its former value."""
+    first, _, last = after.partition(before) if before else (after, "", "")
+    return first.strip(os.pathsep), last.strip(os.pathsep)

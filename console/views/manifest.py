@@ -94,8 +94,9 @@ def _check_nesting(text: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > DEEPEST:
-                line = event.start_mark.line + 1
-                raise ManifestError(f"line {line}: nested more than {DEEPEST} levels deep")
+                mark = event.start_mark
+                where = f"line {mark.line + 1}: " if mark is not None else ""
+                raise ManifestError(f"{where}nested more than {DEEPEST} levels deep")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 

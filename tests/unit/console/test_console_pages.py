@@ -240,7 +240,7 @@ def test_a_layout_diff_counts_what_the_planner_changes(node: SyntheticCluster) -
         ("", "one MIGLayout is expected"),
         ("a: [", "not YAML"),
         ("kind: Pod", "kind: a MIGLayout is expected"),
-        ("[" * 5000, "not YAML"),
+        ("[" * 5000, "nested more than 64 levels deep"),
         ("kind: MIGLayout\napiVersion: v1", "apiVersion"),
         ("kind: MIGLayout\napiVersion: gpu.tessera.dev/v1alpha1", "metadata.name: missing"),
         (LAYOUT.replace("rollout", "rolout") % "Wait", "spec.rolout"),

@@ -25,7 +25,7 @@ def serve_page(
     if node is None:
         yield
         return
-    arguments = (str(node.run_dir), board, " ".join(command_line)[:1000])
+    arguments = (str(node.run_dir), board, _describe(command_line))
     process = subprocess.Popen(
         python_process.module_command(_MODULE, *arguments),
         env=python_process.module_environment(),
@@ -44,3 +44,9 @@ def serve_page(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _describe(command_line: Sequence[str]) -> str:
+    """Return a command line as text; bytes that are not UTF-8 are written as ``\\xff``."""
+    raw = " ".join(command_line)[:1000].encode("utf-8", "surrogateescape")
+    return raw.decode("utf-8", "backslashreplace")
