@@ -214,7 +214,7 @@ def test_products_in_a_loop(threads: int) -> None:
     """Blocks may end within a warp: the missing lanes hold zeros."""
     module, buffers = _products(threads, 1)
     block = (threads, 1, 1)
-    legal = list(jit.legalplans_of(module.functions[0], block))
+    legal = list(jit.legal_plans(module.functions[0], block))
     plans = [None, jit.Plan(1, 1), *legal[-2:]]
     for plan in plans:
         text = compiler().emit_llvm(module, module.functions[0], block, plan)
