@@ -117,16 +117,7 @@ def _spread_nibbles(sequence: Sequence, lanes: Lanes, word: Register) -> Registe
     source = sequence.emit(Op.SHR, D.U32, t, Literal(1))
     odd = lanes.times(sequence.emit(Op.AND, D.B32, t, Literal(1)), 16)
     bits = sequence.emit(Op.SHR, D.U32, lanes.value_in_quad(word, source, D.B32), odd)
-    parts = [
-        sequence.emit(
-            Op.AND,
-            D.B32,
-            sequence.emit(Op.SHL, D.B32, bits, Literal(4 * n)),
-            Literal(0x0F << (8 * n)),
-        )
-        for n in range(4)
-    ]
-    return _any_of(sequence, parts)
+    return _spread(sequence, bits, 4)
 
 
 def _spread_sixths(sequence: Sequence, lanes: Lanes, word: Register) -> Register:
@@ -143,19 +134,20 @@ def _spread_sixths(sequence: Sequence, lanes: Lanes, word: Register) -> Register
         sequence.emit(Op.SHR, D.U32, low, shift),
         sequence.emit(Op.SHL, D.B32, high, rest),
     )
+    return _spread(sequence, bits, 6)
+
+
+def _spread(sequence: Sequence, bits: Register, width: int) -> Register:
+    """Return four adjacent elements of ``width`` bits, each in the lower bits of a byte."""
     parts = [
         sequence.emit(
             Op.AND,
             D.B32,
-            sequence.emit(Op.SHL, D.B32, bits, Literal(2 * n)),
-            Literal(0x3F << (8 * n)),
+            sequence.emit(Op.SHL, D.B32, bits, Literal((8 - width) * n)),
+            Literal(((1 << width) - 1) << (8 * n)),
         )
         for n in range(4)
     ]
-    return _any_of(sequence, parts)
-
-
-def _any_of(sequence: Sequence, parts: list[Register]) -> Register:
     found = parts[0]
     for part in parts[1:]:
         found = sequence.emit(Op.OR, D.B32, found, part)

@@ -1,12 +1,14 @@
 """Addresses of tensor memory: PTX that tests them, and the traps for what it finds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence as Many
 from typing import Final
 
+from vgpu_sim.compiler.lower import special
 from vgpu_sim.compiler.lower.addresses import whole_address
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.copies import library
 from vgpu_sim.compiler.lower.forms import Match
+from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.symbols.findings import Unsupported
 from vgpu_sim.compiler.lower.symbols.types import UNTYPED
 from vgpu_sim.compiler.ptx import tree
@@ -25,6 +27,7 @@ from vgpu_sim.isa import (
     Operand,
     Register,
     Space,
+    SpecialRegister,
     TrapCause,
 )
 
@@ -57,6 +60,13 @@ def tensor_address(context: Context, operand: tree.Operand) -> Register:
     """Return a register with an address operand ``[...]`` of tensor memory."""
     with context.builder.use_guard(None):
         return keep(context, whole_address(context, operand, Space.SHARED))
+
+
+def shared_size(context: Context) -> Register:
+    """Emit the size of the block's shared memory in bytes, which descriptors must not exceed."""
+    dynamic = special.s2r(context, SpecialRegister.DYNAMIC_SHARED)
+    size = Literal(context.memory.size)
+    return Sequence(context.builder).emit(Op.ADD, D.U32, dynamic, size)
 
 
 def columns_test(address: str, columns: str) -> str:
@@ -114,8 +124,8 @@ def place_of(
 def run(
     context: Context,
     code: tree.Function,
-    given: Sequence[Operand],
-    results: Sequence[Register] = (),
+    given: Many[Operand],
+    results: Many[Register] = (),
     *,
     shared: bool = False,
 ) -> None:

@@ -9,6 +9,7 @@ from vgpu_sim.compiler.lower.addresses import whole_address
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.copies import library
 from vgpu_sim.compiler.lower.forms import Form, Match
+from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.tensor.addresses import ILLEGAL, MEMORY, begin, keep, run
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.compute.tensor_memory import (
@@ -95,11 +96,7 @@ def allocate(context: Context, form: Form, match: Match) -> None:
     where, columns = context.operands
     to = whole_address(context, where, Space.SHARED if "own" in match else Space.GENERIC)
     if "own" not in match:
-        low = context.builder.scratch_register(32)
-        context.builder.emit(
-            Op.CVT, type=DataType.U32, source_type=DataType.U64, dsts=(low,), srcs=(to,)
-        )
-        to = low
+        to = Sequence(context.builder).convert(to, DataType.U64, DataType.U32)
     size = values.source(context, columns, DataType.U32)
     run(context, _take(), [_lane(context), to, size])
 

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
-from vgpu_sim.compiler.lower import special, values
+from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.copies import library
 from vgpu_sim.compiler.lower.forms import Form, Match
-from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.tensor.addresses import (
     BOTH,
     TESTED,
@@ -15,12 +14,13 @@ from vgpu_sim.compiler.lower.tensor.addresses import (
     columns_test,
     keep,
     run,
+    shared_size,
     tensor_address,
 )
 from vgpu_sim.compiler.lower.tensor.products import descriptor_test, halves
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.compute.tensor_memory import TENSOR_FIRST_BYTE, TENSOR_LANE_BYTES
-from vgpu_sim.isa import DataType, Literal, Op, SpecialRegister
+from vgpu_sim.isa import DataType, Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +107,7 @@ def copy(context: Context, form: Form, match: Match, *, shape: str) -> None:
     builder.guard = None
     to = tensor_address(context, where)
     low, high = halves(context, values.source(context, descriptor, DataType.B64))
-    dynamic = special.s2r(context, SpecialRegister.DYNAMIC_SHARED)
-    size = Sequence(builder).emit(Op.ADD, DataType.U32, dynamic, Literal(context.memory.size))
-    given = [to, low, high, keep(context, size)]
+    given = [to, low, high, keep(context, shared_size(context))]
     builder.guard = guard
     run(context, _function(_SHAPES[shape]), given, shared=True)
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from vgpu_sim.compiler.lower import special, values
+from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.copies import library
 from vgpu_sim.compiler.lower.forms import Form, Match
@@ -17,6 +17,7 @@ from vgpu_sim.compiler.lower.tensor.addresses import (
     columns_test,
     keep,
     run,
+    shared_size,
     tensor_address,
     trap,
 )
@@ -27,7 +28,6 @@ from vgpu_sim.isa import (
     Op,
     Operand,
     Register,
-    SpecialRegister,
     TrapCause,
 )
 
@@ -147,10 +147,8 @@ def _multiply(context: Context, form: Form, match: Match) -> None:
     builder.guard = guard
     run(context, _tests(kind, block, in_tensor=in_tensor), tested, shared=True)
     builder.guard = None
-    dynamic = special.s2r(context, SpecialRegister.DYNAMIC_SHARED)
-    sequence = Sequence(builder)
-    size = sequence.emit(Op.ADD, D.U32, dynamic, Literal(context.memory.size))
-    flags = sequence.emit(Op.OR, D.B32, adds, Literal(_IN_TENSOR * in_tensor | block << 2))
+    size = shared_size(context)
+    flags = Sequence(builder).emit(Op.OR, D.B32, adds, Literal(_IN_TENSOR * in_tensor | block << 2))
     failed = keep(context, Literal(0))
     builder.guard = guard
     builder.emit(
