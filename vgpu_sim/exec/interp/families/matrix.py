@@ -20,7 +20,15 @@ from vgpu_sim.exec.interp.collective_operands import (
 )
 from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Bits, Mask
-from vgpu_sim.exec.interp.numbers.formats import FORMATS, Doubles, flush, narrow, sum_to_odd, widen
+from vgpu_sim.exec.interp.numbers.formats import (
+    FORMATS,
+    Doubles,
+    flush,
+    narrow,
+    sum_to_odd,
+    widen,
+    widen_scales,
+)
 from vgpu_sim.exec.interp.operands import read_bits
 from vgpu_sim.isa import DataType, Instruction, Op
 
@@ -154,11 +162,7 @@ def _scale(
 
 def _scale_numbers(word: Bits, type_: DataType, place: int) -> Doubles:
     """Return the scales at a byte of each lane's word."""
-    codes = (word >> np.uint32(8 * place) & np.uint32(0xFF)).astype(np.uint8)
-    if type_ is DataType.E4M3:
-        return widen(codes & np.uint8(0x7F), type_)
-    powers: Doubles = np.ldexp(1.0, codes.astype(np.int64) - 127)
-    return np.where(codes == 0xFF, np.nan, powers)
+    return widen_scales(word >> np.uint32(8 * place) & np.uint32(0xFF), type_)
 
 
 def _load(lanes: Lanes, instruction: Instruction, given: CollectiveOperands, here: Mask) -> Results:

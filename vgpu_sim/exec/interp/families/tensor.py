@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from vgpu_sim.exec.interp.families.matrix import add_exact_products, add_products
 from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.numbers.bits import Bits, Mask
-from vgpu_sim.exec.interp.numbers.formats import Doubles, narrow, widen
+from vgpu_sim.exec.interp.numbers.formats import Doubles, narrow, widen, widen_scales
 from vgpu_sim.exec.interp.operands import read_bits, write_bits
 from vgpu_sim.hal.compute.tensor_memory import (
     TENSOR_COLUMNS,
@@ -169,10 +169,7 @@ def _scales(
     column = ((address & 0xFFFF) + row // 32) % TENSOR_COLUMNS
     place = words.field((29, 4)[which], 2) + np.arange(depth) // (64 >> (words.flags >> 2 & 3))
     codes = memory[lane, column][:, None] >> (place % 4 * 8).astype(np.uint32) & np.uint32(0xFF)
-    if words.field(23, 1):
-        exponents = np.ldexp(1.0, codes.astype(np.int64) - 127)
-        return np.where(codes == 0xFF, np.nan, exponents)
-    return widen((codes & np.uint32(0x7F)).astype(np.uint8), DataType.E4M3)
+    return widen_scales(codes, DataType.UE8M0 if words.field(23, 1) else DataType.E4M3)
 
 
 def _scaled(values: Doubles, memory: NDArray[np.uint32], words: _Words, which: int) -> Doubles:

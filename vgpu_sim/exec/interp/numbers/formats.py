@@ -119,6 +119,14 @@ def widen(bits: Bits, type_: DataType) -> Doubles:
     return bits.view(native[type_]).astype(np.float64)
 
 
+def widen_scales(codes: Bits, type_: DataType) -> Doubles:
+    """Return the values of codes of block scales: UE8M0, or E4M3 without a sign."""
+    if type_ is DataType.E4M3:
+        return widen((codes & codes.dtype.type(0x7F)).astype(np.uint8), type_)
+    powers: Doubles = np.ldexp(1.0, codes.astype(np.int64) - 127)
+    return np.where(codes == 0xFF, np.nan, powers)
+
+
 @functools.cache
 def _values(type_: DataType) -> Doubles:
     """Return the value of each pattern of a format of 8 bits or fewer."""

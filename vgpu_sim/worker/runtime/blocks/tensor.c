@@ -106,8 +106,13 @@ static uint8_t *lane_at(uint8_t *base, uint32_t lane, uint32_t column) {
          4 * (column % TESSERA_TENSOR_COLUMNS);
 }
 
+/* Return the lane of a row of a matrix of `rows` rows that begins at an address. */
+static uint32_t lane_of(uint32_t address, uint32_t row, uint32_t rows) {
+  return (address >> 16) + (rows == 64 ? row / 16 * 32 + row % 16 : row);
+}
+
 /* Return element `k` of a row of 8-bit containers. In shared memory 16 elements of 6 or 4 bits are
- * packed at the begin of 16 bytes; in tensor memory each has a byte, of 4 bits in the middle. */
+ * packed at the beginning of 16 bytes; in tensor memory each has a byte, of 4 bits in the middle. */
 static uint32_t container(const uint8_t *row, uint32_t k, uint32_t format, bool in_tensor) {
   if (format <= E5M2) return row[k];
   if (in_tensor) return format == E2M1 ? row[k] >> 2 & 15 : row[k] & 63;
@@ -119,11 +124,11 @@ static uint32_t container(const uint8_t *row, uint32_t k, uint32_t format, bool 
 
 typedef struct factor {
   const uint8_t *rows;
-  uint32_t count, format;
+  uint32_t format;
   bool in_tensor, negated;
 } factor;
 
-static uint32_t is_narrow(uint32_t kind) { return kind == F8F6F4 || kind == MXF8F6F4; }
+static bool is_narrow(uint32_t kind) { return kind == F8F6F4 || kind == MXF8F6F4; }
 
 /* Widen a row to floats; return how many. */
 static uint32_t widen_row(float *to, const factor *f, uint32_t row, uint32_t kind) {
@@ -281,7 +286,7 @@ static void multiply_quad(scratch *t, uint8_t *base, const product *p, const uin
   bool written[4];
   for (uint32_t i = 0; i < 4; i++) {
     const uint32_t row = first + i;
-    const uint32_t lane = (words[D] >> 16) + (p->rows == 64 ? row / 16 * 32 + row % 16 : row);
+    const uint32_t lane = lane_of(words[D], row, p->rows);
     places[i] = lane_at(base, lane, words[D] & 0xffff);
     written[i] = (words[MASK + lane % 128 / 32] >> lane % 32 & 1) == 0;
     s.left[i] = t->left[row];
@@ -322,7 +327,7 @@ uint32_t tw_tensor_multiply(uint64_t shared_base, const uint32_t *words) {
   if (!gather(t->right_rows, &b, p.columns, across_b, size)) return 1;
   if (in_tensor) {
     for (uint32_t row = 0; row < p.rows; row++) {
-      const uint32_t lane = (words[A] >> 16) + (p.rows == 64 ? row / 16 * 32 + row % 16 : row);
+      const uint32_t lane = lane_of(words[A], row, p.rows);
       memcpy(t->left_rows + row * TENSOR_FACTOR_BYTES, lane_at(base, lane, words[A] & 0xffff),
              TENSOR_FACTOR_BYTES);
     }
@@ -330,8 +335,8 @@ uint32_t tw_tensor_multiply(uint64_t shared_base, const uint32_t *words) {
     const matrix a = decode_matrix(base, bytes, words[A], words[A + 1], across_a);
     if (!gather(t->left_rows, &a, p.rows, across_a, size)) return 1;
   }
-  const factor fa = {t->left_rows, p.rows, idesc >> 7 & 7, in_tensor, idesc >> 13 & 1};
-  const factor fb = {t->right_rows, p.columns, idesc >> 10 & (scaled && kind != MXF8F6F4 ? 3 : 7), false,
+  const factor fa = {t->left_rows, idesc >> 7 & 7, in_tensor, idesc >> 13 & 1};
+  const factor fb = {t->right_rows, idesc >> 10 & (scaled && kind != MXF8F6F4 ? 3 : 7), false,
                      idesc >> 14 & 1};
   const uint32_t each = 64u >> (words[FLAGS] >> 2 & 3), type = idesc >> 23 & 1 ? UE8M0 : E4M3;
   const scaling sa = {words[SCALE_A], idesc >> 29 & 3, each, type};
