@@ -36,7 +36,9 @@ class PlottedKernel:
 
 
 def figures(chip: Chip, kernels: Sequence[PlottedKernel]) -> list[Figure]:
-    """Return the drawings of a run's kernels, those that took most time first."""
+    """Return the drawings of a run's kernels, those that took most time first; none of none."""
+    if not kernels:
+        return []
     every = sorted(kernels, key=lambda one: -one.us)
     sampled = [one for one in every if one.estimate is not None][:_MOST]
     named = {str(number): one for number, one in enumerate(sampled, 1)}

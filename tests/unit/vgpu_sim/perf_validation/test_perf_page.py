@@ -1,5 +1,7 @@
 """The page of a run: points below their roofs, and the note about kernels without a point."""
 
+from xml.etree import ElementTree
+
 import pytest
 
 from drawing.documents import write_html
@@ -37,14 +39,28 @@ def test_no_textbook_kernel_is_above_its_roof(name: str) -> None:
 
 
 def test_the_page_has_roofs_causes_and_every_kernel() -> None:
-    one = estimate_of(copy())
-    shown = [PlottedKernel("copy<&>", 2, 2 * one.us, one), PlottedKernel("unseen", 1, 5.0, None)]
+    one, other = estimate_of(copy()), estimate_of(PAIRS["four chains and one"][0])
+    shown = [
+        PlottedKernel("copy<&>", 2, 2 * one.us, one),
+        PlottedKernel("chains", 1, other.us, other),
+        PlottedKernel("unseen", 1, 5.0, None),
+    ]
     text = write_html("run", figures(H100, shown), ["first line", "a < b"])
     assert text == write_html("run", figures(H100, shown), ["first line", "a < b"])
-    words = ("copy&lt;&amp;&gt;", "unseen", "not sampled", f"{2 * one.us:.2f}", "a &lt; b")
-    assert [word for word in words if word not in text] == []
-    assert "copy<&>" not in text
+    body = text[text.index("<main>") : text.index("</body>")]
+    root = ElementTree.fromstring(body)
+    words = " ".join(word for plot in root.iter("svg") for word in plot.itertext())
+    assert all(said in words for said in ("3350 GB/s", "fp32", "launch", "latency not hidden"))
+    cells = ["".join(cell.itertext()) for cell in root.iter("td")]
+    assert {"copy<&>", "chains", "unseen", "not sampled", f"{2 * one.us:.2f}"} <= set(cells)
+    # A copy computes nothing: it has bars, but no point below the roofs.
+    number = cells[cells.index("copy<&>") + 1]
+    assert f"and so not in the plot: {number}." in text
+    assert "a &lt; b" in text
 
 
 def test_a_run_without_kernels_has_a_page_too() -> None:
-    assert "no context ended" in write_html("run", figures(H100, []), ["no context ended"])
+    assert figures(H100, []) == []
+    text = write_html("run", [], ["no context ended"])
+    assert "<section>" not in text
+    assert "no context ended" in text
