@@ -5,11 +5,21 @@ import os
 import tarfile
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 MAX_FILE_BYTES: Final = 4 << 20  # of each file, the end is kept
+LEFT_OUT: Final = """\
+Left out: Secrets, ConfigMaps, values of environment variables, annotations, and the names of
+namespaces and pods that are not Tessera's. Text that looks like a secret is replaced.
+"""
 _MARK: Final = b"[the beginning was removed]\n"
+
+
+def name_now() -> str:
+    """Return the name of a bundle that is collected now, in UTC."""
+    return f"tessera-support-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
 
 
 def write(path: Path, folder: str, files: Mapping[str, str]) -> int:

@@ -15,6 +15,16 @@ spec:
   - profile: 3g.40gb
   - {profile: 1g.10gb, count: 4}
 """
+READ_ONLY_POLICY: Final = """apiVersion: rdma.tessera.dev/v1alpha1
+kind: RDMANetworkPolicy
+metadata: {name: read-only, namespace: training}
+spec:
+  podSelector: {}
+  policyTypes: [Ingress]
+  ingress:
+  - from: [{podSelector: {}}]
+    verbs: [CM, Send, Read]
+"""
 VIEWS: Final = {
     "fleet": "/",
     "node": "/nodes/gpu-0003",
@@ -31,33 +41,21 @@ VIEWS: Final = {
 
 async def show_layout(page: Page, base: str) -> None:
     """Open the diff of an example."""
-    await page.open(base + "/layout")
-    await page.evaluate(f"document.getElementById('manifest').value = {_MANIFEST!r}")
-    await page.evaluate("document.querySelector('.paste').requestSubmit()")
-    await page.wait_for(
-        "document.querySelector('article') !== null && document.readyState === 'complete'"
-    )
-
-
-_POLICY: Final = """apiVersion: rdma.tessera.dev/v1alpha1
-kind: RDMANetworkPolicy
-metadata: {name: read-only, namespace: training}
-spec:
-  podSelector: {}
-  policyTypes: [Ingress]
-  ingress:
-  - from: [{podSelector: {}}]
-    verbs: [CM, Send, Read]
-"""
+    await _paste(page, base + "/layout", _MANIFEST, "article")
 
 
 async def show_what_if(page: Page, base: str) -> None:
     """Evaluate an example of a policy."""
-    await page.open(base + "/rdma/what-if")
-    await page.evaluate(f"document.getElementById('manifest').value = {_POLICY!r}")
+    await _paste(page, base + "/rdma/what-if", READ_ONLY_POLICY, "section")
+
+
+async def _paste(page: Page, url: str, manifest: str, shown: str) -> None:
+    """Submit a manifest in the form of a page, and wait for an element of the answer."""
+    await page.open(url)
+    await page.evaluate(f"document.getElementById('manifest').value = {manifest!r}")
     await page.evaluate("document.querySelector('.paste').requestSubmit()")
     await page.wait_for(
-        "document.querySelector('section') !== null && document.readyState === 'complete'"
+        f"document.querySelector('{shown}') !== null && document.readyState === 'complete'"
     )
 
 

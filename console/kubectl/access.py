@@ -15,7 +15,6 @@ from console.model.watches import NAMESPACED, Watches
 from gpu_operator import errors
 from gpu_operator.kube import connection
 from gpu_operator.kube.client import KubernetesCluster
-from gpu_operator.kube.port import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +102,10 @@ def read_model(
 
 
 @contextlib.asynccontextmanager
-async def connect(access: Access) -> AsyncIterator[Source]:
+async def connect(access: Access) -> AsyncIterator[KubernetesCluster]:
     """Connect to the cluster's API server. Raises ConfigError."""
-    client, _ = await connection.kubeconfig_client(access.kubeconfig, access.context)
-    cluster = KubernetesCluster(client)
-    try:
-        yield cluster
-    finally:
-        await cluster.close()
+    async with connection.open_kubeconfig(access.kubeconfig, access.context) as client:
+        yield KubernetesCluster(client)
 
 
 async def _read(

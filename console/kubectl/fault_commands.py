@@ -5,20 +5,17 @@ which validates it and copies it to the GPU.
 """
 
 import asyncio
-import contextlib
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 import click
 
 from console.kubectl import output
-from console.kubectl.access import Access, with_access
+from console.kubectl.access import Access, connect, with_access
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1 import API_VERSION
-from gpu_operator.kube import connection
 from gpu_operator.kube.actions import Action, Delete
-from gpu_operator.kube.client import KubernetesCluster
 from gpu_operator.kube.port import Document
 
 _KIND: Final = "GPUFault"
@@ -36,17 +33,6 @@ class Faults(Protocol):
 
     async def perform(self, action: Action) -> Document | None:
         """Perform an action."""
-
-
-@contextlib.asynccontextmanager
-async def connect(access: Access) -> AsyncIterator[Faults]:
-    """Connect to the cluster's API server. Raises ConfigError."""
-    client, _ = await connection.kubeconfig_client(access.kubeconfig, access.context)
-    cluster = KubernetesCluster(client)
-    try:
-        yield cluster
-    finally:
-        await cluster.close()
 
 
 @click.group("fault")

@@ -1,7 +1,6 @@
 """``kubectl tessera doctor`` and ``kubectl tessera bundle``."""
 
 import asyncio
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -13,12 +12,10 @@ from console.support import entry
 from diagnosis import archive, findings
 from gpu_operator import errors
 
-_README: Final = """\
+_README: Final = f"""\
 Collected by `kubectl tessera bundle`. Read the files before you share them.
 
-Left out: Secrets, ConfigMaps, values of environment variables, annotations, and the names of
-namespaces and pods that are not Tessera's. Text that looks like a secret is replaced.
-"""
+{archive.LEFT_OUT}"""
 
 
 @click.command("doctor")
@@ -51,8 +48,7 @@ def check_cluster(access: Access, form: str | None) -> int:
 @with_access
 def collect_bundle(access: Access, path: Path | None) -> None:
     """Write an archive with Tessera's objects and logs, without secrets or other namespaces."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    folder = f"tessera-support-{stamp}"
+    folder = archive.name_now()
     target = path or Path(f"{folder}.tar.gz")
     try:
         files = asyncio.run(entry.collect_cluster(access.kubeconfig, access.context, access.named))

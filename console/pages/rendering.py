@@ -7,7 +7,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from console.views import advice, fleet, why
-from drawing import gpus, pixels, slices, verdict
+from drawing import elements, gpus, pixels, slices, verdict
 from drawing.elements import Element
 from drawing.slices import Box, GpuPicture
 
@@ -69,10 +69,7 @@ def quote_segment(text: str) -> str:
 
 def shorten(text: str, most: int = _SHORT) -> str:
     """Return a text that is at most ``most`` characters long; its middle is left out."""
-    if len(text) <= most:
-        return text
-    half = (most - 1) // 2
-    return f"{text[:half]}…{text[-half:]}"
+    return elements.shorten(text, most)
 
 
 def format_gib(size_bytes: int) -> str:

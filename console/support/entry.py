@@ -54,9 +54,5 @@ async def connect(
     kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[tuple[Source, bundle.Logs]]:
     """Connect to the API server. Raises ConfigError."""
-    client, _ = await connection.kubeconfig_client(kubeconfig, context)
-    cluster = KubernetesCluster(client)
-    try:
-        yield cluster, PodLogs(client)
-    finally:
-        await cluster.close()
+    async with connection.open_kubeconfig(kubeconfig, context) as client:
+        yield KubernetesCluster(client), PodLogs(client)

@@ -1,7 +1,7 @@
 """Connection to the API server, with the pod's service account or KUBECONFIG."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,20 @@ async def kubeconfig_client(path: Path | None, context: str | None) -> tuple[Api
     client = ApiClient(configuration)
     client.user_agent = _CONSOLE_USER_AGENT
     return client, context or str(current)
+
+
+@contextlib.asynccontextmanager
+async def open_kubeconfig(path: Path | None, context: str | None) -> AsyncIterator[ApiClient]:
+    """Connect as ``kubeconfig_client`` does, and close the connections at the end.
+
+    Raises:
+        ConfigError: the file or the context does not exist, or is invalid.
+    """
+    client, _ = await kubeconfig_client(path, context)
+    try:
+        yield client
+    finally:
+        await client.close()
 
 
 def kubeconfig_namespace(path: Path | None, context: str | None) -> str:

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from benchmarks.console import synthetic
+from benchmarks.console.pictures import READ_ONLY_POLICY as POLICY
 from benchmarks.console.synthetic import SyntheticCluster
 from console.model.exporters import MOST_BYTES, Exporters, Proxy
 from console.views import metrics
@@ -15,16 +16,6 @@ from gpu_operator import errors
 from gpu_operator.kube.port import Chosen, Document
 from support.rigs.console_rig import Answer, Console, open_console
 
-POLICY = """apiVersion: rdma.tessera.dev/v1alpha1
-kind: RDMANetworkPolicy
-metadata: {name: read-only, namespace: training}
-spec:
-  podSelector: {}
-  policyTypes: [Ingress]
-  ingress:
-  - from: [{podSelector: {}}]
-    verbs: [CM, Send, Read]
-"""
 ANSWER = """# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
 # TYPE DCGM_FI_DEV_GPU_UTIL gauge
 DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-1"} 37

@@ -5,7 +5,6 @@ import json
 import platform
 import sys
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +17,7 @@ from vgpu_sim import config
 from vgpu_sim.cli.doctor import cluster, host, node
 
 _PREFIXES: Final = ("TESSERA_", "CUDA_", "NVIDIA_", "LD_", "TRITON_", "TORCH", "PYTHON")
-_README: Final = """\
+_README: Final = f"""\
 Collected by `tessera support-bundle`. Read the files before you share them.
 
 host/versions.txt   versions of Tessera, Python, the kernel and packages
@@ -26,9 +25,7 @@ host/variables.txt  names of environment variables that concern Tessera; no valu
 host/doctor.json    findings of `tessera doctor` about this machine
 cluster/            objects and logs of Tessera's own pods, if a cluster was reachable
 
-Left out: Secrets, ConfigMaps, values of environment variables, annotations, and the names of
-namespaces and pods that are not Tessera's. Text that looks like a secret is replaced.
-"""
+{archive.LEFT_OUT}"""
 
 
 @click.command("support-bundle")
@@ -58,8 +55,7 @@ def command(
 
     Secrets, values of environment variables, and names of other namespaces are left out.
     """
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    folder = f"tessera-support-{stamp}"
+    folder = archive.name_now()
     target = path or Path(f"{folder}.tar.gz")
     files = {"README.txt": _README, **collect_host()}
     collected = {} if no_cluster else cluster.collect(kubeconfig, context, namespace)
