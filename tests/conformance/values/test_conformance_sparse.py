@@ -48,14 +48,7 @@ def _check(
     for m, k, right, c, have in zip(x, kept, y, z, found, strict=True):
         left = oracle.values(np.where(k, m, np.zeros((), m.dtype)), a)
         right = oracle.values(right, b)
-        if a == "bf16":
-            want = oracle.paired_product(left, right, c)
-        else:
-            kind = "s32" if total == "s32" else "f32"
-            want = oracle.product(left, right, c, kind, "satfinite" in words)
-        if total == "f16":
-            with np.errstate(over="ignore"):
-                want = want.astype(np.float16)
+        want = oracle.mma(left, right, c, a, total, "satfinite" in words)
         got = oracle.matrix_of(have, total, (ROWS, COLUMNS))
         np.testing.assert_array_equal(got.view(f"u{got.itemsize}"), want.view(f"u{got.itemsize}"))
 

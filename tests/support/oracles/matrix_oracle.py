@@ -162,6 +162,19 @@ def product(a: Array, b: Array, c: Array, kind: str, clamp: bool = False) -> Arr
     return total
 
 
+def mma(a: Array, b: Array, c: Array, factor: str, total: str, clamp: bool = False) -> Array:
+    """Return a x b + c as MMA computes it for factors of a type and a sum of type ``total``."""
+    if factor == "bf16":
+        found = paired_product(a, b, c)
+    else:
+        found = product(a, b, c, "s32" if total == "s32" else "f32", clamp)
+    if total == "f16":
+        with np.errstate(over="ignore"):
+            found = found.astype(np.float16)
+        found = np.where(np.isnan(found), np.uint16(0x7FFF).view(np.float16), found)
+    return found
+
+
 def patterns(type_: str, shape: tuple[int, int], dice: np.random.Generator, tame: bool) -> Array:
     """Return a matrix of ordinary numbers (``tame``) or of any patterns."""
     kind = np.dtype(NUMPY[type_])
