@@ -100,18 +100,21 @@ class Namespaces:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Gpu, frozenset[str]]] = {}
+        self._sets: dict[frozenset[str], frozenset[str]] = {}  # equal sets exist once
 
     def of(self, gpu: Gpu) -> frozenset[str]:
         """Return the namespaces of the pods and claims that hold slices of the GPU."""
         known = self._known.get(gpu.name)
         if known is None or known[0] is not gpu:
-            known = self._known[gpu.name] = (gpu, namespaces_of(gpu))
+            found = namespaces_of(gpu)
+            known = self._known[gpu.name] = (gpu, self._sets.setdefault(found, found))
         return known[1]
 
     def forget(self, world: World) -> None:
         """Drop the GPUs that no longer exist."""
         if len(self._known) > len(world.gpus):
             self._known = {k: v for k, v in self._known.items() if k in world.gpus}
+            self._sets = {found: found for _, found in self._known.values()}
 
 
 def namespaces_of(gpu: Gpu) -> frozenset[str]:

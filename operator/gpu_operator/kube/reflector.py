@@ -93,6 +93,7 @@ class Reflector:
                     there.add(key)
             metadata = page.get("metadata") or {}
             token = metadata.get("continue") or ""
+            page, item = {}, {}  # free them: the next page takes as much memory
             if not token:
                 break
         for key in self._known.keys() - there:

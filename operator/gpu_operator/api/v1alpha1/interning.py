@@ -1,46 +1,81 @@
 """Sharing of equal parts between models, of which thousands are stored, to save memory.
 
-A GPU with seven slices consists of some twenty small models. Each model has a set with the names
-of its given fields, and strings that occur in most other models, too. These sets and strings
-take more than half of a GPU's memory.
+A GPU with seven slices consists of some twenty small models. Its instances are equal to those of
+thousands of GPUs. Models also have a set with the names of their given fields, and strings and
+numbers that occur in most other models.
 """
 
 import sys
-from typing import Any, TypeVar
+from collections.abc import Hashable, Mapping
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
-_WORD = 64  # longer strings are rarely equal
-_MOST = 4096  # distinct sets; few occur: programs write objects, and users set few fields
+from gpu_operator.api.v1alpha1.gpu import PlacedInstance
+
+_WORD: Final = 64  # longer strings are rarely equal
+_MOST: Final = 4096  # distinct values of each type; few occur: users set few fields
+_WIDE: Final = 10  # fields; more take less memory in a dictionary that shares its keys
+# Fields whose values seldom repeat:
+_UNIQUE: Final = frozenset({"uid", "uuid", "name", "memory_used_bytes", "last_transition_time"})
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _given: dict[tuple[type[BaseModel], frozenset[str]], set[str]] = {}
+_values: dict[type, dict[Hashable, Any]] = {}
 
 
 def intern_model(model: ModelT) -> ModelT:
-    """Intern the strings of a frozen model, to save memory; return the same model.
+    """Intern the parts of a frozen model, to save memory; return the same model.
 
-    Models of one type in which the same fields are set share one set of field names.
+    Equal small models, strings and numbers exist once. Models of one type in which the same fields
+    are set share one set of field names.
     """
-    _intern_value(model)
+    given = model.__pydantic_fields_set__
+    if len(_given) < _MOST:
+        # The shared set is never modified: changing a frozen model copies the model with its set.
+        shared = _given.setdefault((type(model), frozenset(given)), given)
+        object.__setattr__(model, "__pydantic_fields_set__", shared)
+    fields = model.__dict__
+    for name, value in fields.items():
+        if name not in _UNIQUE and value is not None:
+            fields[name] = _intern_value(value)
+    if len(fields) > _WIDE:
+        object.__setattr__(model, "__dict__", _share_keys(type(model), fields))
     return model
 
 
-def _intern_value(value: Any) -> None:
-    if isinstance(value, tuple):
-        for item in value:
-            _intern_value(item)
-    elif isinstance(value, BaseModel):
-        given = value.__pydantic_fields_set__
-        if len(_given) < _MOST:
-            # The shared set is never modified: changing a frozen model copies the model with its
-            # set.
-            shared = _given.setdefault((type(value), frozenset(given)), given)
-            object.__setattr__(value, "__pydantic_fields_set__", shared)
-        fields = value.__dict__
-        for name, item in fields.items():
-            if type(item) is str:
-                if len(item) < _WORD:
-                    fields[name] = sys.intern(item)
-            elif isinstance(item, tuple | BaseModel):
-                _intern_value(item)
+def _share_keys(of: type[BaseModel], fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields in a dictionary that shares its keys with those of other models (PEP 412).
+
+    Pydantic fills dictionaries of their own, which take about twice the memory.
+    """
+    other = of.__new__(of)
+    for name, value in fields.items():
+        object.__setattr__(other, name, value)
+    return other.__dict__
+
+
+def _intern_value(value: Any) -> Any:
+    """Return the value, or an equal one that is already stored."""
+    match value:
+        case str():
+            return sys.intern(value) if type(value) is str and len(value) < _WORD else value
+        case bool():
+            return value
+        case int():
+            return _share(value)
+        case tuple():
+            items = tuple(_intern_value(item) for item in value)
+            instances = all(isinstance(item, PlacedInstance) for item in items)
+            return _share(items) if instances else items
+        case PlacedInstance():
+            return _share(intern_model(value))
+        case BaseModel():
+            return intern_model(value)
+        case _:
+            return value
+
+
+def _share(value: Any) -> Any:
+    known = _values.setdefault(type(value), {})
+    return known.setdefault(value, value) if len(known) < _MOST else known.get(value, value)

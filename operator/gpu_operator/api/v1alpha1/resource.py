@@ -19,6 +19,7 @@ from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus
 SpecT = TypeVar("SpecT", bound=Model)
 StatusT = TypeVar("StatusT", bound=Status)
 Document = Mapping[str, Any]
+_NONE: Mapping[str, str] = {}  # one for all objects without labels or annotations
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,8 @@ def meta_of(document: Document) -> Meta:
         generation=metadata.get("generation") or 1,
         created=metadata.get("creationTimestamp") or "",
         deleting=bool(metadata.get("deletionTimestamp")),
-        labels=dict(metadata.get("labels") or {}),
-        annotations=dict(metadata.get("annotations") or {}),
+        labels=dict(metadata.get("labels") or ()) or _NONE,
+        annotations=dict(metadata.get("annotations") or ()) or _NONE,
         finalizers=tuple(metadata.get("finalizers") or ()),
     )
 
