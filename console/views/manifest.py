@@ -7,9 +7,9 @@ from typing import Any, Final
 import yaml
 
 from gpu_operator.api.v1alpha1 import GROUP, VERSION
+from vgpu_sim.yaml_nesting import NestingError, check_nesting
 
 LONGEST: Final = 64 * 1024  # characters of a manifest
-DEEPEST: Final = 64  # levels of nesting: PyYAML composes nodes recursively, libyaml's on C's stack
 KIND: Final = "MIGLayout"
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # PyYAML's constructors raise these for values that do not fit an explicit tag: `!!timestamp x`.
@@ -81,24 +81,13 @@ def read_documents(text: str) -> list[Any]:
     if len(text) > LONGEST:
         raise ManifestError(f"the manifest has more than {LONGEST} characters")
     try:
-        _check_nesting(text)
+        check_nesting(text, _Loader)
         return [one for one in yaml.load_all(text, _Loader) if one is not None]
+    except NestingError as err:
+        where = f"line {err.problem_mark.line + 1}: " if err.problem_mark is not None else ""
+        raise ManifestError(f"{where}{err.problem}") from err
     except _INVALID as err:
         raise ManifestError(f"not YAML: {str(err)[:300]}") from err
-
-
-def _check_nesting(text: str) -> None:
-    """Refuse deep nesting by the parser's events, which are read without recursion."""
-    depth = 0
-    for event in yaml.parse(text, _Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > DEEPEST:
-                mark = event.start_mark
-                where = f"line {mark.line + 1}: " if mark is not None else ""
-                raise ManifestError(f"{where}nested more than {DEEPEST} levels deep")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
 
 
 def _check_metadata(metadata: Mapping[Any, Any]) -> None:

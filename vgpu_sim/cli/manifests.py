@@ -15,6 +15,7 @@ import click
 import yaml
 
 from vgpu_sim.cli import inputs
+from vgpu_sim.yaml_nesting import check_nesting
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _LISTED: Final = (
@@ -117,6 +118,7 @@ def _files(name: str) -> Iterator[str]:
 def _contents(file: str) -> Iterator[Any]:
     text = inputs.read_text(file)
     try:
+        check_nesting(text, _Loader)
         yield from (one for one in yaml.load_all(text, _Loader) if one is not None)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)

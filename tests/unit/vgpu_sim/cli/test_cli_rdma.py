@@ -392,3 +392,20 @@ def test_verbs_are_completed() -> None:
     shell = ShellComplete(main, {}, "tessera", "_TESSERA_COMPLETE")
     done = shell.get_completions(["rdma", "explain", "--verb"], "w")
     assert [item.value for item in done] == ["write", "writeimm"]
+
+
+def test_a_deeply_nested_file_is_refused_with_its_line() -> None:
+    result = run(
+        "explain",
+        "--from",
+        "a/x",
+        "--to",
+        "b/y",
+        "--verb",
+        "read",
+        "-f",
+        "-",
+        text="a: 1\n---\n" + "[" * 9000,
+    )
+    assert result.exit_code == 2
+    assert "line 3: nested more than 64 levels deep" in result.output
