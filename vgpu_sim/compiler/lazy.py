@@ -153,14 +153,15 @@ class LazyFile:
             raise pipeline.add_lines(error, self._source(), "<ptx>") from error
 
     def _check_names(self, defined: list[str]) -> None:
-        """Leave it to the whole compiler to report names that are defined twice, and addresses of
-        kernels.
+        """Leave it to the whole compiler to report names that are defined twice, and to provide
+        addresses of kernels.
         """
         functions = self._syntax.functions
         variables = {variable.name for variable in self._syntax.variables}
         values = [v.initial for v in self._syntax.variables if v.initial is not None]
         if (
             len(set(defined)) < len(defined)
+            or system_calls.launches_kernels(self._syntax)
             or any(f.is_entry or f.name in self._kernels for f in functions)
             or not variables.isdisjoint((*defined, *self._kernels))
             or any(not names.in_value(v).isdisjoint(self._kernels) for v in values)

@@ -1,12 +1,13 @@
 """Driver functions that kernels call: vprintf, __assertfail, malloc, free and __cxa_pure_virtual,
-and the device runtime's barrier of a grid (cudaCGSynchronize) and conditions of graphs
-(cudaGraphSetConditional).
+and those of the device runtime: the barrier of a grid (cudaCGSynchronize), conditions of graphs
+(cudaGraphSetConditional), and launches of kernels from kernels (cudaLaunchDeviceV2 and others).
 
-They are written in PTX (``system_calls.ptx``) and added to a module that declares and calls
-them, so that both backends run them like any other function.
+They are written in PTX (``system_calls.ptx`` and ``device_runtime.ptx``) and added to a module that
+declares and calls them, so that both backends run them like any other function.
 """
 
 import functools
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,7 @@ from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.compiler.ptx.fragments import parse_fragment
 
-NAMES: Final = frozenset(
+_DRIVER: Final = frozenset(
     {
         "vprintf",
         "__assertfail",
@@ -27,9 +28,42 @@ NAMES: Final = frozenset(
         "cudaGraphSetConditional",
     }
 )
+_RUNTIME: Final = frozenset(
+    {
+        *("cudaGetParameterBuffer", "cudaGetParameterBufferV2"),
+        *("cudaLaunchDevice", "cudaLaunchDeviceV2"),
+        *("cudaMemcpyAsync", "cudaMemsetAsync", "cudaMalloc", "cudaFree"),
+        *("cudaStreamCreateWithFlags", "cudaStreamDestroy", "cudaStreamWaitEvent"),
+        *("cudaEventCreateWithFlags", "cudaEventDestroy"),
+        *("cudaEventRecord", "cudaEventRecordWithFlags"),
+        *("cudaPeekAtLastError", "cudaGetLastError", "cudaDeviceGetAttribute"),
+    }
+)
+_HEAP: Final = frozenset({"malloc", "free"})  # what the device runtime calls
+
+# The version of dynamic parallelism since CUDA 12, and the default stream of each thread.
+_PREFIX: Final = "__cudaCDP2"
+_SUFFIX: Final = "_ptsz"
+
+
+_ALIASES: Final = {
+    alias: name
+    for name in _RUNTIME
+    for plain in (name, _PREFIX + name.removeprefix("cuda"))
+    for alias in (plain, plain + _SUFFIX)
+}
+NAMES: Final = _DRIVER | _ALIASES.keys()
 # Read at import: a sandboxed worker opens no files.
-_SOURCE: Final = Path(__file__).with_suffix(".ptx").read_text(encoding="ascii")
+_SOURCES: Final = {
+    name: Path(__file__).with_name(f"{name}.ptx").read_text(encoding="ascii")
+    for name in ("system_calls", "device_runtime")
+}
 _OWN: Final = "__tessera_"
+
+
+def launches_kernels(module: tree.Module) -> bool:
+    """True if a module declares functions by which kernels launch kernels and copies."""
+    return any(f.name in _ALIASES for f in module.functions)
 
 
 def add_system_calls(module: tree.Module, *, unused: bool = False) -> tree.Module:
@@ -47,19 +81,42 @@ def add_system_calls(module: tree.Module, *, unused: bool = False) -> tree.Modul
     used += [names.in_value(v.initial) for v in module.variables if v.initial is not None]
     if not unused and not any(wanted & some for some in used):
         return module
-    library = _library()
+    runtime = sorted(wanted & _ALIASES.keys())
+    calls_heap = any(_ALIASES[name] in ("cudaMalloc", "cudaFree") for name in runtime)
+    driver = (wanted & _DRIVER) | ((_HEAP - defined) if calls_heap else frozenset())
+    added: list[tree.Function] = []
+    variables: list[tree.Variable] = []
+    if driver:
+        library = _library("system_calls")
+        added += _definitions(library, _DRIVER, {name: name for name in driver}, declared)
+        variables += library.variables
+    if runtime:
+        library = _library("device_runtime")
+        aliases = {name: _ALIASES[name] for name in runtime}
+        added += _definitions(library, _RUNTIME | _HEAP, aliases, declared)
+        variables += library.variables
     return replace(
         module,
-        functions=(
-            *module.functions,
-            *(
-                _as_declared(f, declared[f.name]) if f.name in declared else replace(f, line=0)
-                for f in library.functions
-                if f.name not in NAMES or f.name in wanted
-            ),
-        ),
-        variables=(*module.variables, *library.variables),
+        functions=(*module.functions, *added),
+        variables=(*module.variables, *variables),
     )
+
+
+def _definitions(
+    library: tree.Module,
+    public: frozenset[str],
+    wanted: Mapping[str, str],
+    declared: Mapping[str, tree.Function],
+) -> Iterable[tree.Function]:
+    """Yield a library's own functions, and those in ``wanted``, which maps names to its names."""
+    known = {f.name: f for f in library.functions if f.body is not None}
+    yield from (replace(f, line=0) for name, f in known.items() if name not in public)
+    for alias, name in wanted.items():
+        function = replace(known[name], name=alias)
+        if alias in declared:
+            yield _as_declared(function, declared[alias])
+        else:
+            yield replace(function, line=0)
 
 
 def _as_declared(function: tree.Function, declared: tree.Function) -> tree.Function:
@@ -74,9 +131,9 @@ def _as_declared(function: tree.Function, declared: tree.Function) -> tree.Funct
 
 
 @functools.cache
-def _library() -> tree.Module:
+def _library(name: str) -> tree.Module:
     """Return the functions, under names that no program can use, and without line numbers."""
-    return parse_fragment(_SOURCE, _hidden_name)
+    return parse_fragment(_SOURCES[name], _hidden_name)
 
 
 def _hidden_name(name: str) -> str:

@@ -96,7 +96,7 @@ class Launches:
         parameters = ctypes.string_at(call.parameters, call.parameter_bytes)
         amounts = call.shared_bytes, call.thread_stack_bytes, call.multiprocessors
         cluster = cluster_size(call.cluster)
-        launch = Launch(site.function, grid, block, parameters, *amounts, cluster)
+        launch = Launch(site.function, grid, block, parameters, *amounts, cluster, call.depth)
         backend.run(site.program, launch)
 
     def _improve(self, kernel: int, block: _Block, better: NativeEntry) -> None:

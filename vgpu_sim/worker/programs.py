@@ -7,6 +7,7 @@ from time import monotonic_ns
 from typing import Any, Final
 
 from vgpu_sim.hal.compute.ports import Backend, NativeBackend, ProgramHandle
+from vgpu_sim.worker import descriptors
 from vgpu_sim.worker.chunks import OutOfBudgetError
 from vgpu_sim.worker.modules import module_table
 from vgpu_sim.worker.modules.images import MAX_LOG_BYTES, Image, Images, LazyImage
@@ -241,13 +242,16 @@ class Programs:
     ) -> dict[str, KernelHandle]:
         """Load a container as a part of a program, whose segment has its variables."""
         base = self._aperture_base + program.segment.offset
+        places = descriptors.find(image.summary.variables)
         kernels: dict[str, KernelHandle] = {}
         with ExitStack() as undo:
             handle = self._backend.load(image.container, base, image.module)
             undo.callback(self._backend.unload, handle)
             undo.callback(self._take_back, kernels)
             for function in functions:
-                kernels[function.name] = self._add_kernel(handle, function, base)
+                kernels[function.name] = self._add_kernel(handle, function, base, places)
+            for function in functions:
+                self._describe(function, kernels[function.name], base, places)
             undo.pop_all()
         program.handles.append(handle)
         program.kernels += kernels.values()
@@ -325,7 +329,11 @@ class Programs:
             del self._sites[kernel]
 
     def _add_kernel(
-        self, program: ProgramHandle, function: FunctionSummary, base: int
+        self,
+        program: ProgramHandle,
+        function: FunctionSummary,
+        base: int,
+        places: descriptors.Places,
     ) -> KernelHandle:
         x, y, z = function.maximum_block or (0, 0, 0)
         kernel = Kernel(
@@ -345,6 +353,7 @@ class Programs:
             parameter_image=0
             if function.parameter_image is None
             else base + function.parameter_image,
+            launch_buffer=base + places.launches if function.launches else 0,
         )
         try:
             handle = self._runtime.add_kernel(kernel)
@@ -352,3 +361,19 @@ class Programs:
             raise OutOfBudgetError(str(err)) from err
         self._sites[handle] = KernelSite(program, function.name)
         return handle
+
+    def _describe(
+        self,
+        function: FunctionSummary,
+        kernel: KernelHandle,
+        base: int,
+        places: descriptors.Places,
+    ) -> None:
+        """Fill the descriptor through which kernels launch a kernel, if it has one."""
+        offset = places.kernels.get(function.name)
+        if offset is not None:
+            threads = descriptors.most_threads(function.maximum_block, self._max_threads_per_block)
+            content = descriptors.describe(
+                kernel, function.parameter_bytes, threads, function.shared_bytes
+            )
+            self._runtime.write(base + offset, content)

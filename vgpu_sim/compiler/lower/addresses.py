@@ -2,6 +2,7 @@
 
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.symbols import managed_variables
+from vgpu_sim.compiler.lower.symbols.descriptors import descriptor_name
 from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.symbols.frames import LocalVariable
 from vgpu_sim.compiler.lower.symbols.shared_memory import SharedVariable
@@ -59,6 +60,9 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Operand, Space] 
     function = symbols.graph.functions.get(base.text)
     if function is not None:
         return Literal(symbols.graph.address(function) + addend), Space.CONST
+    descriptor = descriptor_name(base.text)
+    if descriptor in symbols.variables:
+        return Symbol(descriptor, addend), Space.GLOBAL
     if base.text in symbols.functions:
         raise Unsupported(f"taking the address of function {base.text!r}", base)
     if context.scope.find_label(base.text) is not None:

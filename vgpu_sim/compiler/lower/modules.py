@@ -13,7 +13,7 @@ from vgpu_sim.compiler.lower import special, variables
 from vgpu_sim.compiler.lower.context import Symbols
 from vgpu_sim.compiler.lower.functions import check_function, lower_function
 from vgpu_sim.compiler.lower.stack.call_graph import CallGraph, FileFacts
-from vgpu_sim.compiler.lower.symbols import managed_variables, names, references
+from vgpu_sim.compiler.lower.symbols import descriptors, managed_variables, names, references
 from vgpu_sim.compiler.lower.symbols.findings import (
     Findings,
     Invalid,
@@ -133,6 +133,9 @@ def lower_module(
     bodies = [function.body for function in module.functions if function.body is not None]
     if any(special.GRID_WORKSPACE_READERS & names.find_used(body) for body in bodies):
         variables.reserve(segment, special.GRID_WORKSPACE, special.GRID_WORKSPACE_BYTES)
+    for kernel in descriptors.find_launched(module):
+        descriptor = descriptors.descriptor_name(kernel)
+        variables.reserve(segment, descriptor, descriptors.DESCRIPTOR_BYTES)
     symbols = Symbols(
         variables=segment.variables,
         refused=segment.refused,

@@ -22,6 +22,13 @@ MAX_WAITS: Final = 4
 MAX_TIMESTAMPS: Final = 4096
 INLINE_PARAMETER_BYTES: Final = 128
 MAX_LIST_DEPTH: Final = 32  # lists in lists
+# Launches by kernels (compiler/device_runtime.ptx): how many can be pending unless the program sets
+# another limit, and at most; how deep grids may launch one another; the bytes of records per launch.
+PENDING_LAUNCHES: Final = 2048
+MAX_PENDING_LAUNCHES: Final = 1 << 16
+MAX_LAUNCH_DEPTH: Final = 24
+LAUNCH_RECORD_BYTES: Final = 512
+GRID_DEPTH_SHIFT: Final = 56  # a grid's depth is the highest byte of its number
 CLUSTERED: Final = 1 << 15  # of LaunchBody.cluster
 MAX_PARAMETER_BYTES: Final = 32764  # PTX ISA, "Kernel Function Parameters"
 MESSAGE_BYTES: Final = 256
@@ -379,7 +386,8 @@ class LaunchContext(ctypes.Structure):
 
     ``aperture_limit`` is a size, not an address. If code derives addresses from a pointer, it
     clamps the pointer: it uses ``base + min(pointer - base, limit)`` instead. ``segment_base``
-    is the absolute address of the module's variables. ``grid_id`` counts the context's launches.
+    is the absolute address of the module's variables. ``grid_id`` counts the context's launches;
+    its highest byte is the grid's depth.
     The time in ns is ``timer_ns`` plus the processor's time stamp counter times ``timer_scale``
     / 2**32, modulo 2**64. ``local_bytes`` is the size of each thread's local memory. ``cluster`` is
     the number of blocks of a cluster in x, y and z, and ``cluster_explicit`` 1 if the launch or the

@@ -25,7 +25,7 @@ class Launch:
     dynamic shared memory, in addition to the kernel's own; ``stack_bytes`` is the size of each
     thread's stack if calls need one. ``multiprocessors`` is how many of the device's the launch may
     use; 0 for all. ``cluster`` is the number of a cluster's blocks in x, y and z, if the launch
-    states it.
+    states it. ``depth`` is how many grids launched one another before this one.
     """
 
     function: str
@@ -36,6 +36,7 @@ class Launch:
     stack_bytes: int = STACK_BYTES_PER_THREAD
     multiprocessors: int = 0
     cluster: tuple[int, int, int] | None = None
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from vgpu_sim.exec.errors import (
     UnsupportedError,
 )
 from vgpu_sim.exec.local_bytes import local_bytes
-from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.abi import GRID_DEPTH_SHIFT, FaultKind
 from vgpu_sim.hal.compute.ports import FaultSite, Launch, LaunchFault, ProgramHandle
 from vgpu_sim.isa import Function, Instruction, Module, Space, TrapCause, container
 from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
@@ -91,7 +91,7 @@ class InterpBackend:
                     segment_base,
                     launch.shared_bytes,
                     interp.Surroundings(
-                        next(self._grid_ids),
+                        next(self._grid_ids) | launch.depth << GRID_DEPTH_SHIFT,
                         launch.multiprocessors or self._multiprocessors,
                         launch.stack_bytes,
                     ),

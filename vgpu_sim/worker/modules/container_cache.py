@@ -13,6 +13,7 @@ from typing import Final
 import vgpu_sim.compiler
 import vgpu_sim.exec
 import vgpu_sim.isa
+import vgpu_sim.worker.descriptors
 import vgpu_sim.worker.modules.module_summary
 import vgpu_sim.worker.pipes
 from vgpu_sim.exec import own_files
@@ -32,8 +33,14 @@ def _fingerprint_of_sources() -> bytes:
     """
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     packages = [*vgpu_sim.compiler.__path__, *vgpu_sim.isa.__path__, *vgpu_sim.exec.__path__]
-    sources = [source for root in packages for source in sorted(Path(root).rglob("*.py"))]
-    summaries = (vgpu_sim.worker.modules.module_summary, vgpu_sim.worker.pipes)
+    sources = [
+        source
+        for root in packages
+        for pattern in ("*.py", "*.ptx")
+        for source in sorted(Path(root).rglob(pattern))
+    ]
+    worker = vgpu_sim.worker
+    summaries = (worker.modules.module_summary, worker.pipes, worker.descriptors)
     for source in [*sources, *(Path(str(one.__file__)) for one in summaries)]:
         digest.update(source.read_bytes())
     return digest.digest()

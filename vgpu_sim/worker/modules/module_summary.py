@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vgpu_sim.isa import Function, Module, Space, has_stack
-from vgpu_sim.worker import pipes
+from vgpu_sim.worker import descriptors, pipes
 from vgpu_sim.worker.pipes import PIPES
 
 _Block = tuple[int, int, int]
@@ -37,6 +37,7 @@ class FunctionSummary:
     parameter_image: int | None = None  # offset in the segment
     has_stack: bool = False
     tensor_memory: bool = False
+    launches: bool = False  # kernels
     pipes: tuple[int, ...] = (0,) * len(PIPES)
 
 
@@ -157,6 +158,7 @@ def _summarise_function(function: Function, parameter_image: int | None) -> Func
         parameter_image=parameter_image,
         has_stack=has_stack(function),
         tensor_memory=function.tensor_memory,
+        launches=descriptors.launches(function),
         pipes=pipes.shares(function),
     )
 

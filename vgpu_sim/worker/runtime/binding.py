@@ -46,6 +46,7 @@ class Kernel:
     has_stack: bool = False
     tensor_memory: bool = False
     parameter_image: int = 0  # address, or 0
+    launch_buffer: int = 0  # address of the variable that has its address, or 0
     registers: int = 0
     pipes: tuple[int, ...] = (0,) * len(PIPES)
 
@@ -245,6 +246,7 @@ class NativeRuntime:
                 local_bytes=kernel.local_bytes,
                 has_stack=kernel.has_stack,
                 parameter_image=kernel.parameter_image,
+                launch_buffer=kernel.launch_buffer,
                 registers=kernel.registers,
                 tensor_memory=kernel.tensor_memory,
                 pipes=kernel.pipes,
@@ -254,6 +256,10 @@ class NativeRuntime:
         if handle == 0:
             raise MemoryError("too many kernels in one context")
         return KernelHandle(handle)
+
+    def write(self, address: int, content: bytes) -> None:
+        """Write to mapped memory of a module's segment, whose kernels cannot run yet."""
+        ctypes.memmove(address, content, len(content))
 
     def remove_kernel(self, handle: KernelHandle) -> None:
         """Make a kernel unavailable to further launches. A launch of the kernel may still be

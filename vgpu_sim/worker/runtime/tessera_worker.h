@@ -37,6 +37,7 @@ typedef struct tessera_worker_call {
   uint32_t provisional; /* result: better code will be passed to tessera_worker_replace_code */
   uint32_t multiprocessors; /* that the launch may use; 0: all */
   uint32_t cluster;         /* tessera_launch_body.cluster */
+  uint32_t depth;           /* of the grid: how many grids launched one another before it */
   uint64_t address;
   uint64_t faulting_block;
   char message[TESSERA_MESSAGE_BYTES];
@@ -88,6 +89,7 @@ typedef struct tessera_worker_kernel {
   uint32_t local_bytes;  /* per thread, without a stack */
   uint64_t has_stack;    /* 1: each thread also has the stack that the launch specifies */
   uint64_t parameter_image; /* where in the segment a launch's parameters are copied; 0: nowhere */
+  uint64_t launch_buffer; /* where in the segment the address of the launch buffer is; 0: nowhere */
   uint32_t registers;       /* per thread */
   uint32_t tensor_memory;   /* 1: blocks have tensor memory */
   uint32_t pipes[TESSERA_WORKER_PIPES];

@@ -92,11 +92,13 @@ struct tsr_timestamp {
 
 /* Output and heap of the context's kernels (system_area.c). */
 struct tsr_system_area {
-  pthread_mutex_t making;  /* guards the fields up to `made` */
+  pthread_mutex_t making;  /* guards the fields up to `launch_buffer` */
   uint64_t fifo_bytes, heap_bytes; /* limits */
   _Atomic uint64_t stack_bytes;    /* another limit: of the stack */
   bool made;
   uint64_t address;
+  uint64_t pending_launches; /* a limit: of launches by kernels (modules/launch_buffer.c) */
+  uint64_t launch_buffer;    /* its address, or 0 */
   pthread_mutex_t reading; /* the innermost lock */
   uint8_t *alias;          /* NULL: there is none, or the context has ended */
   uint64_t read;           /* bytes read from the FIFO, in total */

@@ -20,6 +20,7 @@ void tsr_system_area_setup(struct tsr_context *context) {
   pthread_mutex_init(&area->reading, NULL);
   area->fifo_bytes = DEFAULT_FIFO_BYTES;
   area->heap_bytes = DEFAULT_HEAP_BYTES;
+  area->pending_launches = TESSERA_PENDING_LAUNCHES;
   atomic_store(&area->stack_bytes, TESSERA_STACK_BYTES_PER_THREAD);
 }
 
@@ -64,15 +65,17 @@ CUresult tsr_cuCtxGetLimit(size_t *pvalue, CUlimit limit) {
     case CU_LIMIT_STACK_SIZE: *pvalue = atomic_load(&area->stack_bytes); return CUDA_SUCCESS;
     case CU_LIMIT_PRINTF_FIFO_SIZE: *pvalue = area->fifo_bytes; return CUDA_SUCCESS;
     case CU_LIMIT_MALLOC_HEAP_SIZE: *pvalue = area->heap_bytes; return CUDA_SUCCESS;
+    case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: *pvalue = area->pending_launches; return CUDA_SUCCESS;
     default: return CUDA_ERROR_UNSUPPORTED_LIMIT;
   }
 }
 
-/* Set the size of the FIFO or the heap. A context has only one of each, so the first use fixes
- * the size. */
+/* Set the size of the FIFO, the heap or the launch buffer. A context has only one of each, so the
+ * first use fixes the size. */
 static CUresult set_bytes(struct tsr_system_area *area, uint64_t *bytes, uint64_t value) {
   pthread_mutex_lock(&area->making);
-  const CUresult result = area->made && value != *bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  const bool fixed = bytes == &area->pending_launches ? area->launch_buffer != 0 : area->made;
+  const CUresult result = fixed && value != *bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS) *bytes = value;
   pthread_mutex_unlock(&area->making);
   return result;
@@ -94,6 +97,9 @@ CUresult tsr_cuCtxSetLimit(CUlimit limit, size_t value) {
     case CU_LIMIT_MALLOC_HEAP_SIZE:
       if (value > MAX_HEAP_BYTES) return CUDA_ERROR_INVALID_VALUE;
       return set_bytes(area, &area->heap_bytes, rounded);
+    case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
+      if (value > TESSERA_MAX_PENDING_LAUNCHES) return CUDA_ERROR_INVALID_VALUE;
+      return set_bytes(area, &area->pending_launches, value);
     default: return CUDA_ERROR_UNSUPPORTED_LIMIT;
   }
 }

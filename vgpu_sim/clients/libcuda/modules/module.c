@@ -14,6 +14,7 @@
 #include "log.h"
 #include "exchange/ring.h"
 #include "memory/system_area.h"
+#include "modules/launch_buffer.h"
 #include "modules/managed.h"
 #include "exchange/wait.h"
 #include "exchange/request.h"
@@ -152,6 +153,10 @@ CUresult tsr_module_fetch(struct tsr_context *context, const void *image, size_t
   CUdeviceptr area;
   if (tsr_module_variable(module, "tessera.area", &area, NULL) == CUDA_SUCCESS)
     result = tsr_system_area_tell(context, area);
+  CUdeviceptr launches;
+  if (result == CUDA_SUCCESS &&
+      tsr_module_variable(module, "tessera.launches", &launches, NULL) == CUDA_SUCCESS)
+    result = tsr_launch_buffer_tell(context, launches);
   if (result == CUDA_SUCCESS) result = tsr_managed_place(module);
   if (result == CUDA_SUCCESS)
     *out = module;

@@ -24,14 +24,9 @@ from vgpu_sim.isa import (
     TrapCause,
 )
 
-# The functions by which kernels launched kernels before CUDA 12 (programming guide, "CUDA Dynamic
-# Parallelism").
-_DEVICE_RUNTIME = frozenset(
-    {
-        *("cudaGetParameterBuffer", "cudaGetParameterBufferV2", "cudaDeviceSynchronize"),
-        *("cudaLaunchDevice", "cudaLaunchDeviceV2"),
-    }
-)
+# Functions of the device runtime that compiler/device_runtime.ptx lacks (programming guide, "CUDA
+# Dynamic Parallelism").
+_DEVICE_RUNTIME = frozenset({"cudaDeviceSynchronize", "__cudaDeviceSynchronizeDeprecationAvoidance"})
 _LATER_DEVICE_RUNTIME = "__cudaCDP2"  # prefix of its names
 _ASSERTION = "tessera.assertion"  # of compiler/system_calls.ptx
 

@@ -15,7 +15,8 @@ enum {
   CUDA_ERROR_HARDWARE_STACK_ERROR = 714,
   CUDA_ERROR_MISALIGNED_ADDRESS = 716,
   CUDA_ERROR_INVALID_PC = 718,
-  CUDA_ERROR_LAUNCH_FAILED = 719
+  CUDA_ERROR_LAUNCH_FAILED = 719,
+  CUDA_ERROR_NOT_SUPPORTED = 801
 };
 
 typedef enum { ACTIVITY_NONE, ACTIVITY_KERNEL, ACTIVITY_CALLBACK, ACTIVITY_COPY } activity;
@@ -42,6 +43,8 @@ typedef struct thread_activity {
 /* A copied slot, in which nothing changes any more. */
 typedef struct request {
   tessera_slot slot;
+  uint32_t depth;               /* of a launch from a kernel: how many grids are above it; else 0 */
+  struct tw_children *children; /* what a launch that has ended launched; NULL: nothing */
   _Alignas(64) uint8_t parameters[TESSERA_MAX_PARAMETER_BYTES];
 } request;
 
@@ -74,6 +77,8 @@ bool tw_ring_has_news(uint32_t index, const stream *s);
 /* Copy and check the request at a place of a list in memory. Returns the place of the next one.
  * Does not return on a protocol error. */
 uint32_t tw_list_fetch(request *r, const tessera_list_body *list, uint32_t place);
+/* Check a request that a kernel submitted. Does not return on a protocol error. */
+void tw_child_check(request *r);
 
 /* timeline.c. One thread per stream publishes. */
 void tw_publish(uint32_t stream_index, uint64_t value);
@@ -150,6 +155,21 @@ bool tw_value_reached(const tessera_slot *slot);
 bool tw_event_never(const tessera_value_body *body);
 /* Store a value; the caller has checked the place and holds tw_chunks_lock. */
 void tw_value_store(const tessera_value_body *body);
+
+/* child_records.c: the grids, copies and fills that a grid launches. While a grid whose kernel may
+ * launch runs, it has the context's launch buffer alone; tw_children_take empties it, and returns
+ * what the grid submitted, or NULL. All memory that the buffer's addresses name is checked. */
+void tw_children_begin(const tessera_worker_kernel *kernel);
+struct tw_children *tw_children_take(const tessera_worker_kernel *kernel, const request *parent);
+/* Fill `r` with the next child, those of the tail stream last; false: there is none. Does not
+ * return if a child is malformed. */
+bool tw_children_next(struct tw_children *children, request *r);
+bool tw_children_remain(const struct tw_children *children);
+void tw_children_free(struct tw_children *children);
+
+/* children.c: run a request that is not a list, and then the children of a launch, their children
+ * included; report each to the observer, if there is one. */
+void tw_perform_whole(uint32_t stream, request *r);
 
 /* lists.c: run a request to its end, and report it to the observer, if there is one. */
 void tw_perform(uint32_t stream, request *r);

@@ -110,6 +110,7 @@ static void call_owner(tessera_worker_call *call, const request *r) {
                                 .thread_stack_bytes = stack_of(body),
                                 .multiprocessors = body->multiprocessors,
                                 .cluster = body->cluster,
+                                .depth = r->depth,
                                 .fault_kind = TESSERA_FAULT_KIND_INTERNAL,
                                 .error = CUDA_ERROR_LAUNCH_FAILED};
   memcpy(call->grid, body->grid, sizeof call->grid);
@@ -234,7 +235,8 @@ static bool run_native(const request *r, const tessera_worker_kernel *kernel) {
                                   .aperture_limit = TESSERA_APERTURE_BYTES,
                                   .segment_base = kernel->segment_base,
                                   .kernel = body->kernel,
-                                  .grid_id = __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED),
+                                  .grid_id = __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED) |
+                                             (uint64_t)r->depth << TESSERA_GRID_DEPTH_SHIFT,
                                   .multiprocessors = multiprocessors_for(body),
                                   .dynamic_shared_bytes = body->shared_bytes,
                                   .timer_ns = timer.ns,
@@ -279,7 +281,7 @@ static void run_interpreted(const request *r) {
   call_owner(&call, r);
 }
 
-static void launch(const request *r) {
+static void launch(request *r) {
   const tessera_launch_body *body = &r->slot.body.launch;
   const tessera_worker_kernel *kernel = tw_kernel_acquire(body->kernel);
   if (kernel == NULL)
@@ -289,10 +291,12 @@ static void launch(const request *r) {
   bool provisional = false;
   tw_launch_of(kernel, body);
   tw_kernel_lock_image(body->kernel);
+  tw_children_begin(kernel);
   if (kernel->interpreted)
     run_interpreted(r);
   else
     provisional = run_native(r, kernel);
+  r->children = tw_children_take(kernel, r);
   tw_kernel_unlock_image(body->kernel);
   tw_launch_ends(blocks_of(body)); /* before the release, because it updates the kernel's usage */
   if (provisional) tw_kernel_expect_nothing(body->kernel);

@@ -30,16 +30,6 @@ static bool must_end(void) {
   return __atomic_load_n(&tw.stopping, __ATOMIC_ACQUIRE) != 0 || tw_timelines_frozen();
 }
 
-/* Run a request that is not a list. */
-static void perform(uint32_t stream, request *r) {
-  if (tw.config.observer == NULL) {
-    tw_execute(r);
-  } else if (!tw_observe(stream, r)) {
-    tw_execute(r);
-    tw_observe_end(stream, r);
-  }
-}
-
 static void run_list(uint32_t stream, const request *outer, request *r) {
   frame frames[TESSERA_MAX_LIST_DEPTH];
   uint32_t depth = 0;
@@ -52,7 +42,7 @@ static void run_list(uint32_t stream, const request *outer, request *r) {
       /* An observer places the requests before the end of the list in the ring. */
       r->slot.value = outer->slot.value - 1;
       if (r->slot.opcode != TESSERA_OPCODE_LIST) {
-        perform(stream, r);
+        tw_perform_whole(stream, r);
         continue;
       }
       if (depth + 1 == TESSERA_MAX_LIST_DEPTH)
@@ -84,6 +74,7 @@ static void report(uint32_t stream, const request *list, request *scratch, uint6
 static void run(uint32_t stream, const request *list) {
   request *r = aligned_alloc(_Alignof(request), sizeof *r);
   if (r == NULL) tw_die_out_of_memory("no memory to run a list of requests");
+  r->depth = 0;
   report(stream, list, r, list->slot.value - 1, list->slot.wait_count);
   run_list(stream, list, r);
   report(stream, list, r, list->slot.value, 0);
@@ -94,5 +85,5 @@ void tw_perform(uint32_t stream, request *r) {
   if (r->slot.opcode == TESSERA_OPCODE_LIST)
     run(stream, r);
   else
-    perform(stream, r);
+    tw_perform_whole(stream, r);
 }

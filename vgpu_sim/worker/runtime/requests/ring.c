@@ -183,6 +183,12 @@ uint32_t tw_list_fetch(request *r, const tessera_list_body *list, uint32_t place
   return place + 1 + more;
 }
 
+void tw_child_check(request *r) {
+  if (r->slot.opcode == TESSERA_OPCODE_LAUNCH)
+    r->slot.continuation_slots = (uint8_t)continuations_for(r->slot.body.launch.parameter_bytes);
+  check_body(r);
+}
+
 static void copy_parameters(uint32_t index, stream *s) {
   uint32_t bytes = s->next.slot.body.launch.parameter_bytes;
   uint32_t taken = bytes < TESSERA_INLINE_PARAMETER_BYTES ? bytes : TESSERA_INLINE_PARAMETER_BYTES;
