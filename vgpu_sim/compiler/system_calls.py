@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from vgpu_sim.compiler import device_errors
 from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.compiler.ptx.fragments import parse_fragment
@@ -37,6 +38,7 @@ _RUNTIME: Final = frozenset(
         *("cudaEventCreateWithFlags", "cudaEventDestroy"),
         *("cudaEventRecord", "cudaEventRecordWithFlags"),
         *("cudaPeekAtLastError", "cudaGetLastError", "cudaDeviceGetAttribute"),
+        *("cudaGetErrorName", "cudaGetErrorString"),
     }
 )
 _HEAP: Final = frozenset({"malloc", "free"})  # what the device runtime calls
@@ -58,6 +60,7 @@ _SOURCES: Final = {
     name: Path(__file__).with_name(f"{name}.ptx").read_text(encoding="ascii")
     for name in ("system_calls", "device_runtime")
 }
+_MORE: Final = {"device_runtime": device_errors.ptx_text()}
 _OWN: Final = "__tessera_"
 
 
@@ -133,7 +136,7 @@ def _as_declared(function: tree.Function, declared: tree.Function) -> tree.Funct
 @functools.cache
 def _library(name: str) -> tree.Module:
     """Return the functions, under names that no program can use, and without line numbers."""
-    return parse_fragment(_SOURCES[name], _hidden_name)
+    return parse_fragment(_SOURCES[name] + _MORE.get(name, ""), _hidden_name)
 
 
 def _hidden_name(name: str) -> str:

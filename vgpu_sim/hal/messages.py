@@ -91,6 +91,7 @@ class LinkInput(IntEnum):
 
     TEXT = 0  # PTX
     BINARY = 1  # a container, fat binary, object or archive
+    OBJECT = 2  # as BINARY, but left out if it has no PTX for the device
 
 
 class LinkFlag(IntEnum):

@@ -72,6 +72,7 @@ def _status(error: PtxError) -> CudaError:
 
 def _inputs(data: bytes, capability: tuple[int, int]) -> Iterator[linking.Input]:
     at, characters = 0, 0
+    left_out: ImageError | None = None
     while at < len(data):
         if len(data) - at < _HEAD.size:
             raise ImageError(CudaError.INVALID_IMAGE, "the inputs end inside of one\n")
@@ -82,7 +83,15 @@ def _inputs(data: bytes, capability: tuple[int, int]) -> Iterator[linking.Input]
         name = data[at : at + name_bytes].decode(errors="replace")
         image = data[at + name_bytes : at + name_bytes + image_bytes]
         at += name_bytes + image_bytes
-        if kind == LinkInput.BINARY or container.is_container(image):
+        if kind == LinkInput.OBJECT:
+            try:
+                texts = iter(list(link_inputs.read_texts(name, image, capability)))
+            except ImageError as err:
+                if err.status != CudaError.NO_BINARY_FOR_GPU:
+                    raise
+                left_out = err
+                continue
+        elif kind == LinkInput.BINARY or container.is_container(image):
             texts = link_inputs.read_texts(name, image, capability)
         else:
             texts = iter([(name, image.split(b"\0", 1)[0].decode(errors="replace"))])
@@ -92,3 +101,5 @@ def _inputs(data: bytes, capability: tuple[int, int]) -> Iterator[linking.Input]
                 log = f"{part}: the texts of a link are larger than {MAX_IMAGE_BYTES >> 20} MiB\n"
                 raise ImageError(CudaError.INVALID_IMAGE, log)
             yield from linking.split_files(part, text)
+    if left_out is not None and characters == 0:
+        raise left_out

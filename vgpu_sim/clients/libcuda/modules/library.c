@@ -12,6 +12,7 @@
 #include "base/refuse.h"
 #include "modules/managed.h"
 #include "modules/module.h"
+#include "modules/prelinked.h"
 #include "exchange/wait.h"
 
 static struct tsr_library *find_library(CUlibrary handle) {
@@ -61,7 +62,7 @@ static CUresult load_in(struct tsr_library *library, struct tsr_context *context
   struct tsr_log_buffers options = *logs;
   options.max_registers = library->max_registers;
   CUresult result =
-      tsr_module_fetch(context, library->image, library->image_bytes, &options, &module);
+      tsr_prelinked_fetch(context, library->image, library->image_bytes, &options, &module);
   pthread_mutex_lock(&tsr_module_lock);
   if (result == CUDA_SUCCESS) result = adopt(library, module);
   library->loading[index] = false;
@@ -135,9 +136,13 @@ static CUresult load(CUlibrary *library, const void *code, size_t room, CUjit_op
   struct tsr_log_buffers logs;
   tsr_log_buffers_read(&logs, numJitOptions, jitOptions, jitOptionsValues);
   size_t bytes;
-  CUresult result = tsr_image_check(&code, room, &bytes, &logs);
+  void *gathered;
+  CUresult result = tsr_prelinked_gather(code, room, &logs, &gathered, &bytes);
+  if (gathered) code = gathered;
+  if (result == CUDA_SUCCESS && !gathered) result = tsr_image_check(&code, room, &bytes, &logs);
   if (result != CUDA_SUCCESS) return result;
   struct tsr_library *created = new_library(code, bytes);
+  free(gathered);
   if (!created) return CUDA_ERROR_OUT_OF_MEMORY;
   created->max_registers = logs.max_registers;
   /* If there is a current context, load the library now, so that the program gets its errors. */
@@ -145,7 +150,8 @@ static CUresult load(CUlibrary *library, const void *code, size_t room, CUjit_op
   struct tsr_context *context = tsr_context_current(&why);
   /* without the lock: loading takes long, and no other thread knows the library yet */
   struct tsr_module *module;
-  if (context) result = tsr_module_fetch(context, code, bytes, &logs, &module);
+  if (context)
+    result = tsr_prelinked_fetch(context, created->image, bytes, &logs, &module);
   pthread_mutex_lock(&tsr_module_lock);
   if (context && result == CUDA_SUCCESS) result = adopt(created, module);
   if (result == CUDA_SUCCESS)

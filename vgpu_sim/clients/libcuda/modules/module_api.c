@@ -8,6 +8,7 @@
 #include "contexts/context.h"
 #include "log.h"
 #include "modules/module.h"
+#include "modules/prelinked.h"
 #include "exchange/wait.h"
 
 static CUresult load(CUmodule *out, const void *image, size_t room,
@@ -15,11 +16,15 @@ static CUresult load(CUmodule *out, const void *image, size_t room,
   TSR_CURRENT(context);
   if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
   size_t bytes;
-  CUresult result = tsr_image_check(&image, room, &bytes, logs);
+  void *gathered;
+  CUresult result = tsr_prelinked_gather(image, room, logs, &gathered, &bytes);
+  if (gathered) image = gathered;
+  if (result == CUDA_SUCCESS && !gathered) result = tsr_image_check(&image, room, &bytes, logs);
   if (result != CUDA_SUCCESS) return result;
   struct tsr_module *module;
   /* without the lock, because this takes long */
-  result = tsr_module_fetch(context, image, bytes, logs, &module);
+  result = tsr_prelinked_fetch(context, image, bytes, logs, &module);
+  free(gathered);
   if (result != CUDA_SUCCESS) return result;
   pthread_mutex_lock(&tsr_module_lock);
   result = tsr_module_adopt(module);

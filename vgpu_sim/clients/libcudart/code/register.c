@@ -15,7 +15,7 @@ struct wrapper {
   const void *data;
   const void *more;
 };
-enum { WRAPPER_MAGIC = 0x466243b1 };
+enum { WRAPPER_MAGIC = 0x466243b1, LINKED_VERSION = 2 };
 
 void **tsr___cudaRegisterFatBinary(void *fatCubin) {
   const struct wrapper *wrapper = fatCubin;
@@ -23,7 +23,8 @@ void **tsr___cudaRegisterFatBinary(void *fatCubin) {
     tsr_log("__cudaRegisterFatBinary: not a fat binary; its kernels cannot be launched");
     return NULL;
   }
-  return (void **)tsr_image_add(wrapper->data);
+  /* libcuda links the objects' fat binaries that this one names. */
+  return (void **)tsr_image_add(wrapper->version == LINKED_VERSION ? fatCubin : wrapper->data);
 }
 
 void tsr___cudaRegisterFatBinaryEnd(void **fatCubinHandle) { (void)fatCubinHandle; }
