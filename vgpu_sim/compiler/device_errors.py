@@ -21,7 +21,10 @@ def ptx_text() -> str:
     """Return the functions cudaGetErrorName and cudaGetErrorString."""
     names = {code: name for code, name, _ in _ERRORS}
     texts = {code: text for code, _, text in _ERRORS}
-    parts = (*_yield_function("cudaGetErrorName", names), *_yield_function("cudaGetErrorString", texts))
+    parts = (
+        *_yield_function("cudaGetErrorName", names),
+        *_yield_function("cudaGetErrorString", texts),
+    )
     return "\n".join(parts) + "\n"
 
 

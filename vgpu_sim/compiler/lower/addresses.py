@@ -57,17 +57,23 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Operand, Space] 
     refused = symbols.refused.get(base.text)
     if refused is not None:
         raise Unsupported(f"{refused.what}", base)
-    function = symbols.graph.functions.get(base.text)
-    if function is not None:
-        return Literal(symbols.graph.address(function) + addend), Space.CONST
-    descriptor = descriptor_name(base.text)
-    if descriptor in symbols.variables:
-        return Symbol(descriptor, addend), Space.GLOBAL
-    if base.text in symbols.functions:
-        raise Unsupported(f"taking the address of function {base.text!r}", base)
+    if base.text in symbols.functions or base.text in symbols.graph.functions:
+        return _function_address(context, base, addend)
     if context.scope.find_label(base.text) is not None:
         raise Unsupported(f"taking the address of label {base.text!r}", base)
     return None
+
+
+def _function_address(context: Context, name: tree.Name, addend: int) -> tuple[Operand, Space]:
+    """Return the address of a function, or that of the descriptor of a kernel."""
+    symbols = context.symbols
+    function = symbols.graph.functions.get(name.text)
+    if function is not None:
+        return Literal(symbols.graph.address(function) + addend), Space.CONST
+    descriptor = descriptor_name(name.text)
+    if descriptor in symbols.variables:
+        return Symbol(descriptor, addend), Space.GLOBAL
+    raise Unsupported(f"taking the address of function {name.text!r}", name)
 
 
 def _variable_address(context: Context, name: str, addend: int) -> Operand:

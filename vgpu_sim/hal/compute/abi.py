@@ -23,7 +23,7 @@ MAX_TIMESTAMPS: Final = 4096
 INLINE_PARAMETER_BYTES: Final = 128
 MAX_LIST_DEPTH: Final = 32  # lists in lists
 # Launches by kernels (compiler/device_runtime.ptx): how many can be pending unless the program sets
-# another limit, and at most; how deep grids may launch one another; the bytes of records per launch.
+# another limit, and at most; how deep grids may launch one another; bytes of records per launch.
 PENDING_LAUNCHES: Final = 2048
 MAX_PENDING_LAUNCHES: Final = 1 << 16
 MAX_LAUNCH_DEPTH: Final = 24

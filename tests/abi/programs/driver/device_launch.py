@@ -254,8 +254,7 @@ def _overwrite(offset: int, value: int) -> int:
 def fault() -> int:
     """A grid whose child writes to a bad address."""
     run = start(
-        kernel("bad", "st.global.b32 [%d1], 5;\n")
-        + kernel("parent", launch("bad", "0x10", "0"))
+        kernel("bad", "st.global.b32 [%d1], 5;\n") + kernel("parent", launch("bad", "0x10", "0"))
     )
     try:
         run("parent", 0, 0)

@@ -40,7 +40,7 @@ CASES: Final[dict[str, dict[str, Callable[[Program], None]]]] = {
     },
     "11_fft": {"fft": meeting.fft, "cmul": scalar.cmul},
     "13_philox_rng": {"rng": scalar.rng, "xorshift": scalar.xorshift},
-    "14_cdp2": {"_Z5childPii": scalar.child},
+    "14_cdp2": {"_Z5childPii": scalar.child, "parent": scalar.parent},
     "15_coop_groups": {"gridsync": meeting.grid_sync, "tiles": meeting.tiles},
     "16_printf_assert": {
         "indirect": meeting.calls,

@@ -176,3 +176,11 @@ def child(program: Program) -> None:
     p = RANDOM.integers(0, 99, 96, dtype=np.int32)
     (out,) = program.run("_Z5childPii", p, np.int32(5), grid=(3,))
     np.testing.assert_array_equal(out, p + 5)
+
+
+def parent(program: Program) -> None:
+    """The same, launched three times by a kernel: in its stream, at any time, and as its tail."""
+    p = RANDOM.integers(0, 99, 256, dtype=np.int32)
+    (out,) = program.run("parent", p, np.int32(256))
+    p[:32] += 5
+    np.testing.assert_array_equal(out, p + 1)

@@ -467,7 +467,7 @@ def test_a_driver_function_may_be_declared_without_its_result() -> None:
 
 _FUNCTIONS = """.func (.reg .u32 r) f (.reg .u32 a) { mov.u32 r, a; ret; }
 .func (.param .b32 r) by (.param .align 4 .b8 a[8]) { ret; }
-.extern .func cudaLaunchDeviceV2; .extern .func __cudaCDP2Free;
+.extern .func cudaDeviceSynchronize; .extern .func __cudaCDP2Memcpy3DAsync;
 .extern .func g; .alias h, g; .alias i, nothing;"""
 
 
@@ -476,8 +476,8 @@ _FUNCTIONS = """.func (.reg .u32 r) f (.reg .u32 a) { mov.u32 r, a; ret; }
     [
         ("call g;", UnsupportedPtxError, "function 'g', which the module does not define,"),
         ("call (%r0), f, (%r1, %r2);", InvalidPtxError, "'f' has 1 arguments, but the call has 2"),
-        ("call cudaLaunchDeviceV2;", UnsupportedPtxError, "dynamic parallelism (function 'cuda"),
-        ("call __cudaCDP2Free;", UnsupportedPtxError, "dynamic parallelism (function '__cuda"),
+        ("call cudaDeviceSynchronize;", UnsupportedPtxError, "dynamic parallelism (function 'cuda"),
+        ("call __cudaCDP2Memcpy3DAsync;", UnsupportedPtxError, "dynamic parallelism (function '__"),
         ("call f, (%r1);", InvalidPtxError, "'f' has 1 results, but the call has 0"),
         ("call (%r0), f, (%o);", InvalidPtxError, "'%o' has 64 bits"),
         ("call (%p0), f, (%r1);", InvalidPtxError, "'%p0' is a predicate"),

@@ -24,10 +24,10 @@ from vgpu_sim.isa import (
     TrapCause,
 )
 
-# Functions of the device runtime that compiler/device_runtime.ptx lacks (programming guide, "CUDA
-# Dynamic Parallelism").
-_DEVICE_RUNTIME = frozenset({"cudaDeviceSynchronize", "__cudaDeviceSynchronizeDeprecationAvoidance"})
-_LATER_DEVICE_RUNTIME = "__cudaCDP2"  # prefix of its names
+# Names of the device runtime; compiler/device_runtime.ptx lacks some functions (programming guide,
+# "CUDA Dynamic Parallelism").
+_WAIT = "cudaDeviceSynchronize"
+_DEVICE_RUNTIME = "__cudaCDP2"  # prefix
 _ASSERTION = "tessera.assertion"  # of compiler/system_calls.ptx
 
 
@@ -64,7 +64,7 @@ def lower_call(context: Context, operands: Sequence[tree.Operand]) -> None:
 
 def _missing(name: str) -> str:
     """Describe a function that is declared, but defined neither by the module nor by the driver."""
-    if name in _DEVICE_RUNTIME or name.startswith(_LATER_DEVICE_RUNTIME):
+    if name == _WAIT or name.startswith(_DEVICE_RUNTIME):
         return f"dynamic parallelism (function {name!r})"
     return f"function {name!r}, which the module does not define,"
 
