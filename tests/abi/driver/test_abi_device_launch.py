@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 PROGRAM = Path(__file__).parents[1] / "programs" / "driver" / "device_launch.py"
 TESTS = Path(__file__).parents[2]
 ILLEGAL_ADDRESS, LAUNCH_FAILED, NOT_SUPPORTED = 700, 719, 801
@@ -65,30 +63,28 @@ def test_copies_and_fills_have_their_place_in_a_stream(either_backend):
     ]
 
 
-@pytest.mark.parametrize(
-    ("offset", "value", "code"),
-    [
-        pytest.param(0, 12345, LAUNCH_FAILED, id="kernel"),
-        pytest.param(8, 99, LAUNCH_FAILED, id="kind"),
-        pytest.param(8, 2, ILLEGAL_ADDRESS, id="copy"),
-        pytest.param(8, 3, ILLEGAL_ADDRESS, id="fill"),
-        pytest.param(8, 4, NOT_SUPPORTED, id="not-loaded"),
-        pytest.param(16, 0, LAUNCH_FAILED, id="grid"),
-        pytest.param(28, 5000, LAUNCH_FAILED, id="block"),
-        pytest.param(40, 0x40000000, LAUNCH_FAILED, id="shared"),
-        pytest.param(44, 0xFFFFFFFF, LAUNCH_FAILED, id="parameters"),
-        pytest.param(44, 8, LAUNCH_FAILED, id="fewer-parameters"),
-        pytest.param(INDEX, 0x77777740, LAUNCH_FAILED, id="index"),
-        pytest.param(INDEX, 4, LAUNCH_FAILED, id="misaligned-index"),
-        pytest.param(HEAD + 36, 0x7777, LAUNCH_FAILED, id="records"),
-        pytest.param(HEAD + 44, 0x7777, LAUNCH_FAILED, id="index-address"),
-        pytest.param(HEAD + 8, 0xFFFFFFF0, RAN, id="used"),
-        pytest.param(HEAD + 20, 0xFFFFFFFF, RAN, id="limit"),
-    ],
-)
-def test_overwritten_records_are_refused(environment, request, offset, value, code):
-    name = request.node.callspec.id
-    assert run("hostile", environment, name, offset, value) == {name: code}
+def test_overwritten_records_are_refused(environment):
+    cases = {
+        "kernel": (0, 12345, LAUNCH_FAILED),
+        "kind": (8, 99, LAUNCH_FAILED),
+        "kind: a copy": (8, 2, ILLEGAL_ADDRESS),
+        "kind: a fill": (8, 3, ILLEGAL_ADDRESS),
+        "kind: a kernel that was not loaded": (8, 4, NOT_SUPPORTED),
+        "grid": (16, 0, LAUNCH_FAILED),
+        "block": (28, 5000, LAUNCH_FAILED),
+        "shared memory": (40, 0x40000000, LAUNCH_FAILED),
+        "too many bytes of parameters": (44, 0xFFFFFFFF, LAUNCH_FAILED),
+        "too few bytes of parameters": (44, 8, LAUNCH_FAILED),
+        "index": (INDEX, 0x77777740, LAUNCH_FAILED),
+        "misaligned index": (INDEX, 4, LAUNCH_FAILED),
+        "address of the records": (HEAD + 36, 0x7777, LAUNCH_FAILED),
+        "address of the index": (HEAD + 44, 0x7777, LAUNCH_FAILED),
+        "bytes in use": (HEAD + 8, 0xFFFFFFF0, RAN),
+        "limit": (HEAD + 20, 0xFFFFFFFF, RAN),
+    }
+    places = json.dumps([case[:2] for case in cases.values()])
+    codes = run("hostile", environment, places)
+    assert dict(zip(cases, codes, strict=True)) == {name: case[2] for name, case in cases.items()}
 
 
 def test_a_fault_of_a_child_ends_the_context(either_backend):

@@ -52,6 +52,15 @@ def test_blocks_of_a_cluster_share_a_histogram(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "clusters: right\n"), done.stderr
 
 
+def test_the_example_of_a_kernel_that_launches_kernels_runs(tmp_path: Path) -> None:
+    source = str(REPOSITORY / "examples" / "device_launch.cu")
+    made = compile_cuda(tmp_path, source, "-o", "program")
+    assert made.returncode == 0, made.stderr
+    done = tessera_run.run(tmp_path, str(tmp_path / "program"), timeout_s=240, backend="jit")
+    expected = "the sum of the squares below 1000 is 332833500\n"
+    assert (done.returncode, done.stdout) == (0, expected), done.stderr
+
+
 def test_programs_of_several_files_run_right(tmp_path: Path) -> None:
     objects = []
     for source in ("arithmetic", "cooperation", "language", "accuracy", "formats"):

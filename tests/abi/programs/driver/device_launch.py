@@ -235,9 +235,9 @@ def copies() -> list[int]:
     return read(out, 11)
 
 
-def hostile() -> dict[str, int]:
+def hostile() -> list[int]:
     """Overwrite a word of the launch buffer after a launch: the CUresult of each case."""
-    return {sys.argv[2]: _overwrite(int(sys.argv[3], 0), int(sys.argv[4], 0))}
+    return [_overwrite(offset, value) for offset, value in json.loads(sys.argv[2])]
 
 
 def _overwrite(offset: int, value: int) -> int:
@@ -249,6 +249,8 @@ def _overwrite(offset: int, value: int) -> int:
         return 1000 + read(log, 2)[1]
     except Refused as err:
         return err.code
+    finally:
+        driver.cuDevicePrimaryCtxReset(0)
 
 
 def fault() -> int:

@@ -555,3 +555,28 @@ def test_nanosleep(duration: str) -> None:
 def test_what_is_no_nanosleep(line: str) -> None:
     with pytest.raises(InvalidPtxError):
         compile_verified(kernel(line, registers=REGISTERS))
+
+
+_LAUNCH = """.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 status) %s();
+.visible .entry child(.param .u32 n) { ret; }
+.visible .entry parent()
+{
+    .reg .b64 %%d;
+    .param .b32 out;
+    mov.u64 %%d, child;
+    call (out), %s, ();
+    ret;
+}
+"""
+
+
+def test_a_kernel_s_address_is_its_descriptor_where_kernels_launch():
+    for name in ("cudaGetLastError", "__cudaCDP2GetLastError", "__cudaCDP2GetLastError_ptsz"):
+        module = compile_verified(_LAUNCH % (name, name))
+        sizes = {variable.name: variable.size for variable in module.variables}
+        assert sizes.items() >= {"tessera.launches": 8, "tessera.kernel.child": 32}.items()
+    with pytest.raises(UnsupportedPtxError, match="taking the address of function 'child'"):
+        compile_verified(_LAUNCH % ("other", "other"))
