@@ -27,6 +27,36 @@ def test_kinds(case: Case) -> None:
     check(case)
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("f16", "f32", "f16", "f16", 256, 48, (128, 64), (True, True), pair=True, seed=1),
+        Case("f16", "f32", "bf16", "bf16", 128, 16, (0, 32), masked=True, pair=True, seed=2),
+        Case("tf32", "f32", "tf32", "tf32", 128, 32, in_tensor=True, shift=1, pair=True, seed=3),
+        Case("f8f6f4", "f16", "e5m2", "e2m1", 256, 16, (32, 128), masked=True, pair=True, seed=4),
+        Case("i8", "s32", "s8", "u8", 128, 64, (64, 64), pair=True, seed=5),
+        Case("mxf8f6f4", "f32", "e4m3", "e3m2", 256, 48, scales=1, pair=True, seed=14),
+        Case("mxf4nvf4", "f32", "e2m1", "e2m1", 128, 32, exact=True, scales=4, pair=True, seed=7),
+    ],
+    ids=lambda case: f"{case.kind}-{case.m}-{case.a}-{case.b}",
+)
+def test_products_of_two_blocks(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("f16", "f32", "f16", "f16", 32, 64, (128, 64), stationary=True, seed=1),
+        Case("f8f6f4", "f32", "e4m3", "e5m2", 64, 64, in_tensor=True, stationary=True, seed=2),
+        Case("i8", "s32", "u8", "s8", 128, 64, stationary=True, seed=3),
+    ],
+    ids=lambda case: f"{case.kind}-{case.m}",
+)
+def test_products_by_stationary_weights(case: Case) -> None:
+    check(case)
+
+
 @pytest.mark.parametrize("seed", range(300, 306))
 def test_random_products(seed: int) -> None:
     check(random_case(seed, 32))

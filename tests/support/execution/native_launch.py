@@ -104,7 +104,7 @@ ROOM = 4096  # blocks that may start while others wait
 def worker_code() -> ctypes.CDLL:
     """Return the worker's code for blocks that share memory or wait, as a library of its own."""
     names = ("barriers.c", "clusters.c", "cta.c", "local.c", "residents.c", "room.c", "rounds.c")
-    names += ("products.c", "shared.c", "tensor.c", "warps.c")
+    names += ("factors.c", "products.c", "shared.c", "tensor.c", "warps.c")
     sources = [_WORKER / "base" / "fiber.c", *(_WORKER / "blocks" / name for name in names)]
     sources.append(Path(__file__).parents[1] / "native" / "native_cta" / "caller.c")
     with tempfile.TemporaryDirectory() as directory:

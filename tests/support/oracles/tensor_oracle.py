@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from support.oracles import matrix_oracle as oracle
+from support.oracles import matrix_oracle as oracle, scaled_oracle
 from support.oracles.matrix_oracle import Array
 from support.oracles.warpgroup_oracle import Layout
 
@@ -103,19 +103,35 @@ def pack(matrix: Array, type_: str, *, in_tensor: bool, whole: bool) -> Array:
     return found
 
 
-def apply_scales(numbers: Array, codes: Array, product: Product, which: int) -> Array:
-    """Return the elements times their scales; ``codes`` are the words of 32 lanes."""
-    found, each = numbers.copy(), numbers.shape[1] // product.scales
-    for row, k in np.ndindex(numbers.shape):
+def scales(codes: Array, product: Product, which: int, rows: int) -> Array:
+    """Return the scales of a factor's rows; ``codes`` are the words of 32 lanes."""
+    found = np.zeros((rows, product.scales))
+    kind = "ue4m3" if product.exact else "ue8m0"
+    for row, block in np.ndindex(found.shape):
         word = int(codes[row % 32, row // 32])
-        code = word >> 8 * ((_scale_ids(product)[which] + k // each) % 4) & 0xFF
-        if product.exact:
-            scale = oracle.values(np.array([code & 0x7F], np.uint8), "e4m3")[0]
-        else:
-            scale = np.float32(np.nan) if code == 0xFF else np.float32(2.0 ** (code - 127))
-        with np.errstate(all="ignore"):
-            found[row, k] = np.float32(numbers[row, k]) * scale
+        code = word >> 8 * ((_scale_ids(product)[which] + block) % 4) & 0xFF
+        found[row, block] = scaled_oracle.scale(code, kind)
     return found
+
+
+def add_scaled(x: Array, y: Array, c: Array, scales_a: Array, scales_b: Array) -> Array:
+    """Return C plus the product of X and Y (columns in rows) with a scale for each block of depth:
+    the order of ``scaled_oracle``, for whole matrices.
+    """
+    blocks = scales_a.shape[1]
+    each = x.shape[1] // blocks
+    with np.errstate(all="ignore"):
+        totals = c.astype(np.float64)
+    for n in range(blocks):
+        part = slice(n * each, (n + 1) * each)
+        sums = oracle.product(x[:, part], y[:, part].T, np.zeros(c.shape, np.float32), "f32")
+        with np.errstate(all="ignore"):
+            both = scales_a[:, n, None] * scales_b[None, :, n]
+            totals = totals + sums.astype(np.float64) * both
+    with np.errstate(all="ignore"):
+        found = totals.astype(np.float32)
+    nan = np.uint32(scaled_oracle.CANONICAL).view(np.float32)
+    return np.where(np.isnan(found), nan, found)
 
 
 def words(matrix: Array, type_: str) -> Array:

@@ -156,6 +156,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "scaled": ("kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4"),
     "scales": ("scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16", "block32"),
     "collector": tuple(f"collector::a::{word}" for word in ("discard", "lastuse", "fill", "use")),
+    "buffer": tuple(
+        f"collector::b{number}::{word}"
+        for number in range(4)
+        for word in ("discard", "lastuse", "fill", "use")
+    ),
     "restriction": ("sync_restrict::shared::cta", "sync_restrict::shared::cluster"),
 }
 """For each slot name, the modifiers that the slot matches."""

@@ -54,6 +54,14 @@ class Private:
         """
         self._bytes[first * self._stride : end * self._stride] = 0
 
+    def pair(self, owner: int) -> range:
+        """Return an owner and its neighbour, of which the first is at an even place among those
+        together; an empty range if it has none.
+        """
+        place = owner % self._together if self._together else 0
+        first = owner - place % 2
+        return range(first, first + 2 if place - place % 2 + 1 < self._together else first)
+
     def part(self, owner: int) -> NDArray[np.uint8]:
         """Return the memory of an owner, which may be written."""
         return self._bytes[owner * self._stride :][: self.bytes_each]
@@ -150,9 +158,11 @@ class Spaces:
         self._shared.clear(block, block + 1)
         self._local.clear(block * self._lanes_per_block, (block + 1) * self._lanes_per_block)
 
-    def block_bytes(self, lane: int) -> NDArray[np.uint8]:
-        """Return the shared memory of the block of a lane, which may be written."""
-        return self._shared.part(lane // self._lanes_per_block)
+    def blocks_of(self, lane: int, *, pair: bool) -> list[NDArray[np.uint8]]:
+        """Return the shared memory of the block of a lane, or of its pair, which may be written."""
+        owner = lane // self._lanes_per_block
+        owners = self._shared.pair(owner) if pair else (owner,)
+        return [self._shared.part(one) for one in owners]
 
     def load(self, space: Space, addresses: Words, mask: Mask, width_bytes: int) -> Words:
         """Return the zero-extended value at each address, one for each active lane of ``mask``.

@@ -2,7 +2,7 @@
 
 It is at fixed addresses of shared memory, beyond all that a block can have: lane by lane, and the
 words of a lane by column. An address of PTX has the lane in its upper half and the column in its
-lower one. After the lanes, two words record what is allocated. The generated C header defines the
+lower one. After the lanes, four words record what is allocated. The generated C header defines the
 constants as ``TESSERA_...``.
 """
 
@@ -22,6 +22,11 @@ TENSOR_ALLOCATED: Final = TENSOR_FIRST_BYTE + TENSOR_LANES * TENSOR_LANE_BYTES
 
 # The address of a word that is 1 after ``tcgen05.relinquish_alloc_permit``.
 TENSOR_RELINQUISHED: Final = TENSOR_ALLOCATED + 4
+
+# In the even block of a pair: the address of a word that is 1 while one of the pair's blocks
+# allocates, and of one with what it has allocated, until the other block has read it.
+TENSOR_PAIR_LOCK: Final = TENSOR_ALLOCATED + 8
+TENSOR_PAIR_MESSAGE: Final = TENSOR_ALLOCATED + 12
 
 # The bytes of shared memory that are mapped for a block with tensor memory.
 TENSOR_END_BYTE: Final = TENSOR_ALLOCATED + 4096

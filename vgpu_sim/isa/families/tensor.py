@@ -11,21 +11,29 @@ ROWS = (
         Op.TMMA,
         "multiply matrices to tensor memory",
         "D = A x B + D, in tensor memory (`tcgen05.mma`), once for each lane in the guard, in the"
-        " order of lanes. The sixteen words are: the kind (0 f16, 1 tf32, 2 f8f6f4, 3 i8, 4"
-        " mxf8f6f4, 5 mxf4, 6 mxf4nvf4); D's address; A's descriptor of 64 bits, or its address in"
-        " tensor memory; B's descriptor; the instruction descriptor; flags (bit 0: D is added, else"
-        " +0 or 0; bit 1: A is in tensor memory; bits 2 and 3: each scale covers 64, 32 or 16"
-        " elements of depth, as 0, 1, 2); addresses of A's and B's scales; n, where D is"
-        " multiplied by 2^-n before; the bytes of the block's shared memory; and four words of"
-        " which the set bits are the lanes that are not written. Elements of A and B are converted"
+        " order of lanes. The sixteen words are: D's address; A's descriptor of 64 bits, or its"
+        " address in tensor memory; B's descriptor; the instruction descriptor; flags; the bytes of"
+        " the block's shared memory; and eight words. Of these, the first two are the addresses of"
+        " A's and B's scales if the kind has scales; else the set bits of the first four words, and"
+        " of the last four for the odd block of a pair, are the lanes that are not written, except"
+        " with bit 8. Flags: bits 0 to 2: the kind (0 f16, 1 tf32, 2 f8f6f4, 3 i8, 4 mxf8f6f4, 5"
+        " mxf4, 6 mxf4nvf4); bit 3: D is added, else +0 or 0; bit 4: A is in tensor memory; bits 5"
+        " and 6: each scale covers 64, 32 or 16 elements of depth, as 0, 1, 2; bit 7: a pair of"
+        " blocks, of which each has half of the rows of A and D, and half of the columns of B; bit"
+        " 8: `.ws`; bits 12 to 15: n, where D is multiplied by 2^-n before. With M rows in each"
+        " block and bit 7 or 8, D's columns are in 128 / M parts, one in each M lanes; else 64 rows"
+        " are in the first 16 of each 32 lanes. Elements of A and B are converted"
         " exactly: F16, E4M3, E5M2, E2M3, E3M2 and E2M1 to binary32, and products are added in the"
         " order of depth,"
         " d = a * b + d, rounded once; BF16 and TF32 as MMA adds them, and 8-bit integers modulo"
-        " 2^32. Negated factors have the other sign. With scales, a is the element times its scale"
-        " in binary32, rounded once, and so is b. If D is F16, it is converted exactly before, and"
+        " 2^32. Negated factors have the other sign. With scales, the order is that of MMA and"
+        " MMA_SCALE: the sum of the products of each scale's elements begins with +0, and d = s * x"
+        " * y + d, in the order of depth, is rounded to binary64, and at the end to binary32. If D"
+        " is F16, it is converted exactly before, and"
         " rounded to nearest even at the end. A NaN result is the canonical one. The compiler"
         " tests all fields before. d is 0, or 1 if a row of 16 bytes is outside the block's shared"
-        " memory; then nothing is written.",
+        " memory, a format, a number of rows or of columns does not exist, the block has no tensor"
+        " memory or no other block of its pair; then nothing is written.",
         "tcgen05.mma",
         (D.B32,),
         (Role.VALUE,),

@@ -9,7 +9,7 @@ from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.copies import library
 from vgpu_sim.compiler.lower.forms import Match
 from vgpu_sim.compiler.lower.sequences import Sequence
-from vgpu_sim.compiler.lower.symbols.findings import Unsupported
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.lower.symbols.types import UNTYPED
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.compute.tensor_memory import (
@@ -41,11 +41,18 @@ def begin(context: Context, match: Match) -> None:
     """Note that the kernel has tensor memory.
 
     Raises:
-        Unsupported: the instruction is of two blocks.
+        Invalid: other instructions of the kernel are of another number of blocks.
     """
-    context.program.tensor_memory = True
-    if match.get("group") == "cta_group::2":
-        raise Unsupported(".cta_group::2 of tcgen05")
+    program, group = context.program, match.get("group")
+    program.tensor_memory = True
+    if group is not None and program.tensor_group not in ("", group):
+        raise Invalid(f"a kernel has tcgen05 of .{program.tensor_group} and .{group}")
+    program.tensor_group = group or program.tensor_group
+
+
+def is_pair(match: Match) -> bool:
+    """Return whether an instruction is of two blocks."""
+    return match.get("group") == "cta_group::2"
 
 
 def keep(context: Context, value: Operand, bits: int = 32) -> Register:
@@ -69,9 +76,31 @@ def shared_size(context: Context) -> Register:
     return Sequence(context.builder).emit(Op.ADD, D.U32, dynamic, size)
 
 
-def columns_test(address: str, columns: str) -> str:
+_OWN: Final = f"mov.b32 %t3, {TENSOR_ALLOCATED}; ld.volatile.shared.b32 %t3, [%t3];"
+"""PTX that loads the columns that the block has allocated into %t3."""
+BOTH_BLOCKS: Final = "mov.b32 %t3, %both;"
+"""PTX for the columns that both blocks of a pair have allocated, after ``pair_test``."""
+PAIR_REGISTERS: Final = ".reg .b32 %even, %odd, %both;"
+
+
+def pair_test() -> str:
+    """Return PTX that jumps to ILLEGAL if the block is not one of a pair, and stores the addresses
+    of the words of allocations in %even and %odd, and what both have allocated in %both.
+    """
+    return f"""
+      mov.b32 %t0, %cluster_ctarank; or.b32 %t1, %t0, 1; mov.b32 %t2, %cluster_nctarank;
+      setp.ge.u32 %out, %t1, %t2; @%out bra ILLEGAL;
+      and.b32 %t0, %t0, 0xfffffffe; mov.b32 %both, {TENSOR_ALLOCATED};
+      mapa.shared::cluster.u32 %even, %both, %t0; mapa.shared::cluster.u32 %odd, %both, %t1;
+      ld.volatile.shared::cluster.b32 %both, [%even];
+      ld.volatile.shared::cluster.b32 %t0, [%odd]; and.b32 %both, %both, %t0;
+    """
+
+
+def columns_test(address: str, columns: str, allocated: str = _OWN) -> str:
     """Return PTX that jumps to OUTSIDE unless all of ``columns`` columns from an address on are
-    allocated. It uses the registers %t0 to %t3 and %out.
+    allocated. It uses the registers %t0 to %t3 and %out. ``allocated`` is PTX that stores the
+    allocated columns in %t3.
     """
     return f"""
       and.b32 %t0, {address}, 0xffff; add.u32 %t1, %t0, {columns};
@@ -79,7 +108,7 @@ def columns_test(address: str, columns: str) -> str:
       sub.u32 %t1, %t1, 1; shr.u32 %t0, %t0, 5; shr.u32 %t1, %t1, 5;
       mov.b32 %t2, 2; shl.b32 %t2, %t2, %t1; mov.b32 %t3, 1; shl.b32 %t3, %t3, %t0;
       sub.u32 %t2, %t2, %t3;
-      mov.b32 %t3, {TENSOR_ALLOCATED}; ld.volatile.shared.b32 %t3, [%t3];
+      {allocated}
       and.b32 %t3, %t3, %t2; setp.ne.u32 %out, %t3, %t2; @%out bra OUTSIDE;
     """
 

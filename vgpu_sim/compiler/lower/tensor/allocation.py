@@ -1,5 +1,9 @@
 """tcgen05.alloc, dealloc and relinquish_alloc_permit: one lane of the warp updates the word that
 records what is allocated.
+
+A pair of blocks allocates together: the first block that executes ``alloc`` takes columns that are
+free in both, and leaves a message with their address, which the other block's ``alloc`` takes. A
+word of the even block is the lock of both.
 """
 
 from typing import Final
@@ -10,16 +14,30 @@ from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.copies import library
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.sequences import Sequence
-from vgpu_sim.compiler.lower.tensor.addresses import ILLEGAL, MEMORY, begin, keep, run
+from vgpu_sim.compiler.lower.tensor.addresses import (
+    ILLEGAL,
+    MEMORY,
+    PAIR_REGISTERS,
+    TESTED,
+    begin,
+    is_pair,
+    keep,
+    pair_test,
+    run,
+)
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.compute.tensor_memory import (
     TENSOR_ALLOCATED,
     TENSOR_COLUMNS,
+    TENSOR_PAIR_LOCK,
+    TENSOR_PAIR_MESSAGE,
     TENSOR_RELINQUISHED,
     TENSOR_UNIT_COLUMNS,
 )
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Space, SpecialRegister
 
+_LOCK: Final = TENSOR_PAIR_LOCK - TENSOR_ALLOCATED
+_MESSAGE: Final = TENSOR_PAIR_MESSAGE - TENSOR_ALLOCATED
 _UNITS: Final = TENSOR_COLUMNS // TENSOR_UNIT_COLUMNS
 _REGISTERS: Final = """
   .reg .b32 %units, %bits, %pos, %old, %new, %seen, %t, %at; .reg .pred %p;
@@ -57,6 +75,63 @@ def _take() -> tree.Function:
     """
     given = "b32 %lane, b32 %to, b32 %columns"
     return library.function("tessera.tensor.alloc", given, _REGISTERS, body, "b32 %code")
+
+
+_PAIR_REGISTERS: Final = f"""
+  {_REGISTERS} {TESTED} {PAIR_REGISTERS} .reg .b32 %own, %found, %other;
+"""
+
+
+def _take_in_both() -> tree.Function:
+    """Return PTX for ``alloc`` of a block of a pair.
+
+    A message is the first unit plus 1, in bits 8 to 15 the number of units, and in bits 16 and 17 1
+    plus the place of its block in the pair.
+    """
+    body = f"""
+      {_SIZE}
+      mov.b32 %t, {TENSOR_RELINQUISHED}; ld.volatile.shared.b32 %t, [%t];
+      setp.ne.u32 %p, %t, 0; @%p bra ILLEGAL;
+      {pair_test()}
+      mov.b32 %own, %cluster_ctarank; and.b32 %own, %own, 1;
+    LOCK:
+      ld.volatile.shared::cluster.b32 %seen, [%even+{_LOCK}];
+      setp.ne.u32 %p, %seen, 0; @%p bra LOCK;
+      atom.shared::cluster.cas.b32 %seen, [%even+{_LOCK}], 0, 1;
+      setp.ne.u32 %p, %seen, 0; @%p bra LOCK;
+      ld.volatile.shared::cluster.b32 %found, [%even+{_MESSAGE}];
+      setp.eq.u32 %p, %found, 0; @%p bra FIRST;
+      shr.u32 %other, %found, 16; sub.u32 %other, %other, 1;
+      setp.eq.u32 %p, %other, %own; @%p bra LATER;
+      bfe.u32 %t, %found, 8, 8; mov.b32 %other, 0;
+      st.volatile.shared::cluster.b32 [%even+{_MESSAGE}], %other;
+      st.volatile.shared::cluster.b32 [%even+{_LOCK}], %other;
+      setp.ne.u32 %p, %t, %units; @%p bra ILLEGAL;
+      and.b32 %pos, %found, 0xff; sub.u32 %pos, %pos, 1; bra TAKEN;
+    FIRST:
+      ld.volatile.shared::cluster.b32 %old, [%even];
+      ld.volatile.shared::cluster.b32 %t, [%odd]; or.b32 %old, %old, %t;
+      mov.b32 %pos, 0;
+    NEXT:
+      shl.b32 %new, %bits, %pos; and.b32 %t, %new, %old;
+      setp.eq.u32 %p, %t, 0; @%p bra FOUND;
+      add.u32 %pos, %pos, %units; setp.lt.u32 %p, %pos, {_UNITS}; @%p bra NEXT;
+    LATER:
+      mov.b32 %other, 0; st.volatile.shared::cluster.b32 [%even+{_LOCK}], %other; bra LOCK;
+    FOUND:
+      add.u32 %t, %pos, {_UNITS}; mov.b32 %seen, 1;
+      shl.b32 %seen, %seen, %t; or.b32 %new, %new, %seen;
+      red.shared::cluster.or.b32 [%even], %new; red.shared::cluster.or.b32 [%odd], %new;
+      add.u32 %found, %own, 1; shl.b32 %found, %found, 8; or.b32 %found, %found, %units;
+      shl.b32 %found, %found, 8; add.u32 %t, %pos, 1; or.b32 %found, %found, %t;
+      st.volatile.shared::cluster.b32 [%even+{_MESSAGE}], %found;
+      mov.b32 %other, 0; st.volatile.shared::cluster.b32 [%even+{_LOCK}], %other;
+    TAKEN:
+      shl.b32 %pos, %pos, 5; st.volatile.shared.b32 [%to], %pos;
+      {ILLEGAL}
+    """
+    given = "b32 %lane, b32 %to, b32 %columns"
+    return library.function("tessera.tensor.alloc.pair", given, _PAIR_REGISTERS, body, "b32 %code")
 
 
 def _free() -> tree.Function:
@@ -98,7 +173,8 @@ def allocate(context: Context, form: Form, match: Match) -> None:
     if "own" not in match:
         to = Sequence(context.builder).convert(to, DataType.U64, DataType.U32)
     size = values.source(context, columns, DataType.U32)
-    run(context, _take(), [_lane(context), to, size])
+    code = _take_in_both() if is_pair(match) else _take()
+    run(context, code, [_lane(context), to, size])
 
 
 def deallocate(context: Context, form: Form, match: Match) -> None:

@@ -1,4 +1,4 @@
-"""tcgen05.cp: a loop of copies of 16 bytes from shared memory to tensor memory."""
+"""tcgen05.cp and shift: loops of copies to tensor memory, from shared memory or the lane before."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,10 +9,14 @@ from vgpu_sim.compiler.lower.copies import library
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.tensor.addresses import (
     BOTH,
+    BOTH_BLOCKS,
+    PAIR_REGISTERS,
     TESTED,
     begin,
     columns_test,
+    is_pair,
     keep,
+    pair_test,
     run,
     shared_size,
     tensor_address,
@@ -26,16 +30,18 @@ from vgpu_sim.isa import DataType, Op
 @dataclass(frozen=True, slots=True)
 class _Shape:
     """``rows`` rows of ``chunks`` times 16 bytes. The quarters of tensor memory get those rows that
-    begin at ``firsts``.
+    begin at ``firsts``, in each ``step``-th lane.
     """
 
     rows: int
     chunks: int
     firsts: tuple[int, ...]
+    step: int = 1
 
 
 _SHAPES: Final = {
     "128x256b": _Shape(128, 2, (0, 32, 64, 96)),
+    "4x256b": _Shape(4, 2, (0, 1, 2, 3), 32),
     "128x128b": _Shape(128, 1, (0, 32, 64, 96)),
     "64x128b.warpx2::02_13": _Shape(64, 1, (0, 32, 0, 32)),
     "64x128b.warpx2::01_23": _Shape(64, 1, (0, 0, 32, 32)),
@@ -43,7 +49,7 @@ _SHAPES: Final = {
 }
 _REGISTERS: Final = f"""{TESTED}
   .reg .b32 %start, %leading, %stride, %mode, %scale, %line, %mask, %pattern, %along, %right;
-  .reg .b32 %lane, %row, %chunk, %at, %to, %quarter, %first, %v<4>; .reg .pred %p;
+  .reg .b32 %lane, %row, %chunk, %at, %to, %there, %quarter, %first, %v<4>; .reg .pred %p;
 """
 _DECODE: Final = """
   bfe.u32 %start, %low, 0, 14; shl.b32 %start, %start, 4;
@@ -60,17 +66,32 @@ _DECODE: Final = """
 """
 
 
-def _function(shape: _Shape) -> tree.Function:
+_BLOCKS: Final = """
+  mov.b32 %block, %cluster_ctarank; and.b32 %block, %block, 0xfffffffe; mov.b32 %moved, 0;
+BLOCK:
+"""
+_NEXT_BLOCK: Final = """
+  add.u32 %block, %block, 1; add.u32 %moved, %moved, 1;
+  setp.lt.u32 %p, %moved, 2; @%p bra BLOCK;
+"""
+_PAIR: Final = f"{PAIR_REGISTERS} .reg .b32 %block, %moved;"
+
+
+def _on_both(body: str, places: tuple[str, ...]) -> str:
+    """Return PTX that executes ``body`` for both blocks of a pair, with the addresses of shared
+    memory in ``places`` as its own.
+    """
+    maps = " ".join(f"mapa.shared::cluster.u32 {place}, {place}, %block;" for place in places)
+    return f"{_BLOCKS} {body.replace('MAPS', maps)} {_NEXT_BLOCK}"
+
+
+def _function(shape: _Shape, *, pair: bool) -> tree.Function:
     firsts = "".join(
         f"setp.eq.u32 %p, %quarter, {n}; selp.b32 %first, {first}, %first, %p;"
         for n, first in enumerate(shape.firsts)
     )
-    body = f"""
-      mov.b32 %code, 0;
-      {descriptor_test("%high")}
-      {columns_test("%address", str(4 * shape.chunks))}
-      shr.u32 %t0, %address, 16; setp.ne.u32 %out, %t0, 0; @%out bra OUTSIDE;
-      {_DECODE}
+    memory = "shared::cluster" if pair else "shared"
+    loop = f"""
       mov.b32 %lane, 0;
     LANE:
       shr.u32 %quarter, %lane, 5; mov.b32 %first, 0;
@@ -86,17 +107,34 @@ def _function(shape: _Shape) -> tree.Function:
       sub.u32 %t0, %at, %pattern; shr.u32 %t0, %t0, %right; and.b32 %t0, %t0, %mask;
       xor.b32 %at, %at, %t0;
       add.u32 %t0, %at, 16; setp.gt.u32 %p, %t0, %size; @%p bra ILLEGAL;
-      ld.volatile.shared.v4.b32 {{%v0, %v1, %v2, %v3}}, [%at];
-      st.volatile.shared.b32 [%to], %v0; st.volatile.shared.b32 [%to+4], %v1;
-      st.volatile.shared.b32 [%to+8], %v2; st.volatile.shared.b32 [%to+12], %v3;
+      mov.b32 %there, %to;
+      MAPS
+      ld.volatile.{memory}.v4.b32 {{%v0, %v1, %v2, %v3}}, [%at];
+      st.volatile.{memory}.b32 [%there], %v0; st.volatile.{memory}.b32 [%there+4], %v1;
+      st.volatile.{memory}.b32 [%there+8], %v2; st.volatile.{memory}.b32 [%there+12], %v3;
       add.u32 %to, %to, 16; add.u32 %chunk, %chunk, 1;
       setp.lt.u32 %p, %chunk, {shape.chunks}; @%p bra CHUNK;
-      add.u32 %lane, %lane, 1; setp.lt.u32 %p, %lane, 128; @%p bra LANE;
+      add.u32 %lane, %lane, {shape.step}; setp.lt.u32 %p, %lane, 128; @%p bra LANE;
+    """
+    columns = str(4 * shape.chunks)
+    test = (
+        columns_test("%address", columns, BOTH_BLOCKS)
+        if pair
+        else columns_test("%address", columns)
+    )
+    body = f"""
+      mov.b32 %code, 0;
+      {pair_test() if pair else ""}
+      {descriptor_test("%high")}
+      {test}
+      shr.u32 %t0, %address, 16; setp.ne.u32 %out, %t0, 0; @%out bra OUTSIDE;
+      {_DECODE}
+      {_on_both(loop, ("%at", "%there")) if pair else loop.replace("MAPS", "")}
       {BOTH}
     """
     given = "b32 %address, b32 %low, b32 %high, b32 %size"
-    name = f"tessera.tensor.cp.{shape.rows}.{shape.chunks}.{shape.firsts[1]}"
-    return library.function(name, given, _REGISTERS, body, "b32 %code")
+    name = f"tessera.tensor.cp.{shape.rows}.{shape.chunks}.{shape.firsts[1]}{'.pair' * pair}"
+    return library.function(name, given, _REGISTERS + _PAIR * pair, body, "b32 %code")
 
 
 def copy(context: Context, form: Form, match: Match, *, shape: str) -> None:
@@ -109,7 +147,8 @@ def copy(context: Context, form: Form, match: Match, *, shape: str) -> None:
     low, high = halves(context, values.source(context, descriptor, DataType.B64))
     given = [to, low, high, keep(context, shared_size(context))]
     builder.guard = guard
-    run(context, _function(_SHAPES[shape]), given, shared=True)
+    code = _function(_SHAPES[shape], pair=is_pair(match))
+    run(context, code, given, shared=True)
 
 
 def _form(shape: str) -> Form:
@@ -120,4 +159,61 @@ def _form(shape: str) -> Form:
     return Form(f"tcgen05.cp.group.{shape}", "[t], a", Op.ST, lower, isa=note)
 
 
-FORMS: Final = tuple(map(_form, _SHAPES))
+_SHIFTED_COLUMNS: Final = 8
+
+
+def _shift_function(*, pair: bool) -> tree.Function:
+    """Return PTX that copies 32 bytes of each of 31 lanes to the next one, the last lane first."""
+    memory = "shared::cluster" if pair else "shared"
+    loop = f"""
+      mov.b32 %lane, 31;
+    LANE:
+      shl.b32 %at, %address, 2; and.b32 %at, %at, 0x3ffff; shr.u32 %to, %address, 16;
+      add.u32 %to, %to, %lane; mad.lo.u32 %at, %to, {TENSOR_LANE_BYTES}, %at;
+      add.u32 %at, %at, {TENSOR_FIRST_BYTE};
+      MAPS
+      mov.b32 %moved_bytes, 0;
+    WORD:
+      add.u32 %to, %at, %moved_bytes;
+      ld.volatile.{memory}.b32 %v, [%to-{TENSOR_LANE_BYTES}];
+      st.volatile.{memory}.b32 [%to], %v;
+      add.u32 %moved_bytes, %moved_bytes, 4;
+      setp.lt.u32 %p, %moved_bytes, {4 * _SHIFTED_COLUMNS}; @%p bra WORD;
+      sub.u32 %lane, %lane, 1; setp.ne.u32 %p, %lane, 0; @%p bra LANE;
+    """
+    columns = str(_SHIFTED_COLUMNS)
+    test = (
+        columns_test("%address", columns, BOTH_BLOCKS)
+        if pair
+        else columns_test("%address", columns)
+    )
+    body = f"""
+      mov.b32 %code, 0;
+      {pair_test() if pair else ""}
+      {test}
+      and.b32 %t0, %address, 0xff9f0000; setp.ne.u32 %out, %t0, 0; @%out bra OUTSIDE;
+      {_on_both(loop, ("%at",)) if pair else loop.replace("MAPS", "")}
+      {BOTH}
+    """
+    registers = (
+        f"{TESTED} {_PAIR * pair} .reg .b32 %lane, %at, %to, %v, %moved_bytes; .reg .pred %p;"
+    )
+    name = f"tessera.tensor.shift{'.pair' * pair}"
+    return library.function(name, "b32 %address", registers, body, "b32 %code")
+
+
+def _shift(context: Context, form: Form, match: Match) -> None:
+    """Lower shift."""
+    begin(context, match)
+    guard, builder = context.builder.guard, context.builder
+    builder.guard = None
+    address = tensor_address(context, context.operands[0])
+    builder.guard = guard
+    run(context, _shift_function(pair=is_pair(match)), [address], shared=True)
+
+
+_SHIFTS: Final = "a loop of LD and ST of 4 bytes, after tests of the address; TRAP"
+FORMS: Final = (
+    *map(_form, _SHAPES),
+    Form("tcgen05.shift.group.down", "[t]", Op.ST, _shift, isa=_SHIFTS),
+)

@@ -23,28 +23,40 @@ _ZEROS: Final = {
     "mxf4nvf4": 0x8701_904F,
 }
 """Bits that must be 0: reserved ones, those of sparse products, of .ws and of saturation."""
+_REUSE: Final = 0xC000_0000
+"""The bits of .ws that state the most columns by which B may be shifted, which are a hint."""
 _EXACT: Final = 2
 _UNITS: Final = 32  # N / 8
 
 
-def tests(kind: str, block: int, *, in_tensor: bool) -> str:
+ONE, PAIR, STATIONARY = "one", "pair", "stationary"
+"""How a product uses tensor memory: that of one block, of two, or of one by ``.ws``."""
+
+
+def tests(kind: str, block: int, *, in_tensor: bool, way: str) -> str:
     """Return PTX that jumps to ILLEGAL unless the descriptor %idesc is legal. It stores N in %n,
-    and in %small whether M is 64.
+    the columns of tensor memory that D has in %width, and in %small whether a matrix may begin at
+    lane 16.
     """
+    zeros = _ZEROS[kind] & ~_REUSE if way == STATIONARY else _ZEROS[kind]
     parts = [
-        f"and.b32 %t0, %idesc, {_ZEROS[kind]:#x}; setp.ne.u32 %out, %t0, 0; @%out bra ILLEGAL;",
+        f"and.b32 %t0, %idesc, {zeros:#x}; setp.ne.u32 %out, %t0, 0; @%out bra ILLEGAL;",
         _field(7, 3, _TYPES[kind]),
         _field(10, 3 if kind not in ("mxf4", "mxf4nvf4") else 2, _TYPES[kind]),
         "bfe.u32 %n, %idesc, 17, 6;",
         f"sub.u32 %t0, %n, 1; setp.ge.u32 %out, %t0, {_UNITS}; @%out bra ILLEGAL;",
     ]
-    parts += _dense(kind) if kind in _RESULTS else _scaled(kind, block)
+    if kind in _RESULTS:
+        parts += [_field(4, 2, _RESULTS[kind]), *_types(kind)]
+    else:
+        parts += _scaled(kind, block)
+    parts += _shape(kind, way)
     if kind in ("f8f6f4", "mxf8f6f4"):
         parts += [] if in_tensor else [_not_across(15, 7)]
         parts.append(_not_across(16, 10))
     if in_tensor:
         parts.append("and.b32 %t0, %idesc, 0x8000; setp.ne.u32 %out, %t0, 0; @%out bra ILLEGAL;")
-    parts.append("shl.b32 %n, %n, 3;")
+    parts.append("shl.b32 %n, %n, 3; shl.b32 %width, %width, 3;")
     return "\n".join(parts)
 
 
@@ -57,22 +69,55 @@ def _field(first: int, bits: int, legal: tuple[int, ...]) -> str:
     """
 
 
-def _dense(kind: str) -> list[str]:
-    parts = [
-        _field(4, 2, _RESULTS[kind]),
+def _types(kind: str) -> list[str]:
+    """Return PTX that tests the types of .kind::f16: both are the same; BF16 has no D of F16."""
+    if kind != "f16":
+        return []
+    return [
         """
-          bfe.u32 %f, %idesc, 24, 5; setp.eq.u32 %small, %f, 4;
+          bfe.u32 %t0, %idesc, 7, 3; bfe.u32 %t1, %idesc, 10, 3; setp.ne.u32 %out, %t0, %t1;
+          @%out bra ILLEGAL; bfe.u32 %t1, %idesc, 4, 2; setp.gt.u32 %out, %t0, %t1;
+          @%out bra ILLEGAL;
+        """
+    ]
+
+
+def _shape(kind: str, way: str) -> list[str]:
+    """Return PTX that tests M and N / 8, which is %n, and stores %width / 8 and %small."""
+    scaled = kind not in _RESULTS
+    first, bits, least = (27, 2, 7) if scaled else (24, 5, 4)
+
+    def code(rows: int) -> int:
+        return rows >> least
+
+    head = f"bfe.u32 %f, %idesc, {first}, {bits}; mov.b32 %width, %n; setp.ne.u32 %small, %n, %n;"
+    if way == STATIONARY:  # N is 64, 128 or 256; D's columns are in 128 / M parts
+        return [
+            head,
+            _field(first, bits, (code(32), code(64), code(128))),
+            "popc.b32 %t0, %n; setp.ne.u32 %out, %t0, 1; @%out bra ILLEGAL;",
+            "setp.lt.u32 %out, %n, 8; @%out bra ILLEGAL;",
+            f"mul.lo.u32 %width, %n, %f; shr.u32 %width, %width, {7 - least};",
+        ]
+    if way == PAIR:
+        step = 3 if kind == "i8" else 1
+        return [
+            head,
+            _field(first, bits, (code(128), code(256))),
+            f"and.b32 %t0, %n, {step}; setp.ne.u32 %out, %t0, 0; @%out bra ILLEGAL;",
+            f"setp.eq.u32 %out, %f, {code(128)}; @%out shr.u32 %width, %width, 1;",
+        ]
+    if scaled:
+        return [head, _field(first, bits, (code(128),))]
+    parts = [
+        head,
+        """
+          setp.eq.u32 %small, %f, 4;
           setp.ne.u32 %out, %f, 8; @%small bra ROWS; @%out bra ILLEGAL;
           and.b32 %t0, %n, 1; setp.ne.u32 %out, %t0, 0; @%out bra ILLEGAL;
         ROWS:
         """,
     ]
-    if kind == "f16":  # both types are the same, and BF16 has no D of F16
-        parts.append("""
-          bfe.u32 %t0, %idesc, 7, 3; bfe.u32 %t1, %idesc, 10, 3; setp.ne.u32 %out, %t0, %t1;
-          @%out bra ILLEGAL; bfe.u32 %t1, %idesc, 4, 2; setp.gt.u32 %out, %t0, %t1;
-          @%out bra ILLEGAL;
-        """)
     if kind == "i8":  # an odd number of 8 columns only up to 24
         parts.append("""
           and.b32 %t0, %n, 1; mul.lo.u32 %t0, %t0, %n; setp.gt.u32 %out, %t0, 3;
@@ -82,9 +127,8 @@ def _dense(kind: str) -> list[str]:
 
 
 def _scaled(kind: str, block: int) -> list[str]:
-    parts = ["setp.ne.u32 %small, %n, %n;", _field(27, 2, (1,))]
     scale_types = (0, 1) if block == _EXACT else (1,)
-    parts.append(_field(23, 1, scale_types))
+    parts = [_field(23, 1, scale_types)]
     ids = (0, 1, 2, 3) if kind == "mxf8f6f4" else (0,) if block == _EXACT else (0, 2)
     parts += [_field(29, 2, ids), _field(4, 2, ids)]
     return parts

@@ -1,5 +1,6 @@
 """tcgen05.mma: PTX that tests the operands, then TMMA."""
 
+from functools import partial
 from typing import Final
 
 from vgpu_sim.compiler.lower import values
@@ -12,10 +13,14 @@ from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.lower.tensor import instruction_descriptors
 from vgpu_sim.compiler.lower.tensor.addresses import (
     BOTH,
+    BOTH_BLOCKS,
+    PAIR_REGISTERS,
     TESTED,
     begin,
     columns_test,
+    is_pair,
     keep,
+    pair_test,
     run,
     shared_size,
     tensor_address,
@@ -33,8 +38,8 @@ from vgpu_sim.isa import (
 
 D = DataType
 KINDS: Final = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
-_MASK_WORDS: Final = 4
-_ADDS, _IN_TENSOR = 1, 2
+_MASK_WORDS: Final = 4  # of each block
+_ADDS, _IN_TENSOR, _SCALES_SHIFT, _PAIR, _STATIONARY, _POWER_SHIFT = 8, 16, 5, 128, 256, 12
 _BLOCKS: Final[dict[str, dict[str | None, int]]] = {
     "mxf8f6f4": {None: 1, "scale_vec::1X": 1, "block32": 1},
     "mxf4": {None: 1, "scale_vec::2X": 1, "block32": 1},
@@ -64,31 +69,34 @@ def _lane_test(address: str, *, scales: bool = False) -> str:
     """
 
 
-def _tests(kind: str, block: int, *, in_tensor: bool) -> tree.Function:
+def _tests(kind: str, block: int, *, in_tensor: bool, way: str) -> tree.Function:
     """Return PTX that tests the operands of a product."""
-    scaled = kind in _BLOCKS
+    pair = way == instruction_descriptors.PAIR
+    test = partial(columns_test, allocated=BOTH_BLOCKS) if pair else columns_test
     a_test = descriptor_test("%a_high")
     if in_tensor:
-        a_test = _lane_test("%a_low") + columns_test("%a_low", "8")
+        a_test = _lane_test("%a_low") + test("%a_low", "8")
     scale_test = ""
-    if scaled:
+    if kind in _BLOCKS:
         scale_test = f"""
-          {_lane_test("%sa", scales=True)} {columns_test("%sa", "4")}
+          {_lane_test("%sa", scales=True)} {test("%sa", "4")}
           {_lane_test("%sb", scales=True)}
-          add.u32 %wide, %n, 31; shr.u32 %wide, %wide, 5; {columns_test("%sb", "%wide")}
+          add.u32 %wide, %n, 31; shr.u32 %wide, %wide, 5; {test("%sb", "%wide")}
         """
     body = f"""
       mov.b32 %code, 0;
-      {instruction_descriptors.tests(kind, block, in_tensor=in_tensor)}
+      {pair_test() if pair else ""}
+      {instruction_descriptors.tests(kind, block, in_tensor=in_tensor, way=way)}
       {descriptor_test("%b_high")}
-      {_lane_test("%d")} {columns_test("%d", "%n")}
+      {_lane_test("%d")} {test("%d", "%width")}
       {a_test}
       {scale_test}
       {BOTH}
     """
     given = "b32 %d, b32 %a_low, b32 %a_high, b32 %b_high, b32 %idesc, b32 %sa, b32 %sb"
-    name = f"tessera.tensor.mma.{kind}.{block}.{in_tensor}"
-    registers = f"{TESTED} .reg .b32 %n, %f, %wide; .reg .pred %small;"
+    name = f"tessera.tensor.mma.{kind}.{block}.{in_tensor}.{way}"
+    registers = f"{TESTED} .reg .b32 %n, %f, %wide, %width; .reg .pred %small;"
+    registers += PAIR_REGISTERS if pair else ""
     return library.function(name, given, registers, body, "b32 %code")
 
 
@@ -111,12 +119,27 @@ def _shift(given: list[tree.Operand], kind: str) -> int:
     return operand.value
 
 
+def _way(match: Match) -> str:
+    if "ws" in match:
+        if is_pair(match):
+            raise Invalid(".ws is a product of one block")
+        return instruction_descriptors.STATIONARY
+    return instruction_descriptors.PAIR if is_pair(match) else instruction_descriptors.ONE
+
+
+def _flags(way: str, block: int, shift: int, *, in_tensor: bool) -> int:
+    found = block << _SCALES_SHIFT | shift << _POWER_SHIFT | _IN_TENSOR * in_tensor
+    found |= _PAIR * (way == instruction_descriptors.PAIR)
+    return found | _STATIONARY * (way == instruction_descriptors.STATIONARY)
+
+
 def _multiply(context: Context, form: Form, match: Match) -> None:
     """Lower mma."""
     begin(context, match)
     d, a, b, idesc, *rest = context.operands
     word = match.get("product") or match["scaled"]
     kind = word.removeprefix("kind::")
+    way = _way(match)
     block = 0
     scales: list[Operand] = [Literal(0), Literal(0)]
     guard, builder = context.builder.guard, context.builder
@@ -127,14 +150,15 @@ def _multiply(context: Context, form: Form, match: Match) -> None:
             raise Invalid(f".kind::{kind} does not take .{match.get('scales') or 'block_scale'}")
         block = found
         scales = [tensor_address(context, rest.pop(0)) for _ in range(2)]
-    mask: list[Operand] = [Literal(0)] * _MASK_WORDS
+    most = 2 * _MASK_WORDS
+    last: list[Operand] = [*scales, *[Literal(0)] * (most - 2)]
     if isinstance(rest[0], tree.Vector):
-        parts = fragments.sources(context, rest.pop(0), _MASK_WORDS, D.B32)
-        mask = [keep(context, part) for part in parts]
+        count = most if is_pair(match) else _MASK_WORDS
+        parts = fragments.sources(context, rest.pop(0), count, D.B32)
+        last[:count] = [keep(context, part) for part in parts]
     added = values.predicate_source(context, rest.pop(0))
+    shift, in_tensor = _shift(rest, kind), isinstance(a, tree.Memory)
     adds = keep(context, Sequence(builder).emit(Op.SELP, D.B32, Literal(_ADDS), Literal(0), added))
-    shift = _shift(rest, kind)
-    in_tensor = isinstance(a, tree.Memory)
     to = tensor_address(context, d)
     left: tuple[Operand, Operand]
     if in_tensor:
@@ -145,20 +169,18 @@ def _multiply(context: Context, form: Form, match: Match) -> None:
     description = keep(context, values.source(context, idesc, D.B32))
     tested = [to, *left, right[1], description, *scales]
     builder.guard = guard
-    run(context, _tests(kind, block, in_tensor=in_tensor), tested, shared=True)
+    run(context, _tests(kind, block, in_tensor=in_tensor, way=way), tested, shared=True)
     builder.guard = None
     size = shared_size(context)
-    flags = Sequence(builder).emit(Op.OR, D.B32, adds, Literal(_IN_TENSOR * in_tensor | block << 2))
+    known = Literal(KINDS.index(kind) | _flags(way, block, shift, in_tensor=in_tensor))
+    flags = Sequence(builder).emit(Op.OR, D.B32, adds, known)
     failed = keep(context, Literal(0))
     builder.guard = guard
     builder.emit(
         Op.TMMA,
         type=D.B32,
         dsts=(failed,),
-        srcs=(
-            *(Literal(KINDS.index(kind)), to, *left, *right, description, flags, *scales),
-            *(Literal(shift), size, *mask),
-        ),
+        srcs=(to, *left, *right, description, flags, size, *last),
         vector=4,
     )
     trap(context, failed, {1: TrapCause.TENSOR_OPERAND})
@@ -166,6 +188,7 @@ def _multiply(context: Context, form: Form, match: Match) -> None:
 
 _NOTE: Final = "TMMA, after tests of the operands; TRAP"
 _DENSE: Final = "tcgen05.mma.group.product{.collector}"
+_STATIONARY_FORM: Final = "tcgen05.mma.ws.group.product{.buffer}"
 _SCALED: Final = "tcgen05.mma.group.scaled.block_scale{.scales}{.collector}"
 
 
@@ -174,5 +197,6 @@ FORMS: Final = (
         Form(_DENSE, f"[d], a, b, i{more}, {{!}}p{last}", Op.TMMA, _multiply, isa=_NOTE)
         for more, last in (("", ""), ("", ", n"), (", m", ", n"))
     ),
+    Form(_STATIONARY_FORM, "[d], a, b, i, {!}p", Op.TMMA, _multiply, isa=_NOTE),
     Form(_SCALED, "[d], a, b, i, [s], [t], {!}p", Op.TMMA, _multiply, isa=_NOTE),
 )

@@ -154,10 +154,17 @@ def _scale(
         for i in range(4):
             row = a[:, 4 * _G + i // 2]
             column = b[:, 4 * (2 * _T + i % 2)]
-            sum_ = widen(sums[4 * j + i].astype(np.uint32), DataType.F32)
-            with np.errstate(all="ignore"):
-                totals[i] = totals[i] + sum_ * (row * column)  # the products are exact
+            totals[i] = add_scaled_sums(totals[i], sums[4 * j + i], row, column)
     return tuple(narrow(total, DataType.F32) for total in totals)
+
+
+def add_scaled_sums(totals: Doubles, sums: Bits, a: Doubles, b: Doubles) -> Doubles:
+    """Return totals plus the sums of a block's products (patterns of binary32) times both scales,
+    rounded once to binary64: the order of sums with block scales.
+    """
+    with np.errstate(all="ignore"):
+        found: Doubles = totals + widen(sums.astype(np.uint32), DataType.F32) * (a * b)
+    return found  # the products are exact
 
 
 def _scale_numbers(word: Bits, type_: DataType, place: int) -> Doubles:

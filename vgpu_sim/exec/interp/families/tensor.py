@@ -1,18 +1,24 @@
-"""TMMA: the product of one thread in the shared and tensor memory of its block."""
+"""TMMA: the product of one thread in the shared and tensor memory of its block, or of a pair."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.exec.interp.families.matrix import add_exact_products, add_products
+from vgpu_sim.exec.interp.families.matrix import (
+    add_exact_products,
+    add_products,
+    add_scaled_sums,
+)
 from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.numbers.bits import Bits, Mask
 from vgpu_sim.exec.interp.numbers.formats import Doubles, narrow, widen, widen_scales
 from vgpu_sim.exec.interp.operands import read_bits, write_bits
 from vgpu_sim.hal.compute.tensor_memory import (
     TENSOR_COLUMNS,
+    TENSOR_END_BYTE,
     TENSOR_FIRST_BYTE,
     TENSOR_LANES,
 )
@@ -21,7 +27,8 @@ from vgpu_sim.isa import DataType, Instruction, Op
 _ROW_BYTES: Final = 32
 _CHUNK_BYTES: Final = 16
 _EDGE: Final = 8
-_F16, _TF32, _F8F6F4, _I8, _MXF8F6F4 = range(5)
+_MOST_COLUMNS: Final = 256
+_F16, _TF32, _F8F6F4, _I8, _MXF8F6F4, _MXF4, _MXF4NVF4 = range(7)
 _SIZES: Final = {_F16: 2, _TF32: 4}
 _FORMATS: Final = {
     0: DataType.E4M3,
@@ -31,6 +38,7 @@ _FORMATS: Final = {
     5: DataType.E2M1,
 }
 _Bytes = NDArray[np.uint8]
+_Words32 = NDArray[np.uint32]
 _SWIZZLES: Final = {0: 0, 6: 1, 4: 2}  # others: 3
 
 
@@ -38,44 +46,92 @@ _SWIZZLES: Final = {0: 0, 6: 1, 4: 2}  # others: 3
 class _Words:
     """The words of TMMA, of which ``instruction`` is the instruction descriptor."""
 
-    kind: int
     d: int
     a: int
     b: int
     instruction: int
     flags: int
-    scales: tuple[int, int]
-    shift: int
     shared_bytes: int
-    mask: tuple[int, ...]
+    rest: tuple[int, ...]
 
     def field(self, first: int, bits: int) -> int:
         return self.instruction >> first & ((1 << bits) - 1)
+
+    def flag(self, bit: int) -> bool:
+        return bool(self.flags >> bit & 1)
+
+    @property
+    def kind(self) -> int:
+        return self.flags & 7
 
     @property
     def scaled(self) -> bool:
         return self.kind >= _MXF8F6F4
 
     @property
+    def in_tensor(self) -> bool:
+        return self.flag(4)
+
+    @property
+    def pair(self) -> bool:
+        return self.flag(7)
+
+    @property
+    def stationary(self) -> bool:
+        return self.flag(8)
+
+    @property
+    def blocks(self) -> int:
+        return 1 + self.pair
+
+    @property
     def rows(self) -> int:
+        """The rows of each block."""
         rows = self.field(27, 2) << 7 if self.scaled else self.field(24, 5) << 4
-        return 64 if rows == 64 else TENSOR_LANES
+        return rows // self.blocks
 
     @property
     def columns(self) -> int:
-        return min(self.field(17, 6) << 3, 256)
+        return self.field(17, 6) << 3
+
+    @property
+    def parts(self) -> int:
+        """The parts of D's columns."""
+        return TENSOR_LANES // self.rows if self.pair or self.stationary else 1
 
     @property
     def size(self) -> int:
         return _SIZES.get(self.kind, 1)
 
+    @property
+    def each(self) -> int:
+        """The elements of depth that have one scale."""
+        return 64 >> (self.flags >> 5 & 3)
+
+    def format_of(self, which: int) -> int:
+        four = which == 1 and self.kind in (_MXF4, _MXF4NVF4)
+        return self.field((7, 10)[which], 2 if four else 3)
+
+    @property
+    def legal(self) -> bool:
+        if self.kind > _MXF4NVF4:
+            return False
+        if self.rows not in (64, 128) and not (self.stationary and self.rows == TENSOR_LANES // 4):
+            return False
+        split = max(self.parts, self.blocks)
+        if self.columns > _MOST_COLUMNS or self.columns % (8 * split):
+            return False
+        if (self.d & 0xFFFF) + self.columns // self.parts > TENSOR_COLUMNS:
+            return False
+        if self.in_tensor and (self.a & 0xFFFF) + 8 > TENSOR_COLUMNS:
+            return False
+        narrow = self.kind in (_F8F6F4, _MXF8F6F4)
+        return not narrow or all(self.format_of(which) in _FORMATS for which in range(2))
+
 
 def _decode(words: list[int]) -> _Words:
-    a, b = words[2] | words[3] << 32, words[4] | words[5] << 32
-    return _Words(
-        words[0], words[1], a, b, words[6], words[7], (words[8], words[9]), words[10],
-        words[11], tuple(words[12:]),
-    )  # fmt: skip
+    a, b = words[1] | words[2] << 32, words[3] | words[4] << 32
+    return _Words(words[0], a, b, words[5], words[6], words[7], tuple(words[8:]))
 
 
 class _OutsideError(Exception):
@@ -120,10 +176,11 @@ def _gather(memory: _Bytes, descriptor: int, rows: int, words: _Words, *, across
 
 
 def _lanes(address: int, words: _Words) -> NDArray[np.int64]:
-    """Return the lanes of the rows of a matrix in tensor memory."""
-    row = np.arange(words.rows)
-    inside = row // 16 * 32 + row % 16 if words.rows == TENSOR_LANES // 2 else row
-    return ((address >> 16) + inside) % TENSOR_LANES
+    """Return the lanes of the rows of a matrix in tensor memory, part by part."""
+    place = np.arange(words.rows * words.parts)
+    if words.parts == 1 and words.rows == TENSOR_LANES // 2:
+        place = place // 16 * 32 + place % 16
+    return ((address >> 16) + place) % TENSOR_LANES
 
 
 def _codes(rows: _Bytes, format_: DataType, *, in_tensor: bool) -> _Bytes:
@@ -151,7 +208,7 @@ def _values(
     elif words.kind == _TF32:
         found = widen(rows.view("<u4") & np.uint32(0xFFFF_E000), DataType.F32)
     elif words.kind in (_F8F6F4, _MXF8F6F4):
-        format_ = _FORMATS.get(format_bits, DataType.E4M3)
+        format_ = _FORMATS[format_bits]
         found = widen(_codes(rows, format_, in_tensor=in_tensor), format_)
     else:
         halves = np.stack([rows & 15, rows >> 4], axis=-1).reshape(len(rows), -1)
@@ -159,74 +216,114 @@ def _values(
     return -found if negated else found
 
 
-def _scales(
-    memory: NDArray[np.uint32], words: _Words, which: int, rows: int, depth: int
-) -> Doubles:
-    """Return the scales of a factor's elements."""
-    address = words.scales[which]
+def _scales(memory: _Words32, words: _Words, which: int, rows: int, depth: int) -> Doubles:
+    """Return the scales of a factor's rows, one for each ``each`` elements of depth."""
+    address = words.rest[which]
     row = np.arange(rows)
     lane = ((address >> 16) + row % 32) % TENSOR_LANES
     column = ((address & 0xFFFF) + row // 32) % TENSOR_COLUMNS
-    place = words.field((29, 4)[which], 2) + np.arange(depth) // (64 >> (words.flags >> 2 & 3))
+    place = words.field((29, 4)[which], 2) + np.arange(depth // words.each)
     codes = memory[lane, column][:, None] >> (place % 4 * 8).astype(np.uint32) & np.uint32(0xFF)
     return widen_scales(codes, DataType.UE8M0 if words.field(23, 1) else DataType.E4M3)
 
 
-def _scaled(values: Doubles, memory: NDArray[np.uint32], words: _Words, which: int) -> Doubles:
-    scales = _scales(memory, words, which, *values.shape)
-    return (values.astype(np.float32) * scales.astype(np.float32)).astype(np.float64)
+def _add_scaled(x: Doubles, y: Doubles, c: Bits, scales: tuple[Doubles, Doubles]) -> Bits:
+    """Return C plus the product of X and Y, of which each block of depth has scales."""
+    totals, (a, b) = widen(c, DataType.F32), scales
+    each = x.shape[1] // a.shape[1]
+    zeros: Bits = np.zeros((1, *c.shape), np.uint32)
+    for block in range(a.shape[1]):
+        part = slice(block * each, (block + 1) * each)
+        sums = add_exact_products(x[None, :, part], y[:, part].T[None], zeros)[0]
+        totals = add_scaled_sums(totals, sums, a[:, block, None], b[None, :, block])
+    return narrow(totals, DataType.F32)
 
 
 def _addends(before: Bits, words: _Words, *, halves: bool) -> Bits:
-    if not words.flags & 1:
+    if not words.flag(3):
         return np.zeros_like(before)
     if halves:
         before = narrow(widen(before.astype(np.uint16), DataType.F16), DataType.F32)
-    if words.shift:
-        numbers = before.view(np.float32) * np.float32(2.0**-words.shift)
+    shift = words.flags >> 12 & 15
+    if shift:
+        numbers = before.view(np.float32) * np.float32(2.0**-shift)
         before = numbers.view(np.uint32)
     return before
 
 
-def _multiply(memory: _Bytes, words: _Words) -> None:
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What a block has of a product: its tensor memory, and rows of A and of B."""
+
+    tensor: _Words32
+    left: _Bytes | None  # None: in tensor memory
+    right: _Bytes
+
+
+def _block(memory: _Bytes, words: _Words) -> _Block:
+    """Read the rows of a block that are in shared memory."""
     tensor = memory[TENSOR_FIRST_BYTE:][: TENSOR_LANES * TENSOR_COLUMNS * 4].view("<u4")
-    tensor = tensor.reshape(TENSOR_LANES, TENSOR_COLUMNS)
-    rows, columns, in_tensor = words.rows, words.columns, bool(words.flags & 2)
+    columns = words.columns // words.blocks
     right = _gather(memory, words.b, columns, words, across=bool(words.field(16, 1)))
-    if in_tensor:
-        first, lanes = words.a & 0xFFFF, _lanes(words.a & 0xFFFF_FFFF, words)
-        left = np.ascontiguousarray(tensor[lanes, first : first + 8]).view(np.uint8)
-    else:
-        left = _gather(memory, words.a, rows, words, across=bool(words.field(15, 1)))
-    halves = words.kind in (_F16, _F8F6F4) and words.field(4, 2) == 0
-    lanes, first = _lanes(words.d, words), words.d & 0xFFFF
-    before = tensor[lanes, first : first + columns]
-    c = _addends(before, words, halves=halves)
+    left = None
+    if not words.in_tensor:
+        left = _gather(memory, words.a, words.rows, words, across=bool(words.field(15, 1)))
+    return _Block(tensor.reshape(TENSOR_LANES, TENSOR_COLUMNS), left, right)
+
+
+def _multiply_part(
+    left: _Bytes, right: _Bytes, c: Bits, words: _Words, scales: tuple[Doubles, Doubles] | None
+) -> Bits:
+    """Return C plus the product of rows of A and columns of B."""
     negated = bool(words.field(13, 1)), bool(words.field(14, 1))
     if words.kind == _I8:
         m, n = (
             part.view(np.int8 if words.field(at, 3) else np.uint8).astype(np.int64)
             for part, at in ((left, 7), (right, 10))
         )
-        d = ((m @ n.T + c) & 0xFFFF_FFFF).astype(np.uint32)
-    elif words.kind == _F16 and words.field(7, 3) == 1:
+        return ((m @ n.T + c) & 0xFFFF_FFFF).astype(np.uint32)
+    if words.kind == _F16 and words.field(7, 3) == 1:
         pair = [
             part.view("<u2") ^ np.uint16(0x8000 * sign)
             for part, sign in zip((left, right), negated, strict=True)
         ]
-        d = add_products(pair[0][None], pair[1].T[None], c[None], DataType.BF16)[0]
-    else:
-        bits = 7 if not words.scaled or words.kind == _MXF8F6F4 else 3
-        x = _values(left, words, words.field(7, 3), in_tensor=in_tensor, negated=negated[0])
-        y = _values(right, words, words.field(10, 3) & bits, in_tensor=False, negated=negated[1])
+        return add_products(pair[0][None], pair[1].T[None], c[None], DataType.BF16)[0]
+    x = _values(left, words, words.format_of(0), in_tensor=words.in_tensor, negated=negated[0])
+    y = _values(right, words, words.format_of(1), in_tensor=False, negated=negated[1])
+    if scales is not None:
+        return _add_scaled(x, y, c, scales)
+    return add_exact_products(x[None], y.T[None], c[None])[0]
+
+
+def _multiply_in(block: _Block, right: _Bytes, words: _Words, half: int) -> None:
+    """Multiply the rows of A that a block has, and write its part of D."""
+    tensor, lanes = block.tensor, _lanes(words.d, words)
+    halves = words.kind in (_F16, _F8F6F4) and words.field(4, 2) == 0
+    first, width = words.d & 0xFFFF, words.columns // words.parts
+    c = _addends(tensor[lanes, first : first + width], words, halves=halves)
+    a_lanes, a_first = _lanes(words.a & 0xFFFF_FFFF, words), words.a & 0xFFFF
+    found = []
+    for part in range(words.parts):
+        rows = slice(part * words.rows, (part + 1) * words.rows)
+        columns = slice(part * width, (part + 1) * width)
+        left = block.left
+        if left is None:
+            chosen = tensor[a_lanes[rows], a_first : a_first + 8]
+            left = np.ascontiguousarray(chosen).view(np.uint8)
+        scales = None
         if words.scaled:
-            x, y = _scaled(x, tensor, words, 0), _scaled(y, tensor, words, 1)
-        d = add_exact_products(x[None], y.T[None], c[None])[0]
+            depth = 32 if words.kind == _MXF8F6F4 else 64
+            b_scales = _scales(tensor, words, 1, words.columns, depth)
+            scales = _scales(tensor, words, 0, words.rows, depth), b_scales[columns]
+        found.append(_multiply_part(left, right[columns], c[rows], words, scales))
+    d = np.concatenate(found)
     if halves:
         d = narrow(widen(d, DataType.F32), DataType.F16).astype(np.uint32)
-    masks = np.array(words.mask, np.uint32)[lanes // 32] >> (lanes % 32).astype(np.uint32)
-    written = masks & np.uint32(1) == 0
-    tensor[lanes[written], first : first + columns] = d[written]
+    written: Mask = np.ones(len(lanes), np.bool_)
+    if not words.scaled and not words.stationary:
+        mask = np.array(words.rest[4 * half : 4 * half + 4], np.uint32)
+        written = mask[lanes // 32] >> (lanes % 32).astype(np.uint32) & np.uint32(1) == 0
+    tensor[lanes[written], first : first + width] = d[written]
 
 
 def _execute(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
@@ -237,19 +334,21 @@ def _execute(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     for lane in np.flatnonzero(mask):
         words = _decode([int(number[lane]) for number in numbers])
         with np.errstate(all="ignore"):
-            results[lane] = _result(warp.spaces.block_bytes(int(lane)), words)
+            memories = warp.spaces.blocks_of(int(lane), pair=words.pair)
+            results[lane] = _result(memories, words)
     write_bits(warp, instruction.dsts[0], results, DataType.B32, mask)
 
 
-def _result(memory: _Bytes, words: _Words) -> int:
-    if (words.d & 0xFFFF) + words.columns > TENSOR_COLUMNS:
-        return 1
-    if words.flags & 2 and (words.a & 0xFFFF) + 8 > TENSOR_COLUMNS:
+def _result(memories: Sequence[_Bytes], words: _Words) -> int:
+    if not memories or len(memories[0]) < TENSOR_END_BYTE or not words.legal:
         return 1
     try:
-        _multiply(memory, words)
+        blocks = [_block(memory, words) for memory in memories]
     except _OutsideError:
         return 1
+    right = np.concatenate([block.right for block in blocks])
+    for half, block in enumerate(blocks):
+        _multiply_in(block, right, words, half)
     return 0
 
 

@@ -36,6 +36,9 @@ typedef struct thread_activity {
   volatile uint64_t local_window;     /* base of the running block's local memory, or 0 */
   /* Map memory that a kernel has accessed; false: the address is in none. NULL: all is mapped. */
   bool (*volatile map_accessed)(uint64_t address);
+  /* Of the running block of a cluster: its rank, and the shared memory of the cluster's blocks. */
+  const uint64_t *bases; /* NULL: the block is in no cluster */
+  uint32_t rank, blocks;
   uint32_t runner;                    /* index below TW_RUNNERS, if it is a runner */
   tessera_thread_state state;
 } thread_activity;

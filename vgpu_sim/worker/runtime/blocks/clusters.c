@@ -170,12 +170,16 @@ static void enter_block(resident *r, uint32_t rank, const tw_launch *launch) {
   tw_current.shared_window = r->bases[rank];
   tw_current.shared_bytes = launch->shared_bytes;
   tw_current.map_accessed = map_accessed;
+  tw_current.bases = r->bases;
+  tw_current.rank = rank;
+  tw_current.blocks = r->mapped;
 }
 
 static void leave_blocks(void) {
   mine.running = NULL;
   tw_current.shared_window = mine.window;
   tw_current.map_accessed = NULL;
+  tw_current.bases = NULL;
 }
 
 /* Let each block of a cluster run once. Returns whether the cluster has ended; `progress` is set if a

@@ -8,8 +8,6 @@
 #include <immintrin.h>
 #endif
 
-enum { NAN_BITS = 0x7fffffff };
-
 static float number(uint32_t bits) {
   float value;
   memcpy(&value, &bits, sizeof value);
@@ -19,7 +17,7 @@ static float number(uint32_t bits) {
 static uint32_t bits_of(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
-  return isnan(value) ? NAN_BITS : bits;
+  return isnan(value) ? TENSOR_NAN : bits;
 }
 
 static uint32_t flush(uint32_t bits) { return bits & 0x7f800000 ? bits : bits & 0x80000000; }
@@ -101,7 +99,7 @@ static void multiply_plainly(tensor_how how, const tensor_quad *s) {
 
 WIDE static inline void store_512(uint32_t *p, __m512 t) {
   const __mmask16 nans = _mm512_cmp_ps_mask(t, t, _CMP_UNORD_Q);
-  _mm512_storeu_si512(p, _mm512_mask_set1_epi32(_mm512_castps_si512(t), nans, NAN_BITS));
+  _mm512_storeu_si512(p, _mm512_mask_set1_epi32(_mm512_castps_si512(t), nans, TENSOR_NAN));
 }
 
 #define ZERO_INTEGERS _mm512_setzero_si512()
@@ -116,7 +114,7 @@ WIDE static inline void store_512(uint32_t *p, __m512 t) {
 #define ADD_256(t, a, b) _mm256_fmadd_ps(a, b, t)
 
 MEDIUM static inline void store_256(uint32_t *p, __m256 t) {
-  const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(NAN_BITS));
+  const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(TENSOR_NAN));
   _mm256_storeu_ps((float *)p, _mm256_blendv_ps(t, nan, _mm256_cmp_ps(t, t, _CMP_UNORD_Q)));
 }
 

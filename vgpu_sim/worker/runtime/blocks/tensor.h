@@ -9,7 +9,8 @@ enum {
   TENSOR_MOST_COLUMNS = 256,
   TENSOR_PITCH = 272,      /* words of a row of B: no power of two, so that rows share no sets */
   TENSOR_DEPTH = 64,       /* most elements of a row */
-  TENSOR_FACTOR_BYTES = 32 /* a row of A or B */
+  TENSOR_FACTOR_BYTES = 32, /* a row of A or B */
+  TENSOR_NAN = 0x7fffffff
 };
 
 /* How the words of prepared factors are multiplied. */
