@@ -143,6 +143,48 @@ def test_copies(shape: str, rows: int, chunks: int, quarters: tuple[int, ...]) -
         np.testing.assert_array_equal(one, expected.reshape(-1))
 
 
+def test_a_copy_of_four_rows() -> None:
+    """Each row is 32 bytes, of the first lane of a quarter."""
+    body = f"""
+      mov.u32 %r9, tile; mad.lo.u32 %s, %i, 4, %r9; st.shared.b32 [%s], %i; bar.sync 0;
+      @%first tcgen05.cp.cta_group::1.4x256b [%ta], %x1;
+      bar.sync 0;
+      tcgen05.ld.sync.aligned.32x32b.x8.b32 {_list(16, 8)}, [%own];
+      mad.wide.u32 %out, %i, 32, %out;
+    """
+    body += "".join(f"st.global.b32 [%out+{4 * n}], %r{16 + n};" for n in range(8))
+    descriptor = 1 << 46 | 8 << 32 | 4 << 16
+    with closing(Runs(module_of(body), 32 * THREADS)) as runs:
+        found, native = runs.interpret(descriptor), runs.execute(descriptor)
+    expected = np.zeros((THREADS, 8), np.uint32)
+    for row in range(4):
+        expected[32 * row] = [4 * row + n % 4 + 16 * (n // 4) for n in range(8)]
+    for one in (found, native):
+        np.testing.assert_array_equal(one, expected.reshape(-1))
+
+
+def test_a_shift_moves_the_rows_of_one_quarter() -> None:
+    """Eight columns of 31 lanes go to the next lane; the first lane keeps its words."""
+    body = f"""
+      add.u32 %r0, %i, 1000;
+      tcgen05.st.sync.aligned.32x32b.x1.b32 [%own+7], %r0;
+      tcgen05.st.sync.aligned.32x32b.x1.b32 [%own+8], %r0;
+      tcgen05.wait::st.sync.aligned; bar.sync 0;
+      add.u32 %r1, %ta, 0x200000;
+      @%first tcgen05.shift.cta_group::1.down [%r1];
+      bar.sync 0;
+      tcgen05.ld.sync.aligned.32x32b.x2.b32 {_list(16, 2)}, [%own+7];
+      mad.wide.u32 %out, %i, 8, %out; st.global.v2.b32 [%out], {_list(16, 2)};
+    """
+    with closing(Runs(module_of(body), 8 * THREADS)) as runs:
+        found, native = runs.interpret(), runs.execute()
+    lane = np.arange(THREADS, dtype=np.uint32)
+    shifted = np.where((lane > 32) & (lane < 64), lane - 1, lane)
+    expected = np.stack([shifted + 1000, lane + 1000], 1).astype(np.uint32)
+    for one in (found, native):
+        np.testing.assert_array_equal(one, expected.reshape(-1))
+
+
 _DEALLOC = "tcgen05.dealloc.cta_group::1.sync.aligned.b32"
 _ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%s],"
 _LD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 %r0,"
@@ -163,6 +205,10 @@ _LD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 %r0,"
         (f"@%w0 {_DEALLOC} %ta, 64; bar.sync 0; {_LD} [%own];", False),
         (f"@%w0 {_ALLOC} 256; @%w0 {_ALLOC} 128; @%w0 {_ALLOC} 64;", True),
         (f"@%w0 {_ALLOC} 48;", False),
+        ("@%first tcgen05.shift.cta_group::1.down [%ta+56];", True),
+        ("@%first tcgen05.shift.cta_group::1.down [%ta+57];", False),
+        ("add.u32 %s, %ta, 0x100000; @%first tcgen05.shift.cta_group::1.down [%s];", False),
+        ("add.u32 %s, %ta, 0x800000; @%first tcgen05.shift.cta_group::1.down [%s];", False),
         (f"@%w0 {_ALLOC} 16;", False),
         (f"@%w0 {_ALLOC} 1024;", False),
         (f"@%w0 tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned; @%w0 {_ALLOC} 32;",
@@ -236,12 +282,9 @@ def test_hostile_descriptors_end_only_the_kernel() -> None:
 @pytest.mark.parametrize(
     ("statement", "reason"),
     [
-        (_MMA.replace("group::1", "group::2"), r"\.cta_group::2 of tcgen05"),
-        (_MMA.replace("mma.", "mma.ws."), r"\.ws of tcgen05\.mma"),
+        (_MMA.replace("f16 [%d], %x1", "f16.ashift [%d], [%ta]"), r"\.ashift of tcgen05\.mma"),
         ("tcgen05.mma.sp.cta_group::1.kind::f16 [%d], %x1, %x2, [%ta], %idesc, %p;",
          r"\.sp of tcgen05\.mma"),
-        ("tcgen05.shift.cta_group::1.down [%ta];", r"\.shift of tcgen05"),
-        ("tcgen05.cp.cta_group::1.4x256b [%ta], %x1;", r"\.4x256b of"),
         ("tcgen05.cp.cta_group::1.128x256b.b8x16.b4x16_p64 [%ta], %x1;", r"\.b8x16"),
     ],
 )  # fmt: skip
@@ -254,6 +297,7 @@ def test_unsupported_forms_are_named(statement: str, reason: str) -> None:
     ("statement", "reason"),
     [
         (_MMA.replace("kind::f16", "kind::i8").replace("%p;", "%p, 3;"), "scale-input-d exists"),
+        (_MMA.replace("group::1", "group::2"), r"tcgen05 of \.cta_group::1 and \.cta_group::2"),
         (_MMA.replace("%p;", "%p, 16;"), "from 0 to 15"),
         ("tcgen05.ld.sync.aligned.16x256b.x64.b32 %r0, [%own];", "more than 128 registers"),
         ("tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r0}, [%own];", "vector of 2 registers"),

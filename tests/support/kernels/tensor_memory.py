@@ -1,4 +1,4 @@
-"""Kernels of one block with tensor memory, and what an executor makes of them."""
+"""Kernels of one block, or of a pair of blocks, with tensor memory, and what an executor makes of them."""
 
 import numpy as np
 
@@ -12,42 +12,48 @@ SHARED_BYTES = 4096
 THREADS = 128
 
 
-def source(body: str, target: str = "sm_100a", registers: str = "") -> str:
+def source(body: str, target: str = "sm_100a", registers: str = "", *, blocks: int = 1) -> str:
     """Return a kernel whose first parameter is a buffer, in %out; further ones are in %x1 to %x4.
-    The block has 64 columns, whose address is in %ta.
+    The block has 64 columns, whose address is in %ta. Of a pair, %rank is the block's place.
     """
+    pair = blocks > 1
+    meet = "barrier.cluster.arrive; barrier.cluster.wait;" if pair else "bar.sync 0;"
     return f""".version 8.8
 .target {target}
 .address_size 64
 .visible .entry k(.param .u64 p0, .param .u64 p1, .param .u64 p2, .param .u64 p3, .param .u64 p4)
+{f".reqnctapercluster {blocks}" * pair}
 {{
   .shared .align 1024 .b8 tile[{SHARED_BYTES}]; .shared .align 8 .b64 bar; .shared .b32 base;
-  .reg .b32 %r<256>, %i, %s, %ta, %warp, %own, %lane, %d, %idesc; .reg .b64 %out, %x<5>;
+  .reg .b32 %r<256>, %i, %s, %ta, %warp, %own, %lane, %d, %idesc, %rank; .reg .b64 %out, %x<5>;
   .reg .pred %p, %first, %w0; {registers}
   ld.param.u64 %out, [p0]; ld.param.u64 %x1, [p1]; ld.param.u64 %x2, [p2];
   ld.param.u64 %x3, [p3]; ld.param.u64 %x4, [p4];
-  mov.u32 %i, %tid.x; setp.eq.u32 %first, %i, 0; shr.u32 %warp, %i, 5; mov.u32 %lane, %laneid;
+  mov.u32 %rank, %cluster_ctarank; mov.u32 %i, %tid.x; setp.eq.u32 %first, %i, 0; shr.u32 %warp, %i, 5; mov.u32 %lane, %laneid;
   @%first st.shared.b32 [tile], 0; @%first st.shared.b64 [bar], 0;  // unused ones have no place
   setp.eq.u32 %w0, %warp, 0; mov.u32 %s, base; setp.eq.u32 %p, %i, %i;
-  @%w0 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%s], 64;
-  bar.sync 0;
+  @%w0 tcgen05.alloc.cta_group::{1 + pair}.sync.aligned.shared::cta.b32 [%s], 64;
+  {meet}
   ld.shared.b32 %ta, [base]; shl.b32 %own, %warp, 21; add.u32 %own, %own, %ta;
   cvt.u32.u64 %idesc, %x3; cvt.u32.u64 %d, %x4;
   {body}
+  {meet * pair}
   ret;
 }}
 """
 
 
-def module_of(body: str, target: str = "sm_100a", capability: tuple[int, int] = (10, 0)) -> Module:
-    return compile_verified(source(body, target), capability)
+def module_of(
+    body: str, target: str = "sm_100a", capability: tuple[int, int] = (10, 0), *, blocks: int = 1
+) -> Module:
+    return compile_verified(source(body, target, blocks=blocks), capability)
 
 
 class Runs:
     """Launches of a kernel; each states whether it ended well."""
 
-    def __init__(self, module: Module, size: int) -> None:
-        self._module, self._bench = module, Bench(bytes(size))
+    def __init__(self, module: Module, size: int, blocks: int = 1) -> None:
+        self._module, self._bench, self._grid = module, Bench(bytes(size)), (blocks, 1, 1)
 
     def close(self) -> None:
         self._bench.close()
@@ -61,7 +67,7 @@ class Runs:
         """Return the buffer after the interpreter's run, or None after a trap."""
         try:
             found = self._bench.interpret(
-                self._module, (1, 1, 1), (THREADS, 1, 1), self._parameters(list(words))
+                self._module, self._grid, (THREADS, 1, 1), self._parameters(list(words))
             )
         except ExecutionError:
             return None
@@ -75,7 +81,7 @@ class Runs:
         """
         try:
             found = self._bench.execute(
-                self._module, (1, 1, 1), (THREADS, 1, 1), self._parameters(list(words)), None
+                self._module, self._grid, (THREADS, 1, 1), self._parameters(list(words)), None
             )
         except AssertionError as error:
             if "signal=0" not in str(error):

@@ -61,9 +61,11 @@ tcgen05 wait::ld|wait::st sync aligned
 tcgen05 cp $cta_group $block [ warpx2::02_13|warpx2::01_23|warpx4? ]
 tcgen05 cp $cta_group $block [ warpx2::02_13|warpx2::01_23|warpx4? ] b8x16 b6x16_p32|b4x16_p64
 tcgen05 shift $cta_group down
+  down                      : : 100a/101a/103a/110a 8.6
 tcgen05 mma [ ws? sp? ] $cta_group $kind [ block_scale? $scale_vec? ashift? collector::a::*?
         collector::b::*|collector::b0::*|collector::b1::*|collector::b2::*|collector::b3::*?
         decompress::lut::b? ]
+  ashift                    : : 100a/101a/103a/110a 8.6
 tcgen05 fence::before_thread_sync|fence::after_thread_sync
 tcgen05 commit $cta_group [ mbarrier::arrive::one sync_restrict::*? shared::cluster? $multicast?
         ] b64
