@@ -240,6 +240,8 @@ def details(report: Report) -> Iterator[str]:
         for what, each in (
             ("bytes that bulk copies completed at mbarriers", counts.bulk_bytes),
             ("bytes by addresses of blocks of the cluster", counts.cluster_bytes),
+            ("bytes of tensor memory", counts.tensor_memory_bytes),
+            ("operations of tensor cores", counts.tensor_operations),
         ):
             if each:
                 yield f"  {what:76}{counts.blocks * each:18.2f}"

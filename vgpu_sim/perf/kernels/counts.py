@@ -14,8 +14,9 @@ class Counts:
     ``pipe_*`` count the instructions that warps issue to a pipe. ``tensor_*`` count operations by
     type. ``*_sectors`` count sectors of 32 bytes. ``l1_*_wavefronts`` are cycles of the first-level
     cache's data stage. ``bulk_bytes`` count what bulk copies and asynchronous stores complete at
-    mbarriers, and ``cluster_bytes`` accesses of shared memory by addresses that name a block of the
-    cluster; no time is predicted from these two.
+    mbarriers, ``cluster_bytes`` accesses of shared memory by addresses that name a block of the
+    cluster, and ``tensor_memory_bytes`` those of tensor memory, also by products; no time is
+    predicted from these three.
 
     Counts of the launch are ``blocks``, ``unique_*_bytes`` (the bytes that the launch touches, each
     counted once), ``wave_load_bytes`` (the same for blocks that are resident together) and
@@ -80,6 +81,12 @@ class Counts:
     wave_load_bytes: float
     bulk_bytes: float
     cluster_bytes: float
+    tensor_memory_bytes: float
+
+    @property
+    def tensor_operations(self) -> float:
+        """The operations of tensor cores, of all types."""
+        return self.tensor_fp16 + self.tensor_bf16 + self.tensor_tf32 + self.tensor_int8
 
     @classmethod
     def of(cls, values: Mapping[str, float]) -> "Counts":

@@ -28,11 +28,12 @@ _NEGLIGIBLE: Final = (
     0.003  # unsampled share of thread instructions that is ignored (of a warp's, up to 32 times)
 )
 _TENSORS: Final = ("fp16", "bf16", "tf32", "int8")
+_PRODUCTS: Final = tuple(f"product_{kind}" for kind in _TENSORS)
 _COUNTED: Final = (
     *("load_requests", "load_sectors", "load_bytes", "store_requests", "store_sectors"),
     *("store_bytes", "atomic_requests", "atomic_sectors", "l1_global_wavefronts"),
     *("l1_shared_wavefronts", "shared_requests", "shared_ideal_wavefronts"),
-    *("bulk_bytes", "cluster_bytes"),
+    *("bulk_bytes", "cluster_bytes", "tensor_memory_bytes"),
 )
 
 
@@ -159,7 +160,7 @@ def _merge(function: Function, watch: Watch, beside: Watch | None) -> _Board:
     instructions that the first sample lacks.
     """
     zeros = np.zeros(len(function.code))
-    names = (*_COUNTED, "bypass_sectors", "barriers")
+    names = (*_COUNTED, "bypass_sectors", "barriers", *_PRODUCTS)
     amounts = {name: watch.amounts.get(name, zeros) for name in names}
     found = _Board(watch.present, watch.issued, watch.lanes, watch.first, watch.chain, amounts)
     if beside is None:
@@ -252,6 +253,10 @@ def _issues(
         flop += done
         if kind := tensor_type(instruction):
             tensors[kind] += done
+    for kind, name in zip(_TENSORS, _PRODUCTS, strict=True):  # in tensor memory
+        done = float(board.amounts[name] @ per_block)
+        flop += done
+        tensors[kind] += done
     found = {"warp_instructions": issued, "thread_instructions": lanes, "flop": flop}
     found |= {f"pipe_{pipe.value}": n for pipe, n in pipes.items() if pipe is not Pipe.TENSOR}
     return found | {f"tensor_{kind}": n for kind, n in tensors.items()}

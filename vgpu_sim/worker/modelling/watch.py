@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from vgpu_sim.exec.interp.cta import ResidentBlocks
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
+from vgpu_sim.hal.compute.tensor_memory import TENSOR_ALLOCATED, TENSOR_FIRST_BYTE
 from vgpu_sim.isa import EFFECTS, Cache, Instruction, Literal, Op, Space, Update
 from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT
 from vgpu_sim.isa.families.sync import WARPGROUP_BARRIER
@@ -21,6 +22,7 @@ from vgpu_sim.worker.observing.accesses import (
     wavefronts_of,
 )
 from vgpu_sim.worker.observing.probes import Access, accesses_of, completed_bytes
+from vgpu_sim.worker.observing.products import products_of
 
 MOST_WORDS: Final = 30_000  # instructions that a sample may execute: some seconds
 PROBE_WORDS: Final = 1_500  # instructions after which samples of launches are compared
@@ -105,6 +107,10 @@ class Watch:
             self.amounts["barriers"][word] += int(np.count_nonzero(here))
         if instruction.update is Update.TX:
             self.amounts["bulk_bytes"][word] += completed_bytes(self._blocks, instruction, allowed)
+        if instruction.op is Op.TMMA:
+            for product in products_of(self._blocks, instruction, allowed):
+                self.amounts[f"product_{product.kind}"][word] += product.operations
+                self.amounts["tensor_memory_bytes"][word] += product.moved_bytes
         for access in accesses_of(self._blocks, instruction, allowed):
             self._add(word, access)
 
@@ -134,7 +140,9 @@ class Watch:
 
     def _add(self, word: int, access: Access) -> None:
         amounts, warps = self.amounts, access.warps
-        if access.space is Space.SHARED:
+        if access.space is Space.SHARED and _is_tensor_memory(access):
+            self.amounts["tensor_memory_bytes"][word] += len(access.addresses) * access.width
+        elif access.space is Space.SHARED:
             cycles, fewest = conflicts_of(
                 warps, access.addresses, access.width, updates=access.atomic
             )
@@ -197,6 +205,12 @@ class Watch:
         self._kept += sectors
         if self._kept > _MOST_SECTORS:
             raise SampleEnded
+
+
+def _is_tensor_memory(access: Access) -> bool:
+    """Return whether all addresses are of tensor memory, of any block of the cluster."""
+    places = access.addresses & (1 << CLUSTER_RANK_SHIFT) - 1
+    return bool(((places >= TENSOR_FIRST_BYTE) & (places < TENSOR_ALLOCATED)).all())
 
 
 def slots_and_places(keys: Numbers, extra_bits: int = 0) -> tuple[Numbers, Numbers]:

@@ -43,8 +43,8 @@ _SWIZZLES: Final = {0: 0, 6: 1, 4: 2}  # others: 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Words:
-    """The words of TMMA, of which ``instruction`` is the instruction descriptor."""
+class Words:
+    """The words of a TMMA of one lane, of which ``instruction`` is the instruction descriptor."""
 
     d: int
     a: int
@@ -108,6 +108,21 @@ class _Words:
         """The elements of depth that have one scale."""
         return 64 >> (self.flags >> 5 & 3)
 
+    @property
+    def adds(self) -> bool:
+        return self.flag(3)
+
+    @property
+    def depth(self) -> int:
+        return 64 if self.kind in (_MXF4, _MXF4NVF4) else _ROW_BYTES // self.size
+
+    @property
+    def rate(self) -> str:
+        """The type of the elements, as it is named in a board's tensor rates."""
+        if self.kind == _F16:
+            return "bf16" if self.field(7, 3) == 1 else "fp16"
+        return "tf32" if self.kind == _TF32 else "int8"
+
     def format_of(self, which: int) -> int:
         four = which == 1 and self.kind in (_MXF4, _MXF4NVF4)
         return self.field((7, 10)[which], 2 if four else 3)
@@ -129,16 +144,17 @@ class _Words:
         return not narrow or all(self.format_of(which) in _FORMATS for which in range(2))
 
 
-def _decode(words: list[int]) -> _Words:
+def decode(words: list[int]) -> Words:
+    """Return the sixteen words of a TMMA by name."""
     a, b = words[1] | words[2] << 32, words[3] | words[4] << 32
-    return _Words(words[0], a, b, words[5], words[6], words[7], tuple(words[8:]))
+    return Words(words[0], a, b, words[5], words[6], words[7], tuple(words[8:]))
 
 
 class _OutsideError(Exception):
     """A row of a matrix is outside the block's shared memory."""
 
 
-def _places(descriptor: int, rows: int, words: _Words, *, across: bool) -> NDArray[np.int64]:
+def _places(descriptor: int, rows: int, words: Words, *, across: bool) -> NDArray[np.int64]:
     """Return the addresses of the 16 bytes of each row, or of each element of depth: an array of
     two dimensions.
     """
@@ -164,7 +180,7 @@ def _places(descriptor: int, rows: int, words: _Words, *, across: bool) -> NDArr
     return np.asarray(place, np.int64)
 
 
-def _gather(memory: _Bytes, descriptor: int, rows: int, words: _Words, *, across: bool) -> _Bytes:
+def _gather(memory: _Bytes, descriptor: int, rows: int, words: Words, *, across: bool) -> _Bytes:
     """Return rows of 32 bytes, in the order of depth."""
     place = _places(descriptor, rows, words, across=across)
     found: _Bytes = memory[place[..., None] + np.arange(_CHUNK_BYTES)]
@@ -175,7 +191,7 @@ def _gather(memory: _Bytes, descriptor: int, rows: int, words: _Words, *, across
     return np.ascontiguousarray(elements.transpose(1, 0, 2)).reshape(rows, _ROW_BYTES)
 
 
-def _lanes(address: int, words: _Words) -> NDArray[np.int64]:
+def _lanes(address: int, words: Words) -> NDArray[np.int64]:
     """Return the lanes of the rows of a matrix in tensor memory, part by part."""
     place = np.arange(words.rows * words.parts)
     if words.parts == 1 and words.rows == TENSOR_LANES // 2:
@@ -200,7 +216,7 @@ def _codes(rows: _Bytes, format_: DataType, *, in_tensor: bool) -> _Bytes:
 
 
 def _values(
-    rows: _Bytes, words: _Words, format_bits: int, *, in_tensor: bool, negated: bool
+    rows: _Bytes, words: Words, format_bits: int, *, in_tensor: bool, negated: bool
 ) -> Doubles:
     """Return the elements of a factor as numbers."""
     if words.kind == _F16:
@@ -216,13 +232,13 @@ def _values(
     return -found if negated else found
 
 
-def _scales(memory: _Words32, words: _Words, which: int, rows: int, depth: int) -> Doubles:
+def _scales(memory: _Words32, words: Words, which: int, rows: int) -> Doubles:
     """Return the scales of a factor's rows, one for each ``each`` elements of depth."""
     address = words.rest[which]
     row = np.arange(rows)
     lane = ((address >> 16) + row % 32) % TENSOR_LANES
     column = ((address & 0xFFFF) + row // 32) % TENSOR_COLUMNS
-    place = words.field((29, 4)[which], 2) + np.arange(depth // words.each)
+    place = words.field((29, 4)[which], 2) + np.arange(words.depth // words.each)
     codes = memory[lane, column][:, None] >> (place % 4 * 8).astype(np.uint32) & np.uint32(0xFF)
     return widen_scales(codes, DataType.UE8M0 if words.field(23, 1) else DataType.E4M3)
 
@@ -239,8 +255,8 @@ def _add_scaled(x: Doubles, y: Doubles, c: Bits, scales: tuple[Doubles, Doubles]
     return narrow(totals, DataType.F32)
 
 
-def _addends(before: Bits, words: _Words, *, halves: bool) -> Bits:
-    if not words.flag(3):
+def _addends(before: Bits, words: Words, *, halves: bool) -> Bits:
+    if not words.adds:
         return np.zeros_like(before)
     if halves:
         before = narrow(widen(before.astype(np.uint16), DataType.F16), DataType.F32)
@@ -260,7 +276,7 @@ class _Block:
     right: _Bytes
 
 
-def _block(memory: _Bytes, words: _Words) -> _Block:
+def _block(memory: _Bytes, words: Words) -> _Block:
     """Read the rows of a block that are in shared memory."""
     tensor = memory[TENSOR_FIRST_BYTE:][: TENSOR_LANES * TENSOR_COLUMNS * 4].view("<u4")
     columns = words.columns // words.blocks
@@ -272,7 +288,7 @@ def _block(memory: _Bytes, words: _Words) -> _Block:
 
 
 def _multiply_part(
-    left: _Bytes, right: _Bytes, c: Bits, words: _Words, scales: tuple[Doubles, Doubles] | None
+    left: _Bytes, right: _Bytes, c: Bits, words: Words, scales: tuple[Doubles, Doubles] | None
 ) -> Bits:
     """Return C plus the product of rows of A and columns of B."""
     negated = bool(words.field(13, 1)), bool(words.field(14, 1))
@@ -295,7 +311,7 @@ def _multiply_part(
     return add_exact_products(x[None], y.T[None], c[None])[0]
 
 
-def _multiply_in(block: _Block, right: _Bytes, words: _Words, half: int) -> None:
+def _multiply_in(block: _Block, right: _Bytes, words: Words, half: int) -> None:
     """Multiply the rows of A that a block has, and write its part of D."""
     tensor, lanes = block.tensor, _lanes(words.d, words)
     halves = words.kind in (_F16, _F8F6F4) and words.field(4, 2) == 0
@@ -312,9 +328,8 @@ def _multiply_in(block: _Block, right: _Bytes, words: _Words, half: int) -> None
             left = np.ascontiguousarray(chosen).view(np.uint8)
         scales = None
         if words.scaled:
-            depth = 32 if words.kind == _MXF8F6F4 else 64
-            b_scales = _scales(tensor, words, 1, words.columns, depth)
-            scales = _scales(tensor, words, 0, words.rows, depth), b_scales[columns]
+            b_scales = _scales(tensor, words, 1, words.columns)
+            scales = _scales(tensor, words, 0, words.rows), b_scales[columns]
         found.append(_multiply_part(left, right[columns], c[rows], words, scales))
     d = np.concatenate(found)
     if halves:
@@ -332,14 +347,14 @@ def _execute(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     ]
     results = np.zeros(warp.lanes, np.uint32)
     for lane in np.flatnonzero(mask):
-        words = _decode([int(number[lane]) for number in numbers])
+        words = decode([int(number[lane]) for number in numbers])
         with np.errstate(all="ignore"):
             memories = warp.spaces.blocks_of(int(lane), pair=words.pair)
             results[lane] = _result(memories, words)
     write_bits(warp, instruction.dsts[0], results, DataType.B32, mask)
 
 
-def _result(memories: Sequence[_Bytes], words: _Words) -> int:
+def _result(memories: Sequence[_Bytes], words: Words) -> int:
     if not memories or len(memories[0]) < TENSOR_END_BYTE or not words.legal:
         return 1
     try:
