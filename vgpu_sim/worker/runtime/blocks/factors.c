@@ -89,7 +89,7 @@ bool tw_tensor_gather(uint8_t *to, const tensor_matrix *m, uint32_t count, bool 
 }
 
 /* Return element `k` of a row of 8-bit containers. In shared memory 16 elements of 6 or 4 bits are
- * packed at the beginning of 16 bytes; in tensor memory each has a byte, of 4 bits in the middle. */
+ * packed at the beginning of 16 bytes. In tensor memory each has a byte: of 4 bits, the middle. */
 static uint32_t container(const uint8_t *row, uint32_t k, uint32_t format, bool in_tensor) {
   if (in_tensor) return format == E2M1 ? row[k] >> 2 & 15 : row[k] & 63;
   const uint8_t *part = row + (k & 16);

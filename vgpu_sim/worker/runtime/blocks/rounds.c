@@ -1,6 +1,6 @@
-/* If all that a thread has started only waits, the thread starts more, for which it may be waiting, as
- * long as the device has room; without room it yields to other threads. They start in the order of
- * their numbers.
+/* If all that a thread has started only waits, the thread starts more, for which it may be
+ * waiting, as long as the device has room; without room it yields to other threads. They start in
+ * the order of their numbers.
  *
  * Only an end counts as progress. A barrier that completes does not, because a loop that polls may
  * contain one. The number that starts at once grows with the number that waits, so that the turns
@@ -52,8 +52,8 @@ void tw_rounds_run(const tw_rounds *rounds, tw_launch *launch, const uint8_t *pa
       rounds->begin(launch, parameters, first++);
       idle = 0;
     }
-    /* Because the direction alternates, a block that waits for a neighbour, on either side, finds it
-     * done by the next round. */
+    /* Because the direction alternates, a block that waits for a neighbour, on either side, finds
+     * it done by the next round. */
     if (rounds->run(launch, back)) {
       idle = 0;
       continue;

@@ -6,8 +6,8 @@
 
 /* What a thread starts: blocks (residents.c) or clusters (clusters.c). */
 typedef struct tw_rounds {
-  /* Rounds in which none ends before others are started, for which they may wait; 0: they wait for no
-   * others. */
+  /* Rounds in which none ends before others are started, for which they may wait; 0: they wait for
+   * no others. */
   uint32_t patience;
   uint32_t (*count)(void); /* started and not ended */
   /* Start one, by its number in the launch. Does not return if memory is lacking. */
@@ -16,8 +16,8 @@ typedef struct tw_rounds {
   bool (*run)(tw_launch *launch, bool back);
 } tw_rounds;
 
-/* Take the number of something that the calling thread's launch has not started, and that never starts
- * then; false: all has started. Only what `run` executes may call it. */
+/* Take the number of something that the calling thread's launch has not started, and that never
+ * starts then; false: all has started. Only what `run` executes may call it. */
 bool tw_rounds_cancel(uint64_t *number);
 
 /* Run those with the numbers `first` to `end`, and those for which they wait. */
