@@ -103,8 +103,8 @@ If its B is contiguous along K, it needs a swizzle of 64 or 128 bytes or none.
 in PTX tests addresses, descriptors and the instruction descriptor, and a trap names what is wrong.
 The product of one thread is the ISA instruction TMMA. Operations are complete when their
 instructions are, so that fences do nothing, waits are barriers of the warp, and a commit is an
-arrival. Products and copies of two blocks (`.cta_group::2`), `.ws`, `.sp`, `.ashift`,
-`tcgen05.shift` and `tcgen05.ld.red` are not supported.
+arrival. Instructions of two blocks access both by addresses with a rank, except TMMA. `.sp`,
+`.ashift`, zero-column masks and `tcgen05.ld.red` are not supported.
 
 Texture and surface instructions become code that reads a descriptor and computes as
 `docs/textures.md` says. A kernel contains the code for a form at most twice: inlined at the first
