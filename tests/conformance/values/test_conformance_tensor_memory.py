@@ -171,7 +171,7 @@ def test_a_shift_moves_the_rows_of_one_quarter() -> None:
       tcgen05.st.sync.aligned.32x32b.x1.b32 [%own+8], %r0;
       tcgen05.wait::st.sync.aligned; bar.sync 0;
       add.u32 %r1, %ta, 0x200000;
-      @%first tcgen05.shift.cta_group::1.down [%r1];
+      @%first tcgen05.shift.down.cta_group::1 [%r1];
       bar.sync 0;
       tcgen05.ld.sync.aligned.32x32b.x2.b32 {_list(16, 2)}, [%own+7];
       mad.wide.u32 %out, %i, 8, %out; st.global.v2.b32 [%out], {_list(16, 2)};

@@ -71,7 +71,7 @@ def test_a_copy_in_each_block_from_its_own_memory() -> None:
     body = f"""
       mov.u32 %r9, tile; mad.lo.u32 %s, %i, 4, %r9; mad.lo.u32 %r0, %rank, 1000, %i;
       st.shared.b32 [%s], %r0; {_MEET} {_ISSUES}
-      @%p tcgen05.cp.cta_group::2.32x128b.warpx4 [%ta], %x1;
+      @%p tcgen05.cp.cta_group::2.warpx4.32x128b [%ta], %x1;
       {_MEET}
       tcgen05.ld.sync.aligned.32x32b.x4.b32 {_list(16, 4)}, [%own];
       {_own_part(16)} st.global.v4.b32 [%out], {_list(16, 4)};

@@ -18,12 +18,8 @@ def _module(flags: int, idesc: int, *, tensor_memory: bool = True) -> Module:
     """Return a kernel that stores the result of a TMMA of one thread."""
     low, high = _DESCRIPTOR
     words = [0, low, high, low, high, idesc, flags, 4096, *[0] * 8]
-    groups = ", ".join(
-        "{" + ", ".join(map(str, words[n : n + 4])) + "}" for n in range(0, 16, 4)
-    )
-    parameters = "\n    ".join(
-        f".parameter p{n} offset {8 * n} size 8 align 8" for n in range(5)
-    )
+    groups = ", ".join("{" + ", ".join(map(str, words[n : n + 4])) + "}" for n in range(0, 16, 4))
+    parameters = "\n    ".join(f".parameter p{n} offset {8 * n} size 8 align 8" for n in range(5))
     text = f"""
 .isa 1
 .capability 10 0

@@ -110,7 +110,7 @@ def source(case: Case, size: int) -> str:
         f" cvt.u32.u64 %m{2 * n + 1}, %x;"
         for n in range(4)
     )
-    shared = "tcgen05.commit.{}.mbarrier::arrive::one.shared::cluster".format(group)
+    shared = f"tcgen05.commit.{group}.mbarrier::arrive::one.shared::cluster"
     commit = f"{shared}.multicast::cluster.b64 [%s], %both;" if case.pair else f"{shared}.b64 [%s];"
     meet = "barrier.cluster.arrive; barrier.cluster.wait;" if case.pair else "bar.sync 0;"
     return f""".version 8.8

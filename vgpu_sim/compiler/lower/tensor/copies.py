@@ -156,7 +156,7 @@ def _form(shape: str) -> Form:
         copy(context, form, match, shape=shape)
 
     note = "a loop of LD and ST of 16 bytes, after tests of the operands; TRAP"
-    return Form(f"tcgen05.cp.group.{shape}", "[t], a", Op.ST, lower, isa=note)
+    return Form(f"tcgen05.cp.group.{shape}", "[t], a", Op.ST, lower, isa=note, any_order=True)
 
 
 _SHIFTED_COLUMNS: Final = 8
@@ -215,5 +215,5 @@ def _shift(context: Context, form: Form, match: Match) -> None:
 _SHIFTS: Final = "a loop of LD and ST of 4 bytes, after tests of the address; TRAP"
 FORMS: Final = (
     *map(_form, _SHAPES),
-    Form("tcgen05.shift.group.down", "[t]", Op.ST, _shift, isa=_SHIFTS),
+    Form("tcgen05.shift.group.down", "[t]", Op.ST, _shift, isa=_SHIFTS, any_order=True),
 )

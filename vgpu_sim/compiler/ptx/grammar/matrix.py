@@ -58,9 +58,9 @@ tcgen05 ld red [ sync aligned spcompress|spcompress::*? ] $block $num [ min|max 
         f32|u32|s32 ]
 tcgen05 st sync aligned $block $num unpack::16b? b32
 tcgen05 wait::ld|wait::st sync aligned
-tcgen05 cp $cta_group $block [ warpx2::02_13|warpx2::01_23|warpx4? ]
-tcgen05 cp $cta_group $block [ warpx2::02_13|warpx2::01_23|warpx4? ] b8x16 b6x16_p32|b4x16_p64
-tcgen05 shift $cta_group down
+tcgen05 cp [ $cta_group $block warpx2::02_13|warpx2::01_23|warpx4? ]
+tcgen05 cp [ $cta_group $block warpx2::02_13|warpx2::01_23|warpx4? b8x16 b6x16_p32|b4x16_p64 ]
+tcgen05 shift [ $cta_group down ]
   down                      : : 100a/101a/103a/110a 8.6
 tcgen05 mma [ ws? sp? ] $cta_group $kind [ block_scale? $scale_vec? ashift? collector::a::*?
         collector::b::*|collector::b0::*|collector::b1::*|collector::b2::*|collector::b3::*?

@@ -303,12 +303,14 @@ def _multiply_part(
             part.view("<u2") ^ np.uint16(0x8000 * sign)
             for part, sign in zip((left, right), negated, strict=True)
         ]
-        return add_products(pair[0][None], pair[1].T[None], c[None], DataType.BF16)[0]
+        paired: Bits = add_products(pair[0][None], pair[1].T[None], c[None], DataType.BF16)[0]
+        return paired
     x = _values(left, words, words.format_of(0), in_tensor=words.in_tensor, negated=negated[0])
     y = _values(right, words, words.format_of(1), in_tensor=False, negated=negated[1])
     if scales is not None:
         return _add_scaled(x, y, c, scales)
-    return add_exact_products(x[None], y.T[None], c[None])[0]
+    exact: Bits = add_exact_products(x[None], y.T[None], c[None])[0]
+    return exact
 
 
 def _multiply_in(block: _Block, right: _Bytes, words: Words, half: int) -> None:
