@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support.kept import store
 from support.watches import cost_of_tests, failed_alone, left_threads, open_files, parts
 
 E2E = Path(__file__).parent / "e2e"
@@ -73,9 +74,11 @@ def _keeps_failures(config: pytest.Config) -> bool:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Forget the failures of an earlier run."""
+    """Forget the failures of an earlier run, and the results that runs no longer read."""
     if _keeps_failures(session.config):
         failed_alone.record(session.config, [])
+    if not hasattr(session.config, "workerinput"):
+        store.prune()
 
 
 def pytest_terminal_summary(

@@ -3,7 +3,7 @@
 It keeps SSA forms and LLVM texts: tests under many plans build a kernel's form once per block shape
 instead of once per plan, and a text that a test proves is the one that it then executes. Both are
 identified by the module object, not by its contents, because hashing a module visits each of its
-instructions.
+instructions. The object code of a text is the one of an earlier run, if there was one.
 """
 
 import functools
@@ -12,10 +12,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from support.kept import llvm_objects
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
 from vgpu_sim.exec.jit.planning.plan import Block
-from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.isa import Function, Module
 
 _FORMS, _TEXTS, _LEGAL = 8, 64, 16
@@ -27,6 +27,7 @@ class SharingCompiler(jit.Compiler):
 
     def __init__(self) -> None:
         super().__init__()
+        self.use_emitter(llvm_objects.object_code)
         self._forms: OrderedDict[tuple[object, ...], Any] = OrderedDict()
         self._texts: OrderedDict[tuple[object, ...], Any] = OrderedDict()
         self._legal: OrderedDict[tuple[object, ...], Any] = OrderedDict()
@@ -46,7 +47,7 @@ class SharingCompiler(jit.Compiler):
         try:
             return self.compile(module, function, block, plan)
         finally:
-            self.use_emitter(llvm.object_code)
+            self.use_emitter(llvm_objects.object_code)
 
     def legal_plans(self, function: Function, block: Block) -> list[jit.Plan]:
         """Return ``jit.legal_plans`` as a new list; they take an analysis for each geometry."""
@@ -87,7 +88,7 @@ class SharingCompiler(jit.Compiler):
 @functools.lru_cache(maxsize=32)  # one kernel in several spellings
 def _emit_sampled(text: str, tier: int) -> bytes:
     optimised = hashlib.sha256(text.encode()).digest()[0] % _OPTIMISED_SHARE == 0
-    return llvm.object_code(text, tier if optimised else 0)
+    return llvm_objects.object_code(text, tier if optimised else 0)
 
 
 def _kept(
