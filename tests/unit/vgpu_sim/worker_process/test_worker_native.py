@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from support.kept import native_parts
+
 ROOT = Path(__file__).parents[4]
 WORKER = ROOT / "vgpu_sim/worker/runtime"
 CLIENT = ROOT / "vgpu_sim/clients/libcuda"
@@ -34,10 +36,17 @@ SANITIZERS = {
 Runtime = Callable[[str], tuple[Path, ...]]
 
 
+def flags(sanitizer: str) -> list[str]:
+    return [*FLAGS, *SANITIZERS[sanitizer], f"-I{WORKER}", f"-I{INCLUDE}"]
+
+
 def compile_c(sanitizer: str, directory: Path, *arguments: object) -> None:
-    command = ["cc", *FLAGS, *SANITIZERS[sanitizer], f"-I{WORKER}", f"-I{INCLUDE}"]
-    command += map(str, arguments)
+    command = ["cc", *flags(sanitizer), *map(str, arguments)]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    expect_success(done, sanitizer)
+
+
+def expect_success(done: subprocess.CompletedProcess[str], sanitizer: str) -> None:
     if "cannot find -l" in done.stderr or "libtsan" in done.stderr:
         pytest.skip(f"this compiler has no {sanitizer} sanitizer: {done.stderr[-200:]}")
     assert done.returncode == 0, done.stderr
@@ -50,7 +59,10 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
     @functools.cache
     def compile_worker(sanitizer: str) -> tuple[Path, ...]:
         directory = tmp_path_factory.mktemp(sanitizer)
-        compile_c(sanitizer, directory, "-c", HARNESS / "client.c", *sorted(WORKER.rglob("*.c")))
+        for source in (HARNESS / "client.c", *sorted(WORKER.rglob("*.c"))):
+            output = directory / f"{source.stem}.o"
+            done = native_parts.compile_kept(flags(sanitizer), source, output)
+            expect_success(done, sanitizer)
         return tuple(sorted(directory.glob("*.o")))
 
     return compile_worker
