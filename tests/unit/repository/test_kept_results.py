@@ -111,7 +111,7 @@ def test_the_environment_chooses_the_folder(monkeypatch):
     assert default_folder() == Path("/caches/tessera/tests")
 
 
-def compiled(tmp_path: Path, name: str, flags: tuple[str, ...] = ()) -> bytes:
+def compile_one(tmp_path: Path, name: str, flags: tuple[str, ...] = ()) -> bytes:
     output, store = tmp_path / f"{name}.o", Store("objects", tmp_path / "kept")
     done = native_parts.compile_kept(flags, tmp_path / "one.c", output, store=store)
     assert done.returncode == 0, done.stderr
@@ -122,12 +122,12 @@ def compiled(tmp_path: Path, name: str, flags: tuple[str, ...] = ()) -> bytes:
 def test_a_header_and_a_flag_make_another_object_file(tmp_path):
     (tmp_path / "one.h").write_text("enum { VALUE = 1 };\n")
     (tmp_path / "one.c").write_text('#include "one.h"\nint value(void) { return VALUE; }\n')
-    first = compiled(tmp_path, "first")
-    assert compiled(tmp_path, "again") == first
+    first = compile_one(tmp_path, "first")
+    assert compile_one(tmp_path, "again") == first
     assert len(entries(tmp_path / "kept")) == 1
-    assert compiled(tmp_path, "optimised", ("-O2",)) != first
+    assert compile_one(tmp_path, "optimised", ("-O2",)) != first
     (tmp_path / "one.h").write_text("enum { VALUE = 2 };\n")
-    assert compiled(tmp_path, "changed") != first
+    assert compile_one(tmp_path, "changed") != first
     assert len(entries(tmp_path / "kept")) == 3
 
 
