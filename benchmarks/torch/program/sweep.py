@@ -1,8 +1,9 @@
 """Compare PyTorch's operators on the device with the CPU, with the samples of PyTorch's own OpInfo.
 
-Runs in an environment with PyTorch, as ``python sweep.py OUT [--dtype NAME] [OPERATOR...]``. It
-appends one line of JSON for each operator; before one it writes its name to ``OUT.running``. The
-operator ``used`` stands for those that programs use most.
+Runs in an environment with PyTorch, as ``python sweep.py OUT [--dtype NAME] [--calls N]
+[OPERATOR...]``. It appends one line of JSON for each operator; before one it writes its name to
+``OUT.running``. The operator ``used`` stands for those that programs use most. With several calls
+the last one is compared: calls that come again take another way to their kernels.
 """
 
 import argparse
@@ -148,7 +149,20 @@ def classify(err):
     return "error", text
 
 
-def run(op, direction, dtype):
+def compute_again(op, sample, backward, calls):
+    """Return what the last of some equal calls computes; each has its own copy of the sample."""
+    for number in range(calls):
+        moved = type(sample)(
+            on("cuda", sample.input), args=on("cuda", sample.args),
+            kwargs=on("cuda", sample.kwargs),
+            output_process_fn_grad=sample.output_process_fn_grad,
+        )  # fmt: skip
+        actual = compute(op, moved, backward)
+    torch.cuda.synchronize()
+    return actual
+
+
+def run(op, direction, dtype, calls):
     """Return the outcome of one operator in one direction and one type."""
     if key_of(op) in _NOT_COMPARED:
         return "none", _NOT_COMPARED[key_of(op)]
@@ -167,14 +181,8 @@ def run(op, direction, dtype):
             expected = compute(op, sample, backward)
         except Exception as err:
             return "none", f"the CPU: {err}"[:200]
-        moved = type(sample)(
-            on("cuda", sample.input), args=on("cuda", sample.args),
-            kwargs=on("cuda", sample.kwargs),
-            output_process_fn_grad=sample.output_process_fn_grad,
-        )  # fmt: skip
         try:
-            actual = compute(op, moved, backward)
-            torch.cuda.synchronize()
+            actual = compute_again(op, sample, backward, calls)
         except Exception as err:
             return classify(err)
         exact = not any(isinstance(value, float) for value in expected[2])
@@ -195,6 +203,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--calls", type=int, default=1)
     parser.add_argument("operators", nargs="*")
     options = parser.parse_intermixed_args()
     out, dtype = options.out, getattr(torch, options.dtype)
@@ -227,7 +236,7 @@ def main():
                 continue
             signal.alarm(LIMIT_S)
             try:
-                record[direction], reason = run(op, direction, dtype)
+                record[direction], reason = run(op, direction, dtype, options.calls)
             except Exception as err:
                 record[direction], reason = classify(err)
             finally:

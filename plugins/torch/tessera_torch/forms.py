@@ -6,6 +6,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch.signature import Signature, call_with_numbers, short_name
+from tessera_torch.special.gamma import digamma
 
 
 def _lerp(start: Any, end: Any, weight: Any) -> Any:
@@ -56,6 +57,7 @@ def _shift_right(first: Any, second: Any) -> Any:
 
 
 _FORMS: Final[dict[str, Callable[..., Any]]] = {
+    "digamma": digamma,
     "lerp.Scalar": _lerp,
     "addcmul": _addcmul,
     "addcdiv": _addcdiv,

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from tessera_torch import counts, driver, settings
+from tessera_torch import counts, devices, driver, settings
 from tessera_torch.caches import replacement, sharing, trust
 
 _KEPT: list[Any] = []  # registrations end with their library
@@ -42,6 +42,8 @@ def _register() -> int:
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.backends.cudnn.enabled = False
+    torch.backends.mha.set_fastpath_enabled(False)  # one kernel for a layer, which is machine code
+    devices.avoid_nccl()
     settings.keep_fused_multiply_add()
     _prepare_caches(driver.find()[0])
     library, count = register()

@@ -16,7 +16,12 @@ _FORWARDED: Final = ("copy_", "zero_", "addmm", "addmm.out", "addmv", "addmv.out
 def remember() -> None:
     """Keep PyTorch's kernels, before ours replace them."""
     for name in _FORWARDED:
-        _KERNELS[name] = torch.library.get_kernel(f"aten::{name}", "CUDA")
+        remember_kernel(name)
+
+
+def remember_kernel(name: str) -> None:
+    """Keep PyTorch's kernel of an operator, before another one replaces it."""
+    _KERNELS[name] = torch.library.get_kernel(f"aten::{name}", "CUDA")
 
 
 def call(name: str, *arguments: Any, **keywords: Any) -> Any:

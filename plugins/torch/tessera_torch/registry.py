@@ -40,11 +40,13 @@ def register() -> tuple[Any, int]:
     from tessera_torch.linalg import table as linalg_table
     from tessera_torch.own import table
     from tessera_torch.sparse import coordinates, rows
+    from tessera_torch.special import table as special_table
     from tessera_torch.transforms import fft
 
     native.remember()
     library = torch.library.Library("aten", "IMPL")
-    own = {name: with_refusals(name, one) for name, one in table.kernels().items()}
+    plain = {**table.kernels(), **special_table.kernels()}
+    own = {name: with_refusals(name, one) for name, one in plain.items()}
     guarded = {**linalg_table.kernels(), **fft.KERNELS}
     own |= {name: Guarded(name, one) for name, one in guarded.items()}
     own["conj_physical_"] = _conjugate_in_place  # PyTorch has none for CUDA to replace

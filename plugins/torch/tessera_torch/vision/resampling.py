@@ -1,4 +1,4 @@
-"""Gradients of pooling and interpolation that are a matrix along each dimension."""
+"""Averages and interpolations, and their gradients, that are a matrix along each dimension."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -7,12 +7,14 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
+from tessera_torch.refusal import Unsupported
+from tessera_torch.targets import both
 
 
 @lru_cache(maxsize=256)
 def _average(inner: int, outer: int) -> Any:
     """Return the matrix of adaptive averages: from ``inner`` elements to ``outer``."""
-    matrix = torch.zeros(inner, outer)
+    matrix = torch.zeros(inner, outer, dtype=torch.float64)
     for i in range(outer):
         first, last = i * inner // outer, -(-(i + 1) * inner // outer)
         matrix[first:last, i] = 1 / (last - first)
@@ -22,8 +24,16 @@ def _average(inner: int, outer: int) -> Any:
 @lru_cache(maxsize=256)
 def _linear(inner: int, outer: int, align: bool, scale: float | None) -> Any:
     """Return the matrix of linear interpolation, from the CPU's own."""
-    rows = torch.eye(inner)[None]
+    rows = torch.eye(inner, dtype=torch.float64)[None]
     return torch.ops.aten.upsample_linear1d.default(rows, [outer], align, scale)[0]
+
+
+@lru_cache(maxsize=256)
+def _of_rows(name: str, inner: int, outer: int, align: bool, scale: float | None) -> Any:
+    """Return the matrix of an interpolation of images, from the CPU's operator of this name."""
+    rows = torch.eye(inner, dtype=torch.float64)[None, None]
+    interpolate = getattr(torch.ops.aten, name).default
+    return interpolate(rows, [inner, outer], align, None, scale)[0, 0]
 
 
 def _apply(gradient: Any, matrices: Sequence[Any]) -> Any:
@@ -75,7 +85,57 @@ def _trilinear3d(
     return _interpolate_backward("upsample_trilinear3d_backward", gradient, inner, align, scales)
 
 
+def _average3d(x: Any, sizes: Sequence[int]) -> Any:
+    counts.CALLS["_adaptive_avg_pool3d"] += 1
+    pairs = zip(x.shape[-3:], sizes, strict=True)
+    return _apply(x, [_average(inner, outer).t() for inner, outer in pairs])
+
+
+def _check_floats(name: str, tensor: Any) -> None:
+    if not tensor.is_floating_point():
+        raise Unsupported(name, (tensor,), "images of integers are interpolated on the CPU only")
+
+
+def _image(name: str) -> Callable[..., Any]:
+    """Return an interpolation of images."""
+
+    def compute(
+        x: Any, outer: Any, align: bool, scale_h: Any = None, scale_w: Any = None
+    ) -> Any:
+        counts.CALLS[name] += 1
+        _check_floats(name, x)
+        sizes = zip(x.shape[-2:], outer, (scale_h, scale_w), strict=True)
+        return _apply(x, [_of_rows(name, n, o, align, scale).t() for n, o, scale in sizes])
+
+    return compute
+
+
+def _image_backward(name: str) -> Callable[..., Any]:
+    """Return the gradient of an interpolation of images."""
+
+    def compute(
+        gradient: Any, outer: Any, inner: Any, align: bool, scale_h: Any = None, scale_w: Any = None
+    ) -> Any:
+        counts.CALLS[f"{name}_backward"] += 1
+        sizes = zip(inner[-2:], gradient.shape[-2:], (scale_h, scale_w), strict=True)
+        return _apply(gradient, [_of_rows(name, n, o, align, scale) for n, o, scale in sizes])
+
+    return compute
+
+
+def _images() -> dict[str, Callable[..., Any]]:
+    found: dict[str, Callable[..., Any]] = {}
+    for name in ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "upsample_bicubic2d"):
+        back = f"{name}_backward"
+        found |= both(back, f"{back}.grad_input", _image_backward(name))
+        if name != "upsample_bicubic2d":  # PyTorch has a decomposition of it
+            found |= both(name, f"{name}.out", _image(name))
+    return found
+
+
 KERNELS: Final = {
+    **both("_adaptive_avg_pool3d", "adaptive_avg_pool3d.out", _average3d),
+    **_images(),
     "_adaptive_avg_pool2d_backward": _adaptive(2),
     "_adaptive_avg_pool3d_backward": _adaptive(3),
     "upsample_linear1d_backward": _linear1d,

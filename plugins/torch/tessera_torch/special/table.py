@@ -1,0 +1,20 @@
+"""All kernels of this folder and of those for images, by the name of their overload."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tessera_torch.special import bags, ctc, distances, margins, stock
+from tessera_torch.vision import grids, resampling
+
+
+def kernels() -> dict[str, Callable[..., Any]]:
+    """Return the kernels that are registered under their names."""
+    return {
+        **bags.KERNELS,
+        **ctc.KERNELS,
+        **distances.KERNELS,
+        **grids.KERNELS,
+        **margins.KERNELS,
+        **resampling.KERNELS,
+        **stock.kernels(),
+    }

@@ -1,0 +1,1 @@
+"""Reading images between their elements: interpolation, averages and sampling by a grid."""
