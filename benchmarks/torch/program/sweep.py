@@ -151,7 +151,7 @@ def classify(err):
 
 def compute_again(op, sample, backward, calls):
     """Return what the last of some equal calls computes; each has its own copy of the sample."""
-    for number in range(calls):
+    for _ in range(calls):
         moved = type(sample)(
             on("cuda", sample.input), args=on("cuda", sample.args),
             kwargs=on("cuda", sample.kwargs),

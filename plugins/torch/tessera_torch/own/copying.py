@@ -24,9 +24,21 @@ def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
         if source.is_neg():
             source = -torch._neg_view(source)
         return _COPY(target, source)
+    if target.is_cuda and source.is_cuda and not _is_memcpy(target, source):
+        return _copy_between(target, source, non_blocking)
     counts.CALLS["copy_"] += 1
     native.call("copy_", target, source, non_blocking)
     return target
+
+
+def _copy_between(target: Any, source: Any, non_blocking: bool) -> Any:
+    """Copy between devices by dense tensors: only bytes move from one device to the other."""
+    dense = torch.empty(target.shape, dtype=target.dtype, device=source.device)
+    _copy(dense, source.expand(target.shape))
+    if _is_memcpy(target, dense):
+        return _copy(target, dense, non_blocking)
+    moved = torch.empty(target.shape, dtype=target.dtype, device=target.device)
+    return _copy(target, _copy(moved, dense, non_blocking))
 
 
 def _copy_complex(target: Any, source: Any) -> Any:

@@ -78,7 +78,8 @@ def _index_reduce_in_place(
     counts.CALLS["index_reduce"] += 1
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(
-            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
+            "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got"
+            f" {reduce}."
         )
     if not self.dim():
         self[None].scatter_reduce_(0, index.reshape(-1), source.reshape(-1), reduce,

@@ -16,7 +16,7 @@ def _multi_margin_backward(
     reduction: int = _MEAN,
 ) -> Any:  # fmt: skip
     counts.CALLS["multi_margin_loss_backward"] += 1
-    scores = self if self.dim() > 1 else self[None]
+    scores = self if self.dim() > 1 else self.reshape(1, -1)
     classes = target.reshape(-1, 1)
     distance = margin - scores.gather(1, classes) + scores
     slope = (distance > 0).to(scores.dtype)
@@ -37,8 +37,8 @@ def _multilabel_margin_backward(
     gradient: Any, self: Any, target: Any, reduction: int, is_target: Any
 ) -> Any:
     counts.CALLS["multilabel_margin_loss_backward"] += 1
-    scores = self if self.dim() > 1 else self[None]
-    labels = target if target.dim() > 1 else target[None]
+    scores = self if self.dim() > 1 else self.reshape(1, -1)
+    labels = target if target.dim() > 1 else target.reshape(1, -1)
     marked = is_target.reshape(scores.shape) != 0
     # Labels end at the first negative one.
     valid = (labels < 0).to(torch.int64).cumsum(1) == 0

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tessera_torch.special import bags, ctc, distances, margins, stock
+from tessera_torch.special import bags, ctc, distances, gamma_samples, margins, stock
 from tessera_torch.vision import grids, resampling
 
 
@@ -13,6 +13,7 @@ def kernels() -> dict[str, Callable[..., Any]]:
         **bags.KERNELS,
         **ctc.KERNELS,
         **distances.KERNELS,
+        **gamma_samples.KERNELS,
         **grids.KERNELS,
         **margins.KERNELS,
         **resampling.KERNELS,

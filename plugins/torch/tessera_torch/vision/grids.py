@@ -53,8 +53,13 @@ def _pad(x: Any, size: int, padding: int, align: bool) -> tuple[Any, Any]:
 def _cubic(t: Any) -> tuple[list[Any], list[Any]]:
     """Return the weights of the four elements around a place, and their derivatives."""
     weights, slopes = [], []
-    for distance, sign in ((t + 1, 1), (t, 1), (1 - t, -1), (2 - t, -1)):
-        if distance is t or sign < 0 and len(weights) == 2:
+    for distance, sign, is_near in (
+        (t + 1, 1, False),
+        (t, 1, True),
+        (1 - t, -1, True),
+        (2 - t, -1, False),
+    ):
+        if is_near:
             weights.append(((_CURVE + 2) * distance - (_CURVE + 3)) * distance * distance + 1)
             slope = (3 * (_CURVE + 2) * distance - 2 * (_CURVE + 3)) * distance
         else:

@@ -99,9 +99,7 @@ def _check_floats(name: str, tensor: Any) -> None:
 def _image(name: str) -> Callable[..., Any]:
     """Return an interpolation of images."""
 
-    def compute(
-        x: Any, outer: Any, align: bool, scale_h: Any = None, scale_w: Any = None
-    ) -> Any:
+    def compute(x: Any, outer: Any, align: bool, scale_h: Any = None, scale_w: Any = None) -> Any:
         counts.CALLS[name] += 1
         _check_floats(name, x)
         sizes = zip(x.shape[-2:], outer, (scale_h, scale_w), strict=True)
