@@ -6,12 +6,20 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch.linalg import cholesky, lu, orthogonal, solutions, spectra, triangles
+from tessera_torch.linalg import cholesky, eigen, lu, orthogonal, solutions, spectra, triangles
 
 _USE_THE_HOST: Final = frozenset(
     {
         *("lu_unpack", "linalg_lu", "linalg_lu_solve", "_linalg_solve_ex", "linalg_inv_ex"),
-        *("_linalg_eigh", "_linalg_svd", "linalg_matrix_exp", "_linalg_det", "_linalg_slogdet"),
+        *(
+            "_linalg_eigh",
+            "_linalg_svd",
+            "linalg_eig",
+            "_linalg_eigvals",
+            "linalg_matrix_exp",
+            "_linalg_det",
+            "_linalg_slogdet",
+        ),
     }
 )
 
@@ -20,6 +28,7 @@ def kernels() -> dict[str, Callable[..., Any]]:
     """Return the kernels that are registered under their names."""
     found: dict[str, Callable[..., Any]] = {
         **cholesky.KERNELS,
+        **eigen.KERNELS,
         **lu.KERNELS,
         **orthogonal.KERNELS,
         **solutions.KERNELS,

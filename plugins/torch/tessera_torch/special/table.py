@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tessera_torch.special import bags, ctc, distances, gamma_samples, margins, stock
+from tessera_torch.special import bags, count_samples, ctc, distances, gamma_samples, margins, stock
 from tessera_torch.vision import grids, resampling
 
 
@@ -11,6 +11,7 @@ def kernels() -> dict[str, Callable[..., Any]]:
     """Return the kernels that are registered under their names."""
     return {
         **bags.KERNELS,
+        **count_samples.KERNELS,
         **ctc.KERNELS,
         **distances.KERNELS,
         **gamma_samples.KERNELS,
