@@ -51,6 +51,10 @@ _UP_TO_SIGNS = {"linalg.eigh", "linalg.svd", "svd"}
 _UNORDERED = {"argsort": 0, "sort": 1, "topk": 1, "msort": 1}
 
 
+# Eigenvalues have no order, and each comes with a column of the second result.
+_IN_ANY_ORDER = {"linalg.eig", "linalg.eigvals"}
+
+
 class TimeLimit(Exception):
     """An operator took too long."""
 
@@ -69,6 +73,17 @@ def on(device, one):
     return tree_map(move, one)
 
 
+def arrange(leaves):
+    """Return eigenvalues in one order, and their vectors in the same."""
+    values = leaves[0].detach().cpu()
+    keys = (values.real * 1e3).round() * 1e6 + values.imag
+    order = keys.argsort(-1).to(leaves[0].device)
+    return [
+        torch.take_along_dim(one, order if one.dim() == order.dim() else order[..., None, :], -1)
+        for one in leaves
+    ]
+
+
 def compute(op, sample, backward):
     """Return the results, and the gradients of the inputs."""
     results = op(sample.input, *sample.args, **sample.kwargs)
@@ -85,6 +100,8 @@ def compute(op, sample, backward):
             gradients = torch.autograd.grad(outputs, inputs, seeds, allow_unused=True)
     if op.name in _UNORDERED and sample.input.dtype != torch.float32:
         leaves = leaves[: _UNORDERED[op.name]]
+    if op.name in _IN_ANY_ORDER:
+        leaves = arrange(leaves)
     values = [leaf for leaf in tree_leaves(results) if not isinstance(leaf, torch.Tensor)]
     return leaves, list(gradients), values
 

@@ -86,16 +86,10 @@ def _shift(hr, hi, n, last):
     return dr - tl.where(is_zero, 0.0, qr), di - tl.where(is_zero, 0.0, qi)
 
 
-@triton.jit(do_not_specialize=["n"])
-def schur(real, imag, bases_real, bases_imag, failures, n, block: tl.constexpr):
-    """Make matrices upper triangular by unitary similarities, which the bases collect.
-
-    A matrix that needs more than 30 steps for each eigenvalue is marked in ``failures``.
-    """
-    batch = tl.program_id(0).to(tl.int64)
-    hr, hi = real + batch * n * n, imag + batch * n * n
-    zr, zi = bases_real + batch * n * n, bases_imag + batch * n * n
-    for k in range(0, n - 2):
+@triton.jit
+def _reduce(hr, hi, zr, zi, n, block: tl.constexpr):
+    """Make a matrix zero below its first subdiagonal."""
+    for k in range(n - 2):
         for i in range(k + 2, n):
             at, below = (k + 1) * n + k, i * n + k
             br, bi = tl.load(hr + below), tl.load(hi + below)
@@ -106,6 +100,38 @@ def schur(real, imag, bases_real, bases_imag, failures, n, block: tl.constexpr):
                 tl.store(hr + below, 0.0)
                 tl.store(hi + below, 0.0)
                 tl.debug_barrier()
+
+
+@triton.jit
+def _chase(hr, hi, zr, zi, n, low, last, tr, ti, block: tl.constexpr):
+    """Make a step of the QR algorithm with a shift, from row ``low`` to row ``last``."""
+    for k in range(low, last):
+        before = tl.maximum(k - 1, low)
+        at, below = k * n + before, (k + 1) * n + before
+        ar, ai = tl.load(hr + at), tl.load(hi + at)
+        br, bi = tl.load(hr + below), tl.load(hi + below)
+        ar = tl.where(k == low, ar - tr, ar)
+        ai = tl.where(k == low, ai - ti, ai)
+        c, sr, si = _rotation(ar, ai, br, bi)
+        tl.debug_barrier()
+        bottom = tl.minimum(k + 3, last + 1)
+        _similar(hr, hi, zr, zi, n, k, k + 1, before, bottom, c, sr, si, block)
+        if k > low:
+            tl.store(hr + below, 0.0)
+            tl.store(hi + below, 0.0)
+            tl.debug_barrier()
+
+
+@triton.jit(do_not_specialize=["n"])
+def schur(real, imag, bases_real, bases_imag, failures, n, block: tl.constexpr):
+    """Make matrices upper triangular by unitary similarities, which the bases collect.
+
+    A matrix that needs more than 30 steps for each eigenvalue is marked in ``failures``.
+    """
+    batch = tl.program_id(0).to(tl.int64)
+    hr, hi = real + batch * n * n, imag + batch * n * n
+    zr, zi = bases_real + batch * n * n, bases_imag + batch * n * n
+    _reduce(hr, hi, zr, zi, n, block)
     last = n - 1
     steps = 0
     while last > 0:
@@ -134,21 +160,7 @@ def schur(real, imag, bases_real, bases_imag, failures, n, block: tl.constexpr):
             if steps % 10 == 9:  # the shifts may go round in a circle
                 tr += _size(hr, hi, last * n + last - 1)
             steps += 1
-            for k in range(low, last):
-                before = tl.maximum(k - 1, low)
-                at, below = k * n + before, (k + 1) * n + before
-                ar, ai = tl.load(hr + at), tl.load(hi + at)
-                br, bi = tl.load(hr + below), tl.load(hi + below)
-                ar = tl.where(k == low, ar - tr, ar)
-                ai = tl.where(k == low, ai - ti, ai)
-                c, sr, si = _rotation(ar, ai, br, bi)
-                tl.debug_barrier()
-                bottom = tl.minimum(k + 3, last + 1)
-                _similar(hr, hi, zr, zi, n, k, k + 1, before, bottom, c, sr, si, block)
-                if k > low:
-                    tl.store(hr + below, 0.0)
-                    tl.store(hi + below, 0.0)
-                    tl.debug_barrier()
+            _chase(hr, hi, zr, zi, n, low, last, tr, ti, block)
 
 
 @triton.jit(do_not_specialize=["n"])
@@ -164,7 +176,7 @@ def back_substitute(real, imag, rows_real, rows_imag, least, n, block: tl.conste
     small = tl.load(least + batch)
     tl.store(xr + k, 1.0)
     tl.debug_barrier()
-    for step in range(0, k):
+    for step in range(k):
         i = k - 1 - step
         sums_r = tl.zeros((block,), tl.float64)
         sums_i = tl.zeros((block,), tl.float64)

@@ -95,12 +95,20 @@ def _as_element(value: Any, dtype: Any) -> Any:
 
 
 def _fill(self: Any, value: Any) -> Any:
-    if not self.is_complex():
-        return _FILL(self, _as_element(value, self.dtype))
-    counts.CALLS["fill_.Scalar"] += 1
-    pairs = torch.view_as_real(self)
-    pairs.select(-1, 0).fill_(complex(value).real)
-    pairs.select(-1, 1).fill_(complex(value).imag)
+    distinct = self
+    for dim, (size, step) in enumerate(zip(self.shape, self.stride(), strict=True)):
+        if size > 1 and not step:  # elements may share memory: all get the same value
+            distinct = distinct.narrow(dim, 0, 1)
+    if self.is_complex():
+        counts.CALLS["fill_.Scalar"] += 1
+        pairs = torch.view_as_real(distinct)
+        pairs.select(-1, 0).fill_(complex(value).real)
+        pairs.select(-1, 1).fill_(complex(value).imag)
+    elif self.is_floating_point() and self.element_size() == 1:  # Triton lacks some of these types
+        bits = torch.full((1,), value, dtype=self.dtype, device="cpu").view(torch.uint8).item()
+        _FILL(distinct.view(torch.uint8), bits)
+    else:
+        _FILL(distinct, _as_element(value, self.dtype))
     return self
 
 

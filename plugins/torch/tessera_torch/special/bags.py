@@ -1,5 +1,6 @@
 """Sums, means and maxima of bags of embeddings, and their gradients."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -115,7 +116,7 @@ def _weights_backward(
     return torch.where(indices != padding_idx, products.sum(1), 0)
 
 
-KERNELS: Final = {
+KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "_embedding_bag": _bag,
     "_embedding_bag_forward_only": _bag,
     "_embedding_bag_backward": _any_backward,

@@ -64,4 +64,4 @@ def _binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     return _count(rows, terms, draw).reshape(trials.shape).to(count.dtype)
 
 
-KERNELS: Final = {"poisson": _poisson, "binomial": _binomial}
+KERNELS: Final[dict[str, Callable[..., Any]]] = {"poisson": _poisson, "binomial": _binomial}

@@ -3,7 +3,7 @@
 The recursions are those of Graves and others (2006), in logarithms.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -136,7 +136,7 @@ def _ctc_loss_backward(
     return result
 
 
-KERNELS: Final = {
+KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "_ctc_loss": _ctc_loss,
     "_ctc_loss.Tensor": _ctc_loss,
     "_ctc_loss_backward": _ctc_loss_backward,

@@ -4,6 +4,7 @@ The method is that of Marsaglia and Tsang (2000); the numbers are not those of a
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -82,7 +83,7 @@ def _derivatives(a: Any, x: Any, k: Any) -> Any:
     return -(sizes * (log_x - torch.digamma(a + k + 1))).sum(1)
 
 
-KERNELS: Final = {
+KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "_standard_gamma": _standard_gamma,
     "_standard_gamma_grad": _standard_gamma_grad,
     "_sample_dirichlet": _sample_dirichlet,

@@ -1,5 +1,6 @@
 """Gradients of losses with margins between classes."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -55,7 +56,7 @@ def _multilabel_margin_backward(
     return (slope * scale).reshape(self.shape)
 
 
-KERNELS: Final = {
+KERNELS: Final[dict[str, Callable[..., Any]]] = {
     **both(
         "multi_margin_loss_backward",
         "multi_margin_loss_backward.grad_input",

@@ -160,7 +160,7 @@ def _sample_backward(rank: int) -> Callable[..., Any]:
     return compute
 
 
-KERNELS: Final = {
+KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "grid_sampler_2d": _sample(2),
     "grid_sampler_2d_backward": _sample_backward(2),
     "grid_sampler_3d": _sample(3),
