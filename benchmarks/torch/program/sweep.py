@@ -75,7 +75,7 @@ def on(device, one):
 
 def arrange(leaves):
     """Return eigenvalues in one order, and their vectors in the same."""
-    values = leaves[0].detach().cpu()
+    values = leaves[0].detach().cpu().to(torch.complex128)
     keys = (values.real * 1e3).round() * 1e6 + values.imag
     order = keys.argsort(-1).to(leaves[0].device)
     return [

@@ -131,7 +131,7 @@ def _images() -> dict[str, Callable[..., Any]]:
     return found
 
 
-KERNELS: Final = {
+KERNELS: Final[dict[str, Callable[..., Any]]] = {
     **both("_adaptive_avg_pool3d", "adaptive_avg_pool3d.out", _average3d),
     **_images(),
     "_adaptive_avg_pool2d_backward": _adaptive(2),
