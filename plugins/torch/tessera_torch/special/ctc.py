@@ -61,6 +61,8 @@ def _ctc_loss(
     blank: int = 0, zero_infinity: bool = False,
 ) -> tuple[Any, Any]:  # fmt: skip
     counts.CALLS["_ctc_loss"] += 1
+    if not log_probs.numel():
+        raise RuntimeError("log_probs tensor must not be empty")
     steps, batch, classes = log_probs.shape
     times, lengths = _lengths(input_lengths), _lengths(target_lengths)
     if not 0 <= blank < classes:

@@ -1,4 +1,4 @@
-"""Distances between all pairs of rows, histograms, and reductions by index."""
+"""Distances between all pairs of rows, histograms, repetitions, and reductions by index."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -101,10 +101,30 @@ def _nonzero_static(self: Any, *, size: int, fill_value: int = -1) -> Any:
     return result
 
 
+def _repeat_interleave(repeats: Any, *, output_size: int | None = None) -> Any:
+    """Return each index as often as its number says."""
+    counts.CALLS["repeat_interleave"] += 1
+    if repeats.dim() != 1:
+        raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
+    if repeats.dtype not in (torch.int32, torch.int64):
+        raise RuntimeError("repeats has to be Long or Int tensor")
+    if not repeats.numel():
+        return torch.empty_like(repeats)
+    if int(repeats.min().item()) < 0:
+        raise RuntimeError("repeats can not be negative")
+    ends = repeats.cumsum(0, dtype=torch.int64)
+    total = int(ends[-1].item())
+    if output_size is not None and output_size != total:
+        raise RuntimeError(f"allocated size {output_size} does not match required size {total}")
+    own = torch.arange(total, device=repeats.device)
+    return torch.searchsorted(ends, own, right=True).to(repeats.dtype)
+
+
 def _all() -> dict[str, Callable[..., Any]]:
     return {
         "_pdist_forward": _pdist,
         "_pdist_backward": _pdist_backward,
+        "repeat_interleave.Tensor": _repeat_interleave,
         "index_reduce_": _index_reduce_in_place,
         **both("index_reduce", "index_reduce.out", _index_reduce),
         **both("histc", "histc.out", _histc),

@@ -93,7 +93,7 @@ def _average3d(x: Any, sizes: Sequence[int]) -> Any:
 
 def _check_floats(name: str, tensor: Any) -> None:
     if not tensor.is_floating_point():
-        raise Unsupported(name, (tensor,), "images of integers are interpolated on the CPU only")
+        raise Unsupported(name, (tensor,), "it is not implemented for integers on CUDA")
 
 
 def _image(name: str) -> Callable[..., Any]:
@@ -103,7 +103,10 @@ def _image(name: str) -> Callable[..., Any]:
         counts.CALLS[name] += 1
         _check_floats(name, x)
         sizes = zip(x.shape[-2:], outer, (scale_h, scale_w), strict=True)
-        return _apply(x, [_of_rows(name, n, o, align, scale).t() for n, o, scale in sizes])
+        result = _apply(x, [_of_rows(name, n, o, align, scale).t() for n, o, scale in sizes])
+        if x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous():
+            return result.contiguous(memory_format=torch.channels_last)
+        return result
 
     return compute
 
