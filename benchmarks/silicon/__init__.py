@@ -1,0 +1,1 @@
+"""Comparisons of Tessera with a real GPU."""

@@ -1,0 +1,1 @@
+"""Compare what instructions compute on a GPU with what they compute on Tessera, bit by bit."""

@@ -1,0 +1,45 @@
+"""``python -m benchmarks.silicon.values record|run|compare``; see docs/silicon.md."""
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str]) -> int:
+    """Run one step. ``run`` needs no other part of Tessera."""
+    parser = argparse.ArgumentParser(prog="benchmarks.silicon.values", description=__doc__)
+    steps = parser.add_subparsers(dest="step", required=True)
+    record = steps.add_parser("record", help="write the cases to a folder")
+    record.add_argument("folder", type=Path)
+    record.add_argument("--captured", type=Path, help="cases of benchmarks.silicon.values.capture")
+    record.add_argument("--known", type=Path, help="results whose outputs need not return")
+    record.add_argument("--only", default="", help="cases whose group contains this text")
+    run = steps.add_parser("run", help="run the cases on the first GPU")
+    run.add_argument("folder", type=Path)
+    run.add_argument("output", type=Path)
+    run.add_argument("--seconds", type=float, default=170)
+    run.add_argument("--processes", type=int, default=16)
+    run.add_argument("--each-seconds", type=float, default=6)
+    compare = steps.add_parser("compare", help="print how two archives of results differ")
+    compare.add_argument("folder", type=Path)
+    compare.add_argument("gpu", type=Path)
+    compare.add_argument("tessera", type=Path)
+    compare.add_argument("--details", type=Path, help="a file for each difference")
+    given = parser.parse_args(arguments)
+    if given.step == "run":
+        from benchmarks.silicon.values import runner  # noqa: PLC0415 - alone on the GPU's machine
+
+        runner.run(given.folder, given.output, given.seconds, given.processes, given.each_seconds)
+    elif given.step == "record":
+        from benchmarks.silicon.values import recording  # noqa: PLC0415
+
+        recording.record(given.folder, given.captured, given.known, given.only)
+    else:
+        from benchmarks.silicon.values import comparison  # noqa: PLC0415
+
+        comparison.compare(given.folder, given.gpu, given.tessera, given.details)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

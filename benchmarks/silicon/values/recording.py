@@ -1,0 +1,53 @@
+"""Write all cases: spellings of instructions, kernels with rules of their own, captured tests."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.silicon.values import bundle, lanes, operands, results, spellings
+
+_APPROXIMATE = ("approx", "full")
+_SAMPLED = {"set": 400, "setp": 200, "vmad": 24, "vset": 24}
+_SAMPLED |= dict.fromkeys(("vset2", "vset4", "vadd", "vsub", "vabsdiff", "vmin", "vmax"), 24)
+_SAMPLED |= dict.fromkeys(("vshl", "vshr"), 24)
+
+
+def arithmetic(store: bundle.Store) -> Iterator[dict[str, Any]]:
+    """Return the cases of all spellings of instructions on registers."""
+    for opcode in spellings.OPCODES:
+        found = list(spellings.bodies(opcode))
+        if opcode in _SAMPLED:
+            draw = random.Random(opcode)
+            found = draw.sample(found, min(len(found), _SAMPLED[opcode]))
+        for name, body, out, widths in found:
+            dense = any(word in name for word in _APPROXIMATE) or opcode in ("tanh", "sin", "cos")
+            arrays = operands.columns(widths, dense=dense)
+            yield lanes.case(name, opcode, body, out, arrays, store)
+
+
+def captured(folder: Path, store: bundle.Store) -> Iterator[dict[str, Any]]:
+    """Return the cases of a folder that the plugin ``capture`` wrote."""
+    for path in sorted(folder.glob("*.json")):
+        case = json.loads(path.read_text())
+        for name, _ in case["buffers"]:
+            store.add((folder / f"{name}.bin").read_bytes())
+        yield case
+
+
+def record(folder: Path, captures: Path | None, known: Path | None, only: str) -> None:
+    """Write the cases; with ``known``, name the outputs that need not return from the GPU."""
+    store, cases = bundle.Store(), list[dict[str, Any]]()
+    sources = [arithmetic(store)]
+    if captures:
+        sources.append(captured(captures, store))
+    for source in sources:
+        cases += [case for case in source if only in case["group"]]
+    if known:
+        computed = {report["id"]: report for report, _ in results.read(known)}
+        for case in cases:
+            report = computed.get(case["id"], {})
+            case["known"] = [name for _, name, _ in report.get("outputs", ())]
+    bundle.write(folder, cases, store)
+    print(f"{len(cases)} cases, {sum(map(len, store.pieces.values())) >> 20} MiB of data")
