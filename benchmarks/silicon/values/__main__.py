@@ -12,7 +12,7 @@ def main(arguments: list[str]) -> int:
     record = steps.add_parser("record", help="write the cases to a folder")
     record.add_argument("folder", type=Path)
     record.add_argument("--captured", type=Path, help="cases of benchmarks.silicon.values.capture")
-    record.add_argument("--known", type=Path, help="results whose outputs need not return")
+    record.add_argument("--known", type=Path, nargs="*", default=[], help="results whose outputs need not return")
     record.add_argument("--only", default="", help="cases whose group contains this text")
     run = steps.add_parser("run", help="run the cases on the first GPU")
     run.add_argument("folder", type=Path)
@@ -20,6 +20,7 @@ def main(arguments: list[str]) -> int:
     run.add_argument("--seconds", type=float, default=170)
     run.add_argument("--processes", type=int, default=16)
     run.add_argument("--each-seconds", type=float, default=6)
+    run.add_argument("--new", action="store_true", help="only cases without known outputs")
     compare = steps.add_parser("compare", help="print how two archives of results differ")
     compare.add_argument("folder", type=Path)
     compare.add_argument("gpu", type=Path)
@@ -29,7 +30,8 @@ def main(arguments: list[str]) -> int:
     if given.step == "run":
         from benchmarks.silicon.values import runner  # noqa: PLC0415 - alone on the GPU's machine
 
-        runner.run(given.folder, given.output, given.seconds, given.processes, given.each_seconds)
+        how = (given.seconds, given.processes, given.each_seconds, given.new)
+        runner.run(given.folder, given.output, *how)
     elif given.step == "record":
         from benchmarks.silicon.values import recording  # noqa: PLC0415
 

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.silicon.values import bundle, lanes, operands, results, spellings
+from benchmarks.silicon.values import (
+    bundle,
+    fetches,
+    fuzzed,
+    lanes,
+    operands,
+    results,
+    spellings,
+    warps,
+)
 
 _APPROXIMATE = ("approx", "full")
 _SAMPLED = {"set": 400, "setp": 200, "vmad": 24, "vset": 24}
@@ -36,16 +45,20 @@ def captured(folder: Path, store: bundle.Store) -> Iterator[dict[str, Any]]:
         yield case
 
 
-def record(folder: Path, captures: Path | None, known: Path | None, only: str) -> None:
+def record(folder: Path, captures: Path | None, known: list[Path], only: str) -> None:
     """Write the cases; with ``known``, name the outputs that need not return from the GPU."""
     store, cases = bundle.Store(), list[dict[str, Any]]()
-    sources = [arithmetic(store)]
+    sources = [arithmetic(store), fetches.cases(store), warps.cases(store)]
+    if not only or only in ("random", "program", "cluster"):
+        sources.append(fuzzed.random_kernels(1500, store))
+        sources.append(fuzzed.random_programs(150, store))
+        sources.append(fuzzed.cluster_kernels(150))
     if captures:
         sources.append(captured(captures, store))
     for source in sources:
         cases += [case for case in source if only in case["group"]]
     if known:
-        computed = {report["id"]: report for report, _ in results.read(known)}
+        computed = {report["id"]: report for path in known for report, _ in results.read(path)}
         for case in cases:
             report = computed.get(case["id"], {})
             case["known"] = [name for _, name, _ in report.get("outputs", ())]

@@ -83,9 +83,14 @@ class Worker:
             file.write(json.dumps(report).encode() + b"\n" + b"".join(kept))
 
 
-def run(folder: Path, output: Path, seconds: float, processes: int, each_seconds: float) -> Path:
-    """Run the cases below ``folder``; return the archive of results in ``output``."""
+def run(folder: Path, output: Path, seconds: float, processes: int, each_seconds: float, new: bool = False) -> Path:
+    """Run the cases below ``folder``; return the archive of results in ``output``.
+
+    With ``new``, run only those whose outputs are not known.
+    """
     cases, store = bundle.read(folder)
+    if new:
+        cases = [case for case in cases if not case.get("known")]
     scratch = output / "values"
     scratch.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + seconds
