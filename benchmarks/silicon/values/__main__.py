@@ -13,6 +13,7 @@ def main(arguments: list[str]) -> int:
     record.add_argument("folder", type=Path)
     record.add_argument("--captured", type=Path, help="cases of benchmarks.silicon.values.capture")
     record.add_argument("--known", type=Path, nargs="*", default=[], help="results whose outputs need not return")
+    record.add_argument("--corpus", type=Path, help="a folder of PTX that is only loaded")
     record.add_argument("--only", default="", help="cases whose group contains this text")
     run = steps.add_parser("run", help="run the cases on the first GPU")
     run.add_argument("folder", type=Path)
@@ -35,7 +36,8 @@ def main(arguments: list[str]) -> int:
     elif given.step == "record":
         from benchmarks.silicon.values import recording  # noqa: PLC0415
 
-        recording.record(given.folder, given.captured, given.known, given.only)
+        how = (given.captured, given.corpus, given.known, given.only)
+        recording.record(given.folder, *how)
     else:
         from benchmarks.silicon.values import comparison  # noqa: PLC0415
 

@@ -9,6 +9,7 @@ from benchmarks.silicon.values import textures
 from benchmarks.silicon.values.driver import CallError, Driver
 
 Case = dict[str, Any]
+Undo = Callable[[], None]
 PAGE = 4096
 _STICKY = frozenset({214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999})
 """Errors after which a context is lost."""
@@ -24,43 +25,48 @@ def execute(driver: Driver, case: Case, blob: Callable[[str], bytes]) -> dict[st
     Raises:
         Lost: with the same report, if no further case can run in this process.
     """
-    made: list[Callable[[], None]] = []
+    made: list[Undo] = []
     report: dict[str, Any] = {"id": case["id"], "status": "ok"}
     try:
         module = driver.load(case["ptx"])
         made.append(lambda: driver.unload(module))
-        function = driver.function(module, case["entry"])
-        addresses, contents = place_buffers(driver, case, blob)
-        parameters = bytearray.fromhex(case["params"])
-        for number, spec in enumerate(case.get("textures", ())):
-            handle, undo = textures.create(driver, spec, blob)
-            made.append(undo)
-            struct.pack_into("<Q", contents[case["handles"]], 8 * number, handle)
-        for where, offset, target, addend in case.get("relocs", ()):
-            into = parameters if where == "p" else contents[where]
-            struct.pack_into("<Q", into, offset, addresses[target] + addend)
-        for offset, spec in case.get("maps", ()):
-            parameters[offset : offset + 128] = encode_map(driver, spec, addresses)
-        for address, data in zip(addresses, contents, strict=True):
-            driver.write(address, bytes(data))
-        driver.launch(
-            function,
-            case["grid"],
-            case["block"],
-            case.get("cluster"),
-            case.get("shared", 0),
-            bytes(parameters),
-        )
-        outputs = case.get("out") or range(len(addresses))
-        report["outputs"] = [(n, driver.read(addresses[n], len(contents[n]))) for n in outputs]
+        if "entry" in case:  # otherwise, whether it loads is the question
+            report["outputs"] = _launch(driver, case, module, blob, made)
     except CallError as error:
-        report.pop("outputs", None)
         report |= {"status": f"{error.call} {error.code}", "log": error.log[:600]}
         if error.code in _STICKY:
             raise Lost(report) from error
     for undo in reversed(made):
         undo()
     return report
+
+
+def _launch(
+    driver: Driver,
+    case: Case,
+    module: ctypes.c_void_p,
+    blob: Callable[[str], bytes],
+    made: list[Undo],
+) -> list[tuple[int, bytes]]:
+    """Prepare memory, launch, and return the buffers that the case names, after the launch."""
+    function = driver.function(module, case["entry"])
+    addresses, contents = place_buffers(driver, case, blob)
+    parameters = bytearray.fromhex(case["params"])
+    for number, spec in enumerate(case.get("textures", ())):
+        handle, undo = textures.create(driver, spec, blob)
+        made.append(undo)
+        struct.pack_into("<Q", contents[case["handles"]], 8 * number, handle)
+    for where, offset, target, addend in case.get("relocs", ()):
+        into = parameters if where == "p" else contents[where]
+        struct.pack_into("<Q", into, offset, addresses[target] + addend)
+    for offset, spec in case.get("maps", ()):
+        parameters[offset : offset + 128] = encode_map(driver, spec, addresses)
+    for address, data in zip(addresses, contents, strict=True):
+        driver.write(address, bytes(data))
+    shape = (case["grid"], case["block"], case.get("cluster"), case.get("shared", 0))
+    driver.launch(function, *shape, bytes(parameters))
+    outputs = case.get("out", range(len(addresses)))
+    return [(n, driver.read(addresses[n], len(contents[n]))) for n in outputs]
 
 
 def place_buffers(

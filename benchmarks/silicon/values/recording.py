@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.silicon.values import (
     bundle,
+    faults,
     fetches,
     fuzzed,
     lanes,
@@ -16,6 +17,7 @@ from benchmarks.silicon.values import (
     spellings,
     warps,
 )
+from benchmarks.silicon.values.capture import suit_target
 
 _APPROXIMATE = ("approx", "full")
 _SAMPLED = {"set": 400, "setp": 200, "vmad": 24, "vset": 24}
@@ -45,16 +47,27 @@ def captured(folder: Path, store: bundle.Store) -> Iterator[dict[str, Any]]:
         yield case
 
 
-def record(folder: Path, captures: Path | None, known: list[Path], only: str) -> None:
+def corpus(folder: Path) -> Iterator[dict[str, Any]]:
+    """Return cases that load a file of PTX and launch nothing."""
+    for path in sorted(folder.rglob("*.ptx")):
+        yield {"id": f"load/{path.name}", "group": "load", "ptx": suit_target(path.read_text())}
+
+
+def record(
+    folder: Path, captures: Path | None, texts: Path | None, known: list[Path], only: str
+) -> None:
     """Write the cases; with ``known``, name the outputs that need not return from the GPU."""
     store, cases = bundle.Store(), list[dict[str, Any]]()
     sources = [arithmetic(store), fetches.cases(store), warps.cases(store)]
+    sources.append(faults.cases(store))
     if not only or only in ("random", "program", "cluster"):
         sources.append(fuzzed.random_kernels(1500, store))
         sources.append(fuzzed.random_programs(150, store))
         sources.append(fuzzed.cluster_kernels(150))
     if captures:
         sources.append(captured(captures, store))
+    if texts:
+        sources.append(corpus(texts))
     for source in sources:
         cases += [case for case in source if only in case["group"]]
     if known:

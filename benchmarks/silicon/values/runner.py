@@ -4,6 +4,7 @@ A process that loses its context, or stays at a case for too long, is replaced b
 continues with the next case. Results are written as they come.
 """
 
+import collections
 import contextlib
 import json
 import mmap
@@ -11,16 +12,19 @@ import os
 import signal
 import struct
 import tarfile
+import tempfile
 import time
 import traceback
 from pathlib import Path
 from typing import Any
 
-from benchmarks.silicon.values import bundle
+from benchmarks.silicon.values import bundle, results
 from benchmarks.silicon.values.driver import CallError, Driver
 from benchmarks.silicon.values.execution import Lost, execute
 
 _POLL_SECONDS = 0.1
+_MOST_BYTES = 15 << 20  # of uncompressed results, from which on outputs are cut
+_FIRST_BYTES = 1024
 
 
 class Worker:
@@ -78,6 +82,9 @@ class Worker:
         outputs = report.pop("outputs", [])
         report["outputs"] = [(n, bundle.digest(data), len(data)) for n, data in outputs]
         kept = [d for _, d in outputs if not known or bundle.digest(d) not in known]
+        size = self.file.stat().st_size if self.file.exists() else 0
+        if size > _MOST_BYTES // self.count:
+            kept = [data[:_FIRST_BYTES] for data in kept]
         report["kept"] = [len(data) for data in kept]
         with self.file.open("ab") as file:
             file.write(json.dumps(report).encode() + b"\n" + b"".join(kept))
@@ -91,8 +98,8 @@ def run(folder: Path, output: Path, seconds: float, processes: int, each_seconds
     cases, store = bundle.read(folder)
     if new:
         cases = [case for case in cases if not case.get("known")]
-    scratch = output / "values"
-    scratch.mkdir(parents=True, exist_ok=True)
+    output.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix="values-"))
     end = time.monotonic() + seconds
     workers = [Worker(n, processes, scratch) for n in range(processes)]
     for worker in workers:
@@ -110,8 +117,16 @@ def run(folder: Path, output: Path, seconds: float, processes: int, each_seconds
         for path in sorted(scratch.iterdir()):
             file.add(path, path.name)
     left = seconds - (end - time.monotonic())
+    _summarise(archive)
     print(f"{len(cases)} cases, {processes} processes, {left:.1f} s, {hung} ended by a limit")
     return archive
+
+
+def _summarise(archive: Path) -> None:
+    """Print how the cases ended."""
+    counts = collections.Counter(report["status"] for report, _ in results.read(archive))
+    for status, count in counts.most_common(25):
+        print(f"{count:6} {status}")
 
 
 def _supervise(
