@@ -12,7 +12,9 @@ def main(arguments: list[str]) -> int:
     record = steps.add_parser("record", help="write the cases to a folder")
     record.add_argument("folder", type=Path)
     record.add_argument("--captured", type=Path, help="cases of benchmarks.silicon.values.capture")
-    record.add_argument("--known", type=Path, nargs="*", default=[], help="results whose outputs need not return")
+    record.add_argument(
+        "--known", type=Path, nargs="*", default=[], help="results whose outputs need not return"
+    )
     record.add_argument("--corpus", type=Path, help="a folder of PTX that is only loaded")
     record.add_argument("--only", default="", help="cases whose group contains this text")
     run = steps.add_parser("run", help="run the cases on the first GPU")
@@ -25,7 +27,7 @@ def main(arguments: list[str]) -> int:
     compare = steps.add_parser("compare", help="print how two archives of results differ")
     compare.add_argument("folder", type=Path)
     compare.add_argument("gpu", type=Path)
-    compare.add_argument("tessera", type=Path)
+    compare.add_argument("tessera", type=Path, nargs="+")
     compare.add_argument("--details", type=Path, help="a file for each difference")
     given = parser.parse_args(arguments)
     if given.step == "run":

@@ -164,9 +164,7 @@ class Recorder:
             values.get("dynamic_shared_bytes", 0),
         )
         store = Store()
-        case = make_case(
-            values["module"], values["function"], launch, parameters, pieces, store
-        )
+        case = make_case(values["module"], values["function"], launch, parameters, pieces, store)
         if case is None:
             return
         name = digest(json.dumps(case, sort_keys=True).encode())

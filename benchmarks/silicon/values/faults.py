@@ -177,10 +177,14 @@ def cases(store: Store) -> Iterator[dict[str, Any]]:
         case["buffers"][0][0] = 1 << 20
         case["out"] = []
         if max(launch.grid) > 1000:
-            case["ptx"] = case["ptx"].replace("st.global.v4.b32 [%o]", "mul.lo.u32 %t, %t, 0; @%p st.global.v4.b32 [%o]")
+            case["ptx"] = case["ptx"].replace(
+                "st.global.v4.b32 [%o]", "mul.lo.u32 %t, %t, 0; @%p st.global.v4.b32 [%o]"
+            )
         yield case
     draw = random.Random(3)
-    made = random_textures.texture(draw, Shape.PLANE, format_=7, kind=SURFACE, padding=0, sizes=(8, 4, 1))
+    made = random_textures.texture(
+        draw, Shape.PLANE, format_=7, kind=SURFACE, padding=0, sizes=(8, 4, 1)
+    )
     given = fetches._inputs(draw, [made], whole=True)
     given[0, :, :2] = 77
     for name, text in {

@@ -131,7 +131,9 @@ def cases(store: Store) -> Iterator[dict[str, Any]]:
         text = f"tex.{geometry}.v4.f32.f32 {_RESULT}, [%h, {vector}];"
         yield from _case(f"tex/{geometry}", text, made, given, store)
         made = [
-            random_textures.texture(draw, shape, levels=4, sizes=(16, 8, 8), normalized=True, padding=0)
+            random_textures.texture(
+                draw, shape, levels=4, sizes=(16, 8, 8), normalized=True, padding=0
+            )
             for _ in range(8)
         ]
         given = _inputs(draw, made, whole=False)
@@ -167,7 +169,9 @@ def _levels(draw: random.Random, shape: tuple[int, ...]) -> NDArray[np.uint32]:
 
 
 def _gradients(draw: random.Random, shape: tuple[int, ...]) -> NDArray[np.uint32]:
-    values = [draw.choice((-1, 1)) * 2.0 ** draw.uniform(-7, 1) for _ in range(2 * int(np.prod(shape)))]
+    values = [
+        draw.choice((-1, 1)) * 2.0 ** draw.uniform(-7, 1) for _ in range(2 * int(np.prod(shape)))
+    ]
     return np.array(values, np.float32).reshape(*shape, 2).view(np.uint32)
 
 
@@ -199,13 +203,17 @@ def _surfaces(store: Store) -> Iterator[dict[str, Any]]:
 
         for clamp in ("zero", "clamp"):
             made = [
-                random_textures.texture(draw, shape, format_=7, kind=SURFACE, padding=0, sizes=(8, 4, 3))
+                random_textures.texture(
+                    draw, shape, format_=7, kind=SURFACE, padding=0, sizes=(8, 4, 3)
+                )
                 for _ in range(3)
             ]
             given = _inputs(draw, made, whole=True)
             given[:, :, 3] &= 1
             for width, kind in ((4, "b32"), (2, "b16"), (8, "v2.b32"), (16, "v4.b32")):
-                results = {"b32": "%r0", "b16": "%q0", "v2.b32": "{%r0, %r1}", "v4.b32": _RESULT}[kind]
+                results = {"b32": "%r0", "b16": "%q0", "v2.b32": "{%r0, %r1}", "v4.b32": _RESULT}[
+                    kind
+                ]
                 read = f"suld.b.{geometry}.{kind}.{clamp} {results}, [%h, {vector}];"
                 text = f"mul.lo.s32 %j0, %j0, {width}; {read}"
                 if kind == "b16":
@@ -237,7 +245,9 @@ def _stored_and_read(geometry: str, vector: str, made: Texture) -> str:
     into = registers[0] if count == 1 else "{" + ", ".join(registers) + "}"
     size = f"v{count}.b{8 * item}" if count > 1 else f"b{8 * item}"
     text = f"mov.u32 %t, %tid.x; setp.eq.u32 %p, %t, 5; mul.lo.s32 %j0, %j0, {item * count};"
-    text += f" @%p sust.p.{geometry}.v4.b32.zero [%h, {vector}], {{%f0, %lod, %f2, %l}}; bar.sync 0;"
+    text += (
+        f" @%p sust.p.{geometry}.v4.b32.zero [%h, {vector}], {{%f0, %lod, %f2, %l}}; bar.sync 0;"
+    )
     text += f" suld.b.{geometry}.{size}.zero {into}, [%h, {vector}];"
     if item < 4:
         text += "".join(f" cvt.u32.u16 %r{n}, %q{n};" for n in range(count))

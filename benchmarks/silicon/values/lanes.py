@@ -11,7 +11,12 @@ THREADS = 256
 
 
 def case(
-    name: str, group: str, body: str, results: Sequence[int], operands: Sequence[Patterns], store: Store
+    name: str,
+    group: str,
+    body: str,
+    results: Sequence[int],
+    operands: Sequence[Patterns],
+    store: Store,
 ) -> dict[str, Any]:
     """Return the case of a body that computes %d0, ... of ``results`` bits from %a, %b, %c, %e.
 

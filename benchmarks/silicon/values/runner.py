@@ -90,7 +90,14 @@ class Worker:
             file.write(json.dumps(report).encode() + b"\n" + b"".join(kept))
 
 
-def run(folder: Path, output: Path, seconds: float, processes: int, each_seconds: float, new: bool = False) -> Path:
+def run(
+    folder: Path,
+    output: Path,
+    seconds: float,
+    processes: int,
+    each_seconds: float,
+    new: bool = False,
+) -> Path:
     """Run the cases below ``folder``; return the archive of results in ``output``.
 
     With ``new``, run only those whose outputs are not known.

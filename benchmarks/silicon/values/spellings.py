@@ -33,9 +33,7 @@ def spellings(opcode: str) -> Iterator[tuple[str, ...]]:
     seen = set()
     for row in instructions()[opcode]:
         slots = [slot for group in row.groups for slot in group]
-        choices = [
-            [*sorted(slot.words), *([""] if slot.optional else [])] for slot in slots
-        ]
+        choices = [[*sorted(slot.words), *([""] if slot.optional else [])] for slot in slots]
         for words in itertools.product(*choices):
             found = tuple(word for word in words if word)
             if found not in seen and _NEW.isdisjoint(found):
@@ -79,7 +77,12 @@ def _body(
         return _carried(opcode, name, words, first)
     if opcode in _UNARY:
         return f"{name} %d0, %a;", (first,), (first,)
-    if opcode in ("min", "max") and types[-1] == "f32" and "abs" in words and "xorsign" not in words:
+    if (
+        opcode in ("min", "max")
+        and types[-1] == "f32"
+        and "abs" in words
+        and "xorsign" not in words
+    ):
         return None  # three inputs: newer targets
     if opcode in _BINARY or opcode == "mul24":
         if len(types) > 1:

@@ -72,7 +72,9 @@ def _shuffles(store: Store) -> Iterator[dict[str, Any]]:
             for lane in (0, 1, 3, 16, 31, 32, 33, 0xFFFFFFFF):
                 body = f"mul.lo.u32 %e, %t, 257; shfl.sync.{mode}.b32 %a|%p, %e, {lane}, {segment}, -1;"
                 body += " selp.b32 %b, 1, 0, %p;"
-                body += f" shfl.sync.{mode}.b32 %c|%q, %e, %t, {segment}, -1; selp.b32 %d, 1, 0, %q;"
+                body += (
+                    f" shfl.sync.{mode}.b32 %c|%q, %e, %t, {segment}, -1; selp.b32 %d, 1, 0, %q;"
+                )
                 yield kernel(f"shfl/{mode}.{segment:x}.{lane:x}", body, store=store)
         half = "setp.lt.u32 %r, %t, 16; @!%r bra L;"
         body = f"mul.lo.u32 %e, %t, 257; {half} shfl.sync.{mode}.b32 %a|%p, %e, 3, 31, 0xffff;"
@@ -125,14 +127,26 @@ _OPERATIONS = {
 def _atomics(store: Store) -> Iterator[dict[str, Any]]:
     """Return updates by one thread per place, so that order does not matter, and integer races."""
     dice = np.random.default_rng(5)
-    special = [0, 1, 0x80000000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800000, 0xFF800000, 0x7FC00001, 0x3F800000]
+    special = [
+        0,
+        1,
+        0x80000000,
+        0x7FFFFFFF,
+        0xFFFFFFFF,
+        0x7F800000,
+        0xFF800000,
+        0x7FC00001,
+        0x3F800000,
+    ]
     special += [0x00400000, 0x80000001, 0x7F7FFFFF, 0xFF7FFFFF, 0x7C007E01, 0x03FF8001, 0x007F7F80]
     words = np.array([*special] * 16, np.uint32)
     words = np.concatenate([words, np.repeat(np.array(special, np.uint32), 16)])
     data = np.concatenate([words[:256], words[-256:]])
     more = np.concatenate([data, dice.integers(0, 1 << 32, 2048, np.uint32)])
     for type_, operations in _OPERATIONS.items():
-        width = int("".join(c for c in type_.split("x")[0] if c.isdigit())) * (2 if "x2" in type_ else 1)
+        width = int("".join(c for c in type_.split("x")[0] if c.isdigit())) * (
+            2 if "x2" in type_ else 1
+        )
         for operation, space in itertools.product(operations.split(), ("global", "shared")):
             yield _atomic(type_, width, operation, space, more.tobytes(), store)
     for operation in ("add.u32", "min.s32", "max.u32", "inc.u32", "dec.u32", "xor.b32", "add.u64"):
@@ -155,10 +169,17 @@ def _atomics(store: Store) -> Iterator[dict[str, Any]]:
             yield kernel(f"atom.vector/{vector}.{type_}", body, data=more.tobytes(), store=store)
 
 
-def _atomic(type_: str, width: int, operation: str, space: str, data: bytes, store: Store) -> dict[str, Any]:
+def _atomic(
+    type_: str, width: int, operation: str, space: str, data: bytes, store: Store
+) -> dict[str, Any]:
     size = width // 8
     v = {16: "%s", 32: "%", 64: "%", 128: "%"}[width]
-    x, y, z = {16: ("%s0", "%s1", "%s2"), 32: ("%e", "%f", "%x"), 64: ("%A", "%B", "%C"), 128: ("%Q", "%R", "%S")}[width]
+    x, y, z = {
+        16: ("%s0", "%s1", "%s2"),
+        32: ("%e", "%f", "%x"),
+        64: ("%A", "%B", "%C"),
+        128: ("%Q", "%R", "%S"),
+    }[width]
     assert v
     place = f"mad.wide.u32 %D, %t, {size}, %g; add.u64 %E, %D, 4096;"
     load = f"ld.global.b{width} {y}, [%E];"
@@ -168,7 +189,9 @@ def _atomic(type_: str, width: int, operation: str, space: str, data: bytes, sto
         # Compare with the old value in even threads.
         load += f" ld.global.b{width} {z}, [%D]; and.b32 %u, %t, 1; setp.eq.u32 %p, %u, 0;"
         if width < 128:
-            load += f" selp.b{width} {x}, {z}, {y}, %p; mov.b{width} {z}, {y}; mov.b{width} {y}, {x};"
+            load += (
+                f" selp.b{width} {x}, {z}, {y}, %p; mov.b{width} {z}, {y}; mov.b{width} {y}, {x};"
+            )
         else:
             load += " mov.b128 %Q, %S; mov.b128 %S, %R; @%p mov.b128 %R, %Q;"
     if space == "global":
@@ -182,7 +205,12 @@ def _atomic(type_: str, width: int, operation: str, space: str, data: bytes, sto
     text = text.replace("atom.global.cas.b128", "atom.global.cas.b128")
     header = f".shared .align 16 .b8 tile[{size * 256}];"
     return kernel(
-        f"atom/{space}.{operation}.{type_}", text, header=header, block=(256, 1, 1), data=data, store=store
+        f"atom/{space}.{operation}.{type_}",
+        text,
+        header=header,
+        block=(256, 1, 1),
+        data=data,
+        store=store,
     )
 
 
@@ -202,7 +230,11 @@ def _registers(store: Store) -> Iterator[dict[str, Any]]:
             shared = 1000
         else:
             shared = 0
-        body = f"mov.u32 %a, %{name};" if name != "gridid" else "mov.u64 %A, %gridid; setp.ne.u64 %p, %A, 0; selp.b32 %a, 1, 0, %p;"
+        body = (
+            f"mov.u32 %a, %{name};"
+            if name != "gridid"
+            else "mov.u64 %A, %gridid; setp.ne.u64 %p, %A, 0; selp.b32 %a, 1, 0, %p;"
+        )
         header = ".shared .align 16 .b8 tile[300];" if shared else ""
         if shared:
             body += " mov.u32 %e, tile; st.shared.u32 [%e], %a;"
@@ -271,7 +303,10 @@ def _barriers(store: Store) -> Iterator[dict[str, Any]]:
     }  # fmt: skip
     for name, body in steps.items():
         yield kernel(
-            f"mbarrier/{name}", f"setp.ne.u32 %p, %t, 0; @%p bra L; {body} {show} L:", header=header, store=store
+            f"mbarrier/{name}",
+            f"setp.ne.u32 %p, %t, 0; @%p bra L; {body} {show} L:",
+            header=header,
+            store=store,
         )
 
 
@@ -280,7 +315,9 @@ def _fetches(store: Store) -> Iterator[dict[str, Any]]:
     words = np.random.default_rng(1).integers(0, 1 << 32, 1024, np.uint32).tobytes()
     load = "mad.wide.u32 %A, %t, 16, %g; ld.global.v4.b32 {%e, %f, %x, %y}, [%A];"
     for table in (0, 1, 0x1B, 0x80, 0x96, 0xAC, 0xE8, 0xFF, 0x3C):
-        yield kernel(f"lop3/{table:x}", f"{load} lop3.b32 %a, %e, %f, %x, {table};", data=words, store=store)
+        yield kernel(
+            f"lop3/{table:x}", f"{load} lop3.b32 %a, %e, %f, %x, {table};", data=words, store=store
+        )
     for word in (0x12345678, 0x80000000, 0xFFFFFFFF, 0):
         yield kernel(
             f"bfind/{word:x}",
