@@ -121,6 +121,7 @@ def make_case(
         "buffers": [[store.add(data), base % 4096] for base, data in pieces],
         "relocs": relocs,
         "maps": maps,
+        "offsets": [parameter.offset for parameter in function.parameters] if maps else None,
     }
 
 

@@ -117,8 +117,13 @@ class Driver:
         cluster: list[int] | None,
         shared_bytes: int,
         parameters: bytes,
+        offsets: list[int] | None = None,
     ) -> None:
-        """Launch a kernel with a block of parameters, and wait for its end."""
+        """Launch a kernel with a block of parameters, and wait for its end.
+
+        With the ``offsets`` of parameters in the block, the driver copies each to its own place: a
+        parameter with an alignment of 64 bytes may be elsewhere on a GPU than after its predecessor.
+        """
         if shared_bytes > _PLAIN_SHARED_BYTES:
             self.call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, shared_bytes)
         block_of = ctypes.create_string_buffer(parameters or b"\0", max(len(parameters), 1))
@@ -133,7 +138,8 @@ class Driver:
             config.attributes, config.attribute_count = ctypes.addressof(attribute), 1
             if cluster[0] * cluster[1] * cluster[2] > _PLAIN_CLUSTER:
                 self.call("cuFuncSetAttribute", function, _NON_PORTABLE_CLUSTER, 1)
-        self.call(
-            "cuLaunchKernelEx", ctypes.byref(config), function, None, extra if parameters else None
-        )
+        each = [ctypes.addressof(block_of) + offset for offset in offsets or ()]
+        pointers = (ctypes.c_void_p * len(each))(*each) if each else None
+        given = extra if parameters and not each else None
+        self.call("cuLaunchKernelEx", ctypes.byref(config), function, pointers, given)
         self.call("cuStreamSynchronize", None)

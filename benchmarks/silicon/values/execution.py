@@ -64,7 +64,7 @@ def _launch(
     for address, data in zip(addresses, contents, strict=True):
         driver.write(address, bytes(data))
     shape = (case["grid"], case["block"], case.get("cluster"), case.get("shared", 0))
-    driver.launch(function, *shape, bytes(parameters))
+    driver.launch(function, *shape, bytes(parameters), case.get("offsets"))
     outputs = case.get("out", range(len(addresses)))
     return [(n, driver.read(addresses[n], len(contents[n]))) for n in outputs]
 

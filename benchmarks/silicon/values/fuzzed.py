@@ -35,7 +35,7 @@ def random_kernels(count: int, store: Store) -> Iterator[dict[str, Any]]:
         yield {
             "id": f"random/{kernel.seed}",
             "group": "random",
-            "ptx": suit_target(kernel.code),
+            "ptx": suit_target(_with_all_set(kernel.code)),
             "entry": "k",
             "grid": list(kernel.grid),
             "block": list(kernel.block),
@@ -44,6 +44,13 @@ def random_kernels(count: int, store: Store) -> Iterator[dict[str, Any]]:
             "relocs": [["p", 0, 0, 0], ["p", 8, 1, 0]],
             "out": [1],
         }
+
+
+def _with_all_set(code: str) -> str:
+    """Return a kernel that sets the registers which it reads unset: a GPU finds any values there."""
+    place = "mov.b64 %d1, %w;"
+    assert place in code
+    return code.replace(place, f"{place} mov.b64 %d2, 0; mov.b16 %h1, 0;", 1)
 
 
 def random_programs(count: int, store: Store) -> Iterator[dict[str, Any]]:
