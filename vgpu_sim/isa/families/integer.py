@@ -96,7 +96,7 @@ ROWS: Final = (
     _integer(
         Op.REM,
         "remainder",
-        "d = a - (a / b) * b, with a's sign. b = 0: a. Most negative number / -1: 0.",
+        "d = a - (a / b) * b, with a's sign. b = 0: all bits one. Most negative number / -1: 0.",
         "rem",
     ),
     _shift(

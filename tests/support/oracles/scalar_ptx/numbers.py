@@ -75,7 +75,7 @@ def _integer(opcode: str, modifiers: list[str], bits: int, is_signed: bool) -> F
 
     def remainder(a: int, b: int) -> int:
         if not b:
-            return a
+            return mask
         x = number(a)
         rest = abs(x) % abs(number(b))
         return (-rest if x < 0 else rest) & mask

@@ -53,7 +53,7 @@ def _divide(a: Bits, b: Bits, signed: bool) -> Bits:
 
 
 def _remainder(a: Bits, b: Bits, signed: bool) -> Bits:
-    result: Bits = np.where(b == 0, a, a - _divide(a, b, signed) * b)
+    result: Bits = np.where(b == 0, ~np.zeros_like(a), a - _divide(a, b, signed) * b)
     return result
 
 

@@ -132,8 +132,7 @@ def _divide(text: Text, instruction: Instruction, args: list[str], vector: bool)
     if is_signed and not remainder:
         negated = text.let(f"sub {type_} {zero}, {dividend}")
         result = text.select(by_minus_one, negated, result, scalar, vector)
-    special = dividend if remainder else text.const(-1, scalar, vector)
-    return text.select(by_zero, special, result, scalar, vector)
+    return text.select(by_zero, text.const(-1, scalar, vector), result, scalar, vector)
 
 
 _CONSTANT = re.compile(r"splat \(i(\d+) (-?\d+)\)")

@@ -90,7 +90,7 @@ def _divide(a: int, b: int) -> int:
 
 
 def _remainder(a: int, b: int) -> int:
-    return a if b == 0 else a - b * _divide(a, b)
+    return -1 if b == 0 else a - b * _divide(a, b)
 
 
 LOGIC: dict[Op, Callable[[int, int], int]] = {
