@@ -111,11 +111,8 @@ def convert(texture: Texture, texels: NDArray[np.generic]) -> Words:
     if texture.is_raw:
         found = np.zeros((*texels.shape[:-1], 4), np.uint32)
         found[..., :count] = texels.astype("i8").astype(np.uint32)
-        if count < 4:
-            found[..., 3] = 1
         return found
     floats = np.zeros((*texels.shape[:-1], 4), np.float32)
-    floats[..., 3] = 1
     values = texels.astype(np.float32)
     if name[0] in "ui":
         values = np.maximum(values / np.float32(np.iinfo(name).max), np.float32(-1))
@@ -249,9 +246,7 @@ def _read(texture: Texture, level: int, slices: NDArray[np.int64], places: list[
 def border(texture: Texture) -> Words:
     """Return the border colour as a fetch reads it."""
     words = np.array(texture.border, np.float32).view(np.uint32)
-    one = 1 if texture.is_raw else 0x3F800000
-    for n in range(texture.channels, 4):
-        words[n] = one if n == 3 else 0
+    words[texture.channels :] = 0
     return words
 
 

@@ -1,6 +1,7 @@
 """PTX that loads texels, converts them to what a program reads, and combines them.
 
-A texel has one, two or four channels. Those that it does not have are read as 0, and the last as 1.
+A texel has one, two or four channels. Those that it does not have are read as 0, as measured on an
+H100.
 The text of a path has labels that begin with the path's name; it ends at the label FETCHED.
 """
 
@@ -25,7 +26,7 @@ REGISTERS: Final = f"""
   .reg .b32 {", ".join(f"%w{tap}" for tap in range(TAPS))}, %e<4>;
   .reg .pred {", ".join(f"%o{tap}" for tap in range(TAPS))};
   .reg .pred %raw, %is16, %is32, %half, %srgb, %two, %border, %signed;
-  .reg .b32 %top, %sign, %alpha, %scale, %v, %u; .reg .b16 %narrow;
+  .reg .b32 %top, %sign, %scale, %v, %u; .reg .b16 %narrow;
 """
 """Declarations; %a0 and so on are the addresses of texels, %o0 and so on whether they are outside,
 and %w0 and so on their weights. The result is in %s0 to %s3.
@@ -36,10 +37,9 @@ READ_CONVERSION: Final = f"""
   mov.b32 %k, {_WORDS}; shr.u32 %k, %k, %format; shr.u32 %v, %h2, 16;
   setp.lt.u32 %p, %format, {_HALF}; selp.b32 %v, %v, 0, %p;
   or.b32 %k, %k, %v; and.b32 %k, %k, 1; setp.ne.u32 %raw, %k, 0;
-  selp.b32 %alpha, 1, 0x3f800000, %raw; setp.eq.u32 %two, %channels, 2;
+  setp.eq.u32 %two, %channels, 2;
 """
-"""PTX that prepares conversions: %raw if texels are not converted, and %alpha, the last channel of
-texels that do not have it."""
+"""PTX that prepares conversions: %raw if texels are not converted."""
 
 _READ_INTEGERS: Final = f"""
   mov.b32 %k, {_SIGNED}; shr.u32 %k, %k, %format; and.b32 %k, %k, 1; setp.ne.u32 %signed, %k, 0;
@@ -107,7 +107,6 @@ def _load_several(path: str, taps: int) -> str:
 
     values = [f"%t{tap}{c}" for tap in range(taps) for c in range(CHANNELS)]
     colours = [f"%t{tap}{c}" for tap in range(taps) for c in range(CHANNELS - 1)]
-    missing = " ".join(f"mov.b32 %t{tap}2, 0; mov.b32 %t{tap}3, %alpha;" for tap in range(taps))
     return f"""
   @%is32 bra {path}WORD; @%is16 bra {path}SHORT;
   {load("B", "u8")} bra {path}INTEGER;
@@ -119,8 +118,6 @@ def _load_several(path: str, taps: int) -> str:
 {path}WORD:
   {load("W", "b32")}
 {path}LOADED:
-  @!%two bra {path}COMPLETE; {missing}
-{path}COMPLETE:
 """
 
 
@@ -157,7 +154,7 @@ def _border(path: str, taps: int, channels: int) -> str:
     colours = range(channels)
     fewer = ""
     if channels > 1:
-        fewer = "selp.b32 %e2, 0, %e2, %two; selp.b32 %e3, %alpha, %e3, %two;"
+        fewer = "selp.b32 %e2, 0, %e2, %two; selp.b32 %e3, 0, %e3, %two;"
     chosen = " ".join(
         f"selp.b32 %t{tap}{c}, %e{c}, %t{tap}{c}, %o{tap};" for tap in range(taps) for c in colours
     )
@@ -172,8 +169,7 @@ def _border(path: str, taps: int, channels: int) -> str:
 def _combine(taps: int, channels: int, gathered: int | None) -> str:
     if gathered is not None:
         if gathered >= channels:
-            value = "%alpha" if gathered == CHANNELS - 1 else "0"
-            return " ".join(f"mov.b32 %s{c}, {value};" for c in range(CHANNELS))
+            return " ".join(f"mov.b32 %s{c}, 0;" for c in range(CHANNELS))
         return " ".join(f"mov.b32 %s{n}, %t{t}{gathered};" for n, t in enumerate(_GATHER_ORDER))
     lines = []
     for c in range(channels):
@@ -186,5 +182,5 @@ def _combine(taps: int, channels: int, gathered: int | None) -> str:
             for tap in range(1, taps)
         ]
     if channels == 1:
-        lines.append("mov.b32 %s1, 0; mov.b32 %s2, 0; mov.b32 %s3, %alpha;")
+        lines.append("mov.b32 %s1, 0; mov.b32 %s2, 0; mov.b32 %s3, 0;")
     return " ".join(lines)
