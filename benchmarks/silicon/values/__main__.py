@@ -31,17 +31,17 @@ def main(arguments: list[str]) -> int:
     compare.add_argument("--details", type=Path, help="a file for each difference")
     given = parser.parse_args(arguments)
     if given.step == "run":
-        from benchmarks.silicon.values import runner  # noqa: PLC0415 - alone on the GPU's machine
+        from benchmarks.silicon.values import runner
 
         how = (given.seconds, given.processes, given.each_seconds, given.new)
         runner.run(given.folder, given.output, *how)
     elif given.step == "record":
-        from benchmarks.silicon.values import recording  # noqa: PLC0415
+        from benchmarks.silicon.values import recording
 
         how = (given.captured, given.corpus, given.known, given.only)
         recording.record(given.folder, *how)
     else:
-        from benchmarks.silicon.values import comparison  # noqa: PLC0415
+        from benchmarks.silicon.values import comparison
 
         comparison.compare(given.folder, given.gpu, given.tessera, given.details)
     return 0

@@ -187,13 +187,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    global _recorder  # noqa: PLW0603 - pytest's hooks share it
+    global _recorder
     folder = config.getoption("--silicon-capture")
     if not folder:
         return
     _recorder = Recorder(Path(folder))
     interp.run = _recorder.run
-    from support.execution import both_backends  # noqa: PLC0415 - pytest sets the path first
+    from support.execution import both_backends
 
     last: list[list[bytes]] = []
     real = both_backends.Bench.interpret

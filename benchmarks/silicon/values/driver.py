@@ -22,7 +22,7 @@ class CallError(Exception):
 class LaunchConfig(ctypes.Structure):
     """``CUlaunchConfig``."""
 
-    _fields_ = [  # noqa: RUF012 - ctypes requires this form
+    _fields_ = [
         *((f"{kind}_{axis}", ctypes.c_uint) for kind in ("grid", "block") for axis in "xyz"),
         ("shared_bytes", ctypes.c_uint),
         ("stream", ctypes.c_void_p),
@@ -34,7 +34,7 @@ class LaunchConfig(ctypes.Structure):
 class Attribute(ctypes.Structure):
     """``CUlaunchAttribute`` whose value is up to 16 numbers."""
 
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         ("id", ctypes.c_uint),
         ("padding", ctypes.c_uint),
         ("value", ctypes.c_uint * 16),

@@ -9,13 +9,54 @@ from vgpu_sim.compiler.ptx.grammar.words import TYPES
 _BITS = {"f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32, "tf32": 32, "u16x2": 32, "s16x2": 32}
 _BITS |= {"e4m3x2": 16, "e5m2x2": 16, "f64": 64, "f32": 32}
 _UNARY = frozenset(
-    "abs neg popc clz bfind brev rcp sqrt rsqrt sin cos lg2 ex2 tanh not cnot testp cvt".split()
+    [
+        "abs",
+        "neg",
+        "popc",
+        "clz",
+        "bfind",
+        "brev",
+        "rcp",
+        "sqrt",
+        "rsqrt",
+        "sin",
+        "cos",
+        "lg2",
+        "ex2",
+        "tanh",
+        "not",
+        "cnot",
+        "testp",
+        "cvt",
+    ]
 )
-_BINARY = frozenset("add sub mul div rem min max and or xor copysign set".split())
-_TERNARY = frozenset("mad fma sad mul24 mad24 dp4a dp2a prmt clmad".split()) - {"mul24"}
+_BINARY = frozenset(
+    ["add", "sub", "mul", "div", "rem", "min", "max", "and", "or", "xor", "copysign", "set"]
+)
+_TERNARY = frozenset(["mad", "fma", "sad", "mul24", "mad24", "dp4a", "dp2a", "prmt", "clmad"]) - {
+    "mul24"
+}
 _NEW = frozenset(
-    "u8x4 s8x4 f32x2 ue5m3x2 s2f6x2 ue8m0x2 e2m1x2 e2m3x2 e3m2x2 rs pzo"
-    " scaled::n1::ue8m0 scaled::n2::ue8m0 e4m3x4 e5m2x4 e2m3x4 e3m2x4 e2m1x4".split()
+    [
+        "u8x4",
+        "s8x4",
+        "f32x2",
+        "ue5m3x2",
+        "s2f6x2",
+        "ue8m0x2",
+        "e2m1x2",
+        "e2m3x2",
+        "e3m2x2",
+        "rs",
+        "pzo",
+        "scaled::n1::ue8m0",
+        "scaled::n2::ue8m0",
+        "e4m3x4",
+        "e5m2x4",
+        "e2m3x4",
+        "e3m2x4",
+        "e2m1x4",
+    ]
 )
 """Types and modifiers that no GPU of compute capability 9.0 has."""
 
@@ -174,9 +215,77 @@ def _video(
     return None
 
 
-OPCODES = (
-    "ex2 lg2 sin cos tanh rcp rsqrt sqrt div cvt add sub mul fma mad min max abs neg copysign testp"
-    " set setp rem shl shr shf bfe bfi szext bmsk bfind fns popc clz brev prmt dp4a dp2a sad mul24"
-    " mad24 cnot not slct addc subc madc clmad vadd vsub vabsdiff vmin vmax vshl vshr vmad vset"
-    " vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4"
-).split()
+OPCODES = [
+    "ex2",
+    "lg2",
+    "sin",
+    "cos",
+    "tanh",
+    "rcp",
+    "rsqrt",
+    "sqrt",
+    "div",
+    "cvt",
+    "add",
+    "sub",
+    "mul",
+    "fma",
+    "mad",
+    "min",
+    "max",
+    "abs",
+    "neg",
+    "copysign",
+    "testp",
+    "set",
+    "setp",
+    "rem",
+    "shl",
+    "shr",
+    "shf",
+    "bfe",
+    "bfi",
+    "szext",
+    "bmsk",
+    "bfind",
+    "fns",
+    "popc",
+    "clz",
+    "brev",
+    "prmt",
+    "dp4a",
+    "dp2a",
+    "sad",
+    "mul24",
+    "mad24",
+    "cnot",
+    "not",
+    "slct",
+    "addc",
+    "subc",
+    "madc",
+    "clmad",
+    "vadd",
+    "vsub",
+    "vabsdiff",
+    "vmin",
+    "vmax",
+    "vshl",
+    "vshr",
+    "vmad",
+    "vset",
+    "vadd2",
+    "vsub2",
+    "vavrg2",
+    "vabsdiff2",
+    "vmin2",
+    "vmax2",
+    "vset2",
+    "vadd4",
+    "vsub4",
+    "vavrg4",
+    "vabsdiff4",
+    "vmin4",
+    "vmax4",
+    "vset4",
+]

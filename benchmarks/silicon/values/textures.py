@@ -21,7 +21,7 @@ _RESOURCE_BYTES = 144
 class Copy3d(ctypes.Structure):
     """``CUDA_MEMCPY3D``."""
 
-    _fields_ = [  # noqa: RUF012 - ctypes requires this form
+    _fields_ = [
         *((f"from_{name}", ctypes.c_size_t) for name in ("x", "y", "z", "level")),
         ("from_kind", ctypes.c_uint),
         ("from_host", ctypes.c_void_p),

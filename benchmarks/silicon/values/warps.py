@@ -1,7 +1,6 @@
 """Cases of one kernel each: instructions of warps, blocks and clusters, atomics, special registers."""
 
 import itertools
-import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -214,14 +213,45 @@ def _atomic(
     )
 
 
-_REGISTERS = (
-    "laneid warpid nwarpid smid nsmid gridid lanemask_eq lanemask_le lanemask_lt lanemask_ge"
-    " lanemask_gt is_explicit_cluster clusterid.x nclusterid.x cluster_ctaid.x cluster_ctaid.y"
-    " cluster_nctaid.x cluster_nctaid.y cluster_ctarank cluster_nctarank total_smem_size"
-    " aggr_smem_size dynamic_smem_size reserved_smem_offset_begin reserved_smem_offset_end"
-    " reserved_smem_offset_cap reserved_smem_offset_0 reserved_smem_offset_1 envreg0 envreg1"
-    " tid.w ntid.w ctaid.w nctaid.w pm0 clock globaltimer_hi"
-).split()
+_REGISTERS = [
+    "laneid",
+    "warpid",
+    "nwarpid",
+    "smid",
+    "nsmid",
+    "gridid",
+    "lanemask_eq",
+    "lanemask_le",
+    "lanemask_lt",
+    "lanemask_ge",
+    "lanemask_gt",
+    "is_explicit_cluster",
+    "clusterid.x",
+    "nclusterid.x",
+    "cluster_ctaid.x",
+    "cluster_ctaid.y",
+    "cluster_nctaid.x",
+    "cluster_nctaid.y",
+    "cluster_ctarank",
+    "cluster_nctarank",
+    "total_smem_size",
+    "aggr_smem_size",
+    "dynamic_smem_size",
+    "reserved_smem_offset_begin",
+    "reserved_smem_offset_end",
+    "reserved_smem_offset_cap",
+    "reserved_smem_offset_0",
+    "reserved_smem_offset_1",
+    "envreg0",
+    "envreg1",
+    "tid.w",
+    "ntid.w",
+    "ctaid.w",
+    "nctaid.w",
+    "pm0",
+    "clock",
+    "globaltimer_hi",
+]
 
 
 def _registers(store: Store) -> Iterator[dict[str, Any]]:
@@ -251,7 +281,16 @@ def _registers(store: Store) -> Iterator[dict[str, Any]]:
         " mov.u64 %A, %globaltimer; nanosleep.u32 4000; mov.u64 %B, %globaltimer; setp.ge.u64 %p, %B, %A; selp.b32 %c, 1, 0, %p;",
         store=store,
     )
-    windows = "global shared const local param param::entry shared::cta shared::cluster".split()
+    windows = [
+        "global",
+        "shared",
+        "const",
+        "local",
+        "param",
+        "param::entry",
+        "shared::cta",
+        "shared::cluster",
+    ]
     sources = {
         "global": "mov.u64 %A, %g;", "shared": "cvta.shared.u64 %A, 16;", "zero": "mov.u64 %A, 0;",
         "const": "mov.u64 %A, c; cvta.const.u64 %A, %A;", "ones": "mov.u64 %A, -1;",

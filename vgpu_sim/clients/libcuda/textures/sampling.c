@@ -1,5 +1,6 @@
 /* How textures are sampled: CUDA Driver API, "CUDA_TEXTURE_DESC". */
 #include <math.h>
+#include <string.h>
 
 #include "textures/descriptor.h"
 
@@ -59,6 +60,40 @@ static bool put_filters(const CUDA_TEXTURE_DESC *texture, struct tsr_descriptor 
   return (!descriptor->filter && !descriptor->mipmap_filter) || returns_floats(descriptor);
 }
 
+/* The nearest binary16 number, at most the greatest finite one. */
+static float round_to_half(float value) {
+  const float greatest = 65504.0F, least_normal = 0x1p-14F, step = 0x1p-24F;
+  if (isnan(value)) return value;
+  if (fabsf(value) >= greatest) return copysignf(greatest, value);
+  if (fabsf(value) < least_normal) return rintf(value / step) * step;
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof(bits));
+  bits = (bits + 0xFFF + (bits >> 13 & 1)) & ~0x1FFFU;
+  memcpy(&value, &bits, sizeof(bits));
+  return value;
+}
+
+static float clamp(float value, float least) {
+  return value >= 1.0F ? 1.0F : value > least ? value : least;
+}
+
+/* An H100 keeps the border colour in the format of the texture's elements (docs/silicon.md). */
+static float convert_border(const struct tsr_descriptor *descriptor, float value) {
+  const enum tsr_format format = (enum tsr_format)descriptor->format;
+  const bool is_signed = format == TSR_FORMAT_S8 || format == TSR_FORMAT_S16;
+  if (format == TSR_FORMAT_F16) return round_to_half(value);
+  if (format == TSR_FORMAT_F32 || tsr_format_is_wide_integer(format)) return value;
+  if (!descriptor->as_integer) return clamp(value, is_signed ? -1.0F : 0.0F);
+  const bool is_byte = format == TSR_FORMAT_U8 || format == TSR_FORMAT_S8;
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof(bits));
+  bits &= is_byte ? 0xFFU : 0xFFFFU;
+  const uint32_t sign = is_byte ? 0x80U : 0x8000U;
+  if (is_signed) bits = (bits ^ sign) - sign;
+  memcpy(&value, &bits, sizeof(bits));
+  return value;
+}
+
 CUresult tsr_describe_sampling(const CUDA_TEXTURE_DESC *texture,
                                struct tsr_descriptor *descriptor) {
   const unsigned flags = texture->flags;
@@ -83,6 +118,7 @@ CUresult tsr_describe_sampling(const CUDA_TEXTURE_DESC *texture,
   descriptor->bias = texture->mipmapLevelBias;
   descriptor->least_level = texture->minMipmapLevelClamp;
   descriptor->greatest_level = texture->maxMipmapLevelClamp;
-  for (int i = 0; i < 4; i++) descriptor->border[i] = texture->borderColor[i];
+  for (int i = 0; i < 4; i++) 
+    descriptor->border[i] = convert_border(descriptor, texture->borderColor[i]);
   return CUDA_SUCCESS;
 }
