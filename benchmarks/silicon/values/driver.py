@@ -121,8 +121,8 @@ class Driver:
     ) -> None:
         """Launch a kernel with a block of parameters, and wait for its end.
 
-        With the ``offsets`` of parameters in the block, the driver copies each to its own place: a
-        parameter with an alignment of 64 bytes may be elsewhere on a GPU than after its predecessor.
+        With the ``offsets`` of parameters in the block, the driver copies each to its own place: on
+        a GPU, one with an alignment of 64 bytes may be elsewhere than after its predecessor.
         """
         if shared_bytes > _PLAIN_SHARED_BYTES:
             self.call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, shared_bytes)

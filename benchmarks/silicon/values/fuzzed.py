@@ -47,7 +47,7 @@ def random_kernels(count: int, store: Store) -> Iterator[dict[str, Any]]:
 
 
 def _with_all_set(code: str) -> str:
-    """Return a kernel that sets the registers which it reads unset: a GPU finds any values there."""
+    """Return a kernel that sets all registers: on a GPU, they begin with any values."""
     place = "mov.b64 %d1, %w;"
     assert place in code
     return code.replace(place, f"{place} mov.b64 %d2, 0; mov.b16 %h1, 0;", 1)

@@ -210,7 +210,7 @@ def _video(
         if merges:
             return f"{name} %d0, %a{selects[0]}, %b{selects[1]}, %c;", (32,), (32, 32, 32)
         return f"{name} %d0, %a, %b{selects[0]};", (32,), (32, 32)
-    if opcode in ("vmad",) or opcode[-1] in "24":
+    if opcode == "vmad" or opcode[-1] in "24":
         return f"{name} %d0, %a, %b, %c;", (32,), (32, 32, 32)
     return None
 

@@ -256,7 +256,7 @@ _REGISTERS = [
 
 def _registers(store: Store) -> Iterator[dict[str, Any]]:
     for name in _REGISTERS:
-        if name.startswith("total") or name.startswith("aggr") or name.startswith("dynamic"):
+        if name.startswith(("total", "aggr", "dynamic")):
             shared = 1000
         else:
             shared = 0
