@@ -256,10 +256,7 @@ _REGISTERS = [
 
 def _registers(store: Store) -> Iterator[dict[str, Any]]:
     for name in _REGISTERS:
-        if name.startswith(("total", "aggr", "dynamic")):
-            shared = 1000
-        else:
-            shared = 0
+        shared = 1000 if name.startswith(("total", "aggr", "dynamic")) else 0
         body = (
             f"mov.u32 %a, %{name};"
             if name != "gridid"
