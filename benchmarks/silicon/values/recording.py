@@ -10,7 +10,7 @@ from benchmarks.silicon.values import (
     bundle,
     faults,
     fetches,
-    fuzzed,
+    fuzzers,
     lanes,
     operands,
     results,
@@ -38,7 +38,7 @@ def arithmetic(store: bundle.Store) -> Iterator[dict[str, Any]]:
             yield lanes.case(name, opcode, body, out, arrays, store)
 
 
-def captured(folder: Path, store: bundle.Store) -> Iterator[dict[str, Any]]:
+def read_captures(folder: Path, store: bundle.Store) -> Iterator[dict[str, Any]]:
     """Return the cases of a folder that the plugin ``capture`` wrote."""
     for path in sorted(folder.glob("*.json")):
         case = json.loads(path.read_text())
@@ -61,11 +61,11 @@ def record(
     sources = [arithmetic(store), fetches.cases(store), warps.cases(store)]
     sources.append(faults.cases(store))
     if not only or only in ("random", "program", "cluster"):
-        sources.append(fuzzed.random_kernels(1500, store))
-        sources.append(fuzzed.random_programs(150, store))
-        sources.append(fuzzed.cluster_kernels(150))
+        sources.append(fuzzers.random_kernels(1500, store))
+        sources.append(fuzzers.random_programs(150, store))
+        sources.append(fuzzers.cluster_kernels(150))
     if captures:
-        sources.append(captured(captures, store))
+        sources.append(read_captures(captures, store))
     if texts:
         sources.append(corpus(texts))
     for source in sources:
