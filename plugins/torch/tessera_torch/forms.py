@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import torch
 
+from tessera_torch.formulas.gamma import digamma
 from tessera_torch.signature import Signature, call_with_numbers, short_name
-from tessera_torch.special.gamma import digamma
 
 
 def _lerp(start: Any, end: Any, weight: Any) -> Any:

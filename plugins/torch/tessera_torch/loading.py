@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from tessera_torch import counts, devices, driver, settings
+from tessera_torch import counts, driver, settings
 from tessera_torch.caches import replacement, sharing, trust
 
 _KEPT: list[Any] = []  # registrations end with their library
@@ -35,6 +35,7 @@ def load() -> None:
 def _register() -> int:
     import torch
 
+    from tessera_torch import devices
     from tessera_torch.registry import register
 
     # Attention and convolutions choose their kernels before an operator is dispatched.

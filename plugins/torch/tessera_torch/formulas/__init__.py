@@ -1,0 +1,1 @@
+"""Formulas that PyTorch has no decomposition for."""
