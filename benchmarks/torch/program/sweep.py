@@ -46,7 +46,7 @@ _NOT_COMPARED = {
 
 
 # Vectors up to a sign, which OpInfo's own function of the results removes.
-_UP_TO_SIGNS = {"linalg.eigh", "linalg.svd", "svd"}
+_UP_TO_SIGNS = {"linalg.eig", "linalg.eigh", "linalg.svd", "svd"}
 # Indices of equal elements may differ; numbers of these types have many.
 _UNORDERED = {"argsort": 0, "sort": 1, "topk": 1, "msort": 1}
 

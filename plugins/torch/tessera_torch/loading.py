@@ -35,7 +35,6 @@ def load() -> None:
 def _register() -> int:
     import torch
 
-    from tessera_torch import devices
     from tessera_torch.registry import register
 
     # Attention and convolutions choose their kernels before an operator is dispatched.
@@ -44,7 +43,6 @@ def _register() -> int:
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.backends.cudnn.enabled = False
     torch.backends.mha.set_fastpath_enabled(False)  # one kernel for a layer, which is machine code
-    devices.avoid_nccl()
     settings.keep_fused_multiply_add()
     _prepare_caches(driver.find()[0])
     library, count = register()

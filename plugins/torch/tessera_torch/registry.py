@@ -37,12 +37,14 @@ _TENSOR: Final = "Tensor"
 
 def register() -> tuple[Any, int]:
     """Register all kernels; return the library, which must be kept, and their number."""
+    from tessera_torch import devices
     from tessera_torch.linalg import table as linalg_table
     from tessera_torch.own import table
     from tessera_torch.sparse import coordinates, rows
     from tessera_torch.special import table as special_table
     from tessera_torch.transforms import fft
 
+    devices.avoid_nccl()
     native.remember()
     library = torch.library.Library("aten", "IMPL")
     plain = {**table.kernels(), **special_table.kernels()}
