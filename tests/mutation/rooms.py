@@ -167,7 +167,7 @@ ROOMS = (
     ),
     Room(
         "cli",
-        ("vgpu_sim/cli/**/*.py",),
+        ("vgpu_sim/cli/**/*.py", "vgpu_sim/yaml_nesting.py"),
         (
             (
                 f"{_UNIT}/cli/test_cli_*.py",

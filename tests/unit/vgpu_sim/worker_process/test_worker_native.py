@@ -133,7 +133,10 @@ SCHEDULED = {
         *(HARNESS / f"{name}.c" for name in ("interleave", "interleave_client", "absent_parts")),
         SCHEDULES / "healthy_context.c",
         *(WORKER / "base" / name for name in ("leader.c", "timeline.c")),
-        *(WORKER / "requests" / name for name in ("scheduler.c", "ring.c", "lists.c")),
+        *(
+            WORKER / "requests" / name
+            for name in ("scheduler.c", "ring.c", "lists.c", "children.c")
+        ),
         *(CLIENT / "exchange" / name for name in ("list.c", "ring.c", "doorbell.c", "wait.c")),
     ),
     "interleave_pool": (

@@ -65,7 +65,10 @@ static float round_to_half(float value) {
   const float greatest = 65504.0F, least_normal = 0x1p-14F, step = 0x1p-24F;
   if (isnan(value)) return value;
   if (fabsf(value) >= greatest) return copysignf(greatest, value);
-  if (fabsf(value) < least_normal) return rintf(value / step) * step;
+  if (fabsf(value) < least_normal) {
+    const float whole = 0x1p23F; /* sums with it are rounded to integers, ties to even */
+    return copysignf((fabsf(value) / step + whole - whole) * step, value);
+  }
   uint32_t bits;
   memcpy(&bits, &value, sizeof(bits));
   bits = (bits + 0xFFF + (bits >> 13 & 1)) & ~0x1FFFU;
