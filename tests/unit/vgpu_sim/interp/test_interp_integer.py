@@ -56,7 +56,7 @@ _BINARY: dict[str, Callable[[int, int], int]] = {
     "MIN": min,
     "MAX": max,
     "DIV": _divide,
-    "REM": lambda a, b: a if b == 0 else a - _divide(a, b) * b,
+    "REM": lambda a, b: -1 if b == 0 else a - _divide(a, b) * b,
     "AND": lambda a, b: a & b,
     "OR": lambda a, b: a | b,
     "XOR": lambda a, b: a ^ b,
@@ -84,7 +84,7 @@ def test_division_corners() -> None:
     ]
     assert evaluate("REM.S32", [[least, 7, 2**32 - 7], [2**32 - 1, 0, 3]], 32, 32) == [
         0,
-        7,
+        2**32 - 1,
         2**32 - 1,
     ]
     assert evaluate("DIV.U64", [[9], [0]], 64, 64) == [2**64 - 1]
