@@ -2,15 +2,10 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api.h"
 #include "contexts/context.h"
-#include "log.h"
-#include "modules/module.h"
-#include "exchange/request.h"
-
-enum { INPUT_HEAD_BYTES = 16 };
+#include "modules/link_request.h"
 
 static pthread_mutex_t link_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -37,63 +32,23 @@ static CUresult ask(struct tsr_link *link, const void *inputs, size_t size, uint
                     uint8_t **answer, size_t *answer_bytes) {
   struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, link->context_handle);
   if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  const int fd = tsr_memory_file(inputs, size);
-  if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
-  struct tsr_reply reply;
-  const tessera_module_load load = {
-      .image_bytes = size,
-      .flags = flag | link->logs->max_registers << TESSERA_LINK_REGISTERS_SHIFT};
-  CUresult result =
-      tsr_ask(context, TESSERA_MESSAGE_TYPE_MODULE_LINK, &load, sizeof load, fd, &reply);
-  close(fd);
-  tessera_module_table made;
-  const bool answered = reply.fds[0] >= 0 && reply.payload_bytes == sizeof made;
-  if (answered) memcpy(&made, reply.payload, sizeof made);
-  if (answered && result != CUDA_SUCCESS) {
-    struct tsr_table table;
-    if (tsr_table_read(&table, reply.fds[0], made.table_bytes)) {
-      tsr_log_buffers_fill(link->logs, result, table.log, table.log_bytes);
-      tsr_log("not linked (CUDA error %d)", (int)result);
-      tsr_log_lines(table.log, table.log_bytes);
-      free(table.data);
-    }
-    tsr_image_refused();
-  } else if (result == CUDA_SUCCESS && answer) {
-    uint8_t *bytes = answered && made.table_bytes <= TESSERA_MAX_IMAGE_BYTES * 4
-                         ? malloc(made.table_bytes + 1)
-                         : NULL;
-    if (bytes && pread(reply.fds[0], bytes, made.table_bytes, 0) == (ssize_t)made.table_bytes) {
-      *answer = bytes;
-      *answer_bytes = made.table_bytes;
-      tsr_log_buffers_fill(link->logs, result, NULL, 0);
-    } else {
-      free(bytes);
-      result = answered ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
-    }
-  }
-  tsr_reply_close(&reply);
+  bool refused;
+  const CUresult result = tsr_link_request(
+      context, inputs, size, flag | link->logs->max_registers << TESSERA_LINK_REGISTERS_SHIFT,
+      link->logs, "not linked", &refused, answer, answer_bytes);
+  if (refused) tsr_image_refused();
   return result;
 }
 
 /* Append an input, and check it separately as far as that is possible. Under the lock. */
 static CUresult add(struct tsr_link *link, const void *image, size_t bytes, const char *name,
                     uint32_t kind) {
-  const size_t name_bytes = strlen(name);
-  const size_t more = INPUT_HEAD_BYTES + name_bytes + bytes;
-  if (more > TESSERA_MAX_IMAGE_BYTES - link->input_bytes) return CUDA_ERROR_INVALID_IMAGE;
-  uint8_t *grown = realloc(link->inputs, link->input_bytes + more);
-  if (!grown) return CUDA_ERROR_OUT_OF_MEMORY;
-  link->inputs = grown;
-  uint8_t *head = grown + link->input_bytes;
-  const uint32_t name_length = (uint32_t)name_bytes;
-  const uint64_t image_length = bytes;
-  memcpy(head, &name_length, 4);
-  memcpy(head + 4, &kind, 4);
-  memcpy(head + 8, &image_length, 8);
-  memcpy(head + INPUT_HEAD_BYTES, name, name_bytes);
-  memcpy(head + INPUT_HEAD_BYTES + name_bytes, image, bytes);
-  const CUresult result = ask(link, head, more, TESSERA_LINK_FLAG_CHECK, NULL, NULL);
-  if (result == CUDA_SUCCESS) link->input_bytes += more;
+  size_t grown = link->input_bytes;
+  CUresult result = tsr_link_append(&link->inputs, &grown, name, kind, image, bytes);
+  if (result != CUDA_SUCCESS) return result;
+  result = ask(link, link->inputs + link->input_bytes, grown - link->input_bytes,
+               TESSERA_LINK_FLAG_CHECK, NULL, NULL);
+  if (result == CUDA_SUCCESS) link->input_bytes = grown;
   return result;
 }
 
