@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from vgpu_sim.compiler.lower.symbols.descriptors import KERNEL_PREFIX, LAUNCHES
 from vgpu_sim.hal.compute.limits import MAX_SHARED_BYTES_OPTIN
 from vgpu_sim.isa import Function, Symbol
 
-_LAUNCHES: Final = "tessera.launches"  # the variables' names are those of compiler/lower/symbols
-_KERNEL: Final = "tessera.kernel."
 _DESCRIPTOR: Final = struct.Struct("<QIIIIQ")
 
 
@@ -30,17 +29,17 @@ def find(variables: Iterable[tuple[str, int, int]]) -> Places:
     """Return the places in a module with these variables (name, offset, size in bytes)."""
     places = Places()
     for name, offset, size in variables:
-        if name == _LAUNCHES and size == struct.calcsize("Q"):
+        if name == LAUNCHES and size == struct.calcsize("Q"):
             places.launches = offset
-        elif name.startswith(_KERNEL) and size == _DESCRIPTOR.size:
-            places.kernels[name.removeprefix(_KERNEL)] = offset
+        elif name.startswith(KERNEL_PREFIX) and size == _DESCRIPTOR.size:
+            places.kernels[name.removeprefix(KERNEL_PREFIX)] = offset
     return places
 
 
 def launches(function: Function) -> bool:
     """True if a kernel may launch kernels: it names the variable with the buffer's address."""
     return any(
-        isinstance(source, Symbol) and source.name == _LAUNCHES
+        isinstance(source, Symbol) and source.name == LAUNCHES
         for instruction in function.code
         for source in instruction.srcs
     )

@@ -12,12 +12,12 @@ LAUNCHES: Final = "tessera.launches"
 """The variable of modules that launch kernels (``compiler/device_runtime.ptx``)."""
 
 DESCRIPTOR_BYTES: Final = 32
-_PREFIX: Final = "tessera.kernel."
+KERNEL_PREFIX: Final = "tessera.kernel."
 
 
 def descriptor_name(kernel: str) -> str:
     """Return the name of a kernel's descriptor."""
-    return _PREFIX + kernel
+    return KERNEL_PREFIX + kernel
 
 
 def find_launched(module: tree.Module) -> Iterable[str]:
