@@ -97,20 +97,23 @@ def _cdist(x1: Any, x2: Any, p: float, compute_mode: int | None = None) -> Any:
     return torch.linalg.vector_norm(difference, p, -1)
 
 
+def slope_of_norm(difference: Any, lengths: Any, p: float) -> Any:
+    """Return the derivative of vectors' p-norms, which are ``lengths``; ``p`` is not 0."""
+    if p == 1:
+        return difference.sign()
+    if p == float("inf"):
+        return difference.sign() * (difference.abs() == lengths)
+    slope = difference * difference.abs().pow(p - 2) / lengths.pow(p - 1)
+    return torch.where((lengths == 0) | (difference == 0), 0, slope)
+
+
 def _cdist_backward(gradient: Any, x1: Any, x2: Any, p: float, distances: Any) -> Any:
     counts.CALLS["_cdist_backward"] += 1
     difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
-    gradient, distances = gradient.unsqueeze(-1), distances.unsqueeze(-1)
     if p == 0:
         return torch.zeros_like(x1)
-    if p == 1:
-        slope = difference.sign()
-    elif p == float("inf"):
-        slope = difference.sign() * (difference.abs() == distances)
-    else:
-        slope = difference * difference.abs().pow(p - 2) / distances.pow(p - 1)
-        slope = torch.where((distances == 0) | (difference == 0), 0, slope)
-    return (gradient * slope).sum(-2)
+    slope = slope_of_norm(difference, distances.unsqueeze(-1), p)
+    return (gradient.unsqueeze(-1) * slope).sum(-2)
 
 
 def _addbmm(self: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
+from tessera_torch.own.composition import slope_of_norm
 from tessera_torch.targets import both
 
 
@@ -27,15 +28,7 @@ def _pdist_backward(gradient: Any, self: Any, p: float, distances: Any) -> Any:
     if p == 0 or not i.numel():
         return result
     difference = self.index_select(0, i) - self.index_select(0, j)
-    lengths = distances[:, None]
-    if p == 1:
-        slope = difference.sign()
-    elif p == float("inf"):
-        slope = difference.sign() * (difference.abs() == lengths)
-    else:
-        slope = difference * difference.abs().pow(p - 2) / lengths.pow(p - 1)
-        slope = torch.where((lengths == 0) | (difference == 0), 0, slope)
-    slope = slope * gradient[:, None]
+    slope = slope_of_norm(difference, distances[:, None], p) * gradient[:, None]
     return result.index_add_(0, i, slope).index_add_(0, j, -slope)
 
 
