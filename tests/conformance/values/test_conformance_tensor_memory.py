@@ -1,15 +1,13 @@
 """tcgen05: allocation, accesses of each shape, copies, and what is refused or ends the kernel."""
 
-import os
 from contextlib import closing
 
 import numpy as np
 import pytest
 
-from support.kernels.tensor_memory import THREADS, Runs, module_of
+from support.kernels.tensor_memory import THREADS, Runs, check_hostile_words, end_well, module_of
 from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError, UnsupportedPtxError
 
-_HOSTILE = int(os.environ.get("TESSERA_HOSTILE_TENSORS", "400"))
 _MMA = "tcgen05.mma.cta_group::1.kind::f16 [%d], %x1, %x2, %idesc, %p;"
 _LEGAL = 1 << 4 | 2 << 17 | 8 << 24  # 128 x 16 x 16, f16 to f32
 _DESCRIPTOR = 1 << 46 | 8 << 16 | 8 << 32
@@ -253,30 +251,13 @@ def test_an_allocation_waits_for_columns() -> None:
     ],
 )
 def test_descriptors_that_end_the_kernel(words: tuple[int, ...], ends_well: bool) -> None:
-    with closing(Runs(module_of(f"@%first {_MMA}"), 64)) as runs:
-        found = [runs.interpret(*words) is not None, runs.execute(*words) is not None]
-    assert found == [ends_well] * 2
+    assert end_well(module_of(f"@%first {_MMA}"), words) == [ends_well] * 2
 
 
 def test_hostile_descriptors_end_only_the_kernel() -> None:
-    """Random descriptors, most of which are nearly legal; TESSERA_HOSTILE_TENSORS sets how many."""
-    dice = np.random.default_rng(11)
-
-    def spoil(word: int, bits: int) -> int:
-        for _ in range(int(dice.integers(3))):
-            word ^= 1 << int(dice.integers(bits))
-        return word if dice.integers(8) else int(dice.integers(0, 1 << bits, dtype=np.uint64))
-
-    ended = 0
-    with closing(Runs(module_of(f"@%first {_MMA}"), 64)) as runs:
-        for n in range(_HOSTILE):
-            d = spoil(0, 32)
-            words = spoil(_DESCRIPTOR, 62), spoil(_DESCRIPTOR, 62), spoil(_LEGAL, 32), d
-            well = runs.execute(*words) is not None
-            ended += not well
-            if n % 40 == 0:
-                assert (runs.interpret(*words) is not None) == well, words
-    assert 0 < ended < _HOSTILE
+    """TESSERA_HOSTILE_TENSORS sets how many."""
+    module = module_of(f"@%first {_MMA}")
+    check_hostile_words(module, _DESCRIPTOR, _LEGAL, seed=11, count=400)
 
 
 @pytest.mark.parametrize(

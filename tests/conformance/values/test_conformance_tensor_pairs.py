@@ -1,15 +1,20 @@
 """tcgen05 of two blocks: allocation, copies, shifts, commits, and what ends the kernel."""
 
-import os
 from contextlib import closing
 
 import numpy as np
 import pytest
 
 from support.execution.interpreted_ptx import compile_verified
-from support.kernels.tensor_memory import THREADS, Runs, module_of, source
+from support.kernels.tensor_memory import (
+    THREADS,
+    Runs,
+    check_hostile_words,
+    end_well,
+    module_of,
+    source,
+)
 
-_HOSTILE = int(os.environ.get("TESSERA_HOSTILE_TENSORS", "160"))
 _MMA = "tcgen05.mma.cta_group::2.kind::f16 [%d], %x1, %x2, %idesc, %p;"
 _LEGAL = 1 << 4 | 4 << 17 | 16 << 24  # 256 x 32 x 16, f16 to f32
 _DESCRIPTOR = 1 << 46 | 8 << 16 | 8 << 32
@@ -114,30 +119,13 @@ def test_a_shift_in_both_blocks() -> None:
 )
 def test_descriptors_that_end_the_kernel(words: tuple[int, ...], ends_well: bool) -> None:
     body = f"mov.pred %w0, %first; {_MEET} setp.eq.u32 %p, %i, %i; @%first {_MMA}"
-    with closing(Runs(module_of(body, blocks=2), 64, 2)) as runs:
-        found = [runs.interpret(*words) is not None, runs.execute(*words) is not None]
-    assert found == [ends_well] * 2
+    assert end_well(module_of(body, blocks=2), words, 2) == [ends_well] * 2
 
 
 def test_hostile_descriptors_end_only_the_kernel() -> None:
-    """Random descriptors, most of which are nearly legal; TESSERA_HOSTILE_TENSORS sets how many."""
-    dice = np.random.default_rng(12)
-
-    def spoil(word: int, bits: int) -> int:
-        for _ in range(int(dice.integers(3))):
-            word ^= 1 << int(dice.integers(bits))
-        return word if dice.integers(8) else int(dice.integers(0, 1 << bits, dtype=np.uint64))
-
-    ended = 0
-    with closing(Runs(module_of(f"@%first {_MMA}", blocks=2), 64, 2)) as runs:
-        for n in range(_HOSTILE):
-            d = spoil(0, 32)
-            words = spoil(_DESCRIPTOR, 62), spoil(_DESCRIPTOR, 62), spoil(_LEGAL, 32), d
-            well = runs.execute(*words) is not None
-            ended += not well
-            if n % 40 == 0:
-                assert (runs.interpret(*words) is not None) == well, words
-    assert 0 < ended < _HOSTILE
+    """TESSERA_HOSTILE_TENSORS sets how many."""
+    module = module_of(f"@%first {_MMA}", blocks=2)
+    check_hostile_words(module, _DESCRIPTOR, _LEGAL, seed=12, count=160, blocks=2)
 
 
 @pytest.mark.parametrize("blocks", [1, 3])

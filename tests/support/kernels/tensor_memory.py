@@ -1,5 +1,8 @@
 """Kernels of one block, or of a pair of blocks, with tensor memory, and what an executor makes of them."""
 
+import os
+from contextlib import closing
+
 import numpy as np
 
 from support.execution import native_launch
@@ -88,3 +91,36 @@ class Runs:
                 raise
             return None
         return np.frombuffer(found[0], np.uint32)
+
+
+def end_well(module: Module, words: tuple[int, ...], blocks: int = 1) -> list[bool]:
+    """Return whether a kernel ends well in the interpreter, and in native code."""
+    with closing(Runs(module, 64, blocks)) as runs:
+        return [runs.interpret(*words) is not None, runs.execute(*words) is not None]
+
+
+def check_hostile_words(
+    module: Module, descriptor: int, legal: int, *, seed: int, count: int, blocks: int = 1
+) -> None:
+    """Run a product with random descriptors, most of which are nearly legal; some end the kernel.
+
+    The environment's TESSERA_HOSTILE_TENSORS replaces ``count``.
+    """
+    count = int(os.environ.get("TESSERA_HOSTILE_TENSORS", count))
+    dice = np.random.default_rng(seed)
+
+    def spoil(word: int, bits: int) -> int:
+        for _ in range(int(dice.integers(3))):
+            word ^= 1 << int(dice.integers(bits))
+        return word if dice.integers(8) else int(dice.integers(0, 1 << bits, dtype=np.uint64))
+
+    ended = 0
+    with closing(Runs(module, 64, blocks)) as runs:
+        for n in range(count):
+            d = spoil(0, 32)
+            words = spoil(descriptor, 62), spoil(descriptor, 62), spoil(legal, 32), d
+            well = runs.execute(*words) is not None
+            ended += not well
+            if n % 40 == 0:
+                assert (runs.interpret(*words) is not None) == well, words
+    assert 0 < ended < count
