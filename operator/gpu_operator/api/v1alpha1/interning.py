@@ -22,6 +22,7 @@ _UNIQUE: Final = frozenset({"uid", "uuid", "name", "memory_used_bytes", "last_tr
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _given: dict[tuple[type[BaseModel], frozenset[str]], set[str]] = {}
 _values: dict[type, dict[Hashable, Any]] = {}
+_holders: dict[type[BaseModel], type] = {}  # by model, a class whose instances share keys
 
 
 def intern_model(model: ModelT) -> ModelT:
@@ -47,12 +48,18 @@ def intern_model(model: ModelT) -> ModelT:
 def _share_keys(of: type[BaseModel], fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the fields in a dictionary that shares its keys with those of other models (PEP 412).
 
-    Pydantic fills dictionaries of their own, which take about twice the memory.
+    Pydantic fills dictionaries of their own, which take about twice the memory. The dictionary
+    belongs to a plain class: CPython 3.11 reserves less room for shared keys with each instance
+    of a class, so a model's own class has none left after some 30 validated models.
     """
-    other = of.__new__(of)
+    holder = _holders.get(of)
+    if holder is None:
+        holder = _holders[of] = type(of.__name__, (), {})
+    other = holder()
     for name, value in fields.items():
-        object.__setattr__(other, name, value)
-    return other.__dict__
+        setattr(other, name, value)
+    shared: Mapping[str, Any] = other.__dict__
+    return shared
 
 
 def _intern_value(value: Any) -> Any:
