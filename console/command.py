@@ -50,6 +50,7 @@ def command(
     no kubeconfig or the port is in use.
     """
     logging.basicConfig(level=logging.WARNING, format="tessera ui: %(message)s")
+    serving.return_large_blocks()
     try:
         listeners = serving.listen(port)
     except OSError as err:

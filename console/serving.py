@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import gc
 import secrets
@@ -28,6 +29,8 @@ _TRIES: Final = 16  # free ports of 127.0.0.1 that another process may use on ::
 _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
 _SHUTDOWN_S: Final = 1
 _AGAIN_S: Final = 5.0
+_M_MMAP_THRESHOLD: Final = -3  # <malloc.h>
+_MMAP_BYTES: Final = 128 * 1024
 
 
 class Server(uvicorn.Server):
@@ -88,6 +91,16 @@ def _bind(family: socket.AddressFamily, address: str, port: int) -> socket.socke
         listener.close()
         raise
     return listener
+
+
+def return_large_blocks() -> None:
+    """Have malloc return freed blocks of 128 KiB and more to the system (mallopt(3)).
+
+    By default glibc raises this limit to the largest block that was freed, so the lists of a large
+    cluster, which are read once, would leave holes. Other C libraries have no such limit.
+    """
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
 
 
 def new_token() -> str:

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import subprocess
+import sys
 import threading
 import webbrowser
 from collections.abc import AsyncIterator
@@ -98,3 +100,27 @@ def test_a_port_that_another_process_has_on_one_address_is_refused() -> None:
     with pytest.raises(OSError, match="in use"):  # ::1 is still in use
         serving.listen(port)
     others[0].close()
+
+
+_FREED_BLOCKS = """
+import ctypes
+from console.serving import return_large_blocks
+
+libc = ctypes.CDLL(None)
+libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+return_large_blocks()
+libc.free(libc.malloc(4 << 20))  # glibc would now serve 4 MiB from its heap
+address = libc.malloc(1 << 20)
+areas = [line.split() for line in open("/proc/self/maps")]
+bounds = [(*(int(end, 16) for end in area[0].split("-")), area[-1]) for area in areas]
+print(*(name for low, high, name in bounds if low <= address < high))
+"""
+
+
+def test_large_blocks_do_not_stay_in_the_heap() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _FREED_BLOCKS], capture_output=True, text=True, check=True
+    )
+    assert "[heap]" not in ran.stdout
+    assert ran.stdout.strip()
