@@ -263,9 +263,6 @@ def test_hostile_descriptors_end_only_the_kernel() -> None:
 @pytest.mark.parametrize(
     ("statement", "reason"),
     [
-        (_MMA.replace("f16 [%d], %x1", "f16.ashift [%d], [%ta]"), r"\.ashift of tcgen05\.mma"),
-        ("tcgen05.mma.sp.cta_group::1.kind::f16 [%d], %x1, %x2, [%ta], %idesc, %p;",
-         r"\.sp of tcgen05\.mma"),
         ("tcgen05.cp.cta_group::1.128x256b.b8x16.b4x16_p64 [%ta], %x1;", r"\.b8x16"),
     ],
 )  # fmt: skip
@@ -274,12 +271,48 @@ def test_unsupported_forms_are_named(statement: str, reason: str) -> None:
         module_of(statement)
 
 
+_SPARSE = _LEGAL | 4
+
+
+@pytest.mark.parametrize(
+    ("statement", "idesc", "metadata", "ends_well"),
+    [
+        ("kind::f16 [%d], %x1, %x2, [%meta], %idesc, %p;", _SPARSE | 3, 60, True),
+        ("kind::f16 [%d], %x1, %x2, [%meta], %idesc, %p;", _SPARSE, 64, False),  # column 64
+        ("kind::f16 [%d], %x1, %x2, [%meta], %idesc, %p;", _SPARSE, 0x100000, False),  # lane 16
+        ("kind::f16 [%d], %x1, %x2, [%meta], %idesc, %p;", _LEGAL, 0, False),  # dense
+        ("kind::i8 [%d], %x1, %x2, [%meta], %idesc, %p;", _SPARSE | 2 << 4, 62, False),
+        ("kind::i8 [%d], %x1, %x2, [%meta], %idesc, %p;", (_SPARSE | 2 << 4) & ~16, 62, True),
+        ("kind::i8 [%d], %x1, %x2, [%meta], %idesc, %p;", (_SPARSE | 2 << 4) & ~16, 63, False),
+        ("kind::i8 [%d], %x1, %x2, [%meta], %idesc, %p;", (_SPARSE | 2 << 4 | 1) & ~16, 0, False),
+    ],
+)
+def test_metadata_that_ends_the_kernel(
+    statement: str, idesc: int, metadata: int, ends_well: bool
+) -> None:
+    body = f"add.u32 %s, %ta, {metadata}; @%first tcgen05.mma.sp.cta_group::1.{statement}"
+    module = module_of(body.replace("%meta", "%s"))
+    assert end_well(module, (_DESCRIPTOR, _DESCRIPTOR, idesc, 0)) == [ends_well] * 2
+
+
+@pytest.mark.parametrize(
+    ("zeros", "ends_well"), [(1 << 39, True), (1 << 36, False), (1 << 56, False)]
+)
+def test_zero_columns_that_end_the_kernel(zeros: int, ends_well: bool) -> None:
+    statement = _MMA.replace(".cta", ".ws.cta").replace("%p;", f"%p, {zeros};")
+    words = _DESCRIPTOR, _DESCRIPTOR, _LEGAL & ~(63 << 17) | 8 << 17, 0
+    assert end_well(module_of(f"@%first {statement}"), words) == [ends_well] * 2
+
+
 @pytest.mark.parametrize(
     ("statement", "reason"),
     [
         (_MMA.replace("kind::f16", "kind::i8").replace("%p;", "%p, 3;"), "scale-input-d exists"),
         (_MMA.replace("group::1", "group::2"), r"tcgen05 of \.cta_group::1 and \.cta_group::2"),
         (_MMA.replace("%p;", "%p, 16;"), "from 0 to 15"),
+        (_MMA.replace("f16", "f16.ashift"), "only for A in tensor memory"),
+        (_MMA.replace("f16 [%d], %x1", "f16.ashift.collector::a::use [%d], [%ta]"),
+         r"\.ashift does not take"),
         ("tcgen05.ld.sync.aligned.16x256b.x64.b32 %r0, [%own];", "more than 128 registers"),
         ("tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r0}, [%own];", "vector of 2 registers"),
     ],

@@ -9,7 +9,7 @@ from support.kernels.tensor_memory import Runs
 from vgpu_sim.isa import Module
 from vgpu_sim.isa.asm import assemble
 
-_KIND_F16, _KIND_F8F6F4, _PAIR = 0, 2, 128
+_KIND_F16, _KIND_F8F6F4, _PAIR, _SPARSE = 0, 2, 128, 512
 _SMALL = 1 << 4 | 2 << 17 | 8 << 24  # 128 x 16
 _DESCRIPTOR = 8 << 16, 1 << 14 | 8
 
@@ -59,6 +59,9 @@ def _module(flags: int, idesc: int, *, tensor_memory: bool = True) -> Module:
         (_KIND_F16, _SMALL + (1 << 24), True, 1),  # 144 rows
         (_KIND_F16, _SMALL | 63 << 17, True, 1),  # 504 columns
         (7, _SMALL, True, 1),  # no kind
+        (_KIND_F8F6F4 | _SPARSE | 510 << 16, _SMALL, True, 0),
+        (_KIND_F8F6F4 | _SPARSE | 511 << 16, _SMALL, True, 1),  # metadata beyond the last column
+        (_KIND_F16 | _SPARSE | 511 << 16, _SMALL, True, 0),
         (_KIND_F16 | _PAIR, _SMALL, True, 1),  # no pair of blocks
     ],
 )

@@ -11,12 +11,17 @@ import numpy as np
 from support.execution.both_backends import compare
 from support.execution.interpreted_ptx import compile_verified
 from support.kernels.warpgroup_products import SPANS
-from support.oracles import matrix_oracle as oracle, tensor_oracle, warpgroup_oracle
+from support.oracles import (
+    matrix_oracle as oracle,
+    tensor_oracle,
+    tensor_sparsity,
+    warpgroup_oracle,
+)
 from support.oracles.matrix_oracle import Array
 
 THREADS, LANES = 128, 128
-SCALES_A, SCALES_B, LEFT, EXTRA = 0, 4, 12, 20
-"""Columns after those of D: the scales of A and of B, and A; and their number."""
+SCALES_A, SCALES_B, LEFT, METADATA, EXTRA = 0, 4, 12, 20, 24
+"""Columns after those of D: the scales of A and of B, A, and its metadata; and their number."""
 _DENSE = (
     ("f16", "f32", "f16", "f16"),
     ("f16", "f16", "f16", "f16"),
@@ -55,6 +60,14 @@ class Case:
     seed: int = 0
     pair: bool = False
     stationary: bool = False
+    sparse: bool = False
+    shifted: bool = False
+    zeros: int = 0  # a descriptor of zero columns
+
+    @property
+    def selector(self) -> int:
+        """Which of four columns has the metadata."""
+        return self.seed % 4 if self.sparse and self.kind in ("f16", "tf32") else 0
 
     @property
     def blocks(self) -> int:
@@ -84,6 +97,7 @@ class Case:
 
     @property
     def k(self) -> int:
+        """The elements of a row of A that are stored."""
         return {"f16": 16, "tf32": 8, "mxf4": 64, "mxf4nvf4": 64}.get(self.kind, 32)
 
     @property
@@ -93,14 +107,17 @@ class Case:
     @property
     def statement(self) -> str:
         a = "[%left]" if self.in_tensor else "%da"
-        head = f"tcgen05.mma{'.ws' * self.stationary}.cta_group::{self.blocks}.kind::{self.kind}"
+        head = f"tcgen05.mma{'.ws' * self.stationary}{'.sp' * self.sparse}"
+        head += f".cta_group::{self.blocks}.kind::{self.kind}"
+        idesc = "[%meta], %idesc" if self.sparse else "%idesc"
         if self.scales:
             vec = f".scale_vec::{self.scales}X" if self.kind == "mxf4nvf4" else ""
-            return f"{head}.block_scale{vec} [%ta], {a}, %db, %idesc, [%sa], [%sb], %p;"
+            return f"{head}.block_scale{vec} [%ta], {a}, %db, {idesc}, [%sa], [%sb], %p;"
         words = ", ".join(f"%m{n}" for n in range(4 * self.blocks))
         mask = f", {{{words}}}" if self.masked else ""
-        last = f", {self.shift}" if self.shift else ""
-        return f"{head} [%ta], {a}, %db, %idesc{mask}, %p{last};"
+        last = f", {self.shift}" if self.shift else f", {self.zeros}" if self.zeros else ""
+        head += ".ashift" * self.shifted
+        return f"{head} [%ta], {a}, %db, {idesc}{mask}, %p{last};"
 
 
 def source(case: Case, size: int) -> str:
@@ -122,7 +139,8 @@ def source(case: Case, size: int) -> str:
 {".reqnctapercluster 2" * case.pair}
 {{
   .shared .align 4 .b32 base; .shared .align 8 .b64 bar;
-  .reg .b32 %i, %s, %t, %ta, %w<4>, %own, %idesc, %left, %sa, %sb, %r, %n, %m<8>, %warp, %rank, %at;
+  .reg .b32 %i, %s, %t, %ta, %w<4>, %own, %idesc, %left, %sa, %sb, %r, %n, %m<8>, %warp, %rank;
+  .reg .b32 %at, %meta;
   .reg .b64 %pt, %pm, %da, %db, %o, %x; .reg .pred %p, %q, %more, %first, %issues; .reg .b16 %both;
   mov.u32 %i, %tid.x;
   ld.param.u64 %pt, [pt]; ld.param.u64 %pm, [pm]; ld.param.u64 %da, [pa]; ld.param.u64 %db, [pb];
@@ -149,7 +167,7 @@ FILL:
   {meet}
   tcgen05.fence::after_thread_sync;
   add.u32 %sa, %ta, {case.width + SCALES_A}; add.u32 %sb, %ta, {case.width + SCALES_B};
-  add.u32 %left, %ta, {case.width + LEFT};
+  add.u32 %left, %ta, {case.width + LEFT}; add.u32 %meta, %ta, {case.width + METADATA};
   {masks}
   setp.{"ne" if case.adds else "eq"}.u32 %p, %idesc, 0;
   mov.u32 %s, bar;
@@ -172,10 +190,10 @@ READ:
 
 
 def _bytes_of(matrix: Array, type_: str, *, in_tensor: bool, whole: bool) -> Array:
-    """Return rows of 32 bytes."""
+    """Return rows of bytes."""
     if type_ in ("e2m3", "e3m2", "e2m1"):
         return tensor_oracle.pack(matrix, type_, in_tensor=in_tensor, whole=whole)
-    return np.ascontiguousarray(matrix).view(np.uint8).reshape(len(matrix), 32)
+    return np.ascontiguousarray(matrix).view(np.uint8).reshape(len(matrix), -1)
 
 
 def _shared(
@@ -188,7 +206,8 @@ def _shared(
         size = oracle.bits_of(type_) // 8 if type_ in oracle.NUMPY else 1
         across, count = case.across[place], len(matrix) // case.blocks
         layout, end = warpgroup_oracle.random_layout(
-            dice, case.spans[place], across, count, size, end
+            *(dice, case.spans[place], across, count, size, end),
+            chunks=4 if case.sparse and place else 2,
         )
         words[place] = tensor_oracle.matrix_descriptor(layout)
         for block, memory in enumerate(memories):
@@ -203,13 +222,18 @@ def _shared(
     return memories, words, end
 
 
-def _product(case: Case, a: Array, b: Array, c: Array, codes: Array) -> Array:
+def _product(case: Case, a: Array, b: Array, c: Array, codes: Array, places: Array) -> Array:
     """Return the words of a block's rows of D."""
-    x, y = tensor_oracle.values(a, case.a), tensor_oracle.values(b, case.b)
+    rows = np.maximum(np.arange(len(a)) - case.shifted, 0)
+    x, y = tensor_oracle.values(a[rows], case.a), tensor_oracle.values(b, case.b)
+    y = np.where(tensor_sparsity.zero_columns(case.zeros, case.n, case.parts)[:, None], 0, y)
     x, y = (-part if sign else part for part, sign in zip((x, y), case.negated, strict=True))
+    if case.sparse:
+        x = tensor_sparsity.expand(x, places[rows], case.kind)
     z = c.astype(np.float32) if case.total == "f16" else c
     if case.shift:
-        z = z * np.float32(2.0**-case.shift)
+        with np.errstate(invalid="ignore"):  # signalling NaNs
+            z = z * np.float32(2.0**-case.shift)
     z = z if case.adds else np.zeros_like(z)
     if case.scales:
         scales_a = tensor_oracle.scales(codes[:, SCALES_A : SCALES_A + 4], case, 0, len(a))
@@ -235,9 +259,10 @@ def check(case: Case) -> None:
     """
     dice = np.random.default_rng(case.seed)
     a, b = (
-        tensor_oracle.patterns(type_, (rows, case.k), dice)
-        for type_, rows in ((case.a, case.m), (case.b, case.n))
+        tensor_oracle.patterns(type_, (rows, depth), dice)
+        for type_, rows, depth in ((case.a, case.m, case.k), (case.b, case.n, case.k << case.sparse))
     )
+    places = tensor_sparsity.random_codes(case.kind, case.m, case.k, dice)
     c = tensor_oracle.patterns(case.total, (case.m, case.n), dice)
     memories, words, end = _shared(case, a, b, dice)
     lanes, width = case.lanes, case.width
@@ -250,8 +275,12 @@ def check(case: Case) -> None:
         if case.in_tensor:
             rows = _bytes_of(a[part], case.a, in_tensor=True, whole=case.k == 64).view(np.uint32)
             before[block, lanes, width + LEFT : width + LEFT + 8] = np.tile(rows, (case.parts, 1))
+        if case.sparse:
+            column = width + METADATA + case.selector
+            given = before[block], places[part], case.kind, lanes, column, case.parts
+            tensor_sparsity.write_metadata(*given)
         expected[block] = before[block]
-        want = _product(case, a[part], b, c[part], before[block, :32, width:])
+        want = _product(case, a[part], b, c[part], before[block, :32, width:], places[part])
         own = mask[4 * block : 4 * block + 4]
         chosen = np.array([not own[lane // 32] >> lane % 32 & 1 for lane in lanes], bool)
         expected[block, lanes[chosen], :width] = _split(case, want)[chosen]
@@ -270,6 +299,9 @@ def random_case(seed: int, most_columns: int = 256) -> Case:
     flip = [bool(bit) for bit in dice.integers(0, 2, 8)]
     pair = seed % 5 == 4
     spans = (SPANS[int(dice.integers(4))], SPANS[int(dice.integers(4))])
+    sparse = seed % 4 == 1
+    if sparse and spans[1] == 32:
+        spans = (spans[0], 64)
     if seed % 3 == 0:
         kind, a, b, scales = _SCALED[int(dice.integers(len(_SCALED)))]
         step = 16 if pair else 8
@@ -278,6 +310,7 @@ def random_case(seed: int, most_columns: int = 256) -> Case:
         return Case(
             kind, "f32", a, b, 256 if pair and flip[3] else 128, n, spans, pair=pair, in_tensor=flip[0], adds=flip[1] or flip[2],
             negated=(flip[5], flip[6]), exact=exact, scales=scales, seed=seed,
+            sparse=sparse,
         )  # fmt: skip
     kind, total, a, b = _DENSE[int(dice.integers(len(_DENSE)))]
     m, stationary = (64 if flip[3] else 128) << pair, not pair and seed % 7 == 0
@@ -299,6 +332,9 @@ def random_case(seed: int, most_columns: int = 256) -> Case:
         seed=seed,
         pair=pair,
         stationary=stationary,
+        sparse=sparse,
+        shifted=flip[0] and m >= 128 and not stationary and seed % 2 == 0,
+        zeros=tensor_sparsity.random_zeros(dice) if stationary and flip[4] else 0,
     )  # fmt: skip
 
 

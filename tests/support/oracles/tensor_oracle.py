@@ -38,6 +38,11 @@ class Product(Protocol):
     exact: bool
     scales: int
     seed: int
+    sparse: bool
+
+    @property
+    def selector(self) -> int:
+        """The column of metadata."""
 
 
 def _scale_ids(product: Product) -> tuple[int, int]:
@@ -51,6 +56,7 @@ def instruction_descriptor(product: Product) -> int:
     found = codes[product.a] << 7 | codes[product.b] << 10 | product.n >> 3 << 17
     found |= product.negated[0] << 13 | product.negated[1] << 14
     found |= product.across[0] << 15 | product.across[1] << 16
+    found |= product.sparse << 2 | product.selector
     if product.scales:
         a, b = _scale_ids(product)
         return found | a << 29 | b << 4 | (not product.exact) << 23 | product.m >> 7 << 27
@@ -94,9 +100,10 @@ def pack(matrix: Array, type_: str, *, in_tensor: bool, whole: bool) -> Array:
         return (matrix[:, ::2] | matrix[:, 1::2] << 4).astype(np.uint8)
     if in_tensor:
         return (matrix << 2 if type_ == "e2m1" else matrix).astype(np.uint8)
-    width, found = sum(_PARTS[type_]) + 1, np.zeros((len(matrix), 32), np.uint8)
+    halves = matrix.shape[1] // 16
+    width, found = sum(_PARTS[type_]) + 1, np.zeros((len(matrix), 16 * halves), np.uint8)
     for row, elements in enumerate(matrix):
-        for half in range(2):
+        for half in range(halves):
             part = elements[16 * half : 16 * half + 16]
             number = sum(int(code) << width * n for n, code in enumerate(part))
             found[row, 16 * half : 16 * half + 16] = list(number.to_bytes(16, "little"))

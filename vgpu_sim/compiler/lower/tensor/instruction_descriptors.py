@@ -23,6 +23,10 @@ _ZEROS: Final = {
     "mxf4nvf4": 0x8701_904F,
 }
 """Bits that must be 0: reserved ones, those of sparse products, of .ws and of saturation."""
+_SPARSE: Final = 4
+_SELECTOR: Final = 3
+SELECTS: Final = ("f16", "tf32")
+"""The kinds in which the lowest two bits select one of four columns of metadata."""
 _REUSE: Final = 0xC000_0000
 """The bits of .ws that state the most columns by which B may be shifted, which are a hint."""
 _EXACT: Final = 2
@@ -33,14 +37,19 @@ ONE, PAIR, STATIONARY = "one", "pair", "stationary"
 """How a product uses tensor memory: that of one block, of two, or of one by ``.ws``."""
 
 
-def tests(kind: str, block: int, *, in_tensor: bool, way: str) -> str:
+def tests(
+    kind: str, block: int, *, in_tensor: bool, way: str, sparse: bool, shifted: bool
+) -> str:
     """Return PTX that jumps to ILLEGAL unless the descriptor %idesc is legal. It stores N in %n,
     the columns of tensor memory that D has in %width, and in %small whether a matrix may begin at
-    lane 16.
+    lane 16. With ``shifted``, the rows of A are shifted.
     """
     zeros = _ZEROS[kind] & ~_REUSE if way == STATIONARY else _ZEROS[kind]
+    if sparse and kind in SELECTS:
+        zeros &= ~_SELECTOR
     parts = [
-        f"and.b32 %t0, %idesc, {zeros:#x}; setp.ne.u32 %out, %t0, 0; @%out bra ILLEGAL;",
+        f"and.b32 %t0, %idesc, {zeros:#x}; setp.ne.u32 %out, %t0, {_SPARSE * sparse};",
+        "@%out bra ILLEGAL;",
         _field(7, 3, _TYPES[kind]),
         _field(10, 3 if kind not in ("mxf4", "mxf4nvf4") else 2, _TYPES[kind]),
         "bfe.u32 %n, %idesc, 17, 6;",
@@ -50,7 +59,7 @@ def tests(kind: str, block: int, *, in_tensor: bool, way: str) -> str:
         parts += [_field(4, 2, _RESULTS[kind]), *_types(kind)]
     else:
         parts += _scaled(kind, block)
-    parts += _shape(kind, way)
+    parts += _shape(kind, way, shifted=shifted)
     if kind in ("f8f6f4", "mxf8f6f4"):
         parts += [] if in_tensor else [_not_across(15, 7)]
         parts.append(_not_across(16, 10))
@@ -82,7 +91,7 @@ def _types(kind: str) -> list[str]:
     ]
 
 
-def _shape(kind: str, way: str) -> list[str]:
+def _shape(kind: str, way: str, *, shifted: bool) -> list[str]:
     """Return PTX that tests M and N / 8, which is %n, and stores %width / 8 and %small."""
     scaled = kind not in _RESULTS
     first, bits, least = (27, 2, 7) if scaled else (24, 5, 4)
@@ -109,6 +118,8 @@ def _shape(kind: str, way: str) -> list[str]:
         ]
     if scaled:
         return [head, _field(first, bits, (code(128),))]
+    if shifted:
+        head += _field(first, bits, (code(128),))
     parts = [
         head,
         """

@@ -1,5 +1,7 @@
 """tcgen05.mma: PTX that tests the operands, then TMMA."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -40,6 +42,7 @@ D = DataType
 KINDS: Final = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
 _MASK_WORDS: Final = 4  # of each block
 _ADDS, _IN_TENSOR, _SCALES_SHIFT, _PAIR, _STATIONARY, _POWER_SHIFT = 8, 16, 5, 128, 256, 12
+_SPARSE, _SHIFTED, _ZEROED = 512, 1024, 2048
 _BLOCKS: Final[dict[str, dict[str | None, int]]] = {
     "mxf8f6f4": {None: 1, "scale_vec::1X": 1, "block32": 1},
     "mxf4": {None: 1, "scale_vec::2X": 1, "block32": 1},
@@ -47,6 +50,35 @@ _BLOCKS: Final[dict[str, dict[str | None, int]]] = {
 }
 """For each kind, the elements of a scale by the modifier: 64 >> n."""
 _MOST_SHIFT: Final = 15
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """What the code for a product depends on. ``block`` states the elements of a scale, as in
+    ``_BLOCKS``; ``zeroed``: columns of B are zeros.
+    """
+
+    kind: str
+    block: int
+    way: str
+    in_tensor: bool
+    sparse: bool
+    shifted: bool
+    zeroed: bool
+
+    @property
+    def name(self) -> str:
+        flags = (self.in_tensor, self.sparse, self.shifted, self.zeroed)
+        bits = "".join(str(int(flag)) for flag in flags)
+        return f"tessera.tensor.mma.{self.kind}.{self.block}.{self.way}.{bits}"
+
+    @property
+    def flags(self) -> int:
+        """The flags of TMMA that are known when the kernel is compiled, except the power of two."""
+        found = KINDS.index(self.kind) | self.block << _SCALES_SHIFT | _IN_TENSOR * self.in_tensor
+        found |= _PAIR * (self.way == instruction_descriptors.PAIR)
+        found |= _STATIONARY * (self.way == instruction_descriptors.STATIONARY)
+        return found | _SPARSE * self.sparse | _SHIFTED * self.shifted | _ZEROED * self.zeroed
 
 
 def descriptor_test(high: str) -> str:
@@ -69,12 +101,12 @@ def _lane_test(address: str, *, scales: bool = False) -> str:
     """
 
 
-def _tests(kind: str, block: int, *, in_tensor: bool, way: str) -> tree.Function:
-    """Return PTX that tests the operands of a product."""
-    pair = way == instruction_descriptors.PAIR
+def _tests(variant: _Variant) -> tree.Function:
+    """Return PTX that tests the operands of a product, and returns the flags of its metadata."""
+    kind, pair = variant.kind, variant.way == instruction_descriptors.PAIR
     test = partial(columns_test, allocated=BOTH_BLOCKS) if pair else columns_test
     a_test = descriptor_test("%a_high")
-    if in_tensor:
+    if variant.in_tensor:
         a_test = _lane_test("%a_low") + test("%a_low", "8")
     scale_test = ""
     if kind in _BLOCKS:
@@ -83,21 +115,57 @@ def _tests(kind: str, block: int, *, in_tensor: bool, way: str) -> tree.Function
           {_lane_test("%sb", scales=True)}
           add.u32 %wide, %n, 31; shr.u32 %wide, %wide, 5; {test("%sb", "%wide")}
         """
+    legal = instruction_descriptors.tests(
+        kind,
+        variant.block,
+        in_tensor=variant.in_tensor,
+        way=variant.way,
+        sparse=variant.sparse,
+        shifted=variant.shifted,
+    )
     body = f"""
-      mov.b32 %code, 0;
+      mov.b32 %code, 0; mov.b32 %places, 0;
       {pair_test() if pair else ""}
-      {instruction_descriptors.tests(kind, block, in_tensor=in_tensor, way=way)}
+      {legal}
       {descriptor_test("%b_high")}
       {_lane_test("%d")} {test("%d", "%width")}
       {a_test}
       {scale_test}
+      {_metadata_test(kind, test) if variant.sparse else ""}
+      {_ZEROS_TEST if variant.zeroed else ""}
       {BOTH}
     """
     given = "b32 %d, b32 %a_low, b32 %a_high, b32 %b_high, b32 %idesc, b32 %sa, b32 %sb"
-    name = f"tessera.tensor.mma.{kind}.{block}.{in_tensor}.{way}"
-    registers = f"{TESTED} .reg .b32 %n, %f, %wide, %width; .reg .pred %small;"
+    registers = f"{TESTED} .reg .b32 %n, %f, %wide, %width, %word; .reg .pred %small;"
     registers += PAIR_REGISTERS if pair else ""
-    return library.function(name, given, registers, body, "b32 %code")
+    given += ", b32 %metadata, b32 %zeros_high"
+    return library.function(variant.name, given, registers, body, "b32 %code, b32 %places")
+
+
+_ZEROS_TEST: Final = """
+  and.b32 %t0, %zeros_high, 0xff000070; setp.ne.u32 %out, %t0, 0; @%out bra ILLEGAL;
+"""
+"""PTX that refuses reserved bits of a descriptor of zero columns, and a shift of B's columns."""
+
+
+def _metadata_test(kind: str, test: Callable[[str, str], str]) -> str:
+    """Return PTX that tests the address of metadata, and stores its place among the flags of TMMA
+    in %places. B must not be contiguous along K with a swizzle of 32 bytes, which is less than a
+    row.
+    """
+    column, words = "mov.b32 %word, %metadata;", "2"
+    if kind in instruction_descriptors.SELECTS:
+        column = """
+          and.b32 %word, %metadata, 0xfffffffc; and.b32 %t0, %idesc, 3; or.b32 %word, %word, %t0;
+        """
+        words = "1"
+    return f"""
+      shr.u32 %t0, %b_high, 29; and.b32 %t1, %idesc, 0x10000; or.b32 %t0, %t0, %t1;
+      setp.eq.u32 %out, %t0, 6; @%out bra ILLEGAL;
+      {column} {_lane_test("%word")} {test("%word", words)}
+      shr.u32 %places, %word, 16; shl.b32 %places, %places, 25;
+      bfe.u32 %t0, %word, 0, 9; shl.b32 %t0, %t0, 16; or.b32 %places, %places, %t0;
+    """
 
 
 def halves(context: Context, whole: Operand) -> tuple[Register, Register]:
@@ -127,54 +195,72 @@ def _way(match: Match) -> str:
     return instruction_descriptors.PAIR if is_pair(match) else instruction_descriptors.ONE
 
 
-def _flags(way: str, block: int, shift: int, *, in_tensor: bool) -> int:
-    found = block << _SCALES_SHIFT | shift << _POWER_SHIFT | _IN_TENSOR * in_tensor
-    found |= _PAIR * (way == instruction_descriptors.PAIR)
-    return found | _STATIONARY * (way == instruction_descriptors.STATIONARY)
+def _variant(match: Match, operands: list[tree.Operand]) -> _Variant:
+    """Return what the code depends on, without the mask of zero columns.
 
-
-def _multiply(context: Context, form: Form, match: Match) -> None:
-    """Lower mma."""
-    begin(context, match)
-    d, a, b, idesc, *rest = context.operands
+    Raises:
+        Invalid: the modifiers do not go together.
+    """
     word = match.get("product") or match["scaled"]
     kind = word.removeprefix("kind::")
-    way = _way(match)
-    block = 0
-    scales: list[Operand] = [Literal(0), Literal(0)]
-    guard, builder = context.builder.guard, context.builder
-    builder.guard = None
+    block, in_tensor = 0, isinstance(operands[1], tree.Memory)
     if kind in _BLOCKS:
         found = _BLOCKS[kind].get(match.get("scales"))
         if found is None:
             raise Invalid(f".kind::{kind} does not take .{match.get('scales') or 'block_scale'}")
         block = found
+    shifted = "ashift" in match
+    if shifted and not in_tensor:
+        raise Invalid(".ashift exists only for A in tensor memory")
+    if shifted and match.get("collector") in ("collector::a::use", "collector::a::fill"):
+        raise Invalid(f".ashift does not take .{match['collector']}")
+    return _Variant(kind, block, _way(match), in_tensor, "sp" in match, shifted, zeroed=False)
+
+
+def _multiply(context: Context, form: Form, match: Match) -> None:
+    """Lower mma."""
+    begin(context, match)
+    variant = _variant(match, context.operands)
+    d, a, b, *rest = context.operands
+    kind, nothing = variant.kind, Literal(0)
+    guard, builder = context.builder.guard, context.builder
+    builder.guard = None
+    metadata: Operand = tensor_address(context, rest.pop(0)) if variant.sparse else nothing
+    idesc = rest.pop(0)
+    scales: list[Operand] = [nothing, nothing]
+    if kind in _BLOCKS:
         scales = [tensor_address(context, rest.pop(0)) for _ in range(2)]
     most = 2 * _MASK_WORDS
-    last: list[Operand] = [*scales, *[Literal(0)] * (most - 2)]
+    last: list[Operand] = [*scales, *[nothing] * (most - 2)]
     if isinstance(rest[0], tree.Vector):
         count = most if is_pair(match) else _MASK_WORDS
         parts = fragments.sources(context, rest.pop(0), count, D.B32)
         last[:count] = [keep(context, part) for part in parts]
     added = values.predicate_source(context, rest.pop(0))
-    shift, in_tensor = _shift(rest, kind), isinstance(a, tree.Memory)
-    adds = keep(context, Sequence(builder).emit(Op.SELP, D.B32, Literal(_ADDS), Literal(0), added))
+    zeros_high: Operand = nothing
+    if variant.way == instruction_descriptors.STATIONARY and rest:
+        last[:2] = halves(context, values.source(context, rest.pop(0), D.B64))
+        variant, zeros_high = replace(variant, zeroed=True), last[1]
+    shift = _shift(rest, kind)
+    adds = keep(context, Sequence(builder).emit(Op.SELP, D.B32, Literal(_ADDS), nothing, added))
     to = tensor_address(context, d)
     left: tuple[Operand, Operand]
-    if in_tensor:
-        left = tensor_address(context, a), Literal(0)
+    if variant.in_tensor:
+        left = tensor_address(context, a), nothing
     else:
         left = halves(context, values.source(context, a, D.B64))
     right = halves(context, values.source(context, b, D.B64))
     description = keep(context, values.source(context, idesc, D.B32))
-    tested = [to, *left, right[1], description, *scales]
+    tested = [to, *left, right[1], description, *scales, metadata, zeros_high]
+    places = builder.new_register(32)
     builder.guard = guard
-    run(context, _tests(kind, block, in_tensor=in_tensor, way=way), tested, shared=True)
+    run(context, _tests(variant), tested, [places], shared=True)
     builder.guard = None
     size = shared_size(context)
-    known = Literal(KINDS.index(kind) | _flags(way, block, shift, in_tensor=in_tensor))
+    known = Literal(variant.flags | shift << _POWER_SHIFT)
     flags = Sequence(builder).emit(Op.OR, D.B32, adds, known)
-    failed = keep(context, Literal(0))
+    flags = Sequence(builder).emit(Op.OR, D.B32, flags, places)
+    failed = keep(context, nothing)
     builder.guard = guard
     builder.emit(
         Op.TMMA,
@@ -187,16 +273,21 @@ def _multiply(context: Context, form: Form, match: Match) -> None:
 
 
 _NOTE: Final = "TMMA, after tests of the operands; TRAP"
-_DENSE: Final = "tcgen05.mma.group.product{.collector}"
-_STATIONARY_FORM: Final = "tcgen05.mma.ws.group.product{.buffer}"
-_SCALED: Final = "tcgen05.mma.group.scaled.block_scale{.scales}{.collector}"
+_FACTORS: Final = (("", "[d], a, b, i"), ("sp.", "[d], a, b, [e], i"))
 
 
-FORMS: Final = (
-    *(
-        Form(_DENSE, f"[d], a, b, i{more}, {{!}}p{last}", Op.TMMA, _multiply, isa=_NOTE)
-        for more, last in (("", ""), ("", ", n"), (", m", ", n"))
-    ),
-    Form(_STATIONARY_FORM, "[d], a, b, i, {!}p", Op.TMMA, _multiply, isa=_NOTE),
-    Form(_SCALED, "[d], a, b, i, [s], [t], {!}p", Op.TMMA, _multiply, isa=_NOTE),
-)
+def _forms(sparse: str, first: str) -> tuple[Form, ...]:
+    """Return the forms of dense products, or of sparse ones; ``first`` are their operands."""
+    product = f"tcgen05.mma.{sparse}group.product{{.ashift}}{{.collector}}"
+    stationary = f"tcgen05.mma.ws.{sparse}group.product{{.buffer}}"
+    scaled = f"tcgen05.mma.{sparse}group.scaled.block_scale{{.scales}}{{.collector}}"
+    operands = (
+        *((product, f"{first}{more}, {{!}}p{last}") for more, last in _MASKS),
+        *((stationary, f"{first}, {{!}}p{last}") for last in ("", ", z")),
+        (scaled, f"{first}, [s], [t], {{!}}p"),
+    )
+    return tuple(Form(pattern, given, Op.TMMA, _multiply, isa=_NOTE) for pattern, given in operands)
+
+
+_MASKS: Final = (("", ""), ("", ", n"), (", m", ", n"))
+FORMS: Final = tuple(form for factors in _FACTORS for form in _forms(*factors))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,20 @@ class Words:
         return self.flag(8)
 
     @property
+    def sparse(self) -> bool:
+        return self.flag(9)
+
+    @property
+    def shifted(self) -> bool:
+        """Whether row n of A is row n - 1 of what is stored, except the first."""
+        return self.flag(10)
+
+    @property
+    def places(self) -> int:
+        """The address of the metadata of a sparse A."""
+        return self.flags >> 25 << 16 | self.flags >> 16 & 511
+
+    @property
     def blocks(self) -> int:
         return 1 + self.pair
 
@@ -106,15 +120,20 @@ class Words:
     @property
     def each(self) -> int:
         """The elements of depth that have one scale."""
-        return 64 >> (self.flags >> 5 & 3)
+        return 64 >> (self.flags >> 5 & 3) << self.sparse
 
     @property
     def adds(self) -> bool:
         return self.flag(3)
 
     @property
-    def depth(self) -> int:
+    def stored(self) -> int:
+        """The elements of a row of A that are stored."""
         return 64 if self.kind in (_MXF4, _MXF4NVF4) else _ROW_BYTES // self.size
+
+    @property
+    def depth(self) -> int:
+        return self.stored << self.sparse
 
     @property
     def rate(self) -> str:
@@ -140,6 +159,9 @@ class Words:
             return False
         if self.in_tensor and (self.a & 0xFFFF) + 8 > TENSOR_COLUMNS:
             return False
+        two_words = self.kind not in (_F16, _TF32)
+        if self.sparse and two_words and self.places & 511 == TENSOR_COLUMNS - 1:
+            return False
         narrow = self.kind in (_F8F6F4, _MXF8F6F4)
         return not narrow or all(self.format_of(which) in _FORMATS for which in range(2))
 
@@ -154,7 +176,9 @@ class _OutsideError(Exception):
     """A row of a matrix is outside the block's shared memory."""
 
 
-def _places(descriptor: int, rows: int, words: Words, *, across: bool) -> NDArray[np.int64]:
+def _places(
+    descriptor: int, rows: int, words: Words, row_bytes: int, *, across: bool
+) -> NDArray[np.int64]:
     """Return the addresses of the 16 bytes of each row, or of each element of depth: an array of
     two dimensions.
     """
@@ -165,14 +189,14 @@ def _places(descriptor: int, rows: int, words: Words, *, across: bool) -> NDArra
     if across:
         beside, along = (stride, leading) if shift == 0 else (leading, stride)
         near = beside if shift == 0 else _CHUNK_BYTES
-        k = np.arange(_ROW_BYTES // words.size)[:, None]
+        k = np.arange(row_bytes // words.size)[:, None]
         chunk = np.arange(-(-rows // (_CHUNK_BYTES // words.size)))
         place = start + k % _EDGE * line + k // _EDGE * along
         place = place + (chunk & ((1 << shift) - 1)) * near + (chunk >> shift) * beside
     else:
-        row, half = np.arange(rows)[:, None], np.arange(2)
+        row, part = np.arange(rows)[:, None], np.arange(row_bytes // _CHUNK_BYTES)
         place = start + row % _EDGE * line + row // _EDGE * stride
-        place = place + half * (leading if shift == 0 else _CHUNK_BYTES)
+        place = place + part * (leading if shift == 0 else _CHUNK_BYTES)
     distance = (place - pattern) & 0xFFFF_FFFF
     place = place ^ (distance >> 2 & 0x60 if mode == 1 else distance >> 3 & (line - 16))
     if (place > min(words.shared_bytes, TENSOR_FIRST_BYTE) - _CHUNK_BYTES).any():
@@ -180,15 +204,17 @@ def _places(descriptor: int, rows: int, words: Words, *, across: bool) -> NDArra
     return np.asarray(place, np.int64)
 
 
-def _gather(memory: _Bytes, descriptor: int, rows: int, words: Words, *, across: bool) -> _Bytes:
-    """Return rows of 32 bytes, in the order of depth."""
-    place = _places(descriptor, rows, words, across=across)
+def _gather(
+    memory: _Bytes, descriptor: int, rows: int, words: Words, row_bytes: int, *, across: bool
+) -> _Bytes:
+    """Return rows of ``row_bytes``, in the order of depth."""
+    place = _places(descriptor, rows, words, row_bytes, across=across)
     found: _Bytes = memory[place[..., None] + np.arange(_CHUNK_BYTES)]
     if not across:
-        return found.reshape(rows, _ROW_BYTES)
+        return found.reshape(rows, row_bytes)
     depth = len(found)
     elements = found.reshape(depth, -1, words.size)[:, :rows]
-    return np.ascontiguousarray(elements.transpose(1, 0, 2)).reshape(rows, _ROW_BYTES)
+    return np.ascontiguousarray(elements.transpose(1, 0, 2)).reshape(rows, row_bytes)
 
 
 def _lanes(address: int, words: Words) -> NDArray[np.int64]:
@@ -208,11 +234,11 @@ def _codes(rows: _Bytes, format_: DataType, *, in_tensor: bool) -> _Bytes:
         bytes_: _Bytes = (rows >> 2 & 15 if four else rows & 63).astype(np.uint8)
         return bytes_
     width = 4 if four else 6
-    parts = rows.reshape(len(rows), 2, _CHUNK_BYTES).astype(np.uint32)
+    parts = rows.reshape(len(rows), -1, _CHUNK_BYTES).astype(np.uint32)
     bit = np.arange(16) * width
     word = parts[..., bit // 8] | parts[..., bit // 8 + 1] << np.uint32(8)
     codes = word >> (bit % 8).astype(np.uint32) & np.uint32((1 << width) - 1)
-    return codes.astype(np.uint8).reshape(len(rows), _ROW_BYTES)
+    return codes.astype(np.uint8).reshape(len(rows), -1)
 
 
 def _values(
@@ -280,33 +306,91 @@ def _block(memory: _Bytes, words: Words) -> _Block:
     """Read the rows of a block that are in shared memory."""
     tensor = memory[TENSOR_FIRST_BYTE:][: TENSOR_LANES * TENSOR_COLUMNS * 4].view("<u4")
     columns = words.columns // words.blocks
-    right = _gather(memory, words.b, columns, words, across=bool(words.field(16, 1)))
-    left = None
+    row_bytes, across = _ROW_BYTES << words.sparse, bool(words.field(16, 1))
+    right = _gather(memory, words.b, columns, words, row_bytes, across=across)
+    left, across = None, bool(words.field(15, 1))
     if not words.in_tensor:
-        left = _gather(memory, words.a, words.rows, words, across=bool(words.field(15, 1)))
+        left = _gather(memory, words.a, words.rows, words, _ROW_BYTES, across=across)
     return _Block(tensor.reshape(TENSOR_LANES, TENSOR_COLUMNS), left, right)
 
 
+def _metadata(tensor: _Words32, words: Words, part: int) -> NDArray[np.uint64]:
+    """Return the bits that place the stored elements of each row of a part."""
+    place = part * words.rows + np.arange(words.rows)
+    column = words.places & 511
+    lanes = _lanes(words.places, words)
+    if words.kind not in (_F16, _TF32):
+        found = tensor[lanes[place], column : column + 2].astype(np.uint64)
+        return np.asarray(found[:, 0] | found[:, 1] << np.uint64(32))
+    first, shift = place // 16 * 16 + place % 8, (place % 16 // 8 * 16).astype(np.uint64)
+    low, high = (
+        tensor[lanes[first + 8 * n], column].astype(np.uint64) >> shift & np.uint64(0xFFFF)
+        for n in range(2)
+    )
+    return np.asarray(low | high << np.uint64(16))
+
+
+def _expand(stored: NDArray[Any], metadata: NDArray[np.uint64], words: Words) -> NDArray[Any]:
+    """Return rows in which the elements of ``stored`` are in their places among zeros."""
+    together = 2 if words.kind in (_MXF4, _MXF4NVF4) else 1
+    units = stored.reshape(len(stored), -1, together)
+    found = np.zeros((len(stored), 2 * units.shape[1], together), stored.dtype)
+    rows, count = np.arange(len(stored))[:, None], 1 if words.kind == _TF32 else 2
+    chunk = np.arange(units.shape[1] // count)
+    codes = metadata[:, None] >> (4 * chunk).astype(np.uint64) & np.uint64(15)
+    for n in range(count):
+        index = (codes >> np.uint64(2 * n) & np.uint64(3)).astype(np.int64)
+        if count == 1:
+            index >>= 1
+        found[rows, 2 * count * chunk + index] = units[:, count * chunk + n]
+    return found.reshape(len(stored), -1)
+
+
+def _zero_columns(words: Words) -> Mask:
+    """Return the columns of B that the descriptor of .ws replaces by zeros."""
+    mask = words.rest[1] << 32 | words.rest[0]
+    column = np.arange(words.columns)
+    if not words.flag(11) or not mask >> 39 & 1:
+        return np.zeros(len(column), np.bool_)
+    part = column // (words.columns // words.parts)
+    used, zeros = (mask >> 40 & 255) + 1, (mask >> 48 & 255) + 1
+    begin = np.array([mask >> 8 * n & 255 for n in range(4)])[part]
+    zeros_first = np.array([mask >> 32 + n & 1 for n in range(4)])[part] == 1
+    at = (begin + column % (words.columns // words.parts)) % (used + zeros)
+    return np.asarray(np.where(zeros_first, at < zeros, at >= used))
+
+
 def _multiply_part(
-    left: _Bytes, right: _Bytes, c: Bits, words: Words, scales: tuple[Doubles, Doubles] | None
+    left: _Bytes,
+    right: _Bytes,
+    c: Bits,
+    words: Words,
+    scales: tuple[Doubles, Doubles] | None,
+    metadata: NDArray[np.uint64] | None,
 ) -> Bits:
     """Return C plus the product of rows of A and columns of B."""
+
+    def whole(stored: NDArray[Any]) -> NDArray[Any]:
+        return stored if metadata is None else _expand(stored, metadata, words)
+
     negated = bool(words.field(13, 1)), bool(words.field(14, 1))
     if words.kind == _I8:
         m, n = (
             part.view(np.int8 if words.field(at, 3) else np.uint8).astype(np.int64)
             for part, at in ((left, 7), (right, 10))
         )
-        return ((m @ n.T + c) & 0xFFFF_FFFF).astype(np.uint32)
+        return ((whole(m) @ n.T + c) & 0xFFFF_FFFF).astype(np.uint32)
     if words.kind == _F16 and words.field(7, 3) == 1:
         pair = [
             part.view("<u2") ^ np.uint16(0x8000 * sign)
             for part, sign in zip((left, right), negated, strict=True)
         ]
-        paired: Bits = add_products(pair[0][None], pair[1].T[None], c[None], DataType.BF16)[0]
+        x_bits, y_bits = whole(pair[0]), pair[1]
+        paired: Bits = add_products(x_bits[None], y_bits.T[None], c[None], DataType.BF16)[0]
         return paired
     x = _values(left, words, words.format_of(0), in_tensor=words.in_tensor, negated=negated[0])
     y = _values(right, words, words.format_of(1), in_tensor=False, negated=negated[1])
+    x = whole(x)
     if scales is not None:
         return _add_scaled(x, y, c, scales)
     exact: Bits = add_exact_products(x[None], y.T[None], c[None])[0]
@@ -328,11 +412,16 @@ def _multiply_in(block: _Block, right: _Bytes, words: Words, half: int) -> None:
         if left is None:
             chosen = tensor[a_lanes[rows], a_first : a_first + 8]
             left = np.ascontiguousarray(chosen).view(np.uint8)
+        metadata = _metadata(tensor, words, part) if words.sparse else None
+        if words.shifted:
+            before = np.maximum(np.arange(words.rows) - 1, 0)
+            left = left[before]
+            metadata = None if metadata is None else metadata[before]
         scales = None
         if words.scaled:
             b_scales = _scales(tensor, words, 1, words.columns)
             scales = _scales(tensor, words, 0, words.rows), b_scales[columns]
-        found.append(_multiply_part(left, right[columns], c[rows], words, scales))
+        found.append(_multiply_part(left, right[columns], c[rows], words, scales, metadata))
     d = np.concatenate(found)
     if halves:
         d = narrow(widen(d, DataType.F32), DataType.F16).astype(np.uint32)
@@ -364,6 +453,7 @@ def _result(memories: Sequence[_Bytes], words: Words) -> int:
     except _OutsideError:
         return 1
     right = np.concatenate([block.right for block in blocks])
+    right[_zero_columns(words)] = 0
     for half, block in enumerate(blocks):
         _multiply_in(block, right, words, half)
     return 0

@@ -62,18 +62,18 @@ static const uint8_t *find_row(const tensor_matrix *m, uint32_t place) {
 }
 
 bool tw_tensor_gather(uint8_t *to, const tensor_matrix *m, uint32_t count, bool across,
-                      uint32_t size) {
+                      uint32_t size, uint32_t row_bytes) {
   if (!across) {
     for (uint32_t row = 0; row < count; row++)
-      for (uint32_t half = 0; half < 2; half++) {
-        const uint32_t at = m->start + row % 8 * m->line + row / 8 * m->beside + half * m->along;
+      for (uint32_t part = 0; part < row_bytes / 16; part++) {
+        const uint32_t at = m->start + row % 8 * m->line + row / 8 * m->beside + part * m->along;
         const uint8_t *from = find_row(m, at);
         if (from == NULL) return false;
-        memcpy(to + row * TENSOR_FACTOR_BYTES + 16 * half, from, 16);
+        memcpy(to + row * row_bytes + 16 * part, from, 16);
       }
     return true;
   }
-  const uint32_t each = 16 / size, depth = TENSOR_FACTOR_BYTES / size;
+  const uint32_t each = 16 / size, depth = row_bytes / size;
   const uint32_t inside = (1u << m->wide) - 1;
   for (uint32_t k = 0; k < depth; k++)
     for (uint32_t first = 0; first < count; first += each) {
@@ -83,7 +83,7 @@ bool tw_tensor_gather(uint8_t *to, const tensor_matrix *m, uint32_t count, bool 
       const uint8_t *from = find_row(m, at);
       if (from == NULL) return false;
       for (uint32_t i = 0; i < each && first + i < count; i++)
-        memcpy(to + (first + i) * TENSOR_FACTOR_BYTES + k * size, from + i * size, size);
+        memcpy(to + (first + i) * row_bytes + k * size, from + i * size, size);
     }
   return true;
 }
@@ -138,11 +138,35 @@ uint32_t tw_tensor_prepare(uint32_t *to, const uint8_t *row, const tensor_factor
     for (uint32_t k = 0; k < 32; k++) to[k] = f->format ? (uint32_t)(int8_t)row[k] : row[k];
     return 32;
   }
-  float wide[TENSOR_DEPTH];
+  float wide[TENSOR_DEPTH / 2];
   pthread_once(&filled, fill_values);
   const uint32_t depth = widen_row(wide, row, f);
   memcpy(to, wide, 4 * depth);
   return depth;
+}
+
+/* Put units of `size` bytes in their places: two of four in a chunk, or one of two. */
+static void place_units(uint8_t *to, const uint8_t *from, uint32_t chunks, uint32_t size,
+                        bool single, uint64_t metadata) {
+  for (uint32_t chunk = 0; chunk < chunks; chunk++, metadata >>= 4) {
+    const uint32_t first = metadata & 3, second = metadata >> 2 & 3;
+    if (single) {
+      memcpy(to + (2 * chunk + (first >> 1)) * size, from + chunk * size, size);
+      continue;
+    }
+    memcpy(to + (4 * chunk + first) * size, from + 2 * chunk * size, size);
+    memcpy(to + (4 * chunk + second) * size, from + (2 * chunk + 1) * size, size);
+  }
+}
+
+void tw_tensor_expand(uint32_t *words, uint32_t depth, const tensor_factor *f, uint64_t metadata) {
+  uint32_t stored[TENSOR_DEPTH / 2];
+  const bool single = f->kind == TF32, in_pairs = f->kind == MXF4 || f->kind == MXF4NVF4;
+  const uint32_t size = f->how == TENSOR_PAIRS ? 2 : in_pairs ? 8 : 4;
+  const uint32_t chunks = 4 * depth / size / (single ? 1 : 2);
+  memcpy(stored, words, 4 * depth);
+  memset(words, 0, 8 * depth);
+  place_units((uint8_t *)words, (const uint8_t *)stored, chunks, size, single, metadata);
 }
 
 void tw_tensor_scales(double *to, uint32_t depth, uint8_t *base, const tensor_scaling *s,

@@ -38,13 +38,17 @@ bool tw_tensor_is_format(uint32_t kind, uint32_t format);
 tensor_matrix tw_tensor_decode(const uint8_t *base, uint32_t bytes, uint32_t low, uint32_t high,
                                bool across);
 
-/* Copy `count` rows of TENSOR_FACTOR_BYTES, in order of depth. Elements have `size` bytes. Returns
- * false if one is outside the block's memory. */
+/* Copy `count` rows of `row_bytes`, in order of depth. Elements have `size` bytes. Returns false if
+ * one is outside the block's memory. */
 bool tw_tensor_gather(uint8_t *to, const tensor_matrix *m, uint32_t count, bool across,
-                      uint32_t size);
+                      uint32_t size, uint32_t row_bytes);
 
 /* Store the words of a row of TENSOR_FACTOR_BYTES; return how many. */
 uint32_t tw_tensor_prepare(uint32_t *to, const uint8_t *row, const tensor_factor *f);
+
+/* Put the elements of a row of A of which half are stored in their places among zeros. `words` has
+ * `depth` words, and then twice as many. Four bits of `metadata` place the elements of a chunk. */
+void tw_tensor_expand(uint32_t *words, uint32_t depth, const tensor_factor *f, uint64_t metadata);
 
 /* Store the scales of row `index` of a factor, one for each `each` elements of `depth`. */
 void tw_tensor_scales(double *to, uint32_t depth, uint8_t *base, const tensor_scaling *s,

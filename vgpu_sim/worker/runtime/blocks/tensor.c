@@ -17,8 +17,9 @@
 
 /* Places of words; SCALES or, without scales, MASK. */
 enum { D, A, B = 3, INSTRUCTION = 5, FLAGS, SHARED_BYTES, SCALES, MASK = SCALES };
-enum { KIND = 7, ADDS = 8, IN_TENSOR = 16, PAIR = 128, STATIONARY = 256 }; /* in FLAGS */
-enum { SCALES_SHIFT = 5, POWER_SHIFT = 12 };
+enum { KIND = 7, ADDS = 8, IN_TENSOR = 16, PAIR = 128, STATIONARY = 256, SPARSE = 512,
+       SHIFTED = 1024, ZEROED = 2048 }; /* in FLAGS */
+enum { SCALES_SHIFT = 5, POWER_SHIFT = 12, PLACES_SHIFT = 16, LANE_SHIFT = 25 };
 enum { BLOCKS = 2, MASK_WORDS = 4, MOST_SCALES = 4 };
 
 static uint16_t narrow(float value) {
@@ -41,7 +42,7 @@ static uint16_t narrow(float value) {
 /* The prepared factors, and rows of D where it is not changed in place. */
 typedef struct scratch {
   uint8_t left_rows[BLOCKS][TENSOR_ROWS * TENSOR_FACTOR_BYTES];
-  uint8_t right_rows[TENSOR_MOST_COLUMNS * TENSOR_FACTOR_BYTES];
+  uint8_t right_rows[TENSOR_MOST_COLUMNS * TENSOR_MOST_BYTES];
   uint32_t left[TENSOR_ROWS][TENSOR_DEPTH];
   uint32_t right[TENSOR_DEPTH][TENSOR_PITCH];
   uint32_t totals[4][TENSOR_PITCH], sums[4][TENSOR_PITCH];
@@ -74,6 +75,8 @@ typedef struct product {
   uint32_t blocks, kind, rows, parts, columns, depth, shift, each;
   bool scattered; /* 16 rows are in the first half of 32 lanes */
   bool adds, halves; /* halves: D is F16 */
+  bool sparse, shifted; /* of A: half is stored; row n is row n - 1, except the first */
+  uint32_t places; /* the address of the metadata of a sparse A */
   tensor_how how;
 } product;
 
@@ -113,12 +116,18 @@ static bool decode_product(product *p, const uint32_t *words) {
   if (p->columns > TENSOR_MOST_COLUMNS || p->columns % (8 * split)) return false;
   if ((words[D] & 0xffff) + p->columns / p->parts > TESSERA_TENSOR_COLUMNS) return false;
   if ((flags & IN_TENSOR) && (words[A] & 0xffff) + 8 > TESSERA_TENSOR_COLUMNS) return false;
+  if ((flags & SPARSE) && (flags >> PLACES_SHIFT & 511) == TESSERA_TENSOR_COLUMNS - 1 &&
+      p->kind != F16 && p->kind != TF32)
+    return false;
   p->shift = flags >> POWER_SHIFT & 15;
   p->adds = flags & ADDS;
   p->how = p->kind == I8 ? TENSOR_INTEGERS
            : p->kind == F16 && (idesc >> 7 & 7) == 1 ? TENSOR_PAIRS : TENSOR_FLOATS;
   p->halves = (p->kind == F16 || p->kind == F8F6F4) && (idesc >> 4 & 3) == 0;
-  p->each = scaled ? 64u >> (flags >> SCALES_SHIFT & 3) : 0;
+  p->sparse = flags & SPARSE;
+  p->shifted = flags & SHIFTED;
+  p->places = (flags >> LANE_SHIFT) << 16 | (flags >> PLACES_SHIFT & 511);
+  p->each = scaled ? 64u >> (flags >> SCALES_SHIFT & 3) << p->sparse : 0;
   return true;
 }
 
@@ -227,31 +236,68 @@ static bool gather_all(scratch *t, const product *p, const uint32_t *words) {
   for (uint32_t half = 0; half < p->blocks; half++) {
     const uint8_t *base = p->bases[half];
     const tensor_matrix b = tw_tensor_decode(base, bytes, words[B], words[B + 1], across_b);
-    uint8_t *right = t->right_rows + half * columns * TENSOR_FACTOR_BYTES;
-    if (!tw_tensor_gather(right, &b, columns, across_b, size)) return false;
+    const uint32_t row_bytes = TENSOR_FACTOR_BYTES << p->sparse;
+    uint8_t *right = t->right_rows + half * columns * row_bytes;
+    if (!tw_tensor_gather(right, &b, columns, across_b, size, row_bytes)) return false;
     if (words[FLAGS] & IN_TENSOR) continue;
     const tensor_matrix a = tw_tensor_decode(base, bytes, words[A], words[A + 1], across_a);
-    if (!tw_tensor_gather(t->left_rows[half], &a, p->rows, across_a, size)) return false;
+    if (!tw_tensor_gather(t->left_rows[half], &a, p->rows, across_a, size, TENSOR_FACTOR_BYTES))
+      return false;
   }
   return true;
+}
+
+/* Return the metadata of a row of A. Elements of 16 bits and more have 16 bits of it in each of two
+ * lanes, which are shared by two rows; others have two words in the row's lane. */
+static uint64_t read_places(const product *p, uint32_t place, uint32_t half) {
+  const uint32_t row = place % p->rows, column = p->places & 0xffff;
+  uint32_t words[2];
+  if (p->kind != F16 && p->kind != TF32) {
+    memcpy(words, tensor_lane_at(p->bases[half], lane_of(p, p->places, place), column), 8);
+    return (uint64_t)words[1] << 32 | words[0];
+  }
+  const uint32_t first = place - row % 16 + row % 8, shift = row % 16 / 8 * 16;
+  for (uint32_t i = 0; i < 2; i++)
+    memcpy(&words[i],
+           tensor_lane_at(p->bases[half], lane_of(p, p->places, first + 8 * i), column), 4);
+  return (words[0] >> shift & 0xffff) | (words[1] >> shift & 0xffff) << 16;
 }
 
 static void prepare_left(scratch *t, const product *p, const tensor_factor *f,
                          const tensor_scaling *s, const uint32_t *words, uint32_t half) {
   for (uint32_t place = 0; place < p->rows * p->parts; place++) {
-    const uint8_t *row = t->left_rows[half] + place % p->rows * TENSOR_FACTOR_BYTES;
+    const uint32_t from = p->shifted && place % p->rows != 0 ? place - 1 : place;
+    const uint8_t *row = t->left_rows[half] + from % p->rows * TENSOR_FACTOR_BYTES;
     if (f->in_tensor)
-      row = tensor_lane_at(p->bases[half], lane_of(p, words[A], place), words[A] & 0xffff);
-    tw_tensor_prepare(t->left[place], row, f);
+      row = tensor_lane_at(p->bases[half], lane_of(p, words[A], from), words[A] & 0xffff);
+    const uint32_t depth = tw_tensor_prepare(t->left[place], row, f);
+    if (p->sparse) tw_tensor_expand(t->left[place], depth, f, read_places(p, from, half));
     if (s->each != 0)
       tw_tensor_scales(t->left_scales[place], p->depth, p->bases[half], s, place % p->rows);
   }
 }
 
-static void prepare_right(scratch *t, product *p, const tensor_factor *f) {
+/* Return whether a column of B is zeros by the descriptor of .ws: each part of the columns has a
+ * mask, whose spans of ones and zeros alternate. */
+static bool is_zero_column(const product *p, const uint32_t *words, uint32_t column) {
+  const uint64_t mask = (uint64_t)words[MASK + 1] << 32 | words[MASK];
+  if (!(words[FLAGS] & ZEROED) || !(mask >> 39 & 1)) return false;
+  const uint32_t each = p->columns / p->parts, part = column / each;
+  const uint32_t used = (mask >> 40 & 255) + 1, zeros = (mask >> 48 & 255) + 1;
+  const bool ones_first = mask >> (32 + part) & 1;
+  const uint32_t at = ((mask >> 8 * part & 255) + column % each) % (used + zeros);
+  return ones_first ? at < zeros : at >= used;
+}
+
+static void prepare_right(scratch *t, product *p, const tensor_factor *f, const uint32_t *words) {
+  const uint32_t parts = p->sparse ? 2 : 1;
   for (uint32_t n = 0; n < p->columns; n++) {
     uint32_t row[TENSOR_DEPTH];
-    p->depth = tw_tensor_prepare(row, t->right_rows + n * TENSOR_FACTOR_BYTES, f);
+    uint8_t *bytes = t->right_rows + n * parts * TENSOR_FACTOR_BYTES;
+    if (is_zero_column(p, words, n)) memset(bytes, 0, parts * TENSOR_FACTOR_BYTES);
+    p->depth = 0;
+    for (uint32_t part = 0; part < parts; part++, bytes += TENSOR_FACTOR_BYTES)
+      p->depth += tw_tensor_prepare(row + p->depth, bytes, f);
     for (uint32_t k = 0; k < p->depth; k++) t->right[k][n] = row[k];
   }
 }
@@ -278,7 +324,7 @@ uint32_t tw_tensor_multiply(uint64_t shared_base, const uint32_t *words) {
   const tensor_scaling sb = {words[SCALES + 1], idesc >> 4 & 3, p.each, type};
   scratch *t = get_scratch();
   if (!gather_all(t, &p, words)) return 1;
-  prepare_right(t, &p, &fb);
+  prepare_right(t, &p, &fb, words);
   for (uint32_t half = 0; half < p.blocks; half++) {
     prepare_left(t, &p, &fa, &sa, words, half);
     prepare_right_scales(t, &p, &sb, half);

@@ -8,8 +8,9 @@ enum {
   TENSOR_ROWS = 128,       /* most rows of A */
   TENSOR_MOST_COLUMNS = 256,
   TENSOR_PITCH = 272,      /* words of a row of B: no power of two, so that rows share no sets */
-  TENSOR_DEPTH = 64,       /* most elements of a row */
-  TENSOR_FACTOR_BYTES = 32, /* a row of A or B */
+  TENSOR_DEPTH = 128,      /* most elements of a row */
+  TENSOR_FACTOR_BYTES = 32, /* a row of A, and of B if A is dense; else B's have twice as many */
+  TENSOR_MOST_BYTES = 2 * TENSOR_FACTOR_BYTES,
   TENSOR_NAN = 0x7fffffff
 };
 
