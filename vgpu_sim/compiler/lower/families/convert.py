@@ -17,6 +17,8 @@ _PACKED_RESULTS = ("f8x2", "halves", "ue8m0x2", "bf16x2")
 _SCALAR_HALVES = {DataType.F16, DataType.BF16}
 _F32 = DataType.F32
 _TO_THE_MINUS_6 = 0x3C80_0000
+_TIMES_64, _GREATEST, _LEAST = 0x4280_0000, 0x42FE_0000, 0xC300_0000
+"""64, 127 and -128 as .f32."""
 _QUARTER = ("u4", "s4", "u2", "s2")
 
 
@@ -207,6 +209,36 @@ def cvt_scaled(context: Context, form: Form, match: Match) -> None:
     _join_parts(context, first, 16, Op.CVT, [(number,) for number in numbers], fields)
 
 
+def to_fixed_point(context: Context, form: Form, match: Match) -> None:
+    """Lower cvt of two numbers to .s2f6x2: two's complement with six fraction bits, clamped.
+
+    The number times 64 is exact in .f32, or an infinity. A NaN becomes the greatest number.
+    """
+    sequence = Sequence(context.builder)
+    first, *operands = context.operands
+    numbers: list[Operand] = [values.source(context, operand, _F32) for operand in operands[1:]]
+    if match["atype"] == "f32":
+        numbers.insert(0, values.source(context, operands[0], _F32))
+    else:
+        pair = values.source(context, operands[0], DataType.B32)
+        upper = sequence.emit(Op.AND, DataType.B32, pair, Literal(0xFFFF_0000))
+        numbers = [upper, sequence.emit(Op.SHL, DataType.B32, pair, Literal(16))]
+    least = 0 if "relu" in match else _LEAST
+    parts = []
+    for number in numbers:
+        whole = sequence.emit(Op.FMUL, _F32, number, Literal(_TIMES_64))
+        whole = sequence.emit(Op.FMIN, _F32, whole, Literal(_GREATEST))
+        whole = sequence.emit(Op.FMAX, _F32, whole, Literal(least))
+        kind, rounding = DataType.S32, Rounding.RNI
+        whole = sequence.emit(Op.CVT, kind, whole, source_type=_F32, rounding=rounding)
+        parts.append(sequence.emit(Op.AND, DataType.B32, whole, Literal(0xFF)))
+    shifted = sequence.emit(Op.SHL, DataType.B32, parts[0], Literal(8))
+    joined = sequence.emit(Op.OR, DataType.B32, shifted, parts[1])
+    to = values.destination(context, first, DataType.B16)
+    narrow, wide = DataType.U16, DataType.U32
+    context.builder.emit(Op.CVT, type=narrow, source_type=wide, dsts=(to,), srcs=(joined,))
+
+
 def _upper_and_lower(sequence: Sequence, pair: Operand, bits: int) -> tuple[Operand, Operand]:
     return sequence.emit(Op.SHR, DataType.U16, pair, Literal(bits)), pair
 
@@ -282,6 +314,7 @@ _PACKED = "MAX, MIN and AND of each, SHL, OR"
 _PAIR = "CVT of each, SHL, OR"
 _UNPACKED = "after SHR; CVT of each, SHL, OR"
 _SCALED = "after SHR; CVT to .f32, FMUL and CVT of each, SHL, OR"
+_FIXED = "FMUL, FMIN, FMAX and CVT of each; AND, SHL, OR"
 _CHANCE = "after SHR of the random bits; CVT_RS of each, SHL, OR"
 
 FORMS: Final = (
@@ -315,6 +348,8 @@ FORMS: Final = (
         (),
         _CHANCE,
     ),
+    Form("cvt.rn.satfinite{.relu}.s2f6x2.atype", BINARY, Op.CVT, to_fixed_point, ("f32",), _FIXED),
+    Form("cvt.rn.satfinite{.relu}.s2f6x2.atype", UNARY, Op.CVT, to_fixed_point, ("bf16x2",), _FIXED),
     Form("cvt.frnd3{.satfinite}.dtype.f32", BINARY, Op.CVT, from_singles, ("ue8m0x2",), _PAIR),
     Form("cvt.frnd3{.satfinite}.ue8m0x2.atype", UNARY, Op.CVT, from_packed, ("bf16x2",), _UNPACKED),
     Form("cvt.rn.bf16x2.atype", UNARY, Op.CVT, from_packed, ("ue8m0x2",), _UNPACKED),

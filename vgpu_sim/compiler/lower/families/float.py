@@ -5,8 +5,9 @@ from typing import Final
 from vgpu_sim.compiler.lower import one_word, values
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import BINARY, TERNARY, UNARY, Form, Match
+from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES, UNTYPED
-from vgpu_sim.isa import DataType, Literal, Op, Operand
+from vgpu_sim.isa import Compare, DataType, Literal, Op, Operand
 
 
 def approximation(context: Context, form: Form, match: Match) -> None:
@@ -43,6 +44,33 @@ def mixed_precision(context: Context, form: Form, match: Match) -> None:
     to = values.destination(context, first, DataType.F32)
     fields = one_word.float_fields(match)
     context.builder.emit(form.op, type=DataType.F32, dsts=(to,), srcs=tuple(srcs), **fields)
+
+
+OUTSIDE: Final = 0x7FFF
+"""The NaN that tensor copies store for 16-bit elements outside the tensor (``copies``)."""
+
+
+def fma_outside(context: Context, form: Form, match: Match) -> None:
+    """Lower ``fma.oob``: +0 in the parts of which an operand is the NaN of elements outside."""
+    type_ = one_word.type_of(form, match)
+    builder, sequence = context.builder, Sequence(context.builder)
+    first, *operands = context.operands
+    srcs = [values.source(context, operand, type_) for operand in operands]
+    to = values.destination(context, first, type_)
+    part = builder.scratch_register(type_.bits)
+    fields = one_word.float_fields(match)
+    builder.emit(Op.FMA, type=type_, dsts=(part,), srcs=tuple(srcs), **fields)
+    word, kept = UNTYPED[type_.bits], Literal((1 << type_.bits) - 1)
+    mask: Operand = kept
+    for place in range(type_.bits // 16):
+        field, wanted = 0xFFFF << 16 * place, Literal(OUTSIDE << 16 * place)
+        for source in srcs:
+            cut = sequence.emit(Op.AND, word, source, Literal(field))
+            outside = sequence.compare(Compare.EQ, word, cut, wanted)
+            others = Literal(kept.bits & ~field)
+            chosen = sequence.emit(Op.SELP, word, others, kept, outside)
+            mask = sequence.emit(Op.AND, word, mask, chosen)
+    builder.emit(Op.AND, type=word, dsts=(to,), srcs=(part, mask))
 
 
 def extremum_of_three(context: Context, form: Form, match: Match) -> None:
@@ -113,6 +141,7 @@ def _extrema(name: str, op: Op) -> tuple[Form, ...]:
     )
 
 
+_OUTSIDE = "+0 where an operand is the NaN of tensor copies; AND, SETP, SELP"
 _THREE = "twice; FABS of each operand first where `.abs` says so"
 
 FORMS: Final = (
@@ -127,6 +156,7 @@ FORMS: Final = (
     one_word.row("fma.rn{.ftz}{.sat}.type", TERNARY, Op.FMA, _HALF),
     one_word.row("fma.rn{.ftz}.relu.type", TERNARY, Op.FMA, _HALF),
     one_word.row("fma.rn{.relu}.type", TERNARY, Op.FMA, _BFLOAT),
+    Form("fma.rn{.relu}.oob.type", TERNARY, Op.FMA, fma_outside, (*_HALF, *_BFLOAT), _OUTSIDE),
     _mixed_form("fma.rnd{.sat}.f32.atype", TERNARY, Op.FMA),
     one_word.row("mad.rnd{.ftz}{.sat}.f32", TERNARY, Op.FMA),
     one_word.row("mad.rnd.f64", TERNARY, Op.FMA),
