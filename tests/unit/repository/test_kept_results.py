@@ -1,12 +1,11 @@
 """Results that runs of the tests share: an entry is the same as a new result, or is not used."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
-from support.kept import llvm_objects, native_parts
+from support.kept import llvm_objects
 from support.kept.store import Store, default_folder, key_of, prune
 from vgpu_sim.exec.jit.target import llvm
 
@@ -109,35 +108,3 @@ def test_the_environment_chooses_the_folder(monkeypatch):
     monkeypatch.delenv("TESSERA_TEST_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert default_folder() == Path("/caches/tessera/tests")
-
-
-def compile_one(tmp_path: Path, name: str, flags: tuple[str, ...] = ()) -> bytes:
-    output, store = tmp_path / f"{name}.o", Store("objects", tmp_path / "kept")
-    done = native_parts.compile_kept(flags, tmp_path / "one.c", output, store=store)
-    assert done.returncode == 0, done.stderr
-    return output.read_bytes()
-
-
-@pytest.mark.skipif(shutil.which("cc") is None, reason="NOT RUN: no C compiler")
-def test_a_header_and_a_flag_make_another_object_file(tmp_path):
-    (tmp_path / "one.h").write_text("enum { VALUE = 1 };\n")
-    (tmp_path / "one.c").write_text('#include "one.h"\nint value(void) { return VALUE; }\n')
-    first = compile_one(tmp_path, "first")
-    assert compile_one(tmp_path, "again") == first
-    assert len(entries(tmp_path / "kept")) == 1
-    assert compile_one(tmp_path, "optimised", ("-O2",)) != first
-    (tmp_path / "one.h").write_text("enum { VALUE = 2 };\n")
-    assert compile_one(tmp_path, "changed") != first
-    assert len(entries(tmp_path / "kept")) == 3
-
-
-@pytest.mark.skipif(shutil.which("cc") is None, reason="NOT RUN: no C compiler")
-@pytest.mark.parametrize("text", ['#include "absent.h"\n', "int value(void) { return x; }\n"])
-def test_a_source_that_does_not_compile_is_refused_each_time(tmp_path, text):
-    (tmp_path / "one.c").write_text(text)
-    store = Store("objects", tmp_path / "kept")
-    for _ in range(2):
-        done = native_parts.compile_kept((), tmp_path / "one.c", tmp_path / "o", store=store)
-        assert done.returncode != 0
-        assert "error" in done.stderr
-    assert not (tmp_path / "kept").exists()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from support.kept import native_parts
 from support.rigs import hca_rig
 from vgpu_sim.native import build
 
@@ -59,7 +58,7 @@ def build_engine(tmp_path_factory) -> Callable[[str], Path]:
         with (library.parent / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not library.exists():
-                native_parts.build_kept(ENGINE, library.parent, sanitizer)
+                build.build_all(library.parent, sanitizer, only=(ENGINE,))
         return library
 
     return build_once
