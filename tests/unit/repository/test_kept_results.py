@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from support.kept import llvm_objects
+from support.kept import llvm_objects, results
 from support.kept.store import Store, default_folder, key_of, prune
+from support.proofs import clamp_proof
 from vgpu_sim.exec.jit.target import llvm
 
 TEXT = "define i32 @f(i32 %a) {\n  %b = add i32 %a, 1\n  %c = mul i32 %b, %b\n  ret i32 %c\n}\n"
@@ -108,3 +109,36 @@ def test_the_environment_chooses_the_folder(monkeypatch):
     monkeypatch.delenv("TESSERA_TEST_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert default_folder() == Path("/caches/tessera/tests")
+
+
+def test_a_count_is_computed_once_for_each_text_and_surroundings(tmp_path):
+    store, computed = Store("counts", tmp_path), []
+
+    def length_of(text: str) -> int:
+        computed.append(text)
+        return len(text)
+
+    for text, surroundings in (("abc", b"1"), ("abcd", b"1"), ("abc", b"1"), ("abc", b"2")):
+        assert results.count_of(text, surroundings, length_of, store) == len(text)
+    assert computed == ["abc", "abcd", "abc"]
+
+
+def test_an_exception_is_raised_each_time(tmp_path):
+    def refuse(text: str) -> int:
+        raise ValueError(text)
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="abc"):
+            results.count_of("abc", b"", refuse, Store("counts", tmp_path))
+    assert not entries(tmp_path)
+
+
+def test_a_proof_under_another_bound_is_another_proof(monkeypatch):
+    """Neither is read in place of the other."""
+    asked = []
+    monkeypatch.setattr(results, "count_of", lambda _, surroundings, __: asked.append(surroundings))
+    clamp_proof.prove("text")
+    monkeypatch.setattr(clamp_proof, "SHARED_REACH_BYTES", 3 << 30)
+    clamp_proof.prove("text")
+    assert len(set(asked)) == 2
+    assert all(Path(clamp_proof.__file__).read_bytes() in one for one in asked)

@@ -2,6 +2,7 @@
 arithmetic: every pattern of a narrow source; for wide ones, all values around each boundary.
 """
 
+import bisect
 import itertools
 import math
 import random
@@ -290,6 +291,9 @@ def test_tf32(mode: str) -> None:
         assert (evaluate(f"cvt.{mode}{words}.tf32.f32 %d, %a;", 32, a) == wanted).all(), words
 
 
+_POWERS = [Fraction(2) ** (code - 127) for code in range(255)]
+
+
 def _power(value: float, mode: str, finite: bool) -> int:
     if np.isnan(value):
         return 0xFF
@@ -297,12 +301,9 @@ def _power(value: float, mode: str, finite: bool) -> int:
     if np.isinf(value):
         return 0xFE if finite else 0xFF
     exact = Fraction(value)
-    for code in range(255):
-        power = Fraction(2) ** (code - 127)
-        if power == exact or (power > exact and mode == "rp"):
-            return code
-        if power > exact:
-            return max(code - 1, 0)
+    code = bisect.bisect_left(_POWERS, exact)  # the least power that is not smaller
+    if code < len(_POWERS):
+        return code if _POWERS[code] == exact or mode == "rp" else max(code - 1, 0)
     if mode == "rz":
         return 254
     return 0xFE if finite else 0xFF
