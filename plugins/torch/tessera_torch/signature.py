@@ -129,7 +129,7 @@ def _functional(overload: Any) -> tuple[list[int], Any]:
     kept = [(a.name, str(a.type)) for i, a in enumerate(schema.arguments) if i not in outs]
     packet = overload._overloadpacket
     if not outs:
-        packet = getattr(torch.ops.aten, name.removesuffix("_"), None)
+        packet = getattr(torch.ops.aten, _name_without_target(name), None)
     if packet is None:
         return writes, None
     for other in packet.overloads():
@@ -138,6 +138,16 @@ def _functional(overload: Any) -> tuple[list[int], Any]:
         if same and not candidate.is_mutable:
             return writes, getattr(packet, other)
     return writes, None
+
+
+def _name_without_target(name: str) -> str:
+    """Return the name of an in-place operator's functional form: ``__lshift__`` of ``__ilshift__``.
+
+    Names with two underscores at both ends are those of Python's methods.
+    """
+    if name.startswith("__i") and name.endswith("__"):
+        return f"__{name[3:]}"
+    return name.removesuffix("_")
 
 
 def _tensor_overload(function: Any, position: int) -> Any:

@@ -183,6 +183,25 @@ def _sigmoid_backward(grad_output: Any, output: Any) -> Any:
     return multiply(grad_output, conjugate(multiply(_reversed(output, 1), output)))
 
 
+def _silu(self: Any) -> Any:
+    return multiply(self, self.sigmoid())
+
+
+def _silu_backward(grad_output: Any, self: Any) -> Any:
+    sigmoid = self.sigmoid()
+    slope = multiply(sigmoid, add(multiply(self, _reversed(sigmoid, 1)), 1))
+    return multiply(grad_output, conjugate(slope))
+
+
+def _log_add_exp(self: Any, other: Any) -> Any:
+    """Return log(exp(self) + exp(other)) from the larger number, so that nothing overflows."""
+    dtype, device = common(self, other), _place(self, other)
+    a, b = (join(*parts_in(one, _WIDE, device)) for one in (self, other))
+    is_larger = a.real >= b.real
+    large, small = where(is_larger, a, b), where(is_larger, b, a)
+    return (large + (small - large).exp().log1p()).to(dtype)
+
+
 def _fill(self: Any, value: Any) -> Any:
     return join(
         *(part.expand(self.shape) for part in parts_in(value, REAL_OF[self.dtype], self.device))
@@ -203,5 +222,6 @@ OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     "logical_xor": _logical(torch.bitwise_xor),
     "where": where, "masked_fill": _masked_fill, "fill": _fill, "lerp": _lerp,
     "addcmul": _addcmul, "addcdiv": _addcdiv,
+    "silu": _silu, "silu_backward": _silu_backward, "logaddexp": _log_add_exp,
     "tanh_backward": _tanh_backward, "sigmoid_backward": _sigmoid_backward,
 }  # fmt: skip

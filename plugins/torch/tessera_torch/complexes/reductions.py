@@ -140,7 +140,30 @@ def _index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
     )
 
 
+def _with_mean(function: Callable[..., Any]) -> Callable[..., Any]:
+    def compute(self: Any, dim: Any = None, correction: Any = None, keepdim: bool = False) -> Any:
+        dims = list(range(self.dim())) if dim is None or not list(dim) else dim
+        return function(self, dim, correction, keepdim), self.mean(dims, keepdim=keepdim)
+
+    return compute
+
+
+def _cross(self: Any, other: Any, dim: int = -1) -> Any:
+    next_, last = ([1, 2, 0], [2, 0, 1])
+
+    def take(one: Any, order: list[int]) -> Any:
+        chosen = torch.tensor(order, device=one.device)
+        return one.index_select(dim, chosen)
+
+    self, other = torch.broadcast_tensors(self, other)
+    first = multiply(take(self, next_), take(other, last))
+    return first - multiply(take(self, last), take(other, next_))
+
+
 OPERATORS: Final[dict[str, Callable[..., Any]]] = {
+    "linalg_cross": _cross,
+    "var_mean": _with_mean(_variance),
+    "std_mean": _with_mean(_deviation),
     "cat": _cat,
     "prod": _prod,
     "cumprod": _cumprod,

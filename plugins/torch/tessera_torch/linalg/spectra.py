@@ -206,7 +206,25 @@ def _extend(columns: Any, size: int) -> Any:
     return _complete(columns.mT.contiguous(), ones, size)
 
 
+def _polar(A: Any) -> tuple[Any, Any]:
+    """Return the unitary factor and the positive semidefinite one, from singular values."""
+    counts.CALLS["linalg_polar"] += 1
+    left, values, right = torch.linalg.svd(A, full_matrices=False)
+    root = right.mH * values.unsqueeze(-2).to(right.dtype)
+    return left @ right, root @ right
+
+
+def _root(self: Any) -> Any:
+    """Return the root of a Hermitian matrix; negative eigenvalues count as 0."""
+    counts.CALLS["linalg_matrix_sqrth"] += 1
+    values, vectors = torch.linalg.eigh(self)
+    roots = values.clamp(min=0).sqrt().unsqueeze(-2).to(vectors.dtype)
+    return (vectors * roots) @ vectors.mH
+
+
 KERNELS: Final = {
+    **both("linalg_polar", "linalg_polar.out", _polar),
+    "linalg_matrix_sqrth": _root,
     **both("_linalg_eigh", "_linalg_eigh.eigenvalues", _eigh),
     **both("_linalg_svd", "_linalg_svd.U", _svd),
 }

@@ -68,6 +68,23 @@ def _sgd(
         parameter.add_(gradient, alpha=-float(lr))
 
 
+def _adagrad(
+    parameters: Sequence[Any], gradients: Sequence[Any], sums: Sequence[Any],
+    steps: Sequence[Any], *, lr: Any, lr_decay: float, weight_decay: float, eps: float,
+    maximize: bool, grad_scale: Any = None, found_inf: Any = None,
+) -> None:  # fmt: skip
+    counts.CALLS["_fused_adagrad_"] += 1
+    if _skips(found_inf):
+        return
+    for i, parameter in enumerate(parameters):
+        gradient = _scale_gradient(gradients[i], maximize, grad_scale)
+        if weight_decay:
+            gradient = gradient.add(parameter, alpha=weight_decay)
+        rate = float(lr) / (1 + (float(steps[i].item()) - 1) * lr_decay)
+        sums[i].addcmul_(gradient, gradient)
+        parameter.addcdiv_(gradient, sums[i].sqrt() + eps, value=-rate)
+
+
 def _unscale(gradients: Sequence[Any], found_inf: Any, inv_scale: Any) -> None:
     counts.CALLS["_amp_foreach_non_finite_check_and_unscale_"] += 1
     for gradient in gradients:
@@ -95,6 +112,8 @@ KERNELS: Final = {
     "_fused_adam_.tensor_lr": _adam(False),
     "_fused_adamw_": _adam(True),
     "_fused_adamw_.tensor_lr": _adam(True),
+    "_fused_adagrad_": _adagrad,
+    "_fused_adagrad_.tensor_lr": _adagrad,
     "_fused_sgd_": _sgd,
     "_fused_sgd_.tensor_lr": _sgd,
     "_amp_foreach_non_finite_check_and_unscale_": _unscale,

@@ -7,7 +7,7 @@ import torch
 
 from tessera_torch import counts
 from tessera_torch.bounds import check_dimension, check_positions, with_checks
-from tessera_torch.complexes.parts import resolve
+from tessera_torch.complexes.parts import join, resolve, split
 from tessera_torch.operator import Operator, overload
 from tessera_torch.overlap import check_overlap
 from tessera_torch.own.launching import launch
@@ -27,10 +27,15 @@ def _combine(target: Any, places: Any, source: Any, operation: str) -> None:
     count = places.numel()
     if not count:
         return
-    if target.is_complex():
-        raise Unsupported("scatter", (target, source), "numbers are complex")
     if operation in ("multiply", "prod"):
         _multiply(target, places, source)
+        return
+    if target.is_complex():
+        if operation in ("amax", "amin"):
+            raise Unsupported("scatter", (target, source), "complex numbers have no order")
+        pairs = torch.stack((places * 2, places * 2 + 1), -1)
+        given = torch.view_as_real(resolve(source.to(target.dtype).expand(places.shape)))
+        _combine(torch.view_as_real(target), pairs, given, operation)
         return
     if operation != "set" and (
         target.dtype not in _ATOMIC
@@ -262,6 +267,10 @@ _PUT: Final = with_checks("put_", overload("put_"), Operator("put_", frozenset()
 
 def _put(self: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """Write at places of the flattened tensor; sums of small integers are made in a larger type."""
+    if self.is_complex() and source.dtype == self.dtype:
+        pairs = zip(split(self), split(source), strict=True)
+        parts = [_PUT(a.contiguous().clone(), index, b.contiguous(), accumulate) for a, b in pairs]
+        return self.copy_(join(*parts))
     is_small = self.dtype in (torch.int8, torch.uint8, torch.int16)
     if not accumulate or not is_small or source.dtype != self.dtype:
         return _PUT(self, index, source, accumulate)

@@ -1,4 +1,4 @@
-"""Sums, means and maxima of bags of embeddings, and their gradients."""
+"""Bags of embeddings with their gradients, and the limit of embeddings' norms."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -116,8 +116,19 @@ def _weights_backward(
     return torch.where(indices != padding_idx, products.sum(1), 0)
 
 
+def _renorm(self: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
+    """Scale the rows that are used and longer than ``max_norm``."""
+    counts.CALLS["embedding_renorm_"] += 1
+    used = torch.unique(indices.reshape(-1))
+    rows = self.index_select(0, used)
+    length = torch.linalg.vector_norm(rows, norm_type, 1, keepdim=True, dtype=torch.float32)
+    scale = torch.where(length > max_norm, max_norm / (length + 1e-7), 1.0)
+    return self.index_copy_(0, used, (rows * scale).to(self.dtype))
+
+
 KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "_embedding_bag": _bag,
+    "embedding_renorm_": _renorm,
     "_embedding_bag_forward_only": _bag,
     "_embedding_bag_backward": _any_backward,
     "_embedding_bag_dense_backward": _backward,

@@ -3,7 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
-from tessera_torch.special import bags, count_samples, ctc, distances, gamma_samples, margins, stock
+from tessera_torch.special import (
+    bags,
+    count_samples,
+    ctc,
+    distances,
+    gamma_samples,
+    hashes,
+    incomplete_gamma,
+    margins,
+    segments,
+    stock,
+)
 from tessera_torch.vision import grids, resampling
 
 
@@ -16,7 +27,10 @@ def kernels() -> dict[str, Callable[..., Any]]:
         **distances.KERNELS,
         **gamma_samples.KERNELS,
         **grids.KERNELS,
+        **hashes.KERNELS,
+        **incomplete_gamma.KERNELS,
         **margins.KERNELS,
         **resampling.KERNELS,
+        **segments.KERNELS,
         **stock.kernels(),
     }
