@@ -22,13 +22,18 @@ TRITON = Client(
     },
     board="a100-80gb",
 )
-TRITON_H100 = replace(TRITON, name="triton-tutorials-h100", board="h100-80gb")
+TRITON_H100 = replace(
+    TRITON,
+    name="triton-tutorials-h100",
+    board="h100-80gb",
+    tests=("test_tutorials.py", "test_gluon.py"),
+)
 TRITON_B200 = replace(
     TRITON,
     name="triton-tutorials-b200",
     board="b200",
     slice="7g.180gb",
-    tests=("test_tutorials.py", "test_blackwell.py"),
+    tests=("test_tutorials.py", "test_blackwell.py", "test_gluon.py"),
 )
 TRITON_CORE = replace(
     TRITON,

@@ -217,7 +217,7 @@ def to_fixed_point(context: Context, form: Form, match: Match) -> None:
     sequence = Sequence(context.builder)
     first, *operands = context.operands
     numbers: list[Operand] = [values.source(context, operand, _F32) for operand in operands[1:]]
-    if match["atype"] == "f32":
+    if len(operands) > 1:
         numbers.insert(0, values.source(context, operands[0], _F32))
     else:
         pair = values.source(context, operands[0], DataType.B32)
@@ -348,8 +348,10 @@ FORMS: Final = (
         (),
         _CHANCE,
     ),
-    Form("cvt.rn.satfinite{.relu}.s2f6x2.atype", BINARY, Op.CVT, to_fixed_point, ("f32",), _FIXED),
-    Form("cvt.rn.satfinite{.relu}.s2f6x2.atype", UNARY, Op.CVT, to_fixed_point, ("bf16x2",), _FIXED),
+    *(
+        Form(f"cvt.rn.satfinite{{.relu}}.s2f6x2.{given}", names, Op.CVT, to_fixed_point, (), _FIXED)
+        for given, names in (("f32", BINARY), ("bf16x2", UNARY))
+    ),
     Form("cvt.frnd3{.satfinite}.dtype.f32", BINARY, Op.CVT, from_singles, ("ue8m0x2",), _PAIR),
     Form("cvt.frnd3{.satfinite}.ue8m0x2.atype", UNARY, Op.CVT, from_packed, ("bf16x2",), _UNPACKED),
     Form("cvt.rn.bf16x2.atype", UNARY, Op.CVT, from_packed, ("ue8m0x2",), _UNPACKED),
