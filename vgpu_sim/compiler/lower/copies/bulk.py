@@ -120,16 +120,22 @@ class _Loop:
         library.emit(context, code, given)
 
 
-def for_each_block(body: str, places: Sequence[str]) -> str:
+def for_each_block(body: str, places: Sequence[str], *, paired: str = "") -> str:
     """Return PTX that executes ``body`` for each block of the cluster that %mask names.
 
-    ``places`` are registers with addresses of shared memory, which are mapped to the block.
+    ``places`` are registers with addresses of shared memory, which are mapped to the block. The
+    register ``paired``, one of these, is mapped to the block of the same pair whose rank is odd
+    if the rank in its address, or else that of the executing block, is odd.
     """
     named = [(place, f"%mapped{n}") for n, place in enumerate(places)]
     saves = " ".join(f"mov.b32 {mapped}, {place};" for place, mapped in named)
     maps = " ".join(
-        f"mapa.shared::cluster.u32 {place}, {mapped}, %block;" for place, mapped in named
+        f"mapa.shared::cluster.u32 {place}, {mapped}, {'%twin' if place == paired else '%block'};"
+        for place, mapped in named
     )
+    if paired:
+        saves += f"getctarank.shared::cluster.u32 %odd, {paired}; and.b32 %odd, %odd, 1;"
+        maps = f"and.b32 %twin, %block, 0xfffffffe; or.b32 %twin, %twin, %odd; {maps}"
     return f"""
           {saves} mov.b32 %block, 0;
         BLOCK:
@@ -144,7 +150,9 @@ def for_each_block(body: str, places: Sequence[str]) -> str:
         """
 
 
-MULTICAST_REGISTERS: Final = ".reg .b32 %mapped<2>, %block, %chosen; .reg .pred %other;"
+MULTICAST_REGISTERS: Final = (
+    ".reg .b32 %mapped<2>, %block, %chosen, %twin, %odd; .reg .pred %other;"
+)
 
 
 def _copy_loop(to: Space, source: Space) -> _Loop:

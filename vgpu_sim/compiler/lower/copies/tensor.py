@@ -45,7 +45,8 @@ def load(context: Context, form: Form, match: Match) -> None:
     multicast = MULTICAST in match
     if multicast:
         given.append(values.source(context, rest[0], DataType.U16))
-    code = function(Direction.LOAD, rank, mode=mode, multicast=multicast)
+    paired = multicast and match.get("group") == "cta_group::2"
+    code = function(Direction.LOAD, rank, mode=mode, multicast=multicast, paired=paired)
     _emit(context, mode, code, given)
 
 
@@ -113,12 +114,13 @@ _REDUCE = "loops of LD and RED"
 _HINT = "nothing: a hint"
 _TO_NEAR = "cp.async.bulk.tensor.dim.near.global"
 _TO_MANY = "cp.async.bulk.tensor.dim.shared::cluster.global"
-_CAST = f"{COMPLETES}.{MULTICAST}{{policy}}"
+_ONE = f"{COMPLETES}{{.group}}{{policy}}"
+_CAST = f"{COMPLETES}.{MULTICAST}{{.group}}{{policy}}"
 
 FORMS: Final = (
-    *with_hint(f"{_TO_NEAR}{{.boxes}}.{COMPLETES}{{policy}}", "[d], [map], [bar]", Op.LD, load,
+    *with_hint(f"{_TO_NEAR}{{.boxes}}.{_ONE}", "[d], [map], [bar]", Op.LD, load,
             _LOAD),
-    *with_hint(f"{_TO_NEAR}.columns.{COMPLETES}{{policy}}", "[d], [map], [bar], offsets", Op.LD,
+    *with_hint(f"{_TO_NEAR}.columns.{_ONE}", "[d], [map], [bar], offsets", Op.LD,
             load, _LOAD),
     *with_hint(f"{_TO_MANY}{{.boxes}}.{_CAST}", "[d], [map], [bar], mask", Op.LD, load, _LOAD),
     *with_hint(f"{_TO_MANY}.columns.{_CAST}", "[d], [map], [bar], offsets, mask", Op.LD, load,

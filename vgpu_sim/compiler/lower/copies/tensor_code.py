@@ -39,12 +39,14 @@ def function(
     *,
     mode: Mode = Mode.TILE,
     multicast: bool = False,
+    paired: bool = False,
 ) -> tree.Function:
     """Return the code for parts of a tensor of ``rank`` dimensions.
 
     Its parameters are the addresses of the map and of the part in shared memory, the coordinates,
     for loads of columns their offsets, for loads the address of the mbarrier, and with
-    ``multicast`` the mask of blocks.
+    ``multicast`` the mask of blocks. With ``paired``, the mbarrier of either block of each pair gets
+    the transactions of both.
     """
     loads = direction is Direction.LOAD
     count = tensor_rows.coordinates_of(rank, mode)
@@ -71,8 +73,8 @@ def function(
     rows = tensor_rows.for_each_row(rank, mode, row)
     body = "\n".join((start, _BOUNDS, _FILL if loads else "", rows, _COMPLETE if loads else ""))
     if multicast:
-        body = for_each_block(body, ("%to", "%bar"))
-    name = f"tessera.tensor.{direction.value}.{mode.name}.{rank}d.{operation}{multicast}"
+        body = for_each_block(body, ("%to", "%bar"), paired="%bar" * paired)
+    name = f"tessera.tensor.{direction.value}.{mode.name}.{rank}d.{operation}{multicast}{paired}"
     return library.function(name, parameters, registers, body)
 
 
