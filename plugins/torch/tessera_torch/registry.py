@@ -40,8 +40,8 @@ def register() -> tuple[Any, int]:
     from tessera_torch import devices
     from tessera_torch.linalg import table as linalg_table
     from tessera_torch.own import table
-    from tessera_torch.sparse import coordinates, rows
-    from tessera_torch.special import table as special_table
+    from tessera_torch.sparse import arithmetic, coordinates, rows, softmax
+    from tessera_torch.special import nested, table as special_table
     from tessera_torch.transforms import fft
 
     devices.avoid_nccl()
@@ -68,7 +68,13 @@ def register() -> tuple[Any, int]:
         for name, kernel in own.items():
             library.impl(name, kernel, "CUDA")
             count += 1
-        for key, kernels in (("SparseCUDA", coordinates.KERNELS), ("SparseCsrCUDA", rows.KERNELS)):
+        sparse = {**coordinates.KERNELS, **arithmetic.KERNELS, **softmax.KERNELS}
+        layouts = {
+            "SparseCUDA": sparse,
+            "SparseCsrCUDA": rows.KERNELS,
+            "NestedTensorCUDA": nested.KERNELS,
+        }
+        for key, kernels in layouts.items():
             for name, kernel in kernels.items():
                 library.impl(name, kernel, key)
                 count += 1

@@ -8,7 +8,7 @@ import torch
 from tessera_torch import counts
 
 
-def _flat_places(indices: Any, sizes: Any) -> Any:
+def flat_places(indices: Any, sizes: Any) -> Any:
     """Return one number for each column of coordinates."""
     flat = torch.zeros(indices.shape[1], dtype=torch.int64, device=indices.device)
     for row, size in zip(indices, sizes, strict=True):
@@ -16,7 +16,8 @@ def _flat_places(indices: Any, sizes: Any) -> Any:
     return flat
 
 
-def _build(indices: Any, values: Any, shape: Any) -> Any:
+def build(indices: Any, values: Any, shape: Any) -> Any:
+    """Return a sparse tensor of coordinates that are known to be inside its shape."""
     return torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)
 
 
@@ -24,10 +25,10 @@ def _coalesce(self: Any) -> Any:
     counts.CALLS["_coalesce"] += 1
     indices, values = self._indices(), self._values()
     if self.is_coalesced() or indices.shape[1] < 2:
-        result = _build(indices.clone(), values.clone(), self.shape)
+        result = build(indices.clone(), values.clone(), self.shape)
         return result._coalesced_(True)
     sizes = self.shape[: self.sparse_dim()]
-    places, group = torch.unique(_flat_places(indices, sizes), return_inverse=True)
+    places, group = torch.unique(flat_places(indices, sizes), return_inverse=True)
     shape = (places.shape[0], *values.shape[1:])
     sums = torch.zeros(shape, dtype=values.dtype, device=values.device)
     sums = sums.index_add(0, group, values)
@@ -36,7 +37,7 @@ def _coalesce(self: Any) -> Any:
         rows.append(places % size)
         places = places // size
     kept = torch.stack(rows[::-1]) if rows else indices[:, :1]
-    return _build(kept, sums, self.shape)._coalesced_(True)
+    return build(kept, sums, self.shape)._coalesced_(True)
 
 
 def _to_dense(self: Any, dtype: Any = None, masked_grad: bool | None = None) -> Any:
@@ -46,7 +47,7 @@ def _to_dense(self: Any, dtype: Any = None, masked_grad: bool | None = None) -> 
     rest = self.shape[self.sparse_dim() :]
     dense = torch.zeros(
         (sparse.numel(), *rest), dtype=values.dtype, device=values.device
-    ).index_add(0, _flat_places(self._indices(), sparse), values)
+    ).index_add(0, flat_places(self._indices(), sparse), values)
     dense = dense.view(self.shape)
     return dense if dtype is None else dense.to(dtype)
 
@@ -96,10 +97,11 @@ def add(addend: Any, product: Any, beta: Any, alpha: Any) -> Any:
 def _mm(self: Any, mat2: Any) -> Any:
     counts.CALLS["mm (sparse)"] += 1
     if mat2.layout != torch.strided:
-        which = "a dense and a sparse tensor" if self.layout == torch.strided else "sparse tensors"
+        if self.layout != torch.strided:
+            return torch.ops.aten._sparse_sparse_matmul.default(self, mat2)
         raise NotImplementedError(
-            f"aten::mm of {which} has no kernel on Tessera's simulated GPU. Multiply by"
-            " mat2.to_dense(), or compute it on the CPU (tensor.cpu())"
+            "aten::mm of a dense and a sparse tensor has no kernel on Tessera's simulated GPU."
+            " Multiply by mat2.to_dense(), or compute it on the CPU (tensor.cpu())"
         )
     return _multiply(self, mat2)
 
@@ -114,15 +116,20 @@ def _addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
     return add(self, _multiply(mat1, mat2), beta, alpha)
 
 
+def sample(tensor: Any, indices: Any, sparse_dim: int) -> Any:
+    """Return the elements of a tensor, dense or sparse, at coordinates: a row for each column."""
+    sizes = tensor.shape[:sparse_dim]
+    if tensor.layout != torch.strided:
+        tensor = _to_dense(tensor)
+    flat = tensor.reshape(sizes.numel(), *tensor.shape[sparse_dim:])
+    return flat.index_select(0, flat_places(indices, sizes))
+
+
 def _sparse_mask(self: Any, mask: Any) -> Any:
     counts.CALLS["sparse_mask"] += 1
-    if self.layout != torch.strided:
-        self = _to_dense(self)
     indices = mask._indices()
-    sizes = mask.shape[: mask.sparse_dim()]
-    flat = self.reshape(sizes.numel(), *self.shape[len(sizes) :])
-    values = flat.index_select(0, _flat_places(indices, sizes))
-    result = _build(indices.clone(), values, self.shape)
+    values = sample(self, indices, mask.sparse_dim())
+    result = build(indices.clone(), values, self.shape)
     return result._coalesced_(mask.is_coalesced())
 
 

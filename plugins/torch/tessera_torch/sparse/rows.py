@@ -73,8 +73,63 @@ def _addmm_out(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1
     return out.resize_(result.shape).copy_(result)
 
 
+def _like(self: Any, values: Any) -> Any:
+    """Return compressed rows of the same places with other values."""
+    return torch.sparse_csr_tensor(
+        self.crow_indices(), self.col_indices(), values, self.shape, check_invariants=False
+    )
+
+
+def _sampled(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return beta * self + alpha * (mat1 @ mat2) at the places that self stores."""
+    counts.CALLS["sparse_sampled_addmm"] += 1
+    if self.layout != torch.sparse_csr:
+        raise NotImplementedError(
+            f"aten::sparse_sampled_addmm ({self.layout}) has no kernel on Tessera's simulated GPU."
+            " Compute it on the CPU (tensor.cpu())"
+        )
+    rows, columns = _expand(self.crow_indices(), self.col_indices())
+    products = mat1.index_select(0, rows) * mat2.index_select(1, columns).t()
+    return _like(self, add(self.values(), products.sum(1), beta, alpha))
+
+
+def _sampled_out(
+    self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any
+) -> Any:
+    return out.copy_(_sampled(self, mat1, mat2, beta=beta, alpha=alpha))
+
+
+def _sum_of_rows(self: Any, other: Any, alpha: Any = 1) -> Any:
+    """Return self + alpha * other, of which one at least has compressed rows."""
+    counts.CALLS["add (sparse rows)"] += 1
+    if self.layout == torch.strided:
+        return torch.add(self, other.to_dense(), alpha=alpha)
+    if self.layout != torch.sparse_csr or other.layout != torch.sparse_csr:
+        raise NotImplementedError(
+            f"aten::add ({self.layout} and {other.layout}) has no kernel on Tessera's simulated"
+            " GPU. Use to_dense(), or compute it on the CPU (tensor.cpu())"
+        )
+    pair = (one.to_sparse_coo() for one in (self, other))
+    return torch.add(*pair, alpha=alpha).coalesce().to_sparse_csr()
+
+
+def _vector_out(self: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1, out: Any) -> Any:
+    columns = (self[:, None] if self.dim() else self, vec[:, None])
+    shape = (mat.shape[0], 1)
+    into = torch.empty(shape, dtype=vec.dtype, device=vec.device)
+    _addmm_out(columns[0], mat, columns[1], beta=beta, alpha=alpha, out=into)
+    return out.resize_(mat.shape[0]).copy_(into[:, 0])
+
+
 DENSE_KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "_convert_indices_from_coo_to_csr": _compress,
     "_convert_indices_from_csr_to_coo": _expand,
 }
-KERNELS: Final[dict[str, Callable[..., Any]]] = {"addmm.out": _addmm_out, "_to_dense": _to_dense}
+KERNELS: Final[dict[str, Callable[..., Any]]] = {
+    "addmm.out": _addmm_out,
+    "addmv.out": _vector_out,
+    "_to_dense": _to_dense,
+    "sparse_sampled_addmm": _sampled,
+    "sparse_sampled_addmm.out": _sampled_out,
+    "add.Tensor": _sum_of_rows,
+}

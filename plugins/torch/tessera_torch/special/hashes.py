@@ -18,7 +18,7 @@ def _fold(bits: Any) -> Any:
         if bits.shape[-1] % 2:
             folded = torch.cat((folded, bits[..., -1:]), -1)
         bits = folded
-    return bits[..., 0] if bits.shape[-1] else bits.new_zeros(bits.shape[:-1])
+    return bits[..., 0]
 
 
 def _hash(self: Any, dim: Sequence[int] = (), *, keepdim: bool = False, mode: int = 0) -> Any:
@@ -33,6 +33,11 @@ def _hash(self: Any, dim: Sequence[int] = (), *, keepdim: bool = False, mode: in
             "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify"
             " the reduction dim with the 'dim' argument."
         )
+    for one in dim if self.dim() else ():
+        if not self.shape[one]:
+            raise IndexError(
+                f"hash_tensor: Expected reduction dim {one % self.dim()} to have non-zero size."
+            )
     if self.is_floating_point():
         bits = self.to(torch.float64).contiguous().view(torch.int64)
     else:

@@ -68,7 +68,8 @@ def incomplete_gamma(first, second, out, count, upper: tl.constexpr, block: tl.c
         most = 1.0
     value = tl.where(plain, value, nan)
     value = tl.where((a == 0) & (x > 0), most, value)
-    value = tl.where((a > 0) & (x == 0), least, value)
-    value = tl.where((a > 0) & (a < infinite) & (x == infinite), most, value)
+    is_above = (a > 0) | (a != a)  # at the ends of x PyTorch ignores a NaN in a
+    value = tl.where(is_above & (x == 0), least, value)
+    value = tl.where(is_above & (a != infinite) & (x == infinite), most, value)
     value = tl.where((a == infinite) & (x >= 0) & (x < infinite), least, value)
     tl.store(out + e, value, mask=e < count)
