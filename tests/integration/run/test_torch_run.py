@@ -255,6 +255,37 @@ for one, other in zip(model.parameters(), wanted, strict=True):
     torch.testing.assert_close(one.grad.cpu(), other)
 print("equal")
 """
+_REFUSED_BEFORE = """
+igamma(s.abs(), a.abs())
+igammac(s.abs() * 20, a.abs() * 20)
+T([nan, nan, 2.0, 0.0]).igamma(T([0.0, inf, inf, 0.0]))
+hash_tensor(s, 1, keepdim=True).view(int64)
+segment_reduce(a.reshape(8, 4), "prod", lengths=T([3, 0, 5]))
+segment_reduce(a.reshape(8, 4), "max", offsets=T([0, 3, 8]))
+segment_reduce(a, "mean", lengths=T([[1, 3], [2, 2]]), axis=1)
+nn.functional.rrelu(a, 0.2, 0.2, training=True)
+nn.functional.embedding(T([1, 1, 3]), a.detach().reshape(8, 4).clone(), max_norm=1.0)
+linalg.matrix_sqrth(s)
+ops.aten.linalg_polar(z.mT)[1]
+T([1, 2, 3]).__ilshift__(2)
+z.scatter_add(1, T([[[0, 2]]]), z[:1, :1, :2])
+z.put(T([1, 1]), z[0, 0, :2], accumulate=True)
+linalg.cross(z[:, :, :3], z[:, :, 1:])
+logaddexp(z, z.flip(0))
+stack(std_mean(z, 1))
+sparse.softmax(a[0].relu().to_sparse(), 1).to_dense()
+sparse.log_softmax(a.relu().to_sparse(), 0).to_dense()
+sparse.mm(a[0].relu().to_sparse_csr(), s[0])
+sparse.sampled_addmm(s[0].to_sparse_csr(), s[1], s[0], beta=0.5, alpha=2).to_dense()
+(s[0].relu().to_sparse_csr() + s[1].to_sparse_csr()).to_dense()
+s[0].to_sparse_csr() @ s[1, 0]
+(a[0].relu().to_sparse() @ s[0].to_sparse()).to_dense()
+(a[0].to_sparse() * s[0].relu().to_sparse()).to_dense()
+sparse.sum(a.to_sparse(), 1).to_dense()
+bmm(s.relu().to_sparse(), z.real.mT)
+s[0] + s[1].to_sparse()
+nested.to_padded_tensor(nested.nested_tensor([s[0], s[1, :2]]) @ s[:1].mT[0], -1.0)
+"""
 _COMPARE_LINES = """
 import sys, torch
 
@@ -441,6 +472,12 @@ def test_factors_of_complex_matrices_agree_with_the_cpu() -> None:
 @pytest.mark.timeout(900)  # compiles some hundred kernels
 def test_images_bags_and_eigenvalues_agree_with_the_cpu() -> None:
     assert _run(_COMPARE_LINES + 'print("compared")', _READ_BETWEEN) == "compared\n"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # compiles some hundred kernels
+def test_segments_hashes_and_sparse_operators_agree_with_the_cpu() -> None:
+    assert _run(_COMPARE_LINES + 'print("compared")', _REFUSED_BEFORE) == "compared\n"
 
 
 @pytest.mark.slow
