@@ -109,12 +109,9 @@ def cases(store: Store) -> Iterator[dict[str, Any]]:
     for seed, (name, kind, a, b, c, other) in enumerate(_PRODUCTS):
         if kind == "f64":
             halves = (a + b + c) // 2
-            moves = " ".join(
-                f"mov.b64 %f{n}, {{%v{2 * n}, %v{2 * n + 1}}};" for n in range(halves)
-            )
+            moves = " ".join(f"mov.b64 %f{n}, {{%v{2 * n}, %v{2 * n + 1}}};" for n in range(halves))
             ends = " ".join(
-                f"mov.b64 {{%v{2 * n}, %v{2 * n + 1}}}, %f{n};"
-                for n in range((a + b) // 2, halves)
+                f"mov.b64 {{%v{2 * n}, %v{2 * n + 1}}}, %f{n};" for n in range((a + b) // 2, halves)
             )
             part = lambda s, n: "{" + ", ".join(f"%f{s + m}" for m in range(n)) + "}"  # noqa: E731
             d = part((a + b) // 2, c // 2)

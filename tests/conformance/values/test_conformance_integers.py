@@ -109,3 +109,42 @@ def test_known_operands(group: str) -> None:
     given = np.array(words, "<u4").tobytes()
     out = bytes(4 * _THREADS * len(instructions))
     compare(module, [given, out], (1, 1, 1), (_THREADS, 1, 1), _PLANS)
+
+
+# Operands, and the result that an H100 80GB HBM3 with driver 580.159 returned on 2026-11-27.
+_WIDE_FIELDS = (
+    ("bfe.u64", (0x8000000000000000, 0, 0x80000000), 0x8000000000000000),
+    ("bfe.u64", (0xBFF0000000000000, 0x7F800001, 0x807FFFFF), 0),
+    ("bfe.u64", (0x7FF0000000000001, 0x21, 0xFF800000), 0x3FF80000),
+    ("bfe.u64", (0xF06E1907A2CEA2AF, 0x7C3C8715, 0x16939314), 0),
+    ("bfi.b64", (0, 0x8000000000000000, 0, 0x80000000), 0),
+    ("bfi.b64", (1, 0x3FF0000000000000, 0xBF800000, 1), 0x3FF0000000000000),
+    ("bfi.b64", (0xBFF0000000000000, 0x7FF0000000000000, 1, 0x80000000), 0x7FE0000000000000),
+    ("bfi.b64", (0x3F187C4919FB83CA, 0x3F87D7A182649CD9, 0xC436003C, 0x39AF3D8C),
+     0x3F87D7A182649CD9),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["loaded", "known"])
+def test_fields_of_64_bits_may_begin_or_end_beyond_255(known: bool) -> None:
+    lines, given = ["ld.param.u64 %p, [in]; ld.param.u64 %q, [out];"], list[int]()
+    for place, (name, operands, _) in enumerate(_WIDE_FIELDS):
+        wide = len(operands) - 2
+        texts = [f"%w{n}" for n in range(wide)] + ["%a", "%b"]
+        for text, value in zip(texts, operands, strict=True):
+            kind = "b64" if text[1] == "w" else "b32"
+            source = f"mov.{kind} {text}, {value:#x};"
+            if not known:
+                source = f"ld.global.{kind} {text}, [%p+{8 * len(given)}];"
+            lines.append(source)
+            given.append(value)
+        lines.append(f"{name} %w0, {', '.join(texts)}; st.global.b64 [%q+{8 * place}], %w0;")
+    code = kernel(
+        "\n".join(lines),
+        ".param .u64 in, .param .u64 out",
+        registers=".reg .b32 %a, %b; .reg .b64 %p, %q, %w<2>;",
+    )
+    buffers = [np.array(given, "<u8").tobytes(), bytes(8 * len(_WIDE_FIELDS))]
+    found = compare(compile_verified(code), buffers, (1, 1, 1), (1, 1, 1), _PLANS)
+    wanted = np.array([result for *_, result in _WIDE_FIELDS], "<u8").tobytes()
+    assert found[1] == wanted

@@ -40,8 +40,9 @@ ROWS: Final = (
         Op.BFE,
         "extract a bit field",
         "d = c bits of a from bit b on, extended by the field's highest bit for a signed type,"
-        " else by zeros. Only the low 8 bits of b and c are used. Bits above a's highest are copies"
-        " of it for a signed type, else zeros. A field of no bits gives 0.",
+        " else by zeros. For types of 32 bits, only the low 8 bits of b and c are used. Bits"
+        " above a's highest are copies of it for a signed type, else zeros. A field of no"
+        " bits gives 0.",
         "bfe",
         _TYPED,
         (_V,),
@@ -50,9 +51,8 @@ ROWS: Final = (
     OpSpec(
         Op.BFI,
         "insert a bit field",
-        "d = b with e bits from bit c on replaced by a's low bits. Only the low 8 bits of c and"
-        " e are"
-        " used; bits beyond d's highest are discarded.",
+        "d = b with e bits from bit c on replaced by a's low bits. For B32, only the low 8 bits"
+        " of c and e are used; bits beyond d's highest are discarded.",
         "bfi",
         _UNTYPED,
         (_V,),

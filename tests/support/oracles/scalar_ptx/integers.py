@@ -35,7 +35,7 @@ def _bfe(opcode: str, modifiers: list[str]) -> Function:
     msb = bits - 1
 
     def compute(a: int, b: int, c: int) -> int:
-        position, length = b & 0xFF, c & 0xFF
+        position, length = (min(n, 0xFF) if bits == 64 else n & 0xFF for n in (b, c))
         fill = _bit(a, min(position + length - 1, msb)) if is_signed and length else 0
         result = 0
         for i in range(bits):
@@ -50,7 +50,7 @@ def _bfi(opcode: str, modifiers: list[str]) -> Function:
     bits, _ = _kind(modifiers)
 
     def compute(a: int, b: int, c: int, d: int) -> int:
-        position, length = c & 0xFF, d & 0xFF
+        position, length = (min(n, 0xFF) if bits == 64 else n & 0xFF for n in (c, d))
         for i in range(length):
             if position + i < bits:
                 b = b & ~(1 << (position + i)) | _bit(a, i) << (position + i)

@@ -63,10 +63,15 @@ def _reverse_bits(a: Bits) -> Bits:
     return turned[:, ::-1].copy().view(a.dtype).reshape(a.shape)
 
 
+def _field_count(type_: DataType, count: Bits) -> Bits:
+    """Return what counts of a position or length: its low 8 bits, or all for 64-bit types."""
+    return np.minimum(count, _BYTE) if type_.bits == 64 else count & _BYTE
+
+
 def _bfe(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     type_ = instruction.type
-    a, position, length = _sources(warp, instruction, type_.bits, 32, 32)
-    position, length = position & _BYTE, length & _BYTE
+    a, *counts = _sources(warp, instruction, type_.bits, 32, 32)
+    position, length = (_field_count(type_, count) for count in counts)
     field = _ones(length, a.dtype)
     if type_.is_signed:
         within = np.minimum(position, np.uint32(type_.bits - 1)).astype(a.dtype)
@@ -80,8 +85,8 @@ def _bfe(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
 
 def _bfi(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     type_ = instruction.type
-    a, b, position, length = _sources(warp, instruction, type_.bits, type_.bits, 32, 32)
-    position, length = position & _BYTE, length & _BYTE
+    a, b, *counts = _sources(warp, instruction, type_.bits, type_.bits, 32, 32)
+    position, length = (_field_count(type_, count) for count in counts)
     field = _shift(_ones(length, a.dtype), position, left=True)
     value = b & ~field | _shift(a, position, left=True) & field
     write_bits(warp, instruction.dsts[0], value, type_, mask)

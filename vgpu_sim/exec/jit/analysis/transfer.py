@@ -11,6 +11,7 @@ from vgpu_sim.exec.jit.analysis.operand_widths import operand_widths
 from vgpu_sim.exec.jit.analysis.special_shapes import special_shapes
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Source, Value
 from vgpu_sim.exec.jit.numbers import fold
+from vgpu_sim.exec.jit.numbers.fold_bitwise import field_count
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.shapes.lane_shapes import (
     Affine,
@@ -285,7 +286,8 @@ class Transfer:
         a, position, length = shapes[0], scalar_of(shapes[1]), scalar_of(shapes[2])
         if not isinstance(a, Affine) or position is None or length is None:
             return None
-        position, end = position & 0xFF, (position & 0xFF) + (length & 0xFF)
+        position, length = field_count(position, bits), field_count(length, bits)
+        end = position + length
         if end > bits or a.align < 1 << end:
             return None
         below = (1 << end) - 1

@@ -31,14 +31,18 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
     emitter.define(node, compute)
 
 
-def _byte(words: Words, count: str) -> str:
-    """Return the low 8 bits of a 32-bit count in the width of the type."""
+def _field_count(words: Words, count: str) -> str:
+    """Return what counts of a position or length, in the width of the type: the low 8 bits, or at
+    most 255 for 64-bit types.
+    """
     count = words.resize(count, 32)
+    if words.bits == 64:
+        return words.call("umin", count, words.const(0xFF))
     return words.op("and", count, words.const(0xFF))
 
 
 def _bfe(words: Words, instruction: Instruction, args: list[str]) -> str:
-    position, length = (_byte(words, count) for count in args[1:])
+    position, length = (_field_count(words, count) for count in args[1:])
     if instruction.type.is_signed:
         moved = words.op("ashr", args[0], words.clamp_count(position))
     else:
@@ -47,7 +51,7 @@ def _bfe(words: Words, instruction: Instruction, args: list[str]) -> str:
 
 
 def _bfi(words: Words, instruction: Instruction, args: list[str]) -> str:
-    position, length = (_byte(words, count) for count in args[2:])
+    position, length = (_field_count(words, count) for count in args[2:])
     ones = words.extend_field(words.const(-1), length, signed=False)
     field = words.shift("shl", ones, position)
     inserted = words.op("and", words.shift("shl", args[0], position), field)

@@ -22,8 +22,22 @@ def function(instruction: Instruction) -> Function | None:
 def _field(instruction: Instruction) -> Function:
     bits, is_signed = instruction.type.bits, instruction.type.is_signed
     return lambda a, b, c: _extend(
-        (to_signed(a, bits) if is_signed else a) >> (b & 255), c & 255, is_signed
+        (to_signed(a, bits) if is_signed else a) >> field_count(b, bits),
+        field_count(c, bits),
+        is_signed,
     )
+
+
+def _insertion(instruction: Instruction) -> Function:
+    bits = instruction.type.bits
+    return lambda a, b, c, e: _insert(a, b, field_count(c, bits), field_count(e, bits))
+
+
+def field_count(count: int, bits: int) -> int:
+    """Return what counts of a position or length of a field in ``bits`` bits, as docs/isa.md
+    states for BFE.
+    """
+    return min(count, 255) if bits == 64 else count & 255
 
 
 def _extension(instruction: Instruction) -> Function:
@@ -87,7 +101,7 @@ def _logic(a: int, b: int, c: int, table: int) -> int:
 
 _FUNCTIONS: dict[Op, Callable[[Instruction], Function]] = {
     Op.BFE: _field,
-    Op.BFI: lambda _: lambda a, b, c, e: _insert(a, b, c & 255, e & 255),
+    Op.BFI: _insertion,
     Op.BMSK: _mask,
     Op.SZEXT: _extension,
     Op.POPC: lambda _: int.bit_count,

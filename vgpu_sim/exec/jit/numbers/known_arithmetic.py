@@ -5,6 +5,7 @@ The operands of an operation have the same width, and the result is modulo that 
 with an origin is an unknown integer, except in sums and differences.
 """
 
+from vgpu_sim.exec.jit.numbers.fold_bitwise import field_count
 from vgpu_sim.exec.jit.numbers.known_bits import Known, between, constant, refine_facts, unknown
 
 
@@ -119,13 +120,13 @@ def bitwise_xor(a: Known, b: Known) -> Known:
 def field(a: Known, position: Known, length: Known) -> Known:
     """Return the facts about the ``length`` bits of ``a`` from ``position`` on.
 
-    Only the low 8 bits of ``position`` and ``length`` count.
+    See ``field_count`` for positions and lengths beyond the width.
     """
     first, count = position.constant, length.constant
     if first is None:
         found = unknown(a.bits)
     else:
-        found = shifted_right(a, constant(first & 255, 32), is_signed=False)
+        found = shifted_right(a, constant(field_count(first, a.bits), 32), is_signed=False)
     if count is None:
         return between(0, found.unsigned[1], a.bits)
-    return bitwise_and(found, constant((1 << (count & 255)) - 1, a.bits))
+    return bitwise_and(found, constant((1 << field_count(count, a.bits)) - 1, a.bits))
