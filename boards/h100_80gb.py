@@ -70,7 +70,12 @@ RECORD = BoardRecord(
             ci_provenance=DERIVED,
             rows=ROWS,
         ),
-        silicon=Silicon(max_clock_khz=1_980_000, memory_clock_khz=2_619_000, bus_bits=5120),
+        silicon=Silicon(
+            max_clock_khz=1_980_000,
+            memory_clock_khz=2_619_000,
+            bus_bits=5120,
+            async_engines=3,  # driver 580.159 (docs/silicon.md)
+        ),
         sensors=Sensors(idle_w=70, idle_clock_mhz=345),
     ),
 )

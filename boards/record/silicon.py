@@ -13,11 +13,14 @@ class Silicon:
 
     ``max_clock_khz`` is the largest SM clock. Programs can read it, and sensors show it under load.
     ``Performance.boost_ghz`` is a different clock: the one that the data sheet's rates assume.
+    ``async_engines`` is the attribute ASYNC_ENGINE_COUNT of the whole GPU, where it was measured;
+    None: the number of copy engines.
     """
 
     max_clock_khz: int
     memory_clock_khz: int
     bus_bits: int
+    async_engines: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,6 +79,7 @@ typedef enum CUlimit {
   CU_LIMIT_PRINTF_FIFO_SIZE = 1,
   CU_LIMIT_MALLOC_HEAP_SIZE = 2,
   CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT = 4,
+  CU_LIMIT_LAST = 9, /* of driver 580.159; measured */
 } CUlimit;
 
 typedef struct CUuuid {

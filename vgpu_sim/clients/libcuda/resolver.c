@@ -26,7 +26,7 @@ CUresult tsr_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion
                                  CUdriverProcAddressQueryResult *symbolStatus) {
   const uint64_t known =
       CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-  if (!symbol || !pfn || (flags & ~known) || flags == known) return CUDA_ERROR_INVALID_VALUE;
+  if (!symbol || !pfn || (flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
   *pfn = NULL;
   const int per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
   const struct tsr_symbol *best = NULL;
@@ -44,8 +44,10 @@ CUresult tsr_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion
   else
     status = named ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                    : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  if (symbolStatus) *symbolStatus = status;
-  return best ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  /* A name that is not found is no error for a caller that receives the status. */
+  if (!symbolStatus) return best ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  *symbolStatus = status;
+  return CUDA_SUCCESS;
 }
 
 CUresult tsr_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, uint64_t flags) {

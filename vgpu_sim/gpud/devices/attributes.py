@@ -100,6 +100,7 @@ class Attribute(IntEnum):
     COMPUTE_CAPABILITY_MAJOR = 75
     COMPUTE_CAPABILITY_MINOR = 76
     MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH = 77
+    STREAM_PRIORITIES_SUPPORTED = 78
     GLOBAL_L1_CACHE_SUPPORTED = 79
     LOCAL_L1_CACHE_SUPPORTED = 80
     MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81
@@ -107,9 +108,7 @@ class Attribute(IntEnum):
     MANAGED_MEMORY = 83
     SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO = 87
     CONCURRENT_MANAGED_ACCESS = 89
-    CAN_USE_STREAM_MEM_OPS_V1 = 92
-    CAN_USE_64_BIT_STREAM_MEM_OPS_V1 = 93
-    CAN_USE_STREAM_WAIT_VALUE_NOR_V1 = 94
+    COMPUTE_PREEMPTION_SUPPORTED = 90
     COOPERATIVE_LAUNCH = 95
     MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
     HOST_REGISTER_SUPPORTED = 99
@@ -182,13 +181,15 @@ _TEXTURES: dict[int, int] = {
 # Features that need entry points which answer "not supported": all of these are 0.
 ABSENT: frozenset[int] = frozenset(
     {
-        78,  # STREAM_PRIORITIES_SUPPORTED: priorities are accepted, there is one level
         84,  # MULTI_GPU_BOARD
         85,  # MULTI_GPU_BOARD_GROUP_ID
         86,  # HOST_NATIVE_ATOMIC_SUPPORTED
         88,  # PAGEABLE_MEMORY_ACCESS
-        90,  # COMPUTE_PREEMPTION_SUPPORTED
-        91,  # CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
+        91,  # CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: such memory has two addresses (ADR 142)
+        # The first version of stream memory operations is absent from drivers since CUDA 12.
+        92,  # CAN_USE_STREAM_MEM_OPS_V1
+        93,  # CAN_USE_64_BIT_STREAM_MEM_OPS_V1
+        94,  # CAN_USE_STREAM_WAIT_VALUE_NOR_V1
         96,  # COOPERATIVE_MULTI_DEVICE_LAUNCH
         98,  # CAN_FLUSH_REMOTE_WRITES
         100,  # PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES
@@ -253,6 +254,9 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
     figures = BOARDS[board.key]
     a = Attribute
     reserved_bytes = _reserved_bytes(capability)
+    async_engines = profile.engines.copy
+    if profile.is_whole and figures.async_engines is not None:
+        async_engines = figures.async_engines
     values: dict[int, int] = dict.fromkeys(ABSENT, 0)
     values |= _TEXTURES
     values |= {
@@ -286,12 +290,13 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
         a.GLOBAL_MEMORY_BUS_WIDTH: figures.bus_bits * profile.size // board.placement_units,
         a.L2_CACHE_SIZE: figures.l2_bytes * profile.size // board.placement_units,
         a.MAX_THREADS_PER_MULTIPROCESSOR: architecture.max_threads,
-        a.ASYNC_ENGINE_COUNT: profile.engines.copy,
+        a.ASYNC_ENGINE_COUNT: async_engines,
         a.UNIFIED_ADDRESSING: 1,
         a.PCI_DOMAIN_ID: 0,
         a.TEXTURE_PITCH_ALIGNMENT: 32,
         a.COMPUTE_CAPABILITY_MAJOR: capability[0],
         a.COMPUTE_CAPABILITY_MINOR: capability[1],
+        a.STREAM_PRIORITIES_SUPPORTED: 1,
         a.GLOBAL_L1_CACHE_SUPPORTED: 1,
         a.LOCAL_L1_CACHE_SUPPORTED: 1,
         a.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: architecture.shared_bytes,
@@ -299,9 +304,7 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
         a.MANAGED_MEMORY: 1,
         a.SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO: architecture.double_ratio,
         a.CONCURRENT_MANAGED_ACCESS: 1,
-        a.CAN_USE_STREAM_MEM_OPS_V1: 1,
-        a.CAN_USE_64_BIT_STREAM_MEM_OPS_V1: 1,
-        a.CAN_USE_STREAM_WAIT_VALUE_NOR_V1: 1,
+        a.COMPUTE_PREEMPTION_SUPPORTED: 1,
         a.COOPERATIVE_LAUNCH: 1,
         a.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: architecture.shared_bytes - reserved_bytes,
         a.HOST_REGISTER_SUPPORTED: 1,

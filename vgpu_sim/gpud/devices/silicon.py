@@ -10,13 +10,14 @@ from boards import RECORDS
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Figures of a whole GPU: its highest clocks in kHz, the width of its memory bus in bits, and
-    the size of its second-level cache in bytes.
+    the size of its second-level cache in bytes; and ``Silicon.async_engines``.
     """
 
     max_clock_khz: int
     memory_clock_khz: int
     bus_bits: int
     l2_bytes: int
+    async_engines: int | None
 
 
 BOARDS: Mapping[str, Figures] = MappingProxyType(
@@ -26,6 +27,7 @@ BOARDS: Mapping[str, Figures] = MappingProxyType(
             record.device.silicon.memory_clock_khz,
             record.device.silicon.bus_bits,
             record.l2_bytes,
+            record.device.silicon.async_engines,
         )
         for key, record in RECORDS.items()
         if record.device is not None

@@ -143,14 +143,13 @@ SAME_EVERYWHERE = {
     41: 1,  # UNIFIED_ADDRESSING
     50: 0,  # PCI_DOMAIN_ID
     51: 32,  # TEXTURE_PITCH_ALIGNMENT
+    78: 1,  # STREAM_PRIORITIES_SUPPORTED
     79: 1,  # GLOBAL_L1_CACHE_SUPPORTED
     80: 1,  # LOCAL_L1_CACHE_SUPPORTED
     82: 65536,  # MAX_REGISTERS_PER_MULTIPROCESSOR
     83: 1,  # MANAGED_MEMORY
     89: 1,  # CONCURRENT_MANAGED_ACCESS
-    92: 1,  # CAN_USE_STREAM_MEM_OPS_V1
-    93: 1,  # CAN_USE_64_BIT_STREAM_MEM_OPS_V1
-    94: 1,  # CAN_USE_STREAM_WAIT_VALUE_NOR_V1
+    90: 1,  # COMPUTE_PREEMPTION_SUPPORTED
     95: 1,  # COOPERATIVE_LAUNCH
     99: 1,  # HOST_REGISTER_SUPPORTED
     102: 1,  # VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED
@@ -188,6 +187,7 @@ def test_every_value_is_one_of_the_slices_or_the_same_everywhere(instance):
     values = attributes_of(instance, instance.gpu.board.compute_capability)
     fixed = {number: value for number, value in values.items() if number not in OF_THE_SLICE}
     assert fixed == SAME_EVERYWHERE | TEXTURES | dict.fromkeys(ABSENT, 0)
+    assert values[40] == instance.profile.engines.copy
     assert values[15] == (values[40] > 0)  # GPU_OVERLAP, ASYNC_ENGINE_COUNT
     assert values[33] == instance.gpu.index + 1  # PCI_BUS_ID
     assert values[97] == values[81] - values[111]  # MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
@@ -250,6 +250,13 @@ def test_nothing_is_announced_that_the_library_answers_as_not_supported():
         for number, names in NEEDS.items():
             if values[number]:
                 assert names <= implemented, OFFICIAL[number]
+
+
+@pytest.mark.parametrize(("key", "engines"), [("h100-80gb", 3), ("a100-80gb", 7)])
+def test_a_measured_number_of_asynchronous_engines_is_that_of_the_whole_gpu(key, engines):
+    board = BOARDS[key]
+    whole = MigInstance(new_instance_uuid(), Gpu(new_gpu_uuid(), 0, key), board.whole, 0, 0)
+    assert attributes_of(whole, board.compute_capability)[40] == engines
 
 
 def test_the_bus_is_that_of_the_place_in_the_topology() -> None:

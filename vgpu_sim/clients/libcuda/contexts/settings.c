@@ -3,7 +3,7 @@
 #include "base/device.h"
 #include "contexts/context.h"
 
-enum { MOST_SHARED_CONFIG = 2 };
+enum { FOUR_BYTE_BANKS = 1, MOST_SHARED_CONFIG = 2 }; /* 0 is the default: four bytes */
 
 static bool is_cache_config(CUfunc_cache config) {
   return (int)config >= 0 && config <= CU_FUNC_CACHE_PREFER_EQUAL;
@@ -27,7 +27,8 @@ CUresult tsr_cuCtxSetCacheConfig(CUfunc_cache config) {
 CUresult tsr_cuCtxGetSharedMemConfig(CUsharedconfig *pConfig) {
   TSR_CURRENT(context);
   if (!pConfig) return CUDA_ERROR_INVALID_VALUE;
-  *pConfig = (CUsharedconfig)atomic_load(&context->shared_config);
+  const uint32_t config = atomic_load(&context->shared_config);
+  *pConfig = (CUsharedconfig)(config ? config : FOUR_BYTE_BANKS);
   return CUDA_SUCCESS;
 }
 
@@ -47,7 +48,8 @@ CUresult tsr_cuCtxResetPersistingL2Cache(void) {
 
 CUresult tsr_cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev) {
   if (!tsr_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  if (!pi || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_INVALID_VALUE;
+  (void)type; /* drivers answer for any number */
+  if (!pi) return CUDA_ERROR_INVALID_VALUE;
   *pi = 0; /* a slice's multiprocessors are not divided among contexts */
   return CUDA_SUCCESS;
 }

@@ -152,8 +152,13 @@ static CUresult to_side(const struct described *one, const struct tsr_shape *sha
                                                                        : CUDA_SUCCESS;
 }
 
+/* Of a copy of nothing, NVIDIA's driver checks neither side. */
 static CUresult copy(const struct described *to, const struct described *from,
                      struct tsr_shape shape, CUstream stream, bool now) {
+  struct tsr_context *context;
+  uint32_t index;
+  if (!shape.width_bytes || !shape.height || !shape.depth)
+    return tsr_stream_locate(stream, &context, &index);
   struct tsr_side target, source;
   CUresult result = to_side(to, &shape, &target);
   if (result == CUDA_SUCCESS) result = to_side(from, &shape, &source);

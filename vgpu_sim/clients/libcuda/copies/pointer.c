@@ -28,6 +28,8 @@ static uint64_t host_address(const struct tsr_span *span) {
 }
 
 CUresult tsr_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr) {
+  if (pbase) *pbase = 0;
+  if (psize) *psize = 0;
   TSR_CURRENT(context);
   struct tsr_span span;
   if (!find(dptr, &span)) return CUDA_ERROR_NOT_FOUND;
@@ -63,7 +65,7 @@ static uint64_t handle_types(const struct tsr_span *span) {
   return pool && !pool->imported ? (uint64_t)pool->props.handleTypes : 0;
 }
 
-/* Write one attribute, in the attribute's size. */
+/* Write one attribute, in the attribute's size: for flags that of an int, as NVIDIA's driver does. */
 static CUresult answer(void *data, CUpointer_attribute attribute, uint64_t pointer,
                        const struct tsr_span *span) {
 #define PUT(type, value)                     \
@@ -87,14 +89,14 @@ static CUresult answer(void *data, CUpointer_attribute attribute, uint64_t point
       if (!host) return CUDA_ERROR_INVALID_VALUE;
       PUT(uint64_t, host_address(span) + offset);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      PUT(bool, tsr_is_ipc_capable(span));
+      PUT(int, tsr_is_ipc_capable(span));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      PUT(bool, tsr_sync_memops_has(span->id));
+      PUT(int, tsr_sync_memops_has(span->id));
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-      PUT(bool, false);
+      PUT(int, false);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      PUT(bool, managed);
+      PUT(int, managed);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       PUT(unsigned, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
@@ -111,7 +113,7 @@ static CUresult answer(void *data, CUpointer_attribute attribute, uint64_t point
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       PUT(uint64_t, span->bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
-      PUT(bool, true);
+      PUT(int, true);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       PUT(uint64_t, handle_types(span));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
@@ -138,7 +140,7 @@ static size_t attribute_bytes(CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-      return sizeof(bool);
+      return sizeof(int);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:

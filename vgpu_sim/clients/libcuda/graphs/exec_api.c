@@ -5,6 +5,7 @@
 #include "api.h"
 #include "base/refuse.h"
 #include "exchange/ring.h"
+#include "exchange/unsafe.h"
 #include "graphs/describe.h"
 #include "graphs/exec.h"
 #include "graphs/locked.h"
@@ -33,6 +34,8 @@ static CUresult instantiate(CUgraphExec *made, CUgraph handle, uint64_t flags,
   const CUresult checked = check_flags(flags);
   if (checked != CUDA_SUCCESS) return checked;
   if (!made) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult unsafe = tsr_capture_check_unsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   struct tsr_exec *exec = NULL;
   struct tsr_exec_failure failure = {.why = CUDA_GRAPH_INSTANTIATE_ERROR};
   TSR_LOCKED({

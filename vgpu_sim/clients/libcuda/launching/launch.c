@@ -124,7 +124,10 @@ static CUresult enqueue(struct tsr_context *context, uint32_t stream, uint64_t h
   body->parameter_bytes = parameter_bytes;
   body->multiprocessors = (uint16_t)geometry->multiprocessors;
   body->cluster = tsr_cluster_pack(&cluster);
-  body->stack_bytes = (uint32_t)atomic_load(&function->context->system_area.stack_bytes);
+  /* Frames here are larger than those of compiled code: the default limit is less than they need. */
+  const uint64_t stack = atomic_load(&function->context->system_area.stack_bytes);
+  body->stack_bytes =
+      stack > TESSERA_STACK_BYTES_PER_THREAD ? (uint32_t)stack : TESSERA_STACK_BYTES_PER_THREAD;
   put_parameters(&request, function, given->parameters, buffer);
   const uint64_t value = tsr_ring_commit(&request);
   if (after) *after = (tessera_wait){.stream = stream, .value = value};

@@ -25,8 +25,7 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 /* Return the number of blocks, as limited by everything but shared memory. */
 static uint64_t blocks_by_threads(const struct tsr_function *function, uint64_t threads) {
   const tessera_function_record *record = &function->record;
-  uint64_t limit = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-  if (record->max_threads != 0) limit = least(limit, record->max_threads);
+  const uint64_t limit = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   if (threads == 0 || threads > limit) return 0;
   const uint64_t warps = (threads + WARP_THREADS - 1) / WARP_THREADS;
   const uint64_t most_threads = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
@@ -59,14 +58,25 @@ uint64_t tsr_resident_blocks(const struct tsr_function *function, uint64_t threa
          attribute(function, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 }
 
+/* Return the blocks that fit with a launch's dynamic shared memory: none if a launch with it would
+ * be refused. */
+static uint64_t launchable_blocks(const struct tsr_function *function, uint64_t threads,
+                                  uint64_t dynamic_bytes) {
+  const uint64_t plain = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  const uint64_t own = function->record.shared_bytes;
+  const int most = atomic_load(&function->dynamic_shared_limit);
+  if (own + dynamic_bytes > plain && (most < 0 || dynamic_bytes > (uint64_t)most)) return 0;
+  return tsr_blocks_per_multiprocessor(function, threads, dynamic_bytes);
+}
+
 CUresult tsr_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func,
                                                                   int blockSize,
                                                                   size_t dynamicSMemSize,
                                                                   unsigned int flags) {
   if (!numBlocks || blockSize <= 0 || (flags & ~(unsigned)DISABLE_CACHING_OVERRIDE))
     return CUDA_ERROR_INVALID_VALUE;
-  TSR_WITH_FUNCTION(func, *numBlocks = (int)tsr_blocks_per_multiprocessor(
-                          function, (uint64_t)blockSize, dynamicSMemSize));
+  TSR_WITH_FUNCTION(func, *numBlocks = (int)launchable_blocks(function, (uint64_t)blockSize,
+                                                          dynamicSMemSize));
 }
 
 CUresult tsr_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func,
@@ -75,28 +85,25 @@ CUresult tsr_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunct
                                                                   dynamicSMemSize, 0);
 }
 
-/* Return the largest dynamic shared memory that a launch of the function may have, and with which
- * the given number of blocks fits; 0: they do not fit. */
-static size_t available_shared(const struct tsr_function *function, uint64_t blocks,
-                               uint64_t threads) {
+/* Find the largest dynamic shared memory that a launch may have while the given number of blocks
+ * fits. Real drivers divide the multiprocessor's memory evenly, and neither round the result down
+ * nor subtract the memory that the system reserves (measured: docs/silicon.md). */
+static CUresult available_shared(const struct tsr_function *function, uint64_t blocks,
+                                 uint64_t threads, size_t *bytes) {
+  const uint64_t all = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+  const uint64_t own = function->record.shared_bytes;
   const int most = atomic_load(&function->dynamic_shared_limit);
-  uint64_t low = 0, high = most > 0 ? (uint64_t)most : 0;
-  if (tsr_blocks_per_multiprocessor(function, threads, 0) < blocks) return 0;
-  while (low < high) {
-    const uint64_t middle = low + (high - low + 1) / 2;
-    if (tsr_blocks_per_multiprocessor(function, threads, middle) >= blocks)
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  return low;
+  if (blocks_by_threads(function, threads) < blocks || own > all / blocks)
+    return CUDA_ERROR_INVALID_VALUE;
+  *bytes = least(most > 0 ? (uint64_t)most : 0, all / blocks - own);
+  return CUDA_SUCCESS;
 }
 
 CUresult tsr_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func,
                                                      int numBlocks, int blockSize) {
   if (!dynamicSmemSize || numBlocks <= 0 || blockSize <= 0) return CUDA_ERROR_INVALID_VALUE;
-  TSR_WITH_FUNCTION(func, *dynamicSmemSize = available_shared(function, (uint64_t)numBlocks,
-                                                          (uint64_t)blockSize));
+  TSR_WITH_FUNCTION(func, result = available_shared(function, (uint64_t)numBlocks,
+                                                    (uint64_t)blockSize, dynamicSmemSize));
 }
 
 /* Find the block size, in whole warps, that maximises the number of resident threads; if there
@@ -104,14 +111,15 @@ CUresult tsr_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CU
  * size. */
 static void best_block(const struct tsr_function *function, CUoccupancyB2DSize shared_of,
                        size_t shared_bytes, uint64_t limit, int *grid, int *block) {
-  const uint64_t most = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  uint64_t most = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  if (function->record.max_threads != 0) most = least(most, function->record.max_threads);
   if (limit == 0 || limit > most) limit = most;
   uint64_t best = 0;
   *grid = *block = 0;
   for (uint64_t size = round_up(limit, WARP_THREADS); size != 0; size -= WARP_THREADS) {
     const uint64_t threads = least(size, limit);
     const size_t bytes = shared_of ? shared_of((int)threads) : shared_bytes;
-    const uint64_t blocks = tsr_blocks_per_multiprocessor(function, threads, bytes);
+    const uint64_t blocks = launchable_blocks(function, threads, bytes);
     if (blocks * threads <= best) continue;
     best = blocks * threads;
     *block = (int)threads;
@@ -150,18 +158,35 @@ static uint64_t threads_of(const CUlaunchConfig *config) {
   return (uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ;
 }
 
-/* A device holds as many clusters as their blocks fit, whatever groups its multiprocessors form. */
+/* Find the clusters of a launch, whose grid they must divide. */
+static CUresult find_cluster(const struct tsr_function *function, const CUlaunchConfig *config,
+                             struct tsr_cluster *found) {
+  uint32_t stated[3];
+  char why[TSR_CLUSTER_WHY_BYTES];
+  const uint32_t grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
+  if (!grid[0] || !grid[1] || !grid[2]) return CUDA_ERROR_INVALID_VALUE;
+  read_cluster(config, stated);
+  const CUresult result = tsr_cluster_find(function, stated, found, why);
+  if (result != CUDA_SUCCESS) return result;
+  for (int axis = 0; axis < 3; axis++)
+    if (grid[axis] % found->size[axis] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  return threads_of(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* A device holds as many clusters as their blocks fit, whatever groups its multiprocessors form. A
+ * multiprocessor holds at most eight blocks of clusters (measured: docs/silicon.md). */
 static CUresult active_clusters(const struct tsr_function *function, const CUlaunchConfig *config,
                                 int *clusters) {
-  uint32_t stated[3];
+  enum { CLUSTER_BLOCKS_PER_MULTIPROCESSOR = 8 };
   struct tsr_cluster found;
-  char why[TSR_CLUSTER_WHY_BYTES];
-  read_cluster(config, stated);
-  const CUresult result = tsr_cluster_find(function, stated, &found, why);
+  const CUresult result = find_cluster(function, config, &found);
   if (result != CUDA_SUCCESS) return result;
-  if (!found.is_stated) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  const uint64_t blocks = tsr_resident_blocks(function, threads_of(config), config->sharedMemBytes);
-  *clusters = (int)(blocks / ((uint64_t)found.size[0] * found.size[1] * found.size[2]));
+  const uint64_t blocks = least(launchable_blocks(function, threads_of(config), config->sharedMemBytes),
+                                CLUSTER_BLOCKS_PER_MULTIPROCESSOR) *
+                          attribute(function, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  *clusters = 0;
+  if (found.is_stated)
+    *clusters = (int)(blocks / ((uint64_t)found.size[0] * found.size[1] * found.size[2]));
   return CUDA_SUCCESS;
 }
 
@@ -172,12 +197,20 @@ CUresult tsr_cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
   TSR_WITH_FUNCTION(func, result = active_clusters(function, config, numClusters));
 }
 
+static CUresult largest_cluster(const struct tsr_function *function, const CUlaunchConfig *config,
+                                int *size) {
+  struct tsr_cluster found;
+  const CUresult result = find_cluster(function, config, &found);
+  if (result != CUDA_SUCCESS) return result;
+  const uint64_t blocks = launchable_blocks(function, threads_of(config), config->sharedMemBytes) *
+                          attribute(function, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  *size = (int)least(tsr_cluster_limit(function), blocks);
+  return CUDA_SUCCESS;
+}
+
 CUresult tsr_cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func,
                                                 const CUlaunchConfig *config) {
-  if (!clusterSize || !config) return CUDA_ERROR_INVALID_VALUE;
-  TSR_WITH_FUNCTION(func, {
-    const uint64_t blocks =
-        tsr_resident_blocks(function, threads_of(config), config->sharedMemBytes);
-    *clusterSize = (int)least(tsr_cluster_limit(function), blocks);
-  });
+  if (!clusterSize || !config || (config->numAttrs && !config->attrs))
+    return CUDA_ERROR_INVALID_VALUE;
+  TSR_WITH_FUNCTION(func, result = largest_cluster(function, config, clusterSize));
 }

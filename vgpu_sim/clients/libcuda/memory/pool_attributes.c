@@ -4,6 +4,7 @@
 #include "api.h"
 #include "base/device.h"
 #include "base/refuse.h"
+#include "exchange/unsafe.h"
 #include "memory/peers.h"
 #include "memory/pool.h"
 
@@ -12,6 +13,8 @@ static struct tsr_pool *find(CUmemoryPool handle) { return TSR_FIND(tsr_pool, TS
 CUresult tsr_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
   struct tsr_pool *found = find(pool);
   if (!found) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult unsafe = tsr_capture_check_unsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   tsr_pool_release(found, NULL, minBytesToKeep);
   return CUDA_SUCCESS;
 }

@@ -7,9 +7,11 @@
 #include "exchange/kernel_output.h"
 #include "memory/memory.h"
 #include "exchange/ring_copy.h"
+#include "exchange/unsafe.h"
 
 enum { UNIT_BYTES = 16, MIN_FIFO_BYTES = 1024 };
-#define DEFAULT_FIFO_BYTES (UINT64_C(1) << 20)
+#define DEFAULT_FIFO_BYTES UINT64_C(8650752) /* of an H100, as are the stack's bytes */
+#define DEFAULT_STACK_BYTES UINT64_C(1024)
 #define DEFAULT_HEAP_BYTES (UINT64_C(8) << 20)
 #define MAX_FIFO_BYTES (UINT64_C(1) << 30)
 #define MAX_HEAP_BYTES (UINT64_C(1) << 36) /* the heap counts blocks of 16 bytes in 32 bits */
@@ -21,7 +23,7 @@ void tsr_system_area_setup(struct tsr_context *context) {
   area->fifo_bytes = DEFAULT_FIFO_BYTES;
   area->heap_bytes = DEFAULT_HEAP_BYTES;
   area->pending_launches = TESSERA_PENDING_LAUNCHES;
-  atomic_store(&area->stack_bytes, TESSERA_STACK_BYTES_PER_THREAD);
+  atomic_store(&area->stack_bytes, DEFAULT_STACK_BYTES);
 }
 
 static CUresult make(struct tsr_context *context) {
@@ -57,6 +59,12 @@ CUresult tsr_system_area_tell(struct tsr_context *context, uint64_t variable) {
                           sizeof(uint64_t));
 }
 
+/* Limits that the driver API has are unsupported; other numbers name no limit. */
+static CUresult refuse_limit(CUlimit limit) {
+  const bool exists = (int)limit >= 0 && (int)limit <= CU_LIMIT_LAST;
+  return exists ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult tsr_cuCtxGetLimit(size_t *pvalue, CUlimit limit) {
   TSR_CURRENT(context);
   if (!pvalue) return CUDA_ERROR_INVALID_VALUE;
@@ -66,7 +74,7 @@ CUresult tsr_cuCtxGetLimit(size_t *pvalue, CUlimit limit) {
     case CU_LIMIT_PRINTF_FIFO_SIZE: *pvalue = area->fifo_bytes; return CUDA_SUCCESS;
     case CU_LIMIT_MALLOC_HEAP_SIZE: *pvalue = area->heap_bytes; return CUDA_SUCCESS;
     case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: *pvalue = area->pending_launches; return CUDA_SUCCESS;
-    default: return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    default: return refuse_limit(limit);
   }
 }
 
@@ -83,6 +91,8 @@ static CUresult set_bytes(struct tsr_system_area *area, uint64_t *bytes, uint64_
 
 CUresult tsr_cuCtxSetLimit(CUlimit limit, size_t value) {
   TSR_CURRENT(context);
+  const CUresult unsafe = tsr_capture_check_unsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   struct tsr_system_area *area = &context->system_area;
   const uint64_t rounded = (value + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
   switch (limit) {
@@ -100,6 +110,6 @@ CUresult tsr_cuCtxSetLimit(CUlimit limit, size_t value) {
     case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
       if (value > TESSERA_MAX_PENDING_LAUNCHES) return CUDA_ERROR_INVALID_VALUE;
       return set_bytes(area, &area->pending_launches, value);
-    default: return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    default: return refuse_limit(limit);
   }
 }

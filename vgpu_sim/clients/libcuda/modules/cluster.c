@@ -95,7 +95,7 @@ CUresult tsr_cluster_get_attribute(const struct tsr_function *function,
   read_own(function, own);
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
-      *value = function->record.needs_cluster != 0;
+      *value = function->record.needs_cluster != 0 && own[0] == 0;
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:

@@ -84,6 +84,8 @@ CUresult tsr_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *n
       module ? tsr_module_function(module, name, &function) : CUDA_ERROR_INVALID_HANDLE;
   if (result == CUDA_SUCCESS)
     *hfunc = (CUfunction)(uintptr_t)tsr_object_handle(TSR_FUNCTION, function);
+  else if (result == CUDA_ERROR_NOT_FOUND)
+    *hfunc = NULL;
   pthread_mutex_unlock(&tsr_module_lock);
   return result;
 }

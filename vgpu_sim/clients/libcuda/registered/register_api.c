@@ -3,10 +3,13 @@
 #include "base/aperture.h"
 #include "base/refuse.h"
 #include "contexts/context.h"
+#include "exchange/unsafe.h"
 #include "registered/registered.h"
 
 CUresult tsr_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags) {
   TSR_CURRENT(context);
+  const CUresult unsafe = tsr_capture_check_unsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   const uint64_t begin = (uint64_t)(uintptr_t)p;
   const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                          CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
@@ -29,6 +32,8 @@ CUresult tsr_cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags) {
 
 CUresult tsr_cuMemHostUnregister(void *p) {
   TSR_CURRENT(context);
+  const CUresult unsafe = tsr_capture_check_unsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   if (!p) return CUDA_ERROR_INVALID_VALUE;
   return tsr_registered_remove((uint64_t)(uintptr_t)p);
 }

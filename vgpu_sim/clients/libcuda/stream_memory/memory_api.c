@@ -1,4 +1,5 @@
-/* cuMem...: allocation of device and pinned memory in the current context. */
+/* cuMem...: allocation of device and pinned memory in the current context. An allocation that fails
+ * writes a null pointer, as NVIDIA's driver does. */
 #include <string.h>
 
 #include "api.h"
@@ -15,6 +16,7 @@
 #include "exchange/wait.h"
 
 CUresult tsr_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
+  if (dptr) *dptr = 0;
   TSR_CURRENT(context);
   const CUresult unsafe = tsr_capture_check_unsafe();
   if (unsafe != CUDA_SUCCESS) return unsafe;
@@ -31,6 +33,8 @@ CUresult tsr_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthI
                                 size_t Height, unsigned int ElementSizeBytes) {
   const size_t unit = 512;
   size_t bytes;
+  if (dptr) *dptr = 0;
+  if (pPitch) *pPitch = 0;
   if (!dptr || !pPitch || WidthInBytes == 0 || Height == 0 ||
       (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16))
     return CUDA_ERROR_INVALID_VALUE;
@@ -68,6 +72,7 @@ CUresult tsr_cuMemFree_v2(CUdeviceptr dptr) {
 /* Managed memory is host memory that kernels access at the same address; there is no copy of it,
  * so nothing migrates. */
 CUresult tsr_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags) {
+  if (dptr) *dptr = 0;
   TSR_CURRENT(context);
   const CUresult unsafe = tsr_capture_check_unsafe();
   if (unsafe != CUDA_SUCCESS) return unsafe;
@@ -83,6 +88,7 @@ CUresult tsr_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
 }
 
 CUresult tsr_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
+  if (pp) *pp = NULL;
   TSR_CURRENT(context);
   const CUresult unsafe = tsr_capture_check_unsafe();
   if (unsafe != CUDA_SUCCESS) return unsafe;

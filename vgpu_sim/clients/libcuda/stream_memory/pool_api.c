@@ -65,6 +65,7 @@ static CUresult allocate(CUdeviceptr *dptr, size_t bytes, struct tsr_pool *pool,
 }
 
 CUresult tsr_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
+  if (dptr) *dptr = 0; /* as do allocations that do not wait for a stream */
   struct tsr_context *context;
   uint32_t stream;
   const CUresult result = tsr_stream_locate(hStream, &context, &stream);
@@ -89,6 +90,7 @@ static CUresult allocate_abroad(CUdeviceptr *dptr, size_t bytes, struct tsr_pool
 
 CUresult tsr_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
                                      CUstream hStream) {
+  if (dptr) *dptr = 0;
   struct tsr_context *context;
   uint32_t stream;
   const CUresult result = tsr_stream_locate(hStream, &context, &stream);

@@ -195,11 +195,17 @@ static struct tsr_event snapshot(struct tsr_event *event) {
   return copy;
 }
 
+/* Refuse to wait for an event of a capture, which becomes invalid. */
+static CUresult refuse_captured(const struct tsr_event *event) {
+  tsr_capture_break_event(&event->captured);
+  return CUDA_ERROR_CAPTURED_EVENT;
+}
+
 CUresult tsr_cuEventQuery(CUevent hEvent) {
   struct tsr_event *event;
   const CUresult result = find(hEvent, &event);
   if (result != CUDA_SUCCESS) return result;
-  if (tsr_capture_has_event(&event->captured)) return CUDA_ERROR_CAPTURED_EVENT;
+  if (tsr_capture_has_event(&event->captured)) return refuse_captured(event);
   const CUresult unsafe = tsr_capture_check_unsafe();
   if (unsafe != CUDA_SUCCESS) return unsafe;
   if (event->shared) return tsr_shared_event_query(event);
@@ -213,7 +219,7 @@ CUresult tsr_cuEventSynchronize(CUevent hEvent) {
   struct tsr_event *event;
   const CUresult result = find(hEvent, &event);
   if (result != CUDA_SUCCESS) return result;
-  if (tsr_capture_has_event(&event->captured)) return CUDA_ERROR_CAPTURED_EVENT;
+  if (tsr_capture_has_event(&event->captured)) return refuse_captured(event);
   if (event->shared)
     return tsr_wait_and_trim(event->context, tsr_shared_event_synchronize(event));
   const struct tsr_event seen = snapshot(event);
@@ -229,6 +235,7 @@ CUresult tsr_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent
   if (result == CUDA_SUCCESS) result = find(hEnd, &events[1]);
   if (result != CUDA_SUCCESS) return result;
   for (int i = 0; i < 2; i++) {
+    if (tsr_capture_has_event(&events[i]->captured)) return CUDA_ERROR_CAPTURED_EVENT;
     const struct tsr_event seen = snapshot(events[i]);
     if (!seen.recorded || seen.timestamp == NO_TIMESTAMP) return CUDA_ERROR_INVALID_HANDLE;
     if (!tsr_reached(seen.context, seen.stream, seen.value)) return CUDA_ERROR_NOT_READY;

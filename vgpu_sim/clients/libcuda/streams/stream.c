@@ -3,6 +3,7 @@
 #include "api.h"
 #include "contexts/context.h"
 #include "base/device.h"
+#include "exchange/unsafe.h"
 #include "exchange/wait.h"
 #include "nodes/capture.h"
 #include "process.h"
@@ -117,6 +118,7 @@ CUresult tsr_cuStreamQuery(CUstream hStream) {
   uint32_t index;
   CUresult result = tsr_stream_locate(hStream, &context, &index);
   if (result == CUDA_SUCCESS) result = check_capture(context, index);
+  if (result == CUDA_SUCCESS) result = tsr_capture_check_unsafe();
   if (result != CUDA_SUCCESS) return result;
   if (tsr_stream_idle(context, index)) return tsr_context_error(context);
   /* A program may only poll, and must then detect that the worker was killed. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/refuse.h"
+#include "contexts/context.h"
 
 enum { MAX_BOX = 256, MAX_ELEMENT_STRIDE = 8, WIDE_GRANULE = 32 };
 enum { BITS_OF_BYTE = 8, PADDED_ELEMENTS = 128 };
@@ -119,6 +120,8 @@ static CUresult refuse_interleaved(const struct tsr_map_arguments *given, uint32
 }
 
 CUresult tsr_map_encode(const struct tsr_map_arguments *given, struct tsr_map *map) {
+  TSR_CURRENT(context); /* its device decides what a map may hold */
+  (void)context;
   if (!given->map || !given->sizes || !given->element_strides) return CUDA_ERROR_INVALID_VALUE;
   if (!given->rank || given->rank > TSR_MAP_RANKS) return CUDA_ERROR_INVALID_VALUE;
   if (given->rank > 1 && !given->strides) return CUDA_ERROR_INVALID_VALUE;

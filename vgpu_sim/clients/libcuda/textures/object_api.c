@@ -98,13 +98,14 @@ CUresult tsr_cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObj
 
 CUresult tsr_cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_format format,
                                                 unsigned int numChannels, CUdevice dev) {
-  enum { LINEAR_1D_WIDTH = 69 };
+  const uint64_t most_elements = UINT64_C(1) << 30, most_bytes = UINT64_C(1) << 32;
   struct tsr_element element;
   const struct tsr_device *device = tsr_device(dev);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
   if (!maxWidthInElements) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = tsr_element_of(format, numChannels, &element);
-  if (result == CUDA_SUCCESS)
-    *maxWidthInElements = (size_t)tsr_device_attribute(device, LINEAR_1D_WIDTH, 0);
+  if (result != CUDA_SUCCESS) return result;
+  const uint64_t fit = most_bytes / element.bytes;
+  *maxWidthInElements = fit < most_elements ? fit : most_elements;
   return result;
 }

@@ -31,7 +31,7 @@ static cudaError_t look_up(const char *symbol, void **function, unsigned int ver
   int found = NOT_FOUND;
   const int result = cuGetProcAddress_v2(symbol, function, (int)version, flags, &found);
   if (result != cudaSuccess && result != CUDA_ERROR_NOT_FOUND) return result;
-  if (!status) return result == cudaSuccess ? cudaSuccess : cudaErrorSymbolNotFound;
+  if (!status) return *function ? cudaSuccess : cudaErrorSymbolNotFound;
   *status = found;
   return cudaSuccess;
 }
