@@ -1,0 +1,1 @@
+"""Sequences of calls with wrong and boundary arguments, by subject."""
