@@ -3,7 +3,7 @@
 record DIRECTORY               write a bundle of kernels and the program that times them
 run DIRECTORY RESULTS          time the bundle on the first GPU of this machine
 predict DIRECTORY FILE         predict the bundle's points, without a GPU
-compare DIRECTORY RESULTS FILE print measured beside predicted times, by class
+compare DIRECTORY RESULTS... FILE  print measured beside predicted times, by class
 """
 
 import argparse
@@ -70,7 +70,7 @@ def _measured(results: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path in sorted(results.glob("*.json")):
         found |= json.loads(path.read_text(encoding="utf-8")).get("points", {})
-    return found
+    return compare.with_events(found)
 
 
 def main() -> None:
@@ -91,12 +91,15 @@ def main() -> None:
         case "predict", [directory, file]:
             points = [one for one in _points(directory) if chosen.only in one["name"]]
             with ProcessPoolExecutor(2) as pool:
-                guesses = list(pool.map(partial(predict, chip), points))
+                guesses = list(pool.map(partial(predict, chosen.board), points))
             named = {p["name"]: guess for p, guess in zip(points, guesses, strict=True)}
             file.write_text(json.dumps(named), encoding="utf-8")
-        case "compare", [directory, results, file]:
+        case "compare", [directory, *runs, file] if runs:
             predicted = json.loads(file.read_text(encoding="utf-8"))
-            rows = compare.rows_of(chip, _points(directory), _measured(results), predicted)
+            measured: dict[str, Any] = {}
+            for results in reversed(runs):  # of several runs, the first that has a point
+                measured |= _measured(results)
+            rows = compare.rows_of(chip, _points(directory), measured, predicted)
             if chosen.all:
                 print(*compare.listing(rows), sep="\n")
             for text, wanted in (("half for fitting", True), ("half for checking", False)):

@@ -67,7 +67,7 @@ def _bulk(tile: int, stages: int, size: int, *, rounds: int = 1, map_: bool = Fa
     """
     tiles = size // _SMS // tile
     code = pointers(0) if not map_ else "  mov.b64 %l0, p0;\n  cvta.param.u64 %l0, %l0;\n"
-    code += f"""  mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, room; mov.u32 %r4, bars;
+    code += """  mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, room; mov.u32 %r4, bars;
   setp.ne.u32 %p1, %r0, 0;
   @%p1 bra END;
 """

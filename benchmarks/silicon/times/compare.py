@@ -10,7 +10,7 @@ from typing import Any, Final
 from benchmarks.silicon.times.predict import at_clock
 from vgpu_sim.perf.kernels import Chip, Counts, estimate
 
-_WARM_BYTES: Final = 64 << 10  # below, whether L2 is cold makes no difference
+_WARM_BYTES: Final = 4 << 10  # below, whether L2 is cold makes no difference
 _EMPTY: Final = "empty, 1 blocks of 32"
 Results = Mapping[str, Mapping[str, Any]]
 
@@ -25,7 +25,6 @@ class Row:
     predicted: float
     mhz: float
     bound_by: str
-    at_least: bool
 
     @property
     def ratio(self) -> float:
@@ -44,34 +43,40 @@ def is_for_fitting(name: str) -> bool:
 
 
 def measured_us(measured: Results, name: str, touched: float) -> float:
-    """Return the measured time of a point: back to back in a graph, or with cold caches.
+    """Return the measured time of a point: with cold caches, or back to back in a graph.
 
-    The model assumes that L2 is cold. If the kernel touches more than a few bytes, the time is that
-    of one launch between events after a flush, less what events add to an empty kernel.
+    The model assumes that L2 is cold. The time is that of one launch between events after a flush,
+    less what events add to an empty kernel. If the kernel touches only a few bytes, its shortest
+    time in a graph may be less.
     """
     one = measured[name]
-    if touched < _WARM_BYTES:
-        return float(one["warm_min"])
+    cold = float(one["cold_min"] - one["between_events"])
+    return min(cold, float(one["warm_min"])) if touched < _WARM_BYTES else cold
+
+
+def with_events(measured: Results) -> dict[str, dict[str, Any]]:
+    """Return a run's results, each with the time that events add to an empty kernel of the run."""
     empty = measured[_EMPTY]
-    return float(one["cold_min"] - (empty["cold_min"] - empty["warm_min"]))
+    added = empty["cold_min"] - empty["warm_min"]
+    return {name: {**one, "between_events": added} for name, one in measured.items()}
 
 
 def rows_of(
     chip: Chip, points: Iterable[Mapping[str, Any]], measured: Results, predicted: Results
 ) -> list[Row]:
-    """Return the rows of all points that were both measured and predicted."""
+    """Return the rows of all points that were both measured and predicted, not only from below."""
     found = []
     for point in points:
         name = point["name"]
         one, guess = measured.get(name, {}), predicted.get(name, {})
-        if "warm_min" not in one or "counts" not in guess:
+        if "warm_min" not in one or "counts" not in guess or guess["at_least"]:
             continue
         counts = Counts.of(guess["counts"])
         mhz = one["clocks"][0] or chip.ghz * 1e3
         again = estimate(at_clock(chip, mhz), counts)
         touched = counts.unique_load_bytes + counts.unique_store_bytes
         time = measured_us(measured, name, touched)
-        found.append(Row(name, point["kind"], time, again.us, mhz, again.bound_by, again.is_bound))
+        found.append(Row(name, point["kind"], time, again.us, mhz, again.bound_by))
     return found
 
 

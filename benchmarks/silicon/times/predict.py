@@ -1,7 +1,8 @@
 """What the performance model predicts for the points of a bundle, without launching them.
 
 The sampler of ``tessera perf run`` runs some blocks of each launch on the interpreter. The counters
-of a context with a modelled clock are not used: the points' blocks are alike.
+of a context with a modelled clock are not used: the points' blocks are alike. If the sample ends
+before its blocks do, a prediction is only a lower bound (``at_least``).
 """
 
 import struct
@@ -17,16 +18,18 @@ from vgpu_sim.exec.interp import BufferMemory
 from vgpu_sim.hal.compute import address_map
 from vgpu_sim.hal.compute.ports import Launch
 from vgpu_sim.perf.errors import PerfError
-from vgpu_sim.perf.kernels import Chip, estimate
-from vgpu_sim.worker.modelling.sampler import Place, predict_counts
+from vgpu_sim.perf.kernels import Chip, chip_of, estimate
+from vgpu_sim.worker.modelling.sampler import Place, sample
+from vgpu_sim.worker.modelling.scaling import counts_of
 
 _BASE: Final = address_map.APERTURE_BASES[0] + address_map.MODULE_OFFSET
 _PAGE: Final = 4096
 _VARIABLES: Final = 1 << 20  # room for a module's variables
 
 
-def predict(chip: Chip, point: dict[str, Any]) -> dict[str, Any]:
+def predict(board: str, point: dict[str, Any]) -> dict[str, Any]:
     """Return the predicted time in us of one point, its causes and its counts; or an error."""
+    chip = chip_of(board)
     try:
         module = compiler.compile_ptx(point["ptx"], capability=(9, 0))
         function = module.function(point["entry"])
@@ -35,13 +38,14 @@ def predict(chip: Chip, point: dict[str, Any]) -> dict[str, Any]:
             function.name, tuple(point["grid"]), tuple(point["block"]), packed, point["shared"]
         )
         place = Place(_BASE, chip.sms, extents)
-        counts = predict_counts(chip, module, function, launch, place, memory)
+        taken = sample(module, function, launch, place, memory)
+        counts = counts_of(chip, taken, None)
         found = estimate(chip, counts)
     except (ExecutionError, PerfError, ValueError, compiler.PtxError) as err:
         return {"error": f"{type(err).__name__}: {err}"}
     return {
         "us": found.us,
-        "at_least": found.is_bound,
+        "at_least": taken.truncated,
         "bound_by": found.bound_by,
         "stack": found.stack,
         "counts": counts.as_dict(),

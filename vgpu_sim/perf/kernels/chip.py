@@ -3,9 +3,9 @@
 The figures have these sources. Lanes per clock and resources of a multiprocessor are from the
 CUDA C++ Programming Guide, "Arithmetic Instructions" and "Technical Specifications per Compute
 Capability". First-level caches are from the white papers of the architectures. Latencies in
-cycles are from published microbenchmarks of A100 and H100 (Luo et al., "Benchmarking and
-Dissecting the Nvidia Hopper GPU Architecture", 2024), and are used for the other boards too.
-DRAM, L2 and launch are fitted by the model for streams (``vgpu_sim.perf.stream``).
+cycles were measured on an H100 (docs/silicon.md), and are used for the other boards too.
+DRAM and L2 are fitted by the model for streams (``vgpu_sim.perf.stream``), as is launch except on
+boards of the measured architecture.
 """
 
 from collections.abc import Mapping
@@ -43,6 +43,7 @@ def _lanes(fp32: int, fp16: int, fp64: int, convert: int) -> Mapping[Pipe, float
         {
             Pipe.ALU: 64,
             Pipe.FMA: fp32,
+            Pipe.IMAD: 64,
             Pipe.FP16: fp16,
             Pipe.FP64: fp64,
             Pipe.XU: 16,
@@ -62,6 +63,9 @@ _ARCHITECTURES: Final = {
     (10, 0): _Architecture(_lanes(128, 128, 64, 64), 256, 2048, 32, 0.62),
     (12, 0): _Architecture(_lanes(128, 64, 2, 64), 128, 1536, 24, 0.95),
 }
+# Measured on an H100 (docs/silicon.md): an empty kernel in a graph of empty kernels.
+_LAUNCH_US: Final = {(9, 0): 0.84}
+BLOCK_START_CYCLES: Final = 1.19  # of the whole chip, for each block of a grid; likewise
 REGISTERS: Final = 65536
 SHARED_OF_BLOCK_RESERVED: Final = _KB  # Guide: the bytes of each block that the system uses
 
@@ -71,12 +75,12 @@ class Latencies:
     """Latencies of instructions: cycles from issue to result."""
 
     fixed: int = 4
-    special: int = 20
-    shared: int = 29
+    special: int = 17
+    convert: int = 5
+    shared: int = 23
     l1: int = 35
-    l2: int = 262
-    dram: int = 480
-    barrier: int = 24
+    l2: int = 282
+    dram: int = 685
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,8 @@ class Chip:
     """The properties of a board or a slice of it. Rates are in bytes per microsecond, ``ghz`` is in
     cycles per nanosecond.
 
-    ``tensor`` is the operations per cycle of one multiprocessor, by type. ``launch_us`` is the
+    ``tensor`` is the operations per cycle of one multiprocessor, by type, and ``mma_share`` its
+    share of what warp groups reach. ``launch_us`` is the
     overhead of a launch: the time until its first block starts, plus the time after its last
     block ends. ``note`` states what was not measured.
     """
@@ -104,6 +109,7 @@ class Chip:
     dram_rate: float
     dram_peak: float
     launch_us: float
+    mma_share: float
     pcie_rate: float
     latencies: Latencies
     note: str = ""
@@ -162,7 +168,8 @@ def chip_of(
         l2_rate=fitted["l2_rate"] * board.boost_ghz.value * 1e3 * whole * share,
         dram_rate=min(1.0, fitted["dram"]) * peak,
         dram_peak=peak,
-        launch_us=fitted["launch"],
+        launch_us=_LAUNCH_US.get(board.compute_capability, fitted["launch"]),
+        mma_share=architecture.mma_share,
         pcie_rate=board.pcie_gb_per_s.value * 1e3,
         latencies=Latencies(),
         note=streams.note,

@@ -12,18 +12,22 @@ class Counts:
     described below as a count of the whole launch or of one warp.
 
     ``pipe_*`` count the instructions that warps issue to a pipe. ``tensor_*`` count operations by
-    type. ``*_sectors`` count sectors of 32 bytes. ``l1_*_wavefronts`` are cycles of the first-level
-    cache's data stage. ``bulk_bytes`` count what bulk copies and asynchronous stores complete at
-    mbarriers, ``cluster_bytes`` accesses of shared memory by addresses that name a block of the
-    cluster, and ``tensor_memory_bytes`` those of tensor memory, also by products; no time is
-    predicted from these three.
+    type, and ``group_*`` those of them that are products of warp groups. ``*_sectors`` count
+    sectors of 32 bytes. ``l1_*_wavefronts`` are cycles of the first-level cache's data stage.
+    ``atomic_steps`` are the steps in which L2 performs atomic updates: one for a sector, and one
+    for each further lane that updates the same word. ``cluster_bytes`` count accesses of shared
+    memory by addresses that name a block of the cluster, ``bulk_bytes`` what bulk copies and
+    asynchronous stores complete at mbarriers, and ``tensor_memory_bytes`` accesses of tensor
+    memory, also by products; no time is predicted from the last two.
 
     Counts of the launch are ``blocks``, ``unique_*_bytes`` (the bytes that the launch touches, each
-    counted once), ``wave_load_bytes`` (the same for blocks that are resident together) and
-    ``hot_updates`` (atomic updates of the most updated address). Counts of a warp are
-    ``fixed_cycles`` (waits for results of known latency), ``long_waits`` (waits for global or local
-    memory), ``short_waits`` (waits for shared memory and special functions) and ``long_covered``
-    (cycles between an access to global or local memory and the wait for it).
+    counted once), ``wave_load_bytes`` (the same for blocks that are resident together),
+    ``load_spread`` (the bytes that DRAM returns for loads, divided by those of their sectors) and
+    ``hot_updates`` (steps of atomic updates in the slice of L2 that has the most of them). Counts
+    of a warp are ``fixed_cycles`` (waits for results of known latency, for products of warp groups
+    and at barriers of clusters), ``long_waits`` (waits for global or local memory and for bulk
+    copies), ``short_waits`` (waits for shared memory) and ``long_covered`` (cycles between an
+    access to global or local memory and the wait for it).
 
     ``longest_cycles`` is a lower bound for the length of the longest thread's dependence chain.
     ``mean_cycles`` is a lower bound for the mean length over all threads. Both are 0 if all threads
@@ -43,6 +47,7 @@ class Counts:
     flop: float
     pipe_alu: float
     pipe_fma: float
+    pipe_imad: float
     pipe_fp16: float
     pipe_fp64: float
     pipe_xu: float
@@ -53,6 +58,10 @@ class Counts:
     tensor_bf16: float
     tensor_tf32: float
     tensor_int8: float
+    group_fp16: float
+    group_bf16: float
+    group_tf32: float
+    group_int8: float
     load_requests: float
     load_sectors: float
     load_bytes: float
@@ -62,6 +71,7 @@ class Counts:
     store_bytes: float
     atomic_requests: float
     atomic_sectors: float
+    atomic_steps: float
     hot_updates: float
     longest_cycles: float
     mean_cycles: float
@@ -79,6 +89,7 @@ class Counts:
     unique_load_bytes: float
     unique_store_bytes: float
     wave_load_bytes: float
+    load_spread: float
     bulk_bytes: float
     cluster_bytes: float
     tensor_memory_bytes: float

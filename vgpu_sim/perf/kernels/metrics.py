@@ -4,11 +4,12 @@ from typing import Final
 
 from vgpu_sim.perf.kernels.chip import SCHEDULERS, SECTOR, Chip
 from vgpu_sim.perf.kernels.counts import Counts
-from vgpu_sim.perf.kernels.model import Times
+from vgpu_sim.perf.kernels.model import Times, barrier_cycles
 
 _PIPES: Final = {
     "alu": "sm__inst_executed_pipe_alu",
     "fma": "sm__inst_executed_pipe_fma",
+    "imad": "sm__inst_executed_pipe_fmaheavy",
     "fp16": "sm__inst_executed_pipe_fp16",
     "fp64": "sm__inst_executed_pipe_fp64",
     "xu": "sm__inst_executed_pipe_xu",
@@ -95,7 +96,7 @@ def _stalls(chip: Chip, counts: Counts, times: Times, resident: float) -> dict[s
         "selected": counts.warp_issued,
         "wait": counts.fixed_cycles,
         "short_scoreboard": counts.short_waits * latencies.shared,
-        "barrier": counts.barriers * latencies.barrier,
+        "barrier": barrier_cycles(counts),
     }
     own["long_scoreboard"] = max(0.0, chain - sum(own.values()))
     queued = max(0.0, body - chain)

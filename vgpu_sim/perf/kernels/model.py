@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from vgpu_sim.perf.kernels.chip import LINE, SCHEDULERS, SECTOR, WARP, Chip
+from vgpu_sim.perf.kernels.chip import BLOCK_START_CYCLES, LINE, SCHEDULERS, SECTOR, WARP, Chip
 from vgpu_sim.perf.kernels.counts import Counts
 from vgpu_sim.perf.kernels.occupancy import Occupancy, occupancy_of
 from vgpu_sim.perf.kernels.pipes import Pipe
@@ -19,7 +19,12 @@ _BUSY_TOGETHER: Final = 8.0  # norm of the pipes of one multiprocessor, which ov
 _HIDDEN: Final = 3.0  # norm of arithmetic, latency and memory
 _PORT: Final = 2.0  # sectors per cycle between a multiprocessor and L2
 _SECTORS_A_WAVEFRONT: Final = LINE // SECTOR
-_HOT_PER_CYCLE: Final = 1.0  # updates of one address that L2 performs
+# Measured on an H100 (docs/silicon.md).
+_HOT_PER_CYCLE: Final = 0.69  # steps of atomic updates that a slice of L2 performs
+_STEPS_PER_CYCLE: Final = 44.0  # the same of all slices
+_ARRIVAL: Final = 2.0  # cycles of a multiprocessor for each warp that arrives at a barrier
+_BARRIER: Final = 12.0  # cycles of a barrier beside those of its arrivals
+_CLUSTER_RATE: Final = 16.0  # bytes per cycle between the multiprocessors of a cluster
 _TINY: Final = 1e-12
 
 
@@ -120,11 +125,17 @@ def times_of(chip: Chip, counts: Counts) -> Times:
     longest = longest if counts.longest_cycles > counts.mean_cycles else 0.0
     return Times(
         launch=chip.launch_us,
-        pipes={name: chip.us(each) for name, each in cycles.items()},
+        pipes={name: chip.us(each) for name, each in cycles.items()}
+        | {"block starts": chip.us(counts.blocks * BLOCK_START_CYCLES)},
         latency=chip.us(max(rounds * chain, longest)),
         l2=traffic.l2 / chip.l2_rate,
         dram=traffic.dram / chip.dram_rate,
-        hot=chip.us(counts.hot_updates / _HOT_PER_CYCLE),
+        hot=chip.us(
+            max(
+                counts.hot_updates / _HOT_PER_CYCLE,
+                counts.blocks * counts.atomic_steps / _STEPS_PER_CYCLE,
+            )
+        ),
         rounds=rounds,
         chain_cycles=chain,
         occupancy=occupancy,
@@ -138,10 +149,12 @@ def _pipe_cycles(chip: Chip, counts: Counts) -> dict[str, float]:
     for pipe, lanes in chip.lanes.items():
         found[pipe.value] = getattr(counts, f"pipe_{pipe.value}") * WARP / lanes
     found[Pipe.TENSOR.value] = sum(
-        getattr(counts, f"tensor_{kind}") / rate
+        (getattr(counts, f"tensor_{kind}") - grouped * (1 - chip.mma_share)) / rate
         for kind, rate in chip.tensor.items()
-        if hasattr(counts, f"tensor_{kind}")
+        if (grouped := getattr(counts, f"group_{kind}", None)) is not None
     )
+    found["barriers"] = counts.barriers * _warps(counts) * _ARRIVAL
+    found["cluster"] = counts.cluster_bytes / _CLUSTER_RATE
     found["l1"] = counts.l1_global_wavefronts + counts.l1_shared_wavefronts
     out = counts.l1_missed_sectors + counts.store_sectors + counts.atomic_sectors
     found["l2 port"] = out / _PORT
@@ -168,6 +181,7 @@ def traffic_of(chip: Chip, counts: Counts) -> Traffic:
     per_wave = min(loads, max(unique, waves * wave))
     read = unique + (per_wave - unique) * _l2_loss(chip, touched)
     read += (loads - per_wave) * _l2_loss(chip, wave)
+    read *= max(1.0, counts.load_spread)
     stored = counts.blocks * (counts.store_sectors + counts.atomic_sectors) * SECTOR
     written = min(counts.unique_store_bytes, stored)
     return Traffic(counts.blocks * out * SECTOR, read, written)
@@ -188,8 +202,17 @@ def chain_cycles(chip: Chip, counts: Counts, traffic: Traffic) -> float:
         + counts.fixed_cycles
         + counts.short_waits * latencies.shared
         + waits
-        + counts.barriers * latencies.barrier
+        + barrier_cycles(counts)
     )
+
+
+def barrier_cycles(counts: Counts) -> float:
+    """Return for how many cycles a warp waits at its block's barriers."""
+    return counts.barriers * (_BARRIER + _ARRIVAL * _warps(counts))
+
+
+def _warps(counts: Counts) -> int:
+    return -(-int(counts.block_threads) // WARP)
 
 
 def _l2_loss(chip: Chip, footprint: float) -> float:

@@ -3,7 +3,8 @@
 An instruction of Tessera's ISA corresponds to one or several instructions of the hardware: a
 64-bit integer operation is a pair of 32-bit operations, and a division is a short program. The
 lengths of such programs are taken from public disassemblies of ``ptxas``'s code and rounded.
-None of these figures was measured.
+Where a pipe was measured on an H100 (docs/silicon.md), the pipe follows the measurement: ``ptxas``
+divides integer additions and shifts by constants between the ALU and the pipe for products.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from enum import Enum, unique
 from types import MappingProxyType
 from typing import Final
 
-from vgpu_sim.isa import EFFECTS, DataType, Family, Instruction, Op, Space
+from vgpu_sim.isa import EFFECTS, DataType, Family, Instruction, Literal, Op, Space
 from vgpu_sim.isa.types import Rounding
 
 
@@ -20,7 +21,8 @@ class Pipe(Enum):
     """The pipes of a multiprocessor, by their names in counts and metrics."""
 
     ALU = "alu"  # integers, logic, comparisons, moves, selections
-    FMA = "fma"  # binary32 and integer products
+    FMA = "fma"  # binary32
+    IMAD = "imad"  # integer products, which have half of the lanes of binary32
     FP16 = "fp16"
     FP64 = "fp64"
     XU = "xu"  # special functions
@@ -30,11 +32,17 @@ class Pipe(Enum):
     CBU = "cbu"  # branches and barriers
 
 
-Work = Mapping[Pipe, int]
+Work = Mapping[Pipe, float]
 _COLUMNS: Final = 8  # columns of a product's right matrix
 _LANES: Final = 32
+_HALVES: Final[Work] = MappingProxyType({Pipe.ALU: 0.5, Pipe.IMAD: 0.5})
 _NOTHING: Final[Work] = MappingProxyType({})
 _PRODUCTS: Final = frozenset({Op.MUL, Op.MAD, Op.DP4A, Op.DP2A})
+_INTEGERS: Final = frozenset(
+    kind for kind in DataType if kind.name[0] in "US" and kind.name[1:].isdigit()
+)
+_COUNTING: Final = frozenset({Op.POPC, Op.CLZ, Op.BFIND, Op.BREV})
+_DIVIDED: Final = frozenset({Op.ADD, Op.SUB})
 _SPECIAL: Final = frozenset({Op.FRCP, Op.FRSQRT, Op.FEX2, Op.FLG2, Op.FTANH})
 _FAST: Final = frozenset({Rounding.APPROX, Rounding.FULL})
 # Issues of programs for one instruction: 32-bit division and its parts; 64-bit division likewise.
@@ -60,12 +68,16 @@ def work_of(instruction: Instruction) -> Work:
     if family is Family.FLOAT:
         return _float(instruction)
     if family is Family.CONVERT:
-        return {Pipe.CVT: 1}
+        return {Pipe.XU if _is_slow(instruction) else Pipe.CVT: 1}
     if family is Family.INTEGER:
         return _integer(instruction)
     if family is Family.COMPARE and instruction.type is DataType.F64:
         return {Pipe.FP64: 1}
+    if op in _COUNTING:
+        return {Pipe.XU: 1}
     wide = instruction.type.bits == 64 and instruction.type is not DataType.F64
+    if op is Op.SHL and isinstance(instruction.srcs[1], Literal) and not wide:
+        return _HALVES
     return {Pipe.ALU: 2 if wide else 1}
 
 
@@ -74,8 +86,23 @@ def _integer(instruction: Instruction) -> Work:
     if op in (Op.DIV, Op.REM):
         return _LONG_DIVISION if wide else _DIVISION
     if op in _PRODUCTS:
-        return {Pipe.FMA: 4 if wide else 1}
+        return {Pipe.IMAD: 4 if wide else 1}
+    if op in _DIVIDED:
+        return {Pipe.ALU: 1, Pipe.IMAD: 1} if wide else _HALVES
+    if op is Op.SHL and isinstance(instruction.srcs[1], Literal) and not wide:
+        return _HALVES
     return {Pipe.ALU: 2 if wide else 1}
+
+
+def _is_slow(instruction: Instruction) -> bool:
+    """True for conversions that the pipe of special functions performs: from floating point to
+    integers, and those of binary64.
+    """
+    source = instruction.source_type or instruction.type
+    floats = (DataType.F16, DataType.BF16, DataType.F32)
+    return DataType.F64 in (source, instruction.type) or (
+        source in floats and instruction.type.element in _INTEGERS
+    )
 
 
 def _float(instruction: Instruction) -> Work:

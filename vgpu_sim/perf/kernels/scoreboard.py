@@ -5,9 +5,11 @@ with their distance from the access; the model adds the latency later, because i
 cache hits.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto, unique
+from types import MappingProxyType
 from typing import Final
 
 from vgpu_sim.isa import (
@@ -21,13 +23,22 @@ from vgpu_sim.isa import (
     Space,
     Symbol,
 )
+from vgpu_sim.isa.families.sync import WARPGROUP_BARRIER
 from vgpu_sim.perf.kernels.chip import Latencies
 from vgpu_sim.perf.kernels.pipes import Pipe, work_of
+from vgpu_sim.perf.kernels.units import Part
 
 _LATENCIES: Final = Latencies()
+_NO_UNITS: Final[Mapping[int, Part]] = MappingProxyType({})
+_COMMIT: Final = Literal(WARPGROUP_BARRIER)
 _DOUBLE: Final = 8  # cycles of a binary64 operation
-_PRODUCT: Final = 33  # of a matrix product (Luo et al., 2024)
 CHAIN: Final = ("warp_issued", "fixed_cycles", "short_waits", "long_waits", "long_covered")
+# Measured on an H100 (docs/silicon.md), as are the other cycles here that have no source.
+_PRODUCT: Final = 24  # of a warp's matrix product whose sums the next one adds to
+_END_OF_PRODUCTS: Final = 53  # from the last product of a warp group until its sums can be read
+_COPY_CYCLES: Final = 170  # of a bulk copy, beside the access itself
+_CLUSTER_FENCE: Final = 800  # of an arrival at a cluster's barrier, which releases stores
+_CLUSTER_BARRIER: Final = 80
 _MOST_COVERED: Final = 600.0  # no single access takes more cycles
 
 
@@ -44,7 +55,8 @@ class _Row:
     writes: tuple[int, ...]
     kind: _Kind
     cycles: int  # cycles to the result, where they are fixed
-    issues: int
+    issues: float
+    stall: int = 0  # cycles for which the warp then waits
 
 
 def _row(instruction: Instruction) -> _Row:
@@ -53,8 +65,12 @@ def _row(instruction: Instruction) -> _Row:
     kind, cycles = _Kind.FIXED, _LATENCIES.fixed
     if EFFECTS[instruction.op].reads and instruction.space is not Space.PARAM:
         kind = _Kind.SHORT if instruction.space is Space.SHARED else _Kind.LONG
-    elif instruction.op in (Op.SHFL, Op.MATCH, Op.S2R) or Pipe.XU in work or Pipe.CVT in work:
+    elif instruction.op in (Op.SHFL, Op.MATCH, Op.S2R):
         kind = _Kind.SHORT
+    elif Pipe.XU in work or Pipe.CVT in work:
+        programs = sum(work.values()) - 1  # instructions before and after, each waiting for one
+        cycles = _LATENCIES.special if Pipe.XU in work else _LATENCIES.convert
+        cycles += int(programs * (_LATENCIES.fixed - 1))
     elif instruction.op is Op.MMA:
         cycles = _PRODUCT
     elif instruction.type is DataType.F64 and Pipe.FP64 in work:
@@ -65,7 +81,14 @@ def _row(instruction: Instruction) -> _Row:
         kind,
         cycles,
         sum(work.values()),
+        _stall(instruction),
     )
+
+
+def _stall(instruction: Instruction) -> int:
+    if instruction.op is Op.CLUSTER_WAIT:
+        return _CLUSTER_BARRIER
+    return _CLUSTER_FENCE if instruction.op is Op.CLUSTER_ARRIVE else 0
 
 
 def _places(
@@ -79,14 +102,25 @@ def _places(
             yield -1 - operand.index
 
 
+def _reads_mbarrier(instruction: Instruction) -> bool:
+    return (
+        instruction.op is Op.LD
+        and instruction.space is Space.SHARED
+        and instruction.volatile
+        and instruction.type is DataType.B64
+    )
+
+
 class Scoreboard:
     """The state of one warp while it executes code: which results it has to wait for, and its
     counts so far. The counts are attributes, named like the fields of ``Counts`` that describe a
     warp.
     """
 
-    def __init__(self, code: Sequence[Instruction]) -> None:
-        self._code = code
+    def __init__(self, code: Sequence[Instruction], units: Mapping[int, Part] = _NO_UNITS) -> None:
+        self._code, self._units = code, units
+        self._products = 0.0  # cycles of products that the warp has not waited for
+        self._copies: deque[float] = deque()  # cycle at which each copy was issued
         self._rows: dict[
             int, _Row
         ] = {}  # only of instructions that are executed: there may be many warps
@@ -94,7 +128,7 @@ class Scoreboard:
         self._short: dict[int, float] = {}  # cycle at which each access was issued
         self._long: dict[int, float] = {}
         self._now = 0.0
-        self.warp_issued = 0
+        self.warp_issued = 0.0
         self.fixed_cycles = 0.0
         self.short_waits = 0.0
         self.long_waits = 0
@@ -119,9 +153,15 @@ class Scoreboard:
 
     def step(self, word: int) -> None:
         """Record that the warp executed the instruction at index ``word`` of the code."""
+        part = self._units.get(word)
+        if part is not None:
+            self._begin(part)
+            return
         row = self._rows.get(word)
         if row is None:
             row = self._rows[word] = _row(self._code[word])
+        if self._products or self._copies:
+            self._wait_units(self._code[word])
         if self._long:
             self._wait_long(row.reads)
         if self._short:
@@ -132,6 +172,8 @@ class Scoreboard:
             self._now = ready
         self._now += row.issues
         self.warp_issued += row.issues
+        self._now += row.stall
+        self.fixed_cycles += row.stall
         for place in row.writes:
             self._long.pop(place, None)
             self._short.pop(place, None)
@@ -142,6 +184,27 @@ class Scoreboard:
                 self._short[place] = self._now
             elif row.issues:
                 self._fixed[place] = self._now + row.cycles - 1
+
+    def _begin(self, part: Part) -> None:
+        """Record that the warp starts what a unit performs, at the last instruction of that."""
+        if part.cycles or part.ends:
+            self._now += 1
+            self.warp_issued += 1
+            self._products += part.cycles
+        if part.ends:
+            self._copies.append(self._now)
+
+    def _wait_units(self, instruction: Instruction) -> None:
+        """Wait for products at a commit, and for the oldest copy at an mbarrier."""
+        if instruction.op is Op.BAR_SYNC and instruction.srcs[0] == _COMMIT and self._products:
+            self.fixed_cycles += self._products + _END_OF_PRODUCTS
+            self._now += self._products + _END_OF_PRODUCTS
+            self._products = 0.0
+        elif self._copies and _reads_mbarrier(instruction):
+            self.long_waits += 1
+            covered = self._now - self._copies.popleft()
+            self.long_covered += min(_MOST_COVERED, covered) - _COPY_CYCLES
+            self._now += max(0.0, _LATENCIES.l2 + _COPY_CYCLES - covered)
 
     def _wait_long(self, reads: tuple[int, ...]) -> None:
         """Wait for all accesses issued before this point. They overlap, so one latency covers all
@@ -195,7 +258,7 @@ def execution_cost(
     for _ in range(2):
         before = after
         for word in words:
-            if kept[word] == 1 or EFFECTS[code[word].op].accesses:
+            if kept[word] == 1 or (kept[word] and EFFECTS[code[word].op].accesses):
                 board.step(word)
         waits = board.short_waits * _LATENCIES.shared
         waits += max(0.0, board.long_waits * _LATENCIES.l1 - board.long_covered)

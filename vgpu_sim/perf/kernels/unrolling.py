@@ -8,13 +8,15 @@ to 16 bytes at a time. Loops whose count is known only at run time are assumed t
 so issue counts remain upper estimates.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 from vgpu_sim.isa import EFFECTS, Compare, Family, Instruction, Literal, Op, Register, Space
 
 _WIDEST: Final = 16  # bytes of one access
 _MOST_ROUNDS: Final = 32  # iterations of a fully unrolled loop; a guess, undocumented
+_MOST_COUNTED: Final = 4096  # iterations of a loop whose count is determined at all
+_PARTLY: Final = 4  # iterations that follow each other where a loop is unrolled in part; measured
 _LARGE: Final = 1 << 31  # from here a literal may be negative
 _GOES_ON: Final = {
     Compare.LT: lambda one, other: one < other,
@@ -23,9 +25,10 @@ _GOES_ON: Final = {
 }
 
 
-def issue_shares(code: Sequence[Instruction]) -> list[float]:
+def issue_shares(code: Sequence[Instruction], units: Container[int] = frozenset()) -> list[float]:
     """Return, for each instruction, the share of its issues that remains after the hardware's
-    compiler has unrolled loops. 1 means that no issue is eliminated.
+    compiler has unrolled loops. 1 means that no issue is eliminated. ``units`` are instructions
+    that an asynchronous unit performs: warps do not issue them.
     """
     shares = [1.0] * len(code)
     for last, branch in enumerate(code):
@@ -41,10 +44,10 @@ def issue_shares(code: Sequence[Instruction]) -> list[float]:
         gone = [last, comparison]
         gone += [word for word in body if _is_folded(code, body, word, comparison)]
         for word in gone:
-            shares[word] = 1 / rounds
+            shares[word] = 1 / (rounds if rounds <= _MOST_ROUNDS else _PARTLY)
         for word in body:
             shares[word] *= _accesses(code, gone, word, rounds)
-    return shares
+    return [0.0 if word in units else share for word, share in enumerate(shares)]
 
 
 def _rounds(
@@ -77,7 +80,7 @@ def _rounds(
             pass
         case _:
             return None
-    for rounds in range(1, _MOST_ROUNDS + 1):
+    for rounds in range(1, _MOST_COUNTED + 1):
         value += step
         if not goes_on(value, bound):
             return rounds, writers[0]
@@ -88,11 +91,11 @@ def _step(word: Instruction) -> int | None:
     """Return by how much an instruction advances its register; None if it is not such an
     instruction.
     """
-    if word.op is not Op.ADD or word.guard is not None:
+    if word.op not in (Op.ADD, Op.SUB) or word.guard is not None:
         return None
     match word.srcs:
         case (Register() as source, Literal(bits)) if word.dsts == (source,) and bits < _LARGE:
-            return bits
+            return bits if word.op is Op.ADD else -bits
         case _:
             return None
 

@@ -1,6 +1,5 @@
 """Scales the sampled blocks of a launch to the whole launch, by the counters of its code."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -31,7 +30,7 @@ _TENSORS: Final = ("fp16", "bf16", "tf32", "int8")
 _PRODUCTS: Final = tuple(f"product_{kind}" for kind in _TENSORS)
 _COUNTED: Final = (
     *("load_requests", "load_sectors", "load_bytes", "store_requests", "store_sectors"),
-    *("store_bytes", "atomic_requests", "atomic_sectors", "l1_global_wavefronts"),
+    *("store_bytes", "atomic_requests", "atomic_sectors", "atomic_steps", "l1_global_wavefronts"),
     *("l1_shared_wavefronts", "shared_requests", "shared_ideal_wavefronts"),
     *("bulk_bytes", "cluster_bytes", "tensor_memory_bytes"),
 )
@@ -115,7 +114,7 @@ def counts_of(
     scales = replace(scales, factors=factors)
     per_block = factors / blocks
     values = {name: float(board.amounts[name] @ per_block) for name in _COUNTED}
-    values |= _issues(function, board, per_block, watch.kept)
+    values |= _issues(function, board, per_block, watch)
     occupancy = occupancy_of(
         chip, launch.threads_per_block, function.physical.peak_registers, launch.shared_bytes
     )
@@ -142,6 +141,7 @@ def counts_of(
         unique_load_bytes=touched.bytes(watch.loaded, launch.grid),
         unique_store_bytes=touched.bytes(watch.stored, launch.grid),
         wave_load_bytes=touched.bytes(watch.loaded, wave),
+        load_spread=_spread(watch),
     )
 
 
@@ -234,13 +234,14 @@ def _estimate_unsampled(sample: Sample, board: _Board, scales: _Scales) -> tuple
 
 
 def _issues(
-    function: Function, board: _Board, per_block: Amounts, kept: Sequence[float]
+    function: Function, board: _Board, per_block: Amounts, watch: Watch
 ) -> dict[str, float]:
     """Return the mean numbers of issued instructions and of operations of a block, by pipe and
     type.
     """
     pipes = dict.fromkeys(Pipe, 0.0)
-    tensors = dict.fromkeys(_TENSORS, 0.0)
+    tensors, groups = dict.fromkeys(_TENSORS, 0.0), dict.fromkeys(_TENSORS, 0.0)
+    kept = watch.kept
     issued = lanes = flop = 0.0
     for word in np.flatnonzero(board.issued).tolist():
         instruction, factor = function.code[word], float(per_block[word])
@@ -253,12 +254,14 @@ def _issues(
         flop += done
         if kind := tensor_type(instruction):
             tensors[kind] += done
+            groups[kind] += done if word in watch.units else 0.0
     for kind, name in zip(_TENSORS, _PRODUCTS, strict=True):  # in tensor memory
         done = float(board.amounts[name] @ per_block)
         flop += done
         tensors[kind] += done
     found = {"warp_instructions": issued, "thread_instructions": lanes, "flop": flop}
     found |= {f"pipe_{pipe.value}": n for pipe, n in pipes.items() if pipe is not Pipe.TENSOR}
+    found |= {f"group_{kind}": n for kind, n in groups.items()}
     return found | {f"tensor_{kind}": n for kind, n in tensors.items()}
 
 
@@ -348,16 +351,29 @@ def _count_block_misses(order: Numbers, streamed: Numbers, room: float) -> tuple
     return missed + len(streamed), cold + len(np.unique(streamed))
 
 
+def _spread(watch: Watch) -> float:
+    """Return the bytes that DRAM returns for the sampled loads, divided by those of their sectors:
+    DRAM returns two sectors at a time.
+    """
+    parts = [part for parts in watch.loaded.values() for part in parts]
+    if not parts:
+        return 1.0
+    sectors = np.unique(np.concatenate(parts))
+    return 2 * len(np.unique(sectors >> 1)) / len(sectors)
+
+
 def _hottest(watch: Watch, count: int, blocks: int) -> float:
-    """Return the number of updates of the most frequently updated address in the launch."""
+    """Return the steps of atomic updates of the most updated part of memory in the launch: a slice
+    of L2 has it.
+    """
     if not watch.updated:
         return 0.0
-    slots, words = slots_and_places(np.concatenate(watch.updated), 2)
+    slots, words = slots_and_places(np.concatenate(watch.updated))
     addresses, which = np.unique(words, return_inverse=True)
     updates = np.bincount(which, minlength=len(addresses))
     owners = np.unique(which.astype(np.int64) << 20 | slots) >> 20
     sharing = np.bincount(owners, minlength=len(addresses))
-    # If a single sampled block updates an address, no other block is assumed to update it.
+    # If a single sampled block updates a part, no other block is assumed to update it.
     whole = np.where(sharing > 1, updates / count * blocks, updates)
     return float(whole.max())
 

@@ -10,15 +10,16 @@ from numpy.typing import NDArray
 from vgpu_sim.exec.interp.cta import ResidentBlocks
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
 from vgpu_sim.hal.compute.tensor_memory import TENSOR_ALLOCATED, TENSOR_FIRST_BYTE
-from vgpu_sim.isa import EFFECTS, Cache, Instruction, Literal, Op, Space, Update
+from vgpu_sim.isa import EFFECTS, Cache, DataType, Instruction, Literal, Op, Space, Update
 from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT
 from vgpu_sim.isa.families.sync import WARPGROUP_BARRIER
-from vgpu_sim.perf.kernels import unrolling
+from vgpu_sim.perf.kernels import units, unrolling
 from vgpu_sim.perf.kernels.scoreboard import CHAIN, Scoreboard
 from vgpu_sim.worker.observing.accesses import (
     Numbers,
     conflicts_of,
     sectors_of,
+    steps_of,
     wavefronts_of,
 )
 from vgpu_sim.worker.observing.probes import Access, accesses_of, completed_bytes
@@ -31,6 +32,15 @@ _WEIGHT_OF_WORD: Final = 16  # cost of an instruction's counters, in sectors
 _WEIGHT_OF_SAMPLE: Final = 1024
 _SLOT_SHIFT: Final = 43
 _WARPGROUP: Final = Literal(WARPGROUP_BARRIER)  # a commit of products, which boards do not wait at
+_COPIED_WORD: Final = 0.25  # of a loop that stands for a copy, as a share of other instructions
+_LINE_BYTES: Final = 128
+_SECTOR_BYTES: Final = 32
+_SLICE_SHIFT: Final = 4  # sectors of 512 bytes, which one slice of L2 updates: measured
+# Cycles in shared memory of updates that are not one operation of the hardware: measured.
+_SWAP: Final = 2
+_LOOP_OF_SWAPS: Final = 13
+_WHOLE: Final = (DataType.B32, DataType.U32, DataType.S32)
+_SUMS: Final = (Update.ADD, Update.MIN, Update.MAX, Update.AND, Update.OR, Update.XOR)
 _FAR: Final = np.iinfo(np.int64).max
 Amounts = NDArray[np.float64]
 
@@ -57,11 +67,12 @@ class Watch:
         self._code = launch.function.code
         self._warps = launch.warps_per_block
         self._slots = blocks.lanes // (self._warps * WARP_LANES)
-        self._left = most_words
+        self._left: float = most_words
         self._seen = 0
         self._kept = 0
         self._boards: dict[int, Scoreboard] = {}
-        self.kept = unrolling.issue_shares(self._code)
+        self.units = units.parts_of(launch.function)
+        self.kept = unrolling.issue_shares(self._code, self.units)
         size = len(self._code)
         self.present = np.zeros(size, dtype=np.int64)
         self.issued = np.zeros(size, dtype=np.int64)
@@ -74,7 +85,7 @@ class Watch:
         self.loaded: dict[int, list[Numbers]] = defaultdict(list)  # by instruction: slot and sector
         self.stored: dict[int, list[Numbers]] = defaultdict(list)
         self.lowest: dict[int, Numbers] = {}  # by instruction: the lowest address of each slot
-        self.updated: list[Numbers] = []  # slot and address of atomic updates, once a warp
+        self.updated: list[Numbers] = []  # slot and 512 bytes of memory, for each step of an update
         self.signature = b""  # digest after PROBE_WORDS; empty: the sample was shorter
 
     @property
@@ -92,12 +103,12 @@ class Watch:
         """Count the execution of one instruction. Raises SampleEnded."""
         if self._seen == PROBE_WORDS:
             self.signature = self._sign()
-        self._left -= 1
+        word = self._blocks.word if self._blocks is not None else 0
+        self._left -= _COPIED_WORD if self._is_copy(word) else 1
         if self._left < 0:
             raise SampleEnded
         self._seen += 1
         assert self._blocks is not None
-        word = self._blocks.word
         here = np.asarray(mask.reshape(-1, WARP_LANES).any(axis=1))
         self.present[word] += np.count_nonzero(mask)
         self.issued[word] += np.count_nonzero(here)
@@ -120,9 +131,9 @@ class Watch:
         """
         board = self._boards.get(warp)
         if board is None:
-            board = self._boards[warp] = Scoreboard(self._code)
+            board = self._boards[warp] = Scoreboard(self._code, self.units)
         self.first[word] += 1
-        if self.kept[word] == 1 or EFFECTS[instruction.op].accesses:
+        if self.kept[word] == 1 or EFFECTS[instruction.op].accesses or word in self.units:
             for name, part in zip(CHAIN, board.advance(word), strict=True):
                 self.chain[name][word] += part
 
@@ -143,12 +154,21 @@ class Watch:
         if access.space is Space.SHARED and _is_tensor_memory(access):
             self.amounts["tensor_memory_bytes"][word] += len(access.addresses) * access.width
         elif access.space is Space.SHARED:
+            cycles: float
+            fewest: float
             cycles, fewest = conflicts_of(
                 warps, access.addresses, access.width, updates=access.atomic
             )
+            if access.atomic:
+                cycles *= _repetitions(self._code[word])
             named = np.count_nonzero(access.addresses >> CLUSTER_RANK_SHIFT)
             amounts["cluster_bytes"][word] += int(named) * access.width
             kept = self.kept[word]  # words that are loaded together are in different banks
+            if self._is_copy(word):
+                cycles = fewest = len(access.addresses) * access.width / _LINE_BYTES
+                kept = 1.0
+            elif word in self.units:
+                kept = self.units[word].share
             amounts["l1_shared_wavefronts"][word] += cycles * kept
             amounts["shared_ideal_wavefronts"][word] += fewest * kept
             amounts["shared_requests"][word] += len(np.unique(warps))
@@ -163,11 +183,14 @@ class Watch:
 
     def _global(self, word: int, warps: Numbers, addresses: Numbers, width: int) -> None:
         owners, sectors = sectors_of(warps, addresses)
+        copied = self._is_copy(word)
+        counted = len(warps) * width / _SECTOR_BYTES if copied else len(sectors)
         kind = "store" if EFFECTS[self._code[word].op].writes else "load"
         self.amounts[f"{kind}_requests"][word] += len(np.unique(warps))
-        self.amounts[f"{kind}_sectors"][word] += len(sectors)
+        self.amounts[f"{kind}_sectors"][word] += counted
         self.amounts[f"{kind}_bytes"][word] += len(warps) * width
-        self.amounts["l1_global_wavefronts"][word] += wavefronts_of(owners, sectors)
+        if not copied:
+            self.amounts["l1_global_wavefronts"][word] += wavefronts_of(owners, sectors)
         self._keep(len(sectors))
         self._mark_lowest(word, warps, addresses)
         slots = owners // self._warps << _SLOT_SHIFT | sectors
@@ -175,6 +198,9 @@ class Watch:
             self.stored[word].append(np.unique(slots))
             return
         self.loaded[word].append(np.unique(slots))
+        if copied:
+            self.amounts["bypass_sectors"][word] += counted
+            return
         match self._code[word]:
             case Instruction(volatile=True) | Instruction(cache=Cache.CG | Cache.CV):
                 self.amounts["bypass_sectors"][word] += len(sectors)  # only L2 has them
@@ -191,9 +217,16 @@ class Watch:
         self._keep(2 * len(sectors))
         self._mark_lowest(word, warps, addresses)
         self.stored[word].append(np.unique(owners // self._warps << _SLOT_SHIFT | sectors))
-        once = np.unique(warps << _SLOT_SHIFT + 2 | addresses >> 2)
-        slot = (once >> _SLOT_SHIFT + 2) // self._warps
-        self.updated.append(slot << _SLOT_SHIFT + 2 | once & ((1 << _SLOT_SHIFT + 2) - 1))
+        owners, sectors, steps = steps_of(
+            warps, addresses, together=_adds_together(self._code[word])
+        )
+        self.amounts["atomic_steps"][word] += int(steps.sum())
+        parts = owners // self._warps << _SLOT_SHIFT | sectors >> _SLICE_SHIFT
+        self.updated.append(np.repeat(parts, steps))
+
+    def _is_copy(self, word: int) -> bool:
+        part = self.units.get(word)
+        return part is not None and part.unit is units.Unit.COPY
 
     def _mark_lowest(self, word: int, warps: Numbers, addresses: Numbers) -> None:
         known = self.lowest.get(word)
@@ -205,6 +238,22 @@ class Watch:
         self._kept += sectors
         if self._kept > _MOST_SECTORS:
             raise SampleEnded
+
+
+def _repetitions(instruction: Instruction) -> int:
+    """Return the cycles of an atomic update of shared memory, for each lane with the same word. The
+    hardware adds 32-bit integers itself; other sums are loops of compare and swap.
+    """
+    if instruction.update is Update.CAS:
+        return _SWAP
+    if instruction.type in _WHOLE or instruction.update is Update.EXCH:
+        return 1
+    return _LOOP_OF_SWAPS if instruction.update in _SUMS else 1
+
+
+def _adds_together(instruction: Instruction) -> bool:
+    """True if the hardware's compiler adds up a warp's values for one address first."""
+    return instruction.type in _WHOLE and instruction.update in _SUMS
 
 
 def _is_tensor_memory(access: Access) -> bool:

@@ -36,6 +36,24 @@ def wavefronts_of(warps: Numbers, sectors: Numbers) -> int:
     return int(np.maximum(by_line, by_sector).sum())
 
 
+def steps_of(
+    warps: Numbers, addresses: Numbers, *, together: bool
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return in how many steps L2 performs atomic updates, as arrays of warps, sectors and steps: a
+    sector takes as many steps as lanes update the same word of it.
+
+    With ``together``, an address that is the same in all lanes of several warps takes one step a
+    warp: the hardware's compiler adds up a warp's values before.
+    """
+    words = warps << _WARP_SHIFT + 3 | addresses >> 2
+    distinct, lanes = np.unique(words, return_counts=True)
+    if together and len(distinct) > 1 and len(np.unique(addresses)) == 1:
+        lanes = np.ones(len(distinct), dtype=np.int64)
+    sectors, first = np.unique(distinct >> 3, return_index=True)
+    steps = np.maximum.reduceat(lanes, first)
+    return sectors >> _WARP_SHIFT, sectors & ((1 << _WARP_SHIFT) - 1), steps
+
+
 def conflicts_of(
     warps: Numbers, addresses: Numbers, width_bytes: int, *, updates: bool = False
 ) -> tuple[int, int]:

@@ -40,7 +40,7 @@ _MOST_STEPS: Final = 256  # up the dominator tree, to code that runs equally oft
 _BYTES: Final = 8
 _U64: Final = DataType.U64
 # Returns the (cycles, issues) of one more execution by a warp, for each list of instructions.
-Weigh = Callable[[Sequence[Instruction], Sequence[Sequence[int]]], Sequence[tuple[float, float]]]
+Weigh = Callable[[Function, Sequence[Sequence[int]]], Sequence[tuple[float, float]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _plan(function: Function, weigh: Weigh) -> Plan | None:
     words: list[list[int]] = [[] for _ in range(counters + 1)]
     for block in sorted(of_block):
         words[of_block[block]] += graph.blocks[block].words  # ONCE is the last
-    weights = weigh(function.code, words)
+    weights = weigh(function, words)
     return Plan(
         tuple(of_block.get(block, ONCE) for block in graph.block_of_word),
         counters,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vgpu_sim.isa import DataType, Instruction, MatrixShape, Op, Register, Rounding, Space
+from vgpu_sim.isa import DataType, Instruction, Literal, MatrixShape, Op, Register, Rounding, Space
 from vgpu_sim.perf import parameters
 from vgpu_sim.perf.boards import BOARDS
 from vgpu_sim.perf.errors import BadShape
@@ -22,6 +22,7 @@ from vgpu_sim.perf.kernels.timeline import Timeline
 F16X2, BF16X2, F32X2 = DataType.F16X2, DataType.BF16X2, DataType.F32X2
 APPROX, FULL, RN = Rounding.APPROX, Rounding.FULL, Rounding.RN
 R0 = Register(0)
+HALVES = {Pipe.ALU: 0.5, Pipe.IMAD: 0.5}
 DIVISION = {Pipe.ALU: 12, Pipe.FMA: 8, Pipe.XU: 1, Pipe.CVT: 2}
 LONG_DIVISION = {Pipe.ALU: 50, Pipe.FMA: 30, Pipe.XU: 1, Pipe.CVT: 2}
 
@@ -45,12 +46,18 @@ def word(op: Op, kind: DataType = DataType.B32, **more: Any) -> Instruction:
         *((word(op), {Pipe.LSU: 1}) for op in (Op.SHFL, Op.MATCH)),
         (word(Op.VOTE), {Pipe.ALU: 1}),
         (word(Op.CVT), {Pipe.CVT: 1}),
+        (word(Op.CVT, DataType.F32, source_type=DataType.S32), {Pipe.CVT: 1}),
+        (word(Op.CVT, DataType.S32, source_type=DataType.F32), {Pipe.XU: 1}),
+        (word(Op.CVT, DataType.F32, source_type=DataType.F64), {Pipe.XU: 1}),
+        *((word(op), {Pipe.XU: 1}) for op in (Op.POPC, Op.CLZ, Op.BREV)),
+        (word(Op.SHL, srcs=(R0, Literal(3))), HALVES),
+        (word(Op.SHL, srcs=(R0, R0)), {Pipe.ALU: 1}),
         *((word(op, DataType.U32), DIVISION) for op in (Op.DIV, Op.REM)),
         *((word(op, DataType.S64), LONG_DIVISION) for op in (Op.DIV, Op.REM)),
-        *((word(op, DataType.U32), {Pipe.FMA: 1}) for op in (Op.MUL, Op.MAD, Op.DP4A, Op.DP2A)),
-        *((word(op, DataType.U64), {Pipe.FMA: 4}) for op in (Op.MUL, Op.MAD)),
-        (word(Op.ADD, DataType.U32), {Pipe.ALU: 1}),
-        (word(Op.ADD, DataType.U64), {Pipe.ALU: 2}),
+        *((word(op, DataType.U32), {Pipe.IMAD: 1}) for op in (Op.MUL, Op.MAD, Op.DP4A, Op.DP2A)),
+        *((word(op, DataType.U64), {Pipe.IMAD: 4}) for op in (Op.MUL, Op.MAD)),
+        (word(Op.ADD, DataType.U32), HALVES),
+        (word(Op.ADD, DataType.U64), {Pipe.ALU: 1, Pipe.IMAD: 1}),
         (word(Op.SETP, DataType.U32), {Pipe.ALU: 1}),
         (word(Op.SETP, DataType.U64), {Pipe.ALU: 2}),
         (word(Op.SETP, DataType.F32), {Pipe.ALU: 1}),
@@ -79,7 +86,7 @@ def word(op: Op, kind: DataType = DataType.B32, **more: Any) -> Instruction:
         f"{value.op.name}-{value.type.name}" if isinstance(value, Instruction) else ""
     ),
 )
-def test_a_word_takes_its_pipes(one: Instruction, work: Mapping[Pipe, int]) -> None:
+def test_a_word_takes_its_pipes(one: Instruction, work: Mapping[Pipe, float]) -> None:
     assert dict(work_of(one)) == work
 
 
@@ -134,6 +141,7 @@ def test_a_chip_has_the_units_of_its_compute_capability(name: str) -> None:
     assert dict(chip.lanes) == {
         Pipe.ALU: 64,
         Pipe.FMA: fp32,
+        Pipe.IMAD: 64,
         Pipe.FP16: fp16,
         Pipe.FP64: fp64,
         Pipe.XU: 16,
@@ -182,11 +190,11 @@ def test_a_slice_has_its_shares_and_no_more_than_the_board() -> None:
         (word(Op.ADD, DataType.U64, dsts=(R0,)), (2, 3, 0, 0, 0)),
         (word(Op.SETP, DataType.F64, dsts=(R0,)), (1, 7, 0, 0, 0)),
         (word(Op.SELP, DataType.F64, dsts=(R0,)), (1, 3, 0, 0, 0)),
-        (word(Op.MMA, DataType.F32, dsts=(R0,)), (1, 32, 0, 0, 0)),
+        (word(Op.MMA, DataType.F32, dsts=(R0,)), (1, 23, 0, 0, 0)),
         *((word(op, dsts=(R0,)), (1, 0, 1, 0, 0)) for op in (Op.SHFL, Op.MATCH, Op.S2R)),
         (word(Op.VOTE, dsts=(R0,)), (1, 3, 0, 0, 0)),
-        (word(Op.FEX2, DataType.F32, dsts=(R0,)), (2, 0, 1, 0, 0)),
-        (word(Op.CVT, dsts=(R0,)), (1, 0, 1, 0, 0)),
+        (word(Op.FEX2, DataType.F32, dsts=(R0,)), (2, 19, 0, 0, 0)),
+        (word(Op.CVT, dsts=(R0,)), (1, 4, 0, 0, 0)),
         (word(Op.LD, dsts=(R0,), space=Space.SHARED), (1, 0, 1, 0, 0)),
         (word(Op.LD, dsts=(R0,), space=Space.GLOBAL), (1, 0, 0, 1, 0)),
         (word(Op.LD, dsts=(R0,), space=Space.LOCAL), (1, 0, 0, 1, 0)),
@@ -208,8 +216,9 @@ def test_a_warp_waits_for_a_word_that_the_next_needs(
     assert chain_growth(one) == chain
 
 
-def test_latencies_are_those_of_the_microbenchmarks() -> None:
-    assert Latencies() == Latencies(4, 20, 29, 35, 262, 480, 24)
+def test_latencies_are_those_that_an_h100_has() -> None:
+    """Measured on an H100 80GB HBM3, driver 580.159, 2026-11-27: dependent instructions of a warp."""
+    assert Latencies() == Latencies(4, 17, 5, 23, 35, 282, 685)
 
 
 H100 = chip_of("h100-80gb")

@@ -34,6 +34,9 @@ USUAL = {one.name: 10.0 + i for i, one in enumerate(fields(Counts))} | {
     "long_waits": 6.0,
     "long_covered": 70.0,
     "hot_updates": 300.0,
+    "atomic_steps": 60.0,
+    "load_spread": 1.5,
+    "barriers": 10.0,
     "longest_cycles": 0.0,
     "mean_cycles": 0.0,
     "heaviest_block": 3.0,
@@ -58,11 +61,19 @@ def paper(chip: Chip, c: Counts) -> dict[str, Any]:
     pipes = {"issue": c.warp_instructions / 4}
     pipes |= {p.value: getattr(c, f"pipe_{p.value}") * 32 / n for p, n in chip.lanes.items()}
     kinds = ("fp16", "bf16", "tf32", "int8")
-    pipes["tensor"] = sum(getattr(c, f"tensor_{kind}") / chip.tensor[kind] for kind in kinds)
+    # Products of warps have a share of the rate that those of warp groups have.
+    alone = {kind: getattr(c, f"tensor_{kind}") - getattr(c, f"group_{kind}") for kind in kinds}
+    pipes["tensor"] = sum(
+        (alone[kind] + getattr(c, f"group_{kind}") * chip.mma_share) / chip.tensor[kind]
+        for kind in kinds
+    )
+    pipes["barriers"] = c.barriers * 8 * 2  # two cycles for each of the block's 8 warps
+    pipes["cluster"] = c.cluster_bytes / 16
     pipes["l1"] = c.l1_global_wavefronts + c.l1_shared_wavefronts
     pipes["l2 port"] = out / 2
     most = max(fullest, c.heaviest_block)
     pipes = {name: most * cycles / chip.ghz / 1e3 for name, cycles in pipes.items()}
+    pipes["block starts"] = c.blocks * 1.19 / chip.ghz / 1e3
 
     def lost_share(footprint: float) -> float:
         ratio = (footprint / chip.l2_bytes) ** chip.l2_sharpness
@@ -74,11 +85,12 @@ def paper(chip: Chip, c: Counts) -> dict[str, Any]:
     per_wave = min(loads, max(unique, waves * wave))
     read = unique + (per_wave - unique) * lost_share(unique + c.unique_store_bytes)
     read += (loads - per_wave) * lost_share(wave)
+    read *= c.load_spread
     written = min(c.unique_store_bytes, c.blocks * (c.store_sectors + c.atomic_sectors) * 32)
     l2 = c.blocks * out * 32
-    beyond = 262 + min(1, read / l2) * (480 - 262)
+    beyond = 282 + min(1, read / l2) * (685 - 282)
     access = 35 + min(1, c.l1_missed_sectors / c.load_sectors) * (beyond - 35)
-    chain = c.warp_issued + c.fixed_cycles + c.short_waits * 29 + c.barriers * 24
+    chain = c.warp_issued + c.fixed_cycles + c.short_waits * 23 + c.barriers * (12 + 2 * 8)
     chain += max(0, c.long_waits * access - c.long_covered)
     longest = c.longest_cycles + chain - c.mean_cycles if c.longest_cycles > c.mean_cycles else 0
     latency = max(rounds * chain, longest) / chip.ghz / 1e3
@@ -87,7 +99,7 @@ def paper(chip: Chip, c: Counts) -> dict[str, Any]:
         "latency": latency,
         "l2": l2 / chip.l2_rate,
         "dram": (read + written) / chip.dram_rate,
-        "hot": c.hot_updates / chip.ghz / 1e3,
+        "hot": max(c.hot_updates / 0.69, c.blocks * c.atomic_steps / 44) / chip.ghz / 1e3,
         "rounds": rounds,
         "chain_cycles": chain,
         "traffic": (l2, read, written),
@@ -104,6 +116,8 @@ CASES = [
     counts(unique_store_bytes=1e9),
     counts(l1_missed_sectors=300.0, atomic_sectors=2000.0),
     counts(hot_updates=1e6),
+    counts(atomic_steps=1e4),
+    counts(group_bf16=1e6, tensor_bf16=3e6),
 ]
 
 
@@ -226,6 +240,7 @@ def test_metrics_are_totals_shares_and_ratios_of_the_launch() -> None:
     }
     pipes = ("alu", "fma", "fp16", "fp64", "xu", "lsu", "cbu")
     expected |= {f"sm__inst_executed_pipe_{n}.sum": 1e3 * getattr(one, f"pipe_{n}") for n in pipes}
+    expected["sm__inst_executed_pipe_fmaheavy.sum"] = 1e3 * one.pipe_imad
     stalls = {name: value for name, value in metrics.items() if "stalled" in name}
     assert {n: v for n, v in metrics.items() if n not in stalls} == pytest.approx(expected)
 
@@ -252,8 +267,8 @@ def test_stalls_are_a_warps_chain_and_contention(own: dict[str, float], reason: 
     waits = {
         "selected": one.warp_issued,
         "wait": one.fixed_cycles,
-        "short_scoreboard": one.short_waits * 29,
-        "barrier": one.barriers * 24,
+        "short_scoreboard": one.short_waits * 23,
+        "barrier": one.barriers * (12 + 2 * 8),
     }
     waits["long_scoreboard"] = times.chain_cycles - sum(waits.values())
     name = reason or "long_scoreboard"

@@ -1,0 +1,88 @@
+"""Which instructions of the ISA a board performs in one asynchronous unit, beside its warps.
+
+A product of a warp group and a bulk copy are one instruction of a program each. Tessera compiles
+them to many: loads of fragments and products of a warp, or a loop that moves 16 bytes at a time.
+They are recognised by the line of the program that they have in common.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto, unique
+from itertools import groupby
+from typing import Final
+
+from vgpu_sim.isa import Function, Instruction, Op, Space
+
+WARPS_OF_GROUP: Final = 4
+_EIGHT_COLUMNS: Final = 4  # cycles of 64 rows by 8 columns by 32 bytes, in four tensor cores
+_LEFT_MATRIX: Final = 16  # cycles in which shared memory returns 64 rows of 32 bytes
+_RIGHT_MATRIX: Final = 4  # cycles for what one LDMATRIX loads: 16 columns
+
+
+@unique
+class Unit(Enum):
+    """A unit that works while the warps continue."""
+
+    PRODUCT = auto()  # a tensor core, for a warp group
+    COPY = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One instruction's part of what a unit performs.
+
+    ``cycles`` is the duration of a whole product, at its last instruction, and else 0. ``ends`` is
+    true for the last instruction of a copy from global memory. ``share`` is the share of a load of
+    fragments from shared memory that the unit performs: it reads the right matrix once for four
+    warps.
+    """
+
+    unit: Unit
+    cycles: int = 0
+    ends: bool = False
+    share: float = 0.0
+
+
+def parts_of(function: Function) -> Mapping[int, Part]:
+    """Return the instructions that asynchronous units perform, by their indices in the code."""
+    found: dict[int, Part] = {}
+    for line, group in groupby(range(len(function.code)), lambda word: function.lines[word]):
+        words = list(group)
+        if line == 0 or len(words) == 1:
+            continue
+        operations = [function.code[word].op for word in words]
+        if Op.MMA in operations and Op.LDMATRIX in operations:
+            found |= _product(words, operations)
+        elif Op.TRAP in operations and _moves_in_a_loop(function, words):
+            found |= dict.fromkeys(words, Part(Unit.COPY))
+            reads = any(_loads_from_global(function.code[word]) for word in words)
+            found[words[-1]] = Part(Unit.COPY, ends=reads)
+    return found
+
+
+def _product(words: list[int], operations: list[Op]) -> dict[int, Part]:
+    products, loads = operations.count(Op.MMA), operations.count(Op.LDMATRIX)
+    has_left = loads > -(-products // 2)
+    found = dict.fromkeys(words, Part(Unit.PRODUCT))
+    for word, operation in zip(words, operations, strict=True):
+        if operation is Op.LDMATRIX:
+            found[word] = Part(Unit.PRODUCT, share=1 / WARPS_OF_GROUP)
+    if has_left:
+        found[words[operations.index(Op.LDMATRIX)]] = Part(Unit.PRODUCT, share=1.0)
+    read = _LEFT_MATRIX * has_left + _RIGHT_MATRIX * (loads - has_left)
+    last = max(word for word, one in zip(words, operations, strict=True) if one is Op.MMA)
+    found[last] = Part(Unit.PRODUCT, cycles=max(_EIGHT_COLUMNS * products, read))
+    return found
+
+
+def _moves_in_a_loop(function: Function, words: list[int]) -> bool:
+    code = [function.code[word] for word in words]
+    moves = any(one.op is Op.LD for one in code) and any(one.op in (Op.ST, Op.RED) for one in code)
+    return moves and any(
+        one.op is Op.BRA and one.target is not None and words[0] <= one.target <= word
+        for word, one in zip(words, code, strict=True)
+    )
+
+
+def _loads_from_global(instruction: Instruction) -> bool:
+    return instruction.op is Op.LD and instruction.space is Space.GLOBAL
