@@ -133,8 +133,8 @@ END:
 
 def _wide_loads() -> list[Point]:
     found = []
-    address = """  mov.u32 %r20, 0; mov.u32 %r30, room; and.b32 %r31, %r0, 255; shl.b32 %r31, %r31, 4;
-  add.u32 %r30, %r30, %r31;
+    address = """  mov.u32 %r20, 0; mov.u32 %r30, room; and.b32 %r31, %r0, 255;
+  shl.b32 %r31, %r31, 4; add.u32 %r30, %r30, %r31;
 """
     for name, code in (
         ("ld.shared.v4", "ld.volatile.shared.v4.u32 {%r21, %r22, %r23, %r24}, [%r30];"),

@@ -1,4 +1,4 @@
-"""The clocks of the first GPU. This file needs ``libnvidia-ml.so.1`` and is beside ``runner.py``."""
+"""The clocks of the first GPU. This needs ``libnvidia-ml.so.1``, and is beside ``runner.py``."""
 
 import ctypes
 from ctypes import byref, c_int, c_uint, c_void_p

@@ -149,7 +149,7 @@ def _wrong(rig: _Rig, parts: list[Sample], plan: Plan, tally: Tally) -> list[str
 
 
 def _exact(chip: Chip, rig: _Rig, parts: list[Sample], counted: tuple[Plan, Tally]) -> Counts:
-    """Return counts from all blocks: sums, unions of sectors, updates by address."""
+    """Return counts from all blocks: sums, unions of sectors, steps of updates by memory."""
     each = [counts_of(chip, _alone(part), None) for part in parts]
     weights = [len(part.places) / rig.blocks for part in parts]
     values = {
@@ -170,7 +170,10 @@ def _exact(chip: Chip, rig: _Rig, parts: list[Sample], counted: tuple[Plan, Tall
     updates: Counter[int] = Counter()
     for part in parts:
         for keys in part.watch.updated:
-            updates.update(slots_and_places(keys, 2)[1].tolist())
+            updates.update(slots_and_places(keys)[1].tolist())
+    loads = np.array(sorted(loaded), dtype=np.int64)
+    spread = 2 * len(np.unique(loads >> 1)) / len(loads) if len(loads) else 1.0
+    values["load_spread"] = spread
     values["hot_updates"] = float(max(updates.values(), default=0))
     return Counts.of(values)
 

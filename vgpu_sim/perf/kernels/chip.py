@@ -65,7 +65,9 @@ _ARCHITECTURES: Final = {
 }
 # Measured on an H100 (docs/silicon.md): an empty kernel in a graph of empty kernels.
 _LAUNCH_US: Final = {(9, 0): 0.84}
-BLOCK_START_CYCLES: Final = 1.19  # of the whole chip, for each block of a grid; likewise
+BLOCK_START_CYCLES: Final = (
+    157  # of a multiprocessor, for each of its blocks: 1.19 of 132; likewise
+)
 REGISTERS: Final = 65536
 SHARED_OF_BLOCK_RESERVED: Final = _KB  # Guide: the bytes of each block that the system uses
 

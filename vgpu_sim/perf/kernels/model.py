@@ -126,7 +126,7 @@ def times_of(chip: Chip, counts: Counts) -> Times:
     return Times(
         launch=chip.launch_us,
         pipes={name: chip.us(each) for name, each in cycles.items()}
-        | {"block starts": chip.us(counts.blocks * BLOCK_START_CYCLES)},
+        | {"block starts": chip.us(counts.blocks / chip.sms * BLOCK_START_CYCLES)},
         latency=chip.us(max(rounds * chain, longest)),
         l2=traffic.l2 / chip.l2_rate,
         dram=traffic.dram / chip.dram_rate,

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto, unique
-from types import MappingProxyType
 from typing import Final
 
 from vgpu_sim.isa import (
@@ -26,10 +25,9 @@ from vgpu_sim.isa import (
 from vgpu_sim.isa.families.sync import WARPGROUP_BARRIER
 from vgpu_sim.perf.kernels.chip import Latencies
 from vgpu_sim.perf.kernels.pipes import Pipe, work_of
-from vgpu_sim.perf.kernels.units import Part
+from vgpu_sim.perf.kernels.units import NO_UNITS, Part
 
 _LATENCIES: Final = Latencies()
-_NO_UNITS: Final[Mapping[int, Part]] = MappingProxyType({})
 _COMMIT: Final = Literal(WARPGROUP_BARRIER)
 _DOUBLE: Final = 8  # cycles of a binary64 operation
 CHAIN: Final = ("warp_issued", "fixed_cycles", "short_waits", "long_waits", "long_covered")
@@ -37,8 +35,7 @@ CHAIN: Final = ("warp_issued", "fixed_cycles", "short_waits", "long_waits", "lon
 _PRODUCT: Final = 24  # of a warp's matrix product whose sums the next one adds to
 _END_OF_PRODUCTS: Final = 53  # from the last product of a warp group until its sums can be read
 _COPY_CYCLES: Final = 170  # of a bulk copy, beside the access itself
-_CLUSTER_FENCE: Final = 800  # of an arrival at a cluster's barrier, which releases stores
-_CLUSTER_BARRIER: Final = 80
+_CLUSTER_BARRIER: Final = 950  # of an arrival that releases stores, and the wait
 _MOST_COVERED: Final = 600.0  # no single access takes more cycles
 
 
@@ -86,9 +83,7 @@ def _row(instruction: Instruction) -> _Row:
 
 
 def _stall(instruction: Instruction) -> int:
-    if instruction.op is Op.CLUSTER_WAIT:
-        return _CLUSTER_BARRIER
-    return _CLUSTER_FENCE if instruction.op is Op.CLUSTER_ARRIVE else 0
+    return _CLUSTER_BARRIER if instruction.op is Op.CLUSTER_ARRIVE else 0
 
 
 def _places(
@@ -117,9 +112,10 @@ class Scoreboard:
     warp.
     """
 
-    def __init__(self, code: Sequence[Instruction], units: Mapping[int, Part] = _NO_UNITS) -> None:
+    def __init__(self, code: Sequence[Instruction], units: Mapping[int, Part] = NO_UNITS) -> None:
         self._code, self._units = code, units
         self._products = 0.0  # cycles of products that the warp has not waited for
+        self._fetches = False
         self._copies: deque[float] = deque()  # cycle at which each copy was issued
         self._rows: dict[
             int, _Row
@@ -187,10 +183,13 @@ class Scoreboard:
 
     def _begin(self, part: Part) -> None:
         """Record that the warp starts what a unit performs, at the last instruction of that."""
-        if part.cycles or part.ends:
+        if part.cycles or part.ends or part.issued:
             self._now += 1
             self.warp_issued += 1
             self._products += part.cycles
+        if part.issued and not self._fetches:  # later fetches overlap with what the warp does
+            self._fetches = True
+            self.long_waits += 1
         if part.ends:
             self._copies.append(self._now)
 

@@ -1,14 +1,16 @@
 """Which instructions of the ISA a board performs in one asynchronous unit, beside its warps.
 
-A product of a warp group and a bulk copy are one instruction of a program each. Tessera compiles
-them to many: loads of fragments and products of a warp, or a loop that moves 16 bytes at a time.
-They are recognised by the line of the program that they have in common.
+A product of a warp group, a bulk copy and ``cp.async`` are one instruction of a program each.
+Tessera compiles them to several: loads of fragments and products of a warp, a loop that moves 16 bytes at
+a time, or a load and a store. They are recognised by the line of the program that they have in
+common.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto, unique
 from itertools import groupby
+from types import MappingProxyType
 from typing import Final
 
 from vgpu_sim.isa import Function, Instruction, Op, Space
@@ -19,12 +21,16 @@ _LEFT_MATRIX: Final = 16  # cycles in which shared memory returns 64 rows of 32 
 _RIGHT_MATRIX: Final = 4  # cycles for what one LDMATRIX loads: 16 columns
 
 
+_LOADS: Final = (Op.LD, Op.LD_ZFILL)
+
+
 @unique
 class Unit(Enum):
     """A unit that works while the warps continue."""
 
     PRODUCT = auto()  # a tensor core, for a warp group
     COPY = auto()
+    FETCH = auto()  # what ``cp.async`` loads without a register
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +40,17 @@ class Part:
     ``cycles`` is the duration of a whole product, at its last instruction, and else 0. ``ends`` is
     true for the last instruction of a copy from global memory. ``share`` is the share of a load of
     fragments from shared memory that the unit performs: it reads the right matrix once for four
-    warps.
+    warps. ``issued`` is true for the instruction that a warp issues to start a fetch.
     """
 
     unit: Unit
     cycles: int = 0
     ends: bool = False
     share: float = 0.0
+    issued: bool = False
+
+
+NO_UNITS: Final[Mapping[int, Part]] = MappingProxyType({})
 
 
 def parts_of(function: Function) -> Mapping[int, Part]:
@@ -57,6 +67,8 @@ def parts_of(function: Function) -> Mapping[int, Part]:
             found |= dict.fromkeys(words, Part(Unit.COPY))
             reads = any(_loads_from_global(function.code[word]) for word in words)
             found[words[-1]] = Part(Unit.COPY, ends=reads)
+        else:
+            found |= _fetch(function, words)
     return found
 
 
@@ -73,6 +85,20 @@ def _product(words: list[int], operations: list[Op]) -> dict[int, Part]:
     last = max(word for word, one in zip(words, operations, strict=True) if one is Op.MMA)
     found[last] = Part(Unit.PRODUCT, cycles=max(_EIGHT_COLUMNS * products, read))
     return found
+
+
+def _fetch(function: Function, words: list[int]) -> dict[int, Part]:
+    """Return the parts of a load from global memory and a store of the result to shared memory."""
+    code = {word: function.code[word] for word in words}
+    loads = [word for word, one in code.items() if one.op in _LOADS]
+    stores = [word for word, one in code.items() if one.op is Op.ST]
+    if any(code[word].space is not Space.GLOBAL for word in loads) or not loads:
+        return {}
+    if any(code[word].space is not Space.SHARED for word in stores) or not stores:
+        return {}
+    return dict.fromkeys(loads, Part(Unit.FETCH, issued=True)) | dict.fromkeys(
+        stores, Part(Unit.FETCH, share=1.0)
+    )
 
 
 def _moves_in_a_loop(function: Function, words: list[int]) -> bool:

@@ -8,10 +8,11 @@ to 16 bytes at a time. Loops whose count is known only at run time are assumed t
 so issue counts remain upper estimates.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from vgpu_sim.isa import EFFECTS, Compare, Family, Instruction, Literal, Op, Register, Space
+from vgpu_sim.perf.kernels.units import NO_UNITS, Part
 
 _WIDEST: Final = 16  # bytes of one access
 _MOST_ROUNDS: Final = 32  # iterations of a fully unrolled loop; a guess, undocumented
@@ -25,7 +26,7 @@ _GOES_ON: Final = {
 }
 
 
-def issue_shares(code: Sequence[Instruction], units: Container[int] = frozenset()) -> list[float]:
+def issue_shares(code: Sequence[Instruction], units: Mapping[int, Part] = NO_UNITS) -> list[float]:
     """Return, for each instruction, the share of its issues that remains after the hardware's
     compiler has unrolled loops. 1 means that no issue is eliminated. ``units`` are instructions
     that an asynchronous unit performs: warps do not issue them.
@@ -47,7 +48,10 @@ def issue_shares(code: Sequence[Instruction], units: Container[int] = frozenset(
             shares[word] = 1 / (rounds if rounds <= _MOST_ROUNDS else _PARTLY)
         for word in body:
             shares[word] *= _accesses(code, gone, word, rounds)
-    return [0.0 if word in units else share for word, share in enumerate(shares)]
+    return [
+        0.0 if word in units and not units[word].issued else share
+        for word, share in enumerate(shares)
+    ]
 
 
 def _rounds(

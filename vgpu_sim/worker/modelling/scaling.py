@@ -22,6 +22,7 @@ from vgpu_sim.worker.observing.tallies import Tally
 
 _LATER_BLOCKS: Final = 4
 _MOST_OF_SUM: Final = 64  # blocks that add to one sum: at least as many as are sampled together
+_NEARLY_ALL: Final = 0.9  # share of the sampled blocks
 _UNSEEN_ACCESS: Final = 30  # weight, in instructions, of an access that was not sampled
 _NEGLIGIBLE: Final = (
     0.003  # unsampled share of thread instructions that is ignored (of a warp's, up to 32 times)
@@ -373,8 +374,9 @@ def _hottest(watch: Watch, count: int, blocks: int) -> float:
     updates = np.bincount(which, minlength=len(addresses))
     owners = np.unique(which.astype(np.int64) << 20 | slots) >> 20
     sharing = np.bincount(owners, minlength=len(addresses))
-    # If a single sampled block updates a part, no other block is assumed to update it.
-    whole = np.where(sharing > 1, updates / count * blocks, updates)
+    # Unless nearly all sampled blocks update a part, no other blocks are assumed to update it.
+    all_share = (sharing > 1) & (sharing >= _NEARLY_ALL * count)
+    whole = np.where(all_share, updates / count * blocks, updates)
     return float(whole.max())
 
 

@@ -217,9 +217,8 @@ class Watch:
         self._keep(2 * len(sectors))
         self._mark_lowest(word, warps, addresses)
         self.stored[word].append(np.unique(owners // self._warps << _SLOT_SHIFT | sectors))
-        owners, sectors, steps = steps_of(
-            warps, addresses, together=_adds_together(self._code[word])
-        )
+        together = self._warps if _adds_together(self._code[word]) else 1
+        owners, sectors, steps = steps_of(warps, addresses, warps_together=together)
         self.amounts["atomic_steps"][word] += int(steps.sum())
         parts = owners // self._warps << _SLOT_SHIFT | sectors >> _SLICE_SHIFT
         self.updated.append(np.repeat(parts, steps))

@@ -37,17 +37,20 @@ def wavefronts_of(warps: Numbers, sectors: Numbers) -> int:
 
 
 def steps_of(
-    warps: Numbers, addresses: Numbers, *, together: bool
+    warps: Numbers, addresses: Numbers, *, warps_together: int = 1
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Return in how many steps L2 performs atomic updates, as arrays of warps, sectors and steps: a
     sector takes as many steps as lanes update the same word of it.
 
-    With ``together``, an address that is the same in all lanes of several warps takes one step a
-    warp: the hardware's compiler adds up a warp's values before.
+    ``warps_together`` is the number of warps of a block if the hardware's compiler adds up a warp's
+    values for one address first, and otherwise 1. It does so if the address is the same in a block.
     """
     words = warps << _WARP_SHIFT + 3 | addresses >> 2
     distinct, lanes = np.unique(words, return_counts=True)
-    if together and len(distinct) > 1 and len(np.unique(addresses)) == 1:
+    blocks = distinct >> _WARP_SHIFT + 3
+    blocks //= warps_together
+    places = blocks << _WARP_SHIFT + 3 | distinct & ((1 << _WARP_SHIFT + 3) - 1)
+    if warps_together > 1 and len(np.unique(places)) == len(np.unique(blocks)):
         lanes = np.ones(len(distinct), dtype=np.int64)
     sectors, first = np.unique(distinct >> 3, return_index=True)
     steps = np.maximum.reduceat(lanes, first)

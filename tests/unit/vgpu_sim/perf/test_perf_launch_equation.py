@@ -73,7 +73,7 @@ def paper(chip: Chip, c: Counts) -> dict[str, Any]:
     pipes["l2 port"] = out / 2
     most = max(fullest, c.heaviest_block)
     pipes = {name: most * cycles / chip.ghz / 1e3 for name, cycles in pipes.items()}
-    pipes["block starts"] = c.blocks * 1.19 / chip.ghz / 1e3
+    pipes["block starts"] = c.blocks / 132 * 157 / chip.ghz / 1e3
 
     def lost_share(footprint: float) -> float:
         ratio = (footprint / chip.l2_bytes) ** chip.l2_sharpness

@@ -81,6 +81,20 @@ def test_a_bulk_copy_from_global_memory_is_one_part_that_ends_once() -> None:
     assert function.code[max(found)].op is Op.RED  # what completes transactions
 
 
+def test_a_warp_issues_a_fetch_and_waits_for_the_first_only() -> None:
+    function = kernel(
+        "  cp.async.ca.shared.global [%r0], [%l0], 16;\n  cp.async.ca.shared.global [%r1], [%l1], 16;"
+    )
+    units = parts_of(function)
+    assert [part.issued for part in units.values()] == [True, False] * 2
+    shares = unrolling.issue_shares(function.code, units)
+    assert [shares[word] for word in units] == [1.0, 0.0] * 2
+    board = Scoreboard(function.code, units)
+    for word in range(len(function.code)):
+        board.step(word)
+    assert board.long_waits == 1
+
+
 def test_a_product_of_one_warp_and_a_loop_of_the_program_are_no_units() -> None:
     text = """  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
     {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r4, %r5}, {%f0, %f1, %f2, %f3};
@@ -92,10 +106,10 @@ L:
     assert Part(Unit.COPY).share == 0
 
 
-def steps(lanes: list[tuple[int, int]], *, together: bool = False) -> list[tuple[int, int]]:
+def steps(lanes: list[tuple[int, int]], *, together: int = 1) -> list[tuple[int, int]]:
     """Return sectors and steps of (warp, address)."""
     warps, addresses = (np.array(part, dtype=np.int64) for part in zip(*lanes, strict=True))
-    _, sectors, counts = steps_of(warps, addresses, together=together)
+    _, sectors, counts = steps_of(warps, addresses, warps_together=together)
     return list(zip(sectors.tolist(), counts.tolist(), strict=True))
 
 
@@ -108,7 +122,9 @@ def test_a_sector_takes_a_step_for_each_lane_of_its_most_updated_word() -> None:
 
 def test_warps_add_up_an_address_that_all_of_them_update() -> None:
     several = [(warp, 64) for warp in (0, 1) for _ in range(32)]
-    assert steps(several, together=True) == [(2, 1), (2, 1)]
+    assert steps(several, together=2) == [(2, 1), (2, 1)]
     assert steps(several) == [(2, 32), (2, 32)]
     different = [(warp, 64 * (warp + 1)) for warp in (0, 1) for _ in range(32)]
-    assert steps(different, together=True) == [(2, 32), (4, 32)]
+    assert steps(different, together=2) == [(2, 32), (4, 32)]
+    of_blocks = [(warp, 64 * (warp // 2 + 1)) for warp in range(4) for _ in range(32)]
+    assert steps(of_blocks, together=2) == [(2, 1), (2, 1), (4, 1), (4, 1)]
