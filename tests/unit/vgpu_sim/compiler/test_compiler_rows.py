@@ -34,7 +34,7 @@ def _integer(words: Words, opcode: str, type_: str, operands: list[int]) -> int:
         case "div":
             return -1 if b == 0 else math.trunc(Fraction(a, b))
         case "rem":
-            return a if b == 0 else a - b * math.trunc(Fraction(a, b))
+            return -1 if b == 0 else a - b * math.trunc(Fraction(a, b))
         case "shl":
             return a << b if b < bits else 0
         case "shr":
