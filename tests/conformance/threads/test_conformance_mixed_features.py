@@ -98,7 +98,7 @@ def test_a_box_for_a_block_signals_its_pairs_even_block() -> None:
       setp.eq.u32 %s, %rank, 0; and.pred %s, %s, %p;
       @%s mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512;
       mov.u32 %r2, bar; mapa.shared::cluster.u32 %r2, %r2, 0; mul.lo.u32 %r3, %rank, 64;
-      @%p {_BOX}.cta_group::2 [sm], [%m, {{%r3}}], [%r2];
+      @%p {_BOX.replace(".1d", ".1d.cta_group::2")} [sm], [%m, {{%r3}}], [%r2];
       setp.ne.u32 %s, %rank, 0; @%s bra over; {_wait("more")} over: {_MEET}
       ld.shared.u32 %r4, [%a]; st.global.u32 [%g], %r4; {_MEET}
     """

@@ -311,8 +311,10 @@ def test_zero_columns_that_end_the_kernel(zeros: int, ends_well: bool) -> None:
         (_MMA.replace("group::1", "group::2"), r"tcgen05 of \.cta_group::1 and \.cta_group::2"),
         (_MMA.replace("%p;", "%p, 16;"), "from 0 to 15"),
         (_MMA.replace("f16", "f16.ashift"), "only for A in tensor memory"),
-        (_MMA.replace("f16 [%d], %x1", "f16.ashift.collector::a::use [%d], [%ta]"),
-         r"\.ashift does not take"),
+        (
+            _MMA.replace("f16 [%d], %x1", "f16.ashift.collector::a::use [%d], [%ta]"),
+            r"\.ashift does not take",
+        ),
         ("tcgen05.ld.sync.aligned.16x256b.x64.b32 %r0, [%own];", "more than 128 registers"),
         ("tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r0}, [%own];", "vector of 2 registers"),
     ],

@@ -260,7 +260,10 @@ def check(case: Case) -> None:
     dice = np.random.default_rng(case.seed)
     a, b = (
         tensor_oracle.patterns(type_, (rows, depth), dice)
-        for type_, rows, depth in ((case.a, case.m, case.k), (case.b, case.n, case.k << case.sparse))
+        for type_, rows, depth in (
+            (case.a, case.m, case.k),
+            (case.b, case.n, case.k << case.sparse),
+        )
     )
     places = tensor_sparsity.random_codes(case.kind, case.m, case.k, dice)
     c = tensor_oracle.patterns(case.total, (case.m, case.n), dice)

@@ -23,7 +23,8 @@ _CASES = (
     ("01", "copy_scalar", {}),
     ("01", "memcpy", _FLAT),
     ("02", "memcpy_1d", _FLAT | {"num_warps": 4}),
-    ("02", "memcpy_2d", _PLANE | {"XBLOCK": 128, "YBLOCK": 256, "transposed": True, "num_warps": 4}),
+    ("02", "memcpy_2d", _PLANE | {"XBLOCK": 128, "YBLOCK": 256, "transposed": True,
+                                  "num_warps": 4}),
     ("02", "memcpy_2d_inout", {"xnumel": 300, "ynumel": 400, "transpose_in": True,
                                "transpose_out": False}),
     ("03", "memcpy_1d_cpasync", {"xnumel": 200, "XBLOCK": 128}),
@@ -68,7 +69,8 @@ _CASES = (
     ("11", "mma_scaled_tcgen05_copy",
      _SCALED | {"BLOCK_N": 128, "BLOCK_K": 128, "a_format": "nvfp4", "b_format": "nvfp4"}),
     *(("11", "mma_scaled_pipelined",
-       _SCALED | {"M": 256, "N": 256, "b_format": "mxfp8", "impl_kernel": f"mma_scaled_{way}_kernel"})
+       _SCALED | {"M": 256, "N": 256, "b_format": "mxfp8",
+                  "impl_kernel": f"mma_scaled_{way}_kernel"})
       for way in ("pipelined", "warp_specialized")),
     *(("12", "op", {"M": 300, "N": 300, "K": 128, "use_clc": clc}) for clc in (True, False)),
     *(("13", f"tma_im2col_{way}", {})

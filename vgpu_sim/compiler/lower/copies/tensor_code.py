@@ -45,7 +45,7 @@ def function(
 
     Its parameters are the addresses of the map and of the part in shared memory, the coordinates,
     for loads of columns their offsets, for loads the address of the mbarrier, and with
-    ``multicast`` the mask of blocks. With ``paired``, the mbarrier of either block of each pair gets
+    ``multicast`` the mask of blocks. With ``paired``, the mbarrier of one block of each pair gets
     the transactions of both.
     """
     loads = direction is Direction.LOAD

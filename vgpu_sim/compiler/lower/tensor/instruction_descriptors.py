@@ -37,9 +37,7 @@ ONE, PAIR, STATIONARY = "one", "pair", "stationary"
 """How a product uses tensor memory: that of one block, of two, or of one by ``.ws``."""
 
 
-def tests(
-    kind: str, block: int, *, in_tensor: bool, way: str, sparse: bool, shifted: bool
-) -> str:
+def tests(kind: str, block: int, *, in_tensor: bool, way: str, sparse: bool, shifted: bool) -> str:
     """Return PTX that jumps to ILLEGAL unless the descriptor %idesc is legal. It stores N in %n,
     the columns of tensor memory that D has in %width, and in %small whether a matrix may begin at
     lane 16. With ``shifted``, the rows of A are shifted.

@@ -1,6 +1,6 @@
 """tcgen05.mma: PTX that tests the operands, then TMMA."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence as Many
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -195,7 +195,7 @@ def _way(match: Match) -> str:
     return instruction_descriptors.PAIR if is_pair(match) else instruction_descriptors.ONE
 
 
-def _variant(match: Match, operands: list[tree.Operand]) -> _Variant:
+def _variant(match: Match, operands: Many[tree.Operand]) -> _Variant:
     """Return what the code depends on, without the mask of zero columns.
 
     Raises:

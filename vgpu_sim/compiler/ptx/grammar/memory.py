@@ -120,6 +120,8 @@ cp      async bulk prefetch tensor $dim L2 [ global $load_mode? L2::cache_hint? 
 cp      async bulk tensor $dim $space_of_copy global|shared::cta [ $load_mode? $validity
         mbarrier::report::*? $multicast? $cta_group? L2::cache_hint? override::*?
         override_attribute::*? ]
+cp      async bulk tensor $dim $cta_group $space_of_copy global|shared::cta [ $load_mode? $validity
+        mbarrier::report::*? $multicast? L2::cache_hint? override::*? override_attribute::*? ]
 cp      reduce async bulk [ relaxed? $scope? ] global|shared::cluster shared::cta [ $validity
         L2::cache_hint? ] $fold noftz? $bulk_reduced
 cp      reduce async bulk tensor $dim global shared::cta [ $fold $load_mode? bulk_group

@@ -68,6 +68,11 @@ def arange(*bounds, dtype=None, device=None, **_):
     return tensor(np.arange(*bounds), dtype, device)
 
 
+def linspace(start, end, steps, dtype=None, device=None, **_):
+    """Make a tensor of ``steps`` equally spaced values, of which ``end`` is the last."""
+    return tensor(np.linspace(start, end, steps, dtype=np.float32), dtype, device)
+
+
 def _drawn(draw):
     def apply(*shape, dtype=None, device=None, **_):
         kind = as_type(dtype or TYPES["float32"])
