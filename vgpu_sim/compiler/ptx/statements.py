@@ -73,7 +73,7 @@ def _parse_instruction(cursor: Cursor) -> tree.Instruction:
     modifiers = tuple(token.text for token in dotted)
     if cursor.version <= grammar.LATEST_VERSION:
         _check_spelling(opcode, modifiers, dotted)
-        modifiers = grammar.arrange_modifiers(opcode.text, modifiers) or modifiers
+    modifiers = grammar.arrange_modifiers(opcode.text, modifiers) or modifiers
     operands: list[tree.Operand] = []
     is_call = opcode.text == "call"
     if not cursor.at(";"):

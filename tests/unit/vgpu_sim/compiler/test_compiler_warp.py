@@ -99,3 +99,11 @@ def test_operands_keep_their_places() -> None:
     (word,) = _lower("shfl.sync.idx.b32 %d|%p, %a, %b, 0x1c1f, 3;")
     assert word.dsts == (Register(2), Predicate(0))
     assert word.srcs == (Register(0), Register(1), Literal(0x1C1F), Literal(3))
+
+
+@pytest.mark.parametrize("version", ["8.6", "99.7"])  # nvcc 13.5 writes a newer one than is known
+def test_modifiers_may_come_in_any_order(version: str) -> None:
+    """As in CUB's radix sort."""
+    line = "vote.ballot.sync.b32 %d, %p, -1;"
+    (found,) = _lower(line, version)
+    assert (found,) == _lower("vote.sync.ballot.b32 %d, %p, -1;")
