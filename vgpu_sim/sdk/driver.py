@@ -45,6 +45,7 @@ class Compilation:
             "--no-offload-new-driver",
             "-Wno-unknown-cuda-version", "-Wno-undefined-internal",
             "-Xclang", f"-target-sdk-version={_SDK_VERSION}",
+            "-Xclang", "-fcuda-allow-variadic-functions",
             "-isystem", str(INCLUDE),
             "-isystem", str(self.clang.resources / "include" / "cuda_wrappers"),
             "-include", "cuda_runtime.h",

@@ -8,6 +8,8 @@
 #define TESSERA_CG __device__ __forceinline__
 
 namespace cooperative_groups {
+/* CCCL declares blocks and tiles in this namespace. */
+namespace __v1 {
 
 namespace details {
 TESSERA_CG unsigned int lane() {
@@ -152,47 +154,77 @@ class grid_group {
   static TESSERA_CG dim3 block_index() { return blockIdx; }
   /* A barrier with a generation: the low 16 bits count the blocks that have arrived, the high 16 bits
    * the barriers that are complete. The last block resets the count and begins a generation. */
-  static TESSERA_CG void sync() {
+  class arrival_token {
+    friend class grid_group;
+    unsigned int generation = 0;
+  };
+  static TESSERA_CG arrival_token barrier_arrive() {
     const unsigned long long blocks = num_blocks();
     if (!is_valid() || blocks > 0xffff) __trap();
+    arrival_token token;
     __syncthreads();
     if (details::rank_in_block() == 0) {
       unsigned int *word = barrier(), seen;
       __asm__ __volatile__("atom.add.acq_rel.gpu.u32 %0, [%1], 1;"
                            : "=r"(seen) : "l"(word) : "memory");
-      const unsigned int generation = seen >> 16;
+      token.generation = seen >> 16;
       if ((seen & 0xffff) + 1 == blocks) {
         __asm__ __volatile__("red.add.release.gpu.u32 [%0], %1;"
                              :: "l"(word), "r"(0x10000 - (unsigned int)blocks) : "memory");
-      } else {
-        while (seen >> 16 == generation) {
-          __asm__ __volatile__("ld.acquire.gpu.u32 %0, [%1];" : "=r"(seen) : "l"(word) : "memory");
-        }
       }
+    }
+    return token;
+  }
+  static TESSERA_CG void barrier_wait(arrival_token &&token) {
+    if (details::rank_in_block() == 0) {
+      unsigned int *word = barrier(), seen;
+      do {
+        __asm__ __volatile__("ld.acquire.gpu.u32 %0, [%1];" : "=r"(seen) : "l"(word) : "memory");
+      } while (seen >> 16 == token.generation);
     }
     __syncthreads();
   }
+  static TESSERA_CG void sync() { barrier_wait(barrier_arrive()); }
 };
 
-template <unsigned int Size, class Parent = void, bool Wide = (Size > 32)>
+template <unsigned int Size, class Parent = void>
 class thread_block_tile;
 
-/* A tile of a warp with a size that is a power of two. */
+namespace details {
+/* The threads of a tile's parent: those of the block, unless the parent is a tile itself. */
+template <class Parent>
+struct threads_of {
+  static TESSERA_CG unsigned int rank() { return rank_in_block(); }
+  static TESSERA_CG unsigned int count() { return block_threads(); }
+};
 template <unsigned int Size, class Parent>
-class thread_block_tile<Size, Parent, false> : public warp_group<thread_block_tile<Size, Parent>> {
-  static_assert((Size & (Size - 1)) == 0, "the size of a tile is a power of two");
+struct threads_of<thread_block_tile<Size, Parent>> {
+  static TESSERA_CG unsigned int rank() { return rank_in_block() % Size; }
+  static TESSERA_CG unsigned int count() { return Size; }
+};
 
- public:
-  thread_block_tile() = default;
-  /* A tile keeps its threads when its type names no parent, or another one. */
-  template <class Other>
-  TESSERA_CG thread_block_tile(const thread_block_tile<Size, Other> &) {}
-  static TESSERA_CG unsigned int thread_rank() { return details::rank_in_block() % Size; }
+/* What tiles of each size have: their place among the tiles of their parent. */
+template <unsigned int Size, class Parent>
+struct tile_place {
+  static_assert((Size & (Size - 1)) == 0 && Size <= 1024, "a power of two, at most 1024");
+  static TESSERA_CG unsigned int thread_rank() { return rank_in_block() % Size; }
   static TESSERA_CG constexpr unsigned int num_threads() { return Size; }
-  static TESSERA_CG unsigned int meta_group_rank() { return details::rank_in_block() / Size; }
+  static TESSERA_CG unsigned int meta_group_rank() { return threads_of<Parent>::rank() / Size; }
   static TESSERA_CG unsigned int meta_group_size() {
-    return (details::block_threads() + Size - 1) / Size;
+    return (threads_of<Parent>::count() + Size - 1) / Size;
   }
+};
+
+template <unsigned int Size, class Parent, bool Wide = (Size > 32)>
+class tile;
+
+/* A tile of a warp. */
+template <unsigned int Size, class Parent>
+class tile<Size, Parent, false> : public warp_group<tile<Size, Parent>>,
+                                  public tile_place<Size, Parent> {
+ public:
+  using tile_place<Size, Parent>::thread_rank;
+  using tile_place<Size, Parent>::num_threads;
   static TESSERA_CG unsigned int mask() {
     const unsigned int all = Size == 32 ? ~0u : (1u << Size % 32) - 1;
     return all << (details::lane() & ~(Size - 1));
@@ -222,34 +254,27 @@ class thread_block_tile<Size, Parent, false> : public warp_group<thread_block_ti
 /* A tile of several warps. It synchronises in the memory that this_thread_block() was given, or
  * in memory of its own, as on devices of compute capability 8.0 and later. */
 template <unsigned int Size, class Parent>
-class thread_block_tile<Size, Parent, true> {
-  static_assert((Size & (Size - 1)) == 0 && Size <= 1024, "a power of two, at most 1024");
+class tile<Size, Parent, true> : public tile_place<Size, Parent> {
   static constexpr unsigned int which =
       Size == 64 ? 0 : Size == 128 ? 1 : Size == 256 ? 2 : Size == 512 ? 3 : 4;
   block_tile_memory<> *memory;
 
   TESSERA_CG unsigned int barrier() const {
-    return (unsigned int)__cvta_generic_to_shared(&memory->arrived[which][meta_group_rank()]);
+    return (unsigned int)__cvta_generic_to_shared(&memory->arrived[which][rank_in_block() / Size]);
   }
 
  public:
   /* All threads of the block make their tiles together. */
-  TESSERA_CG explicit thread_block_tile(const thread_block &block)
-      : memory(block.tile_memory() ? block.tile_memory() : details::own_tile_memory()) {
+  TESSERA_CG explicit tile(const thread_block &block)
+      : memory(block.tile_memory() ? block.tile_memory() : own_tile_memory()) {
     __syncthreads();
-    if (thread_rank() == 0) {
+    if (rank_in_block() % Size == 0) {
       __asm__ __volatile__("mbarrier.init.shared.b64 [%0], %1;"
                            :: "r"(barrier()), "r"(Size) : "memory");
     }
     __syncthreads();
   }
-  static TESSERA_CG unsigned int thread_rank() { return details::rank_in_block() % Size; }
-  static TESSERA_CG constexpr unsigned int num_threads() { return Size; }
   static TESSERA_CG constexpr unsigned int size() { return Size; }
-  static TESSERA_CG unsigned int meta_group_rank() { return details::rank_in_block() / Size; }
-  static TESSERA_CG unsigned int meta_group_size() {
-    return (details::block_threads() + Size - 1) / Size;
-  }
   TESSERA_CG void sync() const {
     __asm__ __volatile__(
         "{ .reg .pred p; .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0];\n"
@@ -260,8 +285,28 @@ class thread_block_tile<Size, Parent, true> {
   template <class T>
   TESSERA_CG T *value_of(unsigned int warp) const {
     static_assert(sizeof(T) <= 32, "a value of at most 32 bytes");
-    return (T *)memory->values[meta_group_rank() * (Size / 32) + warp];
+    return (T *)memory->values[rank_in_block() / Size * (Size / 32) + warp];
   }
+};
+
+/* A type that exists if a condition holds. */
+template <bool Condition, class T>
+struct only_if {};
+template <class T>
+struct only_if<true, T> {
+  using type = T;
+};
+}  // namespace details
+
+/* A tile of a block, or of another tile, with a size that is a power of two. */
+template <unsigned int Size, class Parent>
+class thread_block_tile : public details::tile<Size, Parent> {
+ public:
+  using details::tile<Size, Parent>::tile;
+  thread_block_tile() = default;
+  /* A tile keeps its threads when its type names no parent, or another one. */
+  template <class Other, class = typename details::only_if<(Size <= 32), Other>::type>
+  TESSERA_CG thread_block_tile(const thread_block_tile<Size, Other> &) {}
 };
 
 /* Threads of a warp that are active together, or that a partition has put together. */
@@ -415,6 +460,21 @@ static TESSERA_CG void sync(const Group &group) {
   group.sync();
 }
 
+/* Calls a function in one thread of the group; returns its result in all of them. */
+template <class Group, class Function, class... Arguments>
+static TESSERA_CG void invoke_one(const Group &group, Function &&function,
+                                  Arguments &&...arguments) {
+  if (group.thread_rank() == 0) function(static_cast<Arguments &&>(arguments)...);
+}
+template <class Group, class Function, class... Arguments>
+static TESSERA_CG auto invoke_one_broadcast(const Group &group, Function &&function,
+                                            Arguments &&...arguments)
+    -> decltype(function(static_cast<Arguments &&>(arguments)...)) {
+  decltype(function(static_cast<Arguments &&>(arguments)...)) result{};
+  if (group.thread_rank() == 0) result = function(static_cast<Arguments &&>(arguments)...);
+  return group.shfl(result, 0);
+}
+
 /* Operators of reductions and scans. */
 #define TESSERA_OPERATOR(name, expression)                             \
   template <class T = void>                                            \
@@ -429,6 +489,8 @@ TESSERA_OPERATOR(bit_or, a | b)
 TESSERA_OPERATOR(bit_xor, a ^ b)
 #undef TESSERA_OPERATOR
 
+}  // namespace __v1
+using namespace __v1;
 }  // namespace cooperative_groups
 
 #undef TESSERA_CG

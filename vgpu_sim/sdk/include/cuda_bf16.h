@@ -46,6 +46,8 @@ struct __nv_bfloat16 {
   __host__ __device__ __nv_bfloat16(unsigned short i) : __x(tessera_bfloat16_bits((float)i)) {}
   __host__ __device__ operator float() const { return tessera_bfloat16_value(__x); }
   __host__ __device__ operator __nv_bfloat16_raw() const { return {__x}; }
+  /* By it, volatile values become others, as in reductions of CCCL. */
+  __host__ __device__ operator __nv_bfloat16_raw() const volatile { return {__x}; }
 };
 static_assert(sizeof(__nv_bfloat16) == 2, "two bytes");
 
@@ -122,6 +124,16 @@ TESSERA_COMPARE(__hle, <=)
 TESSERA_COMPARE(__hgt, >)
 TESSERA_COMPARE(__hge, >=)
 #undef TESSERA_COMPARE
+/* Whether both pairs of elements compare so. */
+#define TESSERA_BOTH(name, one) \
+  TESSERA_HD bool name(__nv_bfloat162 a, __nv_bfloat162 b) { return one(a.x, b.x) && one(a.y, b.y); }
+TESSERA_BOTH(__hbeq2, __heq)
+TESSERA_BOTH(__hbne2, __hne)
+TESSERA_BOTH(__hblt2, __hlt)
+TESSERA_BOTH(__hble2, __hle)
+TESSERA_BOTH(__hbgt2, __hgt)
+TESSERA_BOTH(__hbge2, __hge)
+#undef TESSERA_BOTH
 TESSERA_HD bool __hisnan(__nv_bfloat16 a) { return (float)a != (float)a; }
 TESSERA_HD int __hisinf(__nv_bfloat16 a) { return (float)a == INFINITY ? 1 : (float)a == -INFINITY ? -1 : 0; }
 TESSERA_HD __nv_bfloat16 __hmax(__nv_bfloat16 a, __nv_bfloat16 b) { return __nv_bfloat16(fmaxf((float)a, (float)b)); }

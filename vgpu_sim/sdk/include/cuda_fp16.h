@@ -55,6 +55,8 @@ struct __half {
   __host__ __device__ __half(unsigned short i) : __x(tessera_half_bits((float)i)) {}
   __host__ __device__ operator float() const { return tessera_half_value(__x); }
   __host__ __device__ operator __half_raw() const { return {__x}; }
+  /* By it, volatile values become others, as in reductions of CCCL. */
+  __host__ __device__ operator __half_raw() const volatile { return {__x}; }
 };
 static_assert(sizeof(__half) == 2, "two bytes");
 
@@ -131,6 +133,16 @@ TESSERA_COMPARE(__hle, <=)
 TESSERA_COMPARE(__hgt, >)
 TESSERA_COMPARE(__hge, >=)
 #undef TESSERA_COMPARE
+/* Whether both pairs of elements compare so. */
+#define TESSERA_BOTH(name, one) \
+  TESSERA_HD bool name(__half2 a, __half2 b) { return one(a.x, b.x) && one(a.y, b.y); }
+TESSERA_BOTH(__hbeq2, __heq)
+TESSERA_BOTH(__hbne2, __hne)
+TESSERA_BOTH(__hblt2, __hlt)
+TESSERA_BOTH(__hble2, __hle)
+TESSERA_BOTH(__hbgt2, __hgt)
+TESSERA_BOTH(__hbge2, __hge)
+#undef TESSERA_BOTH
 TESSERA_HD bool __hisnan(__half a) { return (float)a != (float)a; }
 TESSERA_HD int __hisinf(__half a) { return (float)a == INFINITY ? 1 : (float)a == -INFINITY ? -1 : 0; }
 TESSERA_HD __half __hmax(__half a, __half b) { return __half(fmaxf((float)a, (float)b)); }

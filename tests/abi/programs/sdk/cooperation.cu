@@ -11,6 +11,17 @@
 
 #include "check.h"
 
+/* Declarations like those of CCCL, which has them before or after the groups' own header. */
+namespace cooperative_groups {
+namespace __v1 {
+class thread_block;
+template <unsigned int Size, typename Parent>
+class thread_block_tile;
+}  // namespace __v1
+}  // namespace cooperative_groups
+template <class T>
+__host__ __device__ char is_function(T*, ...);
+
 namespace cg = cooperative_groups;
 
 namespace {
@@ -138,7 +149,8 @@ __global__ void grid_steps(float* a, int n, int steps) {
   auto g = cg::this_grid();
   for (int k = 0; k < steps; k++) {
     for (int i = g.thread_rank(); i < n; i += g.size()) a[i] = a[i] * 0.5f + 1;
-    g.sync();
+    auto token = g.barrier_arrive();
+    g.barrier_wait(static_cast<cg::grid_group::arrival_token&&>(token));
   }
 }
 __global__ void tiles(const int* a, int* out) {
@@ -158,6 +170,7 @@ __global__ void tiles(const int* a, int* out) {
   }
   auto lp = cg::labeled_partition(w, v & 3);
   out[256 + i] = cg::reduce(lp, v, cg::plus<int>());
+  out[320 + i] = 100 * t.meta_group_rank() + 10 * t.meta_group_size() + w.meta_group_rank();
 }
 __device__ int sum_of(cg::thread_group group, int* work, int v) {
   const int rank = group.thread_rank();
@@ -401,7 +414,7 @@ int check_groups() {
   CHECK(cudaLaunchCooperativeKernel(grid_steps, dim3(4), dim3(64), arguments));
   int bad = wrong(a.read(), [](int i) { return ((i * 0.5f + 1) * 0.5f + 1) * 0.5f + 1; });
   const auto v = generate<int>(64, [](int i) { return i * 29 % 31; });
-  Device<int> in(v), out(320);
+  Device<int> in(v), out(384);
   tiles<<<1, 64>>>(in, out);
   bad += wrong(out.read(), [&](int at) {
     const int i = at % 64, w = i / 32 * 32, t = i / 8 * 8;
@@ -419,6 +432,8 @@ int check_groups() {
       case 3:
         for (int k = w; k < w + 32; k++) odd += v[k] & 1, before += k < i && v[k] & 1;
         return v[i] & 1 ? 100 * odd + before : 0;
+      case 5:
+        return 100 * (i % 32 / 8) + 10 * 4 + i / 32;
       default:
         for (int k = w; k < w + 32; k++) r += (v[k] & 3) == (v[i] & 3) ? v[k] : 0;
         return r;

@@ -71,3 +71,10 @@ def test_dependencies_are_for_the_output_that_stays(clang: Path) -> None:
     compiled, linked = Path("calls").read_text().splitlines()
     assert "-MD -MFa.d -MQprogram -c a.c" in compiled
     assert "-M" not in linked
+
+
+def test_headers_may_declare_variadic_functions_in_device_code(clang: Path) -> None:
+    """CCCL selects overloads by them; they are not called."""
+    Path("a.cu").touch()
+    driver.compile_all(parse(["-ccbin", str(clang), "-ptx", "a.cu", "-o", "out"]))
+    assert "-Xclang -fcuda-allow-variadic-functions" in Path("calls").read_text()

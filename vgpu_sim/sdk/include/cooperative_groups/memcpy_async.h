@@ -6,6 +6,7 @@
 
 #if defined(__CUDA__)
 namespace cooperative_groups {
+namespace __v1 {
 template <class Group>
 static __device__ __forceinline__ void memcpy_async(const Group &group, void *target,
                                                     const void *source, size_t bytes) {
@@ -29,6 +30,7 @@ template <class Group>
 static __device__ __forceinline__ void wait(const Group &group) {
   group.sync();
 }
+}  // namespace __v1
 }  // namespace cooperative_groups
 #endif
 

@@ -6,6 +6,7 @@
 
 #if defined(__CUDA__)
 namespace cooperative_groups {
+namespace __v1 {
 /* All threads get the result; the order of the operands is a tree over ranks. */
 template <class Group, class T, class Operator>
 static __device__ __forceinline__ T reduce(const Group &group, T v, Operator op) {
@@ -18,8 +19,8 @@ static __device__ __forceinline__ T reduce(const Group &group, T v, Operator op)
 }
 /* In a tile of several warps, the results of the warps are combined in their order. */
 template <unsigned int Size, class Parent, class T, class Operator>
-static __device__ __forceinline__ T reduce(const thread_block_tile<Size, Parent, true> &tile, T v,
-                                           Operator op) {
+static __device__ __forceinline__ typename details::only_if<(Size > 32), T>::type reduce(
+    const thread_block_tile<Size, Parent> &tile, T v, Operator op) {
   const unsigned int rank = tile.thread_rank();
   v = reduce(thread_block_tile<32>(), v, op);
   if (rank % 32 == 0) *tile.template value_of<T>(rank / 32) = v;
@@ -29,6 +30,7 @@ static __device__ __forceinline__ T reduce(const thread_block_tile<Size, Parent,
   tile.sync();
   return v;
 }
+}  // namespace __v1
 }  // namespace cooperative_groups
 #endif
 

@@ -6,6 +6,7 @@
 
 #if defined(__CUDA__)
 namespace cooperative_groups {
+namespace __v1 {
 template <class Group, class T, class Operator = plus<T>>
 static __device__ __forceinline__ T inclusive_scan(const Group &group, T v,
                                                    Operator op = Operator()) {
@@ -22,6 +23,7 @@ static __device__ __forceinline__ T exclusive_scan(const Group &group, T v,
   const T up = group.shfl_up(inclusive_scan(group, v, op), 1);
   return group.thread_rank() == 0 ? T() : up;
 }
+}  // namespace __v1
 }  // namespace cooperative_groups
 #endif
 
