@@ -253,16 +253,16 @@ def test_the_capture_of_a_threads_stream_ends_with_the_thread(cuda):
 
 
 def test_priorities_are_clamped_and_reported(cuda):
-    assert [int(one) for one in cuda.cuCtxGetStreamPriorityRange()] == [0, -5]
+    assert [int(one) for one in cuda.cuCtxGetStreamPriorityRange()] == [0, -2]
     streams = [cuda.cuStreamCreateWithPriority(1, wanted) for wanted in (3, 0, -2, -9)]
-    assert [int(cuda.cuStreamGetPriority(one)) for one in streams] == [0, 0, -2, -5]
+    assert [int(cuda.cuStreamGetPriority(one)) for one in streams] == [0, 0, -2, -2]
     priority = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PRIORITY
     cuda.cuStreamCopyAttributes(streams[0], streams[2])
     assert int(cuda.cuStreamGetAttribute(streams[0], priority).priority) == -2
     value = cuda.CUstreamAttrValue()
     value.priority = -7
     cuda.cuStreamSetAttribute(streams[0], priority, value)
-    assert int(cuda.cuStreamGetPriority(streams[0])) == -5
+    assert int(cuda.cuStreamGetPriority(streams[0])) == -2
     for one in streams:
         cuda.cuStreamDestroy(one)
     assert int(cuda.cuStreamGetPriority(cuda.cuStreamCreate(1))) == 0

@@ -271,7 +271,7 @@ ROWS = (
     ),
     both(
         "GetBAR1MemoryInfo",
-        pynvml.c_nvmlBAR1Memory_t(80 * GIB, 80 * GIB, 0),
+        pynvml.c_nvmlBAR1Memory_t(128 * GIB, 128 * GIB, 0),
         pynvml.c_nvmlBAR1Memory_t(10 * GIB, 10 * GIB, 0),
     ),
     Row("GetEccMode", (c_uint(1), c_uint(1))),

@@ -357,7 +357,7 @@ def limits() -> None:
         LIMIT.CU_LIMIT_MALLOC_HEAP_SIZE,
         LIMIT.CU_LIMIT_STACK_SIZE,
     )
-    # Measured on an H100 80GB HBM3, driver 580.159, as is the range of priorities.
+    # Measured on an H100 80GB HBM3, driver 580.159.
     assert (get(stack), get(fifo), get(heap_)) == (1024, 8650752, 8 << 20)
     assert (set_limit(stack, 2050), get(stack)) == (0, 2064)
     assert (set_limit(stack, (512 << 10) + 1), get(stack)) == (INVALID_VALUE, 2064)

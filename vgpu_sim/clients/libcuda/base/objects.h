@@ -109,7 +109,7 @@ struct tsr_system_area {
 enum { TSR_GRAPH_LANES = 4, TSR_GRAPH_RINGS = 9 };
 /* The least one is 0. PyTorch makes 32 streams for each of up to four priorities, and a context has
  * TESSERA_MAX_STREAMS. */
-enum { TSR_GREATEST_PRIORITY = -5 };
+enum { TSR_GREATEST_PRIORITY = -2 };
 
 /* A set of streams of a context that is recorded and waits as a whole: all of them (group 0), or
  * those of a green context (streams/group.h). */

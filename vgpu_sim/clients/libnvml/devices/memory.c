@@ -34,6 +34,13 @@ nvmlReturn_t tsr_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t
   return NVML_SUCCESS;
 }
 
+/* Return the size of a BAR, a power of two, with which all of a GPU's memory can be mapped. */
+static uint64_t bar_of(uint64_t bytes) {
+  uint64_t bar = 1;
+  while (bar < bytes) bar <<= 1;
+  return bar;
+}
+
 /* All of a device's memory can be mapped, as on boards with a large BAR; none is mapped by
  * default. */
 nvmlReturn_t tsr_nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *bar1Memory) {
@@ -41,7 +48,8 @@ nvmlReturn_t tsr_nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory
   const nvmlReturn_t result = tsr_device(device, TSR_FACTS, &found);
   if (!bar1Memory) return NVML_ERROR_INVALID_ARGUMENT;
   if (result != NVML_SUCCESS) return result;
-  const uint64_t bytes = found.is_mig ? found.instance.memory_bytes : found.gpu.memory_bytes;
+  const uint64_t bytes =
+      found.is_mig ? found.instance.memory_bytes : bar_of(found.gpu.memory_bytes);
   *bar1Memory = (nvmlBAR1Memory_t){.bar1Total = bytes, .bar1Free = bytes};
   return NVML_SUCCESS;
 }
