@@ -145,6 +145,6 @@ def test_fields_of_64_bits_may_begin_or_end_beyond_255(known: bool) -> None:
         registers=".reg .b32 %a, %b; .reg .b64 %p, %q, %w<2>;",
     )
     buffers = [np.array(given, "<u8").tobytes(), bytes(8 * len(_WIDE_FIELDS))]
-    found = compare(compile_verified(code), buffers, (1, 1, 1), (1, 1, 1), _PLANS)
+    found = compare(compile_verified(code), buffers, (1, 1, 1), (_THREADS, 1, 1), _PLANS)
     wanted = np.array([result for *_, result in _WIDE_FIELDS], "<u8").tobytes()
     assert found[1] == wanted
