@@ -13,8 +13,11 @@ from benchmarks.silicon.values import (
     fuzzers,
     lanes,
     operands,
+    ramps,
     results,
     spellings,
+    sums,
+    videos,
     warps,
 )
 from benchmarks.silicon.values.capture import suit_target
@@ -58,7 +61,8 @@ def record(
 ) -> None:
     """Write the cases; with ``known``, name the outputs that need not return from the GPU."""
     store, cases = bundle.Store(), list[dict[str, Any]]()
-    sources = [arithmetic(store), fetches.cases(store), warps.cases(store)]
+    sources = [ramps.cases(), sums.cases(store), videos.cases(store)]
+    sources += [arithmetic(store), fetches.cases(store), warps.cases(store)]
     sources.append(faults.cases(store))
     if not only or only in ("random", "program", "cluster"):
         sources.append(fuzzers.random_kernels(1500, store))

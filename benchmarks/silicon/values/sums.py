@@ -100,8 +100,8 @@ def _finish(
     }  # fmt: skip
 
 
-def _list(start: int, count: int) -> str:
-    return "{" + ", ".join(f"%v{start + n}" for n in range(count)) + "}"
+def _list(start: int, count: int, kind: str = "v") -> str:
+    return "{" + ", ".join(f"%{kind}{start + n}" for n in range(count)) + "}"
 
 
 def cases(store: Store) -> Iterator[dict[str, Any]]:
@@ -113,9 +113,8 @@ def cases(store: Store) -> Iterator[dict[str, Any]]:
             ends = " ".join(
                 f"mov.b64 {{%v{2 * n}, %v{2 * n + 1}}}, %f{n};" for n in range((a + b) // 2, halves)
             )
-            part = lambda s, n: "{" + ", ".join(f"%f{s + m}" for m in range(n)) + "}"  # noqa: E731
-            d = part((a + b) // 2, c // 2)
-            core = f"mma.sync.aligned.{name} {d}, {part(0, a // 2)}, {part(a // 2, b // 2)}, {d};"
+            d = _list((a + b) // 2, c // 2, "f")
+            core = f"mma.sync.aligned.{name} {d}, {_list(0, a // 2, 'f')}, {_list(a // 2, b // 2, 'f')}, {d};"
             body = f"{moves} {core} {ends}"
         else:
             d = _list(a + b, c)
