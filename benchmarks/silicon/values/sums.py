@@ -114,7 +114,8 @@ def cases(store: Store) -> Iterator[dict[str, Any]]:
                 f"mov.b64 {{%v{2 * n}, %v{2 * n + 1}}}, %f{n};" for n in range((a + b) // 2, halves)
             )
             d = _list((a + b) // 2, c // 2, "f")
-            core = f"mma.sync.aligned.{name} {d}, {_list(0, a // 2, 'f')}, {_list(a // 2, b // 2, 'f')}, {d};"
+            factors = f"{_list(0, a // 2, 'f')}, {_list(a // 2, b // 2, 'f')}"
+            core = f"mma.sync.aligned.{name} {d}, {factors}, {d};"
             body = f"{moves} {core} {ends}"
         else:
             d = _list(a + b, c)
