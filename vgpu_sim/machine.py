@@ -12,28 +12,16 @@ from vgpu_sim.worker import process as worker, sandbox
 from vgpu_sim.worker.runtime.binding import NativeRuntime
 
 
-def prepare(backend: str) -> None:
-    """In a zygote: perform the imports and computations that every worker with this backend would
-    otherwise repeat. No thread is started.
+def prepare() -> None:
+    """In a zygote: perform the imports and computations that every worker would otherwise repeat.
+    No thread is started.
 
-    numpy is imported for the interpreter only, without the threads of its linear algebra library.
-    No LLVM engine stays alive, because an engine must not be forked. Workers with another backend
-    start, too, but perform their imports themselves.
+    numpy is not imported, because importing it starts threads. No LLVM engine stays alive,
+    because an engine must not be forked.
     """
-    if backend == "interp":
-        _forbid_threads_of_numpy()
-        from vgpu_sim.worker.backends import interp
-
-        interp.prepare()
-        return
     from vgpu_sim.worker.backends import jit
 
     jit.prepare()
-
-
-def _forbid_threads_of_numpy() -> None:
-    """Before numpy is imported: its linear algebra library would otherwise start threads."""
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 
 def adopt_orphans() -> None:
@@ -76,7 +64,8 @@ def _make_backend(
         ValueError: no backend has the configured name.
     """
     if config.backend == "interp" or config.clock == MODELLED:
-        _forbid_threads_of_numpy()
+        # numpy loads a linear algebra library that would otherwise start threads.
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
     if config.backend == "jit":
         from vgpu_sim.worker.backends.jit import JitBackend
 

@@ -1,9 +1,9 @@
-"""Starts context workers by forking: ``python -m vgpu_sim.zygote FD [UID [BACKEND]]``.
+"""Starts context workers by forking: ``python -m vgpu_sim.zygote FD [UID]``.
 
 The contract is ``hal.compute.spawn``.
 
-The zygote is single-threaded, without grpc or a live LLVM engine, and has imported everything that
-workers need: numpy only if the backend is the interpreter. Forking it takes one millisecond; starting a new interpreter would
+The zygote is single-threaded, without grpc, numpy or a live LLVM engine, and has imported
+everything that workers need. Forking it takes one millisecond; starting a new interpreter would
 take fifty. The zygote ends when gpud closes the socket, without affecting running workers.
 
 After the first context has been started or announced, the zygote keeps a *spare* worker for the
@@ -248,15 +248,14 @@ def _keep_only(*descriptors: int) -> list[socket.socket]:
 
 def main() -> None:
     """Run the zygote; the command line has the number of an inherited socket and, optionally, the
-    workers' uid (or an empty argument) and their usual backend.
+    workers' uid.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # gpud decides when workers end
-    uid, backend = (*sys.argv[2:], "", "")[:2]
-    machine.prepare(backend or spawn.DEFAULT_BACKEND)
+    machine.prepare()
     machine.adopt_orphans()
     gc.freeze()  # collections in children would otherwise copy pages
     gc.set_threshold(_GC_THRESHOLD)
-    sandbox = machine.probe_sandbox(int(uid) if uid else None)
+    sandbox = machine.probe_sandbox(int(sys.argv[2]) if len(sys.argv) > 2 else None)
     Zygote(socket.socket(fileno=int(sys.argv[1]))).serve(sandbox)
 
 

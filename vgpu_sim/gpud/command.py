@@ -125,7 +125,7 @@ async def _serve(
     loop.set_default_executor(threads.pool())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    zygote = Zygote(_ignore_exit, options.workers.first_uid, options.workers.backend)
+    zygote = Zygote(_ignore_exit, options.workers.first_uid)
     zygote.begin()
     try:
         readiness.withdraw(ready_file)

@@ -31,7 +31,8 @@ _HARMLESS = (
 
 def request_of(arguments: list[str]) -> tuple[str, list[str]] | None:
     """Return the path of the assembly and the remaining arguments; None if only cc1 may do this."""
-    others, output, names = [], "", iter(arguments)
+    others: list[str] = []
+    output, names = "", iter(arguments)
     for name in names:
         if name == "-o":
             output = next(names, "")
@@ -52,7 +53,8 @@ def keeps_paths(arguments: list[str]) -> bool:
 
 def without_folders(arguments: list[str]) -> list[str]:
     """Return the arguments without the folders of headers, and the source without its own."""
-    kept, names = [], iter(arguments)
+    kept: list[str] = []
+    names = iter(arguments)
     for name in names:
         if name in ("-I", "-isystem", "-iquote"):
             next(names, "")
@@ -108,7 +110,8 @@ def run(cc1: str, arguments: list[str], output: int) -> tuple[int, bytes]:
     What it writes on standard error besides is lost.
     """
     reader, writer = os.pipe()
-    actions = [(os.POSIX_SPAWN_OPEN, _ERRORS, os.devnull, os.O_WRONLY, 0)] * (output != _ERRORS)
+    actions: list[tuple[object, ...]] = []
+    actions += [(os.POSIX_SPAWN_OPEN, _ERRORS, os.devnull, os.O_WRONLY, 0)] * (output != _ERRORS)
     actions.append((os.POSIX_SPAWN_DUP2, writer, output))
     pid = os.posix_spawn(cc1, [cc1, *arguments], os.environ, file_actions=actions)
     os.close(writer)

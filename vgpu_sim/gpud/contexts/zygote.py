@@ -33,20 +33,13 @@ _MESSAGE_BYTES = 64 << 10
 class Zygote:
     """Supervises the zygote. ``on_exit`` gets (pid, wait status) of every worker that ends.
 
-    ``worker_uid`` is a uid that workers may have, or None if they run as gpud's user; ``backend``
-    is the backend that they usually have, for which the zygote performs the imports.
+    ``worker_uid`` is a uid that workers may have, or None if they run as gpud's user.
     ``sandbox`` maps each sandbox mechanism to its availability, as reported by the zygote; None
     before that report.
     """
 
-    def __init__(
-        self,
-        on_exit: Callable[[int, int], None],
-        worker_uid: int | None = None,
-        backend: str = spawn.DEFAULT_BACKEND,
-    ) -> None:
+    def __init__(self, on_exit: Callable[[int, int], None], worker_uid: int | None = None) -> None:
         self.on_exit = on_exit
-        self._backend = backend
         self._worker_uid = worker_uid
         self.sandbox: dict[str, bool] | None = None
         self._channel: socket.socket | None = None
@@ -145,11 +138,10 @@ class Zygote:
     def _launch(self) -> socket.socket:
         mine, its = seqpacket.pair()
         mine.setblocking(False)
-        user = "" if self._worker_uid is None else str(self._worker_uid)
-        arguments = (str(its.fileno()), user, self._backend)
+        user = [] if self._worker_uid is None else [str(self._worker_uid)]
         with its:
             self._process = subprocess.Popen(
-                python_process.module_command(ZYGOTE_MODULE, *arguments),
+                python_process.module_command(ZYGOTE_MODULE, str(its.fileno()), *user),
                 env=python_process.module_environment() | spawn.ZYGOTE_ENVIRONMENT,
                 stdin=subprocess.DEVNULL,
                 pass_fds=(its.fileno(),),

@@ -84,7 +84,6 @@ CRASHED_STATUS: Final = 72  # a defect of Tessera
 # worker that unmapped one would leave a hole at an address that other workers know. 32 MiB is the
 # most that glibc accepts.
 ZYGOTE_ENVIRONMENT: Final = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
-DEFAULT_BACKEND: Final = "jit"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@ launches.
 """
 
 import ctypes
-import functools
 import itertools
 import math
 import struct
@@ -110,14 +109,6 @@ def _line(function: Function, word: int | None) -> int:
     return 0 if word is None else function.lines[word]
 
 
-def prepare() -> None:
-    """In a zygote: do what every worker would otherwise repeat. numpy starts no thread if
-    ``OPENBLAS_NUM_THREADS`` is 1.
-    """
-    _warm_up()
-
-
-@functools.cache  # the workers of a zygote that is prepared find it done
 def _warm_up() -> None:
     """Run a kernel in private memory, because numpy imports parts of itself on first use."""
     module = warm_up_module()
