@@ -7,6 +7,7 @@ import torch
 
 from tessera_torch import counts, native
 from tessera_torch.operator import Operator
+from tessera_torch.targets import both
 
 
 def _addend(self: Any, left: Any, right: Any) -> Any:
@@ -89,12 +90,23 @@ def _dot(first: Any, second: Any) -> Any:
     return (first.to(torch.float32) * second.to(torch.float32)).sum().to(first.dtype)
 
 
+def _int_mm(self: Any, mat2: Any) -> Any:
+    """Return the product of matrices of int8 as int32: doubles hold its sums exactly."""
+    counts.CALLS["_int_mm"] += 1
+    if self.dtype != torch.int8 or mat2.dtype != torch.int8:
+        raise RuntimeError(
+            f"Expected self and mat2 to be of type int8, but got {self.dtype} and {mat2.dtype}"
+        )
+    return torch.mm(self.to(torch.float64), mat2.to(torch.float64)).to(torch.int32)
+
+
 _PLAIN_DOT: Final = _plain("dot")
 _NAMES: Final = ("addmm", "addmm.out", "addmv", "addmv.out", *native.PRODUCTS)
 _COMPLEX: Final = {name: Operator(name, frozenset()) for name in _NAMES}
 KERNELS: Final = {
     **{name: _plain(name) for name in native.PRODUCTS},
     "dot": _dot,
+    **both("_int_mm", "_int_mm.out", _int_mm),
     "addmm": _forward("addmm"),
     "addmm.out": _forward_out("addmm.out"),
     "addmv": _forward("addmv"),

@@ -113,6 +113,31 @@ def _sum_of_rows(self: Any, other: Any, alpha: Any = 1) -> Any:
     return torch.add(*pair, alpha=alpha).coalesce().to_sparse_csr()
 
 
+def _elements(one: Any) -> tuple[Any, Any]:
+    """Return rows and columns of the elements of compressed rows or columns."""
+    if one.layout == torch.sparse_csr:
+        rows, columns = _expand(one.crow_indices(), one.col_indices())
+    else:
+        rows, columns = _expand(one.ccol_indices(), one.row_indices(), transpose=True)
+    return rows, columns
+
+
+def _mm(self: Any, mat2: Any) -> Any:
+    counts.CALLS["mm (sparse rows)"] += 1
+    check_sizes(self, mat2)
+    known = (torch.sparse_csr, torch.sparse_csc)
+    if mat2.layout == torch.strided and self.layout in known:
+        return multiply(*_elements(self), self.values(), self.shape[0], mat2)
+    if self.layout == torch.strided and mat2.layout in known:
+        return torch.mm(self, _to_dense(mat2))
+    if self.layout == torch.sparse_csr and mat2.layout == torch.sparse_csr:
+        return torch.mm(self.to_sparse_coo(), mat2.to_sparse_coo()).to_sparse_csr()
+    raise NotImplementedError(
+        f"aten::mm ({self.layout} and {mat2.layout}) has no kernel on Tessera's simulated GPU. Use"
+        " to_dense(), or compute it on the CPU (tensor.cpu())"
+    )
+
+
 def _vector_out(self: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1, out: Any) -> Any:
     columns = (self[:, None] if self.dim() else self, vec[:, None])
     shape = (mat.shape[0], 1)
@@ -126,6 +151,7 @@ DENSE_KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "_convert_indices_from_csr_to_coo": _expand,
 }
 KERNELS: Final[dict[str, Callable[..., Any]]] = {
+    "mm": _mm,
     "addmm.out": _addmm_out,
     "addmv.out": _vector_out,
     "_to_dense": _to_dense,
