@@ -41,7 +41,7 @@ def register() -> tuple[Any, int]:
     from tessera_torch.linalg import table as linalg_table
     from tessera_torch.own import table
     from tessera_torch.sparse import arithmetic, coordinates, rows, softmax
-    from tessera_torch.special import nested, table as special_table
+    from tessera_torch.special import ragged_batches, table as special_table
     from tessera_torch.transforms import fft
 
     devices.avoid_nccl()
@@ -72,7 +72,7 @@ def register() -> tuple[Any, int]:
         layouts = {
             "SparseCUDA": sparse,
             "SparseCsrCUDA": rows.KERNELS,
-            "NestedTensorCUDA": nested.KERNELS,
+            "NestedTensorCUDA": ragged_batches.KERNELS,
         }
         for key, kernels in layouts.items():
             for name, kernel in kernels.items():
