@@ -43,7 +43,7 @@ _BUNDLES: Final = {
 def record(directory: Path) -> None:
     """Write the bundles, the programs that time them, and the script that runs them."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name in ("runner.py", "clocks.py", "facts.py", "run.sh"):
+    for name in ("runner.py", "contents.py", "clocks.py", "facts.py", "run.sh"):
         shutil.copy(_HERE / name, directory / name)
     for name, rooms in _BUNDLES.items():
         points = [point.as_dict() for room in rooms for point in room.points()]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.silicon.times import runner
+from benchmarks.silicon.times.contents import contents
 from vgpu_sim import compiler
 from vgpu_sim.exec.errors import ExecutionError
 from vgpu_sim.exec.interp import BufferMemory
@@ -58,7 +58,7 @@ def _memory(point: dict[str, Any]) -> tuple[BufferMemory, list[tuple[int, int]],
     extents, packed = [(_BASE, _BASE + _VARIABLES)], b""
     for kind, *rest in point["arguments"]:
         if kind == "buffer":
-            array = runner.contents(*rest)
+            array = contents(*rest)
             begin = _BASE + len(data)
             packed += bytes(-len(packed) % 8) + struct.pack("<Q", begin)
             data += np.ascontiguousarray(array).view(np.uint8).data

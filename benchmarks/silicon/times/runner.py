@@ -6,6 +6,8 @@ needs it; ``--few`` measures a few launches of the first blocks of each grid, wh
 kernel loads and runs.
 """
 
+# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="no-untyped-def"
+
 import contextlib
 import ctypes
 import json
@@ -14,8 +16,6 @@ import subprocess
 import sys
 import time
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
-
-import numpy as np
 
 FLUSH_BYTES = 256 << 20
 BUDGET_US = 4000.0  # measured work per point, roughly
@@ -127,52 +127,6 @@ class Flush:
         )
 
 
-_contents = {}
-
-
-def contents(kind, size):
-    """Return the initial contents of a buffer, which are the same in every run."""
-    key = (kind, size)
-    if key in _contents:
-        return _contents[key]
-    name, _, detail = kind.partition(":")
-    dice = np.random.default_rng(20261127)
-    few = min(size, 1 << 22)
-    if name == "zeros":
-        found = np.zeros(size, np.uint8)
-    elif name == "bytes":
-        found = np.resize(dice.integers(0, 256, few, np.uint8), size)
-    elif name == "floats":
-        found = np.resize(dice.random(few // 4 + 1, np.float32), size // 4)
-    elif name == "doubles":
-        found = np.resize(dice.random(few // 8 + 1), size // 8)
-    elif name == "halves":
-        found = np.resize(
-            (dice.random(few // 2 + 1, np.float32) - 0.5).astype(np.float16), size // 2
-        )
-    elif name == "brains":
-        random = (dice.random(few // 2 + 1, np.float32) - 0.5).view(np.uint32) >> 16
-        found = np.resize(random.astype(np.uint16), size // 2)
-    elif name == "indices":  # random 32-bit indices below a limit
-        found = dice.integers(0, int(detail), size // 4, np.uint32)
-    elif name == "ring":  # one random cycle through all slots of ``detail`` bytes: offsets
-        stride = int(detail)
-        count = size // stride
-        order = dice.permutation(count).astype(np.uint64)
-        found = np.zeros(size // 8, np.uint64)
-        found[order * (stride // 8)] = np.roll(order, -1) * stride
-    elif name == "rows":  # the starts of sparse rows of 4 ... 27 elements
-        lengths = dice.integers(4, 28, size // 4 - 1)
-        found = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    else:
-        raise ValueError(f"unknown contents: {kind}")
-    found = np.ascontiguousarray(found)
-    if len(_contents) > 6:
-        _contents.clear()
-    _contents[key] = found
-    return found
-
-
 def tensor_map(gpu, pointer, size, rows):
     """Return a map of rows of 64 half words (128 bytes); a box has ``rows`` of them."""
     room = (ctypes.c_uint64 * 24)()
@@ -193,6 +147,8 @@ class Kernel:
     def __init__(self, gpu, point):
         self.gpu, self.point = gpu, point
         self.module, self.function, self.pointers = c_void_p(), c_void_p(), []
+        from contents import contents  # beside this file in a bundle
+
         image = point["ptx"].encode() + b"\0"
         self.log = ctypes.create_string_buffer(4096)
         keys = (c_int * 2)(5, 6)

@@ -1,9 +1,9 @@
 """Which instructions of the ISA a board performs in one asynchronous unit, beside its warps.
 
 A product of a warp group, a bulk copy and ``cp.async`` are one instruction of a program each.
-Tessera compiles them to several: loads of fragments and products of a warp, a loop that moves 16 bytes at
-a time, or a load and a store. They are recognised by the line of the program that they have in
-common.
+Tessera compiles them to several: loads of fragments and products of a warp, a loop that moves 16
+bytes at a time, or a load and a store. They are recognised by the line of the program that they
+have in common.
 """
 
 from collections.abc import Mapping
