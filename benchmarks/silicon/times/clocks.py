@@ -1,7 +1,5 @@
 """The clocks of the first GPU. This needs ``libnvidia-ml.so.1``, and is beside ``runner.py``."""
 
-# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="no-untyped-def"
-
 import ctypes
 from ctypes import byref, c_int, c_uint, c_void_p
 

@@ -1,7 +1,5 @@
 """The initial contents of a point's buffers, by name. This file runs beside ``runner.py``."""
 
-# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="no-untyped-def"
-
 import numpy as np
 
 _contents = {}

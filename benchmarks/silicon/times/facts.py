@@ -3,8 +3,6 @@
 ``python facts.py result.json`` needs what ``runner.py`` needs, and that file beside it.
 """
 
-# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="no-untyped-def"
-
 import ctypes
 import sys
 import time

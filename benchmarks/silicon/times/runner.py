@@ -6,8 +6,6 @@ needs it; ``--few`` measures a few launches of the first blocks of each grid, wh
 kernel loads and runs.
 """
 
-# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="no-untyped-def"
-
 import contextlib
 import ctypes
 import json

@@ -53,8 +53,9 @@ _LONG_DIVISION: Final[Work] = {Pipe.ALU: 50, Pipe.FMA: 30, Pipe.XU: 1, Pipe.CVT:
 def work_of(instruction: Instruction) -> Work:
     """Return how many issue slots of each pipe a warp needs for an instruction."""
     op, family = instruction.op, instruction.op.family
-    if op in (Op.NOP, Op.MOV, Op.MMA_SCALE):
-        # ptxas assigns both ends of a copy to one register; scales are part of the product.
+    if op in (Op.NOP, Op.MOV, Op.MMA_SCALE, Op.CLUSTER_WAIT):
+        # ptxas assigns both ends of a copy to one register; scales are part of the product. An
+        # arrival has the cost of a cluster's barrier, because a sampled warp waits several times.
         return _NOTHING
     if op in (Op.MMA, Op.TMMA):
         return {Pipe.TENSOR: 1}
