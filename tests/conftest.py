@@ -1,6 +1,5 @@
 """Which tests run: those of ``tests/e2e`` need a cluster and run only with ``--with-e2e``."""
 
-import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.kept import c_compiler, store
+from support.kept import store
 from support.watches import cost_of_tests, failed_alone, left_threads, open_files, parts
 
 E2E = Path(__file__).parent / "e2e"
@@ -16,13 +15,10 @@ OVER_BUDGET = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch over what tests leave behind; reuse what the C compiler made in earlier runs."""
+    """Watch over what tests leave behind."""
     for watch in (left_threads, open_files):
         config.pluginmanager.register(watch)
     config.pluginmanager.register(cost_of_tests.Meter(), "cost")
-    stack = contextlib.ExitStack()
-    stack.enter_context(c_compiler.reusing_assembly())
-    config.add_cleanup(stack.close)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

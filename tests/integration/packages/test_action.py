@@ -58,9 +58,14 @@ class Runner:
 
 
 def link_dependencies(target: Path) -> None:
-    """Link this environment's packages, without its editable Tessera, into another one."""
+    """Link this environment's packages, without its editable Tessera, into another one.
+
+    An editable installation has a folder vgpu_sim for the plug-ins alone. If it were linked, pip
+    would write the wheel's modules into it, and they would hide the checkout from then on.
+    """
+    own = ("tessera", "editable", "vgpu_sim")
     for path in Path(sysconfig.get_path("purelib")).iterdir():
-        tessera = path.name.lower().lstrip("_").startswith(("tessera", "editable"))
+        tessera = path.name.lower().lstrip("_").startswith(own)
         if not (tessera or path.suffix == ".pth" or (target / path.name).exists()):
             (target / path.name).symlink_to(path)
 

@@ -22,12 +22,8 @@ trip by trip, starting from zeros, and a lane that continues after the loop has 
 its trips.
 """
 
-import functools
-import platform
 import re
-from pathlib import Path
 
-from support.kept import results
 from support.proofs.clamp_sums import APERTURE_BYTES, Sum, symbol_of
 from support.proofs.ir_flow import Facts
 from support.proofs.ir_text import MASKED, STOP, TABLE_CALLS, Line, access_of, constants
@@ -184,24 +180,9 @@ class FunctionProof(TripProof):
 def prove(text: str) -> int:
     """Prove every access of a module's text; return how many are to the aperture.
 
-    A text that an earlier run has proved is not proved again, as long as neither this folder nor a
-    bound has changed.
-
     Raises:
         NotShown: for an access that is not proved to be safe.
     """
-    bounds = {name: value for name, value in globals().items() if isinstance(value, int | tuple)}
-    return results.count_of(text, _sources() + repr(bounds).encode(), _prove)
-
-
-@functools.cache
-def _sources() -> bytes:
-    """Return all that a proof depends on besides the text."""
-    folder = sorted(Path(__file__).parent.glob("*.py"))
-    return b"\0".join((platform.python_version().encode(), *(one.read_bytes() for one in folder)))
-
-
-def _prove(text: str) -> int:
     functions = re.findall(
         r"^define [^@]*@([\w.]+)\((.*?)\) .*?\{\n(.*?)^\}", text, re.DOTALL | re.MULTILINE
     )

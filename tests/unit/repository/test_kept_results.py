@@ -1,13 +1,13 @@
 """Results that runs of the tests share: an entry is the same as a new result, or is not used."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from support.kept import llvm_objects, results
+from support.kept import llvm_objects, native_parts
 from support.kept.store import Store, default_folder, key_of, prune
-from support.proofs import clamp_proof
 from vgpu_sim.exec.jit.target import llvm
 
 TEXT = "define i32 @f(i32 %a) {\n  %b = add i32 %a, 1\n  %c = mul i32 %b, %b\n  ret i32 %c\n}\n"
@@ -111,34 +111,33 @@ def test_the_environment_chooses_the_folder(monkeypatch):
     assert default_folder() == Path("/caches/tessera/tests")
 
 
-def test_a_count_is_computed_once_for_each_text_and_surroundings(tmp_path):
-    store, computed = Store("counts", tmp_path), []
-
-    def length_of(text: str) -> int:
-        computed.append(text)
-        return len(text)
-
-    for text, surroundings in (("abc", b"1"), ("abcd", b"1"), ("abc", b"1"), ("abc", b"2")):
-        assert results.count_of(text, surroundings, length_of, store) == len(text)
-    assert computed == ["abc", "abcd", "abc"]
+def compile_one(tmp_path: Path, name: str, flags: tuple[str, ...] = ()) -> bytes:
+    output, store = tmp_path / f"{name}.o", Store("objects", tmp_path / "kept")
+    done = native_parts.compile_kept(flags, tmp_path / "one.c", output, store=store)
+    assert done.returncode == 0, done.stderr
+    return output.read_bytes()
 
 
-def test_an_exception_is_raised_each_time(tmp_path):
-    def refuse(text: str) -> int:
-        raise ValueError(text)
+@pytest.mark.skipif(shutil.which("cc") is None, reason="NOT RUN: no C compiler")
+def test_a_header_and_a_flag_make_another_object_file(tmp_path):
+    (tmp_path / "one.h").write_text("enum { VALUE = 1 };\n")
+    (tmp_path / "one.c").write_text('#include "one.h"\nint value(void) { return VALUE; }\n')
+    first = compile_one(tmp_path, "first")
+    assert compile_one(tmp_path, "again") == first
+    assert len(entries(tmp_path / "kept")) == 1
+    assert compile_one(tmp_path, "optimised", ("-O2",)) != first
+    (tmp_path / "one.h").write_text("enum { VALUE = 2 };\n")
+    assert compile_one(tmp_path, "changed") != first
+    assert len(entries(tmp_path / "kept")) == 3
 
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="NOT RUN: no C compiler")
+@pytest.mark.parametrize("text", ['#include "absent.h"\n', "int value(void) { return x; }\n"])
+def test_a_source_that_does_not_compile_is_refused_each_time(tmp_path, text):
+    (tmp_path / "one.c").write_text(text)
+    store = Store("objects", tmp_path / "kept")
     for _ in range(2):
-        with pytest.raises(ValueError, match="abc"):
-            results.count_of("abc", b"", refuse, Store("counts", tmp_path))
-    assert not entries(tmp_path)
-
-
-def test_a_proof_under_another_bound_is_another_proof(monkeypatch):
-    """Neither is read in place of the other."""
-    asked = []
-    monkeypatch.setattr(results, "count_of", lambda _, surroundings, __: asked.append(surroundings))
-    clamp_proof.prove("text")
-    monkeypatch.setattr(clamp_proof, "SHARED_REACH_BYTES", 3 << 30)
-    clamp_proof.prove("text")
-    assert len(set(asked)) == 2
-    assert all(Path(clamp_proof.__file__).read_bytes() in one for one in asked)
+        done = native_parts.compile_kept((), tmp_path / "one.c", tmp_path / "o", store=store)
+        assert done.returncode != 0
+        assert "error" in done.stderr
+    assert not (tmp_path / "kept").exists()

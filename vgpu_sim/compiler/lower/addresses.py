@@ -189,8 +189,11 @@ def _base_register(context: Context, base: tree.Operand, least: int) -> Register
     """
     register = context.register(base) if isinstance(base, tree.Name) else None
     if not isinstance(register, Register):
-        shown = base.text if isinstance(base, tree.Name) else "this"
-        raise Invalid(f"{shown!r} is not an address")
+        if not isinstance(base, tree.Name):
+            raise Invalid("'this' is not an address")
+        known = register is not None or context.scope.find(base.text) is not None
+        what = "is not an address" if known else "is not declared"
+        raise Invalid(f"{base.text!r} {what}", base)
     bits = context.bits(register)
     if bits >= least:
         return register

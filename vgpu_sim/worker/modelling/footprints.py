@@ -266,3 +266,27 @@ def _buffers(by_word: Mapping[int, Numbers]) -> list[tuple[list[int], Numbers]]:
                 apart.append((others, theirs))
         buffers = [*apart, (words, mine)]
     return buffers
+
+
+def load_spread(watch: Watch, count: int, blocks: int) -> float:
+    """Return the bytes that DRAM returns for the launch's loads, divided by those of their sectors:
+    DRAM returns two sectors at a time.
+
+    The share of sectors whose neighbour is loaded too grows with the number of blocks that gather
+    from the same memory. It is the same for one sampled block and for all of them if blocks load
+    disjoint memory, and is extrapolated linearly to the ``blocks`` of the launch otherwise.
+    """
+    parts = [part for parts in watch.loaded.values() for part in parts]
+    if not parts:
+        return 1.0
+    own = np.unique(np.concatenate(parts))
+    paired = 2.0 - _pair_ratio(own)
+    if count > 1:
+        together = 2.0 - _pair_ratio(np.unique(slots_and_places(own)[1]))
+        paired += max(0.0, together - paired) * (blocks - 1) / (count - 1)
+    return max(1.0, 2.0 - paired)
+
+
+def _pair_ratio(sectors: Numbers) -> float:
+    """Return the sectors of all pairs with a loaded sector, divided by the loaded sectors."""
+    return 2 * len(np.unique(sectors >> 1)) / len(sectors)

@@ -142,7 +142,7 @@ def counts_of(
         unique_load_bytes=touched.bytes(watch.loaded, launch.grid),
         unique_store_bytes=touched.bytes(watch.stored, launch.grid),
         wave_load_bytes=touched.bytes(watch.loaded, wave),
-        load_spread=_spread(watch),
+        load_spread=footprints.load_spread(watch, len(sample.places), blocks),
     )
 
 
@@ -350,17 +350,6 @@ def _count_block_misses(order: Numbers, streamed: Numbers, room: float) -> tuple
     if together <= room:
         return missed + together - cold, together
     return missed + len(streamed), cold + len(np.unique(streamed))
-
-
-def _spread(watch: Watch) -> float:
-    """Return the bytes that DRAM returns for the sampled loads, divided by those of their sectors:
-    DRAM returns two sectors at a time.
-    """
-    parts = [part for parts in watch.loaded.values() for part in parts]
-    if not parts:
-        return 1.0
-    sectors = np.unique(np.concatenate(parts))
-    return 2 * len(np.unique(sectors >> 1)) / len(sectors)
 
 
 def _hottest(watch: Watch, count: int, blocks: int) -> float:

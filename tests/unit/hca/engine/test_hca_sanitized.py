@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.kept import native_parts
 from support.rigs import hca_rig
 from vgpu_sim.native import build
 
@@ -58,7 +59,7 @@ def build_engine(tmp_path_factory) -> Callable[[str], Path]:
         with (library.parent / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not library.exists():
-                build.build_all(library.parent, sanitizer, only=(ENGINE,))
+                native_parts.build_kept(ENGINE, library.parent, sanitizer)
         return library
 
     return build_once

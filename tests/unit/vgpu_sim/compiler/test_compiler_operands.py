@@ -89,7 +89,7 @@ def test_what_fits_is_taken(line: str) -> None:
         ("st.param.u64 [given], %d0;", "'given' is neither an argument nor a result"),
         ("mapa.u64 %d0, %f1, %r2;", "'%f1' has 32 bits, but .u64 needs 64"),
         # of forms that are not supported, too
-        ("prefetchu.L1 [%nothing];", "'%nothing' is not an address"),
+        ("prefetchu.L1 [%nothing];", "'%nothing' is not declared"),
         ("st.bulk.shared::cta [own], %d0, 0;", "needs .target sm_100 or newer"),
         ("elect.sync %r0, -1;", "elect.sync needs the destination pair d|p"),
     ],

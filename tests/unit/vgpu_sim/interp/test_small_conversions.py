@@ -17,7 +17,7 @@ from support.execution.interpreted_ptx import compile_verified, kernel
 from support.execution.ptx_lanes import Patterns, evaluate
 from support.oracles import ieee_oracle
 from support.oracles.ieee_oracle import BY_NAME
-from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError, UnsupportedPtxError
+from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError
 
 RANDOM = random.Random(8)
 Floats = NDArray[np.float32]
@@ -479,7 +479,7 @@ def test_pack(word: str) -> None:
         ("cvt.bf16.f32 %h, %r;", InvalidPtxError, "cannot stand after"),
         ("cvt.rm.relu.f16.f32 %h, %r;", PtxSyntaxError, "cannot stand after"),
         ("cvt.rz.satfinite.e4m3x2.f32 %h, %r, %r;", InvalidPtxError, "needs .target sm_107a"),
-        ("cvt.rn.satfinite.s2f6x2.f32 %h, %r, %r;", UnsupportedPtxError, "cvt"),
+        ("cvt.rn.satfinite.s2f6x2.f32 %r, %r, %r;", InvalidPtxError, "has 32 bits"),
         (
             "cvt.rn.satfinite.e4m3x2.f32 %r, %r, %r;",
             InvalidPtxError,

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from support.kept import native_parts
+
 ROOT = Path(__file__).parents[4]
 WORKER = ROOT / "vgpu_sim/worker/runtime"
 CLIENT = ROOT / "vgpu_sim/clients/libcuda"
@@ -59,7 +61,8 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
         directory = tmp_path_factory.mktemp(sanitizer)
         for source in (HARNESS / "client.c", *sorted(WORKER.rglob("*.c"))):
             output = directory / f"{source.stem}.o"
-            compile_c(sanitizer, directory, "-c", source, "-o", output)
+            done = native_parts.compile_kept(flags(sanitizer), source, output)
+            expect_success(done, sanitizer)
         return tuple(sorted(directory.glob("*.o")))
 
     return compile_worker

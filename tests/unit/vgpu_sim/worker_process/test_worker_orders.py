@@ -30,7 +30,7 @@ INCLUDED = (
     *(HARNESS, SCHEDULES),
 )
 FLAGS = (
-    *("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-U_FORTIFY_SOURCE"),
+    *("-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-U_FORTIFY_SOURCE"),
     "-ftrivial-auto-var-init=zero",  # bytes of no meaning would make states differ
     *("-include", str(SCHEDULES / "schedules.h"), "-include", str(SCHEDULES / "small.h")),
     *(f"-I{folder}" for folder in INCLUDED),
