@@ -11,6 +11,7 @@ from tessera_torch.complexes.elementwise import conjugate
 from tessera_torch.conditions import with_conditions
 from tessera_torch.operator import Operator, overload
 from tessera_torch.own.guard import Guarded, with_refusals
+from tessera_torch.own.integer_powers import with_integers
 
 # These start no kernel, or end in operators that have one here.
 _KEPT: Final = frozenset(
@@ -62,7 +63,7 @@ def register() -> tuple[Any, int]:
             if space != "aten" or name in own or not _is_ours(name):
                 continue
             operator = with_conditions(name, overload(name), Operator(name, names))
-            operator = with_checks(name, overload(name), operator)
+            operator = with_checks(name, overload(name), with_integers(name, operator))
             library.impl(name, operator, "CUDA")
             count += 1
         for name, kernel in own.items():
