@@ -131,17 +131,19 @@ def _contexts(node: NodeView) -> list[dict[str, Any]]:
     ]
 
 
-def main(run_dir: str, board: str, command: str) -> None:
-    """Serve until standard input is closed or gpud ends."""
+def main(run_dir: str, board: str, command: str, events: str) -> None:
+    """Serve until standard input is closed or gpud ends.
+
+    ``events`` is the number of the descriptor of a connection that is subscribed to gpud's events.
+    """
     try:
         console = importlib.import_module(_CONSOLE)
     except ImportError as err:
         missing = str(err.name or err)
         click.echo(f"tessera run: --ui: {missing} is not installed", err=True)
         return
-    with AdminClient(Path(run_dir), timeout_seconds=_TIMEOUT_S) as events:
-        events.call("subscribe")
-        reader = RunReader(Path(run_dir), board, command, events)
+    with AdminClient.from_descriptor(int(events), _TIMEOUT_S) as client:
+        reader = RunReader(Path(run_dir), board, command, client)
         try:
             console.serve(reader.read, "this run", _print_url)
         except OSError as err:

@@ -1,7 +1,7 @@
 """Numbers and flags of the driver API: all values of enumerations, and both sides of limits."""
 
 import ctypes
-from ctypes import byref, c_bool, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
 import numpy as np
 import pytest
@@ -141,16 +141,16 @@ def test_parameter_info_is_available_up_to_the_last(api, cuda, of):
     assert count(c_void_p(3), byref(number)) == INVALID_HANDLE
 
 
-_KINDS = {1: c_uint64, 2: c_uint, 3: c_uint64, 4: c_uint64, 6: c_bool, 7: c_uint64, 8: c_bool}
-_KINDS |= {9: c_int, 10: c_bool, 11: c_uint64, 12: c_uint64, 13: c_bool, 14: c_uint64}
+_KINDS = {1: c_uint64, 2: c_uint, 3: c_uint64, 4: c_uint64, 6: c_int, 7: c_uint64, 8: c_int}
+_KINDS |= {9: c_int, 10: c_int, 11: c_uint64, 12: c_uint64, 13: c_int, 14: c_uint64}
 _KINDS |= {
-    15: c_bool,
+    15: c_int,
     16: c_uint,
     17: c_uint64,
     18: c_size_t,
     19: c_uint64,
     20: c_uint64,
-    21: c_bool,
+    21: c_int,
 }
 
 

@@ -13,7 +13,6 @@ PROGRAM = Path(__file__).parents[1] / "programs" / "driver" / "null_arguments.py
 SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_FOUND = 0, 1, 101, 500
 UNSUPPORTED_EXEC_AFFINITY = 224
 INVALID_HANDLE, ALREADY_REGISTERED, NOT_REGISTERED = 400, 712, 713
-INVALID_CLUSTER_SIZE = 912
 # Graphs, captures and green contexts have tests of their own, and variants call the function that is tried.
 GRAPHS = ("cuGraph", "cuUserObject", "cuThreadExchange", "cuGreenCtx", "cuDevSm", "cuDevResource")
 # So have arrays and textures (tests/abi/driver/arrays).
@@ -70,7 +69,6 @@ WHOLE_CALL = {
     "cuCoredumpSetAttribute": INVALID_VALUE,  # of another size than the setting
     "cuCoredumpSetAttributeGlobal": INVALID_VALUE,  # of another size than the setting
     "cuCtxGetExecAffinity": UNSUPPORTED_EXEC_AFFINITY,  # no device has it
-    "cuOccupancyMaxActiveClusters": INVALID_CLUSTER_SIZE,  # no cluster is stated
     "cuMemHostRegister": ALREADY_REGISTERED,  # memory that cuMemHostAlloc has pinned
     "cuMemHostRegister_v2": ALREADY_REGISTERED,
     "cuMemHostUnregister": NOT_REGISTERED,

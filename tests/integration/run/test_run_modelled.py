@@ -120,7 +120,7 @@ def test_events_measure_what_each_launch_executed(tmp_path: Path) -> None:
     assert by_argument[-1] > 200_000 * 4 / megahertz  # the chain of multiplications, 4 cycles each
     assert by_argument[7] / by_argument[6] > 1.3
     few, many, again = reported["memory"]
-    assert few == again
+    assert few == pytest.approx(again, abs=0.002)  # stamps are whole nanoseconds
     assert many > 4000 * 4 / megahertz
     for one in reported["one"]:
         assert 4000 * 4 / megahertz < one <= many * 1.001

@@ -31,14 +31,27 @@ class AdminClient:
     def __init__(
         self, run_dir: Path, timeout_seconds: float = 30.0, name: str = SOCKET_NAME
     ) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._socket.settimeout(timeout_seconds)
-            self._socket.connect(str(run_dir / name))
+            connection.settimeout(timeout_seconds)
+            connection.connect(str(run_dir / name))
         except OSError:
-            self._socket.close()
+            connection.close()
             raise
-        self._lines: Iterator[bytes] = read_lines(self._socket)
+        self._adopt(connection)
+
+    @classmethod
+    def from_descriptor(cls, descriptor: int, timeout_seconds: float = 30.0) -> Self:
+        """Return a client on a connection that another process opened, and take it over."""
+        connection = socket.socket(fileno=descriptor)
+        connection.settimeout(timeout_seconds)
+        client = cls.__new__(cls)
+        client._adopt(connection)
+        return client
+
+    def _adopt(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._lines: Iterator[bytes] = read_lines(connection)
         self._number = 0
         self._events: list[dict[str, Any]] = []
 
@@ -52,6 +65,10 @@ class AdminClient:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def fileno(self) -> int:
+        """Return the connection's descriptor, to hand it to a new process."""
+        return self._socket.fileno()
 
     def close(self) -> None:
         """Close the connection."""

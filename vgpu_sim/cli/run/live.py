@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from vgpu_sim.cli.clients.admin import AdminClient
 from vgpu_sim.cli.clients.standalone import StandaloneNode
 from vgpu_sim.system import python_process
 
@@ -20,19 +21,22 @@ def serve_page(
     The process ends when its standard input is closed, also if this process is killed.
 
     Raises:
-        OSError: the process cannot be started.
+        OSError: the process cannot be started, or gpud does not answer.
     """
     if node is None:
         yield
         return
-    arguments = (str(node.run_dir), board, _describe(command_line))
-    process = subprocess.Popen(
-        python_process.module_command(_MODULE, *arguments),
-        env=python_process.module_environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C in a terminal must reach the program, not the page
-    )
+    with AdminClient(node.run_dir) as events:
+        events.call("subscribe")  # before the program starts, so that no context is missed
+        arguments = (str(node.run_dir), board, _describe(command_line), str(events.fileno()))
+        process = subprocess.Popen(
+            python_process.module_command(_MODULE, *arguments),
+            env=python_process.module_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C in a terminal must reach the program, not the page
+            pass_fds=(events.fileno(),),
+        )
     try:
         yield
     finally:

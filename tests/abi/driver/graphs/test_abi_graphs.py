@@ -107,6 +107,9 @@ def test_errors_of_capture(cuda, operations):
     cuda.cuStreamBeginCapture(a, mode)
     cuda.cuEventRecord(event, a)
     assert cuda.code("cuEventQuery", event) == CAPTURED_EVENT
+    assert cuda.code("cuStreamEndCapture", a) == INVALIDATED
+    cuda.cuStreamBeginCapture(a, mode)
+    cuda.cuEventRecord(event, a)
     cuda.cuStreamWaitEvent(b, event, 0)
     operations.enqueue(fill, b)
     assert cuda.code("cuStreamEndCapture", a) == UNJOINED

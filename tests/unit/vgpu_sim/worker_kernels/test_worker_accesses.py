@@ -98,6 +98,7 @@ def test_updates_belong_to_the_blocks_of_their_warps(warps_of_block: int) -> Non
         stored=defaultdict(list),
         updated=[],
         _warps=warps_of_block,
+        _code=defaultdict(lambda: SimpleNamespace(type=None, update=None)),
         _keep=kept.append,
         _mark_lowest=lambda word, *lanes: kept.append(word),
     )
