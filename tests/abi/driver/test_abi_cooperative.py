@@ -176,7 +176,8 @@ def test_questions_about_room(cuda, meet):
     for limit in (227 << 10, 48 << 10):
         cuda.cuFuncSetAttribute(meet, DYNAMIC_SHARED_LIMIT, limit)
         assert cuda.cuOccupancyAvailableDynamicSMemPerBlock(meet, 1, 64) == limit
-    assert cuda.cuOccupancyAvailableDynamicSMemPerBlock(meet, 33, 64) == 0
+    room = "cuOccupancyAvailableDynamicSMemPerBlock"
+    assert cuda.code(room, meet, 33, 64) == INVALID_VALUE  # a multiprocessor has 32 blocks
     multiprocessors = _attribute(cuda, "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT")
     assert cuda.cuOccupancyMaxPotentialBlockSize(meet, None, 0, 0) == (2 * multiprocessors, 1024)
     assert cuda.cuOccupancyMaxPotentialBlockSize(meet, None, 0, 96) == (32 * multiprocessors, 64)
