@@ -112,23 +112,29 @@ TESSERA_HD __nv_bfloat16 __hfma_relu(__nv_bfloat16 a, __nv_bfloat16 b, __nv_bflo
   const __nv_bfloat16 r = __hfma(a, b, c);
   return (float)r < 0.0f ? __nv_bfloat16(0.0f) : r;
 }
-#define TESSERA_COMPARE(name, op)                                                           \
-  TESSERA_HD bool name(__nv_bfloat16 a, __nv_bfloat16 b) { return (float)a op (float)b; }                     \
-  TESSERA_HD __nv_bfloat162 name##2(__nv_bfloat162 a, __nv_bfloat162 b) {                                                \
-    return __nv_bfloat162(__nv_bfloat16(name(a.x, b.x) ? 1.0f : 0.0f), __nv_bfloat16(name(a.y, b.y) ? 1.0f : 0.0f));      \
+/* Only the forms with u are true for a NaN. */
+#define TESSERA_COMPARE(name, condition)                                                    \
+  TESSERA_HD bool name(__nv_bfloat16 a, __nv_bfloat16 b) {                                                      \
+    const float x = (float)a, y = (float)b;                                                 \
+    return condition;                                                                       \
+  }                                                                                         \
+  TESSERA_HD __nv_bfloat162 name##2(__nv_bfloat162 a, __nv_bfloat162 b) {                                            \
+    return __nv_bfloat162(__nv_bfloat16(name(a.x, b.x) ? 1.0f : 0.0f), __nv_bfloat16(name(a.y, b.y) ? 1.0f : 0.0f)); \
   }
-TESSERA_COMPARE(__heq, ==)
-TESSERA_COMPARE(__hne, !=)
-TESSERA_COMPARE(__hlt, <)
-TESSERA_COMPARE(__hle, <=)
-TESSERA_COMPARE(__hgt, >)
-TESSERA_COMPARE(__hge, >=)
+TESSERA_COMPARE(__heq, x == y)
+TESSERA_COMPARE(__hne, x < y || x > y)
+TESSERA_COMPARE(__hneu, x != y)
+TESSERA_COMPARE(__hlt, x < y)
+TESSERA_COMPARE(__hle, x <= y)
+TESSERA_COMPARE(__hgt, x > y)
+TESSERA_COMPARE(__hge, x >= y)
 #undef TESSERA_COMPARE
 /* Whether both pairs of elements compare so. */
 #define TESSERA_BOTH(name, one) \
   TESSERA_HD bool name(__nv_bfloat162 a, __nv_bfloat162 b) { return one(a.x, b.x) && one(a.y, b.y); }
 TESSERA_BOTH(__hbeq2, __heq)
 TESSERA_BOTH(__hbne2, __hne)
+TESSERA_BOTH(__hbneu2, __hneu)
 TESSERA_BOTH(__hblt2, __hlt)
 TESSERA_BOTH(__hble2, __hle)
 TESSERA_BOTH(__hbgt2, __hgt)
@@ -151,7 +157,7 @@ TESSERA_OPERATOR(/, __hdiv)
 #undef TESSERA_OPERATOR
 TESSERA_HD __nv_bfloat16 operator-(__nv_bfloat16 a) { return __hneg(a); }
 TESSERA_HD bool operator==(__nv_bfloat16 a, __nv_bfloat16 b) { return __heq(a, b); }
-TESSERA_HD bool operator!=(__nv_bfloat16 a, __nv_bfloat16 b) { return __hne(a, b); }
+TESSERA_HD bool operator!=(__nv_bfloat16 a, __nv_bfloat16 b) { return __hneu(a, b); }
 TESSERA_HD bool operator<(__nv_bfloat16 a, __nv_bfloat16 b) { return __hlt(a, b); }
 TESSERA_HD bool operator<=(__nv_bfloat16 a, __nv_bfloat16 b) { return __hle(a, b); }
 TESSERA_HD bool operator>(__nv_bfloat16 a, __nv_bfloat16 b) { return __hgt(a, b); }

@@ -121,23 +121,29 @@ TESSERA_HD __half __hfma_relu(__half a, __half b, __half c) {
   const __half r = __hfma(a, b, c);
   return (float)r < 0.0f ? __half(0.0f) : r;
 }
-#define TESSERA_COMPARE(name, op)                                                           \
-  TESSERA_HD bool name(__half a, __half b) { return (float)a op (float)b; }                     \
-  TESSERA_HD __half2 name##2(__half2 a, __half2 b) {                                                \
-    return __half2(__half(name(a.x, b.x) ? 1.0f : 0.0f), __half(name(a.y, b.y) ? 1.0f : 0.0f));      \
+/* Only the forms with u are true for a NaN. */
+#define TESSERA_COMPARE(name, condition)                                                    \
+  TESSERA_HD bool name(__half a, __half b) {                                                      \
+    const float x = (float)a, y = (float)b;                                                 \
+    return condition;                                                                       \
+  }                                                                                         \
+  TESSERA_HD __half2 name##2(__half2 a, __half2 b) {                                            \
+    return __half2(__half(name(a.x, b.x) ? 1.0f : 0.0f), __half(name(a.y, b.y) ? 1.0f : 0.0f)); \
   }
-TESSERA_COMPARE(__heq, ==)
-TESSERA_COMPARE(__hne, !=)
-TESSERA_COMPARE(__hlt, <)
-TESSERA_COMPARE(__hle, <=)
-TESSERA_COMPARE(__hgt, >)
-TESSERA_COMPARE(__hge, >=)
+TESSERA_COMPARE(__heq, x == y)
+TESSERA_COMPARE(__hne, x < y || x > y)
+TESSERA_COMPARE(__hneu, x != y)
+TESSERA_COMPARE(__hlt, x < y)
+TESSERA_COMPARE(__hle, x <= y)
+TESSERA_COMPARE(__hgt, x > y)
+TESSERA_COMPARE(__hge, x >= y)
 #undef TESSERA_COMPARE
 /* Whether both pairs of elements compare so. */
 #define TESSERA_BOTH(name, one) \
   TESSERA_HD bool name(__half2 a, __half2 b) { return one(a.x, b.x) && one(a.y, b.y); }
 TESSERA_BOTH(__hbeq2, __heq)
 TESSERA_BOTH(__hbne2, __hne)
+TESSERA_BOTH(__hbneu2, __hneu)
 TESSERA_BOTH(__hblt2, __hlt)
 TESSERA_BOTH(__hble2, __hle)
 TESSERA_BOTH(__hbgt2, __hgt)
@@ -160,7 +166,7 @@ TESSERA_OPERATOR(/, __hdiv)
 #undef TESSERA_OPERATOR
 TESSERA_HD __half operator-(__half a) { return __hneg(a); }
 TESSERA_HD bool operator==(__half a, __half b) { return __heq(a, b); }
-TESSERA_HD bool operator!=(__half a, __half b) { return __hne(a, b); }
+TESSERA_HD bool operator!=(__half a, __half b) { return __hneu(a, b); }
 TESSERA_HD bool operator<(__half a, __half b) { return __hlt(a, b); }
 TESSERA_HD bool operator<=(__half a, __half b) { return __hle(a, b); }
 TESSERA_HD bool operator>(__half a, __half b) { return __hgt(a, b); }

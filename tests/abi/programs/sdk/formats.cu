@@ -72,6 +72,11 @@ __global__ void others(float* out) {
     out[12 + i] = __nv_cvt_float_to_e8m0(powers[i], __NV_NOSAT, cudaRoundNearest);
     out[16 + i] = __nv_cvt_double_to_e8m0(powers[i] * 0x1p126, __NV_NOSAT, cudaRoundZero);
   }
+  const __half2 nans = __halves2half2(__half(NAN), __half(1.0f));
+  const __nv_bfloat16 other = __nv_bfloat16(NAN);
+  out[20] = __hne(nans.x, pair.x) + 2 * __hneu(nans.x, pair.x) + 4 * (nans.x != pair.x) +
+            8 * __hne(pair.x, pair.y) + 16 * __hbne2(nans, pair) + 32 * __hbneu2(nans, pair);
+  out[21] = __hne(other, brain) + 2 * __hneu(other, brain) + 4 * (other != brain);
   out[7] = (float)((int)__nv_fp8_e4m3(-2.75f) + (int)(unsigned char)__nv_fp8_e5m2(1e4f));
 }
 }  // namespace
@@ -79,10 +84,11 @@ __global__ void others(float* out) {
 int check_formats() {
   int bad = check_format<__nv_fp8_e4m3>(3, -6, 0x7e, 0x7f);
   bad += check_format<__nv_fp8_e5m2>(2, -14, 0x7b, 0x7c);
-  Device<float> out(20);
+  Device<float> out(22);
   others<<<1, 1>>>(out);
   const float want[] = {1.5f, -1, 2,   1000 - 300 + 0.25f, 57344, 1.5f, -448, -2 + 255, 4, 4,
-                        4,    0x1p-126f, 129, 129, 128, 0, 254, 255, 254, 126};
+                        4,    0x1p-126f, 129, 129, 128, 0, 254, 255, 254, 126,
+                        2 + 4 + 8 + 32, 2 + 4};
   bad += wrong(out.read(), [&](size_t i) { return want[i]; });
   return report("small formats", bad);
 }
