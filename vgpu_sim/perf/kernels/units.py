@@ -13,7 +13,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Final
 
-from vgpu_sim.isa import Function, Instruction, Op, Space
+from vgpu_sim.isa import DataType, Function, Instruction, Op, Space
 
 WARPS_OF_GROUP: Final = 4
 _EIGHT_COLUMNS: Final = 4  # cycles of 64 rows by 8 columns by 32 bytes, in four tensor cores
@@ -88,16 +88,26 @@ def _product(words: list[int], operations: list[Op]) -> dict[int, Part]:
 
 
 def _fetch(function: Function, words: list[int]) -> dict[int, Part]:
-    """Return the parts of a load from global memory and a store of the result to shared memory."""
+    """Return the parts of ``cp.async``: loads from global memory whose untyped words are stored to
+    shared memory. A program's own load and store on one line have types, as a rule.
+    """
     code = {word: function.code[word] for word in words}
     loads = [word for word, one in code.items() if one.op in _LOADS]
     stores = [word for word, one in code.items() if one.op is Op.ST]
-    if any(code[word].space is not Space.GLOBAL for word in loads) or not loads:
+    if not loads or len(loads) != len(stores):
         return {}
-    if any(code[word].space is not Space.SHARED for word in stores) or not stores:
+    if not all(_copies(code[a], code[b]) for a, b in zip(loads, stores, strict=True)):
         return {}
     return dict.fromkeys(loads, Part(Unit.FETCH, issued=True)) | dict.fromkeys(
         stores, Part(Unit.FETCH, share=1.0)
+    )
+
+
+def _copies(load: Instruction, store: Instruction) -> bool:
+    return (
+        (load.space, store.space) == (Space.GLOBAL, Space.SHARED)
+        and load.type is store.type is DataType.B32
+        and load.dsts == store.srcs[1:]
     )
 
 

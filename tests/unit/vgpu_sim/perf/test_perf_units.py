@@ -106,6 +106,12 @@ L:
     assert Part(Unit.COPY).share == 0
 
 
+@pytest.mark.parametrize(("type_", "name"), [("u32", "%r0"), ("f32", "%f0")])
+def test_a_load_and_a_store_on_one_line_are_no_fetch(type_: str, name: str) -> None:
+    text = f"  ld.global.{type_} {name}, [%l0]; st.shared.{type_} [%r1], {name};"
+    assert parts_of(kernel(text)) == {}
+
+
 def steps(lanes: list[tuple[int, int]], *, together: int = 1) -> list[tuple[int, int]]:
     """Return sectors and steps of (warp, address)."""
     warps, addresses = (np.array(part, dtype=np.int64) for part in zip(*lanes, strict=True))
