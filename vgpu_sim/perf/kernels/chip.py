@@ -65,6 +65,7 @@ _ARCHITECTURES: Final = {
 }
 # Measured on an H100 (docs/silicon.md): an empty kernel in a graph of empty kernels.
 _LAUNCH_US: Final = {(9, 0): 0.84}
+_ATOMIC_STEPS: Final = 44.0  # likewise, of the whole L2
 BLOCK_START_CYCLES: Final = (
     157  # of a multiprocessor, for each of its blocks: 1.19 of 132; likewise
 )
@@ -91,9 +92,9 @@ class Chip:
     cycles per nanosecond.
 
     ``tensor`` is the operations per cycle of one multiprocessor, by type, and ``mma_share`` its
-    share of what warp groups reach. ``launch_us`` is the
-    overhead of a launch: the time until its first block starts, plus the time after its last
-    block ends. ``note`` states what was not measured.
+    share of what warp groups reach. ``atomic_steps`` is how many steps of atomic updates all slices
+    of L2 perform in a cycle. ``launch_us`` is the overhead of a launch: the time until its first
+    block starts, plus the time after its last block ends. ``note`` states what was not measured.
     """
 
     board: Board
@@ -108,6 +109,7 @@ class Chip:
     l2_bytes: float
     l2_sharpness: float
     l2_rate: float
+    atomic_steps: float
     dram_rate: float
     dram_peak: float
     launch_us: float
@@ -168,6 +170,7 @@ def chip_of(
         l2_bytes=min(1.0, fitted["l2_usable"]) * board.l2_mb.value * 1e6 * share,
         l2_sharpness=fitted["l2_sharpness"],
         l2_rate=fitted["l2_rate"] * board.boost_ghz.value * 1e3 * whole * share,
+        atomic_steps=_ATOMIC_STEPS * share,
         dram_rate=min(1.0, fitted["dram"]) * peak,
         dram_peak=peak,
         launch_us=_LAUNCH_US.get(board.compute_capability, fitted["launch"]),

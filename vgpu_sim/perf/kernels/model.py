@@ -21,7 +21,6 @@ _PORT: Final = 2.0  # sectors per cycle between a multiprocessor and L2
 _SECTORS_A_WAVEFRONT: Final = LINE // SECTOR
 # Measured on an H100 (docs/silicon.md).
 _HOT_PER_CYCLE: Final = 0.69  # steps of atomic updates that a slice of L2 performs
-_STEPS_PER_CYCLE: Final = 44.0  # the same of all slices
 _ARRIVAL: Final = 2.0  # cycles of a multiprocessor for each warp that arrives at a barrier
 _BARRIER: Final = 12.0  # cycles of a barrier beside those of its arrivals
 _CLUSTER_RATE: Final = 16.0  # bytes per cycle between the multiprocessors of a cluster
@@ -133,7 +132,7 @@ def times_of(chip: Chip, counts: Counts) -> Times:
         hot=chip.us(
             max(
                 counts.hot_updates / _HOT_PER_CYCLE,
-                counts.blocks * counts.atomic_steps / _STEPS_PER_CYCLE,
+                counts.blocks * counts.atomic_steps / chip.atomic_steps,
             )
         ),
         rounds=rounds,

@@ -9,6 +9,7 @@ import pytest
 from vgpu_sim.perf.kernels import chip_of, estimate
 from vgpu_sim.perf.kernels.chip import Chip
 from vgpu_sim.perf.kernels.counts import Counts
+from vgpu_sim.perf.kernels.model import times_of
 from vgpu_sim.perf.kernels.occupancy import occupancy_of
 from vgpu_sim.perf.kernels.predict import bound_us
 
@@ -278,3 +279,9 @@ def test_stalls_are_a_warps_chain_and_contention(own: dict[str, float], reason: 
     assert metrics == pytest.approx(
         {stall.format(name): wait / one.warp_issued for name, wait in waits.items()}
     )
+
+
+def test_a_slice_performs_its_share_of_atomic_updates() -> None:
+    slice_ = chip_of("h100-80gb", 16, (1, 8))
+    whole, eighth = (times_of(chip, counts(atomic_steps=1e4)).hot for chip in (H100, slice_))
+    assert eighth == pytest.approx(8 * whole)
