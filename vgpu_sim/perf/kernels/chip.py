@@ -66,9 +66,8 @@ _ARCHITECTURES: Final = {
 # Measured on an H100 (docs/silicon.md): an empty kernel in a graph of empty kernels.
 _LAUNCH_US: Final = {(9, 0): 0.84}
 _ATOMIC_STEPS: Final = 44.0  # likewise, of the whole L2
-BLOCK_START_CYCLES: Final = (
-    157  # of a multiprocessor, for each of its blocks: 1.19 of 132; likewise
-)
+# Cycles of a multiprocessor for each of its blocks, likewise.
+BLOCK_START_CYCLES: Final = 157
 REGISTERS: Final = 65536
 SHARED_OF_BLOCK_RESERVED: Final = _KB  # Guide: the bytes of each block that the system uses
 
