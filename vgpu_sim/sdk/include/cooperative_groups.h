@@ -213,6 +213,25 @@ struct tile_place {
   static TESSERA_CG unsigned int meta_group_size() {
     return (threads_of<Parent>::count() + Size - 1) / Size;
   }
+  template <class Other>
+  TESSERA_CG void take_place(const Other &) {}
+};
+/* A tile whose type names no parent has the place of the tile that it is a copy of. */
+template <unsigned int Size>
+struct tile_place<Size, void> {
+  static_assert((Size & (Size - 1)) == 0 && Size <= 1024, "a power of two, at most 1024");
+  static TESSERA_CG unsigned int thread_rank() { return rank_in_block() % Size; }
+  static TESSERA_CG constexpr unsigned int num_threads() { return Size; }
+  TESSERA_CG unsigned int meta_group_rank() const { return place; }
+  TESSERA_CG unsigned int meta_group_size() const { return places; }
+  template <class Other>
+  TESSERA_CG void take_place(const Other &other) {
+    place = other.meta_group_rank();
+    places = other.meta_group_size();
+  }
+
+ private:
+  unsigned int place = 0, places = 1;
 };
 
 template <unsigned int Size, class Parent, bool Wide = (Size > 32)>
@@ -306,7 +325,9 @@ class thread_block_tile : public details::tile<Size, Parent> {
   thread_block_tile() = default;
   /* A tile keeps its threads when its type names no parent, or another one. */
   template <class Other, class = typename details::only_if<(Size <= 32), Other>::type>
-  TESSERA_CG thread_block_tile(const thread_block_tile<Size, Other> &) {}
+  TESSERA_CG thread_block_tile(const thread_block_tile<Size, Other> &other) {
+    this->take_place(other);
+  }
 };
 
 /* Threads of a warp that are active together, or that a partition has put together. */

@@ -171,6 +171,8 @@ __global__ void tiles(const int* a, int* out) {
   auto lp = cg::labeled_partition(w, v & 3);
   out[256 + i] = cg::reduce(lp, v, cg::plus<int>());
   out[320 + i] = 100 * t.meta_group_rank() + 10 * t.meta_group_size() + w.meta_group_rank();
+  const cg::thread_block_tile<8> copy = t;
+  out[384 + i] = 100 * copy.meta_group_rank() + 10 * copy.meta_group_size() + w.meta_group_rank();
 }
 __device__ int sum_of(cg::thread_group group, int* work, int v) {
   const int rank = group.thread_rank();
@@ -414,7 +416,7 @@ int check_groups() {
   CHECK(cudaLaunchCooperativeKernel(grid_steps, dim3(4), dim3(64), arguments));
   int bad = wrong(a.read(), [](int i) { return ((i * 0.5f + 1) * 0.5f + 1) * 0.5f + 1; });
   const auto v = generate<int>(64, [](int i) { return i * 29 % 31; });
-  Device<int> in(v), out(384);
+  Device<int> in(v), out(448);
   tiles<<<1, 64>>>(in, out);
   bad += wrong(out.read(), [&](int at) {
     const int i = at % 64, w = i / 32 * 32, t = i / 8 * 8;
@@ -433,6 +435,7 @@ int check_groups() {
         for (int k = w; k < w + 32; k++) odd += v[k] & 1, before += k < i && v[k] & 1;
         return v[i] & 1 ? 100 * odd + before : 0;
       case 5:
+      case 6:
         return 100 * (i % 32 / 8) + 10 * 4 + i / 32;
       default:
         for (int k = w; k < w + 32; k++) r += (v[k] & 3) == (v[i] & 3) ? v[k] : 0;
