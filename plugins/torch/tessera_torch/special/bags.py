@@ -121,7 +121,8 @@ def _renorm(self: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
     counts.CALLS["embedding_renorm_"] += 1
     used = torch.unique(indices.reshape(-1))
     rows = self.index_select(0, used)
-    length = torch.linalg.vector_norm(rows, norm_type, 1, keepdim=True, dtype=torch.float32)
+    wide = torch.promote_types(self.dtype, torch.float32)
+    length = torch.linalg.vector_norm(rows, norm_type, 1, keepdim=True, dtype=wide)
     scale = torch.where(length > max_norm, max_norm / (length + 1e-7), 1.0)
     return self.index_copy_(0, used, (rows * scale).to(self.dtype))
 

@@ -19,7 +19,9 @@ def _compute(name: str, is_upper: bool) -> Callable[[Any, Any], Any]:
         dtype = torch.result_type(self, other)
         if not dtype.is_floating_point:
             raise NotImplementedError(f"{name} is not implemented for {dtype}")
-        pair = torch.broadcast_tensors(self.to(torch.float64), other.to(torch.float64))
+        device = self.device if self.is_cuda else other.device
+        given = (one if one.dim() else one.to(device) for one in (self, other))
+        pair = torch.broadcast_tensors(*(one.to(torch.float64) for one in given))
         a, x = (one.contiguous() for one in pair)
         out = torch.empty_like(a)
         if count := out.numel():
