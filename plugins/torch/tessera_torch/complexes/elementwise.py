@@ -199,7 +199,10 @@ def _log_add_exp(self: Any, other: Any) -> Any:
     a, b = (join(*parts_in(one, _WIDE, device)) for one in (self, other))
     is_larger = a.real >= b.real
     large, small = where(is_larger, a, b), where(is_larger, b, a)
-    return (large + (small - large).exp().log1p()).to(dtype)
+    gap = join(small.real - large.real, small.imag - large.imag)
+    result = add(large, gap.exp().log1p())
+    of_same = where(a.real < 0, b, add(a.exp(), b.exp()).log())  # if both are the same infinity
+    return where((a.real == b.real) & a.real.isinf(), of_same, result).to(dtype)
 
 
 def _fill(self: Any, value: Any) -> Any:
