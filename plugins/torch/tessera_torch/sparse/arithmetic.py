@@ -59,12 +59,24 @@ def _add_to_dense(dense: Any, other: Any, alpha: Any) -> Any:
 def _add_in_place(self: Any, other: Any, alpha: Any = 1) -> Any:
     if not _is_sparse(self):
         counts.CALLS["add (sparse)"] += 1
+        _check_type("add", torch.result_type(self, other), self.dtype)
         return _add_to_dense(self, other, alpha)
-    return _replace(self, _add(self, other, alpha))
+    return _replace(self, _add(self, other, alpha), "add")
 
 
-def _replace(self: Any, result: Any) -> Any:
-    """Give a sparse tensor the elements of another one."""
+def _check_type(name: str, result: torch.dtype, written: torch.dtype) -> None:
+    """Raise RuntimeError, with PyTorch's text, if the written type cannot hold the result's."""
+    if not torch.can_cast(result, written):
+        one, other = (
+            torch.empty(0, dtype=dtype).type()[len("torch.") : -len("Tensor")]
+            for dtype in (result, written)
+        )
+        raise RuntimeError(f"Can't convert result type {one} to output {other} in {name} operation")
+
+
+def _replace(self: Any, result: Any, name: str) -> Any:
+    """Give a sparse tensor the elements of another one. ``name`` is the operation's."""
+    _check_type(name, result.dtype, self.dtype)
     values = result._values().to(self.dtype)
     given = build(result._indices(), values, result.shape)._coalesced_(result.is_coalesced())
     return self.copy_(given)
@@ -115,7 +127,7 @@ def _times(self: Any, other: Any) -> Any:
 def _times_in_place(self: Any, other: Any) -> Any:
     if not _is_sparse(self):
         return self.mul_(other.to_dense())
-    return _replace(self, _times(self, other))
+    return _replace(self, _times(self, other), "mul")
 
 
 def _matrices(self: Any, other: Any) -> Any:
