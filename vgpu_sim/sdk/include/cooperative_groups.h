@@ -203,35 +203,29 @@ struct threads_of<thread_block_tile<Size, Parent>> {
   static TESSERA_CG unsigned int count() { return Size; }
 };
 
-/* What tiles of each size have: their place among the tiles of their parent. */
-template <unsigned int Size, class Parent>
-struct tile_place {
+/* What tiles of each size have. */
+template <unsigned int Size>
+struct tile_size {
   static_assert((Size & (Size - 1)) == 0 && Size <= 1024, "a power of two, at most 1024");
   static TESSERA_CG unsigned int thread_rank() { return rank_in_block() % Size; }
   static TESSERA_CG constexpr unsigned int num_threads() { return Size; }
+};
+/* The place of a tile among those of its parent. */
+template <unsigned int Size, class Parent>
+struct tile_place : tile_size<Size> {
   static TESSERA_CG unsigned int meta_group_rank() { return threads_of<Parent>::rank() / Size; }
   static TESSERA_CG unsigned int meta_group_size() {
     return (threads_of<Parent>::count() + Size - 1) / Size;
   }
-  template <class Other>
-  TESSERA_CG void take_place(const Other &) {}
+  TESSERA_CG void take_place(unsigned int, unsigned int) {}
 };
 /* A tile whose type names no parent has the place of the tile that it is a copy of. */
 template <unsigned int Size>
-struct tile_place<Size, void> {
-  static_assert((Size & (Size - 1)) == 0 && Size <= 1024, "a power of two, at most 1024");
-  static TESSERA_CG unsigned int thread_rank() { return rank_in_block() % Size; }
-  static TESSERA_CG constexpr unsigned int num_threads() { return Size; }
+struct tile_place<Size, void> : tile_size<Size> {
+  unsigned int place = 0, places = 1;
   TESSERA_CG unsigned int meta_group_rank() const { return place; }
   TESSERA_CG unsigned int meta_group_size() const { return places; }
-  template <class Other>
-  TESSERA_CG void take_place(const Other &other) {
-    place = other.meta_group_rank();
-    places = other.meta_group_size();
-  }
-
- private:
-  unsigned int place = 0, places = 1;
+  TESSERA_CG void take_place(unsigned int rank, unsigned int size) { place = rank, places = size; }
 };
 
 template <unsigned int Size, class Parent, bool Wide = (Size > 32)>
@@ -326,7 +320,7 @@ class thread_block_tile : public details::tile<Size, Parent> {
   /* A tile keeps its threads when its type names no parent, or another one. */
   template <class Other, class = typename details::only_if<(Size <= 32), Other>::type>
   TESSERA_CG thread_block_tile(const thread_block_tile<Size, Other> &other) {
-    this->take_place(other);
+    this->take_place(other.meta_group_rank(), other.meta_group_size());
   }
 };
 
@@ -495,25 +489,10 @@ static TESSERA_CG auto invoke_one_broadcast(const Group &group, Function &&funct
   if (group.thread_rank() == 0) result = function(static_cast<Arguments &&>(arguments)...);
   return group.shfl(result, 0);
 }
-
-/* Operators of reductions and scans. */
-#define TESSERA_OPERATOR(name, expression)                             \
-  template <class T = void>                                            \
-  struct name {                                                        \
-    TESSERA_CG T operator()(T a, T b) const { return expression; }     \
-  };
-TESSERA_OPERATOR(plus, a + b)
-TESSERA_OPERATOR(less, b < a ? b : a)
-TESSERA_OPERATOR(greater, a < b ? b : a)
-TESSERA_OPERATOR(bit_and, a &b)
-TESSERA_OPERATOR(bit_or, a | b)
-TESSERA_OPERATOR(bit_xor, a ^ b)
-#undef TESSERA_OPERATOR
-
 }  // namespace __v1
 using namespace __v1;
 }  // namespace cooperative_groups
-
+#include "cooperative_groups/operators.h"
 #undef TESSERA_CG
 #endif
 
