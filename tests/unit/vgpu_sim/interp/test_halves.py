@@ -9,7 +9,7 @@ import pytest
 from support.execution.interpreted_ptx import compile_verified, kernel
 from support.execution.ptx_lanes import evaluate
 from support.oracles.float_forms import format_of, numbers
-from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError, UnsupportedPtxError
+from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError
 
 COUNT = 768
 RANDOM = random.Random(16)
@@ -69,7 +69,6 @@ def test_copysign(bits: int) -> None:
 @pytest.mark.parametrize(
     ("body", "error", "message"),
     [
-        ("fma.rn.oob.f16 %h, %h, %h, %h;", UnsupportedPtxError, ".oob of fma.rn"),
         ("add.rz.f16 %h, %h, %h;", PtxSyntaxError, "'.f16' cannot stand after 'add.rz'"),
         ("add.sat.bf16 %h, %h, %h;", PtxSyntaxError, "'.bf16' cannot stand after 'add.sat'"),
         ("add.f16x2 %h, %h, %h;", InvalidPtxError, "has 16 bits, but .f16x2 needs 32"),
