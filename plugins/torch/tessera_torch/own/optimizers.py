@@ -1,6 +1,6 @@
 """Fused optimizers and gradient scaling, as sequences of element-wise operators."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import torch
@@ -18,6 +18,18 @@ def _scale_gradient(gradient: Any, maximize: bool, grad_scale: Any) -> Any:
     return -gradient if maximize else gradient
 
 
+def _prepare_gradients(
+    parameters: Sequence[Any], gradients: Sequence[Any], weight_decay: float, maximize: bool,
+    grad_scale: Any,
+) -> Iterator[tuple[int, Any, Any]]:  # fmt: skip
+    """Yield each parameter with its number and the gradient to descend, with the decay's part."""
+    for i, parameter in enumerate(parameters):
+        gradient = _scale_gradient(gradients[i], maximize, grad_scale)
+        if weight_decay:
+            gradient = gradient.add(parameter, alpha=weight_decay)
+        yield i, parameter, gradient
+
+
 def _adam(decoupled: bool) -> Any:
     def compute(
         parameters: Sequence[Any], gradients: Sequence[Any], averages: Sequence[Any],
@@ -29,12 +41,12 @@ def _adam(decoupled: bool) -> Any:
         if _skips(found_inf):
             return
         rate = float(lr)
-        for i, parameter in enumerate(parameters):
-            gradient = _scale_gradient(gradients[i], maximize, grad_scale)
+        decay = 0 if decoupled else weight_decay
+        for i, parameter, gradient in _prepare_gradients(
+            parameters, gradients, decay, maximize, grad_scale
+        ):
             if weight_decay and decoupled:
                 parameter.mul_(1 - rate * weight_decay)
-            elif weight_decay:
-                gradient = gradient.add(parameter, alpha=weight_decay)
             step = float(steps[i].item())
             averages[i].lerp_(gradient, 1 - beta1)
             squares[i].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
@@ -55,10 +67,8 @@ def _sgd(
     counts.CALLS["_fused_sgd_"] += 1
     if _skips(found_inf):
         return
-    for i, parameter in enumerate(parameters):
-        gradient = _scale_gradient(gradients[i], maximize, grad_scale)
-        if weight_decay:
-            gradient = gradient.add(parameter, alpha=weight_decay)
+    given = _prepare_gradients(parameters, gradients, weight_decay, maximize, grad_scale)
+    for i, parameter, gradient in given:
         if momentum:
             if is_first_step:
                 momenta[i].copy_(gradient)
@@ -76,10 +86,8 @@ def _adagrad(
     counts.CALLS["_fused_adagrad_"] += 1
     if _skips(found_inf):
         return
-    for i, parameter in enumerate(parameters):
-        gradient = _scale_gradient(gradients[i], maximize, grad_scale)
-        if weight_decay:
-            gradient = gradient.add(parameter, alpha=weight_decay)
+    given = _prepare_gradients(parameters, gradients, weight_decay, maximize, grad_scale)
+    for i, parameter, gradient in given:
         rate = float(lr) / (1 + (float(steps[i].item()) - 1) * lr_decay)
         sums[i].addcmul_(gradient, gradient)
         parameter.addcdiv_(gradient, sums[i].sqrt() + eps, value=-rate)

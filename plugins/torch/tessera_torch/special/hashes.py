@@ -45,12 +45,7 @@ def _hash(self: Any, dim: Sequence[int] = (), *, keepdim: bool = False, mode: in
     reduced = sorted({one % max(self.dim(), 1) for one in dim or range(self.dim())})
     if self.dim():
         kept = [i for i in range(self.dim()) if i not in reduced]
-        moved = bits.permute(*kept, *reduced)
-        shape = [self.shape[i] for i in kept]
-        count = 1
-        for i in reduced:
-            count *= self.shape[i]
-        bits = _fold(moved.reshape(*shape, count))
+        bits = _fold(bits.permute(*kept, *reduced).flatten(len(kept)))
     if keepdim:
         for i in reduced if self.dim() else ():
             bits = bits.unsqueeze(i)
