@@ -4,6 +4,7 @@ from typing import Final
 
 from benchmarks.silicon.times.chains import ARGUMENTS, PARAMETERS, timed_loop
 from benchmarks.silicon.times.points import Point, entry, pointers
+from benchmarks.silicon.times.warp_groups import LEFT_BYTES, shared_factors
 
 _SMS: Final = 132
 # name: (instruction, registers of A, B and C, kind of C)
@@ -15,7 +16,6 @@ _MMA: Final = {
     "s8 m16n8k32": ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", 4, 2, 4, "r"),
     "f64 m8n8k4": ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", 1, 1, 2, "d"),
 }
-_TILE: Final = 8192  # bytes of A: 64 rows of 128
 
 
 def _list(kind: str, first: int, count: int) -> str:
@@ -93,20 +93,7 @@ def _products() -> list[Point]:
 def _warp_groups(n: int, groups: int) -> Point:
     """Return repeated products of 64 x n x 64 from shared memory with 128-byte swizzling."""
     registers = n // 2
-    before = f"""  mov.u32 %r20, room; mov.u32 %r21, %r0;
-  shl.b32 %r22, %r0, 2; add.u32 %r22, %r22, %r20;
-FILL:
-  and.b32 %r23, %r21, 127; or.b32 %r23, %r23, 0x3c003c00; st.shared.u32 [%r22], %r23;
-  add.u32 %r22, %r22, {512 * groups}; add.u32 %r21, %r21, {128 * groups};
-  setp.lt.u32 %p5, %r21, {(_TILE + 128 * n) // 4}; @%p5 bra FILL;
-  fence.proxy.async.shared::cta;
-  bar.sync 0;
-  shr.u32 %r24, %r20, 4; and.b32 %r24, %r24, 0x3fff; cvt.u64.u32 %l20, %r24;
-  or.b64 %l20, %l20, 0x4000004000010000; add.u64 %l30, %l20, {_TILE >> 4};
-""" + "".join(
-        f"  add.u64 %l{20 + i}, %l20, {2 * i}; add.u64 %l{30 + i}, %l30, {2 * i};\n"
-        for i in (1, 2, 3)
-    )
+    before = shared_factors(n, groups)
     before += "".join(f"  mov.f32 %f{i}, 0f00000000;\n" for i in range(registers))
     body = "  wgmma.fence.sync.aligned;\n"
     for i in range(4):
@@ -131,7 +118,7 @@ FILL:
         (_SMS, 1, 1),
         (128 * groups, 1, 1),
         ARGUMENTS,
-        shared=_TILE + 128 * n,
+        shared=LEFT_BYTES + 128 * n,
         cycles=128,
     )
 

@@ -6,7 +6,7 @@ from benchmarks.silicon.times.chains import ARGUMENTS, PARAMETERS, timed_loop
 from benchmarks.silicon.times.points import Point, entry
 
 _SMS: Final = 132
-_ROWS: Final = 64 * 128  # bytes of A: 64 rows of 128
+LEFT_BYTES: Final = 64 * 128  # bytes of A: 64 rows of 128
 # type: (types of D, A and B; depth k; kind of D's registers; flags after the predicate)
 _TYPES: Final = {
     "f16": ("f32.f16.f16", 16, "f", ", 1, 1, 0, 0"),
@@ -31,28 +31,36 @@ _SHAPES: Final = (
 )
 
 
-def _point(kind: str, n: int, groups: int, registers: bool, products: int) -> Point:
-    types, k, letter, flags = _TYPES[kind]
-    count = n // 4 if letter == "h" else n // 2
-    first = 10 if letter == "r" else 0
-    letter = "r" if letter == "h" else letter
-    first = 10 if letter == "r" else first
-    if registers and flags.count(",") == 4:  # A in registers is never transposed
-        flags = flags[:-3]
-    before = f"""  mov.u32 %r220, room; mov.u32 %r221, %r0;
+def shared_factors(n: int, groups: int) -> str:
+    """Return PTX that fills shared memory with factors of 128-byte rows, swizzled in 128 bytes.
+
+    %l20 to %l23 are descriptors of four parts of the left factor of 64 rows, and %l30 to %l33 of
+    the right one of n columns, behind it. Uses %r220 to %r224 and %p5.
+    """
+    return f"""  mov.u32 %r220, room; mov.u32 %r221, %r0;
   shl.b32 %r222, %r0, 2; add.u32 %r222, %r222, %r220;
 FILL:
   and.b32 %r223, %r221, 127; or.b32 %r223, %r223, 0x3c003c00; st.shared.u32 [%r222], %r223;
   add.u32 %r222, %r222, {512 * groups}; add.u32 %r221, %r221, {128 * groups};
-  setp.lt.u32 %p5, %r221, {(_ROWS + 128 * n) // 4}; @%p5 bra FILL;
+  setp.lt.u32 %p5, %r221, {(LEFT_BYTES + 128 * n) // 4}; @%p5 bra FILL;
   fence.proxy.async.shared::cta;
   bar.sync 0;
   shr.u32 %r224, %r220, 4; and.b32 %r224, %r224, 0x3fff; cvt.u64.u32 %l20, %r224;
-  or.b64 %l20, %l20, 0x4000004000010000; add.u64 %l30, %l20, {_ROWS >> 4};
+  or.b64 %l20, %l20, 0x4000004000010000; add.u64 %l30, %l20, {LEFT_BYTES >> 4};
 """ + "".join(
         f"  add.u64 %l{20 + i}, %l20, {2 * i}; add.u64 %l{30 + i}, %l30, {2 * i};\n"
         for i in (1, 2, 3)
     )
+
+
+def _point(kind: str, n: int, groups: int, registers: bool, products: int) -> Point:
+    types, k, letter, flags = _TYPES[kind]
+    count = n // 4 if letter == "h" else n // 2
+    letter = "r" if letter == "h" else letter
+    first = 10 if letter == "r" else 0
+    if registers and flags.count(",") == 4:  # A in registers is never transposed
+        flags = flags[:-3]
+    before = shared_factors(n, groups)
     before += "".join(f"  mov.b32 %{letter}{first + i}, 0;\n" for i in range(count))
     before += "".join(f"  add.u32 %r{230 + i}, %r203, {i};\n" for i in range(4))
     result = "{" + ", ".join(f"%{letter}{first + i}" for i in range(count)) + "}"
@@ -81,7 +89,7 @@ FILL:
         (_SMS, 1, 1),
         (128 * groups, 1, 1),
         ARGUMENTS,
-        shared=_ROWS + 128 * n,
+        shared=LEFT_BYTES + 128 * n,
         cycles=iterations * products,
     )
 
