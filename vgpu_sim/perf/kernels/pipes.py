@@ -77,8 +77,6 @@ def work_of(instruction: Instruction) -> Work:
     if op in _COUNTING:
         return {Pipe.XU: 1}
     wide = instruction.type.bits == 64 and instruction.type is not DataType.F64
-    if op is Op.SHL and isinstance(instruction.srcs[1], Literal) and not wide:
-        return _HALVES
     return {Pipe.ALU: 2 if wide else 1}
 
 

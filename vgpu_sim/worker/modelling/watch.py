@@ -210,15 +210,14 @@ class Watch:
                 self.order.append(owners // self._warps << _SLOT_SHIFT | sectors)
 
     def _update(self, word: int, warps: Numbers, addresses: Numbers) -> None:
-        owners, sectors = sectors_of(warps, addresses)
+        together = self._warps if _adds_together(self._code[word]) else 1
+        owners, sectors, steps = steps_of(warps, addresses, warps_together=together)
         self.amounts["atomic_requests"][word] += len(np.unique(warps))
         self.amounts["atomic_sectors"][word] += len(sectors)
         self.amounts["l1_global_wavefronts"][word] += wavefronts_of(owners, sectors)
         self._keep(2 * len(sectors))
         self._mark_lowest(word, warps, addresses)
         self.stored[word].append(np.unique(owners // self._warps << _SLOT_SHIFT | sectors))
-        together = self._warps if _adds_together(self._code[word]) else 1
-        owners, sectors, steps = steps_of(warps, addresses, warps_together=together)
         self.amounts["atomic_steps"][word] += int(steps.sum())
         parts = owners // self._warps << _SLOT_SHIFT | sectors >> _SLICE_SHIFT
         self.updated.append(np.repeat(parts, steps))
@@ -261,9 +260,8 @@ def _is_tensor_memory(access: Access) -> bool:
     return bool(((places >= TENSOR_FIRST_BYTE) & (places < TENSOR_ALLOCATED)).all())
 
 
-def slots_and_places(keys: Numbers, extra_bits: int = 0) -> tuple[Numbers, Numbers]:
+def slots_and_places(keys: Numbers) -> tuple[Numbers, Numbers]:
     """Split the keys of ``Watch`` into the slots of the blocks and the places that the blocks
-    accessed: 32-byte sectors of global memory, or four-byte words of shared memory.
+    accessed: 32-byte sectors of global memory, or its parts of 512 bytes.
     """
-    shift = _SLOT_SHIFT + extra_bits
-    return keys >> shift, keys & ((1 << shift) - 1)
+    return keys >> _SLOT_SHIFT, keys & ((1 << _SLOT_SHIFT) - 1)

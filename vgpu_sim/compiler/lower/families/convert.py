@@ -216,13 +216,13 @@ def to_fixed_point(context: Context, form: Form, match: Match) -> None:
     """
     sequence = Sequence(context.builder)
     first, *operands = context.operands
-    numbers: list[Operand] = [values.source(context, operand, _F32) for operand in operands[1:]]
-    if len(operands) > 1:
-        numbers.insert(0, values.source(context, operands[0], _F32))
-    else:
+    numbers: list[Operand]
+    if len(operands) == 1:
         pair = values.source(context, operands[0], DataType.B32)
         upper = sequence.emit(Op.AND, DataType.B32, pair, Literal(0xFFFF_0000))
         numbers = [upper, sequence.emit(Op.SHL, DataType.B32, pair, Literal(16))]
+    else:
+        numbers = [values.source(context, operand, _F32) for operand in operands]
     least = 0 if "relu" in match else _LEAST
     parts = []
     for number in numbers:
