@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from drawing import terminal
@@ -9,19 +10,21 @@ from drawing.elements import Element, element, shorten
 from drawing.terminal import Line, Span
 
 MOST_ROWS: Final = 2000
-WIDTH: Final = 900
 _LINE: Final = 15
 _TOP: Final = 34
-_COLUMNS: Final = (8, 128, 168, 470, 800)
 _BAR: Final = 90
-_LETTERS: Final = (18, 5, 46, 50)
+# Title, width in units of the drawing, and the most letters of each column.
+_PLACE: Final = ("source", 120, 18)
+_TEXT: Final = ("text", 316, 46)
+_CODE: Final = (("line", 40, 5), ("PTX", 302, 46), ("Tessera's instruction", 330, 50))
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """A line of code: its place in the source, its line of PTX, and what it is compiled to.
 
-    ``cost`` is drawn as a bar; ``number`` is the line of PTX, 0 where there is none.
+    ``cost`` is drawn as a bar; ``number`` is the line of PTX, 0 where there is none; ``text`` is
+    the source's line, where it is known and differs from the row before.
     """
 
     source: str
@@ -29,51 +32,60 @@ class Row:
     ptx: str
     instruction: str
     cost: float
+    text: str = ""
 
 
 def draw_listing(rows: Sequence[Row], cost: str) -> Element:
     """Return the first 2,000 rows of a listing; ``cost`` is the title of the last column."""
     shown = rows[:MOST_ROWS]
     most = max((one.cost for one in shown), default=0.0)
-    heads = ("source", "line", "PTX", "Tessera's instruction", cost)
+    with_text = any(one.text for one in shown)
+    columns = (_PLACE, *((_TEXT,) if with_text else ()), *_CODE)
+    starts = list(accumulate((width for _, width, _ in columns), initial=8))
+    wide = starts[-1] + _BAR + 10
+    heads = (*(title for title, _, _ in columns), cost)
     parts = [
         element("text", head, class_="key head", x=x, y=18)
-        for head, x in zip(heads, _COLUMNS, strict=True)
+        for head, x in zip(heads, starts, strict=True)
     ]
-    parts.append(element("path", class_="tick", d=f"M8 24H{WIDTH - 8}"))
+    parts.append(element("path", class_="tick", d=f"M8 24H{wide - 8}"))
     for place, one in enumerate(shown):
         y = _TOP + place * _LINE + 8
         number = str(one.number) if one.number else ""
-        cells = (one.source, number, one.ptx, one.instruction)
-        for text, x, most_letters in zip(cells, _COLUMNS, _LETTERS, strict=False):
-            if text:
-                words = element("text", shorten(text, most_letters), class_="code", x=x, y=y)
+        text = (one.text,) if with_text else ()
+        cells = (one.source, *text, number, one.ptx, one.instruction)
+        for cell, x, (_, _, most_letters) in zip(cells, starts, columns, strict=False):
+            if cell:
+                words = element("text", shorten(cell, most_letters), class_="code", x=x, y=y)
                 parts.append(words)
         if one.cost > 0 and most > 0:
             words = element("title", f"{one.cost:g}")
             size = {"width": max(one.cost / most * _BAR, 1), "height": _LINE - 5}
-            parts.append(element("rect", words, class_="part c0", x=_COLUMNS[4], y=y - 9, **size))
+            parts.append(element("rect", words, class_="part c0", x=starts[-1], y=y - 9, **size))
     if len(rows) > len(shown):
         y = _TOP + len(shown) * _LINE + 8
-        text = f"{len(rows) - len(shown)} more lines are not drawn"
-        parts.append(element("text", text, class_="key", x=8, y=y))
+        left = f"{len(rows) - len(shown)} more lines are not drawn"
+        parts.append(element("text", left, class_="key", x=8, y=y))
     high = _TOP + (len(shown) + 1) * _LINE + 4
     return element(
         "svg",
         *parts,
         class_="drawing code-listing",
-        viewBox=f"0 0 {WIDTH} {high}",
+        viewBox=f"0 0 {wide} {high}",
         role="group",
         aria_label=f"{len(rows)} lines of PTX with their instructions",
     )
 
 
 def listing_lines(rows: Sequence[Row], columns: int) -> Iterator[Line]:
-    """Yield the listing as lines of text that fit ``columns``."""
+    """Yield the listing as lines of text that fit ``columns``, each line of the source first."""
     bar = max(columns // 10, 4)
     each = max((columns - 6 - bar - 4) // 2, 8)
     most = max((one.cost for one in rows), default=0.0)
     for one in rows:
+        if one.text:
+            words = shorten(f"{one.source}  {terminal.clean(one.text)}", max(columns, 8))
+            yield (Span(words, "yellow"),)
         number = f"{one.number:>5}" if one.number else "     "
         ptx = shorten(terminal.clean(one.ptx), each)
         code = shorten(terminal.clean(one.instruction), each)

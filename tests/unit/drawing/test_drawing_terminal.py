@@ -50,6 +50,10 @@ def test_stacks_and_listings_fit_the_columns(columns: int) -> None:
     rows = [Row("f.cu:1", 7, "mad " * 30, "MAD " * 30, 3.0)]
     (line,) = (format_line(one, coloured=False) for one in listing_lines(rows, columns))
     assert len(line) <= max(columns, 40)
+    with_text = [Row("f.cu:1", 7, "mad", "MAD", 3.0, "y = " * 90)]
+    above, _ = (format_line(one, coloured=False) for one in listing_lines(with_text, columns))
+    assert above.startswith("f.cu:1  y")
+    assert len(above) <= columns
 
 
 def test_letters_of_a_stack_have_the_shares_of_its_causes() -> None:

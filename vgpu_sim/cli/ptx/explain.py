@@ -4,6 +4,7 @@ stage.
 
 import pprint
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
@@ -11,6 +12,7 @@ from drawing import terminal
 from vgpu_sim import compiler
 from vgpu_sim.cli import inputs, pictures
 from vgpu_sim.cli.ptx import commands, listing
+from vgpu_sim.cli.ptx.sources import Sources
 from vgpu_sim.compiler import pipeline
 from vgpu_sim.isa import Function, Module
 from vgpu_sim.isa.disasm import disassemble
@@ -35,6 +37,15 @@ _Shape = tuple[int, int, int]
     " after register"
     " allocation; each kernel's LLVM IR before or after the passes; or assembly.",
 )
+@click.option(
+    "--source",
+    "sources",
+    metavar="PATH",
+    type=click.Path(exists=True, path_type=Path),
+    multiple=True,
+    help="A source file, or a folder with source files: drawings show the text of the lines that"
+    " .loc names. Can be repeated.",
+)
 @commands.cc_option
 @commands.backend_option
 @pictures.with_pictures
@@ -45,6 +56,7 @@ def explain(
     kernel: str | None,
     block: _Shape | None,
     stage: str | None,
+    sources: tuple[Path, ...],
     cc: tuple[int, int] | None,
     backend: str,
 ) -> None:
@@ -76,11 +88,12 @@ def explain(
     if file == "-" and (wanted.wants_files or wanted.draw):
         raise click.UsageError("drawings need a FILE: standard input is read once")
     title = f"kernels of {file}"
-    pictures.write_files(title, lambda: listing.figures_of(source, drawn), (listing.NOTE,))
+    lines = Sources(sources)
+    pictures.write_files(title, lambda: listing.figures_of(source, drawn, lines), (listing.NOTE,))
     for function in () if wanted.takes_stdout else drawn:
         click.echo(_kernel(module, function, block, stage, backend), nl=False)
         if wanted.wants_text and source and stage is None:
-            pictures.print_lines(listing.lines_of(source, function, terminal.width()))
+            pictures.print_lines(listing.lines_of(source, function, terminal.width(), lines))
     chosen = [one for name, one in refused.items() if kernel in (None, name)]
     for one in chosen:
         click.echo(f"{commands.title(one)}: refused")

@@ -8,59 +8,69 @@ from typing import Final
 from drawing.documents import Figure
 from drawing.listing import Row, draw_listing, listing_lines
 from drawing.terminal import Line
+from vgpu_sim.cli.ptx.sources import Sources
 from vgpu_sim.isa import Function
 from vgpu_sim.isa.disasm import render_instruction
 
 COST: Final = "issue slots"
 NOTE: Final = (
     "Issue slots are those that a warp needs to execute the instruction once on a real board"
-    " (modelled, an upper estimate). A source's line is that of .loc; the source is not read."
+    " (modelled, an upper estimate). A source's line is that of .loc; --source shows its text."
 )
 _LOC: Final = re.compile(r"^\s*\.loc\s+(\d{1,9})\s+(\d{1,9})\b")
 _FILE: Final = re.compile(r'^\s*\.file\s+(\d{1,9})\s+"([^"\n]{0,4096})"')
 
 
-def figures_of(ptx: str, functions: Sequence[Function]) -> list[Figure]:
+def figures_of(ptx: str, functions: Sequence[Function], sources: Sources) -> list[Figure]:
     """Return one listing for each kernel."""
     places = _places(ptx)
     return [
-        Figure(f"kernel {one.name}", draw_listing(list(_rows(ptx, places, one)), COST))
+        Figure(f"kernel {one.name}", draw_listing(list(_rows(ptx, places, one, sources)), COST))
         for one in functions
     ]
 
 
-def lines_of(ptx: str, function: Function, columns: int) -> Iterator[Line]:
+def lines_of(ptx: str, function: Function, columns: int, sources: Sources) -> Iterator[Line]:
     """Yield a kernel's listing as text."""
-    yield from listing_lines(list(_rows(ptx, _places(ptx), function)), columns)
+    yield from listing_lines(list(_rows(ptx, _places(ptx), function, sources)), columns)
 
 
-def _places(ptx: str) -> dict[int, str]:
-    """Return the place in the source of each line of PTX, as its directives state it."""
+def _places(ptx: str) -> dict[int, tuple[str, int]]:
+    """Return the file and line in the source of each line of PTX, as its directives state it."""
     files: dict[str, str] = {}
     for line in ptx.splitlines():
         if found := _FILE.match(line):
             files[found[1]] = PurePosixPath(found[2].replace("\\", "/")).name
-    places: dict[int, str] = {}
-    place = ""
+    places: dict[int, tuple[str, int]] = {}
+    place = ("", 0)
     for number, line in enumerate(ptx.splitlines(), 1):
         if found := _LOC.match(line):
-            place = f"{files.get(found[1], found[1])}:{found[2]}"
+            place = (files.get(found[1], found[1]), int(found[2]))
         places[number] = place
     return places
 
 
-def _rows(ptx: str, places: dict[int, str], function: Function) -> Iterator[Row]:
+def _rows(
+    ptx: str, places: dict[int, tuple[str, int]], function: Function, sources: Sources
+) -> Iterator[Row]:
     from vgpu_sim.perf.kernels.pipes import work_of  # imports numpy by its package
 
     text = ptx.splitlines()
     previous = 0
+    last = ("", 0)
     for instruction, number in zip(function.code, function.lines, strict=True):
         is_new = number != previous and 0 < number <= len(text)
         previous = number
+        name, line = places.get(number, ("", 0)) if is_new else ("", 0)
+        words = ""
+        if name and (name, line) != last:
+            last = (name, line)
+            words = sources.line(name, line).strip().expandtabs(1)
         yield Row(
-            places.get(number, "") if is_new else "",
+            f"{name}:{line}" if name else "",
             number if is_new else 0,
             text[number - 1].strip().expandtabs(1) if is_new else "",
             " ".join(render_instruction(instruction).split()),
             float(sum(work_of(instruction).values())),
+            words,
         )

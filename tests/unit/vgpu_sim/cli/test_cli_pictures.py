@@ -132,6 +132,51 @@ def test_the_listing_has_each_instruction_beside_its_line() -> None:
     assert "FMA.RN.F32" in fma
 
 
+LOCATED = """.version 7.0
+.target sm_80
+.address_size 64
+.file 1 "/nowhere/../etc/kernel.cu"
+.visible .entry k(.param .u64 p) {
+  .reg .b64 %rd<2>;
+  .loc 1 2 3
+  ld.param.u64 %rd1, [p];
+  .loc 1 3 3
+  st.global.u64 [%rd1], %rd1;
+  .loc 1 99 3
+  ret;
+}
+"""
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_the_source_that_the_user_passes_is_beside_its_ptx(tmp_path: Path, is_folder: bool) -> None:
+    ptx, source = tmp_path / "kernel.ptx", tmp_path / "kernel.cu"
+    ptx.write_text(LOCATED)
+    source.write_text("one\n  two <b>;\n\x1b[2Jthree\n")
+    passed = ("--source", str(tmp_path if is_folder else source))
+    svg = tmp_path / "a.svg"
+    done = tessera("ptx", "explain", str(ptx), "--draw", "--svg", str(svg), *passed)
+    assert done.exit_code == 0, done.output
+    lines = [line for line in done.stdout.splitlines() if line.startswith("kernel.cu:")]
+    assert lines == ["kernel.cu:2  two <b>;", "kernel.cu:3  \ufffd[2Jthree"]
+    texts = [one.text for one in ElementTree.fromstring(svg.read_text()).iter()]
+    assert texts.count("two <b>;") == 1
+
+
+def test_no_source_is_read_that_the_user_does_not_pass(tmp_path: Path) -> None:
+    ptx, source = tmp_path / "kernel.ptx", tmp_path / "kernel.cu"
+    source.write_text("one\ntwo\n")
+    ptx.write_text(LOCATED.replace("/nowhere/../etc/kernel.cu", str(source)))
+    folder = tmp_path / "other"
+    folder.mkdir()
+    done = tessera("ptx", "explain", str(ptx), "--draw", "--source", str(folder))
+    assert done.exit_code == 0
+    assert "two" not in done.stdout
+    absent = tessera("ptx", "explain", str(ptx), "--source", str(tmp_path / "absent"))
+    assert "absent" in absent.stderr
+    assert absent.exit_code == 64
+
+
 def test_listings_need_a_file() -> None:
     done = CliRunner().invoke(
         main, ["ptx", "explain", "-", "--svg", "-"], input=PTX.read_text(), prog_name="tessera"
