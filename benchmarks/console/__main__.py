@@ -27,6 +27,19 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from benchmarks.console import accessibility, browser, pictures
 
 VIEWERS = 50
+# Scroll through the page in 120 steps, one each frame; returns the times between frames.
+_SCROLL = """new Promise(done => {
+  const step = document.documentElement.scrollHeight / 120, times = [];
+  let last = 0;
+  const scroll = now => {
+    if (last) times.push(now - last);
+    last = now;
+    if (times.length === 120) return done(times);
+    window.scrollBy({top: step, behavior: 'instant'});
+    requestAnimationFrame(scroll);
+  };
+  requestAnimationFrame(scroll);
+})"""
 _OBSERVE = """window.replaced = new Promise((done) => {
   const observer = new MutationObserver(() => { observer.disconnect(); done(true); });
   observer.observe(document.querySelector('.cards'), { childList: true });
@@ -188,14 +201,19 @@ async def _paint(rig: Rig) -> dict[str, Any]:
                     "performance.getEntriesByName('first-contentful-paint')[0].startTime"
                 )
             )
+        frames = sorted(await page.evaluate(_SCROLL))
         updates = [await _update_in(page, rig) for _ in range(5)]
         await page.call("HeapProfiler.collectGarbage")
         heap = await page.call("Runtime.getHeapUsage")
+        memory = page.memory_mb()
         elements = await page.evaluate("document.getElementsByTagName('*').length")
     return {
         "first contentful paint, median of 5 (ms)": round(statistics.median(times)),
         "update in the browser, median of 5 (ms)": round(1000 * statistics.median(updates)),
+        "time of a frame while scrolling, median (ms)": round(statistics.median(frames), 1),
+        "time of a frame while scrolling, 95 % (ms)": round(frames[len(frames) * 95 // 100], 1),
         "elements of the page": elements,
+        "private memory of the tab's process (MB)": round(memory, 1),
         "script heap of the page (MB)": round(heap["usedSize"] / 1e6, 1),
     }
 

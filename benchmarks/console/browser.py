@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +18,9 @@ PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
 class Page:
     """A tab of the browser."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, browser: int) -> None:
         self._socket = socket
+        self._browser = browser
         self._numbers = itertools.count(1)
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -70,6 +71,13 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
 
+    def memory_mb(self) -> float:
+        """Return the private memory of the largest process of a page, in 10^6 bytes.
+
+        The browser has one tab, and a spare process for the next one.
+        """
+        return max(map(_private_bytes, _renderers(self._browser))) / 1e6
+
     async def save(self, file: Path) -> None:
         """Write a picture of the window."""
         found = await self.call("Page.captureScreenshot", format="png")
@@ -79,6 +87,28 @@ class Page:
 def find_program() -> str:
     """Return the browser's path; empty if none is installed."""
     return next(filter(None, map(shutil.which, PROGRAMS)), "")
+
+
+def _renderers(browser: int) -> Iterator[int]:
+    """Yield the browser's processes of pages: its descendants of that type."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                parents[int(entry.name)] = int(stat[1])
+    for process, parent in parents.items():
+        while parent not in (browser, 0):
+            parent = parents.get(parent, 0)
+        with contextlib.suppress(OSError):
+            command = Path(f"/proc/{process}/cmdline").read_bytes()
+            if parent == browser and b"--type=renderer" in command:
+                yield process
+
+
+def _private_bytes(process: int) -> int:
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    return 1024 * sum(int(one.split()[1]) for one in lines if one.startswith("Private_"))
 
 
 def _read_port(profile: str) -> str:
@@ -117,7 +147,7 @@ async def open_browser() -> AsyncIterator[Page]:
                 tab = next(one for one in tabs if one["type"] == "page")
                 url = tab["webSocketDebuggerUrl"]
                 async with session.ws_connect(url, max_msg_size=64 << 20) as socket:
-                    yield Page(socket)
+                    yield Page(socket, process.pid)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
