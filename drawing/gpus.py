@@ -25,8 +25,12 @@ def draw_gpu(
     look: Callable[[Box], str] = look_of,
     href: Callable[[Box], str] = lambda box: "",
     axis: bool = False,
+    marked: str = "",
 ) -> Element:
-    """Return the drawing of a GPU. ``look`` gives a box's class, ``href`` the address behind it."""
+    """Return the drawing of a GPU. ``look`` gives a box's class, ``href`` the address behind it.
+
+    The box of the slice with the UUID ``marked`` has a thick frame.
+    """
     high = DETAIL.height + (16 if axis else 6)
     top = DETAIL.memory + DETAIL.gap
     frames = (
@@ -43,7 +47,10 @@ def draw_gpu(
     return element(
         "svg",
         *frames,
-        *(_draw_box(box, picture, look(box), href(box)) for box in picture.boxes),
+        *(
+            _draw_box(box, picture, look(box), href(box), bool(marked) and box.uuid == marked)
+            for box in picture.boxes
+        ),
         *ticks,
         text,
         class_="gpu-picture",
@@ -97,14 +104,14 @@ def _frame(top: float, height: float) -> Element:
     return element("rect", class_="frame", x=-0.5, y=top, width=DETAIL.width, height=height)
 
 
-def _draw_box(box: Box, picture: GpuPicture, look: str, href: str) -> Element:
+def _draw_box(box: Box, picture: GpuPicture, look: str, href: str, marked: bool) -> Element:
     memory = pixels.memory_rect(box, picture, DETAIL)
     compute = pixels.compute_rect(box, picture, DETAIL)
     fill = f"url(#p-{look})" if look in PATTERNED else None
     rects = (
         element(
             "rect",
-            class_=f"s {look}",
+            class_=f"s {look}{' marked' * marked}",
             fill=fill,
             x=one.x,
             y=one.y,

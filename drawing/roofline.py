@@ -15,6 +15,7 @@ _RIGHT: Final = 16
 _TOP: Final = 24
 _BOTTOM: Final = 40
 _LINE: Final = 18
+_NEAR: Final = 10  # pixels within which the numbers of two points would overlap
 MOST_POINTS: Final = 24
 
 
@@ -69,7 +70,8 @@ def draw_roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | N
         x, y = axes.x(one.intensity), axes.y(one.rate)
         words = f"{one.name}: {one.rate:.4g} Gflop/s at {one.intensity:.4g} operations a byte"
         parts.append(element("circle", element("title", words), class_="point", cx=x, cy=y, r=4.5))
-        parts.append(element("text", str(number), class_="key", x=x + 7, y=y - 5))
+    for x, y, numbers in _labels([(axes.x(one.intensity), axes.y(one.rate)) for one in drawn]):
+        parts.append(element("text", numbers, class_="key", x=x + 7, y=y - 5))
     for place, text in enumerate(entries):
         y = _HEIGHT + 10 + place * _LINE
         if place < len(roofs):
@@ -86,6 +88,17 @@ def draw_roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | N
         role="img",
         aria_label=shorten("roofline; " + "; ".join(entries), 1500),
     )
+
+
+def _labels(places: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float, str]]:
+    """Yield the numbers of points with their places; points that overlap have one text."""
+    left = dict(enumerate(places, 1))
+    while left:
+        x, y = next(iter(left.values()))
+        near = [one for one, (a, b) in left.items() if abs(a - x) < _NEAR and abs(b - y) < _NEAR]
+        for one in near:
+            del left[one]
+        yield x, y, ", ".join(map(str, near))
 
 
 def _axes(roofs: Sequence[Roof], points: Sequence[Point]) -> _Axes:
@@ -114,7 +127,7 @@ def _grid(axes: _Axes) -> Iterator[Element]:
 
 
 def _decade(power: int) -> str:
-    return f"{10.0**power:g}" if -3 <= power <= 5 else f"1e{power}"
+    return f"{10.0**power:g}" if -3 <= power <= 3 else f"1e{power}"
 
 
 def _roof(axes: _Axes, one: Roof, number: int) -> Element:

@@ -62,6 +62,8 @@ class DevicePages:
         if name not in world.gpus_by_node():
             return self._frame.not_found(request, f"node {name} with GPUs", needs.GPU)
         scrape = await self._exporters.scrape(name)
-        tables = await self._frame.compute(metrics.tables, scrape.text)
+        gpus = world.gpus_by_node()[name]
+        health = {str(one.spec.index): one.status.health for one in gpus}
+        tables = await self._frame.compute(metrics.tables, scrape.text, health)
         values = {"name": name, "tables": tables, "problem": scrape.problem, "pod": scrape.pod}
         return self._frame.page(request, "node_metrics.html", f"Metrics of {name}", "", **values)

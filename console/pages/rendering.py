@@ -47,7 +47,9 @@ def new_environment() -> Environment:
     return environment
 
 
-def _draw_gpu(picture: GpuPicture, colour: str, links: bool, label: str, axis: bool) -> Element:
+def _draw_gpu(
+    picture: GpuPicture, colour: str, links: bool, label: str, axis: bool, marked: str
+) -> Element:
     """Return the drawing of a GPU, with a link behind each slice that exists if ``links``."""
     return gpus.draw_gpu(
         picture,
@@ -55,6 +57,7 @@ def _draw_gpu(picture: GpuPicture, colour: str, links: bool, label: str, axis: b
         look=lambda box: fleet.colour_class(box, colour),
         href=lambda box: _slice_page(box) if links else "",
         axis=axis,
+        marked=marked,
     )
 
 
@@ -73,7 +76,9 @@ def shorten(text: str, most: int = _SHORT) -> str:
 
 
 def format_gib(size_bytes: int) -> str:
-    """Return a size in GiB."""
+    """Return a size in GiB; in MiB below one GiB."""
+    if size_bytes < 2**30:
+        return f"{size_bytes / 2**20:.0f} MiB"
     return f"{size_bytes / 2**30:.1f} GiB"
 
 

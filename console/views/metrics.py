@@ -56,11 +56,15 @@ class NodeMemory:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Figures of an exporter; a cell is empty if the exporter gives no value."""
+    """Figures of an exporter; a cell is empty if the exporter gives no value.
+
+    The first ``labels`` columns have texts, the others numbers.
+    """
 
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    labels: int
 
 
 def memory(world: World, node: str) -> tuple[tuple[NodeMemory, ...], int]:
@@ -80,8 +84,11 @@ def _rows(world: World, node: str) -> Iterator[MemoryRow]:
         yield MemoryRow(gpu, used, size)
 
 
-def tables(text: str) -> list[Table]:
-    """Return the tables of what an exporter has answered, in Prometheus's text format."""
+def tables(text: str, health: Mapping[str, str]) -> list[Table]:
+    """Return the tables of what an exporter has answered, in Prometheus's text format.
+
+    ``health`` is that of the node's GPUs, by index: a GPU that has failed can have figures.
+    """
     series = _read(text)
     found = []
     for title, columns, labels in (
@@ -91,7 +98,14 @@ def tables(text: str) -> list[Table]:
         shown = [one for one in columns if one[0] in series]
         if shown:
             found.append(_table(title, shown, labels, series))
-    return found
+    return [_with_health(one, health) if one.title == "GPUs" else one for one in found]
+
+
+def _with_health(table: Table, health: Mapping[str, str]) -> Table:
+    """Insert the health of each GPU behind its index."""
+    head = (table.head[0], "Health", *table.head[1:])
+    rows = tuple((one[0], health.get(one[0], "no GPU object"), *one[1:]) for one in table.rows)
+    return Table(table.title, head, rows, table.labels + 1)
 
 
 _Series = dict[str, dict[tuple[tuple[str, str], ...], float]]
@@ -108,12 +122,24 @@ def _table(
         for given, value in series[name].items():
             key = tuple(dict(given).get(label, "") for label in labels)
             cells = rows.setdefault(key, [""] * len(columns))
-            cells[place] = f"{value * factor:.10g}" if math.isfinite(value) else ""
+            cells[place] = _format(value * factor)
     names = {"gpu": "GPU", "GPU_I_PROFILE": "Profile", "GPU_I_ID": "Instance"}
     head = [names.get(label, label.capitalize()) for label in labels]
     head += [f"{text} ({unit})" if unit else text for _, text, unit, _ in columns]
-    body = tuple((*key, *cells) for key, cells in sorted(rows.items()))
-    return Table(title, tuple(head), body[:512])
+    ordered = sorted(rows.items(), key=lambda one: [_by_number(text) for text in one[0]])
+    body = tuple((*key, *cells) for key, cells in ordered)
+    return Table(title, tuple(head), body[:512], len(labels))
+
+
+def _by_number(text: str) -> tuple[int, str]:
+    """Return a key that sorts 9 before 10."""
+    return (int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else -1, text)
+
+
+def _format(value: float) -> str:
+    if not math.isfinite(value):
+        return ""
+    return f"{value:.0f}" if value == round(value) or abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _read(text: str) -> _Series:

@@ -146,6 +146,22 @@ def test_an_exporters_figures_are_read_once_and_shown(node: SyntheticCluster) ->
     assert "tessera-system/exporter-x" in text
 
 
+def test_figures_have_the_health_of_their_gpu_and_are_sorted_by_number() -> None:
+    lines = [f'DCGM_FI_DEV_GPU_UTIL{{gpu="{one}"}} {one}' for one in (10, 9, 1)]
+    lines += [
+        f'tessera_kernel_seconds_total{{gpu="1",GPU_I_ID="{one}"}} 0.0012345' for one in (12, 7)
+    ]
+    gpus, instances = metrics.tables("\n".join(lines), {"1": "Healthy", "9": "Unhealthy"})
+    assert [one[:2] for one in gpus.rows] == [
+        ("1", "Healthy"),
+        ("9", "Unhealthy"),
+        ("10", "no GPU object"),
+    ]
+    assert gpus.head[: gpus.labels] == ("GPU", "Health")
+    assert [one[2] for one in instances.rows] == ["7", "12"]
+    assert instances.rows[0][-1] == "0.001234"
+
+
 @pytest.mark.parametrize(
     ("proxy", "what"),
     [
@@ -174,7 +190,7 @@ def test_without_an_answer_the_page_names_the_reason(
 
 def test_a_hostile_answer_gives_no_figures() -> None:
     for text in ("", "x" * 10**6, "DCGM_FI_DEV_GPU_UTIL{" + 'a="b",' * 10**5 + "} 1", "\x00" * 9):
-        assert metrics.tables(text) == []
+        assert metrics.tables(text, {}) == []
 
 
 def propose(cluster: SyntheticCluster, text: str) -> Answer:

@@ -131,7 +131,9 @@ def test_a_slice_and_a_pod_lead_to_each_other(node: SyntheticCluster) -> None:
     held = node.objects["GPU"]["n1-gpu-1"]["status"]["slices"][3]
     pod = held["holders"][0]
     where = f"/pods/{pod['namespace']}/{pod['name']}"
-    assert where in fetch(node, f"/slices/{held['uuid']}").text
+    text = fetch(node, f"/slices/{held['uuid']}").text
+    assert where in text
+    assert len(re.findall(r'<a href="([^"]+)">(?:(?!</a>).)*class="s \w+ marked"', text)) == 1
     assert f"/slices/{held['uuid']}" in fetch(node, where).text
 
 
@@ -168,7 +170,7 @@ def test_why_reports_a_full_node_and_room(node: SyntheticCluster) -> None:
     for gpu in node.objects["GPU"].values():
         gpu["status"]["slices"][6]["holders"] = [{"namespace": "a", "name": "b", "uid": "c"}]
     text = fetch(node, "/why/ml/small").text
-    assert '<td class="num">0 of 14</td>\n<td>full: ' in text
+    assert re.search(r'>0 of 14</td>\n<td data-label="Obstacle">full: ', text)
     assert "Room by this count" not in text
 
 

@@ -69,6 +69,15 @@ def test_points_are_below_the_roof_where_their_rates_are() -> None:
     assert top == pytest.approx(float(high["cy"]), abs=0.2)
 
 
+def test_points_at_one_place_have_one_text() -> None:
+    points = [Point("a", 10, 100), Point("b", 1, 10), Point("c", 10.01, 100.1)]
+    drawing = draw_roofline([Roof("r", 100, 1000)], points)
+    assert drawing is not None
+    keys = [one for one in drawing.children if isinstance(one, Element) and one.tag == "text"]
+    texts = [one.children[0] for one in keys if ("class", "key") in one.attributes]
+    assert texts[:2] == ["1, 3", "2"]
+
+
 @pytest.mark.parametrize(
     ("roofs", "points"),
     [([], [Point("p", 1, 1)]), ([Roof("r", 1, 1)], []), ([Roof("r", 0, 1)], [Point("p", 0, 1)])],
