@@ -66,7 +66,7 @@ def draw_roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | N
     entries += [f"{n}  {one.name}: {one.rate:.4g} Gflop/s" for n, one in enumerate(drawn, 1)]
     parts = [*_grid(axes)]
     parts += [_roof(axes, one, number) for number, one in enumerate(roofs)]
-    for number, one in enumerate(drawn, 1):
+    for one in drawn:
         x, y = axes.x(one.intensity), axes.y(one.rate)
         words = f"{one.name}: {one.rate:.4g} Gflop/s at {one.intensity:.4g} operations a byte"
         parts.append(element("circle", element("title", words), class_="point", cx=x, cy=y, r=4.5))
