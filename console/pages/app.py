@@ -24,6 +24,7 @@ from console.pages.access import Access
 from console.pages.devices import DevicePages
 from console.pages.frame import Busy, Frame, answer_busy
 from console.pages.predictions import PredictionPages
+from console.pages.rollouts import RolloutPages
 from console.views import (
     details,
     fleet,
@@ -31,6 +32,7 @@ from console.views import (
     manifest,
     needs,
     reach,
+    rollout,
     timeline,
     what_if,
     why,
@@ -61,6 +63,7 @@ class Pages:
         self._survey = Survey(model.world())
         self._devices = DevicePages(self._frame, exporters or Exporters(None))
         self._predictions = PredictionPages(self._frame)
+        self._rollouts = RolloutPages(self._frame, self._entries)
         self.is_over = False
 
     def routes(self) -> list[Route | Mount]:
@@ -80,6 +83,7 @@ class Pages:
             "/stream": self.follow_changes,
             **self._devices.handlers(),
             **self._predictions.handlers(),
+            **self._rollouts.handlers(),
         }
         static = Mount("/static", StaticFiles(directory=rendering.STATIC))
         style = Route("/static/drawing.css", _send_style)
@@ -100,8 +104,9 @@ class Pages:
             "sums": cards.add_up(found),
             "choices": fleet.choices(world, self._namespaces),
             "detailed": detailed,
+            "moving": rollout.unfinished_layouts(world),
         }
-        live = "GPU Node GPUPool Connection"
+        live = "GPU Node GPUPool MIGLayout Connection"
         missing = self._frame.missing_of(needs.FLEET)
         return self._frame.page(
             request, "fleet.html", "Fleet", live, chosen=chosen, missing=missing, **values
@@ -149,9 +154,10 @@ class Pages:
             return self._frame.not_found(request, f"GPU {name}", needs.GPU)
         events = self._entries("GPU", name)
         picture = draw(gpu)
-        live = "GPU Event GPUFault"
+        live = "GPU Event GPUFault MIGLayout"
+        values = self._rollouts.values_of(gpu)
         return self._frame.page(
-            request, "gpu.html", name, live, gpu=gpu, picture=picture, events=events
+            request, "gpu.html", name, live, gpu=gpu, picture=picture, events=events, **values
         )
 
     async def show_slice(self, request: Request) -> Response:
@@ -230,6 +236,7 @@ class Pages:
             text = layout_diff.write_layout(known) if known is not None else ""
         names = sorted(self._model.world().layouts)
         values: dict[str, Any] = {"text": text, "problem": problem, "diff": found}
+        values |= await self._rollouts.values()
         values |= {"layouts": names, "missing": missing if request.method == "POST" else {}}
         return self._frame.page(request, "layout.html", "Layout", "", status, **values)
 

@@ -15,6 +15,7 @@ MENU: Final = (
     ("/", "Fleet"),
     ("/why", "Why"),
     ("/layout", "Layout diff"),
+    ("/rollout", "Rollout"),
     ("/rdma", "RDMA"),
     ("/topology", "Topology"),
     ("/metrics", "Metrics"),

@@ -101,6 +101,18 @@
     own.onmessage = (event) => receive({ change: JSON.parse(event.data) });
   };
 
+  // Counts down the times until deadlines, which the server states in seconds.
+  const count = () => {
+    for (const one of document.querySelectorAll('[data-left]')) {
+      one.dataset.until ??= Date.now() + 1000 * one.dataset.left;
+      const seconds = Math.max(Math.ceil((one.dataset.until - Date.now()) / 1000), 0);
+      const [small, large] = seconds < 3600 ? ['s', 'min'] : ['min', 'h'];
+      const parts = seconds < 3600 ? seconds : Math.floor(seconds / 60);
+      one.textContent = parts < 60 ? `${parts} ${small}` : `${Math.floor(parts / 60)} ${large} ${parts % 60} ${small}`;
+    }
+  };
+  setInterval(count, 1000);
+
   if (main().dataset.live) {
     follow(Number(main().dataset.version));
     setInterval(tick, 200);

@@ -147,7 +147,11 @@ def roles_of(world: World, layout: Layout) -> Iterator[tuple[Gpu, Role]]:
 
     The GPUs are in the order of their names.
     """
+    return ((gpu, role) for gpu, role in every_role(world) if role.layout == layout.name)
+
+
+def every_role(world: World) -> Iterator[tuple[Gpu, Role]]:
+    """For each live GPU that layouts select, yield the GPU with the role of each of them."""
     for name, found in _roles(world).items():
         for role in found:
-            if role.layout == layout.name:
-                yield world.gpus[name], role
+            yield world.gpus[name], role

@@ -1,0 +1,171 @@
+"""The rollouts of layouts: how many GPUs are done, what the others wait for, and until when.
+
+GPUs are assessed by the code with which the operator reconciles layouts. Times and reasons of a
+roll-back come from the annotations in which the operator records a change.
+"""
+
+import datetime
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from gpu_operator.api.v1alpha1.base import Condition, Reason
+from gpu_operator.api.v1alpha1.resource import Gpu, Layout
+from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.layouts import assessment, change, selection, targets
+from gpu_operator.controllers.layouts.assessment import State
+from gpu_operator.controllers.layouts.selection import Part, Role
+
+
+class Phase(StrEnum):
+    """How far a layout's change of one GPU is."""
+
+    ROLLED_BACK = "rolled back"
+    FAILED = "failed"
+    WAITING = "waiting for pods"
+    CHANGING = "reconfiguring"
+    PENDING = "not begun"
+    APPLIED = "done"
+
+
+_PHASES: Final[Mapping[State, Phase]] = {
+    State.APPLIED: Phase.APPLIED,
+    State.APPLYING: Phase.CHANGING,
+    State.WAITING: Phase.WAITING,
+    State.PENDING: Phase.PENDING,
+    State.FAILED: Phase.FAILED,
+}
+_ORDER: Final = tuple(Phase)
+_STOPPED: Final = "the rollout has stopped: another GPU was rolled back"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRollout:
+    """The change of one GPU. ``deadline`` is the time of its roll-back, if one applies."""
+
+    gpu: Gpu
+    phase: Phase
+    message: str = ""
+    deadline: datetime.datetime | None = None
+
+    def left_s(self, now: datetime.datetime) -> int | None:
+        """Return the seconds until the deadline; 0 once it has passed, None without one."""
+        if self.deadline is None:
+            return None
+        return max(math.ceil((self.deadline - now).total_seconds()), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRollout:
+    """The rollout of one layout.
+
+    ``unfinished`` are the GPUs that are not done, those with problems first. ``taken`` are the
+    GPUs that follow an older layout, with that layout's name.
+    """
+
+    layout: Layout
+    counts: Mapping[Phase, int] = field(default_factory=dict)
+    unfinished: tuple[GpuRollout, ...] = ()
+    taken: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """Return how many GPUs the layout should change."""
+        return sum(self.counts.values())
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether every GPU is done."""
+        return not self.unfinished
+
+    @property
+    def is_observed(self) -> bool:
+        """Return whether the operator has processed the layout's latest version."""
+        return self.layout.status.observed_generation >= self.layout.meta.generation
+
+    @property
+    def deadline(self) -> datetime.datetime | None:
+        """Return the first deadline of a GPU, or None."""
+        return min((one.deadline for one in self.unfinished if one.deadline), default=None)
+
+    def left_s(self, now: datetime.datetime) -> int | None:
+        """Return the seconds until the first deadline, or None."""
+        found = [left for one in self.unfinished if (left := one.left_s(now)) is not None]
+        return min(found, default=None)
+
+    @property
+    def verdict(self) -> Condition | None:
+        """Return the condition in which the operator describes the rollout: Degraded if it is true,
+        else Ready.
+        """
+        found = {one.type: one for one in self.layout.status.conditions}
+        degraded = found.get("Degraded")
+        return degraded if degraded and degraded.status == "True" else found.get("Ready")
+
+
+def find_rollouts(world: World) -> tuple[LayoutRollout, ...]:
+    """Return the rollouts of all layouts, unfinished ones first."""
+    gpus: dict[str, list[GpuRollout]] = {name: [] for name in world.layouts}
+    taken: dict[str, dict[str, str]] = {name: {} for name in world.layouts}
+    for gpu, role in selection.every_role(world):
+        layout = world.layouts[role.layout]
+        match role.part:
+            case Part.TAKEN:
+                taken[layout.name][gpu.name] = role.follows
+            case Part.CLAIMS:
+                pass  # layouts have no effect on such GPUs
+            case Part.OWN | Part.UNPLACEABLE:
+                gpus[layout.name].append(_assess(world, gpu, layout, role))
+    found = [_sum(world.layouts[name], gpus[name], taken[name]) for name in sorted(gpus)]
+    return tuple(sorted(found, key=lambda one: one.is_finished))
+
+
+def find_rollout(world: World, gpu: Gpu) -> GpuRollout | None:
+    """Return the change of one GPU by the layout that it follows, or None without a layout."""
+    for role in selection.Order(world.layouts.values()).roles(world, gpu):
+        if role.part is Part.OWN:
+            return _assess(world, gpu, world.layouts[role.layout], role)
+    return None
+
+
+def unfinished_layouts(world: World) -> list[Layout]:
+    """Return the layouts whose status states that not every GPU is done; costs no assessment."""
+    found = (one for _, one in sorted(world.layouts.items()))
+    return [one for one in found if one.status.gpus_applied < one.status.gpus_selected]
+
+
+def _sum(
+    layout: Layout, gpus: Sequence[GpuRollout], taken: Mapping[str, str]
+) -> LayoutRollout:
+    rest = [one for one in gpus if one.phase is not Phase.APPLIED]
+    rest.sort(key=lambda one: (_ORDER.index(one.phase), one.gpu.name))
+    counted = Counter(one.phase for one in gpus)
+    if counted[Phase.ROLLED_BACK]:
+        rest = [_explain_stop(one) for one in rest]
+    counts = {phase: counted[phase] for phase in reversed(_ORDER)}
+    return LayoutRollout(layout, counts, tuple(rest), taken)
+
+
+def _explain_stop(one: GpuRollout) -> GpuRollout:
+    if one.phase is Phase.PENDING and not one.message:
+        return GpuRollout(one.gpu, one.phase, _STOPPED)
+    return one
+
+
+def _assess(world: World, gpu: Gpu, layout: Layout, role: Role) -> GpuRollout:
+    if role.part is Part.UNPLACEABLE:
+        problem = targets.resolve_target(gpu.spec.board, layout.spec.instances).problem
+        return GpuRollout(gpu, Phase.FAILED, problem)
+    if gpu.spec.node_name not in world.nodes:
+        return GpuRollout(gpu, Phase.PENDING, f"node {gpu.spec.node_name} does not exist")
+    found = assessment.assess(world, gpu, layout)
+    if found.reason is Reason.DEADLINE_EXCEEDED:
+        return GpuRollout(gpu, Phase.ROLLED_BACK, found.message)
+    deadline = None
+    begun = change.read_change(gpu).begun
+    if found.has_deadline and begun is not None:
+        deadline = begun + datetime.timedelta(seconds=layout.spec.rollout.deadline_seconds)
+    return GpuRollout(gpu, _PHASES[found.state], found.message, deadline)
