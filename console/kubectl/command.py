@@ -1,6 +1,7 @@
 """``kubectl tessera``: the verbs. Each lists what it needs, computes with a view, and prints."""
 
 import contextlib
+import datetime
 import sys
 import traceback
 from collections.abc import Collection, Iterator, Sequence
@@ -15,12 +16,13 @@ from console.kubectl import (
     layout_text,
     output,
     rdma_text,
+    rollout_text,
     support_commands,
     why_text,
 )
 from console.kubectl.access import Access, read_model, with_access
 from console.model.fabric import Fabric
-from console.views import layout_diff, manifest, needs, reach, why
+from console.views import layout_diff, manifest, needs, reach, rollout, why
 from console.views.fleet import Filter
 from console.views.survey import Survey
 from rdma.explain import Question, QuestionError
@@ -134,7 +136,7 @@ def explain_pod(access: Access, pod: str | None, form: str | None) -> None:
 
 @command.group("layout")
 def layout() -> None:
-    """Compute what a MIGLayout would change."""
+    """Compute what a MIGLayout would change, and how far a change is."""
 
 
 @layout.command("diff", cls=_ComparingCommand)
@@ -154,6 +156,22 @@ def show_diff(access: Access, filename: str, form: str | None) -> int:
         raise click.ClickException(f"{filename}: {err}") from err
     layout_text.write_diff(found, form or "")
     return int(layout_text.is_change(found))
+
+
+@layout.command("status")
+@click.argument("name", required=False)
+@_FORM
+@with_access
+def show_status(access: Access, name: str | None, form: str | None) -> None:
+    """Print the progress of rollouts; with NAME or -o wide, the GPUs that are not done."""
+    found = rollout.find_rollouts(read_model(access, needs.LAYOUT).world())
+    chosen = [one for one in found if name in (None, one.layout.name)]
+    if name is not None and not chosen:
+        raise click.ClickException(f"MIGLayout {name!r} does not exist")
+    now = datetime.datetime.now(datetime.UTC)
+    rollout_text.write_rollouts(chosen, form or "", now)
+    if name is not None and form is None:
+        rollout_text.write_gpus(chosen, now)
 
 
 @command.group("rdma")

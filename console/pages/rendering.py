@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from console.views import advice, fleet, why
+from console.views import advice, fleet, rollout, why
 from drawing import elements, gpus, pixels, slices, verdict
 from drawing.elements import Element
 from drawing.slices import Box, GpuPicture
@@ -43,7 +43,7 @@ def new_environment() -> Environment:
         "segment": quote_segment,
         "gib": format_gib,
         "when": format_time,
-        "duration": format_duration,
+        "duration": rollout.format_duration,
     }
     return environment
 
@@ -81,15 +81,6 @@ def format_gib(size_bytes: int) -> str:
     if size_bytes < 2**30:
         return f"{size_bytes / 2**20:.0f} MiB"
     return f"{size_bytes / 2**30:.1f} GiB"
-
-
-def format_duration(seconds: int) -> str:
-    """Return a time span in its two largest units, such as ``3 min 20 s``."""
-    for size, unit, part in ((86400, "d", "h"), (3600, "h", "min"), (60, "min", "s")):
-        if seconds >= size:
-            rest = seconds % size * {"h": 1 / 3600, "min": 1 / 60, "s": 1}[part]
-            return f"{seconds // size} {unit}" + f" {int(rest)} {part}" * bool(int(rest))
-    return f"{seconds} s"
 
 
 def format_time(text: str) -> str:

@@ -137,6 +137,14 @@ def unfinished_layouts(world: World) -> list[Layout]:
     return [one for one in found if one.status.gpus_applied < one.status.gpus_selected]
 
 
+def format_duration(seconds: int) -> str:
+    """Return a time span in its two largest units, such as ``3 min 20 s``."""
+    for size, part, unit, below in ((86400, 3600, "d", "h"), (3600, 60, "h", "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} {seconds % size // part} {below}"
+    return f"{seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"{seconds} s"
+
+
 def _sum(
     layout: Layout, gpus: Sequence[GpuRollout], taken: Mapping[str, str]
 ) -> LayoutRollout:

@@ -1,0 +1,171 @@
+"""The progress of rollouts, on the pages and in `kubectl tessera layout status`."""
+
+import asyncio
+import datetime
+import random
+from typing import Any
+
+import pytest
+
+from benchmarks.console import synthetic
+from benchmarks.console.synthetic import SyntheticCluster
+from console.kubectl import rollout_text
+from console.views import rollout
+from console.views.rollout import Phase, format_duration
+from gpu_operator.api.v1alpha1 import CHANGED_AT, ROLLED_BACK, ROLLED_BACK_WHY
+from gpu_operator.controllers.common.world import World
+from support.rigs.console_rig import Console, open_console
+
+HALVES = [{"profile": "3g.40gb", "start": 0}, {"profile": "3g.40gb", "start": 4}]
+NOW = datetime.datetime.now(datetime.UTC)
+
+
+@pytest.fixture
+def node() -> SyntheticCluster:
+    """Return a cluster with one node of three H100s that follow the layout ``mixed``."""
+    cluster = SyntheticCluster()
+    synthetic.pool_of(cluster, "h100-80gb")
+    synthetic.add_node(cluster, "n1", "h100-80gb", random.Random(1), alike=True, gpus=3)
+    put_layout(cluster, [{"profile": "1g.10gb", "count": 7}])
+    return cluster
+
+
+def put_layout(cluster: SyntheticCluster, instances: list[dict[str, Any]]) -> None:
+    spec = {"selector": {"pool": "h100"}, "instances": instances}
+    metadata = {"name": "mixed", "uid": "u", "generation": 2}
+    status = {"observedGeneration": 2, "gpusSelected": 3, "gpusApplied": 3}
+    document = {"kind": "MIGLayout", "metadata": metadata, "spec": spec, "status": status}
+    cluster.put("MIGLayout", document)
+
+
+def begin_change(cluster: SyntheticCluster, index: int, ago_s: float) -> dict[str, Any]:
+    """Have a GPU's change to two halves begin some seconds ago."""
+    gpu = cluster.objects["GPU"][f"n1-gpu-{index}"]
+    gpu["spec"]["instances"] = HALVES
+    begun = NOW - datetime.timedelta(seconds=ago_s)
+    gpu["metadata"]["annotations"] = {CHANGED_AT: begun.isoformat(timespec="seconds")}
+    return gpu
+
+
+def show(cluster: SyntheticCluster, *paths: str) -> list[str]:
+    async def whole() -> list[str]:
+        async with open_console(cluster) as console:
+            return [(await console.request(path)).text for path in paths]
+
+    return asyncio.run(whole())
+
+
+def world_of(cluster: SyntheticCluster) -> World:
+    async def whole() -> World:
+        console: Console
+        async with open_console(cluster) as console:
+            return console.model.world()
+
+    return asyncio.run(whole())
+
+
+def test_a_finished_rollout_has_every_gpu_done(node: SyntheticCluster) -> None:
+    fleet, every, gpu = show(node, "/", "/rollout", "/gpus/n1-gpu-0")
+    assert "3 of 3 GPUs done" in every
+    assert "Not all GPUs are done" not in fleet
+    assert "Layout: " not in gpu
+
+
+def test_a_gpu_that_waits_for_pods_has_its_holders_and_the_time_left(
+    node: SyntheticCluster,
+) -> None:
+    put_layout(node, [{"profile": "3g.40gb", "count": 2}])
+    node.objects["MIGLayout"]["mixed"]["status"]["gpusApplied"] = 1
+    begin_change(node, 0, 100)
+    holder = node.objects["GPU"]["n1-gpu-0"]["status"]["slices"][0]["holders"][0]
+    (found,) = rollout.find_rollouts(world_of(node))
+    assert found.counts == {
+        Phase.APPLIED: 0,
+        Phase.PENDING: 2,
+        Phase.CHANGING: 0,
+        Phase.WAITING: 1,
+        Phase.FAILED: 0,
+        Phase.ROLLED_BACK: 0,
+    }
+    assert found.left_s(NOW) in (499, 500, 501)
+    fleet, every, one, gpu = show(node, "/", "/rollout", "/rollout/mixed", "/gpus/n1-gpu-0")
+    assert "(1 of 3 GPUs)" in fleet
+    assert "0 of 3 GPUs done" in every
+    assert "8 min" in every
+    for text in (one, gpu):
+        assert f"1g.10gb@0 is held by pod {holder['namespace']}/{holder['name']}" in text
+        assert "waiting for pods" in text
+        assert "data-left=" in text
+
+
+def test_a_passed_deadline_is_over(node: SyntheticCluster) -> None:
+    put_layout(node, [{"profile": "3g.40gb", "count": 2}])
+    begin_change(node, 0, 5000)
+    (found,) = rollout.find_rollouts(world_of(node))
+    assert found.left_s(NOW) == 0
+    assert "deadline over: to be rolled back" in show(node, "/rollout")[0]
+
+
+def test_a_rolled_back_gpu_has_the_reason_and_stops_the_others(node: SyntheticCluster) -> None:
+    put_layout(node, [{"profile": "3g.40gb", "count": 2}])
+    gpu = begin_change(node, 0, 700)
+    gpu["metadata"]["annotations"] |= {ROLLED_BACK: "u/2", ROLLED_BACK_WHY: "not done: <b>held"}
+    every, one, page = show(node, "/layout", "/rollout/mixed", "/gpus/n1-gpu-0")
+    for text in (one, page):
+        assert "not done: &lt;b&gt;held" in text
+        assert "rolled back" in text
+    assert one.count("the rollout has stopped: another GPU was rolled back") == 2
+    assert '<b class="bad">1</b> rolled back' in every
+    node.objects["MIGLayout"]["mixed"]["metadata"]["generation"] = 3  # an edit: a new attempt
+    (found,) = rollout.find_rollouts(world_of(node))
+    assert found.counts[Phase.ROLLED_BACK] == 0
+    assert not found.is_observed
+
+
+def test_gpus_of_an_older_layout_and_boards_that_do_not_fit_are_named(
+    node: SyntheticCluster,
+) -> None:
+    spec = {"selector": {"pool": "h100"}, "instances": [{"profile": "7g.80gb"}]}
+    late = {"name": "later", "uid": "v", "creationTimestamp": "2026-02-01T00:00:00Z"}
+    node.put("MIGLayout", {"kind": "MIGLayout", "metadata": late, "spec": spec})
+    other = {"selector": {"indices": [1]}, "instances": [{"profile": "1g.99gb"}]}
+    bad = {"name": "wrong", "uid": "w", "creationTimestamp": "2026-02-02T00:00:00Z"}
+    node.put("MIGLayout", {"kind": "MIGLayout", "metadata": bad, "spec": other})
+    later, wrong, nothing = show(node, "/rollout/later", "/rollout/wrong", "/rollout/none")
+    assert later.count('follows <a href="/rollout/mixed">') == 3
+    assert "1g.99gb" in wrong
+    assert "failed" in wrong
+    assert "MIGLayout none" in nothing
+
+
+def test_without_a_kind_no_rollout_is_shown(node: SyntheticCluster) -> None:
+    from gpu_operator import errors
+
+    node.refused["Node"] = errors.Refused("nodes is forbidden")
+    text, gpu = show(node, "/rollout", "/gpus/n1-gpu-0")
+    assert "No rollout is shown" in text
+    assert "GPUs done" not in text
+    assert "Layout: " not in gpu
+
+
+def test_the_plugin_prints_the_same(
+    node: SyntheticCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_layout(node, [{"profile": "3g.40gb", "count": 2}])
+    begin_change(node, 0, 100)
+    found = rollout.find_rollouts(world_of(node))
+    rollout_text.write_rollouts(found, "", NOW)
+    assert capsys.readouterr().out.splitlines()[1].split()[:7] == [
+        *("mixed", "0/3", "0", "1", "2", "0", "0"),
+    ]
+    rollout_text.write_rollouts(found, "wide", NOW)
+    text = capsys.readouterr().out
+    assert "n1-gpu-0   waiting for pods   8 min" in text
+    assert text.count("not begun") == 2
+
+
+def test_spans_have_their_two_largest_units() -> None:
+    for seconds, text in ((0, "0 s"), (59, "59 s"), (60, "1 min 0 s"), (500, "8 min 20 s")):
+        assert format_duration(seconds) == text
+    assert format_duration(3600 + 119) == "1 h 1 min"
+    assert format_duration(86400 * 2 + 3600) == "2 d 1 h"
