@@ -1,7 +1,7 @@
 """Pods, reduced to the fields that the pages show.
 
-A pod that runs without an HCA is not stored: the status of its GPU names it already, and a large
-cluster has tens of thousands of such pods.
+A pod that runs without an HCA, and that has devices but exposes no metrics, is not stored: the
+status of its GPU names it already, and a large cluster has tens of thousands of such pods.
 """
 
 from collections import Counter
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from console.model.metrics_port import MetricsPort, read_metrics_port
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.controllers.claims import reading as claim_reading
 from gpu_operator.controllers.claims.reading import WaitingPod
@@ -51,10 +52,11 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """A pod that waits for a node, or that holds an HCA.
+    """A pod that waits for a node, that holds an HCA, or that has devices and exposes metrics.
 
     ``requests`` are the extended resources of all its containers. ``waiting`` is set if the pod
-    waits for ResourceClaims, and ``facts`` if the pod holds an HCA.
+    waits for ResourceClaims, ``facts`` if the pod holds an HCA, and ``metrics`` if it runs with
+    devices or claims and states where it exposes metrics.
     """
 
     namespace: str
@@ -71,6 +73,7 @@ class PodRecord:
     gates: tuple[str, ...] = ()
     waiting: WaitingPod | None = None
     facts: PodFacts | None = None
+    metrics: MetricsPort | None = None
 
     @property
     def key(self) -> str:
@@ -79,7 +82,7 @@ class PodRecord:
 
 
 def read_pod(document: Document) -> PodRecord | None:
-    """Parse a pod; return None unless it waits for devices or holds an HCA."""
+    """Parse a pod; return None unless it waits for devices, holds an HCA or exposes metrics."""
     metadata, spec = document["metadata"], document.get("spec") or {}
     status = document.get("status") or {}
     node, phase = str(spec.get("nodeName") or ""), str(status.get("phase") or "Pending")
@@ -87,7 +90,9 @@ def read_pod(document: Document) -> PodRecord | None:
     waiting = claim_reading.read_waiting_pod(document) if waits else None
     facts = rdma_reading.read_pod(document)
     requests = tuple(sorted(_requests(spec).items())) if waits else ()
-    if not requests and waiting is None and facts is None:
+    has_devices = phase == "Running" and bool(spec.get("resourceClaims") or _requests(spec))
+    metrics = read_metrics_port(document) if has_devices else None
+    if not requests and waiting is None and facts is None and metrics is None:
         return None
     affinity = spec.get("affinity") or {}
     return PodRecord(
@@ -105,6 +110,7 @@ def read_pod(document: Document) -> PodRecord | None:
         gates=tuple(str(one.get("name")) for one in spec.get("schedulingGates") or ()),
         waiting=waiting,
         facts=facts,
+        metrics=metrics,
     )
 
 

@@ -23,6 +23,7 @@ from console.pages import cards, rendering, stream
 from console.pages.access import Access
 from console.pages.devices import DevicePages
 from console.pages.frame import Busy, Frame, answer_busy
+from console.pages.inference import InferenceTables
 from console.pages.predictions import PredictionPages
 from console.pages.rollouts import RolloutPages
 from console.views import (
@@ -61,7 +62,9 @@ class Pages:
         self._namespaces = fleet.Namespaces()
         self._cards = cards.CardCache(self._frame.templates)
         self._survey = Survey(model.world())
-        self._devices = DevicePages(self._frame, exporters or Exporters(None))
+        exporters = exporters or Exporters(None)
+        self._tables = InferenceTables(self._frame, exporters)
+        self._devices = DevicePages(self._frame, exporters, self._tables)
         self._predictions = PredictionPages(self._frame)
         self._rollouts = RolloutPages(self._frame, self._entries)
         self.is_over = False
@@ -178,13 +181,14 @@ class Pages:
         if not held and record is None:
             what = f"pod {key} with a slice, an HCA or a request for one"
             return self._frame.not_found(request, what, (*needs.GPU, *needs.PENDING))
-        values = {
+        values: dict[str, Any] = {
             "namespace": namespace,
             "name": name,
             "held": held,
             "record": record,
             "missing": self._frame.missing_of(needs.GPU),
         }
+        values |= await self._tables.values(lambda pod: pod.key == key)
         events = self._entries("Pod", name, namespace)
         return self._frame.page(request, "pod.html", key, "GPU Pod Event", events=events, **values)
 

@@ -6,7 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from console.model.exporters import Exporters
+from console.model.pods import PodRecord
 from console.pages.frame import Frame
+from console.pages.inference import InferenceTables
 from console.views import metrics, needs, topology
 
 _LONGEST_TEXT = 253
@@ -15,9 +17,10 @@ _LONGEST_TEXT = 253
 class DevicePages:
     """The handlers of these pages."""
 
-    def __init__(self, frame: Frame, exporters: Exporters) -> None:
+    def __init__(self, frame: Frame, exporters: Exporters, tables: InferenceTables) -> None:
         self._frame = frame
         self._exporters = exporters
+        self._tables = tables
 
     def handlers(self) -> Mapping[str, Callable[[Request], Awaitable[Response]]]:
         """Return the handlers by path."""
@@ -49,11 +52,19 @@ class DevicePages:
         return self._frame.page(request, "topology.html", f"Topology of {name}", live, **values)
 
     async def show_metrics(self, request: Request) -> Response:
-        """Show the memory in use on every node, as GPU objects state it."""
+        """Show inference pods, and the memory in use on every node, as GPU objects state it."""
         text = request.query_params.get("node", "")[:_LONGEST_TEXT]
-        nodes, more = metrics.memory(self._frame.model.world(), text)
-        values = {"nodes": nodes, "more": more, "text": text}
-        values["missing"] = self._frame.missing_of(needs.GPU)
+        space = request.query_params.get("namespace", "")[:_LONGEST_TEXT]
+        model = self._frame.model
+
+        def is_wanted(pod: PodRecord) -> bool:
+            return text in pod.node and space in ("", pod.namespace)
+
+        values = await self._tables.values(is_wanted)
+        nodes, more = metrics.memory(model.world(), text)
+        spaces = {one.namespace for one in model.pods.values() if one.metrics is not None}
+        values |= {"nodes": nodes, "more": more, "text": text, "namespace": space}
+        values |= {"missing": self._frame.missing_of(needs.GPU), "spaces": sorted(spaces)}
         return self._frame.page(request, "metrics.html", "Metrics", "GPU Connection", **values)
 
     async def show_node_metrics(self, request: Request) -> Response:

@@ -110,7 +110,10 @@ class Frame:
         /,
         **values: Any,
     ) -> Response:
-        """Render a page; ``live`` are the kinds of objects whose changes it shows."""
+        """Render a page; ``live`` are the kinds of objects whose changes it shows.
+
+        With ``again`` among the values, the page is loaded again after this many seconds.
+        """
         text = rendering.render(
             self.templates,
             template,
@@ -124,6 +127,6 @@ class Frame:
             path=request.url.path,
             query=request.url.query,
             frame=_PART not in request.headers,
-            **values,
+            **{"again": 0, **values},
         )
         return HTMLResponse(text, status)

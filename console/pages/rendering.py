@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from console.views import advice, fleet, rollout, why
+from console.views import advice, fleet, inference, rollout, why
 from drawing import elements, gpus, pixels, slices, verdict
 from drawing.elements import Element
 from drawing.slices import Box, GpuPicture
@@ -44,6 +44,7 @@ def new_environment() -> Environment:
         "gib": format_gib,
         "when": format_time,
         "duration": rollout.format_duration,
+        "rate": inference.format_rate,
     }
     return environment
 

@@ -25,19 +25,20 @@ class FoundSlice:
 
 def find_slice(world: World, uuid: str) -> FoundSlice | None:
     """Return the slice with this UUID, or None."""
-    return next((one for one in _every_slice(world) if one.slice.uuid == uuid), None)
+    return next((one for one in every_slice(world) if one.slice.uuid == uuid), None)
 
 
 def slices_of(world: World, namespace: str, name: str) -> list[FoundSlice]:
     """Return the slices that a pod holds."""
     return [
         one
-        for one in _every_slice(world)
+        for one in every_slice(world)
         if any((h.namespace, h.name) == (namespace, name) for h in one.slice.holders)
     ]
 
 
-def _every_slice(world: World) -> Iterator[FoundSlice]:
+def every_slice(world: World) -> Iterator[FoundSlice]:
+    """Yield the slices of all GPUs, those of claims too."""
     for gpu in world.gpus.values():
         for one in gpu.status.slices:
             yield FoundSlice(gpu, one)

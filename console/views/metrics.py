@@ -1,18 +1,14 @@
 """Metrics: memory of slices from GPU objects, and what one node's exporter has answered."""
 
-import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from console.model.exposition import Series, read_samples
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common.world import World
 
 SHOWN: Final = 64  # nodes
-_MOST_LINES: Final = 20_000
-_SAMPLE: Final = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]{0,127})(?:\{([^\n]{0,2048})\})? (\S{1,40})")
-_LABEL: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]{0,63})="((?:[^"\\]|\\.){0,512})"')
 
 # What the page shows: the series, its title, its unit, and the factor to that unit.
 _OF_GPUS: Final = (
@@ -30,6 +26,8 @@ _OF_INSTANCES: Final = (
     ("tessera_host_to_device_bytes_total", "Copied in", "MiB", 2.0**-20),
     ("tessera_device_to_host_bytes_total", "Copied out", "MiB", 2.0**-20),
 )
+_WANTED: Final = frozenset(one[0] for one in (*_OF_GPUS, *_OF_INSTANCES))
+_ENGINE: Final = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ def tables(text: str, health: Mapping[str, str]) -> list[Table]:
 
     ``health`` is that of the node's GPUs, by index: a GPU that has failed can have figures.
     """
-    series = _read(text)
+    series = read_samples(text, _WANTED)
     found = []
     for title, columns, labels in (
         ("GPUs", _OF_GPUS, ("gpu",)),
@@ -108,19 +106,16 @@ def _with_health(table: Table, health: Mapping[str, str]) -> Table:
     return Table(table.title, head, rows, table.labels + 1)
 
 
-_Series = dict[str, dict[tuple[tuple[str, str], ...], float]]
-
-
 def _table(
     title: str,
     columns: Sequence[tuple[str, str, str, float]],
     labels: Sequence[str],
-    series: _Series,
+    series: Series,
 ) -> Table:
     rows: dict[tuple[str, ...], list[str]] = {}
     for place, (name, _, _, factor) in enumerate(columns):
-        for given, value in series[name].items():
-            key = tuple(dict(given).get(label, "") for label in labels)
+        for given, value in series[name]:
+            key = tuple(given.get(label, "") for label in labels)
             cells = rows.setdefault(key, [""] * len(columns))
             cells[place] = _format(value * factor)
     names = {"gpu": "GPU", "GPU_I_PROFILE": "Profile", "GPU_I_ID": "Instance"}
@@ -137,22 +132,13 @@ def _by_number(text: str) -> tuple[int, str]:
 
 
 def _format(value: float) -> str:
-    if not math.isfinite(value):
-        return ""
     return f"{value:.0f}" if value == round(value) or abs(value) >= 1000 else f"{value:.4g}"
 
 
-def _read(text: str) -> _Series:
-    """Return the samples of the series that the page shows; other lines are skipped."""
-    wanted = {one[0] for one in (*_OF_GPUS, *_OF_INSTANCES)}
-    found: _Series = {}
-    for line in text.split("\n", _MOST_LINES)[:_MOST_LINES]:
-        sample = _SAMPLE.fullmatch(line.strip())
-        if sample is None or sample[1] not in wanted:
-            continue
-        labels: Mapping[str, str] = dict(_LABEL.findall(sample[2] or ""))
-        try:
-            found.setdefault(sample[1], {})[tuple(sorted(labels.items()))] = float(sample[3])
-        except ValueError:
-            continue
+def utilisation(text: str) -> dict[str, list[float]]:
+    """Return the activity of the engines that pods have, from 0 to 1, by "namespace/pod"."""
+    found: dict[str, list[float]] = {}
+    for labels, value in read_samples(text, (_ENGINE,)).get(_ENGINE, ()):
+        if labels.get("pod") and 0 <= value <= 1:
+            found.setdefault(f"{labels.get('namespace', '')}/{labels['pod']}", []).append(value)
     return found

@@ -12,6 +12,7 @@ EXPLANATION: Final = ("Pod", "GPU", "Node", "GPUPool", "MIGLayout")
 POLICY: Final = ("GPUPolicy",)  # for resources with another prefix, and for what would free one
 CLAIMS: Final = ("ResourceClaim", "DeviceClass")
 LAYOUT: Final = ("GPU", "Node", "GPUPool", "MIGLayout", "GPUPolicy")
+INFERENCE: Final = ("Pod", "GPU")
 RDMA: Final = ("Pod", *FABRIC_KINDS)
 EVENTS: Final = ("Event", "GPUFault")
 TOPOLOGY: Final = ("GPU", "GPUPool")

@@ -7,6 +7,7 @@
   let due = 0;
   let busy = false;
   let next = 0;
+  let loaded = Date.now();
   let stream = '';
 
   const main = () => document.getElementById('main');
@@ -62,9 +63,12 @@
 
   const tick = async () => {
     const began = Date.now();
+    const again = Number(main().dataset.again); // seconds, of a page with figures that are read on request
+    if (!due && again && began > loaded + 1000 * again) due = began;
     if (!due || busy || began < due || began < next || document.hidden) return;
     busy = true;
     due = 0;
+    loaded = began;
     try { await reload(); } catch { due = Date.now() + 2000; } finally { busy = false; }
     next = Date.now() + Math.max(QUIET_MS, 10 * (Date.now() - began));
   };

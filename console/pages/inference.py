@@ -1,0 +1,57 @@
+"""What pages show of inference pods, which are read when a viewer opens a page."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from console.model.exporters import Exporters
+from console.model.inference import PAUSE_S, WITHIN_S, Inference
+from console.model.pods import PodRecord
+from console.pages.frame import Frame
+from console.views import inference, metrics, needs
+
+AGAIN_S: Final = int(PAUSE_S)
+_MOST_NODES: Final = 8  # whose exporters one page reads
+
+
+class InferenceTables:
+    """Makes the tables of inference pods."""
+
+    def __init__(self, frame: Frame, exporters: Exporters) -> None:
+        self._frame = frame
+        self._exporters = exporters
+        self._inference = Inference(exporters.proxy)
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def values(self, wanted: Callable[[PodRecord], bool]) -> dict[str, Any]:
+        """Return the table of the pods that are wanted, with what a template needs."""
+        missing = self._frame.missing_of(needs.INFERENCE)
+        model = self._frame.model
+        pods = inference.find_pods(model.world(), model.pods.values(), wanted)
+        shown = pods[: inference.SHOWN]
+        nodes = sorted({node for pod in shown for node in pod.nodes})[:_MOST_NODES]
+        busy: dict[str, list[float]] = {}
+        reading = self._inference.refresh(pod.target for pod in shown)
+        await asyncio.gather(reading, self._read_exporters(nodes, busy))
+        return {
+            "inference": inference.make_rows(shown, self._inference.history, busy),
+            "more_pods": len(pods) - len(shown),
+            "unknown_pods": missing,
+            "again": AGAIN_S if shown else 0,
+        }
+
+    async def _read_exporters(self, nodes: Iterable[str], busy: dict[str, list[float]]) -> None:
+        """Add the activity of engines; a page does not wait for an exporter that is slow."""
+        await self._within(asyncio.create_task(self._read_exporter(one, busy)) for one in nodes)
+
+    async def _read_exporter(self, node: str, busy: dict[str, list[float]]) -> None:
+        scrape = await self._exporters.scrape(node)
+        busy |= await asyncio.to_thread(metrics.utilisation, scrape.text)
+
+    async def _within(self, tasks: Iterable[asyncio.Task[None]]) -> None:
+        waiting = list(tasks)
+        for task in waiting:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if waiting:
+            await asyncio.wait(waiting, timeout=WITHIN_S)
