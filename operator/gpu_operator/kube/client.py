@@ -46,6 +46,7 @@ class KubernetesCluster:
 
     def __init__(self, client: ApiClient) -> None:
         """Use ``client``, which this object closes."""
+        proxy.refuse_redirections(client)
         self._client = client
         self._dynamic = DynamicClient(client)
 

@@ -1,20 +1,43 @@
 """Reads from a pod's port through the API server's proxy, with the caller's rights.
 
 The API server evaluates the right ``get`` on ``pods/proxy``. The pod may be hostile: the answer has
-a bound, and nothing of it is interpreted here.
+a bound, nothing of it is interpreted here, and no redirection is followed: it could lead to any
+other path of the API server, with the caller's rights, or to another server.
 """
 
+from types import SimpleNamespace
 from typing import Final
 from urllib.parse import quote
 
+from aiohttp import ClientSession, TraceConfig, TraceRequestRedirectParams
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.exceptions import ApiException
 
 from gpu_operator import errors
 
+_PROXIED: Final = "/proxy/"
 _TIMEOUT_S: Final = 5.0
 _CHUNK: Final = 64 * 1024
 _LONGEST_ERROR: Final = 4096
+
+
+def refuse_redirections(client: ApiClient) -> None:
+    """Have a client that has not connected yet follow no redirection of a pod.
+
+    The client library has no option for it.
+    """
+    trace = TraceConfig()
+    trace.on_request_redirect.append(_refuse_redirection)
+    known = getattr(client.configuration, "trace_configs", None) or ()
+    client.configuration.trace_configs = [*known, trace]
+
+
+async def _refuse_redirection(
+    session: ClientSession, context: SimpleNamespace, request: TraceRequestRedirectParams
+) -> None:
+    del session, context
+    if _PROXIED in request.url.raw_path:
+        raise errors.Refused("the pod redirects the request, which is not followed")
 
 
 async def read_port(

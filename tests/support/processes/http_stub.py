@@ -22,11 +22,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A status with a JSON document, or with a text of another type."""
+    """A status with a JSON document, or with a text of another type; ``location`` redirects."""
 
     status: int = 200
     document: Any = None
     text: str = ""
+    location: str = ""
 
 
 class HttpStub:
@@ -74,6 +75,8 @@ class HttpStub:
                 self.send_response(answer.status)
                 kind = "text/plain" if answer.text else "application/json"
                 self.send_header("Content-Type", kind)
+                if answer.location:
+                    self.send_header("Location", answer.location)
                 self.send_header("Content-Length", str(len(body.encode())))
                 self.end_headers()
                 self.wfile.write(body.encode())

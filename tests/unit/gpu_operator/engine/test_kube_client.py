@@ -373,10 +373,12 @@ def test_a_disruption_budget_has_its_own_error() -> None:
 
 def read_port(answer: Answer, most_bytes: int = 100) -> bytes:
     with HttpStub(lambda request: answer) as stub:
-        found: bytes = asyncio.run(
-            use(stub.url, lambda c: c.read_port("a b", "p/x", 9400, "/metrics", most_bytes))
-        )
-        (request,) = stub.requests
+        try:
+            found: bytes = asyncio.run(
+                use(stub.url, lambda c: c.read_port("a b", "p/x", 9400, "/metrics", most_bytes))
+            )
+        finally:
+            (request,) = stub.requests
         assert request.method == "GET"
         assert request.path == "/api/v1/namespaces/a%20b/pods/p%2Fx:9400/proxy/metrics"
     return found
@@ -390,6 +392,12 @@ def test_an_answer_of_a_pod_is_bounded() -> None:
     assert len(read_port(Answer(text="x" * 100))) == 100
     with pytest.raises(errors.Refused, match="more than 100 bytes"):
         read_port(Answer(text="x" * 101))
+
+
+def test_a_pods_redirection_is_not_followed() -> None:
+    # read_port() also checks that the stub has received one request
+    with pytest.raises(errors.Refused, match="the pod redirects the request"):
+        read_port(Answer(302, text="x", location="/api/v1/namespaces/kube-system/secrets"))
 
 
 @pytest.mark.parametrize(
