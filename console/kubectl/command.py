@@ -13,6 +13,7 @@ import click
 from console.kubectl import (
     fault_commands,
     fleet_text,
+    inference_text,
     layout_text,
     output,
     rdma_text,
@@ -22,6 +23,7 @@ from console.kubectl import (
 )
 from console.kubectl.access import Access, read_model, with_access
 from console.model.fabric import Fabric
+from console.model.inference import PAUSE_S
 from console.views import layout_diff, manifest, needs, reach, rollout, why
 from console.views.fleet import Filter
 from console.views.survey import Survey
@@ -95,10 +97,28 @@ def show_map(access: Access, names: Sequence[str], pool: str, board: str, form: 
 
 @command.command("top")
 @click.argument("names", metavar="[NODE]...", nargs=-1)
+@click.option("--inference", is_flag=True, help="Requests and latencies of inference pods.")
+@click.option(
+    "--interval",
+    "pause_s",
+    type=click.FloatRange(PAUSE_S, 300),
+    default=PAUSE_S,
+    help="Seconds between the readings of --inference.",
+)
 @_DOCUMENT
 @with_access
-def show_top(access: Access, names: Sequence[str], form: str | None) -> None:
-    """Print the memory that each slice uses, as the node agent reported it last."""
+def show_top(
+    access: Access, names: Sequence[str], inference: bool, pause_s: float, form: str | None
+) -> None:
+    """Print the memory that each slice uses, as the node agent reported it last.
+
+    With --inference, print what pods with Prometheus metrics serve from their slices.
+    """
+    if inference:
+        model = read_model(access, needs.INFERENCE, restricted=("Pod",))
+        rows = inference_text.read_rows(access, model, names, pause_s)
+        inference_text.write_rows(rows, form or "")
+        return
     model = read_model(access, needs.GPU, ("Node", "GPUPool"))
     chosen = Filter(namespace=_filtered(access))
     fleet_text.write_top(fleet_text.choose(model, chosen, names), form or "")

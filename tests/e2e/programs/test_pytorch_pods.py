@@ -77,3 +77,5 @@ def test_a_deployment_generates_what_the_cpu_generates(namespace: Cluster, wheel
         urllib.request.urlopen(address, timeout=120) as answer,
     ):
         assert answer.read().decode() == wheel.run("-c", program)
+        with urllib.request.urlopen(f"{address.removesuffix('/import')}/metrics") as metrics:
+            assert "\nhttp_requests_total 1\n" in metrics.read().decode()

@@ -18,7 +18,7 @@ from support.cluster.kubectl import EXAMPLES, Cluster, gpu_nodes
 
 VARIABLE = "TESSERA_TEST_TORCH_PYTHON"
 FOLDER = EXAMPLES / "frameworks" / "pytorch"
-PROGRAMS = ("model.py", "train.py", "serve.py")
+PROGRAMS = ("metrics.py", "model.py", "train.py", "serve.py")
 IMAGE = "tessera.local/python-gcc:1"
 _VERSION = "3.13"  # of the image's Python
 

@@ -1,15 +1,20 @@
 """Inference pods: where their metrics are, what two readings say, and what the pages show."""
 
 import asyncio
+import contextlib
+import json
 import math
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
+from console.kubectl import inference_text
+from console.kubectl.access import Access
+from console.model.cluster import ClusterModel
 from console.model.exporters import Exporters, Proxy
 from console.model.inference import MOST_BYTES, History, Inference, Target
 from console.model.metrics_port import MetricsPort, read_metrics_port
@@ -333,3 +338,34 @@ def test_readings_are_bounded() -> None:
 
 def test_the_activity_of_engines_is_joined_by_pod() -> None:
     assert metrics.utilisation(ENGINE + ENGINE.replace("0.42", "NaN")) == {"ml/llm-0": [0.42]}
+
+
+def test_the_plugin_prints_the_same(
+    node: SyntheticCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proxy = FakeProxy(vllm(10, (10, 10, 10)), vllm(22, (10, 22, 22)))
+
+    @contextlib.asynccontextmanager
+    async def connect(_: Access) -> AsyncIterator[FakeProxy]:
+        yield proxy
+
+    async def model() -> ClusterModel:
+        async with open_console(node) as console:
+            return console.model
+
+    monkeypatch.setattr(inference_text, "connect", connect)
+    monkeypatch.setattr("console.model.inference.PAUSE_S", 0.0)
+    monkeypatch.setattr("console.model.inference._COST", 0.0)
+    found = asyncio.run(model())
+    assert inference_text.read_rows(Access(), found, ["n2"], 0.1) == []
+    rows = inference_text.read_rows(Access(), found, [], 0.1)
+    capsys.readouterr()
+    inference_text.write_rows(rows, "")
+    cells = capsys.readouterr().out.splitlines()[1].split()
+    assert cells[:3] == ["ml", "llm-0", "vLLM"]
+    assert float(cells[3]) > 1
+    assert "550 ms" in " ".join(cells)
+    assert cells[-2:] == ["n1-gpu-0/1g.10gb@2", "-"]
+    inference_text.write_rows(rows, "json")
+    (one,) = json.loads(capsys.readouterr().out)["pods"]
+    assert one["latencySeconds"]["p50"] == {"value": pytest.approx(0.55), "isLowerBound": False}

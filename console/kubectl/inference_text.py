@@ -1,0 +1,100 @@
+"""``top --inference``: requests and latencies of inference pods, from two readings."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import click
+
+from console.kubectl import output
+from console.kubectl.access import Access, connect
+from console.model.cluster import ClusterModel
+from console.model.inference import Inference
+from console.views import inference
+from console.views.inference import Latency, Pod, Row
+from gpu_operator import errors
+
+_WITHIN_S: Final = 10.0  # for which each reading waits
+
+
+def read_rows(access: Access, model: ClusterModel, nodes: Sequence[str], pause_s: float) -> list[Row]:
+    """Read the pods that expose metrics and hold slices twice. Raises ClickException."""
+    pods = inference.find_pods(
+        model.world(), model.pods.values(), lambda pod: not nodes or pod.node in nodes
+    )
+    if len(pods) > inference.SHOWN:
+        more = len(pods) - inference.SHOWN
+        click.echo(f"warning: {more} more pods are not read: choose nodes or a namespace", err=True)
+    pods = pods[: inference.SHOWN]
+    if not pods:
+        return []
+    click.echo(f"Reading {len(pods)} pods twice, {pause_s:g} s apart", err=True)
+    try:
+        return asyncio.run(_read(access, pods, pause_s))
+    except errors.ConfigError as err:
+        raise click.ClickException(str(err)) from err
+
+
+async def _read(access: Access, pods: Sequence[Pod], pause_s: float) -> list[Row]:
+    async with connect(access) as cluster:
+        reader = Inference(cluster)
+        await reader.refresh((pod.target for pod in pods), _WITHIN_S)
+        await asyncio.sleep(pause_s)
+        await reader.refresh((pod.target for pod in pods), _WITHIN_S)
+        return inference.make_rows(pods, reader.history, {})
+
+
+def write_rows(rows: Iterable[Row], form: str) -> None:
+    """Print a line for each pod, the pods with most requests first."""
+    found = list(rows)
+    if form in ("json", "yaml"):
+        output.write_document({"pods": [_document(one) for one in found]}, form)
+        return
+    if not found:
+        text = "No pod that holds a slice exposes metrics (prometheus.io/scrape, a port `metrics`)."
+        click.echo(text, err=True)
+        return
+    titles = ("P50", "P95", "P99", "MEAN", "FIRST-TOKEN-P95")
+    head = ("NAMESPACE", "POD", "SERVER", "REQUESTS/S", *titles, "SLICES", "PROBLEM")
+    output.write_table(head, map(_cells, found))
+
+
+def _cells(row: Row) -> Sequence[str]:
+    figures, target = row.figures, row.pod.target
+    latencies = (*figures.latencies, figures.mean, figures.first_token)
+    return (
+        target.namespace,
+        target.name,
+        figures.server or "-",
+        "-" if figures.rate is None else inference.format_rate(figures.rate),
+        *("-" if one is None else str(one) for one in latencies),
+        ",".join(f"{one.gpu.name}/{one.slice.place}" for one in row.pod.slices),
+        figures.problem[:200] or "-",
+    )
+
+
+def _document(row: Row) -> dict[str, Any]:
+    figures, target = row.figures, row.pod.target
+    names = [f"p{q * 100:g}" for q in inference.QUANTILES]
+    return {
+        "namespace": target.namespace,
+        "pod": target.name,
+        "server": figures.server,
+        "models": list(figures.models),
+        "requestsPerSecond": figures.rate,
+        "windowSeconds": figures.window_s,
+        "latencySeconds": {
+            name: _latency(one) for name, one in zip(names, figures.latencies, strict=True)
+        },
+        "meanSeconds": _latency(figures.mean),
+        "firstTokenP95Seconds": _latency(figures.first_token),
+        "slices": [
+            {"gpu": one.gpu.name, "slice": str(one.slice.place), "uuid": one.slice.uuid}
+            for one in row.pod.slices
+        ],
+        "problem": figures.problem,
+    }
+
+
+def _latency(one: Latency | None) -> dict[str, Any] | None:
+    return None if one is None else {"value": one.seconds, "isLowerBound": one.is_above}
