@@ -14,6 +14,8 @@ from device_plugin.errors import SettingsError
 
 LISTED_WITHIN_S = 30.0  # from Allocate until the pod is listed or counts as failed
 LEAVE_S = 28.0  # the supervisor kills an agent after 30: device_plugin.app
+MOST_HCAS: Final = 8
+MOST_FUNCTIONS: Final = 64  # of each HCA
 _METADATA: Final = "variable"
 
 
@@ -97,8 +99,8 @@ def _up_to(most: int) -> Callable[[str], int]:
 class Hcas:
     """The HCAs that the node's pool requests; ``count`` is 0 if it requests none."""
 
-    count: int = environment_field("TESSERA_HCAS", _up_to(8), 0)
-    functions_per_hca: int = environment_field("TESSERA_FUNCTIONS_PER_HCA", _up_to(64), 0)
+    count: int = environment_field("TESSERA_HCAS", _up_to(MOST_HCAS), 0)
+    functions_per_hca: int = environment_field("TESSERA_FUNCTIONS_PER_HCA", _up_to(MOST_FUNCTIONS), 0)
     rate_gbps: int = environment_field("TESSERA_HCA_GBPS", _up_to(1600), 100)
 
 
@@ -195,6 +197,10 @@ class ExporterSettings:
     socket: Path = environment_field(
         "TESSERA_TELEMETRY_SOCKET", Path, Path("/run/tessera/telemetry/gpud.sock")
     )
+    rdma_socket: Path = environment_field(
+        "TESSERA_RDMA_TELEMETRY_SOCKET", Path, Path("/run/tessera/hca/telemetry/hcad.sock")
+    )
+    """hcad's socket; it does not exist on nodes without HCAs."""
     port: int = environment_field("TESSERA_EXPORTER_PORT", _port, 9400)
 
 

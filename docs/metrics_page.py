@@ -15,6 +15,7 @@ from prometheus_client.core import Metric
 import device_plugin.metrics
 import gpu_operator.metrics
 from device_plugin.exporter.families import OF_GPU, OF_INSTANCE, OF_NODE, Family, is_of_dcgm
+from device_plugin.exporter.rdma_families import OF_DENIAL, OF_HCAD, OF_PAIR, OF_PORT
 from gpu_operator.app import object_metrics
 
 HEAD = """# All metrics
@@ -27,6 +28,8 @@ EXPORTER = """
 ## The exporter
 On port 9400, declared in `device_plugin/exporter/families.py`. Metrics of a GPU or an instance have
 the labels of dcgm-exporter ([metrics](metrics.md#the-exporter)), metrics of the node have none.
+The metrics of [RDMA](metrics.md#rdma) are declared in `device_plugin/exporter/rdma_families.py`. Nodes
+without HCAs do not have them.
 """
 OPERATOR = """
 ## The operator
@@ -65,6 +68,10 @@ def _exporter() -> Iterator[str]:
         ("node", OF_NODE),
         ("GPU", OF_GPU),
         ("instance", OF_INSTANCE),
+        ("hcad", OF_HCAD),
+        ("HCA function", OF_PORT),
+        ("pair of pods", OF_PAIR),
+        ("kind of denial", OF_DENIAL),
     )
     yield from _table(
         ("metric", "of", "type", "unit", "figure", "help", "from"),

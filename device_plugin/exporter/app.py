@@ -10,8 +10,10 @@ from prometheus_client.registry import Collector
 
 from device_plugin import config, serving
 from device_plugin.errors import SettingsError
-from device_plugin.exporter.collector import InventoryCollector, exposition
+from device_plugin.exporter.collector import InventoryCollector, NodeCollector, exposition
+from device_plugin.exporter.rdma_collector import TrafficCollector
 from device_plugin.exporter.source import Source
+from device_plugin.exporter.traffic import TrafficSource
 from device_plugin.serving import Answer
 
 _PAGE = (
@@ -41,7 +43,11 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, stop)
     try:
         settings = config.exporter_from_environment()
-        collector = InventoryCollector(Source(settings.socket), settings.node_name)
+        node = settings.node_name
+        collector = NodeCollector(
+            InventoryCollector(Source(settings.socket), node),
+            TrafficCollector(TrafficSource(settings.rdma_socket), node),
+        )
         server = serving.server(settings.port, lambda path, accept: answer(collector, path, accept))
     except (SettingsError, OSError) as err:
         sys.exit(f"tessera-exporter: {err}")

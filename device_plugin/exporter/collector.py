@@ -27,6 +27,19 @@ from vgpu_sim.hal.management.nvml import DRIVER_RELEASE
 _log = logging.getLogger(__name__)
 
 
+class NodeCollector(Collector):
+    """Collects the metrics of a node's GPUs and, if it has HCAs, those of RDMA."""
+
+    def __init__(self, gpus: Collector, rdma: Collector) -> None:
+        self._gpus = gpus
+        self._rdma = rdma
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metric families of the node, each once."""
+        yield from self._gpus.collect()
+        yield from self._rdma.collect()
+
+
 class InventoryCollector(Collector):
     """Collects the metrics of one node.
 
@@ -43,8 +56,8 @@ class InventoryCollector(Collector):
             node = self._source.inventory()
         except AgentError as err:
             _log.warning("no figures: %s", err)
-            family = _family(UP)
-            _add(family, UP, {}, 0)
+            family = new_family(UP)
+            add_sample(family, UP, {}, 0)
             yield family
             return
         yield from self._families(node)
@@ -58,22 +71,23 @@ class InventoryCollector(Collector):
             for one in gpu.instances
         ]
         for of_node in OF_NODE:
-            family = _family(of_node)
-            _add(family, of_node, {}, of_node.value(node))
+            family = new_family(of_node)
+            add_sample(family, of_node, {}, of_node.value(node))
             yield family
         for of_gpu in OF_GPU:
-            family = _family(of_gpu)
+            family = new_family(of_gpu)
             for gpu, named in gpus:
-                _add(family, of_gpu, named, of_gpu.value(gpu))
+                add_sample(family, of_gpu, named, of_gpu.value(gpu))
             yield family
         for of_instance in OF_INSTANCE:
-            family = _family(of_instance)
+            family = new_family(of_instance)
             for instance, named in instances:
-                _add(family, of_instance, named, of_instance.value(instance))
+                add_sample(family, of_instance, named, of_instance.value(instance))
             yield family
 
 
-def _family(row: Family) -> Metric:
+def new_family(row: Family) -> Metric:
+    """Return a family without samples, of the type that the row declares."""
     if row.kind == "gauge":
         return GaugeMetricFamily(row.name, help_text(row))
     if is_of_dcgm(row):
@@ -82,7 +96,8 @@ def _family(row: Family) -> Metric:
     return CounterMetricFamily(row.name, help_text(row))
 
 
-def _add(family: Metric, row: Family, named: Labels, value: float) -> None:
+def add_sample(family: Metric, row: Family, named: Labels, value: float) -> None:
+    """Add a figure of the row with these labels to its family."""
     suffix = "_total" if family.type == "counter" else ""
     family.add_sample(row.name + suffix, named, float(value))
 

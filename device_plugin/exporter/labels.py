@@ -6,9 +6,11 @@ If a Prometheus target has labels with these names, ``pod``, ``namespace`` and `
 
 from typing import Final
 
+from device_plugin.exporter.traffic import PairDenials, PairTraffic, PortTraffic
 from vgpu_sim.hal.management.admin import Gpu, Instance
 
 Labels = dict[str, str]
+_MOST_POLICIES: Final = 4  # in one label
 _WHOLE: Final = "whole"  # the profile of a GPU with MIG off
 
 
@@ -37,6 +39,51 @@ def instance_labels(gpu: Gpu, instance: Instance, hostname: str, driver_version:
     if instance.compute_start is not None:
         mig["GPU_CI_ID"] = str(instance.ci_id)
     return labels | mig | _holder(instance)
+
+
+def port_labels(port: PortTraffic, hca: int | None, hostname: str) -> Labels:
+    """Return the labels of the series of an HCA function, with node_exporter's for a port.
+
+    ``hca`` is the number of the function's HCA, or None if it is not known.
+    """
+    namespace, _, pod = port.pod.partition("/")
+    return {
+        "device": port.function,
+        "port": "1",
+        "hca": "" if hca is None else str(hca),
+        "Hostname": hostname,
+        "namespace": namespace,
+        "pod": pod,
+    }
+
+
+def pair_labels(pair: PairTraffic, hostname: str) -> Labels:
+    """Return the labels of the series of a verb from one pod to another."""
+    return {"Hostname": hostname, "verb": pair.verb} | _ends(pair)
+
+
+def denial_labels(denials: PairDenials, hostname: str) -> Labels:
+    """Return the labels of the series of denials; of many policies, the first four are named."""
+    named = ", ".join(denials.policies[:_MOST_POLICIES])
+    more = len(denials.policies) - _MOST_POLICIES
+    labels = {
+        "Hostname": hostname,
+        "verb": denials.verb,
+        "policy": f"{named}, and {more} more" if more > 0 else named,
+        "action": "audited" if denials.audited else "denied",
+    }
+    return labels | _ends(denials)
+
+
+def _ends(pair: PairTraffic | PairDenials) -> Labels:
+    source_namespace, _, source = pair.source.partition("/")
+    destination_namespace, _, destination = pair.destination.partition("/")
+    return {
+        "source_namespace": source_namespace,
+        "source_pod": source,
+        "destination_namespace": destination_namespace,
+        "destination_pod": destination,
+    }
 
 
 def _holder(instance: Instance) -> Labels:

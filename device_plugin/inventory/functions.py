@@ -2,11 +2,12 @@
 
 import re
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from device_plugin.config import Hcas
+from device_plugin.config import MOST_FUNCTIONS, MOST_HCAS, Hcas
 from gpu_operator.api.v1alpha1 import HCA_RESOURCE
 
 RESOURCE: Final = HCA_RESOURCE
@@ -31,7 +32,20 @@ def functions_of(node_name: str, hcas: Hcas, directory: Path) -> tuple[HcaFuncti
     found = []
     for hca in range(hcas.count):
         for index in range(hcas.functions_per_hca):
-            name = f"HCA-{uuid.uuid5(_NAMESPACE, f'{node_name}/{hca}/{index}')}"
+            name = _name_of(node_name, hca, index)
             sockets, classes = directory / "functions" / name, directory / "classes" / name
             found.append(HcaFunction(name, hca, str(sockets), str(classes)))
     return tuple(found)
+
+
+def hcas_by_function(node_name: str) -> Mapping[str, int]:
+    """Return the number of the HCA of every function that the node can have, by function."""
+    return {
+        _name_of(node_name, hca, index): hca
+        for hca in range(MOST_HCAS)
+        for index in range(MOST_FUNCTIONS)
+    }
+
+
+def _name_of(node_name: str, hca: int, index: int) -> str:
+    return f"HCA-{uuid.uuid5(_NAMESPACE, f'{node_name}/{hca}/{index}')}"

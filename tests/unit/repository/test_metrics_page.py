@@ -10,16 +10,18 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from device_plugin.exporter.families import OF_GPU, OF_INSTANCE, OF_NODE
+from device_plugin.exporter.rdma_families import ALL_RDMA
 from device_plugin.metrics import COUNTERS, AgentMetrics
 from gpu_operator import metrics
 from gpu_operator.app import object_metrics
+from support.worlds.scraped_fabric import scrape_rdma
 from support.worlds.scraped_node import scrape
 from support.worlds.scraped_operator import operator_scrape
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "metrics-reference.md"
 EXPORTED = {
-    "The exporter": scrape,
+    "The exporter": lambda: scrape() + scrape_rdma(),
     "The operator": operator_scrape,
     "The node agent": lambda: generate_latest(AgentMetrics()).decode(),
 }
@@ -79,7 +81,7 @@ def test_exported_labels_are_declared() -> None:
 
 
 def test_every_declaration_has_a_unit_and_a_help_text() -> None:
-    rows = (*OF_NODE, *OF_GPU, *OF_INSTANCE, *COUNTERS, *metrics.declarations())
+    rows = (*OF_NODE, *OF_GPU, *OF_INSTANCE, *ALL_RDMA, *COUNTERS, *metrics.declarations())
     assert len({one.name for one in rows}) == len(rows)
     for one in rows:
         assert dataclasses.is_dataclass(one)
