@@ -215,7 +215,8 @@ class HcaWire(ctypes.Structure):
 class HcaWireCounts(ctypes.Structure):
     """Packet counters of a wire.
 
-    The fields from ``malformed`` to ``denied`` count packets that were received but not
+    ``received_bytes`` and ``sent_bytes`` are the UDP payloads of the packets that ``received`` and
+    ``sent`` count: transport headers, data and ICRC. The fields from ``malformed`` to ``denied`` count packets that were received but not
     executed.
     """
 
@@ -241,6 +242,8 @@ class HcaWireCounts(ctypes.Structure):
         ("rp_cnp_ignored", c_uint64),
         ("bad_qkey", c_uint64),
         ("unjudged", c_uint64),
+        ("received_bytes", c_uint64),
+        ("sent_bytes", c_uint64),
     )
 
 

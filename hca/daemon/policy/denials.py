@@ -1,4 +1,4 @@
-"""Count denials until a caller takes the counts.
+"""Count denials until a caller takes the counts, and by pods since the start.
 
 The memory for the counts is bounded, however many denials programs cause.
 """
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from hca.daemon.policy.tallies import DenialKind, Tally
 from vgpu_sim.system.pacing import LogQuota
 
 logger = logging.getLogger("tessera.hcad")
@@ -75,6 +76,8 @@ class Denials:
         self._lost = 0
         self.total = 0
         """The number of denials since the start, without audited ones."""
+        self.by_pods: Tally[DenialKind] = Tally()
+        """All denials since the start, including audited ones and those that were taken."""
 
     @property
     def pending(self) -> int:
@@ -85,6 +88,9 @@ class Denials:
         """Count ``count`` denials of one kind."""
         if not denial.audited:
             self.total += count
+        pods = denial.source_pod, denial.destination_pod
+        kind = DenialKind(*pods, denial.verb, denial.policies, denial.audited)
+        self.by_pods.add(kind, count)
         if denial not in self._counts:
             if len(self._counts) >= MAX_KINDS:
                 self._lost += count

@@ -70,7 +70,7 @@ class Enforcer:
         """Whether this hcad enforces policy; once true, it stays true."""
         self.tables: NodeTables | None = None
         self.denials = Denials()
-        self.flows = Flows(engine, self.denials, self._name_of)
+        self.flows = Flows(engine, self.denials, self._name_of, parties)
         self.group_pairs = GroupPairs(engine, self.authorize_source, self.forget)
         self.revoked = 0
         """The number of queue pairs whose peer policy has revoked since the start."""

@@ -9,11 +9,15 @@ from typing import Any, Final
 from hca.binding.engine import Engine, EngineFlow
 from hca.contract.hca_engine import HCA_VERBS, HcaFlowCounts
 from hca.daemon.policy.denials import Denial, Denials
+from hca.daemon.policy.parties import Parties
 from hca.daemon.policy.rates import Rates
+from hca.daemon.policy.tallies import PodPair, Tally
 from rdma.tables import Flow, Rule, Verdict
 from rdma.verbs import NAMES, Verb
 
 _NAME_OF: Final[Mapping[Verb, str]] = {verb: name for name, verb in NAMES.items()}
+_ANSWERED: Final = Verb.READ | Verb.ATOMIC_CAS | Verb.ATOMIC_FAA
+"""Verbs whose data moves from the destination to the source."""
 RuleKey = tuple[str, str, int]
 """A rule's policy, direction and index, which identify the rule; its number differs between
 tables.
@@ -61,11 +65,18 @@ class Flows:
     """The rows of counters, keyed by flow, and the sums of their counts, keyed by rule."""
 
     def __init__(
-        self, engine: Engine, denials: Denials, function_of: Callable[[Flow], str]
+        self,
+        engine: Engine,
+        denials: Denials,
+        function_of: Callable[[Flow], str],
+        parties: Parties,
     ) -> None:
         self._engine = engine
         self._denials = denials
         self._function_of = function_of
+        self._parties = parties
+        self.by_pods: Tally[PodPair] = Tally()
+        """All completed requests since the start, by the pods of source and destination."""
         self.rates = Rates(engine)
         self._rows: dict[Flow, Row] = {}
         self._rules: Sequence[Rule] = ()
@@ -159,8 +170,22 @@ class Flows:
             if rule.verbs & verb:
                 count.operations += operations
                 count.bytes += size
+        verdict = row.verdict
+        pair = PodPair(verdict.source_pod, verdict.destination_pod, _NAME_OF[verb])
+        self.by_pods.add(pair, operations, size)
+        self._add_local(row.flow, verb, size)
         if row.verdict.audited & verb:
             self._denials.add(row.denial(_NAME_OF[verb], audited=True), operations)
+
+    def _add_local(self, flow: Flow, verb: Verb, size: int) -> None:
+        """Count data that was copied between two functions of this node."""
+        source, destination = self._parties.at(flow.source), self._parties.at(flow.destination)
+        if source is None or destination is None:
+            return
+        if verb & _ANSWERED:
+            source, destination = destination, source
+        source.local_sent_bytes += size
+        destination.local_received_bytes += size
 
     def _add_denied(self, row: Row, verb: Verb, times: int) -> None:
         for rule, count in self._matching_rules(row):

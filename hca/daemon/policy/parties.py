@@ -21,7 +21,9 @@ class Party:
     ``owner`` is the party's name in messages: "ns/name", or the function's name. ``queue_pairs``,
     ``region_bytes`` and ``steers`` count the queue pairs, the bytes in memory regions and the flow
     steering rules that the party's programs use now. ``members`` counts the programs' queue pairs
-    in each multicast group.
+    in each multicast group. ``local_sent_bytes`` and ``local_received_bytes`` count the data that
+    was copied between this function and others of the node. ``closed_wires`` has the sums of the
+    engine's counts of wires that were closed.
     """
 
     function: str
@@ -33,6 +35,9 @@ class Party:
     region_bytes: int = 0
     steers: int = 0
     members: Counter[bytes] = field(default_factory=Counter)
+    local_sent_bytes: int = 0
+    local_received_bytes: int = 0
+    closed_wires: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(
@@ -64,14 +69,24 @@ class Parties:
 
     def __init__(self) -> None:
         self._all: dict[Party, None] = {}
+        self._by_address: dict[str, Party] = {}
 
     def add(self, party: Party) -> None:
-        """Add a party, whose addresses belong to no other party."""
+        """Add a party; an address that another party of the same pod has remains that party's."""
         self._all[party] = None
+        for address in party.addresses:
+            self._by_address.setdefault(address, party)
 
     def remove(self, party: Party) -> None:
         """Remove a party after the last of its programs has ended."""
         self._all.pop(party, None)
+        for address in party.addresses:
+            if self._by_address.get(address) is not party:
+                continue
+            del self._by_address[address]
+            other = next((one for one in self._all if address in one.addresses), None)
+            if other is not None:
+                self._by_address[address] = other
 
     def all(self) -> tuple[Party, ...]:
         """Return all parties in the order in which they were added."""
@@ -79,7 +94,7 @@ class Parties:
 
     def at(self, address: str) -> Party | None:
         """Return the party of this node that has an address, or None."""
-        return next((one for one in self._all if address in one.addresses), None)
+        return self._by_address.get(address)
 
     def address_in_tables(self, address: str, peer: str) -> str:
         """Return the address under which the tables contain the owner of a local address.

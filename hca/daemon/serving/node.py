@@ -30,7 +30,7 @@ from hca.binding.engine_library import preload
 from hca.daemon.common.handover_state import HandoverState, Row
 from hca.daemon.common.quotas import Shares, memory_limit, usable_descriptors
 from hca.daemon.objects.providers import Providers
-from hca.daemon.serving import handover, policy_admin, sandbox
+from hca.daemon.serving import handover, policy_admin, sandbox, traffic
 from hca.daemon.serving.administration import operations
 from hca.daemon.serving.handover import HandoverFailed
 from hca.daemon.serving.node_server import NodeServer
@@ -52,6 +52,7 @@ _DIRECT_MODE: Final = 0o666
 """Permission bits of the socket for gpud. gpud runs as root without CAP_DAC_OVERRIDE, so it needs
 these bits; hcad refuses all other users.
 """
+TELEMETRY_NAME: Final = "telemetry/hcad.sock"
 _ASK_AGAIN_SECONDS: Final = 0.5
 _LOOK_AGAIN_SECONDS: Final = 1.0
 _FIRST_OWN_DESCRIPTOR: Final = 3
@@ -81,6 +82,11 @@ class _Options:
         help="Let the kernel segment and join the wire's packets (UDP_SEGMENT).",
     )
     weak: bool = option("--allow-weak-sandbox", help="Serve even if seccomp is not available.")
+    telemetry_user: int | None = option(
+        "--telemetry-user",
+        type=click.IntRange(min=0),
+        help=f"UID of the user who may read counters of traffic and denials, on {TELEMETRY_NAME}.",
+    )
     ready_fd: int | None = option(
         "--ready-file",
         type=click.Path(path_type=Path),
@@ -269,12 +275,20 @@ async def _serve(
         loop.add_signal_handler(number, ended.set)
     served = operations(server) | policy_admin.operations(server.enforcer, server.wires)
     admin = AdminServer(served, EventBus(), (_AGENT_UID,), policy_admin.MAX_LINE_BYTES)
+    reading = None
+    if options.telemetry_user is not None:
+        reading = AdminServer(traffic.operations(server), EventBus(), (options.telemetry_user,))
     leave = partial(_stay, options.directory)
     offering = None
     try:
         start()
         listening.providers.open()
         await admin.open(options.directory / ADMIN_NAME, listening.administration)
+        if reading is not None:
+            # Not handed over: the successor binds its own socket, and only after it has taken over.
+            path = options.directory / TELEMETRY_NAME
+            path.parent.mkdir(mode=0o755, exist_ok=True)
+            await reading.open(path)
         listening.successors.setblocking(False)
         listening.successors.listen(1)
         offering = loop.create_task(
@@ -285,6 +299,8 @@ async def _serve(
     finally:
         if offering is not None:
             offering.cancel()
+        if reading is not None:
+            await reading.close()
         await admin.close()
         await server.close()
         await listening.providers.close()

@@ -11,6 +11,7 @@ import ipaddress
 import logging
 import os
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from hca.binding.engine import Engine, EngineWire
 from hca.binding.wire import PATH_MTUS, NoWire, WireInterface
 from hca.binding.wire_sockets import WireSockets
 from hca.contract import hca
+from hca.contract.hca_engine import HcaWireCounts
 from hca.daemon.cm import private_data
 from hca.daemon.cm.manager import Manager
 from hca.daemon.common.functions import IpAddress
@@ -28,6 +30,7 @@ from hca.daemon.common.handover_state import HandoverState, Row
 from hca.daemon.netd.broker import Broker, OpenedSockets
 from hca.daemon.netd.daemon import SOCKET_NAME
 from hca.daemon.policy.enforcement import Enforcer
+from hca.daemon.policy.parties import Party
 from hca.daemon.wires import saved_wires
 from hca.daemon.wires.groups import WireGroups
 from hca.daemon.wires.wires import Wires
@@ -37,6 +40,7 @@ from vgpu_sim.system.peers import PodUid
 logger = logging.getLogger("tessera.hcad")
 
 ANSWER_SECONDS: Final = 2.0
+TRAFFIC: Final = ("received", "received_bytes", "sent", "sent_bytes")
 _LOG_LINES_PER_MINUTE: Final = 30
 
 
@@ -77,6 +81,7 @@ class PodWires:
 
     def __init__(self, engine: Engine, enforcer: Enforcer, manager: Manager, netd: Netd) -> None:
         self._engine = engine
+        self._parties = enforcer.parties
         self._all = Wires(engine, enforcer, manager, self._open_group)
         self._segments = netd.segments
         self._broker = netd.directory / SOCKET_NAME if netd.directory is not None else None
@@ -117,9 +122,24 @@ class PodWires:
             if not one.users:
                 del self._wires[key]
                 if one.made is not None:
+                    self._keep_counts(address, one.made)
                     self._all.remove(one.made)
                 if one.sockets is not None:
                     one.sockets.close()
+
+    def count_traffic(self, party: Party) -> Counter[str]:
+        """Return the packets and bytes of a party's wires, open and closed, by ``TRAFFIC``."""
+        sums = Counter(party.closed_wires)
+        addresses = [ipaddress.ip_address(one) for one in party.addresses]
+        for wire in self.engine_wires(PodUid(party.pod_uid), addresses):
+            sums.update(_traffic_of(self._engine.wire_counts(wire)))
+        return sums
+
+    def _keep_counts(self, address: IpAddress, wire: EngineWire) -> None:
+        """Add the counts of a wire that is about to be closed to those of its party."""
+        party = self._parties.at(str(address))
+        if party is not None:
+            party.closed_wires.update(_traffic_of(self._engine.wire_counts(wire)))
 
     def engine_wires(self, pod: PodUid, addresses: Sequence[IpAddress]) -> tuple[EngineWire, ...]:
         """Return the engine's wires for a pod's addresses."""
@@ -221,6 +241,11 @@ class PodWires:
             )
         except NoWire as err:
             raise OSError(errno.ENETUNREACH, f"netd: {err}") from err
+
+
+def _traffic_of(counts: HcaWireCounts) -> dict[str, int]:
+    """Return those of a wire's counts that state its traffic."""
+    return {name: int(getattr(counts, name)) for name in TRAFFIC}
 
 
 def _open_group_socket(broker: Path, descriptor: int, wanted: str, group: bytes) -> socket.socket:

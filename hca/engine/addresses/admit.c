@@ -24,6 +24,7 @@ void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_pat
   struct wire_packet packet;
   const bool group = hca_is_group(path->destination);
   wire->counts.received++;
+  wire->counts.received_bytes += bytes;
   if (bytes && data[0] == WIRE_CNP && !group) {
     wire_congestion_take(hca, wire, path, data, bytes);
     return;
@@ -82,6 +83,7 @@ static void carry_out_known(struct hca *hca, struct hca_wire *wire) {
   while ((released = wire_take_known(wire))) {
     for (struct wire_held *held = released; held; held = held->next) {
       wire->counts.received--; /* it was counted on arrival */
+      wire->counts.received_bytes -= held->bytes;
       hca_wire_take(hca, wire, &held->path, held->part, held->data, held->bytes);
     }
     wire_held_free(released);

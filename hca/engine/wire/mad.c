@@ -83,10 +83,12 @@ int hca_wire_send_mad(struct hca *hca, struct hca_wire *wire, const uint8_t *gid
       sendto(wire->fds[lane], data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL, &name.any, length);
   const int error = sent < 0 ? errno : 0;
   hca_enter(hca);
-  if (sent < 0)
+  if (sent < 0) {
     wire->counts.send_errors++;
-  else
+  } else {
     wire->counts.sent++;
+    wire->counts.sent_bytes += bytes;
+  }
   hca_leave(hca);
   return error;
 }

@@ -152,7 +152,7 @@ unsigned wire_flush(struct hca *hca) {
       wired->wire->counts.full++;
     }
     wired->wire->counts.sent += at - first;
-    first = at;
+    for (; first < at; first++) wired->wire->counts.sent_bytes += batch->out[first].bytes;
   }
   batch->count = 0;
   batch->used = 0;

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from gpu_operator.config import NodeConfig
 from gpu_operator.render.daemonset import (
+    EXPORTER_USER,
     HCA_DIR,
     HCAD_USER,
     LOCKED_DOWN,
@@ -54,7 +55,8 @@ def _hca_directory(node: NodeConfig) -> dict[str, Any]:
 
     Root can do this without any capability; hcad cannot.
     """
-    make = f"mkdir -p {HCA_DIR} && chgrp {HCAD_USER} {HCA_DIR} && chmod 0775 {HCA_DIR}"
+    folders = f"{HCA_DIR} {HCA_DIR}/telemetry"
+    make = f"mkdir -p {folders} && chgrp {HCAD_USER} {folders} && chmod 0775 {folders}"
     return {
         "name": "hca-directory",
         "image": node.image,
@@ -78,6 +80,7 @@ def _hcad(node: NodeConfig) -> dict[str, Any]:
         "args": [
             f"--directory={HCA_DIR}",
             f"--ready-file={_READY}",
+            f"--telemetry-user={EXPORTER_USER}",
             *([] if node.rdma.wire.enabled else ["--no-wire"]),
             *([] if node.rdma.wire.segments else ["--no-segments"]),
         ],

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from device_plugin.exporter.traffic import RdmaTraffic
 from hca.contract import hca
 from hca.contract.cm import CmMessage
 from hca.contract.hca import HcaHello, HcaMessage
@@ -24,6 +25,7 @@ from support.processes.hcad_process import queue_pair, region
 from support.rigs import rdma_lab
 from support.scripts import node_hcad
 from vgpu_sim.cli.clients.admin import AdminClient, GpudError
+from vgpu_sim.hal.management.documents import read
 from vgpu_sim.system import seqpacket
 
 FUNCTION = "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10"
@@ -75,6 +77,11 @@ class Nodes:
     def ask(self, method: str, **params: object) -> dict[str, Any]:
         with AdminClient(self.directory, name="admin.sock") as admin:
             return admin.call(method, **params)
+
+    def traffic(self, method: str = "traffic") -> dict[str, Any]:
+        """Send a request to the telemetry socket."""
+        with AdminClient(self.directory, name="telemetry/hcad.sock") as reader:
+            return reader.call(method)
 
     def give(self, function: str = FUNCTION) -> None:
         """Add a function and assign it to the pod, which is in the tables."""
@@ -145,6 +152,36 @@ def test_it_serves_in_its_sandbox(nodes: Nodes) -> None:
     nodes.ask("function-release", function=FUNCTION)
     assert one.socket.recv(1) == b""
     one.close()
+
+
+def test_counters_are_read_from_a_socket_that_answers_nothing_else(tmp_path: Path) -> None:
+    user = f"--telemetry-user={os.getuid() + 1}"
+    with nodes_in(tmp_path) as nodes:
+        nodes.serving(user)
+        empty = read(RdmaTraffic, nodes.traffic(), "traffic")
+        assert empty == RdmaTraffic((), (), (), 0, 0, 0, 0)
+        pod = dataclasses.replace(rdma_lab.pod(0), uid=node_hcad.POD_UID)
+        nodes.ask("tables", document=codec.encode(rdma_lab.tables(7, (pod,))))
+        nodes.give()
+        one = nodes.program()
+        queue_pair(one)()
+        region(one)()
+        (held,) = read(RdmaTraffic, nodes.traffic(), "traffic").functions
+        assert (held.function, held.pod, held.queue_pairs) == (FUNCTION, "ns/one", 1)
+        assert held.region_bytes > 0
+        for method in ("function-release", "denials", "tables", "status"):
+            with pytest.raises(GpudError, match="unknown method"):
+                nodes.traffic(method)
+        assert nodes.ask("status")["functions"][0]["programs"] == 1
+        nodes.serving(user)
+        until_it_holds_nothing(nodes.started[0], nodes)
+        (held,) = read(RdmaTraffic, nodes.traffic(), "traffic").functions
+        assert held.queue_pairs == 1, "the successor serves the socket, too"
+        one.close()
+
+
+def test_without_a_user_there_is_no_telemetry_socket(nodes: Nodes) -> None:
+    assert not (nodes.directory / "telemetry").exists()
 
 
 def test_what_a_node_s_hcad_has_passes_to_the_next(nodes: Nodes) -> None:

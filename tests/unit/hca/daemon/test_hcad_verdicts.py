@@ -58,7 +58,7 @@ def make_counts(place: int, operations: int = 0, size: int = 0, denied: int = 0)
 def test_each_verb_is_counted_by_the_rules_that_match_and_have_it(engine: Any, verb: Verb) -> None:
     place = list(Verb).index(verb)
     denials = Denials()
-    flows = Flows(engine, denials, lambda flow: "f0")
+    flows = Flows(engine, denials, lambda flow: "f0", Parties())
     has, lacks = replace(rule("a/has"), verbs=verb), replace(rule("a/lacks"), verbs=ALL & ~verb)
     beside = rule("a/beside")
     flows.set_rules((has, lacks, beside, Rule("", Direction.EGRESS, 0)))

@@ -63,6 +63,18 @@ def test_writes_of_every_shape_arrive(pair, size):
     assert not any(pair.there.view[:5])
 
 
+def test_each_end_counts_the_bytes_of_its_packets(pair):
+    """BTH, RETH, ICRC (12, 16 and 4 bytes) and the padded data; an ACK has AETH (4 bytes)."""
+    ask(pair, Op.RDMA_WRITE, 1025)
+    pair.a.send_cq.poll()
+    here, there = pair.a.counts, pair.b.counts
+    assert (here.sent, there.received) == (2, 2)
+    sent = (12 + 16 + 1024 + 4) + (12 + 4 + 4)
+    assert (here.sent_bytes, there.received_bytes) == (sent, sent)
+    assert (there.sent, here.received) == (1, 1)
+    assert (there.sent_bytes, here.received_bytes) == (12 + 4 + 4, 12 + 4 + 4)
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_reads_of_every_shape_arrive(pair, size):
     pair.there.view[7 : 7 + size] = MESSAGE[:size]
