@@ -1,7 +1,7 @@
 """How a node's devices are connected: NUMA nodes, PCIe switches, GPUs, HCAs and NVLinks."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from drawing.elements import Element, element, shorten
@@ -13,6 +13,7 @@ _GAP: Final = 10
 _PAD: Final = 12
 _ROWS: Final = {"numa": 8, "bridge": 52, "device": 108, "nvlink": 214}
 MOST_DEVICES: Final = 64
+_LOADS: Final = (1.0, 1e6, 1e8, 1e9)  # bytes per second from which a line is wider
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +33,34 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """The traffic of the link above a device, to it and from it; ``bytes_per_s`` of the larger."""
+
+    down: str
+    up: str
+    bytes_per_s: float
+
+    @property
+    def width_class(self) -> str:
+        """Return the class of the style sheet that widens the line."""
+        step = sum(self.bytes_per_s >= limit for limit in _LOADS)
+        return f" load{step}" if step else ""
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
-    """A node's devices; ``links`` are the NVLinks of each GPU (or, unswitched, of each pair)."""
+    """A node's devices; ``links`` are the NVLinks of each GPU (or, unswitched, of each pair).
+
+    ``loads`` has the traffic of the devices' links, by the devices' names; a link that is not in it
+    has no figures.
+    """
 
     name: str
     devices: tuple[Device, ...]
     links: int = 0
     switched: bool = False
     interconnect: str = ""
+    loads: Mapping[str, Load] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -75,7 +96,7 @@ def draw_network(network: Network) -> Element:
         at += _DEVICE + _GAP
         previous = one
     width = max(at + _PAD - _GAP, 420)
-    parts = [*_upper(columns, network.interconnect), *_devices(columns), *_links(columns, network)]
+    parts = [*_upper(columns, network.interconnect), *_devices(columns, network.loads), *_links(columns, network)]
     high = _ROWS["device"] + _HIGH + 4
     if network.links:
         high = _ROWS["nvlink"] + (34 if network.switched else 16)
@@ -142,15 +163,20 @@ def _upper(columns: dict[Device, float], interconnect: str) -> Iterator[Element]
         yield _box("switch", left, _ROWS["bridge"], right - left, 24, name)
 
 
-def _devices(columns: dict[Device, float]) -> Iterator[Element]:
+def _devices(columns: dict[Device, float], loads: Mapping[str, Load]) -> Iterator[Element]:
     top = _ROWS["device"]
     for one, left in columns.items():
         middle = left + _DEVICE / 2
         line = f"M{middle:.1f} {_ROWS['bridge'] + 24}V{top}"
-        yield element("path", class_="wire", d=line)
+        load = loads.get(one.name)
+        yield element("path", class_=f"wire{load.width_class if load else ''}", d=line)
+        more = one.more
+        if load is not None:
+            yield from _labels(load, middle, top)
+            more += f": {load.down} to it, {load.up} from it"
         kind = f"box {one.kind}" + (" ill" if one.is_sick else "")
         children = (
-            element("title", f"{one.name} {one.more}".strip()),
+            element("title", f"{one.name} {more}".strip()),
             element("rect", class_=kind, x=left, y=top, width=_DEVICE, height=_HIGH, rx=4),
             element("text", shorten(one.name, 13), class_="mid", x=middle, y=top + 18),
             element("text", shorten(one.more, 15), class_="axis mid", x=middle, y=top + 33),
@@ -159,6 +185,11 @@ def _devices(columns: dict[Device, float]) -> Iterator[Element]:
             yield element("a", *children, href=one.href)
         else:
             yield element("g", *children)
+
+
+def _labels(load: Load, middle: float, top: float) -> Iterator[Element]:
+    for text, y in ((f"↓{load.down}", top - 20), (f"↑{load.up}", top - 7)):
+        yield element("text", text, class_="axis", x=middle + 5, y=y)
 
 
 def _links(columns: dict[Device, float], network: Network) -> Iterator[Element]:

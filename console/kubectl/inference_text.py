@@ -17,7 +17,9 @@ from gpu_operator import errors
 _WITHIN_S: Final = 10.0  # for which each reading waits
 
 
-def read_rows(access: Access, model: ClusterModel, nodes: Sequence[str], pause_s: float) -> list[Row]:
+def read_rows(
+    access: Access, model: ClusterModel, nodes: Sequence[str], pause_s: float
+) -> list[Row]:
     """Read the pods that expose metrics and hold slices twice. Raises ClickException."""
     pods = inference.find_pods(
         model.world(), model.pods.values(), lambda pod: not nodes or pod.node in nodes

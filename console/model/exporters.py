@@ -35,11 +35,12 @@ class Proxy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """What an exporter has answered, or why there is no answer."""
+    """What an exporter has answered, or why there is no answer; ``at`` is the clock's time."""
 
     text: str = ""
     problem: str = ""
     pod: str = ""
+    at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -83,7 +84,7 @@ class Exporters:
             return Scrape(problem=f"not permitted: {err}")
         except errors.KubeError as err:
             return Scrape(problem=str(err))
-        return Scrape(body.decode(errors="replace"), pod=f"{space}/{name}")
+        return Scrape(body.decode(errors="replace"), pod=f"{space}/{name}", at=self.clock())
 
 
 def _is_exporter(pod: Document, node: str) -> bool:

@@ -26,6 +26,7 @@ from console.pages.frame import Busy, Frame, answer_busy
 from console.pages.inference import InferenceTables
 from console.pages.predictions import PredictionPages
 from console.pages.rollouts import RolloutPages
+from console.pages.traffic import LiveTraffic
 from console.views import (
     details,
     fleet,
@@ -64,7 +65,8 @@ class Pages:
         self._survey = Survey(model.world())
         exporters = exporters or Exporters(None)
         self._tables = InferenceTables(self._frame, exporters)
-        self._devices = DevicePages(self._frame, exporters, self._tables)
+        self._live = LiveTraffic(self._frame, exporters)
+        self._devices = DevicePages(self._frame, self._live, self._tables)
         self._predictions = PredictionPages(self._frame)
         self._rollouts = RolloutPages(self._frame, self._entries)
         self.is_over = False
@@ -82,6 +84,7 @@ class Pages:
             "/why/{namespace}/{name}": self.show_why_pod,
             "/rdma": self.show_rdma,
             "/rdma/explain": self.show_rdma_pair,
+            "/rdma/traffic": self._live.show_rdma,
             "/events": self.show_events,
             "/stream": self.follow_changes,
             **self._devices.handlers(),

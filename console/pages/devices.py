@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from starlette.requests import Request
 from starlette.responses import Response
 
-from console.model.exporters import Exporters
 from console.model.pods import PodRecord
 from console.pages.frame import Frame
 from console.pages.inference import InferenceTables
-from console.views import metrics, needs, topology
+from console.pages.traffic import AGAIN_S, LiveTraffic
+from console.views import metrics, needs, topology, traffic
 
 _LONGEST_TEXT = 253
 
@@ -17,9 +17,9 @@ _LONGEST_TEXT = 253
 class DevicePages:
     """The handlers of these pages."""
 
-    def __init__(self, frame: Frame, exporters: Exporters, tables: InferenceTables) -> None:
+    def __init__(self, frame: Frame, live: LiveTraffic, tables: InferenceTables) -> None:
         self._frame = frame
-        self._exporters = exporters
+        self._live = live
         self._tables = tables
 
     def handlers(self) -> Mapping[str, Callable[[Request], Awaitable[Response]]]:
@@ -45,8 +45,16 @@ class DevicePages:
         name, world = request.path_params["name"], self._frame.model.world()
         if name not in world.gpus_by_node():
             return self._frame.not_found(request, f"node {name} with GPUs", needs.GPU)
-        found = await self._frame.compute(topology.view, world, name)
-        values = {"name": name, "found": found}
+        (readings,) = await self._live.read([name])
+        links = traffic.links_of(readings)
+        found = await self._frame.compute(topology.view, world, name, links)
+        values = {"name": name, "found": found, "again": AGAIN_S}
+        values |= {
+            "problem": readings.problem,
+            "seconds": readings.seconds,
+            "has_traffic": bool(links),
+        }
+        values["has_hcas"] = any(one.startswith("HCA ") for one in links)
         values["missing"] = self._frame.missing_of(needs.TOPOLOGY)
         live = "GPU GPUPool Connection"
         return self._frame.page(request, "topology.html", f"Topology of {name}", live, **values)
@@ -72,7 +80,7 @@ class DevicePages:
         name, world = request.path_params["name"], self._frame.model.world()
         if name not in world.gpus_by_node():
             return self._frame.not_found(request, f"node {name} with GPUs", needs.GPU)
-        scrape = await self._exporters.scrape(name)
+        scrape = await self._live.exporters.scrape(name)
         gpus = world.gpus_by_node()[name]
         health = {str(one.spec.index): one.status.health for one in gpus}
         tables = await self._frame.compute(metrics.tables, scrape.text, health)

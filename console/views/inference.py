@@ -76,7 +76,9 @@ class Row:
     def utilisation(self) -> str:
         """Return the activity in percent; of several slices the least and the largest."""
         found = sorted({round(100 * one) for one in self.busy})
-        return " to ".join(f"{one} %" for one in dict.fromkeys((found[0], found[-1]))) if found else ""
+        return (
+            " to ".join(f"{one} %" for one in dict.fromkeys((found[0], found[-1]))) if found else ""
+        )
 
 
 def find_pods(
@@ -101,7 +103,11 @@ def make_rows(
 ) -> list[Row]:
     """Return the rows of a table, the pods with most requests first."""
     rows = [Row(one, figures(history(one.target)), tuple(busy.get(one.key, ()))) for one in pods]
-    return sorted(rows, key=lambda one: -math.inf if one.figures.rate is None else one.figures.rate, reverse=True)
+    return sorted(
+        rows,
+        key=lambda one: -math.inf if one.figures.rate is None else one.figures.rate,
+        reverse=True,
+    )
 
 
 def figures(history: History) -> Figures:

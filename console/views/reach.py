@@ -72,12 +72,18 @@ EMPTY: Final = Matrix((), (), 0, ())
 
 def matrix(fabric: Fabric, namespace: str = "", first: int = 0) -> Matrix:
     """Return the matrix of the pods that hold an HCA."""
+    pods, more = select_pods(fabric, namespace, first)
+    cells = tuple(tuple(_cell(fabric, a, b) for b in pods) for a in pods)
+    spaces = tuple(sorted({pod.namespace for pod in fabric.pods.values()}))
+    return Matrix(pods, cells, more, spaces)
+
+
+def select_pods(fabric: Fabric, namespace: str, first: int) -> tuple[tuple[PodFacts, ...], int]:
+    """Return the pods of one page of the matrix, and how many others it does not have."""
     pods = sorted(fabric.pods.values(), key=lambda pod: (pod.namespace, pod.name))
     chosen = [pod for pod in pods if namespace in ("", pod.namespace)]
-    shown = chosen[first : first + SHOWN]
-    cells = tuple(tuple(_cell(fabric, a, b) for b in shown) for a in shown)
-    spaces = tuple(sorted({pod.namespace for pod in pods}))
-    return Matrix(tuple(shown), cells, len(chosen) - len(shown), spaces)
+    found = tuple(chosen[first : first + SHOWN])
+    return found, len(chosen) - len(found)
 
 
 def explain_pair(fabric: Fabric, source: str, destination: str) -> Sequence[Explanation]:

@@ -145,9 +145,7 @@ def format_duration(seconds: int) -> str:
     return f"{seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"{seconds} s"
 
 
-def _sum(
-    layout: Layout, gpus: Sequence[GpuRollout], taken: Mapping[str, str]
-) -> LayoutRollout:
+def _sum(layout: Layout, gpus: Sequence[GpuRollout], taken: Mapping[str, str]) -> LayoutRollout:
     rest = [one for one in gpus if one.phase is not Phase.APPLIED]
     rest.sort(key=lambda one: (_ORDER.index(one.phase), one.gpu.name))
     counted = Counter(one.phase for one in gpus)

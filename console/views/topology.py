@@ -1,10 +1,14 @@
 """How a node's GPUs are connected, from its GPU objects."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote
 
+from console.views.traffic import LinkTraffic, format_rate
 from drawing.documents import Figure
+from drawing.network import Load
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common.world import World
 from vgpu_sim.perf.boards import board_named
@@ -12,6 +16,7 @@ from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.topology import topology_named
 
 SHOWN: Final = 200
+NO_TRAFFIC: Final[Mapping[str, LinkTraffic]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +52,8 @@ def rows(world: World, text: str) -> tuple[tuple[Row, ...], int]:
     return tuple(found), max(len(names) - SHOWN, 0)
 
 
-def view(world: World, node: str) -> NodeTopology:
-    """Return the drawing of one node with GPUs."""
+def view(world: World, node: str, traffic: Mapping[str, LinkTraffic] = NO_TRAFFIC) -> NodeTopology:
+    """Return the drawing of one node with GPUs, and with the traffic of its devices' links."""
     from vgpu_sim.perf.pictures import figure_of_network, network_of  # imports numpy
 
     gpus = sorted(world.gpus_by_node()[node], key=lambda one: one.spec.index)
@@ -70,7 +75,11 @@ def view(world: World, node: str) -> NodeTopology:
         page_of=lambda index: pages[index],
         sick=sick,
     )
-    return NodeTopology(figure_of_network(network))
+    loads = {
+        name: Load(format_rate(one.down), format_rate(one.up), max(one.down, one.up))
+        for name, one in traffic.items()
+    }
+    return NodeTopology(figure_of_network(replace(network, loads=loads)))
 
 
 def _is_sick(gpu: Gpu) -> bool:

@@ -9,6 +9,8 @@
   let next = 0;
   let loaded = Date.now();
   let stream = '';
+  let partsLoaded = 0;
+  const PARTS_MS = 5000; // between two loads of parts with rates
 
   const main = () => document.getElementById('main');
   let watches = main().dataset.watches;
@@ -27,12 +29,24 @@
     if (!fresh) return;
     const open = [...main().querySelectorAll('details')].map((one) => one.open);
     const id = focus && focus.id;
+    for (const part of fresh.querySelectorAll('[data-load]')) {
+      const shown = [...main().querySelectorAll('[data-load]')].find((one) => one.dataset.load === part.dataset.load);
+      if (shown) part.replaceChildren(...shown.childNodes);
+    }
     main().replaceWith(fresh);
     watches = fresh.dataset.watches;
     paint();
     const now = [...fresh.querySelectorAll('details')];
     if (now.length === open.length) now.forEach((one, place) => { one.open = open[place]; });
     if (id && id !== 'main') document.getElementById(id)?.focus({ preventScroll: true });
+  };
+
+  // Loads the parts of the page that are read on demand.
+  const loadParts = async () => {
+    for (const part of main().querySelectorAll('[data-load]')) {
+      const found = (await parse(part.dataset.load)).getElementById(part.dataset.part);
+      if (found && !part.contains(document.activeElement)) part.replaceChildren(found);
+    }
   };
 
   // Replaces the cards of some nodes.
@@ -63,6 +77,11 @@
 
   const tick = async () => {
     const began = Date.now();
+    if (!busy && !document.hidden && began - partsLoaded > PARTS_MS && main().querySelector('[data-load]')) {
+      busy = true;
+      try { await loadParts(); } catch { /* the next tick repeats it */ } finally { busy = false; partsLoaded = Date.now(); }
+      return;
+    }
     const again = Number(main().dataset.again); // seconds, of a page with figures that are read on request
     if (!due && again && began > loaded + 1000 * again) due = began;
     if (!due || busy || began < due || began < next || document.hidden) return;

@@ -13,8 +13,8 @@ from benchmarks.console.synthetic import SyntheticCluster
 from console.model.exporters import MOST_BYTES, Exporters, Proxy
 from console.views import metrics
 from gpu_operator import errors
-from gpu_operator.kube.port import Chosen, Document
 from support.rigs.console_rig import Answer, Console, open_console
+from support.rigs.fake_exporters import FakeProxy, exporter_of
 
 ANSWER = """# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
 # TYPE DCGM_FI_DEV_GPU_UTIL gauge
@@ -99,37 +99,9 @@ def test_memory_that_devices_share_counts_once(node: SyntheticCluster) -> None:
     assert "2.0 GiB of 80.0 GiB of slices" in fetch(node, "/metrics").text
 
 
-class FakeProxy:
-    """Answers for an exporter, and counts requests."""
-
-    def __init__(self, body: bytes | errors.KubeError, pods: list[Document]) -> None:
-        self.body = body
-        self.pods = pods
-        self.reads: list[tuple[str, str, int, str, int]] = []
-
-    async def page(self, kind: str, chosen: Chosen, token: str = "") -> Document:
-        assert (kind, token) == ("Pod", "")
-        assert "exporter" in chosen.labels
-        return {"items": self.pods}
-
-    async def read_port(
-        self, namespace: str, pod: str, port: int, path: str, most_bytes: int
-    ) -> bytes:
-        self.reads.append((namespace, pod, port, path, most_bytes))
-        if isinstance(self.body, errors.KubeError):
-            raise self.body
-        return self.body
-
-
-def exporter_of(node: str, namespace: str = "tessera-system") -> Document:
-    labels = {"app.kubernetes.io/component": "exporter"}
-    metadata = {"name": "exporter-x", "namespace": namespace, "labels": labels}
-    return {"metadata": metadata, "spec": {"nodeName": node}}
-
-
 def show(node: SyntheticCluster, proxy: Proxy | None) -> str:
     async def use(console: Console) -> Answer:
-        console.pages._devices._exporters = Exporters(proxy)
+        console.pages._live.exporters = Exporters(proxy)
         await console.request("/metrics/n1")
         return await console.request("/metrics/n1")
 

@@ -1,0 +1,153 @@
+"""The last minutes of what exporters have answered about traffic, from which rates follow.
+
+Nothing is read while no page shows it. The memory is bounded: few nodes, few readings of each, and
+few samples of each reading.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from typing import Final
+
+from console.model.exporters import Exporters, Scrape
+from console.model.exposition import read_samples
+
+Labels = tuple[tuple[str, str], ...]
+Series = Mapping[str, Mapping[Labels, float]]
+
+WINDOW_S: Final = 300.0
+MOST_NODES: Final = 8
+MOST_SAMPLES: Final = 4096
+_SPACING_S: Final = 60.0  # between readings that are kept, except for the last two
+PCIE_RECEIVED: Final = "DCGM_FI_PROF_PCIE_RX_BYTES"
+PCIE_SENT: Final = "DCGM_FI_PROF_PCIE_TX_BYTES"
+PORT_RECEIVED: Final = "node_infiniband_port_data_received_bytes_total"
+PORT_SENT: Final = "node_infiniband_port_data_transmitted_bytes_total"
+LOCAL_RECEIVED: Final = "tessera_rdma_local_received_bytes_total"
+LOCAL_SENT: Final = "tessera_rdma_local_transmitted_bytes_total"
+REQUESTS: Final = "tessera_rdma_requests_total"
+REQUEST_BYTES: Final = "tessera_rdma_request_bytes_total"
+DENIALS: Final = "tessera_rdma_denials_total"
+HCAD_UP: Final = "tessera_hcad_up"
+UNLISTED: Final = (
+    "tessera_rdma_unlisted_requests_total",
+    "tessera_rdma_unlisted_denials_total",
+)
+WANTED: Final = frozenset(
+    (
+        *(PCIE_RECEIVED, PCIE_SENT, PORT_RECEIVED, PORT_SENT, LOCAL_RECEIVED, LOCAL_SENT),
+        *(REQUESTS, REQUEST_BYTES, DENIALS, HCAD_UP, *UNLISTED),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The samples of one scrape; ``at`` is the console's clock in seconds."""
+
+    at: float
+    series: Series
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReadings:
+    """The readings of one node, the oldest first, or why there is none now."""
+
+    node: str
+    readings: tuple[Reading, ...] = ()
+    problem: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Return the time between the last two readings; 0 if there is only one."""
+        return self.readings[-1].at - self.readings[-2].at if len(self.readings) > 1 else 0.0
+
+    @property
+    def window_s(self) -> float:
+        """Return the time that the readings cover."""
+        return self.readings[-1].at - self.readings[0].at if self.readings else 0.0
+
+    def latest(self, name: str) -> dict[Labels, float]:
+        """Return the last samples of a series; those that are no number are left out."""
+        found = self.readings[-1].series.get(name, {}) if self.readings else {}
+        return {labels: value for labels, value in found.items() if math.isfinite(value)}
+
+    def rates(self, name: str) -> dict[Labels, float]:
+        """Return the increase of a counter per second between the last two readings."""
+        if self.seconds <= 0:
+            return {}
+        return {labels: grown / self.seconds for labels, grown in self._increases(name, -2).items()}
+
+    def increases(self, name: str) -> dict[Labels, float]:
+        """Return the increase of a counter over all readings."""
+        return self._increases(name, 0) if self.window_s > 0 else {}
+
+    def _increases(self, name: str, first: int) -> dict[Labels, float]:
+        """Return by how much each counter has grown. A smaller value means that it began again."""
+        grown: dict[Labels, float] = {}
+        chosen = self.readings[first:]
+        for before, after in pairwise(chosen):
+            if 1.0 not in before.series.get(HCAD_UP, {}).values():
+                continue  # what happened before this reading is not known
+            old = before.series.get(name, {})
+            for labels, value in after.series.get(name, {}).items():
+                earlier = old.get(labels, 0.0)
+                step = value if value < earlier else value - earlier
+                if math.isfinite(step):
+                    grown[labels] = grown.get(labels, 0.0) + step
+        last = self.latest(name)
+        return {labels: value for labels, value in grown.items() if labels in last}
+
+
+@dataclass(slots=True)
+class History:
+    """The readings of the nodes that pages have shown last."""
+
+    _nodes: dict[str, list[Reading]] = field(default_factory=dict)
+
+    def add(self, node: str, scrape: Scrape) -> NodeReadings:
+        """Add what an exporter has answered, unless it was added before; return all readings."""
+        kept = self._nodes.pop(node, [])
+        if scrape.problem:
+            return NodeReadings(node, problem=scrape.problem)
+        if not kept or scrape.at > kept[-1].at:
+            kept.append(Reading(scrape.at, _bound(_index(scrape.text))))
+            kept = _thin([one for one in kept if one.at >= scrape.at - WINDOW_S])
+        self._nodes[node] = kept
+        while len(self._nodes) > MOST_NODES:
+            del self._nodes[next(iter(self._nodes))]
+        return NodeReadings(node, tuple(kept))
+
+
+async def read_nodes(
+    exporters: Exporters, history: History, nodes: list[str]
+) -> list[NodeReadings]:
+    """Read the exporters of at most ``MOST_NODES`` nodes, one after the other."""
+    return [history.add(node, await exporters.scrape(node)) for node in nodes[:MOST_NODES]]
+
+
+def _thin(readings: list[Reading]) -> list[Reading]:
+    """Return the last two readings, and of the others those that are far enough apart."""
+    found: list[Reading] = []
+    for one in readings[:-2]:
+        if not found or one.at - found[-1].at >= _SPACING_S:
+            found.append(one)
+    return found + readings[-2:]
+
+
+def _index(text: str) -> Series:
+    """Return the wanted samples of an answer by their labels."""
+    return {
+        name: {tuple(sorted(labels.items())): value for labels, value in samples}
+        for name, samples in read_samples(text, WANTED).items()
+    }
+
+
+def _bound(series: Series) -> Series:
+    def first(left: int) -> Iterator[tuple[str, dict[Labels, float]]]:
+        for name, samples in series.items():
+            yield name, dict(islice(samples.items(), left))
+            left = max(left - len(samples), 0)
+
+    return dict(first(MOST_SAMPLES))

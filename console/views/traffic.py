@@ -1,0 +1,194 @@
+"""Live traffic and denials of RDMA, and the traffic on a node's links, from exporters' readings."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from console.model import readings as of
+from console.model.fabric import Fabric
+from console.model.readings import Labels, NodeReadings
+from console.views import reach
+
+MOST_ROWS: Final = 200
+_UNITS: Final = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
+
+
+@dataclass(frozen=True, slots=True)
+class PortRow:
+    """Rates in bytes per second of an HCA function; ``local`` is what stays on the node."""
+
+    node: str
+    hca: str
+    pod: str
+    received: float
+    sent: float
+    local_received: float
+    local_sent: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairRow:
+    """Rates of one verb from one pod to another."""
+
+    source: str
+    destination: str
+    verb: str
+    requests: float
+    bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class DenialRow:
+    """Denials of one verb from one pod to another: in the last minutes, and since hcad's start."""
+
+    node: str
+    source: str
+    destination: str
+    verb: str
+    policies: tuple[str, ...]
+    is_audited: bool
+    recent: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The tables of the page; ``problems`` has the reason for each node without figures.
+
+    ``seconds`` is the longest time over which a rate is the mean, and ``window_s`` the longest time
+    in which denials count as recent. ``more`` is the number of rows that are not shown, and
+    ``unread`` that of nodes that are not read. ``waiting`` are nodes with one reading only.
+    """
+
+    ports: tuple[PortRow, ...]
+    pairs: tuple[PairRow, ...]
+    denials: tuple[DenialRow, ...]
+    problems: Mapping[str, str]
+    waiting: tuple[str, ...]
+    seconds: float
+    window_s: float
+    more: int
+    unread: int
+    unlisted: float
+
+
+def nodes_of(fabric: Fabric, namespace: str, first: int) -> list[str]:
+    """Return the nodes of the pods that the matrix shows."""
+    pods, _ = reach.select_pods(fabric, namespace, first)
+    return list(dict.fromkeys(pod.node for pod in pods if pod.node))
+
+
+def view(nodes: Sequence[NodeReadings], namespace: str, unread: int = 0) -> Traffic:
+    """Return traffic and denials of some nodes, of pods of one namespace or of all."""
+    known = [one for one in nodes if not one.problem and one.latest(of.HCAD_UP)]
+    up = [one for one in known if 1.0 in one.latest(of.HCAD_UP).values()]
+    problems = {one.node: one.problem for one in nodes if one.problem}
+    problems |= {one.node: "hcad does not answer the exporter" for one in known if one not in up}
+    problems |= {
+        one.node: "its exporter has no figures of RDMA: no hcad has served its telemetry socket"
+        for one in nodes
+        if not one.problem and one not in known
+    }
+    ports = sorted(_ports(up, namespace), key=lambda row: (row.node, row.hca, row.pod))
+    pairs = sorted(_pairs(up, namespace), key=lambda row: (-row.bytes, -row.requests, row.source))
+    denials = sorted(_denials(up, namespace), key=lambda row: (-row.recent, -row.total, row.source))
+    lists = (ports, pairs, denials)
+    return Traffic(
+        tuple(ports[:MOST_ROWS]),
+        tuple(pairs[:MOST_ROWS]),
+        tuple(denials[:MOST_ROWS]),
+        problems,
+        tuple(one.node for one in up if one.seconds <= 0),
+        max((one.seconds for one in up), default=0.0),
+        max((one.window_s for one in up), default=0.0),
+        sum(max(len(rows) - MOST_ROWS, 0) for rows in lists),
+        unread,
+        sum(value for one in up for name in of.UNLISTED for value in one.latest(name).values()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTraffic:
+    """Bytes per second to a device and from it, as the PCIe link above it carries them."""
+
+    down: float
+    up: float
+
+
+def links_of(found: NodeReadings) -> dict[str, LinkTraffic]:
+    """Return the traffic of the links of a node's devices, by the device's name in the drawing.
+
+    An HCA reads from memory what its port sends, and writes to memory what the port receives.
+    """
+    gpus = _by(found.latest(of.PCIE_RECEIVED), "gpu"), _by(found.latest(of.PCIE_SENT), "gpu")
+    hcas = _by(found.rates(of.PORT_SENT), "hca"), _by(found.rates(of.PORT_RECEIVED), "hca")
+    links = {}
+    for kind, (down, up) in (("GPU", gpus), ("HCA", hcas)):
+        for number in dict.fromkeys((*down, *up)):
+            name = f"{kind} {number}"
+            links[name] = LinkTraffic(down.get(number, 0.0), up.get(number, 0.0))
+    return links
+
+
+def format_rate(bytes_per_s: float) -> str:
+    """Return a rate with a unit, in at most three digits."""
+    for size, unit in _UNITS:
+        if bytes_per_s >= 0.9995 * size:
+            return f"{bytes_per_s / size:.3g} {unit}"
+    return f"{bytes_per_s:.0f} B/s"
+
+
+def _by(samples: Mapping[Labels, float], label: str) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for labels, value in samples.items():
+        key = dict(labels).get(label, "")
+        sums[key] = sums.get(key, 0.0) + max(value, 0.0)
+    return sums
+
+
+def _ports(nodes: Sequence[NodeReadings], namespace: str) -> Iterator[PortRow]:
+    names = (of.PORT_RECEIVED, of.PORT_SENT, of.LOCAL_RECEIVED, of.LOCAL_SENT)
+    for one in nodes:
+        rates = [one.rates(name) for name in names]
+        for labels in rates[0]:
+            its = dict(labels)
+            if namespace in ("", its.get("namespace")):
+                pod = f"{its.get('namespace', '')}/{its.get('pod', '')}"
+                figures = [found.get(labels, 0.0) for found in rates]
+                yield PortRow(one.node, its.get("hca", ""), pod, *figures)
+
+
+def _pairs(nodes: Sequence[NodeReadings], namespace: str) -> Iterator[PairRow]:
+    for one in nodes:
+        size = one.rates(of.REQUEST_BYTES)
+        for labels, requests in one.rates(of.REQUESTS).items():
+            source, destination = _ends(labels)
+            if requests > 0 and _is_in(namespace, labels):
+                verb = dict(labels).get("verb", "")
+                yield PairRow(source, destination, verb, requests, size.get(labels, 0.0))
+
+
+def _denials(nodes: Sequence[NodeReadings], namespace: str) -> Iterator[DenialRow]:
+    for one in nodes:
+        recent = one.increases(of.DENIALS)
+        for labels, total in one.latest(of.DENIALS).items():
+            its = dict(labels)
+            if not _is_in(namespace, labels):
+                continue
+            policies = tuple(filter(None, its.get("policy", "").split(", ")))
+            kind = its.get("verb", ""), policies, its.get("action") == "audited"
+            yield DenialRow(one.node, *_ends(labels), *kind, recent.get(labels, 0.0), total)
+
+
+def _ends(labels: Labels) -> tuple[str, str]:
+    its = dict(labels)
+    source, destination = (
+        f"{its[f'{end}_namespace']}/{its[f'{end}_pod']}" if its.get(f"{end}_pod") else ""
+        for end in ("source", "destination")
+    )
+    return source, destination
+
+
+def _is_in(namespace: str, labels: Labels) -> bool:
+    its = dict(labels)
+    return namespace in ("", its.get("source_namespace"), its.get("destination_namespace"))
