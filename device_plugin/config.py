@@ -100,7 +100,9 @@ class Hcas:
     """The HCAs that the node's pool requests; ``count`` is 0 if it requests none."""
 
     count: int = environment_field("TESSERA_HCAS", _up_to(MOST_HCAS), 0)
-    functions_per_hca: int = environment_field("TESSERA_FUNCTIONS_PER_HCA", _up_to(MOST_FUNCTIONS), 0)
+    functions_per_hca: int = environment_field(
+        "TESSERA_FUNCTIONS_PER_HCA", _up_to(MOST_FUNCTIONS), 0
+    )
     rate_gbps: int = environment_field("TESSERA_HCA_GBPS", _up_to(1600), 100)
 
 

@@ -28,8 +28,8 @@ EXPORTER = """
 ## The exporter
 On port 9400, declared in `device_plugin/exporter/families.py`. Metrics of a GPU or an instance have
 the labels of dcgm-exporter ([metrics](metrics.md#the-exporter)), metrics of the node have none.
-The metrics of [RDMA](metrics.md#rdma) are declared in `device_plugin/exporter/rdma_families.py`. Nodes
-without HCAs do not have them.
+The metrics of [RDMA](metrics.md#rdma) are declared in `device_plugin/exporter/rdma_families.py`.
+Nodes without HCAs do not have them.
 """
 OPERATOR = """
 ## The operator

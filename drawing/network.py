@@ -96,7 +96,11 @@ def draw_network(network: Network) -> Element:
         at += _DEVICE + _GAP
         previous = one
     width = max(at + _PAD - _GAP, 420)
-    parts = [*_upper(columns, network.interconnect), *_devices(columns, network.loads), *_links(columns, network)]
+    parts = [
+        *_upper(columns, network.interconnect),
+        *_devices(columns, network.loads),
+        *_links(columns, network),
+    ]
     high = _ROWS["device"] + _HIGH + 4
     if network.links:
         high = _ROWS["nvlink"] + (34 if network.switched else 16)

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -178,6 +179,28 @@ def test_counters_are_read_from_a_socket_that_answers_nothing_else(tmp_path: Pat
         (held,) = read(RdmaTraffic, nodes.traffic(), "traffic").functions
         assert held.queue_pairs == 1, "the successor serves the socket, too"
         one.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be another user")
+def test_only_the_user_that_it_names_reads_the_telemetry_socket() -> None:
+    with tempfile.TemporaryDirectory() as name, nodes_in(Path(name)) as nodes:
+        nodes.serving("--telemetry-user=64010")
+        nodes.home.chmod(0o711)
+        nodes.directory.chmod(0o711)
+
+        def read_as(uid: int, socket_name: str) -> bytes:
+            reader = (
+                "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
+                """ s.sendall(b'{"id":1,"method":"traffic"}\\n');"""
+                " sys.stdout.write(s.makefile().readline())"
+            )
+            command = [sys.executable, "-c", reader, str(nodes.directory / socket_name)]
+            done = subprocess.run(command, user=uid, group=uid, capture_output=True, check=False)
+            return done.stdout
+
+        assert b'"functions":[]' in read_as(64010, "telemetry/hcad.sock")
+        assert read_as(64011, "telemetry/hcad.sock") == b""
+        assert read_as(64010, "admin.sock") == b""
 
 
 def test_without_a_user_there_is_no_telemetry_socket(nodes: Nodes) -> None:

@@ -172,11 +172,13 @@ class TestRendered:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-        (mount,) = container["volumeMounts"]
-        (volume,) = pod["volumes"]
-        assert mount["readOnly"] is True
-        # A separate directory: its parent contains gpud's administration socket.
-        assert volume["hostPath"]["path"] == mount["mountPath"] == "/run/tessera/telemetry"
+        mounts, volumes = container["volumeMounts"], pod["volumes"]
+        assert all(mount["readOnly"] is True for mount in mounts)
+        # Separate directories: their parents contain the administration sockets of gpud and hcad,
+        # and the sockets of HCA functions.
+        folders = ["/run/tessera/telemetry", "/run/tessera/hca/telemetry"]
+        assert [mount["mountPath"] for mount in mounts] == folders
+        assert [volume["hostPath"]["path"] for volume in volumes] == folders
 
     def test_service_variables_do_not_override_the_exporter_s(self) -> None:
         """A Service named tessera-exporter sets TESSERA_EXPORTER_PORT in pods of its namespace."""

@@ -181,7 +181,9 @@ def test_the_page_of_traffic_links_policies_to_their_explanation(cluster: Synthe
     text = show(cluster, "/rdma/traffic", answer(0, 3), answer(5e7, 10))
     assert "5 MB/s" in text
     assert "10 MB/s" in text
-    link = f'<a href="/rdma/explain?from={quote("ml/a")}&amp;to={quote("db/b")}"><bdi>db/two</bdi></a>'
+    link = (
+        f'<a href="/rdma/explain?from={quote("ml/a")}&amp;to={quote("db/b")}"><bdi>db/two</bdi></a>'
+    )
     assert link in text
     assert '<td class="num">7</td><td class="num">10</td>' in text
     assert 'data-again="5"' in text
