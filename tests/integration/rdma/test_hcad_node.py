@@ -32,6 +32,16 @@ from vgpu_sim.system import seqpacket
 FUNCTION = "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10"
 LATER = "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f11"
 SECONDS = 60.0
+READER = """
+import os, socket, sys
+client = socket.socket(socket.AF_UNIX)
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[2]))
+client.connect(sys.argv[1])
+client.sendall(b'{"id": 1, "method": "traffic"}' + bytes([10]))
+sys.stdout.write(client.makefile().readline())
+"""
+"""A program that sends one request as another user, and prints the answer."""
 
 
 class Connection(hcad_process.Connection):
@@ -188,15 +198,9 @@ def test_only_the_user_that_it_names_reads_the_telemetry_socket() -> None:
         nodes.home.chmod(0o711)
         nodes.directory.chmod(0o711)
 
-        def read_as(uid: int, socket_name: str) -> bytes:
-            reader = (
-                "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
-                """ s.sendall(b'{"id":1,"method":"traffic"}\\n');"""
-                " sys.stdout.write(s.makefile().readline())"
-            )
-            command = [sys.executable, "-c", reader, str(nodes.directory / socket_name)]
-            done = subprocess.run(command, user=uid, group=uid, capture_output=True, check=False)
-            return done.stdout
+        def read_as(uid: int, name: str) -> bytes:
+            command = [sys.executable, "-c", READER, str(nodes.directory / name), str(uid)]
+            return subprocess.run(command, capture_output=True, check=False).stdout
 
         assert b'"functions":[]' in read_as(64010, "telemetry/hcad.sock")
         assert read_as(64011, "telemetry/hcad.sock") == b""
