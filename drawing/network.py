@@ -11,6 +11,7 @@ _DEVICE: Final = 92
 _HIGH: Final = 42
 _GAP: Final = 10
 _PAD: Final = 12
+_LABEL: Final = 14  # what a label of the last link needs beside the device
 _ROWS: Final = {"numa": 8, "bridge": 52, "device": 108, "nvlink": 214}
 MOST_DEVICES: Final = 64
 _LOADS: Final = (1.0, 1e6, 1e8, 1e9)  # bytes per second from which a line is wider
@@ -95,7 +96,7 @@ def draw_network(network: Network) -> Element:
         columns[one] = at
         at += _DEVICE + _GAP
         previous = one
-    width = max(at + _PAD - _GAP, 420)
+    width = max(at + _PAD - _GAP + (_LABEL if network.loads else 0), 420)
     parts = [
         *_upper(columns, network.interconnect),
         *_devices(columns, network.loads),

@@ -176,8 +176,17 @@ def _denials(nodes: Sequence[NodeReadings], namespace: str) -> Iterator[DenialRo
             if not _is_in(namespace, labels):
                 continue
             policies = tuple(filter(None, its.get("policy", "").split(", ")))
-            kind = its.get("verb", ""), policies, its.get("action") == "audited"
-            yield DenialRow(one.node, *_ends(labels), *kind, recent.get(labels, 0.0), total)
+            source, destination = _ends(labels)
+            yield DenialRow(
+                one.node,
+                source,
+                destination,
+                its.get("verb", ""),
+                policies,
+                is_audited=its.get("action") == "audited",
+                recent=recent.get(labels, 0.0),
+                total=total,
+            )
 
 
 def _ends(labels: Labels) -> tuple[str, str]:
