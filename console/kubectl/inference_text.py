@@ -42,7 +42,7 @@ async def _read(access: Access, pods: Sequence[Pod], pause_s: float) -> list[Row
         reader = Inference(cluster)
         await reader.refresh((pod.target for pod in pods), _WITHIN_S)
         await asyncio.sleep(pause_s)
-        await reader.refresh((pod.target for pod in pods), _WITHIN_S)
+        await reader.refresh((pod.target for pod in pods), _WITHIN_S, all_due=True)
         return inference.make_rows(pods, reader.history, {})
 
 

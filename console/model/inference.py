@@ -23,7 +23,7 @@ PAUSE_S: Final = 5.0
 _REFUSED_S: Final = 60.0
 _WINDOW_S: Final = 60.0
 _STALE_S: Final = 600.0  # an older reading is no begin of a rate
-_COST: Final = 50  # an answer that takes this part of the pause to parse is read less often
+_COST: Final = 50  # times the CPU time of parsing: the shortest pause before the next reading
 _AT_ONCE: Final = 8
 _MOST_WAITING: Final = 128
 _MOST_KEPT: Final = 512
@@ -70,9 +70,11 @@ class Inference:
     _running: dict[Target, asyncio.Task[None]] = field(default_factory=dict)
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
 
-    async def refresh(self, targets: Iterable[Target], within_s: float = WITHIN_S) -> None:
-        """Read the pods that are due, and wait for their answers for a while at most."""
-        waiting = [task for one in targets if (task := self._begin(one)) is not None]
+    async def refresh(
+        self, targets: Iterable[Target], within_s: float = WITHIN_S, *, all_due: bool = False
+    ) -> None:
+        """Read the pods that are due, or all, and wait for their answers for a while at most."""
+        waiting = [task for one in targets if (task := self._begin(one, all_due)) is not None]
         if waiting:
             await asyncio.wait(waiting, timeout=within_s)
 
@@ -80,7 +82,7 @@ class Inference:
         """Return what is known of a pod."""
         return self._kept.get(target) or History()
 
-    def _begin(self, target: Target) -> asyncio.Task[None] | None:
+    def _begin(self, target: Target, is_due: bool) -> asyncio.Task[None] | None:
         """Return the running or a new task that reads a pod; None if none is due or possible."""
         history = self._kept.setdefault(target, History())
         self._kept.move_to_end(target)
@@ -91,7 +93,8 @@ class Inference:
         if target.where.problem or self.proxy is None:
             history.problem = target.where.problem or "no connection to an API server"
             return None
-        if self.clock() < history.due or len(self._running) >= _MOST_WAITING:
+        is_due = is_due or self.clock() >= history.due
+        if not is_due or len(self._running) >= _MOST_WAITING:
             return None
         task = asyncio.create_task(self._read(self.proxy, target, history))
         self._running[target] = task
@@ -110,8 +113,8 @@ class Inference:
                     MOST_BYTES,
                 )
                 now = self.clock()
-                totals = await asyncio.to_thread(read_totals, body.decode(errors="replace"))
-                pause_s = max(PAUSE_S, _COST * (self.clock() - now))
+                totals, cost_s = await asyncio.to_thread(_parse, body)
+                pause_s = max(PAUSE_S, _COST * cost_s)
                 if totals is None:
                     history.problem = f"the pod exposes none of {', '.join(NAMES)}"
                 else:
@@ -121,3 +124,10 @@ class Inference:
             except errors.KubeError as err:
                 history.problem = str(err)
         history.due = self.clock() + pause_s
+
+
+def _parse(body: bytes) -> tuple[Totals | None, float]:
+    """Return a server's counters, and the CPU time that parsing has taken."""
+    began = time.thread_time()
+    totals = read_totals(body.decode(errors="replace"))
+    return totals, time.thread_time() - began

@@ -32,7 +32,8 @@ ENGINE = 'DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="0",namespace="ml",pod="llm-0"} 0.42
 
 def vllm(requests: float, buckets: tuple[float, ...] = (0, 0, 0)) -> str:
     """Return the answer of a vLLM server; ``buckets`` are those to 0.1 s, 1 s and infinity."""
-    lines = ['vllm:request_success_total{finished_reason="stop",model_name="<b>gpt"} %g' % requests]
+    labels = 'finished_reason="stop",model_name="<b>gpt"'
+    lines = [f"vllm:request_success_total{{{labels}}} {requests}"]
     name = "vllm:e2e_request_latency_seconds"
     for bound, number in zip(("0.1", "1.0", "+Inf"), buckets, strict=True):
         lines.append(f'{name}_bucket{{le="{bound}",model_name="<b>gpt"}} {number}')
@@ -72,7 +73,8 @@ def test_metrics_are_found_as_prometheus_finds_them(
 
 
 @pytest.mark.parametrize(
-    "path", ["/../x", "/a/../../y", "/%2e%2e/x", "//host/x", "/a?b=c", "/a#b", "/a b", "/a\n", "\\x"]
+    "path",
+    ["/../x", "/a/../../y", "/%2e%2e/x", "//host/x", "/a?b=c", "/a#b", "/a b", "/a\n", "\\x"],
 )
 def test_a_path_that_could_leave_the_pod_is_refused(path: str) -> None:
     given = {"prometheus.io/scrape": "true", "prometheus.io/port": "9", "prometheus.io/path": path}
@@ -169,12 +171,14 @@ def test_a_rate_is_of_the_last_minute() -> None:
         "",
         "x" * 10**6,
         "\x00\xff" * 1000,
-        "http_requests_total NaN\nhttp_request_duration_seconds_bucket{le=\"x\"} 1",
+        'http_requests_total NaN\nhttp_request_duration_seconds_bucket{le="x"} 1',
         "http_requests_total -5\nhttp_request_duration_seconds_count +Inf",
         "http_requests_total 1e300\nhttp_request_duration_seconds_count 1e300\n" * 100,
         'http_requests_total 9\nhttp_request_duration_seconds_bucket{le="-1"} 5\n'
         'http_request_duration_seconds_bucket{le="NaN"} 5\nhttp_request_duration_seconds_count 0',
-        "".join(f'http_request_duration_seconds_bucket{{le="{n}"}} {9 - n}\n' for n in range(1, 999))
+        "".join(
+            f'http_request_duration_seconds_bucket{{le="{n}"}} {9 - n}\n' for n in range(1, 999)
+        )
         + "http_request_duration_seconds_count 3",
     ],
 )
@@ -354,8 +358,6 @@ def test_the_plugin_prints_the_same(
             return console.model
 
     monkeypatch.setattr(inference_text, "connect", connect)
-    monkeypatch.setattr("console.model.inference.PAUSE_S", 0.0)
-    monkeypatch.setattr("console.model.inference._COST", 0.0)
     found = asyncio.run(model())
     assert inference_text.read_rows(Access(), found, ["n2"], 0.1) == []
     rows = inference_text.read_rows(Access(), found, [], 0.1)
