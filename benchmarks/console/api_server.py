@@ -1,7 +1,7 @@
 """An API server that only lists and watches: it serves a synthetic cluster to `tessera ui`.
 
 ``python -m benchmarks.console.api_server PORT NODES [--alike]``. ``POST /touch`` gives a free slice
-to a pod, so that the time until a viewer sees the change can be measured.
+to a pod, so that the time until a viewer sees the change can be measured. Pods answer with metrics.
 """
 
 import argparse
@@ -10,15 +10,16 @@ import contextlib
 import copy
 import itertools
 import json
+import time
 from collections.abc import AsyncIterator
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from benchmarks.console import synthetic
+from benchmarks.console import scenes, synthetic
 from gpu_operator import kinds
 from gpu_operator.kube.port import Chosen
 
@@ -57,7 +58,17 @@ def make_app(cluster: synthetic.SyntheticCluster) -> Starlette:
         cluster.put("GPU", gpu)
         return JSONResponse({"node": gpu["spec"]["nodeName"]})
 
-    return Starlette(routes=[*map(route, kinds.KINDS), Route("/touch", touch, methods=["POST"])])
+    began = time.monotonic()
+
+    async def read_pod(request: Request) -> Response:
+        pod = request.path_params["pod"].partition(":")[0]
+        return PlainTextResponse(scenes.metrics_of(pod, 100 + time.monotonic() - began))
+
+    others = [
+        Route("/touch", touch, methods=["POST"]),
+        Route("/api/v1/namespaces/{namespace}/pods/{pod}/proxy/metrics", read_pod),
+    ]
+    return Starlette(routes=[*map(route, kinds.KINDS), *others])
 
 
 def main() -> None:
@@ -69,6 +80,9 @@ def main() -> None:
     options = parser.parse_args()
     cluster = synthetic.SyntheticCluster()
     synthetic.fill(cluster, options.nodes, alike=options.alike)
+    if not options.alike:
+        scenes.add_rollout(cluster)
+        scenes.add_inference(cluster)
     uvicorn.run(make_app(cluster), port=options.port, log_level="error", access_log=False)
 
 

@@ -34,6 +34,7 @@ VIEWS: Final = {
     "events": "/events",
     "topology": "/topology/gpu-0003",
     "metrics": "/metrics",
+    "rollout": "/rollout/halves",
     "performance": "/performance/gemm?m=16&n=8192&k=8192&dtype=bf16&board=h100-80gb&board=h200"
     "&board=b200",
 }
@@ -69,6 +70,8 @@ async def take(page: Page, url: str, folder: Path) -> None:
     for name, path in VIEWS.items():
         await page.show_as(1280, 640 if name == "events" else 800)
         await page.open(base + path)
+        if name == "metrics":  # rates compare two readings
+            await page.wait_for("document.querySelectorAll('.figures td b').length > 0")
         await page.save(folder / f"{name}.png")
         print(name)
     await page.show_as(1280, 1080)

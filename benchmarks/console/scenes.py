@@ -1,0 +1,88 @@
+"""What pictures need beside a fleet: a rollout under way, and inference pods with metrics."""
+
+import datetime
+from typing import Final
+
+from benchmarks.console.synthetic import SyntheticCluster
+from gpu_operator.api.v1alpha1 import CHANGED_AT, ROLLED_BACK, ROLLED_BACK_WHY
+from gpu_operator.kube.port import Document
+
+_NODES: Final = ("gpu-0003", "gpu-0005")
+_HALVES: Final = [{"profile": "3g.40gb", "start": 0}, {"profile": "3g.40gb", "start": 4}]
+_BOUNDS_S: Final = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0)
+_SHARES: Final = (0.02, 0.11, 0.35, 0.55, 0.82, 0.94, 0.985, 1.0)  # of requests, by bound
+_MOST_PODS: Final = 6
+
+
+def add_rollout(cluster: SyntheticCluster) -> None:
+    """Add a layout whose change waits for pods on some GPUs, and was rolled back on one."""
+    now = datetime.datetime.now(datetime.UTC)
+    why = "not done in 600 s, rolled back to 7g.80gb@0: 7g.80gb@0 is held by pod ci/ci-0815-0"
+    gpus = [one for one in cluster.objects["GPU"].values() if one["spec"]["nodeName"] in _NODES]
+    for number, gpu in enumerate(gpus):
+        gpu["spec"] |= {"layout": "halves", "instances": _HALVES}
+        begun = now - datetime.timedelta(seconds=200 + 30 * number)
+        notes = {CHANGED_AT: begun.isoformat(timespec="seconds")}
+        if number == 1:
+            notes |= {ROLLED_BACK: "uid-halves/1", ROLLED_BACK_WHY: why}
+        gpu["metadata"]["annotations"] = notes
+    condition = {
+        "type": "Degraded",
+        "status": "True",
+        "reason": "DeadlineExceeded",
+        "message": f"{gpus[1]['metadata']['name']}: {why}",
+        "lastTransitionTime": now.isoformat(timespec="seconds"),
+    }
+    metadata = {"name": "halves", "uid": "uid-halves", "generation": 1}
+    metadata["creationTimestamp"] = "2025-01-01T00:00:00Z"
+    spec = {
+        "selector": {"nodeNames": list(_NODES)},
+        "instances": [{"profile": "3g.40gb", "count": 2}],
+    }
+    status: Document = {"observedGeneration": 1, "conditions": [condition]}
+    status |= {"gpusSelected": len(gpus), "gpusApplied": 3}
+    cluster.put(
+        "MIGLayout", {"kind": "MIGLayout", "metadata": metadata, "spec": spec, "status": status}
+    )
+
+
+def add_inference(cluster: SyntheticCluster) -> None:
+    """Have some pods of the namespace ``inference`` that hold slices expose metrics."""
+    holders = [
+        holder["name"]
+        for gpu in cluster.objects["GPU"].values()
+        for one in gpu["status"]["slices"]
+        for holder in one["holders"]
+        if holder["namespace"] == "inference"
+    ]
+    for name in holders[:_MOST_PODS]:
+        notes = {"prometheus.io/scrape": "true", "prometheus.io/port": "8000"}
+        limits = {"gpu.tessera.dev/mig-1g.10gb": "1"}
+        metadata = {"name": name, "namespace": "inference", "annotations": notes}
+        spec = {
+            "containers": [{"name": "c", "resources": {"limits": limits}}],
+            "nodeName": "gpu-0001",
+        }
+        status = {"phase": "Running"}
+        cluster.put("Pod", {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
+
+
+def metrics_of(pod: str, age_s: float) -> str:
+    """Return what an inference pod would answer: a vLLM server's counters, as it ages."""
+    number = sum(pod.encode()) % 7 + 1
+    requests = int(age_s * number * 1.7)
+    labels = f'model_name="llama-{number}b"'
+    lines = [f'vllm:request_success_total{{finished_reason="stop",{labels}}} {requests}']
+    for name, scale in (
+        ("vllm:e2e_request_latency_seconds", 1.0),
+        ("vllm:time_to_first_token_seconds", 0.1),
+    ):
+        buckets = zip(_BOUNDS_S, _SHARES, strict=True)
+        lines += [
+            f'{name}_bucket{{le="{bound * scale:g}",{labels}}} {int(share * requests)}'
+            for bound, share in buckets
+        ]
+        lines.append(f'{name}_bucket{{le="+Inf",{labels}}} {requests}')
+        lines.append(f"{name}_sum{{{labels}}} {requests * scale}")
+        lines.append(f"{name}_count{{{labels}}} {requests}")
+    return "\n".join(lines) + "\n"
