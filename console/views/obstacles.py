@@ -66,14 +66,27 @@ def find_obstacle(
     hostile = [str(t) for t in taints if not any(one.covers(t) for one in pod.tolerations)]
     if hostile:
         return found(Obstacle.TAINTED, ", ".join(hostile))
-    if not is_hca and node.gpu_ready is not None and node.gpu_ready.status != "True":
-        return found(Obstacle.GPUS_DOWN, f"{node.gpu_ready.reason}: {node.gpu_ready.message}")
-    if not slices and not offered:
-        return found(Obstacle.NOT_OFFERED)
+    down = "" if is_hca else _down_reason(node)
+    if not offered:  # as long as the node offers devices, the scheduler considers it
+        if down and (slices or node.name not in survey.reporting_nodes):
+            return found(Obstacle.GPUS_DOWN, down)
+        if not slices:
+            return found(Obstacle.NOT_OFFERED)
     if free is None:
         enough = offered >= number
         return found(Obstacle.UNCOUNTED if enough else Obstacle.FEWER, f"{offered} allocatable")
-    return found(*_count(survey, node, resource, slices, free, offered, number))
+    obstacle, detail = _count(survey, node, resource, slices, free, offered, number)
+    if down and obstacle is not Obstacle.NONE:
+        detail = f"{detail}; {down}"
+    return found(obstacle, detail)
+
+
+def _down_reason(node: Node) -> str:
+    """Return why a node does not serve all its GPUs; empty if it does, or if it is not known."""
+    ready = node.gpu_ready
+    if ready is None or ready.status == "True":
+        return ""
+    return f"{ready.reason}: {ready.message}"
 
 
 def _count(

@@ -44,6 +44,11 @@ class Survey:
         return found
 
     @cached_property
+    def reporting_nodes(self) -> frozenset[str]:
+        """Return the nodes whose agents report slices, whole GPUs included."""
+        return frozenset(node for node, _ in self.slices)
+
+    @cached_property
     def divided(self) -> tuple[GpuState, ...]:
         """Return the planner's view of the GPUs that are divided."""
         return tuple(one for one in self.states if not one.is_whole)
