@@ -112,9 +112,9 @@ def diff(world: World, document: dict[str, Any]) -> LayoutDiff:
     layout = _read(document, known)
     planned = replace(world, layouts={**world.layouts, name: layout}, index=None)
     changes = [_change(gpu, role, layout) for gpu, role in selection.roles_of(planned, layout)]
-    mine = {one.gpu.name for one in changes if not one.problem}
     before = selection.layouts_by_gpu(replace(world, index=None))
-    released = sorted(gpu for gpu, of in before.items() if of == name and gpu not in mine)
+    after = selection.layouts_by_gpu(planned)
+    released = sorted(gpu for gpu, of in before.items() if of == name != after.get(gpu))
     pods = sorted({pod for one in changes for _, names in one.blocked for pod in names})
     return LayoutDiff(
         layout=layout,
@@ -125,7 +125,7 @@ def diff(world: World, document: dict[str, Any]) -> LayoutDiff:
         created=sum(len(one.create) for one in changes),
         destroyed=sum(len(one.destroy) for one in changes),
         pods=tuple(pods),
-        at_a_time=layout.spec.rollout.unavailable_of(len(mine)),
+        at_a_time=layout.spec.rollout.unavailable_of(sum(not one.problem for one in changes)),
         released=tuple(released),
     )
 

@@ -1,0 +1,43 @@
+"""The layout diff: what an edit of a layout that GPUs follow would change."""
+
+import random
+
+import pytest
+from unit.console.test_console_pages import post
+
+from benchmarks.console import synthetic
+from benchmarks.console.synthetic import SyntheticCluster
+
+EDIT = """
+apiVersion: gpu.tessera.dev/v1alpha1
+kind: MIGLayout
+metadata: {name: mixed}
+spec:
+  selector: {pool: %s}
+  instances:
+  - {profile: %s}
+"""
+
+
+@pytest.fixture
+def followed() -> SyntheticCluster:
+    """Return a node of two H100s that follow the layout ``mixed``."""
+    cluster = SyntheticCluster()
+    synthetic.pool_of(cluster, "h100-80gb")
+    synthetic.add_node(cluster, "n1", "h100-80gb", random.Random(1), alike=True, gpus=2)
+    synthetic.add_company(cluster)
+    return cluster
+
+
+def test_an_edit_that_no_board_can_hold_releases_no_gpu(followed: SyntheticCluster) -> None:
+    text = post(followed, EDIT % ("h100", "9g.90gb")).text
+    assert "not applied: <bdi>" in text
+    assert "2 GPUs follow this layout now" not in text
+    assert "losing its slices" not in text
+
+
+def test_an_edit_whose_selector_no_longer_matches_releases_the_gpus(
+    followed: SyntheticCluster,
+) -> None:
+    text = post(followed, EDIT % ("other", "1g.10gb")).text
+    assert "2 GPUs follow this layout now" in text
