@@ -27,7 +27,7 @@ from console.model.inference import PAUSE_S
 from console.views import layout_diff, manifest, needs, reach, rollout, why
 from console.views.fleet import Filter
 from console.views.survey import Survey
-from rdma.explain import Question, QuestionError
+from rdma.explain import QuestionError
 from rdma.reading.manifests import POLICY_KIND
 from rdma.verbs import NAMES
 
@@ -213,7 +213,7 @@ def explain_flow(access: Access, source: str, destination: str, verb: str, form:
     a, b = (one if "/" in one else f"{access.namespace}/{one}" for one in (source, destination))
     fabric = _read_fabric(access, {one.partition("/")[0] for one in (a, b)})
     try:
-        found = fabric.explainer().explain(Question(a, b, NAMES[verb]))
+        found = reach.explain_verb(fabric, a, b, NAMES[verb])
     except QuestionError as err:
         raise click.ClickException(str(err)) from err
     if form:

@@ -88,8 +88,20 @@ def select_pods(fabric: Fabric, namespace: str, first: int) -> tuple[tuple[PodFa
 
 def explain_pair(fabric: Fabric, source: str, destination: str) -> Sequence[Explanation]:
     """Return the explanation of every verb. Raises QuestionError."""
-    explainer = fabric.explainer()
-    return [explainer.explain(Question(source, destination, verb)) for verb in NAMES.values()]
+    return [explain_verb(fabric, source, destination, verb) for verb in NAMES.values()]
+
+
+def explain_verb(fabric: Fabric, source: str, destination: str, verb: Verb) -> Explanation:
+    """Return the explanation of one verb. Raises QuestionError.
+
+    The fabric has only pods that hold an HCA: whether another pod exists is not known.
+    """
+    for name in (source, destination):
+        if "/" in name and name not in fabric.pods:
+            raise QuestionError(
+                f"pod {name} holds no HCA: it requests none, has ended, or does not exist"
+            )
+    return fabric.explainer().explain(Question(source, destination, verb))
 
 
 def _cell(fabric: Fabric, source: PodFacts, destination: PodFacts) -> Cell:

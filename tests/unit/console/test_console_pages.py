@@ -286,7 +286,7 @@ def test_an_explanation_names_policy_and_rule(fleet: SyntheticCluster) -> None:
     text = fetch(fleet, "/rdma/explain", "from=training/worker-4&to=training/worker-0").text
     assert "allowed by training/read-only-weights ingress[0]" in text
     missing = fetch(fleet, "/rdma/explain", "from=a/b&to=c/d").text
-    assert "pod a/b does not exist" in missing
+    assert "pod a/b holds no HCA: it requests none, has ended, or does not exist" in missing
 
 
 def test_events_and_faults_are_on_one_line(fleet: SyntheticCluster) -> None:

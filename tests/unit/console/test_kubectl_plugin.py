@@ -377,3 +377,14 @@ def test_gaps_and_shared_memory_have_their_true_positions(run: Run, node: Synthe
     right = [line[41:] for line in (first, second)]
     assert [line[: 39 // 2].strip("[]#") for line in right] == ["1c.3g.40gb"] * 2
     assert "3g.40gb" in right[0][39 // 2 :]
+
+
+def test_a_pod_without_an_hca_is_not_reported_as_absent(run: Run, node: SyntheticCluster) -> None:
+    synthetic.add_policies(node)
+    synthetic.add_rdma_pod(node, "ml", "a", "x")
+    plain = synthetic.add_rdma_pod(node, "ml", "plain", "x")
+    plain["spec"]["containers"][0]["resources"] = {}
+    pair = ("rdma", "explain", "--from", "a", "--to", "plain", "--verb", "Read")
+    status, _, problem = run(*pair)
+    assert status == 2
+    assert "pod ml/plain holds no HCA: it requests none, has ended, or does not exist" in problem
