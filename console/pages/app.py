@@ -6,6 +6,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import (
     FileResponse,
@@ -42,6 +43,7 @@ from console.views import (
 from console.views.geometry import draw
 from console.views.survey import Survey
 from drawing import documents
+from gpu_operator.controllers.common.world import World
 from rdma.explain import Explanation, QuestionError
 
 LONGEST_FORM: Final = 4 * manifest.LONGEST  # bytes; percent-encoding triples most characters
@@ -239,8 +241,7 @@ class Pages:
             except manifest.ManifestError as err:
                 problem, status = str(err), 422
         else:
-            known = self._model.world().layouts.get(request.query_params.get("name", ""))
-            text = layout_diff.write_layout(known) if known is not None else ""
+            text = _initial_layout(self._model.world(), request.query_params)
         names = sorted(self._model.world().layouts)
         values: dict[str, Any] = {"text": text, "problem": problem, "diff": found}
         values |= await self._rollouts.values()
@@ -324,6 +325,18 @@ class Pages:
 
     def _knows_nodes(self) -> bool:
         return not self._frame.missing_of(("Node",))
+
+
+def _initial_layout(world: World, query: QueryParams) -> str:
+    """Return the layout that a link names: one of the cluster, or a draft; empty if neither."""
+    known = world.layouts.get(query.get("name", ""))
+    if known is not None:
+        return layout_diff.write_layout(known)
+    profile, node = query.get("profile", "")[:63], query.get("node", "")[:253]
+    if not profile or not node:
+        return ""
+    indices = [_number(one) for one in query.getlist("index")[:64]]
+    return layout_diff.draft_layout(node, indices, profile, max(_number(query.get("count", "")), 1))
 
 
 def make_app(pages: Pages, token: str, host: str, port: int | None) -> Access:

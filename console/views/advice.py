@@ -1,58 +1,113 @@
-"""What would free a slice that a pod waits for, in words: the page *Why* and `kubectl tessera`."""
+"""What would make room for a pod that waits, in words: the page *Why* and `kubectl tessera`."""
 
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlencode
 
-from console.views.why import Move, Remedy, RequestFinding
+from console.views.remedies import Move, Remedy
+from console.views.why import RequestFinding
+from facts.wording import list_first
 
+_NODES: Final = "nodes have"
 _ROOM: Final = (
-    "nodes have as many free slices as the pod requests. What keeps the pod off them is not"
-    " evaluated here: CPU and memory, affinity, topology, volumes, or a change that the scheduler"
-    " has yet to observe. Its message above names the reason."
+    "as many free slices as the pod requests. What keeps the pod off them is not evaluated"
+    " here: CPU and memory, affinity, topology, volumes, or a change that the scheduler has yet to"
+    " observe. Its message above names the reason."
 )
 _NOTE: Final = "Kubernetes cannot move a pod: it ends, and its replacement gets the other slice."
-_SEVERAL: Final = " Room is counted over all nodes, but a pod needs all its slices on one."
+_SHOWN: Final = 8  # names of GPUs
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A sentence about one requested resource, and the moves that the planner proposes."""
+    """A sentence about one requested resource, and the moves that the planner proposes.
+
+    ``layout`` is the address of a form with a layout to start from; empty if none would help.
+    """
 
     title: str
     text: str
     moves: tuple[Move, ...] = ()
     note: str = ""
     is_problem: bool = False
-    suggests_layout: bool = False
+    layout: str = ""
 
 
 def advise(request: RequestFinding) -> Advice | None:
     """Return the advice about a request; None if the resource is no MIG device and all is full."""
     if request.nodes_with_room:
-        return Advice("Room by this count", f"{request.nodes_with_room} {_ROOM}")
+        number = request.nodes_with_room
+        return Advice(
+            "Room by this count", f"{number} {'node has' if number == 1 else _NODES} {_ROOM}"
+        )
     if request.remedy is None:
         return None
     return _advise_remedy(request.remedy)
 
 
 def _advise_remedy(remedy: Remedy) -> Advice:
-    title = "What would free it"
+    title = "What would make room"
     if remedy.problem:
         return Advice(title, remedy.problem, is_problem=True)
+    if not remedy.node:
+        return Advice(title, "No node that the pod can use has healthy GPUs: see the table above.")
     room = f"{remedy.now} × {remedy.profile}"
     if remedy.now >= remedy.wanted:
+        return _advise_layout(title, remedy, room)
+    if remedy.with_divided >= remedy.wanted:
         text = (
-            f"Beside all slices that pods hold there is room for {room} on divided GPUs, so no pod"
-            " has to move: a layout that requests this profile there creates it."
+            f"Beside the slices that pods hold, divided GPUs of node {remedy.node} have room for"
+            f" {room}. {_divide(remedy)} No pod has to move."
         )
-        return Advice(title, text, suggests_layout=True)
+        return Advice(title, text, layout=_layout_address(remedy))
+    wanted = f"{remedy.wanted} × {remedy.profile}"
     if not remedy.moves:
-        text = f"No move of pods makes room for {remedy.profile} on a divided GPU."
-        return Advice(title, text)
-    short = "" if remedy.possible >= remedy.wanted else " (even all of them are not enough)"
+        largest = f"the most is {remedy.with_divided}, on node {remedy.node}"
+        return Advice(title, f"Nothing makes room for {wanted} on one node: {largest}.")
+    also = f" {_divide(remedy)} In addition:" if remedy.divide else ""
+    short = "" if remedy.with_moves >= remedy.wanted else " Even all of this is not enough."
     text = (
-        f"Beside the held slices there is room for {room}. The planner proposes the smallest"
-        f" changes first{short}:"
+        f"A pod gets all its slices on one node. Beside the held slices, node {remedy.node} has"
+        f" room for {room}.{short}{also} The planner proposes the smallest changes first:"
     )
-    note = _NOTE + (_SEVERAL if remedy.wanted > 1 else "")
-    return Advice(title, text, remedy.moves, note)
+    return Advice(title, text, remedy.moves, _NOTE)
+
+
+def _advise_layout(title: str, remedy: Remedy, room: str) -> Advice:
+    if remedy.requested >= remedy.wanted:
+        text = (
+            f"The layouts of node {remedy.node} request {remedy.requested} × {remedy.profile} that"
+            " no pod holds, but the node does not offer all of them yet: see the layouts' status."
+        )
+        return Advice(title, text)
+    text = (
+        f"Beside all slices that pods hold there is room for {room} on divided GPUs of node"
+        f" {remedy.node}, so no pod has to move: a layout that requests this profile there creates"
+        " it."
+    )
+    return Advice(title, text, layout=_layout_address(remedy))
+
+
+def _divide(remedy: Remedy) -> str:
+    """Describe the whole GPUs to divide, and the layout with which that is done."""
+    names = list_first([one.name for one in remedy.divide], _SHOWN)
+    is_one = len(remedy.divide) == 1
+    subject = (
+        f"No pod holds the whole GPU{'' if is_one else 's'} {names}, which a layout can divide"
+    )
+    amount = f"into {remedy.each} × {remedy.profile}{'' if is_one else ' each'}"
+    layouts = sorted({one.layout for one in remedy.divide if one.layout})
+    if not layouts:
+        return f"{subject} {amount}. No layout selects {'it' if is_one else 'them'} yet."
+    by = f"{'It is' if is_one else 'They are'} selected by layout {layouts[0]}"
+    return f"{subject} {amount}. {by}: request the profile there."
+
+
+def _layout_address(remedy: Remedy) -> str:
+    """Return the address of the layout to edit, or of a draft of one that divides the GPUs."""
+    known = remedy.divide[0].layout if remedy.divide else remedy.layout
+    if known:
+        return f"/layout?{urlencode({'name': known})}"
+    draft = [("node", remedy.node), ("profile", remedy.profile)]
+    draft.append(("count", str(min(remedy.wanted, remedy.each or remedy.wanted))))
+    return f"/layout?{urlencode(draft + [('index', str(one.index)) for one in remedy.divide])}"

@@ -101,6 +101,18 @@ def write_layout(layout: Layout) -> str:
     return str(yaml.safe_dump(document, sort_keys=False, default_flow_style=False))
 
 
+def draft_layout(node: str, indices: Sequence[int], profile: str, count: int) -> str:
+    """Return the manifest of a new layout for GPUs of one node, to be edited."""
+    selector = {"nodeNames": [node], **({"indices": list(indices)} if indices else {})}
+    document = {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": KIND,
+        "metadata": {"name": "proposed"},
+        "spec": {"selector": selector, "instances": [{"profile": profile, "count": count}]},
+    }
+    return str(yaml.safe_dump(document, sort_keys=False, default_flow_style=False))
+
+
 def diff(world: World, document: dict[str, Any]) -> LayoutDiff:
     """Return what applying a layout to this world would change.
 

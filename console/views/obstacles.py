@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from console.model.pods import PodRecord
 from console.views.survey import HeldSlice, Survey
@@ -27,6 +28,12 @@ class Obstacle(StrEnum):
     FEWER = "has fewer than requested"
     UNCOUNTED = "offers enough; how many are in use is not counted"
     NONE = "has room"
+
+
+CLOSED_NODES: Final = frozenset(
+    (Obstacle.SELECTOR, Obstacle.NOT_READY, Obstacle.TAINTED, Obstacle.GPUS_DOWN)
+)
+"""Obstacles that more free slices would not remove."""
 
 
 @dataclass(frozen=True, slots=True)

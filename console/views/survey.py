@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from console.model.pods import Taint
 from gpu_operator.api.v1alpha1 import GROUP, HCA_RESOURCE
 from gpu_operator.api.v1alpha1.gpu import Slice
+from gpu_operator.api.v1alpha1.gpupool import Allocation
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common import offers
 from gpu_operator.controllers.common.world import Node, World
@@ -49,9 +50,18 @@ class Survey:
         return frozenset(node for node, _ in self.slices)
 
     @cached_property
-    def divided(self) -> tuple[GpuState, ...]:
-        """Return the planner's view of the GPUs that are divided."""
-        return tuple(one for one in self.states if not one.is_whole)
+    def usable_by_node(self) -> Mapping[str, Sequence[GpuState]]:
+        """Return the planner's view of each node's GPUs on which a layout can create slices.
+
+        GPUs that are not healthy, and those that serve ResourceClaims now, are left out.
+        """
+        found: dict[str, list[GpuState]] = defaultdict(list)
+        for one in self.states:
+            gpu = self.world.gpus[one.name]
+            is_claimed = gpu.spec.allocation is Allocation.DRA or bool(gpu.status.claims)
+            if gpu.status.health == "Healthy" and not is_claimed:
+                found[gpu.spec.node_name].append(one)
+        return found
 
     @cached_property
     def states(self) -> tuple[GpuState, ...]:

@@ -1,7 +1,7 @@
 """Why a pod waits: its request, the nodes that could serve it, what is in the way, what would help.
 
-The counts come from the operator's functions about offers, the verdicts about claims from the code
-that writes the operator's events, and the moves from the planner of ``tessera mig advise``.
+The counts come from the operator's functions about offers, and the verdicts about claims from the
+code that writes the operator's events.
 """
 
 from collections import Counter
@@ -12,7 +12,8 @@ from typing import Final
 from console.model.cluster import Connection, Missing
 from console.model.pods import PodRecord
 from console.views.needs import CLAIMS, EXPLANATION, POLICY
-from console.views.obstacles import NodeFinding, Obstacle, find_obstacle
+from console.views.obstacles import CLOSED_NODES, NodeFinding, Obstacle, find_obstacle
+from console.views.remedies import Remedy, find_remedy
 from console.views.survey import Survey, is_explained
 from gpu_operator.api.v1alpha1.base import ConditionType
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
@@ -21,37 +22,13 @@ from gpu_operator.controllers.claims.request_resolution import resolve_claim
 from gpu_operator.controllers.claims.room import GpuCapacities
 from gpu_operator.controllers.claims.selectors import Facts
 from gpu_operator.controllers.claims.verdict import ClaimEvaluator, Verdict
-from gpu_operator.controllers.common import offers
 from gpu_operator.controllers.common.world import World
-from mig import geometry, planner, pools
+from mig import geometry
 from mig.errors import MigError
-from mig.pools import GpuState
 
 SHOWN: Final = 40  # nodes in a table
-MOVES: Final = 5
 MOST: Final = 8  # resources of a pod that are explained
 _ORDER: Final = {one: place for place, one in enumerate(Obstacle)}
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A change on one GPU that makes room: pods that move, or that must end."""
-
-    gpu: str
-    lines: tuple[str, ...]
-    evicts: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """What would free a slice. ``now`` is how many would fit beside all held slices."""
-
-    profile: str
-    wanted: int
-    now: int
-    possible: int
-    moves: tuple[Move, ...]
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +114,7 @@ def _request(
 ) -> RequestFinding:
     nodes = [find_obstacle(survey, pod, node, resource, number) for node in survey.nodes]
     counts = Counter(one.obstacle for one in nodes)
+    usable = [one.name for one in nodes if one.obstacle not in CLOSED_NODES]
     ordered = sorted(nodes, key=lambda one: (-_ORDER[one.obstacle], one.name))
     return RequestFinding(
         resource=resource,
@@ -144,7 +122,7 @@ def _request(
         nodes=tuple(ordered),
         counts=tuple((one, counts[one]) for one in Obstacle if one in counts),
         layouts=tuple(_layouts(survey, resource)),
-        remedy=_remedy(survey, resource, number) if knows_policy else None,
+        remedy=find_remedy(survey, resource, number, usable) if knows_policy else None,
     )
 
 
@@ -165,40 +143,6 @@ def _makes(layout: Layout, gpu: Gpu, resource: str) -> bool:
     except MigError:
         return False
     return any(gpu.spec.resource_of(profile) == name for profile in profiles)
-
-
-def _remedy(survey: Survey, resource: str, number: int) -> Remedy | None:
-    """Return what the planner proposes; None if the resource is no MIG device."""
-    if not offers.is_ours(resource, survey.world.policy.resource_prefix):
-        return None
-    profile = _profile_name(survey.states, resource.partition("/mig-")[2])
-    if not profile:
-        return None
-    try:
-        found = pools.advise(survey.divided, profile, number)
-    except MigError as err:
-        return Remedy(profile, number, 0, 0, (), str(err))
-    moves = tuple(_move(gpu, making) for gpu, making in found.makings[:MOVES])
-    return Remedy(profile, number, found.now, found.possible, moves)
-
-
-def _profile_name(states: Iterable[GpuState], short: str) -> str:
-    for board in {one.board for one in states}:
-        for device in board.device_profiles:
-            if device.resource_name == f"mig-{short}":
-                return device.name
-    return ""
-
-
-def _move(gpu: GpuState, making: planner.Making) -> Move:
-    after = [str(to) for _, to in making.moves]
-    lines = []
-    for place, one in enumerate(making.disturbed):
-        names = ", ".join(gpu.holders_in(one))
-        lines.append(
-            f"move {names} from {one} to {after[place]}" if after else f"end {names} on {one}"
-        )
-    return Move(gpu.name, tuple(lines), not after)
 
 
 def _claims(

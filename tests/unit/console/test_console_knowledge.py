@@ -33,7 +33,7 @@ ANSWERS = [
     ("/why/ml/p", "GPU", "Nodes for"),
     ("/why/ml/p", "Node", "Nodes for"),
     ("/why/ml/p", "MIGLayout", "Nodes for"),
-    ("/why/ml/p", "GPUPolicy", "What would free it"),
+    ("/why/ml/p", "GPUPolicy", "What would make room"),
     ("/why/ml/c", "ResourceClaim", "is allocated"),
     ("/why/ml/c", "DeviceClass", "is allocated"),
     ("/events", "Event", "No event or fault"),

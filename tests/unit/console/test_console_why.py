@@ -1,6 +1,8 @@
 """Why a pod waits: the obstacle of each node, and advice that one node can follow."""
 
+import html
 import random
+import re
 
 import pytest
 from unit.console.test_console_pages import fetch
@@ -55,3 +57,72 @@ def test_a_node_that_offers_nothing_names_why_its_gpus_are_not_served(
     synthetic.add_pending_pod(node, "ml", "other", {"gpu.tessera.dev/mig-3g.40gb": "1"})
     assert "does not serve its GPUs: <bdi>Unhealthy: n1-gpu-1" in fetch(node, "/why/ml/small").text
     assert "does not have this resource" in fetch(node, "/why/ml/other").text
+
+
+def _free(cluster: SyntheticCluster, gpu: str, number: int) -> None:
+    """Let pods release the first slices of a GPU."""
+    for one in cluster.objects["GPU"][gpu]["status"]["slices"][:number]:
+        one["holders"] = []
+
+
+def _add_whole_gpu(cluster: SyntheticCluster, node: str, index: int) -> None:
+    whole = synthetic.gpu_document(node, index, "h100-80gb", ("whole",), random.Random(1))
+    whole["status"]["slices"][0]["holders"] = []
+    cluster.put("GPU", whole)
+
+
+def test_room_on_two_nodes_is_not_room_for_a_pod(node: SyntheticCluster) -> None:
+    synthetic.add_node(node, "n2", "h100-80gb", random.Random(2), alike=True, gpus=1)
+    _free(node, "n1-gpu-0", 4)
+    _free(node, "n2-gpu-0", 4)
+    synthetic.add_pending_pod(node, "ml", "large", {ONE_G: "8"})  # n1 has 6, n2 has 5
+    text = fetch(node, "/why/ml/large").text
+    assert "there is room for" not in text
+    assert "node n1 has room for 6 × 1g.10gb" in text
+    assert text.count("<li>end ") + text.count("<li><bdi>end ") == 2
+
+
+def test_a_free_whole_gpu_of_the_node_is_proposed_with_a_draft_of_a_layout(
+    node: SyntheticCluster,
+) -> None:
+    _free(node, "n1-gpu-0", 4)
+    _add_whole_gpu(node, "n1", 2)
+    synthetic.add_pending_pod(node, "ml", "large", {ONE_G: "8"})
+    text = fetch(node, "/why/ml/large").text
+    assert "No pod holds the whole GPU n1-gpu-2, which a layout can divide into 7 × 1g.10gb" in text
+    assert "No layout selects it yet" in text
+    (link,) = re.findall(r'href="/layout\?([^"]+)">Try a layout', text)
+    draft = fetch(node, "/layout", html.unescape(link)).text
+    for line in ("- n1", "- 2", "- profile: 1g.10gb", "count: 7"):
+        assert line in draft
+
+
+def test_a_gpu_that_is_not_healthy_is_not_proposed(node: SyntheticCluster) -> None:
+    _add_whole_gpu(node, "n1", 2)
+    node.objects["GPU"]["n1-gpu-2"]["status"]["health"] = "Unhealthy: Xid 79"
+    synthetic.add_pending_pod(node, "ml", "large", {ONE_G: "8"})
+    assert "n1-gpu-2" not in fetch(node, "/why/ml/large").text
+
+
+def test_a_layout_that_selects_the_whole_gpu_is_named(node: SyntheticCluster) -> None:
+    _add_whole_gpu(node, "n1", 2)
+    selector = {"pool": "h100"}
+    node.put(
+        "MIGLayout",
+        {"metadata": {"name": "w"}, "spec": {"selector": selector, "instances": []}},
+    )
+    synthetic.add_pending_pod(node, "ml", "large", {ONE_G: "8"})
+    text = fetch(node, "/why/ml/large").text
+    assert "It is selected by layout" in text
+    assert "/layout?name=" in text
+
+
+def test_slices_that_a_layout_requests_already_are_not_advised_again(
+    node: SyntheticCluster,
+) -> None:
+    _free(node, "n1-gpu-0", 7)
+    node.objects["Node"]["n1"]["status"]["allocatable"] = {ONE_G: "8"}
+    synthetic.add_pending_pod(node, "ml", "large", {ONE_G: "8"})
+    text = fetch(node, "/why/ml/large").text
+    assert "request 8 × 1g.10gb that no pod holds" in text
+    assert "a layout that requests this profile" not in text

@@ -1,0 +1,158 @@
+"""What would free slices for a pod: on one node, because a pod's slices are all on its node.
+
+The room and the moves come from the planner of ``tessera mig advise``. GPUs that are not healthy,
+or that only ResourceClaims can use, are left out.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from console.views.survey import Survey
+from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.controllers.common import offers
+from gpu_operator.controllers.layouts import selection
+from mig import planner, pools
+from mig.errors import MigError
+from mig.pools import GpuState
+
+MOVES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A change on one GPU that makes room: pods that move, or that must end."""
+
+    gpu: str
+    lines: tuple[str, ...]
+    evicts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WholeGpu:
+    """A whole GPU that no pod holds, and on which a layout can create slices.
+
+    ``layout`` is the oldest layout that selects the GPU; empty if there is none.
+    """
+
+    name: str
+    index: int
+    layout: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What would free slices on one node.
+
+    ``now`` is how many would fit on the node's divided GPUs beside all held slices, and ``each``
+    how many each of ``divide``, the whole GPUs to divide first, can have. ``possible`` is how many
+    would fit after all of ``moves``. ``requested`` are those that layouts request there and that no
+    pod holds, and ``layout`` is one that a divided GPU of the node follows.
+    """
+
+    profile: str
+    wanted: int
+    node: str = ""
+    now: int = 0
+    each: int = 0
+    divide: tuple[WholeGpu, ...] = ()
+    possible: int = 0
+    moves: tuple[Move, ...] = ()
+    requested: int = 0
+    layout: str = ""
+    problem: str = ""
+
+    @property
+    def with_divided(self) -> int:
+        """Return how many would fit without moves if the whole GPUs were divided."""
+        return self.now + self.each * len(self.divide)
+
+    @property
+    def with_moves(self) -> int:
+        """Return how many would fit after the moves, if the whole GPUs were divided as well."""
+        return self.possible + self.each * len(self.divide)
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool, int, int]:
+        """Return the order of preference; the smallest is the best."""
+        return (
+            self.now < self.wanted,
+            self.with_divided < self.wanted,
+            self.with_moves < self.wanted,
+            sum(len(one.lines) + one.evicts for one in self.moves),
+            -self.with_moves,
+        )
+
+
+def find_remedy(survey: Survey, resource: str, number: int, nodes: Sequence[str]) -> Remedy | None:
+    """Return the best remedy on one of some nodes; None if the resource is no MIG device."""
+    if not offers.is_ours(resource, survey.world.policy.resource_prefix):
+        return None
+    profile = _profile_name(survey.states, resource.partition("/mig-")[2])
+    if not profile:
+        return None
+    usable = survey.usable_by_node
+    try:
+        found = [_on_node(survey, node, usable.get(node, ()), profile, number) for node in nodes]
+    except MigError as err:
+        return Remedy(profile, number, problem=str(err))
+    return min(found, key=lambda one: one.rank, default=Remedy(profile, number))
+
+
+def _on_node(
+    survey: Survey, node: str, states: Sequence[GpuState], profile: str, number: int
+) -> Remedy:
+    divided = [one for one in states if not one.is_whole]
+    found = pools.advise(divided, profile, number)
+    whole = [one for one in states if one.is_whole and not one.held]
+    each = max((pools.advise([_empty(one)], profile, 1).now for one in whole), default=0)
+    short = max(0, number - found.now)
+    enough = whole[: -(-short // each)] if each else []
+    gpus = survey.world.gpus
+    requested = sum(
+        i.profile == profile for one in states for i in gpus[one.name].spec.instances
+    ) - sum(i.device.name == profile for one in states for i in one.held)
+    return Remedy(
+        profile=profile,
+        wanted=number,
+        node=node,
+        now=found.now,
+        each=each,
+        divide=tuple(_describe_whole(survey, gpus[one.name]) for one in enough),
+        possible=found.possible,
+        moves=tuple(_move(gpu, making) for gpu, making in found.makings[:MOVES]),
+        requested=requested,
+        layout=next((of for one in divided if (of := gpus[one.name].spec.layout)), ""),
+    )
+
+
+def _empty(gpu: GpuState) -> GpuState:
+    return GpuState(gpu.name, gpu.pool, gpu.board, ())
+
+
+def _describe_whole(survey: Survey, gpu: Gpu) -> WholeGpu:
+    layouts = sorted(
+        (one for one in survey.world.layouts.values() if not one.meta.deleting),
+        key=lambda one: one.meta.age_key,
+    )
+    selecting = (one.name for one in layouts if selection.selects(survey.world, one, gpu))
+    return WholeGpu(gpu.name, gpu.spec.index, gpu.spec.layout or next(selecting, ""))
+
+
+def _profile_name(states: Iterable[GpuState], short: str) -> str:
+    for board in {one.board for one in states}:
+        for device in board.device_profiles:
+            if device.resource_name == f"mig-{short}":
+                return device.name
+    return ""
+
+
+def _move(gpu: GpuState, making: planner.Making) -> Move:
+    after = [str(to) for _, to in making.moves]
+    lines = []
+    for place, one in enumerate(making.disturbed):
+        names = ", ".join(gpu.holders_in(one))
+        lines.append(
+            f"move {names} from {one} to {after[place]}" if after else f"end {names} on {one}"
+        )
+    return Move(gpu.name, tuple(lines), not after)
