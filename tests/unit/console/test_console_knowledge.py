@@ -37,7 +37,7 @@ ANSWERS = [
     ("/why/ml/c", "ResourceClaim", "is allocated"),
     ("/why/ml/c", "DeviceClass", "is allocated"),
     ("/events", "Event", "No event or fault"),
-    ("/gpus/gpu-0001-gpu-0", "Event", "None is stored"),
+    ("/gpus/gpu-0001-gpu-0", "Event", "is stored in the cluster"),
     ("/", "GPU", "No GPU matches"),
     ("/", "GPUPool", "has no GPUPool"),
     ("/nodes/gpu-0001", "Node", "the Node object does not exist"),

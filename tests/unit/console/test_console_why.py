@@ -126,3 +126,10 @@ def test_slices_that_a_layout_requests_already_are_not_advised_again(
     text = fetch(node, "/why/ml/large").text
     assert "request 8 × 1g.10gb that no pod holds" in text
     assert "a layout that requests this profile" not in text
+
+
+def test_the_page_of_a_pod_states_which_events_it_shows(node: SyntheticCluster) -> None:
+    synthetic.add_pending_pod(node, "ml", "small", {ONE_G: "1"})
+    text = fetch(node, "/pods/ml/small").text
+    assert "Events of Tessera and of the scheduler" in text
+    assert "kubectl -n ml describe pod small" in text
