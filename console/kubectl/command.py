@@ -133,7 +133,8 @@ def explain_pod(access: Access, pod: str | None, form: str | None) -> None:
     if pod is None:
         model = read_model(access, ("Pod",), needs.POLICY, restricted=("Pod",))
         pods = why.pending_pods(model.world(), model.pods.values())
-        why_text.write_pending(pods, form or "", model.connection.missing(needs.PENDING))
+        missing = model.connection.missing(needs.PENDING)
+        why_text.write_pending(pods, form or "", missing, access.scope)
         return
     name = pod.removeprefix("pods/").removeprefix("pod/")
     if access.everywhere:
@@ -230,7 +231,8 @@ def explain_flow(access: Access, source: str, destination: str, verb: str, form:
 def show_matrix(access: Access, first: int, form: str | None) -> None:
     """Print which pods of the namespace may use which verbs on which others."""
     fabric = _read_fabric(access, {access.scope})
-    rdma_text.write_matrix(reach.matrix(fabric, access.scope, first - 1), form or "")
+    found = reach.matrix(fabric, access.scope, first - 1)
+    rdma_text.write_matrix(found, form or "", access.scope)
 
 
 def _read_fabric(access: Access, namespaces: Collection[str]) -> Fabric:

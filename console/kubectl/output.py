@@ -29,6 +29,11 @@ def write_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     )
 
 
+def describe_scope(scope: str) -> str:
+    """Return where a list was read, with the option that reads more."""
+    return f"in namespace {scope} (-A: in all namespaces)" if scope else "in any namespace"
+
+
 def write_document(document: Any, form: str) -> None:
     """Print a document as JSON or YAML; both escape control characters."""
     if form == "json":

@@ -8,13 +8,13 @@ from console.kubectl import output
 from console.views.reach import LEGEND, Cell, Matrix
 
 
-def write_matrix(found: Matrix, form: str) -> None:
-    """Print a matrix; rows send, columns receive."""
+def write_matrix(found: Matrix, form: str, scope: str) -> None:
+    """Print a matrix of the pods of a namespace; rows send, columns receive."""
     if form in ("json", "yaml"):
         output.write_document(_document(found), form)
         return
     if not found.pods:
-        click.echo("No pod holds an HCA.", err=True)
+        click.echo(f"No pod {output.describe_scope(scope)} holds an HCA.", err=True)
         return
     names = [f"{pod.namespace}/{pod.name}" for pod in found.pods]
     head = ["", "FROM \\ TO", *map(str, range(1, len(names) + 1))]

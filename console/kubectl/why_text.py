@@ -15,8 +15,8 @@ from console.views.why import ClaimFinding, Explanation, RequestFinding
 from drawing import terminal
 
 
-def write_pending(pods: Sequence[PodRecord], form: str, missing: Missing) -> None:
-    """Print the pods that wait for devices."""
+def write_pending(pods: Sequence[PodRecord], form: str, missing: Missing, scope: str) -> None:
+    """Print the pods of a namespace that wait for devices; of all if ``scope`` is empty."""
     if form in ("json", "yaml"):
         output.write_document(
             {"pods": [_pod(one) for one in pods], "notReadable": dict(missing)}, form
@@ -27,7 +27,10 @@ def write_pending(pods: Sequence[PodRecord], form: str, missing: Missing) -> Non
         click.echo(f"Whether pods wait is not known: {kinds} cannot be read.", err=True)
         return
     if not pods:
-        click.echo("No pod that requests a slice, a GPU or an HCA waits for a node.", err=True)
+        where = output.describe_scope(scope)
+        click.echo(
+            f"No pod {where} requests a slice, a GPU or an HCA and waits for a node.", err=True
+        )
         return
     head = ["NAMESPACE", "NAME", "REQUESTS", "SINCE"] + ["SCHEDULER"] * (form == "wide")
     rows = (

@@ -388,3 +388,10 @@ def test_a_pod_without_an_hca_is_not_reported_as_absent(run: Run, node: Syntheti
     status, _, problem = run(*pair)
     assert status == 2
     assert "pod ml/plain holds no HCA: it requests none, has ended, or does not exist" in problem
+
+
+def test_a_command_that_finds_no_pod_names_the_namespace_that_it_read(run: Run) -> None:
+    assert "in namespace ml (-A: in all namespaces)" in run("why")[2]
+    assert "in any namespace" in run("why", "-A")[2]
+    assert "in namespace ml (-A: in all namespaces)" in run("rdma", "matrix")[2]
+    assert "in any namespace" in run("rdma", "matrix", "-A")[2]
