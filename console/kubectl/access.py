@@ -6,7 +6,7 @@ import functools
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -40,7 +40,12 @@ class Access:
         return "" if self.everywhere else self.namespace
 
 
-def with_access(function: Callable[..., Any]) -> Callable[..., Any]:
+_NAMESPACE: Final = "Namespace; default: the context's."
+
+
+def with_access(
+    function: Callable[..., Any], namespace_help: str = _NAMESPACE
+) -> Callable[..., Any]:
     """Add kubectl's options to a command, which receives them as ``access``."""
 
     @functools.wraps(function)
@@ -64,12 +69,17 @@ def with_access(function: Callable[..., Any]) -> Callable[..., Any]:
     file = click.Path(dir_okay=False, path_type=Path)
     for option in (
         click.option("-A", "--all-namespaces", is_flag=True, help="Consider all namespaces."),
-        click.option("-n", "--namespace", default="", help="Namespace; default: the context's."),
+        click.option("-n", "--namespace", default="", help=namespace_help),
         click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
         click.option("--kubeconfig", type=file, help="File to use; default: as kubectl chooses."),
     ):
         call = option(call)
     return call
+
+
+def with_operator_access(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add kubectl's options to a command for which the namespace is that of the operator."""
+    return with_access(function, "Namespace of the operator; default: searched in all namespaces.")
 
 
 def read_model(

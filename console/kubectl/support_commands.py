@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from console.kubectl import output
-from console.kubectl.access import Access, with_access
+from console.kubectl.access import Access, with_operator_access
 from console.support import entry
 from diagnosis import archive, findings
 from gpu_operator import errors
@@ -20,7 +20,7 @@ Collected by `kubectl tessera bundle`. Read the files before you share them.
 
 @click.command("doctor")
 @click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]))
-@with_access
+@with_operator_access
 def check_cluster(access: Access, form: str | None) -> int:
     """Check Tessera's installation on the cluster, and print what to change.
 
@@ -45,7 +45,7 @@ def check_cluster(access: Access, form: str | None) -> int:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Archive to write; default: tessera-support-TIME.tar.gz in the current directory.",
 )
-@with_access
+@with_operator_access
 def collect_bundle(access: Access, path: Path | None) -> None:
     """Write an archive with Tessera's objects and logs, without secrets or other namespaces."""
     folder = archive.name_now()

@@ -43,6 +43,8 @@ async def collect(found: Installation, logs: Logs) -> Mapping[str, str]:
     documents["doctor.json"] = findings.to_document(checks.check_all(found))
     files: dict[str, str] = {}
     problems = [f"{kind}: {text}\n" for kind, text in found.problems.items()]
+    if found.absence:
+        problems.append(f"no pods, workloads and logs: {found.absence}\n")
     problems += await _read_logs(found.pods, logs, files)
     files["errors.txt"] = "".join(problems) or "none\n"
     files = {name: _cut(text) for name, text in files.items()}

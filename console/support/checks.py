@@ -17,6 +17,7 @@ from console.support.installation import (
 )
 from diagnosis.findings import FAIL, OK, WARN, Finding
 from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.api.v1alpha1.base import ConditionType
 from gpu_operator.kube.port import Document
 
 _AREA: Final = "cluster"
@@ -35,9 +36,12 @@ def check_all(found: Installation) -> list[Finding]:
         text = found.problems["Node"]
         remedy = "check the kubeconfig, the context and your rights: kubectl auth can-i --list"
         return [Finding(_AREA, "access", FAIL, text, remedy)]
-    if not found.operators and "Deployment" not in found.problems:
-        text = "the cluster has no operator of Tessera"
-        return [Finding(_AREA, "operator", OK, text, "docs/install.md describes the installation")]
+    if found.absence:
+        remedy = "docs/install.md describes the installation"
+        if found.elsewhere:
+            remedy = "--namespace is the operator's; without it, all namespaces are searched"
+        state = FAIL if found.chosen else WARN
+        return [Finding(_AREA, "operator", state, found.absence, remedy)]
     checks: tuple[Callable[[Installation], Finding], ...] = (
         check_rights,
         check_kinds,
@@ -242,11 +246,22 @@ def check_gpus(found: Installation) -> Finding:
     for gpu in found.objects["GPU"]:
         health = str((gpu.get("status") or {}).get("health") or "Unknown")
         if not health.startswith("Healthy"):
-            bad.append(f"{name_of(gpu)} {health}")
+            bad.append(f"{name_of(gpu)} {_cause(gpu, health)}")
     if bad:
-        remedy = "kubectl tessera map; docs/faults.md has the remedy of each Xid"
+        remedy = "kubectl describe gpu NAME; docs/faults.md#xids has the remedy of each Xid"
         return Finding(_AREA, "GPUs", WARN, _shorten(bad), remedy)
     return Finding(_AREA, "GPUs", OK, f"{len(found.objects['GPU'])} GPUs, all healthy")
+
+
+def _cause(gpu: Document, health: str) -> str:
+    """Return a GPU's health with the cause, which its slices have, and since when it is so."""
+    slices = (gpu.get("status") or {}).get("slices") or ()
+    causes = (str(one.get("health") or "") for one in slices)
+    whole = next((one for one in causes if one.startswith(f"{health}:")), health)
+    for one in conditions(gpu):
+        if one.get("type") == ConditionType.DEGRADED.value and one.get("status") == "True":
+            return f"{whole} since {one.get('lastTransitionTime', 'an unknown time')}"
+    return whole
 
 
 def _gpu_nodes(found: Installation) -> Iterator[Document]:

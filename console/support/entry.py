@@ -44,9 +44,16 @@ async def check_cluster(
 async def collect_cluster(
     kubeconfig: Path | None, context: str | None, namespace: str = ""
 ) -> Mapping[str, str]:
-    """Return the files of a bundle about a cluster. Raises ConfigError."""
+    """Return the files of a bundle about a cluster.
+
+    Raises:
+        ConfigError: there is no connection, or a namespace is given that has no operator.
+    """
     async with connect(kubeconfig, context) as (source, logs):
-        return await bundle.collect(await installation.read(source, namespace), logs)
+        found = await installation.read(source, namespace)
+        if namespace and found.absence:
+            raise errors.ConfigError(found.absence)
+        return await bundle.collect(found, logs)
 
 
 @contextlib.asynccontextmanager

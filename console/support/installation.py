@@ -19,10 +19,16 @@ OWN_KINDS: Final = ("GPUPool", "GPU", "MIGLayout", "GPUPolicy", "GPUFault")
 
 @dataclass(slots=True)
 class Installation:
-    """The objects that were read. ``problems`` has the API server's message by kind."""
+    """The objects that were read. ``problems`` has the API server's message by kind.
+
+    ``chosen`` is the namespace to which the search for the operator was restricted, if any, and
+    ``elsewhere`` are the other namespaces that have an operator.
+    """
 
     objects: dict[str, list[Document]] = field(default_factory=dict)
     operators: list[Document] = field(default_factory=list)
+    elsewhere: tuple[str, ...] = ()
+    chosen: str = ""
     pods: list[Document] = field(default_factory=list)
     daemon_sets: list[Document] = field(default_factory=list)
     namespaces: list[Document] = field(default_factory=list)
@@ -32,6 +38,16 @@ class Installation:
     def operator(self) -> Document | None:
         """Return the operator; None if there is none, or if several Deployments may be it."""
         return self.operators[0] if len(self.operators) == 1 else None
+
+    @property
+    def absence(self) -> str:
+        """Return that no operator was found; empty if one was, or if it is not known."""
+        if self.operators or "Deployment" in self.problems:
+            return ""
+        if not self.chosen:
+            return "the cluster has no operator of Tessera"
+        where = f"; {', '.join(self.elsewhere)} has one" if self.elsewhere else ""
+        return f"namespace {self.chosen} has no operator of Tessera{where}"
 
     @property
     def namespace(self) -> str:
@@ -59,12 +75,16 @@ async def read(source: Source, namespace: str = "") -> Installation:
     )
     found.objects = dict(zip(kinds, lists, strict=True))
     found.namespaces = found.objects.pop("Namespace")
-    found.operators = [
+    operators = [
         one
         for one in found.objects.pop("Deployment")
         if labels(one).get(_CHART, "").startswith(_CHART_NAME)
-        and namespace in ("", metadata(one).get("namespace"))
     ]
+    found.operators = [
+        one for one in operators if namespace in ("", metadata(one).get("namespace"))
+    ]
+    spaces = {str(metadata(one).get("namespace") or "") for one in operators}
+    found.chosen, found.elsewhere = namespace, tuple(sorted(spaces - {namespace}))
     found.daemon_sets = [
         one
         for one in found.objects.pop("DaemonSet")

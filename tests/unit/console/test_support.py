@@ -1,11 +1,13 @@
 """Doctor and support bundle of a cluster: states, remedies, and nothing that is secret."""
 
 import asyncio
+import contextlib
 import copy
 import io
 import json
 import random
 import tarfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
-from console.support import bundle, checks, installation
+from console.support import bundle, checks, entry, installation
 from diagnosis import archive
 from diagnosis.findings import FAIL, OK, WARN, Finding
 from gpu_operator import errors
@@ -143,8 +145,8 @@ def cluster() -> SyntheticCluster:
     return made
 
 
-def check(cluster: SyntheticCluster) -> dict[str, Finding]:
-    found = asyncio.run(installation.read(cluster))
+def check(cluster: SyntheticCluster, namespace: str = "") -> dict[str, Finding]:
+    found = asyncio.run(installation.read(cluster, namespace))
     return {one.check: one for one in checks.check_all(found)}
 
 
@@ -221,6 +223,47 @@ def test_what_is_wrong_is_named_with_its_remedy(
     assert found[name].state == state
     assert remedy in found[name].remedy
     assert [one.check for one in found.values() if one.state != OK] == [name]
+
+
+def test_an_operator_that_is_not_found_is_no_success(cluster: SyntheticCluster) -> None:
+    found = check(cluster, "ml")["operator"]
+    assert found.state == FAIL
+    assert found.found == f"namespace ml has no operator of Tessera; {SPACE} has one"
+    assert "all namespaces" in found.remedy
+    problems = collect(cluster, "ml")["cluster/errors.txt"]
+    assert "no pods, workloads and logs: namespace ml has no operator" in problems
+    del cluster.objects["Deployment"]
+    assert check(cluster)["operator"].state == WARN
+
+
+def test_a_bundle_of_a_namespace_without_an_operator_is_refused(
+    cluster: SyntheticCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.asynccontextmanager
+    async def connect(*_: object) -> AsyncIterator[tuple[SyntheticCluster, Logs]]:
+        yield cluster, Logs()
+
+    monkeypatch.setattr(entry, "connect", connect)
+    with pytest.raises(errors.ConfigError, match=f"ml has no operator of Tessera; {SPACE}"):
+        asyncio.run(entry.collect_cluster(None, None, "ml"))
+    files = asyncio.run(entry.collect_cluster(None, None, SPACE))
+    assert files["cluster/errors.txt"] == "none\n"
+
+
+def test_a_gpu_that_is_not_healthy_is_named_with_cause_and_time(cluster: SyntheticCluster) -> None:
+    gpu = cluster.objects["GPU"]["n1-gpu-1"]
+    gpu["status"] |= {"health": "Unhealthy"}
+    gpu["status"]["slices"][0]["health"] = "Unhealthy: Xid 79"
+    gpu["status"]["conditions"].append(
+        {
+            "type": "Degraded",
+            "status": "True",
+            "reason": "Unhealthy",
+            "lastTransitionTime": "2026-11-27T11:00:00Z",
+        }
+    )
+    found = check(cluster)["GPUs"]
+    assert found.found == "n1-gpu-1 Unhealthy: Xid 79 since 2026-11-27T11:00:00Z"
 
 
 def test_kinds_that_cannot_be_read_are_named(cluster: SyntheticCluster) -> None:
