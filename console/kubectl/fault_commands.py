@@ -177,6 +177,6 @@ def _summarize(document: Document) -> dict[str, str]:
         "name": _name(document),
         "gpu": str(gpu),
         "slice": str((spec.get("slice") or {}).get("profile") or "-"),
-        "fault": f"xid {spec['xid']}" if kind == "xid" else kind,
+        "fault": str(status.get("fault") or (f"Xid {spec['xid']}" if kind == "xid" else kind)),
         "phase": str(status.get("phase") or "Pending"),
     }

@@ -10,6 +10,7 @@ from console.model.pods import PodRecord
 from console.views import why
 from gpu_operator.api.timestamps import parse_timestamp
 from gpu_operator.api.v1alpha1 import GROUP, HCA_RESOURCE
+from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.controllers.common.world import World
 
 SHOWN: Final = 300
@@ -93,7 +94,7 @@ def entries_about(
 def _event(event: EventRecord) -> Entry:
     return Entry(
         at=event.last,
-        lane="warning" if event.warning else "normal",
+        lane=_lane(event),
         kind=event.kind,
         namespace="" if event.kind in CLUSTER_SCOPED else event.namespace,
         name=event.name,
@@ -101,6 +102,13 @@ def _event(event: EventRecord) -> Entry:
         message=event.message,
         count=event.count,
     )
+
+
+def _lane(event: EventRecord) -> str:
+    """Return the lane of an event; what happened to a fault stays after its GPUFault is deleted."""
+    if event.kind == "GPUFault" or (event.kind == "GPU" and event.reason == Reason.CLEARED):
+        return "fault"
+    return "warning" if event.warning else "normal"
 
 
 def _faults(world: World) -> Iterator[Entry]:

@@ -5,7 +5,8 @@ agent applies it. A lasting fault ends when its GPUFault is deleted.
 """
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from gpu_operator.api.timestamps import parse_timestamp
 from gpu_operator.api.v1alpha1.base import ConditionType, Reason
@@ -21,11 +22,17 @@ from gpu_operator.controllers.common.conditions import (
     with_write_refusal,
 )
 from gpu_operator.controllers.common.world import Outcome, World
-from gpu_operator.kube.actions import Apply, Manager
+from gpu_operator.kube.actions import Apply, Manager, Record
 from gpu_operator.render import gpu as gpu_render
 
 MAX_FAULTS = 64  # per GPU: the newest are refused
 _LASTING = frozenset({FaultKind.THERMAL, FaultKind.HANG, FaultKind.OFF_BUS})
+_LABELS: Final = {
+    FaultKind.ECC_CORRECTED: "ecc corrected",
+    FaultKind.ECC_UNCORRECTED: "ecc uncorrected",
+    FaultKind.OFF_BUS: "offBus",
+}
+"""The fields of a GPUFault where gpud has other names."""
 
 
 def kind_of(spec: GPUFaultSpec) -> FaultKind | None:
@@ -42,10 +49,11 @@ def kind_of(spec: GPUFaultSpec) -> FaultKind | None:
     return found[0] if len(found) == 1 else None
 
 
-def write(world: World, name: str) -> Iterator[Apply]:
+def write(world: World, name: str) -> Iterator[Apply | Record]:
     """Yield the write that sets a GPU's faults to those that GPUFault objects request for it.
 
-    Nothing is yielded if the GPU's spec lists these faults already.
+    Each active fault that ends, because its GPUFault was deleted, is reported by an event on the
+    GPU. Nothing is yielded if the GPU's spec lists the requested faults already.
     """
     gpu = world.gpus.get(name)
     if gpu is None or gpu.meta.deleting:
@@ -53,6 +61,17 @@ def write(world: World, name: str) -> Iterator[Apply]:
     wanted = tuple(_to_gpu_fault(fault) for fault in _faults_of(world, gpu)[:MAX_FAULTS])
     if wanted != gpu.spec.faults:
         yield Apply(Manager.FAULTS, gpu_render.faults(gpu.name, gpu.meta.uid, wanted))
+        yield from _report_ended(gpu, wanted)
+
+
+def _report_ended(gpu: Gpu, wanted: Sequence[WantedFault]) -> Iterator[Record]:
+    """Yield an event for each active fault that is no longer requested."""
+    active = {one.id for one in gpu.status.faults if one.phase is FaultPhase.ACTIVE}
+    for one in gpu.spec.faults:
+        if one.id in active - {other.id for other in wanted}:
+            message = f"{_label(one.kind, one.xid)} ends: its GPUFault was deleted"
+            reason = Reason.CLEARED.value
+            yield Record("GPU", gpu.name, gpu.meta.uid, reason, message)
 
 
 def reconcile(world: World, name: str, now: datetime.datetime) -> Outcome:
@@ -129,9 +148,11 @@ def _reported_status(world: World, fault: Fault, gpu: Gpu | None) -> FaultStatus
 
 
 def _fault_label(spec: GPUFaultSpec, kind: FaultKind | None) -> str:
-    if kind is None:
-        return ""
-    return f"Xid {spec.xid}" if kind is FaultKind.XID else kind.value
+    return "" if kind is None else _label(kind, spec.xid)
+
+
+def _label(kind: FaultKind, xid: int | None) -> str:
+    return f"Xid {xid}" if kind is FaultKind.XID else _LABELS.get(kind, kind.value)
 
 
 def _verdicts(fault: Fault, gpu: Gpu | None, reported: FaultStatus | None) -> Verdicts:
@@ -150,6 +171,6 @@ def _verdicts(fault: Fault, gpu: Gpu | None, reported: FaultStatus | None) -> Ve
         case FaultPhase.CLEARED:
             return verdicts(Verdict(True, Reason.CLEARED, reported.message))
         case FaultPhase.ACTIVE:
-            return verdicts(Verdict(True, Reason.INJECTED, f"{gpu.name} has the fault now"))
+            return verdicts(Verdict(True, Reason.INJECTED, f"active on {gpu.name}"))
         case FaultPhase.INJECTED:
-            return verdicts(Verdict(True, Reason.INJECTED, f"the fault occurred on {gpu.name}"))
+            return verdicts(Verdict(True, Reason.INJECTED, f"injected into {gpu.name}, and over"))

@@ -69,6 +69,24 @@ def test_a_requested_fault_is_written_to_the_gpu_once() -> None:
     assert written_faults(world_with(on=there)) == []
 
 
+def test_an_active_fault_that_ends_is_reported_on_the_gpu() -> None:
+    wanted = (
+        WantedFault(id=UID, kind="off_bus"),
+        WantedFault(id="over", kind="xid", xid=48),
+    )
+    states = (
+        FaultStatus(id=UID, phase=FaultPhase.ACTIVE),
+        FaultStatus(id="over", phase=FaultPhase.INJECTED),
+    )
+    there = with_results(*states, wanted=wanted)
+    actions = list(faults.write(world_with(on=there), "n1-gpu-0"))
+    (event,) = (one for one in actions if isinstance(one, Record))
+    assert (event.kind, event.name, event.reason) == ("GPU", "n1-gpu-0", "Cleared")
+    assert event.message == "offBus ends: its GPUFault was deleted"
+    kept = world_with(fault(offBus=True), on=with_results(*states[:1], wanted=wanted[:1]))
+    assert not [one for one in faults.write(kept, "n1-gpu-0") if isinstance(one, Record)]
+
+
 def test_a_gpu_is_found_by_node_and_index_and_others_are_left_alone() -> None:
     mine = fault(gpuName=None, nodeName="n1", index=0, xid=48, slice={"profile": "1g.10gb"})
     others = fault("g", "other", gpuName="n1-gpu-1", hang=True)
