@@ -4,11 +4,18 @@ A GPU's status has the last reported health, so that a new agent repeats no even
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from device_plugin.agent.reporting.notices import Notices
 from device_plugin.inventory.model import Gpu, HolderPod, is_in_service
 from device_plugin.kube.gpu_object import GpuObject
 from gpu_operator.api.v1alpha1.base import Reason
+
+_REASONS: Final = {
+    "Healthy": Reason.HEALTHY,
+    "Suspect": Reason.SUSPECT,
+    "Probation": Reason.PROBATION,
+}
 
 
 class Healths:
@@ -39,10 +46,8 @@ class Healths:
                 before = self._reported.get(uuid, before)
                 if state == before:
                     continue
-                message = f"{name} is {health} (it was {before})"
-                reason = Reason.HEALTHY if state == "Healthy" else Reason.UNHEALTHY
-                if state == "Suspect":
-                    reason = Reason.SUSPECT
+                message = f"{name} is {health}; before: {before}"
+                reason = _REASONS.get(state, Reason.UNHEALTHY)
                 warning = state != "Healthy"
                 self._notices.post_gpu(wanted.name, wanted.object_uid, reason, message, warning)
                 if is_in_service(before) == is_in_service(state):

@@ -228,16 +228,17 @@ def _states(
         progressing = (True, reason, message)
     else:
         there = f"{len(gpu.unclaimed)} slices" if gpu.mig_enabled else "one whole GPU (MIG off)"
-        ready = (True, Reason.RECONCILED, f"{there} as desired")
+        sick = "" if healthy else f"; but the GPU is {gpu.health}: see Degraded"
+        ready = (True, Reason.RECONCILED, f"{there} as desired{sick}")
         progressing = (False, Reason.RECONCILED, "")
     sandbox = f"workers are confined by: {', '.join(inventory.sandbox) or 'not known yet'}"
-    sick = [s for s in gpu.slices if s.health != "Healthy"]
+    ill = [s for s in gpu.slices if s.health != "Healthy"]
     if not healthy:
         reason = Reason.SUSPECT if is_in_service(gpu.health) else Reason.UNHEALTHY
         degraded: _State = (True, reason, f"{gpu.uuid} is {gpu.health}")
-    elif sick:
-        reason = Reason.SUSPECT if all(is_in_service(s.health) for s in sick) else Reason.UNHEALTHY
-        sick_slices = "; ".join(f"slice {s.instance} ({s.uuid}) is {s.health}" for s in sick)
+    elif ill:
+        reason = Reason.SUSPECT if all(is_in_service(s.health) for s in ill) else Reason.UNHEALTHY
+        sick_slices = "; ".join(f"slice {s.instance} ({s.uuid}) is {s.health}" for s in ill)
         degraded = (True, reason, sick_slices)
     elif rival:
         degraded = (True, Reason.RESOURCE_CONFLICT, rival)

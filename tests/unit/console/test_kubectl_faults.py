@@ -118,7 +118,7 @@ def test_faults_are_listed_and_cleared(run: Run, cluster: Cluster) -> None:
     run("fault", "inject", "--gpu", "g2", "--off-bus", "--name", "b")
     cluster.faults[1]["status"] = {"gpu": "g2", "phase": "Active"}
     rows = [line.split() for line in run("fault", "list")[1].splitlines()]
-    assert rows[1] == ["a", "g1", "-", "xid", "79", "Pending"]
+    assert rows[1] == ["a", "g1", "-", "Xid", "79", "Pending"]
     assert rows[2] == ["b", "g2", "-", "offBus", "Active"]
     assert json.loads(run("fault", "list", "-o", "json")[1])["faults"][1]["phase"] == "Active"
     assert run("fault", "clear")[0] == 1

@@ -80,6 +80,7 @@ class Reason(StrEnum):
     REFUSED = "Refused"
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
+    PROBATION = "Probation"
     DELETING = "Deleting"
     FENCED = "Fenced"
     FAULTED = "Faulted"

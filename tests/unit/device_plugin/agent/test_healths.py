@@ -12,11 +12,13 @@ from gpu_operator.api.v1alpha1.gpu import GPUStatus
 from mig import geometry
 
 BOARD = geometry.board("h100-80gb")
-STATES = ("Healthy", "Suspect", "Unhealthy")
+STATES = ("Healthy", "Suspect", "Unhealthy", "Probation")
+OUT = ("Unhealthy", "Probation")  # out of service
 REASONS = {
     "Healthy": Reason.HEALTHY,
     "Suspect": Reason.SUSPECT,
     "Unhealthy": Reason.UNHEALTHY,
+    "Probation": Reason.PROBATION,
 }
 HOLDER, OTHER = HolderPod("team", "train", "u"), HolderPod("team", "other", "v")
 
@@ -84,10 +86,10 @@ def test_a_change_is_reported_once_and_to_pods_only_losses_and_recoveries(
     for _ in range(2):  # the second pass changes nothing
         world.make_pass(gpu=f"{after}: cause" if after != "Healthy" else after)
         shown = f"{after}: cause" if after != "Healthy" else after
-        message = f"GPU GPU-1 is {shown} (it was {before})"
+        message = f"GPU GPU-1 is {shown}; before: {before}"
         reported = ("g", "uid-g", REASONS[after], message, after != "Healthy")
         assert world.on_gpu == ([reported] if after != before else [])
-        loses = (before == "Unhealthy") != (after == "Unhealthy")
+        loses = (before in OUT) != (after in OUT)
         assert world.on_pods == ([(HOLDER, REASONS[after], message)] if loses else [])
 
 
@@ -95,7 +97,7 @@ def test_a_slice_s_change_is_reported_separately_from_its_gpu_s() -> None:
     world = World()
     world.make_pass(one="Unhealthy: Xid 94")
     (reported,) = world.on_gpu
-    assert reported[3] == "slice 1g.10gb@0 (MIG-0) is Unhealthy: Xid 94 (it was Healthy)"
+    assert reported[3] == "slice 1g.10gb@0 (MIG-0) is Unhealthy: Xid 94; before: Healthy"
     assert [pod for pod, *_ in world.on_pods] == [HOLDER]
     # the state is the same, only the cause has changed
     world.make_pass(one="Unhealthy: another cause")
@@ -111,4 +113,4 @@ def test_of_a_gpu_of_which_nothing_is_known_yet_health_is_no_news() -> None:
     world.make_pass()
     assert world.on_gpu == []
     world.make_pass(gpu="Suspect")
-    assert [one[3] for one in world.on_gpu] == ["GPU GPU-1 is Suspect (it was Healthy)"]
+    assert [one[3] for one in world.on_gpu] == ["GPU GPU-1 is Suspect; before: Healthy"]

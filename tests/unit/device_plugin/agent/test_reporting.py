@@ -95,6 +95,7 @@ def test_degraded_reports_unhealthy_devices_and_unenforced_limits(
         assert (conditions["Degraded"]["status"], conditions["Degraded"]["reason"]) == degraded
         assert conditions["Degraded"]["message"] == message
         assert conditions["Ready"]["status"] == "True"
+        assert ("see Degraded" in conditions["Ready"]["message"]) is (degraded[0] == "True")
 
 
 def test_a_slice_that_is_not_offered_has_no_resource_and_a_reason() -> None:
