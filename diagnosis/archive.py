@@ -12,7 +12,8 @@ from typing import Final
 MAX_FILE_BYTES: Final = 4 << 20  # of each file, the end is kept
 LEFT_OUT: Final = """\
 Left out: Secrets, ConfigMaps, values of environment variables, annotations, and the names of
-namespaces and pods that are not Tessera's. Text that looks like a secret is replaced.
+namespaces and pods that are not Tessera's. IP addresses of these pods, and text that looks like a
+secret, are replaced.
 """
 _MARK: Final = b"[the beginning was removed]\n"
 

@@ -4,6 +4,7 @@ The documents of a bundle are built from lists of permitted fields, so redaction
 what is free text: logs, messages of conditions and errors.
 """
 
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -81,6 +82,11 @@ _PATTERNS: Final = (
     ),
 )
 _SECRET_KEY: Final = re.compile(rf"(?i){_WORDS}")
+# What may be an IPv6 or an IPv4 address; `ipaddress` decides.
+_ADDRESS: Final = re.compile(
+    r"(?<![\w:.])(?=[\da-fA-F]{0,4}:)[\da-fA-F:]{2,45}(?:(?:\.\d{1,3}){3})?(?![\w:])"
+    r"|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\w)"
+)
 # Namespaces that every cluster has: their names identify no tenant.
 _COMMON: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
@@ -94,14 +100,16 @@ def redact(text: str) -> str:
 
 @dataclass(slots=True)
 class Pseudonyms:
-    """Replaces the names of foreign namespaces, and of the objects that are named with them.
+    """Replaces IP addresses, names of foreign namespaces, and of objects that are named with them.
 
-    A name gets the same pseudonym in all files of a bundle.
+    Addresses of Tessera's own pods and of nodes are kept. A name or an address gets the same
+    pseudonym in all files of a bundle.
     """
 
     own: str
     _namespaces: dict[str, str] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
+    _addresses: dict[str, str] = field(default_factory=dict)
     # the pattern of all names, with the number of names from which it was compiled
     _namespace_cache: tuple[int, re.Pattern[str]] | None = None
     _name_cache: tuple[int, re.Pattern[str]] | None = None
@@ -118,9 +126,14 @@ class Pseudonyms:
             if name:
                 self._names.setdefault(name, f"name-{len(self._names) + 1}")
 
+    def keep_addresses(self, addresses: Iterable[str]) -> None:
+        """Add addresses that identify no tenant."""
+        for one in addresses:
+            self._addresses[_canonical(one) or one] = one
+
     def clean(self, text: str) -> str:
-        """Return the text without secrets and without foreign names."""
-        text = redact(text)
+        """Return the text without secrets, and without foreign names and addresses."""
+        text = _ADDRESS.sub(self._replace_address, redact(text))
         if self._namespaces:
             text = self._namespace_pattern().sub(self._replace_namespace, text)
         if self._names:
@@ -140,6 +153,12 @@ class Pseudonyms:
             return [self.clean_document(one) for one in value]
         return self.clean(value) if isinstance(value, str) else value
 
+    def _replace_address(self, found: re.Match[str]) -> str:
+        address = _canonical(found[0])
+        if not address:
+            return found[0]
+        return self._addresses.setdefault(address, f"address-{len(self._addresses) + 1}")
+
     def _replace_namespace(self, found: re.Match[str]) -> str:
         pseudonym = self._namespaces[found[1]]
         return f"{pseudonym}/{REDACTED}" if found[2] else pseudonym
@@ -156,6 +175,20 @@ class Pseudonyms:
             pattern = rf"(?<![\w.-])(?:{_alternatives(self._names)})(?![\w-])"
             self._name_cache = len(self._names), re.compile(pattern)
         return self._name_cache[1]
+
+
+def _canonical(text: str) -> str:
+    """Return an address in one form, an IPv4 address also for its mapped form.
+
+    The result is empty for other texts, and for addresses that every machine has.
+    """
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return ""
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return "" if address.is_loopback or address.is_unspecified else str(address)
 
 
 def _alternatives(names: Iterable[str]) -> str:

@@ -34,8 +34,9 @@ async def collect(found: Installation, logs: Logs) -> Mapping[str, str]:
     for namespace, name in _tenants(found):
         names.add_namespaces([namespace])
         names.add_names([name])
+    names.keep_addresses(_own_addresses(found))
     documents: dict[str, Any] = {
-        f"{kind.lower()}s.json": _pruned(found, kind) for kind in (*OWN_KINDS, "Node")
+        f"{_plural(kind)}.json": _pruned(found, kind) for kind in (*OWN_KINDS, "Node")
     }
     documents["pods.json"] = [pruning.prune_pod(one) for one in found.pods]
     workloads = ((found.operator,) if found.operator else ()) + tuple(found.daemon_sets)
@@ -99,6 +100,23 @@ def _is_ready(pod: Document) -> bool:
 def _pruned(found: Installation, kind: str) -> list[Document]:
     prune = pruning.prune_node if kind == "Node" else pruning.prune_own
     return [prune({"kind": kind, **one}) for one in found.objects[kind]]
+
+
+def _plural(kind: str) -> str:
+    """Return the lowercase plural of a kind, as the API has it."""
+    name = kind.lower()
+    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+
+
+def _own_addresses(found: Installation) -> Iterator[str]:
+    """Yield the addresses of nodes and of Tessera's own pods."""
+    for node in found.objects["Node"]:
+        for one in (node.get("status") or {}).get("addresses") or ():
+            yield str(one.get("address") or "")
+    for pod in found.pods:
+        status = pod.get("status") or {}
+        yield from (str(one.get("ip") or "") for one in status.get("podIPs") or ())
+        yield str(status.get("podIP") or "")
 
 
 def _tenants(found: Installation) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ import copy
 import io
 import json
 import random
+import re
 import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -234,6 +235,30 @@ def test_an_operator_that_is_not_found_is_no_success(cluster: SyntheticCluster) 
     assert "no pods, workloads and logs: namespace ml has no operator" in problems
     del cluster.objects["Deployment"]
     assert check(cluster)["operator"].state == WARN
+
+
+def test_addresses_of_foreign_pods_have_pseudonyms(
+    cluster: SyntheticCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(*_: object, **__: object) -> str:
+        return (
+            "12:03:04 denied 10.244.2.9 to 10.244.1.1, gid ::ffff:10.244.2.9,"
+            " 0000:0000:0000:0000:0000:ffff:0af4:0209 fd00::7 on 127.0.0.1 version 1.2.3"
+        )
+
+    monkeypatch.setattr(Logs, "read", read)
+    status = cluster.objects["Pod"][f"{SPACE}/tessera-operator-1"]["status"]
+    status["podIPs"] = [{"ip": "10.244.1.1"}]
+    files = collect(cluster)
+    log = files["cluster/logs/tessera-operator-1/agent.log"]
+    match = re.fullmatch(
+        r"12:03:04 denied (address-\d+) to 10\.244\.1\.1, gid (\S+), (\S+) (address-\d+)"
+        r" on 127\.0\.0\.1 version 1\.2\.3",
+        log,
+    )
+    assert match, log
+    assert match[1] == match[2] == match[3] != match[4]
+    assert "cluster/gpupolicies.json" in files
 
 
 def test_a_bundle_of_a_namespace_without_an_operator_is_refused(
