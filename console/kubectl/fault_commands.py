@@ -6,6 +6,7 @@ which validates it and copies it to the GPU.
 
 import asyncio
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -19,6 +20,9 @@ from gpu_operator.kube.actions import Action, Delete
 from gpu_operator.kube.port import Document
 
 _KIND: Final = "GPUFault"
+_PENDING: Final = "Pending"
+_REFUSED: Final = "Refused"
+_POLL_S: Final = 0.25
 _LASTING: Final = ("thermal", "hang", "offBus")
 
 
@@ -27,6 +31,9 @@ class Faults(Protocol):
 
     async def list(self, kind: str, namespace: str | None = None) -> list[Document]:
         """Return all objects of a kind."""
+
+    async def get(self, kind: str, name: str, namespace: str | None = None) -> Document:
+        """Return one object. Raises NotFound."""
 
     async def create(self, document: Document) -> Document:
         """Create one object. Raises Conflict if it exists."""
@@ -44,7 +51,7 @@ def faults() -> None:
 @click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]))
 @with_access
 def show_faults(access: Access, form: str | None) -> None:
-    """Print the GPUFaults with the GPU and the phase of each."""
+    """Print the GPUFaults with the GPU and the phase of each, and why one is refused."""
     found = _send(access, lambda cluster: cluster.list(_KIND))
     if form:
         output.write_document({"faults": [_summarize(one) for one in found]}, form)
@@ -52,8 +59,8 @@ def show_faults(access: Access, form: str | None) -> None:
     if not found:
         click.echo("No faults found.", err=True)
         return
-    rows = [list(_summarize(one).values()) for one in found]
-    output.write_table(("NAME", "GPU", "SLICE", "FAULT", "PHASE"), rows)
+    rows = [[value or "-" for value in _summarize(one).values()] for one in found]
+    output.write_table(("NAME", "GPU", "SLICE", "FAULT", "PHASE", "REASON", "SINCE"), rows)
 
 
 @faults.command("inject")
@@ -71,9 +78,23 @@ def show_faults(access: Access, form: str | None) -> None:
 @click.option("--for", "seconds", type=click.IntRange(1, 604800), metavar="SECONDS")
 @click.option("--name", metavar="NAME", help="Name of the object; default: a random one.")
 @click.option("--dry-run", is_flag=True, help="Print the object as YAML, and send nothing.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.IntRange(0, 600),
+    default=5,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time to wait for the verdict of the operator and of the node.",
+)
 @with_access
-def inject_fault(access: Access, name: str | None, dry_run: bool, **options: Any) -> None:
-    """Create a GPUFault, and print its name. --for ends --thermal, --hang or --off-bus."""
+def inject_fault(
+    access: Access, name: str | None, dry_run: bool, wait_s: int, **options: Any
+) -> int:
+    """Create a GPUFault, and print its name. --for ends --thermal, --hang or --off-bus.
+
+    Exit status: 0 accepted, or no verdict within --wait; 1 refused, or an error.
+    """
     document = {
         "apiVersion": API_VERSION,
         "kind": _KIND,
@@ -82,9 +103,26 @@ def inject_fault(access: Access, name: str | None, dry_run: bool, **options: Any
     }
     if dry_run:
         output.write_document(document, "yaml")
-        return
-    created = _send(access, lambda cluster: cluster.create(document))
-    click.echo(f"gpufault/{created['metadata']['name']}")
+        return 0
+    made = _send(access, lambda cluster: _create(cluster, document, wait_s))
+    name = f"gpufault/{_name(made)}"
+    if (phase := _summarize(made)["phase"]) == _REFUSED:
+        raise click.ClickException(f"{name} is refused: {_reason(made)}")
+    click.echo(name)
+    if phase == _PENDING and wait_s:
+        text = f"no verdict after {wait_s} s: `kubectl tessera fault list` shows it later"
+        click.echo(f"warning: {name}: {text}", err=True)
+    return 0
+
+
+async def _create(cluster: Faults, document: Document, wait_s: int) -> Document:
+    """Create a GPUFault, and return its state once it has a verdict, or after the wait."""
+    made = await cluster.create(document)
+    deadline = time.monotonic() + wait_s
+    while _summarize(made)["phase"] == _PENDING and time.monotonic() < deadline:
+        await asyncio.sleep(_POLL_S)
+        made = await cluster.get(_KIND, _name(made))
+    return made
 
 
 @faults.command("clear")
@@ -169,6 +207,14 @@ def _name(document: Document) -> str:
     return str((document.get("metadata") or {}).get("name") or "")
 
 
+def _reason(document: Document) -> str:
+    """Return why a fault is refused or has not happened yet; empty otherwise."""
+    for one in (document.get("status") or {}).get("conditions") or ():
+        if one.get("type") == "Accepted" and one.get("status") != "True":
+            return f"{one.get('reason')}: {one.get('message')}"
+    return ""
+
+
 def _summarize(document: Document) -> dict[str, str]:
     spec, status = document.get("spec") or {}, document.get("status") or {}
     kind = next((key for key in ("xid", "ecc", *_LASTING) if spec.get(key)), "")
@@ -178,5 +224,7 @@ def _summarize(document: Document) -> dict[str, str]:
         "gpu": str(gpu),
         "slice": str((spec.get("slice") or {}).get("profile") or "-"),
         "fault": str(status.get("fault") or (f"Xid {spec['xid']}" if kind == "xid" else kind)),
-        "phase": str(status.get("phase") or "Pending"),
+        "phase": str(status.get("phase") or _PENDING),
+        "reason": _reason(document),
+        "since": str((document.get("metadata") or {}).get("creationTimestamp") or ""),
     }

@@ -29,6 +29,7 @@ class Cluster:
         self.faults: list[dict[str, Any]] = []
         self.deleted: list[str] = []
         self.refusal: Exception | None = None
+        self.verdicts: list[dict[str, Any]] = []
 
     async def list(self, kind: str, namespace: str | None = None) -> list[dict[str, Any]]:
         assert (kind, namespace) == ("GPUFault", None)
@@ -39,6 +40,10 @@ class Cluster:
             raise self.refusal
         self.faults.append(document)
         return document
+
+    async def get(self, kind: str, name: str, namespace: str | None = None) -> dict[str, Any]:
+        (found,) = (one for one in self.faults if one["metadata"]["name"] == name)
+        return found | {"status": self.verdicts.pop(0)}
 
     async def perform(self, action: Delete) -> None:
         assert action.kind == "GPUFault"
@@ -74,7 +79,7 @@ def run(
 
 def test_a_fault_is_created_as_the_custom_resource_demands(run: Run, cluster: Cluster) -> None:
     options = ("--node", "n1", "--index", "0", "--profile", "1g.10gb", "--start", "2", "--hang")
-    status, text, _ = run("fault", "inject", *options, "--for", "30", "--name", "h")
+    status, text, _ = run("fault", "inject", *options, "--for", "30", "--name", "h", "--wait", "0")
     assert (status, text) == (0, "gpufault/h\n")
     (made,) = cluster.faults
     spec = GPUFaultSpec.model_validate(made["spec"])
@@ -112,14 +117,32 @@ def test_a_contradiction_is_an_error_and_sends_nothing(
     assert not cluster.faults
 
 
+def test_the_verdict_about_a_fault_decides_the_status(run: Run, cluster: Cluster) -> None:
+    condition = {"type": "Accepted", "status": "False", "reason": "FaultRefused"}
+    refused = {"phase": "Refused", "conditions": [condition | {"message": "unknown Xid 7"}]}
+    cluster.verdicts = [{"phase": "Pending"}, refused]
+    options = ("fault", "inject", "--gpu", "g", "--xid", "7", "--name", "a", "--wait", "5")
+    assert run(*options) == (1, "", "error: gpufault/a is refused: FaultRefused: unknown Xid 7\n")
+    cluster.faults[0]["status"] = refused
+    assert "FaultRefused: unknown Xid 7" in run("fault", "list")[1]
+    cluster.faults.clear()
+    cluster.verdicts = [{"phase": "Injected"}]
+    assert run(*options) == (0, "gpufault/a\n", "")
+    cluster.faults.clear()
+    cluster.verdicts = [{"phase": "Pending"}] * 9
+    status, _, problem = run(*options[:-1], "1")
+    assert status == 0
+    assert "no verdict after 1 s" in problem
+
+
 def test_faults_are_listed_and_cleared(run: Run, cluster: Cluster) -> None:
     assert run("fault", "list") == (0, "", "No faults found.\n")
-    run("fault", "inject", "--gpu", "g1", "--xid", "79", "--name", "a")
-    run("fault", "inject", "--gpu", "g2", "--off-bus", "--name", "b")
+    run("fault", "inject", "--gpu", "g1", "--xid", "79", "--name", "a", "--wait", "0")
+    run("fault", "inject", "--gpu", "g2", "--off-bus", "--name", "b", "--wait", "0")
     cluster.faults[1]["status"] = {"gpu": "g2", "phase": "Active"}
     rows = [line.split() for line in run("fault", "list")[1].splitlines()]
-    assert rows[1] == ["a", "g1", "-", "Xid", "79", "Pending"]
-    assert rows[2] == ["b", "g2", "-", "offBus", "Active"]
+    assert rows[1] == ["a", "g1", "-", "Xid", "79", "Pending", "-", "-"]
+    assert rows[2] == ["b", "g2", "-", "offBus", "Active", "-", "-"]
     assert json.loads(run("fault", "list", "-o", "json")[1])["faults"][1]["phase"] == "Active"
     assert run("fault", "clear")[0] == 1
     assert run("fault", "clear", "none")[2] == "error: there is no GPUFault none\n"
