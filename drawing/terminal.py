@@ -29,6 +29,7 @@ _COLOURS: Final = {
     BoxState.COMING: "magenta",
 }
 _UNUSED: Final = "-"
+_NO_BREAK: Final = "\u00a0"
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _SGR: Final = {
     "red": 31,
@@ -110,8 +111,9 @@ def draw_picture(picture: GpuPicture, size: int) -> list[list[Span]]:
 def legend(columns: int) -> list[str]:
     """Return the lines that explain the characters."""
     states = [f"{mark} {WORDS[state]}" for state, mark in MARKS.items()]
-    text = ", ".join([*states, f"{_UNUSED} no slice"])
-    return textwrap.wrap(f"{text}; memory slices above, compute slices below", columns)
+    signs = (one.replace(" ", _NO_BREAK) for one in (*states, f"{_UNUSED} no slice"))
+    text = f"{', '.join(signs)}; memory slices above, compute slices below"
+    return [line.replace(_NO_BREAK, " ") for line in textwrap.wrap(text, columns)]
 
 
 def join_panels(panels: Sequence[Sequence[Sequence[Span]]], size: int, gap: int) -> Iterator[Line]:
@@ -147,5 +149,6 @@ def _bar(box: Box, size: int, named: bool) -> str:
         return mark * max(size, 0)
     profile = box.name.partition("@")[0]
     names = (profile, profile.partition(".")[0], "") if named else ("",)
-    name = next(one for one in names if len(one) <= size - 2)
+    room = size - 3 if named else size - 2  # a name leaves one character for the mark
+    name = next(one for one in names if len(one) <= room)
     return f"[{name.center(size - 2, mark)}]"

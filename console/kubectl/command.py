@@ -226,7 +226,7 @@ def explain_flow(access: Access, source: str, destination: str, verb: str, form:
 
 @rdma.command("matrix")
 @click.option("--first", type=click.IntRange(1), default=1, help="Number of the first pod shown.")
-@_DOCUMENT
+@_FORM
 @with_access
 def show_matrix(access: Access, first: int, form: str | None) -> None:
     """Print which pods of the namespace may use which verbs on which others."""

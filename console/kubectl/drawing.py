@@ -1,5 +1,6 @@
 """A node's GPUs in characters, side by side."""
 
+import textwrap
 from collections.abc import Iterator
 from typing import Final
 
@@ -20,6 +21,8 @@ def draw_node(view: NodeView, columns: int) -> Iterator[Line]:
         Span(f"  pool {view.pool or '-'}  {counts or 'no slices'}"),
         Span(f"  {view.problem}" if view.problem else "", "red"),
     )
+    if view.profiles:
+        yield from textwrap.wrap("; ".join(map(str, view.profiles)), columns)
     if not view.gpus:
         return
     units = max(one.picture.units for one in view.gpus)

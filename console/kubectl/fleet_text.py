@@ -62,12 +62,19 @@ def write_top(views: Sequence[NodeView], form: str) -> None:
             one["slice"],
             f"{one['memoryUsedBytes'] // _MIB}Mi",
             f"{one['memoryBytes'] // _MIB}Mi",
-            f"{100 * one['memoryUsedBytes'] // max(one['memoryBytes'], 1)}%",
+            _percentage(one["memoryUsedBytes"], one["memoryBytes"]),
+            one["health"],
             ",".join(one["pods"]) or "<none>",
         )
         for one in found
     )
-    output.write_table(("NODE", "GPU", "SLICE", "MEMORY", "OF", "MEMORY%", "PODS"), rows)
+    output.write_table(("NODE", "GPU", "SLICE", "MEMORY", "OF", "MEMORY%", "HEALTH", "PODS"), rows)
+
+
+def _percentage(used: int, of: int) -> str:
+    """Return a percentage; below 10 with a decimal, so that little use is not shown as none."""
+    share = 100 * used / max(of, 1)
+    return f"{share:.1f}%" if 0 < share < 10 else f"{int(share)}%"
 
 
 def _usages(views: Iterable[NodeView]) -> Iterable[dict[str, Any]]:
@@ -81,6 +88,7 @@ def _usages(views: Iterable[NodeView]) -> Iterable[dict[str, Any]]:
                     "uuid": each.uuid,
                     "memoryUsedBytes": each.memory_used_bytes,
                     "memoryBytes": each.memory_bytes,
+                    "health": each.health,
                     "pods": [f"{h.namespace}/{h.name}" for h in each.holders],
                 }
 
@@ -109,6 +117,9 @@ def _node_document(view: NodeView) -> dict[str, Any]:
         "name": view.name,
         "pool": view.pool,
         "problem": view.problem,
+        "profiles": [
+            {"profile": one.profile, "free": one.free, "total": one.total} for one in view.profiles
+        ],
         "gpus": [
             {
                 "name": one.gpu.name,

@@ -53,6 +53,18 @@ class GpuView:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfileCount:
+    """How many slices of a profile a node has, and how many of them are free."""
+
+    profile: str
+    free: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.profile}: {self.free} of {self.total} free"
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """A node with its GPUs, and one path per colour for its map."""
 
@@ -64,6 +76,7 @@ class NodeView:
     width: int
     counts: Counter[BoxState] = field(default_factory=Counter)
     problem: str = ""
+    profiles: tuple[ProfileCount, ...] = ()
 
     @property
     def label(self) -> str:
@@ -178,7 +191,20 @@ def view_node(
         width=max(len(views), 1) * (pixels.MAP.width + 4) - 4,
         counts=counts,
         problem=_problem(node, views, knows_node),
+        profiles=tuple(_count_profiles(box for view in views for box in view.picture.boxes)),
     )
+
+
+def _count_profiles(boxes: Iterable[Box]) -> Iterator[ProfileCount]:
+    """Yield the slices that exist, by profile; those that are only requested do not count."""
+    total, free = Counter[str](), Counter[str]()
+    for box in boxes:
+        profile = box.name.partition("@")[0]
+        total[profile] += box.state is not BoxState.COMING
+        free[profile] += box.state is BoxState.FREE
+    for profile in sorted(total):
+        if total[profile]:
+            yield ProfileCount(profile, free[profile], total[profile])
 
 
 def colour_class(box: Box, colour: str) -> str:

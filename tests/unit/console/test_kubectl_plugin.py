@@ -76,7 +76,7 @@ def run(
 def test_the_map_draws_slices_at_the_positions_of_their_placements(run: Run) -> None:
     status, text, _ = run("map")
     assert status == 0
-    title, memory, compute = text.splitlines()[1:4]
+    title, memory, compute = text.splitlines()[2:5]
     assert title.split() == ["GPU", "0", "h100-80gb", "GPU", "1", "h100-80gb"]
     bar = memory[:39]  # 8 memory slices on 39 columns
     starts = [number for number, mark in enumerate(bar) if mark == "["]
@@ -320,7 +320,7 @@ def test_rdma_verbs_give_the_evaluators_verdicts(run: Run, node: SyntheticCluste
         ["2", "training/t", "all", "all", "SR"],
         ["3", "training/w", "all", "all", "all"],
     ]
-    assert run("rdma", "matrix")[2] == "No pod holds an HCA.\n"
+    assert run("rdma", "matrix")[2].startswith("No pod in namespace ml ")
 
 
 def test_control_characters_of_the_cluster_do_not_reach_the_terminal(
@@ -369,7 +369,7 @@ def test_gaps_and_shared_memory_have_their_true_positions(run: Run, node: Synthe
     mix = ("1c.3g.40gb", "1c.3g.40gb", "3g.40gb")
     shared = synthetic.gpu_document("n1", 1, "h100-80gb", mix, random.Random(1), alike=True)
     node.put("GPU", shared)
-    _, first, second, *_ = run("map")[1].splitlines()[1:]
+    _, first, second, *_ = run("map")[1].splitlines()[2:]
     assert [number for number, mark in enumerate(first[:39]) if mark == "-"] == [
         *range(39 * 2 // 8, 39 * 3 // 8),
         *range(39 * 7 // 8, 39),
@@ -395,3 +395,47 @@ def test_a_command_that_finds_no_pod_names_the_namespace_that_it_read(run: Run) 
     assert "in any namespace" in run("why", "-A")[2]
     assert "in namespace ml (-A: in all namespaces)" in run("rdma", "matrix")[2]
     assert "in any namespace" in run("rdma", "matrix", "-A")[2]
+
+
+def test_slices_are_counted_by_profile_on_the_map_and_the_page_of_a_node(
+    run: Run, node: SyntheticCluster
+) -> None:
+    whole = synthetic.gpu_document("n1", 2, "h100-80gb", ("whole",), random.Random(1))
+    whole["status"]["slices"][0]["holders"] = []
+    node.put("GPU", whole)
+    assert run("map")[1].splitlines()[1] == "1g.10gb: 2 of 14 free; whole: 1 of 1 free"
+    (found,) = json.loads(run("map", "-o", "json")[1])["nodes"]
+    assert found["profiles"][1] == {"profile": "whole", "free": 1, "total": 1}
+
+
+def test_every_slice_on_the_map_has_the_sign_of_its_state(run: Run) -> None:
+    memory = run("map")[1].splitlines()[3]
+    bars = re.findall(r"\[[^]]*\]", memory)
+    assert len(bars) == 14
+    assert "." in bars[6]
+    assert [("#" in bar) for bar in bars[:7]] == [True] * 6 + [False]
+
+
+@pytest.mark.parametrize("columns", range(20, 120, 7))
+def test_the_legend_keeps_signs_beside_their_words(
+    run: Run, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = run("map")[1].splitlines()
+    assert any(line.startswith("? requested") or ", ? requested" in line for line in lines)
+    assert not [line for line in lines if line.endswith((" ?", " x", " ~", " !"))]
+
+
+def test_top_shows_little_use_and_health(run: Run, node: SyntheticCluster) -> None:
+    slices = node.objects["GPU"]["n1-gpu-1"]["status"]["slices"]
+    for gpu in node.objects["GPU"].values():
+        for one in gpu["status"]["slices"]:
+            one["memoryUsedBytes"] = 0
+    slices[4] |= {"memoryUsedBytes": slices[4]["memoryBytes"] // 250, "health": "Suspect: Xid 63"}
+    assert run("top")[1].splitlines()[1].split()[5:9] == ["0.4%", "Suspect:", "Xid", "63"]
+
+
+def test_the_matrix_accepts_every_form(run: Run, node: SyntheticCluster) -> None:
+    synthetic.add_policies(node)
+    synthetic.add_rdma_pod(node, "ml", "a", "x")
+    assert run("rdma", "matrix", "-o", "wide") == run("rdma", "matrix")
