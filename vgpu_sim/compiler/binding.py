@@ -103,9 +103,11 @@ If its B is contiguous along K, it needs a swizzle of 64 or 128 bytes or none.
 in PTX tests addresses, descriptors and the instruction descriptor, and a trap names what is wrong.
 The product of one thread is the ISA instruction TMMA. Operations are complete when their
 instructions are, so that fences do nothing, waits are barriers of the warp, and a commit is an
-arrival. Instructions of two blocks access both by addresses with a rank, except TMMA. The column of
-metadata of `.kind::f16` and `.kind::tf32` is the operand's, of which the two lowest bits are those
-of the sparsity selector. A descriptor of zero columns must not shift columns. `tcgen05.ld.red` is
+arrival. Instructions of two blocks access both by addresses with a rank, except TMMA. In a kernel
+that has them, `mov` and `cvta` of a shared variable give an address with the block's own rank, by
+MAPA, so that clearing bit 24 gives that of the even block of the pair. The column of metadata of
+`.kind::f16` and `.kind::tf32` is the operand's, of which the two lowest bits are those of the
+sparsity selector. A descriptor of zero columns must not shift columns. `tcgen05.ld.red` is
 not supported.
 
 Texture and surface instructions become code that reads a descriptor and computes as

@@ -13,7 +13,7 @@ from vgpu_sim.exec import interp, jit
 from vgpu_sim.exec.errors import AddressFault, BarrierFault
 from vgpu_sim.hal.compute import address_map
 from vgpu_sim.isa import Module
-from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT
+from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT, FIRST_RANK_FIELD
 
 Shape = tuple[int, int, int]
 _ILLEGAL, _FAILED = 700, 719
@@ -396,6 +396,7 @@ def test_misuse_of_the_clusters_barrier_ends_the_kernel(body: str) -> None:
 
 def test_native_code_and_the_instruction_set_place_ranks_alike() -> None:
     assert address_map.CLUSTER_STEP_BYTES == 1 << CLUSTER_RANK_SHIFT
+    assert address_map.CLUSTER_FIRST_STEP == FIRST_RANK_FIELD
 
 
 def test_a_cluster_must_divide_the_grid() -> None:

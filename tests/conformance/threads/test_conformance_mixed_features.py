@@ -92,20 +92,58 @@ def test_a_multicast_box_signals_one_block_of_each_pair(group: int) -> None:
     assert (found[1:, _WORDS:] == 7).all()
 
 
-def test_a_box_for_a_block_signals_its_pairs_even_block() -> None:
+@pytest.mark.parametrize(
+    "even",
+    [
+        "mov.u32 %r2, bar; and.b32 %r5, %rank, 2; mapa.shared::cluster.u32 %r2, %r2, %r5;",
+        "mov.u32 %r2, bar; and.b32 %r2, %r2, -16777217;",
+        "mov.u64 %d0, bar; cvt.u32.u64 %r2, %d0; and.b32 %r2, %r2, 0xfefffff0;",
+        """cvta.shared.u64 %d0, bar; and.b64 %d0, %d0, 0xfffffffffeffffff;
+        cvta.to.shared.u64 %d0, %d0; cvt.u32.u64 %r2, %d0;""",
+        """mov.u32 %r5, %cluster_ctarank; xor.b32 %r5, %r5, 1; mov.u32 %r2, bar;
+        mapa.shared::cluster.u32 %r2, %r2, %r5; and.b32 %r2, %r2, -16777217;""",
+    ],
+)
+def test_a_box_for_a_block_signals_its_pairs_even_block(even: str) -> None:
+    """The address of the even block's mbarrier comes from MAPA, or from clearing bit 24."""
     body = f"""
       @%p mbarrier.init.shared::cta.b64 [bar], 1; {_MEET}
-      setp.eq.u32 %s, %rank, 0; and.pred %s, %s, %p;
+      and.b32 %r5, %rank, 1; setp.eq.u32 %s, %r5, 0; and.pred %s, %s, %p;
       @%s mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512;
-      mov.u32 %r2, bar; mapa.shared::cluster.u32 %r2, %r2, 0; mul.lo.u32 %r3, %rank, 64;
+      {even} mul.lo.u32 %r3, %rank, 64;
       @%p {_BOX.replace(".1d", ".1d.cta_group::2")} [sm], [%m, {{%r3}}], [%r2];
-      setp.ne.u32 %s, %rank, 0; @%s bra over; {_wait("more")} over: {_MEET}
+      and.b32 %r5, %rank, 1; setp.ne.u32 %s, %r5, 0; @%s bra over; {_wait("more")} over: {_MEET}
       ld.shared.u32 %r4, [%a]; st.global.u32 [%g], %r4; {_MEET}
     """
-    found = _run(body, 4, 2)
+    found = _run(body, 4, 4)
     for block in range(4):
-        first = block % 2 * _WORDS
+        first = block * _WORDS
         assert (found[block, :_WORDS] == _DATA[first : first + _WORDS]).all()
+
+
+@pytest.mark.parametrize("cluster", [1, 2, 4])
+def test_addresses_of_a_pairs_kernel_have_the_blocks_rank(cluster: int) -> None:
+    """An address of the own block is valid in its peers, and names the same bytes as without."""
+    body = f"""
+      setp.ne.u32 %s, %t, %t; @%s tcgen05.wait::ld.sync.aligned; @%s {_BOX.replace(".1d", ".1d.cta_group::2")}
+        [sm], [%m, {{%r3}}], [bar];
+      st.shared.u32 [%a], %t; mov.u32 %r1, sm; getctarank.shared::cluster.u32 %r2, %r1;
+      @%p ld.shared.u32 %r3, [sm]; @%p add.u32 %r3, %r3, 100; @%p st.shared.u32 [%r1], %r3;
+      @%p atom.shared.add.u32 %r4, [sm], %r2; @%p st.shared::cluster.u32 [base], %r1;
+      cvta.shared.u64 %d0, sm; cvt.u64.u32 %d1, %k; bar.sync 0;
+      and.b32 %r6, %t, 31; mul.wide.u32 %d1, %r6, 4; add.u64 %d0, %d0, %d1; ld.u32 %r5, [%d0];
+      {_MEET}
+      add.u32 %r6, %rank, 1; mov.u32 %r7, %cluster_nctarank; rem.u32 %r6, %r6, %r7;
+      mov.u32 %r7, base; mapa.shared::cluster.u32 %r7, %r7, %r6;
+      ld.shared::cluster.u32 %r7, [%r7]; ld.shared::cluster.u32 %r7, [%r7];
+      mad.lo.u32 %r5, %r7, 1000, %r5; st.global.u32 [%g], %r5; {_MEET}
+    """
+    found = _run(body, 4, cluster)
+    for block in range(4):
+        rank = block % cluster
+        wanted = np.arange(_THREADS) % 32
+        wanted[::32] = 100 + rank
+        assert (found[block] == wanted + 1000 * (100 + (rank + 1) % cluster)).all()
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])

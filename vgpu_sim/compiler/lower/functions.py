@@ -31,6 +31,7 @@ TUNING = frozenset({".maxnreg", ".minnctapersm", ".maxnctapersm", ".pragma", ".l
 _CARRIES = frozenset({"addc", "subc", "madc"})
 _SHORT = frozenset({".b32", ".u32", ".s32"})
 _COUNTS_CLUSTERS = ".blocksareclusters"
+_OF_PAIRS = ".cta_group::2"
 _HARMLESS = frozenset({".noreturn"})
 
 
@@ -53,6 +54,9 @@ def lower_function(
     context.parameter_image = f"{function.name}.parameters"  # names in PTX have no dots
     context.has_short_addresses = any(
         _moves_short_address(one, context.parameters) for one in names.instructions(body)
+    )
+    context.program.has_pairs = any(
+        _OF_PAIRS in one.modifiers for part in (body, *called) for one in names.instructions(part)
     )
     builder = context.builder
     for attribute in function.attributes:

@@ -15,7 +15,7 @@ from vgpu_sim.exec.interp.launch import InterpretedLaunch
 from vgpu_sim.exec.interp.numbers.bits import Mask
 from vgpu_sim.hal.compute import address_map
 from vgpu_sim.isa import Space
-from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT
+from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT, FIRST_RANK_FIELD
 
 _STRIDE_BYTES = 16  # as long as the longest access, so that each element is contained in its type
 _UPPER = np.uint64(32)
@@ -112,7 +112,7 @@ class Private:
         self, owners: NDArray[np.int64], offsets: Words
     ) -> tuple[NDArray[np.int64], Words]:
         """Return the owners that addresses name, and the offsets in their parts."""
-        place = (offsets >> np.uint64(CLUSTER_RANK_SHIFT)).astype(np.int64) - 1
+        place = (offsets >> np.uint64(CLUSTER_RANK_SHIFT)).astype(np.int64) - FIRST_RANK_FIELD
         named = (place >= 0) & (place < self._together)
         if not named.any():
             return owners, offsets

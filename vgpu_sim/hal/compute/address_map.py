@@ -28,9 +28,10 @@ SHARED_REACH_BYTES: Final = 4 * GIB
 SHARED_MISALIGNED_OFFSET_BYTES: Final = 2 * SHARED_REACH_BYTES
 SHARED_RESERVED_BYTES: Final = 4 * SHARED_REACH_BYTES
 
-# The shared memory of the cluster's block with rank r is also (1 + r) * CLUSTER_STEP_BYTES above
-# the base of each of the cluster's blocks.
+# The shared memory of the cluster's block with rank r is also (CLUSTER_FIRST_STEP + r) *
+# CLUSTER_STEP_BYTES above the base of each of the cluster's blocks.
 CLUSTER_STEP_BYTES: Final = 1 << 24
+CLUSTER_FIRST_STEP: Final = 2
 
 # Local memory of the threads that native code runs: the threads of a block share one window, in
 # which consecutive words of a thread are as far apart as its group has lanes. Code adds up to

@@ -13,6 +13,10 @@ from vgpu_sim.isa.types import DataType, SpecialRegister
 CLUSTER_RANK_SHIFT: Final = 24
 CLUSTER_RANK_BITS: Final = 0xFF << CLUSTER_RANK_SHIFT
 """The bits of an address of shared memory that name a block of the cluster."""
+FIRST_RANK_FIELD: Final = 2
+"""These bits for the block with rank 0. The number is even, so that clearing the lowest of the bits
+in an address of a block of a pair gives that of the even block, as on hardware.
+"""
 MAX_MAPPED_RANK: Final = 63
 _V = Role.VALUE
 
@@ -67,7 +71,7 @@ ROWS: Final = (
         "d = the address at which all blocks of the cluster access the byte of shared memory that"
         " block b (its rank in the cluster) has at address a. a is an address of shared memory, for"
         " U64 a generic one. If the cluster has one block, d is a without bits 24 to 31; otherwise"
-        " bits 24 to 31 of d are 1 + b, or 64 if b is more than 63. An access of shared memory at"
+        " bits 24 to 31 of d are 2 + b, or 65 if b is more than 63. An access of shared memory at"
         " an address with other bits 24 to 31 than 0 is one of that block's memory, until the last"
         " block of the cluster has ended; if the cluster has no such block, the context ends with"
         " CUDA_ERROR_ILLEGAL_ADDRESS (700).",

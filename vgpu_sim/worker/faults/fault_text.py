@@ -3,7 +3,7 @@
 from typing import Final
 
 from vgpu_sim.isa import Instruction, Space, TrapCause, disasm
-from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT
+from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT, FIRST_RANK_FIELD
 
 
 def describe_access(
@@ -27,7 +27,7 @@ def describe_access(
     place = ""
     if private_bytes is not None:
         place = _place(address, private_bytes, instruction.space)
-        has_rank = cluster_blocks > 1 and address >> CLUSTER_RANK_SHIFT != 0
+        has_rank = cluster_blocks > 1 and address >> CLUSTER_RANK_SHIFT >= FIRST_RANK_FIELD
         if instruction.space is Space.SHARED and has_rank:
             place = _place_in_cluster(address, private_bytes, cluster_blocks)
     return f"{what}: {text} at {address:#x}{place}"
@@ -77,7 +77,7 @@ def _place(address: int, size: int, space: Space) -> str:
 
 def _place_in_cluster(address: int, size: int, blocks: int) -> str:
     """Describe an address of shared memory that names a rank of a cluster."""
-    rank = (address >> CLUSTER_RANK_SHIFT) - 1
+    rank = (address >> CLUSTER_RANK_SHIFT) - FIRST_RANK_FIELD
     offset = address & ((1 << CLUSTER_RANK_SHIFT) - 1)
     if rank >= blocks:
         return f", offset {offset:#x} in rank {rank}; the cluster has {blocks} blocks"

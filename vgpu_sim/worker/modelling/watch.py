@@ -11,7 +11,7 @@ from vgpu_sim.exec.interp.cta import ResidentBlocks
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
 from vgpu_sim.hal.compute.tensor_memory import TENSOR_ALLOCATED, TENSOR_FIRST_BYTE
 from vgpu_sim.isa import EFFECTS, Cache, DataType, Instruction, Literal, Op, Space, Update
-from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT
+from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT, FIRST_RANK_FIELD
 from vgpu_sim.isa.families.sync import WARPGROUP_BARRIER
 from vgpu_sim.perf.kernels import units, unrolling
 from vgpu_sim.perf.kernels.scoreboard import CHAIN, Scoreboard
@@ -66,6 +66,7 @@ class Watch:
         self._blocks: ResidentBlocks | None = blocks
         self._code = launch.function.code
         self._warps = launch.warps_per_block
+        self._together = launch.cluster_blocks
         self._slots = blocks.lanes // (self._warps * WARP_LANES)
         self._left: float = most_words
         self._seen = 0
@@ -161,8 +162,7 @@ class Watch:
             )
             if access.atomic:
                 cycles *= _repetitions(self._code[word])
-            named = np.count_nonzero(access.addresses >> CLUSTER_RANK_SHIFT)
-            amounts["cluster_bytes"][word] += int(named) * access.width
+            amounts["cluster_bytes"][word] += self._count_peers(access) * access.width
             kept = self.kept[word]  # words that are loaded together are in different banks
             if self._is_copy(word):
                 cycles = fewest = len(access.addresses) * access.width / _LINE_BYTES
@@ -180,6 +180,12 @@ class Watch:
             self._update(word, warps, access.addresses)
         else:
             self._global(word, warps, access.addresses, access.width)
+
+    def _count_peers(self, access: Access) -> int:
+        """Return the number of addresses of shared memory that name another block."""
+        named = access.addresses >> CLUSTER_RANK_SHIFT
+        own = FIRST_RANK_FIELD + access.warps // self._warps % self._together
+        return int(np.count_nonzero((named != 0) & (named != own)))
 
     def _global(self, word: int, warps: Numbers, addresses: Numbers, width: int) -> None:
         owners, sectors = sectors_of(warps, addresses)

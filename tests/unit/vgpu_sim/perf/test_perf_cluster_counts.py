@@ -2,6 +2,8 @@
 
 import struct
 
+import pytest
+
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec.interp import BufferMemory
 from vgpu_sim.hal.compute.ports import Launch
@@ -44,6 +46,13 @@ def test_bulk_copies_and_accesses_of_peers_are_counted() -> None:
     assert (found.bulk_bytes, found.cluster_bytes) == (COPIED, 4 * THREADS)
 
 
-def test_an_access_of_the_block_itself_is_no_traffic_of_the_cluster() -> None:
-    found = _counts("mov.u32 %a, sm; ld.shared.u32 %v, [%a];")
+@pytest.mark.parametrize(
+    "address",
+    [
+        "mov.u32 %a, sm;",
+        "mov.u32 %k, %cluster_ctarank; mapa.shared::cluster.u32 %a, %a, %k;",
+    ],
+)
+def test_an_access_of_the_block_itself_is_no_traffic_of_the_cluster(address: str) -> None:
+    found = _counts(f"{address} ld.shared.u32 %v, [%a];")
     assert (found.bulk_bytes, found.cluster_bytes) == (COPIED, 0)

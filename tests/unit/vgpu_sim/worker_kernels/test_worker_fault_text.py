@@ -31,8 +31,8 @@ def test_an_address_of_shared_memory_is_named_by_its_distance(address: int, plac
     ("address", "place"),
     [
         (0x101, ", 2 bytes past the end of the block's 256 bytes of shared memory"),
-        (0x2000180, ", offset 0x180 in the 256 bytes of shared memory of rank 1"),
-        (0x3000010, ", offset 0x10 in rank 2; the cluster has 2 blocks"),
+        (0x3000180, ", offset 0x180 in the 256 bytes of shared memory of rank 1"),
+        (0x4000010, ", offset 0x10 in rank 2; the cluster has 2 blocks"),
     ],
 )
 def test_an_address_of_a_peer_is_named_by_its_rank_and_offset(address: int, place: str) -> None:

@@ -12,7 +12,7 @@ from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Compare, DataType, Literal, Op, Operand, Space
-from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT
+from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT, FIRST_RANK_FIELD
 
 _RANK_BITS: Final = 0xFF
 
@@ -41,7 +41,7 @@ def getctarank(context: Context, form: Form, match: Match) -> None:
         Op.SHR, type=DataType.U32, dsts=(field,), srcs=(source, Literal(CLUSTER_RANK_SHIFT))
     )
     builder.emit(Op.AND, type=DataType.B32, dsts=(field,), srcs=(field, Literal(_RANK_BITS)))
-    srcs = (field, Literal(1))
+    srcs = (field, Literal(FIRST_RANK_FIELD))
     builder.emit(Op.SUB, type=DataType.U32, dsts=(other,), srcs=srcs)
     named = builder.new_predicate()
     builder.emit(
@@ -54,6 +54,21 @@ def getctarank(context: Context, form: Form, match: Match) -> None:
     own = special.cluster_rank(context)
     to = values.destination(context, first, DataType.U32)
     builder.emit(Op.SELP, type=DataType.B32, dsts=(to,), srcs=(other, own, named))
+
+
+def with_own_rank(context: Context, address: Operand, type_: DataType) -> Operand:
+    """Return the address of a shared variable as a value, which has the block's rank in a kernel
+    with instructions of pairs of blocks.
+
+    On hardware it has in all kernels. Code for pairs clears the lowest bit of the rank to address
+    the even block.
+    """
+    if not context.program.has_pairs:
+        return address
+    own = context.builder.scratch_register(type_.bits)
+    srcs = (address, special.cluster_rank(context))
+    context.builder.emit(Op.MAPA, type=type_, dsts=(own,), srcs=srcs)
+    return own
 
 
 def _address(context: Context, where: tree.Operand, type_: DataType, *, shared: bool) -> Operand:

@@ -55,6 +55,8 @@ def mov(context: Context, form: Form, match: Match) -> None:
 def _address(context: Context, symbol: Operand, space: Space, type_: DataType) -> Operand:
     """Return the address of a variable; as 32 bits, the low half of a parameter's address."""
     if type_.bits == 64 or (space in WINDOWS and type_.bits == 32):
+        if space is Space.SHARED:
+            return cluster_addresses.with_own_rank(context, symbol, UNSIGNED[type_.bits])
         return symbol
     if space is not Space.PARAM or type_.bits != 32:
         raise Invalid(f"an address has 64 bits and cannot be moved as .{type_.name.lower()}")
@@ -226,6 +228,8 @@ def cvta(context: Context, form: Form, match: Match) -> None:
         source, space = symbol
         if space is not Space[window]:
             raise Invalid(f"the variable is not in .{match['window']} space")
+        if space is Space.SHARED:
+            source = cluster_addresses.with_own_rank(context, source, DataType.U64)
     to = values.destination(context, first, DataType.B64)
     if Space[window] in WINDOWS:
         op = Op.SUB if "to" in match else Op.ADD

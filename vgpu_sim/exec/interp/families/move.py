@@ -13,7 +13,12 @@ from vgpu_sim.exec.interp.operands import (
     write_predicate,
 )
 from vgpu_sim.isa import DataType, Instruction, Op, SpecialRegister
-from vgpu_sim.isa.families.move import CLUSTER_RANK_BITS, CLUSTER_RANK_SHIFT, MAX_MAPPED_RANK
+from vgpu_sim.isa.families.move import (
+    CLUSTER_RANK_BITS,
+    CLUSTER_RANK_SHIFT,
+    FIRST_RANK_FIELD,
+    MAX_MAPPED_RANK,
+)
 
 
 def _mov(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
@@ -78,7 +83,7 @@ def _mapa(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     kept = where.dtype.type((1 << bits) - 1 - CLUSTER_RANK_BITS)
     value: Bits = where & kept
     if warp.launch.cluster_blocks > 1:
-        named = np.minimum(rank, np.uint32(MAX_MAPPED_RANK)) + np.uint32(1)
+        named = np.minimum(rank, np.uint32(MAX_MAPPED_RANK)) + np.uint32(FIRST_RANK_FIELD)
         value = value | named.astype(where.dtype) << where.dtype.type(CLUSTER_RANK_SHIFT)
     write_bits(warp, instruction.dsts[0], value, instruction.type, mask)
 

@@ -22,7 +22,7 @@ from vgpu_sim.exec.jit.values.launch import (
     CONTEXT_TIMER_SCALE,
 )
 from vgpu_sim.isa import Op, SpecialRegister
-from vgpu_sim.isa.families.move import CLUSTER_RANK_BITS, MAX_MAPPED_RANK
+from vgpu_sim.isa.families.move import CLUSTER_RANK_BITS, FIRST_RANK_FIELD, MAX_MAPPED_RANK
 
 
 def _mov(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
@@ -99,7 +99,7 @@ def _mapa(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
         rank = values.read(node.sources[1], "i32", form, part)
         most = text.const(MAX_MAPPED_RANK, "i32", vector)
         rank = text.intrinsic("umin", "i32", vector, rank, most)
-        rank = text.let(f"add {ranks} {rank}, {text.const(1, 'i32', vector)}")
+        rank = text.let(f"add {ranks} {rank}, {text.const(FIRST_RANK_FIELD, 'i32', vector)}")
         step = emitter.launch.context(CONTEXT_CLUSTER_STEP, "i64")
         if bits == 32:
             step = text.let(f"trunc i64 {step} to i32")

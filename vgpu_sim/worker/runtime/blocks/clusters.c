@@ -1,10 +1,11 @@
 /* Clusters of several blocks. All blocks of a cluster are resident on one thread of the pool, which runs
  * them in turn; a block's shared memory remains until the last block of its cluster has ended.
  *
- * The shared memory of the block with rank r is mapped at the base of this block, and also (1 + r) *
- * TESSERA_CLUSTER_STEP_BYTES above the base of each block of the cluster. So an address that names a
- * rank is an ordinary address of shared memory, and it is the same in all blocks of the cluster. Around
- * each base, the range that code may access is reserved and inaccessible, as for other blocks.
+ * The shared memory of the block with rank r is mapped at the base of this block, and also
+ * (TESSERA_CLUSTER_FIRST_STEP + r) * TESSERA_CLUSTER_STEP_BYTES above the base of each block of the
+ * cluster. So an address that names a rank is an ordinary address of shared memory, and it is the
+ * same in all blocks of the cluster. Around each base, the range that code may access is reserved
+ * and inaccessible, as for other blocks.
  *
  * A peer's memory is mapped when the block first accesses it, because a process may have only some ten
  * thousands of mappings (vm.max_map_count), and each peer takes two. A thread that has mapped too many
@@ -23,6 +24,9 @@
 /* The blocks of a cluster wait for each other, so it needs more rounds than a block. */
 enum { PATIENCE_ROUNDS = 32, KEPT = 1 };
 enum { MOST_PEERS = 12288 }; /* that are mapped at a time, in all threads */
+
+/* The distance of the memory of rank 0 from a block's base. */
+#define FIRST_PEER_BYTES (TESSERA_CLUSTER_FIRST_STEP * TESSERA_CLUSTER_STEP_BYTES)
 
 typedef struct resident {
   tw_cluster cluster;
@@ -71,7 +75,7 @@ static void unmap_other_peers(void) {
     resident *r = mine.all[n];
     for (uint32_t i = 0; i < r->mapped; i++) {
       if (r->peers[i] == 0 || (r == mine.running && i == mine.rank)) continue;
-      if (mmap(at(r->bases[i] + TESSERA_CLUSTER_STEP_BYTES), r->mapped * TESSERA_CLUSTER_STEP_BYTES,
+      if (mmap(at(r->bases[i] + FIRST_PEER_BYTES), r->mapped * TESSERA_CLUSTER_STEP_BYTES,
                PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
                0) == MAP_FAILED)
         tw_die_out_of_memory(NO_MEMORY);
@@ -82,7 +86,7 @@ static void unmap_other_peers(void) {
 
 /* Map the memory of the block with rank `rank` a second time, for the running block. */
 static bool map_peer(resident *r, uint32_t rank) {
-  const uint64_t place = r->bases[mine.rank] + (1 + rank) * TESSERA_CLUSTER_STEP_BYTES;
+  const uint64_t place = r->bases[mine.rank] + FIRST_PEER_BYTES + rank * TESSERA_CLUSTER_STEP_BYTES;
   return mremap(at(r->bases[rank]), 0, r->mapped_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at(place)) !=
          MAP_FAILED;
 }
@@ -91,7 +95,7 @@ static bool map_peer(resident *r, uint32_t rank) {
  * in none, or is mapped. It is called by the fault handler. */
 static bool map_accessed(uint64_t address) {
   resident *r = mine.running;
-  const uint64_t distance = address - r->bases[mine.rank] - TESSERA_CLUSTER_STEP_BYTES;
+  const uint64_t distance = address - r->bases[mine.rank] - FIRST_PEER_BYTES;
   const uint64_t rank = distance / TESSERA_CLUSTER_STEP_BYTES;
   if (rank >= r->mapped || distance % TESSERA_CLUSTER_STEP_BYTES >= r->mapped_bytes ||
       (r->peers[mine.rank] >> rank & 1))
