@@ -116,6 +116,33 @@ def test_hints_and_groups_are_nothing(line: str) -> None:
     assert _words(line) == ()
 
 
+_ROWS = "[%m, {%r1, %r2, %r3, %r4, %r5}]"
+
+
+@pytest.mark.parametrize(
+    ("written", "documented", "operands"),
+    [
+        (f"2d.tile::gather4.shared::cta.global.{_COMPLETES}",
+         f"2d.shared::cta.global.tile::gather4.{_COMPLETES}", f"[%s], {_ROWS}, [bar]"),
+        ("2d.tile::scatter4.global.shared::cta.bulk_group",
+         "2d.global.shared::cta.tile::scatter4.bulk_group", f"{_ROWS}, [%s]"),
+        (f"2d.cta_group::2.tile::gather4.shared::cluster.global.{_COMPLETES}",
+         f"2d.shared::cluster.global.tile::gather4.{_COMPLETES}.cta_group::2",
+         f"[%s], {_ROWS}, [bar]"),
+        (f"3d.im2col.shared::cta.global.{_COMPLETES}",
+         f"3d.shared::cta.global.im2col.{_COMPLETES}", "[%s], [%m, {%r1, %r2, %r3}], [bar], {%h}"),
+    ],
+)  # fmt: skip
+def test_the_mode_of_a_copy_may_precede_its_spaces(
+    written: str, documented: str, operands: str
+) -> None:
+    """Triton writes `.tile::gather4` there, and assemblers take it."""
+    first, second = (
+        _words(f"cp.async.bulk.tensor.{form} {operands};") for form in (written, documented)
+    )
+    assert first == second
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_89"])
 def test_older_targets_have_no_bulk_copies(target: str) -> None:
     line = f"cp.async.bulk.shared::cluster.global.{_COMPLETES} [sm], [%a], 16, [bar];"

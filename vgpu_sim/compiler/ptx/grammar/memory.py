@@ -115,13 +115,13 @@ cp      async bulk [ weak|relaxed? $scope? ] $space_of_copy $space_of_copy [ $va
 cp      async bulk commit_group
 cp      async bulk wait_group read?
 cp      async bulk prefetch L2 [ global L2::cache_hint? $evict2? ]
+cp      async bulk prefetch tensor $dim $load_mode L2 global [ L2::cache_hint? $evict2?
+        override::*? override_attribute::*? ]
 cp      async bulk prefetch tensor $dim L2 [ global $load_mode? L2::cache_hint? $evict2?
         override::*? override_attribute::*? ]
-cp      async bulk tensor $dim $space_of_copy global|shared::cta [ $load_mode? $validity
-        mbarrier::report::*? $multicast? $cta_group? L2::cache_hint? override::*?
-        override_attribute::*? ]
-cp      async bulk tensor $dim $cta_group $space_of_copy global|shared::cta [ $load_mode? $validity
-        mbarrier::report::*? $multicast? L2::cache_hint? override::*? override_attribute::*? ]
+cp      async bulk tensor [ $dim $load_mode? $cta_group? ] $space_of_copy global|shared::cta
+        [ $load_mode? $validity mbarrier::report::*? $multicast? $cta_group? L2::cache_hint?
+        override::*? override_attribute::*? ]
 cp      reduce async bulk [ relaxed? $scope? ] global|shared::cluster shared::cta [ $validity
         L2::cache_hint? ] $fold noftz? $bulk_reduced
 cp      reduce async bulk tensor $dim global shared::cta [ $fold $load_mode? bulk_group
