@@ -72,7 +72,7 @@ _CASES = (
        _SCALED | {"M": 256, "N": 256, "b_format": "mxfp8",
                   "impl_kernel": f"mma_scaled_{way}_kernel"})
       for way in ("pipelined", "warp_specialized")),
-    *(("12", "op", {"M": 300, "N": 300, "K": 128, "use_clc": clc}) for clc in (True, False)),
+    *(("12", "op", {"M": 304, "N": 304, "K": 128, "use_clc": clc}) for clc in (True, False)),
     *(("13", f"tma_im2col_{way}", {})
       for way in ("simple", "padded", "offset", "multi_batch", "multi_batch_padded")),
     ("13", "conv2d_tma_im2col", _CONV),

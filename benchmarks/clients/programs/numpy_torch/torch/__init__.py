@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from torch import autograd, cuda, testing
+from torch import autograd, cuda, functional, testing
 from torch.creation import *  # noqa: F403
 from torch.creation import empty, full, tensor
 from torch.driver import AcceleratorError
-from torch.operations import FUNCTIONS, layer_norm
+from torch.operations import FUNCTIONS
 from torch.tensor import Size, Tensor
 from torch.types import ALIASES, TYPES, device, dtype
 
@@ -21,9 +21,7 @@ __version__ = "0+numpy"
 globals().update(TYPES | {short: TYPES[name] for short, name in ALIASES.items()} | FUNCTIONS)
 nan, inf, pi = math.nan, math.inf, math.pi
 version = SimpleNamespace(hip=None, cuda="13.0", xpu=None)
-nn = SimpleNamespace(
-    functional=SimpleNamespace(layer_norm=layer_norm, softmax=FUNCTIONS["softmax"])
-)
+nn = SimpleNamespace(functional=functional)
 jit = SimpleNamespace(script=lambda function: function)
 backends = SimpleNamespace(cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False)))
 __all__ = [

@@ -113,6 +113,7 @@ FUNCTIONS |= {
     "logical_or": _elementwise(np.logical_or, _BOOL),
     "logical_and": _elementwise(np.logical_and, _BOOL),
     "logical_not": _elementwise(np.logical_not, _BOOL),
+    "signbit": _elementwise(np.signbit, _BOOL),
     "eq": Tensor.__eq__, "ne": Tensor.__ne__, "lt": Tensor.__lt__, "gt": Tensor.__gt__,
 }  # fmt: skip
 
@@ -122,6 +123,17 @@ def clamp(tensor, min=None, max=None):  # noqa: A002  (torch's names)
     return make(
         np.clip(wide(tensor.host()), host_of(min), host_of(max)), tensor.dtype, tensor.device
     )
+
+
+def clamp_min(tensor, least):
+    """Replace smaller elements by a number."""
+    return clamp(tensor, least)
+
+
+def masked_fill(tensor, mask, value):
+    """Replace the elements of which the mask is true."""
+    array = np.where(mask.host(), host_of(value), tensor.host())
+    return make(array, tensor.dtype, tensor.device)
 
 
 def matmul(first, second):
@@ -287,7 +299,8 @@ def gather(tensor, dim, index):
 
 
 FUNCTIONS |= REDUCTIONS | {
-    "clamp": clamp, "matmul": matmul, "softmax": softmax, "cumsum": cumsum,
+    "clamp": clamp, "clamp_min": clamp_min, "masked_fill": masked_fill,
+    "matmul": matmul, "mm": matmul, "softmax": softmax, "cumsum": cumsum,
     "cummax": cummax, "where": where,
     "equal": equal, "allclose": allclose, "tril": tril, "sort": sort, "cat": join(np.concatenate),
     "stack": join(np.stack), "gather": gather, "histc": histc, "var_mean": var_mean,

@@ -118,6 +118,10 @@ class Tensor:
             return self
         return make(self.host(), kind, place)
 
+    def type(self, kind):
+        """Return it with another type."""
+        return self.to(as_type(kind))
+
     def cpu(self):
         """Return a copy in the host's memory."""
         return self.to("cpu")
@@ -215,6 +219,10 @@ class Tensor:
         """Return it without dimensions of extent 1."""
         return self.reshape(np.empty(self.shape, np.bool_).squeeze(dim).shape)
 
+    def select(self, dim, index):
+        """Return the part at one place of a dimension, without that dimension."""
+        return self[(slice(None),) * (dim % self.ndim) + (index,)]
+
     def unsqueeze(self, dim):
         """Return it with one more dimension of extent 1."""
         return self.reshape(np.expand_dims(np.empty(self.shape, np.bool_), dim).shape)
@@ -255,9 +263,9 @@ class Tensor:
         """Return it with dimensions in reverse."""
         return make(np.flip(self.host(), dims), self.dtype, self.device)
 
-    def repeat_interleave(self, count):
-        """Return one dimension with each element several times."""
-        return make(np.repeat(self.host(), count), self.dtype, self.device)
+    def repeat_interleave(self, count, dim=None):
+        """Return it with each element several times along a dimension, or in one dimension."""
+        return make(np.repeat(self.host(), count, dim), self.dtype, self.device)
 
     def unique(self):
         """Return the different elements in order."""
