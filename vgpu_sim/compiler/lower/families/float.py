@@ -141,6 +141,12 @@ def _extrema(name: str, op: Op) -> tuple[Form, ...]:
     )
 
 
+def reciprocal(context: Context, form: Form, match: Match) -> None:
+    """Lower rcp.rnd.ftz.f64. PTX does not specify what .ftz does to .f64; an H100 ignores it."""
+    words = {slot: word for slot, word in match.words.items() if slot != "ftz"}
+    one_word.lower(context, form, Match(words))
+
+
 _OUTSIDE = "+0 where an operand is the NaN of tensor copies; AND, SETP, SELP"
 _THREE = "twice; FABS of each operand first where `.abs` says so"
 
@@ -172,6 +178,7 @@ FORMS: Final = (
     one_word.row("rcp.approx{.ftz}.f32", UNARY, Op.FRCP, isa="rounded to nearest"),
     one_word.row("rcp.rnd{.ftz}.f32", UNARY, Op.FRCP),
     one_word.row("rcp.rnd.f64", UNARY, Op.FRCP),
+    Form("rcp.rnd.ftz.f64", UNARY, Op.FRCP, reciprocal, isa="`.ftz` has no effect"),
     one_word.row("sqrt.approx{.ftz}.f32", UNARY, Op.FSQRT, isa="rounded to nearest"),
     one_word.row("sqrt.rnd{.ftz}.f32", UNARY, Op.FSQRT),
     one_word.row("sqrt.rnd.f64", UNARY, Op.FSQRT),
