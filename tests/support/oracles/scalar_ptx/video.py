@@ -91,7 +91,7 @@ def _part(word: int, selector: str, kind: str) -> int:
 
 def _scalar(opcode: str, modifiers: list[str], operands: tuple[Operand, ...]) -> Video:
     kinds = ["u32", *modifiers[:2]] if opcode == "vset" else modifiers[:3]
-    own = kinds[0]
+    own = kinds[1] if opcode == "vset" else kinds[0]
     (to, dsel), (a, asel), (b, bsel), *rest = map(_named, operands)
     second = modifiers[-1] if modifiers[-1] in ("add", "min", "max") else ""
     size = {"": 32, "b": 8, "h": 16}[dsel[:1]]
@@ -106,6 +106,8 @@ def _scalar(opcode: str, modifiers: list[str], operands: tuple[Operand, ...]) ->
                 value = to_signed(value, 32) if own == "s32" else value
         else:
             value = _arithmetic(opcode, modifiers, ta, tb)
+            if opcode in ("vadd", "vsub") and own == "s32" and "sat" not in modifiers:
+                value = to_signed(value & _M32, 32)
         if "sat" in modifiers:
             value = _clamp(value, size, own == "s32")
         number = to_signed(c, 32) if own == "s32" else c

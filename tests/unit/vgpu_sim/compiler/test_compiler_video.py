@@ -76,6 +76,25 @@ def test_random_video_instructions(simd: bool) -> None:
             assert got == wanted, (text, [f"r{i}={v:#x}" for i, v in enumerate(given)])
 
 
+@pytest.mark.parametrize(
+    ("spelling", "given", "wanted"),
+    [
+        ("vadd.s32.s32.s32.max", (0x7FFFFFFF, 1, 0), 0),
+        ("vadd.s32.u32.u32.min", (0xFFFFFFFF, 2, 5), 1),
+        ("vsub.s32.s32.s32.min", (0x80000000, 1, 0), 0),
+        ("vset.s32.s32.lt.max", (0, 1, 0xFFFFFFFF), 1),
+        ("vset.u32.s32.lt.max", (0, 1, 0xFFFFFFFF), 0xFFFFFFFF),
+        ("vset.s32.u32.ge.min", (0, 1, 0x80000000), 0x80000000),
+    ],
+)
+def test_second_operations_are_an_h100s(
+    spelling: str, given: tuple[int, int, int], wanted: int
+) -> None:
+    operands = [("u32", [value] * COUNT) for value in given]
+    got = run(f"{spelling} %d, %a, %b, %c;", "u32", operands)
+    assert set(got) == {wanted}
+
+
 def test_random_instructions_reach_every_row() -> None:
     texts = [_text(seed, simd) for seed in range(3000) for simd in (False, True)]
     seen = {text.split(".")[0] for text in texts}

@@ -1,7 +1,8 @@
 """Lowers scalar video instructions to sequences that compute with parts of words as 64-bit numbers.
 
 Source: PTX ISA, "Scalar Video Instructions". The pseudocode's intermediate results have 33 and
-34 bits (vmad: 128); here they are exact. Bits that vshl and vshr shift out of 32 bits are lost
+34 bits (vmad: 128); here they are exact, except that a signed second operation of vadd and vsub gets
+the low 32 bits, as on an H100. Operand c of vset has the type of operand a. Bits that vshl and vshr shift out of 32 bits are lost
 before a second operation, unless it saturates.
 """
 
@@ -26,6 +27,7 @@ _CLAMPED = {
     (32, True): D.S32,
 }
 _LARGE = Literal(1 << 62)
+_CUT = frozenset({"vadd", "vsub"})
 
 
 def arithmetic(context: Context, form: Form, match: Match) -> None:
@@ -45,7 +47,7 @@ def arithmetic(context: Context, form: Form, match: Match) -> None:
             result = sequence.emit(Op.MIN if form.opcode == "vmin" else Op.MAX, D.S64, x, y)
         case _:
             result = sequence.compare_as_number(Compare[match["order"].upper()], D.S64, x, y)
-    _finish(context, match, sequence, result, D.S64, exact=True)
+    _finish(context, match, sequence, result, D.S64, form, exact=True)
 
 
 def shift(context: Context, form: Form, match: Match) -> None:
@@ -61,7 +63,7 @@ def shift(context: Context, form: Form, match: Match) -> None:
         count = sequence.emit(Op.MIN, D.U32, count, Literal(32))
     op = Op.SHL if form.opcode == "vshl" else Op.SHR
     result = sequence.emit(op, wide, value, count)
-    _finish(context, match, sequence, result, wide, exact=False)
+    _finish(context, match, sequence, result, wide, form, exact=False)
 
 
 def _part(context: Context, sequence: Sequence, operand: tree.Operand, type_: DataType) -> Operand:
@@ -81,6 +83,7 @@ def _finish(
     sequence: Sequence,
     result: Register,
     wide: DataType,
+    form: Form,
     *,
     exact: bool,
 ) -> None:
@@ -93,9 +96,11 @@ def _finish(
             "this combination of operand c, a second operation (.add, .min or .max)"
             " and a byte or half-word selector on d"
         )
-    own = DATA_TYPES[match.get("dtype") or "u32"]
+    own = DATA_TYPES[match.get("dtype") or match["atype"]]
     saturate = "sat" in match
     if second and exact and not saturate:
+        if own.is_signed and form.opcode in _CUT:
+            result = sequence.convert(sequence.convert(result, wide, D.U32), D.S32, D.S64)
         addend = sequence.convert(values.source(context, third[0], D.B32), own, D.S64)
         result = sequence.emit(_SECOND[second], D.S64, result, addend)
     if saturate:
