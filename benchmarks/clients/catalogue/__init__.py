@@ -11,13 +11,20 @@ from benchmarks.clients.catalogue.compilers import (
 from benchmarks.clients.catalogue.cuda_core import CUDA_BINDINGS, CUDA_CORE
 from benchmarks.clients.catalogue.numba_cuda import NUMBA_CUDA, WITHOUT_NVJITLINK
 from benchmarks.clients.catalogue.stock_wheels import JAX, NVML, ONNX_RUNTIME, PYTORCH
-from benchmarks.clients.catalogue.triton import TRITON, TRITON_B200, TRITON_CORE, TRITON_H100
+from benchmarks.clients.catalogue.triton import (
+    TRITON,
+    TRITON_B200,
+    TRITON_CORE,
+    TRITON_GLUON,
+    TRITON_H100,
+)
 
 CLIENTS = {
     client.name: client
     for client in (
         *(NUMBA_CUDA, WITHOUT_NVJITLINK, CUDA_CORE, CUDA_BINDINGS),
-        *(TRITON, TRITON_H100, TRITON_B200, TRITON_CORE, ONNX_RUNTIME, PYTORCH, JAX),
+        *(TRITON, TRITON_H100, TRITON_B200, TRITON_GLUON, TRITON_CORE),
+        *(ONNX_RUNTIME, PYTORCH, JAX),
         *(TAICHI, TAICHI_EXAMPLES, TINYGRAD),
         *(CUDA_SAMPLES, KERNELS, KERNELS_NVCC, NVML),
     )

@@ -33,7 +33,17 @@ TRITON_B200 = replace(
     name="triton-tutorials-b200",
     board="b200",
     slice="7g.180gb",
-    tests=("test_tutorials.py", "test_blackwell.py", "test_gluon.py"),
+    tests=("test_tutorials.py", "test_blackwell.py"),
+)
+TRITON_GLUON = replace(
+    TRITON_B200,
+    name="triton-gluon-b200",
+    tests=("test_gluon.py",),
+    note=(
+        "The tutorials are those of an earlier commit, in which the four names that 3.9.0 no longer"
+        " has are replaced. The cases ran in several parts, between which causes of failures were"
+        " fixed; the last outcome of each case counts."
+    ),
 )
 TRITON_CORE = replace(
     TRITON,
