@@ -27,8 +27,8 @@ void tsr_ring_unlock(struct tsr_request *request);
 CUresult tsr_ring_begin(struct tsr_request *request, uint16_t opcode, uint32_t continuation_slots,
                         const tessera_wait *also);
 
-/* The same for a further request under the same lock: a capture that has begun since the first one
- * does not refuse it. */
+/* The same for a request that captures do not refuse: a further one under the same lock, for which a
+ * capture may have begun since the first one, and a copy for a module that is being loaded. */
 CUresult tsr_ring_begin_next(struct tsr_request *request, uint16_t opcode,
                              uint32_t continuation_slots, const tessera_wait *also);
 
