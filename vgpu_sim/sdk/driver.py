@@ -27,6 +27,9 @@ _SDK_VERSION = "11.8"
 # The most instructions, as LLVM estimates them, of a loop unrolled by `#pragma unroll`. LLVM's own
 # limit of 16384 makes kernels with more registers than an ISA function can have.
 _UNROLLED = 1024
+# clang 19 takes wrong types for `Ts...[N]` in an alias template. Without this macro, CCCL 12.9
+# does not use it.
+_NO_PACK_INDEXING = ("-U__cpp_pack_indexing", "-Wno-builtin-macro-redefined")
 
 
 @dataclass
@@ -53,6 +56,7 @@ class Compilation:
               if PER_THREAD in self.options.both else []),
             *(["-D__CUDACC_RDC__"] if self.options.relocatable else []),
             "-D__CUDACC_VER_MAJOR__=12", "-D__CUDACC_VER_MINOR__=9", "-D__CUDACC_VER_BUILD__=0",
+            *(_NO_PACK_INDEXING if self.clang.version == 19 else ()),
             *self.options.both,
         ]  # fmt: skip
 

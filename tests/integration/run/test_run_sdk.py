@@ -61,6 +61,14 @@ def test_the_example_of_a_kernel_that_launches_kernels_runs(tmp_path: Path) -> N
     assert (done.returncode, done.stdout) == (0, expected), done.stderr
 
 
+def test_kernels_call_the_runtime(tmp_path: Path) -> None:
+    source = str(SOURCES / "device_runtime.cu")
+    made = compile_cuda(tmp_path, "-rdc=true", source, "-o", "program")
+    assert made.returncode == 0, made.stderr
+    done = tessera_run.run(tmp_path, str(tmp_path / "program"), timeout_s=240, backend="jit")
+    assert (done.returncode, done.stdout) == (0, "device runtime: right\n"), done.stderr
+
+
 def test_programs_of_several_files_run_right(tmp_path: Path) -> None:
     objects = []
     for source in ("arithmetic", "cooperation", "language", "accuracy", "formats"):

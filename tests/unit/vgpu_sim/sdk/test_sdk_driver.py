@@ -65,6 +65,16 @@ def test_a_source_has_its_language(
     assert Path("calls").read_text().startswith(expected)
 
 
+@pytest.mark.parametrize(("version", "avoided"), [("19.1.7", True), ("22.1.8", False)])
+def test_pack_indexing_of_clang_19_is_not_used(clang: Path, version: str, avoided: bool) -> None:
+    clang.write_text(clang.read_text().replace("19.1.7", version))
+    Path("a.cu").touch()
+    driver.compile_all(parse(["-ccbin", str(clang), "-c", "a.cu"]))
+    calls = Path("calls").read_text().splitlines()
+    device, host = (next(c for c in calls if f"-{side}-only" in c) for side in ("device", "host"))
+    assert ["-U__cpp_pack_indexing" in call for call in (device, host)] == [avoided, avoided]
+
+
 def test_dependencies_are_for_the_output_that_stays(clang: Path) -> None:
     Path("a.c").touch()
     driver.compile_all(parse(["-ccbin", str(clang), "-MD", "a.c", "-o", "program", "-cudart=none"]))

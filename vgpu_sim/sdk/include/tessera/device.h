@@ -27,6 +27,7 @@ static __inline__ __attribute__((always_inline, device)) float nanf(const char *
 #include "atomics.h"
 #include "memory.h"
 #include "system_calls.h"
+#include "device_runtime.h"
 #include "variables.h"
 #include "warp_reductions.h"
 

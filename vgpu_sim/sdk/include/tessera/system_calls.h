@@ -1,5 +1,5 @@
-/* printf, assert, malloc, free, launches and conditions of graphs in device code: calls that the
- * driver provides. */
+/* printf, assert, malloc, free and conditions of graphs in device code: calls that the driver
+ * provides. */
 #ifndef TESSERA_SYSTEM_CALLS_H
 #define TESSERA_SYSTEM_CALLS_H
 
@@ -17,10 +17,6 @@ __device__ static inline void __assert_fail(const char *message, const char *fil
 }
 /* Sets the condition of a conditional node of the graph that runs the kernel. */
 __device__ void cudaGraphSetConditional(cudaGraphConditionalHandle handle, unsigned int value);
-/* Launches from device code, by explicit calls: clang has no <<<>>> there, and before clang 22 no name
- * of a kernel either. `function` is a kernel's address, as of asm("mov.u64 %0, NAME;"). */
-__device__ void *cudaGetParameterBufferV2(void *function, dim3 grid, dim3 block, unsigned shared);
-__device__ cudaError_t cudaLaunchDeviceV2(void *parameters, cudaStream_t stream);
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared = 0, void *stream = 0);
 }
 
@@ -28,8 +24,5 @@ namespace std {
 __device__ static inline void free(void *pointer) { ::free(pointer); }
 __device__ static inline void *malloc(size_t bytes) { return ::malloc(bytes); }
 }  // namespace std
-
-#define cudaStreamTailLaunch ((cudaStream_t)3)
-#define cudaStreamFireAndForget ((cudaStream_t)4)
 
 #endif
