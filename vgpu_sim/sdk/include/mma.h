@@ -408,6 +408,8 @@ TESSERA_MMA_4_4_8(16, 16, 8, precision::tf32, float, row, col, "m16n16k8", ".f32
 TESSERA_MMA_4_4_8(16, 16, 8, precision::tf32, float, col, row, "m16n16k8", ".f32.tf32.tf32.f32")
 TESSERA_MMA_4_4_8(16, 16, 8, precision::tf32, float, col, col, "m16n16k8", ".f32.tf32.tf32.f32")
 
+#include "tessera/double_tiles.h"
+
 }  // namespace wmma
 }  // namespace nvcuda
 #endif

@@ -121,6 +121,21 @@ __global__ void tensor(const T* a, const T* b, float* c, int K, int N) {
   }
   wmma::store_matrix_sync(c, fc, N, wmma::mem_row_major);
 }
+// The second product begins with the first one, and is stored by columns.
+template <class L>
+__global__ void doubles(const double* a, const double* b, double* c) {
+  wmma::fragment<wmma::matrix_a, 8, 8, 4, double, L> fa;
+  wmma::fragment<wmma::matrix_b, 8, 8, 4, double, wmma::row_major> fb;
+  wmma::fragment<wmma::accumulator, 8, 8, 4, double> fc;
+  wmma::load_matrix_sync(fa, a, __is_same(L, wmma::row_major) ? 4 : 8);
+  wmma::load_matrix_sync(fb, b, 8);
+  wmma::fill_fragment(fc, 0.5);
+  wmma::mma_sync(fc, fa, fb, fc);
+  wmma::store_matrix_sync(c, fc, 8, wmma::mem_row_major);
+  wmma::load_matrix_sync(fc, c, 8, wmma::mem_row_major);
+  wmma::mma_sync(fc, fa, fb, fc);
+  wmma::store_matrix_sync(c + 64, fc, 8, wmma::mem_col_major);
+}
 }  // namespace
 
 int check_memory() {
@@ -206,5 +221,18 @@ int check_tensor_cores() {
     for (int k = 0; k < K; k++) s += a[at / 16 * K + k] * b[k * N + at % 16];
     return s;
   };
-  return report("tensor cores", wrong(c.read(), want) + wrong(d.read(), want));
+  const auto e = generate<double>(32, [](int i) { return i % 5 / 3.0; });
+  const auto f = generate<double>(32, [](int i) { return 1e10 * i + 0.25; });
+  Device<double> p(e), q(f), rows(128), columns(128);
+  doubles<wmma::row_major><<<1, 32>>>(p, q, rows);
+  doubles<wmma::col_major><<<1, 32>>>(p, q, columns);
+  const auto product = [&](int at, bool by_rows) {
+    const int i = at < 64 ? at / 8 : at % 8, j = at < 64 ? at % 8 : at / 8 % 8;
+    double s = 0;
+    for (int k = 0; k < 4; k++) s += e[by_rows ? i * 4 + k : k * 8 + i] * f[k * 8 + j];
+    return at < 64 ? s + 0.5 : 2 * s + 0.5;
+  };
+  const int bad = wrong(rows.read(), [&](int at) { return product(at, true); }, 1e-14) +
+                  wrong(columns.read(), [&](int at) { return product(at, false); }, 1e-14);
+  return report("tensor cores", bad + wrong(c.read(), want) + wrong(d.read(), want));
 }
