@@ -1,7 +1,7 @@
 """Element-wise operators: one kernel for operands of any sizes that are passed in one pattern."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,9 +21,12 @@ _HINTS = {1: 65536, 2: 256, 3: 64, 4: 16}  # sizes that a kernel is made for; it
 class Pointwise:
     """One overload: loops over elements, with kernels by types and strides."""
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(
+        self, signature: Signature, function: Callable[[list[Any], bool], Any] | None = None
+    ) -> None:
+        """Prepare an overload, or a function that takes the place of its formula."""
         self.signature = signature
-        self.formula = formula(signature)
+        self.formula = function or formula(signature)
         self._fixed = False
         self._kernels: dict[Any, Any] = {}
         self._dtypes: dict[Any, tuple[Any, ...]] = {}
@@ -215,6 +218,8 @@ class Pointwise:
     ) -> tuple[Any, ...]:
         """Return the results' types. Raises what PyTorch raises for these arguments."""
         given.check_devices()
+        if self.signature.functional is None:
+            return tuple(one.dtype for one in targets)
         from tessera_torch.inference import infer
 
         results = infer(self.signature, full)

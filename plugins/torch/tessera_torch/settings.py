@@ -6,7 +6,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ CHECK_VARIABLE = "TESSERA_TORCH_CHECK_INDICES"  # 0: indices are not checked
 LOG_VARIABLE = "TESSERA_TORCH_LOG"  # 1: a line for each kernel, and counts at the end
 SHARED_VARIABLE = "TESSERA_TORCH_CACHE"  # a folder that `python -m tessera_torch.warm --into` made
 AUTOLOAD_VARIABLE = "TORCH_DEVICE_BACKEND_AUTOLOAD"  # PyTorch's own; 0: it loads no plug-in
+CHECK_PTX_VARIABLE = "TESSERA_PTXAS_PYTHON"  # whose Tessera checks PTX for the program ptxas
 CACHE_VARIABLES: Final = {"Inductor": "TORCHINDUCTOR_CACHE_DIR", "Triton": "TRITON_CACHE_DIR"}
 
 PTXAS: Final = Path("/usr/local/bin/ptxas")  # where a slice mounts Tessera's
@@ -36,6 +38,24 @@ def direct_triton(libcuda: str) -> None:
         for variable in ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):
             os.environ.setdefault(variable, str(PTXAS))
     os.environ.setdefault(CACHE_VARIABLES["Triton"], str(triton_cache()))
+
+
+@contextmanager
+def without_ptx_check() -> Iterator[None]:
+    """Let ptxas check no PTX, as in pods: starting Python takes half the time of a small kernel.
+
+    The driver checks a kernel that it loads. The variable stays in its place in the environment,
+    because another thread may read it meanwhile.
+    """
+    before = os.environ.get(CHECK_PTX_VARIABLE)
+    if not before:
+        yield
+        return
+    os.environ[CHECK_PTX_VARIABLE] = ""
+    try:
+        yield
+    finally:
+        os.environ[CHECK_PTX_VARIABLE] = before
 
 
 def is_switched_off() -> bool:

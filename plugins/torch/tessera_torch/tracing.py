@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, DimDynamic, ShapeEnv
 
+from tessera_torch import settings
 from tessera_torch.nesting import LOCK, quiet
 from tessera_torch.pinning import pin
 
@@ -175,6 +176,7 @@ def compile_function(
             graph = make_fx(with_symbols, decomposition_table=_decompositions())(*everything)
         with (
             pin(),
+            settings.without_ptx_check(),
             config.patch(_CONFIG),
             tracing(TracingContext(inputs.mode)),
             torch.no_grad(),

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch.complexes import functions
+from tessera_torch.complexes import fused, functions
 from tessera_torch.complexes.functions import Pair
-from tessera_torch.complexes.parts import REAL_OF, join, split
+from tessera_torch.complexes.fused import join_parts as join
+from tessera_torch.complexes.parts import REAL_OF, split
 from tessera_torch.refusal import Unsupported
 
 _WIDE: Final = torch.float64
@@ -39,27 +40,27 @@ def _place(*operands: Any) -> Any:
     return next(one.device for one in operands if isinstance(one, torch.Tensor) and one.is_cuda)
 
 
-def _unary(function: Callable[[Pair], Pair]) -> Callable[..., Any]:
+def _unary(name: str, function: Callable[[Pair], Pair]) -> Callable[..., Any]:
     def compute(self: Any) -> Any:
-        real, imag = function(parts_in(self, _WIDE, self.device))
-        return join(real, imag, self.dtype)
+        return fused.compute(name, function, (self,), _WIDE, self.dtype)
 
     return compute
 
 
-def _binary(function: Callable[[Pair, Pair], Pair], wide: bool = False) -> Callable[..., Any]:
+def _binary(
+    name: str, function: Callable[[Pair, Pair], Pair], wide: bool = False
+) -> Callable[..., Any]:
     def compute(self: Any, other: Any) -> Any:
-        dtype, device = common(self, other), _place(self, other)
+        dtype = common(self, other)
         inner = _WIDE if wide else REAL_OF[dtype]
-        pairs = [parts_in(one, inner, device) for one in (self, other)]
-        return join(*function(*pairs), dtype)
+        return fused.compute(name, function, (self, other), inner, dtype)
 
     return compute
 
 
-multiply: Final = _binary(functions.multiply)
-_divide: Final = _binary(functions.divide)
-_raise: Final = _binary(functions.power, wide=True)
+multiply: Final = _binary("mul", functions.multiply)
+_divide: Final = _binary("div", functions.divide)
+_raise: Final = _binary("pow", functions.power, wide=True)
 
 
 def divide(self: Any, other: Any, rounding_mode: str | None = None) -> Any:
@@ -81,14 +82,26 @@ def power(self: Any, exponent: Any) -> Any:
     return _raise(self, exponent)
 
 
+def _add(a: Pair, b: Pair) -> Pair:
+    return a[0] + b[0], a[1] + b[1]
+
+
+def _add_scaled(a: Pair, b: Pair, scale: Pair) -> Pair:
+    return _add(a, functions.multiply(scale, b))
+
+
+def _subtract(a: Pair, b: Pair) -> Pair:
+    return a[0] - b[0], a[1] - b[1]
+
+
 def add(self: Any, other: Any, alpha: Any = 1) -> Any:
     """Return self + alpha * other."""
-    dtype, device = common(self, other), _place(self, other)
-    a = parts_in(self, REAL_OF[dtype], device)
-    b = parts_in(other, REAL_OF[dtype], device)
-    if alpha != 1:
-        b = functions.multiply(parts_in(alpha, REAL_OF[dtype], device), b)
-    return join(a[0] + b[0], a[1] + b[1], dtype)
+    dtype = common(self, other)
+    if alpha in (1, -1):
+        name, function = ("add", _add) if alpha == 1 else ("sub", _subtract)
+        return fused.compute(name, function, (self, other), REAL_OF[dtype], dtype)
+    operands = (self, other, alpha)
+    return fused.compute("add scaled", _add_scaled, operands, REAL_OF[dtype], dtype)
 
 
 def subtract(self: Any, other: Any, alpha: Any = 1) -> Any:
@@ -122,13 +135,11 @@ def _logical(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 def conjugate(self: Any) -> Any:
     """Return a new tensor of the conjugate numbers."""
-    real, imag = split(self)
-    return join(real, -imag, self.dtype)
+    return fused.compute("conj", lambda a: (a[0], -a[1]), (self,), REAL_OF[self.dtype], self.dtype)
 
 
 def _negative(self: Any) -> Any:
-    real, imag = split(self)
-    return join(-real, -imag, self.dtype)
+    return fused.compute("neg", lambda a: (-a[0], -a[1]), (self,), REAL_OF[self.dtype], self.dtype)
 
 
 def _absolute(self: Any) -> Any:
@@ -149,11 +160,15 @@ def _either(function: Callable[[Any], Any], both: bool = False) -> Callable[...,
     return compute
 
 
+def _choose(condition: Pair, a: Pair, b: Pair) -> Pair:
+    is_first = condition[0] != 0
+    return torch.where(is_first, a[0], b[0]), torch.where(is_first, a[1], b[1])
+
+
 def where(condition: Any, self: Any, other: Any) -> Any:
     """Return elements of one of two tensors."""
-    dtype, device = common(self, other), _place(condition, self, other)
-    a, b = (parts_in(one, REAL_OF[dtype], device) for one in (self, other))
-    return join(torch.where(condition, a[0], b[0]), torch.where(condition, a[1], b[1]), dtype)
+    dtype = common(self, other)
+    return fused.compute("where", _choose, (condition, self, other), REAL_OF[dtype], dtype)
 
 
 def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
@@ -211,7 +226,7 @@ def _fill(self: Any, value: Any) -> Any:
     )
 
 
-_COMPUTED: Final = {name: _unary(one) for name, one in functions.FUNCTIONS.items()}
+_COMPUTED: Final = {name: _unary(name, one) for name, one in functions.FUNCTIONS.items()}
 OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     **_COMPUTED,
     "add": add, "sub": subtract, "rsub": _reversed, "mul": multiply, "div": divide, "pow": power,

@@ -1,0 +1,119 @@
+"""Functions of complex tensors as one kernel that reads and writes their parts."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from tessera_torch.complexes.parts import COMPLEX_OF
+
+if TYPE_CHECKING:
+    from tessera_torch.pointwise import Pointwise
+
+Pair = tuple[Any, Any]
+# How an operand reaches the kernel: both parts, perhaps with other signs, or one real tensor.
+_SIGNS: Final = {"plain": (1, 1), "conj": (1, -1), "neg": (-1, -1), "neg conj": (-1, 1)}
+_REAL: Final = "real"
+_LOCK: Final = threading.Lock()
+_KERNELS: Final[dict[Any, "Pointwise"]] = {}
+
+
+def compute(
+    name: str, function: Callable[..., Pair], operands: Sequence[Any], inner: Any, dtype: Any
+) -> Any:
+    """Return a new complex tensor of a function's results.
+
+    Args:
+        name: names the function: kernels are kept by it.
+        function: takes a pair of real tensors for each operand, and returns a pair.
+        operands: tensors and Python's numbers, which are broadcast.
+        inner: the real type in which the function is computed.
+        dtype: the type of the result.
+    """
+    described = [_describe(one) for one in operands]
+    kinds = tuple(kind for kind, _ in described)
+    parts = [part for _, own in described for part in own]
+    tensors = [one for one in parts if isinstance(one, torch.Tensor)]
+    shape = torch.broadcast_shapes(*(one.shape for one in tensors))
+    place = next(one.device for one in tensors if one.is_cuda)
+    out = torch.empty(shape, dtype=dtype, device=place)
+    pairs = torch.view_as_real(out)
+    key = (name, kinds, inner)
+    with _LOCK:
+        kernel = _KERNELS.get(key)
+        if kernel is None:
+            kernel = _KERNELS[key] = _prepare(name, function, kinds, inner, len(parts))
+    kernel([*parts, pairs.select(-1, 0), pairs.select(-1, 1)])
+    return out
+
+
+def join_parts(real: Any, imag: Any) -> Any:
+    """Return a new complex tensor of two real ones of a type, which may need broadcasting."""
+    dtype = COMPLEX_OF[real.dtype]
+    return compute("join", lambda a, b: (a[0], b[0]), (real, imag), real.dtype, dtype)
+
+
+def _describe(one: Any) -> tuple[str, tuple[Any, ...]]:
+    if not isinstance(one, torch.Tensor):
+        number = complex(one)
+        return "plain", (number.real, number.imag)
+    signs = []
+    if one.is_neg():
+        one = torch._neg_view(one)
+        signs.append("neg")
+    if not one.is_complex():
+        return (_REAL, (-one if signs else one,))
+    if one.is_conj():
+        one = torch._conj(one)
+        signs.append("conj")
+    pairs = torch.view_as_real(one)
+    return " ".join(signs) or "plain", (pairs.select(-1, 0), pairs.select(-1, 1))
+
+
+class _Form:
+    """What an element-wise kernel needs to know of a function: its last two arguments are written.
+
+    It takes the place of an overload's signature.
+    """
+
+    is_out = False
+    alpha = -1
+    functional = None
+
+    def __init__(self, name: str, count: int) -> None:
+        self.name = f"{name} (complex)"
+        self.numbers = [True] * count
+        self.writes = [count, count + 1]
+
+    def without_targets(self, full: Sequence[Any]) -> list[Any]:
+        return list(full[: self.writes[0]])
+
+    def targets(self, full: Sequence[Any]) -> list[Any]:
+        return list(full[self.writes[0] :])
+
+    def answer(self, full: Sequence[Any]) -> None:
+        return None
+
+
+def _prepare(
+    name: str, function: Callable[..., Pair], kinds: Sequence[str], inner: Any, count: int
+) -> "Pointwise":
+    from tessera_torch.pointwise import Pointwise
+
+    def formula(arguments: list[Any], scaled: bool) -> Pair:
+        remaining = (one.to(inner) for one in arguments)
+        return function(*(_rebuild(kind, remaining) for kind in kinds))
+
+    return Pointwise(_Form(name, count), formula)
+
+
+def _rebuild(kind: str, remaining: Any) -> Pair:
+    if kind == _REAL:
+        real = next(remaining)
+        return real, torch.zeros_like(real)
+    pair = next(remaining), next(remaining)
+    real, imag = (
+        -one if sign < 0 else one for one, sign in zip(pair, _SIGNS[kind], strict=True)
+    )
+    return real, imag
