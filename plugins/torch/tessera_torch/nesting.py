@@ -24,10 +24,28 @@ def compiling(name: str) -> Iterator[None]:
         raise Nested(f"the compiler needs {name} to compile {outer}")
     _STATE.name = name
     try:
-        with LOCK, without_fill():
+        with LOCK, without_fill(), _without_determinism():
             yield
     finally:
         _STATE.name = None
+
+
+@contextmanager
+def _without_determinism() -> Iterator[None]:
+    """Let Inductor compile loops where deterministic mode would make it call PyTorch's kernels.
+
+    The caller holds LOCK.
+    """
+    is_on, warns = torch._C._get_deterministic_algorithms(), _warns_only()
+    torch._C._set_deterministic_algorithms(False, warn_only=False)
+    try:
+        yield
+    finally:
+        torch._C._set_deterministic_algorithms(is_on, warn_only=warns)
+
+
+def _warns_only() -> bool:
+    return bool(torch._C._get_deterministic_algorithms_warn_only())
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from tessera_torch import counts, native
 from tessera_torch.bounds import with_checks
 from tessera_torch.complexes.elementwise import conjugate
 from tessera_torch.conditions import with_conditions
+from tessera_torch.determinism import with_alerts
 from tessera_torch.operator import Operator, overload
 from tessera_torch.own.guard import Guarded, with_refusals
 from tessera_torch.own.integer_powers import with_integers
@@ -42,7 +43,7 @@ def register() -> tuple[Any, int]:
     from tessera_torch.linalg import table as linalg_table
     from tessera_torch.own import table
     from tessera_torch.sparse import arithmetic, coordinates, rows, softmax
-    from tessera_torch.special import ragged_batches, table as special_table
+    from tessera_torch.special import quantization, ragged_batches, table as special_table
     from tessera_torch.transforms import fft
 
     devices.avoid_nccl()
@@ -64,15 +65,16 @@ def register() -> tuple[Any, int]:
                 continue
             operator = with_conditions(name, overload(name), Operator(name, names))
             operator = with_checks(name, overload(name), with_integers(name, operator))
-            library.impl(name, operator, "CUDA")
+            library.impl(name, with_alerts(name, overload(name), operator), "CUDA")
             count += 1
         for name, kernel in own.items():
-            library.impl(name, kernel, "CUDA")
+            library.impl(name, with_alerts(name, overload(name), kernel), "CUDA")
             count += 1
         sparse = {**coordinates.KERNELS, **arithmetic.KERNELS, **softmax.KERNELS}
         layouts = {
             "SparseCUDA": sparse,
             "SparseCsrCUDA": rows.KERNELS,
+            "QuantizedCUDA": {**quantization.refusals(), **quantization.QUANTIZED_KERNELS},
             "NestedTensorCUDA": ragged_batches.KERNELS,
         }
         for key, kernels in layouts.items():

@@ -37,17 +37,33 @@ def _check_one(crow_indices: Any) -> None:
         )
 
 
-def _to_dense(self: Any, dtype: Any = None, masked_grad: bool | None = None) -> Any:
-    counts.CALLS["_to_dense (sparse rows)"] += 1
-    if self.layout == torch.sparse_csr:
-        begins, others = self.crow_indices(), self.col_indices()
-    elif self.layout == torch.sparse_csc:
+def _blocks_to_dense(self: Any) -> Any:
+    """Return the matrix of compressed rows or columns of blocks; its elements may be tensors."""
+    is_by_columns = self.layout == torch.sparse_bsc
+    if is_by_columns:
         begins, others = self.ccol_indices(), self.row_indices()
     else:
-        raise NotImplementedError(
-            f"aten::_to_dense ({self.layout}) has no kernel on Tessera's simulated GPU. Compute it"
-            " on the CPU (tensor.cpu())"
-        )
+        begins, others = self.crow_indices(), self.col_indices()
+    rows, columns = _expand(begins, others, transpose=is_by_columns)
+    values = self.values()
+    height, width = values.shape[1:3]
+    counts_of_blocks = self.shape[0] // height, self.shape[1] // width
+    shape = (counts_of_blocks[0] * counts_of_blocks[1], *values.shape[1:])
+    dense = torch.zeros(shape, dtype=values.dtype, device=values.device)
+    dense = dense.index_copy(0, rows * counts_of_blocks[1] + columns, values)
+    dense = dense.view(*counts_of_blocks, *values.shape[1:])
+    return dense.transpose(1, 2).reshape(self.shape)
+
+
+def _to_dense(self: Any, dtype: Any = None, masked_grad: bool | None = None) -> Any:
+    counts.CALLS["_to_dense (sparse rows)"] += 1
+    if self.layout in (torch.sparse_bsr, torch.sparse_bsc):
+        dense = _blocks_to_dense(self)
+        return dense if dtype is None else dense.to(dtype)
+    if self.layout == torch.sparse_csr:
+        begins, others = self.crow_indices(), self.col_indices()
+    else:
+        begins, others = self.ccol_indices(), self.row_indices()
     rows, columns = _expand(begins, others, transpose=self.layout == torch.sparse_csc)
     values = self.values()
     dense = torch.zeros(self.shape.numel(), dtype=values.dtype, device=values.device)

@@ -12,15 +12,19 @@ from tessera_torch.special import (
     hashes,
     incomplete_gamma,
     margins,
+    observers,
+    quantization,
+    rounding,
     segments,
     stock,
 )
-from tessera_torch.vision import grids, resampling
+from tessera_torch.vision import adaptive_maximum, grids, resampling
 
 
 def kernels() -> dict[str, Callable[..., Any]]:
     """Return the kernels that are registered under their names."""
     return {
+        **adaptive_maximum.KERNELS,
         **bags.KERNELS,
         **count_samples.KERNELS,
         **ctc.KERNELS,
@@ -30,6 +34,9 @@ def kernels() -> dict[str, Callable[..., Any]]:
         **hashes.KERNELS,
         **incomplete_gamma.KERNELS,
         **margins.KERNELS,
+        **observers.KERNELS,
+        **quantization.KERNELS,
+        **rounding.KERNELS,
         **resampling.KERNELS,
         **segments.KERNELS,
         **stock.kernels(),

@@ -1,0 +1,95 @@
+"""PyTorch's errors and warnings of operators that have no deterministic kernel on a real GPU."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+_RANKS: Final = {1: "linear1d", 2: "bilinear2d", 3: "trilinear3d"}
+# By the operators' names without overload: what PyTorch names in its message.
+_ALWAYS: Final = {
+    "put_": "put_",
+    "nll_loss2d_forward": "nll_loss2d_forward_out_cuda_template",
+    "_ctc_loss_backward": "ctc_loss_backward_gpu",
+    "kthvalue": "kthvalue CUDA",
+    "avg_pool3d_backward": "avg_pool3d_backward_cuda",
+    "max_pool3d_with_indices_backward": "max_pool3d_with_indices_backward_cuda",
+    "adaptive_max_pool2d_backward": "adaptive_max_pool2d_backward_cuda",
+    "upsample_bicubic2d_backward": "upsample_bicubic2d_backward_out_cuda",
+    "reflection_pad1d_backward": "reflection_pad1d_backward_out_cuda",
+    "reflection_pad3d_backward": "reflection_pad3d_backward_out_cuda",
+    **{f"_adaptive_avg_pool{n}d_backward": f"adaptive_avg_pool{n}d_backward_cuda" for n in (2, 3)},
+    "adaptive_avg_pool3d_backward": "adaptive_avg_pool3d_backward_cuda",
+    **{f"fractional_max_pool{n}d_backward": f"fractional_max_pool{n}d_backward_cuda" for n in (2, 3)},
+    **{f"max_unpool{n}d": f"max_unpooling{n}d_forward_out" for n in (2, 3)},
+    **{f"upsample_{one}_backward": f"upsample_{one}_backward_out_cuda" for one in _RANKS.values()},
+    **{f"replication_pad{n}d_backward": f"replication_pad{n}d_backward_cuda" for n in (1, 2, 3)},
+    **{f"grid_sampler_{n}d_backward": f"grid_sampler_{n}d_backward_cuda" for n in (2, 3)},
+}  # fmt: skip
+_MAXIMUM: Final = 2  # a mode of bags
+
+
+def _of_histogram(values: dict[str, Any]) -> str | None:
+    return "_histc_cuda with floating point input" if values["self"].is_floating_point() else None
+
+
+def _of_counts(values: dict[str, Any]) -> str | None:
+    return "_bincount_cuda" if values.get("weights") is not None else None
+
+
+def _of_median(values: dict[str, Any]) -> str | None:
+    return "median CUDA with indices output" if "dim" in values else None
+
+
+def _of_bags(values: dict[str, Any]) -> str | None:
+    return "embedding_bag_backward_cuda_max" if values.get("mode") == _MAXIMUM else None
+
+
+_SOMETIMES: Final[dict[str, Callable[[dict[str, Any]], str | None]]] = {
+    "histc": _of_histogram,
+    "bincount": _of_counts,
+    "median": _of_median,
+    "nanmedian": _of_median,
+    "_embedding_bag_dense_backward": _of_bags,
+}
+
+
+def _alert(name: str) -> None:
+    """Raise RuntimeError, or warn if the program wants that."""
+    if torch.is_deterministic_algorithms_warn_only_enabled():
+        warnings.warn(
+            f"{name} does not have a deterministic implementation, but you set"
+            " 'torch.use_deterministic_algorithms(True, warn_only=True)'. You can file an issue at"
+            " https://github.com/pytorch/pytorch/issues to help us prioritize adding deterministic"
+            " support for this operation.",
+            stacklevel=3,
+        )
+        return
+    raise RuntimeError(
+        f"{name} does not have a deterministic implementation, but you set"
+        " 'torch.use_deterministic_algorithms(True)'. You can turn off determinism just for this"
+        " operation, or you can use the 'warn_only=True' option, if that's acceptable for your"
+        " application. You can also file an issue at https://github.com/pytorch/pytorch/issues to"
+        " help us prioritize adding deterministic support for this operation."
+    )
+
+
+def with_alerts(name: str, overload: Any, compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel that a program in deterministic mode gets an error from, as on a real GPU."""
+    short = name.partition(".")[0]
+    always, sometimes = _ALWAYS.get(short), _SOMETIMES.get(short)
+    if always is None and sometimes is None:
+        return compute
+    names = tuple(argument.name for argument in overload._schema.arguments)
+
+    def compute_with_alert(*arguments: Any, **keywords: Any) -> Any:
+        if torch.are_deterministic_algorithms_enabled():
+            found = always
+            if sometimes is not None:
+                found = sometimes({**dict(zip(names, arguments, strict=False)), **keywords})
+            if found is not None:
+                _alert(found)
+        return compute(*arguments, **keywords)
+
+    return compute_with_alert

@@ -1,0 +1,137 @@
+"""Numbers rounded to those that a quantized type has, kept as floats, and their gradients."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+from tessera_torch import counts
+
+
+def scale_to_integers(values: Any, scale: Any, zero_point: Any) -> Any:
+    """Return quantized numbers before they are limited to a range; halves become even."""
+    return torch.round(values * (1 / scale)) + zero_point
+
+
+def along(parameter: Any, values: Any, axis: int) -> Any:
+    """Return a parameter of each channel in a shape that broadcasts to the values."""
+    shape = [1] * values.dim()
+    shape[axis] = -1
+    return parameter.reshape(shape)
+
+
+def _check_range(name: str, least: int, most: int) -> None:
+    if least > most:
+        raise RuntimeError(f"{name}: `quant_min` should be less than or equal to `quant_max`.")
+
+
+def _round(values: Any, scale: Any, zero_point: Any, least: int, most: int) -> tuple[Any, Any]:
+    """Return the rounded values, and where they are inside the range."""
+    integers = scale_to_integers(values, scale, zero_point)
+    inside = (integers >= least) & (integers <= most)
+    rounded = (integers.clamp(least, most) - zero_point) * scale
+    return rounded.to(values.dtype), inside
+
+
+def _per_tensor(
+    self: Any, scale: float, zero_point: int, quant_min: int, quant_max: int
+) -> tuple[Any, Any]:
+    counts.CALLS["fake_quantize_per_tensor_affine_cachemask"] += 1
+    _check_range("fake_quantize_per_tensor_affine_cachemask", quant_min, quant_max)
+    if not quant_min <= zero_point <= quant_max:
+        raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
+    return _round(self, scale, zero_point, quant_min, quant_max)
+
+
+def _per_tensor_of_tensors(
+    self: Any, scale: Any, zero_point: Any, fake_quant_enabled: Any, quant_min: int, quant_max: int
+) -> tuple[Any, Any]:
+    counts.CALLS["_fake_quantize_per_tensor_affine_cachemask_tensor_qparams"] += 1
+    _check_range("fake_quantize_per_tensor_affine_cachemask", quant_min, quant_max)
+    rounded, inside = _round(self, scale, zero_point, quant_min, quant_max)
+    is_enabled = fake_quant_enabled != 0
+    return torch.where(is_enabled, rounded, self), inside | ~is_enabled
+
+
+def _per_channel(
+    self: Any, scale: Any, zero_point: Any, axis: int, quant_min: int, quant_max: int
+) -> tuple[Any, Any]:
+    counts.CALLS["fake_quantize_per_channel_affine_cachemask"] += 1
+    _check_range("fake_quantize_per_channel_affine_cachemask", quant_min, quant_max)
+    if scale.dim() != 1 or zero_point.dim() != 1:
+        raise RuntimeError("scale and zero point should be 1-D tensors")
+    if scale.numel() != self.shape[axis] or zero_point.numel() != self.shape[axis]:
+        raise RuntimeError("dimensions of scale and zero-point are not consistent with input")
+    steps, zeros = along(scale, self, axis), along(zero_point, self, axis)
+    return _round(self, steps, zeros, quant_min, quant_max)
+
+
+def _trained(
+    self: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int, axis: int = 0
+) -> Any:
+    zeros = torch.round(zero_point.clamp(quant_min, quant_max))
+    shaped = (along(one, self, axis) if one.numel() > 1 else one for one in (scale, zeros))
+    return _round(self, *shaped, quant_min, quant_max)[0]
+
+
+def _trained_tensor(
+    self: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int,
+    grad_factor: float = 1.0,
+) -> Any:  # fmt: skip
+    counts.CALLS["_fake_quantize_learnable_per_tensor_affine"] += 1
+    return _trained(self, scale, zero_point, quant_min, quant_max)
+
+
+def _trained_channels(
+    self: Any, scale: Any, zero_point: Any, axis: int, quant_min: int, quant_max: int,
+    grad_factor: float = 1.0,
+) -> Any:  # fmt: skip
+    counts.CALLS["_fake_quantize_learnable_per_channel_affine"] += 1
+    return _trained(self, scale, zero_point, quant_min, quant_max, axis)
+
+
+def _gradients(
+    grad: Any, self: Any, steps: Any, zero_point: Any, least: int, most: int, factor: float
+) -> tuple[Any, Any, Any]:
+    """Return the gradients of the values, and of scale and zero point for each value."""
+    zeros = torch.round(zero_point.clamp(least, most))
+    integers = scale_to_integers(self, steps, zeros)
+    inside = (integers >= least) & (integers <= most)
+    limited = integers.clamp(least, most)
+    rounded = (limited - zeros) * steps
+    of_scale = torch.where(inside, (rounded - self) / steps, limited - zeros)
+    of_zero = torch.where(inside, 0, -steps)
+    return grad * inside, grad * of_scale * factor, grad * of_zero * factor
+
+
+def _tensor_backward(
+    grad: Any, self: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int,
+    grad_factor: float = 1.0,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    counts.CALLS["_fake_quantize_learnable_per_tensor_affine_backward"] += 1
+    parts = _gradients(grad, self, scale, zero_point, quant_min, quant_max, grad_factor)
+    return parts[0], parts[1].sum().reshape(scale.shape), parts[2].sum().reshape(zero_point.shape)
+
+
+def _channels_backward(
+    grad: Any, self: Any, scale: Any, zero_point: Any, axis: int, quant_min: int, quant_max: int,
+    grad_factor: float = 1.0,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    counts.CALLS["_fake_quantize_learnable_per_channel_affine_backward"] += 1
+    steps, zeros = along(scale, self, axis), along(zero_point, self, axis)
+    parts = _gradients(grad, self, steps, zeros, quant_min, quant_max, grad_factor)
+    others = [i for i in range(self.dim()) if i != axis % self.dim()]
+    if not others:
+        return parts
+    return parts[0], parts[1].sum(others), parts[2].sum(others)
+
+
+KERNELS: Final[dict[str, Callable[..., Any]]] = {
+    "fake_quantize_per_tensor_affine_cachemask": _per_tensor,
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": _per_tensor_of_tensors,
+    "fake_quantize_per_channel_affine_cachemask": _per_channel,
+    "_fake_quantize_learnable_per_tensor_affine": _trained_tensor,
+    "_fake_quantize_learnable_per_channel_affine": _trained_channels,
+    "_fake_quantize_learnable_per_tensor_affine_backward": _tensor_backward,
+    "_fake_quantize_learnable_per_channel_affine_backward": _channels_backward,
+}
