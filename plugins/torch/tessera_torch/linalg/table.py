@@ -6,11 +6,20 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch.linalg import cholesky, eigen, lu, orthogonal, solutions, spectra, triangles
+from tessera_torch.linalg import (
+    cholesky,
+    eigen,
+    indefinite,
+    lu,
+    orthogonal,
+    solutions,
+    spectra,
+    triangles,
+)
 
 _USE_THE_HOST: Final = frozenset(
     {
-        *("lu_unpack", "linalg_lu", "linalg_lu_solve", "_linalg_solve_ex", "linalg_inv_ex"),
+        *("lu_unpack", "linalg_lu", "linalg_lu_solve", "linalg_ldl_solve", "_linalg_solve_ex", "linalg_inv_ex"),
         *(
             "_linalg_eigh",
             "_linalg_svd",
@@ -29,6 +38,7 @@ def kernels() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {
         **cholesky.KERNELS,
         **eigen.KERNELS,
+        **indefinite.KERNELS,
         **lu.KERNELS,
         **orthogonal.KERNELS,
         **solutions.KERNELS,
