@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch.formulas.gamma import digamma
+from tessera_torch.formulas.gamma import digamma, polygamma
 from tessera_torch.signature import Signature, call_with_numbers, short_name
 
 
@@ -58,6 +58,7 @@ def _shift_right(first: Any, second: Any) -> Any:
 
 _FORMS: Final[dict[str, Callable[..., Any]]] = {
     "digamma": digamma,
+    "polygamma": polygamma,
     "lerp.Scalar": _lerp,
     "addcmul": _addcmul,
     "addcdiv": _addcdiv,

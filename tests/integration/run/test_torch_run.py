@@ -19,8 +19,16 @@ x = torch.randn(5, 4, requires_grad=True, device="cuda")
 y = x.detach().cpu().requires_grad_()
 (y.softmax(-1) * torch.arange(4)).sum().backward()
 print(torch.allclose(x.grad.cpu(), y.grad, atol=1e-5))
+y, zero = torch.ones(2, device="cuda"), torch.tensor([0], device="cuda")
+torch.use_deterministic_algorithms(True)
 try:
-    torch.linalg.ldl_factor(torch.eye(3, device="cuda"))
+    y.put_(zero, y[:1] * 7)
+except RuntimeError as error:
+    print(str(error)[:43])
+torch.use_deterministic_algorithms(True, warn_only=True)
+print(y.put_(zero, y[:1] * 7).tolist())
+try:
+    torch.linalg.ldl_factor(torch.eye(3, dtype=torch.complex64, device="cuda"))
 except NotImplementedError as error:
     print("refused" if "aten::linalg_ldl_factor_ex" in str(error) else error)
 """
@@ -295,6 +303,16 @@ sparse.sum(a.to_sparse(), 1).to_dense()
 bmm(s.relu().to_sparse(), z.real.mT)
 s[0] + s[1].to_sparse()
 nested.to_padded_tensor(nested.nested_tensor([s[0], s[1, :2]]) @ nested.nested_tensor([*s.mT]), -1.0)
+s[0].cpu().to_sparse_bsr((2, 1)).to(d).to_dense(); s[0].relu().to_sparse_bsc((1, 2)).to_dense()
+polygamma(1, a); polygamma(1, T([2, 3])); T([0.5, 4.0]).polygamma_(1); special.hermite_polynomial_h(s, 2)
+fake_quantize_per_tensor_affine(a, 0.1, 3, -20, 20)
+fake_quantize_per_channel_affine(a[0], T([0.1, 0.2, 0.3, 0.4]), T([0, 1, 2, 3]).int(), 1, -20, 20)
+_fake_quantize_learnable_per_tensor_affine(a, T([0.1]), T([2.0]), -20, 20, 0.5)
+fused_moving_avg_obs_fake_quant(a, T([1]), T([1]), T(inf), T(-inf), T([1.0]), T([0]).int(), 0.01, 0, 99, 0)
+quantize_per_tensor(a.detach(), 0.1, 3, qint8).int_repr(); quantize_per_tensor(s.mT, 0.1, 3, qint32)[1].dequantize()
+quantize_per_channel(s[0], T([0.1, 0.2, 0.3, 0.4]), T([0, 1, 2, 3]), 1, quint8).dequantize()
+linalg.ldl_factor((a + a.mT - 6).detach())[1]; linalg.ldl_solve(*linalg.ldl_factor((a + a.mT - 6).detach()), s)
+nn.functional.adaptive_max_pool2d(a.repeat(2, 5, 5), 3); nn.functional.adaptive_max_pool3d(a[None].repeat(2, 1, 1, 1), (1, 3, 2))
 """
 _COMPARE_LINES = """
 import sys, torch
@@ -444,7 +462,10 @@ def _run(program: str, *arguments: str, devices: int = 1, **variables: str) -> s
 
 @pytest.mark.slow
 def test_the_wheel_computes_eagerly() -> None:
-    assert _run(_PROGRAM).split("\n")[:3] == ["[2.0, 2.0, 2.0]", "True", "refused"]
+    lines = _run(_PROGRAM).split("\n")
+    assert lines[:2] == ["[2.0, 2.0, 2.0]", "True"]
+    assert lines[2:4] == ["put_ does not have a deterministic implemen", "[7.0, 1.0]"]
+    assert lines[4] == "refused"
 
 
 @pytest.mark.slow
