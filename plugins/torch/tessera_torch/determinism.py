@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import torch
 
-_RANKS: Final = {1: "linear1d", 2: "bilinear2d", 3: "trilinear3d"}
+_LINEAR: Final = ("linear1d", "bilinear2d", "trilinear3d")
 # By the operators' names without overload: what PyTorch names in its message.
 _ALWAYS: Final = {
     "put_": "put_",
@@ -21,9 +21,10 @@ _ALWAYS: Final = {
     "reflection_pad3d_backward": "reflection_pad3d_backward_out_cuda",
     **{f"_adaptive_avg_pool{n}d_backward": f"adaptive_avg_pool{n}d_backward_cuda" for n in (2, 3)},
     "adaptive_avg_pool3d_backward": "adaptive_avg_pool3d_backward_cuda",
-    **{f"fractional_max_pool{n}d_backward": f"fractional_max_pool{n}d_backward_cuda" for n in (2, 3)},
+    "fractional_max_pool2d_backward": "fractional_max_pool2d_backward_cuda",
+    "fractional_max_pool3d_backward": "fractional_max_pool3d_backward_cuda",
     **{f"max_unpool{n}d": f"max_unpooling{n}d_forward_out" for n in (2, 3)},
-    **{f"upsample_{one}_backward": f"upsample_{one}_backward_out_cuda" for one in _RANKS.values()},
+    **{f"upsample_{one}_backward": f"upsample_{one}_backward_out_cuda" for one in _LINEAR},
     **{f"replication_pad{n}d_backward": f"replication_pad{n}d_backward_cuda" for n in (1, 2, 3)},
     **{f"grid_sampler_{n}d_backward": f"grid_sampler_{n}d_backward_cuda" for n in (2, 3)},
 }  # fmt: skip
@@ -76,7 +77,7 @@ def _alert(name: str) -> None:
 
 
 def with_alerts(name: str, overload: Any, compute: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a kernel that a program in deterministic mode gets an error from, as on a real GPU."""
+    """Return a kernel that raises in deterministic mode what PyTorch's own raises."""
     short = name.partition(".")[0]
     always, sometimes = _ALWAYS.get(short), _SOMETIMES.get(short)
     if always is None and sometimes is None:

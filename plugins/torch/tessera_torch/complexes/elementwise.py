@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch.complexes import fused, functions
+from tessera_torch.complexes import functions, fused
 from tessera_torch.complexes.functions import Pair
 from tessera_torch.complexes.fused import join_parts as join
 from tessera_torch.complexes.parts import REAL_OF, split

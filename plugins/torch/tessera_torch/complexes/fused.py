@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from tessera_torch.complexes.parts import COMPLEX_OF
+from tessera_torch.signature import Signature
 
 if TYPE_CHECKING:
     from tessera_torch.pointwise import Pointwise
@@ -71,29 +72,21 @@ def _describe(one: Any) -> tuple[str, tuple[Any, ...]]:
     return " ".join(signs) or "plain", (pairs.select(-1, 0), pairs.select(-1, 1))
 
 
-class _Form:
-    """What an element-wise kernel needs to know of a function: its last two arguments are written.
-
-    It takes the place of an overload's signature.
-    """
-
-    is_out = False
-    alpha = -1
-    functional = None
+class _Form(Signature):
+    """A function in place of an overload: the last two of its arguments are written."""
 
     def __init__(self, name: str, count: int) -> None:
         self.name = f"{name} (complex)"
+        self.is_out = False
+        self.functional = None
+        self.alpha = -1
         self.numbers = [True] * count
         self.writes = [count, count + 1]
+        self.results = ()
 
     def without_targets(self, full: Sequence[Any]) -> list[Any]:
+        """Return the operands' parts."""
         return list(full[: self.writes[0]])
-
-    def targets(self, full: Sequence[Any]) -> list[Any]:
-        return list(full[self.writes[0] :])
-
-    def answer(self, full: Sequence[Any]) -> None:
-        return None
 
 
 def _prepare(
@@ -113,7 +106,5 @@ def _rebuild(kind: str, remaining: Any) -> Pair:
         real = next(remaining)
         return real, torch.zeros_like(real)
     pair = next(remaining), next(remaining)
-    real, imag = (
-        -one if sign < 0 else one for one, sign in zip(pair, _SIGNS[kind], strict=True)
-    )
+    real, imag = (-one if sign < 0 else one for one, sign in zip(pair, _SIGNS[kind], strict=True))
     return real, imag

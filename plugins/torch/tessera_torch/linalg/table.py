@@ -19,7 +19,14 @@ from tessera_torch.linalg import (
 
 _USE_THE_HOST: Final = frozenset(
     {
-        *("lu_unpack", "linalg_lu", "linalg_lu_solve", "linalg_ldl_solve", "_linalg_solve_ex", "linalg_inv_ex"),
+        *(
+            "lu_unpack",
+            "linalg_lu",
+            "linalg_lu_solve",
+            "linalg_ldl_solve",
+            "_linalg_solve_ex",
+            "linalg_inv_ex",
+        ),
         *(
             "_linalg_eigh",
             "_linalg_svd",

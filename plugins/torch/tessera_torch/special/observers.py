@@ -29,7 +29,7 @@ def _choose(
 ) -> tuple[Any, Any]:
     """Return scale and zero point for ranges, which are on the host in double precision."""
     least, most = least.clamp(max=0), most.clamp(min=0)
-    both_signs = (least < 0) & (most > 0) if symmetric else torch.zeros_like(least, dtype=torch.bool)
+    both_signs = (least < 0) & (most > 0) & symmetric
     half = (quant_max - quant_min) // 2
     widest = torch.maximum((least / -(half + 1)).abs(), (most / half).abs())
     least = torch.where(both_signs, -widest * (half + 1), least)
@@ -56,8 +56,8 @@ def _observe_and_round(
         _observe(rows, running, averaging_const)
     if not int(fake_quant_on.item()):
         return self.clone(), torch.ones_like(self, dtype=torch.bool)
-    ranges = (one.to("cpu", torch.float64) for one in running)
-    chosen = _choose(*ranges, quant_min, quant_max, symmetric_quant)
+    least, most = (one.to("cpu", torch.float64) for one in running)
+    chosen = _choose(least, most, quant_min, quant_max, symmetric_quant)
     for target, new in zip((scale, zero_point), chosen, strict=True):
         if target.numel() != new.numel():
             target.resize_(new.shape)

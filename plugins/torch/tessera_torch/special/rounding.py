@@ -70,8 +70,9 @@ def _trained(
     self: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int, axis: int = 0
 ) -> Any:
     zeros = torch.round(zero_point.clamp(quant_min, quant_max))
-    shaped = (along(one, self, axis) if one.numel() > 1 else one for one in (scale, zeros))
-    return _round(self, *shaped, quant_min, quant_max)[0]
+    if scale.numel() > 1:
+        scale, zeros = along(scale, self, axis), along(zeros, self, axis)
+    return _round(self, scale, zeros, quant_min, quant_max)[0]
 
 
 def _trained_tensor(
