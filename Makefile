@@ -34,16 +34,30 @@ test: venv references ## everything: unit, golden, ABI and conformance tests, th
 	  cluster '$(MAKE) test-cluster'
 
 # On the JIT everything runs, RDMA's tests beside those of GPUs; on the interpreter what depends on the
-# backend, and helm uninstall at the very end.
+# backend, and helm uninstall at the very end. tests/e2e/conftest.py assigns the files to lanes.
 test-cluster: venv # the end-to-end tests alone
 	@deploy/kind/up
 	@deploy/install
 	@locks=$$(mktemp -d); trap 'rm -rf "$$locks"' EXIT; \
 	  TESSERA_E2E_LOCKS=$$locks deploy/kind/shell tests/beside \
-	  rdma '$(PYTEST) $(E2E) -m "rdma and not soak"' \
-	  gpus '$(PYTEST) $(E2E) -m "not rdma and not last and not soak"'
+	  rdma '$(PYTEST) $(E2E) -m "rdma and not soak"' gpus '$(MAKE) test-gpus'
 	@TESSERA_BACKEND=interp deploy/install
-	deploy/kind/shell $(PYTEST) $(E2E) -m 'backend or last'
+	@locks=$$(mktemp -d); trap 'rm -rf "$$locks"' EXIT; \
+	  TESSERA_E2E_LOCKS=$$locks deploy/kind/shell tests/beside \
+	  early '$(PYTEST) $(E2E) -m "backend and early"' \
+	  others '$(PYTEST) $(E2E) -m "backend and not early"'
+	deploy/kind/shell $(PYTEST) $(E2E) -m last
+
+# Tests of GPUs, within `deploy/kind/shell`: those of claims change only the last node, beside those
+# that need only the first.
+test-gpus:
+	@status=0; \
+	  $(PYTEST) $(E2E) -m "early and not soak" || status=$$?; \
+	  tests/beside \
+	    claims '$(PYTEST) $(E2E) -m "claims and not soak"' \
+	    first-node '$(PYTEST) $(E2E) -m "first_node and not soak"' || status=$$?; \
+	  $(PYTEST) $(E2E) -m "both_nodes and not last and not soak" || status=$$?; \
+	  exit $$status
 
 hooks: ## have git check the form of commit messages (hooks/commit-msg)
 	git config core.hooksPath hooks
@@ -163,4 +177,4 @@ venv: .venv/.installed
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin,console]' --group dev
 	@touch $@
 
-.PHONY: dist packages release docs help hooks demo test test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references
+.PHONY: test-gpus test-cluster dist packages release docs help hooks demo test test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references

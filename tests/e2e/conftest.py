@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.cluster.cluster_lock import ClusterLock, do_once
-from support.cluster.kubectl import SAMPLE_IMAGE, Cluster, layout_of, until
+from support.cluster.kubectl import SAMPLE_IMAGE, Cluster, gpu_nodes, layout_of, until
 from support.cluster.rdma_nodes import two_nodes
 from support.cluster.restored_cluster import restore_cluster
 
@@ -24,17 +24,45 @@ RESTRICTED_SECURITY = {
 # last test removes everything.
 EARLY = ("test_resources.py", "test_restarts.py", "test_operator_restarts.py")
 LATE = ("test_retirement.py", "test_uninstall.py")
+# Files whose tests run beside those of another lane (`make test-cluster`). While tests of claims
+# use the last GPU node, tests of the first node neither count nor change slices of the last one.
+LANES = {
+    **dict.fromkeys(EARLY, "early"),
+    **dict.fromkeys(("test_dra.py", "test_dra_driver.py"), "claims"),
+    **dict.fromkeys(
+        (
+            "test_c_program.py",
+            "test_console.py",
+            "test_faults.py",
+            "test_hostile_pods.py",
+            "test_metrics.py",
+            "test_mig_config.py",
+            "test_modelled_clock.py",
+            "test_moments.py",
+            "test_operator_pools.py",
+            "test_slices.py",
+        ),
+        "first_node",
+    ),
+}
 _held = ClusterLock()
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the RDMA tests, which run in a separate process, concurrently with all others.
+def lane_of(file: str, *, needs_slices: bool) -> str:
+    """Return the marker of the tests that run in one process with those of a file.
 
-    RDMA tests that need GPU slices are excluded, because other tests count and change all
-    slices.
+    RDMA tests that need GPU slices do not belong to ``rdma``, because other tests count and
+    change all slices.
     """
-    if item.path.name.startswith("test_rdma") and not item.get_closest_marker("slices"):
-        item.add_marker(pytest.mark.rdma)
+    if file.startswith("test_rdma") and not needs_slices:
+        return "rdma"
+    return LANES.get(file, "both_nodes")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark each test with its lane: lanes run in separate processes, some of them concurrently."""
+    needs_slices = item.get_closest_marker("slices") is not None
+    item.add_marker(lane_of(item.path.name, needs_slices=needs_slices))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -88,10 +116,14 @@ def retired_profile(whole_cluster: Cluster) -> str:
     it.
     """
     profile = "1g.20gb"
-    whole_cluster.apply(layout_of(profile, 2, "retired"))
-    until(lambda: all(node.get(profile) == "2" for node in whole_cluster.offered_slices()), 60)
-    whole_cluster.delete("miglayout", "retired")
-    until(lambda: all(node.get(profile) == "0" for node in whole_cluster.offered_slices()), 15)
+
+    def offer_and_remove() -> None:
+        whole_cluster.apply(layout_of(profile, 2, "retired"))
+        until(lambda: all(node.get(profile) == "2" for node in whole_cluster.offered_slices()), 60)
+        whole_cluster.delete("miglayout", "retired")
+        until(lambda: all(node.get(profile) == "0" for node in whole_cluster.offered_slices()), 15)
+
+    do_once("retired", offer_and_remove)
     return profile
 
 
@@ -122,10 +154,16 @@ def other_namespace(whole_cluster: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def sample_pod() -> Callable[..., dict[str, Any]]:
+def sample_pod(
+    request: pytest.FixtureRequest, whole_cluster: Cluster
+) -> Callable[..., dict[str, Any]]:
     """A function that returns the manifest of a pod that runs vectoradd.py on one slice, with the
     given arguments.
+
+    Tests of the lane ``first_node`` have their pods there, unless they name another node.
     """
+    in_lane = request.node.get_closest_marker("first_node") is not None
+    default = gpu_nodes(whole_cluster)[0] if in_lane else None
 
     def make(
         name: str,
@@ -147,8 +185,8 @@ def sample_pod() -> Callable[..., dict[str, Any]]:
             "terminationGracePeriodSeconds": 1,
             "containers": [container],
         }
-        if node:
-            spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+        if node or default:
+            spec["nodeSelector"] = {"kubernetes.io/hostname": node or default}
         if files:
             spec["volumes"] = [{"name": "files", "configMap": {"name": files}}]
             container["volumeMounts"] = [{"name": "files", "mountPath": "/files"}]

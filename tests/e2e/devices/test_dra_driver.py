@@ -11,7 +11,6 @@ import pytest
 from support.cluster.dra_claims import ALLOCATION, claim, exactly, pod
 from support.cluster.kubectl import SYSTEM, Cluster, pod_of, until
 
-pytestmark = pytest.mark.alone
 SMALL = "mig-1g.10gb.tessera.dev"
 HOLD = ("--n", "100001", "--hold", "600")
 
@@ -106,6 +105,7 @@ def test_a_pod_that_is_deleted_by_force_leaks_nothing_and_the_next_one_gets_the_
     until(lambda: place not in claims_by_placement(claims, node), 30)
 
 
+@pytest.mark.alone
 def test_pods_with_claims_outlive_agent_and_gpud(claims: Cluster, node: str) -> None:
     place = hold(claims, node)
     uuid = claims_by_placement(claims, node)[place]["uuid"]
@@ -140,6 +140,7 @@ def comes_without_driver(claims: Cluster, node: str, name: str) -> bool:
     return bool(until(outcome, 60) == "failed")
 
 
+@pytest.mark.alone
 def test_the_operator_triggers_a_pod_bound_while_the_driver_was_away(
     claims: Cluster, node: str
 ) -> None:

@@ -36,6 +36,14 @@ def scratch(whole_cluster: Cluster) -> Iterator[Cluster]:
     whole_cluster.delete("miglayout,gpupool", "scratch")
 
 
+def test_every_gpu_node_offers_seven_small_slices(whole_cluster: Cluster) -> None:
+    def offered() -> list[str | None]:
+        nodes = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+        return [node["status"]["allocatable"].get("gpu.tessera.dev/mig-1g.10gb") for node in nodes]
+
+    until(lambda: offered() == ["7", "7"], 30)  # a kubelet may have just restarted
+
+
 def test_the_mixed_layout_comes_and_goes(whole_cluster: Cluster) -> None:
     """The nodes' status shows its slices; soon after its deletion none of them is offered any
     more.

@@ -37,14 +37,6 @@ def processes(cluster: Cluster, node: str) -> list[dict[str, Any]]:
     return [p for gpu in gpus for device in gpu["devices"] for p in device["processes"]]
 
 
-def test_every_gpu_node_offers_seven_small_slices(whole_cluster: Cluster) -> None:
-    def offered() -> list[str | None]:
-        nodes = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
-        return [node["status"]["allocatable"].get(RESOURCE) for node in nodes]
-
-    until(lambda: offered() == ["7", "7"], 30)  # a kubelet may have just restarted
-
-
 def test_seven_pods_fill_a_gpu_and_the_eighth_waits_its_turn(
     namespace: Cluster, sample_pod: Manifest
 ) -> None:

@@ -6,15 +6,18 @@ names (tests/support/cluster/cluster_restarts.py).
 
 import json
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 
-from support.cluster.cluster_restarts import RESTARTS, Restart, refresh, settle
-from support.cluster.kubectl import DONE, EXAMPLES, Cluster, in_node, until
+from support.cluster.cluster_restarts import RESTARTS, Over, Restart, refresh, settle
+from support.cluster.kubectl import DONE, EXAMPLES, Cluster, gpu_nodes, in_node, until
 
 Manifest = Callable[..., dict[str, Any]]
 RUNNING_S = 12
@@ -32,11 +35,15 @@ SHORT = [
 
 
 def start(cluster: Cluster, sample_pod: Manifest, name: str) -> str:
-    """Start a pod that computes for a while; return its node once kernels are running."""
-    cluster.apply(sample_pod(name, "--n", "1048576", "--seconds", str(RUNNING_S)))
-    pod = cluster.wait_pod(name, "Running")
+    """Start a pod that computes for a while; return its node once kernels are running.
+
+    It is the first GPU node: another process may test claims of the last one.
+    """
+    node = gpu_nodes(cluster)[0]
+    cluster.apply(sample_pod(name, "--n", "1048576", "--seconds", str(RUNNING_S), node=node))
+    cluster.wait_pod(name, "Running")
     until(lambda: "memory" in cluster.logs(name), 60)
-    return str(pod["spec"]["nodeName"])
+    return node
 
 
 def worker_pid(node: str, pod_uid: str) -> str:
@@ -95,81 +102,82 @@ def test_nothing_is_computed_without_the_worker(namespace: Cluster, sample_pod: 
     assert "1048576 results verified" in namespace.logs("waiting")
 
 
-def gpu_node(cluster: Cluster) -> str:
-    nodes = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
-    return str(min(node["metadata"]["name"] for node in nodes))
+class Programs:
+    """A pod on a node that runs programs all the time; all of them must succeed."""
+
+    def __init__(self, cluster: Cluster, manifest: Manifest, node: str) -> None:
+        self._cluster = cluster
+        self._name = f"running-{node}"
+        running = manifest(self._name, node=node)
+        running["spec"]["containers"][0]["command"] = ["sh", "-c", PROGRAMS]
+        cluster.apply(running)
+        cluster.wait_pod(self._name, "Running")
+        until(self.count, 60)
+
+    def count(self) -> int:
+        """Return how many programs have ended; all of them must have succeeded."""
+        said = self._cluster.logs(self._name).splitlines()
+        assert set(said) <= {"ok"}, said
+        return len(said)
 
 
 class Moments:
-    """Restarts of one kind on a node, and pods that are created around them."""
+    """Restarts of one kind, and pods that are created around them on a node."""
 
-    def __init__(self, cluster: Cluster, manifest: Manifest, kind: str) -> None:
+    def __init__(self, cluster: Cluster, manifest: Manifest, row: Restart, node: str) -> None:
         self._cluster = cluster
         self._manifest = manifest
-        self._row: Restart = RESTARTS[kind]
-        self._node = gpu_node(cluster)
+        self._row = row
+        self._node = node
         self._made = 0
 
-    def check(self, *, restarts: int, pods: int) -> None:
+    def check(self, begin: Callable[[], Over], *, restarts: int, pods: int) -> None:
         """Perform ``restarts`` restarts, each with ``pods`` pods; only failures of the platform are
         allowed.
         """
         settle(self._node)
-        self._run_programs()
+        programs = Programs(self._cluster, self._manifest, self._node)
         ended: Counter[str] = Counter()
         for _ in range(restarts):
             if self._row.kills:
                 refresh(self._row.kills, self._node)
-            before = self._programs()
-            self._restart_once(pods)
+            before = programs.count()
+            self._restart_once(begin, pods)
             ended += self._outcomes(pods)
-            until(lambda least=before: self._programs() > least + 1, 60)
-        print(dict(ended))
+            until(lambda least=before: programs.count() > least + 1, 60)
+        print(self._node, dict(ended))
         assert ended["Failed"] == 0
         assert ended["Succeeded"] >= ended.total() / 2
 
-    def _run_programs(self) -> None:
-        """Start the pod that runs programs all the time."""
-        running = self._manifest("running", node=self._node)
-        running["spec"]["containers"][0]["command"] = ["sh", "-c", PROGRAMS]
-        self._cluster.apply(running)
-        self._cluster.wait_pod("running", "Running")
-        until(self._programs, 60)
-
-    def _programs(self) -> int:
-        """Return how many programs have ended; all of them must have succeeded."""
-        said = self._cluster.logs("running").splitlines()
-        assert set(said) <= {"ok"}, said
-        return len(said)
-
-    def _restart_once(self, pods: int) -> None:
+    def _restart_once(self, begin: Callable[[], Over], pods: int) -> None:
         """Create pods at random moments around a restart, and the last one when it is over."""
         lasts_s = self._row.lasts_s
         moments = sorted(random.uniform(-lasts_s / 4, lasts_s) for _ in range(pods - 1))
-        begin = time.monotonic() + lasts_s / 4
+        begins_at = time.monotonic() + lasts_s / 4
         earlier = sum(moment < 0 for moment in moments)
         for moment in moments[:earlier]:
-            self._make_pod(begin + moment)
-        time.sleep(max(0.0, begin - time.monotonic()))
-        over = self._row.begin(self._node)
+            self._make_pod(begins_at + moment)
+        time.sleep(max(0.0, begins_at - time.monotonic()))
+        over = begin()
         for moment in moments[earlier:]:
-            self._make_pod(begin + moment)
+            self._make_pod(begins_at + moment)
         until(over, ENDED_S, every_s=0.5)
         settle(self._node)
         self._make_pod(time.monotonic())
 
     def _make_pod(self, at: float) -> None:
         time.sleep(max(0.0, at - time.monotonic()))
-        pod = self._manifest(f"moment-{self._made}", "--n", "1024", node=self._node)
-        pod["metadata"]["labels"] = {"moment": ""}
+        pod = self._manifest(f"moment-{self._node}-{self._made}", "--n", "1024", node=self._node)
+        pod["metadata"]["labels"] = {"moment": self._node}
         self._made += 1
         self._cluster.apply(pod)
 
     def _outcomes(self, count: int) -> Counter[str]:
         """Return how pods ended: their phase, or the name of a failure of the platform."""
+        mine = ("-l", f"moment={self._node}")
 
         def ended() -> list[dict[str, Any]]:
-            pods: list[dict[str, Any]] = self._cluster.get("pods", "-l", "moment")["items"]
+            pods: list[dict[str, Any]] = self._cluster.get("pods", *mine)["items"]
             done = all(pod["status"].get("phase") in DONE for pod in pods)
             return pods if done and len(pods) == count else []
 
@@ -182,14 +190,70 @@ class Moments:
                 print(name, outcome, json.dumps(status))
             if outcome == "Failed" and status.get("containerStatuses"):  # it was admitted
                 print(self._cluster.logs(name))
-        self._cluster.delete("pods", "-l", "moment")
+        self._cluster.delete("pods", *mine)
         return outcomes
+
+
+class Together:
+    """One restart for several threads: the last of them that is ready begins it."""
+
+    def __init__(self, begin: Callable[[], Over], threads: int) -> None:
+        self._begin = begin
+        self._ready = threading.Barrier(threads, action=self._begin_once, timeout=ENDED_S)
+        self._lock = threading.Lock()
+        self._status: Over = lambda: False
+        self._is_over = False
+
+    def _begin_once(self) -> None:
+        self._status, self._is_over = self._begin(), False
+
+    def __call__(self) -> Over:
+        """Wait until all threads call this; return the function that returns whether the restart
+        is over.
+        """
+        self._ready.wait()
+        return self._over
+
+    def _over(self) -> bool:
+        with self._lock:  # an upgrade's status, for example, is read once
+            self._is_over = self._is_over or self._status()
+            return self._is_over
+
+    def abort(self) -> None:
+        """Make the other threads fail instead of waiting for one that has failed."""
+        self._ready.abort()
+
+
+def check(cluster: Cluster, manifest: Manifest, kind: str, *, restarts: int, pods: int) -> None:
+    """Perform restarts of one kind, half of them on each GPU node, both nodes at the same time.
+
+    A restart of what all nodes share happens once, for the pods of both nodes, and its settings
+    are restored.
+    """
+    row = RESTARTS[kind]
+    nodes = gpu_nodes(cluster)
+    rounds = restarts if row.toggles else restarts // len(nodes)
+    together = Together(lambda: row.begin(nodes[0]), len(nodes))
+    begins = [partial(row.begin, node) if row.on_one_node else together for node in nodes]
+
+    def check_node(node: str, begin: Callable[[], Over]) -> None:
+        try:
+            Moments(cluster, manifest, row, node).check(begin, restarts=rounds, pods=pods)
+        except BaseException:
+            together.abort()
+            raise
+
+    with ThreadPoolExecutor(len(nodes)) as threads:
+        running = [threads.submit(check_node, *one) for one in zip(nodes, begins, strict=True)]
+    failures = [failure for one in running if (failure := one.exception()) is not None]
+    if failures:
+        raise BaseExceptionGroup(f"{kind}, on {len(failures)} of the nodes", failures)
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("kind", SHORT)
 def test_no_pod_fails_around_a_restart(namespace: Cluster, sample_pod: Manifest, kind: str) -> None:
-    Moments(namespace, sample_pod, kind).check(restarts=2, pods=5)
+    check(namespace, sample_pod, kind, restarts=2, pods=5)
 
 
 @pytest.mark.alone
@@ -199,4 +263,4 @@ def test_no_pod_fails_at_any_of_many_moments_of_a_restart(
     namespace: Cluster, sample_pod: Manifest, kind: str
 ) -> None:
     """Two hundred pods for each kind of restart."""
-    Moments(namespace, sample_pod, kind).check(restarts=10, pods=20)
+    check(namespace, sample_pod, kind, restarts=10, pods=20)

@@ -1,9 +1,9 @@
 """A lock on the cluster: most end-to-end tests share it, tests that restart its parts hold it
 alone.
 
-Two pytest processes run end-to-end tests concurrently (``make test-cluster``): RDMA's in one,
-all others in the other. A test marked ``alone`` restarts or upgrades what the tests of the other
-process use, so it runs while no other test does.
+Several pytest processes run end-to-end tests concurrently (``make test-cluster``): one for RDMA,
+up to two for GPUs. A test marked ``alone`` restarts or upgrades what the tests of the other
+processes use, so it runs while no other test does.
 """
 
 import contextlib

@@ -44,6 +44,10 @@ class Restart:
     """Failures that the platform causes, by name: the words that a pod's status then contains."""
     kills: str = ""
     """The component whose container the kubelet restarts, with a growing back-off."""
+    on_one_node: bool = True
+    """Whether ``begin`` affects one node only; otherwise once for all nodes."""
+    toggles: bool = False
+    """Whether ``begin`` changes a setting, which the second time restores."""
     soak_only: bool = False
 
     def own_failure(self, status: Mapping[str, Any]) -> str:
@@ -234,12 +238,12 @@ RESTARTS = {
     "gpud killed, agent deleted": Restart(
         _kill_gpud_and_delete_agent, kills="gpud", soak_only=True
     ),
-    "operator deleted": Restart(_delete("operator", on_node=False)),
+    "operator deleted": Restart(_delete("operator", on_node=False), on_one_node=False),
     "kubelet restarted": Restart(_restart_service("kubelet"), own=CANCELLED),
     "containerd restarted": Restart(_restart_service("containerd"), own=CANCELLED | LOST),
-    "policy changed": Restart(_change_policy, lasts_s=30),
-    "agents' roll-out": Restart(_roll_out("node"), lasts_s=40, soak_only=True),
-    "gpud's roll-out": Restart(_roll_out("gpud"), lasts_s=30),
-    "helm upgrade": Restart(_upgrade, lasts_s=60, soak_only=True),
+    "policy changed": Restart(_change_policy, lasts_s=30, on_one_node=False, toggles=True),
+    "agents' roll-out": Restart(_roll_out("node"), lasts_s=40, on_one_node=False, soak_only=True),
+    "gpud's roll-out": Restart(_roll_out("gpud"), lasts_s=30, on_one_node=False),
+    "helm upgrade": Restart(_upgrade, lasts_s=60, on_one_node=False, toggles=True, soak_only=True),
 }
-"""By name. A restart that changes a setting restores it the second time: use an even number."""
+"""By name."""

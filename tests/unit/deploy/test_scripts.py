@@ -77,6 +77,16 @@ def test_concurrent_commands_report_which_one_failed(first: str, second: str, st
     assert subprocess.run([BESIDE, "a", first, "b", second], check=False).returncode == status
 
 
+def test_of_three_commands_each_that_failed_is_named() -> None:
+    commands = ("a", "exit 3", "b", "true", "c", "false")
+    done = subprocess.run([BESIDE, *commands], check=False, capture_output=True, text=True)
+    assert done.returncode == 1 + 4
+    assert [line for line in done.stdout.splitlines() if line.endswith(" failed:")] == [
+        "a failed:",
+        "c failed:",
+    ]
+
+
 def test_commands_run_concurrently_and_prefix_their_lines(tmp_path: Path) -> None:
     """Each command waits for a file that the other one creates."""
     os.mkfifo(tmp_path / "pipe")
