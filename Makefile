@@ -33,6 +33,15 @@ test: venv references ## everything: unit, golden, ABI and conformance tests, th
 	  computing 'nice -n 19 $(PYTEST) -n $(shell nproc) --dist worksteal --part computing --fuzz-seconds 60' \
 	  cluster '$(MAKE) test-cluster'
 
+# Tests of GPUs: those of claims change only the last node, beside those that need only the first. Not a
+# target, whose $(MAKE) would run all of this in `make -n`.
+TEST_GPUS = status=0; \
+  $(PYTEST) $(E2E) -m "early and not soak" || status=$$?; \
+  tests/beside claims "$(PYTEST) $(E2E) -m \"claims and not soak\"" \
+    first-node "$(PYTEST) $(E2E) -m \"first_node and not soak\"" || status=$$?; \
+  $(PYTEST) $(E2E) -m "both_nodes and not last and not soak" || status=$$?; \
+  exit $$status
+
 # On the JIT everything runs, RDMA's tests beside those of GPUs; on the interpreter what depends on the
 # backend, and helm uninstall at the very end. tests/e2e/conftest.py assigns the files to lanes.
 test-cluster: venv # the end-to-end tests alone
@@ -40,24 +49,13 @@ test-cluster: venv # the end-to-end tests alone
 	@deploy/install
 	@locks=$$(mktemp -d); trap 'rm -rf "$$locks"' EXIT; \
 	  TESSERA_E2E_LOCKS=$$locks deploy/kind/shell tests/beside \
-	  rdma '$(PYTEST) $(E2E) -m "rdma and not soak"' gpus '$(MAKE) test-gpus'
+	  rdma '$(PYTEST) $(E2E) -m "rdma and not soak"' gpus '$(TEST_GPUS)'
 	@TESSERA_BACKEND=interp deploy/install
 	@locks=$$(mktemp -d); trap 'rm -rf "$$locks"' EXIT; \
 	  TESSERA_E2E_LOCKS=$$locks deploy/kind/shell tests/beside \
 	  early '$(PYTEST) $(E2E) -m "backend and early"' \
 	  others '$(PYTEST) $(E2E) -m "backend and not early"'
 	deploy/kind/shell $(PYTEST) $(E2E) -m last
-
-# Tests of GPUs, within `deploy/kind/shell`: those of claims change only the last node, beside those
-# that need only the first.
-test-gpus:
-	@status=0; \
-	  $(PYTEST) $(E2E) -m "early and not soak" || status=$$?; \
-	  tests/beside \
-	    claims '$(PYTEST) $(E2E) -m "claims and not soak"' \
-	    first-node '$(PYTEST) $(E2E) -m "first_node and not soak"' || status=$$?; \
-	  $(PYTEST) $(E2E) -m "both_nodes and not last and not soak" || status=$$?; \
-	  exit $$status
 
 hooks: ## have git check the form of commit messages (hooks/commit-msg)
 	git config core.hooksPath hooks
@@ -177,4 +175,4 @@ venv: .venv/.installed
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin,console]' --group dev
 	@touch $@
 
-.PHONY: test-gpus test-cluster dist packages release docs help hooks demo test test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references
+.PHONY: dist packages release docs help hooks demo test test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references
