@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from support.kept import store
-from support.watches import cost_of_tests, failed_alone, left_threads, open_files, parts
+from support.watches import (
+    collections_of_cycles,
+    cost_of_tests,
+    failed_alone,
+    left_threads,
+    open_files,
+    parts,
+)
 
 E2E = Path(__file__).parent / "e2e"
 OVER_BUDGET = pytest.StashKey[str]()
@@ -16,7 +23,7 @@ OVER_BUDGET = pytest.StashKey[str]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Watch over what tests leave behind."""
-    for watch in (left_threads, open_files):
+    for watch in (left_threads, open_files, collections_of_cycles):
         config.pluginmanager.register(watch)
     config.pluginmanager.register(cost_of_tests.Meter(), "cost")
 
