@@ -22,8 +22,9 @@ from gpu_operator.controllers.rdma import reading
 from gpu_operator.controllers.rdma.cluster import TABLES_KIND, Change, Now, PolicyCluster
 from gpu_operator.kube.actions import Action, Apply
 from rdma import codec
+from rdma.kinds import POLICY_KIND
 from rdma.objects import NamespaceFacts, PodFacts
-from rdma.reading.manifests import HCA_RESOURCE, POLICY_KIND
+from rdma.reading.manifests import HCA_RESOURCE
 
 NAME = "operator"
 ROUNDS = 5

@@ -28,7 +28,7 @@ from console.views import layout_diff, manifest, needs, reach, rollout, why
 from console.views.fleet import Filter
 from console.views.survey import Survey
 from rdma.explain import QuestionError
-from rdma.reading.manifests import POLICY_KIND
+from rdma.kinds import POLICY_KIND
 from rdma.verbs import NAMES
 
 _FORM: Final = click.option("-o", "--output", "form", type=click.Choice(["json", "yaml", "wide"]))

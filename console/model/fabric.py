@@ -9,8 +9,8 @@ from typing import Any, Final, Self
 from gpu_operator.controllers.rdma.reading import SeenNetwork, SeenPolicy
 from rdma.compiling.compiler import Compiler
 from rdma.explain import Explainer
+from rdma.kinds import NETWORK_KIND, POLICY_KIND
 from rdma.objects import NamespaceFacts, PodFacts
-from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
 
 KINDS: Final = ("Namespace", NETWORK_KIND, POLICY_KIND)
 

@@ -17,7 +17,7 @@ from gpu_operator.controllers.claims import reading as claims
 from gpu_operator.controllers.rdma import reading as rdma
 from gpu_operator.kube.port import Chosen, Document, Source
 from gpu_operator.kube.reflector import Reflector
-from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
+from rdma.kinds import NETWORK_KIND, POLICY_KIND
 
 RETRY_S: Final = 2.0
 REFUSED_S: Final = 60.0  # a missing right or definition seldom appears within seconds

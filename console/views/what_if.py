@@ -9,8 +9,9 @@ from console.views.manifest import ManifestError, read_documents
 from console.views.reach import Cell
 from gpu_operator.controllers.rdma import reading
 from gpu_operator.controllers.rdma.reading import SeenNetwork, SeenPolicy
+from rdma.kinds import NETWORK_KIND, POLICY_KIND
 from rdma.objects import PodFacts
-from rdma.reading.manifests import GROUP, NETWORK_KIND, POLICY_KIND
+from rdma.reading.manifests import GROUP
 
 MOST_DOCUMENTS: Final = 16
 SHOWN: Final = 200

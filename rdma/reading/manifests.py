@@ -27,8 +27,6 @@ from rdma.tables import Direction
 
 GROUP: Final = "rdma.tessera.dev"
 HCA_RESOURCE: Final = f"{GROUP}/hca"
-POLICY_KIND: Final = "RDMANetworkPolicy"
-NETWORK_KIND: Final = "RDMANetwork"
 _DIRECTIONS: Final = {"Ingress": Direction.INGRESS, "Egress": Direction.EGRESS}
 _ENDED: Final = ("Succeeded", "Failed")
 

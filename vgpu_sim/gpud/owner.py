@@ -7,7 +7,6 @@ processes that the command left running: those of this user with the run's token
 environment.
 """
 
-import asyncio
 import os
 import signal
 import socket
@@ -30,12 +29,15 @@ class OwnerWatch:
     """
 
     def __init__(self, descriptor: int, on_end: Callable[[], None]) -> None:
+        import asyncio  # not for the owner, which uses this module, too
+
         self._socket = socket.socket(fileno=descriptor)
         self._socket.setblocking(False)
         self._on_end = on_end
         self.owner_died = False
         """Whether the link ended without a byte from the owner, which means that the owner died."""
-        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._handle_end)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._socket.fileno(), self._handle_end)
 
     def send_ready(self) -> None:
         """Notify the owner that gpud serves."""
@@ -43,7 +45,7 @@ class OwnerWatch:
             self._socket.send(READY)
 
     def _handle_end(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._socket.fileno())
+        self._loop.remove_reader(self._socket.fileno())
         try:
             self.owner_died = self._socket.recv(1) != DONE
         except OSError:

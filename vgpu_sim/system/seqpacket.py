@@ -13,7 +13,6 @@ from pathlib import Path
 from vgpu_sim.system.descriptors import send as send_descriptors
 from vgpu_sim.system.peers import CREDENTIALS_BYTES, Peer, sender_of
 
-MAX_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
 SCM_MAX_FD = 253  # Linux: descriptors in one message
 _CREDENTIALS = socket.CMSG_SPACE(CREDENTIALS_BYTES)
 # Flags of ``socket`` are enumerations; combining them takes longer than the system call itself.

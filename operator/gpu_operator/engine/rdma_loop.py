@@ -21,7 +21,7 @@ from gpu_operator.engine.parts import until_one_ends
 from gpu_operator.kube.actions import Action, Apply, Delete, Record
 from gpu_operator.kube.port import Chosen, Cluster, Document
 from gpu_operator.kube.reflector import Reflector
-from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
+from rdma.kinds import NETWORK_KIND, POLICY_KIND
 
 GATHER_S: Final = 0.01  # changes arrive in bursts
 _RETRY_S: Final = (0.25, 15.0)

@@ -13,7 +13,8 @@ from gpu_operator.controllers.rdma.cluster import TABLES_KIND, Change, Now, Poli
 from gpu_operator.engine.rdma_loop import _READERS
 from gpu_operator.kube.actions import Action, Apply, Delete, Record
 from rdma import codec
-from rdma.reading.manifests import HCA_RESOURCE, NETWORK_KIND, POLICY_KIND
+from rdma.kinds import NETWORK_KIND, POLICY_KIND
+from rdma.reading.manifests import HCA_RESOURCE
 from rdma.tables import NodeTables
 
 Document = dict[str, Any]

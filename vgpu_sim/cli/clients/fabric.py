@@ -29,7 +29,7 @@ from vgpu_sim.cli.clients import fabric_policy
 from vgpu_sim.hal import direct, messages
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.system import polling, python_process
-from vgpu_sim.system.seqpacket import MAX_PATH_BYTES
+from vgpu_sim.system.socket_paths import MAX_PATH_BYTES
 
 HCAD_MODULE: Final = "hca.daemon"
 START_TIMEOUT_SECONDS: Final = 30.0

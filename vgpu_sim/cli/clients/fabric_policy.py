@@ -4,6 +4,9 @@ both.
 Members and policies are stored in a file in the fabric's folder. A process that changes the file
 holds the fabric's lock, compiles members and policies as the operator does for a node, and sends
 the tables to hcad. The file contains what hcad has acknowledged.
+
+The compiler and the readers of policies are imported on first use, because every `tessera run`
+imports this module.
 """
 
 import json
@@ -14,17 +17,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from hca.contract.fabric_files import ADMIN_NAME, POLICY_NAME
-from rdma import codec
-from rdma.compiling.compiler import Compiler
 from rdma.errors import PolicyError
-from rdma.objects import NamespaceFacts, PodFacts
-from rdma.reading import manifests
+from rdma.kinds import NETWORK_KIND, POLICY_KIND
 from vgpu_sim.cli.clients.admin import AdminClient
 
 NAMESPACE: Final = "default"
 NODE: Final = "fabric"
-POLICY_KIND: Final = manifests.POLICY_KIND
-NETWORK_KIND: Final = manifests.NETWORK_KIND
 
 Document = Mapping[str, Any]
 
@@ -81,6 +79,11 @@ class FabricPolicy:
 
     def compile(self) -> str:
         """Return the tables of the next generation, as text. Raises PolicyError."""
+        from rdma import codec
+        from rdma.compiling.compiler import Compiler
+        from rdma.objects import NamespaceFacts, PodFacts
+        from rdma.reading import manifests
+
         compiler = Compiler()
         compiler.upsert_namespace(NamespaceFacts(NAMESPACE))
         for address, member in self.members.items():
@@ -98,6 +101,8 @@ class FabricPolicy:
 
 def key_of(document: Document) -> str:
     """Return the kind and name of a valid policy or network. Raises PolicyError."""
+    from rdma.reading import manifests
+
     kind = document.get("kind")
     if kind == POLICY_KIND:
         return f"{kind} {manifests.policy(document).key}"

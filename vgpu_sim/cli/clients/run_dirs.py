@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from vgpu_sim.gpud import slices
 from vgpu_sim.gpud.model import new_instance_uuid
-from vgpu_sim.gpud.slices import server as slices
-from vgpu_sim.system.seqpacket import MAX_PATH_BYTES
+from vgpu_sim.system.socket_paths import MAX_PATH_BYTES
 
 PREFIX = "tessera-"
 LOCK_NAME = "owner.lock"

@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 from vgpu_sim.gpud.errors import GpudError
-from vgpu_sim.gpud.slices.server import SOCKET_NAME
+from vgpu_sim.gpud.slices import SOCKET_NAME
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.messages import DeviceInfo, Header, Hello, MessageType
 

@@ -17,6 +17,7 @@ from drawing.verdict import draw_path, path_lines, path_of
 from rdma.compiling.compiler import Compiler
 from rdma.errors import PolicyError, RdmaError
 from rdma.explain import Question, QuestionError, explain as explain_flow
+from rdma.kinds import NETWORK_KIND, POLICY_KIND
 from rdma.objects import NamespaceFacts, Network, PodFacts, Policy
 from rdma.reading import manifests as objects
 from rdma.verbs import NAMES, Verb
@@ -27,7 +28,7 @@ DENIED = 1
 UNREADABLE = 2
 _VERBS = {name.lower(): verb for name, verb in NAMES.items()}
 _Value = TypeVar("_Value")
-_OURS = (objects.NETWORK_KIND, objects.POLICY_KIND)
+_OURS = (NETWORK_KIND, POLICY_KIND)
 
 
 def _verb(_ctx: click.Context, _param: click.Parameter, value: str) -> Verb:
@@ -288,7 +289,7 @@ def _put_closed(compiler: Compiler, document: Document) -> None:
     metadata, spec = document.content.get("metadata"), document.content.get("spec")
     said = metadata if isinstance(metadata, dict) else {}
     name = str(said.get("name"))
-    if document.kind == objects.POLICY_KIND:
+    if document.kind == POLICY_KIND:
         created = str(said.get("creationTimestamp") or "")
         closed = objects.closed_policy(str(said.get("namespace")), name, spec, created)
         compiler.upsert_policy(closed)
@@ -301,7 +302,7 @@ def _put_closed(compiler: Compiler, document: Document) -> None:
 
 def _put(compiler: Compiler, document: Document) -> tuple[str, str]:
     """Add a network or policy to a compiler; return its kind and key. Raises PolicyError."""
-    if document.kind == objects.NETWORK_KIND:
+    if document.kind == NETWORK_KIND:
         network: Network = _read(document, objects.network, objects.GROUP)
         compiler.upsert_network(network)
         return document.kind, network.name

@@ -1,1 +1,3 @@
 """Slice sockets: access control, HELLO messages, and their answers."""
+
+SOCKET_NAME = "s.sock"

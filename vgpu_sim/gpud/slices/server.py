@@ -16,13 +16,13 @@ from typing import Protocol
 
 from vgpu_sim.gpud.errors import HelloRefused, RetryLater
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
-from vgpu_sim.gpud.slices import hello as hellos, management
+from vgpu_sim.gpud.slices import SOCKET_NAME, hello as hellos, management
 from vgpu_sim.gpud.slices.admission import Admission
 from vgpu_sim.gpud.slices.hello import Hello, MalformedHello
 from vgpu_sim.gpud.slices.replies import Replies
 from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import DeviceInfo
-from vgpu_sim.system import foreign, processes, seqpacket
+from vgpu_sim.system import foreign, processes, seqpacket, socket_paths
 from vgpu_sim.system.admin_socket.errors import RequestError
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import LogQuota, Pace, Turnstile
@@ -30,7 +30,6 @@ from vgpu_sim.system.peers import Peer, peer_of, peer_pidfd_of
 
 logger = logging.getLogger("tessera.gpud")
 
-SOCKET_NAME = "s.sock"
 HELLO_TIMEOUT_SECONDS = 5.0
 MAX_PENDING = 64
 LOG_LINES_PER_MINUTE = 30
@@ -97,8 +96,10 @@ class SliceServer:
             ValueError: the path is too long.
         """
         path = self.directory / SOCKET_NAME
-        if len(os.fsencode(path)) > seqpacket.MAX_PATH_BYTES:
-            raise ValueError(f"socket path is longer than {seqpacket.MAX_PATH_BYTES} bytes: {path}")
+        if len(os.fsencode(path)) > socket_paths.MAX_PATH_BYTES:
+            raise ValueError(
+                f"socket path is longer than {socket_paths.MAX_PATH_BYTES} bytes: {path}"
+            )
         self.directory.mkdir(parents=True, exist_ok=True)
         self.directory.chmod(directory_mode)
         self._listener = seqpacket.bind(path, socket_mode)

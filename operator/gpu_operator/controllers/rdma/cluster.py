@@ -22,8 +22,8 @@ from gpu_operator.controllers.rdma.reports import Finding, Reach, Reaches
 from gpu_operator.kube.actions import Action, Apply, Delete, Manager
 from rdma.compiling.compiler import Compiler
 from rdma.errors import TablesError
+from rdma.kinds import NETWORK_KIND, POLICY_KIND
 from rdma.objects import NamespaceFacts, PodFacts
-from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
 
 TABLES_KIND: Final = "RDMANodeTables"
 Change = tuple[str, str, Any]

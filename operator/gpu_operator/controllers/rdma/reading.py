@@ -18,6 +18,7 @@ from gpu_operator.api.v1alpha1.rdma.policy import RDMANetworkPolicyStatus
 from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
 from gpu_operator.api.v1alpha1.resource import Meta, meta_of
 from rdma.errors import PolicyError
+from rdma.kinds import NETWORK_KIND, POLICY_KIND
 from rdma.objects import NamespaceFacts, Network, PodFacts, Policy
 from rdma.reading import manifests
 
@@ -106,7 +107,7 @@ def read_node(document: Document) -> str | None:
 
 def read_policy(document: Document) -> SeenPolicy:
     """Parse an RDMANetworkPolicy; an invalid one becomes a policy that denies everything."""
-    meta = meta_of({**document, "kind": manifests.POLICY_KIND})
+    meta = meta_of({**document, "kind": POLICY_KIND})
     space, spec = str(document["metadata"]["namespace"]), document.get("spec")
     status = _status(document, RDMANetworkPolicyStatus)
     try:
@@ -119,7 +120,7 @@ def read_policy(document: Document) -> SeenPolicy:
 
 def read_network(document: Document) -> SeenNetwork:
     """Parse an RDMANetwork."""
-    meta = meta_of({**document, "kind": manifests.NETWORK_KIND})
+    meta = meta_of({**document, "kind": NETWORK_KIND})
     status = _status(document, RDMANetworkStatus)
     try:
         read = manifests.network_of(meta.name, document.get("spec"), meta.created)

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from gpu_operator.controllers.rdma.cluster import TABLES_KIND
 from gpu_operator.controllers.rdma.nodes import SILENT_AFTER_S
 from gpu_operator.kube.actions import Apply
-from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
+from rdma.kinds import NETWORK_KIND, POLICY_KIND
 from support.worlds.policy_cluster import RdmaWorld
 
 A, B = "a", "b"

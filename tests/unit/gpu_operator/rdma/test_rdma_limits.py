@@ -13,7 +13,7 @@ from gpu_operator.api.v1alpha1.rdma import packing
 from gpu_operator.controllers.rdma import reports
 from gpu_operator.kube.actions import Apply
 from rdma.compiling import budget, compiled_policy, excess
-from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
+from rdma.kinds import NETWORK_KIND, POLICY_KIND
 from rdma.tables import DEFAULT_PKEY, Identity
 from support.worlds.policy_cluster import RdmaWorld
 

@@ -15,7 +15,7 @@ from gpu_operator.engine.rdma_loop import RdmaLoop, object_selectors
 from gpu_operator.kube.actions import Action, Apply, Delete
 from gpu_operator.kube.port import Chosen, Document
 from gpu_operator.kube.reflector import Reflector
-from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
+from rdma.kinds import NETWORK_KIND, POLICY_KIND
 from support.worlds.policy_cluster import OWNER, RdmaWorld
 
 KINDS = ("Namespace", "Node", "Pod", "Lease", NETWORK_KIND, POLICY_KIND, TABLES_KIND)
