@@ -13,6 +13,8 @@ _MORE: Final = {
     "pod": "/pods/training/worker-0",
     "topologies": "/topology",
     "exporter": "/metrics/gpu-0003",
+    "rollouts": "/rollout",
+    "rolled-back": "/gpus/gpu-0003-gpu-1",
     "model": "/performance/model?model=llama-2-70b&tp=4&batch=16&in=1024&out=256",
     "form": "/performance/attention?heads=0",
 }
