@@ -7,7 +7,7 @@ from benchmarks.console.synthetic import SyntheticCluster
 from gpu_operator.api.v1alpha1 import CHANGED_AT, ROLLED_BACK, ROLLED_BACK_WHY
 from gpu_operator.kube.port import Document
 
-_NODES: Final = ("gpu-0003",)
+_NODES: Final = ("gpu-0004",)
 _HALVES: Final = [{"profile": "3g.40gb", "start": 0}, {"profile": "3g.40gb", "start": 4}]
 _BOUNDS_S: Final = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0)
 _SHARES: Final = (0.02, 0.11, 0.35, 0.55, 0.82, 0.94, 0.985, 1.0)  # of requests, by bound
@@ -21,7 +21,7 @@ def add_rollout(cluster: SyntheticCluster) -> None:
     gpus = [one for one in cluster.objects["GPU"].values() if one["spec"]["nodeName"] in _NODES]
     for number, gpu in enumerate(gpus):
         gpu["spec"] |= {"layout": "halves", "instances": _HALVES}
-        begun = now - datetime.timedelta(seconds=200 + 30 * number)
+        begun = now - datetime.timedelta(seconds=60 + 20 * number)
         notes = {CHANGED_AT: begun.isoformat(timespec="seconds")}
         if number == 1:
             notes |= {ROLLED_BACK: "uid-halves/1", ROLLED_BACK_WHY: why}

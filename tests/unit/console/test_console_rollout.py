@@ -67,7 +67,7 @@ def world_of(cluster: SyntheticCluster) -> World:
 def test_a_finished_rollout_has_every_gpu_done(node: SyntheticCluster) -> None:
     fleet, every, gpu = show(node, "/", "/rollout", "/gpus/n1-gpu-0")
     assert "3 of 3 GPUs done" in every
-    assert "Not all GPUs are done" not in fleet
+    assert "Layouts that are not applied" not in fleet
     assert "Layout: " not in gpu
 
 
