@@ -14,7 +14,7 @@ _MORE: Final = {
     "topologies": "/topology",
     "exporter": "/metrics/gpu-0003",
     "rollouts": "/rollout",
-    "rolled-back": "/gpus/gpu-0004-gpu-1",
+    "rolled-back": "/gpus/gpu-0006-gpu-1",
     "model": "/performance/model?model=llama-2-70b&tp=4&batch=16&in=1024&out=256",
     "form": "/performance/attention?heads=0",
 }

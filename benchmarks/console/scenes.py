@@ -7,7 +7,7 @@ from benchmarks.console.synthetic import SyntheticCluster
 from gpu_operator.api.v1alpha1 import CHANGED_AT, ROLLED_BACK, ROLLED_BACK_WHY
 from gpu_operator.kube.port import Document
 
-_NODES: Final = ("gpu-0004",)
+_NODES: Final = ("gpu-0006",)
 _HALVES: Final = [{"profile": "3g.40gb", "start": 0}, {"profile": "3g.40gb", "start": 4}]
 _BOUNDS_S: Final = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0)
 _SHARES: Final = (0.02, 0.11, 0.35, 0.55, 0.82, 0.94, 0.985, 1.0)  # of requests, by bound
