@@ -98,7 +98,7 @@ def test_counters_are_read_from_hcad_s_socket_at_most_once_a_second(tmp_path: Pa
     source = TrafficSource(path, clock=lambda: now[0])
     assert source.traffic() is None
     with hcad_with(path, asdict(TRAFFIC)):
-        assert source.traffic() is None, "asked again within a second"
+        assert source.traffic() is None, "queried again within a second"
         now[0] = 1.0
         assert source.traffic() == TRAFFIC
         source.close()
