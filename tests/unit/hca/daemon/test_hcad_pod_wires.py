@@ -20,12 +20,14 @@ from hca.binding.wire import NoWire, WireAddress, WireInterface
 from hca.binding.wire_sockets import open_group, open_sockets
 from hca.contract import hca, hca_objects
 from hca.contract.hca import HcaMessage
+from hca.contract.hca_engine import HcaWireCounts
 from hca.contract.verbs import VerbsQpType
 from hca.daemon.common.functions import Binding
 from hca.daemon.common.handover_state import HandoverState
 from hca.daemon.netd.broker import OpenedSockets
 from hca.daemon.serving import pods
 from hca.daemon.serving.policy_admin import operations
+from hca.daemon.serving.traffic import read_traffic
 from hca.daemon.wires import pod_wires
 from hca.daemon.wires.pod_wires import Netd
 from support.rigs import hca_rig
@@ -99,6 +101,36 @@ def test_programs_of_a_pod_share_a_wire_which_ends_with_the_last(
         await node.server.release(A)
         assert wires_of(node) == []
         third.close()
+        await node.server.close()
+
+    asyncio.run(play())
+
+
+def test_the_counts_of_a_closed_wire_remain_until_the_pod_loses_its_function(
+    tmp_path: Path, engine: Engine, netd: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = HcaWireCounts(received=5, received_bytes=50, sent=7, sent_bytes=70)
+    monkeypatch.setattr(engine, "wire_counts", lambda _wire: counts)
+
+    def figures(node: Node) -> list[int]:
+        (one,) = read_traffic(node.server)["functions"]
+        assert (one["function"], one["pod"]) == (A, "ns/one")
+        names = ("received_packets", "received_bytes", "sent_packets", "sent_bytes")
+        return [one[name] for name in names]
+
+    async def play() -> None:
+        node = node_of(tmp_path, engine, Netd(tmp_path))
+        assert read_traffic(node.server)["functions"] == []
+        await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
+        assert figures(node) == [0, 0, 0, 0]
+        for wires in (1, 2):
+            client, _ = await node.open(A)
+            assert figures(node) == [wires * one for one in (5, 50, 7, 70)]
+            client.close()
+            await until(lambda: not wires_of(node))
+            assert figures(node) == [wires * one for one in (5, 50, 7, 70)]
+        await node.server.release(A)
+        assert read_traffic(node.server)["functions"] == []
         await node.server.close()
 
     asyncio.run(play())
