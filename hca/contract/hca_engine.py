@@ -216,8 +216,8 @@ class HcaWireCounts(ctypes.Structure):
     """Packet counters of a wire.
 
     ``received_bytes`` and ``sent_bytes`` are the UDP payloads of the packets that ``received`` and
-    ``sent`` count: transport headers, data and ICRC. The fields from ``malformed`` to ``denied`` count packets that were received but not
-    executed.
+    ``sent`` count: transport headers, data and ICRC. The fields from ``malformed`` to ``denied``
+    count packets that were received but not executed.
     """
 
     _fields_ = (
