@@ -40,7 +40,7 @@ def test_the_probe_s_file_is_empty_until_this_hcad_is_ready(tmp_path: Path) -> N
 
 
 def options(directory: Path, ready_fd: int | None = None, patience: float = 60.0) -> Any:
-    return node._Options(directory, 1 << 30, False, False, True, ready_fd, patience)
+    return node._Options(directory, 1 << 30, False, False, True, None, ready_fd, patience)
 
 
 def test_a_lock_is_had_by_one_until_it_ends(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_the_engine_s_library_is_loaded_before_the_sandbox_and_started_in_it(
         node.sandbox, "enter_on_node", lambda directory, *, weak: begun.append((directory, weak))
     )
     monkeypatch.setattr(node, "Engine", lambda: begun.append("engine") or "it")
-    chosen = node._Options(tmp_path, 1, False, False, weak, None, 0.0)
+    chosen = node._Options(tmp_path, 1, False, False, weak, None, None, 0.0)
     assert node._confined_engine(chosen) == "it"
     assert begun == ["library", (tmp_path, weak), "engine"]
 
@@ -200,7 +200,7 @@ def test_sockets_in_pods_are_requested_if_wires_are_enabled(
     monkeypatch.setattr(node, "NodeServer", server)
     monkeypatch.setattr(node, "Netd", lambda *values: values)
     listening: Any = SimpleNamespace(providers="providers")
-    chosen = node._Options(tmp_path, 77, wire, True, False, None, 0.0)
+    chosen = node._Options(tmp_path, 77, wire, True, False, None, None, 0.0)
     engine: Any = "engine"
     shares: Any = "shares"
     assert node._server(chosen, engine, shares, listening).providers == "providers"
