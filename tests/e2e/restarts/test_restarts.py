@@ -227,11 +227,11 @@ class Together:
 def check(cluster: Cluster, manifest: Manifest, kind: str, *, restarts: int, pods: int) -> None:
     """Perform restarts of one kind, half of them on each GPU node, both nodes at the same time.
 
-    A restart of what all nodes share happens once, for the pods of both nodes, and its settings
-    are restored.
+    A restart of what all nodes share happens once, for the pods of both nodes. One that changes a
+    setting, which the second restores, happens as often as given, for the pods of one node.
     """
     row = RESTARTS[kind]
-    nodes = gpu_nodes(cluster)
+    nodes = gpu_nodes(cluster)[: 1 if row.toggles else None]
     rounds = restarts if row.toggles else restarts // len(nodes)
     together = Together(lambda: row.begin(nodes[0]), len(nodes))
     begins = [partial(row.begin, node) if row.on_one_node else together for node in nodes]
