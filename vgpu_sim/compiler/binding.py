@@ -108,7 +108,7 @@ that has them, `mov` and `cvta` of a shared variable give an address with the bl
 MAPA, so that clearing bit 24 gives that of the even block of the pair. The column of metadata of
 `.kind::f16` and `.kind::tf32` is the operand's, of which the two lowest bits are those of the
 sparsity selector. A descriptor of zero columns must not shift columns. `tcgen05.ld.red` is
-not supported.
+not supported: assemblers have it for `sm_103a` and `sm_110a`, and no board is of these.
 
 Texture and surface instructions become code that reads a descriptor and computes as
 `docs/textures.md` says. A kernel contains the code for a form at most twice: inlined at the first
