@@ -1,9 +1,9 @@
 """Lowers scalar video instructions to sequences that compute with parts of words as 64-bit numbers.
 
 Source: PTX ISA, "Scalar Video Instructions". The pseudocode's intermediate results have 33 and
-34 bits (vmad: 128); here they are exact, except that a signed second operation of vadd and vsub gets
-the low 32 bits, as on an H100. Operand c of vset has the type of operand a. Bits that vshl and vshr shift out of 32 bits are lost
-before a second operation, unless it saturates.
+34 bits (vmad: 128); here they are exact, except that a signed second operation of vadd and vsub
+gets the low 32 bits, as on an H100. Operand c of vset has the type of operand a. Bits that vshl and
+vshr shift out of 32 bits are lost before a second operation, unless it saturates.
 """
 
 from vgpu_sim.compiler.lower import values
