@@ -29,9 +29,12 @@ def _lines(found: LayoutDiff, most: int | None) -> Iterator[terminal.Line]:
     yield (terminal.Span(title, bold=True),)
     if not found.selected:
         yield "The selector matches no GPU."
-    yield f"  {found.selected} GPUs selected, {found.unchanged} already so"
+    yield f"  {found.selected} GPUs selected, {found.unchanged} unchanged"
     yield f"  {found.created} slices created, {found.destroyed} destroyed"
-    yield f"  {found.at_a_time} GPUs at a time may lose slices"
+    yield f"  at most {found.at_a_time} of the GPUs lose slices at the same time"
+    if found.sick:
+        names = list_first([f"{name} ({health})" for name, health in found.sick], most)
+        yield (terminal.Span(f"  not healthy, so that changes may fail: {names}", "red"),)
     if found.pods:
         rollout = found.layout.spec.rollout
         how = (
@@ -39,11 +42,12 @@ def _lines(found: LayoutDiff, most: int | None) -> Iterator[terminal.Line]:
             if found.evicts
             else f"waited for, at most {rollout.deadline_seconds} s per GPU, then it is rolled back"
         )
-        yield f"  {len(found.pods)} pods {how}: {list_first(found.pods, most)}"
+        pods = "1 pod is" if len(found.pods) == 1 else f"{len(found.pods)} pods are"
+        yield f"  {pods} {how}: {list_first(found.pods, most)}"
     if found.released:
         yield (
-            f"  {len(found.released)} GPUs would not follow this layout any more, and lose its"
-            f" slices unless another layout selects them: {list_first(found.released, most)}"
+            "  no longer selected by this layout, and without its slices unless another layout"
+            f" selects them: {len(found.released)}: {list_first(found.released, most)}"
         )
     for group in found.groups:
         yield from _group_lines(group, most)
@@ -86,6 +90,7 @@ def _document(found: LayoutDiff) -> dict[str, Any]:
         "evicts": found.evicts,
         "pods": list(found.pods),
         "released": list(found.released),
+        "notHealthy": [{"gpu": name, "health": health} for name, health in found.sick],
         "changes": [
             {
                 "gpus": list(one.names),

@@ -83,6 +83,8 @@ class LayoutDiff:
     pods: tuple[str, ...]
     at_a_time: int
     released: tuple[str, ...]
+    sick: tuple[tuple[str, str], ...] = ()
+    """GPUs that would change and are not healthy, each with its health."""
 
     @property
     def evicts(self) -> bool:
@@ -139,6 +141,11 @@ def diff(world: World, document: dict[str, Any]) -> LayoutDiff:
         pods=tuple(pods),
         at_a_time=layout.spec.rollout.unavailable_of(sum(not one.problem for one in changes)),
         released=tuple(released),
+        sick=tuple(
+            (one.gpu.name, one.gpu.status.health)
+            for one in changes
+            if one.is_change and one.gpu.status.health != "Healthy"
+        ),
     )
 
 

@@ -1,6 +1,7 @@
 """The layout diff: what an edit of a layout that GPUs follow would change."""
 
 import random
+import re
 
 import pytest
 from unit.console.test_console_pages import post
@@ -34,6 +35,14 @@ def test_an_edit_that_no_board_can_hold_releases_no_gpu(followed: SyntheticClust
     assert "not applied: <bdi>" in text
     assert "2 GPUs follow this layout now" not in text
     assert "losing its slices" not in text
+
+
+def test_a_change_of_a_gpu_that_is_not_healthy_is_marked(followed: SyntheticCluster) -> None:
+    followed.objects["GPU"]["n1-gpu-1"]["status"]["health"] = "Unhealthy"
+    text = post(followed, EDIT % ("h100", "3g.40gb")).text
+    (warning,) = re.findall(r"Not healthy, so that changes may fail:(.*?)</p>", text, re.DOTALL)
+    assert "n1-gpu-1</bdi></a> (Unhealthy)" in warning
+    assert "n1-gpu-0" not in warning
 
 
 def test_an_edit_whose_selector_no_longer_matches_releases_the_gpus(
