@@ -308,7 +308,7 @@ def _verdicts(
         ready = Verdict(False, Reason.WAITING_FOR_AGENT, rollout)
     else:
         served = status.gpus - len(leaving)
-        ready = Verdict(True, Reason.RECONCILED, f"{served} GPUs on {nodes} nodes are served")
+        ready = Verdict(True, Reason.RECONCILED, _describe_served(served, nodes))
     return verdicts(ready, progressing=progressing, degraded=degraded)
 
 
@@ -392,3 +392,10 @@ def _explain_wait(world: World, gpus: Sequence[Gpu]) -> str:
         elif agent is not None and agent.problem:
             messages.append(f"node agent {agent.name} on {name}: {agent.problem}")
     return list_first(messages, _MAX_NAMED, "; ")
+
+
+def _describe_served(gpus: int, nodes: int) -> str:
+    return (
+        f"{gpus} GPU{'' if gpus == 1 else 's'} on {nodes} node{'' if nodes == 1 else 's'}"
+        f" {'is' if gpus == 1 else 'are'} served"
+    )

@@ -66,7 +66,7 @@ def test_up_to_date_objects_are_not_written_again() -> None:
     assert condition(first.actions, "Ready") == (
         "True",
         "Reconciled",
-        "1 GPUs on 1 nodes are served",
+        "1 GPU on 1 node is served",
     )
 
 
@@ -363,7 +363,7 @@ def test_a_gpu_that_is_being_released_does_not_count_as_served() -> None:
     held = gpu(index=1, have=[mig_slice("7g.80gb@0", "default/x", withdrawing=True)])
     seen = world(node(labels=IN_POOL), pool(), gpu(), held, daemon_sets=agent_set())
     ready = condition(decide(seen).actions, "Ready")
-    assert ready == ("True", "Reconciled", "1 GPUs on 1 nodes are served")
+    assert ready == ("True", "Reconciled", "1 GPU on 1 node is served")
 
 
 def test_a_node_whose_name_is_not_a_label_value_is_reported() -> None:
