@@ -124,9 +124,12 @@ async def _read(
     """Return the model, the kinds that cannot be listed with the reason, and what is limited."""
     model = ClusterModel()
     async with connect(access) as source:
-        found = await Watches(source, model).list_once(k for k in kinds if k not in restricted)
-        if restricted:
-            found |= await Watches(source, model, access.scope).list_once(restricted)
+        everywhere, scoped = Watches(source, model), Watches(source, model, access.scope)
+        lists = await asyncio.gather(
+            everywhere.list_once(kind for kind in kinds if kind not in restricted),
+            scoped.list_once(restricted),
+        )
+        found = lists[0] | lists[1]
         refused = [
             kind
             for kind, err in found.items()

@@ -12,8 +12,18 @@ from console.support import entry
 from diagnosis import archive, findings
 from gpu_operator import errors
 
-_README: Final = f"""\
-Collected by `kubectl tessera bundle`. Read the files before you share them.
+README: Final = f"""\
+Collected by `kubectl tessera bundle`. Read the files before you share them. Below cluster/:
+
+doctor.json          findings of `kubectl tessera doctor`
+gpupools.json, gpus.json, miglayouts.json, gpupolicies.json, gpufaults.json, nodes.json
+pods.json            Tessera's own pods
+workloads.json       the operator's Deployment and the DaemonSets of pools
+logs/POD/CONTAINER   logs of these pods; .previous is the run before the last restart
+errors.txt           what could not be read, and why
+
+RDMA networks, RDMA policies and events are not collected: add `kubectl describe` of those that
+an issue concerns.
 
 {archive.LEFT_OUT}"""
 
@@ -52,7 +62,7 @@ def collect_bundle(access: Access, path: Path | None) -> None:
     target = path or Path(f"{folder}.tar.gz")
     try:
         files = asyncio.run(entry.collect_cluster(access.kubeconfig, access.context, access.named))
-        size = archive.write(target, folder, {"README.txt": _README, **files})
+        size = archive.write(target, folder, {"README.txt": README, **files})
     except errors.ConfigError as err:
         raise click.ClickException(str(err)) from err
     except OSError as err:

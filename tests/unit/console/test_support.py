@@ -16,6 +16,7 @@ import pytest
 
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
+from console.kubectl import support_commands
 from console.support import bundle, checks, entry, installation
 from diagnosis import archive
 from diagnosis.findings import FAIL, OK, WARN, Finding
@@ -235,6 +236,12 @@ def test_an_operator_that_is_not_found_is_no_success(cluster: SyntheticCluster) 
     assert "no pods, workloads and logs: namespace ml has no operator" in problems
     del cluster.objects["Deployment"]
     assert check(cluster)["operator"].state == WARN
+
+
+def test_the_readme_of_a_bundle_names_its_files(cluster: SyntheticCluster) -> None:
+    for path in collect(cluster):
+        name = path.removeprefix("cluster/")
+        assert name.startswith("logs/") or name in support_commands.README, name
 
 
 def test_addresses_of_foreign_pods_have_pseudonyms(
