@@ -395,7 +395,5 @@ def _explain_wait(world: World, gpus: Sequence[Gpu]) -> str:
 
 
 def _describe_served(gpus: int, nodes: int) -> str:
-    return (
-        f"{gpus} GPU{'' if gpus == 1 else 's'} on {nodes} node{'' if nodes == 1 else 's'}"
-        f" {'is' if gpus == 1 else 'are'} served"
-    )
+    where = f"on {nodes} node{'' if nodes == 1 else 's'}"
+    return f"{gpus} GPU {where} is served" if gpus == 1 else f"{gpus} GPUs {where} are served"
