@@ -21,7 +21,7 @@ spec:
 
 
 @pytest.fixture
-def followed() -> SyntheticCluster:
+def cluster() -> SyntheticCluster:
     """Return a node of two H100s that follow the layout ``mixed``."""
     cluster = SyntheticCluster()
     synthetic.pool_of(cluster, "h100-80gb")
@@ -30,23 +30,23 @@ def followed() -> SyntheticCluster:
     return cluster
 
 
-def test_an_edit_that_no_board_can_hold_releases_no_gpu(followed: SyntheticCluster) -> None:
-    text = post(followed, EDIT % ("h100", "9g.90gb")).text
+def test_an_edit_that_no_board_can_hold_releases_no_gpu(cluster: SyntheticCluster) -> None:
+    text = post(cluster, EDIT % ("h100", "9g.90gb")).text
     assert "not applied: <bdi>" in text
     assert "2 GPUs follow this layout now" not in text
     assert "losing its slices" not in text
 
 
-def test_a_change_of_a_gpu_that_is_not_healthy_is_marked(followed: SyntheticCluster) -> None:
-    followed.objects["GPU"]["n1-gpu-1"]["status"]["health"] = "Unhealthy"
-    text = post(followed, EDIT % ("h100", "3g.40gb")).text
+def test_a_change_of_a_gpu_that_is_not_healthy_is_marked(cluster: SyntheticCluster) -> None:
+    cluster.objects["GPU"]["n1-gpu-1"]["status"]["health"] = "Unhealthy"
+    text = post(cluster, EDIT % ("h100", "3g.40gb")).text
     (warning,) = re.findall(r"Not healthy, so that changes may fail:(.*?)</p>", text, re.DOTALL)
     assert "n1-gpu-1</bdi></a> (Unhealthy)" in warning
     assert "n1-gpu-0" not in warning
 
 
 def test_an_edit_whose_selector_no_longer_matches_releases_the_gpus(
-    followed: SyntheticCluster,
+    cluster: SyntheticCluster,
 ) -> None:
-    text = post(followed, EDIT % ("other", "1g.10gb")).text
+    text = post(cluster, EDIT % ("other", "1g.10gb")).text
     assert "2 GPUs follow this layout now" in text
