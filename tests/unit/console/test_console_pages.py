@@ -356,6 +356,8 @@ def test_hostile_names_are_escaped_on_every_page(name: str) -> None:
         "/rdma",
         "/events",
         "/layout",
+        "/rollout",
+        "/metrics",
         f"/nodes/{part}",
     ]
 
