@@ -9,8 +9,8 @@ from tessera_torch import counts, native
 from tessera_torch.bounds import with_checks
 from tessera_torch.complexes.elementwise import conjugate
 from tessera_torch.conditions import with_conditions
-from tessera_torch.determinism import with_alerts
 from tessera_torch.operator import Operator, overload
+from tessera_torch.own.determinism import with_alerts
 from tessera_torch.own.guard import Guarded, with_refusals
 from tessera_torch.own.integer_powers import with_integers
 

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch.complexes import functions, fused
+from tessera_torch.complexes import functions, fusion
 from tessera_torch.complexes.functions import Pair
-from tessera_torch.complexes.fused import join_parts as join
+from tessera_torch.complexes.fusion import join_parts as join
 from tessera_torch.complexes.parts import REAL_OF, split
 from tessera_torch.refusal import Unsupported
 
@@ -42,7 +42,7 @@ def _place(*operands: Any) -> Any:
 
 def _unary(name: str, function: Callable[[Pair], Pair]) -> Callable[..., Any]:
     def compute(self: Any) -> Any:
-        return fused.compute(name, function, (self,), _WIDE, self.dtype)
+        return fusion.compute(name, function, (self,), _WIDE, self.dtype)
 
     return compute
 
@@ -53,7 +53,7 @@ def _binary(
     def compute(self: Any, other: Any) -> Any:
         dtype = common(self, other)
         inner = _WIDE if wide else REAL_OF[dtype]
-        return fused.compute(name, function, (self, other), inner, dtype)
+        return fusion.compute(name, function, (self, other), inner, dtype)
 
     return compute
 
@@ -99,9 +99,9 @@ def add(self: Any, other: Any, alpha: Any = 1) -> Any:
     dtype = common(self, other)
     if alpha in (1, -1):
         name, function = ("add", _add) if alpha == 1 else ("sub", _subtract)
-        return fused.compute(name, function, (self, other), REAL_OF[dtype], dtype)
+        return fusion.compute(name, function, (self, other), REAL_OF[dtype], dtype)
     operands = (self, other, alpha)
-    return fused.compute("add scaled", _add_scaled, operands, REAL_OF[dtype], dtype)
+    return fusion.compute("add scaled", _add_scaled, operands, REAL_OF[dtype], dtype)
 
 
 def subtract(self: Any, other: Any, alpha: Any = 1) -> Any:
@@ -135,11 +135,11 @@ def _logical(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 def conjugate(self: Any) -> Any:
     """Return a new tensor of the conjugate numbers."""
-    return fused.compute("conj", lambda a: (a[0], -a[1]), (self,), REAL_OF[self.dtype], self.dtype)
+    return fusion.compute("conj", lambda a: (a[0], -a[1]), (self,), REAL_OF[self.dtype], self.dtype)
 
 
 def _negative(self: Any) -> Any:
-    return fused.compute("neg", lambda a: (-a[0], -a[1]), (self,), REAL_OF[self.dtype], self.dtype)
+    return fusion.compute("neg", lambda a: (-a[0], -a[1]), (self,), REAL_OF[self.dtype], self.dtype)
 
 
 def _absolute(self: Any) -> Any:
@@ -168,7 +168,7 @@ def _choose(condition: Pair, a: Pair, b: Pair) -> Pair:
 def where(condition: Any, self: Any, other: Any) -> Any:
     """Return elements of one of two tensors."""
     dtype = common(self, other)
-    return fused.compute("where", _choose, (condition, self, other), REAL_OF[dtype], dtype)
+    return fusion.compute("where", _choose, (condition, self, other), REAL_OF[dtype], dtype)
 
 
 def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
