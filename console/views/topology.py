@@ -33,10 +33,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class NodeTopology:
-    """The drawing of a node, or why there is none."""
+    """The drawing of a node, or why there is none.
+
+    ``unplaced`` counts HCAs of the pool to which the topology gives no place.
+    """
 
     figure: Figure | None
     problem: str = ""
+    unplaced: int = 0
 
 
 def rows(world: World, text: str) -> tuple[tuple[Row, ...], int]:
@@ -66,12 +70,13 @@ def view(world: World, node: str, traffic: Mapping[str, LinkTraffic] = NO_TRAFFI
         board = board_named(spec.board)
     except PerfError as err:
         return NodeTopology(None, str(err))
+    hcas = _hcas(world, spec.pool)
     sick = [one.spec.index for one in gpus if _is_sick(one)]
     network = network_of(
         topology,
         board,
         tuple(pages),
-        _hcas(world, spec.pool),
+        hcas,
         page_of=lambda index: pages[index],
         sick=sick,
     )
@@ -79,7 +84,8 @@ def view(world: World, node: str, traffic: Mapping[str, LinkTraffic] = NO_TRAFFI
         name: Load(format_rate(one.down), format_rate(one.up), max(one.down, one.up))
         for name, one in traffic.items()
     }
-    return NodeTopology(figure_of_network(replace(network, loads=loads)))
+    figure = figure_of_network(replace(network, loads=loads))
+    return NodeTopology(figure, unplaced=max(hcas - len(topology.hcas), 0))
 
 
 def _is_sick(gpu: Gpu) -> bool:

@@ -1,6 +1,6 @@
 """Complete texts over HTTP: ``python serve.py [PORT]``, then ``curl HOST:PORT/PROMPT``.
 
-``/metrics`` has the requests and their durations, which Prometheus and `tessera ui` read.
+``/metrics`` has the requests and their durations, in the names that Prometheus users know.
 """
 
 import sys

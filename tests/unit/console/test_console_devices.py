@@ -63,6 +63,13 @@ def test_a_topology_has_the_devices_of_the_gpu_objects(node: SyntheticCluster) -
     assert '/topology/n1"' in fetch(node, "/topology").text
 
 
+def test_hcas_without_a_place_in_the_topology_are_counted(node: SyntheticCluster) -> None:
+    assert "not drawn" not in fetch(node, "/topology/n1").text
+    for name in ("n1-gpu-0", "n1-gpu-1"):
+        node.objects["GPU"][name]["spec"]["topology"] = "flat"
+    assert "4 HCAs of the node\nare not drawn" in fetch(node, "/topology/n1").text
+
+
 def test_an_unhealthy_gpu_is_marked_in_the_topology(node: SyntheticCluster) -> None:
     assert "box gpu ill" not in fetch(node, "/topology/n1").text
     node.objects["GPU"]["n1-gpu-0"]["status"]["health"] = "Unhealthy: Xid 79"
@@ -197,7 +204,7 @@ def test_a_policy_that_selects_no_pod_changes_nothing(fabric: SyntheticCluster) 
     text = propose(
         fabric, POLICY.replace("podSelector: {}\n", "podSelector: {matchLabels: {a: b}}\n")
     ).text
-    assert "0 pairs of pods with other verbs" in text
+    assert "0 pairs of pods whose verbs change" in text
 
 
 @pytest.mark.parametrize(
