@@ -17,7 +17,10 @@ from gpu_operator.controllers.common.world import World
 from support.rigs.console_rig import Console, open_console
 
 HALVES = [{"profile": "3g.40gb", "start": 0}, {"profile": "3g.40gb", "start": 4}]
-NOW = datetime.datetime.now(datetime.UTC)
+
+
+def now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ def begin_change(cluster: SyntheticCluster, index: int, ago_s: float) -> dict[st
     """Have a GPU's change to two halves begin some seconds ago."""
     gpu = cluster.objects["GPU"][f"n1-gpu-{index}"]
     gpu["spec"]["instances"] = HALVES
-    begun = NOW - datetime.timedelta(seconds=ago_s)
+    begun = now() - datetime.timedelta(seconds=ago_s)
     gpu["metadata"]["annotations"] = {CHANGED_AT: begun.isoformat(timespec="seconds")}
     return gpu
 
@@ -87,7 +90,7 @@ def test_a_gpu_that_waits_for_pods_has_its_holders_and_the_time_left(
         Phase.FAILED: 0,
         Phase.ROLLED_BACK: 0,
     }
-    assert found.left_s(NOW) in (499, 500, 501)
+    assert found.left_s(now()) in (499, 500, 501)
     fleet, every, one, gpu = show(node, "/", "/rollout", "/rollout/mixed", "/gpus/n1-gpu-0")
     assert "(1 of 3 GPUs)" in fleet
     assert "0 of 3 GPUs done" in every
@@ -102,7 +105,7 @@ def test_a_passed_deadline_is_over(node: SyntheticCluster) -> None:
     put_layout(node, [{"profile": "3g.40gb", "count": 2}])
     begin_change(node, 0, 5000)
     (found,) = rollout.find_rollouts(world_of(node))
-    assert found.left_s(NOW) == 0
+    assert found.left_s(now()) == 0
     assert "deadline over: to be rolled back" in show(node, "/rollout")[0]
 
 
@@ -154,11 +157,11 @@ def test_the_plugin_prints_the_same(
     put_layout(node, [{"profile": "3g.40gb", "count": 2}])
     begin_change(node, 0, 100)
     found = rollout.find_rollouts(world_of(node))
-    rollout_text.write_rollouts(found, "", NOW)
+    rollout_text.write_rollouts(found, "", now())
     assert capsys.readouterr().out.splitlines()[1].split()[:7] == [
         *("mixed", "0/3", "0", "1", "2", "0", "0"),
     ]
-    rollout_text.write_rollouts(found, "wide", NOW)
+    rollout_text.write_rollouts(found, "wide", now())
     text = capsys.readouterr().out
     assert "n1-gpu-0   waiting for pods   8 min" in text
     assert text.count("not begun") == 2
