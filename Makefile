@@ -43,7 +43,7 @@ TEST_GPUS = status=0; \
   exit $$status
 
 # On the JIT everything runs, RDMA's tests beside those of GPUs; on the interpreter what depends on the
-# backend, and helm uninstall at the very end. tests/e2e/conftest.py assigns the files to lanes.
+# backend, and helm uninstall at the very end. tests/support/cluster/lanes.py assigns the files to lanes.
 test-cluster: venv # the end-to-end tests alone
 	@deploy/kind/up
 	@deploy/install

@@ -84,7 +84,7 @@ _PATTERNS: Final = (
 _SECRET_KEY: Final = re.compile(rf"(?i){_WORDS}")
 # What may be an IPv6 or an IPv4 address; `ipaddress` decides.
 _ADDRESS: Final = re.compile(
-    r"(?<![\w:.])(?=[\da-fA-F]{0,4}:)[\da-fA-F:]{2,45}(?:(?:\.\d{1,3}){3})?(?![\w:])"
+    r"(?:(?<![\w:.])[\da-fA-F]|:)[\da-fA-F:]{1,44}(?:(?:\.\d{1,3}){3}|(?!\.\d))(?!\w)"
     r"|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\w)"
 )
 # Namespaces that every cluster has: their names identify no tenant.
@@ -154,10 +154,13 @@ class Pseudonyms:
         return self.clean(value) if isinstance(value, str) else value
 
     def _replace_address(self, found: re.Match[str]) -> str:
-        address = _canonical(found[0])
-        if not address:
-            return found[0]
-        return self._addresses.setdefault(address, f"address-{len(self._addresses) + 1}")
+        text = found[0]
+        first, last = text.startswith(":"), text.endswith(":")  # may be the sentence's
+        for begin, end in ((0, 0), (0, last), (first, 0), (first, last)):
+            if address := _canonical(text[begin : len(text) - end]):
+                name = self._addresses.setdefault(address, f"address-{len(self._addresses) + 1}")
+                return text[:begin] + name + text[len(text) - end :]
+        return text
 
     def _replace_namespace(self, found: re.Match[str]) -> str:
         pseudonym = self._namespaces[found[1]]

@@ -44,9 +44,12 @@ _NAMESPACE: Final = "Namespace; default: the context's."
 
 
 def with_access(
-    function: Callable[..., Any], namespace_help: str = _NAMESPACE
+    function: Callable[..., Any], namespace_help: str = _NAMESPACE, *, everywhere: bool = True
 ) -> Callable[..., Any]:
-    """Add kubectl's options to a command, which receives them as ``access``."""
+    """Add kubectl's options to a command, which receives them as ``access``.
+
+    ``everywhere`` adds -A, for commands that consider objects of namespaces.
+    """
 
     @functools.wraps(function)
     def call(
@@ -54,7 +57,7 @@ def with_access(
         kubeconfig: Path | None,
         context: str | None,
         namespace: str,
-        all_namespaces: bool,
+        all_namespaces: bool = False,
         **options: Any,
     ) -> Any:
         above = click.get_current_context().find_object(Access) or Access()
@@ -67,8 +70,9 @@ def with_access(
         return function(*args, access=access, **options)
 
     file = click.Path(dir_okay=False, path_type=Path)
+    every = click.option("-A", "--all-namespaces", is_flag=True, help="Consider all namespaces.")
     for option in (
-        click.option("-A", "--all-namespaces", is_flag=True, help="Consider all namespaces."),
+        *((every,) if everywhere else ()),
         click.option("-n", "--namespace", default="", help=namespace_help),
         click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
         click.option("--kubeconfig", type=file, help="File to use; default: as kubectl chooses."),
@@ -79,7 +83,8 @@ def with_access(
 
 def with_operator_access(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add kubectl's options to a command for which the namespace is that of the operator."""
-    return with_access(function, "Namespace of the operator; default: searched in all namespaces.")
+    text = "Namespace of the operator; default: searched in all namespaces."
+    return with_access(function, text, everywhere=False)
 
 
 def read_model(

@@ -121,7 +121,11 @@ async def _create(cluster: Faults, document: Document, wait_s: int) -> Document:
     deadline = time.monotonic() + wait_s
     while _summarize(made)["phase"] == _PENDING and time.monotonic() < deadline:
         await asyncio.sleep(_POLL_S)
-        made = await cluster.get(_KIND, _name(made))
+        try:
+            made = await cluster.get(_KIND, _name(made))
+        except errors.KubeError as err:  # the object exists, so its name must be printed
+            click.echo(f"warning: gpufault/{_name(made)}: {err}", err=True)
+            break
     return made
 
 

@@ -15,7 +15,7 @@ from gpu_operator import errors
 from gpu_operator.kube.port import Chosen, Document
 
 PORT: Final = 9400
-MOST_BYTES: Final = 1 << 20
+MOST_BYTES: Final = 4 << 20  # pairs and kinds of denials alone may have more than 1 MiB
 _LABELS: Final = "app.kubernetes.io/component=exporter"
 _KEPT_S: Final = 5.0
 _MOST_KEPT: Final = 64

@@ -15,10 +15,10 @@ Series = dict[str, list[tuple[Labels, float]]]
 
 MOST_LINES: Final = 20_000
 _SAMPLE: Final = re.compile(
-    r"([a-zA-Z_:][a-zA-Z0-9_:]{0,127})(?:\{([^\n]{0,2048})\})?"
+    r"([a-zA-Z_:][a-zA-Z0-9_:]{0,127})(?:\{([^\n]{0,3072})\})?"
     r"[ \t]+(\S{1,40})(?:[ \t]+-?[0-9]{1,20})?"
 )
-_LABEL: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]{0,63})="((?:[^"\\]|\\.){0,512})"')
+_LABEL: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]{0,63})="((?:[^"\\]|\\.){0,1280})"')
 _ESCAPED: Final = re.compile(r"\\(.)")
 
 

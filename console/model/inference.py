@@ -22,7 +22,7 @@ WITHIN_S: Final = 2.0  # for which a page waits
 PAUSE_S: Final = 5.0
 _REFUSED_S: Final = 60.0
 _WINDOW_S: Final = 60.0
-_STALE_S: Final = 600.0  # an older reading is no begin of a rate
+_STALE_S: Final = 600.0  # an older reading does not begin a rate
 _COST: Final = 50  # times the CPU time of parsing: the shortest pause before the next reading
 _AT_ONCE: Final = 8
 _MOST_WAITING: Final = 128
@@ -41,7 +41,7 @@ class Target:
 
 @dataclass(slots=True)
 class History:
-    """The readings of one pod, the oldest first; ``problem`` says why the last one failed."""
+    """The readings of one pod, the oldest first; ``problem`` states why the last one failed."""
 
     readings: list[tuple[float, Totals]] = field(default_factory=list)
     problem: str = ""
@@ -52,8 +52,7 @@ class History:
         self.problem = ""
         if self.readings:
             at, last = self.readings[-1]
-            again = totals.server != last.server or totals.requests < last.requests
-            if again or now - at > _STALE_S:
+            if _is_restarted(last, totals) or now - at > _STALE_S:
                 self.readings.clear()
         self.readings.append((now, totals))
         while len(self.readings) > 2 and now - self.readings[1][0] >= _WINDOW_S:
@@ -120,10 +119,17 @@ class Inference:
                 else:
                     history.add(now, totals)
             except errors.Refused as err:
-                history.problem, pause_s = f"not permitted: {err}", _REFUSED_S
+                history.problem, pause_s = str(err), _REFUSED_S  # the message names the cause
             except errors.KubeError as err:
                 history.problem = str(err)
         history.due = self.clock() + pause_s
+
+
+def _is_restarted(last: Totals, new: Totals) -> bool:
+    """Return whether a counter has decreased, or another server answers."""
+    before, after = last.latency, new.latency
+    has_shrunk = before is not None and after is not None and after.sum_s < before.sum_s
+    return has_shrunk or new.server != last.server or new.requests < last.requests
 
 
 def _parse(body: bytes) -> tuple[Totals | None, float]:

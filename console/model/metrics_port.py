@@ -20,7 +20,7 @@ _DEFAULT: Final = "/metrics"
 
 @dataclass(frozen=True, slots=True)
 class MetricsPort:
-    """A port and path; ``problem`` says why they cannot be read."""
+    """A port and path; ``problem`` states why they cannot be read."""
 
     port: int = 0
     path: str = _DEFAULT

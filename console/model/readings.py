@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Final
 
-from console.model.exporters import Exporters, Scrape
+from console.model.exporters import Scrape
 from console.model.exposition import read_samples
 
 Labels = tuple[tuple[str, str], ...]
 Series = Mapping[str, Mapping[Labels, float]]
 
 WINDOW_S: Final = 300.0
-MOST_NODES: Final = 8
+MOST_NODES: Final = 8  # of one page
+MOST_KEPT: Final = 32  # of all pages: with fewer than viewers show, no node has two readings
 MOST_SAMPLES: Final = 4096
 _SPACING_S: Final = 60.0  # between readings that are kept, except for the last two
 PCIE_RECEIVED: Final = "DCGM_FI_PROF_PCIE_RX_BYTES"
@@ -115,16 +116,9 @@ class History:
             kept.append(Reading(scrape.at, _bound(_index(scrape.text))))
             kept = _thin([one for one in kept if one.at >= scrape.at - WINDOW_S])
         self._nodes[node] = kept
-        while len(self._nodes) > MOST_NODES:
+        while len(self._nodes) > MOST_KEPT:
             del self._nodes[next(iter(self._nodes))]
         return NodeReadings(node, tuple(kept))
-
-
-async def read_nodes(
-    exporters: Exporters, history: History, nodes: list[str]
-) -> list[NodeReadings]:
-    """Read the exporters of at most ``MOST_NODES`` nodes, one after the other."""
-    return [history.add(node, await exporters.scrape(node)) for node in nodes[:MOST_NODES]]
 
 
 def _thin(readings: list[Reading]) -> list[Reading]:

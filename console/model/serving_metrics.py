@@ -1,5 +1,6 @@
 """Counters of inference servers, in the names that the usual servers give them."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -121,7 +122,7 @@ def _totals(server: _Server, series: Series) -> Totals | None:
         _models(labels for name in counted for labels, _ in series.get(name, ())),
         latency if latency is not None and latency.buckets else None,
         _histogram(series, server.first_token, server.first_token_scale, wanted),
-        _quantiles(series, server.latency, server.scale),
+        _quantiles(series, server.latency, server.scale, wanted),
         _add(series, server.busy, wanted) * server.scale if server.busy in series else None,
     )
 
@@ -157,17 +158,21 @@ def _histogram(
     sums: dict[float, float] = {}
     for labels, value in _values(series, f"{name}_bucket", wanted):
         bound = _parse(labels.get("le", ""))
-        if bound is not None and (bound in sums or len(sums) < _MOST_BUCKETS):
+        if bound is not None and (bound in sums or math.isinf(bound) or len(sums) < _MOST_BUCKETS):
             sums[bound] = sums.get(bound, 0.0) + value
+    if math.inf not in sums:  # the total is not known, as for PromQL
+        sums.clear()
     buckets = tuple((bound * scale, number) for bound, number in sorted(sums.items()))
     count = _add(series, f"{name}_count", wanted)
     return Histogram(buckets, count, _add(series, f"{name}_sum", wanted) * scale)
 
 
-def _quantiles(series: Series, name: str, scale: float) -> Mapping[float, float]:
+def _quantiles(
+    series: Series, name: str, scale: float, wanted: Callable[[Labels], bool]
+) -> Mapping[float, float]:
     """Return the quantiles of a summary, of several models the largest."""
     found: dict[float, float] = {}
-    for labels, value in _values(series, name, _is_any):
+    for labels, value in _values(series, name, wanted):
         quantile = _parse(labels.get("quantile", ""))
         if quantile is not None:
             found[quantile] = max(found.get(quantile, 0.0), value * scale)

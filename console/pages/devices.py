@@ -45,7 +45,7 @@ class DevicePages:
         name, world = request.path_params["name"], self._frame.model.world()
         if name not in world.gpus_by_node():
             return self._frame.not_found(request, f"node {name} with GPUs", needs.GPU)
-        (readings,) = await self._live.read([name])
+        readings = await self._live.read_one(name)
         links = traffic.links_of(readings)
         found = await self._frame.compute(topology.view, world, name, links)
         values = {"name": name, "found": found, "again": AGAIN_S}

@@ -1,10 +1,13 @@
 """The page of RDMA traffic and denials, which other pages load as a part."""
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from console.model.exporters import Exporters
-from console.model.readings import MOST_NODES, History, NodeReadings, read_nodes
+from console.model.inference import WITHIN_S
+from console.model.readings import MOST_NODES, History, NodeReadings
 from console.pages.frame import Frame
 from console.views import needs, traffic
 
@@ -18,10 +21,25 @@ class LiveTraffic:
         self._frame = frame
         self.exporters = exporters
         self._history = History()
+        self._tasks: set[asyncio.Task[list[NodeReadings]]] = set()
 
     async def read(self, nodes: list[str]) -> list[NodeReadings]:
         """Read the exporters of some nodes, and return their last minutes."""
-        return await read_nodes(self.exporters, self._history, nodes)
+        found = []
+        for node in nodes[:MOST_NODES]:
+            scrape = await self.exporters.scrape(node)
+            found.append(await self._frame.compute(self._history.add, node, scrape))
+        return found
+
+    async def read_one(self, node: str) -> NodeReadings:
+        """Read one node's exporter; a page does not wait for one that is slow."""
+        task = asyncio.create_task(self.read([node]))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        done, _ = await asyncio.wait([task], timeout=WITHIN_S)
+        if not done:
+            return NodeReadings(node, problem=f"no answer of the exporter within {WITHIN_S:g} s")
+        return task.result()[0]
 
     async def show_rdma(self, request: Request) -> Response:
         """Show rates and denials on the nodes of the pods that the matrix shows."""

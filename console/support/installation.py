@@ -46,7 +46,8 @@ class Installation:
             return ""
         if not self.chosen:
             return "the cluster has no operator of Tessera"
-        where = f"; {', '.join(self.elsewhere)} has one" if self.elsewhere else ""
+        verb = "has" if len(self.elsewhere) == 1 else "have"
+        where = f"; {', '.join(self.elsewhere)} {verb} one" if self.elsewhere else ""
         return f"namespace {self.chosen} has no operator of Tessera{where}"
 
     @property

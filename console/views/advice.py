@@ -8,7 +8,6 @@ from console.views.remedies import Move, Remedy
 from console.views.why import RequestFinding
 from facts.wording import list_first
 
-_NODES: Final = "nodes have"
 _ROOM: Final = (
     "as many free slices as the pod requests. What keeps the pod off them is not evaluated"
     " here: CPU and memory, affinity, topology, volumes, or a change that the scheduler has yet to"
@@ -38,7 +37,7 @@ def advise(request: RequestFinding) -> Advice | None:
     if request.nodes_with_room:
         number = request.nodes_with_room
         return Advice(
-            "Room by this count", f"{number} {'node has' if number == 1 else _NODES} {_ROOM}"
+            "Room by this count", f"{number} {'node has' if number == 1 else 'nodes have'} {_ROOM}"
         )
     if request.remedy is None:
         return None

@@ -29,10 +29,10 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a pod's readings say. None is a figure that they do not have.
+    """What a pod's readings state. None is a figure that they do not have.
 
     ``window_s`` is the time between the readings that are compared; None if there is one only.
-    ``source`` says where the latencies come from.
+    ``source`` names the origin of the latencies.
     """
 
     server: str = ""
@@ -111,7 +111,7 @@ def make_rows(
 
 
 def figures(history: History) -> Figures:
-    """Return what the readings of a pod say: between the first and the last, if there are two."""
+    """Return the figures of a pod's readings: between the first and the last, if there are two."""
     if not history.readings:
         return Figures(problem=history.problem)
     (began, first), (ended, last) = history.readings[0], history.readings[-1]
@@ -142,7 +142,7 @@ def figures(history: History) -> Figures:
 
 def quantile(histogram: Histogram | None, q: float) -> Latency | None:
     """Return a quantile as PromQL's ``histogram_quantile`` does; None without observations."""
-    if histogram is None or not histogram.buckets or histogram.buckets[-1][1] <= 0:
+    if histogram is None or len(histogram.buckets) < 2 or histogram.buckets[-1][1] <= 0:
         return None
     rank = q * histogram.buckets[-1][1]
     lower, below = 0.0, 0.0
@@ -158,7 +158,7 @@ def quantile(histogram: Histogram | None, q: float) -> Latency | None:
 def format_latency(seconds: float) -> str:
     """Return a latency with three digits, in the unit that suits."""
     for size, unit in ((1.0, "s"), (1e-3, "ms")):
-        if seconds >= size:
+        if seconds >= 0.9995 * size:
             return f"{_three(seconds / size)} {unit}"
     return f"{_three(seconds * 1e6)} µs"
 
@@ -169,9 +169,13 @@ def format_rate(rate: float) -> str:
 
 
 def _three(value: float) -> str:
-    if value >= 100:
+    if value >= 99.95:
         return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    if 0 < value < 0.001:
+        return "< 0.001"
+    if 0 < value < 0.995:
+        return f"{value:.3g}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
 def _target(record: PodRecord) -> Target:

@@ -86,11 +86,6 @@ class LayoutRollout:
         """Return whether the operator has processed the layout's latest version."""
         return self.layout.status.observed_generation >= self.layout.meta.generation
 
-    @property
-    def deadline(self) -> datetime.datetime | None:
-        """Return the first deadline of a GPU, or None."""
-        return min((one.deadline for one in self.unfinished if one.deadline), default=None)
-
     def left_s(self, now: datetime.datetime) -> int | None:
         """Return the seconds until the first deadline, or None."""
         found = [left for one in self.unfinished if (left := one.left_s(now)) is not None]

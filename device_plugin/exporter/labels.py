@@ -10,7 +10,6 @@ from device_plugin.exporter.traffic import PairDenials, PairTraffic, PortTraffic
 from vgpu_sim.hal.management.admin import Gpu, Instance
 
 Labels = dict[str, str]
-_MOST_POLICIES: Final = 4  # in one label
 _WHOLE: Final = "whole"  # the profile of a GPU with MIG off
 
 
@@ -63,13 +62,11 @@ def pair_labels(pair: PairTraffic, hostname: str) -> Labels:
 
 
 def denial_labels(denials: PairDenials, hostname: str) -> Labels:
-    """Return the labels of the series of denials; of many policies, the first four are named."""
-    named = ", ".join(denials.policies[:_MOST_POLICIES])
-    more = len(denials.policies) - _MOST_POLICIES
+    """Return the labels of the series of denials; of many policies, hcad lists the first four."""
     labels = {
         "Hostname": hostname,
         "verb": denials.verb,
-        "policy": f"{named}, and {more} more" if more > 0 else named,
+        "policy": ", ".join(denials.policies),
         "action": "audited" if denials.audited else "denied",
     }
     return labels | _ends(denials)

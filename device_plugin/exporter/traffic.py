@@ -83,7 +83,7 @@ class TrafficSource:
     """
 
     def __init__(
-        self, socket: Path, timeout_s: float = 5.0, clock: Callable[[], float] = time.monotonic
+        self, socket: Path, timeout_s: float = 2.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._path = socket
         self._hcad = _Hcad(socket, timeout_s)

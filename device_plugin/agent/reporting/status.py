@@ -228,17 +228,19 @@ def _states(
         progressing = (True, reason, message)
     else:
         there = f"{len(gpu.unclaimed)} slices" if gpu.mig_enabled else "one whole GPU (MIG off)"
-        sick = "" if healthy else f"; but the GPU is {gpu.health}: see Degraded"
-        ready = (True, Reason.RECONCILED, f"{there} as desired{sick}")
+        suffix = "" if healthy else f"; but the GPU is {gpu.health}: see Degraded"
+        ready = (True, Reason.RECONCILED, f"{there} as desired{suffix}")
         progressing = (False, Reason.RECONCILED, "")
     sandbox = f"workers are confined by: {', '.join(inventory.sandbox) or 'not known yet'}"
-    ill = [s for s in gpu.slices if s.health != "Healthy"]
+    unhealthy = [s for s in gpu.slices if s.health != "Healthy"]
     if not healthy:
         reason = Reason.SUSPECT if is_in_service(gpu.health) else Reason.UNHEALTHY
         degraded: _State = (True, reason, f"{gpu.uuid} is {gpu.health}")
-    elif ill:
-        reason = Reason.SUSPECT if all(is_in_service(s.health) for s in ill) else Reason.UNHEALTHY
-        sick_slices = "; ".join(f"slice {s.instance} ({s.uuid}) is {s.health}" for s in ill)
+    elif unhealthy:
+        reason = (
+            Reason.SUSPECT if all(is_in_service(s.health) for s in unhealthy) else Reason.UNHEALTHY
+        )
+        sick_slices = "; ".join(f"slice {s.instance} ({s.uuid}) is {s.health}" for s in unhealthy)
         degraded = (True, reason, sick_slices)
     elif rival:
         degraded = (True, Reason.RESOURCE_CONFLICT, rival)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hca.daemon.policy.tallies import DenialKind, Tally
+from hca.daemon.policy.tallies import MOST_POLICIES, DenialKind, Tally
 from vgpu_sim.system.pacing import LogQuota
 
 logger = logging.getLogger("tessera.hcad")
@@ -89,7 +89,8 @@ class Denials:
         if not denial.audited:
             self.total += count
         pods = denial.source_pod, denial.destination_pod
-        kind = DenialKind(*pods, denial.verb, denial.policies, denial.audited)
+        first = denial.policies[:MOST_POLICIES]
+        kind = DenialKind(*pods, denial.verb, first, denial.audited)
         self.by_pods.add(kind, count)
         if denial not in self._counts:
             if len(self._counts) >= MAX_KINDS:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 MAX_KEPT: Final = 512
+MOST_POLICIES: Final = 4  # of a kind of denial; a pod may have 1,024, with long names
 _Kind = TypeVar("_Kind", bound=Hashable)
 
 

@@ -1,6 +1,7 @@
 """The one operation of hcad's telemetry socket: counters of traffic and of denials.
 
-They never decrease for as long as this hcad serves; a successor starts at 0.
+Those of a port begin with each pod, those of a kind when it is listed again after it was dropped;
+a successor starts at 0.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -68,6 +69,7 @@ def read_traffic(server: PodServer) -> dict[str, Any]:
 
 def _function(server: PodServer, party: Party) -> Mapping[str, Any]:
     sums = server.wires.count_traffic(party)
+    same = [one for one in server.enforcer.parties.all() if one.pod_uid == party.pod_uid]
     return {
         "function": party.function,
         "pod": party.owner,
@@ -77,6 +79,6 @@ def _function(server: PodServer, party: Party) -> Mapping[str, Any]:
         "sent_packets": sums["sent"],
         "local_received_bytes": party.local_received_bytes,
         "local_sent_bytes": party.local_sent_bytes,
-        "queue_pairs": party.queue_pairs,
-        "region_bytes": party.region_bytes,
+        "queue_pairs": sum(one.queue_pairs for one in same),
+        "region_bytes": sum(one.region_bytes for one in same),
     }

@@ -233,6 +233,7 @@ def check(cluster: Cluster, manifest: Manifest, kind: str, *, restarts: int, pod
     row = RESTARTS[kind]
     nodes = gpu_nodes(cluster)[: 1 if row.toggles else None]
     rounds = restarts if row.toggles else restarts // len(nodes)
+    assert rounds * (1 if row.toggles else len(nodes)) == restarts, (restarts, nodes)
     together = Together(lambda: row.begin(nodes[0]), len(nodes))
     begins = [partial(row.begin, node) if row.on_one_node else together for node in nodes]
 

@@ -15,7 +15,7 @@ TRAFFIC = RdmaTraffic(
     flows=(PairTraffic("ml/a", "ml/b", "Write", 5, 1500),),
     denials=(
         PairDenials("ml/a", "db/c", "Read", ("db/closed",), False, 7),
-        PairDenials("ml/a", "", "Connect", tuple(f"db/p{i}" for i in range(6)), True, 1),
+        PairDenials("ml/a", "", "Connect", tuple(f"db/p{i}" for i in range(4)), True, 1),
     ),
     unlisted_operations=3,
     unlisted_bytes=9,

@@ -39,7 +39,5 @@ def test_the_page_of_a_sick_gpu_states_since_when_after_events_have_expired() ->
         }
     )
     text = fetch(cluster, "/gpus/n1-gpu-0").text
-    assert re.search(
-        r"not healthy since [^<]*03:04:05[^<]*UTC: <bdi>GPU-1 is Unhealthy: Xid 79", text
-    )
+    assert re.search(r"degraded since [^<]*03:04:05[^<]*UTC: <bdi>GPU-1 is Unhealthy: Xid 79", text)
     assert re.search(r"<td[^>]*>Degraded</td>\s*<td[^>]*>True</td>\s*<td[^>]*>[^<]*03:04:05", text)

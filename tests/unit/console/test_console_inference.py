@@ -155,6 +155,42 @@ def test_a_server_that_starts_again_begins_a_new_rate() -> None:
     assert inference.figures(history).rate == 2.0
 
 
+def test_a_start_is_noticed_by_the_sum_of_latencies() -> None:
+    history = History()
+    for at, requests, total in ((0, 100, 50.0), (5, 140, 20.0)):
+        latency = Histogram(((1.0, requests), (math.inf, requests)), requests, total)
+        history.add(at, Totals("vLLM", requests, latency=latency))
+    assert len(history.readings) == 1
+
+
+def test_the_last_bound_is_infinite() -> None:
+    lines = [f'http_request_duration_seconds_bucket{{le="{one}"}} 1' for one in range(1, 400)]
+    count = ["http_request_duration_seconds_count 2", "http_request_duration_seconds_sum 9"]
+    without = read_totals("\n".join((*lines, *count)))
+    assert without is not None
+    assert without.latency is None
+    infinite = 'http_request_duration_seconds_bucket{le="+Inf"} 2'
+    found = read_totals("\n".join((*lines, infinite, *count)))
+    assert found is not None
+    assert found.latency is not None
+    assert found.latency.buckets[-1] == (math.inf, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.9999, "1.00 s"),
+        (0.09997, "100 ms"),
+        (0.0042, "4.20 ms"),
+        (2e-9, "0.002 µs"),
+        (0, "0.00 µs"),
+    ],
+)
+def test_latencies_have_three_digits(seconds: float, text: str) -> None:
+    assert inference.format_latency(seconds) == text
+    assert inference.format_rate(0.004) == "0.004"
+
+
 def test_a_rate_is_of_the_last_minute() -> None:
     history = History()
     for at in range(0, 300, 5):
@@ -186,7 +222,10 @@ def test_hostile_answers_give_no_figure_or_a_finite_one(text: str) -> None:
     totals = read_totals(text)
     if totals is None:
         return
-    later = Totals(totals.server, totals.requests + 1, latency=totals.latency)
+    wild = totals.latency and Histogram(
+        tuple((bound, 7.0 * (n % 3)) for n, (bound, _) in enumerate(totals.latency.buckets)), 9, 1
+    )
+    later = Totals(totals.server, totals.requests + 1, latency=wild)
     for history in (History([(0.0, totals)]), History([(0.0, totals), (5.0, later)])):
         found = inference.figures(history)
         latencies = [one.seconds for one in (*found.latencies, found.mean) if one is not None]

@@ -11,11 +11,13 @@ from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
 from console.model import readings as of
 from console.model.exporters import Exporters, Scrape
-from console.model.readings import MOST_NODES, MOST_SAMPLES, WINDOW_S, History, NodeReadings
+from console.model.readings import MOST_KEPT, MOST_SAMPLES, WINDOW_S, History, NodeReadings
 from console.views import traffic
 from gpu_operator import errors
 from support.rigs.console_rig import Console, open_console
 from support.rigs.fake_exporters import FakeProxy, exporter_of
+from support.worlds.scraped_fabric import scrape_rdma
+from support.worlds.scraped_node import scrape
 
 A_TO_B = (
     'source_namespace="ml",source_pod="a",destination_namespace="db",destination_pod="b",'
@@ -48,6 +50,11 @@ def read(*answers: str, node: str = "n1", every_s: float = 10.0) -> NodeReadings
     for place, text in enumerate(answers):
         found = history.add(node, Scrape(text, at=100 + every_s * place))
     return found
+
+
+def test_the_series_are_those_of_the_exporter() -> None:
+    found = read(scrape() + scrape_rdma())
+    assert found.readings[-1].series.keys() >= of.WANTED
 
 
 def test_rates_are_the_increase_of_counters_between_two_readings() -> None:
@@ -135,9 +142,9 @@ def test_a_hostile_answer_takes_bounded_memory() -> None:
     assert len(shown.denials) == traffic.MOST_ROWS
     assert shown.more == MOST_SAMPLES - 1 - traffic.MOST_ROWS
     history = History()
-    for number in range(3 * MOST_NODES):
+    for number in range(2 * MOST_KEPT):
         history.add(f"n{number}", Scrape("", at=1.0))
-    assert len(history._nodes) == MOST_NODES
+    assert len(history._nodes) == MOST_KEPT
 
 
 def test_a_counter_without_a_number_is_left_out() -> None:

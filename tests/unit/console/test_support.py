@@ -250,7 +250,7 @@ def test_addresses_of_foreign_pods_have_pseudonyms(
     async def read(*_: object, **__: object) -> str:
         return (
             "12:03:04 denied 10.244.2.9 to 10.244.1.1, gid ::ffff:10.244.2.9,"
-            " 0000:0000:0000:0000:0000:ffff:0af4:0209 fd00::7 on 127.0.0.1 version 1.2.3"
+            " 0000:0000:0000:0000:0000:ffff:0af4:0209 fd00::7 peer:fd00::7 fd00::7: ::ffff:10.244.2.9: on 127.0.0.1 version 1.2.3"
         )
 
     monkeypatch.setattr(Logs, "read", read)
@@ -259,12 +259,13 @@ def test_addresses_of_foreign_pods_have_pseudonyms(
     files = collect(cluster)
     log = files["cluster/logs/tessera-operator-1/agent.log"]
     match = re.fullmatch(
-        r"12:03:04 denied (address-\d+) to 10\.244\.1\.1, gid (\S+), (\S+) (address-\d+)"
+        r"12:03:04 denied (address-\d+) to 10\.244\.1\.1, gid (\S+), (\S+) (address-\d+) peer:(\S+) (\S+): (\S+):"
         r" on 127\.0\.0\.1 version 1\.2\.3",
         log,
     )
     assert match, log
-    assert match[1] == match[2] == match[3] != match[4]
+    assert match[1] == match[2] == match[3] == match[7]
+    assert match[1] != match[4] == match[5] == match[6]
     assert "cluster/gpupolicies.json" in files
 
 

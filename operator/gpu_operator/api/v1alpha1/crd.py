@@ -70,7 +70,7 @@ KINDS: tuple[Kind, ...] = (
             Column("Slices", ".status.slicesTotal", "integer"),
             Column("Used", ".status.slicesUsed", "integer"),
             Column("Health", ".status.health"),
-            Column("Health Since", _DEGRADED_SINCE, "date", wide=True),
+            Column("Degraded Since", _DEGRADED_SINCE, "date", wide=True),
             AGE,
             Column("UUID", ".spec.uuid", wide=True),
             Column("Budget", ".status.budget.total", wide=True),

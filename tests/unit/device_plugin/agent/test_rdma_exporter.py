@@ -51,7 +51,7 @@ def test_pairs_of_pods_and_denials_are_labelled_by_verb_and_policy() -> None:
     assert found["tessera_rdma_request_bytes_total"] == [(pair, 1500)]
     denied = {"destination_namespace": "db", "destination_pod": "c", "verb": "Read"}
     denied |= {"policy": "db/closed", "action": "denied"}
-    policies = "db/p0, db/p1, db/p2, db/p3, and 2 more"
+    policies = "db/p0, db/p1, db/p2, db/p3"
     audited = {"destination_namespace": "", "destination_pod": "", "verb": "Connect"}
     audited |= {"policy": policies, "action": "audited"}
     assert found["tessera_rdma_denials_total"] == [(ends | denied, 7), (ends | audited, 1)]

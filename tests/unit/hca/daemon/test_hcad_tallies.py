@@ -9,7 +9,7 @@ from hca.contract.hca_engine import HcaFlowCounts
 from hca.daemon.policy.denials import Denial, Denials
 from hca.daemon.policy.flows import Flows
 from hca.daemon.policy.parties import Parties, Party
-from hca.daemon.policy.tallies import DenialKind, PodPair, Tally
+from hca.daemon.policy.tallies import MOST_POLICIES, DenialKind, PodPair, Tally
 from rdma.tables import DEFAULT_PKEY, FULL, Flow, Verdict
 from rdma.verbs import ALL, Verb
 from support.rigs.recording_engine import Engine
@@ -55,6 +55,15 @@ def test_denials_are_counted_by_pods_and_policies_even_after_they_were_taken() -
         DenialKind("a/p", "b/q", "Read", ("b/x",), audited=True): 4,
         DenialKind("a/p", "b/q", "Read", ("b/x",), audited=False): 7,
     }
+
+
+def test_of_many_policies_the_first_are_kept() -> None:
+    denials = Denials()
+    for number in range(2):  # kinds that differ in the fifth policy are one
+        policies = (*(f"ns/{one}" for one in range(MOST_POLICIES)), f"ns/last{number}")
+        denials.add(Denial("f", "10.0.0.1", "a/p", "10.1.0.1", "b/q", "Read", policies))
+    ((kind, count),) = denials.by_pods.counts.items()
+    assert (kind.policies, count.operations) == (("ns/0", "ns/1", "ns/2", "ns/3"), 2)
 
 
 @pytest.mark.parametrize(

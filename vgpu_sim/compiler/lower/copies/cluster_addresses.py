@@ -28,7 +28,10 @@ def mapa(context: Context, form: Form, match: Match) -> None:
 
 
 def getctarank(context: Context, form: Form, match: Match) -> None:
-    """Lower getctarank: the rank that an address names, or else that of the executing block."""
+    """Lower getctarank: the rank that an address names, or else that of the executing block.
+
+    An address whose field is 1 names no block (ADR 191): the result is 0xFFFFFFFF.
+    """
     first, where = context.operands
     builder, type_ = context.builder, DataType[match["width"].upper()]
     source = _address(context, where, type_, shared="shared::cluster" in match)

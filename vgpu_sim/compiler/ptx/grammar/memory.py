@@ -119,7 +119,7 @@ cp      async bulk prefetch tensor $dim $load_mode L2 global [ L2::cache_hint? $
         override::*? override_attribute::*? ]
 cp      async bulk prefetch tensor $dim L2 [ global $load_mode? L2::cache_hint? $evict2?
         override::*? override_attribute::*? ]
-cp      async bulk tensor [ $dim $load_mode? $cta_group? ] $space_of_copy global|shared::cta
+cp      async bulk tensor $dim [ $load_mode? $cta_group? ] $space_of_copy global|shared::cta
         [ $load_mode? $validity mbarrier::report::*? $multicast? $cta_group? L2::cache_hint?
         override::*? override_attribute::*? ]
 cp      reduce async bulk [ relaxed? $scope? ] global|shared::cluster shared::cta [ $validity
