@@ -147,7 +147,7 @@ def source(case: Case, size: int) -> str:
   ld.param.u32 %idesc, [pi]; mul.lo.u32 %t, %i, 16;
   mov.u32 %rank, %cluster_ctarank;
   mad.wide.u32 %pm, %rank, {size}, %pm; mad.wide.u32 %pt, %rank, {4 * LANES * columns}, %pt;
-  mov.u32 %s, tile; shr.u32 %s, %s, 4; cvt.u64.u32 %o, %s;
+  mov.u32 %s, tile; and.b32 %s, %s, 0x3ffff; shr.u32 %s, %s, 4; cvt.u64.u32 %o, %s;
   add.u64 %da, %da, %o; add.u64 %db, %db, %o;
 COPY:
   cvt.u64.u32 %o, %t; add.u64 %o, %o, %pm; ld.global.v4.b32 {{%w0, %w1, %w2, %w3}}, [%o];
