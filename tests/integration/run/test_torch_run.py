@@ -107,6 +107,13 @@ linalg.eigvalsh(ones(2, 2).to(d), "X")
 linalg.inv(ones(2, 2, dtype=float16).to(d))
 linalg.matrix_exp(T([[[nan, 1.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]]))[1]
 linalg.matrix_exp(T([[0.0, 1e30], [0.0, 0.0]]))
+linalg.ldl_solve(eye(3).to(d), T([1, 2, 3]), ones(3, 1).to(d))
+linalg.ldl_solve(eye(3).to(d), T([1, 2, 3], dtype=int16), ones(3, 1).to(d))
+linalg.ldl_solve(eye(3).to(d), T([1, 2, 3], dtype=int32), ones(2, 1).to(d))
+linalg.ldl_solve(ones(2, 3).to(d), T([1, 2], dtype=int32), ones(3, 1).to(d))
+linalg.ldl_solve(eye(3).to(d), T([1.0, 2.0, 3.0]), ones(3, 1).to(d))
+linalg.ldl_solve(eye(3).to(d), T([1, 2], dtype=int32), ones(3, 1).to(d))
+linalg.ldl_solve(eye(3).to(d), T([1, 2, 3], dtype=int32), ones(3, 1).double().to(d))
 """
 _COMPARE = """
 import sys, threading, torch
@@ -445,6 +452,19 @@ kept = [one._repeated.values() for one in gc.get_objects() if type(one) is Opera
 print(sum(isinstance(one, FunctionType) for ones in kept for one in ones) > 30)
 """
 
+# What kernels for GPUs compute; those of the CPU differ in some of these lines, or fail.
+_AS_ON_A_GPU = """
+import torch
+
+def T(*given, **keywords):
+    return torch.tensor(*given, device="cuda", **keywords)
+
+for diagonal, pivots in ((torch.eye(1), [-1]), (torch.eye(3), [1, 2, -3])):  # no row is behind the last
+    found = torch.linalg.ldl_solve(2 * diagonal.cuda(), T(pivots, dtype=torch.int32), ones[:1].expand(len(pivots), 1))
+    assert found.tolist() == [[0.5]] * len(pivots), found
+print("equal")
+"""
+
 
 def _run(program: str, *arguments: str, devices: int = 1, **variables: str) -> str:
     python = os.environ.get(_VARIABLE)
@@ -509,6 +529,11 @@ def test_images_bags_and_eigenvalues_agree_with_the_cpu() -> None:
 @pytest.mark.timeout(900)  # compiles some hundred kernels
 def test_segments_hashes_and_sparse_operators_agree_with_the_cpu() -> None:
     assert _run(_COMPARE_LINES + 'print("compared")', _REFUSED_BEFORE) == "compared\n"
+
+
+@pytest.mark.slow
+def test_numbers_are_those_of_a_gpu_where_the_cpu_differs() -> None:
+    assert _run(_AS_ON_A_GPU) == "equal\n"
 
 
 @pytest.mark.slow

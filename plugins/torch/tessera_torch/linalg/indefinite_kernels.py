@@ -116,7 +116,7 @@ def solve_ldl(factors, pivots, results, n, m, block: tl.constexpr):
         k = 0
         while k < n:
             pivot = tl.load(p + k)
-            two = tl.where(pivot < 0, 1, 0)
+            two = tl.where((pivot < 0) & (k + 1 < n), 1, 0)
             last = k + two
             at = tl.abs(pivot) - 1
             left = tl.load(x + last * m, mask=inside)
@@ -141,7 +141,7 @@ def solve_ldl(factors, pivots, results, n, m, block: tl.constexpr):
         k = n - 1
         while k >= 0:
             pivot = tl.load(p + k)
-            two = tl.where(pivot < 0, 1, 0)
+            two = tl.where((pivot < 0) & (k > 0), 1, 0)
             top = k - two
             lower = tl.load(x + k * m, mask=inside)
             upper = tl.load(x + top * m, mask=inside)
