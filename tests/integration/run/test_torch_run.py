@@ -114,6 +114,11 @@ linalg.ldl_solve(ones(2, 3).to(d), T([1, 2], dtype=int32), ones(3, 1).to(d))
 linalg.ldl_solve(eye(3).to(d), T([1.0, 2.0, 3.0]), ones(3, 1).to(d))
 linalg.ldl_solve(eye(3).to(d), T([1, 2], dtype=int32), ones(3, 1).to(d))
 linalg.ldl_solve(eye(3).to(d), T([1, 2, 3], dtype=int32), ones(3, 1).double().to(d))
+quantize_per_tensor(ones(2, dtype=float64).to(d), 0.1, 3, qint8)
+quantize_per_tensor(ones(2).to(d), 0.1, 300, qint8)
+quantize_per_tensor(ones(2).to(d), 0.1, -1, quint8)
+quantize_per_channel(ones(2, 2).to(d), ones(2).to(d), T([0, -1]), 1, quint8)
+quantize_per_channel(T([[0.6, 1.4]]), T([0.5, 0.5]), T([2.4, 2.4]), 1, quint8).int_repr()
 """
 _COMPARE = """
 import sys, threading, torch
@@ -458,6 +463,12 @@ import torch
 
 def T(*given, **keywords):
     return torch.tensor(*given, device="cuda", **keywords)
+
+small, wide = T([0.05]), T([0.1], dtype=torch.float64)
+assert torch.quantize_per_tensor(small, 0.1, 0, torch.qint8).int_repr().tolist() == [1]
+for steps, expected in ((wide, [1]), (wide.float(), [0])):
+    found = torch.quantize_per_channel(small, steps, T([0]), 0, torch.qint8)
+    assert found.int_repr().tolist() == expected, found
 
 for diagonal, pivots in ((torch.eye(1), [-1]), (torch.eye(3), [1, 2, -3])):  # no row is behind the last
     found = torch.linalg.ldl_solve(2 * diagonal.cuda(), T(pivots, dtype=torch.int32), ones[:1].expand(len(pivots), 1))

@@ -8,7 +8,7 @@ import torch
 from tessera_torch import counts
 from tessera_torch.operator import overload
 from tessera_torch.refusal import refusal
-from tessera_torch.special.rounding import along, scale_to_integers
+from tessera_torch.special.rounding import along
 
 _INTEGERS: Final = {
     torch.qint8: torch.int8,
@@ -25,6 +25,19 @@ def _limits(dtype: Any) -> tuple[int, int]:
 def _check(name: str, tensor: Any, dtype: Any) -> None:
     if dtype not in _INTEGERS:
         raise NotImplementedError(refusal(name, tensor, f"{dtype} is not computed"))
+
+
+def _check_values(tensor: Any) -> None:
+    if tensor.dtype != torch.float32:
+        found = tensor.type().rpartition(".")[2].removesuffix("Tensor")
+        raise RuntimeError(f"Quantize only works on Float Tensor, got {found}")
+
+
+def _check_zero_point(name: str, zero_point: float, dtype: Any) -> None:
+    least, most = _limits(dtype)
+    if not least <= zero_point <= most:
+        bound = "above upper" if zero_point > most else "below lower"
+        raise RuntimeError(f"{name} zero_point {zero_point} is {bound} bound.")
 
 
 def _integers(quantized: Any) -> Any:
@@ -53,10 +66,12 @@ def _fill(quantized: Any, integers: Any) -> Any:
 def _per_tensor(self: Any, scale: float, zero_point: int, dtype: Any) -> Any:
     counts.CALLS["quantize_per_tensor"] += 1
     _check("quantize_per_tensor", self, dtype)
+    _check_values(self)
+    _check_zero_point("quantize_tensor_per_tensor_affine", zero_point, dtype)
     out = torch._empty_affine_quantized(
         self.shape, scale=scale, zero_point=zero_point, dtype=dtype, device=self.device
     )
-    return _fill(out, scale_to_integers(self.contiguous(), scale, zero_point))
+    return _fill(out, torch.round(self.contiguous().to(torch.float64) / scale) + zero_point)
 
 
 def _per_tensor_of_tensors(self: Any, scale: Any, zero_point: Any, dtype: Any) -> Any:
@@ -66,13 +81,21 @@ def _per_tensor_of_tensors(self: Any, scale: Any, zero_point: Any, dtype: Any) -
 def _per_channel(self: Any, scales: Any, zero_points: Any, axis: int, dtype: Any) -> Any:
     counts.CALLS["quantize_per_channel"] += 1
     _check("quantize_per_channel", self, dtype)
+    _check_values(self)
+    if zero_points.numel():
+        for one in torch.aminmax(zero_points):
+            _check_zero_point("quantize_tensor_per_channel_affine", one.item(), dtype)
     out = torch._empty_per_channel_affine_quantized(
         self.shape, scales=scales, zero_points=zero_points, axis=axis, dtype=dtype,
         device=self.device,
     )  # fmt: skip
-    steps = along(scales.to(torch.float32), self, axis)
+    values = self.contiguous()
     zeros = along(zero_points, self, axis)
-    return _fill(out, scale_to_integers(self.contiguous(), steps, zeros))
+    if zero_points.is_floating_point():
+        steps = along(scales.to(torch.float32), self, axis)
+        return _fill(out, torch.round(values * (1 / steps) + zeros.to(torch.float32)))
+    steps = along(scales.to(torch.float64), self, axis)
+    return _fill(out, torch.round(values.to(torch.float64) / steps) + zeros)
 
 
 def _int_repr(self: Any) -> Any:
