@@ -114,6 +114,8 @@ linalg.ldl_solve(ones(2, 3).to(d), T([1, 2], dtype=int32), ones(3, 1).to(d))
 linalg.ldl_solve(eye(3).to(d), T([1.0, 2.0, 3.0]), ones(3, 1).to(d))
 linalg.ldl_solve(eye(3).to(d), T([1, 2], dtype=int32), ones(3, 1).to(d))
 linalg.ldl_solve(eye(3).to(d), T([1, 2, 3], dtype=int32), ones(3, 1).double().to(d))
+fake_quantize_per_channel_affine(ones(2, 2).to(d), ones(2).to(d), T([0, 30], dtype=int32), 1, -20, 20)
+fake_quantize_per_channel_affine(ones(2, 2).to(d), ones(2).to(d), T([0, 1], dtype=int32), -1, -20, 20)
 quantize_per_tensor(ones(2, dtype=float64).to(d), 0.1, 3, qint8)
 quantize_per_tensor(ones(2).to(d), 0.1, 300, qint8)
 quantize_per_tensor(ones(2).to(d), 0.1, -1, quint8)
@@ -463,6 +465,27 @@ import torch
 
 def T(*given, **keywords):
     return torch.tensor(*given, device="cuda", **keywords)
+
+torch.manual_seed(1)
+x, single = torch.randn(4096).bfloat16(), torch.tensor(0.1)
+expected = ((torch.round(x.float() * (1 / single)) + 3).clamp(-20, 20) - 3) * single
+assert torch.fake_quantize_per_tensor_affine(x.cuda(), 0.1, 3, -20, 20).cpu().equal(expected.bfloat16())
+halves, ones = T([[0.5, 1.5]]), torch.ones(2, device="cuda")
+assert torch.fake_quantize_per_tensor_affine(halves, 1.0, 1, -20, 20).tolist() == [[0, 2]]
+assert torch.fake_quantize_per_channel_affine(halves, ones, ones.int(), 1, -20, 20).tolist() == [[1, 1]]
+found = torch._fake_quantize_learnable_per_channel_affine(halves, ones, ones, 1, -20, 20, 1.0)
+assert found.tolist() == [[1, 1]]
+
+one, scale, zero = T([1]), T([1.0]), T([0], dtype=torch.int32)
+limits, rest = (T(float("inf")), T(-float("inf"))), (0.01, 0, 255, 0)
+torch.fused_moving_avg_obs_fake_quant(T([-1.0, 1.0]), one, one, *limits, scale, zero, *rest)
+assert zero.tolist() == [127], zero
+
+def gradients(device):
+    given = [torch.tensor([value], device=device, requires_grad=True) for value in (8.0, 1.0, 2.5)]
+    torch._fake_quantize_learnable_per_tensor_affine(*given, 0, 10, 1.0).backward()
+    return [one.grad.tolist() for one in given]
+assert gradients("cuda") == gradients("cpu") == [[0.0], [7.0], [-1.0]], gradients("cuda")
 
 small, wide = T([0.05]), T([0.1], dtype=torch.float64)
 assert torch.quantize_per_tensor(small, 0.1, 0, torch.qint8).int_repr().tolist() == [1]

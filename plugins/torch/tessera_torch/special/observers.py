@@ -34,9 +34,9 @@ def _choose(
     widest = torch.maximum((least / -(half + 1)).abs(), (most / half).abs())
     least = torch.where(both_signs, -widest * (half + 1), least)
     most = torch.where(both_signs, widest * half, most)
-    scale = (most - least) / (quant_max - quant_min)
-    single = scale.to(torch.float32)
-    scale = torch.where((single == 0) | (1 / single).isinf(), _LEAST_SCALE, scale)
+    single = ((most - least) / (quant_max - quant_min)).to(torch.float32)
+    single = torch.where((single == 0) | (1 / single).isinf(), _LEAST_SCALE, single)
+    scale = single.to(torch.float64)  # PyTorch's CUDA kernel keeps the rounded scale
     low, high = least / scale, most / scale
     is_low = abs(quant_min) - low.abs() < abs(quant_max) - high.abs()
     zero = torch.where(is_low, quant_min - low, quant_max - high)

@@ -8,11 +8,6 @@ import torch
 from tessera_torch import counts
 
 
-def scale_to_integers(values: Any, scale: Any, zero_point: Any) -> Any:
-    """Return quantized numbers before they are limited to a range; halves become even."""
-    return torch.round(values * (1 / scale)) + zero_point
-
-
 def along(parameter: Any, values: Any, axis: int) -> Any:
     """Return a parameter of each channel in a shape that broadcasts to the values."""
     shape = [1] * values.dim()
@@ -25,11 +20,26 @@ def _check_range(name: str, least: int, most: int) -> None:
         raise RuntimeError(f"{name}: `quant_min` should be less than or equal to `quant_max`.")
 
 
-def _round(values: Any, scale: Any, zero_point: Any, least: int, most: int) -> tuple[Any, Any]:
-    """Return the rounded values, and where they are inside the range."""
-    integers = scale_to_integers(values, scale, zero_point)
+def _check_zero_point(is_inside: bool) -> None:
+    if not is_inside:
+        raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
+
+
+def _round(
+    values: Any, scale: Any, zero_point: Any, least: int, most: int, *, together: bool = False
+) -> tuple[Any, Any]:
+    """Return the rounded values, and where they are inside the range; halves become even.
+
+    As in PyTorch's CUDA kernels, the scale and its reciprocal have single precision, values of
+    half precision are widened, and those of channels are rounded together with the zero point.
+    """
+    wide = values if values.dtype == torch.float64 else values.to(torch.float32)
+    scale = torch.as_tensor(scale, dtype=torch.float32)
+    scaled = wide * (1 / scale)
+    integers = torch.round(scaled + zero_point) if together else torch.round(scaled) + zero_point
     inside = (integers >= least) & (integers <= most)
-    rounded = (integers.clamp(least, most) - zero_point) * scale
+    kind = torch.float64 if together else torch.float32
+    rounded = (integers.clamp(least, most).to(kind) - zero_point) * scale
     return rounded.to(values.dtype), inside
 
 
@@ -38,8 +48,7 @@ def _per_tensor(
 ) -> tuple[Any, Any]:
     counts.CALLS["fake_quantize_per_tensor_affine_cachemask"] += 1
     _check_range("fake_quantize_per_tensor_affine_cachemask", quant_min, quant_max)
-    if not quant_min <= zero_point <= quant_max:
-        raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
+    _check_zero_point(quant_min <= zero_point <= quant_max)
     return _round(self, scale, zero_point, quant_min, quant_max)
 
 
@@ -57,22 +66,28 @@ def _per_channel(
     self: Any, scale: Any, zero_point: Any, axis: int, quant_min: int, quant_max: int
 ) -> tuple[Any, Any]:
     counts.CALLS["fake_quantize_per_channel_affine_cachemask"] += 1
+    return _round_channels(self, scale, zero_point, axis, quant_min, quant_max)
+
+
+def _round_channels(
+    self: Any, scale: Any, zero_point: Any, axis: int, quant_min: int, quant_max: int
+) -> tuple[Any, Any]:
     _check_range("fake_quantize_per_channel_affine_cachemask", quant_min, quant_max)
     if scale.dim() != 1 or zero_point.dim() != 1:
         raise RuntimeError("scale and zero point should be 1-D tensors")
     if scale.numel() != self.shape[axis] or zero_point.numel() != self.shape[axis]:
         raise RuntimeError("dimensions of scale and zero-point are not consistent with input")
+    if not zero_point.is_floating_point() and zero_point.numel():
+        inside = (zero_point >= quant_min) & (zero_point <= quant_max)
+        _check_zero_point(bool(inside.all().item()))
+    if axis < 0:
+        raise RuntimeError("`axis` must be between 0 and number of dimensions of input")
     steps, zeros = along(scale, self, axis), along(zero_point, self, axis)
-    return _round(self, steps, zeros, quant_min, quant_max)
+    return _round(self, steps, zeros, quant_min, quant_max, together=True)
 
 
-def _trained(
-    self: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int, axis: int = 0
-) -> Any:
-    zeros = torch.round(zero_point.clamp(quant_min, quant_max))
-    if scale.numel() > 1:
-        scale, zeros = along(scale, self, axis), along(zeros, self, axis)
-    return _round(self, scale, zeros, quant_min, quant_max)[0]
+def _round_zero_point(zero_point: Any, quant_min: int, quant_max: int) -> Any:
+    return torch.round(zero_point.to(torch.float32)).clamp(quant_min, quant_max)
 
 
 def _trained_tensor(
@@ -80,7 +95,8 @@ def _trained_tensor(
     grad_factor: float = 1.0,
 ) -> Any:  # fmt: skip
     counts.CALLS["_fake_quantize_learnable_per_tensor_affine"] += 1
-    return _trained(self, scale, zero_point, quant_min, quant_max)
+    zeros = _round_zero_point(zero_point, quant_min, quant_max)
+    return _round(self, scale, zeros, quant_min, quant_max)[0]
 
 
 def _trained_channels(
@@ -88,15 +104,15 @@ def _trained_channels(
     grad_factor: float = 1.0,
 ) -> Any:  # fmt: skip
     counts.CALLS["_fake_quantize_learnable_per_channel_affine"] += 1
-    return _trained(self, scale, zero_point, quant_min, quant_max, axis)
+    zeros = _round_zero_point(zero_point, quant_min, quant_max).to(torch.int32)
+    return _round_channels(self, scale, zeros, axis, quant_min, quant_max)[0]
 
 
 def _gradients(
-    grad: Any, self: Any, steps: Any, zero_point: Any, least: int, most: int, factor: float
+    grad: Any, self: Any, steps: Any, zeros: Any, least: int, most: int, factor: float
 ) -> tuple[Any, Any, Any]:
     """Return the gradients of the values, and of scale and zero point for each value."""
-    zeros = torch.round(zero_point.clamp(least, most))
-    integers = scale_to_integers(self, steps, zeros)
+    integers = torch.round(self * (1 / steps)) + zeros
     inside = (integers >= least) & (integers <= most)
     limited = integers.clamp(least, most)
     rounded = (limited - zeros) * steps
@@ -110,7 +126,8 @@ def _tensor_backward(
     grad_factor: float = 1.0,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     counts.CALLS["_fake_quantize_learnable_per_tensor_affine_backward"] += 1
-    parts = _gradients(grad, self, scale, zero_point, quant_min, quant_max, grad_factor)
+    zeros = (zero_point + 0.5).clamp(quant_min, quant_max).trunc()  # PyTorch's, unlike forward
+    parts = _gradients(grad, self, scale, zeros, quant_min, quant_max, grad_factor)
     return parts[0], parts[1].sum().reshape(scale.shape), parts[2].sum().reshape(zero_point.shape)
 
 
@@ -119,7 +136,8 @@ def _channels_backward(
     grad_factor: float = 1.0,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     counts.CALLS["_fake_quantize_learnable_per_channel_affine_backward"] += 1
-    steps, zeros = along(scale, self, axis), along(zero_point, self, axis)
+    zeros = _round_zero_point(zero_point, quant_min, quant_max)
+    steps, zeros = along(scale, self, axis), along(zeros, self, axis)
     parts = _gradients(grad, self, steps, zeros, quant_min, quant_max, grad_factor)
     others = [i for i in range(self.dim()) if i != axis % self.dim()]
     if not others:
