@@ -318,7 +318,7 @@ bmm(s.relu().to_sparse(), z.real.mT)
 s[0] + s[1].to_sparse()
 nested.to_padded_tensor(nested.nested_tensor([s[0], s[1, :2]]) @ nested.nested_tensor([*s.mT]), -1.0)
 s[0].cpu().to_sparse_bsr((2, 1)).to(d).to_dense(); s[0].relu().to_sparse_bsc((1, 2)).to_dense()
-polygamma(1, a); polygamma(1, T([2, 3])); T([0.5, 4.0]).polygamma_(1); special.hermite_polynomial_h(s, 2)
+polygamma(1, a); polygamma(1, T([2, 3])); T([0.5, 4.0]).polygamma_(1)
 fake_quantize_per_tensor_affine(a, 0.1, 3, -20, 20)
 fake_quantize_per_channel_affine(a[0], T([0.1, 0.2, 0.3, 0.4]), T([0, 1, 2, 3]).int(), 1, -20, 20)
 _fake_quantize_learnable_per_tensor_affine(a, T([0.1]), T([2.0]), -20, 20, 0.5)
@@ -493,6 +493,8 @@ for steps, expected in ((wide, [1]), (wide.float(), [0])):
     found = torch.quantize_per_channel(small, steps, T([0]), 0, torch.qint8)
     assert found.int_repr().tolist() == expected, found
 
+found = torch.special.hermite_polynomial_h(0.1, T([2.0], dtype=torch.float64)).item()
+assert abs(found + 1.96) < 1e-14, found
 for diagonal, pivots in ((torch.eye(1), [-1]), (torch.eye(3), [1, 2, -3])):  # no row is behind the last
     found = torch.linalg.ldl_solve(2 * diagonal.cuda(), T(pivots, dtype=torch.int32), ones[:1].expand(len(pivots), 1))
     assert found.tolist() == [[0.5]] * len(pivots), found

@@ -43,7 +43,7 @@ def kernels() -> dict[str, Callable[..., Any]]:
 def _by_formula(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
     """Return a kernel that computes the gradient of digamma, which distributions use, by Inductor.
 
-    NVRTC's kernel is compiled in seconds, Inductor's in a fraction of one.
+    NVRTC needs 3 to 50 s for its kernel on a loaded machine, Inductor 1.0 to 1.5 s.
     """
     if name not in ("polygamma", "polygamma.out"):
         return compute
@@ -61,8 +61,11 @@ def _stock(name: str) -> Callable[..., Any]:
 
     def compute(*arguments: Any, **keywords: Any) -> Any:
         counts.CALLS[name] += 1
+        like = next(one for one in arguments if isinstance(one, torch.Tensor))
         given = [
-            torch.tensor(one) if kind == "Tensor" and not isinstance(one, torch.Tensor) else one
+            torch.tensor(one, dtype=torch.result_type(like, one))
+            if kind == "Tensor" and not isinstance(one, torch.Tensor)
+            else one
             for one, kind in zip(arguments, types, strict=False)
         ]
         try:
