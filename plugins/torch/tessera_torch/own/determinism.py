@@ -12,7 +12,6 @@ _ALWAYS: Final = {
     "put_": "put_",
     "nll_loss2d_forward": "nll_loss2d_forward_out_cuda_template",
     "_ctc_loss_backward": "ctc_loss_backward_gpu",
-    "kthvalue": "kthvalue CUDA",
     "avg_pool3d_backward": "avg_pool3d_backward_cuda",
     "max_pool3d_with_indices_backward": "max_pool3d_with_indices_backward_cuda",
     "adaptive_max_pool2d_backward": "adaptive_max_pool2d_backward_cuda",
