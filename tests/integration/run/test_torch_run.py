@@ -122,6 +122,9 @@ quantize_per_tensor(ones(2).to(d), 0.1, 300, qint8)
 quantize_per_tensor(ones(2).to(d), 0.1, -1, quint8)
 quantize_per_channel(ones(2, 2).to(d), ones(2).to(d), T([0, -1]), 1, quint8)
 quantize_per_channel(T([[0.6, 1.4]]), T([0.5, 0.5]), T([2.4, 2.4]), 1, quint8).int_repr()
+nn.functional.adaptive_max_pool2d(zeros(0, 4, 4).to(d), 2)
+nn.functional.adaptive_max_pool2d(zeros(0, 2, 4, 4).to(d), 2)
+nn.functional.adaptive_max_pool2d(zeros(2, 0, 4, 4).to(d), 2)
 """
 _COMPARE = """
 import sys, threading, torch

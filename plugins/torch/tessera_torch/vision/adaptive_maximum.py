@@ -35,7 +35,7 @@ def _pool(self: Any, output_size: Sequence[int]) -> tuple[Any, Any]:
         one.expand(torch.broadcast_shapes(window.shape, inside.shape)).reshape(*output_size, -1)
         for one in (window, inside)
     )
-    elements = self.reshape(*batch, -1).index_select(-1, window.flatten())
+    elements = self.flatten(-rank).index_select(-1, window.flatten())
     elements = elements.view(*batch, *window.shape)
     lowest = -float("inf") if self.is_floating_point() else torch.iinfo(self.dtype).min
     largest, at = torch.where(inside, elements, lowest).max(-1)
@@ -50,16 +50,16 @@ def _pool_of_rank(rank: int) -> Callable[..., tuple[Any, Any]]:
         counts.CALLS[name] += 1
         if self.dim() not in (rank + 1, rank + 2):
             raise RuntimeError(
-                f"{name}: Expected {rank + 1}D or {rank + 2}D tensor, but got: {list(self.shape)}"
+                f"{name}(): Expected {rank + 1}D or {rank + 2}D tensor, but got: {list(self.shape)}"
             )
-        for i in range(self.dim() - rank - 1 if self.dim() == rank + 1 else 1, self.dim()):
+        for i in range(1, self.dim()):
             if not self.shape[i]:
                 raise RuntimeError(
-                    f"{name}: Expected input to have non-zero size for non-batch dimensions, but"
+                    f"{name}(): Expected input to have non-zero size for non-batch dimensions, but"
                     f" input has sizes {list(self.shape)} with dimension {i} being empty"
                 )
         if len(output_size) != rank:
-            raise RuntimeError(f"{name}: internal error: output_size.size() must be {rank}")
+            raise RuntimeError(f"{name}(): internal error: output_size.size() must be {rank}")
         return _pool(self, output_size)
 
     return compute
