@@ -7,7 +7,6 @@ import torch
 
 from tessera_torch.complexes import functions, fusion
 from tessera_torch.complexes.functions import Pair
-from tessera_torch.complexes.fusion import join_parts as join
 from tessera_torch.complexes.parts import REAL_OF, split
 from tessera_torch.refusal import Unsupported
 
@@ -211,17 +210,17 @@ def _silu_backward(grad_output: Any, self: Any) -> Any:
 def _log_add_exp(self: Any, other: Any) -> Any:
     """Return log(exp(self) + exp(other)) from the larger number, so that nothing overflows."""
     dtype, device = common(self, other), _place(self, other)
-    a, b = (join(*parts_in(one, _WIDE, device)) for one in (self, other))
+    a, b = (fusion.join_parts(*parts_in(one, _WIDE, device)) for one in (self, other))
     is_larger = a.real >= b.real
     large, small = where(is_larger, a, b), where(is_larger, b, a)
-    gap = join(small.real - large.real, small.imag - large.imag)
+    gap = fusion.join_parts(small.real - large.real, small.imag - large.imag)
     result = add(large, gap.exp().log1p())
     of_same = where(a.real < 0, b, add(a.exp(), b.exp()).log())  # if both are the same infinity
     return where((a.real == b.real) & a.real.isinf(), of_same, result).to(dtype)
 
 
 def _fill(self: Any, value: Any) -> Any:
-    return join(
+    return fusion.join_parts(
         *(part.expand(self.shape) for part in parts_in(value, REAL_OF[self.dtype], self.device))
     )
 

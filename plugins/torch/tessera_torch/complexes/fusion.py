@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from tessera_torch.complexes.functions import Pair
 from tessera_torch.complexes.parts import COMPLEX_OF
 from tessera_torch.signature import Signature
 
 if TYPE_CHECKING:
     from tessera_torch.pointwise import Pointwise
 
-Pair = tuple[Any, Any]
 # How an operand reaches the kernel: both parts, perhaps with other signs, or one real tensor.
 _SIGNS: Final = {"plain": (1, 1), "conj": (1, -1), "neg": (-1, -1), "neg conj": (-1, 1)}
 _REAL: Final = "real"
