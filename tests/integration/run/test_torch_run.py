@@ -502,6 +502,12 @@ assert abs(found + 1.96) < 1e-14, found
 for diagonal, pivots in ((torch.eye(1), [-1]), (torch.eye(3), [1, 2, -3])):  # no row is behind the last
     found = torch.linalg.ldl_solve(2 * diagonal.cuda(), T(pivots, dtype=torch.int32), ones[:1].expand(len(pivots), 1))
     assert found.tolist() == [[0.5]] * len(pivots), found
+try:
+    torch.linalg.solve(torch.eye(2, device="cuda"), torch.ones(2, 1))
+except RuntimeError as error:
+    assert "same device" in str(error), error
+else:
+    raise AssertionError("a tensor of the CPU is taken")
 print("equal")
 """
 

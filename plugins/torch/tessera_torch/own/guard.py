@@ -104,7 +104,7 @@ def _error(err: Exception) -> Exception:
         text = text.replace(f"{dtype}", title)
     if "Low precision dtypes not supported" in text:
         return NotImplementedError(text)
-    return RuntimeError(text) if isinstance(err, AssertionError) else type(err)(text)
+    return NotImplementedError(text) if isinstance(err, NotImplementedError) else RuntimeError(text)
 
 
 def _arrange(result: Any, layout: tuple[Any, Any, Any]) -> Any:
