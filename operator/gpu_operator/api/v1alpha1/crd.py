@@ -22,7 +22,7 @@ from gpu_operator.api.v1alpha1.schema import structural_schema
 
 _READY = condition_path("Ready")
 _REASON = condition_path("Ready", "reason")
-_DEGRADED_SINCE = condition_path("Degraded", "lastTransitionTime")
+_DEGRADED_CHANGED = condition_path("Degraded", "lastTransitionTime")
 
 KINDS: tuple[Kind, ...] = (
     Kind(
@@ -70,7 +70,7 @@ KINDS: tuple[Kind, ...] = (
             Column("Slices", ".status.slicesTotal", "integer"),
             Column("Used", ".status.slicesUsed", "integer"),
             Column("Health", ".status.health"),
-            Column("Degraded Since", _DEGRADED_SINCE, "date", wide=True),
+            Column("Degraded Changed", _DEGRADED_CHANGED, "date", wide=True),
             AGE,
             Column("UUID", ".spec.uuid", wide=True),
             Column("Budget", ".status.budget.total", wide=True),
