@@ -35,12 +35,14 @@ class Row:
 class NodeTopology:
     """The drawing of a node, or why there is none.
 
-    ``unplaced`` counts HCAs of the pool to which the topology gives no place.
+    ``unplaced`` counts HCAs of the pool to which the topology gives no place; ``sick`` has the
+    health of GPUs that are not healthy.
     """
 
     figure: Figure | None
     problem: str = ""
     unplaced: int = 0
+    sick: tuple[str, ...] = ()
 
 
 def rows(world: World, text: str) -> tuple[tuple[Row, ...], int]:
@@ -85,7 +87,10 @@ def view(world: World, node: str, traffic: Mapping[str, LinkTraffic] = NO_TRAFFI
         for name, one in traffic.items()
     }
     figure = figure_of_network(replace(network, loads=loads))
-    return NodeTopology(figure, unplaced=max(hcas - len(topology.hcas), 0))
+    words = tuple(
+        f"GPU {one.spec.index} is {one.status.health[:200]}" for one in gpus if _is_sick(one)
+    )
+    return NodeTopology(figure, unplaced=max(hcas - len(topology.hcas), 0), sick=words)
 
 
 def _is_sick(gpu: Gpu) -> bool:

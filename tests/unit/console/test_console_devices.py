@@ -73,7 +73,9 @@ def test_hcas_without_a_place_in_the_topology_are_counted(node: SyntheticCluster
 def test_an_unhealthy_gpu_is_marked_in_the_topology(node: SyntheticCluster) -> None:
     assert "box gpu ill" not in fetch(node, "/topology/n1").text
     node.objects["GPU"]["n1-gpu-0"]["status"]["health"] = "Unhealthy: Xid 79"
-    assert fetch(node, "/topology/n1").text.count("box gpu ill") == 1
+    text = fetch(node, "/topology/n1").text
+    assert text.count("box gpu ill") == 1
+    assert "GPU 0 is Unhealthy: Xid 79" in text
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def _ready_verdict(
         return Verdict(False, *failed)
     if progressing is not None:
         return Verdict(False, progressing.reason, progressing.message)
-    return Verdict(True, Reason.RECONCILED, f"applied and verified on {own} GPUs")
+    return Verdict(True, Reason.RECONCILED, f"applied and verified on {own} GPU{'s' * (own != 1)}")
 
 
 def _describe_unchanged(book: LayoutBook, problems: Mapping[str, str]) -> str:
