@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from console.model.pods import PodRecord
-from console.pages.frame import Frame
+from console.pages.frame import AGAIN_S, Frame
 from console.pages.inference import InferenceTables
-from console.pages.traffic import AGAIN_S, LiveTraffic
+from console.pages.traffic import LiveTraffic
 from console.views import metrics, needs, topology, traffic
 
 _LONGEST_TEXT = 253

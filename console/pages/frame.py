@@ -22,6 +22,7 @@ MENU: Final = (
     ("/performance", "Performance"),
     ("/events", "Events"),
 )
+AGAIN_S: Final = 5  # between two loads of a page with figures that are read on request
 _PART: Final = "x-part"  # header with which the script requests a page without its frame
 _MOST_WAITING: Final = 8  # predictions that wait for another
 _P = ParamSpec("_P")

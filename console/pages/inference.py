@@ -2,16 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any
 
 from console.model.exporters import Exporters
-from console.model.inference import PAUSE_S, WITHIN_S, Inference
+from console.model.inference import WITHIN_S, Inference
 from console.model.pods import PodRecord
-from console.pages.frame import Frame
+from console.model.readings import MOST_NODES
+from console.pages.frame import AGAIN_S, Frame
 from console.views import inference, metrics, needs
-
-AGAIN_S: Final = int(PAUSE_S)
-_MOST_NODES: Final = 8  # whose exporters one page reads
 
 
 class InferenceTables:
@@ -29,7 +27,7 @@ class InferenceTables:
         model = self._frame.model
         pods = inference.find_pods(model.world(), model.pods.values(), wanted)
         shown = pods[: inference.SHOWN]
-        nodes = sorted({node for pod in shown for node in pod.nodes})[:_MOST_NODES]
+        nodes = sorted({node for pod in shown for node in pod.nodes})[:MOST_NODES]
         busy: dict[str, list[float]] = {}
         reading = self._inference.refresh(pod.target for pod in shown)
         await asyncio.gather(reading, self._read_exporters(nodes, busy))

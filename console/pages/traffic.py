@@ -8,10 +8,8 @@ from starlette.responses import Response
 from console.model.exporters import Exporters
 from console.model.inference import WITHIN_S
 from console.model.readings import MOST_NODES, History, NodeReadings
-from console.pages.frame import Frame
+from console.pages.frame import AGAIN_S, Frame
 from console.views import needs, traffic
-
-AGAIN_S = 5  # between two loads of a page with rates
 
 
 class LiveTraffic:

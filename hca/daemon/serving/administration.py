@@ -4,7 +4,6 @@ pods.
 
 import ipaddress
 import re
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hca.binding.links import LINKS
@@ -12,9 +11,9 @@ from hca.daemon.common.functions import Binding, IpAddress
 from hca.daemon.serving.pods import PodServer
 from vgpu_sim.system.admin_socket.errors import InvalidRequest
 from vgpu_sim.system.admin_socket.parameters import fields
+from vgpu_sim.system.admin_socket.server import Operation
 from vgpu_sim.system.peers import PodUid, is_pod_uid
 
-Operation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 MAX_TEXT = 512
 MAX_ADDRESSES = 2  # status.podIPs: one of each family
 _FUNCTION = re.compile(r"HCA-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)

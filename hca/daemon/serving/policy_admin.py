@@ -5,7 +5,6 @@ revoked what they deny.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from hca.daemon.policy import memory_rules
@@ -16,13 +15,12 @@ from rdma import codec
 from rdma.errors import RdmaError
 from vgpu_sim.system.admin_socket.errors import Conflict, InvalidRequest
 from vgpu_sim.system.admin_socket.parameters import fields
+from vgpu_sim.system.admin_socket.server import Operation
 
 MAX_LINE_BYTES: Final = 2 * codec.MAX_BYTES
 """Largest request in bytes. The tables are a string in a line of JSON, in which each of their
 quotation marks takes two bytes.
 """
-
-Operation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 def operations(enforcer: Enforcer, wires: PodWires | None = None) -> dict[str, Operation]:

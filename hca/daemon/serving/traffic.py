@@ -4,14 +4,13 @@ Those of a port begin with each pod, those of a kind when it is listed again aft
 a successor starts at 0.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from hca.daemon.policy.parties import Party
 from hca.daemon.serving.pods import PodServer
 from vgpu_sim.system.admin_socket.parameters import fields
-
-Operation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+from vgpu_sim.system.admin_socket.server import Operation
 
 
 def operations(server: PodServer) -> dict[str, Operation]:
