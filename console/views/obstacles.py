@@ -6,11 +6,11 @@ from enum import StrEnum
 from typing import Final
 
 from console.model.pods import PodRecord
+from console.views.shortage import Supply, count_supply
 from console.views.survey import HeldSlice, Survey
 from facts.wording import list_first
 from gpu_operator.api.v1alpha1 import HCA_RESOURCE
 from gpu_operator.api.v1alpha1.gpu import SliceState
-from gpu_operator.controllers.common import offers
 from gpu_operator.controllers.common.world import Node
 
 
@@ -56,13 +56,13 @@ def find_obstacle(
     survey: Survey, pod: PodRecord, node: Node, resource: str, number: int
 ) -> NodeFinding:
     """Return what keeps a pod that requests a number of devices off a node."""
-    offered = offers.allocatable_count(node, resource)
     slices = survey.slices.get((node.name, resource), ())
     is_hca = resource == HCA_RESOURCE  # the model does not count those that pods use
-    free = None if is_hca else max(offered - sum(len(one.holders) for _, one in slices), 0)
+    supply = count_supply(survey, node, resource, slices)
+    offered = supply.allocatable
 
     def found(obstacle: Obstacle, detail: str = "") -> NodeFinding:
-        return NodeFinding(node.name, obstacle, detail, free, offered)
+        return NodeFinding(node.name, obstacle, detail, None if is_hca else supply.free, offered)
 
     wrong = [k for k, v in pod.node_selector if node.labels.get(k) != v]
     if wrong:
@@ -76,16 +76,14 @@ def find_obstacle(
     down = "" if is_hca else _down_reason(node)
     if not offered:  # as long as the node offers devices, the scheduler considers it
         if down and (slices or node.name not in survey.reporting_nodes):
-            return found(Obstacle.GPUS_DOWN, down)
-        if not slices:
+            return found(Obstacle.GPUS_DOWN, supply.describe(number) if slices else down)
+        if not slices and not supply.causes:
             return found(Obstacle.NOT_OFFERED)
-    if free is None:
+    if is_hca:
         enough = offered >= number
-        return found(Obstacle.UNCOUNTED if enough else Obstacle.FEWER, f"{offered} allocatable")
-    obstacle, detail = _count(survey, node, resource, slices, free, offered, number)
-    if down and obstacle is not Obstacle.NONE:
-        detail = f"{detail}; {down}"
-    return found(obstacle, detail)
+        detail = f"{number} requested, {offered} allocatable"
+        return found(Obstacle.UNCOUNTED if enough else Obstacle.FEWER, detail)
+    return found(*_count(survey, node, resource, slices, supply, number))
 
 
 def _down_reason(node: Node) -> str:
@@ -101,22 +99,19 @@ def _count(
     node: Node,
     resource: str,
     slices: Sequence[HeldSlice],
-    free: int,
-    offered: int,
+    supply: Supply,
     number: int,
 ) -> tuple[Obstacle, str]:
-    if free >= number:
-        return Obstacle.NONE, f"{free} of {offered} free"
+    counts = supply.describe(number)
+    if supply.free >= number:
+        return Obstacle.NONE, f"{supply.free} of {supply.allocatable} free"
     if resource in survey.closed.get(node.name, ()):
-        return Obstacle.CLOSED, "the kubelet or the node agent restarts"
-    if free:
-        return Obstacle.FEWER, f"{free} of {offered} free"
-    leaving = [
-        f"{one.place} of {g.name}" for g, one in slices if one.state is SliceState.WITHDRAWING
-    ]
-    if leaving:
-        return Obstacle.WITHDRAWN, ", ".join(leaving)
-    return Obstacle.FULL, _holders(slices)
+        return Obstacle.CLOSED, f"the kubelet or the node agent restarts; {counts}"
+    if not supply.free and any(one.state is SliceState.WITHDRAWING for _, one in slices):
+        return Obstacle.WITHDRAWN, counts
+    if supply.free or supply.held < supply.present or not supply.present:
+        return Obstacle.FEWER, counts
+    return Obstacle.FULL, "; ".join(filter(None, (_holders(slices), counts)))
 
 
 def _holders(slices: Sequence[HeldSlice]) -> str:

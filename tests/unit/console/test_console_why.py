@@ -31,6 +31,7 @@ def _lose_gpu(cluster: SyntheticCluster, allocatable: int) -> None:
         "message": "n1-gpu-1: Xid 79",
     }
     status["allocatable"] = {ONE_G: str(allocatable)}
+    cluster.objects["GPU"]["n1-gpu-1"]["status"]["health"] = "Unhealthy: Xid 79"
 
 
 def test_a_node_with_one_lost_gpu_still_counts_the_slices_of_the_other(
@@ -45,8 +46,52 @@ def test_a_node_with_one_lost_gpu_still_counts_the_slices_of_the_other(
     synthetic.add_pending_pod(node, "ml", "large", {ONE_G: "8"})
     assert "Room by this count" in fetch(node, "/why/ml/small").text
     text = fetch(node, "/why/ml/large").text
-    assert "has fewer than requested: <bdi>5 of 7 free; Unhealthy: n1-gpu-1: Xid 79" in text
+    assert (
+        "has fewer than requested: <bdi>8 requested; 14 present, 7 allocatable, 2 held, 5 free;"
+        " missing: 7 of n1-gpu-1 (Unhealthy: Xid 79)</bdi>" in text
+    )
     assert "does not serve its GPUs" not in text
+
+
+def test_a_shortage_does_not_name_a_gpu_without_the_resource(node: SyntheticCluster) -> None:
+    _free(node, "n1-gpu-0", 7)
+    _free(node, "n1-gpu-1", 7)
+    _add_whole_gpu(node, "n1", 2)
+    node.objects["GPU"]["n1-gpu-2"]["status"]["health"] = "Unhealthy: Xid 79"
+    node.objects["Node"]["n1"]["status"]["conditions"][1] |= {
+        "status": "False",
+        "reason": "Unhealthy",
+        "message": "n1-gpu-2: Xid 79",
+    }
+    synthetic.add_pending_pod(node, "ml", "large", {ONE_G: "15"})
+    text = fetch(node, "/why/ml/large").text
+    obstacle = re.search(r"has fewer than requested: <bdi>([^<]*)</bdi>", text)
+    assert obstacle is not None
+    assert obstacle[1] == "15 requested; 14 present, 14 allocatable, 0 held, 14 free"
+
+
+def test_devices_that_a_layout_has_yet_to_create_are_missing_of_their_gpu(
+    node: SyntheticCluster,
+) -> None:
+    gpu = node.objects["GPU"]["n1-gpu-1"]["status"]
+    gpu["slices"] = gpu["slices"][:5]
+    node.objects["Node"]["n1"]["status"]["allocatable"] = {ONE_G: "11"}
+    synthetic.add_pending_pod(node, "ml", "large", {ONE_G: "2"})
+    assert (
+        "2 requested; 12 present, 11 allocatable, 11 held, 0 free; missing: 2 of n1-gpu-1"
+        " (requested by its spec, do not exist), 1 that the kubelet does not offer"
+    ) in fetch(node, "/why/ml/large").text
+
+
+def test_pods_on_slices_that_are_not_offered_use_up_what_the_scheduler_counts(
+    node: SyntheticCluster,
+) -> None:
+    _free(node, "n1-gpu-0", 4)
+    _lose_gpu(node, 7)
+    synthetic.add_pending_pod(node, "ml", "small", {ONE_G: "1"})
+    assert (
+        "1 requested; 14 present, 7 allocatable, 8 held, 0 free; missing: 7 of n1-gpu-1"
+    ) in fetch(node, "/why/ml/small").text
 
 
 def test_a_node_that_offers_nothing_names_why_its_gpus_are_not_served(
@@ -55,7 +100,9 @@ def test_a_node_that_offers_nothing_names_why_its_gpus_are_not_served(
     _lose_gpu(node, 0)
     synthetic.add_pending_pod(node, "ml", "small", {ONE_G: "1"})
     synthetic.add_pending_pod(node, "ml", "other", {"gpu.tessera.dev/mig-3g.40gb": "1"})
-    assert "does not serve its GPUs: <bdi>Unhealthy: n1-gpu-1" in fetch(node, "/why/ml/small").text
+    text = fetch(node, "/why/ml/small").text
+    assert "does not serve its GPUs: <bdi>1 requested; 14 present, 0 allocatable" in text
+    assert "7 of n1-gpu-1 (Unhealthy: Xid 79)" in text
     assert "does not have this resource" in fetch(node, "/why/ml/other").text
 
 

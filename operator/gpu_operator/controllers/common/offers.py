@@ -55,6 +55,15 @@ def allocatable_count(node: Node, resource: str) -> int:
         return 0
 
 
+def count_replicas(gpu: Gpu, profile_name: str) -> int:
+    """Return how many times the kubelet lists a slice of a profile."""
+    try:
+        profile = geometry.board(gpu.spec.board).device_profile(profile_name)
+    except MigError:
+        return 1
+    return gpu.spec.replicas_of(profile)
+
+
 def explain_late_offer(world: World, node: Node, slices: Iterable[Slice]) -> str:
     """Explain which slice the node does not offer yet under the prefix in force.
 
@@ -110,7 +119,7 @@ def _count_slices(these: _ByIdentity, *, admitted: bool) -> Mapping[str, int]:
         for one in gpu.status.slices:
             counts = one.state is SliceState.ACTIVE and (one.admitted or not admitted)
             if counts and _matches_spec(gpu, one):
-                found[one.resource] += _replicas(gpu, one)
+                found[one.resource] += count_replicas(gpu, one.profile)
     return found
 
 
@@ -127,12 +136,3 @@ def _matches_spec(gpu: Gpu, item: Slice) -> bool:
         return bool(name)
     alike = item.shared is None or item.shared == (gpu.spec.sharing_of(profile) is not None)
     return bool(name) and alike and name == gpu.spec.resource_of(profile)
-
-
-def _replicas(gpu: Gpu, item: Slice) -> int:
-    """Return how many times the kubelet lists a slice."""
-    try:
-        profile = geometry.board(gpu.spec.board).device_profile(item.profile)
-    except MigError:
-        return 1
-    return gpu.spec.replicas_of(profile)
