@@ -7,6 +7,7 @@ from typing import Final
 from drawing.elements import Element, element, shorten
 from drawing.terminal import Line, Span
 from rdma.explain import Explanation, Half
+from rdma.tables import describe_pkey
 
 WIDTH: Final = 720
 _BOX: Final = 128
@@ -50,7 +51,7 @@ class Path:
 def path_of(answer: Explanation) -> Path:
     """Return the path of an explained flow."""
     egress, ingress = answer.halves
-    shared = f"P_Key {answer.pkey:#06x}: {answer.partition}"
+    shared = f"P_Key {describe_pkey(answer.pkey)}: {answer.partition}"
     stages = [
         Stage("egress", egress.allowed, _reasons_of(egress, answer.verb)),
         Stage("partition", answer.partition_shared, (shared,)),

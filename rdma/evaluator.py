@@ -22,6 +22,7 @@ from rdma.tables import (
     Memory,
     NodeTables,
     Verdict,
+    describe_pkey,
 )
 from rdma.verbs import ALL, NONE, Verb
 
@@ -252,7 +253,7 @@ def _reason(direction: str, address: str, endpoint: Endpoint | None, side: Side)
 
 def _partition_reason(pkey: int, shared: bool) -> str:
     word = "shared" if shared else "not shared, or both are limited members"
-    return f"partition {pkey & DEFAULT_PKEY:#06x}: {word}"
+    return f"partition {describe_pkey(pkey)}: {word}"
 
 
 def _deny(problem: str) -> Verdict:

@@ -27,6 +27,7 @@ from rdma.tables import (
     NodeTables,
     QosClass,
     Verdict,
+    describe_pkey,
 )
 from rdma.verbs import NAMES, Verb
 
@@ -107,7 +108,7 @@ class Explanation:
         lines = [f"{word}: {self.verb} from {self.source} to {self.destination}"]
         lines += [f"  {line}" for half in self.halves for line in _half_lines(half, self.verb)]
         share = "shared" if self.partition_shared else "not shared"
-        lines.append(f"  partition {self.pkey:#06x}: {share} ({self.partition})")
+        lines.append(f"  partition {describe_pkey(self.pkey)}: {share} ({self.partition})")
         if self.memory:
             lines.append(f"  memory: {self.memory}")
         if self.allowed and self.verdict.limits != Limits():

@@ -33,6 +33,16 @@ cannot slow down the pod's node.
 MAX_POLICIES_OF_A_POD = 1024
 
 
+def describe_pkey(pkey: int) -> str:
+    """Return a P_Key as a number and in words, such as "0xffff (default partition, full member)".
+
+    The low 15 bits number the partition, the highest bit is the membership (IB 10.9.1).
+    """
+    level = "full member" if pkey & FULL else "limited member"
+    default = "default partition, " if pkey & DEFAULT_PKEY == DEFAULT_PKEY else ""
+    return f"{pkey:#06x} ({default}{level})"
+
+
 class Direction(StrEnum):
     """The direction of a rule, as seen from the pods that the rule's policy selects."""
 

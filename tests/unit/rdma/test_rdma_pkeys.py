@@ -1,10 +1,11 @@
 """P_Keys: fixed ones are kept or refused, others are allocated once, and all are unique."""
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from rdma.compiling.pkeys import FIRST, LAST, allocate
 from rdma.objects import Network, Partition
-from rdma.tables import DEFAULT_PKEY
+from rdma.tables import DEFAULT_PKEY, describe_pkey
 
 
 def net(name: str, *partitions: Partition, created: str = "") -> Network:
@@ -85,3 +86,16 @@ def test_no_key_is_there_twice(
     again, refused_again = allocate(networks, keys)
     assert again == keys
     assert set(refused_again) == set(refused)
+
+
+@pytest.mark.parametrize(
+    ("pkey", "text"),
+    [
+        (0xFFFF, "0xffff (default partition, full member)"),
+        (0x7FFF, "0x7fff (default partition, limited member)"),
+        (0x8A31, "0x8a31 (full member)"),
+        (0x0A31, "0x0a31 (limited member)"),
+    ],
+)
+def test_a_key_is_printed_with_its_partition_and_membership(pkey: int, text: str) -> None:
+    assert describe_pkey(pkey) == text

@@ -50,8 +50,8 @@ def test_a_denied_write_names_policy_rule_side_and_what_the_program_sees() -> No
         "  egress of b/y: allowed, no policy isolates it\n"
         "  ingress of a/x: denied, isolated by a/no-writes\n"
         "    a/no-writes ingress[0] matches, for Send, Read only\n"
-        "  partition 0xffff: shared (from: full member of the default partition; to: full member of"
-        " the default partition)\n"
+        "  partition 0xffff (default partition, full member): shared (from: full member of the"
+        " default partition; to: full member of the default partition)\n"
         "  so: the peer answers with a remote access error: IBV_WC_REM_ACCESS_ERR\n"
     )
 
@@ -95,7 +95,9 @@ def test_partitions_are_named_and_a_shared_key_is_chosen() -> None:
     )
     result = explain("a/x", "b/x", "read", world=documents(lab))
     assert result.exit_code == 0
-    assert "partition 0x8004: shared (from: full member of lab/x-only" in result.output
+    assert (
+        "partition 0x8004 (full member): shared (from: full member of lab/x-only" in result.output
+    )
     result = explain("a/x", "b/y", "read", "--pkey", "0x0005", world=documents(lab))
     assert result.exit_code == 1
     assert (
