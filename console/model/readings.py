@@ -1,4 +1,4 @@
-"""The last minutes of what exporters have answered about traffic, from which rates follow.
+"""The last minute of what exporters have answered about traffic, from which rates follow.
 
 Nothing is read while no page shows it. The memory is bounded: few nodes, few readings of each, and
 few samples of each reading.
@@ -16,11 +16,11 @@ from console.model.exposition import read_samples
 Labels = tuple[tuple[str, str], ...]
 Series = Mapping[str, Mapping[Labels, float]]
 
-WINDOW_S: Final = 300.0
+WINDOW_S: Final = 60.0
 MOST_NODES: Final = 8  # of one page
 MOST_KEPT: Final = 32  # of all pages: with fewer than viewers show, no node has two readings
 MOST_SAMPLES: Final = 4096
-_SPACING_S: Final = 60.0  # between readings that are kept, except for the last two
+_SPACING_S: Final = 10.0  # between readings that are kept, except for the last two
 PCIE_RECEIVED: Final = "DCGM_FI_PROF_PCIE_RX_BYTES"
 PCIE_SENT: Final = "DCGM_FI_PROF_PCIE_TX_BYTES"
 PORT_RECEIVED: Final = "node_infiniband_port_data_received_bytes_total"
@@ -80,17 +80,27 @@ class NodeReadings:
             return {}
         return {labels: grown / self.seconds for labels, grown in self._increases(name, -2).items()}
 
+    def mean_rates(self, name: str) -> dict[Labels, float]:
+        """Return the mean increase of a counter per second over all readings."""
+        measured_s = sum(after.at - before.at for before, after in self._steps(0))
+        if measured_s <= 0:
+            return {}
+        return {labels: grown / measured_s for labels, grown in self._increases(name, 0).items()}
+
     def increases(self, name: str) -> dict[Labels, float]:
         """Return the increase of a counter over all readings."""
         return self._increases(name, 0) if self.window_s > 0 else {}
 
+    def _steps(self, first: int) -> Iterator[tuple[Reading, Reading]]:
+        """Yield successive readings with hcad; what happened beside one without it is not known."""
+        for before, after in pairwise(self.readings[first:]):
+            if all(1.0 in one.series.get(HCAD_UP, {}).values() for one in (before, after)):
+                yield before, after
+
     def _increases(self, name: str, first: int) -> dict[Labels, float]:
         """Return by how much each counter has grown. A smaller value means that it began again."""
         grown: dict[Labels, float] = {}
-        chosen = self.readings[first:]
-        for before, after in pairwise(chosen):
-            if 1.0 not in before.series.get(HCAD_UP, {}).values():
-                continue  # what happened before this reading is not known
+        for before, after in self._steps(first):
             old = before.series.get(name, {})
             for labels, value in after.series.get(name, {}).items():
                 earlier = old.get(labels, 0.0)

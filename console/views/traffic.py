@@ -10,6 +10,7 @@ from console.model.readings import Labels, NodeReadings
 from console.views import reach
 
 MOST_ROWS: Final = 200
+_ALIKE_S: Final = 2.0  # between windows that are stated as one: nodes are read in turn
 _UNITS: Final = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 
 
@@ -55,9 +56,10 @@ class DenialRow:
 class Traffic:
     """The tables of the page; ``problems`` has the reason for each node without figures.
 
-    ``seconds`` is the longest time over which a rate is the mean, and ``window_s`` the longest time
-    in which denials count as recent. ``more`` is the number of rows that are not shown, and
-    ``unread`` that of nodes that are not read. ``waiting`` are nodes with one reading only.
+    ``window_s`` is the longest time over which rates are means and denials count as recent, and
+    ``shorter`` has that of nodes that were not read for so long. ``more`` is the number of rows
+    that are not shown, and ``unread`` that of nodes that are not read. ``waiting`` are nodes with
+    one reading only.
     """
 
     ports: tuple[PortRow, ...]
@@ -65,8 +67,8 @@ class Traffic:
     denials: tuple[DenialRow, ...]
     problems: Mapping[str, str]
     waiting: tuple[str, ...]
-    seconds: float
     window_s: float
+    shorter: Mapping[str, float]
     more: int
     unread: int
     unlisted: float
@@ -93,14 +95,15 @@ def view(nodes: Sequence[NodeReadings], namespace: str, unread: int = 0) -> Traf
     pairs = sorted(_pairs(up, namespace), key=lambda row: (-row.bytes, -row.requests, row.source))
     denials = sorted(_denials(up, namespace), key=lambda row: (-row.recent, -row.total, row.source))
     lists = (ports, pairs, denials)
+    window_s = max((one.window_s for one in up), default=0.0)
     return Traffic(
         tuple(ports[:MOST_ROWS]),
         tuple(pairs[:MOST_ROWS]),
         tuple(denials[:MOST_ROWS]),
         problems,
         tuple(one.node for one in up if one.seconds <= 0),
-        max((one.seconds for one in up), default=0.0),
-        max((one.window_s for one in up), default=0.0),
+        window_s,
+        {one.node: one.window_s for one in up if 0 < one.window_s < window_s - _ALIKE_S},
         sum(max(len(rows) - MOST_ROWS, 0) for rows in lists),
         unread,
         sum(value for one in up for name in of.UNLISTED for value in one.latest(name).values()),
@@ -149,7 +152,7 @@ def _by(samples: Mapping[Labels, float], label: str) -> dict[str, float]:
 def _ports(nodes: Sequence[NodeReadings], namespace: str) -> Iterator[PortRow]:
     names = (of.PORT_RECEIVED, of.PORT_SENT, of.LOCAL_RECEIVED, of.LOCAL_SENT)
     for one in nodes:
-        rates = [one.rates(name) for name in names]
+        rates = [one.mean_rates(name) for name in names]
         for labels in rates[0]:
             its = dict(labels)
             if namespace in ("", its.get("namespace")):
@@ -160,8 +163,8 @@ def _ports(nodes: Sequence[NodeReadings], namespace: str) -> Iterator[PortRow]:
 
 def _pairs(nodes: Sequence[NodeReadings], namespace: str) -> Iterator[PairRow]:
     for one in nodes:
-        size = one.rates(of.REQUEST_BYTES)
-        for labels, requests in one.rates(of.REQUESTS).items():
+        size = one.mean_rates(of.REQUEST_BYTES)
+        for labels, requests in one.mean_rates(of.REQUESTS).items():
             source, destination = _ends(labels)
             if requests > 0 and _is_in(namespace, labels):
                 verb = dict(labels).get("verb", "")

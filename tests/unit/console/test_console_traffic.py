@@ -69,7 +69,8 @@ def test_rates_are_the_increase_of_counters_between_two_readings() -> None:
     (denial,) = found.denials
     assert denial.policies == ("db/closed", "db/two")
     assert (denial.recent, denial.total, denial.is_audited) == (2, 5, False)
-    assert (found.seconds, found.window_s) == (10, 10)
+    assert found.window_s == 10
+    assert found.shorter == {}
     assert found.waiting == ()
 
 
@@ -91,9 +92,25 @@ def test_what_happened_while_hcad_was_away_is_not_recent() -> None:
     assert list(found.increases(of.DENIALS).values()) == [1]
 
 
-def test_denials_are_recent_for_five_minutes_in_few_readings() -> None:
+def test_rates_and_denials_have_the_same_window() -> None:
+    idle = read(answer(1000, 3), answer(6000, 5), answer(6000, 5))
+    later = read(answer(0, 0), answer(0, 0), node="n2", every_s=5.0)
+    found = traffic.view([idle, later], "")
+    assert found.window_s == 20
+    assert found.shorter == {"n2": 5}
+    assert found.ports[0].sent == 250  # 5000 bytes in the 20 s in which two denials are recent
+    assert found.denials[0].recent == 2
+    assert found.pairs[0].bytes == 250
+
+
+def test_a_mean_rate_leaves_out_the_time_without_hcad() -> None:
+    found = read(answer(0, 0), answer(1000, 0), "tessera_hcad_up 0", answer(5000, 0))
+    assert list(found.mean_rates(of.PORT_SENT).values()) == [100]
+
+
+def test_denials_are_recent_for_a_minute_in_few_readings() -> None:
     found = read(*(answer(0, place) for place in range(200)), every_s=5.0)
-    assert WINDOW_S - 60 < found.window_s <= WINDOW_S
+    assert WINDOW_S - 10 < found.window_s <= WINDOW_S
     assert list(found.increases(of.DENIALS).values()) == [found.window_s / 5]
     assert len(found.readings) <= 8
     assert found.seconds == 5
@@ -194,7 +211,7 @@ def test_the_page_of_traffic_links_policies_to_their_explanation(cluster: Synthe
     assert link in text
     assert '<td class="num">7</td><td class="num">10</td>' in text
     assert 'data-again="5"' in text
-    assert "means over\n10 s" in text
+    assert text.count("means over the last <b>10 s</b>") == 1
     part = show(cluster, "/rdma", answer(0, 0), query="namespace=training")
     assert 'data-load="/rdma/traffic?namespace=training&amp;first=0"' in part
 
