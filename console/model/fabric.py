@@ -4,8 +4,10 @@ A policy that cannot be read denies everything, and so does a network that was i
 spec became unreadable: the readers are the operator's own.
 """
 
+from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
+from gpu_operator.controllers.rdma import reading
 from gpu_operator.controllers.rdma.reading import SeenNetwork, SeenPolicy
 from rdma.compiling.compiler import Compiler
 from rdma.explain import Explainer
@@ -13,6 +15,30 @@ from rdma.kinds import NETWORK_KIND, POLICY_KIND
 from rdma.objects import NamespaceFacts, PodFacts
 
 KINDS: Final = ("Namespace", NETWORK_KIND, POLICY_KIND)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPolicy(SeenPolicy):
+    """A policy with its spec as the API server has it, so that a page can edit a copy."""
+
+    spec: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNetwork(SeenNetwork):
+    """A network with its spec as the API server has it."""
+
+    spec: Any = None
+
+
+def read_policy(document: dict[str, Any]) -> KnownPolicy:
+    """Parse a policy as the operator does, and keep its spec."""
+    return KnownPolicy(**_fields(reading.read_policy(document)), spec=document.get("spec"))
+
+
+def read_network(document: dict[str, Any]) -> KnownNetwork:
+    """Parse a network as the operator does, and keep its spec."""
+    return KnownNetwork(**_fields(reading.read_network(document)), spec=document.get("spec"))
 
 
 class Fabric:
@@ -127,6 +153,10 @@ class Fabric:
             self.networks[key] = value
         if _in_force(known) != _in_force(value):
             self._compiler = None
+
+
+def _fields(seen: SeenPolicy | SeenNetwork) -> dict[str, Any]:
+    return {one.name: getattr(seen, one.name) for one in fields(seen)}
 
 
 def _in_force(network: SeenNetwork | None) -> Any:

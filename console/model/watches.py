@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Never
 
-from console.model import event_log, pods
+from console.model import event_log, fabric, pods
 from console.model.cluster import STORED, ClusterModel
 from console.model.fabric import KINDS as FABRIC_KINDS
 from gpu_operator import errors
@@ -29,8 +29,8 @@ _READERS: Final[Mapping[str, Callable[[Document], Any]]] = {
     "DeviceClass": claims.read_device_class,
     "Event": event_log.read_event,
     "Namespace": rdma.read_namespace,
-    NETWORK_KIND: rdma.read_network,
-    POLICY_KIND: rdma.read_policy,
+    NETWORK_KIND: fabric.read_network,
+    POLICY_KIND: fabric.read_policy,
 }
 KINDS: Final = (*STORED, *_READERS)
 assert set(FABRIC_KINDS) <= set(KINDS)

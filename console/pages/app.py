@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, Final
-from urllib.parse import parse_qs
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
@@ -23,9 +22,11 @@ from console.model.exporters import Exporters
 from console.pages import cards, rendering, stream
 from console.pages.access import Access
 from console.pages.devices import DevicePages
+from console.pages.forms import read_form, read_number
 from console.pages.frame import Busy, Frame, answer_busy
 from console.pages.inference import InferenceTables
 from console.pages.predictions import PredictionPages
+from console.pages.rdma import RdmaPages
 from console.pages.rollouts import RolloutPages
 from console.pages.traffic import LiveTraffic
 from console.views import (
@@ -34,19 +35,15 @@ from console.views import (
     layout_diff,
     manifest,
     needs,
-    reach,
     rollout,
     timeline,
-    what_if,
     why,
 )
 from console.views.geometry import draw
 from console.views.survey import Survey
 from drawing import documents
 from gpu_operator.controllers.common.world import World
-from rdma.explain import Explanation, QuestionError
 
-LONGEST_FORM: Final = 4 * manifest.LONGEST  # bytes; percent-encoding triples most characters
 _Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -71,6 +68,7 @@ class Pages:
         self._devices = DevicePages(self._frame, self._live, self._tables)
         self._predictions = PredictionPages(self._frame)
         self._rollouts = RolloutPages(self._frame, self._entries)
+        self._rdma = RdmaPages(self._frame)
         self.is_over = False
 
     def routes(self) -> list[Route | Mount]:
@@ -84,20 +82,22 @@ class Pages:
             "/pods/{namespace}/{name}": self.show_pod,
             "/why": self.show_why,
             "/why/{namespace}/{name}": self.show_why_pod,
-            "/rdma": self.show_rdma,
-            "/rdma/explain": self.show_rdma_pair,
             "/rdma/traffic": self._live.show_rdma,
             "/events": self.show_events,
             "/stream": self.follow_changes,
             **self._devices.handlers(),
             **self._predictions.handlers(),
             **self._rollouts.handlers(),
+            **self._rdma.handlers(),
         }
         static = Mount("/static", StaticFiles(directory=rendering.STATIC))
         style = Route("/static/drawing.css", _send_style)
         forms = [
             Route("/layout", self.show_layout, methods=["GET", "POST"]),
-            Route("/rdma/what-if", self.show_what_if, methods=["GET", "POST"]),
+            *(
+                Route(path, page, methods=["GET", "POST"])
+                for path, page in self._rdma.forms().items()
+            ),
         ]
         return [*(Route(path, page) for path, page in pages.items()), *forms, style, static]
 
@@ -232,7 +232,7 @@ class Pages:
         missing = self._frame.missing_of(needs.LAYOUT)
         if request.method == "POST":
             try:
-                text = await _read_form(request)
+                text = await read_form(request)
                 document = await asyncio.to_thread(manifest.read_layout, text)
                 if not missing:
                     found = await self._frame.compute(
@@ -241,61 +241,15 @@ class Pages:
             except manifest.ManifestError as err:
                 problem, status = str(err), 422
         else:
+            name = request.query_params.get("name", "")
+            if name and name not in self._model.world().layouts:
+                return self._frame.not_found(request, f"MIGLayout {name}", needs.LAYOUT)
             text = _initial_layout(self._model.world(), request.query_params)
         names = sorted(self._model.world().layouts)
         values: dict[str, Any] = {"text": text, "problem": problem, "diff": found}
         values |= await self._rollouts.values()
         values |= {"layouts": names, "missing": missing if request.method == "POST" else {}}
         return self._frame.page(request, "layout.html", "Layout", "", status, **values)
-
-    async def show_rdma(self, request: Request) -> Response:
-        """Show which pods may use which verbs on which others."""
-        space = request.query_params.get("namespace", "")
-        first = _number(request.query_params.get("first", ""))
-        missing = self._frame.missing_of(needs.RDMA)
-        found = reach.matrix(self._model.fabric, space, first) if not missing else reach.EMPTY
-        live = "Pod Namespace RDMANetwork RDMANetworkPolicy Connection"
-        values = {"matrix": found, "namespace": space, "first": first, "letters": reach.LEGEND}
-        values["missing"] = missing
-        problems = [p for p in self._model.fabric.policies.values() if p.problem]
-        return self._frame.page(request, "rdma.html", "RDMA", live, broken=problems, **values)
-
-    async def show_rdma_pair(self, request: Request) -> Response:
-        """Explain the verdict about each verb from one pod to another."""
-        source = request.query_params.get("from", "")
-        destination = request.query_params.get("to", "")
-        problem = ""
-        found: tuple[Explanation, ...] = ()
-        missing = self._frame.missing_of(needs.RDMA)
-        try:
-            if not missing:
-                found = tuple(reach.explain_pair(self._model.fabric, source, destination))
-        except QuestionError as err:
-            problem = str(err)
-        values = {"source": source, "destination": destination, "missing": missing}
-        live = "Pod Namespace RDMANetwork RDMANetworkPolicy Connection"
-        return self._frame.page(
-            request, "rdma_pair.html", "RDMA", live, found=found, problem=problem, **values
-        )
-
-    async def show_what_if(self, request: Request) -> Response:
-        """Show what pasted RDMA policies and networks would change."""
-        text, problem, found, status = "", "", None, 200
-        space = request.query_params.get("namespace", "")[:253]
-        first = _number(request.query_params.get("first", ""))
-        missing = self._frame.missing_of(needs.RDMA)
-        if request.method == "POST":
-            try:
-                text = await _read_form(request)
-                proposal = await asyncio.to_thread(what_if.read, text)
-                if not missing:
-                    now = self._model.fabric.copy()
-                    found = await self._frame.predict(what_if.evaluate, now, proposal, space, first)
-            except manifest.ManifestError as err:
-                problem, status = str(err), 422
-        values: dict[str, Any] = {"text": text, "problem": problem, "found": found}
-        values |= {"namespace": space, "first": first, "missing": missing}
-        return self._frame.page(request, "what_if.html", "RDMA what-if", "", status, **values)
 
     async def show_events(self, request: Request) -> Response:
         """Show events and faults on one time line."""
@@ -312,7 +266,7 @@ class Pages:
     async def follow_changes(self, request: Request) -> Response:
         """Report changes of the model until the viewer disconnects."""
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        events = stream.follow(self._model, _number(after), lambda: self.is_over)
+        events = stream.follow(self._model, read_number(after), lambda: self.is_over)
         return StreamingResponse(events, media_type="text/event-stream")
 
     def _entries(self, kind: str, name: str, namespace: str = "") -> tuple[timeline.Entry, ...]:
@@ -335,8 +289,10 @@ def _initial_layout(world: World, query: QueryParams) -> str:
     profile, node = query.get("profile", "")[:63], query.get("node", "")[:253]
     if not profile or not node:
         return ""
-    indices = [_number(one) for one in query.getlist("index")[:64]]
-    return layout_diff.draft_layout(node, indices, profile, max(_number(query.get("count", "")), 1))
+    indices = [read_number(one) for one in query.getlist("index")[:64]]
+    return layout_diff.draft_layout(
+        node, indices, profile, max(read_number(query.get("count", "")), 1)
+    )
 
 
 def make_app(pages: Pages, token: str, host: str, port: int | None) -> Access:
@@ -361,22 +317,3 @@ def _filter(request: Request) -> fleet.Filter:
         node=given.get("node", ""),
         colour=given.get("colour", "state"),
     )
-
-
-async def _read_form(request: Request) -> str:
-    """Return the field ``manifest`` of a form, whose size is bounded.
-
-    Raises:
-        ManifestError: the form is too long.
-    """
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LONGEST_FORM:
-            raise manifest.ManifestError(f"the form has more than {LONGEST_FORM} bytes")
-    fields = parse_qs(body.decode(errors="replace"), max_num_fields=4)
-    return fields.get("manifest", [""])[0].replace("\r\n", "\n")
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0

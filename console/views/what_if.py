@@ -1,9 +1,12 @@
 """What pasted RDMA policies and networks would change; nothing is applied."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from console.model.fabric import Fabric
+import yaml
+
+from console.model.fabric import Fabric, KnownNetwork, KnownPolicy
 from console.views import reach
 from console.views.manifest import ManifestError, read_documents
 from console.views.reach import Cell
@@ -53,12 +56,41 @@ class Proposal:
         return tuple(f"{kind} {key}: {one.problem}" for kind, key, one in self.puts if one.problem)
 
 
-def read(text: str) -> Proposal:
-    """Parse a text with RDMANetworkPolicies and RDMANetworks. Raises ManifestError."""
+def list_objects(fabric: Fabric) -> tuple[str, ...]:
+    """Return the policies and networks of the cluster, each as "Kind namespace/name"."""
+    policies = (f"{POLICY_KIND} {key}" for key in sorted(fabric.policies))
+    return (*policies, *(f"{NETWORK_KIND} {key}" for key in sorted(fabric.networks)))
+
+
+def write_object(fabric: Fabric, name: str) -> str:
+    """Return the manifest of an object that ``list_objects`` names; empty if there is none."""
+    kind, _, key = name.partition(" ")
+    there: Mapping[str, SeenPolicy | SeenNetwork] = {}
+    if kind in (POLICY_KIND, NETWORK_KIND):
+        there = fabric.policies if kind == POLICY_KIND else fabric.networks
+    known = there.get(key)
+    if not isinstance(known, KnownPolicy | KnownNetwork):
+        return ""
+    space, _, short = key.rpartition("/")
+    document = {
+        "apiVersion": f"{GROUP}/{_VERSION}",
+        "kind": kind,
+        "metadata": {"name": short, **({"namespace": space} if space else {})},
+        "spec": known.spec,
+    }
+    return str(yaml.safe_dump(document, sort_keys=False, default_flow_style=False))
+
+
+def read(text: str, now: Fabric) -> Proposal:
+    """Parse a text with RDMANetworkPolicies and RDMANetworks. Raises ManifestError.
+
+    An object that replaces one of the cluster keeps that object's age and status: they decide
+    which of two partitions has a P_Key.
+    """
     documents = read_documents(text)
     if not 1 <= len(documents) <= MOST_DOCUMENTS:
         raise ManifestError(f"1 to {MOST_DOCUMENTS} objects are expected, not {len(documents)}")
-    return Proposal(tuple(map(_read, documents)))
+    return Proposal(tuple(_read(one, now) for one in documents))
 
 
 def evaluate(now: Fabric, proposal: Proposal, namespace: str = "", first: int = 0) -> Outcome:
@@ -79,7 +111,7 @@ def evaluate(now: Fabric, proposal: Proposal, namespace: str = "", first: int = 
     return Outcome(names, proposal.problems, shown, more, len(before.pods), before.more)
 
 
-def _read(document: Any) -> tuple[str, str, SeenPolicy | SeenNetwork]:
+def _read(document: Any, now: Fabric) -> tuple[str, str, SeenPolicy | SeenNetwork]:
     if not isinstance(document, dict) or document.get("kind") not in (NETWORK_KIND, POLICY_KIND):
         raise ManifestError(f"kind: {POLICY_KIND} or {NETWORK_KIND} is expected")
     if document.get("apiVersion") != f"{GROUP}/{_VERSION}":
@@ -88,12 +120,19 @@ def _read(document: Any) -> tuple[str, str, SeenPolicy | SeenNetwork]:
     given = document.get("metadata")
     given = given if isinstance(given, dict) else {}
     name = _name(given.get("name"), "metadata.name")
-    metadata = {"name": name, "uid": f"proposed-{name}"}  # no status: nothing of it is in force
+    metadata = {"name": name, "uid": f"proposed-{name}"}
     proposed = {"metadata": metadata, "spec": document.get("spec")}
     if kind == NETWORK_KIND:
+        network = now.networks.get(name)
+        if network is not None:  # otherwise it has no status: nothing of it is in force
+            metadata["creationTimestamp"] = network.meta.created
+            proposed["status"] = network.status.model_dump(mode="json", by_alias=True)
         return kind, name, reading.read_network(proposed)
     metadata["namespace"] = _name(given.get("namespace", "default"), "metadata.namespace")
-    return kind, f"{metadata['namespace']}/{name}", reading.read_policy(proposed)
+    key = f"{metadata['namespace']}/{name}"
+    if (policy := now.policies.get(key)) is not None:
+        metadata["creationTimestamp"] = policy.meta.created
+    return kind, key, reading.read_policy(proposed)
 
 
 def _name(given: object, field: str) -> str:

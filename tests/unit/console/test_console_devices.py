@@ -1,11 +1,14 @@
 """The pages of topologies and metrics, and what-if of RDMA policies."""
 
 import asyncio
+import html
 import random
+import re
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
+import yaml
 
 from benchmarks.console import synthetic
 from benchmarks.console.pictures import READ_ONLY_POLICY as POLICY
@@ -200,6 +203,69 @@ def test_a_proposed_policy_changes_the_verdicts_of_this_answer_only(
     answer = run(fabric, use)
     assert answer.status == 200
     assert "all verbs</td><td>Send, Read, CM</td>" in answer.text
+
+
+def _edited(text: str) -> str:
+    """Return what the text area of a page contains."""
+    found = re.search(r"<textarea[^>]*>(.*?)</textarea>", text, re.DOTALL)
+    assert found is not None
+    return html.unescape(found[1])
+
+
+def _get(cluster: SyntheticCluster, path: str, **query: str) -> Answer:
+    return run(cluster, lambda console: console.request(path, query=urlencode(query)))
+
+
+def test_a_policy_of_the_cluster_is_loaded_into_the_editor(fabric: SyntheticCluster) -> None:
+    name = "RDMANetworkPolicy training/read-only-weights"
+    assert f'<option value="{name}">' in fetch(fabric, "/rdma/what-if").text
+    text = _edited(_get(fabric, "/rdma/what-if", object=name).text)
+    manifest = yaml.safe_load(text)
+    spec = fabric.objects["RDMANetworkPolicy"]["training/read-only-weights"]["spec"]
+    assert manifest["metadata"] == {"name": "read-only-weights", "namespace": "training"}
+    assert manifest["spec"] == spec
+    assert "0 pairs of pods whose verbs change" in propose(fabric, text).text
+    assert "0 pairs of pods" not in propose(fabric, text.replace("- Read", "- Write")).text
+
+
+def test_a_network_of_the_cluster_keeps_its_age_in_an_edited_copy(
+    fabric: SyntheticCluster,
+) -> None:
+    """The older of two networks has a P_Key that both request: the copy must not lose it."""
+    for name, age, app in (("young", 2, "trainer"), ("old", 1, "reader")):
+        members = [{"podSelector": {"matchLabels": {"app": app}}}]
+        spec = {"partitions": [{"name": "p", "pkey": 7, "members": members}]}
+        made = {"name": name, "creationTimestamp": f"2026-01-0{age}T00:00:00Z"}
+        fabric.put("RDMANetwork", {"metadata": made, "spec": spec})
+    for name in ("young", "old"):
+        text = _edited(_get(fabric, "/rdma/what-if", object=f"RDMANetwork {name}").text)
+        assert "0 pairs of pods whose verbs change" in propose(fabric, text).text
+
+
+@pytest.mark.parametrize("name", ["RDMANetworkPolicy a/b", "Secret training/x", "RDMANetwork", "x"])
+def test_an_object_that_does_not_exist_is_not_loaded(fabric: SyntheticCluster, name: str) -> None:
+    assert _get(fabric, "/rdma/what-if", object=name).status == 404
+
+
+def test_an_explanation_leads_to_copies_of_the_policies_that_decide(
+    fabric: SyntheticCluster,
+) -> None:
+    ends = {"from": "training/worker-4", "to": "training/worker-0"}
+    text = _get(fabric, "/rdma/explain", **ends).text
+    name = quote("RDMANetworkPolicy training/read-only-weights")
+    assert f'href="/rdma/what-if?object={name}"' in text
+
+
+def test_every_layout_can_be_loaded_into_the_editor(fabric: SyntheticCluster) -> None:
+    for number in range(1, 13):
+        spec = {"selector": {"pool": "a30"}, "instances": [{"profile": "1g.6gb", "count": number}]}
+        fabric.put("MIGLayout", {"metadata": {"name": f"l{number}"}, "spec": spec})
+    text = fetch(fabric, "/layout").text
+    for number in range(1, 13):
+        assert f'<option value="l{number}">' in text
+    manifest = yaml.safe_load(_edited(_get(fabric, "/layout", name="l11").text))
+    assert manifest["spec"]["instances"][0]["count"] == 11
+    assert _get(fabric, "/layout", name="gone").status == 404
 
 
 def test_a_policy_that_selects_no_pod_changes_nothing(fabric: SyntheticCluster) -> None:

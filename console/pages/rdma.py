@@ -1,0 +1,90 @@
+"""The RDMA pages: the matrix of verbs, explanations, what a pasted policy would change."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from console.pages.forms import LONGEST_NAME, read_form, read_number
+from console.pages.frame import Frame
+from console.views import needs, reach, what_if
+from console.views.manifest import ManifestError
+from rdma.explain import Explanation, QuestionError
+
+_LIVE: Final = "Pod Namespace RDMANetwork RDMANetworkPolicy Connection"
+
+
+class RdmaPages:
+    """The handlers of these pages."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._model = frame.model
+
+    def handlers(self) -> Mapping[str, Callable[[Request], Awaitable[Response]]]:
+        """Return the handlers by path."""
+        return {"/rdma": self.show_matrix, "/rdma/explain": self.show_pair}
+
+    def forms(self) -> Mapping[str, Callable[[Request], Awaitable[Response]]]:
+        """Return the handlers that take forms, by path."""
+        return {"/rdma/what-if": self.show_what_if}
+
+    async def show_matrix(self, request: Request) -> Response:
+        """Show which pods may use which verbs on which others."""
+        space = request.query_params.get("namespace", "")
+        first = read_number(request.query_params.get("first", ""))
+        missing = self._frame.missing_of(needs.RDMA)
+        found = reach.matrix(self._model.fabric, space, first) if not missing else reach.EMPTY
+        values = {"matrix": found, "namespace": space, "first": first, "letters": reach.LEGEND}
+        values["missing"] = missing
+        problems = [p for p in self._model.fabric.policies.values() if p.problem]
+        return self._frame.page(request, "rdma.html", "RDMA", _LIVE, broken=problems, **values)
+
+    async def show_pair(self, request: Request) -> Response:
+        """Explain the verdict about each verb from one pod to another."""
+        source = request.query_params.get("from", "")
+        destination = request.query_params.get("to", "")
+        problem = ""
+        found: tuple[Explanation, ...] = ()
+        missing = self._frame.missing_of(needs.RDMA)
+        try:
+            if not missing:
+                found = tuple(reach.explain_pair(self._model.fabric, source, destination))
+        except QuestionError as err:
+            problem = str(err)
+        values = {"source": source, "destination": destination, "missing": missing}
+        known = self._model.fabric.policies
+        values["policies"] = [one for one in reach.deciding_policies(found) if one in known]
+        return self._frame.page(
+            request, "rdma_pair.html", "RDMA", _LIVE, found=found, problem=problem, **values
+        )
+
+    async def show_what_if(self, request: Request) -> Response:
+        """Show what pasted RDMA policies and networks would change.
+
+        A link can name a policy or a network of the cluster, to be edited.
+        """
+        text, problem, found, status = "", "", None, 200
+        query, fabric = request.query_params, self._model.fabric
+        space = query.get("namespace", "")[:LONGEST_NAME]
+        first = read_number(query.get("first", ""))
+        missing = self._frame.missing_of(needs.RDMA)
+        if request.method == "POST":
+            try:
+                text = await read_form(request)
+                now = fabric.copy()
+                proposal = await asyncio.to_thread(what_if.read, text, now)
+                if not missing:
+                    found = await self._frame.predict(what_if.evaluate, now, proposal, space, first)
+            except ManifestError as err:
+                problem, status = str(err), 422
+        elif chosen := query.get("object", ""):
+            text = what_if.write_object(fabric, chosen)
+            if not text:
+                return self._frame.not_found(request, chosen, needs.RDMA)
+        values: dict[str, Any] = {"text": text, "problem": problem, "found": found}
+        values |= {"namespace": space, "first": first, "objects": what_if.list_objects(fabric)}
+        values["missing"] = missing
+        return self._frame.page(request, "what_if.html", "RDMA what-if", "", status, **values)
