@@ -87,8 +87,9 @@ _ADDRESS: Final = re.compile(
     r"(?:(?<![\w:.])[\da-fA-F]|:)[\da-fA-F:]{1,44}(?:(?:\.\d{1,3}){3}|(?!\.\d))(?!\w)"
     r"|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\w)"
 )
-# Namespaces that every cluster has: their names identify no tenant.
-_COMMON: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+# Namespaces that every cluster has: their names identify no tenant. Tenants have pods in this one.
+_SHARED: Final = "default"
+_COMMON: Final = frozenset({_SHARED, "kube-system", "kube-public", "kube-node-lease"})
 
 
 def redact(text: str) -> str:
@@ -114,11 +115,17 @@ class Pseudonyms:
     _namespace_cache: tuple[int, re.Pattern[str]] | None = None
     _name_cache: tuple[int, re.Pattern[str]] | None = None
 
+    def __post_init__(self) -> None:
+        """Let objects of the shared namespace lose their names, like those of a foreign one."""
+        if self.own != _SHARED:
+            self._namespaces[_SHARED] = _SHARED
+
     def add_namespaces(self, names: Iterable[str]) -> None:
         """Add foreign namespaces; common ones and the own one keep their names."""
         for name in names:
             if name and name != self.own and name not in _COMMON:
-                self._namespaces.setdefault(name, f"namespace-{len(self._namespaces) + 1}")
+                number = len(self._namespaces) + (_SHARED not in self._namespaces)
+                self._namespaces.setdefault(name, f"namespace-{number}")
 
     def add_names(self, names: Iterable[str]) -> None:
         """Add names of foreign objects, such as pods."""

@@ -17,13 +17,16 @@ Collected by `kubectl tessera bundle`. Read the files before you share them. Bel
 
 doctor.json          findings of `kubectl tessera doctor`
 gpupools.json, gpus.json, miglayouts.json, gpupolicies.json, gpufaults.json, nodes.json
+rdmanetworks.json, rdmanetworkpolicies.json, rdmanodetables.json
+events.json          events about these objects, and how many RDMA operations were denied
 pods.json            Tessera's own pods
 workloads.json       the operator's Deployment and the DaemonSets of pools
 logs/POD/CONTAINER   logs of these pods; .previous is the run before the last restart
 errors.txt           what could not be read, and why
 
-RDMA networks, RDMA policies and events are not collected: add `kubectl describe` of those that
-an issue concerns.
+Of RDMA policies of other namespaces the bundle has the shape of their rules and their state under a
+number, and of selectors only how many labels they require: if an issue concerns one, add
+`kubectl describe` of it.
 
 {archive.LEFT_OUT}"""
 

@@ -5,12 +5,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from console.support import checks, pruning
-from console.support.installation import OWN_KINDS, Installation, metadata, name_of
+from console.support import checks, events, pruning, rdma
+from console.support.installation import OWN_KINDS, RDMA_KINDS, Installation, metadata, name_of
 from diagnosis import findings
 from diagnosis.redaction import Pseudonyms
 from gpu_operator import errors
 from gpu_operator.kube.port import Document
+from rdma.kinds import NETWORK_KIND, POLICY_KIND
 
 _LINES: Final = 2000  # of each container's log
 _CHARACTERS: Final = 1 << 20  # of each log, counted from the end
@@ -34,16 +35,23 @@ async def collect(found: Installation, logs: Logs) -> Mapping[str, str]:
     for namespace, name in _tenants(found):
         names.add_namespaces([namespace])
         names.add_names([name])
+    names.add_namespaces(
+        str(metadata(one).get("namespace") or "") for one in found.rdma.get(POLICY_KIND, ())
+    )
+    names.add_namespaces(events.namespaces_of(found.events))
     names.keep_addresses(_own_addresses(found))
     documents: dict[str, Any] = {
         f"{_plural(kind)}.json": _pruned(found, kind) for kind in (*OWN_KINDS, "Node")
     }
+    policies = rdma.number_policies(found.rdma.get(POLICY_KIND, ()), found.namespace)
+    documents |= _rdma_documents(found, policies)
     documents["pods.json"] = [pruning.prune_pod(one) for one in found.pods]
     workloads = ((found.operator,) if found.operator else ()) + tuple(found.daemon_sets)
     documents["workloads.json"] = [pruning.prune_workload(one) for one in workloads]
     documents["doctor.json"] = findings.to_document(checks.check_all(found))
     files: dict[str, str] = {}
-    problems = [f"{kind}: {text}\n" for kind, text in found.problems.items()]
+    unread = {**found.problems, **found.unread}
+    problems = [f"{kind}: {text}\n" for kind, text in unread.items()]
     if found.absence:
         problems.append(f"no pods, workloads and logs: {found.absence}\n")
     problems += await _read_logs(found.pods, logs, files)
@@ -97,6 +105,24 @@ def _is_ready(pod: Document) -> bool:
     return all(one.get("ready") and not one.get("restartCount") for one in statuses)
 
 
+def _rdma_documents(found: Installation, policies: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+    """Return the RDMA objects, and the events about these and about Tessera's other objects."""
+    of = {kind: found.rdma.get(kind, []) for kind in RDMA_KINDS}
+    pruned = {
+        NETWORK_KIND: [rdma.prune_network(one) for one in of[NETWORK_KIND]],
+        POLICY_KIND: [
+            rdma.prune_policy(one, policies[rdma.key_of(one)]) for one in of[POLICY_KIND]
+        ],
+        "RDMANodeTables": [rdma.prune_tables(one) for one in of["RDMANodeTables"]],
+    }
+    documents: dict[str, Any] = {f"{_plural(kind)}.json": pruned[kind] for kind in RDMA_KINDS}
+    documents["events.json"] = {
+        "events": events.prune_events(found.events, policies, found.namespace),
+        "refusedPackets": events.count_denials(found.events),
+    }
+    return documents
+
+
 def _pruned(found: Installation, kind: str) -> list[Document]:
     prune = pruning.prune_node if kind == "Node" else pruning.prune_own
     return [prune({"kind": kind, **one}) for one in found.objects[kind]]
@@ -105,7 +131,9 @@ def _pruned(found: Installation, kind: str) -> list[Document]:
 def _plural(kind: str) -> str:
     """Return the lowercase plural of a kind, as the API has it."""
     name = kind.lower()
-    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+    if name.endswith("y"):
+        return f"{name[:-1]}ies"
+    return name if name.endswith("s") else f"{name}s"
 
 
 def _own_addresses(found: Installation) -> Iterator[str]:

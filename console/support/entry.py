@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
-from console.support import bundle, checks, installation
+from console.support import bundle, checks, events, installation
 from diagnosis.findings import FAIL, OK, Finding
 from gpu_operator import errors
 from gpu_operator.kube import connection
@@ -53,6 +53,7 @@ async def collect_cluster(
         found = await installation.read(source, namespace)
         if namespace and found.absence:
             raise errors.ConfigError(found.absence)
+        await installation.read_rdma(source, found, events.SELECTIONS)
         return await bundle.collect(found, logs)
 
 

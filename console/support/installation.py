@@ -1,13 +1,14 @@
 """Reads an installation: Tessera's objects, the nodes, and the pods of its own namespace."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1 import POOL_LABEL
 from gpu_operator.kube.port import Chosen, Document, Source
+from rdma.kinds import NETWORK_KIND, POLICY_KIND
 
 OPERATOR: Final = "app.kubernetes.io/component=operator"
 _CHART: Final = "helm.sh/chart"
@@ -15,6 +16,7 @@ _CHART_NAME: Final = "tessera-"
 _INSTANCE: Final = "app.kubernetes.io/instance"
 _NAME: Final = "app.kubernetes.io/name"
 OWN_KINDS: Final = ("GPUPool", "GPU", "MIGLayout", "GPUPolicy", "GPUFault")
+RDMA_KINDS: Final = (NETWORK_KIND, POLICY_KIND, "RDMANodeTables")
 
 
 @dataclass(slots=True)
@@ -22,7 +24,8 @@ class Installation:
     """The objects that were read. ``problems`` has the API server's message by kind.
 
     ``chosen`` is the namespace to which the search for the operator was restricted, if any, and
-    ``elsewhere`` are the other namespaces that have an operator.
+    ``elsewhere`` are the other namespaces that have an operator. ``rdma``, ``events`` and
+    ``unread``, the problems with these, are for bundles only.
     """
 
     objects: dict[str, list[Document]] = field(default_factory=dict)
@@ -33,6 +36,9 @@ class Installation:
     daemon_sets: list[Document] = field(default_factory=list)
     namespaces: list[Document] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
+    rdma: dict[str, list[Document]] = field(default_factory=dict)
+    events: list[Document] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)
 
     @property
     def operator(self) -> Document | None:
@@ -100,6 +106,19 @@ async def read(source: Source, namespace: str = "") -> Installation:
         pods = await _list(source, "Pod", Chosen(namespace=found.namespace), found.problems)
         found.pods = [one for one in pods if _is_own(one, found.operator)]
     return found
+
+
+async def read_rdma(source: Source, found: Installation, chosen: Iterable[Chosen]) -> None:
+    """Add the RDMA objects, and the events that ``chosen`` selects."""
+    lists = await asyncio.gather(
+        *(_list(source, kind, Chosen(), found.unread) for kind in RDMA_KINDS)
+    )
+    found.rdma = dict(zip(RDMA_KINDS, lists, strict=True))
+    events: dict[str, Document] = {}
+    for one in chosen:  # two selections can have the same event
+        for event in await _list(source, "Event", one, found.unread):
+            events[f"{metadata(event).get('namespace')}/{name_of(event)}"] = event
+    found.events = list(events.values())
 
 
 def metadata(document: Document) -> Mapping[str, Any]:

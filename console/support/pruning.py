@@ -25,7 +25,7 @@ def prune_own(document: Document) -> Document:
     """Return a custom resource of Tessera without annotations and without its holders' names."""
     return {
         "kind": document.get("kind", ""),
-        "metadata": _metadata(document),
+        "metadata": prune_metadata(document),
         "spec": document.get("spec") or {},
         "status": _without_holders(document.get("status") or {}),
     }
@@ -37,7 +37,7 @@ def prune_node(node: Document) -> Document:
     info = status.get("nodeInfo") or {}
     return {
         "kind": "Node",
-        "metadata": _metadata(node),
+        "metadata": prune_metadata(node),
         "taints": [
             {key: one.get(key) for key in ("key", "effect")}
             for one in (node.get("spec") or {}).get("taints") or ()
@@ -54,7 +54,7 @@ def prune_pod(pod: Document) -> Document:
     status = pod.get("status") or {}
     return {
         "kind": "Pod",
-        "metadata": _metadata(pod),
+        "metadata": prune_metadata(pod),
         "nodeName": (pod.get("spec") or {}).get("nodeName", ""),
         "containers": [_container(one) for one in containers(pod)],
         "phase": status.get("phase", ""),
@@ -74,13 +74,14 @@ def prune_workload(document: Document) -> Document:
     template = (document.get("spec") or {}).get("template") or {}
     return {
         "kind": document.get("kind", ""),
-        "metadata": _metadata(document),
+        "metadata": prune_metadata(document),
         "containers": [_container(one) for one in containers(template)],
         "status": document.get("status") or {},
     }
 
 
-def _metadata(document: Document) -> Document:
+def prune_metadata(document: Document) -> Document:
+    """Return what identifies an object, and the labels of Tessera's and of the chart."""
     found = metadata(document)
     return {
         "name": name_of(document),

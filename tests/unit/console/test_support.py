@@ -17,7 +17,7 @@ import pytest
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
 from console.kubectl import support_commands
-from console.support import bundle, checks, entry, installation
+from console.support import bundle, checks, entry, events, installation
 from diagnosis import archive
 from diagnosis.findings import FAIL, OK, WARN, Finding
 from gpu_operator import errors
@@ -154,7 +154,9 @@ def check(cluster: SyntheticCluster, namespace: str = "") -> dict[str, Finding]:
 
 def collect(cluster: SyntheticCluster, namespace: str = "") -> dict[str, str]:
     async def run() -> dict[str, str]:
-        return dict(await bundle.collect(await installation.read(cluster, namespace), Logs()))
+        found = await installation.read(cluster, namespace)
+        await installation.read_rdma(cluster, found, events.SELECTIONS)
+        return dict(await bundle.collect(found, Logs()))
 
     return asyncio.run(run())
 
