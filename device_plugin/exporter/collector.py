@@ -17,6 +17,7 @@ from device_plugin.exporter.families import (
     Family,
     help_text,
     is_of_dcgm,
+    is_reading,
 )
 from device_plugin.exporter.labels import Labels
 from device_plugin.exporter.source import Source
@@ -43,7 +44,8 @@ class NodeCollector(Collector):
 class InventoryCollector(Collector):
     """Collects the metrics of one node.
 
-    If gpud does not answer, the only metric is ``tessera_gpud_up 0``.
+    If gpud does not answer, the only metric is ``tessera_gpud_up 0``. A GPU that has fallen off the
+    bus has no reading: DCGM's values for it are blank, which dcgm-exporter leaves out.
     """
 
     def __init__(self, source: Source, hostname: str) -> None:
@@ -66,7 +68,7 @@ class InventoryCollector(Collector):
         host, version = self._hostname, DRIVER_RELEASE
         gpus = [(gpu, labels.gpu_labels(gpu, host, version)) for gpu in node.gpus]
         instances = [
-            (one, labels.instance_labels(gpu, one, host, version))
+            (gpu, one, labels.instance_labels(gpu, one, host, version))
             for gpu in node.gpus
             for one in gpu.instances
         ]
@@ -77,12 +79,14 @@ class InventoryCollector(Collector):
         for of_gpu in OF_GPU:
             family = new_family(of_gpu)
             for gpu, named in gpus:
-                add_sample(family, of_gpu, named, of_gpu.value(gpu))
+                if not (gpu.is_lost and is_reading(of_gpu)):
+                    add_sample(family, of_gpu, named, of_gpu.value(gpu))
             yield family
         for of_instance in OF_INSTANCE:
             family = new_family(of_instance)
-            for instance, named in instances:
-                add_sample(family, of_instance, named, of_instance.value(instance))
+            for gpu, instance, named in instances:
+                if not (gpu.is_lost and is_reading(of_instance)):
+                    add_sample(family, of_instance, named, of_instance.value(instance))
             yield family
 
 

@@ -27,6 +27,9 @@ _SOURCE_NOTE: Final[dict[Source, str]] = {
 }
 
 
+_LAST_XID: Final = "DCGM_FI_DEV_XID_ERRORS"
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """A metric family, with its name and meaning.
@@ -70,6 +73,14 @@ def is_of_dcgm(row: Family) -> bool:
     Dashboards that were made for DCGM query such a family without changes.
     """
     return row.name.startswith("DCGM_")
+
+
+def is_reading(row: Family) -> bool:
+    """Return whether a metric family is read from the GPU itself, so that a lost GPU has none.
+
+    What Tessera's own families count, and the last Xid, gpud knows without the GPU.
+    """
+    return is_of_dcgm(row) and row.name != _LAST_XID
 
 
 def help_text(row: Family) -> str:
@@ -211,7 +222,7 @@ OF_GPU: Final = (
         lambda gpu: gpu.telemetry.pcie_rx_bytes_per_s,
     ),
     OfGpu(
-        "DCGM_FI_DEV_XID_ERRORS",
+        _LAST_XID,
         "gauge",
         "measured",
         "Xid",
@@ -290,6 +301,15 @@ OF_GPU: Final = (
         "Whether contexts can be started on the GPU.",
         "health of the GPU",
         lambda gpu: gpu.health == "Healthy",
+    ),
+    OfGpu(
+        "tessera_gpu_lost",
+        "gauge",
+        "measured",
+        "0 or 1",
+        "Whether the GPU has fallen off the bus: then readings of it have no sample.",
+        "a fault `off_bus` that is active",
+        lambda gpu: gpu.is_lost,
     ),
     OfGpu(
         "tessera_gpu_instances",

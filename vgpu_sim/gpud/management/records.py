@@ -127,7 +127,7 @@ def _gpu(view: View, gpu: admin.Gpu, profiles: tuple[int, int]) -> bytes:
     record.bus_bits = figures.bus_bits
     record.copy_engines = its.engines.copy
     record.visible = int(view.owns(gpu))
-    record.lost = int(sensors.is_lost(gpu))
+    record.lost = int(gpu.is_lost)
     record.telemetry = sensors.telemetry_record(gpu, with_sums=view.owns(gpu) and not view.stranger)
     record.telemetry.place = _place(gpu)
     record.memory_bytes = gpu.memory_bytes

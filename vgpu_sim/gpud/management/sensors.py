@@ -13,13 +13,7 @@ from vgpu_sim.hal.management.nvml import MAX_FANS, NO_RECORD, TelemetryRecord, X
 GPU_IDLE: Final = 0x1
 HARDWARE_SLOWDOWN: Final = 0x8
 HARDWARE_THERMAL_SLOWDOWN: Final = 0x40
-_THERMAL: Final = "thermal"  # kinds of admin.Fault
-_OFF_BUS: Final = "off_bus"
-
-
-def is_lost(gpu: admin.Gpu) -> bool:
-    """Return whether a GPU has fallen off the bus."""
-    return any(fault.kind == _OFF_BUS for fault in gpu.faults)
+_THERMAL: Final = "thermal"  # a kind of admin.Fault
 
 
 def telemetry_record(gpu: admin.Gpu, with_sums: bool) -> TelemetryRecord:

@@ -215,6 +215,9 @@ class Ecc:
     remapping_failed: bool = False
 
 
+OFF_BUS: Final = "off_bus"  # the kind of a Fault after which the GPU does not answer
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """A lasting injected fault, of kind ``thermal``, ``hang`` or ``off_bus``.
@@ -300,6 +303,11 @@ class Gpu:
     ecc: Ecc = Ecc()
     faults: tuple[Fault, ...] = ()
     facts: GpuFacts = field(default=DEFAULT_FACTS, metadata=AMONG_OTHERS)
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether the GPU has fallen off the bus, so that no reading of it is possible."""
+        return any(fault.kind == OFF_BUS for fault in self.faults)
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,44 @@ def test_without_gpud_there_is_no_old_figure() -> None:
     assert "tessera_gpud_up 0.0\n" in scrape(None)
 
 
+def test_a_gpu_off_the_bus_has_its_xid_and_health_but_no_readings() -> None:
+    off = admin.Fault("f", "off_bus", "", 1, 0)
+    xid = admin.Xid(3, 79, 1, "", 0, "")
+    gone = replace(SLICED, faults=(off,), xids=(xid,), health="Unhealthy: Xid 79")
+    whole = replace(NODE.gpus[1], faults=(off,))
+    of_gpus = {
+        *("DCGM_FI_DEV_XID_ERRORS", "tessera_xid_sequence", "tessera_gpu_healthy"),
+        *("tessera_gpu_lost", "tessera_gpu_instances"),
+    }
+    for lost, other in ((gone, NODE.gpus[1]), (whole, SLICED)):
+        families = list(classic(scrape(replace(NODE, gpus=(lost, other)))))
+        named = {
+            uuid: {
+                sample.name
+                for family in families
+                for sample in family.samples
+                if sample.labels.get("UUID") == uuid
+            }
+            for uuid in (lost.uuid, other.uuid)
+        }
+        own = {name for name in named[other.uuid] if name.startswith("tessera_")}
+        assert named[lost.uuid] == of_gpus | own
+        assert "DCGM_FI_DEV_POWER_USAGE" in named[other.uuid]
+        assert "DCGM_FI_DEV_FB_USED" in named[other.uuid]
+        by_name = {one.name: one for one in families}
+        presence = by_name["tessera_gpu_lost"].samples
+        assert {one.labels["UUID"]: one.value for one in presence} == {lost.uuid: 1, other.uuid: 0}
+        last = {one.labels["UUID"]: one.value for one in by_name["DCGM_FI_DEV_XID_ERRORS"].samples}
+        assert last[gone.uuid] == (79 if lost is gone else 0)
+
+
+def test_a_hang_or_heat_leaves_the_readings() -> None:
+    for kind in ("hang", "thermal"):
+        hot = replace(SLICED, faults=(admin.Fault("f", kind, "", 1, 0),))
+        families = {one.name: one for one in classic(scrape(replace(NODE, gpus=(hot,))))}
+        assert families["DCGM_FI_DEV_POWER_USAGE"].samples
+
+
 def test_names_of_pods_cannot_add_series() -> None:
     """A holder's name comes from the kubelet; even an invalid name becomes one label's value."""
     holder = admin.Holder("u", "team", 'x"} 1\nDCGM_FI_DEV_GPU_UTIL 5\n# {a="', "c\\")
