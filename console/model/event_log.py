@@ -5,9 +5,12 @@ without a namespace counts only from the namespace in which Kubernetes stores su
 namespace has a bound of its own.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
+
+from gpu_operator.api.timestamps import parse_timestamp
 
 Document = dict[str, Any]
 MOST: Final = 4000  # events in memory
@@ -25,6 +28,9 @@ CLUSTER_SCOPED: Final = (
 )
 _OWN_GROUPS: Final = ("gpu.tessera.dev", "rdma.tessera.dev")
 _LONGEST: Final = 1024
+_LONGEST_UID: Final = 128
+_MOST_DIGITS: Final = 19
+Order = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,9 @@ class EventRecord:
     """An event of the Kubernetes API; times are RFC 3339 texts.
 
     ``space`` is the namespace in which the event is stored, and ``is_scheduling`` whether the
-    scheduler reports a pod that it cannot place.
+    scheduler reports a pod that it cannot place. ``version`` is the resource version, which grows
+    with each write: it orders the events of one second; 0 if it is not a number. ``uid`` is that
+    of the object, of which a later one can have the same name.
     """
 
     kind: str
@@ -46,6 +54,22 @@ class EventRecord:
     component: str
     space: str = ""
     is_scheduling: bool = False
+    version: int = 0
+    uid: str = ""
+
+    @property
+    def order(self) -> Order:
+        """Return a key that sorts by time, the oldest first."""
+        return order_of(self.last, self.version)
+
+
+def order_of(time: str, version: int = 0) -> Order:
+    """Return a key that sorts by the second of a time, then by the resource version.
+
+    Most events have whole seconds, so that fractions of others would not order them.
+    """
+    moment = parse_timestamp(time)
+    return (math.floor(moment.timestamp()) if moment is not None else 0, version)
 
 
 def read_event(document: Document) -> EventRecord | None:
@@ -84,7 +108,15 @@ def read_event(document: Document) -> EventRecord | None:
         component=component,
         space=space,
         is_scheduling=scheduling,
+        version=_read_version(metadata.get("resourceVersion")),
+        uid=str(about.get("uid") or "")[:_LONGEST_UID],
     )
+
+
+def _read_version(text: Any) -> int:
+    given = str(text or "")
+    is_number = given.isascii() and given.isdecimal() and len(given) <= _MOST_DIGITS
+    return int(given) if is_number else 0
 
 
 class EventLog:
@@ -129,4 +161,4 @@ class EventLog:
 
     def _drop_oldest(self, name: tuple[str, bool]) -> None:
         group = self._groups[name]
-        self.remove(min(group, key=lambda key: group[key].last))
+        self.remove(min(group, key=lambda key: group[key].order))

@@ -1,7 +1,7 @@
 """The application: its routes, and what every page has in common."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
@@ -17,26 +17,28 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from console.model.cluster import ClusterModel
-from console.model.event_log import EventRecord
 from console.model.exporters import Exporters
-from console.pages import cards, rendering, stream
+from console.pages import cards, queries, rendering, stream
 from console.pages.access import Access
 from console.pages.devices import DevicePages
-from console.pages.forms import read_form, read_number
+from console.pages.events import EventPages
+from console.pages.forms import read_form
 from console.pages.frame import Busy, Frame, answer_busy
 from console.pages.inference import InferenceTables
 from console.pages.predictions import PredictionPages
+from console.pages.queries import BadQuery
 from console.pages.rdma import RdmaPages
 from console.pages.rollouts import RolloutPages
 from console.pages.traffic import LiveTraffic
 from console.views import (
     details,
+    faults,
     fleet,
     layout_diff,
     manifest,
+    metrics,
     needs,
     rollout,
-    timeline,
     why,
 )
 from console.views.geometry import draw
@@ -67,7 +69,8 @@ class Pages:
         self._live = LiveTraffic(self._frame, exporters)
         self._devices = DevicePages(self._frame, self._live, self._tables)
         self._predictions = PredictionPages(self._frame)
-        self._rollouts = RolloutPages(self._frame, self._entries)
+        self._events = EventPages(self._frame)
+        self._rollouts = RolloutPages(self._frame, self._events.entries)
         self._rdma = RdmaPages(self._frame)
         self.is_over = False
 
@@ -83,23 +86,21 @@ class Pages:
             "/why": self.show_why,
             "/why/{namespace}/{name}": self.show_why_pod,
             "/rdma/traffic": self._live.show_rdma,
-            "/events": self.show_events,
             "/stream": self.follow_changes,
             **self._devices.handlers(),
-            **self._predictions.handlers(),
             **self._rollouts.handlers(),
             **self._rdma.handlers(),
+            **self._events.handlers(),
         }
         static = Mount("/static", StaticFiles(directory=rendering.STATIC))
         style = Route("/static/drawing.css", _send_style)
         forms = [
-            Route("/layout", self.show_layout, methods=["GET", "POST"]),
-            *(
-                Route(path, page, methods=["GET", "POST"])
-                for path, page in self._rdma.forms().items()
-            ),
+            Route(path, queries.checked(path, page), methods=["GET", "POST"])
+            for path, page in {"/layout": self.show_layout, **self._rdma.forms()}.items()
         ]
-        return [*(Route(path, page) for path, page in pages.items()), *forms, style, static]
+        checked = [Route(path, queries.checked(path, page)) for path, page in pages.items()]
+        own = [Route(path, page) for path, page in self._predictions.handlers().items()]
+        return [*checked, *own, *forms, style, static]
 
     async def show_fleet(self, request: Request) -> Response:
         """Show all nodes."""
@@ -113,9 +114,10 @@ class Pages:
             "choices": fleet.choices(world, self._namespaces),
             "detailed": detailed,
             "moving": rollout.unfinished_layouts(world),
+            "sick": faults.sick_gpus(world, (gpu for one in nodes for gpu in one.gpus)),
         }
-        live = "GPU Node GPUPool MIGLayout Connection"
-        missing = self._frame.missing_of(needs.FLEET)
+        live = "GPU Node GPUPool MIGLayout GPUFault Connection"
+        missing = self._frame.missing_of((*needs.FLEET, *needs.FAULTS))
         return self._frame.page(
             request, "fleet.html", "Fleet", live, chosen=chosen, missing=missing, **values
         )
@@ -146,10 +148,13 @@ class Pages:
         if name not in world.nodes and not gpus:
             return self._frame.not_found(request, f"node {name}", needs.NODE)
         found = fleet.view_node(world, name, gpus, "state", self._knows_nodes())
-        events = self._entries("Node", name)
-        live = "GPU Node Event"
-        values = {"taints": self._model.taints().get(name, ()), "events": events}
-        missing = self._frame.missing_of(needs.NODE)
+        events = self._events.entries("Node", name)
+        live = "GPU Node Event GPUFault MIGLayout Connection"
+        values: dict[str, Any] = {"events": events}
+        values |= {"taints": self._model.taints().get(name, ())}
+        values |= {"sick": faults.sick_gpus(world, [one.gpu for one in found.gpus])}
+        values |= {"memory": metrics.memory_of_node(world, name), "layouts": world.layouts}
+        missing = self._frame.missing_of((*needs.NODE, *needs.FAULTS))
         return self._frame.page(
             request, "node.html", name, live, node=found, missing=missing, **values
         )
@@ -157,16 +162,18 @@ class Pages:
     async def show_gpu(self, request: Request) -> Response:
         """Show one GPU with its slices."""
         name = request.path_params["name"]
-        gpu = self._model.world().gpus.get(name)
+        world = self._model.world()
+        gpu = world.gpus.get(name)
         if gpu is None:
             return self._frame.not_found(request, f"GPU {name}", needs.GPU)
-        events = self._entries("GPU", name)
-        picture = draw(gpu)
-        live = "GPU Event GPUFault MIGLayout"
-        values = self._rollouts.values_of(gpu)
-        return self._frame.page(
-            request, "gpu.html", name, live, gpu=gpu, picture=picture, events=events, **values
-        )
+        values = {"gpu": gpu, "picture": draw(gpu), "events": self._events.entries("GPU", name)}
+        values |= {"faults": faults.faults_of(world, gpu), "memory": metrics.memory_of_gpu(gpu)}
+        values |= {"layouts": world.layouts, **self._rollouts.values_of(gpu)}
+        values["missing_faults"] = self._frame.missing_of(needs.FAULTS)
+        node = world.nodes.get(gpu.spec.node_name)
+        values["node_problem"] = fleet.silence_of(node, self._knows_nodes())
+        live = "GPU Event GPUFault MIGLayout Node Connection"
+        return self._frame.page(request, "gpu.html", name, live, **values)
 
     async def show_slice(self, request: Request) -> Response:
         """Show one slice and the pods that hold it."""
@@ -194,7 +201,7 @@ class Pages:
             "missing": self._frame.missing_of(needs.GPU),
         }
         values |= await self._tables.values(lambda pod: pod.key == key)
-        events = self._entries("Pod", name, namespace)
+        events = self._events.entries("Pod", name, namespace)
         return self._frame.page(request, "pod.html", key, "GPU Pod Event", events=events, **values)
 
     async def show_why(self, request: Request) -> Response:
@@ -251,31 +258,18 @@ class Pages:
         values |= {"layouts": names, "missing": missing if request.method == "POST" else {}}
         return self._frame.page(request, "layout.html", "Layout", "", status, **values)
 
-    async def show_events(self, request: Request) -> Response:
-        """Show events and faults on one time line."""
-        lane = request.query_params.get("lane", "")
-        text = request.query_params.get("text", "")[:200]
-        events = self._events()
-        found = timeline.view_timeline(self._model.world(), events, lane, text)
-        live = "Event GPUFault GPUPolicy Connection"
-        values = {"line": found, "lane": lane, "text": text, "width": timeline.WIDTH}
-        unknown = self._frame.unknown_events(cluster_scoped=True)
-        values["missing"] = {**self._frame.missing_of(needs.EVENTS), **unknown}
-        return self._frame.page(request, "events.html", "Events", live, **values)
+    async def refuse_query(self, request: Request, err: Exception) -> Response:
+        """Name what is wrong with a query, and what is known."""
+        problem = str(err)
+        return self._frame.page(
+            request, "notices/bad_query.html", "Not a valid query", "", 400, problem=problem
+        )
 
     async def follow_changes(self, request: Request) -> Response:
         """Report changes of the model until the viewer disconnects."""
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        events = stream.follow(self._model, read_number(after), lambda: self.is_over)
+        events = stream.follow(self._model, queries.number(after) or 0, lambda: self.is_over)
         return StreamingResponse(events, media_type="text/event-stream")
-
-    def _entries(self, kind: str, name: str, namespace: str = "") -> tuple[timeline.Entry, ...]:
-        world, events = self._model.world(), self._events()
-        return timeline.entries_about(world, events, kind, name, namespace)
-
-    def _events(self) -> Iterator[EventRecord]:
-        model = self._model
-        return timeline.relevant_events(model.world(), model.events.all(), model.pods)
 
     def _knows_nodes(self) -> bool:
         return not self._frame.missing_of(("Node",))
@@ -289,15 +283,16 @@ def _initial_layout(world: World, query: QueryParams) -> str:
     profile, node = query.get("profile", "")[:63], query.get("node", "")[:253]
     if not profile or not node:
         return ""
-    indices = [read_number(one) for one in query.getlist("index")[:64]]
+    indices = [queries.number(one) or 0 for one in query.getlist("index")[:64]]
     return layout_diff.draft_layout(
-        node, indices, profile, max(read_number(query.get("count", "")), 1)
+        node, indices, profile, max(queries.number(query.get("count", "")) or 0, 1)
     )
 
 
 def make_app(pages: Pages, token: str, host: str, port: int | None) -> Access:
     """Return the application behind its access control."""
-    app = Starlette(routes=pages.routes(), exception_handlers={Busy: answer_busy})
+    handlers = {Busy: answer_busy, BadQuery: pages.refuse_query}
+    app = Starlette(routes=pages.routes(), exception_handlers=handlers)
     app.router.redirect_slashes = False  # the path may be a name that others chose
     return Access(app, token, host, port)
 

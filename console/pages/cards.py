@@ -9,20 +9,26 @@ from markupsafe import Markup
 
 from console.pages import rendering
 from console.views import fleet
+from console.views.faults import faults_by_gpu
 from console.views.fleet import Chosen, Filter
 from drawing.slices import BoxState
+from gpu_operator.api.v1alpha1.resource import Fault
 from gpu_operator.controllers.common.world import World
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A node as markup, and its part of the sums. ``source`` is what it was rendered from."""
+    """A node as markup, and its part of the sums.
+
+    ``source`` and ``faults`` are what it was rendered from.
+    """
 
     html: Markup
     counts: Counter[BoxState]
     gpus: int
     sick: int
     source: Chosen
+    faults: tuple[Fault, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +59,16 @@ class CardCache:
     def _card(self, world: World, node: Chosen, chosen: Filter, detailed: bool) -> Card:
         key = (node.name, chosen.colour)
         known = self._maps.get(key)
-        if not detailed and known is not None and _is_same(known.source, node):
+        by_gpu = faults_by_gpu(world)
+        faults = tuple(one for gpu in node.gpus for one in by_gpu.get(gpu.name, ()))
+        if not detailed and known is not None and _is_same(known, node, faults):
             return known
         view = fleet.view_node(world, node.name, node.gpus, chosen.colour, node.knows_node)
         html = rendering.render(
             self._templates, "cards.html", nodes=(view,), chosen=chosen, detailed=detailed
         )
         sick = sum(one.is_sick for one in view.gpus)
-        card = Card(Markup(html), view.counts, len(view.gpus), sick, node)
+        card = Card(Markup(html), view.counts, len(view.gpus), sick, node, faults)
         if not detailed:
             self._maps[key] = card
         return card
@@ -75,11 +83,14 @@ def add_up(cards: Iterable[Card]) -> Sums:
     return Sums(len(every), sum(c.gpus for c in every), sum(c.sick for c in every), counts)
 
 
-def _is_same(one: Chosen, other: Chosen) -> bool:
-    """Return whether two nodes are the same objects; equality would compare every field."""
+def _is_same(card: Card, node: Chosen, faults: tuple[Fault, ...]) -> bool:
+    """Return whether a card was rendered from these objects; equality would compare every field."""
+    known = card.source
     return (
-        one.node is other.node
-        and one.knows_node == other.knows_node
-        and len(one.gpus) == len(other.gpus)
-        and all(a is b for a, b in zip(one.gpus, other.gpus, strict=True))
+        known.node is node.node
+        and known.knows_node == node.knows_node
+        and len(known.gpus) == len(node.gpus)
+        and len(card.faults) == len(faults)
+        and all(a is b for a, b in zip(known.gpus, node.gpus, strict=True))
+        and all(a is b for a, b in zip(card.faults, faults, strict=True))
     )

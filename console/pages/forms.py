@@ -1,4 +1,4 @@
-"""What forms send: a pasted manifest, whose size is bounded, and numbers of a query."""
+"""What forms send: a pasted manifest, whose size is bounded."""
 
 from typing import Final
 from urllib.parse import parse_qs
@@ -24,8 +24,3 @@ async def read_form(request: Request) -> str:
             raise ManifestError(f"the form has more than {LONGEST_FORM} bytes")
     fields = parse_qs(body.decode(errors="replace"), max_num_fields=4)
     return fields.get("manifest", [""])[0].replace("\r\n", "\n")
-
-
-def read_number(text: str) -> int:
-    """Return a number of a query; 0 if the text is none."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0

@@ -98,7 +98,7 @@ class Frame:
         live = "Connection" if missing else ""
         status = 503 if missing else 404
         return self.page(
-            request, "missing.html", "Not found", live, status, what=what, missing=missing
+            request, "notices/missing.html", "Not found", live, status, what=what, missing=missing
         )
 
     def page(

@@ -7,7 +7,8 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from console.pages.forms import LONGEST_NAME, read_form, read_number
+from console.pages import queries
+from console.pages.forms import LONGEST_NAME, read_form
 from console.pages.frame import Frame
 from console.views import needs, reach, what_if
 from console.views.manifest import ManifestError
@@ -34,7 +35,7 @@ class RdmaPages:
     async def show_matrix(self, request: Request) -> Response:
         """Show which pods may use which verbs on which others."""
         space = request.query_params.get("namespace", "")
-        first = read_number(request.query_params.get("first", ""))
+        first = queries.number(request.query_params.get("first", "")) or 0
         missing = self._frame.missing_of(needs.RDMA)
         found = reach.matrix(self._model.fabric, space, first) if not missing else reach.EMPTY
         values = {"matrix": found, "namespace": space, "first": first, "letters": reach.LEGEND}
@@ -69,7 +70,7 @@ class RdmaPages:
         text, problem, found, status = "", "", None, 200
         query, fabric = request.query_params, self._model.fabric
         space = query.get("namespace", "")[:LONGEST_NAME]
-        first = read_number(query.get("first", ""))
+        first = queries.number(query.get("first", "")) or 0
         missing = self._frame.missing_of(needs.RDMA)
         if request.method == "POST":
             try:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from console.model.exporters import Exporters
 from console.model.inference import WITHIN_S
 from console.model.readings import MOST_NODES, History, NodeReadings
-from console.pages.forms import read_number
+from console.pages import queries
 from console.pages.frame import AGAIN_S, Frame
 from console.views import needs, traffic
 
@@ -43,7 +43,7 @@ class LiveTraffic:
     async def show_rdma(self, request: Request) -> Response:
         """Show rates and denials on the nodes of the pods that the matrix shows."""
         space = request.query_params.get("namespace", "")[:253]
-        first = read_number(request.query_params.get("first", ""))
+        first = queries.number(request.query_params.get("first", "")) or 0
         nodes = traffic.nodes_of(self._frame.model.fabric, space, first)
         found = traffic.view(await self.read(nodes), space, max(len(nodes) - MOST_NODES, 0))
         values = {"found": found, "namespace": space, "rate": traffic.format_rate}

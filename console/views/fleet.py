@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from console.views import faults
 from console.views.geometry import draw
 from drawing import pixels
 from drawing.slices import WORDS, Box, BoxState, GpuPicture
+from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common import membership
 from gpu_operator.controllers.common.world import Node, World
@@ -16,6 +18,7 @@ from gpu_operator.controllers.common.world import Node, World
 DETAILED: Final = 24  # nodes that are drawn with a link for each slice
 HUES: Final = 8
 BY_NAMESPACE: Final = "namespace"
+_SILENT: Final = (Reason.AGENT_UNREACHABLE, Reason.WAITING_FOR_AGENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +193,7 @@ def view_node(
         paths=tuple(_paths(views, colour)),
         width=max(len(views), 1) * (pixels.MAP.width + 4) - 4,
         counts=counts,
-        problem=_problem(node, views, knows_node),
+        problem=_problem(world, node, views, knows_node),
         profiles=tuple(_count_profiles(box for view in views for box in view.picture.boxes)),
     )
 
@@ -229,16 +232,24 @@ def _paths(views: Sequence[GpuView], colour: str) -> Iterator[tuple[str, str]]:
         yield name, "".join(paths[name])
 
 
-def _problem(node: Node | None, views: Sequence[GpuView], knows_node: bool) -> str:
-    if node is None and knows_node:
-        return "the Node object does not exist"
-    if node is not None and not node.ready:
+def silence_of(node: Node | None, knows_node: bool) -> str:
+    """Return why what a node's agent has reported may be out of date; empty if it is not known."""
+    if node is None:
+        return "the Node object does not exist" if knows_node else ""
+    if not node.ready:
         return "the node is not ready"
+    ready = node.gpu_ready
+    is_silent = ready is not None and ready.status != "True" and ready.reason in _SILENT
+    return f"{ready.reason}: {ready.message}" if ready is not None and is_silent else ""
+
+
+def _problem(world: World, node: Node | None, views: Sequence[GpuView], knows_node: bool) -> str:
+    if (node is None and knows_node) or (node is not None and not node.ready):
+        return silence_of(node, knows_node)
     ready = node.gpu_ready if node is not None else None
-    if ready is not None and ready.status != "True":
-        return f"{ready.reason}: {ready.message}"
-    sick = [view.gpu for view in views if view.is_sick]
-    return ", ".join(f"GPU {gpu.spec.index} {gpu.status.health}" for gpu in sick)
+    of_node = f"{ready.reason}: {ready.message}" if ready and ready.status != "True" else ""
+    sick = faults.sick_gpus(world, (view.gpu for view in views))
+    return "; ".join(filter(None, (of_node, *map(str, sick))))
 
 
 def _nodes_of_pools(world: World, chosen: Filter) -> Iterator[str]:

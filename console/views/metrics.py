@@ -1,10 +1,11 @@
 """Metrics: memory of slices from GPU objects, and what one node's exporter has answered."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from console.model.exposition import Series, read_samples
+from console.views import faults
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common.world import World
 
@@ -32,11 +33,18 @@ _ENGINE: Final = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """The memory of one GPU's slices."""
+    """The memory of one GPU's slices, and how many of these pods or claims hold."""
 
     gpu: Gpu
     used_bytes: int
     total_bytes: int
+    slices: int
+    held: int
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether the GPU has fallen off the bus, so that its figures are no readings."""
+        return faults.is_lost(self.gpu)
 
     @property
     def share(self) -> float:
@@ -68,18 +76,25 @@ class Table:
 def memory(world: World, node: str) -> tuple[tuple[NodeMemory, ...], int]:
     """Return the memory of up to 64 nodes whose names contain ``node``, and how many are left."""
     names = sorted(name for name in world.gpus_by_node() if node in name)
-    found = [NodeMemory(name, tuple(_rows(world, name))) for name in names[:SHOWN]]
+    found = [NodeMemory(name, memory_of_node(world, name)) for name in names[:SHOWN]]
     return tuple(found), max(len(names) - SHOWN, 0)
 
 
-def _rows(world: World, node: str) -> Iterator[MemoryRow]:
-    for gpu in sorted(world.gpus_by_node()[node], key=lambda one: one.spec.index):
-        slices, claimed = gpu.status.slices, gpu.status.claimed
-        # Devices that share a GPU instance share its memory, which counts once.
-        found = {one.place.start: (one.memory_used_bytes, one.memory_bytes) for one in slices}
-        found |= {one.place.start: (one.memory_used_bytes, one.memory_bytes) for one in claimed}
-        used, size = (sum(column) for column in zip((0, 0), *found.values(), strict=True))
-        yield MemoryRow(gpu, used, size)
+def memory_of_node(world: World, node: str) -> tuple[MemoryRow, ...]:
+    """Return the memory of a node's GPUs, by index."""
+    gpus = sorted(world.gpus_by_node().get(node, ()), key=lambda one: one.spec.index)
+    return tuple(map(memory_of_gpu, gpus))
+
+
+def memory_of_gpu(gpu: Gpu) -> MemoryRow:
+    """Return the memory of one GPU's slices."""
+    slices, claimed = gpu.status.slices, gpu.status.claimed
+    # Devices that share a GPU instance share its memory, which counts once.
+    found = {one.place.start: (one.memory_used_bytes, one.memory_bytes) for one in slices}
+    found |= {one.place.start: (one.memory_used_bytes, one.memory_bytes) for one in claimed}
+    used, size = (sum(column) for column in zip((0, 0), *found.values(), strict=True))
+    held = sum(bool(one.holders) for one in slices) + len(claimed)
+    return MemoryRow(gpu, used, size, len(slices) + len(claimed), held)
 
 
 def tables(text: str, health: Mapping[str, str]) -> list[Table]:

@@ -1,13 +1,19 @@
-"""Events and faults on one time line, the latest first."""
+"""Events and faults on one time line, the latest first.
+
+Entries are sorted by the second of their times. Within one second, the order is that in which the
+API server stored the events last; the creation of a GPUFault is before the events of its second.
+"""
 
 import datetime
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
-from console.model.event_log import CLUSTER_SCOPED, EventRecord
+from console.model.event_log import CLUSTER_SCOPED, EventRecord, Order, order_of
 from console.model.pods import PodRecord
-from console.views import why
+from console.views import faults, why
 from gpu_operator.api.timestamps import parse_timestamp
 from gpu_operator.api.v1alpha1 import GROUP, HCA_RESOURCE
 from gpu_operator.api.v1alpha1.base import Reason
@@ -15,12 +21,20 @@ from gpu_operator.controllers.common.world import World
 
 SHOWN: Final = 300
 WIDTH: Final = 960
-_LANES: Final = ("fault", "warning", "normal")
+FAULT: Final = "fault"
+LANES: Final = (FAULT, "warning", "normal")
+PERIODS: Final[Mapping[str, int]] = MappingProxyType(
+    {"5m": 300, "15m": 900, "1h": 3600, "6h": 6 * 3600, "24h": 24 * 3600}
+)
+"""The periods that end now, in seconds."""
+_OF_HEALTH: Final = (Reason.HEALTHY, Reason.SUSPECT, Reason.UNHEALTHY, Reason.PROBATION)
+_OF_FAULTS: Final = (*_OF_HEALTH, Reason.INJECTED, Reason.CLEARED, Reason.FAULT_REFUSED)
+_REQUESTED: Final = "Requested"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event, or a fault that a GPUFault requests."""
+    """An event, or the creation of a GPUFault."""
 
     at: str
     lane: str
@@ -30,6 +44,31 @@ class Entry:
     reason: str
     message: str
     count: int = 1
+    order: Order = (0, 0)
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A span of time in which entries are shown; None does not restrict."""
+
+    since: datetime.datetime | None = None
+    until: datetime.datetime | None = None
+
+    def contains(self, entry: Entry) -> bool:
+        """Return whether an entry is shown: whole seconds count, as most times have no fraction.
+
+        A span has no entry whose time is not known.
+        """
+        if self.since is None and self.until is None:
+            return True
+        second = entry.order[0]
+        is_late = self.since is None or second >= math.floor(self.since.timestamp())
+        is_early = self.until is None or second <= self.until.timestamp()
+        return second != 0 and is_late and is_early
+
+
+ALWAYS: Final = Span()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +91,24 @@ class Timeline:
     more: int
 
 
+def read_time(text: str) -> datetime.datetime | None:
+    """Parse a time of a query, which is in UTC unless it has a time zone; None if it is invalid."""
+    try:
+        found = datetime.datetime.fromisoformat(text)
+        return found if found.tzinfo is not None else found.replace(tzinfo=datetime.UTC)
+    except ValueError:
+        return None
+
+
+def read_span(period: str, since: str, until: str, now: datetime.datetime) -> Span:
+    """Return the span that a query names; with a period, the later of two beginnings counts."""
+    first = read_time(since)
+    if period in PERIODS:
+        recent = now - datetime.timedelta(seconds=PERIODS[period])
+        first = max(first, recent) if first is not None else recent
+    return Span(first, read_time(until))
+
+
 def relevant_events(
     world: World, events: Iterable[EventRecord], pods: Mapping[str, PodRecord]
 ) -> Iterator[EventRecord]:
@@ -70,12 +127,19 @@ def relevant_events(
 
 
 def view_timeline(
-    world: World, events: Iterable[EventRecord], lane: str = "", text: str = ""
+    world: World,
+    events: Iterable[EventRecord],
+    lane: str = "",
+    text: str = "",
+    span: Span = ALWAYS,
 ) -> Timeline:
-    """Return the latest entries that match a lane and contain a text."""
-    entries = [*map(_event, events), *_faults(world)]
-    found = [one for one in entries if lane in ("", one.lane) and _matches(one, text)]
-    found.sort(key=lambda one: one.at, reverse=True)
+    """Return the latest entries of a lane and a span of time that contain a text."""
+    found = [
+        one
+        for one in _entries(world, events)
+        if lane in ("", one.lane) and _matches(one, text) and span.contains(one)
+    ]
+    found.sort(key=lambda one: one.order, reverse=True)
     shown = found[:SHOWN]
     marks = tuple(_marks(shown))
     ends = (shown[-1].at, shown[0].at) if shown else ("", "")
@@ -83,12 +147,28 @@ def view_timeline(
 
 
 def entries_about(
-    world: World, events: Iterable[EventRecord], kind: str, name: str, namespace: str = ""
+    world: World,
+    events: Iterable[EventRecord],
+    kind: str,
+    name: str,
+    namespace: str = "",
+    uid: str = "",
 ) -> tuple[Entry, ...]:
-    """Return the latest entries about one object."""
-    every = [*map(_event, events), *_faults(world)]
-    about = [one for one in every if (one.kind, one.name, one.namespace) == (kind, name, namespace)]
-    return tuple(sorted(about, key=lambda one: one.at, reverse=True)[:50])
+    """Return the latest entries about one object; with ``uid``, not those about another one that
+    had its name.
+    """
+    about = [
+        one
+        for one in _entries(world, events)
+        if (one.kind, one.name, one.namespace) == (kind, name, namespace)
+        and (not uid or one.uid in ("", uid))
+    ]
+    return tuple(sorted(about, key=lambda one: one.order, reverse=True)[:50])
+
+
+def _entries(world: World, events: Iterable[EventRecord]) -> Iterator[Entry]:
+    yield from map(_event, events)
+    yield from _faults(world)
 
 
 def _event(event: EventRecord) -> Entry:
@@ -101,29 +181,38 @@ def _event(event: EventRecord) -> Entry:
         reason=event.reason,
         message=event.message,
         count=event.count,
+        order=event.order,
+        uid=event.uid,
     )
 
 
 def _lane(event: EventRecord) -> str:
-    """Return the lane of an event; what happened to a fault stays after its GPUFault is deleted."""
-    if event.kind == "GPUFault" or (event.kind == "GPU" and event.reason == Reason.CLEARED):
-        return "fault"
-    return "warning" if event.warning else "normal"
+    """Return the lane of an event; what happened to a fault stays after its GPUFault is deleted.
+
+    Changes of health are in the lane of faults: on the GPU, and on the pods whose slice is lost or
+    restored.
+    """
+    is_fault = event.kind == faults.KIND or event.reason in _OF_FAULTS
+    return FAULT if is_fault else "warning" if event.warning else "normal"
 
 
 def _faults(world: World) -> Iterator[Entry]:
     for name, fault in world.faults.items():
         status = fault.status
         where = f"{status.gpu}{f', slice {status.slice}' if status.slice else ''}"
+        now = f"it is {status.phase} now" if status.phase else "the operator has not processed it"
         said = [one.message for one in status.conditions if one.status == "False" and one.message]
+        what = f"{status.fault} on {where}: {now}" if status.gpu else now
         yield Entry(
             at=fault.meta.created,
-            lane="fault",
-            kind="GPUFault",
+            lane=FAULT,
+            kind=faults.KIND,
             namespace="",
             name=name,
-            reason=status.phase or "Pending",
-            message="; ".join(filter(None, (f"{status.fault} on {where}", *said))),
+            reason=_REQUESTED,
+            message="; ".join((what, *said)),
+            order=order_of(fault.meta.created),
+            uid=fault.meta.uid,
         )
 
 
@@ -141,5 +230,5 @@ def _marks(entries: list[Entry]) -> Iterator[Mark]:
     span_s = max((last - first).total_seconds(), 1.0)
     for row, moment in known:
         share = (moment - first).total_seconds() / span_s
-        lane = _LANES.index(entries[row].lane)
+        lane = LANES.index(entries[row].lane)
         yield Mark(round(8 + share * (WIDTH - 16), 1), lane, row)

@@ -69,7 +69,7 @@ def _report_ended(gpu: Gpu, wanted: Sequence[WantedFault]) -> Iterator[Record]:
     active = {one.id for one in gpu.status.faults if one.phase is FaultPhase.ACTIVE}
     for one in gpu.spec.faults:
         if one.id in active - {other.id for other in wanted}:
-            message = f"{_label(one.kind, one.xid)} ends: its GPUFault was deleted"
+            message = f"{name_fault(one.kind, one.xid)} ends: its GPUFault was deleted"
             reason = Reason.CLEARED.value
             yield Record("GPU", gpu.name, gpu.meta.uid, reason, message)
 
@@ -79,7 +79,7 @@ def reconcile(world: World, name: str, now: datetime.datetime) -> Outcome:
     fault = world.faults.get(name)
     if fault is None or fault.meta.deleting:
         return Outcome()
-    gpu = _target(world, fault.spec)
+    gpu = find_gpu(world, fault.spec)
     reported = _reported_status(world, fault, gpu)
     kind = kind_of(fault.spec)
     status = GPUFaultStatus(
@@ -102,12 +102,13 @@ def _faults_of(world: World, gpu: Gpu) -> list[Fault]:
         for fault in world.faults.values()
         if not fault.meta.deleting
         and kind_of(fault.spec) is not None
-        and _target(world, fault.spec) is gpu
+        and find_gpu(world, fault.spec) is gpu
     ]
     return sorted(found, key=lambda fault: fault.meta.age_key)
 
 
-def _target(world: World, spec: GPUFaultSpec) -> Gpu | None:
+def find_gpu(world: World, spec: GPUFaultSpec) -> Gpu | None:
+    """Return the GPU that a GPUFault names; None if it does not exist."""
     if spec.gpu_name is not None:
         return world.gpus.get(spec.gpu_name)
     mine = world.gpus_by_node().get(spec.node_name or "", ())
@@ -148,10 +149,11 @@ def _reported_status(world: World, fault: Fault, gpu: Gpu | None) -> FaultStatus
 
 
 def _fault_label(spec: GPUFaultSpec, kind: FaultKind | None) -> str:
-    return "" if kind is None else _label(kind, spec.xid)
+    return "" if kind is None else name_fault(kind, spec.xid)
 
 
-def _label(kind: FaultKind, xid: int | None) -> str:
+def name_fault(kind: FaultKind, xid: int | None) -> str:
+    """Return a fault's name in statuses and events, such as "Xid 79" or "offBus"."""
     return f"Xid {xid}" if kind is FaultKind.XID else _LABELS.get(kind, kind.value)
 
 

@@ -365,8 +365,15 @@ def test_hostile_names_are_escaped_on_every_page(name: str) -> None:
         answers = [(path, await console.request(path)) for path in paths]
         answers.append(("why", await console.request(f"/why/{name}/{name}")))
         answers.append(("slice", await console.request(f"/slices/{name}")))
-        query = urlencode({"pool": name, "node": name, "namespace": name, "text": name})
-        answers += [("query", await console.request(p, query=query)) for p in ("/", "/events")]
+        answers.append(("fault", await console.request(f"/faults/{name}")))
+        for page, keys in (("/", ("pool", "node", "namespace")), ("/events", ("text",))):
+            query = urlencode(dict.fromkeys(keys, name))
+            answers.append(("query", await console.request(page, query=query)))
+        for wrong in ({"lane": name}, {name: "x"}):
+            answer = await console.request("/events", query=urlencode(wrong))
+            assert answer.status == 400, wrong
+            answer.status = 422
+            answers.append(("bad query", answer))
         body = urlencode({"manifest": name}).encode()
         answers.append(("form", await console.request("/layout", method="POST", body=body)))
         return answers

@@ -1,0 +1,79 @@
+"""The time line of events and faults, and the page of one GPUFault."""
+
+import datetime
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from console.model.event_log import EventRecord
+from console.pages.frame import AGAIN_S, Frame
+from console.views import faults, links, needs, timeline
+
+_LANES: Final = (("", "all"), *zip(timeline.LANES, ("faults", "warnings", "normal"), strict=True))
+_PERIODS: Final = dict(
+    zip(timeline.PERIODS, ("5 minutes", "15 minutes", "hour", "6 hours", "day"), strict=True)
+)
+
+
+class EventPages:
+    """The handlers of these pages, and the events about one object for others."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    def handlers(self) -> Mapping[str, Callable[[Request], Awaitable[Response]]]:
+        """Return the handlers by path."""
+        return {"/events": self.show_events, "/faults/{name}": self.show_fault}
+
+    def entries(
+        self, kind: str, name: str, namespace: str = "", uid: str = ""
+    ) -> tuple[timeline.Entry, ...]:
+        """Return the latest entries about one object."""
+        world = self._frame.model.world()
+        return timeline.entries_about(world, self._events(), kind, name, namespace, uid)
+
+    async def show_events(self, request: Request) -> Response:
+        """Show events and faults on one time line."""
+        names = ("lane", "period", "since", "until", "text")
+        chosen = {name: request.query_params.get(name, "") for name in names}
+        model = self._frame.model
+        now = datetime.datetime.now(datetime.UTC)
+        span = timeline.read_span(chosen["period"], chosen["since"], chosen["until"], now)
+        lane, text = chosen["lane"], chosen["text"]
+        found = timeline.view_timeline(model.world(), self._events(), lane, text, span)
+        values: dict[str, Any] = {"line": found, "chosen": chosen, "width": timeline.WIDTH}
+        values |= {"lanes": _LANES, "periods": _PERIODS}
+        values["again"] = AGAIN_S if chosen["period"] else 0  # entries leave the period by time
+        unknown = self._frame.unknown_events(cluster_scoped=True)
+        values["missing"] = {**self._frame.missing_of(needs.EVENTS), **unknown}
+        values["page_of"] = lambda one: links.find_page(
+            model, one.kind, one.name, one.namespace, one.uid
+        )
+        live = "Event GPUFault GPUPool MIGLayout GPUPolicy Connection"
+        return self._frame.page(request, "faults/events.html", "Events", live, **values)
+
+    async def show_fault(self, request: Request) -> Response:
+        """Show one GPUFault: what it requests, its state and how it ends."""
+        name, model = request.path_params["name"], self._frame.model
+        world = model.world()
+        fault = world.faults.get(name)
+        if fault is None:
+            return self._frame.not_found(request, f"GPUFault {name}", needs.FAULTS)
+        gpu = fault.status.gpu or fault.spec.gpu_name or ""
+        values = {
+            "fault": fault,
+            "found": faults.find_fault(world, fault),
+            "manifest": faults.write_manifest(fault),
+            "gpu": gpu,
+            "gpu_page": links.find_page(model, "GPU", gpu).href,
+            "events": self.entries(faults.KIND, name, uid=fault.meta.uid),
+            "missing": self._frame.missing_of(needs.GPU),
+        }
+        live = "GPUFault GPU Event Connection"
+        return self._frame.page(request, "faults/fault.html", f"GPUFault {name}", live, **values)
+
+    def _events(self) -> Iterator[EventRecord]:
+        model = self._frame.model
+        return timeline.relevant_events(model.world(), model.events.all(), model.pods)

@@ -1,0 +1,206 @@
+"""The GPUFaults of GPUs: which are behind a GPU's health, since when, and how each ends.
+
+A fault's state is what the node's agent has reported in the GPU object. A GPU's health can have
+other causes as well: failures of real programs, and faults that were injected on the node.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+import yaml
+
+from gpu_operator.api.v1alpha1 import API_VERSION
+from gpu_operator.api.v1alpha1.gpu import FaultKind, FaultPhase, WantedFault
+from gpu_operator.api.v1alpha1.resource import Fault, Gpu
+from gpu_operator.controllers import faults as requests
+from gpu_operator.controllers.common.world import World
+
+KIND: Final = "GPUFault"
+_PENDING: Final = "Pending"
+_XIDS_OF_ERRORS: Final = (63, 64, 94, 95)  # of uncorrected memory errors
+_OFF_BUS_XID: Final = 79
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFault:
+    """A fault that a GPUFault requests of a GPU.
+
+    ``name`` is empty if the GPUFault is not known any more. ``since`` is when the GPUFault was
+    created. ``is_behind`` is whether the fault keeps the GPU or its slice from being healthy, or
+    the health names its Xid.
+    """
+
+    name: str
+    what: str
+    phase: str
+    slice: str
+    since: str
+    ending: str
+    is_behind: bool
+
+    def __str__(self) -> str:
+        return f"GPUFault {self.name} ({self.what})" if self.name else f"{self.what}, deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class SickGpu:
+    """A GPU that is not healthy or has a lasting fault, with the faults behind that."""
+
+    gpu: Gpu
+    faults: tuple[GpuFault, ...]
+
+    def __str__(self) -> str:
+        causes = "".join(f", {one}" for one in self.faults)
+        return f"GPU {self.gpu.spec.index} {self.gpu.status.health}{causes}"
+
+
+@lru_cache(maxsize=1)
+def faults_by_gpu(world: World) -> Mapping[str, tuple[Fault, ...]]:
+    """Return the GPUFaults of each GPU that has some, the oldest first, by the GPU's name."""
+    found: dict[str, tuple[Fault, ...]] = {}
+    for fault in sorted(world.faults.values(), key=lambda one: one.meta.age_key):
+        gpu = requests.find_gpu(world, fault.spec)
+        if gpu is not None:
+            found[gpu.name] = (*found.get(gpu.name, ()), fault)
+    return found
+
+
+def faults_of(world: World, gpu: Gpu) -> tuple[GpuFault, ...]:
+    """Return the faults of a GPU, those behind its health first.
+
+    Of faults that are over and have the same effect, only the latest can be behind the health.
+    """
+    every = [*_orphans(world, gpu), *_known(world, gpu)]
+    latest = {(one.what, one.slice): one for one in every if one.phase != FaultPhase.ACTIVE}
+    found = [
+        one
+        if one.phase == FaultPhase.ACTIVE or latest[one.what, one.slice] is one
+        else replace(one, is_behind=False, ending="is over; a later fault is of the same kind")
+        for one in every
+    ]
+    return tuple(sorted(found, key=lambda one: not one.is_behind))
+
+
+def faults_behind(world: World, gpu: Gpu) -> tuple[GpuFault, ...]:
+    """Return the faults that are behind the health of a GPU or of its slices."""
+    return tuple(one for one in faults_of(world, gpu) if one.is_behind)
+
+
+def sick_gpus(world: World, gpus: Iterable[Gpu]) -> tuple[SickGpu, ...]:
+    """Return those of some GPUs that are not healthy, or on which a fault lasts."""
+    with_faults = faults_by_gpu(world)
+    found = []
+    for gpu in gpus:
+        is_sick = gpu.status.health != "Healthy"
+        if is_sick or gpu.spec.faults or gpu.name in with_faults:
+            behind = faults_behind(world, gpu)
+            if is_sick or behind:
+                found.append(SickGpu(gpu, behind))
+    return tuple(found)
+
+
+def is_lost(gpu: Gpu) -> bool:
+    """Return whether a GPUFault keeps the GPU off the bus, as its node's agent has reported."""
+    active = {one.id for one in gpu.status.faults if one.phase is FaultPhase.ACTIVE}
+    return any(one.id in active and one.kind is FaultKind.OFF_BUS for one in gpu.spec.faults)
+
+
+def write_manifest(fault: Fault) -> str:
+    """Return the manifest of a GPUFault."""
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": fault.name},
+        "spec": fault.spec.model_dump(mode="json", by_alias=True, exclude_unset=True),
+    }
+    return str(yaml.safe_dump(document, sort_keys=False, default_flow_style=False))
+
+
+def find_fault(world: World, fault: Fault) -> GpuFault:
+    """Return the state of one GPUFault."""
+    gpu = requests.find_gpu(world, fault.spec)
+    return _view(gpu, fault, _wanted(gpu, fault.meta.uid))
+
+
+def _known(world: World, gpu: Gpu) -> Iterator[GpuFault]:
+    for fault in faults_by_gpu(world).get(gpu.name, ()):
+        yield _view(gpu, fault, _wanted(gpu, fault.meta.uid))
+
+
+def _orphans(world: World, gpu: Gpu) -> Iterator[GpuFault]:
+    """Yield the faults of the GPU object whose GPUFaults are not known."""
+    known = {fault.meta.uid for fault in faults_by_gpu(world).get(gpu.name, ())}
+    states = {one.id: one for one in gpu.status.faults}
+    for wanted in gpu.spec.faults:
+        if wanted.id not in known:
+            state = states.get(wanted.id)
+            phase = state.phase.value if state is not None else _PENDING
+            where = state.slice if state is not None else ""
+            what = requests.name_fault(wanted.kind, wanted.xid)
+            ending = "its GPUFault is gone: the operator withdraws the fault from the GPU"
+            behind = _is_behind(gpu, wanted, phase, where)
+            yield GpuFault("", what, phase, where, "", ending, behind)
+
+
+def _wanted(gpu: Gpu | None, uid: str) -> WantedFault | None:
+    faults = gpu.spec.faults if gpu is not None else ()
+    return next((one for one in faults if one.id == uid), None)
+
+
+def _view(gpu: Gpu | None, fault: Fault, wanted: WantedFault | None) -> GpuFault:
+    reported = gpu.status.faults if gpu is not None else ()
+    state = next((one for one in reported if one.id == fault.meta.uid), None)
+    refused = fault.status.phase == FaultPhase.REFUSED
+    phase = FaultPhase.REFUSED.value if refused else state.phase.value if state else _PENDING
+    where = state.slice if state is not None else ""
+    kind = requests.kind_of(fault.spec)
+    what = requests.name_fault(kind, fault.spec.xid) if kind is not None else "no valid fault"
+    behind = gpu is not None and wanted is not None and _is_behind(gpu, wanted, phase, where)
+    ending = _ending(fault, wanted, phase, behind)
+    return GpuFault(fault.name, what, phase, where, fault.meta.created, ending, behind)
+
+
+def _is_behind(gpu: Gpu, wanted: WantedFault, phase: str, where: str) -> bool:
+    """Return whether a fault lasts, or the health that it affects names its Xid."""
+    slices = [one.health for one in gpu.status.slices if one.uuid == where]
+    claimed = [one.health for one in gpu.status.claims if one.uuid == where]
+    sick = [one for one in (gpu.status.health, *slices, *claimed) if one != "Healthy"]
+    if phase == FaultPhase.ACTIVE:
+        return True
+    if phase not in (FaultPhase.INJECTED, FaultPhase.CLEARED):
+        return False
+    return any(f"Xid {xid} (" in f"{health} (" for xid in _xids(wanted) for health in sick)
+
+
+def _xids(wanted: WantedFault) -> tuple[int, ...]:
+    match wanted.kind:
+        case FaultKind.XID:
+            return (wanted.xid or 0,)
+        case FaultKind.ECC_UNCORRECTED:
+            return _XIDS_OF_ERRORS
+        case FaultKind.OFF_BUS:
+            return (_OFF_BUS_XID,)
+        case _:
+            return ()
+
+
+def _ending(fault: Fault, wanted: WantedFault | None, phase: str, behind: bool) -> str:
+    after = "gpud then resets the GPU, and puts it back into service after a probation"
+    names = "; the health names its Xid" if behind else ""
+    match phase:
+        case FaultPhase.ACTIVE:
+            until = wanted.until if wanted is not None else ""
+            end = f"until {until}, or until" if until else "until"
+            return f"lasts {end} the GPUFault is deleted: {after}"
+        case FaultPhase.INJECTED:
+            reset = "; gpud resets the GPU when no other fault lasts and no context is left"
+            return f"happened once and is over{names}{reset if behind else ''}"
+        case FaultPhase.CLEARED:
+            return f"has ended{names}"
+        case FaultPhase.REFUSED:
+            said = [one.message for one in fault.status.conditions if one.status == "False"]
+            return f"has no effect: {next(filter(None, said), 'refused')}"
+        case _:
+            return "not reported by the node's agent yet"

@@ -1,0 +1,222 @@
+"""The faults of GPUs: which GPUFault is behind a health, since when, and what ends it."""
+
+import asyncio
+import random
+import re
+from typing import Any
+
+import pytest
+from unit.console.test_console_pages import fetch, run
+
+from benchmarks.console import synthetic
+from benchmarks.console.synthetic import SyntheticCluster
+from console.views import faults
+from gpu_operator import errors
+from support.rigs.console_rig import Console, open_console
+
+GPU = "n1-gpu-0"
+OFF = "Unhealthy: Xid 79 (GPU has fallen off the bus)"
+
+
+@pytest.fixture
+def node() -> SyntheticCluster:
+    """Return a cluster with one node of two H100s with seven slices each."""
+    cluster = SyntheticCluster()
+    synthetic.pool_of(cluster, "h100-80gb")
+    synthetic.add_node(cluster, "n1", "h100-80gb", random.Random(1), alike=True, gpus=2)
+    return cluster
+
+
+def fail(
+    cluster: SyntheticCluster,
+    name: str,
+    health: str,
+    phase: str = "Active",
+    created: str = "2026-01-02T03:04:05Z",
+    gpu: str = GPU,
+    slice_uuid: str = "",
+    until: str = "",
+    **spec: Any,
+) -> None:
+    """Add a GPUFault that the operator has copied to a GPU, and whose state is reported."""
+    document = {
+        "metadata": {"name": name, "creationTimestamp": created},
+        "spec": {"gpuName": gpu, **spec},
+        "status": {"phase": phase, "gpu": gpu, "fault": "f"},
+    }
+    uid = cluster.put("GPUFault", document)["metadata"]["uid"]
+    there = cluster.objects["GPU"][gpu]
+    kind = {"offBus": "off_bus", "xid": "xid", "thermal": "thermal", "hang": "hang"}[
+        next(iter(spec))
+    ]
+    wanted = {"id": uid, "kind": kind, "xid": spec.get("xid"), "until": until}
+    there["spec"].setdefault("faults", []).append(wanted)
+    state = {"id": uid, "phase": phase, "slice": slice_uuid}
+    there["status"].setdefault("faults", []).append(state)
+    there["status"]["health"] = health
+    cluster.put("GPU", there)
+
+
+def notes(text: str) -> list[str]:
+    """Return the notes about trouble of a page, as text."""
+    found = re.findall(r'<p class="note bad">(.*?)</p>', text, re.DOTALL)
+    return [" ".join(re.sub(r"<[^>]+>", "", one).split()) for one in found]
+
+
+def test_the_page_of_a_gpu_names_the_fault_behind_its_health(node: SyntheticCluster) -> None:
+    fail(node, "bus", OFF, offBus=True)
+    text = fetch(node, f"/gpus/{GPU}").text
+    assert (
+        "GPUFault bus (offBus), requested 2026-01-02 03:04:05 UTC: lasts until the GPUFault is "
+        "deleted: gpud then resets the GPU, and puts it back into service after a probation."
+        in notes(text)
+    )
+    assert 'href="/faults/bus"' in text
+    assert "No GPUFault of the GPU explains" not in text
+
+
+@pytest.mark.parametrize("path", ["/", "/nodes/n1"])
+def test_fleet_and_node_name_every_sick_gpu_with_its_fault(
+    node: SyntheticCluster, path: str
+) -> None:
+    fail(node, "bus", OFF, offBus=True)
+    fail(node, "hot", "Suspect: thermal slowdown", gpu="n1-gpu-1", thermal=True)
+    serves = node.objects["Node"]["n1"]["status"]["conditions"][1]
+    serves |= {"status": "False", "reason": "Unhealthy", "message": f"{GPU}: is {OFF}"}
+    text = fetch(node, path).text
+    for name, gpu in (("bus", GPU), ("hot", "n1-gpu-1")):
+        assert f'href="/faults/{name}"' in text
+        assert f'href="/gpus/{gpu}"' in text
+    title = f"GPU 0 {OFF}, GPUFault bus (offBus); GPU 1 Suspect: thermal slowdown, GPUFault hot"
+    assert title in text
+
+
+def test_a_card_of_a_large_fleet_changes_with_the_faults_alone() -> None:
+    cluster = SyntheticCluster()
+    synthetic.fill(cluster, 30, alike=True)
+
+    async def use(console: Console) -> tuple[str, str]:
+        query = "name=gpu-0003"
+        fault = {"metadata": {"name": "late"}, "spec": {"gpuName": "gpu-0003-gpu-0", "hang": True}}
+        gpu = console.cluster.objects["GPU"]["gpu-0003-gpu-0"]
+        gpu["spec"]["faults"] = [{"id": "uid-GPUFault-late", "kind": "hang"}]
+        gpu["status"]["faults"] = [{"id": "uid-GPUFault-late", "phase": "Active"}]
+        console.cluster.put("GPU", dict(gpu))
+        await console.settle()
+        before = (await console.request("/parts/nodes", query=query)).text
+        console.cluster.put("GPUFault", fault)
+        await console.settle()
+        return before, (await console.request("/parts/nodes", query=query)).text
+
+    before, after = run(cluster, use)
+    assert "hang, deleted" not in after
+    assert "GPUFault late (hang)" not in before
+    assert "GPUFault late (hang)" in after
+
+
+def test_a_fault_that_happened_once_is_behind_the_health_that_names_its_xid(
+    node: SyntheticCluster,
+) -> None:
+    fail(node, "x48", "Unhealthy: Xid 48 (Double Bit ECC Error)", "Injected", xid=48)
+    fail(node, "x4", "Unhealthy: Xid 48 (Double Bit ECC Error)", "Injected", xid=4)
+    text = fetch(node, f"/gpus/{GPU}").text
+    (note,) = [one for one in notes(text) if "GPUFault" in one]
+    assert "GPUFault x48 (Xid 48)" in note
+    assert "happened once and is over; the health names its Xid" in note
+    assert 'href="/faults/x4"' in text  # listed below, without an effect
+
+
+def test_of_the_same_fault_set_again_the_latest_is_behind_the_health(
+    node: SyntheticCluster,
+) -> None:
+    sick = "Unhealthy: Xid 48 (Double Bit ECC Error)"
+    fail(node, "b-first", sick, "Injected", "2026-01-01T00:00:00Z", xid=48)
+    fail(node, "a-again", sick, "Injected", "2026-01-03T00:00:00Z", xid=48)
+    text = fetch(node, f"/gpus/{GPU}").text
+    (note,) = [one for one in notes(text) if "GPUFault" in one]
+    assert "a-again" in note
+    assert "is over; a later fault is of the same kind" in text
+
+
+def test_two_lasting_faults_are_both_behind_the_health(node: SyntheticCluster) -> None:
+    fail(node, "first", OFF, offBus=True)
+    fail(node, "second", OFF, until="2026-01-02T04:00:00+00:00", hang=True)
+    found = [one for one in notes(fetch(node, f"/gpus/{GPU}").text) if "GPUFault" in one]
+    assert len(found) == 2
+    assert "lasts until 2026-01-02T04:00:00+00:00, or until the GPUFault is deleted" in found[1]
+
+
+def test_a_health_without_a_fault_claims_none(node: SyntheticCluster) -> None:
+    gpu = node.objects["GPU"][GPU]
+    gpu["status"]["health"] = OFF
+    assert "No GPUFault of the GPU explains its health" in fetch(node, f"/gpus/{GPU}").text
+    fail(node, "x13", OFF, "Injected", xid=13)
+    assert "No GPUFault of the GPU explains its health" in fetch(node, f"/gpus/{GPU}").text
+    node.refused["GPUFault"] = errors.Refused("faults are forbidden")
+    text = fetch(node, f"/gpus/{GPU}").text
+    assert "No GPUFault of the GPU explains" not in text
+    assert "GPUFaults are not shown" in text
+
+
+def test_a_fault_whose_gpufault_was_deleted_is_listed_until_the_node_ends_it(
+    node: SyntheticCluster,
+) -> None:
+    fail(node, "bus", OFF, offBus=True)
+    node.remove("GPUFault", "bus")
+    text = fetch(node, f"/gpus/{GPU}").text
+    assert "a GPUFault that is gone (offBus): its GPUFault is gone" in " ".join(notes(text))
+    assert 'href="/faults/' not in text
+
+
+def test_the_page_of_a_fault_has_its_manifest_and_state(node: SyntheticCluster) -> None:
+    uuid = node.objects["GPU"][GPU]["status"]["slices"][0]["uuid"]
+    fail(node, "stuck", "Healthy", slice_uuid=uuid, hang=True, durationSeconds=60)
+    text = fetch(node, "/faults/stuck").text
+    for part in (f'href="/gpus/{GPU}"', f'href="/slices/{uuid}"', "durationSeconds: 60"):
+        assert part in text
+    assert "kubectl tessera fault clear stuck" in text
+    assert fetch(node, "/faults/nope").status == 404
+    refused = {
+        "metadata": {"name": "no"},
+        "spec": {"gpuName": "elsewhere", "xid": 79},
+        "status": {
+            "phase": "Refused",
+            "gpu": "elsewhere",
+            "conditions": [
+                {
+                    "type": "Accepted",
+                    "status": "False",
+                    "reason": "GPUNotFound",
+                    "message": "there is no GPU elsewhere",
+                    "lastTransitionTime": "x",
+                }
+            ],
+        },
+    }
+    node.put("GPUFault", refused)
+    text = fetch(node, "/faults/no").text
+    assert "has no effect: there is no GPU elsewhere" in text
+    assert 'href="/gpus/elsewhere"' not in text
+
+
+def test_the_page_of_a_gpu_of_a_silent_node_states_that_its_figures_are_old(
+    node: SyntheticCluster,
+) -> None:
+    assert "reported last" not in fetch(node, f"/gpus/{GPU}").text
+    serves = node.objects["Node"]["n1"]["status"]["conditions"][1]
+    serves |= {"status": "False", "reason": "AgentUnreachable", "message": "gpud is down"}
+    text = fetch(node, f"/gpus/{GPU}").text
+    assert "AgentUnreachable: gpud is down" in text
+    assert "reported last" in text
+
+
+def test_faults_are_found_once_for_each_state_of_the_cluster(node: SyntheticCluster) -> None:
+    fail(node, "bus", OFF, offBus=True)
+
+    async def use() -> None:
+        async with open_console(node) as console:
+            world = console.model.world()
+            assert faults.faults_by_gpu(world) is faults.faults_by_gpu(world)
+            assert list(faults.faults_by_gpu(world)) == [GPU]
+
+    asyncio.run(use())
