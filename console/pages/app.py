@@ -44,6 +44,7 @@ from console.views import (
 from console.views.geometry import draw
 from console.views.survey import Survey
 from drawing import documents
+from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common.world import World
 
 _Handler = Callable[[Request], Awaitable[Response]]
@@ -170,8 +171,7 @@ class Pages:
         values |= {"faults": faults.faults_of(world, gpu), "memory": metrics.memory_of_gpu(gpu)}
         values |= {"layouts": world.layouts, **self._rollouts.values_of(gpu)}
         values["missing_faults"] = self._frame.missing_of(needs.FAULTS)
-        node = world.nodes.get(gpu.spec.node_name)
-        values["node_problem"] = fleet.silence_of(node, self._knows_nodes())
+        values["node_problem"] = self._silence_of(gpu)
         live = "GPU Event GPUFault MIGLayout Node Connection"
         return self._frame.page(request, "gpu.html", name, live, **values)
 
@@ -181,8 +181,12 @@ class Pages:
         found = details.find_slice(self._model.world(), uuid)
         if found is None:
             return self._frame.not_found(request, f"slice {uuid}", needs.GPU)
-        picture = draw(found.gpu)
-        return self._frame.page(request, "slice.html", uuid, "GPU", found=found, picture=picture)
+        gpu, world = found.gpu, self._model.world()
+        behind = [one for one in faults.faults_behind(world, gpu) if one.slice in ("", uuid)]
+        values = {"found": found, "picture": draw(gpu), "faults": behind}
+        values |= {"is_lost": faults.is_lost(gpu), "node_problem": self._silence_of(gpu)}
+        live = "GPU GPUFault Node Connection"
+        return self._frame.page(request, "slice.html", uuid, live, **values)
 
     async def show_pod(self, request: Request) -> Response:
         """Show one pod: the slices that it holds, its HCA, its events."""
@@ -270,6 +274,10 @@ class Pages:
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
         events = stream.follow(self._model, queries.number(after) or 0, lambda: self.is_over)
         return StreamingResponse(events, media_type="text/event-stream")
+
+    def _silence_of(self, gpu: Gpu) -> str:
+        node = self._model.world().nodes.get(gpu.spec.node_name)
+        return fleet.silence_of(node, self._knows_nodes())
 
     def _knows_nodes(self) -> bool:
         return not self._frame.missing_of(("Node",))

@@ -81,8 +81,8 @@ class DevicePages:
         if name not in world.gpus_by_node():
             return self._frame.not_found(request, f"node {name} with GPUs", needs.GPU)
         scrape = await self._live.exporters.scrape(name)
-        gpus = world.gpus_by_node()[name]
-        health = {str(one.spec.index): one.status.health for one in gpus}
-        tables = await self._frame.compute(metrics.tables, scrape.text, health)
+        devices = metrics.devices_of(world, name)
+        tables = await self._frame.compute(metrics.tables, scrape.text, devices)
         values = {"name": name, "tables": tables, "problem": scrape.problem, "pod": scrape.pod}
+        values["gpus"] = {str(one.spec.index): one.name for one in world.gpus_by_node()[name]}
         return self._frame.page(request, "node_metrics.html", f"Metrics of {name}", "", **values)

@@ -48,9 +48,6 @@ class EventPages:
         values["again"] = AGAIN_S if chosen["period"] else 0  # entries leave the period by time
         unknown = self._frame.unknown_events(cluster_scoped=True)
         values["missing"] = {**self._frame.missing_of(needs.EVENTS), **unknown}
-        values["page_of"] = lambda one: links.find_page(
-            model, one.kind, one.name, one.namespace, one.uid
-        )
         live = "Event GPUFault GPUPool MIGLayout GPUPolicy Connection"
         return self._frame.page(request, "faults/events.html", "Events", live, **values)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 from starlette.requests import Request
@@ -10,6 +11,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from console.model.cluster import ClusterModel, Missing
 from console.model.event_log import OPERATOR_SPACE
 from console.pages import rendering
+from console.views import links
 
 MENU: Final = (
     ("/", "Fleet"),
@@ -128,6 +130,7 @@ class Frame:
             path=request.url.path,
             query=request.url.query,
             frame=_PART not in request.headers,
+            page_of=partial(links.find_page, self.model),
             **{"again": 0, **values},
         )
         return HTMLResponse(text, status)

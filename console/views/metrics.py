@@ -1,6 +1,6 @@
 """Metrics: memory of slices from GPU objects, and what one node's exporter has answered."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,7 +27,11 @@ _OF_INSTANCES: Final = (
     ("tessera_host_to_device_bytes_total", "Copied in", "MiB", 2.0**-20),
     ("tessera_device_to_host_bytes_total", "Copied out", "MiB", 2.0**-20),
 )
-_WANTED: Final = frozenset(one[0] for one in (*_OF_GPUS, *_OF_INSTANCES))
+_LOST: Final = "tessera_gpu_lost"
+_LOST_CELL: Final = "lost"
+_READINGS: Final = "DCGM_"  # prefix of what is read from the GPU itself
+_WANTED: Final = frozenset((_LOST, *(one[0] for one in (*_OF_GPUS, *_OF_INSTANCES))))
+_INSTANCE_LABELS: Final = ("gpu", "GPU_I_PROFILE", "GPU_I_ID", "namespace", "pod")
 _ENGINE: Final = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
@@ -58,6 +62,16 @@ class NodeMemory:
 
     name: str
     rows: tuple[MemoryRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What a GPU object states beside an exporter's figures."""
+
+    health: str
+    used_bytes: int = 0
+    total_bytes: int = 0
+    is_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,28 +111,48 @@ def memory_of_gpu(gpu: Gpu) -> MemoryRow:
     return MemoryRow(gpu, used, size, len(slices) + len(claimed), held)
 
 
-def tables(text: str, health: Mapping[str, str]) -> list[Table]:
+def devices_of(world: World, node: str) -> Mapping[str, Device]:
+    """Return what the objects state about the GPUs of a node, by index."""
+    return {
+        str(row.gpu.spec.index): Device(
+            row.gpu.status.health, row.used_bytes, row.total_bytes, row.is_lost
+        )
+        for row in memory_of_node(world, node)
+    }
+
+
+def tables(text: str, devices: Mapping[str, Device]) -> list[Table]:
     """Return the tables of what an exporter has answered, in Prometheus's text format.
 
-    ``health`` is that of the node's GPUs, by index: a GPU that has failed can have figures.
+    ``devices`` are the node's GPUs, by index. A GPU that has fallen off the bus has no readings,
+    even if an earlier version of the exporter has repeated its last ones.
     """
     series = read_samples(text, _WANTED)
+    lost = {index for index, one in devices.items() if one.is_lost}
+    for labels, value in series.get(_LOST, ()):
+        change = lost.add if value else lost.discard
+        change(labels.get("gpu", ""))
     found = []
-    for title, columns, labels in (
-        ("GPUs", _OF_GPUS, ("gpu",)),
-        ("Instances", _OF_INSTANCES, ("gpu", "GPU_I_PROFILE", "GPU_I_ID", "namespace", "pod")),
-    ):
-        shown = [one for one in columns if one[0] in series]
-        if shown:
-            found.append(_table(title, shown, labels, series))
-    return [_with_health(one, health) if one.title == "GPUs" else one for one in found]
+    shown = [one for one in _OF_GPUS if one[0] in series] or list(_OF_GPUS if lost else ())
+    if shown:
+        found.append(_with_devices(_table("GPUs", shown, ("gpu",), series, lost), devices))
+    shown = [one for one in _OF_INSTANCES if one[0] in series]
+    if shown:
+        found.append(_table("Instances", shown, _INSTANCE_LABELS, series, lost))
+    return found
 
 
-def _with_health(table: Table, health: Mapping[str, str]) -> Table:
-    """Insert the health of each GPU behind its index."""
-    head = (table.head[0], "Health", *table.head[1:])
-    rows = tuple((one[0], health.get(one[0], "no GPU object"), *one[1:]) for one in table.rows)
-    return Table(table.title, head, rows, table.labels + 1)
+def _with_devices(table: Table, devices: Mapping[str, Device]) -> Table:
+    """Insert the health and the memory of each GPU behind its index."""
+    head = (table.head[0], "Health", "Memory used of total (GiB)", *table.head[1:])
+    rows = []
+    for index, *cells in table.rows:
+        one = devices.get(index)
+        memory = _LOST_CELL if cells and cells[0] == _LOST_CELL else ""
+        if one is not None and not memory and one.total_bytes:
+            memory = f"{one.used_bytes / 2**30:.1f} of {one.total_bytes / 2**30:.1f}"
+        rows.append((index, one.health if one is not None else "no GPU object", memory, *cells))
+    return Table(table.title, head, tuple(rows), table.labels + 1)
 
 
 def _table(
@@ -126,13 +160,18 @@ def _table(
     columns: Sequence[tuple[str, str, str, float]],
     labels: Sequence[str],
     series: Series,
+    lost: Collection[str],
 ) -> Table:
     rows: dict[tuple[str, ...], list[str]] = {}
+    if len(labels) == 1:
+        rows |= {(index,): [_LOST_CELL] * len(columns) for index in lost}
     for place, (name, _, _, factor) in enumerate(columns):
-        for given, value in series[name]:
+        is_reading = name.startswith(_READINGS)
+        for given, value in series.get(name, ()):
             key = tuple(given.get(label, "") for label in labels)
             cells = rows.setdefault(key, [""] * len(columns))
-            cells[place] = _format(value * factor)
+            is_lost = is_reading and key[0] in lost
+            cells[place] = _LOST_CELL if is_lost else _format(value * factor)
     names = {"gpu": "GPU", "GPU_I_PROFILE": "Profile", "GPU_I_ID": "Instance"}
     head = [names.get(label, label.capitalize()) for label in labels]
     head += [f"{text} ({unit})" if unit else text for _, text, unit, _ in columns]

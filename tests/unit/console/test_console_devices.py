@@ -135,15 +135,78 @@ def test_figures_have_the_health_of_their_gpu_and_are_sorted_by_number() -> None
     lines += [
         f'tessera_kernel_seconds_total{{gpu="1",GPU_I_ID="{one}"}} 0.0012345' for one in (12, 7)
     ]
-    gpus, instances = metrics.tables("\n".join(lines), {"1": "Healthy", "9": "Unhealthy"})
-    assert [one[:2] for one in gpus.rows] == [
-        ("1", "Healthy"),
-        ("9", "Unhealthy"),
-        ("10", "no GPU object"),
-    ]
+    devices = {
+        "1": metrics.Device("Healthy", 3 << 29, 80 << 30),
+        "9": metrics.Device("Unhealthy", 0, 80 << 30),
+    }
+    gpus, instances = metrics.tables("\n".join(lines), devices)
+    assert gpus.rows == (
+        ("1", "Healthy", "1.5 of 80.0", "1"),
+        ("9", "Unhealthy", "0.0 of 80.0", "9"),
+        ("10", "no GPU object", "", "10"),
+    )
     assert gpus.head[: gpus.labels] == ("GPU", "Health")
+    assert gpus.head[gpus.labels] == "Memory used of total (GiB)"
     assert [one[2] for one in instances.rows] == ["7", "12"]
     assert instances.rows[0][-1] == "0.001234"
+
+
+def test_a_lost_gpu_has_no_readings_even_if_an_exporter_repeats_them() -> None:
+    lines = [f'DCGM_FI_DEV_POWER_USAGE{{gpu="{one}"}} 70' for one in (0, 1, 2)]
+    mig = 'GPU_I_ID="3",GPU_I_PROFILE="1g.10gb"'
+    for gpu in (0, 1):
+        lines.append(f'DCGM_FI_DEV_FB_USED{{gpu="{gpu}",{mig}}} 5')
+        lines.append(f'tessera_kernel_launches_total{{gpu="{gpu}",{mig}}} 12')
+    devices = {str(one): metrics.Device("h", 1, 80 << 30, one == 0) for one in (0, 1, 2)}
+
+    def cells(more: str = "") -> tuple[list[str], list[tuple[str, ...]]]:
+        gpus, instances = metrics.tables("\n".join((*lines, more)), devices)
+        return [one[-1] for one in gpus.rows], [one[-2:] for one in instances.rows]
+
+    assert cells() == (["lost", "70", "70"], [("lost", "12"), ("5", "12")])
+    newer = 'tessera_gpu_lost{gpu="0"} 0\ntessera_gpu_lost{gpu="1"} 1'  # later than the objects
+    assert cells(newer) == (["70", "lost", "70"], [("5", "12"), ("lost", "12")])
+    (alone,) = metrics.tables('tessera_gpu_lost{gpu="0"} 1', {})
+    assert [one[0] for one in alone.rows] == ["0"]
+    assert set(alone.rows[0][2:]) == {"lost"}
+
+
+def test_a_gpu_off_the_bus_is_lost_on_every_page_with_its_memory(node: SyntheticCluster) -> None:
+    gpu = node.objects["GPU"]["n1-gpu-0"]
+    uuid = gpu["status"]["slices"][0]["uuid"]
+    pages = ("/gpus/n1-gpu-0", "/nodes/n1", "/metrics", f"/slices/{uuid}")
+    for page in pages:
+        assert "lost: " not in fetch(node, page).text
+    gpu["spec"]["faults"] = [{"id": "f", "kind": "off_bus"}]
+    gpu["status"]["faults"] = [{"id": "f", "phase": "Active"}]
+    for page in pages:
+        assert fetch(node, page).text.count("lost: ") == 1, page
+    gpu["status"]["faults"][0]["phase"] = "Cleared"
+    for page in pages:
+        assert "lost: " not in fetch(node, page).text
+
+
+def test_the_pages_of_a_node_and_its_gpus_lead_to_each_other(node: SyntheticCluster) -> None:
+    uuid = node.objects["GPU"]["n1-gpu-0"]["status"]["slices"][0]["uuid"]
+    pages = {f"/{page}/n1" for page in ("nodes", "topology", "metrics")}
+    for page in sorted({*pages, "/gpus/n1-gpu-0", f"/slices/{uuid}"}):
+        text = fetch(node, page).text
+        for other in pages - {page}:
+            assert f'href="{other}"' in text, (page, other)
+    for page in ("/nodes/n1", "/topology/n1"):
+        assert 'href="/gpus/n1-gpu-0"' in fetch(node, page).text
+
+
+def test_gpus_and_pods_in_the_figures_of_an_exporter_are_links(node: SyntheticCluster) -> None:
+    (pod,) = node.objects["GPU"]["n1-gpu-0"]["status"]["slices"][0]["holders"]
+    text = ANSWER.replace(
+        'namespace="ml",pod="<b>"', f'namespace="{pod["namespace"]}",pod="{pod["name"]}"'
+    )
+    page = show(node, FakeProxy(text.encode(), [exporter_of("n1")]))
+    assert page.count('href="/gpus/n1-gpu-0"') == 2
+    assert f'href="/pods/{pod["namespace"]}/{pod["name"]}"' in page
+    unknown = show(node, FakeProxy(ANSWER.encode(), [exporter_of("n1")]))
+    assert "/pods/" not in unknown
 
 
 @pytest.mark.parametrize(
