@@ -73,6 +73,7 @@ class Box:
     """A slice as it is drawn.
 
     ``part`` and ``parts`` divide the height of the memory among devices that share a GPU instance.
+    ``memory_percent`` is how much of the slice's memory is in use.
     """
 
     uuid: str
@@ -84,6 +85,7 @@ class Box:
     health: str = "Healthy"
     part: int = 0
     parts: int = 1
+    memory_percent: int = 0
 
     @property
     def label(self) -> str:
@@ -91,7 +93,9 @@ class Box:
         names = ", ".join(f"{one.namespace}/{one.name}" for one in self.holders[:4])
         more = f" and {len(self.holders) - 4} more" if len(self.holders) > 4 else ""
         sick = f", {self.health}" if self.state is BoxState.SICK else ""
-        return f"{self.name}, {LEGEND[self.state]}{sick}" + (f": {names}{more}" if names else "")
+        used = f", {self.memory_percent} % of its memory in use" if self.memory_percent else ""
+        what = f"{self.name}, {LEGEND[self.state]}{sick}{used}"
+        return what + (f": {names}{more}" if names else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +120,10 @@ def make_box(
     state: BoxState,
     holders: tuple[Owner, ...] = (),
     health: str = "Healthy",
+    memory_percent: int = 0,
 ) -> Box:
     name, memory, compute = _describe(instance)
-    return Box(uuid, name, state, memory, compute, holders, health)
+    return Box(uuid, name, state, memory, compute, holders, health, memory_percent=memory_percent)
 
 
 @lru_cache(maxsize=4096)

@@ -86,12 +86,15 @@ command.add_command(fault_commands.faults)
 @click.argument("names", metavar="[NODE]...", nargs=-1)
 @click.option("--pool", default="", help="GPUs of this pool only.")
 @click.option("--board", default="", help="GPUs of this board only.")
+@click.option("-l", "--selector", "labels", default="", help="Nodes with these labels only.")
 @_FORM
 @with_access
-def show_map(access: Access, names: Sequence[str], pool: str, board: str, form: str | None) -> None:
+def show_map(
+    access: Access, names: Sequence[str], pool: str, board: str, labels: str, form: str | None
+) -> None:
     """Draw nodes, GPUs and slices at their positions; -n: GPUs with slices of its pods only."""
     model = read_model(access, needs.GPU, ("Node", "GPUPool"))
-    chosen = Filter(pool=pool, board=board, namespace=_filtered(access))
+    chosen = Filter(pool=pool, board=board, namespace=_filtered(access), labels=labels)
     fleet_text.write_map(fleet_text.choose(model, chosen, names), form or "")
 
 
@@ -175,7 +178,8 @@ def show_diff(access: Access, filename: str, form: str | None) -> int:
         found = layout_diff.diff(read_model(access, needs.LAYOUT).world(), document)
     except manifest.ManifestError as err:
         raise click.ClickException(f"{filename}: {err}") from err
-    layout_text.write_diff(found, form or "")
+    limits = layout_text.read_limits(access, found)
+    layout_text.write_diff(found, limits, form or "")
     return int(layout_text.is_change(found))
 
 

@@ -9,6 +9,7 @@ from console.kubectl import drawing, output
 from console.model.cluster import ClusterModel
 from console.views import fleet
 from console.views.fleet import Filter, NodeView
+from console.views.labels import SelectorError
 from drawing import terminal
 from drawing.slices import WORDS, Box, Run
 
@@ -18,10 +19,15 @@ _MIB = 2**20
 def choose(model: ClusterModel, chosen: Filter, names: Collection[str]) -> list[NodeView]:
     """Return the nodes that match a filter and, if there are names, have one of them.
 
-    Raises ClickException if a name is no node with GPUs.
+    Raises ClickException if a name is no node with GPUs, or the labels cannot be evaluated.
     """
     world, knows_nodes = model.world(), not model.connection.missing(("Node",))
-    found = fleet.choose_nodes(world, chosen, fleet.Namespaces())
+    if chosen.labels and not knows_nodes:
+        raise click.ClickException("the labels of nodes are not known")
+    try:
+        found = fleet.choose_nodes(world, chosen, fleet.Namespaces())
+    except SelectorError as err:
+        raise click.ClickException(str(err)) from err
     missing = sorted(set(names) - {one.name for one in found})
     if missing:
         raise click.ClickException(

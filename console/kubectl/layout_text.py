@@ -1,12 +1,17 @@
 """``layout diff``: the consequences of a layout as text or a document."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from console.kubectl import output
+import click
+
+from console.kubectl import access, output
+from console.model.budgets import Budgets, read_budgets
 from console.views.layout_diff import ChangeGroup, LayoutDiff
 from drawing import terminal
 from facts.wording import list_first
+from gpu_operator import errors
 
 _SHOWN = 8  # names in a line
 
@@ -16,15 +21,34 @@ def is_change(found: LayoutDiff) -> bool:
     return bool(found.created or found.destroyed or found.released)
 
 
-def write_diff(found: LayoutDiff, form: str) -> None:
+def read_limits(given: access.Access, found: LayoutDiff) -> Budgets | None:
+    """Read the budgets that limit the evictions; None if nothing is evicted.
+
+    Raises:
+        click.ClickException: the kubeconfig names no cluster.
+    """
+
+    async def read() -> Budgets:
+        async with access.connect(given) as cluster:
+            return await read_budgets(cluster, found.pods)
+
+    if not (found.evicts and found.pods):
+        return None
+    try:
+        return asyncio.run(read())
+    except errors.ConfigError as err:
+        raise click.ClickException(str(err)) from err
+
+
+def write_diff(found: LayoutDiff, limits: Budgets | None, form: str) -> None:
     """Print a diff; ``wide`` has every name."""
     if form in ("json", "yaml"):
-        output.write_document(_document(found), form)
+        output.write_document(_document(found, limits), form)
     else:
-        output.write_lines(_lines(found, None if form == "wide" else _SHOWN))
+        output.write_lines(_lines(found, limits, None if form == "wide" else _SHOWN))
 
 
-def _lines(found: LayoutDiff, most: int | None) -> Iterator[terminal.Line]:
+def _lines(found: LayoutDiff, limits: Budgets | None, most: int | None) -> Iterator[terminal.Line]:
     title = f"{'Edit of layout' if found.exists else 'New layout'} {found.layout.name}"
     yield (terminal.Span(title, bold=True),)
     if not found.selected:
@@ -38,12 +62,14 @@ def _lines(found: LayoutDiff, most: int | None) -> Iterator[terminal.Line]:
     if found.pods:
         rollout = found.layout.spec.rollout
         how = (
-            "evicted through the Eviction API; budgets are not evaluated here"
+            "evicted through the Eviction API"
             if found.evicts
             else f"waited for, at most {rollout.deadline_seconds} s per GPU, then it is rolled back"
         )
         pods = "1 pod is" if len(found.pods) == 1 else f"{len(found.pods)} pods are"
         yield f"  {pods} {how}: {list_first(found.pods, most)}"
+    if limits is not None:
+        yield from _limit_lines(limits, most)
     if found.released:
         yield (
             "  no longer selected by this layout, and without its slices unless another layout"
@@ -53,6 +79,22 @@ def _lines(found: LayoutDiff, most: int | None) -> Iterator[terminal.Line]:
         yield from _group_lines(group, most)
     if found.groups:
         yield from terminal.legend(terminal.width())
+
+
+def _limit_lines(limits: Budgets, most: int | None) -> Iterator[terminal.Line]:
+    for one in limits.found:
+        text = f"  PodDisruptionBudget {one.namespace}/{one.name} {one.text}"
+        yield (terminal.Span(f"{text}: {list_first(one.pods, most)}", "red" * bool(one.refused)),)
+    if limits.several:
+        names = list_first(limits.several, most)
+        text = (
+            f"  selected by several budgets, so that the API server refuses to evict them: {names}"
+        )
+        yield (terminal.Span(text, "red"),)
+    if limits.problem:
+        yield (terminal.Span(f"  PodDisruptionBudgets: {limits.problem}", "red"),)
+    elif not limits.found:
+        yield "  no PodDisruptionBudget limits these evictions"
 
 
 def _group_lines(group: ChangeGroup, most: int | None) -> Iterator[terminal.Line]:
@@ -78,7 +120,7 @@ def _group_lines(group: ChangeGroup, most: int | None) -> Iterator[terminal.Line
         yield f"  and {len(group.blocked) - most} more held slices: -o wide has all"
 
 
-def _document(found: LayoutDiff) -> dict[str, Any]:
+def _document(found: LayoutDiff, limits: Budgets | None) -> dict[str, Any]:
     return {
         "layout": found.layout.name,
         "exists": found.exists,
@@ -89,6 +131,7 @@ def _document(found: LayoutDiff) -> dict[str, Any]:
         "gpusAtATime": found.at_a_time,
         "evicts": found.evicts,
         "pods": list(found.pods),
+        **({"budgets": _limits(limits)} if limits is not None else {}),
         "released": list(found.released),
         "notHealthy": [{"gpu": name, "health": health} for name, health in found.sick],
         "changes": [
@@ -105,4 +148,22 @@ def _document(found: LayoutDiff) -> dict[str, Any]:
             }
             for one in found.groups
         ],
+    }
+
+
+def _limits(limits: Budgets) -> dict[str, Any]:
+    return {
+        "limiting": [
+            {
+                "namespace": one.namespace,
+                "name": one.name,
+                "disruptionsAllowed": one.allowed,
+                "upToDate": not one.stale,
+                "pods": list(one.pods),
+                "refusedNow": one.refused,
+            }
+            for one in limits.found
+        ],
+        "podsOfSeveral": list(limits.several),
+        "problem": limits.problem,
     }

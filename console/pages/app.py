@@ -10,12 +10,14 @@ from starlette.requests import Request
 from starlette.responses import (
     FileResponse,
     HTMLResponse,
+    PlainTextResponse,
     Response,
     StreamingResponse,
 )
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from console.model.budgets import read_budgets
 from console.model.cluster import ClusterModel
 from console.model.exporters import Exporters
 from console.pages import cards, queries, rendering, stream
@@ -42,6 +44,7 @@ from console.views import (
     why,
 )
 from console.views.geometry import draw
+from console.views.labels import SelectorError
 from console.views.survey import Survey
 from drawing import documents
 from gpu_operator.api.v1alpha1.resource import Gpu
@@ -66,6 +69,7 @@ class Pages:
         self._cards = cards.CardCache(self._frame.templates)
         self._survey = Survey(model.world())
         exporters = exporters or Exporters(None)
+        self._lister = exporters.proxy
         self._tables = InferenceTables(self._frame, exporters)
         self._live = LiveTraffic(self._frame, exporters)
         self._devices = DevicePages(self._frame, self._live, self._tables)
@@ -105,8 +109,12 @@ class Pages:
 
     async def show_fleet(self, request: Request) -> Response:
         """Show all nodes."""
-        chosen, world = _filter(request), self._model.world()
-        nodes = fleet.choose_nodes(world, chosen, self._namespaces, self._knows_nodes())
+        chosen, problem = _filter(request), ""
+        world = self._model.world()
+        try:
+            nodes = fleet.choose_nodes(world, chosen, self._namespaces, self._knows_nodes())
+        except SelectorError as err:
+            nodes, problem = [], str(err)
         detailed = len(nodes) <= fleet.DETAILED
         found = self._cards.render(world, nodes, chosen, detailed=detailed)
         values = {
@@ -119,8 +127,10 @@ class Pages:
         }
         live = "GPU Node GPUPool MIGLayout GPUFault Connection"
         missing = self._frame.missing_of((*needs.FLEET, *needs.FAULTS))
+        values |= {"chosen": chosen, "missing": missing}
+        status = 422 if problem else 200
         return self._frame.page(
-            request, "fleet.html", "Fleet", live, chosen=chosen, missing=missing, **values
+            request, "fleet.html", "Fleet", live, status, problem=problem, **values
         )
 
     async def show_node_parts(self, request: Request) -> Response:
@@ -128,7 +138,10 @@ class Pages:
         chosen, world = _filter(request), self._model.world()
         names = request.query_params.getlist("name")[: stream.MOST_NODES]
         knows = self._knows_nodes()
-        nodes = fleet.choose_named(world, names, chosen, self._namespaces, knows)
+        try:
+            nodes = fleet.choose_named(world, names, chosen, self._namespaces, knows)
+        except SelectorError as err:
+            return PlainTextResponse(f"{err}\n", 422)
         detailed = "detailed" in request.query_params
         found = self._cards.render(world, nodes, chosen, detailed=detailed)
         return HTMLResponse("".join(one.html for one in found))
@@ -257,7 +270,10 @@ class Pages:
                 return self._frame.not_found(request, f"MIGLayout {name}", needs.LAYOUT)
             text = _initial_layout(self._model.world(), request.query_params)
         names = sorted(self._model.world().layouts)
-        values: dict[str, Any] = {"text": text, "problem": problem, "diff": found}
+        limits = None
+        if found is not None and found.evicts and found.pods:
+            limits = await read_budgets(self._lister, found.pods)
+        values: dict[str, Any] = {"text": text, "problem": problem, "diff": found, "limits": limits}
         values |= await self._rollouts.values()
         values |= {"layouts": names, "missing": missing if request.method == "POST" else {}}
         return self._frame.page(request, "layout.html", "Layout", "", status, **values)
@@ -318,5 +334,6 @@ def _filter(request: Request) -> fleet.Filter:
         namespace=given.get("namespace", ""),
         board=given.get("board", ""),
         node=given.get("node", ""),
+        labels=given.get("labels", ""),
         colour=given.get("colour", "state"),
     )

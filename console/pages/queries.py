@@ -51,7 +51,8 @@ _FLEET: Final = {
     "namespace": TEXT,
     "board": TEXT,
     "node": TEXT,
-    "colour": Parameter(("state", fleet.BY_NAMESPACE)),
+    "labels": TEXT,
+    "colour": Parameter(tuple(fleet.COLOURS)),
     "token": TEXT,  # the printed URL, opened again
 }
 _MATRIX: Final = {"namespace": TEXT, "first": NUMBER}

@@ -33,6 +33,8 @@ def new_environment() -> Environment:
         "patterns": gpus.make_patterns(),
         "advise": advice.advise,
         "legend": slices.LEGEND,
+        "colours": fleet.COLOURS,
+        "memory_levels": fleet.memory_legend(),
         "colour_class": fleet.colour_class,
         "hue": fleet.hue,
         "words": slices.WORDS,

@@ -1,5 +1,6 @@
 """The fleet: nodes with their GPUs and slices, filtered, as a map or in detail."""
 
+import itertools
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,6 +9,7 @@ from typing import Final
 
 from console.views import faults
 from console.views.geometry import draw
+from console.views.labels import read_selector
 from drawing import pixels
 from drawing.slices import WORDS, Box, BoxState, GpuPicture
 from gpu_operator.api.v1alpha1.base import Reason
@@ -18,17 +20,28 @@ from gpu_operator.controllers.common.world import Node, World
 DETAILED: Final = 24  # nodes that are drawn with a link for each slice
 HUES: Final = 8
 BY_NAMESPACE: Final = "namespace"
+BY_MEMORY: Final = "memory"
+COLOURS: Final = {
+    "state": "state",
+    BY_NAMESPACE: "namespace of the holder",
+    BY_MEMORY: "memory in use",
+}
+MEMORY_LEVELS: Final = (1, 25, 50, 75)  # percent: from each of them on, another colour
 _SILENT: Final = (Reason.AGENT_UNREACHABLE, Reason.WAITING_FOR_AGENT)
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which GPUs are shown; an empty field does not restrict."""
+    """Which GPUs are shown; an empty field does not restrict.
+
+    ``labels`` is a label selector of nodes (``labels.read_selector``).
+    """
 
     pool: str = ""
     namespace: str = ""
     board: str = ""
     node: str = ""
+    labels: str = ""
     colour: str = "state"
 
     def selects(self, gpu: Gpu, namespaces: "Namespaces") -> bool:
@@ -36,9 +49,16 @@ class Filter:
         return (
             self.pool in ("", gpu.spec.pool)
             and self.board in ("", gpu.spec.board)
-            and self.node in gpu.spec.node_name
             and (not self.namespace or self.namespace in namespaces.of(gpu))
         )
+
+    def selects_node(self, world: World, name: str) -> bool:
+        """Return whether the name and the labels of a node match; an unknown node has no label."""
+        if self.node not in name:
+            return False
+        node = world.nodes.get(name)
+        labels = node.labels if node is not None else {}
+        return all(one.matches(labels) for one in read_selector(self.labels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +172,7 @@ def choose_nodes(
     return [
         Chosen(name, world.nodes.get(name), tuple(by_node.get(name, ())), knows_nodes)
         for name in sorted([*by_node, *bare])
+        if chosen.selects_node(world, name)
     ]
 
 
@@ -169,7 +190,7 @@ def choose_named(
         gpus = tuple(g for g in by_node.get(name, ()) if chosen.selects(g, namespaces))
         narrow = chosen.namespace or chosen.board
         bare = not narrow and name in pools and chosen.pool in ("", pools[name])
-        if gpus or (bare and chosen.node in name):
+        if (gpus or bare) and chosen.selects_node(world, name):
             found.append(Chosen(name, world.nodes.get(name), gpus, knows_nodes))
     return found
 
@@ -214,7 +235,17 @@ def colour_class(box: Box, colour: str) -> str:
     """Return the class of the style sheet that colours a box."""
     if colour == BY_NAMESPACE and box.state in (BoxState.HELD, BoxState.CLAIMED) and box.holders:
         return f"h{hue(box.holders[0].namespace)}"
+    if colour == BY_MEMORY and box.state in (BoxState.HELD, BoxState.CLAIMED):
+        return f"u{sum(box.memory_percent >= level for level in MEMORY_LEVELS)}"
     return box.state.value
+
+
+def memory_legend() -> Sequence[tuple[str, str]]:
+    """Return the classes of slices by the memory that is in use, each with its meaning."""
+    ends = (*MEMORY_LEVELS, 100)
+    ranges = [f"{low} to {high} %" for low, high in itertools.pairwise(ends)]
+    texts = (f"below {MEMORY_LEVELS[0]} % of the memory in use", *ranges)
+    return [(f"u{number}", text) for number, text in enumerate(texts)]
 
 
 def hue(namespace: str) -> int:
@@ -255,7 +286,7 @@ def _problem(world: World, node: Node | None, views: Sequence[GpuView], knows_no
 def _nodes_of_pools(world: World, chosen: Filter) -> Iterator[str]:
     """Yield the nodes of pools, which are shown even before they have GPU objects."""
     for name, pool in membership.pools_by_node(world).items():
-        if chosen.pool in ("", pool) and chosen.node in name:
+        if chosen.pool in ("", pool):
             yield name
 
 

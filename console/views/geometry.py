@@ -44,13 +44,18 @@ def _add(
         return
     match one:
         case Slice():
-            boxes.append(make_box(one.uuid, instance, _state(one), one.holders, one.health))
+            boxes.append(_box_of(one, instance, _state(one)))
         case ClaimedSlice():
             sick = not one.health.startswith("Healthy")
             state = BoxState.SICK if sick else BoxState.CLAIMED
-            boxes.append(make_box(one.uuid, instance, state, one.holders, one.health))
+            boxes.append(_box_of(one, instance, state))
         case PlacedInstance():
             boxes.append(make_box("", instance, BoxState.COMING))
+
+
+def _box_of(one: Slice | ClaimedSlice, instance: Instance, state: BoxState) -> Box:
+    used = 100 * one.memory_used_bytes // max(one.memory_bytes, 1)
+    return make_box(one.uuid, instance, state, one.holders, one.health, used)
 
 
 @lru_cache(maxsize=4096)

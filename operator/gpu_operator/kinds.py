@@ -203,6 +203,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("ClusterRole", "clusterroles", "rbac.authorization.k8s.io"),
     Kind("Deployment", "deployments", "apps", namespaced=True),
     Kind("Event", "events", namespaced=True),
+    Kind("PodDisruptionBudget", "poddisruptionbudgets", "policy", namespaced=True),
     Kind("Lease", "leases", "coordination.k8s.io", namespaced=True, reflected=True),
     Kind("Namespace", "namespaces", reflected=True),
     Kind("DeviceClass", "deviceclasses", "resource.k8s.io", reflected=True),

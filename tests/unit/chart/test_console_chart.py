@@ -24,12 +24,31 @@ def test_its_rights_are_exactly_to_list_and_watch_what_it_follows() -> None:
         (row.group, row.plural, verb)
         for row in map(kinds.find_kind, KINDS)
         for verb in ("list", "watch")
-    }
+    } | {("policy", "poddisruptionbudgets", "list")}
     assert rules(found, "ClusterRole", "tessera-console") == wanted
     (subject,) = found["ClusterRoleBinding"]["tessera-console"]["subjects"]
     assert subject["name"] == "tessera-console"
     pod = found["Deployment"]["tessera-console"]["spec"]["template"]["spec"]
     assert pod["serviceAccountName"] == "tessera-console"
+
+
+PROXY = {("", "pods/proxy", "get")}
+
+
+def test_it_may_read_exporters_of_its_namespace_only_if_the_value_permits_it() -> None:
+    found = render("console.enabled=true")
+    assert "tessera-console" not in found.get("Role", {})
+    found = render("console.enabled=true", "console.readExporters=true")
+    assert rules(found, "Role", "tessera-console") == PROXY
+    assert not PROXY & rules(found, "ClusterRole", "tessera-console")
+    binding = found["RoleBinding"]["tessera-console"]
+    assert (binding["roleRef"]["kind"], binding["subjects"][0]["name"]) == ("Role", "tessera-console")
+
+
+def test_it_may_read_inference_pods_only_if_the_value_permits_it() -> None:
+    found = render("console.enabled=true", "console.readInferencePods=true")
+    assert PROXY < rules(found, "ClusterRole", "tessera-console")
+    assert "tessera-console" not in found.get("Role", {})
 
 
 def test_it_offers_no_port_and_no_service() -> None:
