@@ -1,5 +1,8 @@
 """Build a site with search from the pages: ``python docs/site.py DIRECTORY``, or ``make docs``.
 
+The site is DIRECTORY/VERSION. Sites of other versions in DIRECTORY stay, and versions.html lists
+them; index.html leads to the newest.
+
 MkDocs reads a copy of the repository's pages in the same folders, so that links between them need
 no change. The navigation is the index docs/README.md. A link that leads nowhere fails the build.
 """
@@ -9,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -18,6 +22,7 @@ _PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "deploy
 _MORE = ("charts/tessera/README.md",)
 _FOLDERS = ("docs", "examples")
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
 _ROW = re.compile(r"^\| \[([^\]]+)\]\(([^)#]+\.md)\)", re.MULTILINE)
 
 
@@ -44,13 +49,30 @@ def navigation() -> list[object]:
         ]
         if pages:
             entries.append({title: pages})
-    return [*entries, {"Changelog": "CHANGELOG.md"}]
+    return [*entries, {"Changelog": "CHANGELOG.md"}, {"Versions": "../versions.html"}]
+
+
+def read_version() -> str:
+    """Return the version of the package."""
+    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+
+
+def write_versions(folder: Path) -> None:
+    """Write the list of the sites in a folder, and the page that leads to the newest."""
+    found = [one.parent.name for one in folder.glob("*/search") if _VERSION.match(one.parent.name)]
+    found.sort(key=lambda name: [int(part) for part in re.findall(r"\d+", name)], reverse=True)
+    head = '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
+    rows = "".join(f'<li><a href="{one}/index.html">{one}</a></li>' for one in found)
+    title = "<title>Versions of Tessera's documentation</title>"
+    (folder / "versions.html").write_text(f"{head}{title}<h1>Versions</h1><ul>{rows}</ul></html>\n")
+    lead = f'<meta http-equiv="refresh" content="0; url={found[0]}/index.html">'
+    (folder / "index.html").write_text(f"{head}{lead}<title>Tessera</title></html>\n")
 
 
 def configuration(pages: Path, site: Path) -> dict[str, object]:
     """Return MkDocs' configuration."""
     return {
-        "site_name": "Tessera",
+        "site_name": f"Tessera {read_version()}",
         "docs_dir": str(pages),
         "site_dir": str(site),
         "theme": {"name": "mkdocs"},
@@ -63,7 +85,9 @@ def configuration(pages: Path, site: Path) -> dict[str, object]:
         "not_in_nav": "/docs/adr/*\n/docs/cudart-support.md\n/docs/rdmacm-support.md\n/deploy/*\n"
         "/SECURITY.md\n/examples/**\n/charts/**\n",
         "validation": {
-            "links": {"not_found": "warn", "anchors": "warn", "unrecognized_links": "ignore"}
+            # versions.html is written beside the site; tests check the other entries
+            "nav": {"not_found": "info"},
+            "links": {"not_found": "warn", "anchors": "warn", "unrecognized_links": "ignore"},
         },
     }
 
@@ -73,15 +97,19 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         sys.stderr.write("usage: python docs/site.py DIRECTORY\n")
         return 2
-    site = Path(arguments[0]).resolve()
+    folder = Path(arguments[0]).resolve()
+    site = folder / read_version()
     with tempfile.TemporaryDirectory(prefix="tessera-docs-") as name:
         pages = Path(name, "pages")
         stage(pages)
         file = Path(name, "mkdocs.yml")
         file.write_text(yaml.safe_dump(configuration(pages, site)), encoding="utf-8")
-        return subprocess.run(
+        status = subprocess.run(
             [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", file], check=False
         ).returncode
+    if status == 0:
+        write_versions(folder)
+    return status
 
 
 if __name__ == "__main__":

@@ -42,12 +42,15 @@ def test_it_may_read_exporters_of_its_namespace_only_if_the_value_permits_it() -
     assert rules(found, "Role", "tessera-console") == PROXY
     assert not PROXY & rules(found, "ClusterRole", "tessera-console")
     binding = found["RoleBinding"]["tessera-console"]
-    assert (binding["roleRef"]["kind"], binding["subjects"][0]["name"]) == ("Role", "tessera-console")
+    assert (binding["roleRef"]["kind"], binding["subjects"][0]["name"]) == (
+        "Role",
+        "tessera-console",
+    )
 
 
 def test_it_may_read_inference_pods_only_if_the_value_permits_it() -> None:
     found = render("console.enabled=true", "console.readInferencePods=true")
-    assert PROXY < rules(found, "ClusterRole", "tessera-console")
+    assert rules(found, "ClusterRole", "tessera-console") > PROXY
     assert "tessera-console" not in found.get("Role", {})
 
 

@@ -22,18 +22,31 @@ def find_pages(entries: list[object]) -> set[str]:
 def test_the_navigation_has_every_page_of_the_index(tmp_path: Path) -> None:
     pages = find_pages(SITE["navigation"]())
     index = (ROOT / "docs" / "README.md").read_text()
+    assert "../versions.html" in pages
+    pages.discard("../versions.html")
     first = re.findall(r"^\| \[[^\]]+\]\(([\w-]+\.md)\)", index, re.MULTILINE)
     assert {f"docs/{name}" for name in first} <= pages
     SITE["stage"](tmp_path)
     assert {page for page in pages if not (tmp_path / page).is_file()} == set()
 
 
+def test_the_newest_version_is_first_and_the_index_leads_to_it(tmp_path: Path) -> None:
+    for name in ("0.9.0", "0.10.1", "0.2.0"):
+        (tmp_path / name / "search").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    SITE["write_versions"](tmp_path)
+    listed = re.findall(r'href="([^"]+)"', (tmp_path / "versions.html").read_text())
+    assert listed == [f"{name}/index.html" for name in ("0.10.1", "0.9.0", "0.2.0")]
+    assert "url=0.10.1/index.html" in (tmp_path / "index.html").read_text()
+
+
 def test_the_site_is_built_unless_a_link_leads_nowhere(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="`make docs` installs mkdocs")
     main, stage = SITE["main"], SITE["stage"]
     assert main([str(tmp_path / "site")]) == 0
-    assert (tmp_path / "site" / "docs" / "packages.html").is_file()
-    assert (tmp_path / "site" / "search" / "search_index.json").is_file()
+    site = tmp_path / "site" / SITE["read_version"]()
+    assert (site / "docs" / "packages.html").is_file()
+    assert (site / "search" / "search_index.json").is_file()
 
     def stage_with_a_broken_link(folder: Path) -> None:
         stage(folder)
