@@ -1,8 +1,8 @@
 """Measure the console on a synthetic fleet, or take the pictures of docs/console.md.
 
 ``python -m benchmarks.console`` starts an API server that serves a fleet of H100s with seven slices
-each, and `tessera ui` on it. The exit status is 1 if a goal is missed or, without a browser, could not
-be measured. ``--pictures FOLDER`` takes pictures instead.
+each, and `tessera ui` on it. The exit status is 1 if a goal is missed, or cannot be measured because
+there is no browser. ``--pictures FOLDER`` takes pictures instead.
 """
 
 import argparse
