@@ -1,8 +1,8 @@
 """Measure the console on a synthetic fleet, or take the pictures of docs/console.md.
 
 ``python -m benchmarks.console`` starts an API server that serves a fleet of H100s with seven slices
-each, and `tessera ui` on it. The exit status is 1 if a goal is missed, or cannot be measured because
-there is no browser. ``--pictures FOLDER`` takes pictures instead.
+each, and `tessera ui` on it. The exit status is 1 if a goal is missed or, for lack of a browser,
+cannot be measured. ``--pictures FOLDER`` takes pictures instead.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import aiohttp
 import yaml
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from benchmarks.console import accessibility, browser, pictures
+from benchmarks.console import accessibility, browser, hostile, pictures
 
 VIEWERS = 50
 # Scroll through the page in 120 steps, one each frame; returns the times between frames.
@@ -90,7 +90,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER")
     parser.add_argument("--axe", type=Path, metavar="FILE", help="axe.min.js: check the pages")
+    parser.add_argument("--hostile", action="store_true", help="follow links, with hostile names")
     options = parser.parse_args()
+    if options.hostile:
+        number, findings = asyncio.run(_follow_links())
+        print("\n".join(findings) or "no finding", f"in {number} pages")
+        sys.exit(bool(findings))
     if options.axe is not None:
         findings = asyncio.run(_check_pages(options.axe.read_text()))
         print("\n".join(findings) or "no finding")
@@ -116,11 +121,11 @@ def compare(name: str, value: float) -> str:
 
 
 @contextlib.asynccontextmanager
-async def open_rig(nodes: int, *, alike: bool) -> AsyncIterator[Rig]:
+async def open_rig(nodes: int, *, alike: bool, hostile_names: bool = False) -> AsyncIterator[Rig]:
     """Start the API server and the console."""
     port = _free_port()
     arguments = ["-m", "benchmarks.console.api_server", str(port), str(nodes)]
-    arguments += ["--alike"] * alike
+    arguments += ["--alike"] * alike + ["--hostile"] * hostile_names
     api = await asyncio.create_subprocess_exec(sys.executable, *arguments)
     try:
         await _wait_for_port(port)
@@ -291,6 +296,11 @@ async def _text(session: aiohttp.ClientSession, url: str) -> str:
 async def _check_pages(axe: str) -> list[str]:
     async with open_rig(40, alike=False) as rig, browser.open_browser() as page:
         return await accessibility.check(page, rig.url, axe)
+
+
+async def _follow_links() -> tuple[int, list[str]]:
+    async with open_rig(8, alike=False, hostile_names=True) as rig, browser.open_browser() as page:
+        return await hostile.crawl(page, rig.url)
 
 
 async def _take_pictures(folder: Path) -> None:

@@ -1,7 +1,8 @@
 """An API server that only lists and watches: it serves a synthetic cluster to `tessera ui`.
 
-``python -m benchmarks.console.api_server PORT NODES [--alike]``. ``POST /touch`` gives a free slice
-to a pod, so that the time until a viewer sees the change can be measured. Pods answer with metrics.
+``python -m benchmarks.console.api_server PORT NODES [--alike] [--hostile]``. ``POST /touch`` gives a
+free slice to a pod, so that the time until a viewer sees the change can be measured. Pods answer with
+metrics.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from benchmarks.console import scenes, synthetic
+from benchmarks.console import hostile, scenes, synthetic
 from gpu_operator import kinds
 from gpu_operator.kube.port import Chosen
 
@@ -77,12 +78,15 @@ def main() -> None:
     parser.add_argument("port", type=int)
     parser.add_argument("nodes", type=int)
     parser.add_argument("--alike", action="store_true")
+    parser.add_argument("--hostile", action="store_true")
     options = parser.parse_args()
     cluster = synthetic.SyntheticCluster()
     synthetic.fill(cluster, options.nodes, alike=options.alike)
     if not options.alike:
         scenes.add_rollout(cluster)
         scenes.add_inference(cluster)
+    if options.hostile:
+        cluster = hostile.make_hostile(cluster)
     uvicorn.run(make_app(cluster), port=options.port, log_level="error", access_log=False)
 
 
