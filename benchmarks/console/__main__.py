@@ -92,6 +92,9 @@ def main() -> None:
     parser.add_argument("--axe", type=Path, metavar="FILE", help="axe.min.js: check the pages")
     parser.add_argument("--hostile", action="store_true", help="follow links, with hostile names")
     options = parser.parse_args()
+    needs_browser = options.hostile or options.axe is not None or options.pictures is not None
+    if needs_browser and not browser.find_program():
+        sys.exit(f"error: none of {', '.join(browser.PROGRAMS)} is installed")
     if options.hostile:
         number, findings = asyncio.run(_follow_links())
         print("\n".join(findings) or "no finding", f"in {number} pages")
@@ -304,8 +307,6 @@ async def _follow_links() -> tuple[int, list[str]]:
 
 
 async def _take_pictures(folder: Path) -> None:
-    if not browser.find_program():
-        sys.exit(f"none of {', '.join(browser.PROGRAMS)} is installed")
     async with open_rig(40, alike=False) as rig, browser.open_browser() as page:
         await pictures.take(page, rig.url, folder)
 
