@@ -1,8 +1,8 @@
 """An API server that only lists and watches: it serves a synthetic cluster to `tessera ui`.
 
-``python -m benchmarks.console.api_server PORT NODES [--alike] [--hostile]``. ``POST /touch`` gives a
-free slice to a pod, so that the time until a viewer sees the change can be measured. Pods answer with
-metrics.
+``python -m benchmarks.console.api_server PORT NODES [--alike] [--hostile]``. ``POST /touch`` gives
+a free slice to a pod, so that the time until a viewer sees the change can be measured. Pods answer
+with metrics.
 """
 
 import argparse

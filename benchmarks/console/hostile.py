@@ -22,11 +22,12 @@ SUFFIXES: Final = (
     "</title></svg></textarea><b>",
 )
 _NAMES: Final = frozenset(
-    [
+    (
         "name",
         "namespace",
         "node",
         "nodeName",
+        "nodeNames",
         "gpu",
         "gpuName",
         "pool",
@@ -35,7 +36,7 @@ _NAMES: Final = frozenset(
         "reason",
         "health",
         "product",
-    ]
+    )
 )
 _MOST_ALIKE: Final = 5  # pages of one kind
 _WATCH: Final = """
@@ -70,8 +71,7 @@ def _change(value: Any, key: str) -> Any:
         return {name: _change(one, name) for name, one in value.items()}
     if isinstance(value, list):
         return [_change(one, key) for one in value]
-    is_name = key in _NAMES or key == "nodeNames"
-    if not isinstance(value, str) or not is_name or value in ("default", "Healthy"):
+    if not isinstance(value, str) or key not in _NAMES or value in ("default", "Healthy"):
         return value
     return value + SUFFIXES[sum(value.encode()) % len(SUFFIXES)]
 
