@@ -74,6 +74,7 @@ class Box:
 
     ``part`` and ``parts`` divide the height of the memory among devices that share a GPU instance.
     ``memory_percent`` is how much of the slice's memory is in use.
+    ``instance`` has the numbers that nvidia-smi and DCGM print for the slice.
     """
 
     uuid: str
@@ -86,6 +87,7 @@ class Box:
     part: int = 0
     parts: int = 1
     memory_percent: int = 0
+    instance: str = ""
 
     @property
     def label(self) -> str:
@@ -94,7 +96,8 @@ class Box:
         more = f" and {len(self.holders) - 4} more" if len(self.holders) > 4 else ""
         sick = f", {self.health}" if self.state is BoxState.SICK else ""
         used = f", {self.memory_percent} % of its memory in use" if self.memory_percent else ""
-        what = f"{self.name}, {LEGEND[self.state]}{sick}{used}"
+        name = f"{self.name} ({self.instance})" if self.instance else self.name
+        what = f"{name}, {LEGEND[self.state]}{sick}{used}"
         return what + (f": {names}{more}" if names else "")
 
 
@@ -122,14 +125,34 @@ def make_box(
     health: str = "Healthy",
     memory_percent: int = 0,
 ) -> Box:
-    name, memory, compute = _describe(instance)
-    return Box(uuid, name, state, memory, compute, holders, health, memory_percent=memory_percent)
+    name, number, memory, compute = _describe(instance)
+    return Box(
+        uuid,
+        name,
+        state,
+        memory,
+        compute,
+        holders,
+        health,
+        memory_percent=memory_percent,
+        instance=number,
+    )
 
 
 @lru_cache(maxsize=4096)
-def _describe(instance: Instance) -> tuple[str, Run, Run]:
-    """Return an instance's name and its runs; a fleet has few different instances."""
-    return str(instance), *place_runs(instance)
+def _describe(instance: Instance) -> tuple[str, str, Run, Run]:
+    """Return an instance's name, numbers and runs; a fleet has few different instances."""
+    return str(instance), number_instance(instance), *place_runs(instance)
+
+
+def number_instance(instance: Instance) -> str:
+    """Return the numbers of a MIG device in nvidia-smi and DCGM; empty for a whole GPU."""
+    if instance.profile.is_whole:
+        return ""
+    board = geometry.board(instance.profile.board_key)
+    text = f"instance {board.number_of(instance.start, instance.profile.size)}"
+    inner = instance.compute_start
+    return text if inner is None else f"{text}, compute instance {inner}"
 
 
 def place_runs(instance: Instance) -> tuple[Run, Run]:

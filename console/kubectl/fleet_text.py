@@ -44,7 +44,18 @@ def write_map(views: Sequence[NodeView], form: str) -> None:
     elif not views:
         click.echo("No GPUs found.", err=True)
     elif form == "wide":
-        head = ("NODE", "GPU", "BOARD", "SLICE", "STATE", "MEMORY", "COMPUTE", "PODS", "UUID")
+        head = (
+            "NODE",
+            "GPU",
+            "BOARD",
+            "SLICE",
+            "INSTANCE",
+            "STATE",
+            "MEMORY",
+            "COMPUTE",
+            "PODS",
+            "UUID",
+        )
         output.write_table(head, _rows(views))
     else:
         for view in views:
@@ -106,7 +117,9 @@ def _rows(views: Iterable[NodeView]) -> Iterable[Sequence[str]]:
             for box in one.picture.boxes:
                 where = (_range(box.memory), _range(box.compute))
                 pods = ",".join(_holders(box)) or "<none>"
-                yield (*gpu, box.name, WORDS[box.state], *where, pods, box.uuid or "<none>")
+                number = box.instance.removeprefix("instance ") or "<none>"
+                state = WORDS[box.state]
+                yield (*gpu, box.name, number, state, *where, pods, box.uuid or "<none>")
 
 
 def _range(run: Run) -> str:
@@ -145,6 +158,7 @@ def _node_document(view: NodeView) -> dict[str, Any]:
 def _slice_document(box: Box) -> dict[str, Any]:
     return {
         "name": box.name,
+        "instance": box.instance,
         "uuid": box.uuid,
         "state": WORDS[box.state],
         "health": box.health,

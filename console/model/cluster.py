@@ -19,6 +19,7 @@ from gpu_operator.controllers.common.world import World
 from gpu_operator.engine.store import Store
 
 STORED: Final = ("GPUPool", "GPU", "MIGLayout", "GPUPolicy", "GPUFault", "Node")
+HOLDER: Final = "Holder"  # the kind of changes of pods that only have devices: there are many
 _REMEMBERED: Final = 4096  # changes of which viewers can still learn the details
 
 
@@ -115,6 +116,8 @@ class ClusterModel:
                 changed = self._store.put(kind, value)
             if kind == "Node":
                 changed |= self._put_taints(key, read_taints(value) if value is not None else ())
+        elif kind == "Pod":
+            kind, changed = self._apply_pod(key, value)
         else:
             changed = self._apply_other(kind, key, value)
         if changed:
@@ -181,10 +184,7 @@ class ClusterModel:
             return True
         if kind == "Event":
             return self._apply_event(key, value)
-        if kind == "Pod":
-            self.fabric.put_pod(key, value.facts if value is not None else None)
         named: dict[str, dict[str, Any]] = {
-            "Pod": self.pods,
             "ResourceClaim": self.claims,
             "DeviceClass": self.classes,
         }
@@ -195,6 +195,15 @@ class ClusterModel:
         else:
             known[key] = value
         return bool(before != value)
+
+    def _apply_pod(self, key: str, value: PodRecord | None) -> tuple[str, bool]:
+        """Store a pod; return the kind of change, and whether the pod has changed."""
+        self.fabric.put_pod(key, value.facts if value is not None else None)
+        before = self.pods.pop(key, None)
+        if value is not None:
+            self.pods[key] = value
+        is_plain = all(one is None or one.is_plain for one in (before, value))
+        return (HOLDER if is_plain else "Pod"), before != value
 
     def _apply_event(self, key: str, value: EventRecord | None) -> bool:
         if value is None:

@@ -1,9 +1,10 @@
 """Pods, reduced to the fields that the pages show.
 
-A pod that runs without an HCA, and that has devices but exposes no metrics, is not stored: the
-status of its GPU names it already, and a large cluster has tens of thousands of such pods.
+Of a pod that has devices, and neither waits, has an HCA nor exposes metrics, little is stored: a
+large cluster has tens of thousands of such pods.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from rdma.objects import PodFacts
 
 Document = dict[str, Any]
 _LONGEST: Final = 2000  # characters of the scheduler's message that are stored
+_ENDED: Final = ("Succeeded", "Failed")  # such a pod holds nothing
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
 
 
@@ -52,11 +54,13 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """A pod that waits for a node, that holds an HCA, or that has devices and exposes metrics.
+    """A pod that waits for a node, or that has devices, claims or an HCA.
 
-    ``requests`` are the extended resources of all its containers. ``waiting`` is set if the pod
-    waits for ResourceClaims, ``facts`` if the pod holds an HCA, and ``metrics`` if it runs with
-    devices or claims and states where it exposes metrics.
+    ``problem`` is what the kubelet reports of a container that does not start, and ``is_ending``
+    whether the pod is being deleted. While the pod waits, ``requests`` are the extended resources
+    of all its containers. ``waiting`` is set if the pod waits for ResourceClaims, ``facts`` if the
+    pod holds an HCA, and ``metrics`` if it runs with devices or claims and states where it exposes
+    metrics.
     """
 
     namespace: str
@@ -74,6 +78,13 @@ class PodRecord:
     waiting: WaitingPod | None = None
     facts: PodFacts | None = None
     metrics: MetricsPort | None = None
+    problem: str = ""
+    is_ending: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether the pod only has devices, which the status of a GPU states as well."""
+        return not (self.requests or self.waiting or self.facts or self.metrics)
 
     @property
     def key(self) -> str:
@@ -82,25 +93,27 @@ class PodRecord:
 
 
 def read_pod(document: Document) -> PodRecord | None:
-    """Parse a pod; return None unless it waits for devices, holds an HCA or exposes metrics."""
+    """Parse a pod; return None unless it requests devices, claims or an HCA."""
     metadata, spec = document["metadata"], document.get("spec") or {}
     status = document.get("status") or {}
     node, phase = str(spec.get("nodeName") or ""), str(status.get("phase") or "Pending")
-    waits = not node and phase == "Pending" and not metadata.get("deletionTimestamp")
+    is_ending = bool(metadata.get("deletionTimestamp"))
+    waits = not node and phase == "Pending" and not is_ending
     waiting = claim_reading.read_waiting_pod(document) if waits else None
     facts = rdma_reading.read_pod(document)
-    requests = tuple(sorted(_requests(spec).items())) if waits else ()
-    has_devices = phase == "Running" and bool(spec.get("resourceClaims") or _requests(spec))
-    metrics = read_metrics_port(document) if has_devices else None
-    if not requests and waiting is None and facts is None and metrics is None:
+    wanted = _requests(spec)
+    has_devices = bool(spec.get("resourceClaims") or wanted)
+    if phase in _ENDED or not (has_devices or facts):
         return None
+    requests = tuple(sorted(wanted.items())) if waits else ()
+    metrics = read_metrics_port(document) if has_devices and phase == "Running" else None
     affinity = spec.get("affinity") or {}
     return PodRecord(
-        namespace=str(metadata.get("namespace") or ""),
+        namespace=sys.intern(str(metadata.get("namespace") or "")),
         name=str(metadata["name"]),
         uid=str(metadata.get("uid") or ""),
-        node=node,
-        phase=phase,
+        node=sys.intern(node),
+        phase=sys.intern(phase),
         created=str(metadata.get("creationTimestamp") or ""),
         requests=requests,
         node_selector=tuple(sorted((spec.get("nodeSelector") or {}).items())) if waits else (),
@@ -108,6 +121,8 @@ def read_pod(document: Document) -> PodRecord | None:
         tolerations=tuple(_tolerations(spec)) if waits else (),
         scheduler=_scheduler_message(status)[:_LONGEST] if waits else "",
         gates=tuple(str(one.get("name")) for one in spec.get("schedulingGates") or ()),
+        problem=_container_problem(status)[:_LONGEST] if node else "",
+        is_ending=is_ending,
         waiting=waiting,
         facts=facts,
         metrics=metrics,
@@ -162,6 +177,18 @@ def _tolerations(spec: Mapping[str, Any]) -> Iterator[Toleration]:
     for one in spec.get("tolerations") or ():
         value = None if one.get("operator") == "Exists" else str(one.get("value") or "")
         yield Toleration(str(one.get("key") or ""), str(one.get("effect") or ""), value)
+
+
+def _container_problem(status: Mapping[str, Any]) -> str:
+    """Return why the first container that does not start is waiting, such as for its image."""
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for one in status.get(kind) or ():
+            waiting = (one.get("state") or {}).get("waiting") or {}
+            reason = str(waiting.get("reason") or "")
+            if reason not in ("", "ContainerCreating", "PodInitializing"):
+                message = str(waiting.get("message") or "")
+                return sys.intern(f"{reason}{': ' * bool(message)}{message}"[:_LONGEST])
+    return ""
 
 
 def _scheduler_message(status: Mapping[str, Any]) -> str:

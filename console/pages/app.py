@@ -27,6 +27,7 @@ from console.pages.events import EventPages
 from console.pages.forms import read_form
 from console.pages.frame import Busy, Frame, answer_busy
 from console.pages.inference import InferenceTables
+from console.pages.lists import ListPages
 from console.pages.predictions import PredictionPages
 from console.pages.queries import BadQuery
 from console.pages.rdma import RdmaPages
@@ -40,6 +41,7 @@ from console.views import (
     manifest,
     metrics,
     needs,
+    pods,
     rollout,
     why,
 )
@@ -77,6 +79,7 @@ class Pages:
         self._events = EventPages(self._frame)
         self._rollouts = RolloutPages(self._frame, self._events.entries)
         self._rdma = RdmaPages(self._frame)
+        self._lists = ListPages(self._frame)
         self.is_over = False
 
     def routes(self) -> list[Route | Mount]:
@@ -96,6 +99,7 @@ class Pages:
             **self._rollouts.handlers(),
             **self._rdma.handlers(),
             **self._events.handlers(),
+            **self._lists.handlers(),
         }
         static = Mount("/static", StaticFiles(directory=rendering.STATIC))
         style = Route("/static/drawing.css", _send_style)
@@ -185,7 +189,7 @@ class Pages:
         values |= {"layouts": world.layouts, **self._rollouts.values_of(gpu)}
         values["missing_faults"] = self._frame.missing_of(needs.FAULTS)
         values["node_problem"] = self._silence_of(gpu)
-        live = "GPU Event GPUFault MIGLayout Node Connection"
+        live = "GPU Event GPUFault MIGLayout Node Pod Holder Connection"
         return self._frame.page(request, "gpu.html", name, live, **values)
 
     async def show_slice(self, request: Request) -> Response:
@@ -198,7 +202,7 @@ class Pages:
         behind = [one for one in faults.faults_behind(world, gpu) if one.slice in ("", uuid)]
         values = {"found": found, "picture": draw(gpu), "faults": behind}
         values |= {"is_lost": faults.is_lost(gpu), "node_problem": self._silence_of(gpu)}
-        live = "GPU GPUFault Node Connection"
+        live = "GPU GPUFault Node Pod Holder Connection"
         return self._frame.page(request, "slice.html", uuid, live, **values)
 
     async def show_pod(self, request: Request) -> Response:
@@ -215,11 +219,14 @@ class Pages:
             "name": name,
             "held": held,
             "record": record,
+            "line": pods.describe_pod(self._model, namespace, name),
             "missing": self._frame.missing_of(needs.GPU),
         }
         values |= await self._tables.values(lambda pod: pod.key == key)
         events = self._events.entries("Pod", name, namespace)
-        return self._frame.page(request, "pod.html", key, "GPU Pod Event", events=events, **values)
+        return self._frame.page(
+            request, "pod.html", key, "GPU Pod Holder Event", events=events, **values
+        )
 
     async def show_why(self, request: Request) -> Response:
         """List the pods that wait for devices."""

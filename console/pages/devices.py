@@ -9,7 +9,7 @@ from console.model.pods import PodRecord
 from console.pages.frame import AGAIN_S, Frame
 from console.pages.inference import InferenceTables
 from console.pages.traffic import LiveTraffic
-from console.views import metrics, needs, topology, traffic
+from console.views import metrics, needs, places, topology, traffic
 
 _LONGEST_TEXT = 253
 
@@ -83,6 +83,7 @@ class DevicePages:
         scrape = await self._live.exporters.scrape(name)
         devices = metrics.devices_of(world, name)
         tables = await self._frame.compute(metrics.tables, scrape.text, devices)
+        tables = places.name_slices(tables, world.gpus_by_node()[name])
         values = {"name": name, "tables": tables, "problem": scrape.problem, "pod": scrape.pod}
         values["gpus"] = {str(one.spec.index): one.name for one in world.gpus_by_node()[name]}
         return self._frame.page(request, "node_metrics.html", f"Metrics of {name}", "", **values)

@@ -11,10 +11,12 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from console.model.cluster import ClusterModel, Missing
 from console.model.event_log import OPERATOR_SPACE
 from console.pages import rendering
-from console.views import links
+from console.views import links, pods
 
 MENU: Final = (
     ("/", "Fleet"),
+    ("/slices", "Slices"),
+    ("/pods", "Pods"),
     ("/why", "Why"),
     ("/layout", "Layout diff"),
     ("/rollout", "Rollout"),
@@ -131,6 +133,8 @@ class Frame:
             query=request.url.query,
             frame=_PART not in request.headers,
             page_of=partial(links.find_page, self.model),
+            pod_of=partial(pods.describe_pod, self.model),
+            split_names=partial(pods.split_names, self.model),
             **{"again": 0, **values},
         )
         return HTMLResponse(text, status)

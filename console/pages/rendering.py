@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from console.views import advice, fleet, inference, rollout, why
+from console.views import advice, fleet, inference, places, rollout, why
 from drawing import elements, gpus, pixels, slices, verdict
 from drawing.elements import Element
 from drawing.slices import Box, GpuPicture
@@ -39,6 +39,7 @@ def new_environment() -> Environment:
         "hue": fleet.hue,
         "words": slices.WORDS,
         "shown_nodes": why.SHOWN,
+        "place_legend": places.LEGEND,
     }
     environment.filters |= {
         "short": shorten,
@@ -47,6 +48,7 @@ def new_environment() -> Environment:
         "when": format_time,
         "duration": rollout.format_duration,
         "rate": inference.format_rate,
+        "place": places.describe_place,
     }
     return environment
 

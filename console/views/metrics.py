@@ -31,7 +31,8 @@ _LOST: Final = "tessera_gpu_lost"
 _LOST_CELL: Final = "lost"
 _READINGS: Final = "DCGM_"  # prefix of what is read from the GPU itself
 _WANTED: Final = frozenset((_LOST, *(one[0] for one in (*_OF_GPUS, *_OF_INSTANCES))))
-_INSTANCE_LABELS: Final = ("gpu", "GPU_I_PROFILE", "GPU_I_ID", "namespace", "pod")
+_SLICE: Final = ("gpu", "GPU_I_PROFILE", "GPU_I_ID", "GPU_CI_ID")
+_INSTANCE_LABELS: Final = (*_SLICE, "namespace", "pod")
 _ENGINE: Final = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
@@ -173,6 +174,7 @@ def _table(
             is_lost = is_reading and key[0] in lost
             cells[place] = _LOST_CELL if is_lost else _format(value * factor)
     names = {"gpu": "GPU", "GPU_I_PROFILE": "Profile", "GPU_I_ID": "Instance"}
+    names["GPU_CI_ID"] = "Compute instance"
     head = [names.get(label, label.capitalize()) for label in labels]
     head += [f"{text} ({unit})" if unit else text for _, text, unit, _ in columns]
     ordered = sorted(rows.items(), key=lambda one: [_by_number(text) for text in one[0]])

@@ -75,8 +75,9 @@ class Explanation:
 
 def is_pending(world: World, pod: PodRecord) -> bool:
     """Return whether a pod waits for a node, and for slices, GPUs, HCAs or claims."""
-    requests = any(is_explained(world, resource) for resource, _ in pod.requests)
-    return not pod.node and bool(requests or pod.waiting)
+    if pod.node or not (pod.requests or pod.waiting):
+        return False
+    return bool(pod.waiting) or any(is_explained(world, resource) for resource, _ in pod.requests)
 
 
 def pending_pods(world: World, pods: Iterable[PodRecord], namespace: str = "") -> list[PodRecord]:

@@ -108,6 +108,15 @@ class Board:
             )
         return Instance(device.profile, start, ComputePlace(device.compute, compute_start))
 
+    def number_of(self, start: int, size: int) -> int:
+        """Return the number of the GPU instance with these placement units: NVML's instance ID.
+
+        The possible placements of aligned sizes form a binary tree. They are numbered row by
+        row, from the whole GPU (0), so that instances that exist together never have the same
+        number.
+        """
+        return self.placement_units // size - 1 + start // size
+
     @property
     def memory_gib(self) -> int:
         """Return the board's memory in GiB, rounded up to an integer as in profile names."""

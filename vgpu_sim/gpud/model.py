@@ -211,16 +211,10 @@ class MigInstance:
 
     @property
     def gi_id(self) -> int:
-        """The GPU instance's number on its GPU; -1 for a whole GPU.
-
-        The possible placements of aligned sizes form a binary tree. They are numbered row by
-        row, from the whole GPU (0), so that instances that exist together never have the same
-        number.
-        """
+        """The GPU instance's number on its GPU; -1 for a whole GPU."""
         if self.profile.is_whole:
             return -1
-        size = self.profile.size
-        return self.gpu.board.placement_units // size - 1 + self.start // size
+        return self.gpu.board.number_of(self.start, self.profile.size)
 
     @property
     def ci_id(self) -> int:

@@ -124,7 +124,7 @@
     own.onmessage = (event) => receive({ change: JSON.parse(event.data) });
   };
 
-  // Counts down the times until deadlines, which the server states in seconds.
+  // Counts down the times until deadlines, and up ages, which the server states in seconds.
   const count = () => {
     for (const one of document.querySelectorAll('[data-left]')) {
       one.dataset.until ??= Date.now() + 1000 * one.dataset.left;
@@ -132,6 +132,13 @@
       const [small, large] = seconds < 3600 ? ['s', 'min'] : ['min', 'h'];
       const parts = seconds < 3600 ? seconds : Math.floor(seconds / 60);
       one.textContent = parts < 60 ? `${parts} ${small}` : `${Math.floor(parts / 60)} ${large} ${parts % 60} ${small}`;
+    }
+    for (const one of document.querySelectorAll('[data-since]')) {
+      one.dataset.from ??= Date.now() - 1000 * one.dataset.since;
+      const seconds = Math.floor((Date.now() - one.dataset.from) / 1000);
+      const [size, part, large, small] = seconds < 3600 ? [60, 1, 'min', 's'] : seconds < 86400 ? [3600, 60, 'h', 'min'] : [86400, 3600, 'd', 'h'];
+      const text = seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / size)} ${large} ${Math.floor(seconds % size / part)} ${small}`;
+      if (one.textContent !== text) one.textContent = text;
     }
   };
   setInterval(count, 1000);

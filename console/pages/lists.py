@@ -1,0 +1,49 @@
+"""The lists of pods and slices, with a search."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from console.pages.forms import LONGEST_NAME
+from console.pages.frame import Frame
+from console.views import needs, places, pods
+
+_LIVE: Final = "GPU Pod Holder Connection"
+
+
+class ListPages:
+    """The handlers of these pages."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    def handlers(self) -> Mapping[str, Callable[[Request], Awaitable[Response]]]:
+        """Return the handlers by path."""
+        return {"/pods": self.show_pods, "/slices": self.show_slices}
+
+    async def show_pods(self, request: Request) -> Response:
+        """List the pods that hold or request devices."""
+        text, space = _search(request)
+        model = self._frame.model
+        rows, more = await self._frame.compute(
+            pods.list_pods, model, frozenset(model.pods), space, text.strip()
+        )
+        values = {"rows": rows, "more": more, "text": text, "namespace": space}
+        values["missing"] = self._frame.missing_of(needs.INFERENCE)
+        return self._frame.page(request, "lists/pods.html", "Pods", _LIVE, **values)
+
+    async def show_slices(self, request: Request) -> Response:
+        """List the slices that match a search."""
+        text, space = _search(request)
+        world = self._frame.model.world()
+        found, more = await self._frame.compute(places.find_slices, world, text, space)
+        values = {"slices": found, "more": more, "text": text, "namespace": space}
+        values["missing"] = self._frame.missing_of(needs.GPU)
+        return self._frame.page(request, "lists/slices.html", "Slices", _LIVE, **values)
+
+
+def _search(request: Request) -> tuple[str, str]:
+    query = request.query_params
+    return query.get("text", "")[:LONGEST_NAME], query.get("namespace", "")[:LONGEST_NAME]

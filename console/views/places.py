@@ -1,0 +1,133 @@
+"""The one way in which pages name the place of a slice, and the search for slices.
+
+``1g.10gb@6 (instance 13)`` has the notation of layouts and messages, and the number that
+nvidia-smi and DCGM print for the same slice.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from console.views import details
+from console.views.details import FoundSlice
+from console.views.metrics import Table
+from drawing.slices import number_instance
+from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, Slice
+from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.controllers.common.world import World
+from mig import geometry
+from mig.errors import MigError
+from mig.spec import Place
+
+SHOWN: Final = 200  # slices of a list
+_AT: Final = re.compile(r"(\S+) at (\d+)")
+_INSTANCE: Final = re.compile(r"(?:gpu )?instance (\d+)")
+LEGEND: Final = (
+    "1g.10gb@6 (instance 13): the slice of profile 1g.10gb whose first memory slice is 6, which"
+    " nvidia-smi and DCGM number as GPU instance 13"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a search requests: words, an exact place, and the number of a GPU instance."""
+
+    words: tuple[str, ...] = ()
+    place: str = ""
+    instance: str = ""
+
+
+@lru_cache(maxsize=4096)
+def describe_place(place: Place, board: str) -> str:
+    """Return the place of a slice on a board, with its instance's number."""
+    number = _number(place, board)
+    return f"{place} ({number})" if number else str(place)
+
+
+def read_query(text: str) -> Query:
+    """Parse a search: both notations of a place are accepted, and parts of names."""
+    text = " ".join(text.lower().replace("(", " ").replace(")", " ").split())
+    instance = _INSTANCE.search(text)
+    if instance is not None:
+        text = text.replace(instance[0], " ", 1)
+    words = _AT.sub(r"\1@\2", text).split()
+    places = [one for one in words if "@" in one]
+    return Query(
+        tuple(one for one in words if one not in places),
+        places[0] if places else "",
+        instance[1] if instance is not None else "",
+    )
+
+
+def find_slices(world: World, text: str, namespace: str = "") -> tuple[list[FoundSlice], int]:
+    """Return the slices that match a search, and how many more there are."""
+    query = read_query(text)
+    found = [
+        one
+        for one in details.every_slice(world)
+        if _matches(one, query) and (not namespace or namespace in _namespaces(one))
+    ]
+    found.sort(key=lambda one: (one.gpu.spec.node_name, one.gpu.spec.index, one.slice.start))
+    return found[:SHOWN], max(len(found) - SHOWN, 0)
+
+
+def name_slices(tables: Iterable[Table], gpus: Sequence[Gpu]) -> list[Table]:
+    """Replace the columns of profile and instance of an exporter's table by the place."""
+    known = {
+        (str(gpu.spec.index), one.place.profile, _number(one.place, gpu.spec.board)): str(one.place)
+        for gpu in gpus
+        for one in _slices(gpu)
+    }
+    return [_name(one, known) for one in tables]
+
+
+def _name(table: Table, known: dict[tuple[str, str, str], str]) -> Table:
+    columns = ("Profile", "Instance", "Compute instance")
+    if not set(columns) <= set(table.head):
+        return table
+    first, number, inner = (table.head.index(one) for one in columns)
+    rows = []
+    for row in table.rows:
+        text = f"instance {row[number]}" if row[number] else ""
+        text += f", compute instance {row[inner]}" if row[inner] else ""
+        place = known.get((row[0], row[first], text), row[first])
+        name = f"{place} ({text})" if text else place
+        rows.append((*row[:first], name, *row[inner + 1 :]))
+    head = (*table.head[:first], "Slice", *table.head[inner + 1 :])
+    return Table(table.title, head, tuple(rows), table.labels - (inner - first))
+
+
+def _slices(gpu: Gpu) -> Iterator[Slice | ClaimedSlice]:
+    yield from gpu.status.slices
+    yield from gpu.status.claims
+
+
+@lru_cache(maxsize=4096)
+def _number(place: Place, board: str) -> str:
+    try:
+        return number_instance(geometry.board(board).instance(*place))
+    except MigError:
+        return ""
+
+
+def _matches(one: FoundSlice, query: Query) -> bool:
+    place = one.slice.place
+    if query.place and query.place != str(place).lower():
+        return False
+    number = _number(place, one.gpu.spec.board)
+    if query.instance and number.partition(",")[0] != f"instance {query.instance}":
+        return False
+    if not query.words:
+        return True
+    holders = (f"{h.namespace}/{h.name}" for h in one.slice.holders)
+    names = (one.slice.uuid, str(place), one.gpu.name, one.gpu.spec.node_name, one.claim, *holders)
+    whole = "\n".join(names).lower()
+    return all(word in whole for word in query.words)
+
+
+def _namespaces(one: FoundSlice) -> Iterator[str]:
+    yield from (holder.namespace for holder in one.slice.holders)
+    if one.claim:
+        yield one.claim.partition("/")[0]
