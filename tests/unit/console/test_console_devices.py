@@ -124,7 +124,7 @@ def test_an_exporters_figures_are_read_once_and_shown(node: SyntheticCluster) ->
     proxy = FakeProxy(ANSWER.encode(), [exporter_of("n1")])
     text = show(node, proxy)
     assert proxy.reads == [("tessera-system", "exporter-x", 9400, "/metrics", MOST_BYTES)]
-    for cell in ("37", "211.5", "12", "1g.10gb", "&lt;b&gt;"):
+    for cell in ("37", "211.5", "12", "1g.10gb (instance 3)", "&lt;b&gt;"):
         assert f"<bdi>{cell}</bdi>" in text
     assert "nonsense" not in text
     assert "tessera-system/exporter-x" in text

@@ -1,0 +1,222 @@
+"""Pods wherever a page names them: phase, node, age and a link; and one form of slices' places."""
+
+import datetime
+import random
+import re
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from unit.console.test_console_pages import fetch, run
+
+from benchmarks.console import synthetic
+from benchmarks.console.synthetic import SyntheticCluster
+from console.model.pods import read_pod
+from console.views import metrics, places
+from console.views.places import Query, read_query
+from gpu_operator import errors
+from mig.spec import Place
+
+ONE_G = "gpu.tessera.dev/mig-1g.10gb"
+
+
+@pytest.fixture
+def node() -> SyntheticCluster:
+    """Return a cluster with one node of an H100 with seven slices, six of them held."""
+    cluster = SyntheticCluster()
+    synthetic.pool_of(cluster, "h100-80gb")
+    synthetic.add_node(cluster, "n1", "h100-80gb", random.Random(1), alike=True, gpus=1)
+    return cluster
+
+
+def hold(cluster: SyntheticCluster, slot: int, name: str = "trainer", **status: Any) -> None:
+    """Let a pod of the namespace ml hold a slice."""
+    slices = cluster.objects["GPU"]["n1-gpu-0"]["status"]["slices"]
+    slices[slot]["holders"] = [{"namespace": "ml", "name": name, "uid": "u"}]
+    pod = synthetic.add_pending_pod(cluster, "ml", name, {ONE_G: "1"})
+    pod["spec"]["nodeName"] = "n1"
+    pod["status"] = {"phase": "Running", **status}
+    born = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=3, minutes=2, seconds=9)
+    pod["metadata"]["creationTimestamp"] = born.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def words(text: str) -> str:
+    """Return the text of a page without its markup."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", text))
+
+
+PAGES = (
+    "/gpus/n1-gpu-0",
+    "/slices/MIG-n1-0-2",
+    "/pods",
+    "/slices",
+)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_pod_without_an_hca_has_phase_node_age_and_a_link(
+    node: SyntheticCluster, path: str
+) -> None:
+    hold(node, 2)
+    text = fetch(node, path).text
+    assert 'href="/pods/ml/trainer"' in text
+    assert "ml/trainer Running, on n1, age 3 h 2 min" in words(text)
+    assert re.search(r'<span data-since="109\d\d">3 h 2 min</span>', text)
+
+
+def test_the_page_of_a_pod_without_an_hca_has_phase_node_and_age(node: SyntheticCluster) -> None:
+    hold(node, 2)
+    text = words(fetch(node, "/pods/ml/trainer").text)
+    for part in ("PhaseRunning", "Age3 h 2 min", "Node n1", "1g.10gb@2 (instance 9)"):
+        assert part in text, part
+
+
+def test_a_pod_that_is_being_deleted_is_marked(node: SyntheticCluster) -> None:
+    hold(node, 2)
+    pod = node.objects["Pod"]["ml/trainer"]
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert "Running, being deleted, on n1" in words(fetch(node, "/slices/MIG-n1-0-2").text)
+
+
+def test_a_pod_that_cannot_start_names_the_kubelets_reason(node: SyntheticCluster) -> None:
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image: x"}}
+    hold(node, 2, phase="Pending", containerStatuses=[{"name": "c", "state": state}])
+    text = words(fetch(node, "/pods/ml/trainer").text)
+    assert "Pending (ImagePullBackOff: no such image: x)" in text
+
+
+@pytest.mark.parametrize("gone", ["deleted", "Succeeded", "Failed"])
+def test_a_holder_that_has_ended_is_not_shown_as_running(node: SyntheticCluster, gone: str) -> None:
+    hold(node, 2)
+    if gone == "deleted":
+        del node.objects["Pod"]["ml/trainer"]
+    else:
+        node.objects["Pod"]["ml/trainer"]["status"]["phase"] = gone
+    for path in ("/slices/MIG-n1-0-2", "/pods/ml/trainer"):
+        text = words(fetch(node, path).text)
+        assert "has ended or was deleted" in text
+        assert "Running" not in text
+
+
+def test_pods_that_are_not_read_are_not_said_to_be_gone(node: SyntheticCluster) -> None:
+    hold(node, 2)
+    text = run(node, lambda console: console.request("/slices/MIG-n1-0-2"), space="other").text
+    assert "pods of this namespace are not read" in text
+    node.refused["Pod"] = errors.Refused("list Pod: forbidden")
+    text = fetch(node, "/slices/MIG-n1-0-2").text
+    assert "pods cannot be read" in text
+    assert "has ended" not in text
+
+
+def test_of_a_pod_with_devices_little_is_stored() -> None:
+    document = {
+        "metadata": {"name": "p", "namespace": "ml", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {
+            "nodeName": "n1",
+            "nodeSelector": {"a": "b"},
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "c", "resources": {"limits": {ONE_G: "1"}}}],
+        },
+        "status": {"phase": "Running"},
+    }
+    pod = read_pod(document)
+    assert pod is not None
+    assert pod.is_plain
+    assert (pod.requests, pod.node_selector, pod.tolerations) == ((), (), ())
+    document["spec"]["containers"] = [{"name": "c"}]  # type: ignore[index]
+    assert read_pod(document) is None
+
+
+def test_pods_of_the_matrix_have_phase_node_and_a_link() -> None:
+    cluster = SyntheticCluster()
+    synthetic.fill(cluster, 3)
+    text = fetch(cluster, "/rdma").text
+    assert text.count('href="/pods/training/worker-4"') == 3, "row, column and list"
+    assert "training/worker-4 Running, on gpu-0001, age " in words(text)
+    query = "from=training/worker-4&to=10.9.9.9"
+    text = words(fetch(cluster, "/rdma/explain", query).text)
+    assert "Fromtraining/worker-4 Running, on gpu-0001, age " in text
+    assert "To10.9.9.9" in text
+
+
+def test_pods_that_a_proposal_would_move_are_links_with_their_state(
+    node: SyntheticCluster,
+) -> None:
+    for slot in range(7):
+        hold(node, slot, f"job-{slot}")
+    synthetic.add_pending_pod(node, "ml", "big", {"gpu.tessera.dev/mig-3g.40gb": "1"})
+    text = fetch(node, "/why/ml/big").text
+    assert re.search(r"end <a href=\"/pods/ml/job-\d\"", text)
+    assert re.search(r"end ml/job-\d \(Running, on n1, age 3 h 2 min\) on 1g.10gb@\d", words(text))
+
+
+def test_a_page_is_not_loaded_again_for_pods_that_it_does_not_show(
+    node: SyntheticCluster,
+) -> None:
+    async def use(console: Any) -> set[str]:
+        version = console.model.version
+        hold(node, 2)
+        await console.settle()
+        return set(console.model.changes_since(version).kinds)
+
+    assert run(node, use) == {"Holder"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1g.10gb@6", "1g.10gb at 6", "instance 13", "1g.10gb@6 (instance 13)", "GPU Instance 13"],
+)
+def test_a_search_accepts_every_form_of_a_place(node: SyntheticCluster, text: str) -> None:
+    found = fetch(node, "/slices", urlencode({"text": text})).text
+    assert re.findall(r'href="/slices/([^"]+)"', found) == ["MIG-n1-0-6"]
+    assert "1g.10gb@6 (instance 13)" in found
+
+
+def test_a_search_by_names_finds_slices_and_pods(node: SyntheticCluster) -> None:
+    hold(node, 2)
+    for text, number in (("ml/trainer", 1), ("n1-gpu-0 trainer", 1), ("n1", 7), ("other", 0)):
+        found = fetch(node, "/slices", urlencode({"text": text})).text
+        assert len(re.findall(r'href="/slices/MIG', found)) == number, text
+    assert "ml/trainer" in words(fetch(node, "/pods", "text=train&namespace=ml").text)
+    assert "ml/trainer" not in words(fetch(node, "/pods", "text=train&namespace=m").text)
+
+
+def test_a_query_is_divided_into_place_number_and_words() -> None:
+    assert read_query("A at 3 x") == Query(("x",), "a@3", "")
+    assert read_query("instance 7 node-1") == Query(("node-1",), "", "7")
+    assert read_query("") == Query()
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        (Place("1g.10gb", 6), "1g.10gb@6 (instance 13)"),
+        (Place("3g.40gb", 4), "3g.40gb@4 (instance 2)"),
+        (Place("1c.3g.40gb", 4, 1), "1c.3g.40gb@4.1 (instance 2, compute instance 1)"),
+        (Place("whole", 0), "whole@0"),
+        (Place("9g.90gb", 0), "9g.90gb@0"),
+    ],
+)
+def test_a_place_has_the_number_of_nvidia_smi(place: Place, text: str) -> None:
+    assert places.describe_place(place, "h100-80gb") == text
+
+
+def test_an_exporters_instances_are_named_as_everywhere(node: SyntheticCluster) -> None:
+    async def use(console: Any) -> list[metrics.Table]:
+        labels = [
+            'gpu="0",GPU_I_PROFILE="1g.10gb",GPU_I_ID="13"',
+            'gpu="0",GPU_I_PROFILE="1c.3g.40gb",GPU_I_ID="2",GPU_CI_ID="1"',
+            'gpu="0"',
+        ]
+        text = "\n".join(f"tessera_contexts{{{one}}} 2" for one in labels)
+        gpus = tuple(console.model.world().gpus.values())
+        return places.name_slices(metrics.tables(text, {}), gpus)
+
+    (table,) = run(node, use)
+    assert table.head[:2] == ("GPU", "Slice")
+    assert {row[1] for row in table.rows} == {
+        "1g.10gb@6 (instance 13)",
+        "1c.3g.40gb (instance 2, compute instance 1)",  # the GPU object does not list it
+        "",
+    }
+    assert all(len(row) == len(table.head) for row in table.rows)
