@@ -11,7 +11,8 @@ from console.model.cluster import Missing
 from console.model.pods import PodRecord
 from console.views import why
 from console.views.advice import advise
-from console.views.why import ClaimFinding, Explanation, RequestFinding
+from console.views.claims import ClaimFinding
+from console.views.why import Explanation, RequestFinding
 from drawing import terminal
 
 
@@ -52,6 +53,10 @@ def write_explanation(found: Explanation, form: str) -> None:
 def _lines(found: Explanation, most: int | None) -> Iterator[terminal.Line]:
     pod = found.pod
     yield (terminal.Span(f"Why {pod.key} waits", bold=True),)
+    if pod.node:
+        yield f"It has the node {pod.node}, so devices are not what it waits for."
+        yield f"The kubelet reports: {pod.problem or 'no problem yet'}"
+        return
     yield "It requests"
     yield from (f"  {one}" for one in _requests(pod))
     yield from (f"  a node with the label {k}={v}" for k, v in pod.node_selector)
@@ -92,22 +97,22 @@ def _request_lines(request: RequestFinding, most: int | None) -> Iterator[termin
     if advice is None:
         return
     yield advice.title
-    yield f"  {advice.text}"
+    if advice.text:
+        yield f"  {advice.text}"
     for move in advice.moves:
         yield f"    {move.gpu}{' (pods end)' if move.evicts else ''}"
         yield from (f"      {line}" for line in move.lines)
     if advice.note:
         yield f"  {advice.note}"
+    yield from (f"  - {one}" for one in advice.steps)
 
 
 def _verdict(claim: ClaimFinding) -> str:
-    if claim.verdict is None:
-        return "allocated, unknown, or for devices of another driver"
-    return f"{claim.verdict.reason}: {claim.verdict.message}"
+    return f"{claim.verdict.reason}: {claim.text}" if claim.verdict else claim.text
 
 
 def _requests(pod: PodRecord) -> list[str]:
-    claims = pod.waiting.claims if pod.waiting else ()
+    claims = (*(pod.waiting.claims if pod.waiting else ()), *pod.unmade_claims)
     return [f"{n} x {resource}" for resource, n in pod.requests] + [f"claim {c}" for c in claims]
 
 
@@ -132,7 +137,7 @@ def _document(found: Explanation) -> dict[str, Any]:
             {
                 "name": one.name,
                 "reason": one.verdict.reason if one.verdict else None,
-                "message": _verdict(one) if one.verdict is None else one.verdict.message,
+                "message": one.text,
             }
             for one in found.claims
         ],
@@ -153,6 +158,7 @@ def _request_document(request: RequestFinding) -> dict[str, Any]:
         if advice is None
         else {
             "text": advice.text,
+            "steps": list(advice.steps),
             "moves": [
                 {"gpu": one.gpu, "evicts": one.evicts, "steps": list(one.lines)}
                 for one in advice.moves

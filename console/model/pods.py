@@ -58,7 +58,8 @@ class PodRecord:
 
     ``problem`` is what the kubelet reports of a container that does not start, and ``is_ending``
     whether the pod is being deleted. While the pod waits, ``requests`` are the extended resources
-    of all its containers. ``waiting`` is set if the pod waits for ResourceClaims, ``facts`` if the
+    of all its containers. ``waiting`` is set if it has ResourceClaims, and
+    ``unmade_claims`` are those that are still to be created from templates. ``facts`` is set if the
     pod holds an HCA, and ``metrics`` if it runs with devices or claims and states where it exposes
     metrics.
     """
@@ -76,6 +77,7 @@ class PodRecord:
     scheduler: str = ""
     gates: tuple[str, ...] = ()
     waiting: WaitingPod | None = None
+    unmade_claims: tuple[str, ...] = ()
     facts: PodFacts | None = None
     metrics: MetricsPort | None = None
     problem: str = ""
@@ -84,7 +86,8 @@ class PodRecord:
     @property
     def is_plain(self) -> bool:
         """Return whether the pod only has devices, which the status of a GPU states as well."""
-        return not (self.requests or self.waiting or self.facts or self.metrics)
+        waits = self.requests or self.waiting or self.unmade_claims
+        return not (waits or self.facts or self.metrics or self.problem)
 
     @property
     def key(self) -> str:
@@ -96,10 +99,13 @@ def read_pod(document: Document) -> PodRecord | None:
     """Parse a pod; return None unless it requests devices, claims or an HCA."""
     metadata, spec = document["metadata"], document.get("spec") or {}
     status = document.get("status") or {}
+    space = sys.intern(str(metadata.get("namespace") or ""))
+    name, uid = str(metadata["name"]), str(metadata.get("uid") or "")
     node, phase = str(spec.get("nodeName") or ""), str(status.get("phase") or "Pending")
     is_ending = bool(metadata.get("deletionTimestamp"))
     waits = not node and phase == "Pending" and not is_ending
-    waiting = claim_reading.read_waiting_pod(document) if waits else None
+    claims = tuple(claim_reading.claim_names(document)) if waits else ()
+    waiting = WaitingPod(space, name, uid, claims) if claims else None
     facts = rdma_reading.read_pod(document)
     wanted = _requests(spec)
     has_devices = bool(spec.get("resourceClaims") or wanted)
@@ -109,9 +115,9 @@ def read_pod(document: Document) -> PodRecord | None:
     metrics = read_metrics_port(document) if has_devices and phase == "Running" else None
     affinity = spec.get("affinity") or {}
     return PodRecord(
-        namespace=sys.intern(str(metadata.get("namespace") or "")),
-        name=str(metadata["name"]),
-        uid=str(metadata.get("uid") or ""),
+        namespace=space,
+        name=name,
+        uid=uid,
         node=sys.intern(node),
         phase=sys.intern(phase),
         created=str(metadata.get("creationTimestamp") or ""),
@@ -124,6 +130,7 @@ def read_pod(document: Document) -> PodRecord | None:
         problem=_container_problem(status)[:_LONGEST] if node else "",
         is_ending=is_ending,
         waiting=waiting,
+        unmade_claims=tuple(_unmade_claims(document)) if waits else (),
         facts=facts,
         metrics=metrics,
     )
@@ -177,6 +184,15 @@ def _tolerations(spec: Mapping[str, Any]) -> Iterator[Toleration]:
     for one in spec.get("tolerations") or ():
         value = None if one.get("operator") == "Exists" else str(one.get("value") or "")
         yield Toleration(str(one.get("key") or ""), str(one.get("effect") or ""), value)
+
+
+def _unmade_claims(document: Document) -> Iterator[str]:
+    """Yield the names by which a pod refers to claims that have not been created yet."""
+    made = (document.get("status") or {}).get("resourceClaimStatuses") or ()
+    known = {one.get("name") for one in made}
+    for one in document["spec"].get("resourceClaims") or ():
+        if not one.get("resourceClaimName") and one.get("name") not in known:
+            yield str(one.get("name"))
 
 
 def _container_problem(status: Mapping[str, Any]) -> str:

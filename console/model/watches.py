@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Never
 
-from console.model import event_log, fabric, pods
+from console.model import claims as known_claims, event_log, fabric, pods
 from console.model.cluster import STORED, ClusterModel
 from console.model.fabric import KINDS as FABRIC_KINDS
 from gpu_operator import errors
@@ -25,7 +25,7 @@ _ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 NAMESPACED: Final = ("Pod", "ResourceClaim", "Event", POLICY_KIND)
 _READERS: Final[Mapping[str, Callable[[Document], Any]]] = {
     "Pod": pods.read_pod,
-    "ResourceClaim": claims.read_claim,
+    "ResourceClaim": known_claims.read_claim,
     "DeviceClass": claims.read_device_class,
     "Event": event_log.read_event,
     "Namespace": rdma.read_namespace,

@@ -235,6 +235,7 @@ class Pages:
         values = {
             "pods": [pod for pod in every if space in ("", pod.namespace)],
             "spaces": sorted({pod.namespace for pod in every}),
+            "starting": why.starting_pods(self._model.pods.values(), space),
             "namespace": space,
             "missing": self._frame.missing_of(needs.PENDING),
         }
@@ -246,8 +247,10 @@ class Pages:
         key = f"{request.path_params['namespace']}/{request.path_params['name']}"
         model = self._model
         pod, world = model.pods.get(key), model.world()
-        if pod is None or not why.is_pending(world, pod):
-            return self._frame.not_found(request, f"pending pod {key}", needs.PENDING)
+        if pod is None or not (why.is_pending(world, pod) or why.is_starting(pod)):
+            return self._frame.not_found(
+                request, f"pod {key} that waits for a node or for its containers", needs.PENDING
+            )
         if self._survey.world is not world or self._survey.taints is not model.taints():
             self._survey = Survey(world, model.taints())
         claims, classes = dict(model.claims), dict(model.classes)

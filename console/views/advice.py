@@ -1,6 +1,6 @@
 """What would make room for a pod that waits, in words: the page *Why* and `kubectl tessera`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlencode
 
@@ -14,6 +14,7 @@ _ROOM: Final = (
     " observe. Its message above names the reason."
 )
 _NOTE: Final = "Kubernetes cannot move a pod: it ends, and its replacement gets the other slice."
+_TITLE: Final = "What would make room"
 _SHOWN: Final = 8  # names of GPUs
 
 
@@ -21,7 +22,8 @@ _SHOWN: Final = 8  # names of GPUs
 class Advice:
     """A sentence about one requested resource, and the moves that the planner proposes.
 
-    ``layout`` is the address of a form with a layout to start from; empty if none would help.
+    ``steps`` are what would free devices beside these moves. ``layout`` is the address of a form
+    with a layout to start from; empty if none would help.
     """
 
     title: str
@@ -30,26 +32,29 @@ class Advice:
     note: str = ""
     is_problem: bool = False
     layout: str = ""
+    steps: tuple[str, ...] = ()
 
 
 def advise(request: RequestFinding) -> Advice | None:
-    """Return the advice about a request; None if the resource is no MIG device and all is full."""
+    """Return the advice about a request; None if there is none."""
     if request.nodes_with_room:
         number = request.nodes_with_room
         return Advice(
             "Room by this count", f"{number} {'node has' if number == 1 else 'nodes have'} {_ROOM}"
         )
-    if request.remedy is None:
-        return None
-    return _advise_remedy(request.remedy)
+    if request.remedy is not None:
+        return replace(_advise_remedy(request.remedy), steps=request.steps)
+    return Advice(_TITLE, "", steps=request.steps) if request.steps else None
 
 
 def _advise_remedy(remedy: Remedy) -> Advice:
-    title = "What would make room"
+    title = _TITLE
     if remedy.problem:
         return Advice(title, remedy.problem, is_problem=True)
     if not remedy.node:
-        return Advice(title, "No node that the pod can use has healthy GPUs: see the table above.")
+        return Advice(
+            title, "No node that the pod can use has a GPU in service on which a layout creates it."
+        )
     room = f"{remedy.now} × {remedy.profile}"
     if remedy.now >= remedy.wanted:
         return _advise_layout(title, remedy, room)

@@ -38,13 +38,17 @@ CLOSED_NODES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class NodeFinding:
-    """A node, and what keeps the pod off it. ``free`` is None if it is not counted."""
+    """A node, and what keeps the pod off it. ``free`` is None if it is not counted.
+
+    ``sick`` are GPUs that are not in service, with the number of their devices that are missing.
+    """
 
     name: str
     obstacle: Obstacle
     detail: str
     free: int | None = 0
     offered: int = 0
+    sick: tuple[str, ...] = ()
 
     @property
     def room(self) -> str:
@@ -62,17 +66,12 @@ def find_obstacle(
     offered = supply.allocatable
 
     def found(obstacle: Obstacle, detail: str = "") -> NodeFinding:
-        return NodeFinding(node.name, obstacle, detail, None if is_hca else supply.free, offered)
+        free = None if is_hca else supply.free
+        return NodeFinding(node.name, obstacle, detail, free, offered, supply.sick)
 
-    wrong = [k for k, v in pod.node_selector if node.labels.get(k) != v]
-    if wrong:
-        return found(Obstacle.SELECTOR, f"label {wrong[0]}")
-    if not node.ready:
-        return found(Obstacle.NOT_READY)
-    taints = survey.taints.get(node.name, ())
-    hostile = [str(t) for t in taints if not any(one.covers(t) for one in pod.tolerations)]
-    if hostile:
-        return found(Obstacle.TAINTED, ", ".join(hostile))
+    restriction = find_restriction(survey, pod, node)
+    if restriction is not None:
+        return found(*restriction)
     down = "" if is_hca else _down_reason(node)
     if not offered:  # as long as the node offers devices, the scheduler considers it
         if down and (slices or node.name not in survey.reporting_nodes):
@@ -84,6 +83,21 @@ def find_obstacle(
         detail = f"{number} requested, {offered} allocatable"
         return found(Obstacle.UNCOUNTED if enough else Obstacle.FEWER, detail)
     return found(*_count(survey, node, resource, slices, supply, number))
+
+
+def find_restriction(survey: Survey, pod: PodRecord, node: Node) -> tuple[Obstacle, str] | None:
+    """Return what keeps a pod off a node whatever it requests; None if nothing does."""
+    wrong = [(k, v) for k, v in pod.node_selector if node.labels.get(k) != v]
+    if wrong:
+        key, value = wrong[0]
+        there = node.labels.get(key)
+        has = "no such label" if there is None else f"{key}={there}"
+        return Obstacle.SELECTOR, f"label {key}={value} is requested, the node has {has}"
+    if not node.ready:
+        return Obstacle.NOT_READY, ""
+    taints = survey.taints.get(node.name, ())
+    hostile = [str(t) for t in taints if not any(one.covers(t) for one in pod.tolerations)]
+    return (Obstacle.TAINTED, ", ".join(hostile)) if hostile else None
 
 
 def _down_reason(node: Node) -> str:

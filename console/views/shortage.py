@@ -23,13 +23,14 @@ class Supply:
     ``present`` are those that the GPU objects list, ``allocatable`` those that the kubelet offers,
     and ``held`` those that pods have. The scheduler subtracts all held devices from the
     allocatable ones, those of an unhealthy GPU too. ``causes`` name the GPUs whose devices are
-    missing, each with the reason.
+    missing, each with the reason; ``sick`` are those of them that are not in service.
     """
 
     present: int
     allocatable: int
     held: int
     causes: tuple[str, ...] = ()
+    sick: tuple[str, ...] = ()
 
     @property
     def free(self) -> int:
@@ -52,7 +53,10 @@ def count_supply(survey: Survey, node: Node, resource: str, slices: Sequence[Hel
     present = sum(offers.count_replicas(gpu, one.profile) for gpu, one in slices)
     allocatable = offers.allocatable_count(node, resource)
     causes = _causes(survey, node, resource, slices, max(present - allocatable, 0))
-    return Supply(present, allocatable, sum(len(one.holders) for _, one in slices), tuple(causes))
+    found = tuple(causes)
+    names = {gpu.name for gpu, one in slices if not (is_served(gpu) and _is_in_service(one.health))}
+    sick = tuple(one for one in found if one.partition(" of ")[2].partition(" ")[0] in names)
+    return Supply(present, allocatable, sum(len(one.holders) for _, one in slices), found, sick)
 
 
 def is_served(gpu: Gpu) -> bool:

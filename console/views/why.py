@@ -11,17 +11,16 @@ from typing import Final
 
 from console.model.cluster import Connection, Missing
 from console.model.pods import PodRecord
+from console.views.claims import ClaimFinding, find_claims
 from console.views.needs import CLAIMS, EXPLANATION, POLICY
 from console.views.obstacles import CLOSED_NODES, NodeFinding, Obstacle, find_obstacle
 from console.views.remedies import Remedy, find_remedy
+from console.views.steps import find_steps
 from console.views.survey import Survey, is_explained
 from gpu_operator.api.v1alpha1.base import ConditionType
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
 from gpu_operator.controllers.claims.reading import Claim
-from gpu_operator.controllers.claims.request_resolution import resolve_claim
-from gpu_operator.controllers.claims.room import GpuCapacities
 from gpu_operator.controllers.claims.selectors import Facts
-from gpu_operator.controllers.claims.verdict import ClaimEvaluator, Verdict
 from gpu_operator.controllers.common.world import World
 from mig import geometry
 from mig.errors import MigError
@@ -41,19 +40,12 @@ class RequestFinding:
     counts: tuple[tuple[Obstacle, int], ...]
     layouts: tuple[tuple[str, str], ...]
     remedy: Remedy | None = None
+    steps: tuple[str, ...] = ()
 
     @property
     def nodes_with_room(self) -> int:
         """Return how many nodes have as much free as the pod requests."""
         return dict(self.counts).get(Obstacle.NONE, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimFinding:
-    """The operator's verdict about a ResourceClaim; None if another driver serves the claim."""
-
-    name: str
-    verdict: Verdict | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +67,22 @@ class Explanation:
 
 def is_pending(world: World, pod: PodRecord) -> bool:
     """Return whether a pod waits for a node, and for slices, GPUs, HCAs or claims."""
-    if pod.node or not (pod.requests or pod.waiting):
+    if pod.node or not (pod.requests or pod.waiting or pod.unmade_claims):
         return False
-    return bool(pod.waiting) or any(is_explained(world, resource) for resource, _ in pod.requests)
+    return bool(pod.waiting or pod.unmade_claims) or any(
+        is_explained(world, resource) for resource, _ in pod.requests
+    )
+
+
+def is_starting(pod: PodRecord) -> bool:
+    """Return whether a pod has a node, but a container of it does not run."""
+    return bool(pod.node and not pod.is_ending and (pod.phase == "Pending" or pod.problem))
+
+
+def starting_pods(pods: Iterable[PodRecord], namespace: str = "") -> list[PodRecord]:
+    """Return the pods with devices that have a node and do not run, the oldest first."""
+    found = (pod for pod in pods if is_starting(pod) and namespace in ("", pod.namespace))
+    return sorted(found, key=lambda pod: (pod.created, pod.key))
 
 
 def pending_pods(world: World, pods: Iterable[PodRecord], namespace: str = "") -> list[PodRecord]:
@@ -94,16 +99,18 @@ def explain(
     connection: Connection,
 ) -> Explanation:
     """Explain why a pod waits."""
+    if pod.node:
+        return Explanation(pod)
     missing = connection.missing(EXPLANATION)
     if missing:
         return Explanation(pod, missing=missing)
     own = [one for one in pod.requests if is_explained(survey.world, one[0])]
-    no_claims = connection.missing(CLAIMS) if pod.waiting else {}
+    no_claims = connection.missing(CLAIMS) if pod.waiting or pod.unmade_claims else {}
     no_policy = connection.missing(POLICY)
     return Explanation(
         pod,
         tuple(_request(survey, pod, *one, not no_policy) for one in own[:MOST]),
-        () if no_claims else tuple(_claims(survey.world, pod, claims, classes)),
+        () if no_claims else tuple(find_claims(survey, pod, claims, classes)),
         tuple(name for name, _ in pod.requests if not is_explained(survey.world, name)),
         tuple(name for name, _ in own[MOST:]),
         {**no_claims, **no_policy},
@@ -124,6 +131,7 @@ def _request(
         counts=tuple((one, counts[one]) for one in Obstacle if one in counts),
         layouts=tuple(_layouts(survey, resource)),
         remedy=find_remedy(survey, resource, number, usable) if knows_policy else None,
+        steps=tuple(find_steps(survey, resource, number, ordered)) if knows_policy else (),
     )
 
 
@@ -144,15 +152,3 @@ def _makes(layout: Layout, gpu: Gpu, resource: str) -> bool:
     except MigError:
         return False
     return any(gpu.spec.resource_of(profile) == name for profile in profiles)
-
-
-def _claims(
-    world: World, pod: PodRecord, claims: Mapping[str, Claim], classes: Mapping[str, Facts]
-) -> Iterator[ClaimFinding]:
-    if pod.waiting is None:
-        return
-    evaluator = ClaimEvaluator(GpuCapacities().read(world, claims.values()))
-    for name in pod.waiting.claims:
-        claim = claims.get(f"{pod.namespace}/{name}")
-        resolved = resolve_claim(claim, classes) if claim is not None else None
-        yield ClaimFinding(name, evaluator.evaluate(resolved) if resolved is not None else None)

@@ -117,7 +117,7 @@ def read_waiting_pod(document: Document) -> WaitingPod | None:
     reason = conditions.get("PodScheduled", {}).get("reason")
     if reason != "Unschedulable" or metadata.get("deletionTimestamp"):
         return None
-    names = tuple(_claim_names(document))
+    names = tuple(claim_names(document))
     if not names:
         return None
     return WaitingPod(metadata["namespace"], metadata["name"], metadata["uid"], names)
@@ -132,7 +132,7 @@ def read_starting_pod(document: Document) -> StartingPod | None:
     every = ("initContainerStatuses", "containerStatuses")
     states = [one.get("state") or {} for kind in every for one in status.get(kind) or ()]
     begun = any("running" in state or "terminated" in state for state in states)
-    names = tuple(_claim_names(document))
+    names = tuple(claim_names(document))
     if metadata.get("deletionTimestamp") or begun or not names:
         return None
     where = document["spec"]["nodeName"]
@@ -196,7 +196,8 @@ def _bytes(text: object) -> int:
         return 0
 
 
-def _claim_names(document: Document) -> Iterator[str]:
+def claim_names(document: Document) -> Iterator[str]:
+    """Yield the names of a pod's claims that have been created."""
     made = (document.get("status") or {}).get("resourceClaimStatuses") or ()
     names = {one["name"]: one.get("resourceClaimName") for one in made}
     for one in document["spec"].get("resourceClaims") or ():
