@@ -505,7 +505,7 @@ OF_INSTANCE: Final = (
         "counter",
         "measured",
         "bytes",
-        "Bytes copied within the device.",
+        "Bytes copied within the device, or from the memory of one GPU to that of another.",
         "counter `device_to_device_bytes`",
         lambda one: one.counters.device_to_device_bytes,
     ),
