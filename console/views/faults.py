@@ -152,8 +152,8 @@ def _wanted(gpu: Gpu | None, uid: str) -> WantedFault | None:
 def _view(gpu: Gpu | None, fault: Fault, wanted: WantedFault | None) -> GpuFault:
     reported = gpu.status.faults if gpu is not None else ()
     state = next((one for one in reported if one.id == fault.meta.uid), None)
-    refused = fault.status.phase == FaultPhase.REFUSED
-    phase = FaultPhase.REFUSED.value if refused else state.phase.value if state else _PENDING
+    said = fault.status.phase or _PENDING
+    phase = state.phase.value if state is not None and said != FaultPhase.REFUSED else said
     where = state.slice if state is not None else ""
     kind = requests.kind_of(fault.spec)
     what = requests.name_fault(kind, fault.spec.xid) if kind is not None else "no valid fault"
@@ -203,4 +203,4 @@ def _ending(fault: Fault, wanted: WantedFault | None, phase: str, behind: bool) 
             said = [one.message for one in fault.status.conditions if one.status == "False"]
             return f"has no effect: {next(filter(None, said), 'refused')}"
         case _:
-            return "not reported by the node's agent yet"
+            return "is not reported by the node's agent yet"

@@ -210,6 +210,19 @@ def test_the_page_of_a_gpu_of_a_silent_node_states_that_its_figures_are_old(
     assert "reported last" in text
 
 
+def test_a_fault_without_a_report_has_the_state_that_the_operator_states(
+    node: SyntheticCluster,
+) -> None:
+    fault = node.put("GPUFault", {"metadata": {"name": "f"}, "spec": {"gpuName": GPU, "xid": 48}})
+    text = fetch(node, "/faults/f").text
+    assert "<dd>Pending</dd>" in text
+    assert "The fault is not reported by the node&#39;s agent yet." in text
+    fault["status"] = {"phase": "Injected", "gpu": GPU, "fault": "Xid 48"}
+    text = fetch(node, "/faults/f").text
+    assert "<dd>Injected</dd>" in text
+    assert "The fault happened once and is over." in text
+
+
 def test_faults_are_found_once_for_each_state_of_the_cluster(node: SyntheticCluster) -> None:
     fail(node, "bus", OFF, offBus=True)
 
