@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from console.pages import rendering
 from console.views import fleet
-from console.views.faults import faults_by_gpu
+from console.views.faults import faults_by_gpu, is_sick
 from console.views.fleet import Chosen, Filter
 from drawing.slices import BoxState
 from gpu_operator.api.v1alpha1.resource import Fault
@@ -67,7 +67,7 @@ class CardCache:
         html = rendering.render(
             self._templates, "cards.html", nodes=(view,), chosen=chosen, detailed=detailed
         )
-        sick = sum(one.is_sick for one in view.gpus)
+        sick = sum(is_sick(one.gpu) for one in view.gpus)
         card = Card(Markup(html), view.counts, len(view.gpus), sick, node, faults)
         if not detailed:
             self._maps[key] = card

@@ -19,6 +19,7 @@ from gpu_operator.controllers.common.world import World
 
 KIND: Final = "GPUFault"
 _PENDING: Final = "Pending"
+_UNKNOWN: Final = "Unknown"  # the health of a GPU that its node's agent has not read
 _XIDS_OF_ERRORS: Final = (63, 64, 94, 95)  # of uncorrected memory errors
 _OFF_BUS_XID: Final = 79
 
@@ -46,10 +47,18 @@ class GpuFault:
 
 @dataclass(frozen=True, slots=True)
 class SickGpu:
-    """A GPU that is not healthy or has a lasting fault, with the faults behind that."""
+    """A GPU that is not known to be healthy or has a lasting fault, with the faults behind that."""
 
     gpu: Gpu
     faults: tuple[GpuFault, ...]
+
+    @property
+    def state(self) -> str:
+        """Return what is known of the GPU in one phrase."""
+        health = self.gpu.status.health
+        if health == _UNKNOWN:
+            return "of unknown health"
+        return "with a lasting fault only" if health == "Healthy" else "not healthy"
 
     def __str__(self) -> str:
         causes = "".join(f", {one}" for one in self.faults)
@@ -89,7 +98,7 @@ def faults_behind(world: World, gpu: Gpu) -> tuple[GpuFault, ...]:
 
 
 def sick_gpus(world: World, gpus: Iterable[Gpu]) -> tuple[SickGpu, ...]:
-    """Return those of some GPUs that are not healthy, or on which a fault lasts."""
+    """Return those of some GPUs that are not known to be healthy, or on which a fault lasts."""
     with_faults = faults_by_gpu(world)
     found = []
     for gpu in gpus:
@@ -99,6 +108,11 @@ def sick_gpus(world: World, gpus: Iterable[Gpu]) -> tuple[SickGpu, ...]:
             if is_sick or behind:
                 found.append(SickGpu(gpu, behind))
     return tuple(found)
+
+
+def is_sick(gpu: Gpu) -> bool:
+    """Return whether the node's agent reports that the GPU is not healthy."""
+    return gpu.status.health not in ("Healthy", _UNKNOWN)
 
 
 def is_lost(gpu: Gpu) -> bool:

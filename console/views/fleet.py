@@ -71,7 +71,7 @@ class GpuView:
 
     @property
     def is_sick(self) -> bool:
-        """Return whether the agent reports the GPU as anything but healthy."""
+        """Return whether the GPU is not known to be healthy."""
         return self.gpu.status.health != "Healthy"
 
 

@@ -1,5 +1,6 @@
 """Metrics: memory of slices from GPU objects, and what one node's exporter has answered."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -103,13 +104,19 @@ def memory_of_node(world: World, node: str) -> tuple[MemoryRow, ...]:
 
 def memory_of_gpu(gpu: Gpu) -> MemoryRow:
     """Return the memory of one GPU's slices."""
-    slices, claimed = gpu.status.slices, gpu.status.claimed
-    # Devices that share a GPU instance share its memory, which counts once.
-    found = {one.place.start: (one.memory_used_bytes, one.memory_bytes) for one in slices}
-    found |= {one.place.start: (one.memory_used_bytes, one.memory_bytes) for one in claimed}
-    used, size = (sum(column) for column in zip((0, 0), *found.values(), strict=True))
-    held = sum(bool(one.holders) for one in slices) + len(claimed)
-    return MemoryRow(gpu, used, size, len(slices) + len(claimed), held)
+    sizes: Counter[int] = Counter()
+    used = 0
+    for one in gpu.status.slices:
+        # Devices that share a GPU instance share its memory, of which each uses a part.
+        sizes[one.place.start] = one.memory_bytes
+        used += one.memory_used_bytes
+    for claim in gpu.status.claims:
+        before = sizes[claim.place.start] if claim.shared else 0
+        sizes[claim.place.start] = before + claim.memory_bytes
+        used += claim.memory_used_bytes
+    claimed = len(gpu.status.claimed)
+    held = sum(bool(one.holders) for one in gpu.status.slices) + claimed
+    return MemoryRow(gpu, used, sizes.total(), len(gpu.status.slices) + claimed, held)
 
 
 def devices_of(world: World, node: str) -> Mapping[str, Device]:

@@ -6,10 +6,10 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote
 
+from console.views.faults import is_sick
 from console.views.traffic import LinkTraffic, format_rate
 from drawing.documents import Figure
 from drawing.network import Load
-from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common.world import World
 from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.errors import PerfError
@@ -73,7 +73,7 @@ def view(world: World, node: str, traffic: Mapping[str, LinkTraffic] = NO_TRAFFI
     except PerfError as err:
         return NodeTopology(None, str(err))
     hcas = _hcas(world, spec.pool)
-    sick = [one.spec.index for one in gpus if _is_sick(one)]
+    sick = [one.spec.index for one in gpus if is_sick(one)]
     network = network_of(
         topology,
         board,
@@ -88,13 +88,9 @@ def view(world: World, node: str, traffic: Mapping[str, LinkTraffic] = NO_TRAFFI
     }
     figure = figure_of_network(replace(network, loads=loads))
     words = tuple(
-        f"GPU {one.spec.index} is {one.status.health[:200]}" for one in gpus if _is_sick(one)
+        f"GPU {one.spec.index} is {one.status.health[:200]}" for one in gpus if is_sick(one)
     )
     return NodeTopology(figure, unplaced=max(hcas - len(topology.hcas), 0), sick=words)
-
-
-def _is_sick(gpu: Gpu) -> bool:
-    return gpu.status.health != "Healthy"
 
 
 def _hcas(world: World, pool: str) -> int:

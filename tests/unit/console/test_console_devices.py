@@ -101,14 +101,51 @@ def test_a_node_without_gpus_has_no_such_page(node: SyntheticCluster, path: str)
     assert fetch(node, path).status == 404
 
 
-def test_memory_that_devices_share_counts_once(node: SyntheticCluster) -> None:
+def test_memory_that_devices_share_counts_once_and_each_part_in_use(node: SyntheticCluster) -> None:
     mix = ("1c.3g.40gb", "1c.3g.40gb", "3g.40gb")
     gpu = synthetic.gpu_document("n1", 0, "h100-80gb", mix, random.Random(1), alike=True)
     for one in gpu["status"]["slices"]:
         one["memoryUsedBytes"] = 1 << 30
         one["memoryBytes"] = 40 << 30
     node.put("GPU", gpu)
-    assert "2.0 GiB of 80.0 GiB of slices" in fetch(node, "/metrics").text
+    assert "3.0 GiB of 80.0 GiB of slices" in fetch(node, "/metrics").text
+
+
+def test_memory_of_claims_that_share_a_gpu_is_that_of_all_their_parts(
+    node: SyntheticCluster,
+) -> None:
+    gpu = node.objects["GPU"]["n1-gpu-0"]
+    part = {"uuid": "GPU-x", "profile": "whole", "start": 0, "multiprocessors": 132}
+    part |= {"shared": True, "memoryBytes": 20 << 30, "memoryUsedBytes": 1 << 30}
+    claims = [part | {"claim": {"namespace": "ml", "name": name}} for name in ("a", "b")]
+    gpu["status"] |= {"slices": [], "claims": claims}
+    assert "2.0 GiB of 40.0 GiB of slices" in fetch(node, "/metrics").text
+    row = "2.0 GiB of 40.0 GiB</td>"
+    assert row in fetch(node, "/nodes/n1").text
+
+
+def test_what_an_agent_has_not_reported_is_no_zero(node: SyntheticCluster) -> None:
+    gpu = node.objects["GPU"]["n1-gpu-0"]
+    gpu["status"] = {}
+    text = fetch(node, "/gpus/n1-gpu-0").text
+    for name in ("Memory", "SMs", "MIG mode"):
+        assert f"<dt>{name}</dt><dd>not reported" in text
+    assert "The node agent has not reported yet." in text
+    for page in ("/gpus/n1-gpu-0", "/nodes/n1", "/metrics"):
+        assert ">0 MiB" not in fetch(node, page).text, page
+    fleet = fetch(node, "/").text
+    assert "not healthy)" not in fleet
+    assert re.search(r"1 GPU needs attention:\s+1 of unknown health", fleet)
+    assert "box gpu ill" not in fetch(node, "/topology/n1").text
+
+
+def test_a_gpu_object_that_is_being_deleted_says_so(node: SyntheticCluster) -> None:
+    pages = ("/gpus/n1-gpu-0", "/nodes/n1")
+    for page in pages:
+        assert "being deleted" not in fetch(node, page).text
+    node.objects["GPU"]["n1-gpu-0"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    for page in pages:
+        assert fetch(node, page).text.count("being deleted") == 1
 
 
 def show(node: SyntheticCluster, proxy: Proxy | None) -> str:
