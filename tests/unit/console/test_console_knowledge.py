@@ -161,7 +161,10 @@ def test_foreign_resources_and_hcas_get_no_false_verdict(cluster: SyntheticClust
     both = fetch(cluster, "/why/ml/both").text
     assert 'Nodes for <bdi class="mono">example.com' not in both
     assert "No slice, GPU or HCA:" in both
-    assert "has fewer than requested: <bdi>1 allocatable" in fetch(cluster, "/why/ml/hcas").text
+    assert (
+        "has fewer than requested: <bdi>8 requested, 1 allocatable"
+        in fetch(cluster, "/why/ml/hcas").text
+    )
     hca = fetch(cluster, "/why/ml/hca").text
     assert "how many are in use is not counted" in hca
     assert "has room" not in hca
