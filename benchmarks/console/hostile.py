@@ -22,22 +22,9 @@ SUFFIXES: Final = (
     "</title></svg></textarea><b>",
 )
 _NAMES: Final = frozenset(
-    (
-        "name",
-        "namespace",
-        "node",
-        "nodeName",
-        "nodeNames",
-        "gpu",
-        "gpuName",
-        "pool",
-        "layout",
-        "message",
-        "reason",
-        "health",
-        "product",
-    )
+    ("name", "namespace", "node", "nodeName", "nodeNames", "gpu", "gpuName", "pool", "layout")
 )
+_TEXTS: Final = frozenset(("message", "reason", "health", "product"))
 _MOST_ALIKE: Final = 5  # pages of one kind
 _WATCH: Final = """
 window.alert = () => { document.documentElement.dataset.alerted = '1'; };
@@ -71,9 +58,12 @@ def _change(value: Any, key: str) -> Any:
         return {name: _change(one, name) for name, one in value.items()}
     if isinstance(value, list):
         return [_change(one, key) for one in value]
-    if not isinstance(value, str) or key not in _NAMES or value in ("default", "Healthy"):
+    if not isinstance(value, str) or value in ("default", "Healthy"):
         return value
-    return value + SUFFIXES[sum(value.encode()) % len(SUFFIXES)]
+    suffix = SUFFIXES[sum(value.encode()) % len(SUFFIXES)]
+    if key in _TEXTS:
+        return value + suffix
+    return value + suffix.replace("/", "") if key in _NAMES else value  # Kubernetes refuses slashes
 
 
 async def crawl(page: Page, url: str) -> tuple[int, list[str]]:
