@@ -90,7 +90,7 @@ def _arguments(pool: GPUPoolSpec, node: NodeConfig) -> list[str]:
         f"--run-dir={RUN_DIR}",
         f"--state-dir={STATE_DIR}",
         f"--ready-file={_READY}",
-        f"--backend={node.gpud.backend}",
+        f"--backend={pool.backend.option if pool.backend else node.gpud.backend}",
         f"--budget={quantity.to_bytes(budget_of(pool, node))}",
         f"--isolation={pool.isolation.value.lower()}",
         f"--telemetry-socket={RUN_DIR}/telemetry/gpud.sock",

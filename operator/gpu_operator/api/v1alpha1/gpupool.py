@@ -37,6 +37,18 @@ class Clock(StrEnum):
     MODELLED = "Modelled"  # the predicted time of the board
 
 
+class Backend(StrEnum):
+    """What executes kernels."""
+
+    JIT = "JIT"
+    INTERPRETER = "Interpreter"
+
+    @property
+    def option(self) -> str:
+        """Return the value of gpud's option, which is also that of the chart."""
+        return "jit" if self is Backend.JIT else "interp"
+
+
 class LinkSpeed(StrEnum):
     """Rate that a port reports to tools. Traffic is not limited to this rate."""
 
@@ -114,6 +126,12 @@ class GPUPoolSpec(Model):
         "device for itself. Claims that share a device take turns on its multiprocessors. Applies "
         "to devices that `allocation` gives to claims; requires Kubernetes 1.36 with the feature "
         "gate DRAConsumableCapacity. It can be changed at any time: claims keep their devices.",
+    )
+    backend: Backend | None = Field(
+        default=None,
+        description="What executes kernels: JIT, or Interpreter, the slow reference of every "
+        "instruction. Default: the chart's value. A change restarts the pool's node pods one after "
+        "the other.",
     )
     clock: Clock = Field(
         default=Clock.WALL,

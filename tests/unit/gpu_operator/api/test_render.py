@@ -13,7 +13,14 @@ from gpu_operator.api.v1alpha1.gpupolicy import (
     NvidiaSmi,
     PyTorch,
 )
-from gpu_operator.api.v1alpha1.gpupool import Clock, GPUPoolSpec, HCAs, Isolation, LinkSpeed
+from gpu_operator.api.v1alpha1.gpupool import (
+    Backend,
+    Clock,
+    GPUPoolSpec,
+    HCAs,
+    Isolation,
+    LinkSpeed,
+)
 from gpu_operator.config import (
     DevicePluginConfig,
     DraConfig,
@@ -141,6 +148,23 @@ def test_the_scheduler_sees_the_budget_once_however_many_gpuds_a_node_has() -> N
         "requests": {"cpu": "100m"},
         "limits": {"cpu": "2"},
     }
+
+
+@pytest.mark.parametrize(
+    ("of_pool", "of_chart", "option"),
+    [
+        (None, "jit", "jit"),
+        (None, "interp", "interp"),
+        (Backend.INTERPRETER, "jit", "interp"),
+        (Backend.JIT, "interp", "jit"),
+    ],
+)
+def test_a_pool_s_backend_overrides_the_chart_s(
+    of_pool: Backend | None, of_chart: str, option: str
+) -> None:
+    pool = POOL.model_copy(update={"backend": of_pool})
+    document = render_gpud(pool, gpud=GpudConfig(backend=of_chart))
+    assert f"--backend={option}" in containers(document)["gpud"]["args"]
 
 
 @pytest.mark.parametrize(
