@@ -22,7 +22,7 @@ _SELECTORS = {
     "--selector": "label_selector",
     "--field-selector": "field_selector",
 }
-_TIMEOUT_S = 60
+TIMEOUT_S = 60
 
 
 class Query(NamedTuple):
@@ -58,17 +58,18 @@ def parse(namespace: str, arguments: tuple[str, ...]) -> Query | None:
 
 
 @functools.cache
-def _client() -> DynamicClient:
+def open_client() -> DynamicClient:
+    """Return the client of this process, whose connections stay open."""
     # Not in the library's own cache, which outlives a cluster and its CRDs.
     return DynamicClient(new_client_from_config(), cache_file=f"{own_folder().name}/discovery.json")
 
 
 @functools.cache
-def _resource(word: str) -> Resource:
+def find_resource(word: str) -> Resource:
     """Return the resource with a plural, singular or short name, of the preferred version."""
     found: Iterator[Resource] = (
         one
-        for one in _client().resources.search(preferred=True)
+        for one in open_client().resources.search(preferred=True)
         if isinstance(one, Resource)
         and word in (one.name, one.singular_name, *(one.short_names or ()))
         and "/" not in one.name
@@ -77,19 +78,32 @@ def _resource(word: str) -> Resource:
     return min(found, key=lambda one: (one.group or "") != "")
 
 
+def read_log(namespace: str, pod: str) -> str | None:
+    """Return the output of a pod's only container; None if the request failed.
+
+    The caller then runs kubectl, which also knows a default among several containers.
+    """
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
+    try:
+        answer = open_client().request("get", path, serialize=False, _request_timeout=TIMEOUT_S)
+    except (ApiException, ConfigException, HTTPError, OSError):
+        return None
+    return str(answer.data.decode(errors="replace"))
+
+
 def read(query: Query) -> Any | None:
     """Return an object, or a list of objects as kubectl prints one; None if the request failed.
 
     The caller then runs kubectl, whose message has the cause.
     """
     try:
-        resource = _resource(query.kind)
+        resource = find_resource(query.kind)
         path = resource.path(
             name=query.name or None,
             namespace=(query.namespace or None) if resource.namespaced else None,
         )
-        answer = _client().request(
-            "get", path, **dict(query.selectors), serialize=False, _request_timeout=_TIMEOUT_S
+        answer = open_client().request(
+            "get", path, **dict(query.selectors), serialize=False, _request_timeout=TIMEOUT_S
         )
         found = json.loads(answer.data)
     except (ApiException, ConfigException, HTTPError, OSError, ValueError):
