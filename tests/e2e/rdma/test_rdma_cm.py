@@ -24,6 +24,13 @@ ACK_S = 30.0
 # A client that is too early is rejected, as by any service: repeat it. perftest's server listens
 # twice, the second time perhaps only after its client's request: repeat both.
 AGAIN = "for i in $(seq 40); do timeout 60 {} && exit; sleep 1; done; exit 1"
+# The commands of a server and of its client.
+PROGRAMS = {
+    "rping": ("rping -s -v -C 3", "rping -c -v -C 3 -a {ip}"),
+    "ucmatose": ("ucmatose -c 10", "ucmatose -c 10 -s {ip}"),
+    "udaddy": ("udaddy -c 2", "udaddy -c 2 -s {ip}"),
+    "ib_write_bw": ("ib_write_bw -R -F", "ib_write_bw -R -F {ip}"),
+}
 PLACES = pytest.mark.parametrize("apart", [False, True], ids=["one node", "two nodes"])
 
 
@@ -70,6 +77,20 @@ def play(
     return cluster.logs("server"), said
 
 
+def in_sequence(commands: dict[str, str]) -> str:
+    """Return a shell command that runs commands one after the other, each below its name, until
+    one fails. All write to one stream, whose order a log keeps.
+    """
+    parts = (f"echo '== {name}' && ({command})" for name, command in commands.items())
+    return f"exec 2>&1; {' && '.join(parts)}"
+
+
+def said_by_each(output: str) -> dict[str, str]:
+    """Return the output of each command that ``in_sequence`` ran."""
+    parts = re.split(r"^== (\w+)$", output, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
 def files(program: Path) -> dict[str, Any]:
     """Return the object that mounts a program at /files in the pods."""
     return {
@@ -110,32 +131,22 @@ def test_a_pod_writes_another_s_gpu_memory(
 
 
 @PLACES
-def test_rping(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
-    client = AGAIN.format("rping -c -v -C 3 -a {ip}")
-    for said in play(namespace, choose_nodes(nodes, apart=apart), "rping -s -v -C 3", client):
+def test_debian_s_programs_connect(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
+    """rping, ucmatose, udaddy and perftest, one after the other in the same two pods."""
+    servers = {name: server for name, (server, _) in PROGRAMS.items()}
+    clients = {name: AGAIN.format(client) for name, (_, client) in PROGRAMS.items()}
+    servers["ib_write_bw"] = AGAIN.format(servers["ib_write_bw"])
+    places = choose_nodes(nodes, apart=apart)
+    outputs = play(namespace, places, in_sequence(servers), in_sequence(clients))
+    served, requested = (said_by_each(one) for one in outputs)
+    assert served.keys() == requested.keys() == PROGRAMS.keys()
+    for said in (served["rping"], requested["rping"]):
         assert len(PING.findall(said)) == 3, said
-
-
-@PLACES
-def test_ucmatose(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
-    client = AGAIN.format("ucmatose -c 10 -s {ip}")
-    for said in play(namespace, choose_nodes(nodes, apart=apart), "ucmatose -c 10", client):
-        assert "return status 0" in said
-
-
-@PLACES
-def test_udaddy(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
-    client = AGAIN.format("udaddy -c 2 -s {ip}")
-    for said in play(namespace, choose_nodes(nodes, apart=apart), "udaddy -c 2", client):
-        assert "return status 0" in said
-
-
-@PLACES
-def test_perftest(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
-    server, client = AGAIN.format("ib_write_bw -R -F"), AGAIN.format("ib_write_bw -R -F {ip}")
-    _, said = play(namespace, choose_nodes(nodes, apart=apart), server, client)
-    assert re.search(r"rdma_cm QPs\s+: ON", said)
-    assert re.search(r"^ 65536 ", said, re.MULTILINE)
+    for name in ("ucmatose", "udaddy"):
+        assert "return status 0" in served[name], served
+        assert "return status 0" in requested[name], requested
+    assert re.search(r"rdma_cm QPs\s+: ON", requested["ib_write_bw"])
+    assert re.search(r"^ 65536 ", requested["ib_write_bw"], re.MULTILINE)
 
 
 def test_a_service_that_no_rule_names_is_rejected_between_nodes(
