@@ -33,8 +33,13 @@ test: venv references ## everything: unit, golden, ABI and conformance tests, th
 	  computing 'nice -n 19 $(PYTEST) -n $(shell nproc) --dist worksteal --part computing --fuzz-seconds 60' \
 	  cluster '$(MAKE) test-cluster'
 
-# Tests of GPUs: those of claims change only the last node, beside those that need only the first. Not a
-# target, whose $(MAKE) would run all of this in `make -n`.
+# Tests of GPUs: those of claims change only the last node, beside those that need only the first. Pools on
+# the control plane's node: with other boards, and at last the tests of what executes kernels once more, on
+# the interpreter. Not targets, whose $(MAKE) would run all of this in `make -n`.
+TEST_POOLS = status=0; \
+  $(PYTEST) $(E2E) -m "control_plane and not soak" || status=$$?; \
+  TESSERA_E2E_BACKEND=Interpreter $(PYTEST) $(E2E) -m "backend and not soak" || status=$$?; \
+  exit $$status
 TEST_GPUS = status=0; \
   $(PYTEST) $(E2E) -m "early and not soak" || status=$$?; \
   tests/beside claims "$(PYTEST) $(E2E) -m \"claims and not soak\"" \
@@ -42,19 +47,15 @@ TEST_GPUS = status=0; \
   $(PYTEST) $(E2E) -m "both_nodes and not last and not soak" || status=$$?; \
   exit $$status
 
-# On the JIT everything runs, RDMA's tests beside those of GPUs; on the interpreter what depends on the
-# backend, and helm uninstall at the very end. tests/support/cluster/lanes.py assigns the files to lanes.
+# The images are built while the nodes start. RDMA's tests run beside those of GPUs and of other pools;
+# helm uninstall at the very end. tests/support/cluster/lanes.py assigns the files to lanes.
 test-cluster: venv # the end-to-end tests alone
-	@deploy/kind/up
+	@deploy/kind/programs
+	@tests/beside images 'deploy/images/build --only' nodes deploy/kind/up
 	@deploy/install
 	@locks=$$(mktemp -d); trap 'rm -rf "$$locks"' EXIT; \
 	  TESSERA_E2E_LOCKS=$$locks deploy/kind/shell tests/beside \
-	  rdma '$(PYTEST) $(E2E) -m "rdma and not soak"' gpus '$(TEST_GPUS)'
-	@TESSERA_BACKEND=interp deploy/install
-	@locks=$$(mktemp -d); trap 'rm -rf "$$locks"' EXIT; \
-	  TESSERA_E2E_LOCKS=$$locks deploy/kind/shell tests/beside \
-	  early '$(PYTEST) $(E2E) -m "backend and early"' \
-	  others '$(PYTEST) $(E2E) -m "backend and not early"'
+	  rdma '$(PYTEST) $(E2E) -m "rdma and not soak"' pools '$(TEST_POOLS)' gpus '$(TEST_GPUS)'
 	deploy/kind/shell $(PYTEST) $(E2E) -m last
 
 hooks: ## have git check the form of commit messages (hooks/commit-msg)

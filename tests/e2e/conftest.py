@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from support.cluster.cluster_lock import ClusterLock, do_once
-from support.cluster.kubectl import SAMPLE_IMAGE, Cluster, gpu_nodes, layout_of, until
-from support.cluster.lanes import EARLY, LATE, lane_of
+from support.cluster import interpreter_pool
+from support.cluster.cluster_lock import ClusterLock, Scopes, do_once
+from support.cluster.kubectl import SAMPLE_IMAGE, SMALL, Cluster, gpu_nodes, layout_of, until
+from support.cluster.lanes import CONTROL_PLANE, EARLY, FIRST, LATE, alone_on, lane_of, used_by
 from support.cluster.rdma_nodes import two_nodes
 from support.cluster.restored_cluster import restore_cluster
 
@@ -36,26 +37,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = item.path.name
         if name in LATE:
             return 1 + LATE.index(name)
-        return EARLY.index(name) - len(EARLY) if name in EARLY else 0
+        before = FIRST + EARLY
+        return before.index(name) - len(before) if name in before else 0
 
     items.sort(key=place)
 
 
-def _alone(item: pytest.Item | None) -> bool:
-    return item is not None and item.get_closest_marker("alone") is not None
+def _alone(item: pytest.Item | None) -> Scopes:
+    """Return the parts of the cluster that a test must have alone."""
+    marker = item and item.get_closest_marker("alone")
+    return alone_on(*marker.args) if marker else frozenset()
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)  # waiting does not count as the test's time
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Run a test marked ``alone`` while no other process runs a test on the cluster.
+    """Run a test marked ``alone`` while no other process runs a test on its part of the cluster.
 
     Consecutive such tests of one file keep the lock: a fixture of the file may have changed the
     whole cluster for them.
     """
     if not _held.locked:
-        _held.lock(alone=_alone(item))
+        used = used_by(one.name for one in item.iter_markers())
+        shared = CONTROL_PLANE if interpreter_pool.is_chosen() else used
+        _held.lock(shared=shared, alone=_alone(item))
     yield
-    if not (_alone(item) and _alone(nextitem) and nextitem and nextitem.path == item.path):
+    keeps = nextitem and nextitem.path == item.path and _alone(item)
+    if not (keeps and _alone(item) == _alone(nextitem)):
         _held.unlock()
 
 
@@ -95,12 +102,19 @@ def retired_profile(whole_cluster: Cluster) -> str:
 def passing_namespace(whole_cluster: Cluster) -> Iterator[Cluster]:
     """Create a namespace; delete it and its pods afterwards."""
     name = f"e2e-{uuid.uuid4().hex[:8]}"
-    whole_cluster.kubectl("create", "namespace", name)
+    whole_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     cluster = Cluster(name)
     until(lambda: cluster.get("serviceaccounts")["items"], 60)  # without it no pod is admitted
     yield cluster
     cluster.delete("pods", "--all")  # releases their slices
     cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def module_namespace(whole_cluster: Cluster) -> Iterator[Cluster]:
+    """A namespace for the pods of several tests of a file."""
+    with passing_namespace(whole_cluster) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -117,17 +131,32 @@ def other_namespace(whole_cluster: Cluster) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def compute_node(whole_cluster: Cluster) -> Iterator[str]:
+    """The node for tests of what executes kernels: the first one, or the interpreter's."""
+    if interpreter_pool.is_chosen():
+        with interpreter_pool.interpreter_pool(whole_cluster) as node:
+            yield node
+    else:
+        yield gpu_nodes(whole_cluster)[0]
+
+
 @pytest.fixture
 def sample_pod(
     request: pytest.FixtureRequest, whole_cluster: Cluster
 ) -> Callable[..., dict[str, Any]]:
     """A function that returns the manifest of a pod that runs vectoradd.py on one slice, with the
-    given arguments.
+    given arguments; ``small``: a program that takes less CPU time (``small_vecadd.py``).
 
-    Tests of the lane ``first_node`` have their pods there, unless they name another node.
+    Tests of the lane ``first_node`` have their pods there, and those on the interpreter on its
+    node, unless they name another node.
     """
     in_lane = request.node.get_closest_marker("first_node") is not None
-    default = gpu_nodes(whole_cluster)[0] if in_lane else None
+
+    def default_node() -> str | None:
+        if interpreter_pool.is_chosen():
+            return str(request.getfixturevalue("compute_node"))
+        return gpu_nodes(whole_cluster)[0] if in_lane else None
 
     def make(
         name: str,
@@ -135,13 +164,14 @@ def sample_pod(
         node: str | None = None,
         files: str | None = None,
         restricted: bool = False,
+        small: bool = False,
         profile: str = "1g.10gb",
     ) -> dict[str, Any]:
         container: dict[str, Any] = {
             "name": "vectoradd",
             "image": SAMPLE_IMAGE,
             "imagePullPolicy": "IfNotPresent",
-            "command": ["python", "vectoradd.py", *arguments],
+            "command": ["python", *(("-c", SMALL) if small else ("vectoradd.py",)), *arguments],
             "resources": {"limits": {f"gpu.tessera.dev/mig-{profile}": 1}},
         }
         spec: dict[str, Any] = {
@@ -149,8 +179,9 @@ def sample_pod(
             "terminationGracePeriodSeconds": 1,
             "containers": [container],
         }
-        if node or default:
-            spec["nodeSelector"] = {"kubernetes.io/hostname": node or default}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        if chosen := node or default_node():
+            interpreter_pool.place(pod, chosen)
         if files:
             spec["volumes"] = [{"name": "files", "configMap": {"name": files}}]
             container["volumeMounts"] = [{"name": "files", "mountPath": "/files"}]
@@ -161,6 +192,6 @@ def sample_pod(
                 "runAsUser": 1000,
                 "seccompProfile": {"type": "RuntimeDefault"},
             }
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        return pod
 
     return make

@@ -105,7 +105,7 @@ def test_a_pod_that_is_deleted_by_force_leaks_nothing_and_the_next_one_gets_the_
     until(lambda: place not in claims_by_placement(claims, node), 30)
 
 
-@pytest.mark.alone
+@pytest.mark.alone("last-node")
 def test_pods_with_claims_outlive_agent_and_gpud(claims: Cluster, node: str) -> None:
     place = hold(claims, node)
     uuid = claims_by_placement(claims, node)[place]["uuid"]
@@ -140,7 +140,7 @@ def comes_without_driver(claims: Cluster, node: str, name: str) -> bool:
     return bool(until(outcome, 60) == "failed")
 
 
-@pytest.mark.alone
+@pytest.mark.alone("last-node")
 def test_the_operator_triggers_a_pod_bound_while_the_driver_was_away(
     claims: Cluster, node: str
 ) -> None:

@@ -45,7 +45,7 @@ def slices(namespace: Cluster) -> Iterator[Cluster]:
 
 
 def holding(sample_pod: Manifest, name: str = "holder") -> dict[str, Any]:
-    return sample_pod(name, "--n", "1024", "--hold", "600", profile="2g.20gb")
+    return sample_pod(name, "--n", "1024", "--hold", "600", profile="2g.20gb", small=True)
 
 
 def start(cluster: Cluster, pod: dict[str, Any]) -> str:

@@ -42,7 +42,7 @@ def test_pods_share_slices_and_more_than_one_is_refused(
     names = [f"sharer-{number}" for number in range(8)]  # of seven slices
     for name in names:
         arguments = ("--n", "65536", "--hold", "600")
-        namespace.apply(sample_pod(name, *arguments, node=node))
+        namespace.apply(sample_pod(name, *arguments, node=node, small=True))
     for name in names:
         namespace.wait_pod(name, "Running", timeout_s=180)
 

@@ -43,8 +43,8 @@ def test_seven_pods_fill_a_gpu_and_the_eighth_waits_its_turn(
     node = gpu_node(namespace)
     names = [f"tenant-{i}" for i in range(7)]
     for seed, name in enumerate(names):
-        arguments = ("--n", "1048576", "--seed", str(seed), "--seconds", "12", "--hold", "600")
-        pod = sample_pod(name, *arguments, node=node)
+        arguments = ("--n", "65536", "--seed", str(seed), "--seconds", "8", "--hold", "600")
+        pod = sample_pod(name, *arguments, node=node, small=True)
         container = pod["spec"]["containers"][0]
         container["command"] = ["sh", "-c", AT_A_SIGN, *container["command"]]
         namespace.apply(pod)
@@ -55,7 +55,7 @@ def test_seven_pods_fill_a_gpu_and_the_eighth_waits_its_turn(
             pool.map(lambda name: namespace.kubectl("exec", name, "--", "touch", "/tmp/go"), names)
         )
     for name in names:
-        until(lambda name=name: "1048576 results verified" in namespace.logs(name), 120)
+        until(lambda name=name: "65536 results verified" in namespace.logs(name), 120)
 
     def held() -> bool:
         holders = [h["name"] for s in namespace.slices() for h in s.get("holders", [])]
@@ -76,7 +76,7 @@ def test_seven_pods_fill_a_gpu_and_the_eighth_waits_its_turn(
         f"the seven pods' kernels did not run side by side: {spans}"
     )
 
-    namespace.apply(sample_pod("eighth", "--n", "1024", node=node))
+    namespace.apply(sample_pod("eighth", "--n", "1024", node=node, small=True))
 
     def refused() -> str | None:
         for condition in namespace.get("pod", "eighth")["status"].get("conditions", []):

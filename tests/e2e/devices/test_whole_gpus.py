@@ -49,10 +49,12 @@ def whole(namespace: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.mark.backend
-def test_a_pod_computes_on_a_whole_gpu(whole: Cluster, sample_pod: Manifest) -> None:
-    whole.apply(asking(sample_pod("whole", "--n", "100001"), {GPU: 1}))
-    pod = whole.wait_pod("whole")
-    logs = whole.logs("whole").splitlines()
+def test_a_pod_computes_on_a_whole_gpu(
+    namespace: Cluster, sample_pod: Manifest, compute_node: str
+) -> None:
+    namespace.apply(asking(sample_pod("whole", "--n", "100001", node=compute_node), {GPU: 1}))
+    pod = namespace.wait_pod("whole")
+    logs = namespace.logs("whole").splitlines()
     assert pod["status"]["phase"] == "Succeeded", logs
     assert "100001 results verified" in logs
     assert "device   NVIDIA H100 80GB HBM3, compute capability 9.0" in logs
@@ -60,7 +62,7 @@ def test_a_pod_computes_on_a_whole_gpu(whole: Cluster, sample_pod: Manifest) -> 
     assert any(line.startswith("memory   81559 MiB, ") for line in logs)
     (gpu,) = [
         g
-        for g in whole.get("gpus")["items"]
+        for g in namespace.get("gpus")["items"]
         if g["spec"]["nodeName"] == pod["spec"]["nodeName"] and g["spec"]["index"] == 1
     ]
     assert f"slice    {gpu['spec']['uuid'].removeprefix('GPU-')}" in logs
@@ -83,7 +85,7 @@ def test_a_pod_with_a_gpu_and_a_slice_chooses_as_in_cuda(
 def test_a_layout_drains_a_whole_gpu_and_gives_it_back(
     whole: Cluster, sample_pod: Manifest
 ) -> None:
-    whole.apply(asking(sample_pod("holder", "--n", "1024", "--hold", "600"), {GPU: 1}))
+    whole.apply(asking(sample_pod("holder", "--hold", "600", small=True), {GPU: 1}))
     node = whole.wait_pod("holder", "Running")["spec"]["nodeName"]
     holds = f"whole@0 is held by pod {whole.namespace}/holder"
     until(lambda: whole.get("gpu", f"{node}-gpu-1")["status"]["slicesUsed"] == 1, 30)

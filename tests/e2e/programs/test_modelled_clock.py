@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.cluster import interpreter_pool
 from support.cluster.kubectl import DONE, EXAMPLES, Cluster, until
 from support.processes.tessera_run import to_its_end
 
@@ -16,18 +17,17 @@ POOL = "e2e-clock"
 BOARD = "a30"
 PROGRAM = Path(__file__).parents[2] / "support" / "scripts" / "timed_vecadd.py"
 PTX = EXAMPLES / "vecadd.ptx"
-pytestmark = [pytest.mark.alone, pytest.mark.backend]
+pytestmark = pytest.mark.backend
 
 
 @pytest.fixture
 def node(namespace: Cluster) -> Iterator[str]:
     """A node of a separate pool, with one whole GPU and events in modelled time."""
-    (name,) = (
-        n["metadata"]["name"]
-        for n in namespace.get("nodes")["items"]
-        if "node-role.tessera.dev/gpu" not in n["metadata"]["labels"]
-    )
-    spec = {"nodeSelector": {POOL: "yes"}, "board": BOARD, "clock": "Modelled", "nodeBudget": "1Gi"}
+    name = interpreter_pool.control_plane_of(namespace)
+    spec: dict[str, Any] = {"nodeSelector": {POOL: "yes"}, "board": BOARD, "clock": "Modelled"}
+    spec["nodeBudget"] = "1Gi"
+    if interpreter_pool.is_chosen():
+        spec["backend"] = interpreter_pool.INTERPRETER
     namespace.kubectl("label", "node", name, f"{POOL}=yes")
     namespace.apply(
         {
@@ -66,9 +66,7 @@ def timing_pod(pod: dict[str, Any], node: str) -> dict[str, Any]:
     run = "python /files/timed_vecadd.py /files/vecadd.ptx && exec tail -f /dev/null"
     container["command"] = ["sh", "-c", run]
     container["resources"] = {"limits": {"gpu.tessera.dev/gpu": 1}}
-    spec["nodeSelector"] = {"kubernetes.io/hostname": node}
-    spec["tolerations"] = [{"operator": "Exists"}]
-    return pod
+    return interpreter_pool.place(pod, node)
 
 
 def predicted_us(tmp_path: Path) -> float:
@@ -89,7 +87,7 @@ def test_event_times_in_a_pod_match_the_prediction_and_are_marked_as_modelled(
 ) -> None:
     data = {"timed_vecadd.py": PROGRAM.read_text(), "vecadd.ptx": PTX.read_text()}
     files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "timed"}, "data": data}
-    namespace.apply(files, timing_pod(sample_pod("timed", files="timed"), node))
+    namespace.apply(files, timing_pod(sample_pod("timed", files="timed", node=node), node))
     namespace.wait_pod("timed", "Running", *DONE)
 
     def printed() -> str:

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
-from support.cluster.kubectl import EXAMPLES, Cluster
+from support.cluster.interpreter_pool import POOL, is_chosen, place
+from support.cluster.kubectl import EXAMPLES, POOL as DEMO, Cluster
 
 Manifest = Callable[..., dict[str, Any]]
 pytestmark = pytest.mark.backend
@@ -16,13 +18,17 @@ def uuid_in(logs: str) -> str:
     return line.split()[-1].removeprefix("MIG-").removeprefix("GPU-")
 
 
-def test_the_sample_verifies_16_mi_elements_on_a_slice_of_its_node(namespace: Cluster) -> None:
-    namespace.kubectl("apply", "-f", str(EXAMPLES / "pod-vectoradd.yaml"))
+def test_the_sample_verifies_16_mi_elements_on_a_slice_of_its_node(
+    namespace: Cluster, compute_node: str
+) -> None:
+    sample = yaml.safe_load((EXAMPLES / "pod-vectoradd.yaml").read_text())
+    namespace.apply(place(sample, compute_node) if is_chosen() else sample)
     pod = namespace.wait_pod("vectoradd")
     logs = namespace.logs("vectoradd")
     assert pod["status"]["phase"] == "Succeeded", logs
     assert "16777216 results verified" in logs.splitlines()
-    slices = {item["uuid"].removeprefix("MIG-"): item for item in namespace.slices()}
+    pool = POOL if is_chosen() else DEMO
+    slices = {item["uuid"].removeprefix("MIG-"): item for item in namespace.slices(pool)}
     held = slices[uuid_in(logs)]
     assert held["node"] == pod["spec"]["nodeName"]
     assert held["profile"] == "1g.10gb"

@@ -238,7 +238,7 @@ def test_the_end_of_a_pod_frees_its_function_and_what_it_had(namespace: Cluster)
     assert "Failed status 12" in namespace.logs("client"), "IBV_WC_RETRY_EXC_ERR"
 
 
-@pytest.mark.alone
+@pytest.mark.alone("first-node")
 @pytest.mark.parametrize(
     "victim", ["tessera-agent", pytest.param("tessera-kubelet", marks=pytest.mark.soak)]
 )
@@ -255,7 +255,7 @@ def test_queue_pairs_outlive_the_agent(namespace: Cluster, victim: str) -> None:
     assert namespace.wait_pod("next")["status"]["phase"] == "Succeeded", namespace.logs("next")
 
 
-@pytest.mark.alone
+@pytest.mark.alone("hcas")
 def test_after_hcad_s_end_programs_fail_and_the_device_comes_back(namespace: Cluster) -> None:
     node = gpu_node(namespace)
     namespace.apply(rdma_pod("stays", "sleep 600", node))

@@ -165,7 +165,7 @@ def test_an_agent_has_no_other_rights(whole_cluster: Cluster, verb: str, what: s
         whole_cluster.kubectl("auth", "can-i", verb, what, f"--as={account}")
 
 
-@pytest.mark.alone
+@pytest.mark.alone("first-node", "last-node")
 def test_a_node_whose_agent_is_silent_is_named(namespace: Cluster) -> None:
     """The processes of its agent are stopped, as on a node that hangs, and resumed afterwards."""
     namespace.apply(policy("quiet"))

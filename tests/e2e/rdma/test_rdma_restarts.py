@@ -20,7 +20,7 @@ from support.cluster.rdma_nodes import (
     writes,
 )
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.alone("hcas")
 ROLLOUT_S = 120  # for all nodes, one after the other
 GOES_ON_S = 60
 ENDLESS = "ib_write_bw -F -D 1 --run_infinitely"  # prints a line every second
@@ -104,6 +104,7 @@ def on_nodes(command: str, victim: str, nodes: tuple[str, str]) -> set[tuple[str
     return {(node, pid) for node, pids in found for pid in pids.split()}
 
 
+@pytest.mark.alone("first-node", "last-node", "hcas")
 @pytest.mark.parametrize("victim", ["agent", pytest.param("operator", marks=pytest.mark.soak)])
 def test_no_queue_pair_changes_when_others_restart(
     namespace: Cluster, nodes: tuple[str, str], victim: str
@@ -160,6 +161,7 @@ def packets(node: str, ip: str, way: str) -> int:
     return int(found.get("packets", {}).get(way, 0))
 
 
+@pytest.mark.alone  # on a busy machine a program may notice it later
 def test_when_hcad_is_killed_both_ends_learn_it_and_the_device_comes_back(
     namespace: Cluster, nodes: tuple[str, str]
 ) -> None:

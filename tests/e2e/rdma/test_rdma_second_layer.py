@@ -308,7 +308,7 @@ def stop_linkd(node: str) -> Iterator[None]:
         signal("CONT")
 
 
-@pytest.mark.alone
+@pytest.mark.alone("hcas")
 def test_where_it_cannot_be_had_the_policy_says_so(lab: Lab) -> None:
     with stop_linkd(lab.nodes[1]):
         policy, condition = "rdmanetworkpolicy/deny-writes", lab.cluster.condition
@@ -341,7 +341,7 @@ def test_a_veth_without_rules_passes_nothing(lab: Lab) -> None:
         in_network_of(node, "ip", "link", "del", names[0])
 
 
-@pytest.mark.alone
+@pytest.mark.alone("hcas")
 def test_linkd_removes_its_rules_on_sigterm_and_the_next_one_starts_anew(lab: Lab) -> None:
     node = lab.nodes[1]
     assert rules_on(node).count("tessera_segments") >= 2

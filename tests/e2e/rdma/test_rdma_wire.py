@@ -168,7 +168,7 @@ def server_memory(ip: str, address: int) -> bytes:
     pytest.skip("NOT RUN: processes of the nodes are not to be seen from here")
 
 
-@pytest.mark.alone
+@pytest.mark.alone("hcas")
 def test_forged_packets_write_nothing(namespace: Cluster, nodes: tuple[str, str]) -> None:
     """A pod with NET_RAW and NET_ADMIN that knows all numbers and keys can write no more than
     others.

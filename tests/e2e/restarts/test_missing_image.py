@@ -129,7 +129,7 @@ def test_an_image_that_a_node_lacks_leaves_gpud_and_hcad_running(
     until(lambda: pods_without_image("gpud", lacks_it) and pods_without_image("hca", lacks_it), 120)
     programs.run(MORE_PROGRAMS)
     assert daemons(lacks_it) == before
-    namespace.apply(sample_pod("another", "--n", "1024", node=lacks_it))
+    namespace.apply(sample_pod("another", "--n", "1024", node=lacks_it, small=True))
     assert namespace.wait_pod("another")["status"]["phase"] == "Succeeded"
     rolled_back = ["helm", "rollback", helm_release.RELEASE, "-n", SYSTEM]
     subprocess.run(rolled_back, check=True, capture_output=True, timeout=helm_release.ENDS_S)

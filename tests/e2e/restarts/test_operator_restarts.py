@@ -2,7 +2,8 @@
 begun are finished.
 
 Only profiles of the sample layouts are placed: others would stay in the nodes' status as 0 for
-minutes, and other tests compare that status.
+minutes, and other tests compare that status. Tests of RDMA and of other pools run meanwhile: they
+wait for the operator longer than it is away.
 """
 
 import subprocess
@@ -13,7 +14,6 @@ import pytest
 
 from support.cluster.kubectl import Cluster, layout_of, until
 
-pytestmark = pytest.mark.alone
 Manifest = Callable[..., dict[str, Any]]
 SYSTEM = Cluster("tessera-system")
 
@@ -53,8 +53,7 @@ def cluster(namespace: Cluster) -> Iterator[Cluster]:
 
 def gpus(cluster: Cluster) -> list[tuple[str, int, str]]:
     return [
-        (g["metadata"]["uid"], g["metadata"]["generation"], str(g["spec"]))
-        for g in cluster.get("gpus")["items"]
+        (g["metadata"]["uid"], g["metadata"]["generation"], str(g["spec"])) for g in cluster.gpus()
     ]
 
 

@@ -47,8 +47,8 @@ def parse_deletion(namespace: str, arguments: tuple[str, ...]) -> Chosen | None:
             return None
         else:
             named.append(word)
-    if not named or bool(named[1:]) == all_of_them:
-        return None
+    if not named or "." in named[0] or bool(named[1:]) == all_of_them:
+        return None  # a kind with its group, for example
     return Chosen(tuple(named[0].split(",")), tuple(named[1:]), namespace)
 
 

@@ -1,9 +1,9 @@
-"""A lock on the cluster: most end-to-end tests share it, tests that restart its parts hold it
-alone.
+"""Locks on parts of the cluster: most end-to-end tests share them, tests that restart a part hold
+its lock alone.
 
-Several pytest processes run end-to-end tests concurrently (``make test-cluster``): one for RDMA,
-up to two for GPUs. A test marked ``alone`` restarts or upgrades what the tests of the other
-processes use, so it runs while no other test does.
+Several pytest processes run end-to-end tests concurrently (``make test-cluster``). A test marked
+``alone`` restarts or upgrades what the tests of other processes use, so it runs while no other test
+uses that part.
 """
 
 import contextlib
@@ -35,8 +35,12 @@ def _locked(name: str, mode: int) -> Iterator[None]:
         yield
 
 
+Scopes = frozenset[str]
+"""Names of parts of the cluster."""
+
+
 class ClusterLock:
-    """The lock of one process on the cluster, for one test at a time."""
+    """The lock of one process on parts of the cluster, for one test at a time."""
 
     def __init__(self) -> None:
         self._held: contextlib.ExitStack | None = None
@@ -45,15 +49,19 @@ class ClusterLock:
     def locked(self) -> bool:
         return self._held is not None
 
-    def lock(self, *, alone: bool) -> None:
-        """Wait until this process may use the cluster, alone or together with others.
+    def lock(self, *, shared: Scopes, alone: Scopes = frozenset()) -> None:
+        """Wait until this process may use parts of the cluster, some of them alone.
 
-        The lock ``next`` is held while a process waits: otherwise processes that share the
-        cluster could forever overtake one that waits to have it alone.
+        The lock ``next`` of a part is held while a process waits: otherwise processes that share
+        the part could forever overtake one that waits to have it alone. The order of the parts is
+        the same for all, so no two processes wait for each other.
         """
         assert self._held is None
-        with _locked("next", fcntl.LOCK_EX), contextlib.ExitStack() as held:
-            held.enter_context(_locked("cluster", fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
+        with contextlib.ExitStack() as held:
+            for scope in sorted(shared | alone):
+                with _locked(f"next-{scope}", fcntl.LOCK_EX):
+                    mode = fcntl.LOCK_EX if scope in alone else fcntl.LOCK_SH
+                    held.enter_context(_locked(scope, mode))
             self._held = held.pop_all()
 
     def unlock(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from support.cluster import helm_release
-from support.cluster.kubectl import SYSTEM, Cluster, in_node, until
+from support.cluster.kubectl import POOL, SYSTEM, Cluster, in_node, until
 
 Over = Callable[[], bool]
 """Returns whether the restart is over."""
@@ -19,6 +19,8 @@ _SYSTEM = Cluster(SYSTEM)
 _PROGRAMS = {"node": "tessera-device-plugin", "gpud": "tessera-gpud"}
 _OFFERED = ("gpu.tessera.dev/mig-1g.10gb", "7")
 _SETTLED_S = 180
+BOTH_NODES = ("first-node", "last-node")
+EVERYTHING = (*BOTH_NODES, "control-plane", "hcas")
 
 # The kubelet lists a device that its plugin no longer serves until it notices the plugin's end,
 # and lowers allocatable later still: only a plugin that deregisters in order can be faster.
@@ -48,6 +50,8 @@ class Restart:
     """Whether ``begin`` affects one node only; otherwise once for all nodes."""
     toggles: bool = False
     """Whether ``begin`` changes a setting, which the second time restores."""
+    disturbs: tuple[str, ...] = BOTH_NODES
+    """The parts of the cluster that no other test can use meanwhile."""
     soak_only: bool = False
 
     def own_failure(self, status: Mapping[str, Any]) -> str:
@@ -173,7 +177,7 @@ def _heartbeat(node: str) -> str:
 def _daemon_sets(component: str) -> list[dict[str, Any]]:
     label = f"app.kubernetes.io/component={component}"
     found: list[dict[str, Any]] = _SYSTEM.get("daemonsets", "-l", label)["items"]
-    return found
+    return [one for one in found if one["metadata"]["name"].endswith(f"-{POOL}")]
 
 
 def _rolled_out(component: str) -> bool:
@@ -233,17 +237,22 @@ RESTARTS = {
     ),
     "agent killed": Restart(_kill("node"), own=NO_PLUGIN, kills="node"),
     "agent's loop killed": Restart(_kill_loop),
-    "gpud deleted": Restart(_delete("gpud")),
-    "gpud killed": Restart(_kill("gpud"), kills="gpud"),
+    # Other processes' tests use HCAs at that time, not GPUs.
+    "gpud deleted": Restart(_delete("gpud"), disturbs=()),
+    "gpud killed": Restart(_kill("gpud"), kills="gpud", disturbs=()),
     "gpud killed, agent deleted": Restart(
         _kill_gpud_and_delete_agent, kills="gpud", soak_only=True
     ),
-    "operator deleted": Restart(_delete("operator", on_node=False), on_one_node=False),
+    "operator deleted": Restart(_delete("operator", on_node=False), on_one_node=False, disturbs=()),
     "kubelet restarted": Restart(_restart_service("kubelet"), own=CANCELLED),
     "containerd restarted": Restart(_restart_service("containerd"), own=CANCELLED | LOST),
-    "policy changed": Restart(_change_policy, lasts_s=30, on_one_node=False, toggles=True),
+    "policy changed": Restart(
+        _change_policy, lasts_s=30, on_one_node=False, toggles=True, disturbs=EVERYTHING
+    ),
     "agents' roll-out": Restart(_roll_out("node"), lasts_s=40, on_one_node=False, soak_only=True),
-    "gpud's roll-out": Restart(_roll_out("gpud"), lasts_s=30, on_one_node=False),
-    "helm upgrade": Restart(_upgrade, lasts_s=60, on_one_node=False, toggles=True, soak_only=True),
+    "gpud's roll-out": Restart(_roll_out("gpud"), lasts_s=30, on_one_node=False, disturbs=()),
+    "helm upgrade": Restart(
+        _upgrade, lasts_s=60, on_one_node=False, toggles=True, disturbs=EVERYTHING, soak_only=True
+    ),
 }
 """By name."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from support.cluster.kubectl import SAMPLE_IMAGE
+from support.cluster.kubectl import SAMPLE_IMAGE, SMALL
 
 ALLOCATION = "tessera.dev/allocation"
 
@@ -25,12 +25,12 @@ def exactly(device_class: str, name: str = "gpu", **more: Any) -> dict[str, Any]
 def pod(
     name: str, *claims: str, arguments: tuple[str, ...] = (), node: str | None = None
 ) -> dict[str, Any]:
-    """Return a pod that runs the sample program on the devices of these claims."""
+    """Return a pod that runs a small program on the devices of these claims."""
     container = {
         "name": "vectoradd",
         "image": SAMPLE_IMAGE,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["python", "vectoradd.py", *arguments],
+        "command": ["python", "-c", SMALL, *arguments],
         "resources": {"claims": [{"name": one} for one in claims]},
     }
     spec: dict[str, Any] = {

@@ -1,6 +1,7 @@
 """Access to the cluster for tests: kubectl, with JSON in and out, and waiting with a reason."""
 
 import contextlib
+import functools
 import json
 import re
 import subprocess
@@ -10,11 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from support.cluster import api_reader
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import ConfigException
+from urllib3.exceptions import HTTPError
+
+from support.cluster import api_reader, api_writer
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
+SMALL = (Path(__file__).parents[1] / "scripts" / "small_vecadd.py").read_text()
+"""A program for ``python -c`` in the sample's image that adds vectors as the sample does."""
 SYSTEM = "tessera-system"
 SAMPLE_IMAGE = "tessera.local/tessera-sample:demo"
+POOL = "demo"
+"""The pool of the samples, in which most tests use GPUs."""
 DONE = ("Succeeded", "Failed")
 # The request never reached the API server: a busy machine was slow to connect.
 NOT_SENT = ("TLS handshake timeout", "dial tcp", "connection refused")
@@ -64,13 +73,34 @@ class Cluster:
         return json.loads(self.kubectl("get", *arguments, "-o", "json") or "null")
 
     def apply(self, *manifests: dict[str, Any]) -> None:
-        """Apply objects."""
-        items = {"apiVersion": "v1", "kind": "List", "items": manifests}
-        self.kubectl("apply", "-f", "-", stdin=json.dumps(items))
+        """Create objects; those that exist get the fields of the manifests.
+
+        Raises AssertionError with the API server's message if it refuses one.
+        """
+        for one in manifests:
+            self._write(functools.partial(api_writer.apply, self.namespace, one))
 
     def delete(self, *arguments: str) -> None:
         """Delete objects, and wait until they are gone; absent ones are ignored."""
-        self.kubectl("delete", "--ignore-not-found", "--wait", *arguments)
+        chosen = api_writer.parse_deletion(self.namespace, arguments)
+        if chosen is None:
+            self.kubectl("delete", "--ignore-not-found", "--wait", *arguments)
+        else:
+            self._write(functools.partial(api_writer.delete, chosen))
+
+    def _write(self, request: Callable[[], None]) -> None:
+        """Perform an idempotent request; repeat it while it does not reach the API server."""
+        end = time.monotonic() + SENT_WITHIN_S
+        while True:
+            try:
+                request()
+                return
+            except (api_writer.RefusedError, ApiException) as error:
+                raise AssertionError(str(error)) from error
+            except (ConfigException, HTTPError, OSError) as error:
+                if isinstance(error, TimeoutError) or time.monotonic() > end:
+                    raise
+                time.sleep(1)
 
     def wait_pod(self, name: str, *phases: str, timeout_s: float = 120) -> dict[str, Any]:
         """Wait until a pod is in one of the phases (default: has ended) and return it."""
@@ -88,7 +118,8 @@ class Cluster:
 
     def logs(self, name: str) -> str:
         """Return the output of a pod's container."""
-        return self.kubectl("logs", name)
+        found = api_reader.read_log(self.namespace, name)
+        return self.kubectl("logs", name) if found is None else found
 
     def condition(self, what: str, wanted: str) -> Condition:
         """Return a condition of an object (``kind/name``) that refers to its current generation."""
@@ -99,11 +130,16 @@ class Cluster:
                 return Condition(one["status"], one["reason"], one["message"])
         return Condition()
 
-    def slices(self) -> list[dict[str, Any]]:
-        """Return all slices in the cluster, from the GPUs' status, each with its ``node``."""
+    def gpus(self, pool: str = POOL) -> list[dict[str, Any]]:
+        """Return the GPUs of a pool, by default of the demo's."""
+        found: list[dict[str, Any]] = self.get("gpus")["items"]
+        return [one for one in found if one["spec"]["pool"] == pool]
+
+    def slices(self, pool: str = POOL) -> list[dict[str, Any]]:
+        """Return all slices of a pool, from its GPUs' status, each with its ``node``."""
         return [
             {**item, "node": gpu["spec"]["nodeName"], "gpu": gpu["metadata"]["name"]}
-            for gpu in self.get("gpus")["items"]
+            for gpu in self.gpus(pool)
             for item in gpu.get("status", {}).get("slices", [])
         ]
 

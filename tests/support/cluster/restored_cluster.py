@@ -13,6 +13,7 @@ SAMPLES = {"gpupools.gpu.tessera.dev/demo", "miglayouts.gpu.tessera.dev/seven"}
 # Labels with which tests configure nodes.
 NODE_LABELS = (
     "e2e-clock",
+    "e2e-interpreter",
     "e2e-pool",
     "gpu.tessera.dev/mig.config",
     "gpu.tessera.dev/mig.strategy.config",

@@ -193,7 +193,16 @@ def test_arguments_of_kubectl_delete_are_one_choice(arguments: str, chosen: Chos
 
 
 @pytest.mark.parametrize(
-    "arguments", ["-f file", "pod", "pods one --all", "pod one --force", "pod/one", ""]
+    "arguments",
+    [
+        "-f file",
+        "pod",
+        "pods one --all",
+        "pod one --force",
+        "pod/one",
+        "gpus.gpu.tessera.dev a",
+        "",
+    ],
 )
 def test_other_arguments_are_passed_to_kubectl(arguments: str) -> None:
     assert parse_deletion("mine", tuple(arguments.split())) is None
