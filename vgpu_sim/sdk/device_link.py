@@ -200,6 +200,19 @@ def _link_target(
         steps.write(path, code[target])
         files.append(path)
     output = steps.file("linked", ".ptx")
+    write_ptx(clang, steps, target, options, files, output)
+    return steps.read(output)
+
+
+def write_ptx(
+    clang: Clang,
+    steps: Steps,
+    target: str,
+    options: Options,
+    files: Sequence[Path],
+    output: Path,
+) -> None:
+    """Compile modules of LLVM IR, as text or bitcode, to PTX together."""
     level = "-O0" if options.device_debug else options.optimization
     others = [
         word for path in files[1:] for word in ("-Xclang", "-mlink-bitcode-file", "-Xclang", path)
@@ -209,4 +222,3 @@ def _link_target(
             *_device(clang, target), files[0], level, "-S", *others, "-o", output,
         ]
     )  # fmt: skip
-    return steps.read(output)

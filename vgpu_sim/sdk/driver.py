@@ -4,13 +4,13 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from vgpu_sim import config
-from vgpu_sim.sdk import architectures, clang as clangs, device_link, fatbin
+from vgpu_sim.sdk import architectures, clang as clangs, device_link, fatbin, managed
 from vgpu_sim.sdk.errors import CompileError
 from vgpu_sim.sdk.options import PER_THREAD, Options
 from vgpu_sim.sdk.steps import Steps
@@ -83,6 +83,28 @@ class Compilation:
         )
         return output
 
+    def write_ptx(self, source: str, target: str, flags: list[str], output: Path) -> Path:
+        """Compile the device part of a source to PTX in ``output``."""
+        flags = ["-S", *self.identity(source), *flags]
+        if not self.has_managed(source):
+            return self.compile_device(source, target, flags, output)
+        code = self.steps.file(Path(source).stem, ".ll")
+        self.compile_device(source, target, ["-emit-llvm", *flags], code)
+        marked = self.rewrite(code, managed.mark_device)
+        device_link.write_ptx(self.clang, self.steps, target, self.options, [marked], output)
+        return output
+
+    def has_managed(self, source: str) -> bool:
+        """Return whether managed variables of a source are to be made from annotated ones."""
+        return not self.options.relocatable and managed.is_used(Path(source).read_bytes())
+
+    def rewrite(self, code: Path, change: Callable[[str], str]) -> Path:
+        """Write changed LLVM IR of a file to another one, and return that."""
+        output = self.steps.file(code.stem, ".ll")
+        text = self.steps.read(code).decode("latin-1")
+        self.steps.write(output, change(text).encode("latin-1"))
+        return output
+
     def images(self, source: str, first: Sequence[str] = ()) -> dict[str, bytes]:
         """Return the PTX of a source for each architecture; bitcode for separate compilation.
 
@@ -91,26 +113,24 @@ class Compilation:
         found = {}
         for target in self.targets:
             stem = f"{Path(source).stem}.sm_{target}"
-            flags, suffix = ["-S", *self.identity(source)], ".ptx"
-            if self.options.relocatable:
-                flags, suffix = ["-emit-llvm", *flags], ".ll"
-            more = first if target == self.targets[0] else ()
-            output = self.compile_device(
-                source, target, [*flags, *more], self.steps.file(stem, suffix)
+            more = list(first) if target == self.targets[0] else []
+            if not self.options.relocatable:
+                output = self.steps.file(stem, ".ptx")
+                found[target] = self.steps.read(self.write_ptx(source, target, more, output))
+                continue
+            flags = ["-S", "-emit-llvm", *self.identity(source), *more]
+            code = self.compile_device(source, target, flags, self.steps.file(stem, ".ll"))
+            found[target] = device_link.assemble(
+                self.clang, self.steps, self.steps.read(code), target, stem
             )
-            found[target] = self.steps.read(output)
-            if self.options.relocatable:
-                found[target] = device_link.assemble(
-                    self.clang, self.steps, found[target], target, stem
-                )
         return found
 
     def identity(self, source: str) -> list[str]:
-        """Return the flags that give names of internal kernels the same suffix on both sides."""
+        """Return the flags that make both sides agree on the names of kernels and variables."""
         text = f"{Path(source).resolve()} {self.options.both}"
         # clang's driver passes its own -cuid to the device's side only.
         cuid = f"-cuid={hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        return [cuid, "-Xclang", cuid]
+        return [cuid, *([managed.DEFINED] if self.has_managed(source) else []), "-Xclang", cuid]
 
     def compile(self, source: str, output: Path) -> Path:
         """Compile a source to an object."""
@@ -130,16 +150,27 @@ class Compilation:
         else:
             content = fatbin.pack_ptx(images)
         self.steps.write(container, content)
+        first: list[str | Path] = ["-c", source, "-o", output]
+        if self.has_managed(source):
+            code = self.steps.file(Path(source).stem, ".ll")
+            first = ["-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", source, "-o", code]
         self.steps.run(
             [
                 self.clang.path, *self.common(), "--cuda-host-only",
                 f"--cuda-gpu-arch=sm_{self.targets[0]}", *self.identity(source),
                 *(["-fgpu-rdc"] if options.relocatable else []),
                 "-Xclang", "-fcuda-include-gpubinary", "-Xclang", container,
-                options.optimization, *options.host, *self.dependencies(source, output),
-                "-c", source, "-o", output,
+                options.optimization, *options.host, *self.dependencies(source, output), *first,
             ]
         )  # fmt: skip
+        if self.has_managed(source):
+            self.steps.run(
+                [
+                    self.clang.path, "-x", "ir", "-Wno-override-module", "-Qunused-arguments",
+                    options.optimization, *options.host,
+                    "-c", self.rewrite(code, managed.rewrite_host), "-o", output,
+                ]
+            )  # fmt: skip
         return output
 
     def plain(self, source: str) -> list[str]:
@@ -258,8 +289,7 @@ class Compilation:
             elif options.phase == "ptx":
                 if len(self.targets) > 1:
                     raise CompileError("-ptx makes PTX of one architecture; -arch names several")
-                flags = ["-S", *self.identity(source), *self.dependencies(source, output)]
-                self.compile_device(source, self.targets[0], flags, output)
+                self.write_ptx(source, self.targets[0], self.dependencies(source, output), output)
             else:
                 images = self.images(source, self.dependencies(source, output))
                 self.steps.write(output, fatbin.pack_ptx(images))

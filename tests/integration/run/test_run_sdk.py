@@ -52,6 +52,19 @@ def test_blocks_of_a_cluster_share_a_histogram(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "clusters: right\n"), done.stderr
 
 
+def test_managed_variables_are_the_same_for_host_and_kernels(tmp_path: Path) -> None:
+    made = compile_cuda(tmp_path, "-O1", str(SOURCES / "managed.cu"), "-o", "program")
+    assert made.returncode == 0, made.stderr
+    done = tessera_run.run(tmp_path, str(tmp_path / "program"), timeout_s=240, backend="jit")
+    assert (done.returncode, done.stdout) == (0, "failures 0\n"), done.stdout + done.stderr
+
+
+def test_managed_variables_of_separate_compilation_are_refused(tmp_path: Path) -> None:
+    made = compile_cuda(tmp_path, "-dc", str(SOURCES / "managed.cu"), "-o", "managed.o")
+    assert made.returncode != 0
+    assert "__managed__ variables need `tessera cc` without -rdc=true" in made.stderr
+
+
 def test_the_example_of_a_kernel_that_launches_kernels_runs(tmp_path: Path) -> None:
     source = str(REPOSITORY / "examples" / "device_launch.cu")
     made = compile_cuda(tmp_path, source, "-o", "program")

@@ -8,8 +8,13 @@
 #define __host__ __attribute__((host))
 #define __shared__ __attribute__((shared))
 #define __constant__ __attribute__((constant))
-#define __managed__ \
-  __attribute__((unavailable("__managed__ variables need another clang; use cudaMallocManaged")))
+#ifdef TESSERA_MANAGED /* tessera cc makes it what the annotation says: clang has no such attribute */
+#define __managed__ __attribute__((device, annotate("tessera.managed")))
+#else
+#define __managed__                                                                               \
+  __attribute__((unavailable("__managed__ variables need `tessera cc` without -rdc=true and -dc," \
+                             " in the source itself; or use cudaMallocManaged")))
+#endif
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 #if __has_attribute(cluster_dims)
 #define __cluster_dims__(...) __attribute__((cluster_dims(__VA_ARGS__)))
