@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vgpu_sim import config
-from vgpu_sim.sdk import architectures, clang as clangs, device_link, fatbin, managed
+from vgpu_sim.sdk import annotations, architectures, clang as clangs, device_link, fatbin, managed
 from vgpu_sim.sdk.errors import CompileError
 from vgpu_sim.sdk.options import PER_THREAD, Options
 from vgpu_sim.sdk.steps import Steps
@@ -86,23 +86,28 @@ class Compilation:
     def write_ptx(self, source: str, target: str, flags: list[str], output: Path) -> Path:
         """Compile the device part of a source to PTX in ``output``."""
         flags = ["-S", *self.identity(source), *flags]
-        if not self.has_managed(source):
+        if not annotations.is_used(Path(source).read_bytes()):
             return self.compile_device(source, target, flags, output)
         code = self.steps.file(Path(source).stem, ".ll")
         self.compile_device(source, target, ["-emit-llvm", *flags], code)
-        marked = self.rewrite(code, managed.mark_device)
+        marked = self.rewrite(code, annotations.mark_device)
         device_link.write_ptx(self.clang, self.steps, target, self.options, [marked], output)
+        required = annotations.require_clusters(self.read(output), self.read(code))
+        self.steps.write(output, required.encode("latin-1"))
         return output
 
     def has_managed(self, source: str) -> bool:
         """Return whether managed variables of a source are to be made from annotated ones."""
-        return not self.options.relocatable and managed.is_used(Path(source).read_bytes())
+        return not self.options.relocatable and annotations.has_managed(Path(source).read_bytes())
+
+    def read(self, path: Path) -> str:
+        """Return a file's content as text; a byte is a character."""
+        return self.steps.read(path).decode("latin-1")
 
     def rewrite(self, code: Path, change: Callable[[str], str]) -> Path:
         """Write changed LLVM IR of a file to another one, and return that."""
         output = self.steps.file(code.stem, ".ll")
-        text = self.steps.read(code).decode("latin-1")
-        self.steps.write(output, change(text).encode("latin-1"))
+        self.steps.write(output, change(self.read(code)).encode("latin-1"))
         return output
 
     def images(self, source: str, first: Sequence[str] = ()) -> dict[str, bytes]:
@@ -120,6 +125,11 @@ class Compilation:
                 continue
             flags = ["-S", "-emit-llvm", *self.identity(source), *more]
             code = self.compile_device(source, target, flags, self.steps.file(stem, ".ll"))
+            if annotations.is_used(Path(source).read_bytes()):
+                if self.clang.version < annotations.MARKS_CLUSTERS:
+                    needed = f"clang {annotations.MARKS_CLUSTERS} or newer"
+                    raise CompileError(f"{source}: __cluster_dims__ with -rdc=true needs {needed}")
+                code = self.rewrite(code, annotations.mark_device)
             found[target] = device_link.assemble(
                 self.clang, self.steps, self.steps.read(code), target, stem
             )
@@ -130,7 +140,8 @@ class Compilation:
         text = f"{Path(source).resolve()} {self.options.both}"
         # clang's driver passes its own -cuid to the device's side only.
         cuid = f"-cuid={hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        return [cuid, *([managed.DEFINED] if self.has_managed(source) else []), "-Xclang", cuid]
+        is_used = annotations.is_used(Path(source).read_bytes())
+        return [cuid, *([annotations.DEFINED] if is_used else []), "-Xclang", cuid]
 
     def compile(self, source: str, output: Path) -> Path:
         """Compile a source to an object."""

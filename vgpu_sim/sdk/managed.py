@@ -1,26 +1,17 @@
-"""Managed variables of CUDA C++, which clang does not have: rewriting of its LLVM IR.
+"""Managed variables in a host's LLVM IR, where clang has made them ordinary ones.
 
-``host_defines.h`` makes ``__managed__`` an annotation. In the device's IR the annotated variables
-get NVVM's mark, so that clang writes them with ``.attribute(.managed)``. In the host's IR, such a
-variable becomes a pointer, as in nvcc's host code: it is registered with the runtime, and each
-access loads it. The first access calls ``__cudaInitModule``, which allocates the memory.
+Such a variable becomes a pointer, as in nvcc's host code: it is registered with the runtime, and
+each access loads it. The first access calls ``__cudaInitModule``, which allocates the memory.
 """
 
 import re
 from collections.abc import Iterator
 
+from vgpu_sim.sdk import annotations
 from vgpu_sim.sdk.errors import CompileError
 
-DEFINED = "-DTESSERA_MANAGED"
-_NAME = r'@(?:"[^"]*"|[-\w.$]+)'
-_TEXT = re.compile(r'^(@[-\w.$]+) = .*c"tessera\.managed\\00"', re.MULTILINE)
-_ANNOTATIONS = re.compile(r"^@llvm\.global\.annotations = .*\n", re.MULTILINE)
-_ANNOTATION = re.compile(
-    rf"{{ ptr (?:addrspacecast \(ptr addrspace\(1\) )?({_NAME})(?: to ptr\))?, ptr (@[-\w.$]+),"
-)
 _DEFINITION = re.compile(r"^(.*? = .*?)\b(?:global|constant) .*$")
 _CONSTANT = re.compile(r"(getelementptr|ptrtoint)((?: [a-z]+(?:\([^()]*\))?)*) \($")
-_METADATA = re.compile(r"^!(\d+) = ", re.MULTILINE)
 _ADDRESS = "@tessera.managed.address"
 _REGISTER = "@__cudaRegisterVar("
 _REGISTER_MANAGED = "@__cudaRegisterManagedVar("
@@ -46,28 +37,6 @@ declare void @__cudaRegisterManagedVar(ptr, ptr, ptr, ptr, i32, i64, i32, i32)
 """
 
 
-def is_used(source: bytes) -> bool:
-    """Return whether a source declares managed variables; those of its headers are not seen."""
-    return b"__managed__" in source
-
-
-def find_names(text: str) -> list[str]:
-    """Return the annotated variables of a module of LLVM IR, as IR writes them, with ``@``."""
-    if not ((marks := set(_TEXT.findall(text))) and (listed := _ANNOTATIONS.search(text))):
-        return []
-    return [name for name, mark in _ANNOTATION.findall(listed[0]) if mark in marks]
-
-
-def mark_device(text: str) -> str:
-    """Return a device's IR with NVVM's mark on its managed variables."""
-    number = max((int(one) for one in _METADATA.findall(text)), default=-1) + 1
-    lines = []
-    for at, name in enumerate(find_names(text), number):
-        lines.append(f"!nvvm.annotations = !{{!{at}}}")
-        lines.append(f'!{at} = !{{ptr addrspace(1) {name}, !"managed", i32 1}}')
-    return _ANNOTATIONS.sub("", text) + "".join(f"{line}\n" for line in lines)
-
-
 def rewrite_host(text: str) -> str:
     """Return a host's IR that accesses its managed variables through pointers.
 
@@ -75,12 +44,12 @@ def rewrite_host(text: str) -> str:
         CompileError: the address of a managed variable is in another variable's initial value, or
             in an expression that cannot be computed when the program runs.
     """
-    names = find_names(text)
+    names = [name for name, _ in annotations.find(text, annotations.MANAGED)]
     if not names:
         return text
     if _HANDLE not in text:
         raise CompileError("this clang does not register device code as Tessera knows it")
-    return "\n".join(_Rewriting(names).lines(_ANNOTATIONS.sub("", text))) + _ACCESS
+    return "\n".join(_Rewriting(names).lines(annotations.LIST.sub("", text))) + _ACCESS
 
 
 class _Rewriting:

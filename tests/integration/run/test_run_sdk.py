@@ -65,6 +65,14 @@ def test_managed_variables_of_separate_compilation_are_refused(tmp_path: Path) -
     assert "__managed__ variables need `tessera cc` without -rdc=true" in made.stderr
 
 
+def test_a_kernel_that_requires_clusters_gets_them(tmp_path: Path) -> None:
+    source = str(SOURCES / "required_clusters.cu")
+    made = compile_cuda(tmp_path, "-arch=sm_90", source, "-o", "program")
+    assert made.returncode == 0, made.stderr
+    done = tessera_run.run(tmp_path, str(tmp_path / "program"), timeout_s=240, backend="jit")
+    assert (done.returncode, done.stdout) == (0, "blocks 2 1 1 4\n"), done.stdout + done.stderr
+
+
 def test_the_example_of_a_kernel_that_launches_kernels_runs(tmp_path: Path) -> None:
     source = str(REPOSITORY / "examples" / "device_launch.cu")
     made = compile_cuda(tmp_path, source, "-o", "program")

@@ -8,7 +8,8 @@
 #define __host__ __attribute__((host))
 #define __shared__ __attribute__((shared))
 #define __constant__ __attribute__((constant))
-#ifdef TESSERA_MANAGED /* tessera cc makes it what the annotation says: clang has no such attribute */
+/* tessera cc makes annotations what they say: clang has no __managed__, and drops clusters' sizes. */
+#if defined(TESSERA_ANNOTATIONS) && !defined(__CUDACC_RDC__)
 #define __managed__ __attribute__((device, annotate("tessera.managed")))
 #else
 #define __managed__                                                                               \
@@ -16,12 +17,12 @@
                              " in the source itself; or use cudaMallocManaged")))
 #endif
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
-#if __has_attribute(cluster_dims)
-#define __cluster_dims__(...) __attribute__((cluster_dims(__VA_ARGS__)))
+#ifdef TESSERA_ANNOTATIONS
+#define __cluster_dims__(...) __attribute__((annotate("tessera.cluster_dims", __VA_ARGS__)))
 #else
-#define __cluster_dims__(...)                                                     \
-  __attribute__((unavailable("__cluster_dims__ needs a newer clang; launch with " \
-                             "cudaLaunchAttributeClusterDimension instead")))
+#define __cluster_dims__(...)                                                                     \
+  __attribute__((unavailable("__cluster_dims__ needs `tessera cc`, and to be in the source itself;" \
+                             " or launch with cudaLaunchAttributeClusterDimension")))
 #endif
 #if __has_attribute(grid_constant)
 #define __grid_constant__ __attribute__((grid_constant))

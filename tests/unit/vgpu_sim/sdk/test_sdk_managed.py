@@ -1,8 +1,8 @@
-"""Rewriting of clang's LLVM IR for managed variables."""
+"""Rewriting of clang's LLVM IR for managed variables and clusters' sizes."""
 
 import pytest
 
-from vgpu_sim.sdk import managed
+from vgpu_sim.sdk import annotations, managed
 from vgpu_sim.sdk.errors import CompileError
 
 _HOST = """\
@@ -99,14 +99,37 @@ def test_what_cannot_be_rewritten_is_an_error(old: str, new: str, message: str) 
 def test_a_module_without_managed_variables_stays_as_it_is() -> None:
     text = _HOST.replace("tessera.managed", "other.annotated")
     assert managed.rewrite_host(text) == text
-    assert managed.find_names(text) == []
 
 
 def test_the_device_gets_nvvms_mark_on_managed_variables_only() -> None:
     text = _HOST.replace("ptr @values,", "ptr addrspacecast (ptr addrspace(1) @values to ptr),")
     text += '!nvvm.annotations = !{!4}\n!4 = !{ptr @kernel, !"kernel", i32 1}\n'
-    found = managed.mark_device(text).splitlines()
+    found = annotations.mark_device(text).splitlines()
     assert found[-2:] == [
         "!nvvm.annotations = !{!5}",
         '!5 = !{ptr addrspace(1) @values, !"managed", i32 1}',
     ]
+
+
+_KERNELS = """\
+@.mark = private unnamed_addr constant [21 x i8] c"tessera.cluster_dims\\00", section "m"
+@.args = private unnamed_addr constant { i32, i32 } { i32 4, i32 2 }, section "m"
+@llvm.global.annotations = appending global [1 x { ptr, ptr, ptr, i32, ptr }] \
+[{ ptr, ptr, ptr, i32, ptr } { ptr @_Z6kernelv, ptr @.mark, ptr @.file, i32 2, ptr @.args }]
+"""
+_SIZES = '!"cluster_dim_x", i32 4, !"cluster_dim_y", i32 2, !"cluster_dim_z", i32 1'
+
+
+def test_a_kernels_clusters_have_their_size_and_one_in_other_dimensions() -> None:
+    found = annotations.mark_device(_KERNELS).splitlines()
+    assert found[-2:] == ["!nvvm.annotations = !{!0}", f"!0 = !{{ptr @_Z6kernelv, {_SIZES}}}"]
+
+
+def test_ptx_of_an_older_clang_gets_the_required_clusters() -> None:
+    ptx = ".visible .entry other(\n)\n{\n}\n.visible .entry _Z6kernelv(\n)\n.maxntid 8\n{\n}\n"
+    found = annotations.require_clusters(ptx, _KERNELS)
+    required = ".maxntid 8\n.explicitcluster\n.reqnctapercluster 4, 2, 1\n{\n"
+    assert found == ptx.replace(".maxntid 8\n{\n", required)
+    assert annotations.require_clusters(found, _KERNELS) == found
+    with pytest.raises(CompileError, match="no kernel _Z6kernelv"):
+        annotations.require_clusters(".visible .entry other(\n)\n{\n}\n", _KERNELS)
