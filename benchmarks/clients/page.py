@@ -87,6 +87,7 @@ def section(client: Client, summary: Summary) -> str:
         f"## {client.name} {client.version}",
         f"`{summary.command}` on {summary.board}, commit {summary.tessera}, {summary.date}:",
         f"{counts}." + (f" {left:,} of the suite's {summary.total:,} not run." if left else ""),
+        *_rates(summary),
         *([summary.note] if summary.note else []),
         f"Packages: {versions}.",
     ]
@@ -99,6 +100,24 @@ def section(client: Client, summary: Summary) -> str:
             lines += ["", f"| {title}: count | kind | reason | example |", "|---|---|---|---|"]
             lines += _group_rows(groups)
     return "\n".join([*lines, ""])
+
+
+def _rates(summary: Summary) -> Iterable[str]:
+    """Yield which part of the tests passes, also without the misses of an explained cause."""
+    passed, missed = summary.count("passed", "xfailed"), summary.count(*MISSED)
+    if not missed:
+        return
+    text = f"{passed:,} of the {passed + missed:,} tests that ran and were not skipped pass"
+    text += f" ({100 * passed / (passed + missed):.1f} %)"
+    first = summary.misses[0]
+    if (
+        first.kind == Kind.KNOWN
+        and 2 * first.count > missed
+        and (rest := passed + missed - first.count)
+    ):
+        text += f"; without the {first.count:,} of the first reason below it is"
+        text += f" {passed:,} of {rest:,} ({100 * passed / rest:.1f} %)"
+    yield text + "."
 
 
 def _group_rows(groups: tuple[Group, ...]) -> Iterable[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.clients import __main__ as command, look_ups, page, summary
 from benchmarks.clients.catalogue import CLIENTS
-from benchmarks.clients.client import Known
+from benchmarks.clients.client import Client, Known
 from benchmarks.clients.outcomes import Outcome, read_run
 from benchmarks.clients.reasons import Kind, find_reason
 from benchmarks.clients.suite import Suite
@@ -150,6 +150,21 @@ def test_counts_and_groups_survive_the_record_and_reach_the_page() -> None:
     text = page.render({client.name: whole})
     assert f"| {client.name} {client.version} | the client's | 4 | 1 | 1 | 2 | 0 | 0 |" in text
     assert "| 2 | unsupported call | `cuGraphCreate` | `t` |" in text
+
+
+def test_the_page_has_the_rate_also_without_the_misses_of_an_explained_cause() -> None:
+    client = replace(CLIENTS["cuda-core"], known=(Known("unlike", "explained so"),))
+    misses = [make_miss("unlike"), make_miss("unlike"), make_miss("x")]
+    outcomes = [*(Outcome(str(i), "passed") for i in range(5)), *misses, Outcome("s", "skipped")]
+
+    def shown(client: Client) -> str:
+        whole = summary.summarize(client, outcomes, {}, command="c", tessera="d", date="e")
+        return page.section(client, whole)
+
+    rate = "5 of the 8 tests that ran and were not skipped pass (62.5 %)"
+    explained = "; without the 2 of the first reason below it is 5 of 6 (83.3 %)."
+    assert rate + explained in shown(client)
+    assert rate + ".\n" in shown(replace(client, known=()))
 
 
 def test_a_sample_counts_the_rest_of_the_suite_as_not_run() -> None:
