@@ -43,8 +43,13 @@ def _compile(name, sources, output):
     if NVCC:
         target = f"arch=compute_{target},code=compute_{target}"
         command = [str(CUDA / "bin" / "nvcc"), "-gencode", target, "--extended-lambda"]
-        command += ["-cudart", "none", "-L", _libraries(), "-l:libcudart.so.13"]
-        command += ["-L", str(CUDA / "lib")]
+        # `-cudart none` leaves out the link of device code as well. Tessera's runtime is what the
+        # option's name finds; it needs libcuda only when the program runs.
+        folder = output.parent / "lib"
+        folder.mkdir()
+        (folder / "libcudart.so").symlink_to(Path(_libraries()) / "libcudart.so.13")
+        command += ["-cudart", "shared", "-L", str(folder), "-L", str(CUDA / "lib")]
+        command += ["-Xlinker", "--allow-shlib-undefined"]
     else:
         command = [*TESSERA, "cc", f"-arch=sm_{target}"]
     command += [*FOR_ALL, *OPTIONS.get(name, ()), "-o", str(output), *map(str, sources)]
