@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vgpu_sim import config
-from vgpu_sim.sdk import annotations, architectures, clang as clangs, device_link, fatbin, managed
+from vgpu_sim.sdk import (
+    annotations,
+    architectures,
+    clang as clangs,
+    device_link,
+    fatbin,
+    managed_variables,
+)
 from vgpu_sim.sdk.errors import CompileError
 from vgpu_sim.sdk.options import PER_THREAD, Options
 from vgpu_sim.sdk.steps import Steps
@@ -179,7 +186,7 @@ class Compilation:
                 [
                     self.clang.path, "-x", "ir", "-Wno-override-module", "-Qunused-arguments",
                     options.optimization, *options.host,
-                    "-c", self.rewrite(code, managed.rewrite_host), "-o", output,
+                    "-c", self.rewrite(code, managed_variables.rewrite_host), "-o", output,
                 ]
             )  # fmt: skip
         return output

@@ -87,6 +87,10 @@ CUDA_SAMPLES = Client(
     ),
     file_limit_s=7200,
 )
+_KERNELS = (
+    "Programs of the kinds of kernel that a study of clients compiled; each compares its results"
+    " with values of the CPU. The version is that of CUDA's packages."
+)
 KERNELS = Client(
     name="kernels-tessera-cc",
     venv="kernels",
@@ -107,16 +111,17 @@ KERNELS = Client(
     },
     file_limit_s=7200,
     test_limit_s=600,
-    note=(
-        "Programs of the kinds of kernel that a study of clients compiled; each compares its"
-        " results with values of the CPU. The version is that of CUDA's packages."
+    note=_KERNELS
+    + (
+        " The compiler was clang 22.1.8; clang 19 refuses `<<<>>>` in device code, which"
+        " dynamic_parallelism has."
     ),
 )
 KERNELS_NVCC = replace(
     KERNELS,
     name="kernels-nvcc",
     environment={**KERNELS.environment, "KERNELS_COMPILER": "nvcc"},
-    note=KERNELS.note
+    note=_KERNELS
     + (
         " The two programs of separate compilation ran later than the others, on the commit after"
         " which nvcc links the runtime by `-cudart shared`: `-cudart none`, with which the others"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vgpu_sim.sdk import annotations, managed
+from vgpu_sim.sdk import annotations, managed_variables
 from vgpu_sim.sdk.errors import CompileError
 
 _HOST = """\
@@ -25,14 +25,14 @@ BODY
 
 def rewrite(body: str) -> list[str]:
     """Return the body of the rewritten function."""
-    lines = managed.rewrite_host(_HOST.replace("BODY", body)).splitlines()
+    lines = managed_variables.rewrite_host(_HOST.replace("BODY", body)).splitlines()
     begin = lines.index("define void @f(i1 %0) {")
     return [line.strip() for line in lines[begin + 1 : lines.index("}", begin)]]
 
 
 def test_a_variable_becomes_a_pointer_that_is_registered_as_such() -> None:
     body = "  call void @__cudaRegisterVar(ptr %0, ptr @values, ptr @1, ptr @1, i32 0, i64 256)"
-    text = managed.rewrite_host(_HOST.replace("BODY", body))
+    text = managed_variables.rewrite_host(_HOST.replace("BODY", body))
     assert "@values = internal global ptr null, align 8\n" in text
     assert "@valuesother = internal global i32 0, align 4\n" in text
     assert "@__cudaRegisterManagedVar(ptr %0, ptr @values, ptr @1, ptr @1, i32 0, i64 256)" in text
@@ -93,12 +93,12 @@ def test_what_a_phi_uses_is_loaded_at_the_functions_begin() -> None:
 )
 def test_what_cannot_be_rewritten_is_an_error(old: str, new: str, message: str) -> None:
     with pytest.raises(CompileError, match=message):
-        managed.rewrite_host(_HOST.replace(old, new))
+        managed_variables.rewrite_host(_HOST.replace(old, new))
 
 
 def test_a_module_without_managed_variables_stays_as_it_is() -> None:
     text = _HOST.replace("tessera.managed", "other.annotated")
-    assert managed.rewrite_host(text) == text
+    assert managed_variables.rewrite_host(text) == text
 
 
 def test_the_device_gets_nvvms_mark_on_managed_variables_only() -> None:
