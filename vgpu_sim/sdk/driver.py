@@ -168,9 +168,10 @@ class Compilation:
         else:
             content = fatbin.pack_ptx(images)
         self.steps.write(container, content)
-        first: list[str | Path] = ["-c", source, "-o", output]
-        if self.has_managed(source):
-            code = self.steps.file(Path(source).stem, ".ll")
+        is_rewritten = self.has_managed(source)
+        code = self.steps.file(Path(source).stem, ".ll") if is_rewritten else output
+        first: list[str | Path] = ["-c", source, "-o", code]
+        if is_rewritten:
             first = ["-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", source, "-o", code]
         self.steps.run(
             [
@@ -181,7 +182,7 @@ class Compilation:
                 options.optimization, *options.host, *self.dependencies(source, output), *first,
             ]
         )  # fmt: skip
-        if self.has_managed(source):
+        if is_rewritten:
             self.steps.run(
                 [
                     self.clang.path, "-x", "ir", "-Wno-override-module", "-Qunused-arguments",
