@@ -17,7 +17,9 @@ from gpu_operator import errors
 from gpu_operator.kube import connection
 from gpu_operator.kube.client import KubernetesCluster
 
-_NO_CLUSTER: Final = 2
+# As of all verbs of `tessera` (docs/command-line.md).
+_FAILED: Final = 1
+_INVALID: Final = 2
 
 
 @click.command()
@@ -47,14 +49,14 @@ def command(
 
     The page is served on loopback only, to browsers that opened the printed URL, until Ctrl-C. It
     reads the cluster with your kubeconfig's rights, and writes nothing. Exit status: 2 if there is
-    no kubeconfig or the port is in use.
+    no usable kubeconfig, 1 if the port is in use.
     """
     logging.basicConfig(level=logging.WARNING, format="tessera ui: %(message)s")
     serving.return_large_blocks()
     try:
         listeners = serving.listen(port)
     except OSError as err:
-        _fail(f"port {port}: {err.strerror}; choose another with --port")
+        _fail(f"port {port}: {err.strerror}; choose another with --port", _FAILED)
     with contextlib.ExitStack() as stack, contextlib.suppress(asyncio.CancelledError):
         for listener in listeners:
             stack.enter_context(listener)
@@ -75,7 +77,7 @@ async def _serve(
         else:
             client, name = await connection.kubeconfig_client(kubeconfig, context)
     except errors.ConfigError as err:
-        _fail(str(err))
+        _fail(str(err), _INVALID)
     cluster = KubernetesCluster(client)
     with contextlib.ExitStack() as pages:
 
@@ -100,6 +102,6 @@ async def _serve(
             await cluster.close()
 
 
-def _fail(message: str) -> NoReturn:
-    click.echo(f"tessera ui: {message}", err=True)
-    sys.exit(_NO_CLUSTER)
+def _fail(message: str, status: int) -> NoReturn:
+    click.echo(f"error: {message}", err=True)
+    sys.exit(status)

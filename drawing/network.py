@@ -1,5 +1,6 @@
 """How a node's devices are connected: NUMA nodes, PCIe switches, GPUs, HCAs and NVLinks."""
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -117,10 +118,10 @@ def draw_network(network: Network) -> Element:
     )
 
 
-def network_lines(network: Network) -> Iterator[Line]:
+def network_lines(network: Network, columns: int) -> Iterator[Line]:
     """Yield the devices as a tree of text: NUMA nodes, switches, devices."""
-    yield (Span(network.name, bold=True),)
-    yield network.nvlinks
+    yield from ((Span(line, bold=True),) for line in textwrap.wrap(network.name, columns))
+    yield from textwrap.wrap(network.nvlinks, columns)
     order = sorted(network.devices, key=lambda one: (one.numa, one.switch))
     numa, switch = -1, -1
     for one in order:

@@ -1,5 +1,6 @@
 """A verdict on a flow as a path: source, egress, partition, ingress, destination."""
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -102,16 +103,25 @@ def draw_path(path: Path) -> Element:
     )
 
 
-def path_lines(path: Path) -> Iterator[Line]:
-    """Yield the path as a line of text, such as ``a --egress passes--> b``."""
-    line: list[Span] = [Span(path.source, bold=True)]
+def path_lines(path: Path, columns: int) -> Iterator[Line]:
+    """Yield the path as a line of text, such as ``a --egress passes--> b``; where that is wider
+    than the terminal, yield a line for each end and each check.
+    """
+    steps: list[tuple[Span, ...]] = [(Span(path.source, bold=True),)]
     for one in path.stages:
         arrow = "──" if one.passes else "─✕"
-        line.append(Span(f" {arrow} "))
-        line.append(Span(f"{one.name} {_word(one)}", "green" if one.passes else "red"))
-    line.append(Span(" ─▶ " if path.passes else " ─✕ "))
-    line.append(Span(path.destination, bold=True))
-    yield line
+        word = Span(f"{one.name} {_word(one)}", "green" if one.passes else "red")
+        steps.append((Span(f" {arrow} "), word))
+    steps.append((Span(" ─▶ " if path.passes else " ─✕ "), Span(path.destination, bold=True)))
+    if sum(len(span.text) for step in steps for span in step) <= columns:
+        yield [span for step in steps for span in step]
+        return
+    for *before, last in steps:
+        room = max(columns - sum(len(span.text) for span in before), 1)
+        first, *rest = textwrap.wrap(last.text, room) or [""]
+        yield [*before, Span(first, last.colour, last.bold)]
+        indent = Span(" " * (columns - room))
+        yield from ([indent, Span(one, last.colour, last.bold)] for one in rest)
 
 
 def _word(stage: Stage) -> str:

@@ -14,3 +14,8 @@ def list_first(items: Sequence[str], most: int | None, between: str = ", ") -> s
     if more <= 0:
         return shown
     return f"{shown}{' ' if between == ', ' else between}and {more} more"
+
+
+def count_of(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun, such as ``"1 pod"`` or ``"0 pods"``."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"

@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from boards.record.names import describe_unknown
+
 
 class MigError(Exception):
     """Base of all errors of this package."""
@@ -28,7 +30,7 @@ class UnknownBoardError(MigError):
     def __init__(self, key: str, known: Iterable[str]) -> None:
         self.key = key
         self.known = tuple(known)
-        super().__init__(f"unknown board {key!r}; known boards: {', '.join(self.known)}")
+        super().__init__(describe_unknown("board", key, self.known))
 
 
 class UnknownProfileError(MigError):

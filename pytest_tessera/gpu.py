@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 import click
 
 from mig.errors import MigError
-from mig.geometry import WHOLE, Board, DeviceProfile, board as find_board
+from mig.geometry import WHOLE, Board, DeviceProfile, find_board
 from vgpu_sim import config
 from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed

@@ -12,6 +12,7 @@ from console.model.cluster import ClusterModel
 from console.model.inference import Inference
 from console.views import inference
 from console.views.inference import Latency, Pod, Row
+from facts.wording import count_of
 from gpu_operator import errors
 
 _WITHIN_S: Final = 10.0  # for which each reading waits
@@ -30,7 +31,7 @@ def read_rows(
     pods = pods[: inference.SHOWN]
     if not pods:
         return []
-    click.echo(f"Reading {len(pods)} pods twice, {pause_s:g} s apart", err=True)
+    click.echo(f"Reading {count_of(len(pods), 'pod')} twice, {pause_s:g} s apart", err=True)
     try:
         return asyncio.run(_read(access, pods, pause_s))
     except errors.ConfigError as err:

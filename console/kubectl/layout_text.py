@@ -10,7 +10,7 @@ from console.kubectl import access, output
 from console.model.budgets import Budgets, read_budgets
 from console.views.layout_diff import ChangeGroup, LayoutDiff
 from drawing import terminal
-from facts.wording import list_first
+from facts.wording import count_of, list_first
 from gpu_operator import errors
 
 _SHOWN = 8  # names in a line
@@ -53,8 +53,8 @@ def _lines(found: LayoutDiff, limits: Budgets | None, most: int | None) -> Itera
     yield (terminal.Span(title, bold=True),)
     if not found.selected:
         yield "The selector matches no GPU."
-    yield f"  {found.selected} GPUs selected, {found.unchanged} unchanged"
-    yield f"  {found.created} slices created, {found.destroyed} destroyed"
+    yield f"  {count_of(found.selected, 'GPU')} selected, {found.unchanged} unchanged"
+    yield f"  {count_of(found.created, 'slice')} created, {found.destroyed} destroyed"
     yield f"  at most {found.at_a_time} of the GPUs lose slices at the same time"
     if found.sick:
         names = list_first([f"{name} ({health})" for name, health in found.sick], most)

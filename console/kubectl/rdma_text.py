@@ -6,6 +6,7 @@ import click
 
 from console.kubectl import output
 from console.views.reach import LEGEND, Cell, Matrix
+from facts.wording import count_of
 
 
 def write_matrix(found: Matrix, form: str, scope: str) -> None:
@@ -30,7 +31,8 @@ def write_matrix(found: Matrix, form: str, scope: str) -> None:
             if cell.problem:
                 output.write_lines([f"! {name} to {other}: {cell.problem}"])
     if found.more:
-        click.echo(f"{found.more} pods are not shown: --first N begins at another pod", err=True)
+        more = count_of(found.more, "pod is", "pods are")
+        click.echo(f"{more} not shown: --first N begins at another pod", err=True)
 
 
 def _text(cell: Cell) -> str:

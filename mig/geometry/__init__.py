@@ -3,7 +3,7 @@
 from boards.record import Provenance
 from boards.record.nvml import ComputeInstanceProfile, GpuInstanceProfile
 from mig.geometry.boards import Board
-from mig.geometry.catalogue import BOARDS, board
+from mig.geometry.catalogue import BOARDS, board, find_board
 from mig.geometry.compute import ComputePlace, ComputeProfile
 from mig.geometry.naming import (
     GIB,
@@ -37,6 +37,7 @@ __all__ = [
     "Profile",
     "Provenance",
     "board",
+    "find_board",
     "memory_gb",
     "parse_name",
     "profile_name",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from boards import RECORDS
+from boards.record.names import UnknownNameError, resolve
 from mig.errors import UnknownBoardError
 from mig.geometry.boards import Board
 from mig.geometry.rows import build
@@ -18,8 +19,18 @@ BOARDS: Mapping[str, Board] = MappingProxyType(
 
 
 def board(key: str) -> Board:
-    """Return the board with this key. Raises UnknownBoardError, which names the known boards."""
+    """Return the board with this key. Raises UnknownBoardError, which suggests keys."""
     try:
         return BOARDS[key]
     except KeyError:
         raise UnknownBoardError(key, BOARDS) from None
+
+
+def find_board(name: str) -> Board:
+    """Return the board that a user means by ``name``, such as ``A30`` or ``rtx-pro``. Raises
+    UnknownBoardError.
+    """
+    try:
+        return BOARDS[resolve("board", name, BOARDS)]
+    except UnknownNameError:
+        raise UnknownBoardError(name, BOARDS) from None

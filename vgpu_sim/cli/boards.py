@@ -1,4 +1,4 @@
-"""The ``--board`` option of several verbs: validation and shell completion."""
+"""Options that name boards: which board is meant, and shell completion."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -17,9 +17,9 @@ def _to_board(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     if value is None:  # None during completion, and where the option is optional.
         return None
     try:
-        return geometry.board(value)
+        return geometry.find_board(value)
     except UnknownBoardError as err:
-        raise click.BadParameter(str(err), ctx, param) from err
+        raise click.UsageError(str(err), ctx) from err
 
 
 def _complete(
@@ -41,7 +41,7 @@ def _option(required: bool) -> Callable[[_F], _F]:
         callback=_to_board,
         shell_complete=_complete,
         metavar="BOARD",
-        help="Board, such as h100-80gb; an unknown name lists all boards.",
+        help="Board, such as h100-80gb; `tessera mig boards` lists all.",
     )
 
 

@@ -3,23 +3,21 @@ faults.
 """
 
 import os
-import sys
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
 from vgpu_sim import config
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.cli.clients.run_dirs import PREFIX
+from vgpu_sim.cli.errors import FAILED, fail
 from vgpu_sim.gpud.admin.injection import MAX_DURATION_MS
 from vgpu_sim.gpud.faults.classes import XIDS
 from vgpu_sim.hal.management import admin
 from vgpu_sim.hal.management.documents import DocumentError
 
-EXIT_REFUSED = 1
 EXIT_NO_DRIVER = 9  # as nvidia-smi does
 
 _RUN_DIR = click.option(
@@ -99,7 +97,7 @@ def inject(
     with closing(_connect(run_dir)) as client:
         gpu = next((one for one in _inventory(client).gpus if one.index == index), None)
         if gpu is None:
-            _fail(EXIT_REFUSED, f"there is no GPU {index}")
+            fail(f"there is no GPU {index}", FAILED)
         try:
             answer = client.call(
                 "inject_fault",
@@ -112,7 +110,7 @@ def inject(
                 duration_ms=round((seconds or 0) * 1000),
             )
         except AdminRefused as err:
-            _fail(EXIT_REFUSED, str(err))
+            fail(str(err), FAILED)
         click.echo(answer["id"])
 
 
@@ -136,11 +134,11 @@ def clear(index: int | None, fault_id: str, run_dir: Path | None) -> None:
         if index is not None:
             uuid = next((one.uuid for one in _inventory(client).gpus if one.index == index), "")
             if not uuid:
-                _fail(EXIT_REFUSED, f"there is no GPU {index}")
+                fail(f"there is no GPU {index}", FAILED)
         try:
             answer = client.call("clear_faults", gpu_uuid=uuid, id=fault_id)
         except AdminRefused as err:
-            _fail(EXIT_REFUSED, str(err))
+            fail(str(err), FAILED)
         for one in answer["cleared"]:
             click.echo(one)
 
@@ -185,12 +183,12 @@ def _connect(run_dir: Path | None) -> AdminClient:
     runs = _runs() if run_dir is None else []
     if len(runs) > 1:
         found = ", ".join(map(str, runs))
-        _fail(EXIT_NO_DRIVER, f"several runs are in progress ({found}): choose one with --run-dir")
+        fail(f"several runs are in progress ({found}): choose one with --run-dir", EXIT_NO_DRIVER)
     last = runs[0] if runs else candidates[-1]
     try:
         return AdminClient(last)
     except OSError as err:
-        _fail(EXIT_NO_DRIVER, f"couldn't communicate with gpud: {last / 'gpud.sock'}: {err}")
+        fail(f"couldn't communicate with gpud: {last / 'gpud.sock'}: {err}", EXIT_NO_DRIVER)
 
 
 def _runs() -> list[Path]:
@@ -207,9 +205,4 @@ def _inventory(client: AdminClient) -> admin.Inventory:
     try:
         return client.inventory()
     except (DocumentError, OSError) as err:
-        _fail(EXIT_NO_DRIVER, f"gpud does not answer: {err}")
-
-
-def _fail(status: int, message: str) -> NoReturn:
-    click.echo(f"tessera fault: {message}", err=True)
-    sys.exit(status)
+        fail(f"gpud does not answer: {err}", EXIT_NO_DRIVER)

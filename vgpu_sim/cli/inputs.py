@@ -2,14 +2,15 @@
 
 import click
 
+from vgpu_sim.cli.errors import InvalidInput
 from vgpu_sim.hal.messages import MAX_IMAGE_BYTES
 
 # click would report an unreadable file as wrong usage, with the exit status of wrong usage.
 FILE = click.Path(readable=False)
 
 
-class UnreadableFile(click.ClickException):
-    """A file cannot be read; the message is the complete error line."""
+class UnreadableFile(InvalidInput):
+    """A file cannot be read; the message names it and the reason."""
 
     def __init__(self, file: str, reason: str) -> None:
         super().__init__(f"{file}: {reason}")

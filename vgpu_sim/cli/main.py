@@ -13,6 +13,8 @@ from typing import Any, TextIO
 
 import click
 
+from vgpu_sim.cli import errors
+
 
 def _cc() -> click.Command:
     from vgpu_sim.cli import cc
@@ -145,6 +147,16 @@ class _Tessera(click.Group):
         load = _VERBS.get(cmd_name)
         return load() if load is not None else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as err:  # click compares with imported verbs only
+            raise click.exceptions.NoSuchCommand(
+                err.command_name, possibilities=_VERBS, ctx=ctx
+            ) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -156,10 +168,18 @@ class _Tessera(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         _open_closed_streams()
         try:
-            return super().main(*args, **kwargs)
+            status = super().main(*args, **{**kwargs, "standalone_mode": False})
+        except click.ClickException as err:
+            errors.show(err)
+            sys.exit(err.exit_code)
+        except click.Abort:
+            sys.exit(errors.FAILED)
         except OSError as err:  # output that cannot be written; click handles a broken pipe
             _drop_what_cannot_be_written(sys.stdout)
-            sys.exit(f"tessera: {err.filename or 'output'}: {err.strerror or err}")
+            errors.report(f"{err.filename or 'output'}: {err.strerror or err}")
+            sys.exit(errors.FAILED)
+        else:
+            sys.exit(status if isinstance(status, int) else 0)
         finally:
             _drop_what_cannot_be_written(sys.stderr)
 

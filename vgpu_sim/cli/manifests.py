@@ -15,6 +15,7 @@ import click
 import yaml
 
 from vgpu_sim.cli import inputs
+from vgpu_sim.cli.errors import InvalidInput
 from vgpu_sim.yaml_nesting import check_nesting
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -60,7 +61,7 @@ def read(names: Sequence[str]) -> list[Document]:
     """Return the objects in files and folders; a List object is replaced by its items.
 
     Raises:
-        click.ClickException: a file cannot be read, or contains something other than an object.
+        InvalidInput: a file cannot be read, or contains something other than an object.
     """
     documents: list[Document] = []
     for name in names:
@@ -131,14 +132,14 @@ def _contents(file: str) -> Iterator[Any]:
 
 def _objects(content: Any, source: str, depth: int) -> Iterator[Document]:
     if not isinstance(content, dict):
-        raise click.ClickException(f"{source}: not a Kubernetes object")
+        raise InvalidInput(f"{source}: not a Kubernetes object")
     document = Document(content, source)
     items = content.get("items")
     if not document.kind.endswith("List") or not isinstance(items, list):
         yield document
         return
     if depth:
-        raise click.ClickException(f"{source}: a List object contains another List object")
+        raise InvalidInput(f"{source}: a List object contains another List object")
     for index, item in enumerate(items):
         if isinstance(item, dict):  # items of a typed list may omit their kind
             item = {"kind": document.kind.removesuffix("List"), **item}

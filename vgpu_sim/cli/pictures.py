@@ -1,10 +1,11 @@
 """The options with which verbs draw: ``--svg FILE``, ``--html FILE`` and ``--draw``."""
 
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import click
 
@@ -37,7 +38,11 @@ class Request:
     @property
     def wants_text(self) -> bool:
         """Return whether to draw in the terminal: by default, only if standard output is one."""
-        return sys.stdout.isatty() if self.draw is None else self.draw
+        return self.wants_text_on(sys.stdout)
+
+    def wants_text_on(self, stream: TextIO) -> bool:
+        """Return whether to draw on a stream: by default, only if it is a terminal."""
+        return stream.isatty() if self.draw is None else self.draw
 
 
 def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
@@ -75,13 +80,8 @@ _DRAW: Final = click.option(
     default=None,
     expose_value=False,
     callback=_remember("draw"),
-    help="Draw in the terminal, too; default: if standard output is a terminal.",
+    help="Draw in the terminal, too; default: if the output is a terminal.",
 )
-
-
-def with_files(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the command function with ``--svg`` and ``--html``."""
-    return _SVG(_HTML(function))
 
 
 def with_pictures(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,8 +114,18 @@ def write_files(
         outputs.write_text(request.html, write_html(title, drawn, tuple(notes)).encode())
 
 
-def print_lines(lines: Iterable[Line]) -> None:
-    """Print lines of a drawing, with colours on a terminal only."""
-    coloured = terminal.is_coloured(sys.stdout)
+def print_lines(lines: Iterable[Line], *, err: bool = False) -> None:
+    """Print lines of a drawing on stdout, or on stderr, with colours on a terminal only."""
+    coloured = terminal.is_coloured(sys.stderr if err else sys.stdout)
     for line in lines:
-        click.echo(terminal.format_line(line, coloured=coloured), color=coloured)
+        click.echo(terminal.format_line(line, coloured=coloured), err=err, color=coloured)
+
+
+def echo_text(text: str) -> None:
+    """Print text beside a drawing: in lines that are no wider than the terminal."""
+    if current().wants_text:
+        indent = text[: len(text) - len(text.lstrip())]
+        text = textwrap.fill(
+            text.strip(), terminal.width(), initial_indent=indent, subsequent_indent=f"{indent}  "
+        )
+    click.echo(text)

@@ -127,7 +127,7 @@ def test_without_a_cluster_the_command_names_the_remedy(tmp_path: Path) -> None:
             [TESSERA, "ui", "--no-browser", *arguments], capture_output=True, text=True, timeout=60
         )
         assert done.returncode == 2
-        assert "tessera ui: no access to a cluster: " in done.stderr
+        assert "error: no access to a cluster: " in done.stderr
         assert problem in done.stderr
 
 

@@ -97,5 +97,5 @@ def test_rows_of_a_gpu_are_as_wide_as_requested(size: int) -> None:
 
 def test_a_denied_path_names_the_check_that_denies() -> None:
     path = Path("Write", "a", "b", (Stage("egress", True), Stage("ingress", False)))
-    (line,) = (format_line(one, coloured=False) for one in path_lines(path))
+    (line,) = (format_line(one, coloured=False) for one in path_lines(path, 80))
     assert line == "a ── egress passes ─✕ ingress denies ─✕ b"

@@ -6,23 +6,25 @@ rights of its own.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
 import click
 
 from drawing.slices import BoxState
+from facts.wording import count_of
 from mig import planner, pools
 from mig.errors import MigError, SpecError
 from mig.geometry import Instance
 from mig.pools import GpuState
-from vgpu_sim.cli import pictures as options
+from vgpu_sim.cli import inputs, pictures as options
+from vgpu_sim.cli.errors import InvalidInput
 from vgpu_sim.cli.mig import pictures
 from vgpu_sim.cli.mig.pictures import Moment
 from vgpu_sim.cli.mig.relayout import read_slices
 
 _MOST_DRAWN = 32
 _MOST_PODS = 5
-_NOT_READ = 2
+_EXPECTED = "`tessera mig advise` expects the output of `kubectl get gpus -o json`"
 
 
 @click.command()
@@ -30,7 +32,7 @@ _NOT_READ = 2
     "-f",
     "--filename",
     "file",
-    type=click.File(encoding="utf-8"),
+    type=inputs.FILE,
     default="-",
     show_default=True,
     help="Output of `kubectl get gpus -o json`; - is standard input.",
@@ -50,7 +52,7 @@ _NOT_READ = 2
 @click.pass_context
 def advise(
     ctx: click.Context,
-    file: IO[str],
+    file: str,
     pool: str | None,
     want: str,
     layout: str | None,
@@ -62,11 +64,7 @@ def advise(
     in use; it is 0 if moving slices would not help. Slices that no pod holds are counted as
     room.
     """
-    try:
-        gpus = [gpu for gpu in pools.read(json.load(file)) if pool in (None, gpu.pool)]
-    except (ValueError, MigError) as err:
-        click.echo(f"Error: {file.name}: {err}", err=True)
-        ctx.exit(_NOT_READ)
+    gpus = [gpu for gpu in _read(file) if pool in (None, gpu.pool)]
     divided = [gpu for gpu in gpus if not gpu.is_whole]
     document: dict[str, Any] = {
         "gpus": len(gpus),
@@ -77,13 +75,30 @@ def advise(
     if layout is not None:
         document["layout"] = _layout(ctx, gpus, layout)
     moments = [one for name in want.split(",") if name for one in _moments(divided, name)]
+    if layout is not None:
+        moments += _layout_moments(gpus, layout)
+    moments = moments or _now(divided)
     title = f"room for {want}" if want else "GPUs"
-    options.write_files(title, lambda: pictures.figures_of(moments or _now(divided)))
+    options.write_files(title, lambda: pictures.figures_of(moments))
     if options.current().takes_stdout:
         return
     click.echo(json.dumps(document) if as_json else "\n".join(_lines(document)))
     if not as_json:
         pictures.print_moments(moments)
+
+
+def _read(file: str) -> list[GpuState]:
+    """Return the GPUs in kubectl's JSON. Raises InvalidInput."""
+    text = inputs.read_text(file)
+    name = "standard input" if file == "-" else file
+    try:
+        if not text.strip():
+            raise InvalidInput(f"{name} is empty; {_EXPECTED}")
+        return pools.read(json.loads(text))
+    except MigError as err:
+        raise InvalidInput(f"{name}: {err}") from err
+    except (ValueError, RecursionError) as err:
+        raise InvalidInput(f"{name} is not JSON: {err}; {_EXPECTED}") from err
 
 
 def _room(gpus: Sequence[GpuState]) -> dict[str, Any]:
@@ -137,10 +152,38 @@ def _moments(gpus: Sequence[GpuState], text: str) -> Iterator[Moment]:
     for gpu, making in found.makings[:_MOST_DRAWN]:
         gone = making.disturbed
         stay = [one for one in gpu.held if one.gpu_instance not in gone]
-        after = pictures.states_of(held=stay, coming=[to for _, to in making.moves])
+        moved = [to for _, to in making.moves]
+        coming = [*moved, *_made_room(gpu, [*stay, *moved], name)]
+        after = pictures.states_of(held=stay, coming=coming)
         before = f"{gpu.name} before ({text})"
         yield pictures.moment(gpu.board, before, _states(gpu, gone))
         yield pictures.moment(gpu.board, f"{gpu.name} after ({text})", after)
+
+
+def _made_room(gpu: GpuState, held: Sequence[Instance], name: str) -> tuple[Instance, ...]:
+    """Return the slices of a profile for which there is room beside ``held``, one more than now."""
+    profile = gpu.board.device_profile(name).profile
+    count = planner.room(gpu.board, gpu.held)[profile].now + 1
+    return tuple(planner.plan(gpu.board, held, [profile] * count).placed)
+
+
+def _layout_moments(gpus: Sequence[GpuState], text: str) -> list[Moment]:
+    """Return the GPUs that a layout changes, before and after, at most as many as a page shows."""
+    moments: list[Moment] = []
+    for gpu in gpus:
+        if len(moments) >= 2 * _MOST_DRAWN:
+            break
+        try:
+            wanted = read_slices(gpu.board, text)
+            plan = planner.relayout(gpu.board, gpu.slices, wanted, held=frozenset(gpu.held))
+        except MigError:  # the text names the boards that cannot have the layout
+            continue
+        if plan.destroy or plan.create:
+            before = pictures.states_of(held=plan.keep, leaving=plan.destroy)
+            after = pictures.states_of(held=plan.keep, coming=plan.create)
+            moments.append(pictures.moment(gpu.board, f"{gpu.name} before", before))
+            moments.append(pictures.moment(gpu.board, f"{gpu.name} after", after))
+    return moments
 
 
 def _states(gpu: GpuState, gone: Sequence[Instance]) -> dict[Instance, BoxState]:
@@ -167,7 +210,7 @@ def _layout(ctx: click.Context, gpus: Sequence[GpuState], text: str) -> dict[str
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{found['gpus']} GPUs, {found['divided']} of them divided"
+    yield f"{count_of(found['gpus'], 'GPU')}, {found['divided']} divided"
     yield f"Fragmentation: {found['fragmentation']:.3f}"
     if found["room"]:
         yield f"{'Profile':<14}{'Room now':>10}{'If packed':>11}"
@@ -196,9 +239,9 @@ def _advice_lines(advice: Mapping[str, Any]) -> Iterator[str]:
 
 def _cost(layout: Mapping[str, Any]) -> Iterator[str]:
     yield (
-        f"{layout['slices']} on every GPU: {layout['as_it_is']} are so already;"
-        f" {layout['destroy']} slices to destroy, {layout['create']} to create,"
-        f" {len(layout['pods'])} pods in the way"
+        f"{layout['slices']} on every GPU: {count_of(layout['as_it_is'], 'is', 'are')} so already;"
+        f" {count_of(layout['destroy'], 'slice')} to destroy, {layout['create']} to create,"
+        f" {count_of(len(layout['pods']), 'pod')} in the way"
     )
     pods = layout["pods"]
     if pods:

@@ -9,10 +9,9 @@ from mig import planner, spec
 from mig.errors import IllegalLayoutError, PlanError, SpecError
 from mig.geometry import Board, Instance
 from vgpu_sim.cli import boards, pictures as options
+from vgpu_sim.cli.errors import FAILED, report
 from vgpu_sim.cli.mig import pictures, relayout
 from vgpu_sim.cli.mig.tables import echo_json, echo_table, json_option
-
-_CANNOT = 1
 
 
 def _complete_list(ctx: click.Context, incomplete: str, *, placed: bool) -> list[CompletionItem]:
@@ -123,8 +122,8 @@ def plan(
         if as_json:
             echo_json(_refusal_json(board, err))
         else:
-            click.echo(err, err=True)
-        ctx.exit(_CANNOT)
+            report(str(err))
+        ctx.exit(FAILED)
     _answer(made, f"{want} on {board.key}", as_json=as_json)
 
 

@@ -9,9 +9,9 @@ from mig import planner, spec
 from mig.errors import IllegalLayoutError, InUseError, MigError, PlanError, SpecError
 from mig.geometry import Board, DeviceProfile, Instance
 from vgpu_sim.cli import pictures as options
+from vgpu_sim.cli.errors import FAILED, report
 from vgpu_sim.cli.mig import pictures
 
-_CANNOT = 1
 _MOST_CONFLICTS = 8  # most conflicts printed
 
 
@@ -34,8 +34,8 @@ def command(
         if as_json:
             click.echo(json.dumps({"board": board.key, "possible": False, "why": str(err)}))
         else:
-            click.echo(err, err=True)
-        ctx.exit(_CANNOT)
+            report(str(err))
+        ctx.exit(FAILED)
     except IllegalLayoutError as err:
         raise click.UsageError(str(err), ctx) from err
     except MigError as err:

@@ -3,14 +3,14 @@ fit parameters to these.
 """
 
 import json
-import sys
 from pathlib import Path
 
 import click
 
-from vgpu_sim.cli.perf.group import exit_with_error, make_completer, new_file
+from vgpu_sim.cli.errors import fail
+from vgpu_sim.cli.perf.group import exit_with_error, make_completer, new_file, to_board_names
 from vgpu_sim.perf import parameters, plots
-from vgpu_sim.perf.boards import BOARDS, board_named
+from vgpu_sim.perf.boards import BOARDS
 from vgpu_sim.perf.errors import NoData, PerfError, UnknownModel
 from vgpu_sim.perf.models.serving_intervals import FILE as SERVED
 from vgpu_sim.perf.validation import families, page, serving, unseen
@@ -22,6 +22,7 @@ _boards = click.option(
     multiple=True,
     metavar="NAME",
     help="Only this board; may be repeated.",
+    callback=to_board_names,
     shell_complete=make_completer(BOARDS),
 )
 _family = click.option("--family", type=click.Choice(list(FAMILIES)), help="Only this family.")
@@ -41,11 +42,7 @@ _UNSEEN = (
 
 
 def _keys(family: str | None, boards: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return the tables of measurements that the options select, as (family, table). Raises
-    UnknownBoard.
-    """
-    for board in boards:
-        board_named(board)
+    """Return the tables of measurements that the options select, as (family, table)."""
     return [
         (name, key)
         for name, one in FAMILIES.items()
@@ -64,6 +61,7 @@ def _keys(family: str | None, boards: tuple[str, ...]) -> list[tuple[str, str]]:
 @click.option(
     "--donor",
     metavar="NAME",
+    callback=to_board_names,
     shell_complete=make_completer(BOARDS),
     help="Predict with this board's parameters, as for a board without measurements.",
 )
@@ -121,8 +119,6 @@ def _validate_tables(
     verdicts = []
     try:
         keys = _keys(family, boards)
-        if donor is not None:
-            board_named(donor)
         if not keys:
             raise NoData(f"no measurements of {family or 'any family'} on {', '.join(boards)}")
         if html is not None:
@@ -141,8 +137,7 @@ def _validate_tables(
     except PerfError as err:
         exit_with_error(err)
     except OSError as err:
-        click.echo(f"error: {err.filename}: {err.strerror}", err=True)
-        sys.exit(1)
+        fail(f"{err.filename}: {err.strerror}")
 
 
 def _alone(option: str, **others: object) -> None:
@@ -177,8 +172,6 @@ def _validate_unseen(boards: tuple[str, ...], rows: int | None) -> None:
 
 def _targets(boards: tuple[str, ...]) -> list[str]:
     """Return the selected boards that have donors. Raises NoData."""
-    for board in boards:
-        board_named(board)
     targets = [name for name in unseen.DONORS if not boards or name in boards]
     if not targets:
         raise NoData(f"no donor boards are defined for {', '.join(boards)}")
@@ -187,8 +180,6 @@ def _targets(boards: tuple[str, ...]) -> list[str]:
 
 def _validate_served(boards: tuple[str, ...], most: int | None) -> None:
     try:
-        for board in boards:
-            board_named(board)
         points, excluded = serving.predict_points(most)
         rows = serving.validate(points)
     except PerfError as err:

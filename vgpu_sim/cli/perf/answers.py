@@ -65,7 +65,7 @@ def _figures(every: Sequence[Prediction], title: str) -> Sequence[Figure]:
 
 def _beside(every: list[Prediction], title: str) -> None:
     """Print the causes of the time on each board, side by side."""
-    click.echo(f"{title} (modelled)")
+    pictures.echo_text(f"{title} (modelled)")
     click.echo(" " * 30 + "".join(f"{found.board.name:>16}" for found in every))
     rows = {"time (us)": [found.us for found in every]}
     rows["± (%)"] = [found.percent for found in every]
@@ -81,11 +81,11 @@ def _beside(every: list[Prediction], title: str) -> None:
 
 def _print(found: Prediction, title: str) -> None:
     dtype = "" if found.dtype == "bytes" else f"{found.dtype}, "
-    click.echo(f"{title}, {dtype}on {found.board.product} (modelled)")
+    pictures.echo_text(f"{title}, {dtype}on {found.board.product} (modelled)")
     low, high = found.interval
     rates = "; ".join(f"{value:.4g} {unit}" for unit, value in found.rates.items())
     within = f"\u00b1 {found.percent:.0f} % (90 %: {low:.4g} to {high:.4g} us)"
-    click.echo(f"{found.us:.4g} us {within}; {rates}")
+    pictures.echo_text(f"{found.us:.4g} us {within}; {rates}")
     most = max(found.stack.values(), default=0.0)
     room = terminal.width() - _CAUSE_COLUMNS if pictures.current().wants_text else 0
     for cause, part in found.stack.items():
@@ -99,6 +99,6 @@ def _print(found: Prediction, title: str) -> None:
         click.echo(f"    {one['way']}")
     choice = ", ".join(f"{name} {value}" for name, value in found.choice.items())
     rows = f"fitted to {found.fitted.rows} rows of {found.fitted.source}"
-    click.echo("; ".join(filter(None, (choice and f"kernel: {choice}", rows))))
+    pictures.echo_text("; ".join(filter(None, (choice and f"kernel: {choice}", rows))))
     if found.fitted.note:
-        click.echo(f"note: {found.fitted.note}")
+        pictures.echo_text(f"note: {found.fitted.note}")

@@ -1,6 +1,5 @@
 """``tessera perf``: predicted times of operations on real boards, with the expected error."""
 
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
@@ -9,11 +8,12 @@ import click
 from click.shell_completion import CompletionItem
 
 from vgpu_sim.cli import quantity
-from vgpu_sim.perf.boards import BOARDS
-from vgpu_sim.perf.errors import PerfError
+from vgpu_sim.cli.errors import INVALID, fail
+from vgpu_sim.perf.boards import BOARDS, find_board
+from vgpu_sim.perf.errors import PerfError, UnknownBoard
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_UNREADABLE = 2
+_Names = str | tuple[str | None, ...] | None
 # An operation too large for any memory is refused elsewhere; this bound prevents overflow.
 SIZE: Final = click.IntRange(min=1, max=10**15)
 
@@ -59,11 +59,27 @@ def make_completer(names: Iterable[str]) -> _Complete:
     return complete
 
 
+def _find_boards(text: str | None, ctx: click.Context) -> str | None:
+    """Return the names of boards in a list such as A,B. Raises click.UsageError."""
+    try:
+        return text and ",".join(find_board(one).name for one in text.split(","))
+    except UnknownBoard as err:
+        raise click.UsageError(str(err), ctx) from err
+
+
+def to_board_names(ctx: click.Context, _: click.Parameter, value: _Names) -> _Names:
+    """Return the names of the boards that the value of an option means. Raises click.UsageError."""
+    if isinstance(value, tuple):
+        return tuple(_find_boards(one, ctx) for one in value)
+    return _find_boards(value, ctx)
+
+
 board_option = click.option(
     "--board",
     required=True,
     metavar="NAME",
-    help=f"One of {', '.join(BOARDS)}.",
+    help=f"One of {', '.join(BOARDS)}; or several, as in A,B.",
+    callback=to_board_names,
     shell_complete=make_completer(BOARDS),
 )
 
@@ -77,5 +93,4 @@ def command() -> None:
 
 def exit_with_error(err: PerfError) -> NoReturn:
     """End the command with the error in one line."""
-    click.echo(f"error: {err}", err=True)
-    sys.exit(_UNREADABLE)
+    fail(err, INVALID)

@@ -6,6 +6,7 @@ import click
 from click.core import ParameterSource
 
 from drawing import terminal, terminal_causes
+from facts.wording import count_of
 from vgpu_sim.cli import pictures
 from vgpu_sim.cli.perf.group import SIZE, board_option, exit_with_error, make_completer
 from vgpu_sim.perf.errors import PerfError
@@ -145,8 +146,8 @@ def _report(found: Report) -> None:
     request, need = found.question, found.memory
     click.echo(
         f"{request.model} in {request.dtype} on {request.layout.gpus} x {request.board} "
-        f"({request.layout}), {request.batch} sequences, {request.given} tokens in, "
-        f"{request.made} out (modelled)"
+        f"({request.layout}), {count_of(request.batch, 'sequence')}, "
+        f"{count_of(request.given, 'token')} in, {request.made} out (modelled)"
     )
     served = bands()
     for name, one, what, (low, high) in (
@@ -181,8 +182,8 @@ def _report(found: Report) -> None:
 
 def _drawing(found: Drawing) -> None:
     click.echo(
-        f"sdxl in bf16 on {found.board}, {found.batch} images of {found.side} pixels with "
-        f"guidance, {found.steps} steps (modelled)"
+        f"sdxl in bf16 on {found.board}, {count_of(found.batch, 'image')} of {found.side} pixels "
+        f"with guidance, {count_of(found.steps, 'step')} (modelled)"
     )
     percent = 100 * found.half / found.step_us
     click.echo(
@@ -198,15 +199,16 @@ def _drawing(found: Drawing) -> None:
 
 
 def _title(name: str, one: Pass) -> str:
-    return f"{name}: {one.step.tokens} tokens on contexts of {one.step.context}"
+    return f"{name}: {count_of(one.step.tokens, 'token')} on contexts of {one.step.context}"
 
 
 def _beside(reports: list[Report]) -> None:
     """Print the causes of the time on each board, side by side."""
     request = reports[0].question
     click.echo(
-        f"{request.model} in {request.dtype}, {request.layout}, {request.batch} sequences, "
-        f"{request.given} tokens in, {request.made} out (modelled)"
+        f"{request.model} in {request.dtype}, {request.layout}, "
+        f"{count_of(request.batch, 'sequence')}, {count_of(request.given, 'token')} in, "
+        f"{request.made} out (modelled)"
     )
     click.echo(" " * 30 + "".join(f"{one.question.board:>16}" for one in reports))
     for title, values in (

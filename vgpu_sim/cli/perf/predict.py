@@ -11,6 +11,7 @@ from vgpu_sim.cli.perf.group import (
     board_option,
     bytes_option,
     make_completer,
+    to_board_names,
 )
 from vgpu_sim.perf.boards import BOARDS
 from vgpu_sim.perf.collective.model import OPS
@@ -308,6 +309,7 @@ _rowwise("sampling", "The most likely token of each row of logits in bf16.")
     required=True,
     metavar="A,B,...",
     help=f"Some of {', '.join(BOARDS)}.",
+    callback=to_board_names,
     shell_complete=make_completer(BOARDS),
 )
 @click.pass_context

@@ -1,6 +1,7 @@
 """``tessera perf run`` runs a program on a simulated board and predicts its time on a real one."""
 
 import json
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from drawing import terminal
 from mig.errors import MigError
 from mig.geometry import WHOLE, Board, DeviceProfile
 from vgpu_sim import config
@@ -15,12 +17,14 @@ from vgpu_sim.cli import boards, pictures
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed
 from vgpu_sim.cli.clocks import check_modelled
+from vgpu_sim.cli.errors import fail, report as report_error
 from vgpu_sim.cli.perf.group import new_file
 from vgpu_sim.cli.perf.run_report import (
     Report,
     RunEvents,
     details,
     document_of,
+    drawing_of,
     figures_of,
     lines,
     notes_of,
@@ -28,7 +32,7 @@ from vgpu_sim.cli.perf.run_report import (
 )
 from vgpu_sim.cli.perf.run_trace import trace_of
 from vgpu_sim.cli.placing import configure, layout
-from vgpu_sim.cli.run.command import EXIT_FAILED, run_program
+from vgpu_sim.cli.run.command import EXIT_FAILED, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, run_program
 from vgpu_sim.hal.observe.modelled_report import MODELLED
 from vgpu_sim.perf.kernels import chip_of
 from vgpu_sim.system.python_process import interpreter
@@ -71,7 +75,7 @@ _LAST_WORDS_SECONDS = 10.0
     metavar="FILE",
     help="Write the modelled timeline of kernels and copies to FILE, which Perfetto opens.",
 )
-@pictures.with_files
+@pictures.with_pictures
 @click.argument(
     "command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND..."
 )
@@ -106,12 +110,16 @@ def run(
             with AdminClient(node.run_dir, _LAST_WORDS_SECONDS) as admin:
                 admin.call("subscribe")
                 status = run_program(command_line, environment)
-                _listen(admin, events)
+                still_alive = _listen(admin, events)
     except (StartFailed, AdminRefused, OSError, ValueError) as err:
-        click.echo(f"tessera perf run: {err}", err=True)
-        sys.exit(EXIT_FAILED)
+        fail(err, EXIT_FAILED)
     report = report_of(chip, events)
-    _tell(report, grouped=group, detailed=detailed, json_file=json_file)
+    if not events.contexts and not still_alive:
+        _report_no_context(command_line[0], status)
+    else:
+        _tell(report, grouped=group, detailed=detailed)
+    if json_file is not None:
+        _write_json(report, json_file)
     if trace_file is not None:
         trace_file.write_text(json.dumps(trace_of(report)) + "\n", encoding="utf-8")
     notes = notes_of(report, grouped=group)
@@ -126,9 +134,9 @@ def _device(board: Board, name: str) -> DeviceProfile:
         raise click.BadParameter(str(err), param_hint="--slice") from err
 
 
-def _listen(admin: AdminClient, events: RunEvents) -> None:
+def _listen(admin: AdminClient, events: RunEvents) -> bool:
     """Receive events until no context is alive, or until those that are alive send no more
-    events.
+    events. Return whether some are alive.
     """
     while True:
         gpus = admin.call("inventory")["gpus"]
@@ -136,20 +144,33 @@ def _listen(admin: AdminClient, events: RunEvents) -> None:
         for event in admin.queued_events():
             events.add_event(event)
         if not live:
-            return
+            return False
         try:
             events.add_event(admin.next_event())
         except TimeoutError:
-            return
+            return True
 
 
-def _tell(report: Report, *, grouped: bool, detailed: bool, json_file: Path | None) -> None:
+def _report_no_context(program: str, status: int) -> None:
+    """Report that there is nothing to predict. A program that could not be executed has been
+    reported.
+    """
+    if status not in (EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND):
+        name = os.path.basename(program)
+        report_error(f"{name} ended with status {status} before it used the GPU")
+
+
+def _tell(report: Report, *, grouped: bool, detailed: bool) -> None:
     text = list(lines(report, grouped=grouped))
     if detailed:
         text += details(report)
     with suppress(OSError):  # a full disk behind stderr must not replace the program's exit status
         click.echo("\n".join(f"tessera perf run: {line}" for line in text), err=True)
-    if json_file is not None:
-        with click.open_file(str(json_file), "w") as file:
-            json.dump(document_of(report), file, indent=2)
-            file.write("\n")
+        if pictures.current().wants_text_on(sys.stderr):
+            pictures.print_lines(drawing_of(report, terminal.width()), err=True)
+
+
+def _write_json(report: Report, json_file: Path) -> None:
+    with click.open_file(str(json_file), "w") as file:
+        json.dump(document_of(report), file, indent=2)
+        file.write("\n")

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from drawing import terminal_causes
 from drawing.documents import Figure
+from drawing.terminal import Line
+from facts.wording import count_of
 from vgpu_sim.hal.observe.modelled_report import (
     ModelledLaunches,
     ModelledOrder,
@@ -152,11 +155,12 @@ def lines(report: Report, *, grouped: bool) -> Iterator[str]:
                 f" {rate:>7.1f} GB/s {'':>10}  [{copy.way}] {copy.bytes} bytes"
             )
         yield (
-            f"from first to last {summary.span_us:.2f} us, of which nothing ran in"
-            f" {summary.gaps_us:.2f} us (the host's own work is not counted)"
+            f"from first to last {summary.span_us:.2f} us; idle for {summary.gaps_us:.2f} us of it"
+            " (time of the host's own work is not included)"
         )
         if summary.left_out:
-            yield f"{summary.left_out} launches of further kinds are not listed"
+            more = count_of(summary.left_out, "launch", "launches")
+            yield f"not listed: {more} of further kinds"
     sharing = sum(any(copy.way in _OVER_LINKS for copy in one.copies) for one in report.summaries)
     if sharing > 1:
         yield (
@@ -230,10 +234,8 @@ def details(report: Report) -> Iterator[str]:
         if found is None:
             continue
         limiter = found.times.occupancy.limiter
-        yield (
-            f"{row.name}: {found.us:.2f} us, {row.launches.launches} launches;"
-            f" occupancy limited by {limiter}"
-        )
+        launches = count_of(row.launches.launches, "launch", "launches")
+        yield (f"{row.name}: {found.us:.2f} us, {launches}; occupancy limited by {limiter}")
         for cause, part in found.stack.items():
             yield f"  {cause:28}{part:12.2f} us {100 * part / found.us:5.1f} %"
         counts = found.counts
@@ -251,11 +253,22 @@ def details(report: Report) -> Iterator[str]:
 
 def figures_of(report: Report) -> list[Figure]:
     """Return the drawings for ``--svg`` and ``--html``."""
-    shown = [
+    return page.figures(report.chip, _plotted(report))
+
+
+def _plotted(report: Report) -> list[page.PlottedKernel]:
+    return [
         page.PlottedKernel(row.name, row.launches.launches, row.launches.us, row.estimate)
         for row in report.rows
     ]
-    return page.figures(report.chip, shown)
+
+
+def drawing_of(report: Report, columns: int) -> Iterator[Line]:
+    """Yield the causes of each kernel's time as lines of text; none if no kernel was sampled."""
+    stacks = page.stacks_of(_plotted(report))
+    if stacks:
+        yield "causes of a launch's time (modelled)"
+        yield from terminal_causes.draw_stacks(stacks, columns)
 
 
 def notes_of(report: Report, *, grouped: bool) -> list[str]:

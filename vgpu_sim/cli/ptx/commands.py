@@ -1,15 +1,15 @@
 """``tessera ptx`` checks whether PTX loads, and shows what it compiles to."""
 
 import enum
-import os
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import click
 
+from facts.wording import count_of
 from vgpu_sim import compiler
 from vgpu_sim.cli import inputs, outputs
+from vgpu_sim.cli.errors import FAILED, INVALID, InvalidInput, report
 from vgpu_sim.isa import Diagnostic, Function, Module, Refused, container
 from vgpu_sim.isa.disasm import disassemble
 from vgpu_sim.isa.errors import IsaError
@@ -21,18 +21,15 @@ DEFAULT_BLOCK = (256, 1, 1)
 
 
 class Verdict(enum.IntEnum):
-    """The exit codes of a check.
+    """The exit statuses of a check, from best to worst.
 
     If there are several problems, ``NOT_PTX`` takes precedence: every driver would refuse that
     text. ``REFUSED`` means only that Tessera lacks a feature.
     """
 
     LOADS = 0
-    NOT_PTX = 1
-    REFUSED = 2  # at least one kernel or variable
-
-
-_FROM_BEST_TO_WORST = (Verdict.LOADS, Verdict.REFUSED, Verdict.NOT_PTX)
+    REFUSED = FAILED  # at least one kernel or variable
+    NOT_PTX = INVALID  # or a file that cannot be read
 
 
 def _parse_cc(
@@ -63,32 +60,7 @@ backend_option = click.option(
 )
 
 
-class _WrongUsage(click.UsageError):
-    """A usage error with its own exit status, because click's status 2 would look like a
-    verdict.
-    """
-
-    exit_code = os.EX_USAGE
-
-
-class _Verbs(click.Group):
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args:
-            click.echo(ctx.get_help(), err=True)
-            ctx.exit(os.EX_USAGE)
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            raise _WrongUsage(error.format_message(), error.ctx) from error
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except click.UsageError as error:
-            raise _WrongUsage(error.format_message(), error.ctx) from error
-
-
-@click.group(name="ptx", cls=_Verbs)
+@click.group(name="ptx")
 def command() -> None:
     """Check and compile PTX."""
 
@@ -103,19 +75,18 @@ def check(
 ) -> None:
     """Check whether each FILE (- for standard input) loads; print the kernels that do not, and why.
 
-    Exit status: 0 if all kernels load; 2 if some use features that are not supported yet (each
-    reason is printed with its line); 1 if the text is not PTX or cannot be read. For several
-    files, the status is 1 if any file results in 1; otherwise it is 2 if any file results in 2.
+    Exit status: 0 if all kernels load; 1 if some use features that are not supported yet (each
+    reason is printed with its line); 2 if a text is not PTX or cannot be read. For several files,
+    the status is the greatest.
     """
-    verdicts = {_check(file, cc, backend) for file in files}
-    context.exit(max(verdicts, key=_FROM_BEST_TO_WORST.index))
+    context.exit(max([_check(file, cc, backend) for file in files]))
 
 
 def _check(file: str, cc: tuple[int, int] | None, backend: str) -> Verdict:
     try:
         module = compile_file(file, cc)
     except inputs.UnreadableFile as error:
-        click.echo(error.message, err=True)
+        report(error.message)
         return Verdict.NOT_PTX
     except compiler.PtxError as error:
         found = error.diagnostics
@@ -128,17 +99,17 @@ def _check(file: str, cc: tuple[int, int] | None, backend: str) -> Verdict:
         return verdict
     refused = (*module.refused, *refused_by(backend, module))
     for one in refused:
-        click.echo(f"{file}: {title(one)} is refused ({_count(len(one.reasons), 'reason')}):")
+        click.echo(f"{file}: {title(one)} is refused ({count_of(len(one.reasons), 'reason')}):")
         click.echo(compiler.render(one.reasons, file), nl=False)
     lost = {one.name for one in refused}
     loading = [function.name for function in module.functions if function.name not in lost]
     if not refused:
-        click.echo(f"{file}: loads ({_count(len(loading), 'kernel')})")
+        click.echo(f"{file}: loads ({count_of(len(loading), 'kernel')})")
         return Verdict.LOADS
     for name in loading:
         click.echo(f"{file}: kernel {name!r} loads")
     kernels = len(loading) + sum(one.is_kernel for one in refused)
-    click.echo(f"{file}: loads with {len(loading)} of {_count(kernels, 'kernel')}")
+    click.echo(f"{file}: loads with {len(loading)} of {count_of(kernels, 'kernel')}")
     return Verdict.REFUSED
 
 
@@ -176,12 +147,8 @@ def _summary(error: compiler.PtxError) -> str:
         return "not PTX"
     if isinstance(error, compiler.TargetError):
         return "made for another device"
-    reasons = _count(len(error.diagnostics), "reason")
+    reasons = count_of(len(error.diagnostics), "reason")
     return f"valid PTX as far as Tessera can tell, not supported yet ({reasons})"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def compile_file(file: str, cc: tuple[int, int] | None) -> Module:
@@ -248,7 +215,7 @@ def compile_command(
 
     The written module contains the supported kernels, and lists the others as refused.
 
-    Exit status: 0 the output was written; 2 nothing that was requested is supported yet; 1 not
+    Exit status: 0 the output was written; 1 nothing that was requested is supported yet; 2 not
     PTX. Nothing is written unless the status is 0.
     """
     native = emit in ("llvm", "object")
@@ -264,7 +231,7 @@ def compile_command(
         click.echo(error.log(), nl=False, err=True)
         context.exit(verdict_of(error))
     except IsaError as error:
-        raise click.ClickException(f"{file}: {error}") from error
+        raise InvalidInput(f"{file}: {error}") from error
     if emit in ("isa", "llvm"):
         outputs.write_text(output, data)
     else:
@@ -295,7 +262,7 @@ def kernel_of(file: str, module: Module, name: str | None) -> Function:
     if name in names:
         return module.function(name)
     wanted = "--kernel is needed" if name is None else f"no kernel {name!r}"
-    raise click.ClickException(f"{file}: {wanted}; kernels in it: {', '.join(names) or 'none'}")
+    raise InvalidInput(f"{file}: {wanted}; kernels in it: {', '.join(names) or 'none'}")
 
 
 def _emit_native(
@@ -309,9 +276,7 @@ def _emit_native(
 
     shape = block or function.required_block or DEFAULT_BLOCK
     if function.required_block not in (None, shape):
-        raise click.ClickException(
-            f"{file}: {function.name} requires block {function.required_block}"
-        )
+        raise InvalidInput(f"{file}: {function.name} requires block {function.required_block}")
     native = jit.Compiler()
     try:
         if emit == "llvm":

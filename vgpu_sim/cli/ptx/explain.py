@@ -11,6 +11,7 @@ import click
 from drawing import terminal
 from vgpu_sim import compiler
 from vgpu_sim.cli import inputs, pictures
+from vgpu_sim.cli.errors import InvalidInput, report
 from vgpu_sim.cli.ptx import commands, listing
 from vgpu_sim.cli.ptx.sources import Sources
 from vgpu_sim.compiler import pipeline
@@ -70,7 +71,7 @@ def explain(
             return
         module = commands.compile_file(file, cc)
     except inputs.UnreadableFile as error:
-        click.echo(error.message, err=True)
+        report(error.message)
         context.exit(commands.Verdict.NOT_PTX)
     except compiler.PtxError as error:
         click.echo(error.log(), nl=False, err=True)
@@ -82,7 +83,7 @@ def explain(
     names = [function.name for function in module.functions] + list(refused)
     if kernel is not None and kernel not in names:
         shown = ", ".join(names) or "none"
-        raise click.ClickException(f"{file}: no kernel {kernel!r}; kernels in it: {shown}")
+        raise InvalidInput(f"{file}: no kernel {kernel!r}; kernels in it: {shown}")
     source = compiler.decode(inputs.read(file)) if file != "-" else ""
     wanted = pictures.current()
     if file == "-" and (wanted.wants_files or wanted.draw):

@@ -3,6 +3,7 @@
 import click
 
 from vgpu_sim.cli import inputs, outputs
+from vgpu_sim.cli.errors import InvalidInput
 from vgpu_sim.isa import container
 from vgpu_sim.isa.asm import assemble
 from vgpu_sim.isa.disasm import disassemble
@@ -29,9 +30,9 @@ def asm(file: str, output: str) -> None:
         data = container.encode(assemble(inputs.read_text(file)))
     except AssemblyError as error:
         place = f"{file}:{error.line}:{error.column}"
-        raise click.ClickException(f"{place}: {error.reason}") from error
+        raise InvalidInput(f"{place}: {error.reason}") from error
     except IsaError as error:
-        raise click.ClickException(f"{file}: {error}") from error
+        raise InvalidInput(f"{file}: {error}") from error
     outputs.write_binary(output, data, "a container")
 
 
@@ -42,5 +43,5 @@ def disasm(file: str) -> None:
     try:
         text = disassemble(container.decode(inputs.read(file)))
     except ContainerError as error:
-        raise click.ClickException(f"{file}: {error}") from error
+        raise InvalidInput(f"{file}: {error}") from error
     click.echo(text, nl=False)

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 
 import click
 
+from facts.wording import count_of
 from vgpu_sim import compiler
+from vgpu_sim.cli import inputs
 from vgpu_sim.cli.clients.launch import TYPES
+from vgpu_sim.cli.errors import InvalidInput
 from vgpu_sim.cli.ptx import commands
 from vgpu_sim.isa import container
 from vgpu_sim.isa.errors import IsaError
@@ -69,7 +72,7 @@ def _parse_grid(
 
 
 @click.command(name="run", context_settings={"ignore_unknown_options": True})
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True))
+@click.argument("file", type=inputs.FILE)
 @click.argument("arguments", nargs=-1, callback=_parse_arguments, metavar="[ARGUMENT]...")
 @click.option("--kernel", help="Kernel to launch; required if FILE has several.")
 @click.option(
@@ -103,10 +106,12 @@ def run(
     An ARGUMENT is TYPE:VALUE (u32:5), or a buffer: TYPE[COUNT] filled with zeros, with one value
     (f32[1024]:1.5), or with 0, 1, 2, ... (s32[64]:iota). Buffers are passed by address.
 
-    The kernel runs on a new slice, as in `tessera run`. Exit status: that of the launch, 0 or 1.
+    The kernel runs on a new slice, as in `tessera run`. Exit status: that of the launch, 0 or 1; 2
+    if FILE cannot be read or is invalid; 125 if the slice cannot be created.
     """
-    with open(file, "rb") as opened:
-        data = opened.read()
+    if file == "-":  # the launch reads the file again
+        raise click.UsageError("a launch needs a FILE: standard input is read once")
+    data = inputs.read(file)
     try:
         is_container = container.is_container(data)
         module = container.decode(data) if is_container else commands.compile_file(file, None)
@@ -114,11 +119,11 @@ def run(
         click.echo(error.log(), nl=False, err=True)
         context.exit(commands.verdict_of(error))
     except IsaError as error:
-        raise click.ClickException(f"{file}: {error}") from error
+        raise InvalidInput(f"{file}: {error}") from error
     function = commands.kernel_of(file, module, kernel)
     if len(arguments) != len(function.parameters):
         wanted, given = len(function.parameters), len(arguments)
-        raise click.UsageError(f"{function.name} takes {wanted} arguments, not {given}")
+        raise click.UsageError(f"{function.name} takes {count_of(wanted, 'argument')}, not {given}")
     what = {
         "file": os.path.abspath(file),
         "kernel": function.name,

@@ -12,6 +12,7 @@ from typing import TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from drawing import terminal
 from drawing.documents import Figure
 from drawing.verdict import draw_path, path_lines, path_of
 from rdma.compiling.compiler import Compiler
@@ -22,10 +23,9 @@ from rdma.objects import NamespaceFacts, Network, PodFacts, Policy
 from rdma.reading import manifests as objects
 from rdma.verbs import NAMES, Verb
 from vgpu_sim.cli import manifests, pictures
+from vgpu_sim.cli.errors import FAILED, INVALID, fail
 from vgpu_sim.cli.manifests import Document
 
-DENIED = 1
-UNREADABLE = 2
 _VERBS = {name.lower(): verb for name, verb in NAMES.items()}
 _Value = TypeVar("_Value")
 _OURS = (NETWORK_KIND, POLICY_KIND)
@@ -165,11 +165,10 @@ def explain(
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         if isinstance(error, QuestionError):
             message += f" ({_where(files, kubectl)})"
-        click.echo(f"tessera rdma explain: {message}", err=True)
-        sys.exit(UNREADABLE)
+        fail(message, INVALID)
     for (kind, key), errors in compiler.problems().items():
         for problem in errors:
-            click.echo(f"tessera rdma explain: {kind} {key}: {problem}", err=True)
+            click.echo(f"warning: {kind} {key}: {problem}", err=True)
     path = path_of(answer)
     title = f"{answer.verb} from {answer.source} to {answer.destination}"
     pictures.write_files(title, lambda: [Figure(title, draw_path(path))], answer.lines())
@@ -178,8 +177,8 @@ def explain(
     elif not pictures.current().takes_stdout:
         click.echo("\n".join(answer.lines()))
         if pictures.current().wants_text:
-            pictures.print_lines(path_lines(path))
-    sys.exit(0 if answer.allowed else DENIED)
+            pictures.print_lines(path_lines(path, terminal.width()))
+    sys.exit(0 if answer.allowed else FAILED)
 
 
 @command.command()
@@ -195,11 +194,9 @@ def check(files: Sequence[str]) -> None:
     try:
         found = [one for one in manifests.read(files) if one.kind in _OURS]
     except click.ClickException as error:
-        click.echo(f"tessera rdma check: {error.format_message()}", err=True)
-        sys.exit(UNREADABLE)
+        fail(error.format_message(), INVALID)
     if not found:
-        click.echo(f"tessera rdma check: no {' and no '.join(_OURS)} in these files", err=True)
-        sys.exit(UNREADABLE)
+        fail(f"no {' and no '.join(_OURS)} in these files", INVALID)
     compiler = Compiler()
     named: dict[tuple[str, str], str] = {}
     problems: dict[tuple[str, str], list[str]] = {}
@@ -207,8 +204,9 @@ def check(files: Sequence[str]) -> None:
         try:
             key = _put(compiler, document)
         except PolicyError as error:
-            key = (document.kind, f"{document.source}")
-            problems.setdefault(key, []).append(str(error))
+            key = (document.kind, document.source)
+            problem = str(error).removeprefix(f"{document.source}: ")
+            problems.setdefault(key, []).append(problem)
         if key in named:
             problems.setdefault(key, []).append(f"is also in {named[key]}")
         named[key] = document.source
@@ -217,7 +215,7 @@ def check(files: Sequence[str]) -> None:
     for key in named:
         for problem in problems.get(key, ["valid"]):
             click.echo(f"{key[0]} {key[1]}: {problem}")
-    sys.exit(DENIED if problems else 0)
+    sys.exit(FAILED if problems else 0)
 
 
 def _full_name(name: str, namespace: str) -> str:
@@ -252,7 +250,7 @@ def _compile(found: Sequence[Document], *, in_force: bool) -> tuple[list[PodFact
     unknown = {pod.namespace for pod in pods} - known
     for name in () if in_force else sorted(unknown):
         said = f"no namespace {name} is given: assuming that it has no labels"
-        click.echo(f"tessera rdma explain: {said}", err=True)
+        click.echo(f"warning: {said}", err=True)
         spaces.append(NamespaceFacts(name))
     for space in spaces:
         compiler.upsert_namespace(space)
@@ -263,7 +261,7 @@ def _compile(found: Sequence[Document], *, in_force: bool) -> tuple[list[PodFact
             except PolicyError as error:
                 if not in_force:
                     raise
-                click.echo(f"tessera rdma explain: unreadable, denies all: {error}", err=True)
+                click.echo(f"warning: unreadable, denies all: {error}", err=True)
                 _put_closed(compiler, document)
     return pods, compiler
 
@@ -280,7 +278,7 @@ def _all(
             except PolicyError as error:
                 if not in_force:
                     raise
-                click.echo(f"tessera rdma explain: ignored: {error}", err=True)
+                click.echo(f"warning: ignored: {error}", err=True)
     return read
 
 

@@ -5,13 +5,13 @@ input cannot be read.
 """
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
+from facts.wording import count_of
 from hca.contract.fabric_files import ADMIN_NAME
 from rdma.errors import PolicyError
 from vgpu_sim import config
@@ -19,9 +19,9 @@ from vgpu_sim.cli import rdma_files
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.cli.clients.fabric import FabricFailed, lock_fabric
 from vgpu_sim.cli.clients.fabric_policy import Document, change, key_of
+from vgpu_sim.cli.errors import fail
 from vgpu_sim.cli.run import run_hca
 
-_CANNOT = 1
 _fabric_option = click.option(
     "--fabric",
     required=True,
@@ -74,7 +74,7 @@ def status(fabric: str) -> None:
         ):
             _echo(admin.call("policy-status"))
     except (FabricFailed, AdminRefused, OSError) as err:
-        _fail(err)
+        fail(err)
 
 
 def _change(fabric: str, documents: list[Document], removed: list[str]) -> None:
@@ -82,20 +82,16 @@ def _change(fabric: str, documents: list[Document], removed: list[str]) -> None:
         with lock_fabric(config.private_dir_parents(), fabric) as directory:
             answer = change(directory, documents, removed)
     except (FabricFailed, AdminRefused, PolicyError, OSError) as err:
-        _fail(err)
+        fail(err)
     for refused in answer.get("refused", ()):
-        click.echo(f"tessera rdma: not enforced: {refused}", err=True)
+        click.echo(f"warning: not enforced: {refused}", err=True)
     if answer:
         click.echo(
-            f"generation {answer['generation']}: {answer['revoked']} queue pairs revoked,"
+            f"generation {answer['generation']}:"
+            f" {count_of(answer['revoked'], 'queue pair')} revoked,"
             f" {answer['narrowed']} may do less"
         )
 
 
 def _echo(value: Mapping[str, Any]) -> None:
     click.echo(json.dumps(value, indent=2))
-
-
-def _fail(error: Exception) -> NoReturn:
-    click.echo(f"tessera rdma: {error}", err=True)
-    sys.exit(_CANNOT)

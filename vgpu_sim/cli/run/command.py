@@ -27,6 +27,7 @@ from vgpu_sim.cli.clients.fabric import FabricFailed
 from vgpu_sim.cli.clients.fabric_policy import Document
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed
 from vgpu_sim.cli.clocks import check_modelled, clock_option
+from vgpu_sim.cli.errors import fail, report
 from vgpu_sim.cli.interrupts import Interrupts
 from vgpu_sim.cli.placing import configure, layout
 from vgpu_sim.cli.run import checks, devices, live, preload, run_hca, run_stats
@@ -313,12 +314,12 @@ def command(
             ):
                 status = run_program(command_line, environment, preparations)
     except (StartFailed, AdminRefused, FabricFailed, PolicyError) as err:
-        click.echo(f"tessera run: {err}", err=True)
+        report(str(err))
         status = EXIT_FAILED
     except OSError as err:
         made = "slice" if board is not None else "HCA"
         where = f"{err.filename}: " if err.filename else f"the {made} cannot be made: "
-        click.echo(f"tessera run: {where}{err.strerror or err}", err=True)
+        report(f"{where}{err.strerror or err}")
         status = EXIT_FAILED
     sys.exit(status)
 
@@ -327,12 +328,9 @@ def _require(library: str, directory: Path) -> None:
     """Exit with build instructions if a client library is missing."""
     if (directory / library).exists():
         return
-    click.echo(
-        f"tessera run: no {library} in {directory}: build it with"
-        " `python -m vgpu_sim.native.build`",
-        err=True,
+    fail(
+        f"no {library} in {directory}: build it with `python -m vgpu_sim.native.build`", EXIT_FAILED
     )
-    sys.exit(EXIT_FAILED)
 
 
 def run_program(
@@ -364,9 +362,9 @@ def run_program(
         # An unsearchable directory in PATH turns a missing command's error into "not permitted".
         elsewhere = os.path.dirname(name) == "" and shutil.which(name, os.F_OK) is None
         if isinstance(err, FileNotFoundError) or elsewhere:
-            click.echo(f"tessera run: {name or repr(name)}: command not found", err=True)
+            report(f"{name or repr(name)}: command not found")
             return EXIT_NOT_FOUND
-        click.echo(f"tessera run: {name}: {err.strerror}", err=True)
+        report(f"{name}: {err.strerror}")
         return EXIT_NOT_EXECUTABLE
     interrupts = Interrupts()
     while program.poll() is None:

@@ -1,9 +1,7 @@
 """``tessera smi`` shows the visible devices, laid out as nvidia-smi does."""
 
 import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NoReturn
 
 import click
 
@@ -11,6 +9,7 @@ from mig.errors import MigError
 from mig.geometry import WHOLE
 from vgpu_sim import config
 from vgpu_sim.cli.clients.slices import NotAnswered
+from vgpu_sim.cli.errors import fail
 from vgpu_sim.cli.smi import view
 from vgpu_sim.cli.smi.view import DeviceView, GpuView, NodeView, ProcessView
 from vgpu_sim.hal.management.documents import DocumentError
@@ -43,7 +42,7 @@ def command(ctx: click.Context, listing: bool, query: bool, as_json: bool) -> No
     if as_json:
         click.echo(json.dumps(node.to_json(), indent=2))
     elif not node.gpus:
-        _fail(EXIT_NO_DEVICES, "No devices were found")
+        fail("no devices were found", EXIT_NO_DEVICES)
     else:
         lines = list_lines(node) if listing else query_lines(node) if query else table_lines(node)
         click.echo("\n".join(lines))
@@ -56,13 +55,13 @@ def read_view_or_exit() -> NodeView:
     try:
         node = read_view()
     except (NotAnswered, MigError, DocumentError) as err:
-        _fail(EXIT_NO_DRIVER, f"tessera smi: gpud does not answer: {err}")
+        fail(f"gpud does not answer: {err}", EXIT_NO_DRIVER)
     if node is None:
-        _fail(
+        fail(
+            f"gpud was not found: no {config.run_dir() / 'gpud.sock'} and no slice below"
+            f" {config.slices_dir()}\n"
+            "Inside `tessera run`, and in a pod with a slice, `tessera smi` finds them by itself.",
             EXIT_NO_DRIVER,
-            "tessera smi has failed because it couldn't communicate with gpud: no"
-            f" {config.run_dir() / 'gpud.sock'} and no slice below {config.slices_dir()}.\n"
-            "Inside `tessera run`, and in a pod with a slice, it finds them by itself.",
         )
     return node
 
@@ -278,8 +277,3 @@ def _text(value: object) -> str:
 
 def _field(depth: int, name: str, value: object) -> str:
     return f"{'    ' * depth}{name:<{40 - 4 * depth}}: {_text(value)}"
-
-
-def _fail(status: int, message: str) -> NoReturn:
-    click.echo(message, err=True)
-    sys.exit(status)

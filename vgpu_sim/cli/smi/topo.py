@@ -4,6 +4,7 @@ formats.
 
 import click
 
+from drawing import terminal
 from drawing.network import network_lines
 from vgpu_sim.cli import pictures
 from vgpu_sim.cli.smi.command import read_view_or_exit
@@ -25,8 +26,7 @@ from vgpu_sim.perf.topology.texts import matrix, nccl_xml
 def topo(as_matrix: bool, as_xml: bool) -> None:
     """Show how the GPUs of this node, or of this `tessera run`, are connected.
 
-    The topology is the pool's spec.topology. Programs cannot access other GPUs' memory yet,
-    whatever the connection.
+    The topology is the pool's spec.topology, or that of `tessera run --topology`.
     """
     wanted = pictures.current()
     draws = wanted.wants_files or wanted.draw is True
@@ -47,7 +47,7 @@ def topo(as_matrix: bool, as_xml: bool) -> None:
         if wanted.takes_stdout:
             return
         if wanted.draw:
-            pictures.print_lines(network_lines(network))
+            pictures.print_lines(network_lines(network, terminal.width()))
         if as_xml:
             click.echo(nccl_xml(topology, board, indices), nl=False)
         elif as_matrix:

@@ -2,6 +2,6 @@
 
 from boards.record import Figure, Source
 from vgpu_sim.perf.boards.board import Board
-from vgpu_sim.perf.boards.tables import BOARDS, board_named
+from vgpu_sim.perf.boards.tables import BOARDS, board_named, find_board
 
-__all__ = ["BOARDS", "Board", "Figure", "Source", "board_named"]
+__all__ = ["BOARDS", "Board", "Figure", "Source", "board_named", "find_board"]

@@ -1,6 +1,5 @@
 """The boards that the models use, made from the board records. Every figure has its source."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Final
 
@@ -8,6 +7,7 @@ from boards import RECORDS
 from boards.record import ARCHITECTURES, BoardRecord, Figure, Source
 from boards.record.architectures import KIB
 from boards.record.figures import Bare
+from boards.record.names import UnknownNameError, describe_unknown, resolve
 from vgpu_sim.perf.boards.board import Board
 from vgpu_sim.perf.errors import UnknownBoard
 
@@ -49,13 +49,18 @@ BOARDS: Final[Mapping[str, Board]] = {key: board_of(record) for key, record in R
 
 
 def board_named(name: str) -> Board:
-    """Return the board with this name. Raises UnknownBoard, which suggests the most similar
-    name.
-    """
+    """Return the board with this name. Raises UnknownBoard, which suggests names."""
     try:
         return BOARDS[name]
     except KeyError:
-        near = difflib.get_close_matches(name, BOARDS, 1, 0.4)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        known = ", ".join(sorted(BOARDS))
-        raise UnknownBoard(f"no board {name!r}{hint} (known: {known})") from None
+        raise UnknownBoard(describe_unknown("board", name, BOARDS)) from None
+
+
+def find_board(name: str) -> Board:
+    """Return the board that a user means by ``name``, such as ``B200`` or ``rtx-pro``. Raises
+    UnknownBoard.
+    """
+    try:
+        return BOARDS[resolve("board", name, BOARDS)]
+    except UnknownNameError as err:
+        raise UnknownBoard(str(err)) from None

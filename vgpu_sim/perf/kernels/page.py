@@ -40,24 +40,36 @@ def figures(chip: Chip, kernels: Sequence[PlottedKernel]) -> list[Figure]:
     if not kernels:
         return []
     every = sorted(kernels, key=lambda one: -one.us)
-    sampled = [one for one in every if one.estimate is not None][:_MOST]
-    named = {str(number): one for number, one in enumerate(sampled, 1)}
+    named = {str(number): one for number, one in enumerate(_sampled(kernels), 1)}
     rows = _rows(named, every)
     table = make_table("Kernels of the run", _HEAD, rows, numbers_from=1)
-    stacks = [
-        Stack(f"{number} {one.name}", one.estimate.us, one.estimate.stack)
-        for number, one in named.items()
-        if one.estimate is not None
-    ]
-    found = [Figure("Causes of each kernel's time (modelled)", draw_causes(stacks), (table,))]
+    stacks = draw_causes(stacks_of(kernels))
+    found = [Figure("Causes of each kernel's time (modelled)", stacks, (table,))]
     points = {key: point for key, one in named.items() if (point := point_of(one)) is not None}
-    roofed = [Roof(name, chip.dram_peak / 1e3, top) for name, top in roofs(chip, sampled).items()]
+    roofed = [
+        Roof(name, chip.dram_peak / 1e3, top)
+        for name, top in roofs(chip, list(named.values())).items()
+    ]
     plot = draw_roofline(roofed, list(points.values()))
     left_out = [key for key in named if key not in points]
     if plot is not None:
         more = (_left_out(left_out),) if left_out else ()
         found.append(Figure("Roofline (modelled)", plot, more))
     return found
+
+
+def stacks_of(kernels: Sequence[PlottedKernel]) -> list[Stack]:
+    """Return the causes of a launch of each sampled kernel, those that took most time first."""
+    return [
+        Stack(f"{number} {one.name}", one.estimate.us, one.estimate.stack)
+        for number, one in enumerate(_sampled(kernels), 1)
+        if one.estimate is not None
+    ]
+
+
+def _sampled(kernels: Sequence[PlottedKernel]) -> list[PlottedKernel]:
+    every = sorted(kernels, key=lambda one: -one.us)
+    return [one for one in every if one.estimate is not None][:_MOST]
 
 
 def point_of(one: PlottedKernel) -> Point | None:

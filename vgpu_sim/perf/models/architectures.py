@@ -1,9 +1,9 @@
 """Models as data: the sizes in their published configurations (config.json)."""
 
-import difflib
 from dataclasses import dataclass
 from typing import Final
 
+from boards.record.names import describe_unknown
 from vgpu_sim.perf.attention.latent import CACHED, KEY, LATENT, PLAIN, VALUE
 from vgpu_sim.perf.errors import UnknownModel
 
@@ -96,11 +96,7 @@ ARCHITECTURES: Final = {row.name: row for row in _ROWS}
 
 
 def architecture_named(name: str) -> Architecture:
-    """Return the model with this name. Raises UnknownModel, which suggests the most similar
-    name.
-    """
+    """Return the model with this name. Raises UnknownModel, which suggests names."""
     if name in ARCHITECTURES:
         return ARCHITECTURES[name]
-    near = difflib.get_close_matches(name, ARCHITECTURES, 1, 0.4)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise UnknownModel(f"no model {name!r}{hint} (known: {', '.join(ARCHITECTURES)})")
+    raise UnknownModel(describe_unknown("model", name, ARCHITECTURES))

@@ -8,10 +8,10 @@ each of four switches, and an adapter below one switch of each socket. On each s
 CXL memory expander below a host bridge of its own.
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from boards.record.names import describe_unknown
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.topology import custom
 from vgpu_sim.perf.topology.places import Expander, Place, Topology
@@ -98,9 +98,7 @@ def topology_named(name: str, gpus: int = 0) -> Topology:
     described = name.startswith(custom.PREFIX)
     found = custom.read(name) if described else PRESETS.get(name)
     if found is None:
-        near = difflib.get_close_matches(name, PRESETS, 1, 0.4)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise BadShape(f"no topology {name!r}{hint} (known: {', '.join(PRESETS)})")
+        raise BadShape(describe_unknown("topology", name, PRESETS))
     if gpus > len(found.gpus):
         called = "the custom topology" if described else name
         raise BadShape(f"{called} has room for {len(found.gpus)} GPUs, not {gpus}")

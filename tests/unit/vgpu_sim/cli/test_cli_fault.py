@@ -51,9 +51,9 @@ def test_injected_faults_are_listed_and_lasting_ones_are_cleared(say, node):
         (("inject", "--hang", "--thermal"), 2, "give exactly one of --xid"),
         (("inject", "--ecc-corrected", "2", "--count", "3"), 2, "--count needs --xid"),
         (("inject", "--hang", "--for", "604801"), 2, "'--for': 604801.0 is not in the range"),
-        (("inject", "--xid", "7"), 1, "tessera fault: unknown Xid 7; known: 13"),
-        (("inject", "--gpu", "3", "--hang"), 1, "tessera fault: there is no GPU 3"),
-        (("clear", "nothing"), 1, "tessera fault: no lasting fault has the id nothing"),
+        (("inject", "--xid", "7"), 1, "error: unknown Xid 7; known: 13"),
+        (("inject", "--gpu", "3", "--hang"), 1, "error: there is no GPU 3"),
+        (("clear", "nothing"), 1, "error: no lasting fault has the id nothing"),
         (("list", "--run-dir", "/nowhere"), 9, "couldn't communicate with gpud: /nowhere"),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_closed_stream_changes_no_status(stream, verb, status, tmp_path):
 )
 def test_closed_standard_input_is_empty(verb):
     done = shell(f'"$@" {verb} <&-')
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "-:" in done.stdout + done.stderr
 
@@ -56,7 +56,7 @@ def test_closed_standard_input_is_empty(verb):
 def test_output_that_cannot_be_written_is_one_line(verb):
     done = shell(f'"$@" {verb} > /dev/full')
     assert done.returncode == 1
-    assert done.stderr == "tessera: output: No space left on device\n"
+    assert done.stderr == "error: output: No space left on device\n"
 
 
 @pytest.mark.parametrize(
@@ -65,15 +65,20 @@ def test_output_that_cannot_be_written_is_one_line(verb):
 def test_a_file_that_cannot_be_written_is_named(verb):
     done = shell(f'"$@" ptx compile {PTX} | "$@" {verb} /dev/full')
     assert done.returncode == 1
-    assert done.stderr == "Error: /dev/full: No space left on device\n"
+    assert done.stderr == "error: /dev/full: No space left on device\n"
 
 
 @pytest.mark.parametrize(
-    "verb", ["nonsense", "ptx check /nonexistent", f"ptx compile {PTX} -o /nonexistent/k"]
+    ("verb", "status"),
+    [
+        ("nonsense", 2),
+        ("ptx check /nonexistent", 2),
+        (f"ptx compile {PTX} -o /nonexistent/k", 1),
+    ],
 )
-def test_unwritable_errors_end_the_command_with_its_own_status(verb):
+def test_unwritable_errors_end_the_command_with_its_own_status(verb, status):
     done = shell(f'"$@" {verb} 2> /dev/full')
-    assert done.returncode == 1
+    assert done.returncode == status
     assert "Traceback" not in done.stderr
 
 
@@ -93,7 +98,7 @@ def test_no_binary_goes_to_a_terminal(verb):
     done = shell(f"""script -qec "$(printf '%q ' "$@") {verb} {PTX}" /dev/null""")
     assert done.returncode == 1
     assert re.search(
-        r"Error: an? \w+ is binary, not text for a terminal: name a file with -o", done.stdout
+        r"error: an? \w+ is binary, not text for a terminal: name a file with -o", done.stdout
     )
     assert done.stdout.count("\n") == 1
 
@@ -113,9 +118,9 @@ def test_the_module_is_the_command():
 def test_text_that_is_not_utf_8_is_reported_with_its_line(tmp_path):
     (tmp_path / "k.isa").write_bytes(b".isa 1\n// caf\xe9\n")
     done = shell(f'"$@" isa asm {tmp_path}/k.isa -o /dev/null')
-    assert done.returncode == 1
+    assert done.returncode == 2
     reason = "not text: line 2 has the byte 0xe9, which is not UTF-8"
-    assert done.stderr == f"Error: {tmp_path}/k.isa: {reason}\n"
+    assert done.stderr == f"error: {tmp_path}/k.isa: {reason}\n"
 
 
 def test_libdir_is_where_programs_link(tmp_path):
@@ -156,7 +161,7 @@ def test_ctrl_c_ends_the_command_by_that_signal():
         (".", "Is a directory"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_1_and_one_line(verb, file, reason, tmp_path):
+def test_a_file_that_cannot_be_read_is_2_and_one_line(verb, file, reason, tmp_path):
     done = subprocess.run(
         [*tessera(*verb), file],
         cwd=tmp_path,
@@ -166,16 +171,16 @@ def test_a_file_that_cannot_be_read_is_1_and_one_line(verb, file, reason, tmp_pa
         timeout=60,
         check=False,
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert f"{file}: {reason}" in done.stderr
+    assert done.stderr.startswith(f"error: {file}: {reason}")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
     "verb", [["ptx", "check"], ["ptx", "compile"], ["isa", "disasm"], ["isa", "asm", "-o", "out"]]
 )
-def test_a_file_without_permission_is_1_and_one_line(verb, tmp_path, monkeypatch):
+def test_a_file_without_permission_is_2_and_one_line(verb, tmp_path, monkeypatch):
     """Root can read every file, so the system's refusal is simulated."""
     secret = tmp_path / "secret"
     secret.write_text("")
@@ -187,8 +192,8 @@ def test_a_file_without_permission_is_1_and_one_line(verb, tmp_path, monkeypatch
     monkeypatch.setattr(os, "access", lambda *_arguments, **_options: False)
     monkeypatch.setattr(click, "open_file", refuse)
     done = CliRunner().invoke(main, [*verb, str(secret)])
-    assert done.exit_code == 1
-    assert done.output.removeprefix("Error: ") == f"{secret}: Permission denied\n"
+    assert done.exit_code == 2
+    assert done.output == f"error: {secret}: Permission denied\n"
 
 
 def complete(*words):

@@ -47,7 +47,7 @@ def test_json_has_the_same_content() -> None:
     [
         (["--board", "a100-80gb", "--dtype", "fp8"], "error: a100-80gb's tensor cores do not have"),
         (["--board", "h20"], "error: no board 'h20'; did you mean h200?"),
-        (["--board", "h200", "-m", "0"], "Invalid value for '-m'"),
+        (["--board", "h200", "-m", "0"], "error: invalid value for '-m'"),
     ],
 )
 def test_bad_input_is_named(arguments: list[str], said: str) -> None:

@@ -174,14 +174,14 @@ def test_no_source_is_read_that_the_user_does_not_pass(tmp_path: Path) -> None:
     assert "two" not in done.stdout
     absent = tessera("ptx", "explain", str(ptx), "--source", str(tmp_path / "absent"))
     assert "absent" in absent.stderr
-    assert absent.exit_code == 64
+    assert absent.exit_code == 2
 
 
 def test_listings_need_a_file() -> None:
     done = CliRunner().invoke(
         main, ["ptx", "explain", "-", "--svg", "-"], input=PTX.read_text(), prog_name="tessera"
     )
-    assert done.exit_code == 64
+    assert done.exit_code == 2
     assert "standard input is read once" in done.stderr
 
 

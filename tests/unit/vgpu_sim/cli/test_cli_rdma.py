@@ -210,7 +210,7 @@ def test_manifests_of_folders_lists_and_several_files(tmp_path: Path) -> None:
     result = run(*arguments, "-f", str(tmp_path), "-f", str(other))
     assert result.exit_code == 1
     assert "isolated by a/no-writes" in result.stdout
-    assert "tessera rdma explain: no namespace c is given" in result.stderr
+    assert "warning: no namespace c is given" in result.stderr
     assert run(*arguments, "-f", str(tmp_path)).exit_code == 0
 
 
@@ -387,7 +387,8 @@ def test_check_of_nothing_is_an_error(text: str) -> None:
 def test_wrong_usage(arguments: tuple[str, ...]) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
-    assert "Usage:" in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert f"See 'tessera rdma {arguments[0]} --help' for usage." in result.stderr
 
 
 def test_verbs_are_completed() -> None:

@@ -52,7 +52,7 @@ def invoke(*arguments: str):
 
 
 def test_an_unknown_board_lists_the_known_ones():
-    done = invoke("--board", "h900", "--slice", "1g.10gb", "--", "true")
+    done = invoke("--board", "zzz", "--slice", "1g.10gb", "--", "true")
     assert done.exit_code == 2
     assert all(key in done.output for key in BOARDS)
 
@@ -138,7 +138,7 @@ def test_the_reason_for_a_missing_slice_is_on_stderr(monkeypatch, error, words):
     monkeypatch.setattr(command, "StandaloneNode", Failing)
     done = invoke("--board", "a30", "--slice", "1g.6gb", "--", "true")
     assert (done.exit_code, done.stdout) == (125, "")
-    assert done.stderr.startswith("tessera run: ")
+    assert done.stderr.startswith("error: ")
     assert words in done.stderr
 
 
@@ -150,7 +150,7 @@ def test_the_reason_for_a_missing_hca_does_not_blame_the_slice(monkeypatch):
     monkeypatch.setattr(command, "_require", lambda *_: None)
     done = invoke("--hca", "--", "true")
     assert (done.exit_code, done.stdout) == (125, "")
-    assert done.stderr == "tessera run: the HCA cannot be made: No space left\n"
+    assert done.stderr == "error: the HCA cannot be made: No space left\n"
 
 
 def test_an_aliased_profile_is_the_same_slice():
@@ -255,7 +255,7 @@ def test_a_missing_command_is_not_found_despite_unsearchable_folders(name, monke
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
     assert command.run_program([name], os.environ) == command.EXIT_NOT_FOUND
-    assert capsys.readouterr().err == f"tessera run: {name or repr(name)}: command not found\n"
+    assert capsys.readouterr().err == f"error: {name or repr(name)}: command not found\n"
 
 
 @pytest.mark.usefixtures("unblock_signals")
@@ -264,7 +264,7 @@ def test_a_file_that_is_no_program_is_found_but_not_executed(tmp_path, monkeypat
     for name in ("data", str(tmp_path / "data")):
         monkeypatch.setenv("PATH", str(tmp_path))
         assert command.run_program([name], os.environ) == command.EXIT_NOT_EXECUTABLE
-        assert capsys.readouterr().err == f"tessera run: {name}: Permission denied\n"
+        assert capsys.readouterr().err == f"error: {name}: Permission denied\n"
 
 
 def test_the_environment_puts_ours_first_and_keeps_the_rest(monkeypatch, tmp_path):

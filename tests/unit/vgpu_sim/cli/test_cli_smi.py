@@ -248,7 +248,7 @@ def test_a_node_without_devices_is_6(monkeypatch):
         monkeypatch.setenv("TESSERA_SLICES_DIR", str(empty.run_dir / "slices"))
         done = CliRunner().invoke(command.command, [])
         assert done.exit_code == command.EXIT_NO_DEVICES
-        assert "No devices were found" in done.output
+        assert "error: no devices were found\n" in done.output
         assert json.loads(CliRunner().invoke(command.command, ["--json"]).output)["gpus"] == []
 
 

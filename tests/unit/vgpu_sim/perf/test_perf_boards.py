@@ -105,5 +105,5 @@ def test_mig_cuts_the_same_board(board) -> None:
 
 
 def test_an_unknown_board_is_named_with_its_nearest() -> None:
-    with pytest.raises(UnknownBoard, match=r"'h20'; did you mean h200\?.*b200"):
+    with pytest.raises(UnknownBoard, match=r"'h20'; did you mean h200\?"):
         board_named("h20")

@@ -27,14 +27,14 @@ def _run(*arguments: str, stdin: bytes | None = None) -> Result:
     ("files", "status"),
     [
         ([GOOD], 0),
-        ([LATER], 2),
-        ([BROKEN], 1),
+        ([LATER], 1),
+        ([BROKEN], 2),
         ([GOOD, GOOD], 0),
-        ([GOOD, LATER], 2),
-        ([BROKEN, LATER, GOOD], 1),
-        ([LATER, BROKEN], 1),
-        (["nowhere.ptx", LATER], 1),
-        ([str(ROOT)], 1),
+        ([GOOD, LATER], 1),
+        ([BROKEN, LATER, GOOD], 2),
+        ([LATER, BROKEN], 2),
+        (["nowhere.ptx", LATER], 2),
+        ([str(ROOT)], 2),
     ],
 )
 def test_the_worst_file_decides(files: list[str], status: int) -> None:
@@ -66,7 +66,7 @@ SOME_KERNELS = b""".version 8.0
 def test_check_lists_kernels_that_load_and_that_do_not() -> None:
     result = _run("check", "-", stdin=SOME_KERNELS)
     assert (result.exit_code, result.output.splitlines()) == (
-        2,
+        1,
         [
             "-: kernel 'second' is refused (1 reason):",
             "-:6:3: instruction 'pmevent' is not supported yet",
@@ -79,7 +79,7 @@ def test_check_lists_kernels_that_load_and_that_do_not() -> None:
 
 @pytest.mark.parametrize(
     ("chosen", "status", "says_why"),
-    [((), 0, True), (("--kernel", "first"), 0, False), (("--kernel", "second"), 2, True)],
+    [((), 0, True), (("--kernel", "first"), 0, False), (("--kernel", "second"), 1, True)],
 )
 def test_the_selected_kernels_refusal_is_explained(
     chosen: tuple[str, ...], status: int, says_why: bool
@@ -94,7 +94,7 @@ def test_the_selected_kernels_refusal_is_explained(
 def test_check_includes_the_backends_refusals() -> None:
     deep = ptx_kernels.nested_loops(257).encode()
     result = _run("check", "-", stdin=deep)
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     assert "more than 256 loops within each other" in result.output
     interpreted = _run("check", "-", "--backend", "interp", stdin=deep)
     assert (interpreted.exit_code, interpreted.output) == (0, "-: loads (1 kernel)\n")
@@ -111,7 +111,7 @@ def test_compile_writes_the_kernels_that_it_can_and_names_the_others(tmp_path: P
     assert [function.name for function in module.functions] == ["first"]
     assert [(one.name, one.reasons[0].line) for one in module.refused] == [("second", 6)]
     assert assemble(_run("compile", "-", stdin=SOME_KERNELS).stdout) == module
-    for name, status in (("first", 0), ("second", 2)):
+    for name, status in (("first", 0), ("second", 1)):
         native = _run("compile", "-", "--emit", "llvm", "--kernel", name, stdin=SOME_KERNELS)
         assert native.exit_code == status
 
@@ -164,21 +164,21 @@ def test_explain_states_why_a_kernel_starts_in_its_best_code() -> None:
 
 def test_explain_names_what_is_refused() -> None:
     result = _explain("-", stdin=SOME_KERNELS)
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     lines = result.output.splitlines()
     at = lines.index("kernel 'second': refused")
     assert lines[at + 1] == "-:6:3: instruction 'pmevent' is not supported yet"
     assert _explain("-", "--kernel", "first", stdin=SOME_KERNELS).exit_code == 0
-    assert _explain("-", "--kernel", "second", stdin=SOME_KERNELS).exit_code == 2
+    assert _explain("-", "--kernel", "second", stdin=SOME_KERNELS).exit_code == 1
     missing = _explain("-", "--kernel", "third", stdin=SOME_KERNELS)
     assert (
         missing.exit_code,
         "no kernel 'third'; kernels in it: first, second" in missing.output,
     ) == (
-        1,
+        2,
         True,
     )
-    assert _explain(BROKEN).exit_code == 1
+    assert _explain(BROKEN).exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_every_stage_can_be_seen(stage: str, shown: str) -> None:
 def test_check_for_a_device() -> None:
     assert _run("check", GOOD, "--cc", "8.0").exit_code == 0
     refused = _run("check", GOOD, "--cc", "7.5")
-    assert refused.exit_code == 2
+    assert refused.exit_code == 1
     assert "sm_80 does not run on compute capability 7.5" in refused.output
     assert "is not a compute capability" in _run("check", GOOD, "--cc", "nine").output
 
@@ -210,14 +210,14 @@ def test_check_for_a_device() -> None:
 @pytest.mark.parametrize(
     "arguments", [("check", "--cc", "nine", GOOD), ("check",), ("chek", GOOD), ("compile",)]
 )
-def test_wrong_usage_is_no_verdict(arguments: tuple[str, ...]) -> None:
-    assert _run(*arguments).exit_code == 64
+def test_wrong_usage_has_the_status_of_an_invalid_file(arguments: tuple[str, ...]) -> None:
+    assert _run(*arguments).exit_code == 2
 
 
 @pytest.mark.parametrize("arguments", [(), ("--nonsense",), ("--nonsense", "check", GOOD)])
-def test_wrong_usage_of_the_group_is_no_verdict_either(arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_of_the_group_has_it_too(arguments: tuple[str, ...]) -> None:
     result = _run(*arguments)
-    assert result.exit_code == 64
+    assert result.exit_code == 2
     assert "Usage: ptx" in result.stderr
 
 
@@ -231,7 +231,7 @@ def test_what_one_kernel_needs_is_refused_where_all_are_written(
     option: tuple[str, str], emit: str
 ) -> None:
     result = _run("compile", GOOD, "--emit", emit, *option)
-    assert result.exit_code == 64
+    assert result.exit_code == 2
     assert f"--kernel and --block have no effect on --emit {emit}" in result.output
 
 
@@ -254,7 +254,7 @@ def test_compile_to_a_container(tmp_path: Path) -> None:
     assert container.decode(output.read_bytes()) == module
 
 
-@pytest.mark.parametrize(("file", "status"), [(LATER, 2), (BROKEN, 1)])
+@pytest.mark.parametrize(("file", "status"), [(LATER, 1), (BROKEN, 2)])
 def test_compile_writes_nothing_when_it_refuses(file: str, status: int, tmp_path: Path) -> None:
     output = tmp_path / "out"
     result = _run("compile", file, "-o", str(output))
@@ -266,7 +266,7 @@ def test_compile_writes_nothing_when_it_refuses(file: str, status: int, tmp_path
 
 def test_compile_of_nothing() -> None:
     result = _run("compile", "nowhere.ptx")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr == "Error: nowhere.ptx: No such file or directory\n"
 
 
@@ -293,7 +293,7 @@ def test_block_shapes_are_used_and_checked(tmp_path: Path) -> None:
     required.write_text(Path(GOOD).read_text().replace("\n{", "\n.reqntid 12, 16\n{", 1))
     implied = _run("compile", str(required), "--emit", "llvm")
     assert implied.stdout == texts["12,16"]
-    assert _run("compile", str(required), "--emit", "llvm", "--block", "64").exit_code == 1
+    assert _run("compile", str(required), "--emit", "llvm", "--block", "64").exit_code == 2
 
 
 def test_one_of_several_kernels(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_one_of_several_kernels(tmp_path: Path) -> None:
     text = Path(GOOD).read_text()
     both.write_text(text + text[text.index(".visible") :].replace("vecadd", "second"))
     unnamed = _run("compile", str(both), "--emit", "llvm")
-    assert unnamed.exit_code == 1
+    assert unnamed.exit_code == 2
     assert unnamed.stderr.endswith("--kernel is needed; kernels in it: vecadd, second\n")
     assert _run("compile", str(both), "--emit", "llvm", "--kernel", "second").exit_code == 0
     missing = _run("compile", str(both), "--emit", "llvm", "--kernel", "third")

@@ -105,7 +105,7 @@ def test_the_check_shows_twenty_errors_and_counts_the_rest(tmp_path, count: int,
     file = tmp_path / "wrong.ptx"
     file.write_text(BODY + "  ad.f32 %f1;\n" * count + "  ret;\n}\n")
     done = CliRunner().invoke(main, ["ptx", "check", str(file)])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     lines = done.output.splitlines()
     assert sum("is not an instruction" in line for line in lines) == 20
     assert lines[-1] == f"{file}: not PTX"
