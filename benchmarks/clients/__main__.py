@@ -19,6 +19,7 @@ from benchmarks.clients.outcomes import Outcome
 from benchmarks.clients.store import AlreadyRunning, Store
 from benchmarks.clients.suite import Suite, open_suite
 from benchmarks.on_slice import REPOSITORY
+from vgpu_sim.cli import progress
 
 _LOOKS_UP = "from cuda.bindings import driver; driver.cuInit(0)"  # looks up all at its first call
 
@@ -76,19 +77,27 @@ def _run(client: Client, options: argparse.Namespace) -> int:
         if options.sample is None or options.report
         else _draw(suite, options.sample, options.seed)
     )
-    for name in [] if options.report else files:
-        mine = None if chosen is None else [t for t in chosen if t.split("::")[0] == name]
-        if store.has(name) or mine == []:
-            continue
-        begin = time.monotonic()
-        run = run_file(suite, name, mine)
-        store.put(name, list(run.outcomes.values()), _commit())
-        print(
-            f"{client.name}: {name}: {run.count()} in {time.monotonic() - begin:.0f} s", flush=True
-        )
+    if not options.report:
+        _run_files(suite, store, files, chosen)
     if not options.only:
         _report(client, suite, store, options)
     return len(files)
+
+
+def _run_files(suite: Suite, store: Store, files: list[str], chosen: list[str] | None) -> None:
+    """Run the files of a suite that were not run before, and print what each found."""
+    tests = {name: [one for one in chosen or () if one.split("::")[0] == name] for name in files}
+    left = [one for one in files if not store.has(one) and (chosen is None or tests[one])]
+    client = suite.client.name
+    with progress.track(client, len(left)) as shown:
+        for name in left:
+            shown.begin(name)
+            begin = time.monotonic()
+            run = run_file(suite, name, None if chosen is None else tests[name])
+            store.put(name, list(run.outcomes.values()), _commit())
+            shown.advance()
+            seconds = time.monotonic() - begin
+            print(f"{client}: {name}: {run.count()} in {seconds:.0f} s", flush=True)
 
 
 def _report(client: Client, suite: Suite, store: Store, options: argparse.Namespace) -> None:

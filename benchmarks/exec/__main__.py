@@ -10,6 +10,7 @@ from benchmarks.exec.race import Options, Outcome, race
 from benchmarks.exec.results import section, summary
 from benchmarks.on_slice import ProgramFailed
 from benchmarks.report import Section, document, machine, table
+from vgpu_sim.cli import progress
 
 ROUNDS, QUICK_ROUNDS = 15, 3
 # Sections without an opponent. Each takes a flag for a trial run.
@@ -43,25 +44,26 @@ def main() -> int:
     how = Options(rounds, options.quick, clamp=not options.no_clamp)
     sections, outcomes = [], {}
     versions: dict[str, str] = {}
-    for contest in chosen:
-        print(f"{contest.name} ...", file=sys.stderr, flush=True)
-        try:
-            outcomes[contest.name] = outcome = race(contest.name, how)
-        except (ProgramFailed, OSError) as err:
-            sections.append(Section(contest.name, skipped=str(err)))
-            outcomes[contest.name] = Outcome(missing={})
-            continue
-        versions.update(outcome.versions)
-        sections.append(section(contest, outcome, clamp=how.clamp))
-    sections += summary(chosen, outcomes)
-    for name, measure in SECTIONS.items():
-        if options.only and name not in options.only:
-            continue
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        try:
-            sections.append(measure(options.quick))
-        except (ProgramFailed, OSError) as err:
-            sections.append(Section(name, skipped=str(err)))
+    others = {name: SECTIONS[name] for name in SECTIONS if name in (options.only or SECTIONS)}
+    with progress.track("contests", len(chosen) + len(others)) as shown:
+        for contest in chosen:
+            shown.begin(contest.name)
+            try:
+                outcomes[contest.name] = outcome = race(contest.name, how)
+                versions.update(outcome.versions)
+                sections.append(section(contest, outcome, clamp=how.clamp))
+            except (ProgramFailed, OSError) as err:
+                sections.append(Section(contest.name, skipped=str(err)))
+                outcomes[contest.name] = Outcome(missing={})
+            shown.advance()
+        sections += summary(chosen, outcomes)
+        for name, measure in others.items():
+            shown.begin(name)
+            try:
+                sections.append(measure(options.quick))
+            except (ProgramFailed, OSError) as err:
+                sections.append(Section(name, skipped=str(err)))
+            shown.advance()
     if options.json:
         print(document(sections))
     else:

@@ -27,12 +27,13 @@ from console.model.inference import PAUSE_S
 from console.views import layout_diff, manifest, needs, reach, rollout, why
 from console.views.fleet import Filter
 from console.views.survey import Survey
+from drawing import terminal
+from drawing.verdict import path_lines, path_of
 from rdma.explain import QuestionError
 from rdma.kinds import POLICY_KIND
 from rdma.verbs import NAMES
 
 _FORM: Final = click.option("-o", "--output", "form", type=click.Choice(["json", "yaml", "wide"]))
-_DOCUMENT: Final = click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]))
 
 
 class _Failed(click.ClickException):
@@ -108,7 +109,7 @@ def show_map(
     default=PAUSE_S,
     help="Seconds between the readings of --inference.",
 )
-@_DOCUMENT
+@_FORM
 @with_access
 def show_top(
     access: Access, names: Sequence[str], inference: bool, pause_s: float, form: str | None
@@ -208,7 +209,7 @@ def rdma() -> None:
 @click.option("--from", "source", required=True, metavar="[NS/]POD", help="Pod that requests.")
 @click.option("--to", "destination", required=True, metavar="[NS/]POD", help="Pod that receives.")
 @click.option("--verb", required=True, type=click.Choice(list(NAMES), case_sensitive=False))
-@_DOCUMENT
+@_FORM
 @with_access
 def explain_flow(access: Access, source: str, destination: str, verb: str, form: str | None) -> int:
     """Explain whether a pod may use a verb on another, as `tessera rdma explain` does.
@@ -221,10 +222,12 @@ def explain_flow(access: Access, source: str, destination: str, verb: str, form:
         found = reach.explain_verb(fabric, a, b, NAMES[verb])
     except QuestionError as err:
         raise click.ClickException(str(err)) from err
-    if form:
+    if form in ("json", "yaml"):
         output.write_document(found.document(), form)
     else:
         output.write_lines(found.lines())
+    if form == "wide":
+        output.write_lines(path_lines(path_of(found), terminal.width()))
     return int(not found.allowed)
 
 

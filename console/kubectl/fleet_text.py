@@ -82,10 +82,14 @@ def write_top(views: Sequence[NodeView], form: str) -> None:
             _percentage(one["memoryUsedBytes"], one["memoryBytes"]),
             one["health"],
             ",".join(one["pods"]) or "<none>",
+            one["board"],
+            one["uuid"] or "<none>",
         )
         for one in found
     )
-    output.write_table(("NODE", "GPU", "SLICE", "MEMORY", "OF", "MEMORY%", "HEALTH", "PODS"), rows)
+    head = ("NODE", "GPU", "SLICE", "MEMORY", "OF", "MEMORY%", "HEALTH", "PODS", "BOARD", "UUID")
+    shown = len(head) if form == "wide" else len(head) - 2
+    output.write_table(head[:shown], (row[:shown] for row in rows))
 
 
 def _percentage(used: int, of: int) -> str:
@@ -101,6 +105,7 @@ def _usages(views: Iterable[NodeView]) -> Iterable[dict[str, Any]]:
                 yield {
                     "node": view.name,
                     "gpu": one.gpu.name,
+                    "board": one.gpu.spec.board,
                     "slice": str(each.place),
                     "uuid": each.uuid,
                     "memoryUsedBytes": each.memory_used_bytes,

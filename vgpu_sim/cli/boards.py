@@ -22,9 +22,14 @@ def _to_board(ctx: click.Context, param: click.Parameter, value: str | None) -> 
         raise click.UsageError(str(err), ctx) from err
 
 
-def _complete(
-    _ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+def to_key(ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    """Return the key of the board that a user means. Raises click.UsageError."""
+    found = _to_board(ctx, _param, value)
+    assert found is not None
+    return found.key
+
+
+def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [
         CompletionItem(key, help=board.product_name)
         for key, board in geometry.BOARDS.items()
@@ -39,7 +44,7 @@ def _option(required: bool) -> Callable[[_F], _F]:
         required=required,
         is_eager=True,
         callback=_to_board,
-        shell_complete=_complete,
+        shell_complete=complete,
         metavar="BOARD",
         help="Board, such as h100-80gb; `tessera mig boards` lists all.",
     )

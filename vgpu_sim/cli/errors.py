@@ -48,9 +48,9 @@ def show(err: click.ClickException) -> None:
 def describe(err: click.ClickException) -> str:
     """Return the message of an exception; click's own messages follow the form of the verbs'."""
     if isinstance(err, click.exceptions.NoSuchCommand):
-        return f"no command {err.command_name!r}{did_you_mean(err.possibilities or ())}"
+        return f"no command {err.command_name!r}{did_you_mean((err.possibilities or ())[:1])}"
     if isinstance(err, click.NoSuchOption):
-        return f"no option {err.option_name}{did_you_mean(err.possibilities or ())}"
+        return f"no option {err.option_name}{did_you_mean((err.possibilities or ())[:1])}"
     text = err.format_message()
     if isinstance(err, click.UsageError) and _CLICKS.match(text):
         return text[0].lower() + text[1:].removesuffix(".")

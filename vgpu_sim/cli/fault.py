@@ -13,6 +13,7 @@ from vgpu_sim import config
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.cli.clients.run_dirs import PREFIX
 from vgpu_sim.cli.errors import FAILED, fail
+from vgpu_sim.cli.groups import VerbGroup
 from vgpu_sim.gpud.admin.injection import MAX_DURATION_MS
 from vgpu_sim.gpud.faults.classes import XIDS
 from vgpu_sim.hal.management import admin
@@ -27,7 +28,7 @@ _RUN_DIR = click.option(
 )
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def command() -> None:
     """Make simulated GPUs fail, to test programs and pods that use them.
 

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 import click
 
 from vgpu_sim.cli import errors
+from vgpu_sim.cli.groups import VerbGroup
 
 
 def _cc() -> click.Command:
@@ -137,7 +138,7 @@ _VERBS: dict[str, Callable[[], click.Command]] = {
 }
 
 
-class _Tessera(click.Group):
+class _Tessera(VerbGroup):
     """A group that lists its verbs without importing them, and exits as shells expect."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -203,7 +204,12 @@ def _drop_what_cannot_be_written(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-@click.command(cls=_Tessera, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=_Tessera,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 success; 1 the answer is no, or something failed; 2 wrong usage, or"
+    " input that cannot be read or is invalid. docs/command-line.md lists the exceptions.",
+)
 @click.version_option(package_name="tessera", prog_name="tessera")
 def main() -> None:
     """Simulated GPUs that run CUDA programs: run, inspect, slice, compile."""

@@ -20,6 +20,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves, tree_map
 
 from tessera_torch import counts
+from tessera_torch.warm.progress import follow
 
 LIMIT_S = 120
 SAMPLES = 2
@@ -236,12 +237,15 @@ def main():
         raise TimeLimit(f"more than {LIMIT_S} s")
 
     signal.signal(signal.SIGALRM, stop)
-    for op in sorted(op_db, key=key_of):
+    left = [
+        op
+        for op in sorted(op_db, key=key_of)
+        if key_of(op) not in done
+        and (not chosen or op.name in chosen or key_of(op) in chosen)
+        and dtype in op.supported_dtypes("cuda")
+    ]
+    for op in follow(left, "operators"):
         name = key_of(op)
-        if name in done or (chosen and op.name not in chosen and name not in chosen):
-            continue
-        if dtype not in op.supported_dtypes("cuda"):
-            continue
         Path(f"{out}.running").write_text(name)
         record = {"name": name}
         before = counts.COMPILED.total()

@@ -643,7 +643,7 @@ for _ in range(2): print(int(runtime.cudaGetDeviceCount()[0]) != 0)
     assert done.stdout == "True\nTrue\n"
     assert done.stderr == (
         "tessera: this program uses NVIDIA's CUDA runtime (cudart), which needs NVIDIA's own driver"
-        " and cannot run here: link it dynamically to use Tessera's, see docs/cuda-runtime.md\n"
+        " and cannot run here: link it dynamically, with `nvcc -cudart shared` or `tessera cc`\n"
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from drawing import terminal
 from drawing.causes import Stack
 from drawing.listing import Row, listing_lines
+from drawing.network import Device, Network, network_lines
 from drawing.slices import BoxState, draw_places
 from drawing.terminal import Span, draw_bar, draw_picture, format_line
 from drawing.terminal_causes import draw_stacks
@@ -99,3 +100,19 @@ def test_a_denied_path_names_the_check_that_denies() -> None:
     path = Path("Write", "a", "b", (Stage("egress", True), Stage("ingress", False)))
     (line,) = (format_line(one, coloured=False) for one in path_lines(path, 80))
     assert line == "a ── egress passes ─✕ ingress denies ─✕ b"
+
+
+@pytest.mark.parametrize("columns", [20, 40])
+def test_a_network_fits_a_narrow_terminal(columns: int) -> None:
+    device = Device("GPU 0", "gpu", 0, 0, "0000:17:00.0")
+    name = "dgx-h100, NVIDIA H100 80GB HBM3, PCIe 64 GB/s one way"
+    network = Network(name, (device,), links=18, switched=True)
+    lines = [format_line(one, coloured=False) for one in network_lines(network, columns)]
+    assert " ".join(lines).startswith(name)
+    assert max(map(len, lines[:-1])) <= columns  # the last line is a name and an address
+
+
+def test_long_names_of_a_path_are_wrapped() -> None:
+    path = Path("Write", "n" * 50, "b", (Stage("egress", True),))
+    lines = [format_line(one, coloured=False) for one in path_lines(path, 20)]
+    assert lines == ["n" * 20, "n" * 20, "n" * 10, " ── egress passes", " ─▶ b"]

@@ -13,7 +13,9 @@ import click
 from diagnosis import archive, findings
 from diagnosis.redaction import Pseudonyms, redact
 from drawing.terminal import clean
+from facts.wording import count_of
 from vgpu_sim import config
+from vgpu_sim.cli import progress
 from vgpu_sim.cli.doctor import cluster, host, node
 
 _PREFIXES: Final = ("TESSERA_", "CUDA_", "NVIDIA_", "LD_", "TRITON_", "TORCH", "PYTHON")
@@ -57,14 +59,25 @@ def command(
     """
     folder = archive.name_now()
     target = path or Path(f"{folder}.tar.gz")
-    files = {"README.txt": _README, **collect_host()}
-    collected = {} if no_cluster else cluster.collect(kubeconfig, context, namespace)
-    files.update(collected)
-    try:
-        size = archive.write(target, folder, files)
-    except OSError as err:
-        raise click.ClickException(f"{target}: {err.strerror or err}") from err
-    click.echo(f"{target}: {len(files)} files, {size} bytes; read it before you share it")
+    with progress.track("support-bundle", 2 if no_cluster else 3) as shown:
+        shown.begin("this machine")
+        files = {"README.txt": _README, **collect_host()}
+        shown.advance()
+        collected: Mapping[str, str] = {}
+        if not no_cluster:
+            shown.begin("the cluster")
+            collected = cluster.collect(kubeconfig, context, namespace)
+            shown.advance()
+        files.update(collected)
+        shown.begin("the archive")
+        try:
+            size = archive.write(target, folder, files)
+        except OSError as err:
+            raise click.ClickException(f"{target}: {err.strerror or err}") from err
+        shown.advance()
+    click.echo(
+        f"{target}: {count_of(len(files), 'file')}, {size} bytes; read it before you share it"
+    )
     if set(collected) == {"cluster/errors.txt"}:
         problem = clean(collected["cluster/errors.txt"].strip())
         click.echo(f"the cluster's files are missing: {problem}", err=True)

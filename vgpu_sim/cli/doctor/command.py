@@ -8,6 +8,7 @@ import yaml
 
 from diagnosis import findings
 from drawing.terminal import clean
+from vgpu_sim.cli import boards
 from vgpu_sim.cli.doctor import cluster, framework, host, node
 from vgpu_sim.cli.run import preload
 
@@ -32,6 +33,8 @@ from vgpu_sim.cli.run import preload
     default="h100-80gb",
     show_default=True,
     metavar="BOARD",
+    callback=boards.to_key,
+    shell_complete=boards.complete,
     help="With --framework: board of the GPU, outside of `tessera run`.",
 )
 @click.option(

@@ -12,11 +12,12 @@ from mig import geometry, planner
 from mig.geometry import Board, Profile
 from mig.planner.census import classic_profiles
 from vgpu_sim.cli import boards
+from vgpu_sim.cli.groups import VerbGroup
 from vgpu_sim.cli.mig import advise, plan
 from vgpu_sim.cli.mig.tables import echo_json, echo_table, json_option
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def command() -> None:
     """Show MIG geometry and plan slices; needs no GPU and no cluster."""
 

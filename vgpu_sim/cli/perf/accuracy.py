@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from vgpu_sim.cli import progress
 from vgpu_sim.cli.errors import fail
 from vgpu_sim.cli.perf.group import exit_with_error, make_completer, new_file, to_board_names
 from vgpu_sim.perf import parameters, plots
@@ -123,13 +124,16 @@ def _validate_tables(
             raise NoData(f"no measurements of {family or 'any family'} on {', '.join(boards)}")
         if html is not None:
             plots.require()
-        for name, key in keys:
-            verdicts.append(families.validate(FAMILIES[name], key, rows, donor))
-            if len(verdicts) == 1:
-                click.echo(_HEAD)
-            click.echo(_line(verdicts[-1]))
-            if worst:
-                _name_worst(verdicts[-1])
+        with progress.track("tables", len(keys)) as shown:
+            for name, key in keys:
+                shown.begin(f"{name}/{key}")
+                verdicts.append(families.validate(FAMILIES[name], key, rows, donor))
+                shown.advance()
+                if len(verdicts) == 1:
+                    click.echo(_HEAD)
+                click.echo(_line(verdicts[-1]))
+                if worst:
+                    _name_worst(verdicts[-1])
         if html is not None:
             html.write_text(page.page(verdicts), encoding="utf-8")
             click.echo(f"{html}: {len(verdicts)} tables", err=True)
@@ -275,24 +279,34 @@ def fit(
     into.mkdir(parents=True, exist_ok=True)
     try:
         if blind:
-            file = into / f"{unseen.FAMILY}.json"
-            known = parameters.read(file.read_text()) if file.exists() else {}
-            for target in _targets(boards):
-                click.echo(f"{unseen.FAMILY}/{target}", err=True)
-                known[unseen.key(target)] = unseen.fit(target)
-                file.write_text(parameters.render(known))
+            _fit_unseen(into, _targets(boards))
             return
-        for name, key in _keys(family, boards):
-            click.echo(f"{name}/{key}", err=True)
-            file = into / f"{name}.json"
-            known = parameters.read(file.read_text()) if file.exists() else {}
-            one = FAMILIES[name]
-            known[key] = (
-                one.fit_residual(key, known[key]) if residual and key in known else one.fit(key)
-            )
-            file.write_text(parameters.render(known))
+        keys = _keys(family, boards)
+        with progress.track("tables", len(keys)) as shown:
+            for name, key in keys:
+                shown.begin(f"{name}/{key}")
+                _fit_table(into, name, key, residual)
+                shown.advance()
     except PerfError as err:
         exit_with_error(err)
+
+
+def _fit_table(into: Path, name: str, key: str, residual: bool) -> None:
+    file, one = into / f"{name}.json", FAMILIES[name]
+    known = parameters.read(file.read_text()) if file.exists() else {}
+    known[key] = one.fit_residual(key, known[key]) if residual and key in known else one.fit(key)
+    file.write_text(parameters.render(known))
+
+
+def _fit_unseen(into: Path, targets: list[str]) -> None:
+    file = into / f"{unseen.FAMILY}.json"
+    known = parameters.read(file.read_text()) if file.exists() else {}
+    with progress.track("boards", len(targets)) as shown:
+        for target in targets:
+            shown.begin(target)
+            known[unseen.key(target)] = unseen.fit(target)
+            file.write_text(parameters.render(known))
+            shown.advance()
 
 
 def _fit_served(into: Path) -> None:

@@ -9,6 +9,7 @@ from click.shell_completion import CompletionItem
 
 from vgpu_sim.cli import quantity
 from vgpu_sim.cli.errors import INVALID, fail
+from vgpu_sim.cli.groups import VerbGroup
 from vgpu_sim.perf.boards import BOARDS, find_board
 from vgpu_sim.perf.errors import PerfError, UnknownBoard
 
@@ -85,7 +86,8 @@ board_option = click.option(
 
 
 @click.group(
-    help="Predict what operations take on real boards (modelled, with the expected error)."
+    cls=VerbGroup,
+    help="Predict what operations take on real boards (modelled, with the expected error).",
 )
 def command() -> None:
     """Define the group of the commands that predict times."""

@@ -24,7 +24,10 @@ _OF_DECODERS = {"given": "--in", "made": "--out"} | {
 _OF_DENOISERS = {"side": "--side", "steps": "--steps"}
 
 
-@click.command(help=f"Predict one batch of MODEL: one of {', '.join(_NAMES)}.")
+@click.command(
+    short_help="Predict the time of one batch of a whole model.",
+    help=f"Predict one batch of MODEL: one of {', '.join(_NAMES)}.",
+)
 @click.argument("model", shell_complete=make_completer(_NAMES))
 @board_option
 @click.option("--tp", type=SIZE, default=1, show_default=True, help="Tensor-parallel ranks.")

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from vgpu_sim.cli import topologies
+from vgpu_sim.cli.groups import VerbGroup
 from vgpu_sim.cli.perf.answers import print_prediction, with_json
 from vgpu_sim.cli.perf.group import (
     SIZE,
@@ -22,7 +23,10 @@ from vgpu_sim.perf.prediction import Prediction
 _WINDOW = click.IntRange(min=0, max=SIZE.max)
 
 
-@click.group(help="Predict one operation: its time, the causes that add up to it, and an interval.")
+@click.group(
+    cls=VerbGroup,
+    help="Predict one operation: its time, the causes that add up to it, and an interval.",
+)
 def predict() -> None:
     """Define the group of the commands that predict one operation each."""
 
@@ -303,7 +307,7 @@ _rowwise("embedding", "An embedding: one bf16 row of a table for each token.")
 _rowwise("sampling", "The most likely token of each row of logits in bf16.")
 
 
-@click.group(help="Predict the same operation on several boards, side by side.")
+@click.group(cls=VerbGroup, help="Predict the same operation on several boards, side by side.")
 @click.option(
     "--boards",
     required=True,
@@ -328,7 +332,13 @@ def add_to_compare(command: click.Command) -> None:
 
     params = [one for one in command.params if one.name != "board"]
     compare.add_command(
-        click.Command(command.name, params=params, callback=on_boards, help=command.help)
+        click.Command(
+            command.name,
+            params=params,
+            callback=on_boards,
+            help=command.help,
+            short_help=command.short_help,
+        )
     )
 
 

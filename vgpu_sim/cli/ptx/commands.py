@@ -10,6 +10,7 @@ from facts.wording import count_of
 from vgpu_sim import compiler
 from vgpu_sim.cli import inputs, outputs
 from vgpu_sim.cli.errors import FAILED, INVALID, InvalidInput, report
+from vgpu_sim.cli.groups import VerbGroup
 from vgpu_sim.isa import Diagnostic, Function, Module, Refused, container
 from vgpu_sim.isa.disasm import disassemble
 from vgpu_sim.isa.errors import IsaError
@@ -60,7 +61,7 @@ backend_option = click.option(
 )
 
 
-@click.group(name="ptx")
+@click.group(name="ptx", cls=VerbGroup)
 def command() -> None:
     """Check and compile PTX."""
 

@@ -4,13 +4,14 @@ import click
 
 from vgpu_sim.cli import inputs, outputs
 from vgpu_sim.cli.errors import InvalidInput
+from vgpu_sim.cli.groups import VerbGroup
 from vgpu_sim.isa import container
 from vgpu_sim.isa.asm import assemble
 from vgpu_sim.isa.disasm import disassemble
 from vgpu_sim.isa.errors import AssemblyError, ContainerError, IsaError
 
 
-@click.group(name="isa")
+@click.group(name="isa", cls=VerbGroup)
 def command() -> None:
     """Assemble and disassemble the simulated GPUs' instruction set."""
 

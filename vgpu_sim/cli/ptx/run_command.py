@@ -109,6 +109,8 @@ def run(
     The kernel runs on a new slice, as in `tessera run`. Exit status: that of the launch, 0 or 1; 2
     if FILE cannot be read or is invalid; 125 if the slice cannot be created.
     """
+    if file.startswith("-") and file != "-":  # arguments may begin with a hyphen, FILE may not
+        raise click.NoSuchOption(file, ctx=context)
     if file == "-":  # the launch reads the file again
         raise click.UsageError("a launch needs a FILE: standard input is read once")
     data = inputs.read(file)

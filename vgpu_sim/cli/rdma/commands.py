@@ -24,6 +24,7 @@ from rdma.reading import manifests as objects
 from rdma.verbs import NAMES, Verb
 from vgpu_sim.cli import manifests, pictures
 from vgpu_sim.cli.errors import FAILED, INVALID, fail
+from vgpu_sim.cli.groups import VerbGroup
 from vgpu_sim.cli.manifests import Document
 
 _VERBS = {name.lower(): verb for name, verb in NAMES.items()}
@@ -68,7 +69,7 @@ _files = click.option(
 )
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def command() -> None:
     """Evaluate RDMA network policies for a pair of pods, and check manifests."""
 

@@ -20,6 +20,7 @@ from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.cli.clients.fabric import FabricFailed, lock_fabric
 from vgpu_sim.cli.clients.fabric_policy import Document, change, key_of
 from vgpu_sim.cli.errors import fail
+from vgpu_sim.cli.groups import VerbGroup
 from vgpu_sim.cli.run import run_hca
 
 _fabric_option = click.option(
@@ -42,7 +43,7 @@ _files_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def policy() -> None:
     """Change and show the policies of a fabric of `tessera run`."""
 

@@ -10,6 +10,7 @@ from mig.geometry import WHOLE
 from vgpu_sim import config
 from vgpu_sim.cli.clients.slices import NotAnswered
 from vgpu_sim.cli.errors import fail
+from vgpu_sim.cli.groups import VerbGroup
 from vgpu_sim.cli.smi import view
 from vgpu_sim.cli.smi.view import DeviceView, GpuView, NodeView, ProcessView
 from vgpu_sim.hal.management.documents import DocumentError
@@ -22,7 +23,7 @@ EXIT_NO_DRIVER = 9
 _MIB = 1 << 20
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=VerbGroup, invoke_without_command=True)
 @click.option("-L", "--list-gpus", "listing", is_flag=True, help="Print one line for each device.")
 @click.option("-q", "--query", "query", is_flag=True, help="Print all properties as indented text.")
 @click.option("--json", "as_json", is_flag=True, help="Print all properties as JSON.")

@@ -69,7 +69,7 @@ static void tell_about_runtime(void) {
             rival.path, rival.own);
   else
     tsr_log("this program uses NVIDIA's CUDA runtime (cudart), which needs NVIDIA's own driver and"
-            " cannot run here: link it dynamically to use Tessera's, see docs/cuda-runtime.md");
+            " cannot run here: link it dynamically, with `nvcc -cudart shared` or `tessera cc`");
 }
 
 CUresult tsr_cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId) {

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from tessera_torch import counts, loading
+from tessera_torch.warm import progress
 
 _TYPES = (torch.float32, torch.float16, torch.bfloat16)
 _UNARY = ("relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs", "sin", "cos")
@@ -130,10 +131,11 @@ def compile_all(model: Path | None) -> int:
         counts.say("the operators are not registered: see python -m tessera_torch.doctor")
         return 1
     refused = 0
+    calls: list[Callable[[], Any]] = []
     for dtype in _TYPES:
-        for call in (*_element_wise(dtype), *_others(dtype)):
-            refused += _call(call)
-    for call in _trainings():
+        calls += (*_element_wise(dtype), *_others(dtype))
+    calls += _trainings()
+    for call in progress.follow(calls, "programs"):
         refused += _call(call)
     if model:
         sys.argv = [str(model)]
@@ -148,6 +150,8 @@ def _call(call: Callable[[], Any]) -> int:
     try:
         call()
     except (NotImplementedError, RuntimeError) as err:
+        if sys.stderr.isatty():
+            progress.write("")
         counts.say(str(err).split("\n")[0])
         return 1
     return 0

@@ -49,6 +49,10 @@ def manifest(tmp_path: Path) -> str:
     return str(file)
 
 
+GPUS = """{"items": [{"metadata": {"name": "g0"}, "spec": {"pool": "p", "board": "h100-80gb"},
+ "status": {"slices": [
+  {"profile": "1g.10gb", "start": 2, "holders": [{"namespace": "a", "name": "x"}]},
+  {"profile": "1g.10gb", "start": 5, "holders": [{"namespace": "a", "name": "y"}]}]}}]}"""
 COMMANDS = {
     "predict": ("perf", "predict", *GEMM, "--board", "h200"),
     "compare": ("perf", "compare", "--boards", "h200,b200", *GEMM),
@@ -105,6 +109,63 @@ def test_before_and_after_have_the_slices_of_the_plan(tmp_path: Path) -> None:
     assert (
         before < joined.index("1g.10gb@0, withdrawn") < after < joined.index("4g.40gb@0, requested")
     )
+
+
+@pytest.fixture
+def gpus(tmp_path: Path) -> str:
+    file = tmp_path / "gpus.json"
+    file.write_text(GPUS)
+    return str(file)
+
+
+def drawn_after(done: Result) -> str:
+    """Return the row of the drawing that begins with a GPU's name and "after"."""
+    assert done.exit_code == 0, done.output
+    (line,) = [one for one in done.stdout.splitlines() if one.startswith("g0 after")]
+    return line
+
+
+def test_advice_draws_the_slice_that_it_makes_room_for(gpus: str) -> None:
+    done = tessera("mig", "advise", "-f", gpus, "--want", "4g.40gb", "--draw")
+    line = drawn_after(done)
+    assert re.search(r"\[\?+4g\.40gb\?+\]", line)  # the requested slice
+    assert re.search(r"\[\?+1g", line)  # the slice that moved
+
+
+def test_a_layout_is_drawn_on_each_gpu_that_it_changes(gpus: str) -> None:
+    done = tessera("mig", "advise", "-f", gpus, "--layout", "3g.40gb,4x1g.10gb", "--draw")
+    line = drawn_after(done)
+    assert "3g.40gb" in line
+    assert len(re.findall(r"\[\?", line)) == 4  # one of the five slices stays
+    assert "1 slice to destroy, 4 to create, 1 pod in the way" in done.stdout
+    same = tessera("mig", "advise", "-f", gpus, "--layout", "1g.10gb@2,1g.10gb@5", "--draw")
+    assert "g0 after" not in same.stdout
+    assert done.stdout.startswith("1 GPU, 1 divided\n")
+
+
+@pytest.mark.parametrize("columns", [40, 50])
+@pytest.mark.parametrize("name", ["predict", "plan"])
+def test_headings_and_drawings_fit_a_narrow_terminal(
+    name: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = tessera(*COMMANDS[name], "--draw").stdout.splitlines()
+    wide = [one for one in lines if len(one) > columns]
+    # Numbers are in columns of fixed width, which no terminal is too narrow to wrap.
+    assert not [one for one in wide if not re.search(r" us +-?[\d.]+ %|^Instance|^\d+g\.", one)]
+
+
+def test_a_denied_flow_fits_a_narrow_terminal(
+    manifest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = ("--from", "x/a", "--to", "x/b", "--verb", "write", "-f", manifest, "--draw")
+    plain = tessera("rdma", "explain", *ends[:-1]).stdout
+    monkeypatch.setenv("COLUMNS", "30")
+    drawn = tessera("rdma", "explain", *ends).stdout.removeprefix(plain).splitlines()
+    assert drawn[0] == "x/a"
+    assert drawn[-1] == " ─✕ x/b"
+    assert " ─✕ ingress denies" in drawn
+    assert max(map(len, drawn)) <= 30
 
 
 @pytest.mark.parametrize(("verb", "status"), [("write", 1)])
