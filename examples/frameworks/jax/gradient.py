@@ -1,5 +1,10 @@
 """Compile a function and its gradient with JAX, and compare both with NumPy."""
 
+import os
+
+# JAX would allocate three quarters of the device's memory, which the host may not have.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
 import jax
 import jax.numpy as jnp
 import numpy as np

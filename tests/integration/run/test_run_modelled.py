@@ -3,6 +3,7 @@ run.
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -45,11 +46,12 @@ def test_events_measure_what_the_slice_would_take_on_either_backend(tmp_path: Pa
 def test_perf_run_reports_kernels_copies_and_gaps(tmp_path: Path) -> None:
     report, trace, page = (tmp_path / name for name in ("report.json", "trace.json", "a.html"))
     options = ("--board", "h100-80gb", "--details", "--json", str(report))
-    options += ("--trace", str(trace), "--html", str(page))
+    options += ("--trace", str(trace), "--html", str(page), "--draw")
     done = to_its_end(tmp_path, "perf", "run", *options, "--", *PROGRAM)
     assert done.returncode == 0, done.stderr
     assert "modelled" in done.stderr
     assert "[HtoD] 4194304 bytes" in done.stderr
+    assert re.search(r"^1 vecadd.* us$", done.stderr, re.MULTILINE)  # its causes, drawn
     document = json.loads(report.read_text())
     (kernel,) = document["kernels"]
     assert (kernel["kernel"], kernel["launches"]) == ("vecadd", 3)
@@ -81,7 +83,14 @@ def test_a_program_that_fails_passes_its_status_on(tmp_path: Path) -> None:
     fails = (sys.executable, "-c", "raise SystemExit(7)")
     done = to_its_end(tmp_path, "perf", "run", "--board", "a30", "--", *fails)
     assert done.returncode == 7
-    assert "nothing to report" in done.stderr
+    name = Path(sys.executable).name
+    assert done.stderr == f"error: {name} ended with status 7 before it used the GPU\n"
+
+
+def test_a_program_that_does_not_exist_is_named_without_a_table(tmp_path: Path) -> None:
+    done = to_its_end(tmp_path, "perf", "run", "--board", "a30", "--", "no-such-program")
+    assert done.returncode == 127
+    assert done.stderr == "error: no-such-program: command not found\n"
 
 
 @pytest.mark.parametrize(("topology", "gb_per_s"), [("hgx-4", 150), ("pcie-2-socket", 64)])

@@ -141,6 +141,9 @@ def test_top_prints_the_fullest_slice_first(run: Run, node: SyntheticCluster) ->
     line = run("top")[1].splitlines()[1].split()
     assert line[:3] == ["n1", "n1-gpu-1", "1g.10gb@4"]
     assert line[5] == "100%"
+    assert one["uuid"] not in line
+    wide = run("top", "-o", "wide")[1].splitlines()[1].split()
+    assert wide == [*line, "h100-80gb", one["uuid"]]
 
 
 def test_why_prints_the_chain_of_the_page(run: Run, node: SyntheticCluster) -> None:
@@ -313,6 +316,11 @@ def test_rdma_verbs_give_the_evaluators_verdicts(run: Run, node: SyntheticCluste
     status, text, _ = run("rdma", "explain", *ends, "--verb", "write")
     assert status == 1
     assert text.startswith("DENIED: Write from training/t to training/w\n")
+    wide = run("rdma", "explain", *ends, "--verb", "write", "-o", "wide")[1]
+    assert wide.startswith(text)
+    drawn = wide.removeprefix(text)
+    assert drawn.startswith("training/t ── egress passes")
+    assert "─✕ ingress denies" in drawn
     assert run("rdma", "explain", *ends, "--verb", "read")[0] == 0
     rows = [line.split() for line in run("rdma", "matrix", "-n", "training")[1].splitlines()]
     assert rows[1:4] == [

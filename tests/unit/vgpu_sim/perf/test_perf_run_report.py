@@ -2,16 +2,18 @@
 
 import itertools
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
 from drawing.documents import write_html
+from drawing.terminal import format_line
 from vgpu_sim.cli.perf.run_report import (
     Report,
     RunEvents,
     document_of,
+    drawing_of,
     figures_of,
     lines,
     notes_of,
@@ -68,6 +70,26 @@ def test_launches_with_other_arguments_have_lines_of_their_own() -> None:
     (line,) = (line for line in lines(report, grouped=True) if "132x1x1" in line)
     assert line.split()[:3] == ["3", "60.00", "20.00"]
     assert "5.00 to 50.00 us" in line
+
+
+def test_the_causes_of_each_kernel_are_drawn_the_longest_first() -> None:
+    report = report_from(launch_event(32, 1, 50.0), launch_event(1, 20, 5.0), order_event(1, 0))
+    title, first, second, *key = [
+        format_line(one, coloured=False) for one in drawing_of(report, 60)
+    ]
+    assert title == "causes of a launch's time (modelled)"
+    assert (first[:5], second[:5]) == ("1 k(1", "2 k(3")
+    assert key[0].startswith("a ")
+    assert max(map(len, (title, first, second, *key))) <= 60
+
+
+def test_idle_time_and_launches_that_are_not_listed_are_stated() -> None:
+    report = report_from(launch_event(1, 1, 5.0), order_event(0))
+    said = "\n".join(lines(report, grouped=False))
+    assert "from first to last 9.00 us; idle for 1.00 us of it" in said
+    summary = replace(report.summaries[0], left_out=1)
+    said = list(lines(replace(report, summaries=[summary]), grouped=False))
+    assert "not listed: 1 launch of further kinds" in said
 
 
 def test_impossible_counts_give_no_estimate() -> None:
