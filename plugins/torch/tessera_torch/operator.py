@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from tessera_torch import counts
+from tessera_torch import counts, startup
 from tessera_torch.complexes.route import compute as compute_by_parts, has_complex, is_computed
 from tessera_torch.refusal import Unsupported, refuse_or_fall_back
 from tessera_torch.replay.key import CONSTANT, Described, describe, is_number
@@ -132,6 +132,7 @@ class Operator:
             from tessera_torch.general import General
             from tessera_torch.pointwise import Pointwise
 
+            startup.compile_templates_late()
             if signature.is_pointwise:
                 self._compute = Pointwise(signature)
             else:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch import counts, native
+from tessera_torch import counts, native, startup
 from tessera_torch.bounds import with_checks
 from tessera_torch.complexes.elementwise import conjugate
 from tessera_torch.conditions import with_conditions
@@ -47,6 +47,7 @@ def register() -> tuple[Any, int]:
     from tessera_torch.transforms import fft
 
     devices.avoid_nccl()
+    startup.use_key_of_wheel()
     native.remember()
     library = torch.library.Library("aten", "IMPL")
     plain = {**table.kernels(), **special_table.kernels()}

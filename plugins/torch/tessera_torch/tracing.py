@@ -32,6 +32,11 @@ _CONFIG = {
     "nan_asserts": False,
     "alignment_asserts": False,
     "scalar_asserts": False,
+    # A graph is one operator's decomposition: there is nothing to find or to join in it.
+    "pattern_matcher": False,
+    "triton.nested_reduction": False,
+    "loop_ordering_after_fusion": False,
+    "loop_reindexing_after_fusion": False,
 }
 _ATEN_CALL = re.compile(
     r"^\s*(?:\w+ = )?(?:torch\.ops\.aten|aten)\.(\w+)(?:\.\w+)?\(", re.MULTILINE

@@ -511,6 +511,16 @@ else:
 print("equal")
 """
 
+_FIRST_KERNEL = """
+import torch
+torch.ones(3, 4, device="cuda").softmax(-1)
+from torch._inductor.fx_passes import post_grad
+from torch._inductor.kernel import mm
+from triton.runtime import cache
+print("wheel" in cache.triton_key(), mm.mm_template.template._made)
+print(post_grad.lazy_init.cache_info().misses)
+"""
+
 
 def _run(program: str, *arguments: str, devices: int = 1, **variables: str) -> str:
     python = os.environ.get(_VARIABLE)
@@ -590,3 +600,9 @@ def test_samples_have_their_distributions() -> None:
 @pytest.mark.slow
 def test_two_devices_exchange_tensors() -> None:
     assert _run(_TWO_DEVICES, devices=2) == "equal\n"
+
+
+@pytest.mark.slow
+def test_the_first_kernel_of_a_process_prepares_only_what_it_needs() -> None:
+    lines = _run(_FIRST_KERNEL, TORCHINDUCTOR_FORCE_DISABLE_CACHES="1").splitlines()
+    assert lines == ["True None", "0"]
