@@ -511,6 +511,18 @@ else:
 print("equal")
 """
 
+# The expected numbers are differences of scipy's betaincinv at the distribution's value.
+_DIRICHLET = """
+import torch
+T = lambda *numbers: torch.tensor(numbers, dtype=torch.float64, device="cuda")
+a, b = T(1, 2, 0.5, 0.1, 50, 1e4), T(1, 3, 0.5, 5, 70, 1e4)
+x = T(0.3, 0.9, 0.01, 0.2, 0.4, 0.51)
+expected = T(0.515988344715, 0.344507569444, 0.105034070449, 1.47045887680, 8.21423495232e-3, 5.04983870253e-5)
+found = torch._dirichlet_grad(x, a, a + b)
+assert torch.allclose(found, expected, rtol=1e-9, atol=0), found
+assert torch._dirichlet_grad(T(1.0), T(2.0), T(2.0)).tolist() == [0.0]
+print("exact")
+"""
 _FIRST_KERNEL = """
 import torch
 torch.ones(3, 4, device="cuda").softmax(-1)
@@ -606,3 +618,8 @@ def test_two_devices_exchange_tensors() -> None:
 def test_the_first_kernel_of_a_process_prepares_only_what_it_needs() -> None:
     lines = _run(_FIRST_KERNEL, TORCHINDUCTOR_FORCE_DISABLE_CACHES="1").splitlines()
     assert lines == ["True None", "0"]
+
+
+@pytest.mark.slow
+def test_gradients_of_samples_of_dirichlet_are_exact() -> None:
+    assert _run(_DIRICHLET) == "exact\n"
