@@ -55,7 +55,8 @@ def main() -> int:
         return _run(_command(python, _TRAIN), training, options.record)
     if options.models:
         return _run(_command(python, _MODELS), models, options.record)
-    ended = _sweep(_command(python, _PROGRAM), out, ["--dtype", options.dtype, *options.only])
+    chosen = ["--dtype", options.dtype, "--commit", _commit(), *options.only]
+    ended = _sweep(_command(python, _PROGRAM), out, chosen)
     outcomes = table.read(out)
     print(table.render(outcomes))
     if options.record and options.dtype == "float32":

@@ -223,6 +223,7 @@ def main():
     parser.add_argument("out", type=Path)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--calls", type=int, default=1)
+    parser.add_argument("--commit", help="of Tessera, for the record of each operator")
     parser.add_argument("operators", nargs="*")
     options = parser.parse_intermixed_args()
     out, dtype = options.out, getattr(torch, options.dtype)
@@ -250,6 +251,8 @@ def main():
         name = key_of(op)
         Path(f"{out}.running").write_text(name)
         record = {"name": name}
+        if options.commit:
+            record["commit"] = options.commit
         before = counts.COMPILED.total()
         on_cpu = counts.ON_CPU.total()
         for direction in ("forward", "backward"):

@@ -23,3 +23,17 @@ def test_an_operator_is_named_once_with_its_outcome(tmp_path):
     assert "| wrong | 0 | 0 |" in text
     assert "**refused, forward**: `svd`." in text
     assert "**refused, backward**: `lgamma`." in text
+
+
+def test_a_record_keeps_operators_that_were_not_compared_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "RECORDED", tmp_path / "recorded.json")
+    table.record([{"name": "abs", "forward": "right"}, {"name": "add", "forward": "died"}], "one")
+    table.record([{"name": "add", "forward": "right", "backward": "wrong", "kernels": 2}], "two")
+    kept = json.loads(table.RECORDED.read_text())["operators"]
+    assert kept == [
+        {"commit": "one", "name": "abs", "forward": "right"},
+        {"commit": "two", "name": "add", "forward": "right", "backward": "wrong"},
+    ]
+    text = table.section()
+    assert "one (1), two (1)" in text
+    assert "2 take float32, and 1 of these (50.0%) are right" in text, "add's gradient is wrong"
