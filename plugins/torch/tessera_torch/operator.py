@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from tessera_torch import counts, startup
+from tessera_torch import counts
+from tessera_torch.caches import startup
 from tessera_torch.complexes.route import compute as compute_by_parts, has_complex, is_computed
 from tessera_torch.refusal import Unsupported, refuse_or_fall_back
 from tessera_torch.replay.key import CONSTANT, Described, describe, is_number

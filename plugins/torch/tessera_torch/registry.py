@@ -5,8 +5,9 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch import counts, native, startup
+from tessera_torch import counts, native
 from tessera_torch.bounds import with_checks
+from tessera_torch.caches import startup
 from tessera_torch.complexes.elementwise import conjugate
 from tessera_torch.conditions import with_conditions
 from tessera_torch.operator import Operator, overload
@@ -43,11 +44,12 @@ def register() -> tuple[Any, int]:
     from tessera_torch.linalg import table as linalg_table
     from tessera_torch.own import table
     from tessera_torch.sparse import arithmetic, coordinates, rows, softmax
-    from tessera_torch.special import quantization, ragged_batches, table as special_table
+    from tessera_torch.special import quantization, ragged_batches, sleeping, table as special_table
     from tessera_torch.transforms import fft
 
     devices.avoid_nccl()
     startup.use_key_of_wheel()
+    sleeping.replace()
     native.remember()
     library = torch.library.Library("aten", "IMPL")
     plain = {**table.kernels(), **special_table.kernels()}

@@ -523,6 +523,25 @@ assert torch.allclose(found, expected, rtol=1e-9, atol=0), found
 assert torch._dirichlet_grad(T(1.0), T(2.0), T(2.0)).tolist() == [0.0]
 print("exact")
 """
+_SLEEPS = """
+import torch
+torch.cuda._sleep(10)
+start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+start.record()
+torch.cuda._sleep(40_000_000)
+end.record()
+torch.cuda.synchronize()
+assert start.elapsed_time(end) >= 20, start.elapsed_time(end)
+for batch, last, text in ((1, 2, "same batch size"), (4, 3, "size 2 in last dimension")):
+    grid = torch.zeros(batch, 6, 4, last, device="cuda")
+    try:
+        torch.grid_sampler_2d(torch.zeros(4, 1, 3, 3, device="cuda"), grid, 0, 0, False)
+    except RuntimeError as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError(text)
+print("slept")
+"""
 _FIRST_KERNEL = """
 import torch
 torch.ones(3, 4, device="cuda").softmax(-1)
@@ -623,3 +642,8 @@ def test_the_first_kernel_of_a_process_prepares_only_what_it_needs() -> None:
 @pytest.mark.slow
 def test_gradients_of_samples_of_dirichlet_are_exact() -> None:
     assert _run(_DIRICHLET) == "exact\n"
+
+
+@pytest.mark.slow
+def test_a_stream_sleeps_and_a_grid_of_other_sizes_is_an_error() -> None:
+    assert _run(_SLEEPS) == "slept\n"

@@ -98,6 +98,7 @@ class _Reads:
         self.batch, self.channels = x.shape[:2]
         self.sizes = x.shape[2:]
         rank = len(self.sizes)
+        _check(x, grid)
         wide = torch.float32 if grid.dtype in (torch.float16, torch.bfloat16) else grid.dtype
         flat = grid.to(wide).reshape(self.batch, -1, rank)
         self.count = flat.shape[1]
@@ -118,6 +119,19 @@ class _Reads:
             place = place * size + index.clamp(0, max(size - 1, 0))
         shape = (self.batch, self.channels, self.count)
         return place[:, None].expand(shape), inside[:, None]
+
+
+def _check(x: Any, grid: Any) -> None:
+    """Raise PyTorch's error for sizes that do not fit."""
+    got = f"but got input with sizes {list(x.shape)} and grid with sizes {list(grid.shape)}"
+    if x.shape[0] != grid.shape[0]:
+        raise RuntimeError(
+            f"grid_sampler(): expected grid and input to have same batch size, {got}"
+        )
+    if x.dim() != grid.dim() or grid.shape[-1] != x.dim() - 2:
+        raise RuntimeError(
+            f"grid_sampler(): expected grid to have size {x.dim() - 2} in last dimension, {got}"
+        )
 
 
 def _sample(rank: int) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tessera_torch import startup
+from tessera_torch.caches import startup
 
 _FILES = (
     *("compiler/compiler.py", "backends/nvidia/driver.py", "language/core.py"),
