@@ -15,6 +15,7 @@ from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Space
 
 _LINE_BYTES = 128
+_NAMED = frozenset({"global", "local"})
 
 
 def nothing(context: Context, form: Form, match: Match) -> None:
@@ -23,7 +24,9 @@ def nothing(context: Context, form: Form, match: Match) -> None:
     Nothing is loaded, since a load from the address may be illegal.
     """
     where, *sizes = context.operands
-    said = Space.GLOBAL if "global" in match else Space.GENERIC
+    said = Space.GENERIC
+    if named := _NAMED & match.words.keys():
+        said = Space[named.pop().upper()]
     base_and_displacement(context, where, space_of(context, where, said, WINDOWS))
     if any(not isinstance(s, tree.Integer) or s.value != _LINE_BYTES for s in sizes):
         raise Invalid(f"the size must be the constant {_LINE_BYTES}")
@@ -50,6 +53,8 @@ def _hint(pattern: str, operands: str = "[a]") -> Form:
 
 HINTS: Final = (
     _hint("prefetch{.global}.line"),
+    _hint("prefetch.local.line"),
+    _hint("prefetch{.global}.L1::32B.valid_addr"),
     _hint("prefetch.global.L2::evict_last"),
     _hint("prefetch.global.L2::evict_normal"),
     _hint("prefetchu.L1"),

@@ -106,8 +106,10 @@ def _scalar(opcode: str, modifiers: list[str], operands: tuple[Operand, ...]) ->
                 value = to_signed(value, 32) if own == "s32" else value
         else:
             value = _arithmetic(opcode, modifiers, ta, tb)
-            if opcode in ("vadd", "vsub") and own == "s32" and "sat" not in modifiers:
+            if opcode in ("vadd", "vsub") and second and "sat" not in modifiers:
                 value = to_signed(value & _M32, 32)
+            if second and own == "u32" and "sat" not in modifiers:
+                value &= (1 << 64) - 1  # see vgpu_sim/compiler/lower/video/scalar.py
         if "sat" in modifiers:
             value = _clamp(value, size, own == "s32")
         number = to_signed(c, 32) if own == "s32" else c

@@ -101,7 +101,7 @@ def test_policies_are_a_number(line: str) -> None:
         ("discard.global.L2 [%a], 64;", "the constant 128"),
         ("applypriority.global.L2::evict_normal [%a], %r;", "the constant 128"),
         ("prefetch.global.L1 [%r1];", "not declared"),
-        ("prefetch.local.L1 [%a];", "local"),
+        ("prefetch.shared.L1 [%a];", "shared"),
         ("createpolicy.cvt.L2.b64 %r, %d;", "32 bits"),
         ("cvta.global.u64 %d, sm;", "not in .global space"),
         ("cvta.to.shared.u64 %d, sm;", "must be a register"),

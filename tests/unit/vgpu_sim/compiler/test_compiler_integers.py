@@ -56,12 +56,18 @@ def test_lop3_with_a_predicate(combine: str) -> None:
     a = [lane & 3 for lane in range(COUNT)]
     b = [lane >> 1 & 1 for lane in range(COUNT)]
     setup = "setp.ne.u32 %q, %b, 0;"
-    for first in ("%d", "_"):
-        text = f"lop3.{combine}.b32 {first}|%p, %a, 2, 0, 0xC0, %q; selp.u32 %d, 1, 0, %p;"
+    for first, minus in (("%d", ""), ("_", ""), ("%d", "!")):
+        text = f"lop3.{combine}.b32 {first}|%p, %a, 2, 0, 0xC0, {minus}%q; selp.u32 %d, 1, 0, %p;"
         got = run(text, "u32", [("u32", a), ("u32", b)], setup)
         for lane in range(COUNT):
-            some = a[lane] & 2 != 0
-            assert got[lane] == (some and b[lane] if combine == "and" else some or b[lane])
+            some, chosen = a[lane] & 2 != 0, bool(b[lane]) != bool(minus)
+            assert got[lane] == (some and chosen if combine == "and" else some or chosen)
+
+
+def test_lop3_without_a_destination_has_no_effect() -> None:
+    values = list(range(COUNT))
+    got = run("mov.u32 %d, 7; lop3.b32 _, %a, %a, %a, 0xFF;", "u32", [("u32", values)])
+    assert set(got) == {7}
 
 
 _LIMBS = 4
@@ -147,9 +153,7 @@ def test_the_flag_keeps_what_the_guard_skips_and_what_has_no_cc() -> None:
     [
         ("lop3.b32 %d, %a, %a, %a, 256;", "a constant from 0 to 255"),
         ("lop3.b32 %d, %a, %a, %a, %a;", "a constant from 0 to 255"),
-        ("lop3.b32 _, %a, %a, %a, 3;", "lop3 without a destination is not supported yet"),
         ("lop3.and.b32 %d, %a, %a, %a, 3, %p;", "needs the destination pair d|p"),
-        ("lop3.and.b32 %d|%p, %a, %a, %a, 3, !%p;", "negated with '!'"),
         ("lop3.xor.b32 %d|%p, %a, %a, %a, 3, %p;", "no modifier '.xor'"),
         ("lop3.b64 %d, %a, %a, %a, 3;", "no modifier '.b64'"),
         ("popc.b64 %w, %w;", "'%w' has 64 bits"),

@@ -23,7 +23,7 @@ def _forms(opcode: str) -> list[object]:
     """Return an opcode's rows, except those of functions' parameters
     (``test_conformance_calls``) and of stores to peers (``test_conformance_clusters``).
     """
-    own = re.compile(r"st\.param|st\.async|::func")
+    own = re.compile(r"st(\{\.weak\})?\.param|st\.async|st\.bulk|::func")
     return [
         pytest.param(form, id=form.pattern)
         for form in FORMS

@@ -203,6 +203,7 @@ FORMS: Final = (
     Form("fence.release.sync_restrict::shared::cta.cluster", "", Op.FENCE, fence),
     Form("fence.mbarrier_init.release.cluster", "", Op.FENCE, fence),
     Form("fence.proxy.alias", "", Op.FENCE, fence),
+    Form("fence.proxy.alias.ordering.sys", "", Op.FENCE, fence),
     Form("fence.proxy.async{.on}", "", Op.FENCE, fence),
     Form("fence.proxy.async::generic.ordering.restriction.scope", "", Op.FENCE, fence),
     Form("fence.proxy.tensormap::generic.release.scope", "", Op.FENCE, fence),

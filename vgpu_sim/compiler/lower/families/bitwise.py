@@ -6,7 +6,7 @@ from typing import Final
 from vgpu_sim.compiler.lower import one_word, values
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import BINARY, TERNARY, UNARY, Form, Match
-from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Compare, DataType, Literal, Op, Operand, Permute
 
@@ -56,9 +56,9 @@ def permute(context: Context, form: Form, match: Match) -> None:
 def logic(context: Context, form: Form, match: Match) -> None:
     """Lower ``lop3 d, a, b, c, table``."""
     first, *inputs, table = context.operands
-    if isinstance(first, tree.Sink):
-        raise Unsupported("lop3 without a destination")
     srcs = _logic_sources(context, inputs, table)
+    if isinstance(first, tree.Sink):
+        return
     to = values.destination(context, first, DataType.B32)
     context.builder.emit(Op.LOP3, type=DataType.B32, dsts=(to,), srcs=srcs)
 
@@ -71,18 +71,20 @@ def logic_and_predicate(context: Context, form: Form, match: Match) -> None:
     first, *inputs, table, chooser = context.operands
     if not isinstance(first, tree.Pair):
         raise Invalid("lop3 with .and or .or needs the destination pair d|p")
-    if isinstance(chooser, tree.Not):
-        raise Invalid("the predicate operand of lop3 cannot be negated with '!'")
     srcs = _logic_sources(context, inputs, table)
     to = values.destination(context, first.first, DataType.B32)
     builder = context.builder
     predicate = values.predicate_destination(context, first.second) or builder.unused_predicate()
-    chosen = values.predicate_source(context, chooser)
+    minus = isinstance(chooser, tree.Not)  # then the negation of what is computed, by De Morgan
+    chosen = values.predicate_source(context, chooser.operand if minus else chooser)
     some, zero = builder.inverse_predicate(), Literal(0)
+    compare = Compare.EQ if minus else Compare.NE
     builder.emit(Op.LOP3, type=DataType.B32, dsts=(to,), srcs=srcs)
-    builder.emit(Op.SETP, type=DataType.U32, dsts=(some, None), srcs=(to, zero), compare=Compare.NE)
-    combine = Op.AND if match["combine"] == "and" else Op.OR
+    builder.emit(Op.SETP, type=DataType.U32, dsts=(some, None), srcs=(to, zero), compare=compare)
+    combine = Op.AND if (match["combine"] == "and") != minus else Op.OR
     builder.emit(combine, type=DataType.PRED, dsts=(predicate,), srcs=(some, chosen))
+    if minus:
+        builder.emit(Op.NOT, type=DataType.PRED, dsts=(predicate,), srcs=(predicate,))
 
 
 def _logic_sources(

@@ -5,7 +5,7 @@ from typing import Final
 from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.addresses import base_and_displacement, whole_address
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.copies import async_updates, bulk, map_updates, tensor
+from vgpu_sim.compiler.lower.copies import async_updates, bulk, bulk_stores, map_updates, tensor
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
@@ -120,6 +120,7 @@ FORMS: Final = (
     *tensor.FORMS,
     *map_updates.FORMS,
     *async_updates.FORMS,
+    *bulk_stores.FORMS,
     Form("cp.async.bulk.commit_group", "", Op.LD_ZFILL, nothing, isa=_DONE),
     Form("cp.async.bulk.wait_group{.read}", "n", Op.LD_ZFILL, nothing, isa=_DONE),
 )

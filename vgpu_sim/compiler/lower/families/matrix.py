@@ -2,13 +2,22 @@
 
 from typing import Final
 
-from vgpu_sim.compiler.lower.matrix import mma, moves, scaled_mma, sparse_mma, wgmma, wmma
+from vgpu_sim.compiler.lower.matrix import (
+    byte_moves,
+    mma,
+    moves,
+    scaled_mma,
+    sparse_mma,
+    wgmma,
+    wmma,
+)
 
 FORMS: Final = (
     *mma.FORMS,
     *scaled_mma.FORMS,
     *sparse_mma.FORMS,
     *moves.FORMS,
+    *byte_moves.FORMS,
     *wmma.FORMS,
     *wgmma.FORMS,
 )

@@ -322,11 +322,14 @@ def _any(pattern: str, operands: str, op: Op, lower: Lower, note: str = "") -> F
 
 
 FORMS: Final = (
-    Form("ld.param{.vec}.type", "d, [a]", Op.LD, load_parameter, _MEMORY),
-    Form("ld.param::entry{.vec}.type", "d, [a]", Op.LD, load_parameter, _MEMORY),
-    Form("ld.param::func{.vec}.type", "d, [a]", Op.LD, load_parameter, _MEMORY),
-    Form("st.param{.vec}.type", "[a], b", Op.ST, store_parameter, _MEMORY),
-    Form("st.param::func{.vec}.type", "[a], b", Op.ST, store_parameter, _MEMORY),
+    *(
+        _any(f"ld{{.weak}}.{space}{{.lcache}}{{.vec}}.type", "d, [a]", Op.LD, load_parameter)
+        for space in ("param", "param::entry", "param::func")
+    ),
+    *(
+        _any(f"st{{.weak}}.{space}{{.scache}}{{.vec}}.type", "[a], b", Op.ST, store_parameter)
+        for space in ("param", "param::func")
+    ),
     *_with_hint(
         f"ld{{.weak}}{{.space}}{{.lcache}}{_HINTS}{{.prefetch}}{{.vec}}.type",
         "d, [a]",
@@ -339,6 +342,7 @@ FORMS: Final = (
         Op.LD,
         load,
     ),
+    _any("ld{.global}{.nc}.proxy::readonly{.vec}.type", "d, [a]", Op.LD, load),
     Form("ldu{.global}{.vec}.type", "d, [a]", Op.LD, load, _MEMORY),
     _any("ld.volatile{.written}{.prefetch}{.vec}.type", "d, [a]", Op.LD, load),
     *_with_hint(

@@ -1,9 +1,11 @@
 """Lowers scalar video instructions to sequences that compute with parts of words as 64-bit numbers.
 
 Source: PTX ISA, "Scalar Video Instructions". The pseudocode's intermediate results have 33 and
-34 bits (vmad: 128); here they are exact, except that a signed second operation of vadd and vsub
-gets the low 32 bits, as on an H100. Operand c of vset has the type of operand a. Bits that vshl and
-vshr shift out of 32 bits are lost before a second operation, unless it saturates.
+34 bits (vmad: 128); here they are exact, except where code that ptxas generates differs: a second
+operation of vadd and vsub gets the low 32 bits as a signed number, and an unsigned second operation
+compares negative numbers as the greatest. Operand c of vset has the type of operand a. Bits that
+vshl and vshr shift out of 32 bits are lost before a second operation, unless it saturates. Without
+a second operation and a selector on d, operand c has no effect.
 """
 
 from vgpu_sim.compiler.lower import values
@@ -91,18 +93,22 @@ def _finish(
     first, _, _, *third = context.operands
     to, at, bits = parts.scalar_destination(context, first)
     second = match.get("op2")
-    if (bits < 32) + (second is not None) != len(third):
+    used = (bits < 32) + (second is not None)
+    if used > len(third) or used > 1:
         raise Unsupported(
             "this combination of operand c, a second operation (.add, .min or .max)"
             " and a byte or half-word selector on d"
         )
+    if third and not used:
+        values.source(context, third[0], D.B32)  # checked, and not read
     own = DATA_TYPES[match.get("dtype") or match["atype"]]
     saturate = "sat" in match
     if second and exact and not saturate:
-        if own.is_signed and form.opcode in _CUT:
+        if form.opcode in _CUT:
             result = sequence.convert(sequence.convert(result, wide, D.U32), D.S32, D.S64)
         addend = sequence.convert(values.source(context, third[0], D.B32), own, D.S64)
-        result = sequence.emit(_SECOND[second], D.S64, result, addend)
+        kind = D.S64 if own.is_signed else D.U64
+        result = sequence.emit(_SECOND[second], kind, result, addend)
     if saturate:
         result = sequence.convert(result, wide, _CLAMPED[bits, own.is_signed], clamp=True)
     else:
