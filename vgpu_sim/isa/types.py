@@ -324,6 +324,7 @@ class TrapCause(IntEnum):
     ASSERTION = 4  # an assertion of the program failed
     TENSOR_MEMORY = 5  # tensor memory is not allocated there, or not of the warp's lanes
     TENSOR_OPERAND = 6  # a descriptor or an operand of tcgen05 is illegal
+    TENSOR_COPY = 7  # a tensor map, a coordinate or an address of a tensor copy is illegal
 
 
 class SpecialRegister(IntEnum):

@@ -34,6 +34,7 @@ ERROR_OF_FAULT: Final = {
     FaultKind.STACK: CudaError.HARDWARE_STACK_ERROR,
     FaultKind.FUNCTION: CudaError.INVALID_PC,
     FaultKind.ASSERTION: CudaError.ASSERT,
+    FaultKind.INSTRUCTION: CudaError.ILLEGAL_INSTRUCTION,
     FaultKind.DEVICE: CudaError.UNKNOWN,
 }
 

@@ -88,7 +88,8 @@ def _offsets(draw: random.Random, count: int) -> list[int]:
 
 
 def _coordinates(draw: random.Random, rank: int) -> list[int]:
-    choices = (0, -1, 1, 5, -(2**31), 2**31 - 1, draw.randrange(-(2**31), 2**31))
+    edges = (0, -1, 1, 5, -(2**31), 2**31 - 1, draw.randrange(-(2**31), 2**31))
+    choices = edges if draw.random() < 0.3 else (0, 16, 2**31 - 16, draw.randrange(2**31) & ~15)
     return [draw.choice(choices) for _ in range(rank)]
 
 

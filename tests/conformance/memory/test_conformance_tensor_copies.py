@@ -1,5 +1,6 @@
 """cp.async.bulk.tensor on both backends, against NumPy."""
 
+import ctypes
 import dataclasses
 import functools
 import random
@@ -8,13 +9,14 @@ import struct
 import numpy as np
 import pytest
 
-from support.execution import both_backends
+from support.execution import both_backends, native_launch
 from support.execution.both_backends import compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from support.oracles.tensor_boxes import DTYPES, SPANS, TensorMap
 from support.proofs import clamp_proof
-from vgpu_sim.exec.errors import KernelError
-from vgpu_sim.isa import Module
+from vgpu_sim.exec.errors import KernelError, Trap
+from vgpu_sim.exec.local_bytes import local_bytes
+from vgpu_sim.isa import Module, TrapCause
 
 BLOCK = (32, 1, 1)
 SHARED_BYTES = 8 << 10
@@ -36,11 +38,11 @@ def operands_of(rank: int, mode: str, direction: str = "load") -> tuple[int, int
 
 
 @functools.cache
-def kernel_of(rank: int, direction: str, mode: str = "tile") -> Module:
+def kernel_of(rank: int, direction: str, mode: str = "tile", place: int = 0) -> Module:
     """Return a kernel that loads a box to shared memory and stores all shared memory at ``po``; or
     that loads all shared memory from there, and stores or reduces a box. ``begin`` loads a box and
     does not wait for it. In other modes than ``tile``, the operands that follow the coordinates
-    are parameters as well.
+    are parameters as well. The box begins at ``place`` in shared memory.
     """
     given, more = operands_of(rank, mode, direction)
     coordinates = ", ".join(f"%c{n}" for n in range(given))
@@ -68,7 +70,7 @@ def kernel_of(rank: int, direction: str, mode: str = "tile") -> Module:
             ld.param.u32 %k, [bytes];
             @%p mbarrier.arrive.expect_tx.shared.b64 _, [bar], %k;
             @%p cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes
-                [sm], {box}, [bar]{offsets};
+                [sm+{place}], {box}, [bar]{offsets};
             {"bra over;" if direction == "begin" else ""}
             ask: mbarrier.try_wait.parity.shared.b64 %q, [bar], 0; @!%q bra ask;
             over: {everything}"""
@@ -78,7 +80,7 @@ def kernel_of(rank: int, direction: str, mode: str = "tile") -> Module:
             name, operation = "cp.reduce.async", f".{direction}"
         body = f"""{start} {everything}
             @%p {name}.bulk.tensor.{rank}d.global.shared::cta{operation}.{mode}.bulk_group
-                {box}, [sm];
+                {box}, [sm+{place}];
             @%p cp.async.bulk.commit_group; @%p cp.async.bulk.wait_group 0;"""
     parameters = ".param .align 64 .b8 map[128], .param .u64 po, .param .u32 bytes"
     parameters += "".join(f", .param .u32 p{n}" for n in range(given + more))
@@ -108,10 +110,17 @@ def random_map(draw: random.Random, rank: int, types: tuple[int, ...]) -> Tensor
     return TensorMap(0, type_, *shape, swizzle, fill)
 
 
-def _random_place(draw: random.Random, tensor: TensorMap) -> list[int]:
+def random_first(draw: random.Random, tensor: TensorMap, least: int = -1) -> int:
+    """Return a coordinate of dimension 0 that is a multiple of 16 bytes, as copies require."""
+    step = 16 // tensor.item
+    return step * draw.randrange(least, tensor.sizes[0] // step + 2)
+
+
+def _random_place(draw: random.Random, tensor: TensorMap, *, stores: bool = False) -> list[int]:
     pairs = zip(tensor.box, tensor.sizes, strict=True)
-    at = [draw.randrange(-count, size + 2) for count, size in pairs]
-    return [0, *at[1:]] if draw.random() < 0.5 else at
+    at = [draw.randrange(0 if stores else -count, size + 2) for count, size in pairs]
+    first = 0 if draw.random() < 0.5 else random_first(draw, tensor, 0 if stores else -1)
+    return [first, *at[1:]]
 
 
 def run_copy(
@@ -187,7 +196,8 @@ def test_stores_and_reductions(rank: int, direction: str) -> None:
     types = {"store": tuple(DTYPES), "add": (2, 3, 4, 5, 6, 7, 9), "max": (2, 3, 4, 5)}[direction]
     for _ in range(10):
         tensor = random_map(draw, rank, types)
-        at, image = _random_place(draw, tensor), bytes(_bytes(draw, tensor, SHARED_BYTES))
+        at = _random_place(draw, tensor, stores=True)
+        image = bytes(_bytes(draw, tensor, SHARED_BYTES))
         data = _bytes(draw, tensor, TENSOR_BYTES)
         wanted, dtype = bytearray(data), DTYPES[tensor.type]
         for place, offset in tensor.elements(at, 0):
@@ -207,5 +217,50 @@ def test_stores_and_reductions(rank: int, direction: str) -> None:
 )  # fmt: skip
 def test_a_map_that_no_copy_can_perform_ends_the_kernel(offset: int, value: int) -> None:
     tensor = TensorMap(0, 2, (32, 4), (128,), (8, 2), (1, 1))
-    with pytest.raises(KernelError, match="trap"):
+    with pytest.raises(KernelError, match="trap") as found:
         interpret_map(kernel_of(2, "load"), tensor, {offset: value}, [0, 0])
+    assert kernel_of(2, "load").functions[0].code[found.value.word].cause is TrapCause.TENSOR_COPY
+
+
+@pytest.mark.parametrize("direction", ["begin", "store", "add"])
+@pytest.mark.parametrize(
+    ("at", "place", "directions"),
+    [
+        ([8, 4], 0, ()),  # beyond the end is legal
+        ([2, 0], 0, ("begin", "store", "add")),
+        ([-4, 0], 0, ("store", "add")),
+        ([0, -1], 0, ("store", "add")),
+        ([0, 0], 64, ("begin", "store", "add")),
+    ],
+)
+def test_copies_that_a_gpu_refuses_are_illegal_instructions(
+    direction: str, at: list[int], place: int, directions: tuple[str, ...]
+) -> None:
+    tensor = TensorMap(0, 2, (32, 4), (128,), (8, 2), (1, 1))
+    module = kernel_of(2, direction, place=place)
+    bench = both_backends.Bench(bytes(256), bytes(TENSOR_BYTES), bytes(SHARED_BYTES))
+    try:
+        segment, address, out = bench.addresses()
+        parameters = dataclasses.replace(tensor, address=address).encode()
+        parameters += struct.pack("<QI2i", out, 64, *at)
+        status = 715 if direction in directions else 0
+        if status:
+            with pytest.raises(Trap) as found:
+                bench.interpret(module, (1, 1, 1), BLOCK, parameters, segment)
+            instruction = module.functions[0].code[found.value.word]
+            assert instruction.cause is TrapCause.TENSOR_COPY
+        else:
+            bench.interpret(module, (1, 1, 1), BLOCK, parameters, segment)
+        function = module.functions[0]
+        loaded = compiler().load(compiler().compile(module, function, BLOCK, None))
+        launch = native_launch.context(
+            bench.aperture, (1, 1, 1), BLOCK, segment, 0, local_bytes(function)
+        )
+        image = segment + next(
+            v.offset for v in module.variables if v.name == function.parameter_image
+        )
+        ctypes.memmove(image, parameters, len(parameters))
+        ended = native_launch.run(loaded, launch, parameters, [(0, 1)], function.shared_bytes)
+        assert (ended.status, ended.signal) == (status, 0)
+    finally:
+        bench.close()

@@ -91,6 +91,7 @@ XID_OF_FAULT: Final[Mapping[str, int]] = {
     FaultKind.TRAP.name: 13,
     FaultKind.STACK.name: 13,
     FaultKind.FUNCTION.name: 13,
+    FaultKind.INSTRUCTION.name: 13,
     FaultKind.PROTOCOL.name: 13,  # as an invalid method: a program cannot cause a critical error
     FaultKind.ASSERTION.name: 43,
     FaultKind.TIMEOUT.name: 43,

@@ -111,6 +111,7 @@ class FaultKind(IntEnum):
     FUNCTION = 11  # a call to an address that is not a function
     ASSERTION = 12  # an assertion in the kernel failed
     DEVICE = 13  # the GPU failed; gpud supplies the error
+    INSTRUCTION = 14  # an instruction that the GPU refuses with these operands
 
 
 class Wait(ctypes.Structure):

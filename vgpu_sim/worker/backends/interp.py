@@ -31,6 +31,7 @@ _TRAPS: Final = {
     TrapCause.STACK: FaultKind.STACK,
     TrapCause.FUNCTION: FaultKind.FUNCTION,
     TrapCause.ASSERTION: FaultKind.ASSERTION,
+    TrapCause.TENSOR_COPY: FaultKind.INSTRUCTION,
 }
 
 

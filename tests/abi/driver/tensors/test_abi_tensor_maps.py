@@ -123,7 +123,7 @@ KERNEL = """
   setp.eq.u32 %p, %t, 0; @%p mbarrier.init.shared.b64 [bar], 1; bar.sync 0;
   @%p prefetch.tensormap [%m];
   @%p mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1024;
-  mov.u32 %x, 2; mov.u32 %s, -1;
+  mov.u32 %x, 4; mov.u32 %s, -1;
   @%p cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
     [sm], [%m, {%x, %s}], [bar];
   again: mbarrier.try_wait.parity.shared.b64 %q, [bar], 0; @!%q bra again;
@@ -156,5 +156,20 @@ def test_a_kernel_copies_a_box(cuda, encode, libraries):
     found = np.zeros(256, np.uint32)
     cuda.cuMemcpyDtoH(found.ctypes.data, out, found.nbytes)
     wanted = np.zeros((8, 32), np.uint32)
-    wanted[1:] = data[:7, 2:34]
+    wanted[1:] = data[:7, 4:36]
     assert (found.reshape(8, 32) == wanted).all()
+
+
+def test_a_row_that_begins_at_no_multiple_of_16_bytes_is_an_illegal_instruction(cuda, encode):
+    source = int(cuda.cuMemAlloc(2048))
+    shape = {"sizes": (64, 8), "strides": (256,), "box": (32, 8), "steps": (1, 1)}
+    _, encoded = encode(rank=2, address=source, **shape, swizzle=0)
+    memory = (ctypes.c_uint8 * 256)()
+    base = (ctypes.addressof(memory) + 63) & -64
+    ctypes.memmove(base, encoded, 128)
+    text = KERNEL.replace("mov.u32 %x, 4;", "mov.u32 %x, 3;")
+    function = cuda.cuModuleGetFunction(cuda.cuModuleLoadData(text.encode()), b"k")
+    pointer = ctypes.c_uint64(source)
+    parameters = (ctypes.c_void_p * 2)(base, ctypes.addressof(pointer))
+    cuda.cuLaunchKernel(function, 1, 1, 1, 256, 1, 1, 0, 0, ctypes.addressof(parameters), 0)
+    assert cuda.code("cuCtxSynchronize") == 715

@@ -15,7 +15,7 @@ from vgpu_sim.compiler.lower.symbols.frames import Frame
 from vgpu_sim.compiler.lower.symbols.types import UNSIGNED, UNTYPED
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.compiler.ptx.fragments import HEADER, parse_fragment
-from vgpu_sim.isa import Op, Operand, Register
+from vgpu_sim.isa import Compare, Guard, Literal, Op, Operand, Register, TrapCause
 
 
 @functools.lru_cache(maxsize=256)
@@ -85,6 +85,38 @@ def call(
             _move(context, place, actual)
         calls.jump_to(context, body)
         _copy_results(context, body.outputs, results)
+
+
+def emit_checked(
+    context: Context,
+    code: tree.Function,
+    given: Sequence[Operand],
+    cause: TrapCause,
+    *,
+    shared: bool,
+) -> None:
+    """Emit ``code``, which returns 0 or that its operands are illegal, and a trap for the latter.
+
+    ``shared`` makes all places of a kernel use one body.
+    """
+    builder = context.builder
+    guard = builder.guard
+    wrong = builder.new_register(32)
+    with builder.use_guard(None):
+        builder.emit(Op.MOV, type=UNTYPED[32], dsts=(wrong,), srcs=(Literal(0),))
+    (call if shared else emit)(context, code, given, [wrong])
+    failed = builder.scratch_predicate()
+    with builder.use_guard(None):
+        builder.emit(
+            Op.SETP,
+            type=UNSIGNED[32],
+            dsts=(failed, None),
+            srcs=(wrong, Literal(0)),
+            compare=Compare.NE,
+        )
+    with builder.use_guard(Guard(failed, False)):
+        builder.emit(Op.TRAP, cause=cause)
+    builder.guard = guard
 
 
 def _copy_results(

@@ -15,7 +15,7 @@ from vgpu_sim.compiler.lower.copies.tensor_map import Mode
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.isa import DataType, Op, Operand, Space
+from vgpu_sim.isa import DataType, Op, Operand, Space, TrapCause
 
 _MODES: Final = {
     "tile": Mode.TILE,
@@ -72,8 +72,8 @@ def prefetch(context: Context, form: Form, match: Match) -> None:
 
 def _emit(context: Context, mode: Mode, code: tree.Function, given: list[Operand]) -> None:
     """Emit the code of a copy: for other parts than boxes, once for a kernel."""
-    emit = library.emit if mode is Mode.TILE else library.call
-    emit(context, code, given)
+    shared = mode is not Mode.TILE
+    library.emit_checked(context, code, given, TrapCause.TENSOR_COPY, shared=shared)
 
 
 def _mode_and_rank(match: Match) -> tuple[Mode, int]:

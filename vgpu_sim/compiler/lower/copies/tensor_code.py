@@ -46,7 +46,7 @@ def function(
     Its parameters are the addresses of the map and of the part in shared memory, the coordinates,
     for loads of columns their offsets, for loads the address of the mbarrier, and with
     ``multicast`` the mask of blocks. With ``paired``, the mbarrier of one block of each pair gets
-    the transactions of both.
+    the transactions of both. The result is 0, or 1 if the operands are illegal.
     """
     loads = direction is Direction.LOAD
     count = tensor_rows.coordinates_of(rank, mode)
@@ -63,6 +63,9 @@ def function(
     """
     registers += MULTICAST_REGISTERS if multicast else ""
     start = "" if loads else tensor_rows.no_offsets(rank, mode)
+    start += _CHECK_SHARED
+    if not loads and mode is Mode.TILE:
+        start += "".join(f"setp.lt.s32 %p, %c{n}, 0; @%p bra WRONG;" for n in range(count))
     start += tensor_map.read_map(rank, mode)
     if direction is Direction.STORE:
         start += _CHECK_STORE
@@ -74,14 +77,18 @@ def function(
     body = "\n".join((start, _BOUNDS, _FILL if loads else "", rows, _COMPLETE if loads else ""))
     if multicast:
         body = for_each_block(body, ("%to", "%bar"), paired="%bar" * paired)
+    body = f"mov.b32 %wrong, 0; {body} bra CHECKED; WRONG: mov.b32 %wrong, 1; CHECKED:"
     name = f"tessera.tensor.{direction.value}.{mode.name}.{rank}d.{operation}{multicast}{paired}"
-    return library.function(name, parameters, registers, body)
+    return library.function(name, parameters, registers, body, results="b32 %wrong")
 
 
+_CHECK_SHARED: Final = f"""
+  and.b32 %k, %to, {tensor_map.SHARED_ALIGNMENT_BYTES - 1}; setp.ne.u32 %p, %k, 0; @%p bra WRONG;
+"""
 # A copy to global memory discards the padding of elements of 6 bits. There is none of elements of 4
 # bits with padding, and none with exchanged halves.
 _CHECK_STORE: Final = f"""
-  setp.eq.u32 %p, %type, {tensor_map.B4X16_P64}; setp.ne.u32.or %p, %flip, 0, %p; @%p trap;
+  setp.eq.u32 %p, %type, {tensor_map.B4X16_P64}; setp.ne.u32.or %p, %flip, 0, %p; @%p bra WRONG;
 """
 # The bytes of a row that are inside of dimension 0 are those from %low to %high; the row begins at
 # %place0 plus the offsets of the other dimensions.
@@ -242,13 +249,13 @@ def _type_for(operation: str, type_: str) -> str | None:
 
 
 def _check_type(operation: str) -> str:
-    """Return PTX that traps if the map's type has no such reduction."""
+    """Return PTX that branches to WRONG if the map's type has no such reduction."""
     kinds = sum(
         (_type_for(operation, type_) is not None) << n for n, type_ in enumerate(tensor_map.TYPES)
     )
     return (
         f"mov.b32 %k, {kinds}; shr.u32 %k, %k, %type; and.b32 %k, %k, 1;"
-        " setp.eq.u32 %p, %k, 0; @%p trap;"
+        " setp.eq.u32 %p, %k, 0; @%p bra WRONG;"
     )
 
 

@@ -40,6 +40,8 @@ MAX_BOX: Final = 256
 MAX_PIXELS: Final = 1024
 MAX_ELEMENT_STRIDE: Final = 8
 MAX_SHARED_BYTES: Final = 227 << 10
+SHARED_ALIGNMENT_BYTES: Final = 128
+_ROW_ALIGNMENT_BYTES: Final = 16
 """The most shared memory that a block has on any target: a box is no larger."""
 TYPES: Final = (
     *("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32", "f64", "bf16", "f32", "f32"),
@@ -76,7 +78,7 @@ class Mode(Enum):
 
 
 def read_map(rank: int, mode: Mode) -> str:
-    """Return PTX that reads a map of ``rank`` dimensions at %map, and traps if it is not one.
+    """Return PTX that reads a map of ``rank`` dimensions at %map; if it is none, branch to WRONG.
 
     It sets, for each dimension n: %size<n> (64 bits, elements), %stride<n> (64 bits, bytes), for
     tiles %count<n> (elements in a box), and %step<n> (64 bits, the element stride); and %base,
@@ -89,9 +91,9 @@ def read_map(rank: int, mode: Mode) -> str:
     """
     dimensions = range(rank)
     lines = [
-        f"ld.u8 %k, [%map+{ACCESS}]; setp.ne.u32 %p, %k, {mode.access}; @%p trap;",
-        f"ld.u8 %k, [%map+{RANK}]; setp.ne.u32 %p, %k, {rank - 1}; @%p trap;",
-        f"ld.u8 %fill, [%map+{FILL}]; setp.gt.u32 %p, %fill, 1; @%p trap;",
+        f"ld.u8 %k, [%map+{ACCESS}]; setp.ne.u32 %p, %k, {mode.access}; @%p bra WRONG;",
+        f"ld.u8 %k, [%map+{RANK}]; setp.ne.u32 %p, %k, {rank - 1}; @%p bra WRONG;",
+        f"ld.u8 %fill, [%map+{FILL}]; setp.gt.u32 %p, %fill, 1; @%p bra WRONG;",
         f"ld.b64 %base, [%map+{ADDRESS}];",
     ]
     lines += [
@@ -103,21 +105,21 @@ def read_map(rank: int, mode: Mode) -> str:
     lines += [_read_box(n) for n in (dimensions if mode is Mode.TILE else dimensions[:1])]
     if mode is Mode.TILE or mode.has_columns:
         lines += [_read_step(n) for n in dimensions[1:]]
-    lines += [_read_rows(rank, mode), _TYPE, _SWIZZLE, _interleave(rank, mode), _EXTENT]
+    lines += [_read_rows(rank, mode), _read_type(mode), _SWIZZLE, _interleave(rank, mode), _EXTENT]
     return "\n".join(lines)
 
 
 def _read_box(n: int) -> str:
     return f"""
       ld.u16 %count{n}, [%map+{BOX + 2 * n}]; sub.u32 %k, %count{n}, 1;
-      setp.ge.u32 %p, %k, {MAX_BOX}; @%p trap;
+      setp.ge.u32 %p, %k, {MAX_BOX}; @%p bra WRONG;
     """
 
 
 def _read_step(n: int) -> str:
     return f"""
       ld.u8 %j, [%map+{ELEMENT_STRIDES + n}]; sub.u32 %k, %j, 1;
-      setp.ge.u32 %p, %k, {MAX_ELEMENT_STRIDE}; @%p trap; cvt.u64.u32 %step{n}, %j;
+      setp.ge.u32 %p, %k, {MAX_ELEMENT_STRIDE}; @%p bra WRONG; cvt.u64.u32 %step{n}, %j;
     """
 
 
@@ -134,7 +136,7 @@ def _read_rows(rank: int, mode: Mode) -> str:
         return "\n".join(lines)
     if mode is Mode.ROWS:
         return f"""
-          ld.u16 %k, [%map+{BOX + 2}]; setp.ne.u32 %p, %k, 1; @%p trap;
+          ld.u16 %k, [%map+{BOX + 2}]; setp.ne.u32 %p, %k, 1; @%p bra WRONG;
           mov.b64 %boxes, 4;
         """
     if mode is Mode.WIDE_128:
@@ -145,47 +147,58 @@ def _read_rows(rank: int, mode: Mode) -> str:
     halo = "add.u32 %k, %k, %halo;" if mode is Mode.WIDE else ""
     return f"""
       ld.u16 %pixels, [%map+{PIXELS}]; sub.u32 %k, %pixels, 1;
-      setp.ge.u32 %p, %k, {MAX_PIXELS}; @%p trap;
+      setp.ge.u32 %p, %k, {MAX_PIXELS}; @%p bra WRONG;
       mov.b32 %k, %pixels; {halo} cvt.u64.u32 %boxes, %k;
     """
 
 
+# An H100 refuses rows that do not begin at a multiple of 16 bytes, although PTX ISA permits them.
+_ALIGNED: Final = f"""
+  and.b64 %wide, %first, {_ROW_ALIGNMENT_BYTES - 1}; setp.ne.u64 %p, %wide, 0; @%p bra WRONG;
+"""
+
+
 # Elements of 4 and 6 bits are not values that a box could begin inside of: 16 of them are a unit.
 # Of padded types, a byte of shared memory belongs to one element.
-_TYPE: Final = f"""
-  ld.u8 %type, [%map+{TYPE}]; setp.gt.u32 %p, %type, {B6X16}; @%p trap;
+def _read_type(mode: Mode) -> str:
+    aligned = "" if mode is Mode.ROWS else _ALIGNED  # an H100 has no gather4
+    return f"""
+  ld.u8 %type, [%map+{TYPE}]; setp.gt.u32 %p, %type, {B6X16}; @%p bra WRONG;
   mov.b32 %span, 16; cvt.s64.s32 %first, %c0; mov.b64 %length, %size0; mov.b32 %shift, 0;
   setp.lt.u32 %p, %type, {B4X16}; @%p bra VALUES;
-  setp.ne.u32 %p, %fill, 0; @%p trap;
+  setp.ne.u32 %p, %fill, 0; @%p bra WRONG;
   setp.eq.u32 %p, %type, {B4X16}; @%p bra HALVES;
   setp.eq.u32 %p, %type, {B4X16_P64}; selp.b32 %span, 8, 12, %p;
-  setp.ne.u32 %p, %count0, {PADDED_ELEMENTS}; @%p trap;
+  setp.ne.u32 %p, %count0, {PADDED_ELEMENTS}; @%p bra WRONG;
   or.b64 %wide, %first, %length; and.b64 %wide, %wide, {PADDED_ELEMENTS - 1};
-  setp.ne.u64 %p, %wide, 0; @%p trap;
+  setp.ne.u64 %p, %wide, 0; @%p bra WRONG;
   mov.b32 %row, {PADDED_ELEMENTS}; bra TYPED;
 HALVES:
   or.b64 %wide, %first, %length; cvt.u64.u32 %boundary, %count0; or.b64 %wide, %wide, %boundary;
-  and.b64 %wide, %wide, 1; setp.ne.u64 %p, %wide, 0; @%p trap;
+  and.b64 %wide, %wide, 1; setp.ne.u64 %p, %wide, 0; @%p bra WRONG;
   shr.s64 %first, %first, 1; shr.u64 %length, %length, 1; shr.u32 %row, %count0, 1;
   bra TYPED;
 VALUES:
   shl.b32 %k, %type, 2; mov.b64 %wide, {_SHIFTS}; shr.u64 %wide, %wide, %k;
   cvt.u32.u64 %shift, %wide; and.b32 %shift, %shift, 15;
   shl.b64 %first, %first, %shift; shl.b64 %length, %length, %shift; shl.b32 %row, %count0, %shift;
+  {aligned}
 TYPED:
-  and.b32 %k, %row, 15; setp.ne.u32 %p, %k, 0; @%p trap;
+  and.b32 %k, %row, 15; setp.ne.u32 %p, %k, 0; @%p bra WRONG;
 """
+
+
 # Atoms of 16, 32 and 64 bytes; of those of 32 bytes with a flip, the halves of 16 bytes are
 # exchanged in every other line of 128 bytes.
 _SWIZZLE: Final = f"""
-  ld.u8 %k, [%map+{SWIZZLE}]; setp.gt.u32 %p, %k, 3; @%p trap;
+  ld.u8 %k, [%map+{SWIZZLE}]; setp.gt.u32 %p, %k, 3; @%p bra WRONG;
   mov.b32 %chunks, 1; shl.b32 %chunks, %chunks, %k; sub.u32 %chunks, %chunks, 1;
   mov.b32 %pitch, %row; setp.eq.u32 %p, %chunks, 0; @%p bra PLAIN;
   add.u32 %pitch, %chunks, 1; shl.b32 %pitch, %pitch, 4;
-  setp.gt.u32 %p, %row, %pitch; @%p trap;
+  setp.gt.u32 %p, %row, %pitch; @%p bra WRONG;
 PLAIN:
-  ld.u8 %j, [%map+{ATOMICITY}]; setp.gt.u32 %p, %j, 3; @%p trap;
-  setp.ne.u32 %p, %j, 0; setp.ne.u32.and %p, %k, 3, %p; @%p trap;
+  ld.u8 %j, [%map+{ATOMICITY}]; setp.gt.u32 %p, %j, 3; @%p bra WRONG;
+  setp.ne.u32 %p, %j, 0; setp.ne.u32.and %p, %k, 3, %p; @%p bra WRONG;
   setp.eq.u32 %p, %j, 2; selp.b32 %flip, 8, 0, %p;
   add.u32 %j, %j, 1; shr.u32 %j, %j, 1; sub.u32 %turn, 3, %j;
   shl.b32 %k, %chunks, %j; and.b32 %chunks, %chunks, %k; shl.b32 %chunks, %chunks, 4;
@@ -193,7 +206,7 @@ PLAIN:
 """
 _EXTENT: Final = f"""
   cvt.u64.u32 %wide, %pitch; mul.lo.u64 %wide, %wide, %boxes;
-  setp.gt.u64 %p, %wide, {MAX_SHARED_BYTES}; @%p trap;
+  setp.gt.u64 %p, %wide, {MAX_SHARED_BYTES}; @%p bra WRONG;
 """
 
 
@@ -206,16 +219,17 @@ def _interleave(rank: int, mode: Mode) -> str:
     """
     read = f"ld.u8 %k, [%map+{INTERLEAVE}]; mov.b64 %extra, 0; mov.b32 %slice, 4;"
     if rank < 3 or mode in (Mode.ROWS, Mode.WIDE, Mode.WIDE_128):
-        return f"{read} setp.ne.u32 %p, %k, 0; @%p trap;"
+        return f"{read} setp.ne.u32 %p, %k, 0; @%p bra WRONG;"
     outer = rank - 2
     return f"""
       {read}
       setp.eq.u32 %p, %k, 0; @%p bra DENSE;
-      setp.gt.u32 %p, %k, 2; setp.ge.u32.or %p, %type, {B4X16}, %p; @%p trap;
-      ld.u8 %j, [%map+{ELEMENT_STRIDES}]; setp.ne.u32 %p, %j, 1; @%p trap;
+      setp.gt.u32 %p, %k, 2; setp.ge.u32.or %p, %type, {B4X16}, %p; @%p bra WRONG;
+      ld.u8 %j, [%map+{ELEMENT_STRIDES}]; setp.ne.u32 %p, %j, 1; @%p bra WRONG;
       add.u32 %slice, %k, 3; shl.b32 %k, 8, %k; cvt.u64.u32 %wide, %k;
       mul.lo.u64 %extra, %stride{outer}, %size{outer}; sub.u64 %extra, %extra, %wide;
-      or.b64 %wide, %extra, %first; and.b64 %wide, %wide, 15; setp.ne.u64 %p, %wide, 0; @%p trap;
+      or.b64 %wide, %extra, %first; and.b64 %wide, %wide, 15; setp.ne.u64 %p, %wide, 0;
+      @%p bra WRONG;
     DENSE:
     """
 

@@ -24,6 +24,7 @@ STATUS: Final = {
     TrapCause.ASSERTION: int(CudaError.ASSERT),
     TrapCause.TENSOR_MEMORY: int(CudaError.LAUNCH_FAILED),
     TrapCause.TENSOR_OPERAND: int(CudaError.LAUNCH_FAILED),
+    TrapCause.TENSOR_COPY: int(CudaError.ILLEGAL_INSTRUCTION),
 }
 """The final status of the context, for each cause of a trap."""
 

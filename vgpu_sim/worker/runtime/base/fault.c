@@ -111,6 +111,7 @@ void tw_die_of_trap(uint64_t kernel, uint64_t code, const tessera_thread_state *
   if (status == CUDA_ERROR_HARDWARE_STACK_ERROR) kind = TESSERA_FAULT_KIND_STACK;
   if (status == CUDA_ERROR_INVALID_PC) kind = TESSERA_FAULT_KIND_FUNCTION;
   if (status == CUDA_ERROR_ASSERT) kind = TESSERA_FAULT_KIND_ASSERTION;
+  if (status == CUDA_ERROR_ILLEGAL_INSTRUCTION) kind = TESSERA_FAULT_KIND_INSTRUCTION;
   tw_die(&(fault){.kind = kind,
                   .error = status,
                   .word = state->trap_word & INT32_MAX,
