@@ -64,6 +64,10 @@ def work_of(instruction: Instruction) -> Work:
         return _NOTHING if instruction.space is Space.PARAM else {Pipe.LSU: 1}
     if family is Family.CONTROL or family is Family.SYNC:
         return {Pipe.CBU: 1}
+    if op is Op.REDUX:
+        # Programming guide: 16 results per clock, half of a shuffle's. ptxas then moves the result,
+        # which is in a uniform register.
+        return {Pipe.LSU: 2, Pipe.ALU: 1}
     if family is Family.WARP:
         return {Pipe.LSU: 1} if op in (Op.SHFL, Op.MATCH) else {Pipe.ALU: 1}
     if family is Family.FLOAT:

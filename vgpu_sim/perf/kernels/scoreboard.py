@@ -62,7 +62,7 @@ def _row(instruction: Instruction) -> _Row:
     kind, cycles = _Kind.FIXED, _LATENCIES.fixed
     if EFFECTS[instruction.op].reads and instruction.space is not Space.PARAM:
         kind = _Kind.SHORT if instruction.space is Space.SHARED else _Kind.LONG
-    elif instruction.op in (Op.SHFL, Op.MATCH, Op.S2R):
+    elif instruction.op in (Op.SHFL, Op.MATCH, Op.REDUX, Op.S2R):
         kind = _Kind.SHORT
     elif Pipe.XU in work or Pipe.CVT in work:
         programs = sum(work.values()) - 1  # instructions before and after, each waiting for one

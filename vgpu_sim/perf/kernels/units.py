@@ -13,7 +13,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Final
 
-from vgpu_sim.isa import DataType, Function, Instruction, Op, Space
+from vgpu_sim.isa import EFFECTS, DataType, Family, Function, Instruction, Op, Space
 
 WARPS_OF_GROUP: Final = 4
 _EIGHT_COLUMNS: Final = 4  # cycles of 64 rows by 8 columns by 32 bytes, in four tensor cores
@@ -22,6 +22,8 @@ _RIGHT_MATRIX: Final = 4  # cycles for what one LDMATRIX loads: 16 columns
 
 
 _LOADS: Final = (Op.LD, Op.LD_ZFILL)
+_FEWEST_SUMS: Final = 8  # of m8n8k4, for each lane
+_DOUBLES_SHARE: Final = 0.5  # H100 data sheet: tensor cores have twice the rate of binary64
 
 
 @unique
@@ -31,6 +33,7 @@ class Unit(Enum):
     PRODUCT = auto()  # a tensor core, for a warp group
     COPY = auto()
     FETCH = auto()  # what ``cp.async`` loads without a register
+    DOUBLES = auto()  # the tensor cores of binary64, for one warp
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class Part:
     true for the last instruction of a copy from global memory. ``share`` is the share of a load of
     fragments from shared memory that the unit performs: it reads the right matrix once for four
     warps. ``issued`` is true for the instruction that a warp issues to start a fetch.
+    ``busy`` is the share of an instruction's own pipe that the unit keeps busy.
     """
 
     unit: Unit
@@ -48,6 +52,7 @@ class Part:
     ends: bool = False
     share: float = 0.0
     issued: bool = False
+    busy: float = 0.0
 
 
 NO_UNITS: Final[Mapping[int, Part]] = MappingProxyType({})
@@ -67,9 +72,30 @@ def parts_of(function: Function) -> Mapping[int, Part]:
             found |= dict.fromkeys(words, Part(Unit.COPY))
             reads = any(_loads_from_global(function.code[word]) for word in words)
             found[words[-1]] = Part(Unit.COPY, ends=reads)
+        elif _multiplies_doubles(function, words):
+            found |= {word: _doubles(function.code[word]) for word in words}
         else:
             found |= _fetch(function, words)
     return found
+
+
+def _multiplies_doubles(function: Function, words: list[int]) -> bool:
+    """True for ``mma`` of binary64, which becomes shuffles of both halves of each element, and
+    fused multiply-adds.
+    """
+    code = [function.code[word] for word in words]
+    sums = sum(one.op is Op.FMA and one.type is DataType.F64 for one in code)
+    shuffles = sum(one.op is Op.SHFL for one in code)
+    return sums >= _FEWEST_SUMS and shuffles >= sums and not any(map(_is_of_a_program, code))
+
+
+def _is_of_a_program(instruction: Instruction) -> bool:
+    """True for an instruction that no product is compiled to."""
+    return EFFECTS[instruction.op].accesses or instruction.op.family is Family.CONTROL
+
+
+def _doubles(instruction: Instruction) -> Part:
+    return Part(Unit.DOUBLES, busy=_DOUBLES_SHARE if instruction.op is Op.FMA else 0.0)
 
 
 def _product(words: list[int], operations: list[Op]) -> dict[int, Part]:

@@ -29,7 +29,7 @@ _GOES_ON: Final = {
 def issue_shares(code: Sequence[Instruction], units: Mapping[int, Part] = NO_UNITS) -> list[float]:
     """Return, for each instruction, the share of its issues that remains after the hardware's
     compiler has unrolled loops. 1 means that no issue is eliminated. ``units`` are instructions
-    that an asynchronous unit performs: warps do not issue them.
+    that a unit beside the warps performs: warps do not issue them.
     """
     shares = [1.0] * len(code)
     for last, branch in enumerate(code):
@@ -49,7 +49,7 @@ def issue_shares(code: Sequence[Instruction], units: Mapping[int, Part] = NO_UNI
         for word in body:
             shares[word] *= _accesses(code, gone, word, rounds)
     return [
-        0.0 if word in units and not units[word].issued else share
+        units[word].busy if word in units and not units[word].issued else share
         for word, share in enumerate(shares)
     ]
 

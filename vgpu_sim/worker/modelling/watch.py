@@ -18,6 +18,7 @@ from vgpu_sim.perf.kernels.scoreboard import CHAIN, Scoreboard
 from vgpu_sim.worker.observing.accesses import (
     Numbers,
     conflicts_of,
+    interleaved,
     sectors_of,
     steps_of,
     wavefronts_of,
@@ -173,9 +174,10 @@ class Watch:
             amounts["shared_ideal_wavefronts"][word] += fewest * kept
             amounts["shared_requests"][word] += len(np.unique(warps))
         elif access.space is Space.LOCAL:
-            # Lanes' words are adjacent: a warp's access is as wide as all of its lanes.
-            sectors = -(-len(warps) * access.width >> 5)
-            amounts["l1_global_wavefronts"][word] += -(-sectors // 4)
+            places, which = interleaved(access.addresses, access.lanes, access.width)
+            amounts["l1_global_wavefronts"][word] += wavefronts_of(
+                *sectors_of(warps[which], places)
+            )
         elif access.atomic:
             self._update(word, warps, access.addresses)
         else:

@@ -25,6 +25,17 @@ def sectors_of(warps: Numbers, addresses: Numbers) -> tuple[Numbers, Numbers]:
     return keys >> _WARP_SHIFT, keys & ((1 << _WARP_SHIFT) - 1)
 
 
+def interleaved(addresses: Numbers, lanes: Numbers, width: int) -> tuple[Numbers, Numbers]:
+    """Return where the words of accesses to local memory are, as places in a warp's memory and as
+    indices of the accesses. Words of 4 bytes at one address are adjacent, in the order of lanes, so
+    that lanes with different addresses access different lines.
+    """
+    words = max(1, width // _BANK_BYTES)
+    first = np.repeat(addresses // _BANK_BYTES, words) + np.tile(np.arange(words), len(addresses))
+    which = np.repeat(np.arange(len(addresses)), words)
+    return (first * BANKS + lanes[which]) * _BANK_BYTES, which
+
+
 def wavefronts_of(warps: Numbers, sectors: Numbers) -> int:
     """Return how many cycles these accesses take in the first-level cache's data stage, which looks
     up one line at a time and transfers four sectors.

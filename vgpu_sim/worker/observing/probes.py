@@ -28,7 +28,8 @@ class Access:
 
     ``warps`` numbers the warps of all resident blocks; ``addresses`` are offsets in shared and
     local memory. A generic address in shared or local memory is converted to an offset; an
-    address that stays generic is in global memory. Each lane accesses ``width`` bytes.
+    address that stays generic is in global memory. Each lane accesses ``width`` bytes. ``lanes``
+    are the lanes' numbers in their warps.
     """
 
     space: Space
@@ -36,6 +37,7 @@ class Access:
     addresses: Numbers
     width: int
     atomic: bool
+    lanes: Numbers
 
 
 def accesses_of(
@@ -52,17 +54,18 @@ def accesses_of(
         lane = np.arange(len(allowed)) % WARP_LANES
         allowed, width = allowed & (lane < _EDGE * instruction.vector), _ROWS_BYTES
     addresses = addresses_of(blocks, instruction, allowed).astype(np.int64)
-    warps = np.flatnonzero(allowed) // WARP_LANES
+    warps, lanes = np.divmod(np.flatnonzero(allowed), WARP_LANES)
     atomic = instruction.op.family is Family.ATOMIC
     if space is Space.GENERIC:
         for one, window in _windows(blocks):
             there = addresses >> 32 == window
             if there.any():
-                yield Access(one, warps[there], addresses[there] & 0xFFFF_FFFF, width, atomic)
-                warps, addresses = warps[~there], addresses[~there]
+                offsets = addresses[there] & 0xFFFF_FFFF
+                yield Access(one, warps[there], offsets, width, atomic, lanes[there])
+                warps, addresses, lanes = warps[~there], addresses[~there], lanes[~there]
         if not len(warps):
             return
-    yield Access(space, warps, addresses, width, atomic)
+    yield Access(space, warps, addresses, width, atomic, lanes)
 
 
 def completed_bytes(blocks: ResidentBlocks, instruction: Instruction, allowed: Mask) -> int:

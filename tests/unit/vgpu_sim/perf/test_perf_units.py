@@ -9,7 +9,12 @@ from vgpu_sim.isa.families.sync import WARPGROUP_BARRIER
 from vgpu_sim.perf.kernels import unrolling
 from vgpu_sim.perf.kernels.scoreboard import Scoreboard
 from vgpu_sim.perf.kernels.units import Part, Unit, parts_of
-from vgpu_sim.worker.observing.accesses import steps_of
+from vgpu_sim.worker.observing.accesses import (
+    interleaved,
+    sectors_of,
+    steps_of,
+    wavefronts_of,
+)
 
 
 def kernel(body: str) -> Function:
@@ -134,3 +139,44 @@ def test_warps_add_up_an_address_that_all_of_them_update() -> None:
     assert steps(different, together=2) == [(2, 32), (4, 32)]
     of_blocks = [(warp, 64 * (warp // 2 + 1)) for warp in range(4) for _ in range(32)]
     assert steps(of_blocks, together=2) == [(2, 1), (2, 1), (4, 1), (4, 1)]
+
+
+def test_a_product_of_doubles_keeps_the_pipe_busy_at_twice_its_rate() -> None:
+    body = """  .reg .f64 %d<8>;
+  mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%d0, %d1}, {%d2}, {%d3}, {%d0, %d1};
+  fma.rn.f64 %d4, %d4, %d5, %d6;"""
+    function = kernel(body)
+    units = parts_of(function)
+    assert {part.unit for part in units.values()} == {Unit.DOUBLES}
+    shares = unrolling.issue_shares(function.code, units)
+    of_sums = [shares[n] for n, one in enumerate(function.code) if one.op is Op.FMA]
+    assert of_sums == [0.5] * 8 + [1.0]
+    assert all(shares[n] == 0 for n, one in enumerate(function.code) if one.op is Op.SHFL)
+
+
+def test_a_program_that_shuffles_and_sums_doubles_is_no_product() -> None:
+    lines = [
+        f"shfl.sync.bfly.b32 %r{n % 8}, %r{n % 8}, 1, 31, -1; fma.rn.f64 %d1, %d1, %d2, %d3;"
+        for n in range(8)
+    ]
+    assert parts_of(kernel("  .reg .f64 %d<8>;\n" + "\n".join(lines))) == {}
+
+
+@pytest.mark.parametrize(
+    ("place", "width", "wavefronts"),
+    [
+        (lambda lane: 0, 4, 1),  # one line of 32 adjacent words
+        (lambda lane: 8, 8, 2),
+        (lambda lane: 8, 16, 4),
+        (lambda lane: 4 * (lane % 4), 4, 4),
+        (lambda lane: 4 * lane, 4, 32),  # each lane's word in a line of its own
+        (lambda lane: lane % 4, 1, 1),  # bytes of one word
+    ],
+)
+def test_lanes_with_different_local_addresses_access_different_lines(
+    place, width: int, wavefronts: int
+) -> None:
+    lanes = np.arange(32)
+    addresses = np.array([place(int(lane)) for lane in lanes], np.int64)
+    places, which = interleaved(addresses, lanes, width)
+    assert wavefronts_of(*sectors_of(np.zeros(len(which), np.int64), places)) == wavefronts
