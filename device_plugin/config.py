@@ -6,11 +6,12 @@ a setting, add a field.
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from pathlib import Path
 from typing import Any, Final
 
 from device_plugin.errors import SettingsError
+from vgpu_sim.records import dataclass
 
 LISTED_WITHIN_S = 30.0  # from Allocate until the pod is listed or counts as failed
 LEAVE_S = 28.0  # the supervisor kills an agent after 30: device_plugin.app

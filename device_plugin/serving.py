@@ -5,11 +5,12 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
+
+from vgpu_sim.records import dataclass
 
 MAX_CONNECTIONS = 64
 _TIMEOUT_S = 5

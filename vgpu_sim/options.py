@@ -8,12 +8,14 @@ dataclasses. To add an option, add one field.
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, field, fields
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 import click
+
+from vgpu_sim.records import dataclass
 
 _METADATA: Final = "option"
 _T = TypeVar("_T")

@@ -4,7 +4,7 @@ Pure functions and values.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from device_plugin.inventory.model import Gpu, Inventory
@@ -19,6 +19,7 @@ from mig import geometry
 from mig.errors import UnknownBoardError
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.topology import topology_named
+from vgpu_sim.records import dataclass
 
 Row: TypeAlias = dict[str, str | int]
 """A GPU in the form that gpud's ``configure`` accepts: its UUID, index, board and facts."""

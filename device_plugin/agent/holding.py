@@ -10,9 +10,9 @@ kill every program.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from device_plugin.inventory.model import HolderPod, slice_uuid_of
+from vgpu_sim.records import dataclass
 
 ABSENT_S = 3.0
 

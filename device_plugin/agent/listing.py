@@ -12,11 +12,12 @@ it had begun.
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from device_plugin.inventory.model import Inventory, MigSlice, is_allocatable
 from device_plugin.inventory.resources import Kind, OfferedResources
 from gpu_operator.api.v1alpha1.sharing import Shared
+from vgpu_sim.records import dataclass
 
 SETTLE_S = 2.0  # time in which a kubelet that has just picked a slice finishes the allocation
 

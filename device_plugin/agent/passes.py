@@ -1,7 +1,7 @@
 """The state of one pass of the reconcile loop, and the times of passes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from device_plugin.agent.desired_state import Desired
 from device_plugin.agent.reporting.reporter import Refusals
@@ -9,6 +9,7 @@ from device_plugin.agent.steps import Steps
 from device_plugin.errors import AgentError
 from device_plugin.inventory.model import HolderPod, Inventory
 from gpu_operator.api.v1alpha1.gpu import FaultStatus
+from vgpu_sim.records import dataclass
 
 
 @dataclass(slots=True)

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from device_plugin.agent.reporting.notices import Notices
@@ -15,6 +14,7 @@ from gpu_operator.api.v1alpha1.rdma.packing import unpack
 from gpu_operator.api.v1alpha1.rdma.tables import SecondLayer
 from rdma import codec
 from rdma.errors import RdmaError
+from vgpu_sim.records import dataclass
 
 DROPS_S: Final = 5.0  # between two reads of the counters
 _HANGS_S: Final = 10.0  # before a daemon that timed out is called again

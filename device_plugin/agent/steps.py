@@ -1,12 +1,12 @@
 """Plans, for one GPU, the steps from its existing slices towards its desired instances. Pure."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from device_plugin.inventory.model import Gpu, MigSlice
 from mig import geometry, planner
 from mig.errors import MigError
 from mig.spec import Place
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

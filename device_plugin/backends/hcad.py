@@ -1,11 +1,11 @@
 """The agent's requests to hcad: its functions, and the pods that they are bound to."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from device_plugin.backends.administration import Administration
 from device_plugin.errors import HcadError, HcadUnreachable
 from device_plugin.inventory.model import HolderPod
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

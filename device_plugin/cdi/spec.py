@@ -7,11 +7,11 @@ environment variable for its slice: with NVIDIA's names some list the slices (``
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from device_plugin.inventory.model import MigSlice
+from vgpu_sim.records import dataclass
 
 CDI_VERSION = "0.6.0"
 CONTAINER_SLICES_DIR = "/run/tessera/slices"

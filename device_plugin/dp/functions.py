@@ -3,12 +3,13 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from device_plugin.cdi import hca
 from device_plugin.dp import offer
 from device_plugin.inventory.functions import HcaFunction
 from device_plugin.proto import deviceplugin_pb2 as pb
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 """The offer of a resource at one moment: slices of a GPU, or functions of an HCA."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, Self
 
 from device_plugin.cdi.spec import Mount
 from device_plugin.proto import deviceplugin_pb2 as pb
+from vgpu_sim.records import dataclass
 
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"

@@ -4,7 +4,7 @@ import dataclasses
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from device_plugin.cdi import nvidia, spec
 from device_plugin.cdi.spec import Mount
@@ -21,6 +21,7 @@ from device_plugin.proto import deviceplugin_pb2 as pb
 from gpu_operator.api.v1alpha1.sharing import Shared
 from mig import planner
 from mig.errors import MigError
+from vgpu_sim.records import dataclass
 
 _log = logging.getLogger(__name__)
 

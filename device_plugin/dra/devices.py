@@ -7,7 +7,6 @@ change of their domain.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from device_plugin.dra import counters
@@ -15,6 +14,7 @@ from device_plugin.inventory.model import Gpu, is_in_service
 from gpu_operator.api.claim_devices import DRIVER, MEMORY, Device, share_policy
 from gpu_operator.api.v1alpha1 import quantity
 from mig.geometry import Instance
+from vgpu_sim.records import dataclass
 
 UNHEALTHY: Final = f"{DRIVER}/unhealthy"
 """Taint with effect NoSchedule for devices that are out of service."""

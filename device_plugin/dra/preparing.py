@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +29,7 @@ from device_plugin.kube.claims import Allocated, Claim
 from gpu_operator.api import claim_devices as names
 from mig.errors import MigError
 from mig.geometry import Instance
+from vgpu_sim.records import dataclass
 
 WAIT_S = 30.0  # the kubelet allows 45 s for a call
 PAUSE_S = 0.2

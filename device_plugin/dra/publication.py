@@ -5,8 +5,9 @@ change uses a new generation, and an interrupted change is completed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from vgpu_sim.records import dataclass
 
 Document = Mapping[str, Any]
 

@@ -6,7 +6,6 @@ pool in the order of names.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from device_plugin.dra import counters, places
@@ -14,6 +13,7 @@ from device_plugin.dra.devices import Node, describe, to_quantities
 from device_plugin.inventory.model import Gpu
 from gpu_operator.api.claim_devices import DRIVER
 from mig.geometry import Instance
+from vgpu_sim.records import dataclass
 
 MOST_DEVICES: Final = 64  # ResourceSliceMaxDevicesWithAdvancedFeatures
 MOST_COUNTER_SETS: Final = 8  # ResourceSliceMaxCounterSets

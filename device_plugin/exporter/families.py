@@ -10,11 +10,11 @@ them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from vgpu_sim.hal.management.admin import Gpu, Instance, Inventory
 from vgpu_sim.hal.observe.modelled_report import MODELLED
+from vgpu_sim.records import dataclass
 
 MIB: Final = 1 << 20
 

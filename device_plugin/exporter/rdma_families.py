@@ -5,11 +5,11 @@ for InfiniBand query them without changes. docs/metrics-reference.md is generate
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from device_plugin.exporter.families import Family
 from device_plugin.exporter.traffic import PairDenials, PairTraffic, PortTraffic, RdmaTraffic
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ The classes are the schema of the document of ``hca.daemon.serving.traffic``.
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from device_plugin.backends.administration import Administration
 from device_plugin.errors import AgentError, HcadError, HcadUnreachable
 from device_plugin.exporter.source import FRESH_S
 from vgpu_sim.hal.management.documents import DocumentError, read
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

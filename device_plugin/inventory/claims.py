@@ -4,8 +4,9 @@ The kubelet's lists contain these names, which identify the claim.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from vgpu_sim.records import dataclass
 
 DRIVER: Final = "gpu.tessera.dev"
 """The DRA driver's name, equal to that in ``api.claim_devices``."""

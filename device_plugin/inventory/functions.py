@@ -3,12 +3,12 @@
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from device_plugin.config import MOST_FUNCTIONS, MOST_HCAS, Hcas
 from gpu_operator.api.v1alpha1 import HCA_RESOURCE
+from vgpu_sim.records import dataclass
 
 RESOURCE: Final = HCA_RESOURCE
 CDI_KIND: Final = "rdma.tessera.dev/function"

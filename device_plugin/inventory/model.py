@@ -1,6 +1,6 @@
 """gpud's inventory as values (docs/gpud-admin.md, ``inventory``)."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from facts.document import DEFAULT_FACTS, GpuFacts
@@ -8,6 +8,7 @@ from mig import geometry
 from vgpu_sim.hal.management import admin
 from vgpu_sim.hal.observe.modelled_report import WALL
 from vgpu_sim.perf.topology import FLAT, topology_named
+from vgpu_sim.records import dataclass
 
 CLAIM = "claim:"  # prefix of owners that are ResourceClaims
 

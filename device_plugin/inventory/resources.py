@@ -1,12 +1,13 @@
 """The extended resource under which each slice and whole GPU of a node is offered."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from device_plugin.inventory.model import MigSlice
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
 from gpu_operator.api.v1alpha1.sharing import Shared
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kubernetes.client.api_client import ApiClient
@@ -13,6 +12,7 @@ from device_plugin.inventory.claims import ClaimRef
 from device_plugin.kube.client import Kube
 from gpu_operator.api import claim_devices as names
 from gpu_operator.api.v1alpha1 import quantity
+from vgpu_sim.records import dataclass
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}", re.ASCII)

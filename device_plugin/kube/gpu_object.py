@@ -1,13 +1,13 @@
 """A GPU object read from the API server: validated, or with the reason why it is invalid."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
 from gpu_operator.api.v1alpha1 import NODE_UID
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

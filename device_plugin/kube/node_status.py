@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from gpu_operator.api.v1alpha1 import quantity
+from vgpu_sim.records import dataclass
 
 _HEARTBEAT = 'k:{"type":"Ready"}'
 

@@ -1,8 +1,9 @@
 """The facts about a pod that decide whether it may use an HCA function."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from vgpu_sim.records import dataclass
 
 _ENDED = ("Succeeded", "Failed")
 

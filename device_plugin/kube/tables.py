@@ -2,7 +2,6 @@
 
 import datetime
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from kubernetes.client.api_client import ApiClient
@@ -14,6 +13,7 @@ from device_plugin.kube.client import FIELD_MANAGER, Kube, convert_to_cluster_er
 from gpu_operator.api.v1alpha1 import rdma
 from gpu_operator.api.v1alpha1.rdma.packing import Encoding
 from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
+from vgpu_sim.records import dataclass
 
 KIND = "RDMANodeTables"
 LEASE_S = 10  # the period that the operator expects

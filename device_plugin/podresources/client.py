@@ -9,7 +9,6 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +20,7 @@ from device_plugin.inventory.model import CLAIM, HolderPod
 from device_plugin.metrics import METRICS
 from device_plugin.podresources.birth import birth_time_ns
 from device_plugin.proto import podresources_pb2 as pb, podresources_pb2_grpc as pb_grpc
+from vgpu_sim.records import dataclass
 
 _MIN_INTERVAL_S = 0.05  # the kubelet allows about 100 requests a second, for all clients together
 _TIMEOUT_S = 10.0

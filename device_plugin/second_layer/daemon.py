@@ -16,7 +16,6 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +29,7 @@ from rdma import codec
 from rdma.errors import RdmaError
 from rdma.tables import NodeTables
 from vgpu_sim.options import Given, command_line, option
+from vgpu_sim.records import dataclass
 
 SOCKET_NAME: Final = "links.sock"
 # a quotation mark takes two characters in a JSON string

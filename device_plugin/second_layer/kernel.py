@@ -9,7 +9,6 @@ import errno
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pyroute2 import IPRoute
@@ -17,6 +16,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from device_plugin.errors import SecondLayerError
 from device_plugin.second_layer import segments
+from vgpu_sim.records import dataclass
 
 _PRIORITY: Final = 4791  # identifies this classifier among others
 _HANDLE: Final = 1

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from device_plugin.errors import SecondLayerError
@@ -11,6 +10,7 @@ from device_plugin.second_layer import pod_links
 from device_plugin.second_layer.kernel import State
 from rdma.second_layer import JOINED, LINK_REASONS, TOTALS, Interface, link_counter
 from rdma.tables import NodeTables
+from vgpu_sim.records import dataclass
 
 PATIENCE_S: Final = 5.0
 """How long a pod in the tables may have no link before ``state`` reports it, in seconds."""

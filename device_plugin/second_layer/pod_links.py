@@ -7,13 +7,14 @@ it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import ip_address
 from typing import Final
 
 from device_plugin.second_layer.kernel import Link, State
 from rdma.second_layer import Interface
 from rdma.tables import NodeTables
+from vgpu_sim.records import dataclass
 
 _VETH: Final = "veth"
 _WHOLE: Final = {4: 32, 6: 128}

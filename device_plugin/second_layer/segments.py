@@ -15,8 +15,9 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from vgpu_sim.records import dataclass
 
 _BPF_PROG_LOAD: Final = 5
 _SYS_BPF: Final[Mapping[str, int]] = {"x86_64": 321, "aarch64": 280}

@@ -2,10 +2,10 @@
 
 import hashlib
 import ipaddress
-from dataclasses import dataclass
 from typing import Final
 
 from hca.contract.hca import HCA_GIDS
+from vgpu_sim.records import dataclass
 
 # A fabric without a network uses benchmarking addresses (RFC 2544), which no real host has.
 NETWORK: Final = ipaddress.IPv4Network("198.18.0.0/15")

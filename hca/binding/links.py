@@ -5,8 +5,9 @@ which verbs report. The texts are the kernel's (``rate_show`` of the RDMA core).
 traffic.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from vgpu_sim.records import dataclass
 
 _EDR, _HDR, _NDR = (32, "EDR"), (64, "HDR"), (128, "NDR")
 

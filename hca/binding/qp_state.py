@@ -6,7 +6,6 @@ return new values and change nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -19,6 +18,7 @@ from hca.contract.hca import (
     HcaQpAttributes,
 )
 from hca.contract.verbs import VerbsAccess, VerbsMask as Mask, VerbsQpType, VerbsState as State
+from vgpu_sim.records import dataclass
 
 _ACCESS: Final = (
     VerbsAccess.LOCAL_WRITE

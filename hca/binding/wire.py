@@ -8,11 +8,12 @@ import fcntl
 import ipaddress
 import socket
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
 
 from hca.binding.addresses import Address
+from vgpu_sim.records import dataclass
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 

@@ -11,13 +11,14 @@ import secrets
 import socket
 import struct
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hca.binding.addresses import is_group, is_ipv4
 from hca.binding.wire import NoWire, WireAddress
 from hca.contract.hca import HCA_MAX_MTU
 from hca.contract.hca_engine import HCA_WIRE_LANES, HcaWire
+from vgpu_sim.records import dataclass
 
 PORT: Final = 4791
 """The UDP port of RoCEv2 (assigned by IANA)."""

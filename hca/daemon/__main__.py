@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -42,6 +42,7 @@ from hca.daemon.wires import saved_wires
 from hca.daemon.wires.wires import Wires
 from vgpu_sim.hal import direct
 from vgpu_sim.options import Given, command_line, option
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import foreign, seqpacket
 from vgpu_sim.system.admin_socket import server as admin_server
 from vgpu_sim.system.admin_socket.events import EventBus

@@ -133,6 +133,7 @@ ROOMS = (
             "vgpu_sim/gpud/**/*.py",
             "vgpu_sim/system/**/*.py",
             "vgpu_sim/options.py",
+            "vgpu_sim/records.py",
             "vgpu_sim/zygote.py",
         ),
         (
@@ -141,6 +142,7 @@ ROOMS = (
                 # Tests that depend on vgpu_sim/system, the base of sandboxes, and on the zygote.
                 f"{_UNIT}/**/test_system_*.py",
                 f"{_UNIT}/system/test_options.py",
+                f"{_UNIT}/system/test_records.py",
                 f"{_UNIT}/**/test_worker_zygote.py",
                 f"{_UNIT}/**/test_worker_seccomp.py",
                 f"{_UNIT}/**/test_worker_landlock.py",

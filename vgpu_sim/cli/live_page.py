@@ -7,7 +7,7 @@ import importlib
 import select
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from vgpu_sim.cli.perf.run_report import RunEvents, figures_of, report_of
 from vgpu_sim.cli.run.run_stats import Totals
 from vgpu_sim.cli.smi.view import DeviceView, GpuView, NodeView, from_gpud
 from vgpu_sim.perf.kernels import chip_of
+from vgpu_sim.records import dataclass
 
 _CONSOLE: Final = "console.live"
 _MOST_KERNELS: Final = 200

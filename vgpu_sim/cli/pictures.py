@@ -3,7 +3,6 @@
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -13,6 +12,7 @@ from drawing import terminal
 from drawing.documents import Figure, write_html, write_svg
 from drawing.terminal import Line
 from vgpu_sim.cli import outputs
+from vgpu_sim.records import dataclass
 
 _META: Final = "vgpu_sim.cli.pictures"
 

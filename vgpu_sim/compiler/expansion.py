@@ -7,7 +7,7 @@ is compared.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from vgpu_sim.compiler.legality.scopes import (
     Place,
@@ -20,6 +20,7 @@ from vgpu_sim.compiler.legality.scopes import (
 from vgpu_sim.compiler.legality.types import find_type
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.records import dataclass
 
 _COMPONENTS = "xyzw"
 _COLOURS = "rgba"  # aliases of the components

@@ -8,7 +8,7 @@ Declarations (``.extern``, functions without a body) refer to definitions in ano
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from vgpu_sim.compiler import adapters, pipeline, system_calls
@@ -20,6 +20,7 @@ from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES
 from vgpu_sim.compiler.ptx import limits, parse, tree
 from vgpu_sim.compiler.ptx.parser import Place
 from vgpu_sim.isa import Module, Refused
+from vgpu_sim.records import dataclass
 
 MAX_INPUTS = 64
 _MARK = "// linked: "

@@ -6,10 +6,10 @@ registers are Python integers with one bit per register: an operation on a whole
 integer operation.
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 from vgpu_sim.isa import EFFECTS, Function, Instruction, Register
+from vgpu_sim.records import dataclass
 
 MAX_SET_BITS = 1 << 28
 """The limit of blocks times registers. Above it, intervals are not worth their memory (see

@@ -4,7 +4,7 @@ A stage takes and returns a ``Compilation``; ``observe`` is called with each one
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vgpu_sim.compiler import allocation, expansion, legality, system_calls, target
 from vgpu_sim.compiler.errors import (
@@ -18,6 +18,7 @@ from vgpu_sim.compiler.lower.modules import lower_module
 from vgpu_sim.compiler.ptx import decode, parse, tree
 from vgpu_sim.compiler.source_lines import SourceLines
 from vgpu_sim.isa import Function, Module, PhysicalAllocation
+from vgpu_sim.records import dataclass
 
 _MAX_SHOWN_CHARACTERS = 400
 

@@ -7,9 +7,9 @@ branch targets.
 """
 
 from collections import Counter
-from dataclasses import dataclass
 
 from vgpu_sim.isa import EFFECTS, Function, Instruction
+from vgpu_sim.records import dataclass
 
 _NO_BLOCK = -1
 

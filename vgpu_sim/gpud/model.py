@@ -5,12 +5,13 @@ UUIDs carry their prefix (``GPU-``, ``MIG-``) everywhere outside the binary ``De
 
 import re
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NewType
 
 from facts.document import DEFAULT_FACTS, GpuFacts
 from mig.geometry import Board, ComputePlace, Instance, Profile, board
 from vgpu_sim.perf.topology import Place, topology_named
+from vgpu_sim.records import dataclass
 from vgpu_sim.system.peers import PodUid
 
 GpuUuid = NewType("GpuUuid", str)

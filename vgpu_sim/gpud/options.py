@@ -1,6 +1,6 @@
 """gpud's configuration: dataclasses whose fields are the options of its command line."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import metadata
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from vgpu_sim.gpud.faults.node import Options as FaultOptions
 from vgpu_sim.gpud.limits.cgroups.detect import DEFAULT_ROOT, PARENT
 from vgpu_sim.hal.messages import TOKEN_BYTES
 from vgpu_sim.options import option
+from vgpu_sim.records import dataclass
 
 
 def read_token(path: Path) -> bytes:

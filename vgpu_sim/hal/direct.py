@@ -24,11 +24,11 @@ connection.
 """
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from vgpu_sim.hal.compute import spawn
 from vgpu_sim.hal.messages import SharedRange
+from vgpu_sim.records import dataclass
 
 SOCKET_NAME: Final = "direct.sock"
 MAX_MESSAGE_BYTES: Final = 512

@@ -1,6 +1,6 @@
 """Effects of an instruction beyond writing its destinations, declared in its row for all passes."""
 
-from dataclasses import dataclass
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ and none need be moved or renumbered for them. A sink (``_``) is 0xffff.
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from vgpu_sim.isa.errors import ContainerError
@@ -31,6 +30,7 @@ from vgpu_sim.isa.spec import OpSpec, Role
 from vgpu_sim.isa.table import TABLE
 from vgpu_sim.isa.types import DataType
 from vgpu_sim.isa.verify import MAXIMUM_WORDS
+from vgpu_sim.records import dataclass
 
 WORD_BYTES: Final = WORD_BITS // 8
 _TYPE, _GUARD = 16, 48

@@ -1,7 +1,5 @@
 """One instruction in memory: the value that assembler, compiler and executors exchange."""
 
-from dataclasses import dataclass
-
 from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.types import (
     BoolOp,
@@ -23,6 +21,7 @@ from vgpu_sim.isa.types import (
     Update,
     VoteMode,
 )
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,13 @@ and those from bit 64 on. Bits that no part of a row uses are zero.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import IntEnum
 from typing import Any, Final
 
 from vgpu_sim.isa.instruction import Instruction
 from vgpu_sim.isa.types import DataType
+from vgpu_sim.records import dataclass
 
 WORD_BITS: Final = 128
 OPERAND_BITS: Final = 16

@@ -1,10 +1,11 @@
 """Functions, variables and modules: the decoded content of a container."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from vgpu_sim.isa.instruction import Instruction
 from vgpu_sim.isa.types import Space
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

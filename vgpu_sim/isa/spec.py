@@ -5,7 +5,6 @@ Verifier, encoder, assembler and the reference use these definitions; the rows a
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -16,6 +15,7 @@ from vgpu_sim.isa.layout import DST, A, B, C, Modifier, Types
 from vgpu_sim.isa.module import Function
 from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.types import DataType
+from vgpu_sim.records import dataclass
 
 Check = Callable[[Instruction, Function], Iterator[str]]
 

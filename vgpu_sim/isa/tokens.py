@@ -2,10 +2,10 @@
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.isa.errors import AssemblyError
+from vgpu_sim.records import dataclass
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>[ \t]+)

@@ -5,11 +5,11 @@ Standard library only, like the build itself.
 
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from vgpu_sim.clients.codegen.library import majors
 from vgpu_sim.native import generate as generator
+from vgpu_sim.records import dataclass
 
 # Source names in debug information and in the tests are relative to this folder.
 ROOT = generator.ROOT

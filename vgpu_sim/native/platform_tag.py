@@ -9,9 +9,10 @@ import platform
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from vgpu_sim.records import dataclass
 
 _MAGIC: Final = b"\x7fELF\x02\x01"  # 64 bits, little endian
 _VERNEED: Final = 0x6FFFFFFE

@@ -1,10 +1,10 @@
 """Operand types of tensor cores, and the bytes of an element, including scales."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.perf.boards import Board
 from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

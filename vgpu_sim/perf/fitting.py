@@ -3,12 +3,12 @@ times.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from vgpu_sim.perf.parameters import Fitted, Parameter, Values, starts
+from vgpu_sim.records import dataclass
 
 FOLDS: Final = 4
 _PRIOR: Final = 0.02  # how strongly a parameter that the rows do not determine stays at its start

@@ -4,7 +4,7 @@ import functools
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 from typing import Final
 
@@ -13,6 +13,7 @@ import numpy as np
 from boards import RECORDS
 from vgpu_sim.perf.errors import UnknownModel
 from vgpu_sim.perf.residual import Residual
+from vgpu_sim.records import dataclass
 
 Values = Mapping[str, float]
 FILES: Final = resources.files("vgpu_sim.perf") / "fitted"

@@ -1,6 +1,6 @@
 """One prediction: a time, its interval, its causes, and the fit on which it is based."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from vgpu_sim.perf.boards import Board
 from vgpu_sim.perf.parameters import Fitted
 from vgpu_sim.perf.residual import CAUSE
 from vgpu_sim.perf.stack import Stack
+from vgpu_sim.records import dataclass
 
 Facts = dict[str, Any]
 

@@ -7,12 +7,12 @@ the weights of the features are stored, and no measurements; a generator with a 
 the features. A residual is never used for another board.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from vgpu_sim.perf.stack import Stack
+from vgpu_sim.records import dataclass
 
 Array = np.ndarray
 Pairs = tuple[tuple[float, float], ...]

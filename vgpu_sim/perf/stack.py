@@ -1,8 +1,8 @@
 """A stack of causes: named parts of a predicted time, which add up to it."""
 
-from dataclasses import dataclass
-
 import numpy as np
+
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
+from vgpu_sim.records import dataclass
 from vgpu_sim.sdk.errors import CompileError
 
 # clang 16 drops device variables of unnamed namespaces. Tested are 19 and 22.

@@ -6,10 +6,10 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from vgpu_sim import config
+from vgpu_sim.records import dataclass
 from vgpu_sim.sdk import (
     annotations,
     architectures,

@@ -2,9 +2,10 @@
 
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from vgpu_sim.records import dataclass
 from vgpu_sim.sdk.errors import CompileError
 
 

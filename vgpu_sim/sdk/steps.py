@@ -4,9 +4,10 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from vgpu_sim.records import dataclass
 from vgpu_sim.sdk.errors import CompileError
 
 

@@ -10,9 +10,10 @@ names below it. With cgroups v1, all hierarchies must name the same pod.
 import re
 import socket
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NewType
+
+from vgpu_sim.records import dataclass
 
 PodUid = NewType("PodUid", str)
 

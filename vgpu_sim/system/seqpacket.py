@@ -7,9 +7,9 @@ import asyncio
 import os
 import socket
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from vgpu_sim.records import dataclass
 from vgpu_sim.system.descriptors import send as send_descriptors
 from vgpu_sim.system.peers import CREDENTIALS_BYTES, Peer, sender_of
 

@@ -7,7 +7,6 @@ descriptor.
 """
 
 import os
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.hal.compute.address_map import (
@@ -19,6 +18,7 @@ from vgpu_sim.hal.compute.address_map import (
     HOST_OFFSET,
 )
 from vgpu_sim.hal.messages import ChunkKind, SharedMemory
+from vgpu_sim.records import dataclass
 from vgpu_sim.worker.channel import Channel, GpudGoneError
 from vgpu_sim.worker.exports import Exports
 from vgpu_sim.worker.memory import create_populated

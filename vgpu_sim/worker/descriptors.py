@@ -7,12 +7,13 @@ therefore checks each launch as it checks a client's.
 import math
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from vgpu_sim.compiler.lower.symbols.descriptors import KERNEL_PREFIX, LAUNCHES
 from vgpu_sim.hal.compute.limits import MAX_SHARED_BYTES_OPTIN
 from vgpu_sim.isa import Function, Symbol
+from vgpu_sim.records import dataclass
 
 _DESCRIPTOR: Final = struct.Struct("<QIIIIQ")
 

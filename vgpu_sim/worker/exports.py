@@ -7,7 +7,7 @@ import os
 import select
 import socket
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from vgpu_sim.hal.direct import DirectGrant
@@ -17,6 +17,7 @@ from vgpu_sim.hal.messages import (
     SHARED_RANGE_MAGIC,
     SharedRange,
 )
+from vgpu_sim.records import dataclass
 from vgpu_sim.system.descriptors import send as send_descriptors
 from vgpu_sim.worker.memory import create_constant
 

@@ -8,9 +8,9 @@ leaves the table.
 import os
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
+from vgpu_sim.records import dataclass
 from vgpu_sim.system.descriptors import send as send_descriptors
 from vgpu_sim.worker.channel import receive_now
 from vgpu_sim.worker.runtime.binding import NativeRuntime

@@ -12,7 +12,6 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,6 +22,7 @@ from vgpu_sim.hal.compute.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.hal.compute.spawn import WorkerConfig
 from vgpu_sim.hal.messages import MessageType
 from vgpu_sim.hal.observe.modelled_report import MODELLED
+from vgpu_sim.records import dataclass
 from vgpu_sim.worker import address_randomization, sandbox, spare, spare_warm_up, wire
 from vgpu_sim.worker.channel import Channel
 from vgpu_sim.worker.chunks import Chunks

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from time import monotonic_ns
 from typing import Any, Final
 
 from vgpu_sim.hal.compute.ports import Backend, NativeBackend, ProgramHandle
+from vgpu_sim.records import dataclass
 from vgpu_sim.worker import descriptors
 from vgpu_sim.worker.chunks import OutOfBudgetError
 from vgpu_sim.worker.modules import module_table

@@ -4,7 +4,7 @@ a segment.
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vgpu_sim.hal.compute.address_map import (
     GPU_WINDOW_BYTES,
@@ -13,6 +13,7 @@ from vgpu_sim.hal.compute.address_map import (
     PAGE_BYTES,
 )
 from vgpu_sim.isa import Module
+from vgpu_sim.records import dataclass
 from vgpu_sim.worker.channel import Channel
 from vgpu_sim.worker.chunks import OutOfBudgetError, reserve
 from vgpu_sim.worker.memory import create_populated, write_all

@@ -13,11 +13,11 @@ import select
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.hal.compute.address_map import CHUNK_ALIGN_BYTES
 from vgpu_sim.hal.messages import PROOF_BYTES, ChunkKind, SharedMemory, ShareGrant, SharePurpose
+from vgpu_sim.records import dataclass
 from vgpu_sim.system.descriptors import send as send_descriptors
 from vgpu_sim.worker.channel import Channel, GpudGoneError, receive_now
 from vgpu_sim.worker.exports import Exports

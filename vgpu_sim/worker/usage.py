@@ -2,9 +2,11 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import monotonic_ns
 from typing import Any, Final, TypeVar
+
+from vgpu_sim.records import dataclass
 
 KERNELS_PER_MESSAGE: Final = 32
 

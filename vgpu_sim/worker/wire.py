@@ -9,12 +9,12 @@ import ctypes
 import os
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import MessageType
+from vgpu_sim.records import dataclass
 from vgpu_sim.system.descriptors import send as send_descriptors
 
 _HEADER_BYTES: Final = ctypes.sizeof(messages.Header)

@@ -9,10 +9,11 @@ as lowered shortly after such a write, if it is low and the next write is still 
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from device_plugin.errors import ClusterError
 from device_plugin.kube.node_status import NodeStatus
+from vgpu_sim.records import dataclass
 
 LONGEST_S = 25.0  # two of the kubelet's periods of 10 s, the operator's reaction, and LOW_S
 LOW_S = 0.5  # at least; a pod that is already bound reaches the kubelet in this time

@@ -10,10 +10,11 @@ become their holders. The wait is bounded: an operator that is away does not blo
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from device_plugin.agent.leaving.allocatable import LONGEST_S, AllocatableWatch
 from device_plugin.kube.node_status import NodeStatus
+from vgpu_sim.records import dataclass
 
 _log = logging.getLogger(__name__)
 

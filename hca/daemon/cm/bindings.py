@@ -10,11 +10,12 @@ connection (REJ, DREQ, time-out, removal of the id) or with either queue pair.
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from hca.daemon.cm.connection import Connection, State
 from hca.daemon.cm.policy import Service
+from vgpu_sim.records import dataclass
 
 _LIVE: Final = (
     State.REQ_SENT,

@@ -2,13 +2,14 @@
 connection.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from hca.contract.hca import HCA_MAX_MTU
 from hca.daemon.cm.bindings import Claim
 from hca.daemon.cm.connection import Connection, Outcome
 from hca.daemon.cm.messages import Message, Req, SidrReq
+from vgpu_sim.records import dataclass
 
 
 class Owner(Protocol):

@@ -12,12 +12,12 @@ import os
 from collections import deque
 from collections.abc import Collection
 from ctypes import sizeof
-from dataclasses import dataclass
 from typing import Final
 
 from hca.contract import cm
 from hca.contract.cm import CmEvent
 from hca.daemon.common.quotas import Share
+from vgpu_sim.records import dataclass
 
 EVENT_BYTES: Final = sizeof(CmEvent)
 MOST_WAITING: Final = 1024

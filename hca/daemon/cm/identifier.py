@@ -3,7 +3,6 @@
 import ctypes
 import errno
 import os
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -12,6 +11,7 @@ from hca.daemon.cm.connection import Outcome
 from hca.daemon.cm.endpoints import Endpoint, Function
 from hca.daemon.cm.event_channel import Channel
 from hca.daemon.cm.messages import Message, Req, SidrReq
+from vgpu_sim.records import dataclass
 
 
 class IdState(Enum):

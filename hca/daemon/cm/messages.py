@@ -4,8 +4,10 @@ They follow InfiniBand Architecture Specification volume 1, chapter 12. ``mad_co
 them for the wire; here numbers are in host byte order, and GIDs are 16 bytes.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
+
+from vgpu_sim.records import dataclass
 
 
 class Reason(IntEnum):

@@ -1,11 +1,11 @@
 """The policy check that the connection manager makes before it passes a request on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
 from hca.contract.cm import CmPortSpace
 from hca.daemon.cm.messages import MOST_DATA, Reason, Rej
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ spaces TCP and UDP contain this header.
 """
 
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Final
+
+from vgpu_sim.records import dataclass
 
 _LAYOUT: Final = struct.Struct(">BBH16s16s")
 HEADER_BYTES: Final = _LAYOUT.size

@@ -10,12 +10,13 @@ import ipaddress
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from hca.binding.addresses import Address, address_of_pod, guid_of
 from hca.binding.links import Link
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import processes
 from vgpu_sim.system.admin_socket.errors import Conflict, InvalidRequest, NotFound
 from vgpu_sim.system.peers import Peer, PodUid, peer_pidfd_of, pod_of_process

@@ -4,8 +4,10 @@ number.
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from vgpu_sim.records import dataclass
 
 Row = dict[str, Any]
 """The record of one object; each kind of object has its own format."""

@@ -8,9 +8,10 @@ So no function can exhaust a resource, and nothing is reserved for functions tha
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
+
+from vgpu_sim.records import dataclass
 
 RING_BYTES: Final = 1 << 30
 """Limit in bytes for all rings; the kernel charges the process that first touches a page, often

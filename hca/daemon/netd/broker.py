@@ -18,7 +18,6 @@ import json
 import os
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
 import click
@@ -29,6 +28,7 @@ from hca.binding.wire_sockets import WireSockets, open_group, open_sockets
 from hca.contract.hca_engine import HCA_WIRE_LANES
 from hca.daemon.netd.namespaces import Rules, inside, namespace_of
 from vgpu_sim.options import Given, command_line, option
+from vgpu_sim.records import dataclass
 
 MAX_REQUEST_BYTES: Final = 256
 MAX_REPLY_BYTES: Final = 4096

@@ -9,7 +9,6 @@ import logging
 import os
 import socket
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +17,7 @@ import click
 from hca.daemon.netd import broker, netd_sandbox
 from hca.daemon.netd.namespaces import Rules, identity_of, unprivileged_identity
 from vgpu_sim.options import Given, command_line, option
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.peers import peer_of
 

@@ -13,10 +13,10 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, NewType
 
 from hca.binding.wire import NoWire, WireInterface
+from vgpu_sim.records import dataclass
 
 Identity = NewType("Identity", tuple[int, int])
 

@@ -1,7 +1,6 @@
 """A client's address handles: the destinations of its datagrams."""
 
 import errno
-from dataclasses import dataclass
 from typing import Final
 
 from hca.binding.engine import Engine, EngineAh
@@ -11,6 +10,7 @@ from hca.daemon.common.handover_state import HandoverState, Row, from_base64, to
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import check_room, get, os_error
 from hca.daemon.objects.domains import Domains
+from vgpu_sim.records import dataclass
 
 _OBJECT_BYTES: Final = 4096  # with its verdict, and the rows that count both directions
 

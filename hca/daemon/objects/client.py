@@ -5,7 +5,7 @@ descriptors.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hca.binding.engine import Engine
@@ -15,6 +15,7 @@ from hca.daemon.common.handover_state import HandoverState, Row
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.common.quotas import Share, new_unlimited_share
 from hca.daemon.policy.guard import Guard
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

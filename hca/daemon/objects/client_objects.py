@@ -6,7 +6,6 @@ returns. Each kind of object has a module of its own.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from hca.binding.engine import Engine
@@ -18,6 +17,7 @@ from hca.daemon.objects.device_regions import DeviceRegions
 from hca.daemon.objects.flow_steering import FlowSteering
 from hca.daemon.objects.windows import Windows
 from hca.daemon.policy.guard import Guard, new_unrestricted_guard
+from vgpu_sim.records import dataclass
 
 
 class Objects(FlowSteering, AddressHandles, DeviceRegions, Windows):

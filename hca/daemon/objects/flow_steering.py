@@ -4,7 +4,6 @@ A rule needs no policy evaluation, because the engine checks sender and receiver
 """
 
 import errno
-from dataclasses import dataclass
 from typing import Final
 
 from hca.binding.engine import Engine, EngineSteer
@@ -15,6 +14,7 @@ from hca.daemon.common.handover_state import HandoverState, Row, from_base64, to
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import check_range, check_room, get, os_error
 from hca.daemon.objects.multicast_groups import MulticastGroups
+from vgpu_sim.records import dataclass
 
 _OBJECT_BYTES: Final = 4096
 

@@ -14,13 +14,14 @@ import os
 import socket
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hca.daemon.common import shared_memory
 from vgpu_sim.hal import direct
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.messages import TOKEN_BYTES
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import peer_of

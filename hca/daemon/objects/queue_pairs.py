@@ -3,7 +3,7 @@
 import errno
 import os
 from ctypes import sizeof
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import partial
 from typing import Final
 
@@ -28,6 +28,7 @@ from hca.daemon.objects.checks import (
 )
 from hca.daemon.objects.completions import Completions
 from hca.daemon.objects.shared_receives import SharedReceives
+from vgpu_sim.records import dataclass
 
 _CONNECTED = (VerbsQpType.RC, VerbsQpType.UC)
 _OBJECT_BYTES: Final = 32 << 10  # a queue pair over a wire, with its unacknowledged packets

@@ -4,7 +4,6 @@ import errno
 import os
 from contextlib import ExitStack
 from ctypes import byref, memmove, sizeof
-from dataclasses import dataclass
 
 from hca.binding.engine import Engine, EngineRegion, EngineSegment
 from hca.contract import hca
@@ -16,6 +15,7 @@ from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import check_range, check_room, get, os_error
 from hca.daemon.objects.domains import Domains
 from hca.daemon.objects.providers import ImportedMemory
+from vgpu_sim.records import dataclass
 
 _ACCESS = (
     VerbsAccess.LOCAL_WRITE

@@ -3,7 +3,6 @@
 import errno
 import os
 from ctypes import sizeof
-from dataclasses import dataclass
 
 from hca.binding.engine import Engine, EngineSrq
 from hca.contract import hca, hca_engine, hca_objects
@@ -20,6 +19,7 @@ from hca.daemon.objects.checks import (
     round_up_to_power_of_two,
 )
 from hca.daemon.objects.domains import Domains
+from vgpu_sim.records import dataclass
 
 
 @dataclass(slots=True)

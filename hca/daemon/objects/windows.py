@@ -1,7 +1,6 @@
 """A client's memory windows: this module allocates them; work requests bind and invalidate them."""
 
 import errno
-from dataclasses import dataclass
 from typing import Final
 
 from hca.binding.engine import Engine, EngineWindow
@@ -12,6 +11,7 @@ from hca.daemon.common.handover_state import HandoverState, Row, from_base64, to
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import check_room, get, os_error
 from hca.daemon.objects.domains import Domains
+from vgpu_sim.records import dataclass
 
 _OBJECT_BYTES: Final = 1024
 

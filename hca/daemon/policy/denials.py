@@ -5,10 +5,10 @@ The memory for the counts is bounded, however many denials programs cause.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from hca.daemon.policy.tallies import MOST_POLICIES, DenialKind, Tally
+from vgpu_sim.records import dataclass
 from vgpu_sim.system.pacing import LogQuota
 
 logger = logging.getLogger("tessera.hcad")

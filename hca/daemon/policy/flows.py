@@ -3,7 +3,7 @@ rule.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from hca.binding.engine import Engine, EngineFlow
@@ -14,6 +14,7 @@ from hca.daemon.policy.rates import Rates
 from hca.daemon.policy.tallies import PodPair, Tally
 from rdma.tables import Flow, Rule, Verdict
 from rdma.verbs import NAMES, Verb
+from vgpu_sim.records import dataclass
 
 _NAME_OF: Final[Mapping[Verb, str]] = {verb: name for name, verb in NAMES.items()}
 _ANSWERED: Final = Verb.READ | Verb.ATOMIC_CAS | Verb.ATOMIC_FAA

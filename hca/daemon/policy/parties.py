@@ -8,10 +8,11 @@ evaluation.
 import ipaddress
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 from hca.binding.addresses import Address
+from vgpu_sim.records import dataclass
 
 
 @dataclass(slots=True, eq=False)

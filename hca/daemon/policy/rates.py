@@ -5,11 +5,12 @@ a rule of the destination is enforced by the requester's node. So requesters on 
 twice the rate together.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hca.binding.engine import Engine, EngineFlow, EngineLimit
 from rdma.tables import Direction, Flow, Limits, QosClass, Rule, Verdict
+from vgpu_sim.records import dataclass
 
 _LEAST_BURST_BYTES: Final = 64 << 10
 _BURSTS_PER_SECOND: Final = 100  # the amount of 10 ms, for rules that set no burst

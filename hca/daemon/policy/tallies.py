@@ -5,8 +5,10 @@ changed for the longest time is dropped, and its counts are added to those of th
 """
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Generic, TypeVar
+
+from vgpu_sim.records import dataclass
 
 MAX_KEPT: Final = 512
 MOST_POLICIES: Final = 4  # of a kind of denial; a pod may have 1,024, with long names

@@ -1,6 +1,5 @@
 """Verdicts on queue pairs with a peer, on address handles and on raw packet queue pairs."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from hca.binding.engine import EngineAh, EngineQp
@@ -12,6 +11,7 @@ from hca.daemon.policy.flows import Row
 from hca.daemon.policy.parties import Party
 from rdma.tables import Flow, Identity, Verdict
 from rdma.verbs import ALL, NONE, Verb
+from vgpu_sim.records import dataclass
 
 End = EngineQp | EngineAh
 

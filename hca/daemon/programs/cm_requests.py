@@ -3,7 +3,6 @@
 import ctypes
 import errno
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from hca.contract import cm
@@ -11,6 +10,7 @@ from hca.contract.cm import CmMessage
 from hca.contract.hca import HcaHandle
 from hca.daemon.cm.identifiers import Ids
 from hca.daemon.programs.requests import Reply, encode, parse
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

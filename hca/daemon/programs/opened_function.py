@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +12,7 @@ from hca.contract.hca import HcaDevice, HcaFeature
 from hca.daemon.common.quotas import Share
 from hca.daemon.objects.client import DEFAULT_PKEY
 from hca.daemon.policy.parties import Party
+from vgpu_sim.records import dataclass
 
 DEVICE_NAME: Final = "tessera_0"
 FIRMWARE: Final = "1.0.0"

@@ -5,7 +5,6 @@ import errno
 import os
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from hca.contract import hca, hca_frames, hca_objects
@@ -13,6 +12,7 @@ from hca.contract.hca import HcaHandle, HcaMessage
 from hca.daemon.objects.client_objects import Objects
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.messages import Header
+from vgpu_sim.records import dataclass
 
 HEADER_BYTES: Final = ctypes.sizeof(Header)
 _HEADER: Final = struct.Struct("=IHHIiII")

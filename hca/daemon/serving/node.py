@@ -18,7 +18,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, Never
@@ -37,6 +36,7 @@ from hca.daemon.serving.node_server import NodeServer
 from hca.daemon.wires.pod_wires import Netd
 from vgpu_sim.hal import direct
 from vgpu_sim.options import Given, command_line, option
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import descriptors, foreign, seqpacket
 from vgpu_sim.system.admin_socket import server as admin_server
 from vgpu_sim.system.admin_socket.events import EventBus

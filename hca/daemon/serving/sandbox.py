@@ -12,11 +12,11 @@ import logging
 import resource
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from hca.daemon.serving import filter as calls_filter
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import identity, landlock
 
 logger = logging.getLogger("tessera.hcad")

@@ -9,12 +9,13 @@ import errno
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hca.binding.addresses import is_ipv4
 from hca.binding.engine import Engine, EngineWire
 from hca.binding.wire_sockets import WireSockets, open_group
+from vgpu_sim.records import dataclass
 
 DESCRIPTORS: Final = 2
 """Number of descriptors for each group that a wire is in: the group's socket, in hcad and in the

@@ -14,7 +14,7 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ from hca.daemon.policy.parties import Party
 from hca.daemon.wires import saved_wires
 from hca.daemon.wires.groups import WireGroups
 from hca.daemon.wires.wires import Wires
+from vgpu_sim.records import dataclass
 from vgpu_sim.system.pacing import LogQuota
 from vgpu_sim.system.peers import PodUid
 

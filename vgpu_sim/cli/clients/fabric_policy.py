@@ -12,7 +12,7 @@ imports this module.
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from hca.contract.fabric_files import ADMIN_NAME, POLICY_NAME
 from rdma.errors import PolicyError
 from rdma.kinds import NETWORK_KIND, POLICY_KIND
 from vgpu_sim.cli.clients.admin import AdminClient
+from vgpu_sim.records import dataclass
 
 NAMESPACE: Final = "default"
 NODE: Final = "fabric"

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,6 +22,7 @@ from vgpu_sim.gpud import owner
 from vgpu_sim.gpud.errors import GpudError
 from vgpu_sim.hal.messages import TOKEN_BYTES
 from vgpu_sim.options import option, to_arguments
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import python_process
 
 GPUD_MODULE = "vgpu_sim.gpud"

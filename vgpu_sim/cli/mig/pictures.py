@@ -1,7 +1,6 @@
 """Drawings of layouts: a GPU's slices before and after a plan."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from drawing import terminal
@@ -11,6 +10,7 @@ from drawing.slices import WORDS, BoxState, GpuPicture, draw_places
 from drawing.terminal import Line, Span
 from mig.geometry import Board, Instance
 from vgpu_sim.cli import pictures as options
+from vgpu_sim.records import dataclass
 
 _WIDEST: Final = 10  # columns of a memory slice
 

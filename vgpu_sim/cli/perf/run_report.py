@@ -3,7 +3,7 @@ request.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from drawing import terminal_causes
@@ -19,6 +19,7 @@ from vgpu_sim.hal.observe.modelled_report import (
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import Chip, Counts, Estimate, estimate, page
 from vgpu_sim.perf.kernels.copies import Way
+from vgpu_sim.records import dataclass
 
 _OVER_LINKS: Final = (Way.H2D.value, Way.D2H.value, Way.P2P.value)
 _MOST_LINES: Final = 64  # most launches printed one by one

@@ -5,10 +5,11 @@ that the user passes, or a file of that name directly in a folder that the user 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from vgpu_sim.cli import inputs
+from vgpu_sim.records import dataclass
 
 
 @dataclass(slots=True)

@@ -4,13 +4,14 @@ events.
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import click
 
 from vgpu_sim.cli.clients.admin import AdminClient
 from vgpu_sim.cli.clients.standalone import StandaloneNode
+from vgpu_sim.records import dataclass
 
 _COUNTS = (
     *("modules", "modules_ns", "compiled", "cached"),

@@ -6,7 +6,7 @@ are printed as unknown, never as zero.
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -20,6 +20,7 @@ from vgpu_sim.gpud.events import clean_text
 from vgpu_sim.hal.management import admin
 from vgpu_sim.hal.messages import CLOCK_ATTRIBUTE, DeviceInfo
 from vgpu_sim.hal.observe.modelled_report import MODELLED, WALL
+from vgpu_sim.records import dataclass
 
 CUDA_VERSION = f"{DRIVER_VERSION // 1000}.{DRIVER_VERSION % 1000 // 10}"
 

@@ -5,9 +5,11 @@ library's folder.
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
+
+from vgpu_sim.records import dataclass
 
 CLASSES = ("local", "async", "sync")
 _CLASSES = (

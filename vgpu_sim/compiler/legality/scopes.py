@@ -1,11 +1,10 @@
 """The meanings of names in a function, as far as the operand checks need them."""
 
-from dataclasses import dataclass
-
 from vgpu_sim.compiler.legality.types import Type, find_type
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.lower.symbols.naming import Names
 from vgpu_sim.compiler.ptx import grammar, tree
+from vgpu_sim.records import dataclass
 
 _WIDE = frozenset({"%clock64", "%globaltimer", "%gridid", "%current_graph_exec"})
 # Registers that were once narrower; mov and cvt still read the old widths (PTX ISA, "Special

@@ -1,13 +1,13 @@
 """The operands of an instruction, according to its rows in ``ptx.grammar.tables``."""
 
 import re
-from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from vgpu_sim.compiler.legality.types import Type, find_type, widen
 from vgpu_sim.compiler.ptx import grammar
 from vgpu_sim.compiler.ptx.grammar.requirements import Condition, parse_condition
 from vgpu_sim.compiler.ptx.grammar.tables import Statement, statements
+from vgpu_sim.records import dataclass
 
 _MAX_CACHED_SPELLINGS = 4096
 _TOKEN = re.compile(

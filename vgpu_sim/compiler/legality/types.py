@@ -6,10 +6,10 @@ without register types are stored in bits.
 """
 
 import re
-from dataclasses import dataclass
 from functools import cache
 
 from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.records import dataclass
 
 _INTEGER = re.compile(r"[us]([0-9]+)")
 _BITS = re.compile(r"b([0-9]+)")

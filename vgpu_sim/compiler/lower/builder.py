@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.symbols.scopes import LabelTarget, RegisterClass, Scope
 from vgpu_sim.isa import EFFECTS, Guard, Instruction, Literal, Op, Predicate, Register, Symbol
+from vgpu_sim.records import dataclass
 
 MAX_REGISTERS = 32767
 MAX_WORDS = 1 << 20

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.stack.call_graph import CallGraph
@@ -19,6 +19,7 @@ from vgpu_sim.compiler.lower.symbols.scopes import (
 from vgpu_sim.compiler.lower.symbols.shared_memory import SharedMemory, SharedVariable
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Guard, Parameter, Predicate, Register, Variable
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

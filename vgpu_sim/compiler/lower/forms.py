@@ -7,12 +7,12 @@ types, and any other matches only itself.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from vgpu_sim.compiler.ptx.grammar import words
 from vgpu_sim.isa import Op
+from vgpu_sim.records import dataclass
 
 if TYPE_CHECKING:
     from vgpu_sim.compiler.lower.context import Context

@@ -7,7 +7,7 @@ name, or by naming a variable.
 
 from collections import defaultdict
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from vgpu_sim.compiler.lower import special, variables
 from vgpu_sim.compiler.lower.context import Symbols
@@ -25,6 +25,7 @@ from vgpu_sim.compiler.lower.symbols.parameters import OPAQUE
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Diagnostic, Function, Module, Refused
 from vgpu_sim.isa.verify import MAXIMUM_FUNCTIONS, MAXIMUM_MODULE_WORDS, MAXIMUM_REASONS
+from vgpu_sim.records import dataclass
 
 _MAX_SOURCES = 16  # most parts that a refused kernel or variable lists
 

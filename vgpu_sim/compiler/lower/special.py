@@ -5,7 +5,6 @@ so the registers for these are zero.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
@@ -21,6 +20,7 @@ from vgpu_sim.isa import (
     SpecialRegister,
     Symbol,
 )
+from vgpu_sim.records import dataclass
 
 MAX_WARPS_PER_MULTIPROCESSOR = 64
 SHARED_UNIT_BYTES = 128  # PTX ISA, "%total_smem_size": of sm_80 and later

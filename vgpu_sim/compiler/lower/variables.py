@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from vgpu_sim.compiler.lower.symbols import frames, managed_variables, names, references
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
@@ -13,6 +13,7 @@ from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES
 from vgpu_sim.compiler.lower.values import float_literal, integer_literal
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Function, Relocation, Space, Variable
+from vgpu_sim.records import dataclass
 
 MAX_ALIGNMENT_BYTES = 1 << 20  # the segment is aligned to the largest alignment of a variable
 _LEAST_ALIGNMENT_BYTES = 512  # largest alignment of a segment

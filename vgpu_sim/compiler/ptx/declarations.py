@@ -1,6 +1,6 @@
 """Variables, registers and parameters (PTX ISA, "State Spaces, Types, and Variables")."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vgpu_sim.compiler.errors import PtxSyntaxError
 from vgpu_sim.compiler.ptx import limits, tree
@@ -8,6 +8,7 @@ from vgpu_sim.compiler.ptx.constants import parse_number
 from vgpu_sim.compiler.ptx.cursor import Cursor
 from vgpu_sim.compiler.ptx.lexer import Kind, Token
 from vgpu_sim.compiler.ptx.operands import parse_expression, parse_integer
+from vgpu_sim.records import dataclass
 
 SPACES = {space.value: space for space in tree.Space}
 LINKAGES = {linkage.value: linkage for linkage in tree.Linkage if linkage.value}

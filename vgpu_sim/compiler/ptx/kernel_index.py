@@ -7,10 +7,10 @@ index decides neither what is PTX nor what it means.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.compiler.ptx import limits
+from vgpu_sim.records import dataclass
 
 _BLANKS: Final = re.compile(rb"(?:[ \t\r\f\v\n]++|//[^\n]*+)*+")
 _LINE: Final = re.compile(rb"\.(?:(?:version|target|address_size)\b[^\n{}\"/;]*+|file\b[^\n]*+)")

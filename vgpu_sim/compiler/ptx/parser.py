@@ -1,7 +1,7 @@
 """Parses a PTX file to its syntax tree (PTX ISA, "PTX Module Directives", "Linking Directives")."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from vgpu_sim.compiler.errors import PtxSyntaxError
 from vgpu_sim.compiler.ptx import tree
@@ -24,6 +24,7 @@ from vgpu_sim.compiler.ptx.functions import parse_directives
 from vgpu_sim.compiler.ptx.lexer import START, Kind, Place, tokenize
 from vgpu_sim.compiler.ptx.recovery import combine_errors, skip_item
 from vgpu_sim.compiler.ptx.statements import parse_body, parse_pragma
+from vgpu_sim.records import dataclass
 
 _ADDRESS_SIZES = (32, 64)
 

@@ -1,6 +1,5 @@
 """The operands of a collective, in rows of 32 lanes, one warp each."""
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -8,6 +7,7 @@ from numpy.typing import NDArray
 
 from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Bits, Mask
+from vgpu_sim.records import dataclass
 
 U32 = NDArray[np.uint32]
 Results = tuple[Bits | Mask, ...]

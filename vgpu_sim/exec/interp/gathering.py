@@ -1,7 +1,7 @@
 """The lanes of one block that wait for each other at collectives, as specified in docs/isa.md."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from vgpu_sim.exec.interp.collective_operands import pack_lane_bits
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
 from vgpu_sim.exec.interp.paths import Path
 from vgpu_sim.isa import Instruction
+from vgpu_sim.records import dataclass
 
 Kind = Instruction
 """A collective instruction without its guard and operands; lanes that meet execute the same

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from vgpu_sim.hal.compute import address_map, limits
 from vgpu_sim.hal.compute.tensor_memory import TENSOR_END_BYTE
 from vgpu_sim.isa import EFFECTS, Function, Literal, Module, Operand, Symbol
 from vgpu_sim.isa.verify import check_function
+from vgpu_sim.records import dataclass
 
 _WORD_MASK = 0xFFFF_FFFF_FFFF_FFFF
 

@@ -6,7 +6,7 @@ reconverge where they do on the stack, but no path blocks another one. Lanes tha
 long are released before the others have arrived. Lanes are bit masks, lane 0 lowest.
 """
 
-from dataclasses import dataclass
+from vgpu_sim.records import dataclass
 
 
 @dataclass(slots=True, eq=False)

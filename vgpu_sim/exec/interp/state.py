@@ -5,8 +5,6 @@ A ``Warp`` holds any multiple of 32 lanes. With 32 lanes it is the warp that a d
 restricted to one warp's 32 lanes, is the mask of that warp when it runs alone.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from vgpu_sim.exec.interp.address_space import Words
@@ -14,6 +12,7 @@ from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.launch import InterpretedLaunch
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
 from vgpu_sim.exec.interp.spaces import Spaces
+from vgpu_sim.records import dataclass
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from vgpu_sim.hal import direct
 from vgpu_sim.hal.compute import spawn
 from vgpu_sim.hal.direct import ExportRequest
 from vgpu_sim.options import option
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import descriptors, foreign, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import Pace

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
 from vgpu_sim.hal.compute.address_map import CHUNK_ALIGN_BYTES
 from vgpu_sim.hal.management.admin import Counters
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import processes, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import Peer, PodUid

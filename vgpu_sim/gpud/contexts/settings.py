@@ -2,7 +2,6 @@
 
 import math
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -12,6 +11,7 @@ from vgpu_sim.gpud.model import MigInstance
 from vgpu_sim.hal.compute import limits
 from vgpu_sim.hal.observe.modelled_report import CLOCKS, MODELLED, WALL
 from vgpu_sim.options import option
+from vgpu_sim.records import dataclass
 
 FIRST_WORKER_UID = 70000
 

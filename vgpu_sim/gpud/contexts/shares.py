@@ -12,11 +12,12 @@ import secrets
 import socket
 from collections import Counter, defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from vgpu_sim.gpud.limits.budget import Account, Budget
 from vgpu_sim.hal.compute import spawn
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import descriptors, seqpacket
 
 KEY_CHARACTERS: Final = 64

@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from vgpu_sim.gpud.contexts import worker_channel
@@ -22,6 +22,7 @@ from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.telemetry import counting
 from vgpu_sim.hal.compute import abi, spawn
 from vgpu_sim.hal.management.admin import Counters
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import processes, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import Turnstile

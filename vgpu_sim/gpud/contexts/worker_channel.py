@@ -9,7 +9,7 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from typing import Any
 
 from vgpu_sim.gpud.contexts.shares import KEY_CHARACTERS, Shares
@@ -19,6 +19,7 @@ from vgpu_sim.gpud.telemetry import counting
 from vgpu_sim.hal.compute import abi, spawn
 from vgpu_sim.hal.management.admin import Counters
 from vgpu_sim.hal.observe import modelled_report
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import descriptors, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import Turnstile

@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from vgpu_sim.gpud.model import (
     parse_instance_uuid,
 )
 from vgpu_sim.hal.compute.address_map import MAX_GPUS
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import durable
 
 VERSION = 1

@@ -1,10 +1,10 @@
 """Figures that device attributes need and MIG geometry lacks, from the records in ``boards``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from boards import RECORDS
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ Numbers, meanings and remedies follow NVIDIA's "Xid Errors" (docs.nvidia.com/dep
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from vgpu_sim.hal.compute.abi import FaultKind
 from vgpu_sim.hal.compute.cuda import CudaError
+from vgpu_sim.records import dataclass
 
 
 class Scope(Enum):

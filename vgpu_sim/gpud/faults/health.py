@@ -9,11 +9,12 @@ Healthy and Suspect are in service. A relapse in probation doubles the next one,
 times.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
 from vgpu_sim.gpud.faults.classes import Severity
+from vgpu_sim.records import dataclass
 
 LONGEST_FACTOR: Final = 8
 

@@ -8,11 +8,12 @@ when it returns.
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
 from vgpu_sim.gpud.model import GpuUuid, parse_gpu_uuid
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import durable
 
 FILE_NAME: Final = "inforom.json"

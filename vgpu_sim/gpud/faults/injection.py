@@ -1,8 +1,9 @@
 """Injected faults, as values."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from vgpu_sim.records import dataclass
 
 
 class Kind(StrEnum):

@@ -7,7 +7,7 @@ lasting faults; it runs only while there are such faults.
 import asyncio
 import logging
 import time
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from vgpu_sim.gpud.model import Gpu, GpuUuid, MigInstance
 from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.management import admin
 from vgpu_sim.options import option
+from vgpu_sim.records import dataclass
 from vgpu_sim.system.admin_socket.errors import Conflict, InvalidRequest, NotFound
 
 logger = logging.getLogger("tessera.gpud")

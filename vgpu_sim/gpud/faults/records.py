@@ -1,7 +1,6 @@
 """The fault records of a node's GPUs: the last Xids, and counts of memory errors."""
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +10,7 @@ from vgpu_sim.gpud.faults.inforom import Inforom
 from vgpu_sim.gpud.faults.xid_log import XidLog
 from vgpu_sim.gpud.model import GpuUuid
 from vgpu_sim.hal.management import admin
+from vgpu_sim.records import dataclass
 
 MAX_XIDS: Final = 64  # per GPU
 

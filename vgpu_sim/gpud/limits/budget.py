@@ -14,11 +14,11 @@ counts against the client whose context left it.
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NewType
 
 from vgpu_sim.gpud.model import GpuInstanceKey, InstanceUuid, MigInstance
+from vgpu_sim.records import dataclass
 
 Account = NewType("Account", int)
 

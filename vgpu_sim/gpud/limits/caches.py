@@ -27,8 +27,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from vgpu_sim.records import dataclass
 
 logger = logging.getLogger("tessera.gpud")
 

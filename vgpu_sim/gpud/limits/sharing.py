@@ -13,7 +13,7 @@ table. A client that connected in between would otherwise have the whole slice.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from typing import Any, Final
 from vgpu_sim.gpud.errors import JournalError
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, parse_instance_uuid
 from vgpu_sim.hal.messages import WHOLE_THREAD_SHARE
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import durable
 
 MAX_REPLICAS: Final = 48

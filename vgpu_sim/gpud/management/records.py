@@ -7,7 +7,7 @@ the node agent agree. NVML's numbers for architectures and brands are those of
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from mig.geometry import Board, board
@@ -26,6 +26,7 @@ from vgpu_sim.hal.management.nvml import (
 )
 from vgpu_sim.perf.boards import BOARDS as MODELLED
 from vgpu_sim.perf.topology import topology_named
+from vgpu_sim.records import dataclass
 
 ARCHITECTURES: Final = {"Ampere": 7, "Hopper": 9, "Blackwell": 10}
 _BRAND_NVIDIA: Final = 14

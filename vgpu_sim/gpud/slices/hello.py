@@ -5,7 +5,6 @@ A client is hostile until proven otherwise: the message is copied, then every fi
 
 import ctypes
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TypeVar
 
 from vgpu_sim.gpud.errors import HelloRefused
@@ -13,6 +12,7 @@ from vgpu_sim.hal import messages
 from vgpu_sim.hal.compute.address_map import APERTURE_BASES, MAX_CONTEXTS
 from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import Header, MessageType
+from vgpu_sim.records import dataclass
 
 HELLO_BYTES = ctypes.sizeof(Header) + ctypes.sizeof(messages.Hello)
 Payload = TypeVar("Payload", bound=ctypes.Structure)

@@ -1,7 +1,6 @@
 """NVML requests: parsed as strictly as a HELLO, because any program in a pod can send one."""
 
 import ctypes
-from dataclasses import dataclass
 from typing import Protocol
 
 from vgpu_sim.gpud.model import MigInstance
@@ -11,6 +10,7 @@ from vgpu_sim.hal import messages
 from vgpu_sim.hal.management import nvml
 from vgpu_sim.hal.management.nvml import ManagementOperation, ManagementRequest
 from vgpu_sim.hal.messages import Header, MessageType
+from vgpu_sim.records import dataclass
 from vgpu_sim.system.peers import Peer
 
 REQUEST_BYTES = ctypes.sizeof(Header) + ctypes.sizeof(ManagementRequest)

@@ -8,11 +8,12 @@ not survive a power failure.
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from vgpu_sim.gpud.model import GpuUuid
+from vgpu_sim.records import dataclass
 
 logger = logging.getLogger("tessera.gpud")
 

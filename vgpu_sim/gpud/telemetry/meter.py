@@ -1,10 +1,10 @@
 """Utilisation of an instance in a sample period, from its contexts' counters."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 
 from vgpu_sim.gpud.telemetry import counting
 from vgpu_sim.hal.management.admin import Activity, Counters
+from vgpu_sim.records import dataclass
 
 PERIOD_NS = 1_000_000_000
 _STALE_NS = 3 * PERIOD_NS // 2  # a worker that computes reports once a second

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Never
 
 from vgpu_sim.gpud.model import Gpu, GpuUuid, InstanceUuid, MigInstance
@@ -12,6 +12,7 @@ from vgpu_sim.gpud.telemetry.energy import Drawn, EnergyFile
 from vgpu_sim.gpud.telemetry.meter import IDLE, PERIOD_NS, Meter, Reading, Use
 from vgpu_sim.gpud.telemetry.sensors import State
 from vgpu_sim.hal.management.admin import Activity, Counters, Telemetry
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

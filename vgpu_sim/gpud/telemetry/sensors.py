@@ -8,13 +8,14 @@ Temperature follows power with a delay. Both models are only plausible, not meas
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from mig.geometry import Board
 from vgpu_sim.gpud.devices.silicon import BOARDS
 from vgpu_sim.gpud.telemetry import figures
 from vgpu_sim.gpud.telemetry.meter import Use
 from vgpu_sim.hal.management.admin import Activity, Telemetry
+from vgpu_sim.records import dataclass
 
 _OF_SM_ACTIVE, _OF_OCCUPANCY, _OF_MEMORY = 0.5, 0.3, 0.2
 _IDLE_STATE = 8  # a board whose memory clock falls when idle

@@ -8,11 +8,11 @@ launch.
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NewType, Protocol, runtime_checkable
 
 from vgpu_sim.hal.compute.limits import STACK_BYTES_PER_THREAD
+from vgpu_sim.records import dataclass
 
 ProgramHandle = NewType("ProgramHandle", int)
 

@@ -70,11 +70,12 @@ worker ends with status 0 when its client has gone; else with one of the statuse
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any, Final
 
 from facts.document import DEFAULT_FACTS, GpuFacts
 from vgpu_sim.hal.compute import limits
+from vgpu_sim.records import dataclass
 
 FAULTED_STATUS: Final = 70  # the context died; TESSERA_WORKER_EXIT_STATUS of the native runtime
 REFUSED_STATUS: Final = 71  # there is no context: the client has received the reason

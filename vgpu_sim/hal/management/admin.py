@@ -4,12 +4,13 @@
 a gpud and an agent of incompatible versions fail at once. PROTOCOL changes whenever a field does.
 """
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Final, Self
 
 from facts.document import DEFAULT_FACTS, GpuFacts
 from vgpu_sim.hal.management.documents import AMONG_OTHERS, DocumentError, read
 from vgpu_sim.hal.observe.modelled_report import WALL
+from vgpu_sim.records import dataclass
 
 PROTOCOL: Final = 7
 

@@ -7,8 +7,10 @@ module they are just numbers with names.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final, Self
+
+from vgpu_sim.records import dataclass
 
 WALL: Final = "wall"
 MODELLED: Final = "modelled"

@@ -5,10 +5,9 @@ the order in which they run. Addresses are in the context's aperture. An observe
 records instead of the ring slots.
 """
 
-from dataclasses import dataclass
-
 from vgpu_sim.hal.compute.abi import Direction
 from vgpu_sim.hal.compute.ports import Launch
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 fitted parameter.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from vgpu_sim.perf.boards import Board
 from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.records import dataclass
 
 Array = np.ndarray
 _KEYS: Final = 128  # keys in a tile

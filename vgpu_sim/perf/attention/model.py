@@ -6,7 +6,6 @@
 softmax, plus the start of a CTA. All times are in microseconds.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -17,6 +16,7 @@ from vgpu_sim.perf.boards import Board
 from vgpu_sim.perf.overlap import overlapped_time
 from vgpu_sim.perf.parameters import Values
 from vgpu_sim.perf.stack import Stack
+from vgpu_sim.records import dataclass
 
 Array = np.ndarray
 _KEYS: Final = 128

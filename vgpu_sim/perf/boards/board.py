@@ -1,9 +1,8 @@
 """A board: the figures that the models read, each with its source."""
 
-from dataclasses import dataclass
-
 from boards.record import Figure
 from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ Names are those of NCCL's documentation of ``NCCL_PROTO`` and ``NCCL_ALGO``. All
 microseconds.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -17,6 +16,7 @@ from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.parameters import Values
 from vgpu_sim.perf.stack import Stack
 from vgpu_sim.perf.topology.rings import Bound
+from vgpu_sim.records import dataclass
 
 Array = np.ndarray
 OPS: Final = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")

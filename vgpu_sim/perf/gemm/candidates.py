@@ -7,13 +7,13 @@ idle. Choices that a library makes by its own table are in ``Library``.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from vgpu_sim.perf.boards import Board
 from vgpu_sim.perf.gemm.library import VECTOR, Library
+from vgpu_sim.records import dataclass
 
 _SPLITS: Final = np.array((1, 2, 3, 4, 6, 8, 12, 16, 24, 32))
 Array = np.ndarray

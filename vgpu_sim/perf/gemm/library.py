@@ -6,12 +6,13 @@ times, and each is a rule over ranges, never a list of shapes. SGLang's table fo
 source.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from boards import RECORDS
 from boards.record import CublasException
 from vgpu_sim.perf.boards import Board
+from vgpu_sim.records import dataclass
 
 VECTOR: Final = 1  # tokens of a kernel without tensor cores: a product of a matrix and a vector
 

@@ -7,8 +7,6 @@ waves of tiles, steps of k, and the epilogue. ``memory`` is the time of L2's mis
 rate, overlapped with that of all bytes at L2's rate. All times are in microseconds.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from vgpu_sim.perf.boards import Board
@@ -20,6 +18,7 @@ from vgpu_sim.perf.gemm.parameters import EXPOSED_EPILOGUE
 from vgpu_sim.perf.overlap import overlapped_time
 from vgpu_sim.perf.parameters import Values
 from vgpu_sim.perf.stack import Stack
+from vgpu_sim.records import dataclass
 
 _ROW_BYTES = 128  # bytes of a step of k: a row of a swizzled tile
 _TOGETHER = 1 << 15  # pairs of shape and kernel that fit into the CPU's caches

@@ -9,7 +9,6 @@ boards of the measured architecture.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -17,6 +16,7 @@ from vgpu_sim.perf import parameters
 from vgpu_sim.perf.boards import Board, board_named
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.kernels.pipes import Pipe
+from vgpu_sim.records import dataclass
 
 SCHEDULERS: Final = 4  # per multiprocessor, each issuing one instruction per cycle
 WARP: Final = 32

@@ -1,9 +1,10 @@
 """The counts of a launch, extrapolated from sampled blocks. They are the input of the model."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

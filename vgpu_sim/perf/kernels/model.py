@@ -6,7 +6,6 @@ Each part is a lower bound of the time: the cycles of a pipe, a warp's chain of 
 divided by a rate. Parallel parts add by a norm, so that a prediction is never below any part.
 """
 
-from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
@@ -14,6 +13,7 @@ from vgpu_sim.perf.kernels.chip import BLOCK_START_CYCLES, LINE, SCHEDULERS, SEC
 from vgpu_sim.perf.kernels.counts import Counts
 from vgpu_sim.perf.kernels.occupancy import Occupancy, occupancy_of
 from vgpu_sim.perf.kernels.pipes import Pipe
+from vgpu_sim.records import dataclass
 
 _BUSY_TOGETHER: Final = 8.0  # norm of the pipes of one multiprocessor, which overlap well
 _HIDDEN: Final = 3.0  # norm of arithmetic, latency and memory

@@ -4,7 +4,6 @@ As the CUDA C++ Programming Guide states under "Occupancy", registers are alloca
 units of 256, and warps to four quarters of the register file.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.perf.errors import BadShape
@@ -15,6 +14,7 @@ from vgpu_sim.perf.kernels.chip import (
     WARP,
     Chip,
 )
+from vgpu_sim.records import dataclass
 
 _UNIT: Final = 256  # unit in which registers are allocated to a warp
 _SHARED_UNIT: Final = 128

@@ -7,7 +7,6 @@ per modelled time.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from drawing.causes import Stack, draw_causes
@@ -17,6 +16,7 @@ from drawing.roofline import Point, Roof, draw_roofline
 from vgpu_sim.perf.kernels.chip import Chip
 from vgpu_sim.perf.kernels.pipes import Pipe
 from vgpu_sim.perf.kernels.predict import Estimate
+from vgpu_sim.records import dataclass
 
 _MOST: Final = 24  # most kernels that get bars of their own
 _TENSOR_TYPES: Final = ("fp16", "bf16", "tf32")

@@ -1,12 +1,11 @@
 """Predicts one launch of a user's kernel on one board or slice."""
 
-from dataclasses import dataclass
-
 from vgpu_sim.perf.kernels.chip import Chip
 from vgpu_sim.perf.kernels.counts import Counts
 from vgpu_sim.perf.kernels.metrics import metrics_of
 from vgpu_sim.perf.kernels.model import Times, times_of
 from vgpu_sim.perf.kernels.pipes import Pipe
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

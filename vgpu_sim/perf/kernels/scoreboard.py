@@ -7,7 +7,6 @@ cache hits.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto, unique
 from typing import Final
 
@@ -26,6 +25,7 @@ from vgpu_sim.isa.families.sync import WARPGROUP_BARRIER
 from vgpu_sim.perf.kernels.chip import Latencies
 from vgpu_sim.perf.kernels.pipes import Pipe, work_of
 from vgpu_sim.perf.kernels.units import NO_UNITS, Part
+from vgpu_sim.records import dataclass
 
 _LATENCIES: Final = Latencies()
 _COMMIT: Final = Literal(WARPGROUP_BARRIER)

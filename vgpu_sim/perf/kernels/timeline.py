@@ -9,8 +9,10 @@ room in the order of arrival.
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from vgpu_sim.records import dataclass
 
 Wait = tuple[int, int]  # a stream, and the value that it must have reached
 ISSUE_US: Final = {"launch": 2.0, "other": 1.0}  # host time for each request

@@ -7,13 +7,13 @@ have in common.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto, unique
 from itertools import groupby
 from types import MappingProxyType
 from typing import Final
 
 from vgpu_sim.isa import EFFECTS, DataType, Family, Function, Instruction, Op, Space
+from vgpu_sim.records import dataclass
 
 WARPS_OF_GROUP: Final = 4
 _EIGHT_COLUMNS: Final = 4  # cycles of 64 rows by 8 columns by 32 bytes, in four tensor cores

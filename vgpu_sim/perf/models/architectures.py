@@ -1,11 +1,11 @@
 """Models as data: the sizes in their published configurations (config.json)."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from boards.record.names import describe_unknown
 from vgpu_sim.perf.attention.latent import CACHED, KEY, LATENT, PLAIN, VALUE
 from vgpu_sim.perf.errors import UnknownModel
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

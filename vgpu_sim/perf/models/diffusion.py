@@ -6,7 +6,6 @@ by nine times the input channels), which was not measured.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from vgpu_sim.perf.attention.predict import predict as attention
@@ -16,6 +15,7 @@ from vgpu_sim.perf.gemm.predict import predict as gemm
 from vgpu_sim.perf.models.gaps import host_gaps_us
 from vgpu_sim.perf.prediction import Prediction
 from vgpu_sim.perf.stream.predict import predict as stream
+from vgpu_sim.records import dataclass
 
 NAME: Final = "sdxl"
 _DTYPE, _BYTES = "bf16", 2

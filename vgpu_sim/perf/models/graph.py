@@ -7,7 +7,6 @@ products and the cache stay in bf16.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.perf.attention.latent import CACHED, KEY, LATENT, PLAIN, VALUE, predict as latent
@@ -19,6 +18,7 @@ from vgpu_sim.perf.models.layout import Layout
 from vgpu_sim.perf.moe.predict import predict as moe
 from vgpu_sim.perf.prediction import Prediction
 from vgpu_sim.perf.stream.predict import embedding, predict as stream, quantize, sampling
+from vgpu_sim.records import dataclass
 
 DTYPE: Final = "bf16"  # bytes of an element that is not a layer's weight
 BYTES: Final = 2

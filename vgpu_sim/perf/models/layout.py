@@ -1,10 +1,10 @@
 """The distribution of a model over the GPUs of a node."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.models.architectures import Architecture
+from vgpu_sim.records import dataclass
 
 NODE: Final = 8  # GPUs: collectives among more were not measured
 RANKS: Final = (1, 2, 4, 8)

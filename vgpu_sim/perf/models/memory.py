@@ -2,10 +2,10 @@
 one step.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.perf.models.graph import BYTES, WEIGHTS, Shard
+from vgpu_sim.records import dataclass
 
 _RESERVED_GB: Final = 2.0  # the context, libraries' workspaces, NCCL's buffers: a round figure
 

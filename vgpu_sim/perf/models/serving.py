@@ -2,7 +2,7 @@
 it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from vgpu_sim.perf.models.layout import NODE, RANKS, Layout
 from vgpu_sim.perf.models.memory import Memory, memory
 from vgpu_sim.perf.models.serving_intervals import Ends, bands
 from vgpu_sim.perf.prediction import Prediction
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

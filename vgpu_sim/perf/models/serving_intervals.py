@@ -13,10 +13,10 @@ The factors cover differences between libraries as well: kernels, all-reduce, fu
 
 import functools
 import json
-from dataclasses import dataclass
 from typing import Any, Final
 
 from vgpu_sim.perf.parameters import FILES
+from vgpu_sim.records import dataclass
 
 Interval = tuple[float, float]
 FILE: Final = "serving.json"

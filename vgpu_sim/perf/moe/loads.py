@@ -2,12 +2,12 @@
 routers.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.records import dataclass
 
 Array = np.ndarray
 TILES: Final = (16, 32, 64, 128)  # rows of the kernels' tiles

@@ -7,7 +7,6 @@ Only the weights of experts that some token selected are read; with few tokens t
 All times are in microseconds.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from vgpu_sim.perf.moe.loads import BALANCED, TILES, Calls, loads
 from vgpu_sim.perf.overlap import overlapped_time
 from vgpu_sim.perf.parameters import Values
 from vgpu_sim.perf.stack import Stack
+from vgpu_sim.records import dataclass
 
 Array = np.ndarray
 _COLUMNS: Final = 128  # rows of a tile

@@ -6,8 +6,6 @@ row each.
 All times are in microseconds.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from vgpu_sim.perf.boards import Board
@@ -15,6 +13,7 @@ from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.overlap import overlapped_time
 from vgpu_sim.perf.parameters import Values
 from vgpu_sim.perf.stack import Stack
+from vgpu_sim.records import dataclass
 
 Array = np.ndarray
 

@@ -1,8 +1,9 @@
 """Positions of devices in a node, and the nearest point that two of them share."""
 
-from dataclasses import dataclass
 from enum import Enum, unique
 from typing import Final
+
+from vgpu_sim.records import dataclass
 
 NVSWITCH_BUS: Final = 0x05  # the PCI bus reported for NVSwitches
 _CXL_2: Final = 2

@@ -7,12 +7,12 @@ otherwise be idle.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, permutations
 from typing import Final
 
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.topology.routes import Link, Routes
+from vgpu_sim.records import dataclass
 
 _ALIKE: Final = 1e-9  # relative difference of rates due to rounding
 _Paths = Mapping[tuple[int, int], Sequence[Link]]

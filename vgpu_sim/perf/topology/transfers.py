@@ -1,12 +1,12 @@
 """Transfers that begin together, over the links of a node: rates, limits and times."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.topology.fairness import bottlenecks, finish_us, max_min
 from vgpu_sim.perf.topology.routes import End, Link, Routes
+from vgpu_sim.records import dataclass
 
 # The share of PCIe's rate that large pinned copies reach (headers, 256-byte payload), also used for
 # NVLink, UPI and CXL, which were not measured.

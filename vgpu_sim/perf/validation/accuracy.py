@@ -1,8 +1,8 @@
 """Errors of predictions against measurements."""
 
-from dataclasses import dataclass
-
 import numpy as np
+
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ the data sheet's arithmetic rate and memory (or link) rate that are reached. A m
 does not beat these contains no more information than a table.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from vgpu_sim.perf.boards import Board
 from vgpu_sim.perf.errors import NoData
+from vgpu_sim.records import dataclass
 
 Array = np.ndarray
 _NEIGHBOURS: Final = 5

@@ -1,7 +1,6 @@
 """The families of operations that are fitted and validated, and their errors."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from vgpu_sim.perf.validation import (
 from vgpu_sim.perf.validation.accuracy import Accuracy
 from vgpu_sim.perf.validation.family import Family
 from vgpu_sim.perf.validation.measurements import Table
+from vgpu_sim.records import dataclass
 
 FAMILIES: Final = {
     family.name: family

@@ -1,7 +1,7 @@
 """A family of operations, as fitting and validation use it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from vgpu_sim.perf.stack import Stack
 from vgpu_sim.perf.validation import measurements
 from vgpu_sim.perf.validation.baselines import Samples, Work
 from vgpu_sim.perf.validation.measurements import Table
+from vgpu_sim.records import dataclass
 
 
 class Rows(Protocol):

@@ -1,7 +1,5 @@
 """GEMM: measurements on each board."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from vgpu_sim.perf.boards import board_named
@@ -15,6 +13,7 @@ from vgpu_sim.perf.validation import measurements
 from vgpu_sim.perf.validation.baselines import Work
 from vgpu_sim.perf.validation.family import Family, Rows
 from vgpu_sim.perf.validation.measurements import Table
+from vgpu_sim.records import dataclass
 
 _SHAPE = ("m", "n", "k")
 _THEIRS = {"bf16": "bfloat16", "fp8": "fp8", "nvfp4": "nvfp4", "int8": "sq"}

@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from vgpu_sim.perf.errors import NoData
+from vgpu_sim.records import dataclass
 
 VERSION: Final = "0.12.0"
 PACKAGE: Final = "aiconfigurator-core"

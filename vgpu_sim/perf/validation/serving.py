@@ -9,7 +9,6 @@ the points of the same model and board.
 import csv
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from vgpu_sim.perf.errors import NoData, PerfError
 from vgpu_sim.perf.models import Serving, predict_serving
 from vgpu_sim.perf.models.serving_intervals import Band, Bands, Ends
 from vgpu_sim.perf.validation import measurements
+from vgpu_sim.records import dataclass
 
 _FILE: Final = "silicon_sample.csv"
 _MODELS: Final = {

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +38,7 @@ from vgpu_sim.hal.compute.ports import (
     ProgramHandle,
 )
 from vgpu_sim.isa import Function, Module, container
+from vgpu_sim.records import dataclass
 from vgpu_sim.worker import address_randomization
 from vgpu_sim.worker.backends import jit_faults
 from vgpu_sim.worker.backends.jit_program import Block, Program, Variant

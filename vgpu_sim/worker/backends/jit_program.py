@@ -1,13 +1,14 @@
 """A container loaded by the JIT: its kernels, and the code compiled from them."""
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from vgpu_sim.exec.jit import Loaded
 from vgpu_sim.hal.compute.ports import NativeEntry
 from vgpu_sim.isa import Function, Module, container, extract, sections
 from vgpu_sim.isa.sections import MODULE_OWNER, Section
 from vgpu_sim.isa.wire import decode_text
+from vgpu_sim.records import dataclass
 
 Block = tuple[int, int, int]
 Variant = tuple[str, Block]

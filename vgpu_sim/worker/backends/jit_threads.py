@@ -10,7 +10,6 @@ whose path or address depends on such a value.
 import time
 from collections.abc import Callable, Collection
 from ctypes import string_at
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.operand_widths import operand_widths
@@ -40,6 +39,7 @@ from vgpu_sim.isa import (
     Space,
     SpecialRegister,
 )
+from vgpu_sim.records import dataclass
 
 _LONGEST_S: Final = 1.0
 _MOST_STEPS: Final = 100_000  # per thread

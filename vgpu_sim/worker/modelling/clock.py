@@ -3,7 +3,7 @@
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from vgpu_sim.isa import container
 from vgpu_sim.perf.kernels import Chip
 from vgpu_sim.perf.kernels.copies import Way, copy_us
 from vgpu_sim.perf.kernels.timeline import Timeline
+from vgpu_sim.records import dataclass
 from vgpu_sim.worker.modelling.costs import Begun, Cost, Costs, Extents
 from vgpu_sim.worker.modelling.weights import weigh
 from vgpu_sim.worker.modules.images import Image

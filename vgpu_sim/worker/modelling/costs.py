@@ -3,7 +3,7 @@
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from vgpu_sim.exec.errors import ExecutionError
@@ -12,6 +12,7 @@ from vgpu_sim.hal.compute.ports import Launch
 from vgpu_sim.isa import Module, container
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import Chip, Counts, estimate
+from vgpu_sim.records import dataclass
 from vgpu_sim.worker.modelling.sampler import Place, sample
 from vgpu_sim.worker.modelling.scaling import Sample, counts_of, later_blocks
 from vgpu_sim.worker.modelling.watch import MOST_WORDS, PROBE_WORDS

@@ -8,7 +8,6 @@ accesses more memory than is mapped.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 from typing import Final
@@ -18,6 +17,7 @@ import numpy as np
 from vgpu_sim.exec.errors import Block
 from vgpu_sim.perf.kernels import footprint
 from vgpu_sim.perf.kernels.chip import SECTOR
+from vgpu_sim.records import dataclass
 from vgpu_sim.worker.modelling.watch import Watch, slots_and_places
 from vgpu_sim.worker.observing.accesses import Numbers
 

@@ -1,7 +1,6 @@
 """Samples a launch: runs some of its blocks on the interpreter, over a copy of their stores."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from vgpu_sim.isa import Function, Module
 from vgpu_sim.perf.kernels import footprint
 from vgpu_sim.perf.kernels.chip import WARP, Chip
 from vgpu_sim.perf.kernels.counts import Counts
+from vgpu_sim.records import dataclass
 from vgpu_sim.worker.modelling.scaling import Sample, Shape, counts_of
 from vgpu_sim.worker.modelling.watch import MOST_WORDS, SampleEnded, Watch
 from vgpu_sim.worker.observing.counting import Plan

@@ -1,6 +1,6 @@
 """Scales the sampled blocks of a launch to the whole launch, by the counters of its code."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from vgpu_sim.perf.kernels.counts import Counts
 from vgpu_sim.perf.kernels.occupancy import occupancy_of
 from vgpu_sim.perf.kernels.pipes import Pipe, flop_of, tensor_type, work_of
 from vgpu_sim.perf.kernels.scoreboard import CHAIN, chain_growth
+from vgpu_sim.records import dataclass
 from vgpu_sim.worker.modelling import footprints
 from vgpu_sim.worker.modelling.watch import Amounts, Watch, slots_and_places
 from vgpu_sim.worker.observing.accesses import Numbers

@@ -9,7 +9,6 @@ import itertools
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -18,6 +17,7 @@ import zstandard
 
 from facts.wording import list_first
 from vgpu_sim.hal.messages import MAX_IMAGE_BYTES, NO_PTX_REMEDY
+from vgpu_sim.records import dataclass
 
 MAGIC: Final = b"\x50\xed\x55\xba"
 _HEADER: Final = struct.Struct("<4sHHQ")  # magic, version, bytes of this header, bytes after it

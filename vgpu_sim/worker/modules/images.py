@@ -5,7 +5,6 @@ log.
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from vgpu_sim.compiler import compile_ptx, render
@@ -16,6 +15,7 @@ from vgpu_sim.hal.compute.ports import FaultSite
 from vgpu_sim.hal.messages import NO_PTX_REMEDY
 from vgpu_sim.isa import Diagnostic, Module, container
 from vgpu_sim.isa.errors import IsaError
+from vgpu_sim.records import dataclass
 from vgpu_sim.worker.modules import fat_binary
 from vgpu_sim.worker.modules.container_cache import ContainerCache
 from vgpu_sim.worker.modules.module_summary import ModuleSummary, RefusedSummary, summarise

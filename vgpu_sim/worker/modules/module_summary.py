@@ -3,10 +3,11 @@ reads it.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from vgpu_sim.isa import Function, Module, Space, has_stack
+from vgpu_sim.records import dataclass
 from vgpu_sim.worker import descriptors, pipes
 from vgpu_sim.worker.pipes import PIPES
 

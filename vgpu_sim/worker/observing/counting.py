@@ -6,7 +6,7 @@ that every thread runs once has no counter. Only modules of an observed context 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from vgpu_sim.exec import cfg
@@ -30,6 +30,7 @@ from vgpu_sim.isa import (
 )
 from vgpu_sim.isa.errors import InvalidFunction
 from vgpu_sim.isa.verify import check_function
+from vgpu_sim.records import dataclass
 
 SLOTS: Final = 2048  # sums of blocks' work: block b adds to sum b modulo SLOTS
 ONCE: Final = -1  # instead of a counter, for code that every thread executes once

@@ -5,10 +5,10 @@ reports dependences that are only possible.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from vgpu_sim.exec import cfg
 from vgpu_sim.isa import EFFECTS, Function, Instruction, Op, Predicate, Register, Space, polls
+from vgpu_sim.records import dataclass
 
 Place = Register | Predicate
 

@@ -5,7 +5,6 @@ the arguments of that call and yields the accesses of the instruction.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,6 +14,7 @@ from vgpu_sim.exec.interp.cta import ResidentBlocks
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
 from vgpu_sim.exec.interp.operands import read_bits
 from vgpu_sim.isa import EFFECTS, Family, Instruction, Op, Space
+from vgpu_sim.records import dataclass
 from vgpu_sim.worker.observing.accesses import Numbers
 
 _ROWS_BYTES: Final = 16  # bytes that a lane's address of LDMATRIX represents

@@ -1,7 +1,6 @@
 """What products in tensor memory do: operations by type, and bytes of tensor memory."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from vgpu_sim.exec.interp.families.tensor import Words, decode
 from vgpu_sim.exec.interp.numbers.bits import Mask
 from vgpu_sim.exec.interp.operands import read_bits
 from vgpu_sim.isa import Instruction
+from vgpu_sim.records import dataclass
 
 _WORD_BYTES = 4
 _ROW_BYTES = 32

@@ -1,6 +1,5 @@
 """Resets and reads the counters of an instrumented kernel (``counting``)."""
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -8,6 +7,7 @@ from numpy.typing import NDArray
 
 from vgpu_sim.exec.errors import BadAddress
 from vgpu_sim.exec.interp import Memory
+from vgpu_sim.records import dataclass
 from vgpu_sim.worker.observing.counting import Plan
 
 _BYTES: Final = 8

@@ -5,12 +5,13 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from ctypes import c_char_p, c_int, c_uint32, c_uint64
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import NewType
 
 from vgpu_sim.config import LIBRARIES_DIR
 from vgpu_sim.hal.compute import abi, ports
+from vgpu_sim.records import dataclass
 from vgpu_sim.worker.faults import fault_detail
 from vgpu_sim.worker.pipes import PIPES
 from vgpu_sim.worker.runtime import records

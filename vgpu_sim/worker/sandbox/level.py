@@ -1,8 +1,9 @@
 """The level that a worker's sandbox reached, which gpud reports."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from vgpu_sim.hal.compute import spawn
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Calls of device functions (PTX ISA, "call", ".func", "Function Definitions")."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.builder import Mark
@@ -23,6 +22,7 @@ from vgpu_sim.isa import (
     Register,
     TrapCause,
 )
+from vgpu_sim.records import dataclass
 
 # Names of the device runtime; compiler/device_runtime.ptx lacks some functions (programming guide,
 # "CUDA Dynamic Parallelism").

@@ -5,7 +5,6 @@ from the transactions of its mbarrier, and there is no group to wait for.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.compiler.lower import values
@@ -16,6 +15,7 @@ from vgpu_sim.compiler.lower.forms import Form, Lower, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Op, Operand, Space
+from vgpu_sim.records import dataclass
 
 COMPLETES: Final = "mbarrier::complete_tx::bytes"
 MULTICAST: Final = "multicast::cluster"

@@ -7,7 +7,6 @@ for mma.sync"). MMA_SCALE reads the codes that selectors of zero name.
 """
 
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.compiler.lower.builder import Builder
@@ -15,6 +14,7 @@ from vgpu_sim.compiler.lower.matrix.fragments import QUAD, Lanes, Shape
 from vgpu_sim.compiler.lower.matrix.products import Product
 from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.isa import DataType, Literal, MatrixShape, Op, Operand, Register, Rounding
+from vgpu_sim.records import dataclass
 
 D = DataType
 SCALES: Final = {"ue8m0": D.UE8M0, "ue4m3": D.E4M3}

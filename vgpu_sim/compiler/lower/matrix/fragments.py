@@ -7,7 +7,6 @@ eight.
 """
 
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
 
 from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.builder import Builder
@@ -16,6 +15,7 @@ from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, ShuffleMode, SpecialRegister
+from vgpu_sim.records import dataclass
 
 D = DataType
 EDGE = 8

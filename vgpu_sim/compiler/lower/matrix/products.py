@@ -8,7 +8,7 @@ exact sum is clamped at the end.
 """
 
 from collections.abc import Sequence as Many
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.matrix.fragments import EDGE, QUAD, Lanes, Shape
@@ -17,6 +17,7 @@ from vgpu_sim.compiler.lower.matrix.small_floats import FORMATS, SMALL
 from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.isa import DataType, Literal, MatrixShape, Op, Operand, Register, Rounding
 from vgpu_sim.isa.families.matrix import SHAPES
+from vgpu_sim.records import dataclass
 
 D = DataType
 _UPPER_NIBBLES = Literal(0xF0F0_F0F0)

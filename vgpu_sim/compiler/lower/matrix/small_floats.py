@@ -5,11 +5,11 @@ are that number times a power of two, which only depends on the two formats' bia
 numbers become subnormal ones. The product of such numbers is multiplied by the inverse power.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Register
+from vgpu_sim.records import dataclass
 
 D = DataType
 SMALL: Final = ("e3m2", "e2m3", "e2m1")

@@ -10,7 +10,6 @@ contains its units, and the metadata of its row, from other lanes of its quad.
 """
 
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.compiler.lower.builder import Builder
@@ -19,6 +18,7 @@ from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Register
+from vgpu_sim.records import dataclass
 
 D = DataType
 _ROW_HALVES: Final = 2

@@ -5,7 +5,6 @@ they are stored several times, so that the registers may be changed one by one.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -28,6 +27,7 @@ from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.symbols.types import UNSIGNED, UNTYPED
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, MulMode, Op, Operand, Register, Space
+from vgpu_sim.records import dataclass
 
 D = DataType
 _FACTOR_REGISTERS = 8  # registers of an .f16 factor

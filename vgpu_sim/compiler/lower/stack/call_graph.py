@@ -1,11 +1,11 @@
 """The call graph of a module: which calls may be inlined, and which need a stack."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.records import dataclass
 
 FUNCTION_BYTES: Final = 16
 """The distance between the addresses of two functions.

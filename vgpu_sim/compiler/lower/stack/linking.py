@@ -1,7 +1,7 @@
 """Completes a kernel's code: places its local variables, and replaces marks and symbols."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.stack.program import Program
@@ -12,6 +12,7 @@ from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.symbols.frames import MAX_STACK_ALIGNMENT_BYTES, Frame, LocalVariable
 from vgpu_sim.hal.compute.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
 from vgpu_sim.isa import DataType, Instruction, Literal, Op, Register, Symbol
+from vgpu_sim.records import dataclass
 
 _LONGEST_VECTOR_BYTES = 128
 UNSIGNED_TYPES = {32: DataType.U32, 64: DataType.U64}

@@ -7,7 +7,7 @@ their variables are on the stack, and their registers are saved there around suc
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from vgpu_sim.compiler.lower.builder import NO_OWNER, Builder
@@ -17,6 +17,7 @@ from vgpu_sim.compiler.lower.symbols.frames import Frame, LocalVariable
 from vgpu_sim.compiler.lower.symbols.scopes import LabelTarget
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Register
+from vgpu_sim.records import dataclass
 
 MAX_INLINE_STATEMENTS: Final = 20_000
 """The number of PTX statements by which inlined calls may grow a kernel.

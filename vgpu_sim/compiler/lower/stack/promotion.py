@@ -6,7 +6,7 @@ in memory: mostly arguments and results of calls. Pieces that overlap partially 
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.symbols.frames import LocalVariable
@@ -21,6 +21,7 @@ from vgpu_sim.isa import (
     Space,
     Symbol,
 )
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

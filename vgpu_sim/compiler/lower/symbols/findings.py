@@ -1,11 +1,12 @@
 """Collects all errors of a file, instead of stopping at the first."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from vgpu_sim.compiler.errors import Diagnostic, InvalidPtxError, UnsupportedPtxError
 from vgpu_sim.compiler.source_lines import SourceLines
+from vgpu_sim.records import dataclass
 
 _MAX_TEXT_CHARACTERS = 400
 

@@ -5,13 +5,14 @@ complete, since many of them become registers.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.symbols.parameters import element_bytes
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.compute.limits import MAX_LOCAL_BYTES_PER_THREAD
 from vgpu_sim.isa import Register, Symbol
+from vgpu_sim.records import dataclass
 
 MAX_STACK_ALIGNMENT_BYTES = 128  # elsewhere any alignment works: local memory begins at address 0
 

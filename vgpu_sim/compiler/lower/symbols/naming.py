@@ -1,10 +1,11 @@
 """The meanings of the names that a ``{ }`` of PTX declares, within enclosing scopes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, Self, TypeVar
 
 from vgpu_sim.compiler.lower.symbols.findings import Invalid, Positioned
+from vgpu_sim.records import dataclass
 
 Declared = TypeVar("Declared")
 

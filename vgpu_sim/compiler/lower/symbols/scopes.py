@@ -1,6 +1,6 @@
 """Names inside a function: nested scopes that may redeclare registers and labels."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.lower.symbols.frames import LocalVariable
@@ -8,6 +8,7 @@ from vgpu_sim.compiler.lower.symbols.naming import Names
 from vgpu_sim.compiler.lower.symbols.shared_memory import SharedVariable
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Predicate, Register
+from vgpu_sim.records import dataclass
 
 HALVES = ("low", "high")
 """The components of a register of 128 bits; PTX has no components with these names."""

@@ -7,13 +7,13 @@ memory. An ``.extern`` variable with a size is a variable like any other, as ptx
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
 from vgpu_sim.compiler.lower.symbols.parameters import element_bytes
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.compute.limits import MAX_SHARED_BYTES_PER_BLOCK
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

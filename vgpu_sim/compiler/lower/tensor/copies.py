@@ -1,6 +1,5 @@
 """tcgen05.cp and shift: loops of copies to tensor memory, from shared memory or the lane before."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.compiler.lower import values
@@ -25,6 +24,7 @@ from vgpu_sim.compiler.lower.tensor.products import descriptor_test, halves
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.compute.tensor_memory import TENSOR_FIRST_BYTE, TENSOR_LANE_BYTES
 from vgpu_sim.isa import DataType, Op
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

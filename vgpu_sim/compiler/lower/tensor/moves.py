@@ -5,7 +5,6 @@ With t the index of a thread in its warp, register i of a shape of 16 lanes is a
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.compiler.lower import special, values
@@ -18,6 +17,7 @@ from vgpu_sim.compiler.lower.tensor.addresses import begin, keep, place_of, tens
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.compute.tensor_memory import TENSOR_LANE_BYTES
 from vgpu_sim.isa import DataType, Literal, MulMode, Op, Operand, Register, Space, SpecialRegister
+from vgpu_sim.records import dataclass
 
 D = DataType
 _MOST_REGISTERS: Final = 128

@@ -1,7 +1,7 @@
 """tcgen05.mma: PTX that tests the operands, then TMMA."""
 
 from collections.abc import Callable, Sequence as Many
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -37,6 +37,7 @@ from vgpu_sim.isa import (
     Register,
     TrapCause,
 )
+from vgpu_sim.records import dataclass
 
 D = DataType
 KINDS: Final = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")

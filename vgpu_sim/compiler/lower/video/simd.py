@@ -4,8 +4,6 @@ per element.
 Source: PTX ISA, "SIMD Video Instructions".
 """
 
-from dataclasses import dataclass
-
 from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
@@ -13,6 +11,7 @@ from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES
 from vgpu_sim.compiler.lower.video import parts
 from vgpu_sim.isa import Compare, DataType, Literal, MulMode, Op, Operand
+from vgpu_sim.records import dataclass
 
 D = DataType
 _ELEMENTS = {(8, False): D.U8, (8, True): D.S8, (16, False): D.U16, (16, True): D.S16}

@@ -4,11 +4,11 @@ The requirements are stated in the instructions' rows; ``tables`` describes the 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 
 from vgpu_sim.compiler.ptx.grammar import tables
 from vgpu_sim.compiler.ptx.grammar.words import CLASSES
+from vgpu_sim.records import dataclass
 
 Version = tuple[int, int]
 

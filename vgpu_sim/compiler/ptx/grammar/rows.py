@@ -11,10 +11,10 @@ two blanks.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from vgpu_sim.compiler.ptx.grammar.tables import forms
 from vgpu_sim.compiler.ptx.grammar.words import CLASSES, TAILS, TYPES
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,13 +42,13 @@ only where it is certain.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 from vgpu_sim.compiler.ptx.grammar.matrix import MATRIX
 from vgpu_sim.compiler.ptx.grammar.memory import MEMORY
 from vgpu_sim.compiler.ptx.grammar.scalar import SCALAR
+from vgpu_sim.records import dataclass
 
 TABLES: Final = (SCALAR, MEMORY, MATRIX)
 

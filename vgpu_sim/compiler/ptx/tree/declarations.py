@@ -1,6 +1,5 @@
 """Syntax nodes of variables, parameters and registers."""
 
-from dataclasses import dataclass
 from enum import Enum
 
 from vgpu_sim.compiler.ptx.tree.operands import (
@@ -11,6 +10,7 @@ from vgpu_sim.compiler.ptx.tree.operands import (
     Name,
     Offset,
 )
+from vgpu_sim.records import dataclass
 
 
 class Space(Enum):

@@ -1,6 +1,6 @@
 """Nodes of operands and expressions; constant expressions are already folded."""
 
-from dataclasses import dataclass
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

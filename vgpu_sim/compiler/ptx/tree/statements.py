@@ -1,9 +1,8 @@
 """Syntax nodes of statements, functions and the file."""
 
-from dataclasses import dataclass
-
 from vgpu_sim.compiler.ptx.tree.declarations import Attribute, Linkage, Registers, Variable
 from vgpu_sim.compiler.ptx.tree.operands import Name, Operand
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

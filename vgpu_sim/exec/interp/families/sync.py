@@ -3,7 +3,7 @@ launches of clusters that are cancelled.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from vgpu_sim.exec.interp.operands import write_bits
 from vgpu_sim.exec.interp.paths import Path
 from vgpu_sim.isa import Instruction, Op, Reduction
 from vgpu_sim.isa.families.sync import BARRIERS, WARPGROUP_BARRIER, WARPGROUP_WARPS
+from vgpu_sim.records import dataclass
 
 WAITS: Final = {
     Op.BAR_SYNC: True,

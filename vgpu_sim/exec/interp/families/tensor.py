@@ -1,7 +1,6 @@
 """TMMA: the product of one thread in the shared and tensor memory of its block, or of a pair."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +22,7 @@ from vgpu_sim.hal.compute.tensor_memory import (
     TENSOR_LANES,
 )
 from vgpu_sim.isa import DataType, Instruction, Op
+from vgpu_sim.records import dataclass
 
 _ROW_BYTES: Final = 32
 _CHUNK_BYTES: Final = 16

@@ -5,7 +5,6 @@ therefore not a special case.
 """
 
 import functools
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from vgpu_sim.exec.interp.numbers.bits import Bits, Mask, unsigned_dtype
 from vgpu_sim.isa import DataType, Rounding
+from vgpu_sim.records import dataclass
 
 Doubles = NDArray[np.float64]
 

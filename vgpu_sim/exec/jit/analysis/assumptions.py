@@ -21,7 +21,6 @@ A group may only start over if nothing outside it can observe what it has done s
 (``may_restart``). After that point, each access has a fallback of its own.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
@@ -29,6 +28,7 @@ from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
 from vgpu_sim.exec.jit.shapes.lane_shapes import LaneShape, PerVector, Vector
 from vgpu_sim.exec.jit.shapes.linear import Linear
 from vgpu_sim.isa import DataType
+from vgpu_sim.records import dataclass
 
 
 class Fallback(Enum):

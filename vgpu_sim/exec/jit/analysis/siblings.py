@@ -10,7 +10,6 @@ of a row per lane, else they run one by one.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.assumptions import Family
@@ -25,6 +24,7 @@ from vgpu_sim.exec.jit.ir.ssa import (
 )
 from vgpu_sim.exec.jit.shapes.lane_shapes import to_signed
 from vgpu_sim.isa import DataType, Literal, MulMode, Op, Space, is_visible, reads_memory
+from vgpu_sim.records import dataclass
 
 _MOST: Final = 4
 _MOST_FAMILIES: Final = 16  # families per block: each is emitted in both forms

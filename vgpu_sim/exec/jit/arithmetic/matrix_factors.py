@@ -1,10 +1,10 @@
 """Registers of a matrix product's factors as floats, on vectors of lanes or for a single lane."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.isa import DataType
+from vgpu_sim.records import dataclass
 
 LANES: Final = 16
 _BYTES: Final = 4

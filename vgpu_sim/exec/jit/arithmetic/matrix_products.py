@@ -9,7 +9,6 @@ in one from which a broadcast load does.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
@@ -26,6 +25,7 @@ from vgpu_sim.exec.jit.target import dot_products
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.isa import DataType, Instruction
 from vgpu_sim.isa.rules import matrix_registers
+from vgpu_sim.records import dataclass
 
 QUAD: Final = 4
 _EDGE: Final = 8

@@ -1,11 +1,11 @@
 """Formats of 8 bits and fewer, and TF32: conversions from and to binary32 on 32-bit LLVM values."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.nans import CANONICAL
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.isa import DataType, Rounding
+from vgpu_sim.records import dataclass
 
 _BIAS: Final = 127
 _STORED: Final = 23  # bits of binary32's fraction

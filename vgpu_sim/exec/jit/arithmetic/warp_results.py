@@ -5,7 +5,6 @@ classes, and the lanes of a class name exactly each other.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.shuffle_lanes import shuffle_source
@@ -13,6 +12,7 @@ from vgpu_sim.exec.jit.arithmetic.warps import LANES, WarpText, vector_type
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.isa import Instruction, MatchMode, Op, Reduction, ShuffleMode
 from vgpu_sim.isa.types import VoteMode
+from vgpu_sim.records import dataclass
 
 _CANONICAL_NAN: Final = 0x7FFF_FFFF
 _LEAST, _GREATEST = -(1 << 31), (1 << 31) - 1

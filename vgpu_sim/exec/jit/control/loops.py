@@ -8,7 +8,7 @@ out need no select, since a lane that has left never returns.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from vgpu_sim.exec.jit.control import poll_yields
 from vgpu_sim.exec.jit.ir.block_order import Level
@@ -18,6 +18,7 @@ from vgpu_sim.exec.jit.text.masks import Edge, Mask, MaskWriter
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.exec.jit.values.launch import EntryArguments
+from vgpu_sim.records import dataclass
 
 Blended = dict[Phi, tuple[str, ...]]
 Taken = dict[Value, tuple[str, ...]]

@@ -28,7 +28,6 @@ A prefetch never faults, and its address is clamped in the same way as that of t
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.exec.jit.control import recomputation, streams
@@ -40,6 +39,7 @@ from vgpu_sim.exec.jit.memory.access import Access
 from vgpu_sim.exec.jit.numbers.trip_counts import step_of
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, LaneShape, Vector
 from vgpu_sim.isa import EFFECTS, Op, Space, SpecialRegister
+from vgpu_sim.records import dataclass
 
 _LINE_BYTES: Final = 64
 _BLOCK_LINES: Final = 128

@@ -8,7 +8,7 @@ Groups that arrive without some lanes start in the masked loop. If all lanes lea
 never runs.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from vgpu_sim.exec.jit.control.loops import Blended, Entered, Loops, Reserved, Taken
@@ -21,6 +21,7 @@ from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values.bound_tests import Bounds
 from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.isa import EFFECTS, Family
+from vgpu_sim.records import dataclass
 
 # Only loops of at most this many nodes are emitted twice.
 _SHORT_NODES: Final = 48

@@ -10,11 +10,12 @@ vectors relative to all others to the same memory. Pure computations move to the
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from vgpu_sim.exec.jit.text.writer import Text, Touched
 from vgpu_sim.hal.compute.limits import WARP_THREADS
+from vgpu_sim.records import dataclass
 
 _NAME: Final = re.compile(r"%[\w.]+")
 _DEFINED: Final = re.compile(r"  (%[\w.]+) = (.*)")

@@ -1,7 +1,6 @@
 """The emitter for families: text, values, masks and memory of one function version."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from vgpu_sim.exec.jit.analysis.assumptions import Chosen, Extended, Fallback
 from vgpu_sim.exec.jit.analysis.demanded_lanes import DemandedLanes
@@ -17,6 +16,7 @@ from vgpu_sim.exec.jit.values import assumption_tests
 from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.exec.jit.values.launch import EntryArguments
 from vgpu_sim.isa import DataType, Literal
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ collapsed to their headers, form a directed acyclic graph; masks handle the rest
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from vgpu_sim.exec.cfg import Cfg
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ may still be reached in different iterations.
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from vgpu_sim.exec.cfg import Cfg
+from vgpu_sim.records import dataclass
 
 _Way = tuple[int, int]
 

@@ -7,7 +7,7 @@ number may grow exponentially.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vgpu_sim.exec import cfg
 from vgpu_sim.isa import (
@@ -22,6 +22,7 @@ from vgpu_sim.isa import (
     Predicate,
     Register,
 )
+from vgpu_sim.records import dataclass
 
 Origins = tuple[int, ...]
 MAX_LOOKS = 1 << 19

@@ -7,7 +7,7 @@ its mask) and, for each result, a ``Merge`` of the new and the former value.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from vgpu_sim.exec import cfg
 from vgpu_sim.exec.jit.ir.reducible import Origins, make_reducible
@@ -24,6 +24,7 @@ from vgpu_sim.isa import (
     Register,
     Symbol,
 )
+from vgpu_sim.records import dataclass
 
 ZERO = Literal(0)
 

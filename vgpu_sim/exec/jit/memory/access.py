@@ -2,12 +2,12 @@
 clamped.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source
 from vgpu_sim.exec.jit.shapes.lane_shapes import LaneShape
 from vgpu_sim.exec.jit.text.writer import BITS
+from vgpu_sim.records import dataclass
 
 
 class Where(Enum):

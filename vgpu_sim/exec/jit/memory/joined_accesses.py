@@ -6,7 +6,6 @@ stores at the last; no access between them may alias.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.exec.jit.ir.ssa import Operation
@@ -19,6 +18,7 @@ from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values.environment import Values
 from vgpu_sim.isa import Op, Space, is_visible, reads_memory
+from vgpu_sim.records import dataclass
 
 _MOST_JOINED: Final = 16
 REACH_BYTES: Final = 1 << 12

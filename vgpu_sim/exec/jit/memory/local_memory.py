@@ -10,7 +10,6 @@ window.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.exec.jit.memory import masked_stores
@@ -26,6 +25,7 @@ from vgpu_sim.hal.compute.address_map import (
     LOCAL_REACH_BYTES,
 )
 from vgpu_sim.hal.compute.limits import MAX_LOCAL_BYTES_PER_THREAD
+from vgpu_sim.records import dataclass
 
 WORD_BYTES: Final = 4
 _WORDS_MASK: Final = MAX_LOCAL_BYTES_PER_THREAD - WORD_BYTES

@@ -6,11 +6,11 @@ words take three permutations per vector rather than seven.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.exec.jit.memory import masked_stores
 from vgpu_sim.exec.jit.text.writer import Text
+from vgpu_sim.records import dataclass
 
 # A gather or scatter costs as much as several rows and their permutations.
 MOST_ROWS_PER_VECTOR: Final = 4

@@ -4,8 +4,6 @@ The pieces follow from linear sums of shared values (``linear``). Each piece is 
 scalar address.
 """
 
-from dataclasses import dataclass
-
 from vgpu_sim.exec.jit.memory.access import Access, Where
 from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.numbers.known_values import BOUND_BYTES, KnownValues
@@ -16,6 +14,7 @@ from vgpu_sim.exec.jit.text.masks import MaskWriter
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values import linear_text
 from vgpu_sim.exec.jit.values.environment import Values
+from vgpu_sim.records import dataclass
 
 # Beyond this number of loads a gather is as fast.
 _MOST = 4

@@ -11,7 +11,6 @@ lanes' addresses takes ten instructions.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis import assumptions
@@ -23,6 +22,7 @@ from vgpu_sim.exec.jit.text.writer import integer
 from vgpu_sim.exec.jit.values import assumption_tests
 from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.isa import DataType, MulMode, Op
+from vgpu_sim.records import dataclass
 
 _MOST_TERMS: Final = 8
 

@@ -6,8 +6,9 @@ known bits. Divisors are represented as known trailing zeros.
 """
 
 import functools
-from dataclasses import dataclass
 from typing import Final
+
+from vgpu_sim.records import dataclass
 
 _KEPT: Final = 4096
 

@@ -11,7 +11,6 @@ stay correct.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -40,6 +39,7 @@ from vgpu_sim.exec.jit.numbers.known_bits import (
     unknown,
 )
 from vgpu_sim.isa import Literal, Op, Space, SpecialRegister, Symbol
+from vgpu_sim.records import dataclass
 
 BOUND_BYTES: Final = 1 << 37
 ROW_BYTES: Final = 1 << 12

@@ -8,12 +8,12 @@ wrapped.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
 from vgpu_sim.exec.jit.numbers.comparisons import MIRRORED, NEGATED
 from vgpu_sim.exec.jit.shapes.lane_shapes import to_signed
 from vgpu_sim.isa import BoolOp, Compare, Literal, Op
+from vgpu_sim.records import dataclass
 
 _BITS = 32
 _ALL = 1 << _BITS

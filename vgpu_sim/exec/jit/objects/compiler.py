@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from vgpu_sim.exec.jit.planning.plan import Block, Plan
 from vgpu_sim.exec.jit.progress import wait_points
 from vgpu_sim.hal.compute import abi
 from vgpu_sim.isa import Function, Module, container, extract, verify
+from vgpu_sim.records import dataclass
 
 # The last resort when the code of another plan was rejected.
 SIMPLEST = Plan(1, 1, versioned=False, tier=0)

@@ -1,9 +1,9 @@
 """The parts of an object file that are read after compilation."""
 
 import struct
-from dataclasses import dataclass
 
 from vgpu_sim.exec.jit.objects import line_table
+from vgpu_sim.records import dataclass
 
 # ELF-64 Object File Format, version 1.5. Of the header: e_shoff, e_shentsize, e_shnum, e_shstrndx.
 # Of a section's header: sh_name, sh_offset, sh_size.

@@ -1,12 +1,13 @@
 """Compiled code as a value, and its serialized form in the cache."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Self
 
 from vgpu_sim.exec.errors import PlanError
 from vgpu_sim.exec.jit.objects import object_check
 from vgpu_sim.exec.jit.planning.plan import Block, Plan
+from vgpu_sim.records import dataclass
 
 # Per group of lanes; checked at compilation and at loading. A worker reserves that much for each of
 # up to 1,024 groups on each of its threads. Untouched pages cost only addresses: 256 GiB per

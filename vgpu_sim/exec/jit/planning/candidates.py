@@ -1,12 +1,12 @@
 """The candidate plans of a kernel, in order of preference, with the reason against each."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
 from vgpu_sim.exec.jit.planning import code_size
 from vgpu_sim.exec.jit.planning.plan import Block, Plan
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

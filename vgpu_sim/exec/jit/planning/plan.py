@@ -1,10 +1,9 @@
 """Plans: the free choices of code generation. Results are bit-equal for every legal plan."""
 
-from dataclasses import dataclass
-
 from vgpu_sim.exec.errors import PlanError
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding, legal_geometries
 from vgpu_sim.hal.compute import limits
+from vgpu_sim.records import dataclass
 
 Block = tuple[int, int, int]
 

@@ -5,7 +5,6 @@ or are on another path, could do what the others wait for, the group must be a s
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from vgpu_sim.exec.cfg import Cfg
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
@@ -14,6 +13,7 @@ from vgpu_sim.exec.jit.ir.ssa import Node, Operation, Phi, SsaFunction, Value
 from vgpu_sim.exec.jit.progress.polling_loops import equality, polling_headers
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.isa import EFFECTS, Compare, Instruction, Space
+from vgpu_sim.records import dataclass
 
 
 def can_wait_as_one(analysis: Analysis) -> bool:

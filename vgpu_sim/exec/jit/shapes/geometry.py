@@ -12,10 +12,10 @@ have size 1 they do already; else a lane's indices are computed at run time).
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 
 from vgpu_sim.hal.compute.limits import WARP_THREADS
+from vgpu_sim.records import dataclass
 
 MAX_WIDTH = 16
 MAX_VECTORS = 16

@@ -11,10 +11,11 @@ and offsets are zero.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vgpu_sim.exec.jit.shapes.geometry import Rows
 from vgpu_sim.exec.jit.shapes.linear import Linear
+from vgpu_sim.records import dataclass
 
 MAX_ALIGN = 1 << 32
 

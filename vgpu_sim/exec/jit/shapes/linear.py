@@ -9,9 +9,9 @@ integers), and the address of the first of them is computed as a scalar. All int
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from vgpu_sim.exec.jit.ir.ssa import Value
+from vgpu_sim.records import dataclass
 
 Lanes = tuple[int, ...]
 

@@ -11,12 +11,12 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import binding
 
 from vgpu_sim.exec.errors import CodeGenerationError
+from vgpu_sim.records import dataclass
 
 _SHORT = (
     "sroa",

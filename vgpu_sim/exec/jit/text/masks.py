@@ -5,10 +5,10 @@ uniform control flow produces no vectors.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from vgpu_sim.exec.jit.text import flags as folding
 from vgpu_sim.exec.jit.text.writer import Text
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ not depend on the instruction set.
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from vgpu_sim.exec.jit.text.value_numbering import AvailableExpressions
+from vgpu_sim.records import dataclass
 
 BITS = {
     "i1": 1,

@@ -8,7 +8,6 @@ vector.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 
 from vgpu_sim.exec.jit.analysis.nans import CANONICAL, NanPlan
@@ -27,6 +26,7 @@ from vgpu_sim.exec.jit.ir.ssa import (
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, LaneShape, PerVector, Vector
 from vgpu_sim.exec.jit.text.writer import BITS, Text, constant, integer
 from vgpu_sim.isa import DataType, Literal, Op
+from vgpu_sim.records import dataclass
 
 FLOATS = {DataType.F32: "float", DataType.F64: "double"}
 

@@ -1,9 +1,9 @@
 """gpud's interface to control groups, independent of their version."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance
+from vgpu_sim.records import dataclass
 
 # In addition to the granted device memory a worker needs the interpreter, LLVM, compiled kernels
 # and rings. Measured after the first kernel: 26 MiB anonymous under the JIT, 36 MiB under the

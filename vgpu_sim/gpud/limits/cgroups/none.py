@@ -2,10 +2,9 @@
 isolation is reported as not enforced.
 """
 
-from dataclasses import dataclass
-
 from vgpu_sim.gpud.limits.cgroups.base import Isolation, Share
 from vgpu_sim.gpud.model import InstanceUuid
+from vgpu_sim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
