@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.kept import store
+from support.kept import kernels, store
 from support.watches import (
     collections_of_cycles,
     cost_of_tests,
@@ -71,6 +71,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in set(e2e)] + e2e
     if config.getoption("--failed-alone"):
         items[:] = failed_alone.select_failed(config, items)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let only tests that change no function read kernels that earlier runs compiled."""
+    kernels.allow("monkeypatch" not in getattr(item, "fixturenames", ()))
 
 
 def _keeps_failures(config: pytest.Config) -> bool:

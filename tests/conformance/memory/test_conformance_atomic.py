@@ -5,10 +5,10 @@ import functools
 import numpy as np
 import pytest
 
+from support.execution import proved
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from support.kernels import atomic_kernels as kernels
-from support.proofs import clamp_proof
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 
@@ -19,7 +19,7 @@ _PLANS = (jit.Plan(16, 4), jit.Plan(8, 1), jit.Plan(1, 1))
 @functools.lru_cache(maxsize=8)
 def _prove(text: str) -> int:
     """Prove a text once: several spellings of one address have the same."""
-    return clamp_proof.prove(text)
+    return proved.prove(text)
 
 
 def _check(op: str, type_: str, where: str, *, red: bool = False, guard: str = "", used: int = 8,
@@ -112,12 +112,12 @@ def test_addresses_whose_shape_is_known(form: str, space: str, shape: str) -> No
         " .reg .pred %p, %q, %r; .shared .align 16 .b8 sm[1024];",
     )
     module = compile_verified(text)
-    legal = [plan for plan in jit.legal_plans(module.functions[0], block) if plan.versioned]
+    legal = [plan for plan in compiler().legal_plans(module, block) if plan.versioned]
     plans = [None, legal[len(legal) // 2], legal[0]]
     cells = np.random.default_rng(1).integers(0, 256, 1024, np.uint8).tobytes()
     values = np.random.default_rng(2).integers(0, 256, threads * size, np.uint8).tobytes()
     compare(module, [cells, values, bytes(32 * threads)], (1, 1, 1), block, plans, extra=(21,))
-    assert clamp_proof.prove(compiler().emit_llvm(module, module.functions[0], block, None))
+    assert proved.prove(compiler().emit_llvm(module, module.functions[0], block, None))
 
 
 _MEETINGS = {
@@ -148,7 +148,7 @@ def test_lanes_synchronise_by_the_values_they_find(body: str, threads: int) -> N
         {body.format(all=every)} st.global.u32 [%at], %x; ret; }}"""
     module, block = compile_ptx(source, capability=(9, 0)), (threads, 1, 1)
     assert module.refused == ()
-    plans = [None, *jit.legal_plans(module.functions[0], block)]
+    plans = [None, *compiler().legal_plans(module, block)]
     compare(module, [bytes(4 * threads)], (2, 1, 1), block, plans)
 
 
@@ -171,6 +171,6 @@ def test_addresses_below_a_named_variable(away: int, update: str) -> None:
         places_of_lanes = np.random.default_rng(seed).integers(0, places, 64).astype("<u4")
         for plan in (*_PLANS, jit.Plan(4, 2)):
             text = compiler().emit_llvm(module, module.functions[0], _BLOCK, plan)
-            assert clamp_proof.prove(text)
+            assert proved.prove(text)
         buffers = [bytes(4 * 64), places_of_lanes.tobytes()]
         compare(module, buffers, (1, 1, 1), _BLOCK, (*_PLANS, jit.Plan(4, 2)))

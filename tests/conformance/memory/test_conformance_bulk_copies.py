@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from support.execution import proved
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
-from support.proofs import clamp_proof
-from vgpu_sim.exec import jit
 from vgpu_sim.isa import Module
 
 _BLOCK = (64, 1, 1)
@@ -30,14 +29,14 @@ _IN = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
 def _run(body: str, *data: bytes) -> list[bytes]:
     text = kernel(body, ".param .u64 pa, .param .u64 po", registers=_REGISTERS)
     module = compile_verified(text)
-    plans = [None, *list(jit.legal_plans(module.functions[0], _BLOCK))[:2]]
+    plans = [None, *list(compiler().legal_plans(module, _BLOCK))[:2]]
     assert _accesses(module) > 4
     return compare(module, list(data), (1, 1, 1), _BLOCK, plans)
 
 
 def _accesses(module: Module) -> int:
     text = compiler().emit_llvm(module, module.functions[0], _BLOCK, None)
-    return clamp_proof.prove(text)
+    return proved.prove(text)
 
 
 def _random(seed: int) -> NDArray[np.uint8]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.execution.both_backends import compare, first_tier
+from support.execution.both_backends import compare, compiler
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.isa import Module
@@ -41,7 +41,13 @@ def _kernel(static_bytes: int, barrier: str) -> Module:
 def test_every_block_finds_zeros(static_bytes: int, dynamic: int, barrier: str) -> None:
     module = _kernel(static_bytes, barrier)
     block = (_THREADS, 1, 1)
-    plans = [None, jit.Plan(16, 2), jit.Plan(16, 1), jit.Plan(1, 1), *first_tier(module, block)]
+    plans = [
+        None,
+        jit.Plan(16, 2),
+        jit.Plan(16, 1),
+        jit.Plan(1, 1),
+        *compiler().first_tier(module, block),
+    ]
     used = static_bytes + dynamic
     (found,) = compare(
         module,

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from support.execution import proved
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
-from support.proofs import clamp_proof
 from vgpu_sim.exec import jit
 from vgpu_sim.isa import Module
 
@@ -50,7 +50,7 @@ def test_copies(size: int, source: str, limit: str) -> None:
     module = _copies(size, source, limit)
     for plan in _PLANS:
         text = compiler().emit_llvm(module, module.functions[0], _BLOCK, plan)
-        assert clamp_proof.prove(text) >= 3
+        assert proved.prove(text) >= 3
     data = np.random.default_rng(size).integers(0, 256, 64 * size, np.uint8).tobytes()
     compare(module, [data, bytes(64 * size)], (1, 1, 1), _BLOCK, _PLANS)
 
@@ -87,7 +87,7 @@ def test_mbarriers(space: str) -> None:
         ".reg .b64 %o, %d, %g; .reg .b32 %t, %k, %i; .reg .pred %p, %q; .shared .b64 bar[2];"
     )
     module = compile_verified(kernel(body, ".param .u64 po", registers=registers))
-    plans = [p for p in _PLANS if p in set(jit.legal_plans(module.functions[0], _BLOCK))]
+    plans = [p for p in _PLANS if p in set(compiler().legal_plans(module, _BLOCK))]
     assert plans
     (found,) = compare(module, [bytes(64 * 128)], (1, 1, 1), _BLOCK, plans)
     rows = np.frombuffer(found, "<u4").reshape(64, 32)
@@ -113,7 +113,7 @@ def test_threads_wait_for_each_other_at_an_mbarrier() -> None:
     registers = ".reg .b64 %o; .reg .b32 %t, %i, %s, %x, %y, %k, %sum; .reg .pred %p;"
     registers += " .shared .b64 bar; .shared .b32 sm[64];"
     module = compile_verified(kernel(body, ".param .u64 po", registers=registers))
-    plans = [None, *list(jit.legal_plans(module.functions[0], _BLOCK))[:3]]
+    plans = [None, *list(compiler().legal_plans(module, _BLOCK))[:3]]
     (found,) = compare(module, [bytes(256)], (1, 1, 1), _BLOCK, plans)
     wanted = [5 * 3 * (t ^ 33) + 10 for t in range(64)]
     assert np.frombuffer(found, "<u4").tolist() == wanted

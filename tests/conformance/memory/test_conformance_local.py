@@ -5,9 +5,8 @@ import signal
 import numpy as np
 import pytest
 
-from support.execution import native_launch
+from support.execution import native_launch, proved
 from support.execution.both_backends import Bench, compare, compiler
-from support.proofs import clamp_proof
 from vgpu_sim.compiler import InvalidPtxError, compile_ptx
 from vgpu_sim.exec import interp, jit
 from vgpu_sim.exec.errors import AddressFault, MisalignedFault
@@ -37,11 +36,11 @@ def _kernel(body: str, local: str = ".local .align 16 .b8 a[64];", values: int =
 
 def _everywhere(module: Module, words: int, n: int = 5, block: int = 64) -> np.ndarray:
     shape = (block, 1, 1)
-    plans = [None, *jit.legal_plans(module.functions[0], shape)]
+    plans = [None, *compiler().legal_plans(module, shape)]
     (out,) = compare(module, [bytes(4 * words * block)], (2, 1, 1), shape, plans, [n])
     for plan in plans:
         text = compiler().emit_llvm(module, module.functions[0], shape, plan)
-        assert clamp_proof.prove(text) > 0
+        assert proved.prove(text) > 0
     return np.frombuffer(out, "<u4").reshape(block, words)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from support.execution.both_backends import compare
+from support.execution.both_backends import compare, compiler
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 
@@ -27,7 +27,7 @@ def _agree(body: str, words: int) -> None:
     block = (_THREADS, 1, 1)
     data = np.random.default_rng(7).integers(0, 1 << 32, words, np.uint32).tobytes()
     wide = [jit.Plan(16, 8), jit.Plan(4, 1), jit.Plan(1, 1)]
-    legal = set(jit.legal_plans(module.functions[0], block))
+    legal = set(compiler().legal_plans(module, block))
     plans = [None, *(plan for plan in wide if plan in legal)]
     compare(module, [bytes(4 * words), data], (1, 1, 1), block, plans)
 

@@ -9,11 +9,10 @@ import struct
 import numpy as np
 import pytest
 
-from support.execution import both_backends, native_launch
+from support.execution import both_backends, native_launch, proved
 from support.execution.both_backends import compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from support.oracles.tensor_boxes import DTYPES, SPANS, TensorMap
-from support.proofs import clamp_proof
 from vgpu_sim.exec.errors import KernelError, Trap
 from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.isa import Module, TrapCause
@@ -177,7 +176,7 @@ def _bytes(draw: random.Random, tensor: TensorMap, size: int) -> bytearray:
 @pytest.mark.parametrize("rank", range(1, 6))
 def test_loads(rank: int) -> None:
     draw, module = random.Random(rank), kernel_of(rank, "load")
-    assert clamp_proof.prove(compiler().emit_llvm(module, module.functions[0], BLOCK, None)) > 9
+    assert proved.prove(compiler().emit_llvm(module, module.functions[0], BLOCK, None)) > 9
     for _ in range(25):
         tensor = random_map(draw, rank, tuple(DTYPES))
         at, data = _random_place(draw, tensor), draw.randbytes(TENSOR_BYTES)

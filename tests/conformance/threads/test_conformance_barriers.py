@@ -30,7 +30,7 @@ SHAPES: list[Shape] = [
 
 def plans(module: Module, block: Shape, count: int = 5) -> list[jit.Plan | None]:
     """Return the default plan, the lane-by-lane one, and some of the others."""
-    legal = compiler().legal_plans(module.functions[0], block)
+    legal = compiler().legal_plans(module, block)
     step = max(1, len(legal) // count)
     return [None, jit.Plan(1, 1), *legal[step // 2 :: step]]
 
@@ -71,9 +71,7 @@ def test_threads_that_end_while_others_use_barriers(block: Shape) -> None:
 def test_threads_at_different_barrier_instructions(block: Shape) -> None:
     threads, grid = block[0] * block[1] * block[2], 3
     module = barrier_kernels.diverging_kernel()
-    assert {(p.width, p.vectors) for p in compiler().legal_plans(module.functions[0], block)} == {
-        (1, 1)
-    }
+    assert {(p.width, p.vectors) for p in compiler().legal_plans(module, block)} == {(1, 1)}
     found = compare(module, [words(grid * threads)], (grid, 1, 1), block, plans(module, block))
     t = np.arange(grid * threads)
     middle = np.where(t % 2 == 0, t + 7, t + 6 + 100)
@@ -221,7 +219,7 @@ def test_a_block_that_starts_over_has_its_initial_shared_memory(meets: str, dyna
         header=".extern .shared .align 4 .b32 far[];",
     )
     module = compile_verified(text)
-    legal = [p for p in compiler().legal_plans(module.functions[0], (64, 1, 1)) if p.width == 16]
+    legal = [p for p in compiler().legal_plans(module, (64, 1, 1)) if p.width == 16]
     chosen, extra = (None, jit.Plan(16, 4), *legal[:1]), (0x7FFFFFE0,)
     (found,) = compare(
         module, [bytes(256)], (3, 1, 1), (64, 1, 1), chosen, extra=extra, dynamic=dynamic

@@ -7,11 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from support.execution import native_launch
+from support.execution import native_launch, proved
 from support.execution.both_backends import Bench, compare, compiler
 from support.fuzzers.fuzzing import trial
 from support.kernels.random_kernels import functions
-from support.proofs import clamp_proof
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.compiler.lower.stack import program
 from vgpu_sim.exec import jit
@@ -41,12 +40,12 @@ def _module(functions: str, body: str, values: int = 1) -> Module:
 
 def _run(module: Module, words: int = 1, n: int = 5, block: int = 64) -> list[list[int]]:
     shape = (block, 1, 1)
-    legal = list(jit.legal_plans(module.functions[0], shape))
+    legal = list(compiler().legal_plans(module, shape))
     plans = [None, *legal[::3], legal[-1]]
     (out,) = compare(module, [bytes(4 * words * block)], (2, 1, 1), shape, plans, [n])
     for plan in plans:
         text = compiler().emit_llvm(module, module.functions[0], shape, plan)
-        assert clamp_proof.prove(text) > 0
+        assert proved.prove(text) > 0
     rows: list[list[int]] = np.frombuffer(out, "<u4").reshape(block, words).tolist()
     return rows
 

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from support.execution import native_launch
+from support.execution import native_launch, proved
 from support.execution.both_backends import Bench, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
-from support.proofs import clamp_proof
-from vgpu_sim.exec import jit
 from vgpu_sim.isa import Module
 
 _COMPLETES = "mbarrier::complete_tx::bytes"
@@ -53,10 +51,10 @@ def _module(meet: str, attempt: str, query: str) -> Module:
 def _check(module: Module, grid, threads: int, plans: int, cluster=None) -> None:
     """Check that each block's work is done once, and that some blocks were taken over."""
     blocks, block = grid[0] * grid[1] * grid[2], (threads, 1, 1)
-    legal = [None, *list(jit.legal_plans(module.functions[0], block))[:plans]]
+    legal = [None, *list(compiler().legal_plans(module, block))[:plans]]
     for plan in legal:
         text = compiler().emit_llvm(module, module.functions[0], block, plan)
-        assert clamp_proof.prove(text) > 0
+        assert proved.prove(text) > 0
     bench = Bench(bytes(4 * blocks + 4))
     try:
         function = module.functions[0]

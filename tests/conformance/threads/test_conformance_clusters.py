@@ -7,9 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from support.execution import native_launch
-from support.execution.both_backends import Bench, compare
+from support.execution.both_backends import Bench, compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
-from vgpu_sim.exec import interp, jit
+from vgpu_sim.exec import interp
 from vgpu_sim.exec.errors import AddressFault, BarrierFault
 from vgpu_sim.hal.compute import address_map
 from vgpu_sim.isa import Module
@@ -49,7 +49,7 @@ def _run(
     """Return the words of the buffer, a row for each block."""
     module = _module(body)
     block = (threads, 1, 1)
-    legal = [None, *list(jit.legal_plans(module.functions[0], block))[: plans - 1]]
+    legal = [None, *list(compiler().legal_plans(module, block))[: plans - 1]]
     grid = (blocks, 1, 1)
     (found,) = compare(module, [bytes(blocks * threads * 4)], grid, block, legal, cluster=cluster)
     return np.frombuffer(found, np.uint32).reshape(blocks, threads)

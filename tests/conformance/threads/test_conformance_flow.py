@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from support.execution.both_backends import compare
+from support.execution.both_backends import compare, compiler
 from support.kernels import random_flow
 from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.exec import cfg, jit
@@ -28,7 +28,7 @@ _BLOCKS = [(16, 1, 1), (8, 4, 1), (6, 2, 1), (7, 1, 1)]
 def _agrees(module: Module, seed: int, plans_each: int) -> None:
     chance = random.Random(seed)
     block = chance.choice(_BLOCKS)
-    plans = list(jit.legal_plans(module.functions[0], block))
+    plans = list(compiler().legal_plans(module, block))
     chosen = [None, *chance.sample(plans, plans_each)]
     for uniform in (0b0110, 0b1001):
         buffers = [bytes(random_flow.OUT_BYTES)]
@@ -78,7 +78,7 @@ def test_a_uniform_branch_within_a_divergent_one() -> None:
     b.store(D.B32, out, x)
     b.store(D.B32, out, y, 4)
     module, block = b.module(), (32, 1, 1)
-    plans = [None, *jit.legal_plans(module.functions[0], block)]
+    plans = [None, *compiler().legal_plans(module, block)]
     found = compare(module, [bytes(8 * 32)], (1, 1, 1), block, plans, extra=[1])[0]
     expected = [[t, 7] if t % 2 else [1000 + t, 0] for t in range(32)]
     assert np.frombuffer(found, np.uint32).reshape(32, 2).tolist() == expected

@@ -8,11 +8,10 @@ import os
 import numpy as np
 import pytest
 
+from support.execution import proved
 from support.execution.both_backends import compare, compiler
 from support.kernels.random_kernels import clusters
-from support.proofs import clamp_proof
 from vgpu_sim.compiler import compile_ptx
-from vgpu_sim.exec import jit
 
 _KERNELS = int(os.environ.get("TESSERA_CLUSTER_KERNELS", "24"))
 _PARTS = 8
@@ -24,11 +23,11 @@ def test_random_kernels_have_the_results_of_numpy(part: int) -> None:
         kernel = clusters.generate(seed)
         module = compile_ptx(kernel.text, capability=(9, 0))
         block = (kernel.threads, 1, 1)
-        legal = list(jit.legal_plans(module.functions[0], block))
+        legal = list(compiler().legal_plans(module, block))
         plans = [None, legal[seed % len(legal)]]
         for plan in plans:
             text = compiler().emit_llvm(module, module.functions[0], block, plan)
-            assert clamp_proof.prove(text) > 0
+            assert proved.prove(text) > 0
         size = kernel.expected.nbytes
         (found,) = compare(module, [bytes(size)], kernel.grid, block, plans)
         wanted = kernel.expected.reshape(-1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from support.execution import native_launch
-from support.execution.both_backends import Bench, compare
+from support.execution.both_backends import Bench, compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.compiler.lower.special import SHARED_UNIT_BYTES, SPECIAL_REGISTERS
 from vgpu_sim.exec import jit
@@ -91,7 +91,7 @@ def _expected_values(block: tuple[int, int, int]) -> dict[str, np.ndarray]:
 def test_each_register_has_its_ptx_value(block: tuple[int, int, int]) -> None:
     threads = int(np.prod(block) * np.prod(GRID))
     module = _module(NAMES, threads)
-    plans = [None, *list(jit.legal_plans(module.functions[0], block))[::16]]
+    plans = [None, *list(compiler().legal_plans(module, block))[::16]]
     out = bytes(8 * threads * len(NAMES))
     (found,) = compare(module, [out], GRID, block, plans, dynamic=DYNAMIC)
     rows = np.frombuffer(found, np.uint64).reshape(len(NAMES), threads)

@@ -31,7 +31,7 @@ def time_limit() -> Iterator[None]:
 
 def plans(module: Module, block: Shape) -> list[jit.Plan | None]:
     """Return the default plan, the lane-by-lane one, and some of the others."""
-    legal = compiler().legal_plans(module.functions[0], block)
+    legal = compiler().legal_plans(module, block)
     return [None, jit.Plan(1, 1), *legal[:: max(1, len(legal) // 4)]]
 
 
@@ -41,7 +41,7 @@ def words(count: int) -> bytes:
 
 def spans(module: Module, block: Shape) -> set[int]:
     """Return the group sizes, in lanes, of the legal plans."""
-    return {p.width * p.vectors for p in compiler().legal_plans(module.functions[0], block)}
+    return {p.width * p.vectors for p in compiler().legal_plans(module, block)}
 
 
 @pytest.mark.parametrize("block", [(2, 1, 1), (32, 1, 1), (64, 1, 1)])

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def _plans(module: Module, block: Shape, count: int = 3) -> list[jit.Plan | None]:
-    legal = compiler().legal_plans(module.functions[0], block)
+    legal = compiler().legal_plans(module, block)
     step = max(1, len(legal) // count)
     lane_by_lane = [plan for plan in legal if plan == jit.Plan(1, 1)]
     return [None, *lane_by_lane, *legal[step // 2 :: step]]
@@ -42,7 +42,7 @@ def _check(
     ]
     data = b"".join(lane.pack() for warp in warps for lane in warp)
     module = compile_verified(warp_kernels.text(body), (10, 0))
-    legal = compiler().legal_plans(module.functions[0], block)
+    legal = compiler().legal_plans(module, block)
     assert any(plan.width > 1 for plan in legal) == wide
     buffers = [bytes(8 * threads * grid), data]
     found = compare(module, buffers, (grid, 1, 1), block, _plans(module, block))

@@ -5,10 +5,9 @@ values as without the delay.
 import numpy as np
 import pytest
 
-from support.execution import native_launch
+from support.execution import native_launch, proved
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
-from support.proofs import clamp_proof
 from vgpu_sim.exec import jit
 from vgpu_sim.isa import Module
 
@@ -22,7 +21,7 @@ _REGISTERS = """.reg .b64 %x, %h, %o, %a, %q, %d; .reg .b32 %t, %n, %b, %i, %s, 
 
 def _waits(module: Module, plan: jit.Plan = _PLANS[0]) -> bool:
     text = compiler().emit_llvm(module, module.functions[0], _BLOCK, plan)
-    clamp_proof.prove(text)
+    proved.prove(text)
     return "@combine.settle" in text
 
 
@@ -80,7 +79,7 @@ def test_sums(update: str, wide: int, places: int) -> None:
 @pytest.mark.parametrize("block", [(24, 2, 1), (100, 1, 1), (7, 3, 1)])
 def test_blocks_of_all_shapes(block: tuple[int, int, int]) -> None:
     module = _histogram()
-    plans = [p for p in jit.legal_plans(module.functions[0], block) if p.width > 4]
+    plans = [p for p in compiler().legal_plans(module, block) if p.width > 4]
     buffers = [bytes(40 * 4), _pairs(777, 40)]
     compare(module, buffers, _GRID, block, [None, *plans[:: len(plans) // 4]], extra=(777,))
 

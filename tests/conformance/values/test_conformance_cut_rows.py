@@ -5,9 +5,8 @@ truncation.
 import numpy as np
 import pytest
 
-from support.execution.both_backends import compare
+from support.execution.both_backends import compare, compiler
 from vgpu_sim.compiler import compile_ptx
-from vgpu_sim.exec import jit
 
 # clang's code for `t ? a[t - 1] : 0`: 8 * (t - 1) in 64 bits, which is a row only in 32 bits.
 _BEFORE = """.version 8.0
@@ -34,7 +33,7 @@ def test_addresses_that_are_a_row_only_in_32_bits(threads: int) -> None:
     module = compile_ptx(_BEFORE, capability=(9, 0))
     values = np.arange(threads, dtype=np.uint64) ** 3
     block = (threads, 1, 1)
-    plans = [None, *jit.legal_plans(module.functions[0], block)]
+    plans = [None, *compiler().legal_plans(module, block)]
     (found,) = compare(module, [values.tobytes()], (1, 1, 1), block, plans)
     want = values.copy()
     want[1:] += values[:-1]

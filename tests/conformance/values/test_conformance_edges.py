@@ -7,7 +7,7 @@ Groups away from the edge run code that assumes so; groups at an edge, sums that
 import numpy as np
 import pytest
 
-from support.execution.both_backends import compare
+from support.execution.both_backends import compare, compiler
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.isa import Module
@@ -17,7 +17,7 @@ _PLANS = {(16, 1, True), (16, 2, True), (8, 2, True), (16, 2, False)}
 
 
 def _plans(module: Module, block: tuple[int, int, int]) -> list[jit.Plan | None]:
-    legal = jit.legal_plans(module.functions[0], block)
+    legal = compiler().legal_plans(module, block)
     return [None, *(p for p in legal if (p.width, p.vectors, p.versioned) in _PLANS)]
 
 

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from support.execution import both_backends
-from support.execution.both_backends import compare, compiler, first_tier
+from support.execution import both_backends, proved
+from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel, run
 from support.execution.warp_fragments import GRID, WARPS, plans_of, run_fragments
 from support.oracles import matrix_oracle as oracle
-from support.proofs import clamp_proof
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import MisalignedFault
 from vgpu_sim.exec.jit.ir import ssa
@@ -206,11 +205,11 @@ def test_products_in_a_loop(threads: int) -> None:
     """Blocks may end within a warp: the missing lanes hold zeros."""
     module, buffers = _products(threads, 1)
     block = (threads, 1, 1)
-    legal = list(jit.legal_plans(module.functions[0], block))
+    legal = list(compiler().legal_plans(module, block))
     plans = [None, jit.Plan(1, 1), *legal[-2:]]
     for plan in plans:
         text = compiler().emit_llvm(module, module.functions[0], block, plan)
-        assert clamp_proof.prove(text) > 0
+        assert proved.prove(text) > 0
     compare(module, buffers, (1, 1, 1), block, plans)
 
 
@@ -251,7 +250,7 @@ def test_a_first_launch_multiplies_by_whole_warps_behind_barriers(threads: int) 
     """Lane by lane would be legal as well, but hundreds of times as slow."""
     module, buffers = _staged_products(threads)
     block = (threads, 1, 1)
-    (first,) = first_tier(module, block)
+    (first,) = compiler().first_tier(module, block)
     assert first.geometry(block).span % 32 == 0
     compare(module, buffers, (1, 1, 1), block, [None, first, jit.Plan(1, 1)])
 

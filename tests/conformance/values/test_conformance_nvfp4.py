@@ -4,11 +4,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from support.execution import proved
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from support.execution.warp_fragments import plans_of
 from support.oracles import matrix_oracle, scaled_oracle as oracle
-from support.proofs import clamp_proof
 
 pytestmark = pytest.mark.timeout(600)
 ROWS, COLUMNS, DEPTH, GROUP = 16, 8, 128, 16
@@ -88,7 +88,7 @@ def test_a_product_is_that_of_rational_arithmetic() -> None:
     plans = plans_of(module)[:2]
     for plan in plans:
         text = compiler().emit_llvm(module, module.functions[0], (32, 1, 1), plan)
-        assert clamp_proof.prove(text) > 0
+        assert proved.prove(text) > 0
     found = compare(module, buffers, (1, 1, 1), (32, 1, 1), plans)
     groups = numbers.reshape(ROWS + COLUMNS, GROUPS, GROUP)
     scales = (np.abs(groups).max(-1) / np.float32(6)).astype(ml_dtypes.float8_e4m3fn)

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from support.execution.both_backends import compare
+from support.execution.both_backends import compare, compiler
 from vgpu_sim.compiler import compile_ptx
-from vgpu_sim.exec import jit
 
 
 def _run(body: str, words: int) -> list[int]:
@@ -20,7 +19,7 @@ def _run(body: str, words: int) -> list[int]:
         capability=(9, 0),
     )
     assert module.refused == ()
-    plans = [None, *jit.legal_plans(module.functions[0], (1, 1, 1))]
+    plans = [None, *compiler().legal_plans(module, (1, 1, 1))]
     buffers = [bytes(4 * words), bytes(range(64))]
     out, _ = compare(module, buffers, (1, 1, 1), (1, 1, 1), plans)
     found: list[int] = np.frombuffer(out, "<u4").tolist()

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from support.execution import proved
 from support.execution.both_backends import compare, compiler
-from support.proofs import clamp_proof
 from vgpu_sim.compiler import InvalidPtxError, compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import MisalignedFault
@@ -41,7 +41,7 @@ def _run(module: Module, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     legal = list(jit.legal_plans(function, shape))
     plans = [None, *legal[:: max(1, len(legal) // 4)], legal[-1]]
     for plan in plans:
-        assert clamp_proof.prove(compiler().emit_llvm(module, function, shape, plan)) > 0
+        assert proved.prove(compiler().emit_llvm(module, function, shape, plan)) > 0
     found = compare(module, [bytes(32 * BLOCK), data.tobytes()], (1, 1, 1), shape, plans)
     out, after = (np.frombuffer(one[: 32 * BLOCK], data.dtype).reshape(BLOCK, -1) for one in found)
     return out, after
@@ -213,7 +213,7 @@ def test_a_counter_of_128_bits_loses_no_increment() -> None:
     start = (1 << 64) - 100
     data = np.array([start, 0] + [0] * (4 * BLOCK - 2), np.uint64)
     shape = (BLOCK, 1, 1)
-    legal = list(jit.legal_plans(module.functions[0], shape))
+    legal = list(compiler().legal_plans(module, shape))
     plans = [None, *legal[:: max(1, len(legal) // 3)]]
     _, after = compare(module, [bytes(32), data.tobytes()], (5, 1, 1), shape, plans)
     low, high = np.frombuffer(after, np.uint64)[:2].tolist()

@@ -48,7 +48,7 @@ def _floats(count: int, seed: int) -> bytes:
 def test_vecadd_under_every_plan(block: tuple[int, int, int]) -> None:
     module, n = _example("vecadd"), 150
     buffers = [_floats(n, 1), _floats(n, 2), bytes(4 * n)]
-    plans = jit.legal_plans(module.functions[0], block)
+    plans = compiler().legal_plans(module, block)
     grid = (-(-n // block[0]), 1, 1)
     out = compare(module, buffers, grid, block, [None, *plans], extra=[n])[2]
     a, b = (np.frombuffer(buffer, np.float32) for buffer in buffers[:2])
@@ -59,7 +59,7 @@ def test_vecadd_under_every_plan(block: tuple[int, int, int]) -> None:
 def test_sgemm_under_every_plan(block: tuple[int, int, int]) -> None:
     module, (m, n, k) = _example("sgemm"), (11, 37, 9)
     buffers = [_floats(m * k, 1), _floats(k * n, 2), bytes(4 * m * n)]
-    plans = list(jit.legal_plans(module.functions[0], block))
+    plans = list(compiler().legal_plans(module, block))
     grid = (-(-n // block[0]), -(-m // block[1]), 1)
     compare(module, buffers, grid, block, [None, *plans[::3]], extra=[m, n, k])
 
@@ -100,7 +100,7 @@ def test_block_and_grid_indices_in_three_dimensions() -> None:
                 b.op(Op.XOR, D.B64, value, value, high)
             b.store(D.B32, out, value, 4 * threads * which)
         module = b.module()
-        plans = list(jit.legal_plans(module.functions[0], block))
+        plans = list(compiler().legal_plans(module, block))
         size = 4 * threads * len(SpecialRegister)
         (found,) = compare(module, [bytes(size)], grid, block, [None, *plans])
         rows = np.frombuffer(found, np.uint32).reshape(len(SpecialRegister), -1)
@@ -219,7 +219,7 @@ def test_widening_is_exact_where_lanes_wrap(
     type_: DataType, offset: int, stored_first: bool
 ) -> None:
     module, block = _wrapping(type_, offset, stored_first=stored_first), (64, 1, 1)
-    plans = list(jit.legal_plans(module.functions[0], block))
+    plans = list(compiler().legal_plans(module, block))
     compare(module, [bytes(16 * 128)], (2, 1, 1), block, [None, *plans[::4]])
 
 
@@ -242,7 +242,7 @@ def test_two_latches_taken_by_different_lanes() -> None:
     b.branch("again", Guard(more))
     b.store(D.B32, b.address(b.parameter(0), thread, 4), total)
     module, block = b.module(), (32, 2, 1)
-    plans = list(jit.legal_plans(module.functions[0], block))
+    plans = list(compiler().legal_plans(module, block))
     out = compare(module, [bytes(256)], (1, 1, 1), block, [None, *plans])[0]
     expected = [1 if t & 16 == 0 else max(t & 7, 1) for t in range(64)]
     assert np.frombuffer(out, np.uint32).tolist() == expected
@@ -263,7 +263,7 @@ def test_a_loaded_nan_keeps_its_bits_and_a_computed_one_is_canonical() -> None:
     b.store(D.F32, out, loaded, 4)
     module, block = b.module(), (16, 1, 1)
     data = np.full(16, 0xFFC01234, np.uint32).tobytes()
-    plans = list(jit.legal_plans(module.functions[0], block))
+    plans = list(compiler().legal_plans(module, block))
     out_bytes = compare(module, [data, bytes(128)], (1, 1, 1), block, [None, *plans])[1]
     found = np.frombuffer(out_bytes, np.uint32).reshape(16, 2).tolist()
     assert found == [[0xFFC01234, 0x7FC01234]] * 5 + [[0x7FFFFFFF, 0xFFFFFFFF]] * 11
@@ -281,7 +281,7 @@ def test_interpreter_and_jit_have_one_memory_model_for_vectors() -> None:
     b.add(Instruction(Op.LD, D.B64, pair, (source,), space=Space.GLOBAL, vector=2))
     module, block = b.module(), (48, 1, 1)
     data = np.random.default_rng(3).integers(0, 256, 16 * 48, dtype=np.uint8).tobytes()
-    plans = list(jit.legal_plans(module.functions[0], block))
+    plans = list(compiler().legal_plans(module, block))
     compare(module, [data, bytes(16 * 48)], (1, 1, 1), block, [None, *plans])
 
 
@@ -303,7 +303,7 @@ def test_a_vector_load_without_all_its_elements_in_a_branch() -> None:
     b.store(D.B32, out, value)
     b.store(D.B32, out, other, 4)
     module, block = b.module(), (32, 1, 1)
-    plans = list(jit.legal_plans(module.functions[0], block))
+    plans = list(compiler().legal_plans(module, block))
     for chooser in (0, 8):
         data = np.array([*range(1, 17), chooser, 0, 0, 0], np.uint32).tobytes()  # 16 per vector
         compare(module, [data, bytes(8 * 32)], (1, 1, 1), block, [None, *plans[::6]])
@@ -334,7 +334,7 @@ def test_bits_of_thread_indices(block: tuple[int, int, int]) -> None:
     for place, result in enumerate(results):
         b.store(D.B32, out, result, 4 * threads * place)
     module = b.module()
-    plans = list(jit.legal_plans(module.functions[0], block))
+    plans = list(compiler().legal_plans(module, block))
     chosen = [None, *(plan for plan in plans if plan.vectors in (1, 2, 4) and plan.versioned)]
     found = compare(module, [bytes(4 * threads * len(results))], (2, 1, 1), block, chosen)[0]
     first = np.frombuffer(found, np.uint32).reshape(len(results), threads)[6]
@@ -377,7 +377,7 @@ def test_a_large_displacement(far: int) -> None:
     data = np.random.default_rng(5).integers(0, 256, 256 + 4 * 30, dtype=np.uint8).tobytes()
     module = b.module()
     for block in ((15, 2, 1), (8, 2, 1)):
-        plans = [None, *jit.legal_plans(module.functions[0], block)]
+        plans = [None, *compiler().legal_plans(module, block)]
         compare(module, [data], (1, 1, 1), block, plans[::3])
 
 

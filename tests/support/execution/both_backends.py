@@ -10,9 +10,6 @@ import numpy as np
 from support.execution import native_launch
 from support.execution.shared_code import SharingCompiler
 from vgpu_sim.exec import interp, jit
-from vgpu_sim.exec.jit.ir import ssa
-from vgpu_sim.exec.jit.planning import tiers
-from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.hal.compute.tensor_memory import TENSOR_END_BYTE
 from vgpu_sim.isa import Module
@@ -30,13 +27,6 @@ def _loaded(module: Module, block: Shape, plan: jit.Plan | None) -> jit.Loaded:
     """Return native code of a module's first function; tests run it on several inputs."""
     code = compiler().compile_for_values(module, module.functions[0], block, plan)
     return compiler().load(code)
-
-
-def first_tier(module: Module, block: Shape) -> list[jit.Plan]:
-    """Return the plan with which a first launch begins, if there is one."""
-    form = ssa.build(module.functions[0])
-    plan, _ = tiers.first_tier_plan(form, block, llvm.vector_bits())
-    return [] if plan is None else [plan]
 
 
 class Bench:
@@ -152,7 +142,7 @@ def compare(
         parameters = native_launch.pack(function.parameters, function.parameter_bytes, values)
         segment = 0 if symbols is None else bench.buffers[symbols].address
         expected = bench.interpret(module, grid, block, parameters, segment, dynamic, cluster)
-        for plan in [*plans, *first_tier(module, block)]:
+        for plan in [*plans, *compiler().first_tier(module, block)]:
             found = bench.execute(
                 module, grid, block, parameters, plan, segment, dynamic=dynamic, cluster=cluster
             )

@@ -1,9 +1,10 @@
 """A compiler for tests that compile one kernel many times.
 
-It keeps SSA forms and LLVM texts: tests under many plans build a kernel's form once per block shape
-instead of once per plan, and a text that a test proves is the one that it then executes. Both are
+What an earlier run of the same JIT compiled is read from ``support.kept``. For everything else it
+keeps SSA forms and LLVM texts: tests under many plans build a kernel's form once per block shape
+instead of once per plan, and a text that a test proves is the one that it then executes. These are
 identified by the module object, not by its contents, because hashing a module visits each of its
-instructions. The object code of a text is the one of an earlier run, if there was one.
+instructions.
 """
 
 import functools
@@ -12,13 +13,17 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from support.kept import llvm_objects
+from support.kept import kernels, llvm_objects
+from support.kept.kernels import Kernel
 from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
+from vgpu_sim.exec.jit.planning import tiers
 from vgpu_sim.exec.jit.planning.plan import Block
+from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.isa import Function, Module
 
-_FORMS, _TEXTS, _LEGAL = 8, 64, 16
+_FORMS, _TEXTS, _KERNELS = 8, 64, 16
 _OPTIMISED_SHARE = 3
 
 
@@ -30,7 +35,7 @@ class SharingCompiler(jit.Compiler):
         self.use_emitter(llvm_objects.object_code)
         self._forms: OrderedDict[tuple[object, ...], Any] = OrderedDict()
         self._texts: OrderedDict[tuple[object, ...], Any] = OrderedDict()
-        self._legal: OrderedDict[tuple[object, ...], Any] = OrderedDict()
+        self._kernels: OrderedDict[tuple[object, ...], Any] = OrderedDict()
 
     def compile_for_values(
         self, module: Module, function: Function, block: Block, plan: jit.Plan | None
@@ -43,19 +48,70 @@ class SharingCompiler(jit.Compiler):
         """
         if plan is None:
             return self.compile(module, function, block)
-        self.use_emitter(_emit_sampled)
-        try:
-            return self.compile(module, function, block, plan)
-        finally:
-            self.use_emitter(llvm_objects.object_code)
 
-    def legal_plans(self, function: Function, block: Block) -> list[jit.Plan]:
-        """Return ``jit.legal_plans`` as a new list; they take an analysis for each geometry."""
+        def make() -> jit.NativeCode:
+            self.use_emitter(_emit_sampled)
+            try:
+                return self.compile_new(module, function, block, plan)
+            finally:
+                self.use_emitter(llvm_objects.object_code)
 
-        def make() -> tuple[object, list[jit.Plan]]:
-            return function, list(jit.legal_plans(function, block))
+        return self._kernel(module, function).native(block, plan, "sampled", make)
 
-        return list(_kept(self._legal, _LEGAL, (id(function), block), make))
+    def compile(
+        self, module: Module, function: Function, block: Block, plan: jit.Plan | None = None
+    ) -> jit.NativeCode:
+        return self._kernel(module, function).native(
+            block, plan, "optimised", lambda: self.compile_new(module, function, block, plan)
+        )
+
+    def compile_new(
+        self, module: Module, function: Function, block: Block, plan: jit.Plan | None = None
+    ) -> jit.NativeCode:
+        """Compile as ``jit.Compiler.compile`` does, whatever earlier runs compiled."""
+        return super().compile(module, function, block, plan)
+
+    def emit_llvm(
+        self,
+        module: Module,
+        function: Function,
+        block: Block,
+        plan: jit.Plan | None = None,
+        *,
+        optimised: bool = False,
+    ) -> str:
+        emit = super().emit_llvm
+
+        def make() -> str:
+            return emit(module, function, block, plan, optimised=optimised)
+
+        how = "optimised" if optimised else "generated"
+        return self._kernel(module, function).text(block, plan, how, make)
+
+    def legal_plans(self, module: Module, block: Block) -> list[jit.Plan]:
+        """Return ``jit.legal_plans`` of a module's first function as a new list; they take an
+        analysis for each geometry.
+        """
+        function = module.functions[0]
+        return self._kernel(module, function).plans(
+            block, "legal", lambda: list(jit.legal_plans(function, block))
+        )
+
+    def first_tier(self, module: Module, block: Block) -> list[jit.Plan]:
+        """Return the plan with which a first launch begins, if there is one."""
+        function = module.functions[0]
+
+        def make() -> list[jit.Plan]:
+            plan, _ = tiers.first_tier_plan(ssa.build(function), block, llvm.vector_bits())
+            return [] if plan is None else [plan]
+
+        return self._kernel(module, function).plans(block, "first", make)
+
+    def _kernel(self, module: Module, function: Function) -> Kernel:
+        def make() -> tuple[object, Kernel]:
+            return (module, function), Kernel(module, function)
+
+        return _kept(self._kernels, _KERNELS, (id(module), id(function), kernels.allowed()), make)
 
     def _form(
         self,

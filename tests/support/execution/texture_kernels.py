@@ -59,7 +59,7 @@ def run(module: Module, textures: list[Texture], given: NDArray[np.uint32]) -> N
         parameters = native_launch.pack(function.parameters, function.parameter_bytes, values)
         grid, block = (len(textures), 1, 1), (THREADS, 1, 1)
         expected = bench.interpret(module, grid, block, parameters, segment)
-        for plan in [None, *both_backends.first_tier(module, block)]:
+        for plan in [None, *both_backends.compiler().first_tier(module, block)]:
             found = bench.execute(module, grid, block, parameters, plan, segment)
             assert found[4] == expected[4]
         return np.frombuffer(expected[4], np.uint32).reshape(len(textures), THREADS, 4)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from support.execution import native_launch
-from support.execution.both_backends import Bench, first_tier
+from support.execution.both_backends import Bench, compiler
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.isa import Module
@@ -49,7 +49,7 @@ def run(made: Module, words: int = 2, block: int = BLOCK) -> list[list[int]]:
         want = bench.interpret(made, grid, shape, parameters, segment)
         legal = list(jit.legal_plans(function, shape))
         shares = legal[:: max(1, len(legal) // _PLANS)]
-        for plan in [None, *first_tier(made, shape), *shares]:
+        for plan in [None, *compiler().first_tier(made, shape), *shares]:
             have = bench.execute(made, grid, shape, parameters, plan, segment)
             assert have == want, plan
         rows: list[list[int]] = np.frombuffer(want[0], "<u4").reshape(block, words).tolist()

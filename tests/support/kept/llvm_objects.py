@@ -18,7 +18,7 @@ _STORE = Store("llvm")
 
 def object_code(text: str, tier: int, store: Store = _STORE) -> bytes:
     """Return ``llvm.object_code`` of the same arguments."""
-    key = key_of(_surroundings(), repr((llvm.target(), tier)).encode(), text.encode())
+    key = key_of(surroundings(), repr((llvm.target(), tier)).encode(), text.encode())
     found = store.get(key)
     if found is None:
         found = llvm.object_code(text, tier)
@@ -27,7 +27,7 @@ def object_code(text: str, tier: int, store: Store = _STORE) -> bytes:
 
 
 @functools.cache
-def _surroundings() -> bytes:
+def surroundings() -> bytes:
     """Return the version of LLVM, and a digest of our module that calls it: options and passes."""
     calls = hashlib.sha256(Path(llvm.__file__).read_bytes()).hexdigest()
     return f"{llvm.version()} {importlib.metadata.version('llvmlite')} {calls}".encode()

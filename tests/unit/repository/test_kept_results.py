@@ -45,11 +45,11 @@ def test_a_change_of_our_passes_makes_new_objects(tmp_path, monkeypatch):
     changed = tmp_path / "llvm.py"
     changed.write_text(Path(llvm.__file__).read_text() + "# changed\n")
     monkeypatch.setattr(llvm, "__file__", str(changed))
-    llvm_objects._surroundings.cache_clear()
+    llvm_objects.surroundings.cache_clear()
     try:
         llvm_objects.object_code(TEXT, 1, store)
     finally:
-        llvm_objects._surroundings.cache_clear()
+        llvm_objects.surroundings.cache_clear()
     assert len(entries(tmp_path / "llvm")) == 2
 
 

@@ -6,7 +6,6 @@ as in ``fragments``, byte j of a register of a transposed matrix is in column g 
 in row 4t + 2r + j % 2 of m16n16, where r is the register, or row 2t + j % 2 of m16n8.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.compiler.lower import values
@@ -19,6 +18,7 @@ from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, MulMode, Op, Operand, Register, Space
+from vgpu_sim.records import dataclass
 
 D = DataType
 _BYTES: Final = 4  # of a register
