@@ -1,8 +1,8 @@
 """Entry point of ``tessera``: a click group whose verbs are imported on first use.
 
 To add a verb, add one line to ``_VERBS`` and one module in this folder that defines a click
-command. Importing lazily keeps ``tessera --help`` and shell completion fast: only the verbs that
-compile import LLVM.
+command. Importing lazily keeps ``tessera --help`` and shell completion fast: both list the first
+lines of the functions that import the verbs, and import none.
 """
 
 import os
@@ -12,36 +12,42 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 import click
+from click.shell_completion import CompletionItem
 
 from vgpu_sim.cli import errors
 from vgpu_sim.cli.groups import VerbGroup
 
 
 def _cc() -> click.Command:
+    """Compile CUDA C++ with clang: tessera cc program.cu -o program."""
     from vgpu_sim.cli import cc
 
     return cc.command
 
 
 def _doctor() -> click.Command:
+    """Check whether Tessera works here, and print what to change."""
     from vgpu_sim.cli.doctor import command
 
     return command.command
 
 
 def _support_bundle() -> click.Command:
+    """Write an archive with what an issue about Tessera needs."""
     from vgpu_sim.cli.doctor import bundle
 
     return bundle.command
 
 
 def _run() -> click.Command:
+    """Run COMMAND with a simulated GPU, or a MIG slice of one, as its CUDA device."""
     from vgpu_sim.cli.run import command
 
     return command.command
 
 
 def _smi() -> click.Command:
+    """Show simulated GPUs, MIG devices and the processes that use them."""
     from vgpu_sim.cli.smi import command, topo
 
     command.command.add_command(topo.topo)
@@ -49,12 +55,14 @@ def _smi() -> click.Command:
 
 
 def _mig() -> click.Command:
+    """Show MIG geometry and plan slices; needs no GPU and no cluster."""
     from vgpu_sim.cli.mig import commands
 
     return commands.command
 
 
 def _ptx() -> click.Command:
+    """Check and compile PTX."""
     from vgpu_sim.cli.ptx import commands, explain, run_command
 
     commands.command.add_command(explain.explain)
@@ -63,18 +71,21 @@ def _ptx() -> click.Command:
 
 
 def _ptxas() -> click.Command:
+    """Check PTX as NVIDIA's ptxas does: with its options, messages and exit statuses."""
     from vgpu_sim.cli.ptxas import command
 
     return command.command
 
 
 def _isa() -> click.Command:
+    """Assemble and disassemble the simulated GPUs' instruction set."""
     from vgpu_sim.cli.ptx import isa
 
     return isa.command
 
 
 def _perf() -> click.Command:
+    """Predict what operations take on real boards (modelled, with the expected error)."""
     from vgpu_sim.cli.perf import accuracy, copy_command, group, model, predict, run_command
 
     predict.predict.add_command(copy_command.copy)
@@ -89,6 +100,7 @@ def _perf() -> click.Command:
 
 
 def _rdma() -> click.Command:
+    """Evaluate RDMA network policies for a pair of pods, and check manifests."""
     from vgpu_sim.cli.rdma import commands, fabric
 
     commands.command.add_command(fabric.policy)
@@ -96,24 +108,28 @@ def _rdma() -> click.Command:
 
 
 def _fault() -> click.Command:
+    """Make simulated GPUs fail, to test programs and pods that use them."""
     from vgpu_sim.cli import fault
 
     return fault.command
 
 
 def _libdir() -> click.Command:
+    """Print libcuda.so's directory, as for: gcc program.c -L"$(tessera libdir)" -lcuda."""
     from vgpu_sim.cli import libdir
 
     return libdir.command
 
 
 def _ui() -> click.Command:
+    """Open a page that shows a cluster's GPUs, slices, pending pods and RDMA policies."""
     from vgpu_sim.cli import ui
 
     return ui.command()
 
 
 def _validate() -> click.Command:
+    """Compute on the GPU that this process sees, and verify every element."""
     from vgpu_sim.cli import validate
 
     return validate.command
@@ -138,6 +154,13 @@ _VERBS: dict[str, Callable[[], click.Command]] = {
 }
 
 
+def _listed() -> click.Group:
+    """Return a group of commands that have the verbs' names and summaries, and do nothing."""
+    return click.Group(
+        commands=[click.Command(name, help=load.__doc__) for name, load in _VERBS.items()]
+    )
+
+
 class _Tessera(VerbGroup):
     """A group that lists its verbs without importing them, and exits as shells expect."""
 
@@ -157,6 +180,17 @@ class _Tessera(VerbGroup):
             raise click.exceptions.NoSuchCommand(
                 err.command_name, possibilities=_VERBS, ctx=ctx
             ) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _listed().format_commands(ctx, formatter)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        verbs = [
+            CompletionItem(name, help=command.get_short_help_str())
+            for name, command in sorted(_listed().commands.items())
+            if name.startswith(incomplete)
+        ]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -50,9 +50,7 @@ def test_a_kernel_is_compiled_once_and_is_the_same_the_second_time(tmp_path):
 
 
 def test_all_on_which_a_text_depends_makes_another_entry(tmp_path):
-    def put(
-        text: str = VECADD, block: Block = BLOCK, plan: jit.Plan = PLAN, how: str = ""
-    ) -> None:
+    def put(text: str = VECADD, block: Block = BLOCK, plan: jit.Plan = PLAN, how: str = "") -> None:
         kernel(tmp_path, text).text(block, plan, how, lambda: "text")
 
     put()

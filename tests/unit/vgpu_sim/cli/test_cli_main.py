@@ -232,3 +232,30 @@ def test_perf_completes_its_own_boards_and_models(words, found):
 )
 def test_files_are_completed_as_files(verb):
     assert complete(*verb, "ve") == ["file"]
+
+
+def test_the_list_of_verbs_has_the_first_line_of_each_command_s_help():
+    context = click.Context(main)
+    listed = {item.value: item.help for item in main.shell_complete(context, "")}
+    commands = {name: main.get_command(context, name) for name in main.list_commands(context)}
+    assert listed == {name: command.get_short_help_str() for name, command in commands.items()}
+    assert not any(command.hidden for command in commands.values())
+    whole = CliRunner().invoke(main, ["--help"], terminal_width=120).output
+    for name, command in commands.items():
+        assert f"{name:16}{command.get_short_help_str(98)}" in whole
+
+
+@pytest.mark.parametrize(
+    "listing",
+    ["main(['--help'], standalone_mode=False)", "main.shell_complete(click.Context(main), '')"],
+)
+def test_the_list_of_verbs_imports_none_of_them(listing):
+    program = (
+        "import sys, click\nfrom vgpu_sim.cli.main import main\n"
+        f"{listing}\n"
+        "print(sorted(name for name in sys.modules if name.startswith('vgpu_sim.cli.')))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "['vgpu_sim.cli.main']"
