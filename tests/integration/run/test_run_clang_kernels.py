@@ -40,7 +40,7 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_kernels_of_clang_run_right(tmp_path: Path, oracle: Path, file: str, backend: str) -> None:
     ptx = SUPPORT / "programs" / "clang_kernels" / f"{file}.ptx"
     command = sys.executable, "-m", "support.programs.clang_kernels", str(ptx), str(oracle)
-    done = run(tmp_path, *command, timeout_s=250, backend=backend)
+    done = run(tmp_path, *command, timeout_s=250, kept=True, backend=backend)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     outcomes = dict(json.loads(line) for line in lines if line.startswith("["))

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.parametrize("backend", ["jit", "interp"])
 def test_kernels_of_other_compilers_run_right(tmp_path: Path, backend: str) -> None:
     command = sys.executable, "-m", "support.programs.client_kernels", CORPUS
-    done = run(tmp_path, *command, timeout_s=250, backend=backend)
+    done = run(tmp_path, *command, timeout_s=250, kept=True, backend=backend)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     reports = [json.loads(line) for line in lines if line.startswith("[")]

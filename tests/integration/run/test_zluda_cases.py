@@ -37,7 +37,7 @@ def test_the_checkout_is_the_one_that_the_list_is_of() -> None:
 @pytest.mark.parametrize("backend", ["jit", "interp"])
 def test_cases_of_zluda_run_right(tmp_path: Path, backend: str) -> None:
     command = sys.executable, "-m", "support.programs.zluda", CHECKOUT
-    done = run(tmp_path, *command, timeout_s=250, backend=backend)
+    done = run(tmp_path, *command, timeout_s=250, kept=True, backend=backend)
     assert done.returncode == 0, done.stderr
     outcomes = dict(map(json.loads, done.stdout.splitlines()))
     assert {name: said for name, said in outcomes.items() if said != "right"} == NOT_RIGHT

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.kept import store
 from support.processes.gpud_process import wait_until
 from vgpu_sim.cli.clients.admin import AdminClient
 from vgpu_sim.system import processes
@@ -69,13 +70,18 @@ def environment(temporary: Path) -> dict[str, str]:
 
 
 def run(
-    temporary: Path, *command: str, timeout_s: float = 60, **kind: object
+    temporary: Path, *command: str, timeout_s: float = 60, kept: bool = False, **kind: object
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command on a slice to its end; it can import the tests' shared modules."""
+    """Run a command on a slice to its end; it can import the tests' shared modules.
+
+    With ``kept``, its cache of modules and objects is one that all such runs use, whose entries
+    name the sources of the compiler and of the JIT that made them.
+    """
     paths = f"{REPOSITORY}:{REPOSITORY / 'tests'}"
+    caches = {"XDG_CACHE_HOME": str(store.FOLDER / "runs")} if kept and store.FOLDER else {}
     return subprocess.run(
         run_command(*command, **kind),  # type: ignore[arg-type]
-        env=environment(temporary) | {"PYTHONPATH": paths},
+        env=environment(temporary) | {"PYTHONPATH": paths} | caches,
         cwd=temporary,
         capture_output=True,
         text=True,
