@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.kept import native_parts
 from support.kernels import ptx_kernels
 from support.processes.gpud_process import wait_until
 from vgpu_sim.native import build
@@ -103,8 +104,8 @@ def test_a_library_that_is_loaded_late_keeps_only_its_users_waiting(
 @pytest.mark.parametrize(("name", "rounds"), [("stress", 3), ("contexts", 30)])
 def test_threads_under_sanitizers(compile_c, environment, spin, name, rounds):
     """ThreadSanitizer leaves no 8 TiB for the aperture; test_native_ring.py uses it instead."""
-    libraries = build.SANITIZED / "native-address"  # compiled again only when a source has changed
-    build.build_all(libraries, "address", only=("libcuda.so.1",))
+    libraries = build.SANITIZED / "native-address"
+    native_parts.build_kept("libcuda.so.1", libraries, "address")
     program = compile_c(name, "-fsanitize=address", f"-L{libraries}", "-lcuda")
     # Handles are kept in slabs that live as long as the process, which is not a leak.
     done = run(
