@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from support.execution import proved
+from support.execution import prover
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from support.kernels import atomic_kernels as kernels
@@ -19,7 +19,7 @@ _PLANS = (jit.Plan(16, 4), jit.Plan(8, 1), jit.Plan(1, 1))
 @functools.lru_cache(maxsize=8)
 def _prove(text: str) -> int:
     """Prove a text once: several spellings of one address have the same."""
-    return proved.prove(text)
+    return prover.prove(text)
 
 
 def _check(op: str, type_: str, where: str, *, red: bool = False, guard: str = "", used: int = 8,
@@ -117,7 +117,7 @@ def test_addresses_whose_shape_is_known(form: str, space: str, shape: str) -> No
     cells = np.random.default_rng(1).integers(0, 256, 1024, np.uint8).tobytes()
     values = np.random.default_rng(2).integers(0, 256, threads * size, np.uint8).tobytes()
     compare(module, [cells, values, bytes(32 * threads)], (1, 1, 1), block, plans, extra=(21,))
-    assert proved.prove(compiler().emit_llvm(module, module.functions[0], block, None))
+    assert prover.prove(compiler().emit_llvm(module, module.functions[0], block, None))
 
 
 _MEETINGS = {
@@ -171,6 +171,6 @@ def test_addresses_below_a_named_variable(away: int, update: str) -> None:
         places_of_lanes = np.random.default_rng(seed).integers(0, places, 64).astype("<u4")
         for plan in (*_PLANS, jit.Plan(4, 2)):
             text = compiler().emit_llvm(module, module.functions[0], _BLOCK, plan)
-            assert proved.prove(text)
+            assert prover.prove(text)
         buffers = [bytes(4 * 64), places_of_lanes.tobytes()]
         compare(module, buffers, (1, 1, 1), _BLOCK, (*_PLANS, jit.Plan(4, 2)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from support.execution import proved
+from support.execution import prover
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.isa import Module
@@ -36,7 +36,7 @@ def _run(body: str, *data: bytes) -> list[bytes]:
 
 def _accesses(module: Module) -> int:
     text = compiler().emit_llvm(module, module.functions[0], _BLOCK, None)
-    return proved.prove(text)
+    return prover.prove(text)
 
 
 def _random(seed: int) -> NDArray[np.uint8]:

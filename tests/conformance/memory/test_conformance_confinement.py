@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from llvmlite import binding
 
-from support.execution import proved
+from support.execution import prover
 from support.execution.interpreted_ptx import compile_verified
 from support.kernels import barrier_kernels, random_addresses, warp_kernels
 from support.kernels.kernel_builder import KernelBuilder
@@ -81,7 +81,7 @@ def _kernels(path: Path) -> Iterator[Module]:
 def test_examples(path: Path) -> None:
     for module in _kernels(path):
         for block, plan in _PLANS:
-            assert proved.prove(_text(module, block, plan)) >= 3
+            assert prover.prove(_text(module, block, plan)) >= 3
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_masks_of_single_vectors_prove_that_code_was_not_skipped(
 ) -> None:
     """The store of one vector is inside code that is skipped if no vector has an active lane."""
     (module,) = _kernels(_CONTESTS / f"{name}.ptx")
-    assert proved.prove(_text(module, (256, 1, 1), plan)) >= 3
+    assert prover.prove(_text(module, (256, 1, 1), plan)) >= 3
 
 
 @pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.stem)
@@ -115,7 +115,7 @@ def test_corpus() -> None:
     for path in _FILES:
         for module in _kernels(path):
             for block, plan in _PLANS[:3]:
-                proven += proved.prove(_text(module, block, plan))
+                proven += prover.prove(_text(module, block, plan))
     assert proven > 80
 
 
@@ -180,7 +180,7 @@ def test_kernels_with_shared_memory_and_barriers(name: str) -> None:
     module, block = _MEETING[name]
     legal = list(compiler().legal_plans(module, block))
     for plan in (None, *legal[:: max(1, len(legal) // 6)]):
-        assert proved.prove(_text(module, block, plan)) >= 3
+        assert prover.prove(_text(module, block, plan)) >= 3
 
 
 # The prover must be sound: it must fail if the analysis claims more than is true.
@@ -437,4 +437,4 @@ def test_values_that_lanes_exchange(spelling: str, block: tuple[int, int, int]) 
     body = f"{one} mad.wide.u32 %pin, %d, 4, %pin; ld.global.u32 %d, [%pin+4];"
     module = compile_verified(warp_kernels.text(body), (10, 0))
     for plan in (None, jit.Plan(1, 1)):
-        assert proved.prove(_text(module, block, plan)) >= 3
+        assert prover.prove(_text(module, block, plan)) >= 3

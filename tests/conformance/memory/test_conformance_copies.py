@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from support.execution import proved
+from support.execution import prover
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.exec import jit
@@ -50,7 +50,7 @@ def test_copies(size: int, source: str, limit: str) -> None:
     module = _copies(size, source, limit)
     for plan in _PLANS:
         text = compiler().emit_llvm(module, module.functions[0], _BLOCK, plan)
-        assert proved.prove(text) >= 3
+        assert prover.prove(text) >= 3
     data = np.random.default_rng(size).integers(0, 256, 64 * size, np.uint8).tobytes()
     compare(module, [data, bytes(64 * size)], (1, 1, 1), _BLOCK, _PLANS)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from support.execution import native_launch, proved
+from support.execution import native_launch
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.exec import interp, jit
@@ -65,7 +65,7 @@ def test_every_shape(where: str, lanes: str, access: str) -> None:
     module = _module(where, lanes, access)
     for plan in _PLANS:
         text = compiler().emit_llvm(module, module.functions[0], _BLOCK, plan)
-        assert proved.prove(text) >= 3
+        assert prover.prove(text) >= 3
     cells = np.random.default_rng(3).integers(0, 256, 1024, np.uint8).tobytes()
     compare(module, [cells, bytes(2048)], (2, 1, 1), _BLOCK, _PLANS)
 
@@ -150,7 +150,7 @@ def test_missing_memory_faults(
         assert case.native(plan) == (fault is not None)
         text = compiler().emit_llvm(case.module, case.module.functions[0], _BLOCK, plan)
         # In full groups no lane takes the path of padding lanes.
-        assert proved.prove(text) >= 2
+        assert prover.prove(text) >= 2
     finally:
         case.aperture.close()
 

@@ -19,7 +19,7 @@ from conformance.memory.test_conformance_tensor_copies import (
 )
 from conformance.memory.test_conformance_tensor_modes import ACCESS, random_image
 
-from support.execution import native_launch, proved
+from support.execution import native_launch
 from support.execution.both_backends import Bench, compiler
 from support.oracles.tensor_boxes import DTYPES
 from vgpu_sim.exec.errors import KernelError
@@ -108,7 +108,7 @@ def test_no_access_leaves_the_aperture(direction: str, mode: str) -> None:
         given, more = operands_of(rank, mode, direction)
         function = module.functions[0]
         text = compiler().emit_llvm(module, function, BLOCK, None)
-        assert proved.prove(text) > 9
+        assert prover.prove(text) > 9
         loaded = compiler().load(compiler().compile(module, function, BLOCK, None))
         bench = Bench(bytes(256), bytes(TENSOR_BYTES), bytes(SHARED_BYTES))
         try:

@@ -5,7 +5,7 @@ import signal
 import numpy as np
 import pytest
 
-from support.execution import native_launch, proved
+from support.execution import native_launch
 from support.execution.both_backends import Bench, compare, compiler
 from vgpu_sim.compiler import InvalidPtxError, compile_ptx
 from vgpu_sim.exec import interp, jit
@@ -40,7 +40,7 @@ def _everywhere(module: Module, words: int, n: int = 5, block: int = 64) -> np.n
     (out,) = compare(module, [bytes(4 * words * block)], (2, 1, 1), shape, plans, [n])
     for plan in plans:
         text = compiler().emit_llvm(module, module.functions[0], shape, plan)
-        assert proved.prove(text) > 0
+        assert prover.prove(text) > 0
     return np.frombuffer(out, "<u4").reshape(block, words)
 
 

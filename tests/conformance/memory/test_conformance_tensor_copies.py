@@ -9,7 +9,7 @@ import struct
 import numpy as np
 import pytest
 
-from support.execution import both_backends, native_launch, proved
+from support.execution import both_backends, native_launch
 from support.execution.both_backends import compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from support.oracles.tensor_boxes import DTYPES, SPANS, TensorMap
@@ -176,7 +176,7 @@ def _bytes(draw: random.Random, tensor: TensorMap, size: int) -> bytearray:
 @pytest.mark.parametrize("rank", range(1, 6))
 def test_loads(rank: int) -> None:
     draw, module = random.Random(rank), kernel_of(rank, "load")
-    assert proved.prove(compiler().emit_llvm(module, module.functions[0], BLOCK, None)) > 9
+    assert prover.prove(compiler().emit_llvm(module, module.functions[0], BLOCK, None)) > 9
     for _ in range(25):
         tensor = random_map(draw, rank, tuple(DTYPES))
         at, data = _random_place(draw, tensor), draw.randbytes(TENSOR_BYTES)

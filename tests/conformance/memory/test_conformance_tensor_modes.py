@@ -18,7 +18,7 @@ from conformance.memory.test_conformance_tensor_copies import (
     run_copy,
 )
 
-from support.execution import proved
+from support.execution import prover
 from support.execution.both_backends import compiler
 from support.oracles.tensor_boxes import DTYPES, SPANS, TensorMap, columns, four_rows
 from vgpu_sim.exec.errors import KernelError
@@ -87,7 +87,7 @@ def _check_store(tensor: TensorMap, mode: str, at: list[int], rows) -> None:
 @pytest.mark.parametrize("rank", [3, 4, 5])
 def test_im2col_loads_pixels_of_a_bounding_box(rank: int) -> None:
     draw, module = random.Random(rank), kernel_of(rank, "load", "im2col")
-    assert proved.prove(compiler().emit_llvm(module, module.functions[0], BLOCK, None)) > 9
+    assert prover.prove(compiler().emit_llvm(module, module.functions[0], BLOCK, None)) > 9
     for _ in range(15):
         tensor = random_image(draw, rank, "im2col")
         at, offsets = random_pixel(draw, tensor), [draw.randrange(4) for _ in range(rank - 2)]

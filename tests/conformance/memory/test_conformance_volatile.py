@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from support.execution import native_launch, proved
+from support.execution import native_launch
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.exec import jit
@@ -48,7 +48,7 @@ def test_an_unused_volatile_load_is_executed_and_faults(
             made = module(word)
             function = made.functions[0]
             text = compiler().emit_llvm(made, function, _BLOCK, plan)
-            assert proved.prove(text) >= 1
+            assert prover.prove(text) >= 1
             loaded = compiler().load(compiler().compile(made, function, _BLOCK, plan))
             parameters = native_launch.pack(function.parameters, 16, [data.address, data.address])
             faults[word] = native_launch.run(loaded, launch, parameters, [(0, 1)]).signal != 0
@@ -69,7 +69,7 @@ def test_volatile_loads_return_memory(addresses: str) -> None:
     cells = np.random.default_rng(1).integers(0, 256, 1024, np.uint8).tobytes()
     compare(module, [cells, bytes(512)], (1, 1, 1), _BLOCK, _PLANS)
     for plan in _PLANS:
-        assert proved.prove(compiler().emit_llvm(module, module.functions[0], _BLOCK, plan))
+        assert prover.prove(compiler().emit_llvm(module, module.functions[0], _BLOCK, plan))
 
 
 @pytest.mark.parametrize("word", ["volatile", "relaxed.gpu", "acquire.sys"])

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from support.execution import native_launch, proved
+from support.execution import native_launch
 from support.execution.both_backends import Bench, compiler
 from support.execution.texture_kernels import DESCRIPTOR_BYTES, THREADS, WORDS, kernel_of
 from support.oracles import random_textures
@@ -78,7 +78,7 @@ def test_no_access_leaves_the_aperture(form: str) -> None:
     module = kernel_of(instruction, plain=form == "sust")
     function = module.functions[0]
     text = compiler().emit_llvm(module, function, BLOCK, None)
-    assert proved.prove(text) > 9
+    assert prover.prove(text) > 9
     loaded = compiler().load(compiler().compile(module, function, BLOCK, None))
     bench = Bench(bytes(256), bytes(DESCRIPTOR_BYTES), bytes(1 << 14), bytes(THREADS * 4 * WORDS),
                   bytes(1 << 10))  # fmt: skip

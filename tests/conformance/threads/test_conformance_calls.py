@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from support.execution import native_launch, proved
+from support.execution import native_launch
 from support.execution.both_backends import Bench, compare, compiler
 from support.fuzzers.fuzzing import trial
 from support.kernels.random_kernels import functions
@@ -45,7 +45,7 @@ def _run(module: Module, words: int = 1, n: int = 5, block: int = 64) -> list[li
     (out,) = compare(module, [bytes(4 * words * block)], (2, 1, 1), shape, plans, [n])
     for plan in plans:
         text = compiler().emit_llvm(module, module.functions[0], shape, plan)
-        assert proved.prove(text) > 0
+        assert prover.prove(text) > 0
     rows: list[list[int]] = np.frombuffer(out, "<u4").reshape(block, words).tolist()
     return rows
 

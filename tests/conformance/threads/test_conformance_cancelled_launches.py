@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from support.execution import native_launch, proved
+from support.execution import native_launch
 from support.execution.both_backends import Bench, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.isa import Module
@@ -54,7 +54,7 @@ def _check(module: Module, grid, threads: int, plans: int, cluster=None) -> None
     legal = [None, *list(compiler().legal_plans(module, block))[:plans]]
     for plan in legal:
         text = compiler().emit_llvm(module, module.functions[0], block, plan)
-        assert proved.prove(text) > 0
+        assert prover.prove(text) > 0
     bench = Bench(bytes(4 * blocks + 4))
     try:
         function = module.functions[0]

@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from support.execution import proved
+from support.execution import prover
 from support.execution.both_backends import compare, compiler
 from support.kernels.random_kernels import clusters
 from vgpu_sim.compiler import compile_ptx
@@ -27,7 +27,7 @@ def test_random_kernels_have_the_results_of_numpy(part: int) -> None:
         plans = [None, legal[seed % len(legal)]]
         for plan in plans:
             text = compiler().emit_llvm(module, module.functions[0], block, plan)
-            assert proved.prove(text) > 0
+            assert prover.prove(text) > 0
         size = kernel.expected.nbytes
         (found,) = compare(module, [bytes(size)], kernel.grid, block, plans)
         wanted = kernel.expected.reshape(-1)

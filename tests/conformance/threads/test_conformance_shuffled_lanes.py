@@ -5,7 +5,7 @@ of computed floats, whose NaNs become canonical only where they are observed.
 import numpy as np
 import pytest
 
-from support.execution import proved
+from support.execution import prover
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.exec import jit
@@ -52,7 +52,7 @@ def _run(
     numbers[rng.random(count) < least / 10] = np.inf
     shape = (block, 1, 1)
     for plan in plans:
-        proved.prove(compiler().emit_llvm(module, module.functions[0], shape, plan))
+        prover.prove(compiler().emit_llvm(module, module.functions[0], shape, plan))
     compare(module, [bytes(8 * count), numbers.tobytes()], (2, 1, 1), shape, plans)
 
 

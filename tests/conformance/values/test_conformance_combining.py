@@ -5,7 +5,7 @@ values as without the delay.
 import numpy as np
 import pytest
 
-from support.execution import native_launch, proved
+from support.execution import native_launch
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.exec import jit
@@ -21,7 +21,7 @@ _REGISTERS = """.reg .b64 %x, %h, %o, %a, %q, %d; .reg .b32 %t, %n, %b, %i, %s, 
 
 def _waits(module: Module, plan: jit.Plan = _PLANS[0]) -> bool:
     text = compiler().emit_llvm(module, module.functions[0], _BLOCK, plan)
-    proved.prove(text)
+    prover.prove(text)
     return "@combine.settle" in text
 
 

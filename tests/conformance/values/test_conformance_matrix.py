@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from support.execution import both_backends, proved
+from support.execution import both_backends
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel, run
 from support.execution.warp_fragments import GRID, WARPS, plans_of, run_fragments
@@ -209,7 +209,7 @@ def test_products_in_a_loop(threads: int) -> None:
     plans = [None, jit.Plan(1, 1), *legal[-2:]]
     for plan in plans:
         text = compiler().emit_llvm(module, module.functions[0], block, plan)
-        assert proved.prove(text) > 0
+        assert prover.prove(text) > 0
     compare(module, buffers, (1, 1, 1), block, plans)
 
 

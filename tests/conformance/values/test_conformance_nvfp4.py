@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from support.execution import proved
+from support.execution import prover
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from support.execution.warp_fragments import plans_of
@@ -88,7 +88,7 @@ def test_a_product_is_that_of_rational_arithmetic() -> None:
     plans = plans_of(module)[:2]
     for plan in plans:
         text = compiler().emit_llvm(module, module.functions[0], (32, 1, 1), plan)
-        assert proved.prove(text) > 0
+        assert prover.prove(text) > 0
     found = compare(module, buffers, (1, 1, 1), (32, 1, 1), plans)
     groups = numbers.reshape(ROWS + COLUMNS, GROUPS, GROUP)
     scales = (np.abs(groups).max(-1) / np.float32(6)).astype(ml_dtypes.float8_e4m3fn)

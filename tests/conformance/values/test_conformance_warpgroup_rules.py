@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.execution import native_launch, proved
+from support.execution import native_launch
 from support.execution.both_backends import Bench, compiler
 from support.execution.interpreted_ptx import compile_verified
 from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError
@@ -113,7 +113,7 @@ def test_a_descriptor_outside_shared_memory_is_a_fault(
     body = f"{_HALVES}, %da, %db, %p, 1, 1, 0, 0;"
     module = compile_verified(_source(body), (9, 0))
     function, block = module.functions[0], (128, 1, 1)
-    assert proved.prove(compiler().emit_llvm(module, function, block)) > 0
+    assert prover.prove(compiler().emit_llvm(module, function, block)) > 0
     words = [128 >> 4 << 16, 128 >> 4 << 16]
     words[which] = start >> 4 | leading >> 4 << 16 | stride >> 4 << 32
     parameters = native_launch.pack(function.parameters, function.parameter_bytes, words)

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from support.execution import proved
+from support.execution import prover
 from support.execution.both_backends import compare, compiler
 from vgpu_sim.compiler import InvalidPtxError, compile_ptx
 from vgpu_sim.exec import jit
@@ -41,7 +41,7 @@ def _run(module: Module, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     legal = list(jit.legal_plans(function, shape))
     plans = [None, *legal[:: max(1, len(legal) // 4)], legal[-1]]
     for plan in plans:
-        assert proved.prove(compiler().emit_llvm(module, function, shape, plan)) > 0
+        assert prover.prove(compiler().emit_llvm(module, function, shape, plan)) > 0
     found = compare(module, [bytes(32 * BLOCK), data.tobytes()], (1, 1, 1), shape, plans)
     out, after = (np.frombuffer(one[: 32 * BLOCK], data.dtype).reshape(BLOCK, -1) for one in found)
     return out, after

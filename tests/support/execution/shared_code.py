@@ -111,7 +111,9 @@ class SharingCompiler(jit.Compiler):
         def make() -> tuple[object, Kernel]:
             return (module, function), Kernel(module, function)
 
-        return _kept(self._kernels, _KERNELS, (id(module), id(function), kernels.allowed()), make)
+        return _kept(
+            self._kernels, _KERNELS, (id(module), id(function), kernels.are_stored()), make
+        )
 
     def _form(
         self,

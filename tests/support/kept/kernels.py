@@ -37,7 +37,7 @@ def allow(stored: bool) -> None:
     _allowed = stored
 
 
-def allowed() -> bool:
+def are_stored() -> bool:
     """Return whether kernels are stored."""
     return _allowed
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.execution import proved
+from support.execution import prover
 from support.execution.both_backends import compiler
 from support.kept import kernels
 from support.kept.kernels import Kernel
@@ -98,7 +98,7 @@ def test_all_that_the_jit_imports_is_part_of_the_key():
 
 
 def test_a_test_that_may_change_the_jit_reads_nothing(monkeypatch):
-    assert not kernels.allowed(), "this test has the fixture monkeypatch"
+    assert not kernels.are_stored(), "this test has the fixture monkeypatch"
     module = compile_ptx(VECADD, capability=(9, 0))
     first = compiler().emit_llvm(module, module.functions[0], BLOCK, PLAN)
     monkeypatch.setattr(jit.Compiler, "emit_llvm", lambda *_, **__: "changed")
@@ -106,33 +106,33 @@ def test_a_test_that_may_change_the_jit_reads_nothing(monkeypatch):
 
 
 def test_other_tests_may_read():
-    assert kernels.allowed()
+    assert kernels.are_stored()
 
 
 def test_a_proof_is_stored_and_a_failed_one_is_not(tmp_path):
     store = Store("proofs", tmp_path)
     module = compile_ptx(VECADD, capability=(9, 0))
     text = jit.Compiler().emit_llvm(module, module.functions[0], BLOCK, PLAN)
-    assert proved.prove(text, store) == proved.prove(text, store) == clamp_proof.prove(text) > 2
+    assert prover.prove(text, store) == prover.prove(text, store) == clamp_proof.prove(text) > 2
     wrong = text.replace("@llvm.umin.i64(i64", "@llvm.umax.i64(i64")
     for _ in range(2):
         with pytest.raises(clamp_proof.NotShown):
-            proved.prove(wrong, store)
+            prover.prove(wrong, store)
     assert entries(tmp_path) == 1
 
 
 def test_a_change_of_the_prover_proves_again(tmp_path, monkeypatch):
     store = Store("proofs", tmp_path)
     monkeypatch.setattr(clamp_proof, "prove", lambda text: 7)
-    assert proved.prove("text", store) == 7
+    assert prover.prove("text", store) == 7
     monkeypatch.setattr(clamp_proof, "prove", lambda text: 8)
-    assert proved.prove("text", store) == 7
+    assert prover.prove("text", store) == 7
     changed = tmp_path / "proofs/clamp_proof.py"
     changed.parent.mkdir(exist_ok=True)
     changed.write_text("# another")
     monkeypatch.setattr(clamp_proof, "__file__", str(changed))
-    proved._prover.cache_clear()
+    prover._prover.cache_clear()
     try:
-        assert proved.prove("text", store) == 8
+        assert prover.prove("text", store) == 8
     finally:
-        proved._prover.cache_clear()
+        prover._prover.cache_clear()
