@@ -104,10 +104,10 @@ class Pages:
         static = Mount("/static", StaticFiles(directory=rendering.STATIC))
         style = Route("/static/drawing.css", _send_style)
         forms = [
-            Route(path, queries.checked(path, page), methods=["GET", "POST"])
+            Route(path, queries.check_first(path, page), methods=["GET", "POST"])
             for path, page in {"/layout": self.show_layout, **self._rdma.forms()}.items()
         ]
-        checked = [Route(path, queries.checked(path, page)) for path, page in pages.items()]
+        checked = [Route(path, queries.check_first(path, page)) for path, page in pages.items()]
         own = [Route(path, page) for path, page in self._predictions.handlers().items()]
         return [*checked, *own, *forms, style, static]
 

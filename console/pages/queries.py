@@ -119,7 +119,7 @@ def check(parameters: Mapping[str, Parameter], request: Request) -> None:
                 raise BadQuery(f"{name}: {_quote(value)} is not valid; {problem}")
 
 
-def checked(route: str, handler: Handler) -> Handler:
+def check_first(route: str, handler: Handler) -> Handler:
     """Return a handler that refuses queries which the page of a route does not know."""
     parameters = PAGES.get(route, {})
 
