@@ -19,7 +19,7 @@ from conformance.memory.test_conformance_tensor_copies import (
 )
 from conformance.memory.test_conformance_tensor_modes import ACCESS, random_image
 
-from support.execution import native_launch
+from support.execution import native_launch, prover
 from support.execution.both_backends import Bench, compiler
 from support.oracles.tensor_boxes import DTYPES
 from vgpu_sim.exec.errors import KernelError

@@ -5,7 +5,7 @@ import signal
 import numpy as np
 import pytest
 
-from support.execution import native_launch
+from support.execution import native_launch, prover
 from support.execution.both_backends import Bench, compare, compiler
 from vgpu_sim.compiler import InvalidPtxError, compile_ptx
 from vgpu_sim.exec import interp, jit

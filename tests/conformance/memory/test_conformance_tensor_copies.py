@@ -9,7 +9,7 @@ import struct
 import numpy as np
 import pytest
 
-from support.execution import both_backends, native_launch
+from support.execution import both_backends, native_launch, prover
 from support.execution.both_backends import compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from support.oracles.tensor_boxes import DTYPES, SPANS, TensorMap

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from support.execution import native_launch
+from support.execution import native_launch, prover
 from support.execution.both_backends import Bench, compiler
 from support.execution.texture_kernels import DESCRIPTOR_BYTES, THREADS, WORDS, kernel_of
 from support.oracles import random_textures

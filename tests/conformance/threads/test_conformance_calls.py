@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from support.execution import native_launch
+from support.execution import native_launch, prover
 from support.execution.both_backends import Bench, compare, compiler
 from support.fuzzers.fuzzing import trial
 from support.kernels.random_kernels import functions

@@ -5,7 +5,7 @@ values as without the delay.
 import numpy as np
 import pytest
 
-from support.execution import native_launch
+from support.execution import native_launch, prover
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.exec import jit

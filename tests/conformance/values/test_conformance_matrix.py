@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from support.execution import both_backends
+from support.execution import both_backends, prover
 from support.execution.both_backends import compare, compiler
 from support.execution.interpreted_ptx import compile_verified, kernel, run
 from support.execution.warp_fragments import GRID, WARPS, plans_of, run_fragments

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.execution import native_launch
+from support.execution import native_launch, prover
 from support.execution.both_backends import Bench, compiler
 from support.execution.interpreted_ptx import compile_verified
 from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError
