@@ -3,24 +3,45 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, Slice
+from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, Holder, Slice
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common.world import World
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSlice:
-    """A slice and the GPU that it is part of."""
+    """A slice and the GPU that it is part of.
+
+    The GPU object lists a slice that claims share once for each claim: ``others`` are those
+    entries beside ``slice``.
+    """
 
     gpu: Gpu
     slice: Slice | ClaimedSlice
+    others: tuple[ClaimedSlice, ...] = ()
 
     @property
-    def claim(self) -> str:
-        """Return the ResourceClaim that the slice was made for; empty if there is none."""
-        if isinstance(self.slice, Slice):
-            return ""
-        return f"{self.slice.claim.namespace}/{self.slice.claim.name}"
+    def claims(self) -> tuple[str, ...]:
+        """Return the ResourceClaims that the slice was made for."""
+        every = (self.slice, *self.others)
+        named = (one.claim for one in every if isinstance(one, ClaimedSlice))
+        return tuple(f"{one.namespace}/{one.name}" for one in named)
+
+    @property
+    def holders(self) -> tuple[Holder, ...]:
+        """Return the pods that hold the slice, each once."""
+        every = (holder for one in (self.slice, *self.others) for holder in one.holders)
+        return tuple({(one.namespace, one.name): one for one in every}.values())
+
+    @property
+    def memory_used_bytes(self) -> int:
+        """Return the memory in use, of all claims that share the slice."""
+        return sum(one.memory_used_bytes for one in (self.slice, *self.others))
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return the memory of the slice, or of all claims' shares of it."""
+        return sum(one.memory_bytes for one in (self.slice, *self.others))
 
 
 def find_slice(world: World, uuid: str) -> FoundSlice | None:
@@ -33,14 +54,17 @@ def slices_of(world: World, namespace: str, name: str) -> list[FoundSlice]:
     return [
         one
         for one in every_slice(world)
-        if any((h.namespace, h.name) == (namespace, name) for h in one.slice.holders)
+        if any((h.namespace, h.name) == (namespace, name) for h in one.holders)
     ]
 
 
 def every_slice(world: World) -> Iterator[FoundSlice]:
-    """Yield the slices of all GPUs, those of claims too."""
+    """Yield the slices of all GPUs, those of claims too; one that claims share only once."""
     for gpu in world.gpus.values():
         for one in gpu.status.slices:
             yield FoundSlice(gpu, one)
+        shared: dict[str, list[ClaimedSlice]] = {}
         for claimed in gpu.status.claims:
-            yield FoundSlice(gpu, claimed)
+            shared.setdefault(claimed.uuid, []).append(claimed)
+        for first, *others in shared.values():
+            yield FoundSlice(gpu, first, tuple(others))

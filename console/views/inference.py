@@ -90,7 +90,7 @@ def find_pods(
         return []
     held: dict[str, list[FoundSlice]] = defaultdict(list)
     for one in every_slice(world):
-        for key in {f"{holder.namespace}/{holder.name}" for holder in one.slice.holders}:
+        for key in {f"{holder.namespace}/{holder.name}" for holder in one.holders}:
             if key in chosen:
                 held[key].append(one)
     return [Pod(_target(chosen[key]), tuple(slices)) for key, slices in sorted(held.items())]

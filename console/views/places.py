@@ -121,13 +121,12 @@ def _matches(one: FoundSlice, query: Query) -> bool:
         return False
     if not query.words:
         return True
-    holders = (f"{h.namespace}/{h.name}" for h in one.slice.holders)
-    names = (one.slice.uuid, str(place), one.gpu.name, one.gpu.spec.node_name, one.claim, *holders)
-    whole = "\n".join(names).lower()
+    holders = (f"{h.namespace}/{h.name}" for h in one.holders)
+    names = (one.slice.uuid, str(place), one.gpu.name, one.gpu.spec.node_name)
+    whole = "\n".join((*names, *one.claims, *holders)).lower()
     return all(word in whole for word in query.words)
 
 
 def _namespaces(one: FoundSlice) -> Iterator[str]:
-    yield from (holder.namespace for holder in one.slice.holders)
-    if one.claim:
-        yield one.claim.partition("/")[0]
+    yield from (holder.namespace for holder in one.holders)
+    yield from (claim.partition("/")[0] for claim in one.claims)

@@ -73,7 +73,7 @@ def list_pods(
     """
     held: dict[str, list[FoundSlice]] = {}
     for one in details.every_slice(model.world()):
-        for holder in one.slice.holders:
+        for holder in one.holders:
             held.setdefault(f"{holder.namespace}/{holder.name}", []).append(one)
     keys = sorted(
         key

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from unit.console.test_console_pages import fetch, run
+from unit.console.test_console_pages import HOSTILE, Elements, fetch, run
 
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
@@ -220,3 +220,81 @@ def test_an_exporters_instances_are_named_as_everywhere(node: SyntheticCluster) 
         "",
     }
     assert all(len(row) == len(table.head) for row in table.rows)
+
+
+def share(cluster: SyntheticCluster) -> None:
+    """Let two claims share a slice; one pod uses both, another only the second."""
+    gpu = cluster.objects["GPU"]["n1-gpu-0"]
+    slices = gpu["status"]["slices"]
+    first = slices.pop(0)
+    gpu["status"]["claims"] = [
+        {
+            **{key: first[key] for key in ("profile", "start", "multiprocessors", "health")},
+            "uuid": "MIG-shared",
+            "claim": {"namespace": "ml", "name": name, "uid": name},
+            "shared": True,
+            "memoryBytes": 2 << 30,
+            "memoryUsedBytes": 1 << 30,
+            "holders": [{"namespace": "ml", "name": pod, "uid": pod} for pod in pods],
+        }
+        for name, pods in (("left", ["both"]), ("right", ["both", "one"]))
+    ]
+    for name in ("both", "one"):
+        pod = synthetic.add_pending_pod(cluster, "ml", name, {})
+        pod["spec"] |= {
+            "nodeName": "n1",
+            "resourceClaims": [{"name": "c", "resourceClaimName": "right"}],
+        }
+        pod["status"] = {"phase": "Running"}
+
+
+def test_a_slice_that_claims_share_has_all_claims_and_each_pod_once(
+    node: SyntheticCluster,
+) -> None:
+    share(node)
+    text = words(fetch(node, "/slices/MIG-shared").text)
+    assert "claims, which share it: ml/left, ml/right" in text
+    assert (text.count("ml/both Running, on n1"), text.count("ml/one Running, on n1")) == (1, 1)
+    assert "2.0 GiB of 4.0 GiB" in text
+    listed = fetch(node, "/slices", "text=ml/left").text
+    assert listed.count('href="/slices/MIG-shared"') == 1
+    assert fetch(node, "/pods/ml/both").text.count('href="/slices/MIG-shared"') == 1
+
+
+def test_two_pods_can_hold_one_slice(node: SyntheticCluster) -> None:
+    hold(node, 2)
+    slices = node.objects["GPU"]["n1-gpu-0"]["status"]["slices"]
+    slices[2]["holders"].append({"namespace": "ml", "name": "static-n1", "uid": "v"})
+    text = words(fetch(node, "/slices/MIG-n1-0-2").text)
+    assert "ml/trainer Running, on n1" in text
+    assert "ml/static-n1 has ended or was deleted" in text
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_escaped_in_lists(node: SyntheticCluster, name: str) -> None:
+    slices = node.objects["GPU"]["n1-gpu-0"]["status"]["slices"]
+    slices[0] |= {"uuid": name, "health": f"Unhealthy: {name}"}
+    pod = synthetic.add_pending_pod(node, name, name, {ONE_G: "1"})
+    pod["spec"]["nodeName"] = name
+    state = {"waiting": {"reason": name, "message": name}}
+    pod["status"] = {"phase": name, "containerStatuses": [{"name": "c", "state": state}]}
+    policy = {"metadata": {"name": name, "namespace": name}, "spec": {"podSelector": {}}}
+    node.put("RDMANetworkPolicy", policy)
+    query = urlencode({"text": name, "namespace": name})
+    chosen = urlencode({"object": f"RDMANetworkPolicy {name}/{name}"})
+    for path, given in (
+        ("/pods", ""),
+        ("/pods", query),
+        ("/slices", ""),
+        ("/slices", query),
+        ("/why", ""),
+        ("/rdma/what-if", ""),
+        ("/rdma/what-if", chosen),
+    ):
+        text = fetch(node, path, given).text
+        parsed = Elements(text)
+        scripts = [a for tag, a in parsed.tags if tag == "script"]
+        assert scripts == [{"src": "/static/console.js", "defer": None}], path
+        assert not [tag for tag, _ in parsed.tags if tag == "img"], path
+        assert "<script>alert" not in text, path
+        assert "<img src=x" not in text, path
