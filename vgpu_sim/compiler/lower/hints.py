@@ -25,8 +25,8 @@ def nothing(context: Context, form: Form, match: Match) -> None:
     """
     where, *sizes = context.operands
     said = Space.GENERIC
-    if named := _NAMED & match.words.keys():
-        said = Space[named.pop().upper()]
+    for word in _NAMED & match.words.keys():  # at most one
+        said = Space[word.upper()]
     base_and_displacement(context, where, space_of(context, where, said, WINDOWS))
     if any(not isinstance(s, tree.Integer) or s.value != _LINE_BYTES for s in sizes):
         raise Invalid(f"the size must be the constant {_LINE_BYTES}")
