@@ -75,8 +75,10 @@ def logic_and_predicate(context: Context, form: Form, match: Match) -> None:
     to = values.destination(context, first.first, DataType.B32)
     builder = context.builder
     predicate = values.predicate_destination(context, first.second) or builder.unused_predicate()
-    minus = isinstance(chooser, tree.Not)  # then the negation of what is computed, by De Morgan
-    chosen = values.predicate_source(context, chooser.operand if minus else chooser)
+    minus = False
+    if isinstance(chooser, tree.Not):  # then the negation of what is computed, by De Morgan
+        chooser, minus = chooser.operand, True
+    chosen = values.predicate_source(context, chooser)
     some, zero = builder.inverse_predicate(), Literal(0)
     compare = Compare.EQ if minus else Compare.NE
     builder.emit(Op.LOP3, type=DataType.B32, dsts=(to,), srcs=srcs)
