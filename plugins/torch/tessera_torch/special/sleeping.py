@@ -6,22 +6,12 @@ PyTorch's own kernel is machine code that no operator reaches.
 from typing import Any, Final
 
 import torch
-import triton
-import triton.language as tl
 
 from tessera_torch import counts
 from tessera_torch.own.launching import launch
+from tessera_torch.special.sleeping_kernels import wait
 
 _CYCLES_PER_NS: Final = 2  # about an H100's clock
-
-
-@triton.jit
-def _wait(duration):
-    timer: tl.constexpr = "mov.u64 $0, %globaltimer;"
-    start = tl.inline_asm_elementwise(timer, "=l", [], dtype=tl.int64, is_pure=False, pack=1)
-    now = start
-    while now - start < duration:
-        now = tl.inline_asm_elementwise(timer, "=l", [], dtype=tl.int64, is_pure=False, pack=1)
 
 
 def replace() -> None:
@@ -34,4 +24,4 @@ def _sleep(cycles: int) -> None:
     """Keep the current stream busy for as long as a GPU counts so many cycles."""
     counts.CALLS["_sleep"] += 1
     duration = int(cycles) // _CYCLES_PER_NS
-    launch(_wait, (1,), torch.device("cuda", torch.cuda.current_device()), duration, warps=1)
+    launch(wait, (1,), torch.device("cuda", torch.cuda.current_device()), duration, warps=1)

@@ -1,0 +1,14 @@
+"""The Triton kernel that keeps a stream busy."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def wait(duration):
+    """Return after so many nanoseconds."""
+    timer: tl.constexpr = "mov.u64 $0, %globaltimer;"
+    start = tl.inline_asm_elementwise(timer, "=l", [], dtype=tl.int64, is_pure=False, pack=1)
+    now = start
+    while now - start < duration:
+        now = tl.inline_asm_elementwise(timer, "=l", [], dtype=tl.int64, is_pure=False, pack=1)
