@@ -38,8 +38,8 @@ TRITON_B200 = replace(
     tests=("test_tutorials.py", "test_blackwell.py"),
     note=(
         "test_tutorials.py ran twice on a machine with much other work. What passed in one of the"
-        " runs counts. Four tests exceeded 300 s in the first run, and the second one was stopped before"
-        " their end: they count as not run. Uncommitted changes were those of `tessera cc`."
+        " runs counts. Four tests exceeded 300 s in the first run, and the second one was stopped"
+        " before their end: they count as not run. Uncommitted changes were those of `tessera cc`."
     ),
 )
 TRITON_GLUON = replace(
