@@ -18,7 +18,7 @@ from vgpu_sim.perf.kernels.scoreboard import CHAIN, Scoreboard
 from vgpu_sim.worker.observing.accesses import (
     Numbers,
     conflicts_of,
-    interleaved,
+    interleave,
     sectors_of,
     steps_of,
     wavefronts_of,
@@ -174,7 +174,7 @@ class Watch:
             amounts["shared_ideal_wavefronts"][word] += fewest * kept
             amounts["shared_requests"][word] += len(np.unique(warps))
         elif access.space is Space.LOCAL:
-            places, which = interleaved(access.addresses, access.lanes, access.width)
+            places, which = interleave(access.addresses, access.lanes, access.width)
             amounts["l1_global_wavefronts"][word] += wavefronts_of(
                 *sectors_of(warps[which], places)
             )

@@ -25,7 +25,7 @@ def sectors_of(warps: Numbers, addresses: Numbers) -> tuple[Numbers, Numbers]:
     return keys >> _WARP_SHIFT, keys & ((1 << _WARP_SHIFT) - 1)
 
 
-def interleaved(addresses: Numbers, lanes: Numbers, width: int) -> tuple[Numbers, Numbers]:
+def interleave(addresses: Numbers, lanes: Numbers, width: int) -> tuple[Numbers, Numbers]:
     """Return where the words of accesses to local memory are, as places in a warp's memory and as
     indices of the accesses. Words of 4 bytes at one address are adjacent, in the order of lanes, so
     that lanes with different addresses access different lines.

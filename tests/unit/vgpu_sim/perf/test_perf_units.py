@@ -10,7 +10,7 @@ from vgpu_sim.perf.kernels import unrolling
 from vgpu_sim.perf.kernels.scoreboard import Scoreboard
 from vgpu_sim.perf.kernels.units import Part, Unit, parts_of
 from vgpu_sim.worker.observing.accesses import (
-    interleaved,
+    interleave,
     sectors_of,
     steps_of,
     wavefronts_of,
@@ -178,5 +178,5 @@ def test_lanes_with_different_local_addresses_access_different_lines(
 ) -> None:
     lanes = np.arange(32)
     addresses = np.array([place(int(lane)) for lane in lanes], np.int64)
-    places, which = interleaved(addresses, lanes, width)
+    places, which = interleave(addresses, lanes, width)
     assert wavefronts_of(*sectors_of(np.zeros(len(which), np.int64), places)) == wavefronts

@@ -52,7 +52,7 @@ class _Bytes:
     def kind(self) -> DataType:
         return D.U32 if self.space is Space.SHARED else D.U64
 
-    def transposed(self, factor: int, first: int, byte: int) -> tuple[Register, Register]:
+    def place_transposed(self, factor: int, first: int, byte: int) -> tuple[Register, Register]:
         """Return the address of the row ``first`` + ``factor`` t + j % 2, and the column."""
         lane = self.lanes.plus(self.lanes.times(self.t, factor), first + byte % 2)
         return self.row(lane), self.lanes.plus(self.g, EDGE * (byte // 2))
@@ -111,7 +111,7 @@ def load_square(context: Context, form: Form, match: Match) -> None:
     found = []
     for register in range(2 * count):
         first = 16 * (register // 2) + 2 * (register % 2)
-        places = [rows.transposed(4, first, byte) for byte in range(_BYTES)]
+        places = [rows.place_transposed(4, first, byte) for byte in range(_BYTES)]
         found.append(rows.join([rows.load(*place, width) for place in places]))
     fragments.assign(rows.sequence, to, found, D.B32)
 
@@ -140,7 +140,7 @@ def store(context: Context, form: Form, match: Match) -> None:
     rows = _Bytes.at(context, match, where)
     for matrix, word in enumerate(words):
         for byte in range(_BYTES):
-            place = rows.place(*rows.transposed(2, EDGE * matrix, byte))
+            place = rows.place(*rows.place_transposed(2, EDGE * matrix, byte))
             part = rows.sequence.emit(Op.SHR, D.U32, word, Literal(8 * byte))
             context.builder.emit(Op.ST, type=D.B8, srcs=(place, part), space=rows.space)
 
