@@ -86,7 +86,7 @@ async def read_budgets(lister: Lister | None, pods: Collection[str]) -> Budgets:
 
 
 async def _read(lister: Lister, pods: set[str], spaces: list[str]) -> Budgets:
-    selected: list[tuple[Document, frozenset[str]]] = []
+    selected: list[tuple[Document, set[str]]] = []
     problem = ""
     if len(spaces) > _MOST_SPACES:
         problem = f"only those of {_MOST_SPACES} of {len(spaces)} namespaces were read"
@@ -106,9 +106,7 @@ async def _read(lister: Lister, pods: set[str], spaces: list[str]) -> Budgets:
     return _evaluate(selected, problem)
 
 
-def _evaluate(
-    selected: Iterable[tuple[Document, frozenset[str] | set[str]]], problem: str
-) -> Budgets:
+def _evaluate(selected: Iterable[tuple[Document, set[str]]], problem: str) -> Budgets:
     seen: set[str] = set()
     several: set[str] = set()
     found: list[Budget] = []
@@ -164,7 +162,8 @@ def write_selector(selector: Mapping[str, object] | None) -> str | None:
     expressions: object = selector.get("matchExpressions")
     for one in expressions if isinstance(expressions, list) else ():
         key, values = one["key"], ",".join(one.get("values") or ())
-        match one["operator"]:
+        operator: str = one["operator"]
+        match operator:
             case "In":
                 parts.append(f"{key} in ({values})")
             case "NotIn":
