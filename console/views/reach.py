@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.model.fabric import Fabric
+from facts.wording import list_first
 from rdma import grants
-from rdma.explain import Explanation, Question, QuestionError
+from rdma.explain import Explanation, Half, Question, QuestionError
 from rdma.objects import PodFacts
 from rdma.verbs import ALL, NAMES, NONE, Verb
 
 SHOWN: Final = 32  # rows and columns of a matrix
+_REASONS: Final = 3  # policies, and rules, that a cell names
 _LETTERS: Final = {
     "Send": "S",
     "Write": "W",
@@ -27,12 +29,16 @@ LEGEND: Final = tuple((letter, name) for name, letter in _LETTERS.items())
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The verbs that pass from one pod to another; ``problem`` if they cannot be evaluated."""
+    """The verbs that pass from one pod to another; ``problem`` if they cannot be evaluated.
+
+    ``reasons`` name the policies and rules that decide, a line for each direction.
+    """
 
     verbs: Verb
     audited: Verb = NONE
     partition_shared: bool = True
     problem: str = ""
+    reasons: tuple[str, ...] = ()
 
     @property
     def letters(self) -> str:
@@ -118,7 +124,19 @@ def _cell(fabric: Fabric, source: PodFacts, destination: PodFacts) -> Cell:
     except QuestionError as err:
         return Cell(NONE, problem=str(err))
     verdict = found.verdict
-    return Cell(grants.passing_verbs(verdict), verdict.audited, verdict.partition_shared)
+    reasons = tuple(map(_describe_half, found.halves))
+    passing = grants.passing_verbs(verdict)
+    return Cell(passing, verdict.audited, verdict.partition_shared, reasons=reasons)
+
+
+def _describe_half(half: Half) -> str:
+    """Return which policies isolate one end, and which of their rules grant something."""
+    name = half.direction.value
+    if not half.isolated_by:
+        return f"{name}: no policy isolates {half.who}"
+    rules = [f"{rule} grants {', '.join(verbs)}" for rule, verbs in half.rules]
+    granted = list_first(rules, _REASONS) if rules else "no rule grants anything"
+    return f"{name}: isolated by {list_first(half.isolated_by, _REASONS)}; {granted}"
 
 
 def _name(pod: PodFacts) -> str:

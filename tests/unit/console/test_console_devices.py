@@ -402,3 +402,17 @@ def test_an_invalid_policy_is_evaluated_as_the_operator_would(fabric: SyntheticC
     text = propose(fabric, POLICY.replace("verbs: [CM, Send, Read]", "verbs: [Fly]")).text
     assert "Invalid, so the operator would deny everything" in text
     assert "all verbs</td><td>nothing passes</td>" in text
+
+
+def test_a_cell_of_the_matrix_names_the_policies_and_rules_that_decide(
+    fabric: SyntheticCluster,
+) -> None:
+    page = fetch(fabric, "/rdma").text
+    titles = re.findall(r'title="([^"]* → [^"]*)"', page)
+    isolated = [one for one in titles if "ingress: isolated by " in one]
+    assert isolated
+    for one in isolated:
+        (policy,) = re.findall(r"ingress: isolated by ([^;]+);", one)
+        assert f"{policy} ingress[0] grants " in one or "no rule grants anything" in one
+    free = [one for one in titles if "ingress: no policy isolates " in one]
+    assert len(isolated) + len(free) == len(titles)
