@@ -8,7 +8,7 @@ that viewers cannot make the console send many requests.
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from gpu_operator import errors
@@ -19,6 +19,8 @@ MOST_BYTES: Final = 4 << 20  # pairs and kinds of denials alone may have more th
 _LABELS: Final = "app.kubernetes.io/component=exporter"
 _KEPT_S: Final = 5.0
 _MOST_KEPT: Final = 64
+_MOST_EARLIER: Final = 256 << 10  # characters
+_LONGEST_S: Final = 60.0  # between two answers of which a rate is computed
 
 
 class Proxy(Protocol):
@@ -35,12 +37,18 @@ class Proxy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """What an exporter has answered, or why there is no answer; ``at`` is the clock's time."""
+    """What an exporter has answered, or why there is no answer; ``at`` is the clock's time.
+
+    ``earlier`` is what the same pod answered ``seconds`` before, from which rates follow; empty if
+    that is too long ago, too large to keep, or not known.
+    """
 
     text: str = ""
     problem: str = ""
     pod: str = ""
     at: float = 0.0
+    earlier: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -61,6 +69,8 @@ class Exporters:
             if kept is not None and self.clock() - kept[0] < _KEPT_S:
                 return kept[1]
             found = await self._read(self.proxy, node)
+            if kept is not None:
+                found = _join(kept[1], found)
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             self._kept[node] = (self.clock(), found)
@@ -85,6 +95,15 @@ class Exporters:
         except errors.KubeError as err:
             return Scrape(problem=str(err))
         return Scrape(body.decode(errors="replace"), pod=f"{space}/{name}", at=self.clock())
+
+
+def _join(earlier: Scrape, found: Scrape) -> Scrape:
+    """Return an answer with the one before it."""
+    seconds = found.at - earlier.at
+    is_usable = earlier.pod == found.pod != "" and 0 < seconds <= _LONGEST_S
+    if not is_usable or len(earlier.text) > _MOST_EARLIER:
+        return found
+    return replace(found, earlier=earlier.text, seconds=seconds)
 
 
 def _is_exporter(pod: Document, node: str) -> bool:

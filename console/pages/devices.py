@@ -82,8 +82,9 @@ class DevicePages:
             return self._frame.not_found(request, f"node {name} with GPUs", needs.GPU)
         scrape = await self._live.exporters.scrape(name)
         devices = metrics.devices_of(world, name)
-        tables = await self._frame.compute(metrics.tables, scrape.text, devices)
+        tables = await self._frame.compute(metrics.tables, scrape, devices)
         tables = places.name_slices(tables, world.gpus_by_node()[name])
         values = {"name": name, "tables": tables, "problem": scrape.problem, "pod": scrape.pod}
         values["gpus"] = {str(one.spec.index): one.name for one in world.gpus_by_node()[name]}
+        values["again"] = AGAIN_S
         return self._frame.page(request, "node_metrics.html", f"Metrics of {name}", "", **values)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from console.model.exporters import Scrape
 from console.model.exposition import Series, read_samples
 from console.views import faults
 from gpu_operator.api.v1alpha1.resource import Gpu
@@ -24,10 +25,14 @@ _OF_INSTANCES: Final = (
     ("DCGM_FI_DEV_FB_FREE", "Memory free", "MiB", 1.0),
     ("tessera_contexts", "Contexts", "", 1.0),
     ("tessera_kernel_launches_total", "Launches", "", 1.0),
+    ("rate of tessera_kernel_launches_total", "Launches per second", "", 1.0),
     ("tessera_kernel_seconds_total", "Time in kernels", "s", 1.0),
     ("tessera_host_to_device_bytes_total", "Copied in", "MiB", 2.0**-20),
+    ("rate of tessera_host_to_device_bytes_total", "Copied in", "MiB/s", 2.0**-20),
     ("tessera_device_to_host_bytes_total", "Copied out", "MiB", 2.0**-20),
+    ("rate of tessera_device_to_host_bytes_total", "Copied out", "MiB/s", 2.0**-20),
 )
+_RATE: Final = "rate of "  # a counter's growth per second, between two answers
 _LOST: Final = "tessera_gpu_lost"
 _LOST_CELL: Final = "lost"
 _READINGS: Final = "DCGM_"  # prefix of what is read from the GPU itself
@@ -129,13 +134,13 @@ def devices_of(world: World, node: str) -> Mapping[str, Device]:
     }
 
 
-def tables(text: str, devices: Mapping[str, Device]) -> list[Table]:
+def tables(scrape: Scrape, devices: Mapping[str, Device]) -> list[Table]:
     """Return the tables of what an exporter has answered, in Prometheus's text format.
 
     ``devices`` are the node's GPUs, by index. A GPU that has fallen off the bus has no readings,
     even if an earlier version of the exporter has repeated its last ones.
     """
-    series = read_samples(text, _WANTED)
+    series = _add_rates(read_samples(scrape.text, _WANTED), scrape)
     lost = {index for index, one in devices.items() if one.is_lost}
     for labels, value in series.get(_LOST, ()):
         change = lost.add if value else lost.discard
@@ -148,6 +153,25 @@ def tables(text: str, devices: Mapping[str, Device]) -> list[Table]:
     if shown:
         found.append(_table("Instances", shown, _INSTANCE_LABELS, series, lost))
     return found
+
+
+def _add_rates(series: Series, scrape: Scrape) -> Series:
+    """Add the rates of counters, if there is an earlier answer; a counter may have begun again."""
+    if not scrape.earlier:
+        return series
+    earlier = read_samples(scrape.earlier, _WANTED)
+    rates = {}
+    for name, *_ in _OF_INSTANCES:
+        counter = name.removeprefix(_RATE)
+        if name == counter or counter not in series:
+            continue
+        before = {frozenset(labels.items()): value for labels, value in earlier.get(counter, ())}
+        rates[name] = [
+            (labels, (value - old if value >= old else value) / scrape.seconds)
+            for labels, value in series[counter]
+            if (old := before.get(frozenset(labels.items()))) is not None
+        ]
+    return {**series, **rates}
 
 
 def _with_devices(table: Table, devices: Mapping[str, Device]) -> Table:

@@ -13,7 +13,7 @@ import yaml
 from benchmarks.console import synthetic
 from benchmarks.console.pictures import READ_ONLY_POLICY as POLICY
 from benchmarks.console.synthetic import SyntheticCluster
-from console.model.exporters import MOST_BYTES, Exporters, Proxy
+from console.model.exporters import MOST_BYTES, Exporters, Proxy, Scrape
 from console.views import metrics
 from gpu_operator import errors
 from support.rigs.console_rig import Answer, Console, open_console
@@ -176,7 +176,7 @@ def test_figures_have_the_health_of_their_gpu_and_are_sorted_by_number() -> None
         "1": metrics.Device("Healthy", 3 << 29, 80 << 30),
         "9": metrics.Device("Unhealthy", 0, 80 << 30),
     }
-    gpus, instances = metrics.tables("\n".join(lines), devices)
+    gpus, instances = metrics.tables(Scrape("\n".join(lines)), devices)
     assert gpus.rows == (
         ("1", "Healthy", "1.5 of 80.0", "1"),
         ("9", "Unhealthy", "0.0 of 80.0", "9"),
@@ -197,13 +197,13 @@ def test_a_lost_gpu_has_no_readings_even_if_an_exporter_repeats_them() -> None:
     devices = {str(one): metrics.Device("h", 1, 80 << 30, one == 0) for one in (0, 1, 2)}
 
     def cells(more: str = "") -> tuple[list[str], list[tuple[str, ...]]]:
-        gpus, instances = metrics.tables("\n".join((*lines, more)), devices)
+        gpus, instances = metrics.tables(Scrape("\n".join((*lines, more))), devices)
         return [one[-1] for one in gpus.rows], [one[-2:] for one in instances.rows]
 
     assert cells() == (["lost", "70", "70"], [("lost", "12"), ("5", "12")])
     newer = 'tessera_gpu_lost{gpu="0"} 0\ntessera_gpu_lost{gpu="1"} 1'  # later than the objects
     assert cells(newer) == (["70", "lost", "70"], [("5", "12"), ("lost", "12")])
-    (alone,) = metrics.tables('tessera_gpu_lost{gpu="0"} 1', {})
+    (alone,) = metrics.tables(Scrape('tessera_gpu_lost{gpu="0"} 1'), {})
     assert [one[0] for one in alone.rows] == ["0"]
     assert set(alone.rows[0][2:]) == {"lost"}
 
@@ -274,7 +274,7 @@ def test_without_an_answer_the_page_names_the_reason(
 
 def test_a_hostile_answer_gives_no_figures() -> None:
     for text in ("", "x" * 10**6, "DCGM_FI_DEV_GPU_UTIL{" + 'a="b",' * 10**5 + "} 1", "\x00" * 9):
-        assert metrics.tables(text, {}) == []
+        assert metrics.tables(Scrape(text), {}) == []
 
 
 def propose(cluster: SyntheticCluster, text: str) -> Answer:
@@ -416,3 +416,22 @@ def test_a_cell_of_the_matrix_names_the_policies_and_rules_that_decide(
         assert f"{policy} ingress[0] grants " in one or "no rule grants anything" in one
     free = [one for one in titles if "ingress: no policy isolates " in one]
     assert len(isolated) + len(free) == len(titles)
+
+
+def test_launches_and_copies_per_second_follow_from_two_answers(node: SyntheticCluster) -> None:
+    proxy, now = FakeProxy(ANSWER.encode(), [exporter_of("n1")]), [100.0]
+
+    async def use(console: Console) -> list[str]:
+        console.pages._live.exporters = Exporters(proxy, clock=lambda: now[0])
+        pages = [(await console.request("/metrics/n1")).text]
+        for after_s, launches in ((10, 47), (8, 16), (90, 17)):
+            proxy.body = ANSWER.replace("} 12", f"}} {launches}").encode()
+            now[0] += after_s
+            pages.append((await console.request("/metrics/n1")).text)
+        return pages
+
+    first, second, restarted, late = run(node, use)
+    assert "Launches per second" not in first
+    assert "<bdi>3.5</bdi>" in second  # 35 in ten seconds
+    assert "<bdi>2</bdi>" in restarted  # 16 since the counter began again, in eight seconds
+    assert "Launches per second" not in late  # the answers are too far apart
