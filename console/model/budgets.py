@@ -162,16 +162,13 @@ def write_selector(selector: Mapping[str, object] | None) -> str | None:
     expressions: object = selector.get("matchExpressions")
     for one in expressions if isinstance(expressions, list) else ():
         key, values = one["key"], ",".join(one.get("values") or ())
-        operator: str = one["operator"]
-        match operator:
-            case "In":
-                parts.append(f"{key} in ({values})")
-            case "NotIn":
-                parts.append(f"{key} notin ({values})")
-            case "Exists":
-                parts.append(key)
-            case "DoesNotExist":
-                parts.append(f"!{key}")
+        forms = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }
+        parts.append(forms[one["operator"]])
     return ",".join(parts)
 
 
