@@ -7,15 +7,10 @@ from benchmarks.console.browser import Page
 from benchmarks.console.pictures import VIEWS, show_layout, show_what_if
 
 _MORE: Final = {
-    "gpu": "/gpus/gpu-0003-gpu-3",
+    "whole": "/gpus/gpu-0003-gpu-3",
     "detail": "/?pool=rtx",
-    "pending": "/why",
-    "pod": "/pods/training/worker-0",
-    "topologies": "/topology",
     "exporter": "/metrics/gpu-0003",
-    "rollouts": "/rollout",
     "rolled-back": "/gpus/gpu-0006-gpu-1",
-    "model": "/performance/model?model=llama-2-70b&tp=4&batch=16&in=1024&out=256",
     "form": "/performance/attention?heads=0",
 }
 _FORMS: Final = {"layout": show_layout, "what-if": show_what_if}

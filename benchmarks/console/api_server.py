@@ -29,7 +29,7 @@ def make_app(cluster: synthetic.SyntheticCluster) -> Starlette:
     """Return an application that serves the paths of all kinds of the operator."""
     numbers = itertools.count()
 
-    def route(kind: kinds.Kind) -> Route:
+    def routes(kind: kinds.Kind) -> list[Route]:
         async def answer(request: Request) -> Response:
             given = request.query_params
             if given.get("watch"):
@@ -37,11 +37,15 @@ def make_app(cluster: synthetic.SyntheticCluster) -> Starlette:
                     follow(kind.name, float(given.get("timeoutSeconds", "60"))),
                     media_type="application/json",
                 )
-            page = await cluster.page(kind.name, Chosen(), given.get("continue", ""))
+            chosen = Chosen(request.path_params.get("namespace", ""))
+            page = await cluster.page(kind.name, chosen, given.get("continue", ""))
             return JSONResponse(page)
 
         prefix = f"/apis/{kind.group}" if kind.group else "/api"
-        return Route(f"{prefix}/{kind.version}/{kind.plural}", answer)
+        paths = [f"/{kind.plural}"]
+        if kind.namespaced:
+            paths.append(f"/namespaces/{{namespace}}/{kind.plural}")
+        return [Route(f"{prefix}/{kind.version}{path}", answer) for path in paths]
 
     async def follow(kind: str, within_s: float) -> AsyncIterator[bytes]:
         with contextlib.suppress(TimeoutError):
@@ -69,7 +73,8 @@ def make_app(cluster: synthetic.SyntheticCluster) -> Starlette:
         Route("/touch", touch, methods=["POST"]),
         Route("/api/v1/namespaces/{namespace}/pods/{pod}/proxy/metrics", read_pod),
     ]
-    return Starlette(routes=[*map(route, kinds.KINDS), *others])
+    lists = (one for kind in kinds.KINDS for one in routes(kind))
+    return Starlette(routes=[*lists, *others])
 
 
 def main() -> None:
@@ -84,7 +89,9 @@ def main() -> None:
     synthetic.fill(cluster, options.nodes, alike=options.alike)
     if not options.alike:
         scenes.add_rollout(cluster)
+        scenes.add_fault(cluster)
         scenes.add_inference(cluster)
+    scenes.add_holders(cluster)
     if options.hostile:
         cluster = hostile.make_hostile(cluster)
     uvicorn.run(make_app(cluster), port=options.port, log_level="error", access_log=False)

@@ -28,15 +28,24 @@ spec:
 VIEWS: Final = {
     "fleet": "/",
     "node": "/nodes/gpu-0003",
+    "gpu": "/gpus/gpu-0003-gpu-1",
+    "fault": "/faults/xid-48-drill",
+    "pod": "/pods/training/worker-0",
+    "pods": "/pods?namespace=training",
+    "slices": "/slices?text=1g.10gb%406",
+    "pending": "/why",
     "why": "/why/training/llama-finetune-0",
     "rdma": "/rdma",
     "rdma-explain": "/rdma/explain?from=training/worker-4&to=training/worker-0",
     "events": "/events",
+    "topologies": "/topology",
     "topology": "/topology/gpu-0003",
     "metrics": "/metrics",
+    "rollouts": "/rollout",
     "rollout": "/rollout/halves",
     "performance": "/performance/gemm?m=16&n=8192&k=8192&dtype=bf16&board=h100-80gb&board=h200"
     "&board=b200",
+    "model": "/performance/model?model=llama-2-70b&tp=4&batch=16&in=1024&out=256",
 }
 
 
@@ -74,6 +83,11 @@ async def take(page: Page, url: str, folder: Path) -> None:
             await page.wait_for("document.querySelectorAll('.figures td b').length > 0")
         await page.save(folder / f"{name}.png")
         print(name)
+    await page.open(base + VIEWS["gpu"])
+    link = "document.querySelector('a[href^=\"/slices/\"]').getAttribute('href')"
+    slice_page = await page.evaluate(link)
+    await page.open(base + slice_page)
+    await page.save(folder / "slice.png")
     await page.show_as(1280, 1080)
     await show_layout(page, base)
     await page.save(folder / "layout.png")

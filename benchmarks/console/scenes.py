@@ -1,4 +1,4 @@
-"""What pictures need beside a fleet: a rollout under way, and inference pods with metrics."""
+"""What pictures need beside a fleet: a rollout, a fault, and inference pods with metrics."""
 
 import datetime
 from typing import Final
@@ -44,6 +44,40 @@ def add_rollout(cluster: SyntheticCluster) -> None:
     cluster.put(
         "MIGLayout", {"kind": "MIGLayout", "metadata": metadata, "spec": spec, "status": status}
     )
+
+
+def add_fault(cluster: SyntheticCluster) -> None:
+    """Have a GPU be unhealthy by the GPUFault that names it."""
+    fault = cluster.objects["GPUFault"]["xid-48-drill"]
+    gpu = cluster.objects["GPU"].get(fault["spec"]["gpuName"])
+    if gpu is None:
+        return
+    uid = fault["metadata"]["uid"]
+    gpu["spec"]["faults"] = [{"id": uid, "kind": "xid", "xid": 48}]
+    gpu["status"]["faults"] = [{"id": uid, "phase": "Injected"}]
+    gpu["status"]["health"] = "Unhealthy: Xid 48"
+    cluster.put("GPU", gpu)
+
+
+def add_holders(cluster: SyntheticCluster) -> None:
+    """Add the pods that hold slices, as far as they do not exist."""
+    for gpu in cluster.objects["GPU"].values():
+        for one in gpu["status"]["slices"]:
+            for holder in one["holders"]:
+                key = f"{holder['namespace']}/{holder['name']}"
+                if key not in cluster.objects.get("Pod", {}):
+                    cluster.put("Pod", _make_holder(gpu, one, holder))
+
+
+def _make_holder(gpu: Document, one: Document, holder: Document) -> Document:
+    limits = {f"gpu.tessera.dev/mig-{one['profile']}": "1"}
+    metadata = {**holder, "creationTimestamp": "2026-01-01T08:00:00Z"}
+    spec = {
+        "containers": [{"name": "c", "resources": {"limits": limits}}],
+        "nodeName": gpu["spec"]["nodeName"],
+    }
+    status = {"phase": "Running"}
+    return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 
 def add_inference(cluster: SyntheticCluster) -> None:
