@@ -14,6 +14,7 @@ from gpu_operator.controllers.common import offers
 from gpu_operator.controllers.layouts import selection
 from mig import planner, pools
 from mig.errors import MigError
+from mig.geometry import Board
 from mig.pools import GpuState
 
 MOVES: Final = 5
@@ -91,9 +92,13 @@ def find_remedy(survey: Survey, resource: str, number: int, nodes: Sequence[str]
     profile = _profile_name(survey.states, resource.partition("/mig-")[2])
     if not profile:
         return None
-    usable = survey.usable_by_node
+    able = {board for board in {one.board for one in survey.states} if _has(board, profile)}
+    usable = {
+        node: [one for one in survey.usable_by_node.get(node, ()) if one.board in able]
+        for node in nodes
+    }
     try:
-        found = [_on_node(survey, node, usable.get(node, ()), profile, number) for node in nodes]
+        found = [_on_node(survey, node, usable[node], profile, number) for node in nodes]
     except MigError as err:
         return Remedy(profile, number, problem=str(err))
     return min(found, key=lambda one: one.rank, default=Remedy(profile, number))
@@ -137,6 +142,10 @@ def _describe_whole(survey: Survey, gpu: Gpu) -> WholeGpu:
     )
     selecting = (one.name for one in layouts if selection.selects(survey.world, one, gpu))
     return WholeGpu(gpu.name, gpu.spec.index, gpu.spec.layout or next(selecting, ""))
+
+
+def _has(board: Board, profile: str) -> bool:
+    return any(one.name == profile for one in board.device_profiles)
 
 
 def _profile_name(states: Iterable[GpuState], short: str) -> str:

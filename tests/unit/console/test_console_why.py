@@ -180,3 +180,11 @@ def test_the_page_of_a_pod_states_which_events_it_shows(node: SyntheticCluster) 
     text = fetch(node, "/pods/ml/small").text
     assert "Events of Tessera and of the scheduler" in text
     assert "kubectl -n ml describe pod small" in text
+
+
+def test_boards_without_the_profile_do_not_hide_what_makes_room_on_others() -> None:
+    cluster = SyntheticCluster()
+    synthetic.fill(cluster, 40)  # some nodes have boards that know no 7g.80gb
+    text = fetch(cluster, "/why/training/llama-finetune-0").text
+    assert "has no profile" not in text
+    assert "The planner proposes the smallest changes first" in text
