@@ -90,7 +90,7 @@ def _is_field(kind: Any) -> bool:
 
 def _generated(content: dict[str, Any], options: dict[str, bool]) -> list[str]:
     """Return the methods that the standard decorator will generate, of those of each object."""
-    names = ["__init__"] if options.get("init", True) else []
+    names = ["__init__"] if options.get("init", True) and "__init__" not in content else []
     own = ["__repr__"] if options.get("repr", True) else []
     if options.get("eq", True):
         own.append("__eq__")

@@ -6,17 +6,18 @@ Eviction API (https://kubernetes.io/docs/concepts/scheduling-eviction/api-evicti
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from gpu_operator import errors
 from gpu_operator.kube.port import Chosen, Document
 
 KIND: Final = "PodDisruptionBudget"
-MOST_BUDGETS: Final = 64  # each costs a list of its pods
+MOST_BUDGETS: Final = 16  # of a namespace; each costs a list of its pods
 _MOST_PAGES: Final = 20  # of 500 objects each
 _MOST_SPACES: Final = 16
+_PROBLEMS: Final = 3  # that are stated
 _WITHIN_S: Final = 10.0
 
 
@@ -69,53 +70,69 @@ class Budgets:
     problem: str = ""
 
 
+@dataclass(slots=True)
+class _Reading:
+    """What was read so far: budgets, the pods that each selects, and those that it limits."""
+
+    pods: set[str]
+    found: list[Budget] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+    several: set[str] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)
+
+    def result(self) -> Budgets:
+        return Budgets(
+            tuple(self.found), tuple(sorted(self.several)), "; ".join(self.problems[:_PROBLEMS])
+        )
+
+
 async def read_budgets(lister: Lister | None, pods: Collection[str]) -> Budgets:
     """Return the budgets that select some of ``pods``, which are "namespace/name"."""
     if lister is None:
         return Budgets(problem="this console has no connection to an API server")
+    reading = _Reading(set(pods))
     spaces = sorted({pod.partition("/")[0] for pod in pods})
+    if len(spaces) > _MOST_SPACES:
+        reading.problems.append(
+            f"only those of {_MOST_SPACES} of {len(spaces)} namespaces are read"
+        )
     try:
         async with asyncio.timeout(_WITHIN_S):
-            return await _read(lister, set(pods), spaces)
+            for space in spaces[:_MOST_SPACES]:
+                await _read_space(lister, space, reading)
     except TimeoutError:
-        return Budgets(problem=f"the API server did not list them within {_WITHIN_S:g} s")
+        reading.problems.append(f"the API server did not list all within {_WITHIN_S:g} s")
     except errors.Refused as err:
-        return Budgets(problem=f"not permitted: {err}")
+        reading.problems.append(f"not permitted: {err}")
     except errors.KubeError as err:
-        return Budgets(problem=str(err))
+        reading.problems.append(str(err))
+    return reading.result()
 
 
-async def _read(lister: Lister, pods: set[str], spaces: list[str]) -> Budgets:
-    selected: list[tuple[Document, set[str]]] = []
-    problem = ""
-    if len(spaces) > _MOST_SPACES:
-        problem = f"only those of {_MOST_SPACES} of {len(spaces)} namespaces were read"
-    for space in spaces[:_MOST_SPACES]:
-        async for budget in _iterate(lister, KIND, Chosen(space)):
-            if len(selected) == MOST_BUDGETS:
-                return _evaluate(selected, f"only the first {MOST_BUDGETS} were read")
-            labels = write_selector((budget.get("spec") or {}).get("selector"))
-            if labels is None:
-                continue
-            counted = [
-                f"{space}/{pod['metadata']['name']}"
-                async for pod in _iterate(lister, "Pod", Chosen(space, labels=labels))
-                if is_limited(pod, budget)
-            ]
-            selected.append((budget, pods.intersection(counted)))
-    return _evaluate(selected, problem)
+async def _read_space(lister: Lister, space: str, reading: _Reading) -> None:
+    wanted = {name for of, _, name in (pod.partition("/") for pod in reading.pods) if of == space}
+    budgets, more = await _list(lister, KIND, Chosen(space))
+    if more or len(budgets) > MOST_BUDGETS:
+        reading.problems.append(f"only the first {MOST_BUDGETS} of namespace {space} are read")
+    for budget in budgets[:MOST_BUDGETS]:
+        labels = write_selector((budget.get("spec") or {}).get("selector"))
+        if labels is None:
+            continue
+        chosen = Chosen(space, labels=labels)
+        selected, more = await _list(lister, "Pod", chosen, lambda pod: name_of(pod) in wanted)
+        if more:
+            reading.problems.append(f"{space}/{name_of(budget)} selects more pods than are read")
+        _add(reading, budget, {f"{space}/{name_of(pod)}": pod for pod in selected})
 
 
-def _evaluate(selected: Iterable[tuple[Document, set[str]]], problem: str) -> Budgets:
-    seen: set[str] = set()
-    several: set[str] = set()
-    found: list[Budget] = []
-    for document, pods in selected:
-        several |= seen & pods
-        seen |= pods
-        if pods:
-            found.append(_budget(document, pods))
-    return Budgets(tuple(found), tuple(sorted(several)), problem)
+def _add(reading: _Reading, budget: Document, selected: Mapping[str, Document]) -> None:
+    """Add a budget. The API server counts a pod's budgets before it evaluates what they limit."""
+    evicted = {name for name in reading.pods & selected.keys() if _is_running(selected[name])}
+    reading.several |= reading.seen & evicted
+    reading.seen |= evicted
+    limited = {name for name in evicted if is_limited(selected[name], budget)}
+    if limited:
+        reading.found.append(_budget(budget, limited))
 
 
 def _budget(document: Document, pods: Collection[str]) -> Budget:
@@ -135,12 +152,9 @@ def is_limited(pod: Document, budget: Document) -> bool:
     It does not for pods that are pending, that have ended or that are being deleted, nor for pods
     that are not ready if the budget's unhealthyPodEvictionPolicy permits their eviction.
     """
-    status = pod.get("status") or {}
-    if pod["metadata"].get("deletionTimestamp"):
+    if not _is_running(pod):
         return False
-    if status.get("phase") in ("Pending", "Succeeded", "Failed"):
-        return False
-    conditions = status.get("conditions") or ()
+    conditions = (pod.get("status") or {}).get("conditions") or ()
     if any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
         return True
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
@@ -148,6 +162,12 @@ def is_limited(pod: Document, budget: Document) -> bool:
     of_budget = budget.get("status") or {}
     desired = int(of_budget.get("desiredHealthy") or 0)
     return not 0 < desired <= int(of_budget.get("currentHealthy") or 0)
+
+
+def _is_running(pod: Document) -> bool:
+    phase = (pod.get("status") or {}).get("phase")
+    is_deleted = bool(pod["metadata"].get("deletionTimestamp"))
+    return not is_deleted and phase not in ("Pending", "Succeeded", "Failed")
 
 
 def write_selector(selector: Mapping[str, object] | None) -> str | None:
@@ -172,13 +192,24 @@ def write_selector(selector: Mapping[str, object] | None) -> str | None:
     return ",".join(parts)
 
 
-async def _iterate(lister: Lister, kind: str, chosen: Chosen) -> AsyncIterator[Document]:
-    """Yield the objects of a list, at most those of its first pages."""
+def name_of(document: Document) -> str:
+    """Return an object's name."""
+    return str(document["metadata"]["name"])
+
+
+async def _list(
+    lister: Lister,
+    kind: str,
+    chosen: Chosen,
+    is_wanted: Callable[[Document], bool] = lambda _: True,
+) -> tuple[list[Document], bool]:
+    """Return the wanted objects of a list's first pages, and whether there are more pages."""
     token = ""
+    found: list[Document] = []
     for _ in range(_MOST_PAGES):
         page = await lister.page(kind, chosen, token)
-        for item in page.get("items") or ():
-            yield item
+        found += filter(is_wanted, page.get("items") or ())
         token = str((page.get("metadata") or {}).get("continue") or "")
         if not token:
-            return
+            break
+    return found, bool(token)

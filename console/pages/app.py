@@ -239,7 +239,7 @@ class Pages:
             "namespace": space,
             "missing": self._frame.missing_of(needs.PENDING),
         }
-        live = "Pod GPUPolicy Connection"
+        live = "Pod Holder GPUPolicy Connection"
         return self._frame.page(request, "why.html", "Why", live, **values)
 
     async def show_why_pod(self, request: Request) -> Response:
@@ -257,7 +257,7 @@ class Pages:
         found = await self._frame.compute(
             why.explain, self._survey, pod, claims, classes, model.connection
         )
-        live = "Pod GPU Node GPUPolicy MIGLayout ResourceClaim Connection"
+        live = "Pod Holder GPU Node GPUPolicy MIGLayout ResourceClaim Connection"
         return self._frame.page(request, "why_pod.html", f"Why {key}", live, found=found)
 
     async def show_layout(self, request: Request) -> Response:

@@ -10,7 +10,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from console.views import fleet, timeline
+from console.views import fleet, labels, timeline
 
 Handler = Callable[[Request], Awaitable[Response]]
 LONGEST: Final = 317  # "namespace/name" of a pod
@@ -29,6 +29,7 @@ class Parameter:
     is_number: bool = False
     is_time: bool = False
     repeats: bool = False
+    longest: int = LONGEST
 
     def problem(self, value: str) -> str:
         """Return what is wrong with a value; empty if nothing is."""
@@ -38,8 +39,8 @@ class Parameter:
             return f"a whole number of at most {_MOST_DIGITS} digits is expected"
         if self.is_time and value and timeline.read_time(value) is None:
             return "a time such as 2026-01-31T09:30 or 2026-01-31T09:30:00Z is expected, in UTC"
-        if len(value) > LONGEST:
-            return f"more than {LONGEST} characters"
+        if len(value) > self.longest:
+            return f"more than {self.longest} characters"
         return ""
 
 
@@ -51,7 +52,7 @@ _FLEET: Final = {
     "namespace": TEXT,
     "board": TEXT,
     "node": TEXT,
-    "labels": TEXT,
+    "labels": Parameter(longest=labels.LONGEST),
     "colour": Parameter(tuple(fleet.COLOURS)),
     "token": TEXT,  # the printed URL, opened again
 }
@@ -62,7 +63,7 @@ PAGES: Final[Mapping[str, Mapping[str, Parameter]]] = {
     "/why": {"namespace": TEXT},
     "/rdma": _MATRIX,
     "/rdma/traffic": _MATRIX,
-    "/rdma/what-if": {**_MATRIX, "object": TEXT},
+    "/rdma/what-if": {**_MATRIX, "object": Parameter(longest=LONGEST + 32)},
     "/rdma/explain": {"from": TEXT, "to": TEXT},
     "/events": {
         "lane": Parameter(timeline.LANES),

@@ -5,11 +5,10 @@ only from the namespace of its object, and of those in tenants' namespaces no fr
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from console.support.installation import OWN_KINDS, RDMA_KINDS, metadata
-from console.support.rdma import ABOUT_NODES
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.kube.port import Chosen, Document
 from rdma.kinds import POLICY_KIND
@@ -60,20 +59,25 @@ def _prune(event: Document, policies: Mapping[tuple[str, str], str], own: str) -
             return None
         if space != own:
             name = policies.get((space, name), "a policy that does not exist any more")
-            message = message if reason in ABOUT_NODES else "not shown"
+            message = "not shown"
     elif kind not in CLUSTER_SCOPED or space != SHARED:
         return None
     return {
         "kind": kind,
         "namespace": space if kind == POLICY_KIND else "",
         "name": name,
-        "type": event.get("type", ""),
-        "reason": reason,
+        "type": _known(event.get("type"), ("Normal", "Warning")),
+        "reason": _known(reason, tuple(Reason)),
         "message": message,
         "count": _count(event),
         "firstTimestamp": event.get("firstTimestamp") or event.get("eventTime") or "",
         "lastTimestamp": _last(event),
     }
+
+
+def _known(text: object, known: Collection[str]) -> str:
+    """Return a word that Tessera writes; any user can write others."""
+    return str(text) if text in known else "not shown"
 
 
 def _about(event: Document) -> Mapping[str, Any]:

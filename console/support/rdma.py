@@ -14,7 +14,7 @@ from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.kube.port import Document
 from rdma.kinds import NETWORK_KIND, POLICY_KIND
 
-_RULE: Final = ("verbs", "limits", "qosClassName")
+_RULE: Final = ("verbs", "limits")
 _MEMORY: Final = ("maxAccess", "scope")
 _CONDITION: Final = ("type", "status", "reason", "lastTransitionTime", "observedGeneration")
 # Conditions and events with these reasons name nodes; others can quote a policy's spec.

@@ -22,6 +22,7 @@ _PENDING: Final = "Pending"
 _UNKNOWN: Final = "Unknown"  # the health of a GPU that its node's agent has not read
 _XIDS_OF_ERRORS: Final = (63, 64, 94, 95)  # of uncorrected memory errors
 _OFF_BUS_XID: Final = 79
+_OVER: Final = (FaultPhase.INJECTED, FaultPhase.CLEARED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,11 @@ def faults_of(world: World, gpu: Gpu) -> tuple[GpuFault, ...]:
     Of faults that are over and have the same effect, only the latest can be behind the health.
     """
     every = [*_orphans(world, gpu), *_known(world, gpu)]
-    latest = {(one.what, one.slice): one for one in every if one.phase != FaultPhase.ACTIVE}
+    over = [one for one in every if one.phase in _OVER]
+    latest = {(one.what, one.slice): one for one in over}
     found = [
         one
-        if one.phase == FaultPhase.ACTIVE or latest[one.what, one.slice] is one
+        if one.phase not in _OVER or latest[one.what, one.slice] is one
         else replace(one, is_behind=False, ending="is over; a later fault is of the same kind")
         for one in every
     ]

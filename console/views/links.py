@@ -71,4 +71,4 @@ def _meta(world: World, kind: str, name: str) -> Meta | None:
 @lru_cache(maxsize=1)
 def _holders(world: World) -> frozenset[tuple[str, str]]:
     """Return the namespaces and names of the pods that hold slices."""
-    return frozenset((h.namespace, h.name) for one in every_slice(world) for h in one.slice.holders)
+    return frozenset((h.namespace, h.name) for one in every_slice(world) for h in one.holders)

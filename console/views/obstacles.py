@@ -200,7 +200,7 @@ def _causes(
         absent = _absent(gpu, resource)
         if absent:
             health = "" if is_served(gpu) else f", {gpu.status.health}"
-            yield f"{absent} of {gpu.name} (requested by its spec, do not exist{health})"
+            yield f"{absent} of {gpu.name} (requested by its spec, not created yet{health})"
         reasons: dict[str, int] = {}
         for one in own:
             if reason := _reason(gpu, one.health, one.state, one.admitted):

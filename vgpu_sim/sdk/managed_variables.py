@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from vgpu_sim.sdk import annotations
 from vgpu_sim.sdk.errors import CompileError
 
+_STRING = re.compile(r'"[^"]*"')  # LLVM's text has no quote within quotes
 _DEFINITION = re.compile(r"^(.*? = .*?)\b(?:global|constant) .*$")
 _CONSTANT = re.compile(r"(getelementptr|ptrtoint)((?: [a-z]+(?:\([^()]*\))?)*) \($")
 _ADDRESS = "@tessera.managed.address"
@@ -77,7 +78,7 @@ class _Rewriting:
     def _top_level(self, line: str) -> Iterator[str]:
         if line.startswith(f"declare void {_REGISTER_MANAGED}"):
             return
-        used = self._any.findall(line)
+        used = self._any.findall(_STRING.sub("", line))
         name = line.split(" = ")[0]
         if name in self._names:
             found = _DEFINITION.match(line)

@@ -21,7 +21,7 @@ Manifest = Callable[..., dict[str, Any]]
 SMALL = "mig-1g.10gb.tessera.dev"
 RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
 HOLD = ("--n", "100001", "--hold", "600")
-DEMOS_S = 240  # for all demos, which wait for each other's devices
+DEMOS_S = 120  # doubled on a busy machine; for all demos, which wait for each other's devices
 REFUSED = "sharing-parameters"
 SERVED = [one for one in sorted((EXAMPLES / "dra/demos").glob("*.yaml")) if one.stem != REFUSED]
 
@@ -167,6 +167,7 @@ def test_an_agent_writes_no_slices_but_its_own_node_s(
 
 
 @pytest.mark.backend
+@pytest.mark.timeout(600)  # the interpreter is slow
 def test_a_program_computes_on_a_slice_that_was_made_for_its_claim(
     claims: Cluster, node: str
 ) -> None:
@@ -216,6 +217,7 @@ def _documents(demo: Path) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("demo", SERVED, ids=lambda demo: demo.stem)
 def test_demos_of_the_shapes_of_other_drivers_run(
     claims: Cluster, node: str, demo: Path, ending_demos: Cluster

@@ -100,6 +100,7 @@ print("written")
 """
 
 
+@pytest.mark.alone("first-node")
 def test_a_node_agent_may_write_the_gpus_of_its_own_node_only(whole_cluster: Cluster) -> None:
     """From within an agent's pod, with the token that the kubelet bound to it."""
     own, other = gpu_nodes(whole_cluster)

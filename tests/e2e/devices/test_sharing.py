@@ -10,6 +10,7 @@ from support.cluster.kubectl import Cluster, until
 
 Manifest = Callable[..., dict[str, Any]]
 RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
+pytestmark = pytest.mark.alone("control-plane")  # the policy applies to its pools, too
 
 
 def share(cluster: Cluster, sharing: dict[str, Any] | None) -> None:

@@ -20,7 +20,7 @@ def gpu_node(cluster: Cluster) -> str:
 def processes(cluster: Cluster, node: str) -> list[dict[str, Any]]:
     """Return all CUDA contexts on a node, as reported by its gpud."""
     pods = cluster.get("pods", "-A", "-l", "app.kubernetes.io/component=gpud")["items"]
-    (pod,) = [pod for pod in pods if pod["spec"]["nodeName"] == node]
+    (pod,) = [pod for pod in pods if pod["spec"].get("nodeName") == node]
     said = cluster.kubectl(
         "-n",
         pod["metadata"]["namespace"],
@@ -43,7 +43,7 @@ def test_seven_pods_fill_a_gpu_and_the_eighth_waits_its_turn(
     node = gpu_node(namespace)
     names = [f"tenant-{i}" for i in range(7)]
     for seed, name in enumerate(names):
-        arguments = ("--n", "65536", "--seed", str(seed), "--seconds", "8", "--hold", "600")
+        arguments = ("--n", "65536", "--seed", str(seed), "--seconds", "25", "--hold", "600")
         pod = sample_pod(name, *arguments, node=node, small=True)
         container = pod["spec"]["containers"][0]
         container["command"] = ["sh", "-c", AT_A_SIGN, *container["command"]]

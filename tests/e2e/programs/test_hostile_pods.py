@@ -91,7 +91,7 @@ def node(whole_cluster: Cluster) -> str:
 def in_gpud(node: str, *command: str, stdin: str = "") -> str:
     """Run a command in the container of a node's gpud."""
     pods = SYSTEM.get("pods", "-l", "app.kubernetes.io/component=gpud")["items"]
-    (pod,) = [one["metadata"]["name"] for one in pods if one["spec"]["nodeName"] == node]
+    (pod,) = [one["metadata"]["name"] for one in pods if one["spec"].get("nodeName") == node]
     return SYSTEM.kubectl("exec", "-i", pod, "-c", "gpud", "--", *command, stdin=stdin)
 
 

@@ -18,11 +18,12 @@ def uuid_in(logs: str) -> str:
     return line.split()[-1].removeprefix("MIG-").removeprefix("GPU-")
 
 
+@pytest.mark.timeout(600)  # the interpreter is slow
 def test_the_sample_verifies_16_mi_elements_on_a_slice_of_its_node(
     namespace: Cluster, compute_node: str
 ) -> None:
     sample = yaml.safe_load((EXAMPLES / "pod-vectoradd.yaml").read_text())
-    namespace.apply(place(sample, compute_node) if is_chosen() else sample)
+    namespace.apply(place(sample, compute_node))
     pod = namespace.wait_pod("vectoradd")
     logs = namespace.logs("vectoradd")
     assert pod["status"]["phase"] == "Succeeded", logs

@@ -14,7 +14,7 @@ from kubernetes.dynamic.resource import Resource
 from support.cluster.api_reader import TIMEOUT_S, find_resource, open_client
 
 Object = dict[str, Any]
-_CONFLICTS = 20
+_CONFLICTS = 300  # a pod takes some time to end
 _GONE_S = 240.0
 _EVERY_S = 0.2
 _CONFLICT, _ABSENT = 409, 404
@@ -106,8 +106,13 @@ def apply(namespace: str, manifest: Object) -> None:
                 raise RefusedError(_message(error)) from error
         try:
             path = _path(resource, namespace, metadata["name"])
-            _call("put", path, _replacement(_call("get", path), manifest), **strict)
-            return
+            found = _call("get", path)
+            if manifest["kind"] == "Pod" and not found["metadata"].get("deletionTimestamp"):
+                return  # most of its spec cannot change; an answer may have been lost
+            if manifest["kind"] != "Pod":
+                _call("put", path, _replacement(found, manifest), **strict)
+                return
+            time.sleep(_EVERY_S)  # the earlier pod ends
         except ApiException as error:  # it was changed or deleted between the requests
             if error.status not in (_CONFLICT, _ABSENT):
                 raise RefusedError(_message(error)) from error

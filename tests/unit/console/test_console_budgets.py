@@ -76,6 +76,25 @@ def test_the_api_server_refuses_to_evict_a_pod_that_two_budgets_select() -> None
     assert read(api, "a", "b").several == ("ml/a",)
 
 
+def test_two_budgets_refuse_a_pod_even_if_neither_limits_it() -> None:
+    allow = {"unhealthyPodEvictionPolicy": "AlwaysAllow"}
+    pods = [make_pod("a", UNREADY)]
+    api = Api(
+        [make_budget("web", spec=allow), make_budget("all", spec=allow)],
+        {"app=web": pods, "app=all": pods},
+    )
+    assert read(api, "a") == budgets.Budgets(several=("ml/a",))
+
+
+def test_pods_beyond_the_pages_that_are_read_are_named_as_a_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(budgets, "_MOST_PAGES", 2)
+    pods = [make_pod(name) for name in "abc"]
+    found = read(Api([make_budget("web")], {"app=web": pods}), "c")
+    assert found.problem == "ml/web selects more pods than are read"
+
+
 @pytest.mark.parametrize(
     ("pod", "budget", "limited"),
     [
@@ -122,7 +141,7 @@ def test_selectors_have_the_syntax_of_a_request() -> None:
 def test_too_many_budgets_are_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budgets, "MOST_BUDGETS", 1)
     api = Api([make_budget("web"), make_budget("db")], {"app=web": [make_pod("a")]})
-    assert read(api, "a").problem == "only the first 1 were read"
+    assert read(api, "a").problem == "only the first 1 of namespace ml are read"
 
 
 def hold(cluster: SyntheticCluster, allowed: int) -> set[str]:

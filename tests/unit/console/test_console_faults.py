@@ -233,3 +233,14 @@ def test_faults_are_found_once_for_each_state_of_the_cluster(node: SyntheticClus
             assert list(faults.faults_by_gpu(world)) == [GPU]
 
     asyncio.run(use())
+
+
+def test_a_later_fault_that_was_refused_does_not_end_the_one_behind_the_health(
+    node: SyntheticCluster,
+) -> None:
+    sick = "Unhealthy: Xid 48 (Double Bit ECC Error)"
+    fail(node, "real", sick, "Injected", "2026-01-01T00:00:00Z", xid=48)
+    fail(node, "refused", sick, "Refused", "2026-01-03T00:00:00Z", xid=48)
+    text = fetch(node, f"/gpus/{GPU}").text
+    assert any("GPUFault real (Xid 48)" in one for one in notes(text))
+    assert "a later fault is of the same kind" not in text

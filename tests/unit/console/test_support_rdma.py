@@ -113,7 +113,7 @@ def test_a_bundle_has_the_events_of_tesseras_objects(cluster: SyntheticCluster) 
     assert [(one["kind"], one["name"], one["reason"]) for one in found["events"]] == [
         ("RDMANetworkPolicy", "a policy that does not exist any more", "NodeSilent"),
         ("RDMANetworkPolicy", "policy-1", "NodeSilent"),
-        ("RDMANetworkPolicy", "policy-1", "Rejected"),
+        ("RDMANetworkPolicy", "policy-1", "not shown"),
         ("RDMANetwork", "lab", "Programmed"),
         ("GPU", "n1-gpu-0", "SliceInUse"),
     ]
@@ -133,3 +133,16 @@ def test_the_doctor_reads_no_rdma_objects_and_no_events(cluster: SyntheticCluste
     assert "RDMANetworkPolicy: list RDMANetworkPolicy: forbidden" in files["cluster/errors.txt"]
     assert "Event: list Event: forbidden" in files["cluster/errors.txt"]
     assert json.loads(files["cluster/events.json"]) == {"events": [], "refusedPackets": {}}
+
+
+def test_what_a_tenant_wrote_into_an_event_is_not_in_a_bundle(cluster: SyntheticCluster) -> None:
+    add_fabric(cluster)
+    event = next(
+        one
+        for one in cluster.objects["Event"].values()
+        if one["metadata"]["namespace"] != "default" and one["reason"] == "NodeSilent"
+    )
+    event |= {"reason": "acme-project", "type": "acme-type", "message": "customer acme"}
+    assert "acme" not in collect(cluster)["cluster/events.json"]
+    event |= {"reason": "Programmed"}
+    assert "acme" not in collect(cluster)["cluster/events.json"]

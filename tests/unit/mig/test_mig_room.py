@@ -168,3 +168,11 @@ def test_eight_thousand_gpus_are_worked_out_kind_by_kind(monkeypatch: pytest.Mon
     total = pools.room(gpus)
     assert len(requested) == 200
     assert total[BOARD.profile("1g.10gb")].packed >= total[BOARD.profile("1g.10gb")].now
+
+
+def test_a_profile_with_an_x_in_its_name_is_no_count() -> None:
+    one = gpu("n1-gpu-0", ("1g.24gb", 0, "a"))
+    one["spec"]["board"] = "rtx-pro-6000"
+    for text, count in (("1g.24gb+gfx", 1), ("2x1g.24gb+gfx", 2)):
+        (advice,) = json.loads(advise({"items": [one]}, "--want", text, "--json").output)["advice"]
+        assert (advice["profile"], advice["wanted"]) == ("1g.24gb+gfx", count)

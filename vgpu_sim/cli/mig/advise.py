@@ -109,13 +109,14 @@ def _room(gpus: Sequence[GpuState]) -> dict[str, Any]:
     }
 
 
+def _read_wanted(text: str) -> tuple[int, str]:
+    """Return the count and the profile of ``2x3g.40gb``; a profile's name can have an x as well."""
+    count, separator, name = text.partition("x")
+    return (int(count), name) if separator and count.isdecimal() else (1, text)
+
+
 def _advice(ctx: click.Context, gpus: Sequence[GpuState], text: str) -> dict[str, Any]:
-    count, _, name = text.rpartition("x")
-    if count and not count.isdecimal():
-        raise click.BadParameter(
-            f"{text!r}: expected a count and a profile, such as 2x3g.40gb", ctx, param_hint="--want"
-        )
-    needed = int(count or 1)
+    needed, name = _read_wanted(text)
     try:
         found = pools.advise(gpus, name, needed)
     except MigError as err:
@@ -147,8 +148,8 @@ def _now(gpus: Sequence[GpuState]) -> list[Moment]:
 
 def _moments(gpus: Sequence[GpuState], text: str) -> Iterator[Moment]:
     """Yield the GPUs that change to make room for a profile, before and after."""
-    count, _, name = text.rpartition("x")
-    found = pools.advise(gpus, name, int(count or 1))
+    needed, name = _read_wanted(text)
+    found = pools.advise(gpus, name, needed)
     for gpu, making in found.makings[:_MOST_DRAWN]:
         gone = making.disturbed
         stay = [one for one in gpu.held if one.gpu_instance not in gone]

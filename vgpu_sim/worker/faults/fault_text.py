@@ -50,8 +50,8 @@ _CAUSES: Final = {
     TrapCause.TENSOR_OPERAND: "an operand or a descriptor of tcgen05 is illegal, or names bytes"
     " outside the block's shared memory",
     TrapCause.TENSOR_COPY: "a tensor copy with an illegal tensor map, shared memory that is not"
-    " aligned to 128 bytes, a first coordinate that is no multiple of 16 bytes, or a store or"
-    " reduction with a negative coordinate",
+    " aligned to 128 bytes, a row whose offset in bytes is not a multiple of 16, or a store"
+    " or reduction with a negative coordinate",
 }
 
 

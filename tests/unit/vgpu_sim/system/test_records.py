@@ -159,6 +159,17 @@ def test_pattern_matching_reads_a_class_that_nothing_has_used() -> None:
             assert family.Square(3).side == 3
 
 
+def test_a_class_keeps_an_init_of_its_own() -> None:
+    @records.dataclass(slots=True)
+    class Own:
+        value: int
+
+        def __init__(self, text: str) -> None:
+            self.value = len(text)
+
+    assert (Own("abc").value, Own("abc") == Own("xyz")) == (3, True)
+
+
 def test_methods_are_generated_on_first_use_and_once() -> None:
     @records.dataclass(frozen=True, slots=True)
     class Point:

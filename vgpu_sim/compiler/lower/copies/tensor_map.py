@@ -40,9 +40,9 @@ MAX_BOX: Final = 256
 MAX_PIXELS: Final = 1024
 MAX_ELEMENT_STRIDE: Final = 8
 MAX_SHARED_BYTES: Final = 227 << 10
+"""The most shared memory that a block has on any target: a box is no larger."""
 SHARED_ALIGNMENT_BYTES: Final = 128
 _ROW_ALIGNMENT_BYTES: Final = 16
-"""The most shared memory that a block has on any target: a box is no larger."""
 TYPES: Final = (
     *("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32", "f64", "bf16", "f32", "f32"),
 )
