@@ -156,7 +156,7 @@ _VERBS: dict[str, Callable[[], click.Command]] = {
 
 def _listed() -> click.Group:
     """Return a group of commands that have the verbs' names and summaries, and do nothing."""
-    return click.Group(
+    return VerbGroup(
         commands=[click.Command(name, help=load.__doc__) for name, load in _VERBS.items()]
     )
 
