@@ -7,7 +7,7 @@ Eviction API (https://kubernetes.io/docs/concepts/scheduling-eviction/api-evicti
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from gpu_operator import errors
@@ -68,6 +68,12 @@ class Budgets:
     found: tuple[Budget, ...] = ()
     several: tuple[str, ...] = ()
     problem: str = ""
+
+    @property
+    def refused(self) -> int:
+        """Return how many evictions the budgets that were read refuse as things are."""
+        single = (replace(one, pods=tuple(set(one.pods) - {*self.several})) for one in self.found)
+        return len(self.several) + sum(one.refused for one in single)
 
 
 @dataclass(slots=True)

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from unit.console import test_kubectl_plugin as plugin
@@ -14,6 +16,7 @@ from console.model import budgets
 from console.model.budgets import read_budgets, write_selector
 from gpu_operator import errors
 from gpu_operator.kube.port import Chosen, Document
+from support.rigs.console_rig import open_console
 
 node, run = plugin.node, plugin.run  # fixtures
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -196,6 +199,39 @@ def test_the_plugin_says_why_budgets_are_not_known(
     problem = "PodDisruptionBudgets: not permitted: list PodDisruptionBudget: forbidden"
     assert problem in " ".join(text.split())
     assert "no PodDisruptionBudget limits" not in text
+
+
+def test_evictions_that_budgets_refuse_are_counted_once() -> None:
+    one = budgets.Budget("ml", "one", 1, ("ml/a", "ml/b", "ml/c", "ml/d"))
+    two = budgets.Budget("ml", "two", 5, ("ml/d", "ml/e"))
+    assert budgets.Budgets((one,)).refused == 3
+    assert budgets.Budgets((one, two), ("ml/d",)).refused == 3  # two of a, b and c, and d
+    assert budgets.Budgets().refused == 0
+
+
+@pytest.mark.parametrize(("is_readable", "count"), [(True, r"[1-9]\d*"), (False, "not known")])
+def test_the_page_states_how_many_of_the_evictions_are_refused_now(
+    node: SyntheticCluster, tmp_path: Path, is_readable: bool, count: str
+) -> None:
+    hold(node, 1)
+    text = write_evicting(tmp_path / "layout.yaml").read_text()
+
+    async def use() -> tuple[str, str]:
+        async with open_console(node) as console:
+            console.pages._lister = node if is_readable else None
+            wait = text.replace("Evict", "Wait")
+            bodies = [urlencode({"manifest": one}).encode() for one in (text, wait)]
+            pages = [await console.request("/layout", method="POST", body=one) for one in bodies]
+            return pages[0].text, pages[1].text
+
+    evicting, waiting = asyncio.run(use())
+    sums = dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]+)</dd>", evicting))
+    assert re.fullmatch(count, sums["refused now by budgets"])
+    assert int(sums["pods to evict"]) > 0
+    assert "refused now by budgets" not in waiting
+    if is_readable:
+        named = re.findall(r"allows 1 eviction now, of (\d+) needed", evicting)
+        assert int(sums["refused now by budgets"]) == sum(max(int(one) - 1, 0) for one in named)
 
 
 def test_a_layout_that_waits_for_pods_reads_no_budget(

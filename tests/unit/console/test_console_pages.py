@@ -230,9 +230,9 @@ def test_a_layout_diff_counts_what_the_planner_changes(node: SyntheticCluster) -
     # 3g.40gb takes four of the eight units: of seven 1g slices four stay where they are.
     assert numbers["slices created"] == "2"
     assert numbers["slices destroyed"] == "6"
-    assert numbers["pods evicted"] == "4"
+    assert numbers["pods to evict"] == "4"
     assert "Nothing is applied" in text
-    assert "pods waited for" in post(node, LAYOUT % "Wait").text
+    assert "pods to wait for" in post(node, LAYOUT % "Wait").text
     assert node.objects.get("MIGLayout") is None
 
 
