@@ -31,6 +31,15 @@ def test_events_about_faults_are_in_the_lane_of_faults() -> None:
     assert "SliceInUse" not in text
 
 
+def test_a_count_of_an_event_is_that_of_the_event() -> None:
+    cluster = SyntheticCluster()
+    synthetic.add_event(cluster, 1)["count"] = 8
+    synthetic.add_event(cluster, 2)["count"] = 1
+    text = fetch(cluster, "/events").text
+    assert re.findall(r">(event repeated [^<]+)<", text) == ["event repeated 8 times"]
+    assert "this is no count of denials" in text
+
+
 def add_events(cluster: SyntheticCluster, times: list[tuple[str, str]]) -> None:
     """Add events, whose resource versions grow, with a message and a time each."""
     for number, (message, time) in enumerate(times):
