@@ -69,6 +69,11 @@ class NodeReadings:
         """Return the time that the readings cover."""
         return self.readings[-1].at - self.readings[0].at if self.readings else 0.0
 
+    @property
+    def measured_s(self) -> float:
+        """Return the time over which increases are known; 0 before there is a second reading."""
+        return sum(after.at - before.at for before, after in self._steps(0))
+
     def latest(self, name: str) -> dict[Labels, float]:
         """Return the last samples of a series; those that are no number are left out."""
         found = self.readings[-1].series.get(name, {}) if self.readings else {}
@@ -82,10 +87,11 @@ class NodeReadings:
 
     def mean_rates(self, name: str) -> dict[Labels, float]:
         """Return the mean increase of a counter per second over all readings."""
-        measured_s = sum(after.at - before.at for before, after in self._steps(0))
-        if measured_s <= 0:
+        if self.measured_s <= 0:
             return {}
-        return {labels: grown / measured_s for labels, grown in self._increases(name, 0).items()}
+        return {
+            labels: grown / self.measured_s for labels, grown in self._increases(name, 0).items()
+        }
 
     def increases(self, name: str) -> dict[Labels, float]:
         """Return the increase of a counter over all readings."""

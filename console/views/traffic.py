@@ -40,7 +40,10 @@ class PairRow:
 
 @dataclass(frozen=True, slots=True)
 class DenialRow:
-    """Denials of one verb from one pod to another: in the last minutes, and since hcad's start."""
+    """Denials of one verb from one pod to another: in the last minutes, and since hcad's start.
+
+    ``recent`` is None if it is not known yet, because it follows from two readings.
+    """
 
     node: str
     source: str
@@ -48,7 +51,7 @@ class DenialRow:
     verb: str
     policies: tuple[str, ...]
     is_audited: bool
-    recent: float
+    recent: float | None
     total: float
 
 
@@ -93,7 +96,9 @@ def view(nodes: Sequence[NodeReadings], namespace: str, unread: int = 0) -> Traf
     }
     ports = sorted(_ports(up, namespace), key=lambda row: (row.node, row.hca, row.pod))
     pairs = sorted(_pairs(up, namespace), key=lambda row: (-row.bytes, -row.requests, row.source))
-    denials = sorted(_denials(up, namespace), key=lambda row: (-row.recent, -row.total, row.source))
+    denials = sorted(
+        _denials(up, namespace), key=lambda row: (-(row.recent or 0), -row.total, row.source)
+    )
     lists = (ports, pairs, denials)
     window_s = max((one.window_s for one in up), default=0.0)
     return Traffic(
@@ -187,7 +192,7 @@ def _denials(nodes: Sequence[NodeReadings], namespace: str) -> Iterator[DenialRo
                 its.get("verb", ""),
                 policies,
                 is_audited=its.get("action") == "audited",
-                recent=recent.get(labels, 0.0),
+                recent=recent.get(labels, 0.0) if one.measured_s > 0 else None,
                 total=total,
             )
 

@@ -78,7 +78,7 @@ def test_one_reading_has_totals_and_no_rates() -> None:
     found = traffic.view([read(answer(1000, 3))], "")
     assert (found.ports, found.pairs) == ((), ())
     assert found.waiting == ("n1",)
-    assert [(one.recent, one.total) for one in found.denials] == [(0, 3)]
+    assert [(one.recent, one.total) for one in found.denials] == [(None, 3)]
 
 
 def test_a_counter_that_began_again_counts_from_zero() -> None:
@@ -214,6 +214,15 @@ def test_the_page_of_traffic_links_policies_to_their_explanation(cluster: Synthe
     assert text.count("means over the last <b>10 s</b>") == 1
     part = show(cluster, "/rdma", answer(0, 0), query="namespace=training")
     assert 'data-load="/rdma/traffic?namespace=training&amp;first=0"' in part
+
+
+def test_denials_are_recent_only_after_a_second_reading(cluster: SyntheticCluster) -> None:
+    pattern = r'<td class="num">(?:<span class="quiet">)?([^<]*)(?:</span>)?</td><td class="num">3<'
+    once = show(cluster, "/rdma/traffic", answer(0, 3))
+    twice = show(cluster, "/rdma/traffic", answer(0, 3), answer(0, 3))
+    away = show(cluster, "/rdma/traffic", "tessera_hcad_up 0", answer(0, 3))
+    found = [set(re.findall(pattern, text)) for text in (once, twice, away)]
+    assert found == [{"not known yet"}, {"0"}, {"not known yet"}]
 
 
 def test_hostile_names_are_text(cluster: SyntheticCluster) -> None:
