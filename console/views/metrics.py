@@ -79,6 +79,7 @@ class Device:
     used_bytes: int = 0
     total_bytes: int = 0
     is_lost: bool = False
+    board_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,11 @@ def devices_of(world: World, node: str) -> Mapping[str, Device]:
     """Return what the objects state about the GPUs of a node, by index."""
     return {
         str(row.gpu.spec.index): Device(
-            row.gpu.status.health, row.used_bytes, row.total_bytes, row.is_lost
+            row.gpu.status.health,
+            row.used_bytes,
+            row.total_bytes,
+            row.is_lost,
+            row.gpu.status.memory_bytes,
         )
         for row in memory_of_node(world, node)
     }
@@ -176,14 +181,17 @@ def _add_rates(series: Series, scrape: Scrape) -> Series:
 
 def _with_devices(table: Table, devices: Mapping[str, Device]) -> Table:
     """Insert the health and the memory of each GPU behind its index."""
-    head = (table.head[0], "Health", "Memory used of total (GiB)", *table.head[1:])
+    memory_heads = ("Memory in slices, used of total (GiB)", "Memory of the board (GiB)")
+    head = (table.head[0], "Health", *memory_heads, *table.head[1:])
     rows = []
     for index, *cells in table.rows:
         one = devices.get(index)
         memory = _LOST_CELL if cells and cells[0] == _LOST_CELL else ""
         if one is not None and not memory and one.total_bytes:
             memory = f"{one.used_bytes / 2**30:.1f} of {one.total_bytes / 2**30:.1f}"
-        rows.append((index, one.health if one is not None else "no GPU object", memory, *cells))
+        board = f"{one.board_bytes / 2**30:.1f}" if one is not None and one.board_bytes else ""
+        health = one.health if one is not None else "no GPU object"
+        rows.append((index, health, memory, board, *cells))
     return Table(table.title, head, tuple(rows), table.labels + 1)
 
 

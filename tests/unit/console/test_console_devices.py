@@ -173,19 +173,27 @@ def test_figures_have_the_health_of_their_gpu_and_are_sorted_by_number() -> None
         f'tessera_kernel_seconds_total{{gpu="1",GPU_I_ID="{one}"}} 0.0012345' for one in (12, 7)
     ]
     devices = {
-        "1": metrics.Device("Healthy", 3 << 29, 80 << 30),
+        "1": metrics.Device("Healthy", 3 << 29, 70 << 30, board_bytes=80 << 30),
         "9": metrics.Device("Unhealthy", 0, 80 << 30),
     }
     gpus, instances = metrics.tables(Scrape("\n".join(lines)), devices)
     assert gpus.rows == (
-        ("1", "Healthy", "1.5 of 80.0", "1"),
-        ("9", "Unhealthy", "0.0 of 80.0", "9"),
-        ("10", "no GPU object", "", "10"),
+        ("1", "Healthy", "1.5 of 70.0", "80.0", "1"),
+        ("9", "Unhealthy", "0.0 of 80.0", "", "9"),
+        ("10", "no GPU object", "", "", "10"),
     )
     assert gpus.head[: gpus.labels] == ("GPU", "Health")
-    assert gpus.head[gpus.labels] == "Memory used of total (GiB)"
+    memory_heads = ("Memory in slices, used of total (GiB)", "Memory of the board (GiB)")
+    assert gpus.head[gpus.labels : gpus.labels + 2] == memory_heads
     assert [one[2] for one in instances.rows] == ["7", "12"]
     assert instances.rows[0][-1] == "0.001234"
+
+
+def test_the_page_states_the_board_and_the_age_of_its_memory(node: SyntheticCluster) -> None:
+    node.objects["GPU"]["n1-gpu-0"]["status"]["memoryBytes"] = 81 << 30
+    text = show(node, FakeProxy(ANSWER.encode(), [exporter_of("n1")]))
+    assert "<bdi>81.0</bdi>" in text
+    assert "writes a change of memory in use after half a minute" in text
 
 
 def test_a_lost_gpu_has_no_readings_even_if_an_exporter_repeats_them() -> None:
@@ -205,7 +213,7 @@ def test_a_lost_gpu_has_no_readings_even_if_an_exporter_repeats_them() -> None:
     assert cells(newer) == (["70", "lost", "70"], [("5", "12"), ("lost", "12")])
     (alone,) = metrics.tables(Scrape('tessera_gpu_lost{gpu="0"} 1'), {})
     assert [one[0] for one in alone.rows] == ["0"]
-    assert set(alone.rows[0][2:]) == {"lost"}
+    assert set(alone.rows[0][2:3] + alone.rows[0][4:]) == {"lost"}
 
 
 def test_a_gpu_off_the_bus_is_lost_on_every_page_with_its_memory(node: SyntheticCluster) -> None:
