@@ -25,7 +25,7 @@ import aiohttp
 import yaml
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from benchmarks.console import accessibility, browser, hostile, pictures
+from benchmarks.console import accessibility, browser, hostile, keyboard, pictures
 
 VIEWERS = 50
 # Scroll through the page in 120 steps, one each frame; returns the times between frames.
@@ -90,14 +90,19 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER")
     parser.add_argument("--axe", type=Path, metavar="FILE", help="axe.min.js: check the pages")
+    parser.add_argument("--keyboard", action="store_true", help="follow links by the keyboard")
     parser.add_argument("--hostile", action="store_true", help="follow links, with hostile names")
     options = parser.parse_args()
-    needs_browser = options.hostile or options.axe is not None or options.pictures is not None
+    needs_browser = options.hostile or options.keyboard or options.axe or options.pictures
     if needs_browser and not browser.find_program():
         sys.exit(f"error: none of {', '.join(browser.PROGRAMS)} is installed")
     if options.hostile:
         number, findings = asyncio.run(_follow_links())
         print("\n".join(findings) or "no finding", f"in {number} pages")
+        sys.exit(bool(findings))
+    if options.keyboard:
+        findings = asyncio.run(_use_keyboard())
+        print("\n".join(findings) or "no finding")
         sys.exit(bool(findings))
     if options.axe is not None:
         findings = asyncio.run(_check_pages(options.axe.read_text()))
@@ -304,6 +309,15 @@ async def _check_pages(axe: str) -> list[str]:
 async def _follow_links() -> tuple[int, list[str]]:
     async with open_rig(8, alike=False, hostile_names=True) as rig, browser.open_browser() as page:
         return await hostile.crawl(page, rig.url)
+
+
+async def _use_keyboard() -> list[str]:
+    async with (
+        open_rig(8, alike=False) as rig,
+        browser.open_browser() as page,
+        aiohttp.ClientSession() as session,
+    ):
+        return await keyboard.check(page, rig.url, lambda: session.post(f"{rig.api}/touch"))
 
 
 async def _take_pictures(folder: Path) -> None:

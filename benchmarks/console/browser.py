@@ -50,9 +50,9 @@ class Page:
         await self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
         await asyncio.sleep(0.3)
 
-    async def wait_for(self, expression: str) -> None:
-        """Wait until an expression is true. Raises TimeoutError after 60 s."""
-        async with asyncio.timeout(60):
+    async def wait_for(self, expression: str, within_s: float = 60) -> None:
+        """Wait until an expression is true. Raises TimeoutError."""
+        async with asyncio.timeout(within_s):
             while True:
                 with contextlib.suppress(RuntimeError):  # the page is being replaced
                     if await self.evaluate(expression):

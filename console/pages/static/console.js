@@ -21,6 +21,19 @@
     return new DOMParser().parseFromString(await answer.text(), 'text/html');
   };
 
+  // Returns a function that finds, in new content, what has the focus now: links have no ids.
+  const rememberFocus = () => {
+    const one = document.activeElement;
+    if (!one || one.id === 'main' || !main().contains(one)) return () => null;
+    const key = (two) => [two.id, two.tagName, two.getAttribute('href'), two.getAttribute('aria-label')].join('\n');
+    const alike = () => [...main().querySelectorAll(one.tagName)].filter((two) => key(two) === key(one));
+    const place = alike().indexOf(one);
+    return () => alike()[place] ?? alike()[0] ?? null;
+  };
+  const focusAgain = (find) => {
+    if (!main().contains(document.activeElement)) find()?.focus({ preventScroll: true });
+  };
+
   // Replaces the whole content, but keeps the focus, open details and what is being typed.
   const reload = async () => {
     const focus = document.activeElement;
@@ -28,7 +41,7 @@
     const fresh = (await parse(location.href)).getElementById('main');
     if (!fresh) return;
     const open = [...main().querySelectorAll('details')].map((one) => one.open);
-    const id = focus && focus.id;
+    const find = rememberFocus();
     for (const part of fresh.querySelectorAll('[data-load]')) {
       const shown = [...main().querySelectorAll('[data-load]')].find((one) => one.dataset.load === part.dataset.load);
       if (shown) part.replaceChildren(...shown.childNodes);
@@ -38,7 +51,7 @@
     paint();
     const now = [...fresh.querySelectorAll('details')];
     if (now.length === open.length) now.forEach((one, place) => { one.open = open[place]; });
-    if (id && id !== 'main') document.getElementById(id)?.focus({ preventScroll: true });
+    focusAgain(find);
   };
 
   // Loads the parts of the page that are read on demand.
@@ -59,8 +72,10 @@
     for (const name of query.getAll('name')) {
       const card = found.getElementById(`node-${name}`);
       const old = document.getElementById(`node-${name}`);
+      const find = rememberFocus();
       if (card) old?.replaceWith(card);
       else old?.remove(); // the node does not match the filter any more
+      focusAgain(find);
     }
   };
 
