@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from console.model.metrics_port import MetricsPort, read_metrics_port
@@ -61,7 +62,7 @@ class PodRecord:
     of all its containers. ``waiting`` is set if it has ResourceClaims, and
     ``unmade_claims`` are those that are still to be created from templates. ``facts`` is set if the
     pod holds an HCA, and ``metrics`` if it runs with devices or claims and states where it exposes
-    metrics.
+    metrics. ``containers`` are pairs of a container and of a resource or "claim NAME" that it has.
     """
 
     namespace: str
@@ -82,6 +83,7 @@ class PodRecord:
     metrics: MetricsPort | None = None
     problem: str = ""
     is_ending: bool = False
+    containers: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_plain(self) -> bool:
@@ -133,6 +135,7 @@ def read_pod(document: Document) -> PodRecord | None:
         unmade_claims=tuple(_unmade_claims(document)) if waits else (),
         facts=facts,
         metrics=metrics,
+        containers=_share(tuple(_containers(document))),
     )
 
 
@@ -168,6 +171,29 @@ def _requests(spec: Mapping[str, Any]) -> Counter[str]:
         else:
             before |= sidecars + own
     return +((together + sidecars) | before)
+
+
+@lru_cache(maxsize=1024)
+def _share(containers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return the same object for equal values: pods of one workload have equal containers."""
+    return containers
+
+
+def _containers(document: Document) -> Iterator[tuple[str, str]]:
+    """Yield the containers that have devices, with the resource or the claim."""
+    spec, made = document.get("spec") or {}, document.get("status") or {}
+    names = {
+        one.get("name"): one.get("resourceClaimName")
+        for one in (*(made.get("resourceClaimStatuses") or ()), *(spec.get("resourceClaims") or ()))
+        if one.get("resourceClaimName")
+    }
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        name = str(container.get("name") or "")
+        for resource, _ in _limits(container):
+            yield name, str(resource)
+        for one in (container.get("resources") or {}).get("claims") or ():
+            if one.get("name") in names:
+                yield name, f"claim {names[one['name']]}"
 
 
 def _limits(container: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

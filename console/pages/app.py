@@ -34,6 +34,7 @@ from console.pages.rdma import RdmaPages
 from console.pages.rollouts import RolloutPages
 from console.pages.traffic import LiveTraffic
 from console.views import (
+    affected,
     details,
     faults,
     fleet,
@@ -189,6 +190,9 @@ class Pages:
         values |= {"layouts": world.layouts, **self._rollouts.values_of(gpu)}
         values["missing_faults"] = self._frame.missing_of(needs.FAULTS)
         values["node_problem"] = self._silence_of(gpu)
+        is_hit = faults.is_sick(gpu) or any(one.is_behind for one in values["faults"])
+        values["affected"] = affected.holders_of(gpu) if is_hit else None
+        values["remedies"] = affected.remedies_of(gpu)
         live = "GPU Event GPUFault MIGLayout Node Pod Holder Connection"
         return self._frame.page(request, "gpu.html", name, live, **values)
 
@@ -202,6 +206,10 @@ class Pages:
         behind = [one for one in faults.faults_behind(world, gpu) if one.slice in ("", uuid)]
         values = {"found": found, "picture": draw(gpu), "faults": behind}
         values |= {"is_lost": faults.is_lost(gpu), "node_problem": self._silence_of(gpu)}
+        values |= {"layouts": world.layouts, "is_withdrawn": details.is_withdrawn_by_layout(found)}
+        keys = [f"{one.namespace}/{one.name}" for one in found.holders]
+        records = self._model.pods
+        values["containers"] = {key: details.containers_of(found, records.get(key)) for key in keys}
         live = "GPU GPUFault Node Pod Holder Connection"
         return self._frame.page(request, "slice.html", uuid, live, **values)
 
@@ -218,6 +226,7 @@ class Pages:
             "namespace": namespace,
             "name": name,
             "held": held,
+            "sick": affected.sick_slices(self._model.world(), held),
             "record": record,
             "line": pods.describe_pod(self._model, namespace, name),
             "missing": self._frame.missing_of(needs.GPU),
@@ -225,7 +234,7 @@ class Pages:
         values |= await self._tables.values(lambda pod: pod.key == key)
         events = self._events.entries("Pod", name, namespace)
         return self._frame.page(
-            request, "pod.html", key, "GPU Pod Holder Event", events=events, **values
+            request, "pod.html", key, "GPU GPUFault Pod Holder Event", events=events, **values
         )
 
     async def show_why(self, request: Request) -> Response:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from console.model.event_log import EventRecord
 from console.pages.frame import AGAIN_S, Frame
-from console.views import faults, links, needs, timeline
+from console.views import affected, faults, links, needs, timeline
 
 _LANES: Final = (("", "all"), *zip(timeline.LANES, ("faults", "warnings", "normal"), strict=True))
 _PERIODS: Final = dict(
@@ -59,9 +59,18 @@ class EventPages:
         if fault is None:
             return self._frame.not_found(request, f"GPUFault {name}", needs.FAULTS)
         gpu = fault.status.gpu or fault.spec.gpu_name or ""
+        found, known = faults.find_fault(world, fault), world.gpus.get(gpu)
+        if known is not None and found.is_behind:
+            holders = affected.holders_of(known, found.slice)
+            remedies = affected.remedies_of(known, found.slice)
+        else:
+            known, holders, remedies = None, (), ()
         values = {
             "fault": fault,
-            "found": faults.find_fault(world, fault),
+            "found": found,
+            "sick_gpu": known,
+            "affected": holders,
+            "remedies": remedies,
             "manifest": faults.write_manifest(fault),
             "gpu": gpu,
             "gpu_page": links.find_page(model, "GPU", gpu).href,

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, Holder, Slice
+from console.model.pods import PodRecord
+from gpu_operator.api.v1alpha1 import GROUP
+from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, Holder, Slice, SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common.world import World
 
@@ -42,6 +44,34 @@ class FoundSlice:
     def memory_bytes(self) -> int:
         """Return the memory of the slice, or of all claims' shares of it."""
         return sum(one.memory_bytes for one in (self.slice, *self.others))
+
+
+def containers_of(found: FoundSlice, pod: PodRecord | None) -> tuple[str, ...]:
+    """Return the containers of a pod of which one has a slice; empty if that is not known.
+
+    A slice that is not offered any more has no resource: it is that of the only container with a
+    resource of GPUs.
+    """
+    if pod is None:
+        return ()
+    if isinstance(found.slice, ClaimedSlice):
+        wanted = {f"claim {claim.partition('/')[2]}" for claim in found.claims}
+        names = [name for name, what in pod.containers if what in wanted]
+    elif found.slice.resource:
+        names = [name for name, what in pod.containers if what == found.slice.resource]
+    else:
+        names = [name for name, what in pod.containers if what.startswith(f"{GROUP}/")]
+        names = names if len(set(names)) == 1 else []
+    return tuple(dict.fromkeys(names))
+
+
+def is_withdrawn_by_layout(found: FoundSlice) -> bool:
+    """Return whether the slice is withdrawn because the GPU is to have other slices."""
+    wanted = {one.place for one in found.gpu.spec.instances}
+    one = found.slice
+    return (
+        isinstance(one, Slice) and one.state is SliceState.WITHDRAWING and one.place not in wanted
+    )
 
 
 def find_slice(world: World, uuid: str) -> FoundSlice | None:

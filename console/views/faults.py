@@ -23,6 +23,8 @@ _UNKNOWN: Final = "Unknown"  # the health of a GPU that its node's agent has not
 _XIDS_OF_ERRORS: Final = (63, 64, 94, 95)  # of uncorrected memory errors
 _OFF_BUS_XID: Final = 79
 _OVER: Final = (FaultPhase.INJECTED, FaultPhase.CLEARED)
+_WORDS_OF_HEALTH: Final = {FaultKind.HANG: " hangs", FaultKind.THERMAL: "thermal slowdown"}
+_NOT_NAMED: Final = 1 << 20  # behind every place in a health
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class GpuFault:
 
     ``name`` is empty if the GPUFault is not known any more. ``since`` is when the GPUFault was
     created. ``is_behind`` is whether the fault keeps the GPU or its slice from being healthy, or
-    the health names its Xid.
+    the health names its Xid. ``place`` is where the health names what the fault causes, and
+    ``is_named`` whether it does: the health of a GPU need not name every fault that lasts.
     """
 
     name: str
@@ -41,6 +44,12 @@ class GpuFault:
     since: str
     ending: str
     is_behind: bool
+    place: int = _NOT_NAMED
+
+    @property
+    def is_named(self) -> bool:
+        """Return whether the health names the fault's Xid or effect."""
+        return self.place < _NOT_NAMED
 
     def __str__(self) -> str:
         return f"GPUFault {self.name} ({self.what})" if self.name else f"{self.what}, deleted"
@@ -62,8 +71,9 @@ class SickGpu:
         return "with a lasting fault only" if health == "Healthy" else "not healthy"
 
     def __str__(self) -> str:
-        causes = "".join(f", {one}" for one in self.faults)
-        return f"GPU {self.gpu.spec.index} {self.gpu.status.health}{causes}"
+        beside = "" if self.gpu.status.health in ("Healthy", _UNKNOWN) else "also: "
+        causes = [f", {'' if one.is_named else beside}{one}" for one in self.faults]
+        return f"GPU {self.gpu.spec.index} {self.gpu.status.health}{''.join(causes)}"
 
 
 @lru_cache(maxsize=1)
@@ -78,7 +88,7 @@ def faults_by_gpu(world: World) -> Mapping[str, tuple[Fault, ...]]:
 
 
 def faults_of(world: World, gpu: Gpu) -> tuple[GpuFault, ...]:
-    """Return the faults of a GPU, those behind its health first.
+    """Return the faults of a GPU, those behind its health first, as the health names them.
 
     Of faults that are over and have the same effect, only the latest can be behind the health.
     """
@@ -91,7 +101,7 @@ def faults_of(world: World, gpu: Gpu) -> tuple[GpuFault, ...]:
         else replace(one, is_behind=False, ending="is over; a later fault is of the same kind")
         for one in every
     ]
-    return tuple(sorted(found, key=lambda one: not one.is_behind))
+    return tuple(sorted(found, key=lambda one: (not one.is_behind, one.place)))
 
 
 def faults_behind(world: World, gpu: Gpu) -> tuple[GpuFault, ...]:
@@ -156,8 +166,8 @@ def _orphans(world: World, gpu: Gpu) -> Iterator[GpuFault]:
             where = state.slice if state is not None else ""
             what = requests.name_fault(wanted.kind, wanted.xid)
             ending = "its GPUFault is gone: the operator withdraws the fault from the GPU"
-            behind = _is_behind(gpu, wanted, phase, where)
-            yield GpuFault("", what, phase, where, "", ending, behind)
+            behind, place = _is_behind(gpu, wanted, phase, where), _place(gpu, wanted, where)
+            yield GpuFault("", what, phase, where, "", ending, behind, place)
 
 
 def _wanted(gpu: Gpu | None, uid: str) -> WantedFault | None:
@@ -173,21 +183,30 @@ def _view(gpu: Gpu | None, fault: Fault, wanted: WantedFault | None) -> GpuFault
     where = state.slice if state is not None else ""
     kind = requests.kind_of(fault.spec)
     what = requests.name_fault(kind, fault.spec.xid) if kind is not None else "no valid fault"
-    behind = gpu is not None and wanted is not None and _is_behind(gpu, wanted, phase, where)
+    behind, place = False, _NOT_NAMED
+    if gpu is not None and wanted is not None:
+        behind, place = _is_behind(gpu, wanted, phase, where), _place(gpu, wanted, where)
     ending = _ending(fault, wanted, phase, behind)
-    return GpuFault(fault.name, what, phase, where, fault.meta.created, ending, behind)
+    return GpuFault(fault.name, what, phase, where, fault.meta.created, ending, behind, place)
 
 
 def _is_behind(gpu: Gpu, wanted: WantedFault, phase: str, where: str) -> bool:
     """Return whether a fault lasts, or the health that it affects names its Xid."""
-    slices = [one.health for one in gpu.status.slices if one.uuid == where]
-    claimed = [one.health for one in gpu.status.claims if one.uuid == where]
-    sick = [one for one in (gpu.status.health, *slices, *claimed) if one != "Healthy"]
     if phase == FaultPhase.ACTIVE:
         return True
-    if phase not in (FaultPhase.INJECTED, FaultPhase.CLEARED):
+    if phase not in (FaultPhase.INJECTED, FaultPhase.CLEARED) or not _xids(wanted):
         return False
-    return any(f"Xid {xid} (" in f"{health} (" for xid in _xids(wanted) for health in sick)
+    return _place(gpu, wanted, where) < _NOT_NAMED
+
+
+def _place(gpu: Gpu, wanted: WantedFault, where: str) -> int:
+    """Return where the health that a fault affects names what the fault causes."""
+    slices = [one.health for one in gpu.status.slices if one.uuid == where]
+    claimed = [one.health for one in gpu.status.claims if one.uuid == where]
+    words = [f"Xid {xid} (" for xid in _xids(wanted)]
+    words += filter(None, (_WORDS_OF_HEALTH.get(wanted.kind),))
+    sick = "\n".join(f"{one} (" for one in (gpu.status.health, *slices, *claimed))
+    return min((place for one in words if (place := sick.find(one)) >= 0), default=_NOT_NAMED)
 
 
 def _xids(wanted: WantedFault) -> tuple[int, ...]:

@@ -56,7 +56,9 @@ class SharingCompiler(jit.Compiler):
             finally:
                 self.use_emitter(llvm_objects.object_code)
 
-        return self._kernel(module, function).native(block, plan, f"sampled {_OPTIMISED_SHARE}", make)
+        return self._kernel(module, function).native(
+            block, plan, f"sampled {_OPTIMISED_SHARE}", make
+        )
 
     def compile(
         self, module: Module, function: Function, block: Block, plan: jit.Plan | None = None

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ from unit.console.test_console_pages import fetch, run
 
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
-from console.views import faults
+from console.views import affected, faults
 from gpu_operator import errors
 from support.rigs.console_rig import Console, open_console
 
+ROOT = Path(__file__).parents[3]
 GPU = "n1-gpu-0"
 OFF = "Unhealthy: Xid 79 (GPU has fallen off the bus)"
 
@@ -124,6 +126,24 @@ def test_a_fault_that_happened_once_is_behind_the_health_that_names_its_xid(
     assert "GPUFault x48 (Xid 48)" in note
     assert "happened once and is over; the health names its Xid" in note
     assert 'href="/faults/x4"' in text  # listed below, without an effect
+
+
+def test_the_fault_that_the_health_names_is_first_and_others_are_marked(
+    node: SyntheticCluster,
+) -> None:
+    sick = "Unhealthy: Xid 48 (Double Bit ECC Error)"
+    fail(node, "stuck", sick, created="2026-01-01T00:00:00Z", hang=True)
+    fail(node, "xid48", sick, "Injected", xid=48)
+    first, second = (one for one in notes(fetch(node, f"/gpus/{GPU}").text) if "GPUFault" in one)
+    assert first.startswith("GPUFault xid48 (Xid 48)")
+    assert second.startswith("also: GPUFault stuck (hang)")
+    title = f"GPU 0 {sick}, GPUFault xid48 (Xid 48), also: GPUFault stuck (hang)"
+    assert title in fetch(node, "/").text
+    node.objects["GPU"][GPU]["status"]["health"] = "Unhealthy: GPU 0 hangs"
+    text = fetch(node, f"/gpus/{GPU}").text
+    (note,) = [one for one in notes(text) if "GPUFault" in one]
+    assert note.startswith("GPUFault stuck (hang)")
+    assert "also: " not in text
 
 
 def test_of_the_same_fault_set_again_the_latest_is_behind_the_health(
@@ -244,3 +264,47 @@ def test_a_later_fault_that_was_refused_does_not_end_the_one_behind_the_health(
     text = fetch(node, f"/gpus/{GPU}").text
     assert any("GPUFault real (Xid 48)" in one for one in notes(text))
     assert "a later fault is of the same kind" not in text
+
+
+def test_remedies_are_those_of_the_documentation() -> None:
+    text = (ROOT / "docs/faults.md").read_text().partition("\n## Xids\n")[2]
+    rows = re.findall(r"^\| (\d+) \|(?:[^|]*\|){4} ([^|]*) \|$", text, re.MULTILINE)
+    assert {int(xid): remedy for xid, remedy in rows} == affected.REMEDIES
+
+
+@pytest.mark.parametrize("path", [f"/gpus/{GPU}", "/faults/x48"])
+def test_gpu_and_fault_list_the_pods_and_the_first_step(node: SyntheticCluster, path: str) -> None:
+    fail(node, "x48", "Healthy", "Injected", xid=48)
+    assert "Affected pods" not in fetch(node, path).text
+    node.objects["GPU"][GPU]["status"]["health"] = "Unhealthy: Xid 48 (Double Bit ECC Error)"
+    text = fetch(node, path).text
+    listed = text.partition('<ul aria-label="Affected pods">')[2].partition("</ul>")[0]
+    pods = {
+        f"{holder['namespace']}/{holder['name']}"
+        for one in node.objects["GPU"][GPU]["status"]["slices"]
+        for holder in one.get("holders", ())
+    }
+    assert set(re.findall(r'title="([^"]+)"', listed)) == pods
+    assert 'href="/pods/' in listed
+    assert "after Xid 48: reset the GPU; if it recurs, replace the board." in text
+    assert "gpud resets the GPU when no fault lasts and no context is left" in text
+
+
+def test_a_fault_of_a_slice_affects_the_holders_of_that_slice(node: SyntheticCluster) -> None:
+    one = node.objects["GPU"][GPU]["status"]["slices"][0]
+    one["holders"] = [{"namespace": "ml", "name": "hit"}]
+    sick = "Suspect: Xid 94 (Contained ECC error)"
+    fail(node, "x94", "Healthy", "Injected", slice_uuid=one["uuid"], xid=94)
+    one["health"] = sick
+    text = fetch(node, "/faults/x94").text
+    listed = text.partition('<ul aria-label="Affected pods">')[2].partition("</ul>")[0]
+    assert listed.count("<li>") == 1
+    assert "ml/hit" in listed
+    assert "after Xid 94: restart the program" in text
+    pod = fetch(node, "/pods/ml/hit").text
+    (note,) = notes(pod)
+    assert sick in note
+    assert "GPUFault x94 (Xid 94)" in note
+    assert "CUDA contexts may have ended with an error" in note
+    one["health"] = "Healthy"
+    assert "may have ended" not in fetch(node, "/pods/ml/hit").text

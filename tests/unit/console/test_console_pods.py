@@ -298,3 +298,52 @@ def test_hostile_names_are_escaped_in_lists(node: SyntheticCluster, name: str) -
         assert not [tag for tag, _ in parsed.tags if tag == "img"], path
         assert "<script>alert" not in text, path
         assert "<img src=x" not in text, path
+
+
+def test_the_page_of_a_slice_names_the_container_that_has_it(node: SyntheticCluster) -> None:
+    hold(node, 2, "one")
+    hold(node, 3, "two")
+    pods = node.objects["Pod"]
+    limits = {"resources": {"limits": {ONE_G: "1"}}}
+    idle = {"name": "log", "resources": {"limits": {"cpu": "1"}}}
+    pods["ml/one"]["spec"]["containers"] = [idle, {"name": "eval", **limits}]
+    pods["ml/two"]["spec"]["containers"] = [{"name": "a", **limits}, {"name": "<b>", **limits}]
+    one, two = (words(fetch(node, f"/slices/MIG-n1-0-{slot}").text) for slot in (2, 3))
+    assert ", container eval" in one
+    assert ", one of the containers a, &lt;b&gt;" in two
+    assert "log" not in one.partition("Holders")[2].partition("Beside it")[0]
+    node.objects["GPU"]["n1-gpu-0"]["status"]["slices"][2]["resource"] = ""
+    assert ", container eval" in words(fetch(node, "/slices/MIG-n1-0-2").text)
+    del pods["ml/one"]
+    assert "container" not in words(fetch(node, "/slices/MIG-n1-0-2").text)
+
+
+def test_the_page_of_a_claimed_slice_names_the_containers_of_the_claim(
+    node: SyntheticCluster,
+) -> None:
+    hold(node, 2)
+    status = node.objects["GPU"]["n1-gpu-0"]["status"]
+    part = {"uuid": "MIG-x", "profile": "1g.10gb", "start": 6, "multiprocessors": 16}
+    part |= {"memoryBytes": 1 << 30, "claim": {"namespace": "ml", "name": "train-x7"}}
+    status["claims"] = [part | {"holders": status["slices"][2]["holders"]}]
+    pod = node.objects["Pod"]["ml/trainer"]
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    pod["spec"]["containers"].append({"name": "eval", "resources": {"claims": [{"name": "gpu"}]}})
+    pod["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "train-x7"}]
+    assert ", container eval" in words(fetch(node, "/slices/MIG-x").text)
+
+
+def test_a_withdrawn_slice_names_the_layout_that_withdraws_it(node: SyntheticCluster) -> None:
+    hold(node, 2)
+    gpu, path = node.objects["GPU"]["n1-gpu-0"], "/slices/MIG-n1-0-2"
+    synthetic.add_company(node)
+    gpu["spec"]["layout"] = "mixed"
+    assert "withdraws the slice" not in fetch(node, path).text
+    gpu["status"]["slices"][2]["state"] = "Withdrawing"
+    assert "withdraws the slice" not in fetch(node, path).text  # the layout still wants it
+    del gpu["spec"]["instances"][2]
+    text = fetch(node, path).text
+    assert "Layout mixed withdraws the slice" in words(text)
+    assert 'href="/rollout/mixed"' in text
+    gpu["spec"]["layout"] = None
+    assert "No layout requests the slice any more" in words(fetch(node, path).text)

@@ -1,0 +1,88 @@
+"""Whose work a sick GPU or slice affects, and the first step against what its health names."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from console.views import faults
+from console.views.details import FoundSlice
+from console.views.faults import GpuFault
+from gpu_operator.api.v1alpha1.gpu import Holder
+from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.controllers.common.world import World
+
+_NAMED: Final = re.compile(r"\bXid (\d{1,4})\b")
+_BOARD: Final = "reset the GPU; if it recurs, replace the board"
+_FIRMWARE: Final = "reset the GPU; update driver and firmware"
+# A test compares them with the table of docs/faults.md.
+REMEDIES: Final = {
+    13: "debug the program: `compute-sanitizer`",
+    31: "debug the program: an illegal address",
+    32: "reset the GPU; check the driver",
+    38: "reset the GPU; update the driver",
+    43: "debug the program",
+    45: "none: see the Xid before it",
+    48: _BOARD,
+    61: _BOARD,
+    62: _BOARD,
+    63: "reset the GPU when it is idle, which activates the remapping",
+    64: "replace the board",
+    68: "update the driver; debug the program",
+    69: "debug the program; reset the GPU",
+    74: "check NVLink's cables and switches; reset the GPU",
+    79: "restart the node; check seating, power and temperature",
+    92: "watch the GPU; reset it if Xid 63 or 64 follows",
+    94: "restart the program; reset the GPU when it is idle",
+    95: "reset the GPU before it is used again",
+    109: "debug the program",
+    119: _FIRMWARE,
+    120: _FIRMWARE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SickSlice:
+    """A slice of a pod that is not healthy, or whose GPU is not, with the faults behind that."""
+
+    found: FoundSlice
+    faults: tuple[GpuFault, ...]
+
+
+def holders_of(gpu: Gpu, slice_uuid: str = "") -> tuple[Holder, ...]:
+    """Return the pods that hold slices of a GPU, or one of its slices, each once."""
+    every = {
+        (holder.namespace, holder.name): holder
+        for one in (*gpu.status.slices, *gpu.status.claims)
+        if slice_uuid in ("", one.uuid)
+        for holder in one.holders
+    }
+    return tuple(every[key] for key in sorted(every))
+
+
+def remedies_of(gpu: Gpu, slice_uuid: str = "") -> tuple[tuple[int, str], ...]:
+    """Return the Xids that the health of a GPU and of its slices names, with their remedies."""
+    return tuple({xid: REMEDIES[xid] for xid in _xids(gpu, slice_uuid) if xid in REMEDIES}.items())
+
+
+def sick_slices(world: World, held: Sequence[FoundSlice]) -> tuple[SickSlice, ...]:
+    """Return those of a pod's slices that are not healthy, or whose GPUs are not."""
+    return tuple(
+        SickSlice(
+            one,
+            tuple(
+                fault
+                for fault in faults.faults_behind(world, one.gpu)
+                if fault.slice in ("", one.slice.uuid)
+            ),
+        )
+        for one in held
+        if one.slice.health != "Healthy" or faults.is_sick(one.gpu)
+    )
+
+
+def _xids(gpu: Gpu, slice_uuid: str) -> Iterator[int]:
+    slices = (*gpu.status.slices, *gpu.status.claims)
+    healths = [one.health for one in slices if slice_uuid in ("", one.uuid)]
+    for health in (gpu.status.health, *healths):
+        yield from (int(found[1]) for found in _NAMED.finditer(health))
