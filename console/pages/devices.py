@@ -6,10 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from console.model.pods import PodRecord
+from console.model.readings import MOST_NODES
 from console.pages.frame import AGAIN_S, Frame
 from console.pages.inference import InferenceTables
 from console.pages.traffic import LiveTraffic
-from console.views import metrics, needs, places, topology, traffic
+from console.views import metrics, needs, places, topology, traffic, usage
 
 _LONGEST_TEXT = 253
 
@@ -69,6 +70,9 @@ class DevicePages:
             return text in pod.node and space in ("", pod.namespace)
 
         values = await self._tables.values(is_wanted)
+        users, other_users = usage.pods_by_memory(model.world(), text, space)
+        usage.add_activity(users, await self._tables.read_activity(usage.nodes_of(users)))
+        values |= {"users": users, "other_users": other_users, "most_exporters": MOST_NODES}
         nodes, more = metrics.memory(model.world(), text)
         spaces = {one.namespace for one in model.pods.values() if one.metrics is not None}
         values |= {"nodes": nodes, "more": more, "text": text, "namespace": space}

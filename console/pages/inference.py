@@ -38,6 +38,12 @@ class InferenceTables:
             "again": AGAIN_S if shown else 0,
         }
 
+    async def read_activity(self, nodes: Iterable[str]) -> dict[str, list[float]]:
+        """Return the activity of engines by pod, of the first nodes whose exporters answer soon."""
+        busy: dict[str, list[float]] = {}
+        await self._read_exporters(list(nodes)[:MOST_NODES], busy)
+        return dict(busy)
+
     async def _read_exporters(self, nodes: Iterable[str], busy: dict[str, list[float]]) -> None:
         """Add the activity of engines; a page does not wait for an exporter that is slow."""
         await self._within(asyncio.create_task(self._read_exporter(one, busy)) for one in nodes)

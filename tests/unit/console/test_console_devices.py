@@ -443,3 +443,36 @@ def test_launches_and_copies_per_second_follow_from_two_answers(node: SyntheticC
     assert "<bdi>3.5</bdi>" in second  # 35 in ten seconds
     assert "<bdi>2</bdi>" in restarted  # 16 since the counter began again, in eight seconds
     assert "Launches per second" not in late  # the answers are too far apart
+
+
+def test_pods_are_listed_by_the_memory_that_they_use(node: SyntheticCluster) -> None:
+    first, second = (node.objects["GPU"][f"n1-gpu-{index}"]["status"] for index in (0, 1))
+    for one in (*first["slices"], *second["slices"]):
+        one |= {"holders": [], "memoryUsedBytes": 0, "memoryBytes": 10 << 30}
+
+    def hold(one: dict[str, object], used: int, *names: str) -> None:
+        one["memoryUsedBytes"] = used << 30
+        one["holders"] = [{"namespace": "ml", "name": name, "uid": name} for name in names]
+
+    hold(first["slices"][0], 3, "small")
+    hold(first["slices"][1], 4, "large")
+    hold(second["slices"][0], 2, "large")
+    hold(second["slices"][1], 5, "shared-a", "shared-b")
+    busy = 'DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="0",namespace="ml",pod="large"} 0.25'
+    proxy = FakeProxy(busy.encode(), [exporter_of("n1")])
+
+    async def use(console: Console) -> Answer:
+        console.pages._tables._exporters = Exporters(proxy)
+        return await console.request("/metrics", query="namespace=ml")
+
+    text = run(node, use).text
+    table = text.partition("Pods by memory in use</caption>")[2].partition("</table>")[0]
+    assert re.findall(r'title="ml/([^"]+)"', table) == ["large", "shared-a", "shared-b", "small"]
+    rows = [re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", one)) for one in table.split("<tr>")[2:]]
+    assert "6.0 GiB of 20.0 GiB 2 25 %" in rows[0]
+    assert "5.0 GiB of 10.0 GiB 1, 1 shared not known" in rows[1]
+    node.objects["GPU"]["n1-gpu-0"]["spec"]["faults"] = [{"id": "f", "kind": "off_bus"}]
+    first["faults"] = [{"id": "f", "phase": "Active"}]
+    text = run(node, use).text
+    assert "not known: off the bus" in text
+    assert "2.0 GiB of 20.0 GiB, without 1 slice off the bus" in text
