@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import Protocol
+from typing import Final, Protocol
 
+from facts.wording import list_first
 from mig import geometry
 from mig.geometry import Board, Instance
+
+_SHOWN: Final = 4  # slices that keep a requested place from existing
 
 
 class BoxState(StrEnum):
@@ -102,13 +105,34 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """A requested place that slices which exist still occupy; a drawing would cover them."""
+
+    box: Box
+    behind: tuple[str, ...]
+
+    def __str__(self) -> str:
+        verb = "ends" if len(self.behind) == 1 else "end"
+        return f"{self.box.name} after {list_first(self.behind, _SHOWN)} {verb}"
+
+
+@dataclass(frozen=True, slots=True)
 class GpuPicture:
-    """The boxes of one GPU; ``problem`` says why there are none, or which slices are not drawn."""
+    """The boxes of one GPU; ``problem`` says why there are none, or which slices are not drawn.
+
+    ``waiting`` are requested places that are not drawn, because slices occupy them.
+    """
 
     units: int
     compute_slices: int
     boxes: tuple[Box, ...]
     problem: str = ""
+    waiting: tuple[Waiting, ...] = ()
+
+    @property
+    def requests(self) -> str:
+        """Return the requested places that are not drawn, in words; empty if there are none."""
+        return f"requested: {'; '.join(map(str, self.waiting))}" if self.waiting else ""
 
 
 def draw_places(board: Board, states: Mapping[Instance, BoxState]) -> GpuPicture:

@@ -94,7 +94,7 @@ def show_map(
     access: Access, names: Sequence[str], pool: str, board: str, labels: str, form: str | None
 ) -> None:
     """Draw nodes, GPUs and slices at their positions; -n: GPUs with slices of its pods only."""
-    model = read_model(access, needs.GPU, ("Node", "GPUPool"))
+    model = read_model(access, needs.GPU, ("Node", "GPUPool", *needs.FAULTS))
     chosen = Filter(pool=pool, board=board, namespace=_filtered(access), labels=labels)
     fleet_text.write_map(fleet_text.choose(model, chosen, names), form or "")
 

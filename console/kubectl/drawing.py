@@ -37,3 +37,6 @@ def draw_node(view: NodeView, columns: int) -> Iterator[Line]:
             panel = [[Span(title[:size]), Span(health[: max(size - len(title), 0)], "red")]]
             panels.append([*panel, *draw_picture(one.picture, size)])
         yield from join_panels(panels, size, _GAP)
+    for one in view.gpus:
+        if text := one.picture.requests:
+            yield from textwrap.wrap(f"GPU {one.gpu.spec.index} {text}", columns)

@@ -7,11 +7,11 @@ import click
 
 from console.kubectl import drawing, output
 from console.model.cluster import ClusterModel
-from console.views import fleet
+from console.views import fleet, needs
 from console.views.fleet import Filter, NodeView
 from console.views.labels import SelectorError
 from drawing import terminal
-from drawing.slices import WORDS, Box, Run
+from drawing.slices import WORDS, Box, GpuPicture, Run
 
 _MIB = 2**20
 
@@ -22,10 +22,11 @@ def choose(model: ClusterModel, chosen: Filter, names: Collection[str]) -> list[
     Raises ClickException if a name is no node with GPUs, or the labels cannot be evaluated.
     """
     world, knows_nodes = model.world(), not model.connection.missing(("Node",))
+    knows_faults = not model.connection.missing(needs.FAULTS)
     if chosen.labels and not knows_nodes:
         raise click.ClickException("the labels of nodes are not known")
     try:
-        found = fleet.choose_nodes(world, chosen, fleet.Namespaces())
+        found = fleet.choose_nodes(world, chosen, fleet.Namespaces(), knows_nodes, knows_faults)
     except SelectorError as err:
         raise click.ClickException(str(err)) from err
     missing = sorted(set(names) - {one.name for one in found})
@@ -34,7 +35,7 @@ def choose(model: ClusterModel, chosen: Filter, names: Collection[str]) -> list[
             f"node {missing[0]!r} has no GPU that matches, or does not exist"
         )
     nodes = [one for one in found if not names or one.name in names]
-    return [fleet.view_node(world, one.name, one.gpus, "state", knows_nodes) for one in nodes]
+    return [fleet.view_node(world, one, "state") for one in nodes]
 
 
 def write_map(views: Sequence[NodeView], form: str) -> None:
@@ -119,12 +120,18 @@ def _rows(views: Iterable[NodeView]) -> Iterable[Sequence[str]]:
     for view in views:
         for one in view.gpus:
             gpu = (view.name, str(one.gpu.spec.index), one.gpu.spec.board)
-            for box in one.picture.boxes:
+            for box in _boxes(one.picture):
                 where = (_range(box.memory), _range(box.compute))
                 pods = ",".join(_holders(box)) or "<none>"
                 number = box.instance.removeprefix("instance ") or "<none>"
                 state = WORDS[box.state]
                 yield (*gpu, box.name, number, state, *where, pods, box.uuid or "<none>")
+
+
+def _boxes(picture: GpuPicture) -> Iterable[Box]:
+    """Yield the slices of a picture, and the requested ones that it does not draw."""
+    yield from picture.boxes
+    yield from (one.box for one in picture.waiting)
 
 
 def _range(run: Run) -> str:
@@ -153,7 +160,8 @@ def _node_document(view: NodeView) -> dict[str, Any]:
                 "memorySlices": one.picture.units,
                 "computeSlices": one.picture.compute_slices,
                 "problem": one.picture.problem,
-                "slices": [_slice_document(box) for box in one.picture.boxes],
+                "slices": [_slice_document(box) for box in _boxes(one.picture)],
+                "requestedAfter": {w.box.name: list(w.behind) for w in one.picture.waiting},
             }
             for one in view.gpus
         ],

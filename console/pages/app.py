@@ -117,7 +117,7 @@ class Pages:
         chosen, problem = _filter(request), ""
         world = self._model.world()
         try:
-            nodes = fleet.choose_nodes(world, chosen, self._namespaces, self._knows_nodes())
+            nodes = fleet.choose_nodes(world, chosen, self._namespaces, *self._known())
         except SelectorError as err:
             nodes, problem = [], str(err)
         detailed = len(nodes) <= fleet.DETAILED
@@ -142,9 +142,8 @@ class Pages:
         """Return the cards of some nodes, for the script that replaces changed ones."""
         chosen, world = _filter(request), self._model.world()
         names = request.query_params.getlist("name")[: stream.MOST_NODES]
-        knows = self._knows_nodes()
         try:
-            nodes = fleet.choose_named(world, names, chosen, self._namespaces, knows)
+            nodes = fleet.choose_named(world, names, chosen, self._namespaces, *self._known())
         except SelectorError as err:
             return PlainTextResponse(f"{err}\n", 422)
         detailed = "detailed" in request.query_params
@@ -166,7 +165,8 @@ class Pages:
         gpus = world.gpus_by_node().get(name, ())
         if name not in world.nodes and not gpus:
             return self._frame.not_found(request, f"node {name}", needs.NODE)
-        found = fleet.view_node(world, name, gpus, "state", self._knows_nodes())
+        this = fleet.Chosen(name, world.nodes.get(name), tuple(gpus), *self._known())
+        found = fleet.view_node(world, this, "state")
         events = self._events.entries("Node", name)
         live = "GPU Node Event GPUFault MIGLayout Connection"
         values: dict[str, Any] = {"events": events}
@@ -316,6 +316,10 @@ class Pages:
 
     def _knows_nodes(self) -> bool:
         return not self._frame.missing_of(("Node",))
+
+    def _known(self) -> tuple[bool, bool]:
+        """Return whether nodes and whether GPUFaults are known."""
+        return self._knows_nodes(), not self._frame.missing_of(needs.FAULTS)
 
 
 def _initial_layout(world: World, query: QueryParams) -> str:

@@ -63,7 +63,7 @@ class CardCache:
         faults = tuple(one for gpu in node.gpus for one in by_gpu.get(gpu.name, ()))
         if not detailed and known is not None and _is_same(known, node, faults):
             return known
-        view = fleet.view_node(world, node.name, node.gpus, chosen.colour, node.knows_node)
+        view = fleet.view_node(world, node, chosen.colour)
         html = rendering.render(
             self._templates, "cards.html", nodes=(view,), chosen=chosen, detailed=detailed
         )
@@ -89,6 +89,7 @@ def _is_same(card: Card, node: Chosen, faults: tuple[Fault, ...]) -> bool:
     return (
         known.node is node.node
         and known.knows_node == node.knows_node
+        and known.knows_faults == node.knows_faults
         and len(known.gpus) == len(node.gpus)
         and len(card.faults) == len(faults)
         and all(a is b for a, b in zip(known.gpus, node.gpus, strict=True))

@@ -123,12 +123,14 @@ class Chosen:
     """A node that matches the filter, with those of its GPUs that match.
 
     ``knows_node`` is false while nodes are not known, so that ``node`` may exist in any case.
+    ``knows_faults`` is false while GPUFaults are not known, so that none can be said to be gone.
     """
 
     name: str
     node: Node | None
     gpus: tuple[Gpu, ...]
     knows_node: bool = True
+    knows_faults: bool = True
 
 
 class Namespaces:
@@ -160,7 +162,11 @@ def namespaces_of(gpu: Gpu) -> frozenset[str]:
 
 
 def choose_nodes(
-    world: World, chosen: Filter, namespaces: Namespaces, knows_nodes: bool = True
+    world: World,
+    chosen: Filter,
+    namespaces: Namespaces,
+    knows_nodes: bool = True,
+    knows_faults: bool = True,
 ) -> list[Chosen]:
     """Return the nodes that match a filter, in the order of their names."""
     by_node: dict[str, list[Gpu]] = {}
@@ -170,7 +176,7 @@ def choose_nodes(
     narrow = chosen.namespace or chosen.board
     bare = () if narrow else (n for n in _nodes_of_pools(world, chosen) if n not in by_node)
     return [
-        Chosen(name, world.nodes.get(name), tuple(by_node.get(name, ())), knows_nodes)
+        Chosen(name, world.nodes.get(name), tuple(by_node.get(name, ())), knows_nodes, knows_faults)
         for name in sorted([*by_node, *bare])
         if chosen.selects_node(world, name)
     ]
@@ -182,6 +188,7 @@ def choose_named(
     chosen: Filter,
     namespaces: Namespaces,
     knows_nodes: bool = True,
+    knows_faults: bool = True,
 ) -> list[Chosen]:
     """Return those of some nodes that match a filter."""
     by_node, pools = world.gpus_by_node(), membership.pools_by_node(world)
@@ -191,20 +198,20 @@ def choose_named(
         narrow = chosen.namespace or chosen.board
         bare = not narrow and name in pools and chosen.pool in ("", pools[name])
         if (gpus or bare) and chosen.selects_node(world, name):
-            found.append(Chosen(name, world.nodes.get(name), gpus, knows_nodes))
+            found.append(Chosen(name, world.nodes.get(name), gpus, knows_nodes, knows_faults))
     return found
 
 
-def view_node(
-    world: World, name: str, gpus: Iterable[Gpu], colour: str, knows_node: bool = True
-) -> NodeView:
+def view_node(world: World, chosen: Chosen, colour: str) -> NodeView:
     """Return a node with its GPUs in the order of their indices."""
-    node = world.nodes.get(name)
-    found = sorted(gpus, key=lambda gpu: gpu.spec.index)
+    name, node = chosen.name, chosen.node
+    found = sorted(chosen.gpus, key=lambda gpu: gpu.spec.index)
     views = tuple(
         GpuView(gpu, draw(gpu), place * (pixels.MAP.width + 4)) for place, gpu in enumerate(found)
     )
     counts = Counter(box.state for view in views for box in view.picture.boxes)
+    if waiting := sum(len(view.picture.waiting) for view in views):
+        counts[BoxState.COMING] += waiting
     pool = found[0].spec.pool if found else membership.pools_by_node(world).get(name, "")
     return NodeView(
         name=name,
@@ -214,7 +221,7 @@ def view_node(
         paths=tuple(_paths(views, colour)),
         width=max(len(views), 1) * (pixels.MAP.width + 4) - 4,
         counts=counts,
-        problem=_problem(world, node, views, knows_node),
+        problem=_problem(world, chosen, views),
         profiles=tuple(_count_profiles(box for view in views for box in view.picture.boxes)),
     )
 
@@ -274,13 +281,22 @@ def silence_of(node: Node | None, knows_node: bool) -> str:
     return f"{ready.reason}: {ready.message}" if ready is not None and is_silent else ""
 
 
-def _problem(world: World, node: Node | None, views: Sequence[GpuView], knows_node: bool) -> str:
+def _problem(world: World, chosen: Chosen, views: Sequence[GpuView]) -> str:
+    node, knows_node = chosen.node, chosen.knows_node
     if (node is None and knows_node) or (node is not None and not node.ready):
         return silence_of(node, knows_node)
     ready = node.gpu_ready if node is not None else None
     of_node = f"{ready.reason}: {ready.message}" if ready and ready.status != "True" else ""
     sick = faults.sick_gpus(world, (view.gpu for view in views))
-    return "; ".join(filter(None, (of_node, *map(str, sick))))
+    texts = (_describe_sick(one, chosen.knows_faults) for one in sick)
+    return "; ".join(filter(None, (of_node, *texts)))
+
+
+def _describe_sick(sick: faults.SickGpu, knows_faults: bool) -> str:
+    if knows_faults:
+        return str(sick)
+    causes = "".join(f", {one.what}" for one in sick.faults)
+    return f"GPU {sick.gpu.spec.index} {sick.gpu.status.health}{causes}"
 
 
 def _nodes_of_pools(world: World, chosen: Filter) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from drawing.slices import Box, BoxState, GpuPicture, make_box, share_memory
+from drawing.slices import Box, BoxState, GpuPicture, Waiting, make_box, share_memory
 from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, PlacedInstance, Slice, SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu
 from mig import geometry
@@ -19,29 +19,55 @@ def draw(gpu: Gpu) -> GpuPicture:
         return GpuPicture(1, 1, (), f"unknown board {gpu.spec.board}")
     boxes: list[Box] = []
     wrong: list[str] = []
-    there = {one.place for one in gpu.status.slices}
-    claimed = {one.place for one in gpu.status.claims}
-    for one in gpu.status.slices:
-        _add(boxes, wrong, board, one)
-    for claim in gpu.status.claimed:
-        _add(boxes, wrong, board, claim)
-    coming = [one for one in gpu.spec.instances if one.place not in there | claimed]
-    for instance in coming if gpu.status.conditions else gpu.spec.instances:
-        _add(boxes, wrong, board, instance)
+    there: list[Instance] = []
+    for one in (*gpu.status.slices, *gpu.status.claimed):
+        there += _add(boxes, wrong, board, one)
+    waiting = []
+    for requested in _absent(gpu):
+        try:
+            instance = _find_instance(board, requested.place)
+        except MigError:
+            wrong.append(str(requested.place))
+            continue
+        box = make_box("", instance, BoxState.COMING)
+        behind = tuple(str(one) for one in there if _covers(instance, one))
+        if behind:
+            waiting.append(Waiting(box, behind))
+        else:
+            boxes.append(box)
     problem = f"not a placement of {board.key}: {', '.join(wrong)}" if wrong else ""
     return GpuPicture(
-        board.placement_units, board.compute_slices, tuple(share_memory(boxes)), problem
+        board.placement_units,
+        board.compute_slices,
+        tuple(share_memory(boxes)),
+        problem,
+        tuple(waiting),
     )
 
 
+def _absent(gpu: Gpu) -> list[PlacedInstance]:
+    """Return the instances that the node's agent has yet to create.
+
+    The instances of a GPU that claims can divide are not all for the agent: it creates those of
+    layouts only.
+    """
+    there = {one.place for one in (*gpu.status.slices, *gpu.status.claims)}
+    return [one for one in gpu.spec.layout_instances if one.place not in there]
+
+
+def _covers(requested: Instance, there: Instance) -> bool:
+    return requested.profile.is_whole or there.profile.is_whole or requested.overlaps(there)
+
+
 def _add(
-    boxes: list[Box], wrong: list[str], board: Board, one: Slice | ClaimedSlice | PlacedInstance
-) -> None:
+    boxes: list[Box], wrong: list[str], board: Board, one: Slice | ClaimedSlice
+) -> list[Instance]:
+    """Add the box of a slice; return its instance, unless the place is not one of the board."""
     try:
         instance = _find_instance(board, one.place)
     except MigError:
         wrong.append(str(one.place))
-        return
+        return []
     match one:
         case Slice():
             boxes.append(_box_of(one, instance, _state(one)))
@@ -49,8 +75,7 @@ def _add(
             sick = not one.health.startswith("Healthy")
             state = BoxState.SICK if sick else BoxState.CLAIMED
             boxes.append(_box_of(one, instance, state))
-        case PlacedInstance():
-            boxes.append(make_box("", instance, BoxState.COMING))
+    return [instance]
 
 
 def _box_of(one: Slice | ClaimedSlice, instance: Instance, state: BoxState) -> Box:

@@ -51,7 +51,7 @@ class GpuChange:
     def signature(self) -> tuple[Any, ...]:
         """Return what GPUs with the same change have in common."""
         shapes = [
-            tuple((box.name, box.state) for box in picture.boxes) if picture else ()
+            (*((box.name, box.state) for box in picture.boxes), picture.requests) if picture else ()
             for picture in (self.before, self.after)
         ]
         return self.gpu.spec.board, *shapes, self.problem

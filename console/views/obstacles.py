@@ -230,7 +230,7 @@ def _absent(gpu: Gpu, resource: str) -> int:
     name = resource.partition("/")[2]
     there = {one.place for one in gpu.status.slices}
     found = 0
-    for one in gpu.spec.instances:
+    for one in gpu.spec.layout_instances:
         if one.place not in there and _offered_as(gpu, one.profile) == name:
             found += offers.count_replicas(gpu, one.profile)
     return found

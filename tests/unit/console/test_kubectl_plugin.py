@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from unit.console.test_console_faults import fail
+from unit.console.test_console_room import claim
 
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
@@ -343,7 +345,7 @@ def test_control_characters_of_the_cluster_do_not_reach_the_terminal(
 
 def test_nothing_is_watched(run: Run, node: SyntheticCluster) -> None:
     run("map")
-    assert node.lists == {"GPU": 1, "Node": 1, "GPUPool": 1}
+    assert node.lists == {"GPU": 1, "Node": 1, "GPUPool": 1, "GPUFault": 1}
     assert node.watches == {}
 
 
@@ -447,3 +449,32 @@ def test_the_matrix_accepts_every_form(run: Run, node: SyntheticCluster) -> None
     synthetic.add_policies(node)
     synthetic.add_rdma_pod(node, "ml", "a", "x")
     assert run("rdma", "matrix", "-o", "wide") == run("rdma", "matrix")
+
+
+def test_the_map_shows_the_slice_of_a_claim_under_a_requested_whole_gpu(
+    run: Run, node: SyntheticCluster
+) -> None:
+    gpu = node.objects["GPU"]["n1-gpu-0"]
+    held = claim(gpu["status"]["slices"][6])
+    gpu["status"] |= {"slices": [], "claims": [held]}
+    gpu["spec"] |= {"instances": [{"profile": "whole", "start": 0}], "allocation": "Both"}
+    text = run("map")[1]
+    assert "[+1g]" in text.splitlines()[3][:39]
+    assert "GPU 0 requested: whole@0 after 1g.10gb@6 ends" in text
+    (first, _) = json.loads(run("map", "-o", "json")[1])["nodes"][0]["gpus"]
+    assert [one["state"] for one in first["slices"]] == ["claimed", "requested"]
+    assert first["requestedAfter"] == {"whole@0": ["1g.10gb@6"]}
+    gpu["spec"]["layout"] = None
+    assert "requested:" not in run("map")[1]
+
+
+def test_the_map_names_the_faults_of_a_sick_gpu(run: Run, node: SyntheticCluster) -> None:
+    fail(node, "drill", "Unhealthy", gpu="n1-gpu-0", hang=True)
+    assert "GPU 0 Unhealthy, GPUFault drill (hang)" in run("map")[1]
+    node.refused["GPUFault"] = errors.Refused("faults are forbidden")
+    _, text, problem = run("map")
+    assert "GPU 0 Unhealthy, hang\n" in text
+    assert "faults are forbidden" in problem
+    del node.refused["GPUFault"]
+    node.remove("GPUFault", "drill")
+    assert "GPU 0 Unhealthy, hang, deleted" in run("map")[1]
