@@ -15,6 +15,10 @@ _ROOM: Final = (
 )
 _NOTE: Final = "Kubernetes cannot move a pod: it ends, and its replacement gets the other slice."
 _TITLE: Final = "What would make room"
+_UNMATCHED: Final = (
+    "No node that the pod can use exists: its nodeSelector does not match, or it does not tolerate"
+    " their taints. No change of devices helps before that."
+)
 _SHOWN: Final = 8  # names of GPUs
 
 
@@ -42,6 +46,8 @@ def advise(request: RequestFinding) -> Advice | None:
         return Advice(
             "Room by this count", f"{number} {'node has' if number == 1 else 'nodes have'} {_ROOM}"
         )
+    if request.is_unmatched:
+        return Advice(_TITLE, _UNMATCHED, steps=request.steps)
     if request.remedy is not None:
         return replace(_advise_remedy(request.remedy), steps=request.steps)
     return Advice(_TITLE, "", steps=request.steps) if request.steps else None

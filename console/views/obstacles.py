@@ -73,6 +73,9 @@ CLOSED_NODES: Final = frozenset(
 )
 """Obstacles that more free slices would not remove."""
 
+UNMATCHED: Final = frozenset((Obstacle.SELECTOR, Obstacle.TAINTED))
+"""Obstacles of nodes on which the pod cannot run whatever happens to their devices."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeFinding:
@@ -177,14 +180,14 @@ def count_supply(survey: Survey, node: Node, resource: str, slices: Sequence[Hel
     allocatable = offers.allocatable_count(node, resource)
     causes = _causes(survey, node, resource, slices, max(present - allocatable, 0))
     found = tuple(causes)
-    names = {gpu.name for gpu, one in slices if not (is_served(gpu) and _is_in_service(one.health))}
+    names = {gpu.name for gpu, one in slices if not (is_served(gpu) and is_in_service(one.health))}
     sick = tuple(one for one in found if one.partition(" of ")[2].partition(" ")[0] in names)
     return Supply(present, allocatable, sum(len(one.holders) for _, one in slices), found, sick)
 
 
 def is_served(gpu: Gpu) -> bool:
     """Return whether the node's agent offers the devices of a GPU with this health."""
-    return _is_in_service(gpu.status.health)
+    return is_in_service(gpu.status.health)
 
 
 def _causes(
@@ -217,8 +220,8 @@ def _causes(
 def _reason(gpu: Gpu, health: str, state: SliceState, admitted: bool) -> str:
     """Return why the kubelet does not offer a slice; empty if it should."""
     if not is_served(gpu):
-        return health if not _is_in_service(health) else gpu.status.health
-    if not _is_in_service(health):
+        return health if not is_in_service(health) else gpu.status.health
+    if not is_in_service(health):
         return health
     if state is SliceState.WITHDRAWING:
         return "withdrawn by a layout"
@@ -254,5 +257,6 @@ def _node_reason(survey: Survey, node: Node, concerned: frozenset[str]) -> str:
     return f" ({ready.reason}: {ready.message})"
 
 
-def _is_in_service(health: str) -> bool:
+def is_in_service(health: str) -> bool:
+    """Return whether the kubelet offers devices with this health."""
     return health.partition(":")[0] in _IN_SERVICE

@@ -114,9 +114,7 @@ def _on_node(
     short = max(0, number - found.now)
     enough = whole[: -(-short // each)] if each else []
     gpus = survey.world.gpus
-    requested = sum(
-        i.profile == profile for one in states for i in gpus[one.name].spec.instances
-    ) - sum(i.device.name == profile for one in states for i in one.held)
+    requested = sum(_count_unheld(gpus[one.name], one, profile) for one in states)
     return Remedy(
         profile=profile,
         wanted=number,
@@ -129,6 +127,13 @@ def _on_node(
         requested=requested,
         layout=next((of for one in divided if (of := gpus[one.name].spec.layout)), ""),
     )
+
+
+def _count_unheld(gpu: Gpu, state: GpuState, profile: str) -> int:
+    """Return how many slices of a profile a GPU's spec requests at places that no pod holds."""
+    held = {planner.place_of(one) for one in state.held}
+    wanted = gpu.spec.layout_instances
+    return sum(one.profile == profile and one.place not in held for one in wanted)
 
 
 def _empty(gpu: GpuState) -> GpuState:

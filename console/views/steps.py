@@ -1,49 +1,133 @@
 """What would free devices for a pod, beside the planner's moves: one sentence for each cause."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from console.views.obstacles import NodeFinding, Obstacle
+from console.model.pods import PodRecord
+from console.views.obstacles import UNMATCHED, NodeFinding, Obstacle, is_in_service, is_served
 from console.views.survey import Survey
 from facts.wording import list_first
 from gpu_operator.api.v1alpha1 import HCA_RESOURCE
+from gpu_operator.api.v1alpha1.gpu import SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common import offers
 from mig import geometry
 
 CORDONED: Final = "node.kubernetes.io/unschedulable:NoSchedule"
 _SHOWN: Final = 3
-_CAUSES: Final = (
-    (Obstacle.CLOSED, "admits pods again once the kubelet or the node agent has restarted"),
-    (
-        Obstacle.WITHDRAWN,
-        "gets its new slices when the pods that hold the withdrawn ones end; the layout's rollout"
-        " states until when it waits",
-    ),
+_RESTARTS: Final = "admits pods again once the kubelet or the node agent has restarted"
+_CREATES: Final = (
+    "gets its new slices when the pods that hold the withdrawn ones end; the layout's rollout"
+    " states until when it waits"
 )
+_WITHDRAWS: Final = (
+    "withdraws slices of this resource, and its layouts create no others there: the end of the"
+    " pods that hold withdrawn ones frees none"
+)
+_RESERVED: Final = "kubernetes.io"  # the domain of labels that describe the node itself
 
 
 def find_steps(
-    survey: Survey, resource: str, number: int, nodes: Sequence[NodeFinding]
+    survey: Survey,
+    pod: PodRecord,
+    resource: str,
+    number: int,
+    nodes: Sequence[NodeFinding],
+    coming: Mapping[str, int],
 ) -> Iterator[str]:
-    """Yield what would free the devices that a pod requests."""
+    """Yield what would free the devices that a pod requests.
+
+    ``coming`` has, by node, how many devices layouts have yet to create there.
+    """
     if resource == HCA_RESOURCE:
         if not any(one.offered for one in nodes):
             yield "No node offers HCAs: a GPUPool with spec.hcas does."
         return
     yield from _unknown_profile(survey, resource)
+    matching = [one for one in nodes if one.obstacle not in UNMATCHED]
+    if nodes and not matching:
+        yield from _match(survey, pod, number, nodes)
+        return
     yield from _closed(nodes, number)
-    for obstacle, text in _CAUSES:
-        names = [one.name for one in nodes if one.obstacle is obstacle]
+    withdrawn = [one.name for one in nodes if one.obstacle is Obstacle.WITHDRAWN]
+    causes = {
+        _RESTARTS: [one.name for one in nodes if one.obstacle is Obstacle.CLOSED],
+        _CREATES: [name for name in withdrawn if coming.get(name)],
+        _WITHDRAWS: [name for name in withdrawn if not coming.get(name)],
+    }
+    for text, names in causes.items():
         if names:
             yield f"{_names(names)} {text}."
-    sick = [cause for one in nodes for cause in one.sick]
+    sick = [cause for one in matching for cause in one.sick]
     if sick:
         yield f"Once these GPUs are healthy again, their devices return: {_names(sick)}."
     if resource.partition("/")[2].startswith(geometry.WHOLE_RESOURCE):
-        yield from _divided(survey, resource)
-    if any(one.obstacle is Obstacle.FULL for one in nodes):
-        yield "A device becomes free when a pod that holds one ends."
+        yield from _divided(survey, resource, frozenset(one.name for one in matching))
+    holders = list(_holders(survey, resource, matching))
+    if holders:
+        yield f"A device becomes free when a pod that holds one ends: {_names(holders)}."
+
+
+def _holders(survey: Survey, resource: str, nodes: Iterable[NodeFinding]) -> Iterator[str]:
+    """Yield the pods whose end frees a device, each with its node.
+
+    A withdrawn slice, or one that is not in service, is not offered again.
+    """
+    for node in nodes:
+        if node.obstacle not in (Obstacle.FULL, Obstacle.FEWER, Obstacle.WITHDRAWN):
+            continue
+        for gpu, one in survey.slices.get((node.name, resource), ()):
+            if one.state is SliceState.ACTIVE and is_served(gpu) and is_in_service(one.health):
+                for holder in one.holders:
+                    yield f"{holder.namespace}/{holder.name} on {node.name} ({one.place})"
+
+
+def _match(
+    survey: Survey, pod: PodRecord, number: int, nodes: Sequence[NodeFinding]
+) -> Iterator[str]:
+    """Yield what lets a pod use a node if none matches it."""
+    tainted = [f"{one.name} ({one.detail})" for one in nodes if one.obstacle is Obstacle.TAINTED]
+    cordoned = [one for one in nodes if one.detail == CORDONED]
+    if tainted and len(cordoned) == len(tainted):
+        names = [one.name for one in cordoned]
+        yield from _closed(cordoned, number)
+        yield f"The nodes that match the pod's nodeSelector are cordoned: {_names(names)}."
+    elif tainted:
+        yield from _closed((one for one in nodes if one.obstacle is Obstacle.TAINTED), number)
+        yield (
+            f"The nodes that match the pod's nodeSelector have taints: {_names(tainted)}. Remove"
+            " one of the taints, or let the pod tolerate it."
+        )
+    if tainted:
+        return
+    lacking = {one.name: _lacking_labels(survey, pod, one.name) for one in nodes}
+    fit = [one for one in nodes if not any(map(_is_reserved, lacking[one.name]))]
+    change = "change the nodeSelector where the pod is created"
+    if not fit:
+        keys = sorted({one for labels in lacking.values() for one in labels})
+        yield f"No node has the labels that the pod requests ({_names(keys)}): {change}."
+        return
+    best = min(fit, key=lambda one: (_free(one) < number, len(lacking[one.name]), -_free(one)))
+    labels = " and ".join(lacking[best.name])
+    yield (
+        f"No node has the labels that the pod requests: label a node with {labels}"
+        f" (node {best.name} has {best.room} free), or {change}."
+    )
+
+
+def _free(node: NodeFinding) -> int:
+    return node.offered if node.free is None else node.free
+
+
+def _lacking_labels(survey: Survey, pod: PodRecord, name: str) -> list[str]:
+    there = survey.world.nodes[name].labels
+    return [f"{key}={value}" for key, value in pod.node_selector if there.get(key) != value]
+
+
+def _is_reserved(label: str) -> bool:
+    """Return whether a label describes the node itself, so that a person cannot choose it."""
+    prefix, separator, _ = label.partition("=")[0].partition("/")
+    return bool(separator) and (prefix == _RESERVED or prefix.endswith(f".{_RESERVED}"))
 
 
 def _unknown_profile(survey: Survey, resource: str) -> Iterator[str]:
@@ -81,9 +165,10 @@ def _closed(nodes: Iterable[NodeFinding], number: int) -> Iterator[str]:
                 pass
 
 
-def _divided(survey: Survey, resource: str) -> Iterator[str]:
-    """Yield the divided GPUs that no pod or claim holds, which can become whole."""
-    empty = [gpu for gpu in survey.world.gpus.values() if _is_empty(gpu, resource)]
+def _divided(survey: Survey, resource: str, nodes: Container[str]) -> Iterator[str]:
+    """Yield the divided GPUs of some nodes that no pod or claim holds, which can become whole."""
+    every = (gpu for gpu in survey.world.gpus.values() if gpu.spec.node_name in nodes)
+    empty = [gpu for gpu in every if _is_empty(gpu, resource)]
     if empty:
         by = sorted({gpu.spec.layout for gpu in empty if gpu.spec.layout})
         layouts = f" (layouts: {_names(by)})" if by else ""

@@ -5,7 +5,7 @@ code that writes the operator's events.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,15 +13,17 @@ from console.model.cluster import Connection, Missing
 from console.model.pods import PodRecord
 from console.views.claims import ClaimFinding, find_claims
 from console.views.needs import CLAIMS, EXPLANATION, POLICY
-from console.views.obstacles import CLOSED_NODES, NodeFinding, Obstacle, find_obstacle
+from console.views.obstacles import CLOSED_NODES, UNMATCHED, NodeFinding, Obstacle, find_obstacle
 from console.views.remedies import Remedy, find_remedy
 from console.views.steps import find_steps
 from console.views.survey import Survey, is_explained
 from gpu_operator.api.v1alpha1.base import ConditionType
+from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
 from gpu_operator.controllers.claims.reading import Claim
 from gpu_operator.controllers.claims.selectors import Facts
 from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.layouts import selection
 from mig import geometry
 from mig.errors import MigError
 
@@ -41,6 +43,11 @@ class RequestFinding:
     layouts: tuple[tuple[str, str], ...]
     remedy: Remedy | None = None
     steps: tuple[str, ...] = ()
+
+    @property
+    def is_unmatched(self) -> bool:
+        """Return whether there are nodes, and selector or taints keep the pod off all of them."""
+        return bool(self.counts) and all(one in UNMATCHED for one, _ in self.counts)
 
     @property
     def nodes_with_room(self) -> int:
@@ -124,31 +131,66 @@ def _request(
     counts = Counter(one.obstacle for one in nodes)
     usable = [one.name for one in nodes if one.obstacle not in CLOSED_NODES]
     ordered = sorted(nodes, key=lambda one: (-_ORDER[one.obstacle], one.name))
+    matching = frozenset(one.name for one in nodes if one.obstacle not in UNMATCHED)
+    coming = _count_coming(survey, resource, matching)
+    of_nodes: Counter[str] = Counter()
+    for (node, _), count in coming.items():
+        of_nodes[node] += count
+    steps: tuple[str, ...] = ()
+    if knows_policy:
+        steps = tuple(find_steps(survey, pod, resource, number, ordered, of_nodes))
     return RequestFinding(
         resource=resource,
         number=number,
         nodes=tuple(ordered),
         counts=tuple((one, counts[one]) for one in Obstacle if one in counts),
-        layouts=tuple(_layouts(survey, resource)),
+        layouts=tuple(_layouts(survey, coming)),
         remedy=find_remedy(survey, resource, number, usable) if knows_policy else None,
-        steps=tuple(find_steps(survey, resource, number, ordered)) if knows_policy else (),
+        steps=steps,
     )
 
 
-def _layouts(survey: Survey, resource: str) -> Iterator[tuple[str, str]]:
-    """Yield the layouts that create the resource and are not Ready, with their messages."""
-    for name, layout in sorted(survey.world.layouts.items()):
-        for one in layout.status.conditions:
-            is_unready = one.type == ConditionType.READY.value and one.status != "True"
-            if is_unready and any(_makes(layout, gpu, resource) for gpu in survey.examples):
+def _layouts(survey: Survey, coming: Mapping[tuple[str, str], int]) -> Iterator[tuple[str, str]]:
+    """Yield the layouts that have yet to create devices and are not Ready, with their messages."""
+    for name in sorted({layout for _, layout in coming}):
+        for one in survey.world.layouts[name].status.conditions:
+            if one.type == ConditionType.READY.value and one.status != "True":
                 yield name, f"{one.reason}: {one.message}"
 
 
-def _makes(layout: Layout, gpu: Gpu, resource: str) -> bool:
+def _count_coming(
+    survey: Survey, resource: str, nodes: Container[str]
+) -> Mapping[tuple[str, str], int]:
+    """Return how many devices each layout has yet to create on each of some nodes.
+
+    A slice that exists is not created again, even while a pod holds it.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    world = survey.world
+    for name, layout in selection.layouts_by_gpu(world).items():
+        gpu = world.gpus[name]
+        if gpu.spec.node_name in nodes:
+            there = sum(_stays(gpu, one) for one in gpu.status.slices if one.resource == resource)
+            count = _count_requested(world.layouts[layout], gpu, resource) - there
+            if count > 0:
+                found[gpu.spec.node_name, layout] += count
+    return found
+
+
+def _stays(gpu: Gpu, one: Slice) -> bool:
+    is_requested = any(each.place == one.place for each in gpu.spec.instances)
+    return one.state is SliceState.ACTIVE or is_requested
+
+
+def _count_requested(layout: Layout, gpu: Gpu, resource: str) -> int:
+    """Return how many devices of a resource a layout requests on a GPU."""
     name = resource.partition("/")[2]
     try:
         board = geometry.board(gpu.spec.board)
-        profiles = [board.device_profile(one.profile) for one in layout.spec.instances]
+        return sum(
+            one.count
+            for one in layout.spec.instances
+            if gpu.spec.resource_of(board.device_profile(one.profile)) == name
+        )
     except MigError:
-        return False
-    return any(gpu.spec.resource_of(profile) == name for profile in profiles)
+        return 0

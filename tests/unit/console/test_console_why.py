@@ -188,3 +188,79 @@ def test_boards_without_the_profile_do_not_hide_what_makes_room_on_others() -> N
     text = fetch(cluster, "/why/training/llama-finetune-0").text
     assert "has no profile" not in text
     assert "The planner proposes the smallest changes first" in text
+
+
+TWO_G = "gpu.tessera.dev/mig-2g.20gb"
+
+
+def _follow(cluster: SyntheticCluster, wanted: str, count: int) -> None:
+    """Let the second GPU withdraw one of two held 2g.20gb; the layout requests some of them."""
+    mix = ("2g.20gb", "2g.20gb")
+    gpu = synthetic.gpu_document("n1", 1, "h100-80gb", mix, random.Random(1), alike=True)
+    kept, withdrawn = gpu["status"]["slices"]
+    withdrawn["state"] = "Withdrawing"
+    kept["holders"][0] |= {"namespace": "ml", "name": "keeper"}
+    gpu["spec"] |= {"layout": "mixed", "instances": gpu["spec"]["instances"][:1]}
+    cluster.put("GPU", gpu)
+    cluster.objects["Node"]["n1"]["status"]["allocatable"] = {ONE_G: "7", TWO_G: "1"}
+    spec = {
+        "selector": {"pool": "h100", "indices": [1]},
+        "instances": [{"profile": wanted, "count": count}],
+    }
+    condition = {"type": "Ready", "status": "False", "reason": "Progressing", "message": "0 of 1"}
+    condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    cluster.put(
+        "MIGLayout",
+        {"metadata": {"name": "mixed"}, "spec": spec, "status": {"conditions": [condition]}},
+    )
+
+
+def test_a_layout_whose_slices_exist_creates_none(node: SyntheticCluster) -> None:
+    _follow(node, "2g.20gb", 1)
+    synthetic.add_pending_pod(node, "ml", "small", {TWO_G: "1"})
+    text = fetch(node, "/why/ml/small").text
+    assert "slices withdrawn" in text
+    assert "Layouts that would create it" not in text
+    assert "gets its new slices" not in text
+    assert "n1 withdraws slices of this resource, and its layouts create no others there" in text
+    assert (
+        "A device becomes free when a pod that holds one ends: ml/keeper on n1 (2g.20gb@0)." in text
+    )
+
+
+def test_a_layout_that_requests_more_than_exist_creates_some(node: SyntheticCluster) -> None:
+    _follow(node, "2g.20gb", 2)
+    synthetic.add_pending_pod(node, "ml", "small", {TWO_G: "1"})
+    text = fetch(node, "/why/ml/small").text
+    assert "Layouts that would create it" in text
+    assert "n1 gets its new slices when the pods that hold the withdrawn ones end" in text
+
+
+def test_without_a_matching_node_only_labels_and_the_selector_help(node: SyntheticCluster) -> None:
+    _follow(node, "2g.20gb", 2)
+    _lose_gpu(node, 7)
+    synthetic.add_node(node, "n2", "h100-80gb", random.Random(2), alike=True, gpus=1)
+    node.objects["Node"]["n2"]["metadata"]["labels"]["zone"] = "b"
+    asked = {"zone": "b", "disk": "fast"}
+    synthetic.add_pending_pod(node, "ml", "small", {ONE_G: "1"}, nodeSelector=asked)
+    text = fetch(node, "/why/ml/small").text
+    assert "label a node with disk=fast (node n2 has 1 of 7 free)" in text
+    assert "change the nodeSelector" in text
+    for other in ("Layouts that would", "healthy again", "that holds one ends", "Try a layout"):
+        assert other not in text
+
+
+def test_a_label_that_describes_the_node_is_not_proposed(node: SyntheticCluster) -> None:
+    asked = {"kubernetes.io/hostname": "n7"}
+    synthetic.add_pending_pod(node, "ml", "small", {ONE_G: "1"}, nodeSelector=asked)
+    text = fetch(node, "/why/ml/small").text
+    assert "No node has the labels that the pod requests (kubernetes.io/hostname=n7)" in text
+    assert "label a node" not in text
+
+
+def test_nodes_that_match_and_have_taints_are_named(node: SyntheticCluster) -> None:
+    node.objects["Node"]["n1"]["spec"]["taints"] = [{"key": "drained", "effect": "NoSchedule"}]
+    synthetic.add_pending_pod(node, "ml", "large", {ONE_G: "9"})
+    text = fetch(node, "/why/ml/large").text
+    assert "have taints: n1 (drained:NoSchedule). Remove one of the taints" in text
+    assert "<li>move " not in text
