@@ -8,7 +8,8 @@ from starlette.responses import Response
 
 from console.pages.forms import LONGEST_NAME
 from console.pages.frame import Frame
-from console.views import needs, places, pods
+from console.views import needs, places, pods, room
+from console.views.survey import Survey
 
 _LIVE: Final = "GPU Pod Holder Connection"
 
@@ -40,6 +41,10 @@ class ListPages:
         world = self._frame.model.world()
         found, more = await self._frame.compute(places.find_slices, world, text, space)
         values = {"slices": found, "more": more, "text": text, "namespace": space}
+        profile = request.query_params.get("profile", "")[:LONGEST_NAME].strip()
+        values |= {"profile": profile, "room": None}
+        if profile:
+            values["room"] = await self._frame.compute(room.find_room, Survey(world), profile)
         values["missing"] = self._frame.missing_of(needs.GPU)
         return self._frame.page(request, "lists/slices.html", "Slices", _LIVE, **values)
 

@@ -75,7 +75,7 @@ PAGES: Final[Mapping[str, Mapping[str, Parameter]]] = {
     "/topology": {"node": TEXT},
     "/metrics": {"node": TEXT, "namespace": TEXT},
     "/pods": {"text": TEXT, "namespace": TEXT},
-    "/slices": {"text": TEXT, "namespace": TEXT},
+    "/slices": {"text": TEXT, "namespace": TEXT, "profile": TEXT},
     "/rollout": {"layout": TEXT},
     "/layout": {
         "name": TEXT,

@@ -76,3 +76,19 @@ def test_whole_is_not_requested_of_a_gpu_whose_room_a_claim_holds(node: Syntheti
     assert "requested: " not in text
     gpu["spec"]["layout"] = "l"  # now it is the layout that requests the whole GPU
     assert "requested: whole@0 after 1g.10gb@6 ends" in fetch(node, f"/gpus/{GPU}").text
+
+
+def test_room_for_a_profile_lists_free_slices_and_places_beside_held_ones(
+    node: SyntheticCluster,
+) -> None:
+    slices = node.objects["GPU"][GPU]["status"]["slices"]
+    slices[1]["holders"] = []  # 2g.20gb@2
+    text = fetch(node, "/slices", "profile=2g.20gb").text
+    (row,) = re.findall(r"<tr>\s*<td><a href=\"/gpus/.*?</tr>", text, re.DOTALL)
+    assert f'href="/slices/{slices[1]["uuid"]}">2g.20gb@2 ' in row
+    assert re.findall(r">([^<>]*)</td>", row)[-2:] == ["1", "2g.20gb@2"]
+    text = fetch(node, "/slices", "profile=1g.10gb").text
+    assert "1g.10gb@2, 1g.10gb@3" in text  # no such slice exists there
+    assert "No GPU has a free slice" in fetch(node, "/slices", "profile=4g.40gb").text
+    text = fetch(node, "/slices", "profile=9g.90gb").text
+    assert "No board of the cluster has this profile; its boards have 1c.2g.20gb" in text

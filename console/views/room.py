@@ -1,0 +1,79 @@
+"""Where a slice of a profile exists free, or has room beside the slices that pods hold."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from console.views.obstacles import is_in_service
+from console.views.survey import Survey
+from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
+from gpu_operator.api.v1alpha1.resource import Gpu
+from mig import pools
+from mig.errors import MigError
+from mig.pools import GpuState
+from mig.spec import Place
+
+SHOWN: Final = 40  # GPUs
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRoom:
+    """The room on one GPU. ``fits`` is how many slices of the profile fit beside the held ones, at
+    some of ``places``, each of which no held slice overlaps. ``free`` exist, and no pod holds them.
+    """
+
+    gpu: Gpu
+    free: tuple[Slice, ...]
+    fits: int
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The GPUs with room for a profile, those with free slices first; ``more`` are not listed.
+
+    ``known`` are the profiles of the cluster's boards if none of them has this one.
+    """
+
+    rows: tuple[GpuRoom, ...]
+    more: int
+    known: tuple[str, ...] = ()
+
+
+def find_room(survey: Survey, profile: str) -> Room:
+    """Return where a slice of a profile is free or could be created without moving a pod."""
+    boards = {state.board for state in survey.states}
+    names = sorted({one.name for board in boards for one in board.device_profiles})
+    if profile not in names:
+        return Room((), 0, tuple(names))
+    states = [one for of_node in survey.usable_by_node.values() for one in of_node]
+    found = [one for state in states for one in _of_gpu(survey, state, profile)]
+    found.sort(key=lambda one: (not one.free, one.gpu.spec.node_name, one.gpu.spec.index))
+    return Room(tuple(found[:SHOWN]), max(len(found) - SHOWN, 0))
+
+
+def _of_gpu(survey: Survey, state: GpuState, profile: str) -> Iterator[GpuRoom]:
+    gpu = survey.world.gpus[state.name]
+    free = tuple(one for one in gpu.status.slices if one.profile == profile and _is_free(one))
+    try:
+        fits = pools.advise([state], profile, 1).now
+    except MigError:
+        return  # its board has no such profile
+    if fits or free:
+        yield GpuRoom(gpu, free, fits, tuple(_places(state, profile)))
+
+
+def _places(state: GpuState, profile: str) -> Iterator[Place]:
+    """Yield the places of a profile, from the start of the memory, that no held slice overlaps."""
+    for start in range(state.board.placement_units):
+        try:
+            instance = state.board.instance(profile, start)
+        except MigError:
+            continue  # not a placement of this profile
+        if not any(one.profile.is_whole or one.overlaps(instance) for one in state.held):
+            yield Place(profile, start, None)
+
+
+def _is_free(one: Slice) -> bool:
+    is_offered = one.state is SliceState.ACTIVE and one.admitted and is_in_service(one.health)
+    return is_offered and not one.holders
