@@ -241,8 +241,8 @@ def test_without_a_matching_node_only_labels_and_the_selector_help(node: Synthet
     _lose_gpu(node, 7)
     synthetic.add_node(node, "n2", "h100-80gb", random.Random(2), alike=True, gpus=1)
     node.objects["Node"]["n2"]["metadata"]["labels"]["zone"] = "b"
-    asked = {"zone": "b", "disk": "fast"}
-    synthetic.add_pending_pod(node, "ml", "small", {ONE_G: "1"}, nodeSelector=asked)
+    wanted = {"zone": "b", "disk": "fast"}
+    synthetic.add_pending_pod(node, "ml", "small", {ONE_G: "1"}, nodeSelector=wanted)
     text = fetch(node, "/why/ml/small").text
     assert "label a node with disk=fast (node n2 has 1 of 7 free)" in text
     assert "change the nodeSelector" in text
@@ -251,8 +251,8 @@ def test_without_a_matching_node_only_labels_and_the_selector_help(node: Synthet
 
 
 def test_a_label_that_describes_the_node_is_not_proposed(node: SyntheticCluster) -> None:
-    asked = {"kubernetes.io/hostname": "n7"}
-    synthetic.add_pending_pod(node, "ml", "small", {ONE_G: "1"}, nodeSelector=asked)
+    wanted = {"kubernetes.io/hostname": "n7"}
+    synthetic.add_pending_pod(node, "ml", "small", {ONE_G: "1"}, nodeSelector=wanted)
     text = fetch(node, "/why/ml/small").text
     assert "No node has the labels that the pod requests (kubernetes.io/hostname=n7)" in text
     assert "label a node" not in text
