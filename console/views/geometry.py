@@ -20,8 +20,10 @@ def draw(gpu: Gpu) -> GpuPicture:
     boxes: list[Box] = []
     wrong: list[str] = []
     there: list[Instance] = []
-    for one in (*gpu.status.slices, *gpu.status.claimed):
+    for one in gpu.status.slices:
         there += _add(boxes, wrong, board, one)
+    for claim in gpu.status.claimed:
+        there += _add(boxes, wrong, board, claim)
     waiting = []
     for requested in _absent(gpu):
         try:
@@ -51,7 +53,7 @@ def _absent(gpu: Gpu) -> list[PlacedInstance]:
     The instances of a GPU that claims can divide are not all for the agent: it creates those of
     layouts only.
     """
-    there = {one.place for one in (*gpu.status.slices, *gpu.status.claims)}
+    there = {one.place for one in gpu.status.slices} | {one.place for one in gpu.status.claims}
     return [one for one in gpu.spec.layout_instances if one.place not in there]
 
 
