@@ -24,9 +24,10 @@ from console.kubectl import (
 from console.kubectl.access import Access, read_model, with_access
 from console.model.fabric import Fabric
 from console.model.inference import PAUSE_S
-from console.views import layout_diff, manifest, needs, reach, rollout, why
+from console.views import layout_diff, manifest, needs, reach, rollout
 from console.views.fleet import Filter
-from console.views.survey import Survey
+from console.views.waiting import why
+from console.views.waiting.survey import Survey
 from drawing import terminal
 from drawing.verdict import path_lines, path_of
 from rdma.explain import QuestionError

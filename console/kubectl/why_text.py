@@ -9,10 +9,10 @@ import click
 from console.kubectl import output
 from console.model.cluster import Missing
 from console.model.pods import PodRecord
-from console.views import why
-from console.views.advice import advise
-from console.views.claims import ClaimFinding
-from console.views.why import Explanation, RequestFinding
+from console.views.waiting import why
+from console.views.waiting.advice import advise
+from console.views.waiting.claims import ClaimFinding
+from console.views.waiting.why import Explanation, RequestFinding
 from drawing import terminal
 
 

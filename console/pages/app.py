@@ -44,11 +44,11 @@ from console.views import (
     needs,
     pods,
     rollout,
-    why,
 )
 from console.views.geometry import draw
 from console.views.labels import SelectorError
-from console.views.survey import Survey
+from console.views.waiting import why
+from console.views.waiting.survey import Survey
 from drawing import documents
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common.world import World
@@ -185,12 +185,13 @@ class Pages:
         gpu = world.gpus.get(name)
         if gpu is None:
             return self._frame.not_found(request, f"GPU {name}", needs.GPU)
+        behind = faults.faults_of(world, gpu)
         values = {"gpu": gpu, "picture": draw(gpu), "events": self._events.entries("GPU", name)}
-        values |= {"faults": faults.faults_of(world, gpu), "memory": metrics.memory_of_gpu(gpu)}
+        values |= {"faults": behind, "memory": metrics.memory_of_gpu(gpu)}
         values |= {"layouts": world.layouts, **self._rollouts.values_of(gpu)}
         values["missing_faults"] = self._frame.missing_of(needs.FAULTS)
         values["node_problem"] = self._silence_of(gpu)
-        is_hit = faults.is_sick(gpu) or any(one.is_behind for one in values["faults"])
+        is_hit = faults.is_sick(gpu) or any(one.is_behind for one in behind)
         values["affected"] = affected.holders_of(gpu) if is_hit else None
         values["remedies"] = affected.remedies_of(gpu)
         live = "GPU Event GPUFault MIGLayout Node Pod Holder Connection"

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from console.pages.forms import LONGEST_NAME
 from console.pages.frame import Frame
 from console.views import needs, places, pods, room
-from console.views.survey import Survey
+from console.views.waiting.survey import Survey
 
 _LIVE: Final = "GPU Pod Holder Connection"
 

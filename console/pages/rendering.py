@@ -6,7 +6,8 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from console.views import advice, fleet, inference, places, rollout, why
+from console.views import fleet, inference, places, rollout
+from console.views.waiting import advice, why
 from drawing import elements, gpus, pixels, slices, verdict
 from drawing.elements import Element
 from drawing.slices import Box, GpuPicture

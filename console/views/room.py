@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from console.views.obstacles import is_in_service
-from console.views.survey import Survey
+from console.views.waiting.obstacles import is_in_service
+from console.views.waiting.survey import Survey
 from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu
 from mig import pools

@@ -13,7 +13,8 @@ from typing import Final
 
 from console.model.event_log import CLUSTER_SCOPED, EventRecord, Order, order_of
 from console.model.pods import PodRecord
-from console.views import faults, why
+from console.views import faults
+from console.views.waiting import why
 from gpu_operator.api.timestamps import parse_timestamp
 from gpu_operator.api.v1alpha1 import GROUP, HCA_RESOURCE
 from gpu_operator.api.v1alpha1.base import Reason

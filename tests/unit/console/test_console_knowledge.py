@@ -13,7 +13,7 @@ from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
 from console.model.pods import read_pod
 from console.pages import stream
-from console.views import why
+from console.views.waiting import why
 from gpu_operator import errors
 from support.rigs.console_rig import Console
 

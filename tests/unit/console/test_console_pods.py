@@ -11,6 +11,7 @@ from unit.console.test_console_pages import HOSTILE, Elements, fetch, run
 
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
+from console.model.exporters import Scrape
 from console.model.pods import read_pod
 from console.views import metrics, places
 from console.views.places import Query, read_query
@@ -210,7 +211,7 @@ def test_an_exporters_instances_are_named_as_everywhere(node: SyntheticCluster) 
         ]
         text = "\n".join(f"tessera_contexts{{{one}}} 2" for one in labels)
         gpus = tuple(console.model.world().gpus.values())
-        return places.name_slices(metrics.tables(text, {}), gpus)
+        return places.name_slices(metrics.tables(Scrape(text), {}), gpus)
 
     (table,) = run(node, use)
     assert table.head[:2] == ("GPU", "Slice")

@@ -79,7 +79,7 @@ def test_devices_that_a_layout_has_yet_to_create_are_missing_of_their_gpu(
     synthetic.add_pending_pod(node, "ml", "large", {ONE_G: "2"})
     assert (
         "2 requested; 12 present, 11 allocatable, 11 held, 0 free; missing: 2 of n1-gpu-1"
-        " (requested by its spec, do not exist), 1 that the kubelet does not offer"
+        " (requested by its spec, not created yet), 1 that the kubelet does not offer"
     ) in fetch(node, "/why/ml/large").text
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlencode
 
-from console.views.remedies import Move, Remedy
-from console.views.why import RequestFinding
+from console.views.waiting.remedies import Move, Remedy
+from console.views.waiting.why import RequestFinding
 from facts.wording import list_first
 
 _ROOM: Final = (

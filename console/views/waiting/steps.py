@@ -4,8 +4,14 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from console.model.pods import PodRecord
-from console.views.obstacles import UNMATCHED, NodeFinding, Obstacle, is_in_service, is_served
-from console.views.survey import Survey
+from console.views.waiting.obstacles import (
+    UNMATCHED,
+    NodeFinding,
+    Obstacle,
+    is_in_service,
+    is_served,
+)
+from console.views.waiting.survey import Survey
 from facts.wording import list_first
 from gpu_operator.api.v1alpha1 import HCA_RESOURCE
 from gpu_operator.api.v1alpha1.gpu import SliceState

@@ -11,12 +11,18 @@ from typing import Final
 
 from console.model.cluster import Connection, Missing
 from console.model.pods import PodRecord
-from console.views.claims import ClaimFinding, find_claims
 from console.views.needs import CLAIMS, EXPLANATION, POLICY
-from console.views.obstacles import CLOSED_NODES, UNMATCHED, NodeFinding, Obstacle, find_obstacle
-from console.views.remedies import Remedy, find_remedy
-from console.views.steps import find_steps
-from console.views.survey import Survey, is_explained
+from console.views.waiting.claims import ClaimFinding, find_claims
+from console.views.waiting.obstacles import (
+    CLOSED_NODES,
+    UNMATCHED,
+    NodeFinding,
+    Obstacle,
+    find_obstacle,
+)
+from console.views.waiting.remedies import Remedy, find_remedy
+from console.views.waiting.steps import find_steps
+from console.views.waiting.survey import Survey, is_explained
 from gpu_operator.api.v1alpha1.base import ConditionType
 from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from console.model.pods import PodRecord
-from console.views.survey import HeldSlice, Survey
+from console.views.waiting.survey import HeldSlice, Survey
 from facts.wording import list_first
 from gpu_operator.api.v1alpha1 import HCA_RESOURCE
 from gpu_operator.api.v1alpha1.gpu import SliceState

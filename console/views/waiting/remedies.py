@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from console.views.survey import Survey
+from console.views.waiting.survey import Survey
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common import offers
 from gpu_operator.controllers.layouts import selection

@@ -6,8 +6,8 @@ from typing import Final
 
 from console.model.claims import KnownClaim
 from console.model.pods import PodRecord
-from console.views.obstacles import Obstacle, find_restriction
-from console.views.survey import Survey
+from console.views.waiting.obstacles import Obstacle, find_restriction
+from console.views.waiting.survey import Survey
 from facts.wording import list_first
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.controllers.claims.reading import Claim

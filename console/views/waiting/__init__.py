@@ -1,0 +1,1 @@
+"""Why a pod waits for devices, and what would free them."""
