@@ -107,7 +107,10 @@ def test_before_and_after_have_the_slices_of_the_plan(tmp_path: Path) -> None:
     joined = "\n".join(titles)
     before, after = (joined.index(f"\n{word}\n") for word in ("before", "after"))
     assert (
-        before < joined.index("1g.10gb@0, withdrawn") < after < joined.index("4g.40gb@0, requested")
+        before
+        < joined.index("1g.10gb@0 (instance 7), withdrawn")
+        < after
+        < joined.index("4g.40gb@0 (instance 1), requested")
     )
 
 
