@@ -34,10 +34,10 @@ from console.pages.rdma import RdmaPages
 from console.pages.rollouts import RolloutPages
 from console.pages.traffic import LiveTraffic
 from console.views import (
-    affected,
     details,
     faults,
     fleet,
+    impact,
     layout_diff,
     manifest,
     metrics,
@@ -192,8 +192,8 @@ class Pages:
         values["missing_faults"] = self._frame.missing_of(needs.FAULTS)
         values["node_problem"] = self._silence_of(gpu)
         is_hit = faults.is_sick(gpu) or any(one.is_behind for one in behind)
-        values["affected"] = affected.holders_of(gpu) if is_hit else None
-        values["remedies"] = affected.remedies_of(gpu)
+        values["affected"] = impact.holders_of(gpu) if is_hit else None
+        values["remedies"] = impact.remedies_of(gpu)
         live = "GPU Event GPUFault MIGLayout Node Pod Holder Connection"
         return self._frame.page(request, "gpu.html", name, live, **values)
 
@@ -227,7 +227,7 @@ class Pages:
             "namespace": namespace,
             "name": name,
             "held": held,
-            "sick": affected.sick_slices(self._model.world(), held),
+            "sick": impact.sick_slices(self._model.world(), held),
             "record": record,
             "line": pods.describe_pod(self._model, namespace, name),
             "missing": self._frame.missing_of(needs.GPU),

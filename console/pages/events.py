@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from console.model.event_log import EventRecord
 from console.pages.frame import AGAIN_S, Frame
-from console.views import affected, faults, links, needs, timeline
+from console.views import faults, impact, links, needs, timeline
 
 _LANES: Final = (("", "all"), *zip(timeline.LANES, ("faults", "warnings", "normal"), strict=True))
 _PERIODS: Final = dict(
@@ -61,8 +61,8 @@ class EventPages:
         gpu = fault.status.gpu or fault.spec.gpu_name or ""
         found, known = faults.find_fault(world, fault), world.gpus.get(gpu)
         if known is not None and found.is_behind:
-            holders = affected.holders_of(known, found.slice)
-            remedies = affected.remedies_of(known, found.slice)
+            holders = impact.holders_of(known, found.slice)
+            remedies = impact.remedies_of(known, found.slice)
         else:
             known, holders, remedies = None, (), ()
         values = {

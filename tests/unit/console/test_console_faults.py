@@ -11,7 +11,7 @@ from unit.console.test_console_pages import fetch, run
 
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
-from console.views import affected, faults
+from console.views import faults, impact
 from gpu_operator import errors
 from support.rigs.console_rig import Console, open_console
 
@@ -269,7 +269,7 @@ def test_a_later_fault_that_was_refused_does_not_end_the_one_behind_the_health(
 def test_remedies_are_those_of_the_documentation() -> None:
     text = (ROOT / "docs/faults.md").read_text().partition("\n## Xids\n")[2]
     rows = re.findall(r"^\| (\d+) \|(?:[^|]*\|){4} ([^|]*) \|$", text, re.MULTILINE)
-    assert {int(xid): remedy for xid, remedy in rows} == affected.REMEDIES
+    assert {int(xid): remedy for xid, remedy in rows} == impact.REMEDIES
 
 
 @pytest.mark.parametrize("path", [f"/gpus/{GPU}", "/faults/x48"])
