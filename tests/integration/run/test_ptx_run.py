@@ -62,12 +62,12 @@ def test_a_stage_can_be_replaced_and_what_comes_of_it_loads(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        ((_SAXPY, "s32:1"), 64, "arguments, not 1"),
-        ((_SAXPY, "x32:1", "f32[4]", "f32[4]", "u32:1"), 64, "is not an argument such as"),
-        ((_SAXPY, "f32:x", "f32[4]", "f32[4]", "u32:1"), 64, "is not a number of type f32"),
-        ((_SAXPY, "f32:1", "f32[4]", "f32[4]", "u8:256"), 64, "does not fit u8"),
-        ((_SAXPY, "--kernel", "no", "s32:1"), 1, "no kernel 'no'"),
-        ((__file__, "s32:1"), 1, "test_ptx_run.py:"),
+        ((_SAXPY, "s32:1"), 2, "arguments, not 1"),
+        ((_SAXPY, "x32:1", "f32[4]", "f32[4]", "u32:1"), 2, "is not an argument such as"),
+        ((_SAXPY, "f32:x", "f32[4]", "f32[4]", "u32:1"), 2, "is not a number of type f32"),
+        ((_SAXPY, "f32:1", "f32[4]", "f32[4]", "u8:256"), 2, "does not fit u8"),
+        ((_SAXPY, "--kernel", "no", "s32:1"), 2, "no kernel 'no'"),
+        ((__file__, "s32:1"), 2, "test_ptx_run.py:"),
     ],
 )
 def test_what_cannot_be_run(arguments: tuple[str, ...], status: int, said: str) -> None:
