@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from llvmlite import binding
 
-from support.execution import prover
+from support.execution import both_backends, prover
 from support.execution.interpreted_ptx import compile_verified
 from support.kernels import barrier_kernels, random_addresses, warp_kernels
 from support.kernels.kernel_builder import KernelBuilder
@@ -178,7 +178,7 @@ _MEETING = {
 @pytest.mark.parametrize("name", _MEETING)
 def test_kernels_with_shared_memory_and_barriers(name: str) -> None:
     module, block = _MEETING[name]
-    legal = list(compiler().legal_plans(module, block))
+    legal = list(both_backends.compiler().legal_plans(module, block))
     for plan in (None, *legal[:: max(1, len(legal) // 6)]):
         assert prover.prove(_text(module, block, plan)) >= 3
 

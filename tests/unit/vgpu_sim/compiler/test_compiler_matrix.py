@@ -255,7 +255,6 @@ def test_refused(statement: str) -> None:
     [
         f"mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {_vector(0, 8, 'f')}, {_vector(0, 2)},"
         f" {_vector(2, 2)}, {_vector(8, 8, 'f')};",
-        "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r0, %r1}, [%s];",
     ],
 )
 def test_not_supported_yet(statement: str) -> None:

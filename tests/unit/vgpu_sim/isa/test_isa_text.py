@@ -153,12 +153,12 @@ def test_the_command_line_says_where_an_error_is(tmp_path: Path) -> None:
     source, binary = tmp_path / "f.isa", tmp_path / "f.bin"
     source.write_text(_body("    MOV.B32 r0"))
     made = CliRunner().invoke(cli.command, ["asm", str(source), "-o", str(binary)])
-    assert made.exit_code == 1
+    assert made.exit_code == 2
     assert f"{source}:8:5: MOV: number of sources is 0, not 1" in made.output
     assert not binary.exists()
     binary.write_bytes(b"garbage")
     shown = CliRunner().invoke(cli.command, ["disasm", str(binary)])
-    assert shown.exit_code == 1
+    assert shown.exit_code == 2
     assert "magic number is missing" in shown.output
 
 
