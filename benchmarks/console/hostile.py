@@ -12,7 +12,7 @@ from typing import Any, Final
 from benchmarks.console.browser import Page
 from benchmarks.console.synthetic import SyntheticCluster
 
-SUFFIXES: Final = (
+TEXTS: Final = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
     "'; alert(1); //",
@@ -21,10 +21,10 @@ SUFFIXES: Final = (
     "x" * 253,
     "</title></svg></textarea><b>",
 )
-_NAMES: Final = frozenset(
+_NAME_FIELDS: Final = frozenset(
     ("name", "namespace", "node", "nodeName", "nodeNames", "gpu", "gpuName", "pool", "layout")
 )
-_TEXTS: Final = frozenset(("message", "reason", "health", "product"))
+_TEXT_FIELDS: Final = frozenset(("message", "reason", "health", "product"))
 _MOST_ALIKE: Final = 5  # pages of one kind
 _WATCH: Final = """
 window.alert = () => { document.documentElement.dataset.alerted = '1'; };
@@ -60,10 +60,12 @@ def _change(value: Any, key: str) -> Any:
         return [_change(one, key) for one in value]
     if not isinstance(value, str) or value in ("default", "Healthy"):
         return value
-    suffix = SUFFIXES[sum(value.encode()) % len(SUFFIXES)]
-    if key in _TEXTS:
+    suffix = TEXTS[sum(value.encode()) % len(TEXTS)]
+    if key in _TEXT_FIELDS:
         return value + suffix
-    return value + suffix.replace("/", "") if key in _NAMES else value  # Kubernetes refuses slashes
+    if key in _NAME_FIELDS:
+        return value + suffix.replace("/", "")  # Kubernetes refuses slashes
+    return value
 
 
 async def crawl(page: Page, url: str) -> tuple[int, list[str]]:

@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -15,6 +15,8 @@ from console.model.watches import NAMESPACED, Watches
 from gpu_operator import errors
 from gpu_operator.kube import connection
 from gpu_operator.kube.client import KubernetesCluster
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +103,10 @@ def read_model(
     Raises:
         click.ClickException: a kind in ``required`` cannot be listed.
     """
-    try:
-        model, problems, limited = asyncio.run(_read(access, (*required, *useful), restricted))
-    except errors.ConfigError as err:
-        raise click.ClickException(str(err)) from err
+    kinds = (*required, *useful)
+    model, problems, limited = run_connected(
+        access, lambda cluster: _read(cluster, access, kinds, restricted)
+    )
     for kind, problem in problems.items():
         if kind in required:
             raise click.ClickException(problem)
@@ -123,25 +125,43 @@ async def connect(access: Access) -> AsyncIterator[KubernetesCluster]:
         yield KubernetesCluster(client)
 
 
+def run_connected(
+    access: Access, use: Callable[[KubernetesCluster], Coroutine[Any, Any, _Result]]
+) -> _Result:
+    """Run ``use`` with a connection to the cluster's API server, and return its result.
+
+    Raises:
+        click.ClickException: the kubeconfig names no cluster.
+    """
+
+    async def run() -> _Result:
+        async with connect(access) as cluster:
+            return await use(cluster)
+
+    try:
+        return asyncio.run(run())
+    except errors.ConfigError as err:
+        raise click.ClickException(str(err)) from err
+
+
 async def _read(
-    access: Access, kinds: Collection[str], restricted: Collection[str]
+    source: KubernetesCluster, access: Access, kinds: Collection[str], restricted: Collection[str]
 ) -> tuple[ClusterModel, dict[str, str], list[str]]:
     """Return the model, the kinds that cannot be listed with the reason, and what is limited."""
     model = ClusterModel()
-    async with connect(access) as source:
-        everywhere, scoped = Watches(source, model), Watches(source, model, access.scope)
-        lists = await asyncio.gather(
-            everywhere.list_once(kind for kind in kinds if kind not in restricted),
-            scoped.list_once(restricted),
-        )
-        found = lists[0] | lists[1]
-        refused = [
-            kind
-            for kind, err in found.items()
-            if isinstance(err, errors.Refused) and kind in NAMESPACED and kind not in restricted
-        ]
-        if refused:  # perhaps the user may list them in one namespace
-            still = await Watches(source, model, access.namespace).list_once(refused)
-            found = {k: err for k, err in found.items() if k not in refused or k in still}
+    everywhere, scoped = Watches(source, model), Watches(source, model, access.scope)
+    lists = await asyncio.gather(
+        everywhere.list_once(kind for kind in kinds if kind not in restricted),
+        scoped.list_once(restricted),
+    )
+    found = lists[0] | lists[1]
+    refused = [
+        kind
+        for kind, err in found.items()
+        if isinstance(err, errors.Refused) and kind in NAMESPACED and kind not in restricted
+    ]
+    if refused:  # perhaps the user may list them in one namespace
+        still = await Watches(source, model, access.namespace).list_once(refused)
+        found = {k: err for k, err in found.items() if k not in refused or k in still}
     problems = {kind: str(err) for kind, err in found.items()}
     return model, problems, [kind for kind in refused if kind not in problems]

@@ -7,13 +7,13 @@ which validates it and copies it to the GPU.
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
 
 import click
 
 from console.kubectl import output
-from console.kubectl.access import Access, connect, with_access
+from console.kubectl.access import Access, run_connected, with_access
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1 import API_VERSION
 from gpu_operator.kube.actions import Action, Delete
@@ -194,16 +194,11 @@ def _make_spec(
     return spec | ({"durationSeconds": seconds} if seconds is not None else {})
 
 
-def _send(access: Access, request: Callable[[Faults], Awaitable[Any]]) -> Any:
+def _send(access: Access, request: Callable[[Faults], Coroutine[Any, Any, Any]]) -> Any:
     """Send one request. Raises click.ClickException."""
-
-    async def send() -> Any:
-        async with connect(access) as cluster:
-            return await request(cluster)
-
     try:
-        return asyncio.run(send())
-    except (errors.ConfigError, errors.KubeError) as err:
+        return run_connected(access, request)
+    except errors.KubeError as err:
         raise click.ClickException(str(err)) from err
 
 

@@ -7,13 +7,13 @@ from typing import Any, Final
 import click
 
 from console.kubectl import output
-from console.kubectl.access import Access, connect
+from console.kubectl.access import Access, run_connected
 from console.model.cluster import ClusterModel
+from console.model.exporters import Proxy
 from console.model.inference import Inference
 from console.views import inference
 from console.views.inference import Latency, Pod, Row
 from facts.wording import count_of
-from gpu_operator import errors
 
 _WITHIN_S: Final = 10.0  # for which each reading waits
 
@@ -32,19 +32,15 @@ def read_rows(
     if not pods:
         return []
     click.echo(f"Reading {count_of(len(pods), 'pod')} twice, {pause_s:g} s apart", err=True)
-    try:
-        return asyncio.run(_read(access, pods, pause_s))
-    except errors.ConfigError as err:
-        raise click.ClickException(str(err)) from err
+    return run_connected(access, lambda cluster: _read(cluster, pods, pause_s))
 
 
-async def _read(access: Access, pods: Sequence[Pod], pause_s: float) -> list[Row]:
-    async with connect(access) as cluster:
-        reader = Inference(cluster)
-        await reader.refresh((pod.target for pod in pods), _WITHIN_S)
-        await asyncio.sleep(pause_s)
-        await reader.refresh((pod.target for pod in pods), _WITHIN_S, all_due=True)
-        return inference.make_rows(pods, reader.history, {})
+async def _read(cluster: Proxy, pods: Sequence[Pod], pause_s: float) -> list[Row]:
+    reader = Inference(cluster)
+    await reader.refresh((pod.target for pod in pods), _WITHIN_S)
+    await asyncio.sleep(pause_s)
+    await reader.refresh((pod.target for pod in pods), _WITHIN_S, all_due=True)
+    return inference.make_rows(pods, reader.history, {})
 
 
 def write_rows(rows: Iterable[Row], form: str) -> None:

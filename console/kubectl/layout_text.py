@@ -1,17 +1,14 @@
 """``layout diff``: the consequences of a layout as text or a document."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-import click
-
-from console.kubectl import access, output
+from console.kubectl import output
+from console.kubectl.access import Access, run_connected
 from console.model.budgets import Budgets, read_budgets
 from console.views.layout_diff import ChangeGroup, LayoutDiff
 from drawing import terminal
 from facts.wording import count_of, list_first
-from gpu_operator import errors
 
 _SHOWN = 8  # names in a line
 
@@ -21,23 +18,15 @@ def is_change(found: LayoutDiff) -> bool:
     return bool(found.created or found.destroyed or found.released)
 
 
-def read_limits(given: access.Access, found: LayoutDiff) -> Budgets | None:
+def read_limits(access: Access, found: LayoutDiff) -> Budgets | None:
     """Read the budgets that limit the evictions; None if nothing is evicted.
 
     Raises:
         click.ClickException: the kubeconfig names no cluster.
     """
-
-    async def read() -> Budgets:
-        async with access.connect(given) as cluster:
-            return await read_budgets(cluster, found.pods)
-
     if not (found.evicts and found.pods):
         return None
-    try:
-        return asyncio.run(read())
-    except errors.ConfigError as err:
-        raise click.ClickException(str(err)) from err
+    return run_connected(access, lambda cluster: read_budgets(cluster, found.pods))
 
 
 def write_diff(found: LayoutDiff, limits: Budgets | None, form: str) -> None:

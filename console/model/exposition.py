@@ -39,6 +39,11 @@ def read_samples(text: str, wanted: Collection[str]) -> Series:
     return found
 
 
+def growth(earlier: float, later: float) -> float:
+    """Return by how much a counter has grown; a smaller value means that it began again."""
+    return later if later < earlier else later - earlier
+
+
 def _unescape(text: str) -> str:
     if "\\" not in text:
         return text

@@ -11,7 +11,7 @@ from itertools import islice, pairwise
 from typing import Final
 
 from console.model.exporters import Scrape
-from console.model.exposition import read_samples
+from console.model.exposition import growth, read_samples
 
 Labels = tuple[tuple[str, str], ...]
 Series = Mapping[str, Mapping[Labels, float]]
@@ -104,13 +104,12 @@ class NodeReadings:
                 yield before, after
 
     def _increases(self, name: str, first: int) -> dict[Labels, float]:
-        """Return by how much each counter has grown. A smaller value means that it began again."""
+        """Return by how much each counter has grown."""
         grown: dict[Labels, float] = {}
         for before, after in self._steps(first):
             old = before.series.get(name, {})
             for labels, value in after.series.get(name, {}).items():
-                earlier = old.get(labels, 0.0)
-                step = value if value < earlier else value - earlier
+                step = growth(old.get(labels, 0.0), value)
                 if math.isfinite(step):
                     grown[labels] = grown.get(labels, 0.0) + step
         last = self.latest(name)

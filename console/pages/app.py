@@ -48,7 +48,6 @@ from console.views import (
 from console.views.geometry import draw
 from console.views.labels import SelectorError
 from console.views.waiting import why
-from console.views.waiting.survey import Survey
 from drawing import documents
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common.world import World
@@ -70,7 +69,6 @@ class Pages:
         self._frame = Frame(model, cluster)
         self._namespaces = fleet.Namespaces()
         self._cards = cards.CardCache(self._frame.templates)
-        self._survey = Survey(model.world())
         exporters = exporters or Exporters(None)
         self._lister = exporters.proxy
         self._tables = InferenceTables(self._frame, exporters)
@@ -261,11 +259,9 @@ class Pages:
             return self._frame.not_found(
                 request, f"pod {key} that waits for a node or for its containers", needs.PENDING
             )
-        if self._survey.world is not world or self._survey.taints is not model.taints():
-            self._survey = Survey(world, model.taints())
         claims, classes = dict(model.claims), dict(model.classes)
         found = await self._frame.compute(
-            why.explain, self._survey, pod, claims, classes, model.connection
+            why.explain, self._frame.survey(), pod, claims, classes, model.connection
         )
         live = "Pod Holder GPU Node GPUPolicy MIGLayout ResourceClaim Connection"
         return self._frame.page(request, "why_pod.html", f"Why {key}", live, found=found)

@@ -12,6 +12,7 @@ from console.model.cluster import ClusterModel, Missing
 from console.model.event_log import OPERATOR_SPACE
 from console.pages import rendering
 from console.views import links, pods
+from console.views.waiting.survey import Survey
 
 MENU: Final = (
     ("/", "Fleet"),
@@ -60,6 +61,7 @@ class Frame:
         self._computing = asyncio.Lock()
         self._predicting = asyncio.Lock()
         self._waiting = 0
+        self._survey = Survey(model.world(), model.taints())
 
     async def compute(
         self, function: Callable[_P, _Result], *args: _P.args, **kwargs: _P.kwargs
@@ -84,6 +86,13 @@ class Frame:
                 return await asyncio.to_thread(function, *args, **kwargs)
         finally:
             self._waiting -= 1
+
+    def survey(self) -> Survey:
+        """Return what explanations share; the same object until the world or a taint changes."""
+        world, taints = self.model.world(), self.model.taints()
+        if self._survey.world is not world or self._survey.taints is not taints:
+            self._survey = Survey(world, taints)
+        return self._survey
 
     def missing_of(self, kinds: Iterable[str]) -> Missing:
         """Return those of some kinds that are not known."""

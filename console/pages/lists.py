@@ -9,7 +9,6 @@ from starlette.responses import Response
 from console.pages.forms import LONGEST_NAME
 from console.pages.frame import Frame
 from console.views import needs, places, pods, room
-from console.views.waiting.survey import Survey
 
 _LIVE: Final = "GPU Pod Holder Connection"
 
@@ -44,7 +43,9 @@ class ListPages:
         profile = request.query_params.get("profile", "")[:LONGEST_NAME].strip()
         values |= {"profile": profile, "room": None}
         if profile:
-            values["room"] = await self._frame.compute(room.find_room, Survey(world), profile)
+            values["room"] = await self._frame.compute(
+                room.find_room, self._frame.survey(), profile
+            )
         values["missing"] = self._frame.missing_of(needs.GPU)
         return self._frame.page(request, "lists/slices.html", "Slices", _LIVE, **values)
 

@@ -74,6 +74,11 @@ def is_withdrawn_by_layout(found: FoundSlice) -> bool:
     )
 
 
+def entries_of(gpu: Gpu) -> tuple[Slice | ClaimedSlice, ...]:
+    """Return the slices that a GPU object lists; one that claims share, once for each claim."""
+    return (*gpu.status.slices, *gpu.status.claims)
+
+
 def find_slice(world: World, uuid: str) -> FoundSlice | None:
     """Return the slice with this UUID, or None."""
     return next((one for one in every_slice(world) if one.slice.uuid == uuid), None)

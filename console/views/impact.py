@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from console.views import faults
+from console.views import details, faults
 from console.views.details import FoundSlice
 from console.views.faults import GpuFault
-from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, Holder, Slice
+from gpu_operator.api.v1alpha1.gpu import Holder
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common.world import World
 
@@ -51,10 +51,9 @@ class SickSlice:
 
 def holders_of(gpu: Gpu, slice_uuid: str = "") -> tuple[Holder, ...]:
     """Return the pods that hold slices of a GPU, or one of its slices, each once."""
-    slices: tuple[Slice | ClaimedSlice, ...] = (*gpu.status.slices, *gpu.status.claims)
     every = {
         (holder.namespace, holder.name): holder
-        for one in slices
+        for one in details.entries_of(gpu)
         if slice_uuid in ("", one.uuid)
         for holder in one.holders
     }
@@ -83,7 +82,6 @@ def sick_slices(world: World, held: Sequence[FoundSlice]) -> tuple[SickSlice, ..
 
 
 def _xids(gpu: Gpu, slice_uuid: str) -> Iterator[int]:
-    slices: tuple[Slice | ClaimedSlice, ...] = (*gpu.status.slices, *gpu.status.claims)
-    healths = [one.health for one in slices if slice_uuid in ("", one.uuid)]
+    healths = [one.health for one in details.entries_of(gpu) if slice_uuid in ("", one.uuid)]
     for health in (gpu.status.health, *healths):
         yield from (int(found[1]) for found in _NAMED.finditer(health))

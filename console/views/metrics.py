@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.model.exporters import Scrape
-from console.model.exposition import Series, read_samples
+from console.model.exposition import Series, growth, read_samples
 from console.views import faults
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common.world import World
@@ -161,7 +161,7 @@ def tables(scrape: Scrape, devices: Mapping[str, Device]) -> list[Table]:
 
 
 def _add_rates(series: Series, scrape: Scrape) -> Series:
-    """Add the rates of counters, if there is an earlier answer; a counter may have begun again."""
+    """Add the rates of counters, if there is an earlier answer."""
     if not scrape.earlier:
         return series
     earlier = read_samples(scrape.earlier, _WANTED)
@@ -172,7 +172,7 @@ def _add_rates(series: Series, scrape: Scrape) -> Series:
             continue
         before = {frozenset(labels.items()): value for labels, value in earlier.get(counter, ())}
         rates[name] = [
-            (labels, (value - old if value >= old else value) / scrape.seconds)
+            (labels, growth(old, value) / scrape.seconds)
             for labels, value in series[counter]
             if (old := before.get(frozenset(labels.items()))) is not None
         ]

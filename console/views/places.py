@@ -14,7 +14,6 @@ from console.views import details
 from console.views.details import FoundSlice
 from console.views.metrics import Table
 from drawing.slices import number_instance
-from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, Slice
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common.world import World
 from mig import geometry
@@ -78,7 +77,7 @@ def name_slices(tables: Iterable[Table], gpus: Sequence[Gpu]) -> list[Table]:
     known = {
         (str(gpu.spec.index), one.place.profile, _number(one.place, gpu.spec.board)): str(one.place)
         for gpu in gpus
-        for one in _slices(gpu)
+        for one in details.entries_of(gpu)
     }
     return [_name(one, known) for one in tables]
 
@@ -97,11 +96,6 @@ def _name(table: Table, known: dict[tuple[str, str, str], str]) -> Table:
         rows.append((*row[:first], name, *row[inner + 1 :]))
     head = (*table.head[:first], "Slice", *table.head[inner + 1 :])
     return Table(table.title, head, tuple(rows), table.labels - (inner - first))
-
-
-def _slices(gpu: Gpu) -> Iterator[Slice | ClaimedSlice]:
-    yield from gpu.status.slices
-    yield from gpu.status.claims
 
 
 @lru_cache(maxsize=4096)

@@ -107,11 +107,11 @@ def apply(namespace: str, manifest: Object) -> None:
         try:
             path = _path(resource, namespace, metadata["name"])
             found = _call("get", path)
-            if manifest["kind"] == "Pod" and not found["metadata"].get("deletionTimestamp"):
-                return  # most of its spec cannot change; an answer may have been lost
             if manifest["kind"] != "Pod":
                 _call("put", path, _replacement(found, manifest), **strict)
                 return
+            if not found["metadata"].get("deletionTimestamp"):
+                return  # most of a pod's spec cannot change; an answer may have been lost
             time.sleep(_EVERY_S)  # the earlier pod ends
         except ApiException as error:  # it was changed or deleted between the requests
             if error.status not in (_CONFLICT, _ABSENT):

@@ -1,10 +1,9 @@
 """Proofs of LLVM's texts: made in this run of the tests or, by the same prover, in an earlier one."""
 
 import functools
-import hashlib
 from pathlib import Path
 
-from support.kept.store import Store, key_of
+from support.kept.store import Store, digest_of, key_of
 from support.proofs import clamp_proof
 
 _STORE = Store("proofs")
@@ -24,7 +23,5 @@ def prove(text: str, store: Store = _STORE) -> int:
 @functools.cache
 def _prover() -> bytes:
     """Return a digest of the sources of all proofs."""
-    digest = hashlib.sha256()
-    for source in sorted(Path(clamp_proof.__file__).parent.glob("*.py")):
-        digest.update(f"{source.name}\0".encode() + source.read_bytes())
-    return digest.digest()
+    folder = Path(clamp_proof.__file__).parent
+    return digest_of(folder, sorted(folder.glob("*.py")))

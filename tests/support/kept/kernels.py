@@ -7,7 +7,7 @@ reads nothing, because it may have changed the JIT (tests/conftest.py).
 """
 
 import functools
-import hashlib
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import vgpu_sim
 from support.kept import llvm_objects
-from support.kept.store import Store, key_of
+from support.kept.store import Store, digest_of, key_of
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.control import assemble
 from vgpu_sim.exec.jit.objects import compiler
@@ -98,9 +98,6 @@ def root() -> Path:
 @functools.cache
 def _sources() -> bytes:
     """Return a digest of the sources that the JIT reads; its own are among them."""
-    digest = hashlib.sha256()
-    for name in READ:
-        found = root() / name
-        for source in sorted(found.rglob("*.py")) if found.is_dir() else [found]:
-            digest.update(f"{source.relative_to(root())}\0".encode() + source.read_bytes())
-    return digest.digest()
+    named = (root() / name for name in READ)
+    parts = (sorted(one.rglob("*.py")) if one.is_dir() else [one] for one in named)
+    return digest_of(root(), itertools.chain.from_iterable(parts))

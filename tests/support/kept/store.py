@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import zstandard
@@ -68,6 +69,14 @@ class Store:
                 os.replace(name, folder / key)
             except OSError:
                 os.unlink(name)
+
+
+def digest_of(folder: Path, files: Iterable[Path]) -> bytes:
+    """Return a digest of the names, relative to a folder, and the contents of files."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes())
+    return digest.digest()
 
 
 def key_of(*parts: bytes) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
-from console.kubectl import inference_text
+from console.kubectl import access, inference_text
 from console.kubectl.access import Access
 from console.model.cluster import ClusterModel
 from console.model.exporters import Exporters, Proxy
@@ -396,7 +396,7 @@ def test_the_plugin_prints_the_same(
         async with open_console(node) as console:
             return console.model
 
-    monkeypatch.setattr(inference_text, "connect", connect)
+    monkeypatch.setattr(access, "connect", connect)
     found = asyncio.run(model())
     assert inference_text.read_rows(Access(), found, ["n2"], 0.1) == []
     rows = inference_text.read_rows(Access(), found, [], 0.1)

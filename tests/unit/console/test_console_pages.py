@@ -12,21 +12,13 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from benchmarks.console import synthetic
+from benchmarks.console.hostile import TEXTS as HOSTILE
 from benchmarks.console.synthetic import SyntheticCluster
 from console.pages import stream
 from gpu_operator import errors
 from support.rigs.console_rig import Answer, Console, open_console
 
 T = TypeVar("T")
-HOSTILE = (
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "'; alert(1); //",
-    "{{ 7 * 7 }}{% raw %}",
-    "\u202egnp.exe\u2066",
-    "x" * 253,
-    "</title></svg></textarea><b>",
-)
 
 
 def run(cluster: SyntheticCluster, use: Callable[[Console], Awaitable[T]], space: str = "") -> T:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from console.kubectl import entry, fault_commands
+from console.kubectl import access, entry
 from console.support import checks, entry as support
 from diagnosis.findings import FAIL, OK, Finding
 from gpu_operator import errors
@@ -66,7 +66,7 @@ def run(
     async def connect(_: Any) -> AsyncIterator[Cluster]:
         yield cluster
 
-    monkeypatch.setattr(fault_commands, "connect", connect)
+    monkeypatch.setattr(access, "connect", connect)
 
     def call(*arguments: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
