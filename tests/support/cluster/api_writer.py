@@ -107,17 +107,30 @@ def apply(namespace: str, manifest: Object) -> None:
         try:
             path = _path(resource, namespace, metadata["name"])
             found = _call("get", path)
-            if manifest["kind"] != "Pod":
+            if manifest["kind"] == "Pod" and found["metadata"].get("deletionTimestamp"):
+                time.sleep(_EVERY_S)  # until the earlier pod has ended
+                continue
+            # A pod refuses to lose the defaults that it got when it was created: if the answer to
+            # that request was lost, nothing is left to do.
+            if manifest["kind"] != "Pod" or not _contains(found, manifest):
                 _call("put", path, _replacement(found, manifest), **strict)
-                return
-            if not found["metadata"].get("deletionTimestamp"):
-                return  # most of a pod's spec cannot change; an answer may have been lost
-            time.sleep(_EVERY_S)  # the earlier pod ends
+            return
         except ApiException as error:  # it was changed or deleted between the requests
             if error.status not in (_CONFLICT, _ABSENT):
                 raise RefusedError(_message(error)) from error
             time.sleep(_EVERY_S)
     raise RefusedError(f"{manifest['kind']} {metadata['name']} changes constantly")
+
+
+def _contains(found: Any, part: Any) -> bool:
+    """Return whether an object has all that a manifest states; the API server adds to both maps
+    and the ends of lists, and writes quantities as text.
+    """
+    if isinstance(part, dict) and isinstance(found, dict):
+        return all(key in found and _contains(found[key], one) for key, one in part.items())
+    if isinstance(part, list) and isinstance(found, list):
+        return len(found) >= len(part) and all(map(_contains, found, part))
+    return str(found) == str(part)
 
 
 def _replacement(found: Object, manifest: Object) -> Object:

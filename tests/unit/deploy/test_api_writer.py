@@ -141,6 +141,22 @@ def test_an_existing_object_keeps_what_others_wrote_and_gets_the_manifest_s_fiel
     assert found["metadata"]["finalizers"] == ["kept"]
 
 
+def test_a_pod_that_has_all_of_the_manifest_is_left_as_it_is(store: Store) -> None:
+    api_writer.apply("mine", POD)
+    store.pods["one"]["spec"] |= {"default": True}
+    api_writer.apply("mine", POD)
+    assert store.pods["one"]["spec"] == {"a": 1, "default": True}
+
+
+def test_a_pod_is_created_anew_once_the_deleted_one_is_gone(store: Store) -> None:
+    api_writer.apply("mine", POD)
+    store.pods["one"]["metadata"]["deletionTimestamp"] = "now"
+    store.terminating_polls = 2
+    api_writer.apply("mine", POD)
+    assert "deletionTimestamp" not in store.pods["one"]["metadata"]
+    assert store.pods["one"]["metadata"]["uid"] == "2"
+
+
 def test_a_refusal_has_the_server_s_message(store: Store) -> None:
     store.refusal = 'strict decoding error: unknown field "spec.x"'
     with pytest.raises(RefusedError, match=r'^strict decoding error: unknown field "spec\.x"$'):
