@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from vgpu_sim.native import build, catalogue
+from vgpu_sim.native import build, catalogue, freshness
 
 
 def compile_again(
@@ -28,8 +28,8 @@ def compile_again(
             return False
     for part in parts:
         if any(changed in one.sources() for one in (part, *part.needs)):
-            # Tests build outdated libraries; the stamp marks this one as up to date.
-            build.stamp_of(part, directory).write_text(build.digest(part, build.compiler()))
+            # Tests build outdated libraries; the record marks this one as up to date.
+            freshness.record(part, directory, build.identity(part))
     return True
 
 

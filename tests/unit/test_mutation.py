@@ -95,6 +95,7 @@ _OF_NO_ROOM = {
     "vgpu_sim/config.py": "the environment's names",
     "vgpu_sim/machine.py": "what this machine is",
     "vgpu_sim/native/build.py": "every trial builds by it",
+    "vgpu_sim/native/freshness.py": "every trial builds by it",
     "vgpu_sim/native/catalogue.py": "every trial builds these parts",
     "vgpu_sim/native/generate.py": "and this writes what it compiles",
     "vgpu_sim/native/platform_tag.py": "it names wheels, which no trial builds",

@@ -1,13 +1,11 @@
 """Compile the native parts into ``lib``: ``python -m vgpu_sim.native.build [--sanitize KIND]``.
 
 Standard library only: the wheel's build hook imports it before anything is installed. Generated
-C is written first, into ``generated``. A part is compiled again when its sources, the headers,
-the command or the compiler have changed.
+C is written first, into ``generated``. A part is compiled again when its sources, the headers that
+they include, the command or the compiler have changed.
 """
 
 import argparse
-import functools
-import hashlib
 import os
 import platform
 import shutil
@@ -18,7 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from vgpu_sim.native import catalogue, generate as generator
+from vgpu_sim.native import catalogue, freshness, generate as generator
 
 NATIVE = Path(__file__).parent
 LIBRARIES = NATIVE / "lib"
@@ -104,40 +102,9 @@ def command(
     ]
 
 
-def digest(part: catalogue.Part, cc: str, sanitize: str | None = None) -> str:
-    """Return the hash of all inputs of a part, which shows whether the part is up to date.
-
-    It does not depend on the folder of the generated sources.
-    """
-
-    def named(text: str) -> bytes:
-        return text.replace(str(part.include.parent), str(catalogue.GENERATED)).encode()
-
-    folders = (*part.folders(), *(one.folder for one in part.needs), part.include)
-    inputs = {
-        named(str(path)): path
-        for folder in folders
-        for path in folder.rglob("*")
-        if path.suffix in {".c", ".def", ".h", ".map"} and path.is_file()
-    }
-    found = hashlib.sha256()
-    found.update(named("\0".join(command(part, cc, sanitize, Path("-"), Path("-")))))
-    found.update(_version(cc))
-    for name in sorted(inputs):
-        found.update(
-            os.path.relpath(name, str(catalogue.ROOT).encode()) + b"\0" + inputs[name].read_bytes()
-        )
-    return found.hexdigest()
-
-
-@functools.cache
-def _version(cc: str) -> bytes:
-    return subprocess.run([cc, "--version"], capture_output=True, check=False).stdout
-
-
-def stamp_of(part: catalogue.Part, directory: Path) -> Path:
-    """Return the path of the file that stores the hash of a part built in ``directory``."""
-    return directory / f".{part.library}.sha256"
+def identity(part: catalogue.Part, sanitize: str | None = None) -> list[str]:
+    """Return the command that compiles a part, without the folder that it is built in."""
+    return command(part, compiler(), sanitize, Path("-"), Path("-"))
 
 
 def _link(directory: Path, name: str, target: str) -> None:
@@ -162,25 +129,20 @@ def build(
     folder = directory / part.subfolder
     folder.mkdir(exist_ok=True)
     output = folder / part.library
-    wanted = digest(part, cc, sanitize)
-    if not _is_built(part, directory, wanted):
+    wanted = identity(part, sanitize)
+    if not freshness.is_current(part, directory, wanted):
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             fresh = Path(scratch) / part.library
-            if reuse and _is_built(part, reuse, wanted):
+            if reuse and freshness.is_current(part, reuse, wanted):
                 shutil.copy(reuse / part.subfolder / part.library, fresh)
             else:
                 _compile(command(part, cc, sanitize, fresh, folder), part)
             # Programs may have mapped the old file, so it is replaced and never written into.
             fresh.replace(output)
-        stamp_of(part, directory).write_text(wanted)
+        freshness.record(part, directory, wanted)
     for name in part.links:
         _link(folder, name, part.library)
     return output
-
-
-def _is_built(part: catalogue.Part, directory: Path, wanted: str) -> bool:
-    output, stamp = directory / part.subfolder / part.library, stamp_of(part, directory)
-    return output.exists() and stamp.exists() and stamp.read_text() == wanted
 
 
 def _compile(command_line: Sequence[str], part: catalogue.Part) -> None:

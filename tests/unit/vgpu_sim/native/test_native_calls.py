@@ -5,14 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from support.proofs.object_calls import (
-    callers,
-    calls_between,
-    circles,
-    compile_objects,
-    name_of,
-    uses_between,
-)
+from support.execution.c_dependencies import Dependencies, dependencies_of
+from support.kept.store import Store
+from support.proofs.object_calls import callers, calls_between, circles, name_of, uses_between
 from vgpu_sim.native import build, catalogue
 
 # A part of cuDNN contains nothing, nor does the library that is preloaded.
@@ -20,19 +15,24 @@ EMPTY = ("cudnn_part", "preload")
 PARTS = [part for part in catalogue.parts() if part.folder.name not in EMPTY]
 
 
+@pytest.fixture(scope="module")
+def libraries() -> list[Path]:
+    return build.build_all()
+
+
 @pytest.fixture(scope="module", params=PARTS, ids=lambda part: part.library)
-def objects(request, tmp_path_factory) -> dict[str, Path]:
-    return compile_objects(request.param, tmp_path_factory.mktemp("objects"))
+def dependencies(request, libraries) -> Dependencies:
+    return dependencies_of(request.param)
 
 
 @pytest.fixture(scope="module")
-def calls(objects) -> dict[str, set[str]]:
-    return calls_between(objects)
+def calls(dependencies) -> dict[str, set[str]]:
+    return dependencies.calls
 
 
-def test_no_uses_run_in_a_circle(objects):
+def test_no_uses_run_in_a_circle(dependencies):
     """A use is a call or an access to a variable."""
-    assert circles(uses_between(objects)) == []
+    assert circles(dependencies.uses) == []
 
 
 def test_no_calls_between_rooms_run_in_a_circle(calls):
@@ -68,6 +68,16 @@ def test_shared_client_sources_call_no_library(calls):
     for file, others in calls.items():
         if Path(file).parent == common:
             assert {Path(other).parent for other in others} <= {common}, file
+
+
+@pytest.mark.usefixtures("libraries")
+def test_kept_dependencies_are_those_that_were_read(tmp_path):
+    (part,) = (one for one in PARTS if one.library == "libnvJitLink.so.13")
+    first = dependencies_of(part, Store("dependencies", tmp_path))
+    assert any(first.calls.values())
+    assert list(tmp_path.rglob("*"))
+    assert dependencies_of(part, Store("dependencies", tmp_path)) == first
+    assert dependencies_of(part, Store("dependencies", None)) == first
 
 
 def compile_texts(folder: Path, texts: dict[str, str]) -> dict[str, Path]:

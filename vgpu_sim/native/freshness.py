@@ -1,0 +1,96 @@
+"""Whether a compiled part is up to date: a record beside it lists its inputs, and their digest.
+
+The compiler lists the headers that the sources include, so that a change of another header, for
+instance of a generated one, compiles nothing again. Standard library only, like the build itself.
+"""
+
+import functools
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from vgpu_sim.native import catalogue
+
+
+def inputs(part: catalogue.Part, command: Sequence[str]) -> list[str]:
+    """Return the names of the files that a part is made of: its sources, the headers that they
+    include, and all files of libraries with which it is linked.
+
+    ``command`` compiles the part. Names are relative to the root of the project; the folder of the
+    generated sources is replaced by its place in the project.
+    """
+    unused = ("-Wl,", "-shared", "-pie")
+    preprocess = [word for word in command[:-2] if not word.startswith(unused)]
+    libraries = {one.library for one in part.needs}
+    preprocess = [word for word in preprocess if Path(word).name not in libraries]
+    done = subprocess.run(
+        [*preprocess, "-MM"], cwd=catalogue.ROOT, capture_output=True, text=True, check=True
+    )
+    # Each rule is "target: file file", with a backslash at the end of a line that continues.
+    listed = {word for word in done.stdout.split() if word != "\\" and not word.endswith(":")}
+    files = {*(catalogue.ROOT / one for one in listed), *_linked(part)}
+    return sorted({_name(part, file) for file in files})
+
+
+def _linked(part: catalogue.Part) -> Iterable[Path]:
+    """Return what decides the result of linking: symbol versions, and the libraries' own files."""
+    maps = (one for folder in part.folders() for one in folder.rglob("*.map"))
+    needed = (one for need in part.needs for one in need.folder.rglob("*"))
+    return (one for one in (*maps, *needed) if one.suffix in {".c", ".def", ".h", ".map"})
+
+
+def _name(part: catalogue.Part, file: Path) -> str:
+    generated, home = str(part.include.parent), str(catalogue.GENERATED)
+    path = os.path.normpath(file)
+    return os.path.relpath(path.replace(generated, home), catalogue.ROOT)
+
+
+def _path(part: catalogue.Part, name: str) -> Path:
+    home = os.path.join(catalogue.ROOT, name)
+    return Path(home.replace(str(catalogue.GENERATED), str(part.include.parent)))
+
+
+def digest(part: catalogue.Part, command: Sequence[str], names: Iterable[str]) -> str:
+    """Return the hash of the command, of the compiler's version and of these inputs; a missing
+    input has a hash of its own.
+    """
+    generated, home = str(part.include.parent), str(catalogue.GENERATED)
+    found = hashlib.sha256("\0".join(command).replace(generated, home).encode())
+    found.update(_version(command[0]))
+    for name in names:
+        path = _path(part, name)
+        content = hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"absent"
+        found.update(f"\0{name}\0".encode() + content)
+    return found.hexdigest()
+
+
+@functools.cache
+def _version(cc: str) -> bytes:
+    return subprocess.run([cc, "--version"], capture_output=True, check=False).stdout
+
+
+def _record_of(part: catalogue.Part, directory: Path) -> Path:
+    return directory / f".{part.library}.inputs"
+
+
+def is_current(part: catalogue.Part, directory: Path, command: Sequence[str]) -> bool:
+    """Return whether the library in ``directory`` is what ``command`` would make now."""
+    kept = _record_of(part, directory)
+    if not (directory / part.subfolder / part.library).exists() or not kept.exists():
+        return False
+    wanted, *names = kept.read_text().splitlines()
+    return digest(part, command, names) == wanted
+
+
+def recorded_digest(part: catalogue.Part, directory: Path) -> str:
+    """Return the digest that was recorded when the library in ``directory`` was built."""
+    return _record_of(part, directory).read_text().partition("\n")[0]
+
+
+def record(part: catalogue.Part, directory: Path, command: Sequence[str]) -> None:
+    """Record that the library in ``directory`` is up to date."""
+    names = inputs(part, command)
+    lines = [digest(part, command, names), *names]
+    _record_of(part, directory).write_text("\n".join(lines))
