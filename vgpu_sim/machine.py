@@ -4,6 +4,7 @@ import os
 import socket
 from typing import NoReturn
 
+from vgpu_sim import records
 from vgpu_sim.hal.compute.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.hal.compute.spawn import WorkerConfig
 from vgpu_sim.hal.observe.modelled_report import MODELLED
@@ -22,6 +23,7 @@ def prepare() -> None:
     from vgpu_sim.worker.backends import jit
 
     jit.prepare()
+    records.complete_all()
 
 
 def adopt_orphans() -> None:

@@ -6,10 +6,14 @@ took to start. A process uses few of the classes that it imports. The decorator 
 standard one generate the same methods when the first of them is called, or when
 ``dataclasses.fields`` and its like read the class. It therefore reports on first use what the
 standard decorator reports on import, such as a default before a field without one.
+
+A process that forks others generates all that is left before it does (``complete_all``), so that
+not each of its children has to.
 """
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, get_origin
@@ -26,6 +30,14 @@ else:
 
 
 _READ_ON_THE_CLASS: Final = ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
+
+_completions: Final[list[Callable[[], None]]] = []
+
+
+def complete_all() -> None:
+    """Generate the methods of all classes that exist and have not been used."""
+    while _completions:
+        _completions.pop()()
 
 
 class _Late:
@@ -76,7 +88,13 @@ def _with_slots(cls: type, options: dict[str, bool]) -> type:
         body["__hash__"] = None
     made = type(cls)(cls.__name__, cls.__bases__, body)
     made.__qualname__ = cls.__qualname__
+    _completions.append(functools.partial(_complete_unless_used, made, late, complete))
     return made
+
+
+def _complete_unless_used(made: type, late: dict[str, Any], complete: Callable[[], type]) -> None:
+    if any(vars(made).get(name) is stub for name, stub in late.items()):
+        complete()
 
 
 def _is_field(kind: Any) -> bool:

@@ -245,3 +245,19 @@ def test_a_daemon_that_starts_generates_few_methods(module: str) -> None:
         [sys.executable, "-c", counting], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) < 60
+
+
+def test_a_zygote_leaves_no_methods_to_its_workers():
+    """A class has functions that ``records._method`` made until its methods are generated."""
+    text = (
+        "import gc, sys\n"
+        "from vgpu_sim import machine, zygote\n"
+        "stub = lambda one: getattr(vars(one).get('__init__'), '__qualname__', '')\n"
+        "late = lambda one: stub(one).startswith('_method.')\n"
+        "count = lambda: sum(late(one) for one in gc.get_objects() if isinstance(one, type))\n"
+        "before = count()\n"
+        "machine.prepare()\n"
+        "print(before > 20, count())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "True 0\n"), done.stderr
