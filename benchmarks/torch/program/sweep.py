@@ -1,13 +1,14 @@
 """Compare PyTorch's operators on the device with the CPU, with the samples of PyTorch's own OpInfo.
 
 Runs in an environment with PyTorch, as ``python sweep.py OUT [--dtype NAME] [--calls N]
-[OPERATOR...]``. It appends one line of JSON for each operator; before one it writes its name to
-``OUT.running``. The operator ``used`` stands for those that programs use most. With several calls
+[--sample N] [--seed N] [OPERATOR...]``. It appends one line of JSON for each operator; before one
+it writes its name to ``OUT.running``. The operator ``used`` stands for those that programs use most. With several calls
 the last one is compared: calls that come again take another way to their kernels.
 """
 
 import argparse
 import json
+import random
 import re
 import signal
 import sys
@@ -26,6 +27,8 @@ LIMIT_S = 120  # of the process's CPU time, which other programs' load does not 
 WALL_LIMIT_S = 3600  # for one that waits and computes nothing
 SAMPLES = 2
 TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 5e-2}  # of others 1e-4
+# The CPU may round more often in these than the device, so float64 decides.
+_ROUNDED = (torch.float16, torch.bfloat16, torch.float32)
 _RANDOM = re.compile(
     r"rand|dropout|bernoulli|multinomial|normal_|^normal|uniform|exponential|geometric|cauchy"
     r"|log_normal|empty|rrelu|lowrank|poisson|new_empty|fractional_max_pool"
@@ -108,7 +111,7 @@ def compute(op, sample, backward):
     return leaves, list(gradients), values
 
 
-def differ(expected, actual, random, narrowest=1e-4):
+def differ(expected, actual, is_random, narrowest=1e-4):
     """Return how two results differ, or an empty text."""
     for one, other in zip(expected, actual, strict=True):
         if one is None or other is None:
@@ -117,7 +120,7 @@ def differ(expected, actual, random, narrowest=1e-4):
             continue
         if one.shape != other.shape or one.dtype != other.dtype:
             return f"{tuple(other.shape)} {other.dtype} for {tuple(one.shape)} {one.dtype}"
-        if random:
+        if is_random:
             continue
         tolerance = TOLERANCES.get(one.dtype, narrowest)
         try:
@@ -130,13 +133,13 @@ def differ(expected, actual, random, narrowest=1e-4):
     return ""
 
 
-def differ_from_double(op, sample, backward, actual):
-    """Return how results differ from the CPU's in double precision, which float32 may miss."""
+def differ_from_double(op, sample, backward, actual, tolerance):
+    """Return how results differ from the CPU's in double precision, which narrow types miss."""
 
     def widen(leaf):
-        if isinstance(leaf, torch.Tensor) and leaf.dtype == torch.float32:
+        if isinstance(leaf, torch.Tensor) and leaf.dtype in _ROUNDED:
             return leaf.detach().to(torch.float64).requires_grad_(leaf.requires_grad)
-        return torch.float64 if leaf is torch.float32 else leaf
+        return torch.float64 if isinstance(leaf, torch.dtype) and leaf in _ROUNDED else leaf
 
     wide = type(sample)(
         tree_map(widen, sample.input), args=tree_map(widen, sample.args),
@@ -149,7 +152,7 @@ def differ_from_double(op, sample, backward, actual):
             one.to(other.dtype) if one is not None and one.is_floating_point() else one
             for one, other in zip(exact, found, strict=True)
         ]
-        difference = differ(narrow, found, False)
+        difference = differ(narrow, found, False, tolerance)
         if difference:
             return difference
     return ""
@@ -185,7 +188,7 @@ def run(op, direction, dtype, calls):
     """Return the outcome of one operator in one direction and one type."""
     if key_of(op) in _NOT_COMPARED:
         return "none", _NOT_COMPARED[key_of(op)]
-    random = bool(_RANDOM.search(op.name))
+    is_random = bool(_RANDOM.search(op.name))
     backward = direction == "backward"
     torch.manual_seed(0)
     samples = []
@@ -205,14 +208,14 @@ def run(op, direction, dtype, calls):
         except Exception as err:
             return classify(err)
         exact = not any(isinstance(value, float) for value in expected[2])
-        if exact and not random and expected[2] != actual[2]:
+        if exact and not is_random and expected[2] != actual[2]:
             return "wrong", f"{actual[2]} for {expected[2]}"[:300]
         tolerance = TOLERANCES.get(dtype, 1e-4)  # results of float32 may be of narrower numbers
-        found = differ(expected[0], actual[0], random, tolerance) or differ(
-            expected[1], actual[1], random, tolerance
+        found = differ(expected[0], actual[0], is_random, tolerance) or differ(
+            expected[1], actual[1], is_random, tolerance
         )
-        if found and dtype == torch.float32 and not random:
-            found = differ_from_double(op, sample, backward, actual)
+        if found and dtype in _ROUNDED and not is_random:
+            found = differ_from_double(op, sample, backward, actual, tolerance)
         if found:
             return "wrong", found
     return "right", ""
@@ -223,6 +226,8 @@ def main():
     parser.add_argument("out", type=Path)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--calls", type=int, default=1)
+    parser.add_argument("--sample", type=int, default=0, help="of the operators; 0: all")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--commit", help="of Tessera, for the record of each operator")
     parser.add_argument("operators", nargs="*")
     options = parser.parse_intermixed_args()
@@ -240,13 +245,15 @@ def main():
 
     signal.signal(signal.SIGALRM, stop)
     signal.signal(signal.SIGPROF, stop)
-    left = [
+    taken = [
         op
         for op in sorted(op_db, key=key_of)
-        if key_of(op) not in done
-        and (not chosen or op.name in chosen or key_of(op) in chosen)
+        if (not chosen or op.name in chosen or key_of(op) in chosen)
         and dtype in op.supported_dtypes("cuda")
     ]
+    if options.sample:
+        taken = random.Random(options.seed).sample(taken, min(options.sample, len(taken)))
+    left = [op for op in taken if key_of(op) not in done]
     for op in follow(left, "operators"):
         name = key_of(op)
         Path(f"{out}.running").write_text(name)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from tessera_torch import counts
+from tessera_torch import counts, sharing
 from tessera_torch.caches import startup
 from tessera_torch.complexes.route import compute as compute_by_parts, has_complex, is_computed
 from tessera_torch.refusal import Unsupported, refuse_or_fall_back
@@ -41,6 +41,9 @@ class Operator:
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Compute the operator."""
         counts.CALLS[self.name] += 1
+        if sharing.in_use:
+            signature = self._signature or self._prepare()
+            arguments, keywords = sharing.read_in_place(signature, arguments, keywords)  # type: ignore[assignment]
         kinds = self._kinds
         described = describe(arguments, keywords, kinds, self._kinds_by_name) if kinds else None
         if described is None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch import counts, native
+from tessera_torch import counts, native, sharing
 from tessera_torch.bounds import with_checks
 from tessera_torch.caches import startup
 from tessera_torch.complexes.elementwise import conjugate
@@ -56,6 +56,7 @@ def register() -> tuple[Any, int]:
     own = {name: with_refusals(name, one) for name, one in plain.items()}
     guarded = {**linalg_table.kernels(), **fft.KERNELS}
     own |= {name: Guarded(name, one) for name, one in guarded.items()}
+    own[sharing.NAME] = sharing.lazy_clone
     own["conj_physical_"] = _conjugate_in_place  # PyTorch has none for CUDA to replace
     own |= {**coordinates.DENSE_KERNELS, **rows.DENSE_KERNELS}
     names = frozenset(name.partition(".")[0] for name in (*own, *_PRODUCTS, *_ALIASES))

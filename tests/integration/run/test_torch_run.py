@@ -125,6 +125,9 @@ quantize_per_channel(T([[0.6, 1.4]]), T([0.5, 0.5]), T([2.4, 2.4]), 1, quint8).i
 nn.functional.adaptive_max_pool2d(zeros(0, 4, 4).to(d), 2)
 nn.functional.adaptive_max_pool2d(zeros(0, 2, 4, 4).to(d), 2)
 nn.functional.adaptive_max_pool2d(zeros(2, 0, 4, 4).to(d), 2)
+(lambda c: tensor((x + c).tolist() + [_C._is_cow_tensor(x), _C._is_cow_tensor(c)]))(x._lazy_clone())
+(lambda c: tensor(x.add_(c).tolist() + c.tolist() + [_C._is_cow_tensor(c)]))(x._lazy_clone())
+(lambda c: tensor(add(x, c, out=c).tolist() + x.tolist() + [_C._is_cow_tensor(c)]))(x._lazy_clone())
 """
 _COMPARE = """
 import sys, threading, torch
