@@ -2,8 +2,9 @@
 
 Runs in an environment with PyTorch, as ``python sweep.py OUT [--dtype NAME] [--calls N]
 [--sample N] [--seed N] [OPERATOR...]``. It appends one line of JSON for each operator; before one
-it writes its name to ``OUT.running``. The operator ``used`` stands for those that programs use most. With several calls
-the last one is compared: calls that come again take another way to their kernels.
+it writes its name to ``OUT.running``. The operator ``used`` stands for those that programs use
+most. With several calls the last one is compared: calls that come again take another way to their
+kernels.
 """
 
 import argparse

@@ -8,11 +8,11 @@ import torch
 
 from tessera_torch import counts
 from tessera_torch.arguments import Arguments, on_device
+from tessera_torch.checks.overlap import check_overlap
 from tessera_torch.forms import formula
 from tessera_torch.inference import infer
 from tessera_torch.layouts import Layout, layout_of
 from tessera_torch.nesting import Nested, compiling
-from tessera_torch.overlap import check_overlap
 from tessera_torch.replay.recording import Recorder
 from tessera_torch.signature import Signature
 from tessera_torch.targets import write

@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._pytree import tree_map
 
+from tessera_torch.checks.messages import check_cast, reword
 from tessera_torch.nesting import LOCK, quiet, without_fill
 from tessera_torch.signature import Signature, call_with_numbers
 
@@ -56,8 +57,22 @@ def infer_results(signature: Signature, full: Sequence[Any]) -> tuple[Any, ...]:
         with LOCK, without_fill(), quiet(_LOGGERS), mode, torch.no_grad():
             fakes = tree_map(fake, list(full))
             results = call_with_numbers(signature.functional, signature.without_targets(fakes))
+            if in_place and signature.is_pointwise:
+                _check_casts(results, signature.targets(full))
             if in_place:
                 call_with_numbers(signature.overload, tree_map(fake, list(full)))
     except _UNKNOWN as err:
         raise NotInferred(str(err)) from err
+    except (RuntimeError, IndexError) as err:
+        text = reword(str(err))
+        if text == str(err):
+            raise
+        raise type(err)(text) from None
     return tuple(results) if isinstance(results, (tuple, list)) else (results,)
+
+
+def _check_casts(results: Any, targets: Sequence[Any]) -> None:
+    listed = results if isinstance(results, (tuple, list)) else (results,)
+    for one, target in zip(listed, targets, strict=False):
+        if isinstance(one, torch.Tensor) and isinstance(target, torch.Tensor):
+            check_cast(one.dtype, target.dtype)

@@ -53,6 +53,13 @@ def broadcast(shapes: Sequence[Ints]) -> Ints:
     return tuple(result)
 
 
+def broadcast_to(own: Ints, shape: Ints) -> Ints | None:
+    """Return the shape if a tensor of another one can be expanded to it."""
+    lead = len(shape) - len(own)
+    fits = lead >= 0 and all(n in (1, m) for n, m in zip(own, shape[max(lead, 0) :], strict=False))
+    return shape if fits else None
+
+
 def expand(shape: Ints, own: Ints, strides: Ints) -> Ints:
     """Return an operand's strides in the common shape: 0 where it is repeated."""
     lead = len(shape) - len(own)

@@ -8,10 +8,11 @@ import torch
 
 from tessera_torch import counts, layout
 from tessera_torch.arguments import Arguments, on_device
+from tessera_torch.checks.messages import broadcast_shapes, check_cast
+from tessera_torch.checks.overlap import check_overlap
 from tessera_torch.forms import formula
 from tessera_torch.layout import Iteration
 from tessera_torch.nesting import Nested, compiling
-from tessera_torch.overlap import check_overlap
 from tessera_torch.replay.recording import Recorder
 from tessera_torch.signature import Signature
 
@@ -51,7 +52,7 @@ class Pointwise:
         if dtypes is None:
             dtypes = self._dtypes[key] = self._infer(given, targets, full)
         if signature.is_out:
-            shape = torch.broadcast_shapes(*(one.shape for one in given.tensors))
+            shape = broadcast_shapes(*(one.shape for one in given.tensors))
             for one in targets:
                 if one.shape != shape:
                     one.resize_(shape)
@@ -93,7 +94,7 @@ class Pointwise:
         try:
             loop = layout.iterate(described, tuple(targets[0].shape) if targets else None)
         except ValueError as err:
-            torch.broadcast_shapes(*(one.shape for one in given.tensors))
+            broadcast_shapes(*(one.shape for one in given.tensors))
             raise RuntimeError(f"{self.signature.name}: {err}") from err
         for one in targets:
             if any(n > 1 and s == 0 for n, s in zip(one.shape, one.stride(), strict=True)):
@@ -224,17 +225,8 @@ class Pointwise:
 
         results = infer(self.signature, full)
         for target, dtype in zip(targets, results, strict=False):
-            if not torch.can_cast(dtype, target.dtype):
-                raise RuntimeError(
-                    f"result type {_title(dtype)} can't be cast to the desired output type"
-                    f" {_title(target.dtype)}"
-                )
+            check_cast(dtype, target.dtype)
         return results
-
-
-def _title(dtype: Any) -> str:
-    names = {"torch.float32": "Float", "torch.float64": "Double", "torch.int64": "Long"}
-    return names.get(str(dtype), str(dtype).removeprefix("torch.").capitalize())
 
 
 def _common(given: Arguments) -> Any:

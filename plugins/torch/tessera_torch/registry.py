@@ -6,10 +6,10 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts, native, sharing
-from tessera_torch.bounds import with_checks
 from tessera_torch.caches import startup
+from tessera_torch.checks.bounds import with_checks
+from tessera_torch.checks.conditions import with_conditions
 from tessera_torch.complexes.elementwise import conjugate
-from tessera_torch.conditions import with_conditions
 from tessera_torch.operator import Operator, overload
 from tessera_torch.own.determinism import with_alerts
 from tessera_torch.own.guard import Guarded, with_refusals

@@ -6,17 +6,12 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
+from tessera_torch.checks.messages import title
 from tessera_torch.complexes.parts import REAL_OF
 from tessera_torch.linalg import batches, orthogonal
 from tessera_torch.linalg.triangles import solve_in_place
 from tessera_torch.targets import out_form
 
-_TITLES: Final = {
-    torch.float32: "Float",
-    torch.float64: "Double",
-    torch.complex64: "ComplexFloat",
-    torch.complex128: "ComplexDouble",
-}
 _TERMS: Final = 18  # of the exponential's series for a norm up to 1/2: below 1e-22
 
 
@@ -72,7 +67,7 @@ def _check_sizes(a: Any, b: Any) -> bool:
     if a.dtype != b.dtype:
         raise RuntimeError(
             f"{name}: Expected input and other to have the same dtype, but got input's dtype"
-            f" {_TITLES[a.dtype]} and other's dtype {_TITLES[b.dtype]}"
+            f" {title(a.dtype)} and other's dtype {title(b.dtype)}"
         )
     if a.dim() - b.dim() not in (0, 1):
         raise RuntimeError(

@@ -60,6 +60,21 @@ def _check(name: str, *tensors: Any) -> None:
         raise RuntimeError(f"Input type ({first}) and weight type ({second}) should be the same")
 
 
+def _check_ranks(x: Any, weight: Any) -> None:
+    if weight.dim() < 3:
+        raise RuntimeError("weight should have at least three dimensions")
+    if x.dim() != weight.dim():
+        raise RuntimeError(
+            f"Expected {weight.dim()}-dimensional input for {weight.dim()}-dimensional weight"
+            f" {list(weight.shape)}, but got {x.dim()}-dimensional input of size {list(x.shape)}"
+            " instead"
+        )
+
+
+def _by(sizes: Sequence[int]) -> str:
+    return f"({' x '.join(str(n) for n in sizes)})"
+
+
 def _like(tensor: Any, shape: Sequence[int]) -> Any:
     rank = tensor.dim()
     layout = _FORMATS.get(rank)
@@ -126,7 +141,16 @@ def _result_shape(x: Any, weight: Any, shape: _Shape, transposed: bool, extra: T
             sizes.append((size - 1) * shape.stride[i] - 2 * shape.padding[i] + reach + extra[i])
         else:
             sizes.append((size + 2 * shape.padding[i] - reach) // shape.stride[i] + 1)
-    if min(sizes[2:]) < 0 or (not transposed and min(sizes[2:]) < 1):
+    if not transposed and min(sizes[2:]) < 1:
+        padded = [n + 2 * p for n, p in zip(x.shape[2:], shape.padding[lead:], strict=True)]
+        reaches = [
+            d * (n - 1) + 1 for n, d in zip(weight.shape[2:], shape.dilation[lead:], strict=True)
+        ]
+        raise RuntimeError(
+            f"Calculated padded input size per channel: {_by(padded)}. Kernel size:"
+            f" {_by(reaches)}. Kernel size can't be greater than actual input size"
+        )
+    if min(sizes[2:]) < 0:
         raise RuntimeError(
             f"Calculated output size {sizes} is too small: kernel size can't be greater than"
             " actual input size"
@@ -141,6 +165,7 @@ def _convolution(
     counts.CALLS["convolution"] += 1
     _check("convolution", x, weight)
     rank = x.dim() - 2
+    _check_ranks(x, weight)
     shape = _Shape(rank, stride, padding, dilation, groups)
     channels = weight.shape[0] if transposed else weight.shape[1] * groups
     if x.shape[1] != channels:

@@ -5,9 +5,11 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts, native
+from tessera_torch.checks.conditions import check_parts
+from tessera_torch.checks.messages import broadcast_shapes
+from tessera_torch.checks.overlap import check_overlap
 from tessera_torch.complexes.parts import COMPLEX_OF, split
 from tessera_torch.operator import Operator
-from tessera_torch.overlap import check_overlap
 from tessera_torch.refusal import span
 
 _COPY: Final = Operator("copy_", frozenset())  # within a device, as an element-wise operation
@@ -130,7 +132,8 @@ def _masked_fill_in_place(self: Any, mask: Any, value: Any) -> Any:
 
 def _complex_out(real: Any, imag: Any, *, out: Any) -> Any:
     counts.CALLS["complex"] += 1
-    out.resize_(torch.broadcast_shapes(real.shape, imag.shape))
+    check_parts(real, imag)
+    out.resize_(broadcast_shapes(real.shape, imag.shape))
     pairs = torch.view_as_real(out)
     pairs.select(-1, 0).copy_(real.expand(out.shape))
     pairs.select(-1, 1).copy_(imag.expand(out.shape))

@@ -94,6 +94,9 @@ def _logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any)
 def _eye(n: int, m: int | None = None, *, out: Any) -> Any:
     counts.CALLS["eye"] += 1
     m = n if m is None else m
+    for letter, size in (("n", n), ("m", m)):
+        if size < 0:
+            raise RuntimeError(f"{letter} must be greater or equal to 0, got {size}")
     out.resize_((n, m)).zero_()
     out.diagonal().fill_(1)
     return out

@@ -1,26 +1,17 @@
 """PyTorch's own checks before a kernel of this package, and PyTorch's strides after it."""
 
-import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
 
+from tessera_torch.checks.messages import name_types, reword
 from tessera_torch.operator import overload
 from tessera_torch.refusal import Unsupported, refuse_or_fall_back
 from tessera_torch.signature import Signature
 
 _KEPT: Final = 1024
-_SIZE: Final = re.compile(r"torch\.Size\((\[[^\]]*\])\)")
-_TITLES: Final = {
-    torch.float16: "Half",
-    torch.bfloat16: "BFloat16",
-    torch.float32: "Float",
-    torch.float64: "Double",
-    torch.complex64: "ComplexFloat",
-    torch.complex128: "ComplexDouble",
-}
 _UNKNOWN: Final = object()
 
 
@@ -99,9 +90,7 @@ def _key(full: Sequence[Any]) -> Any:
 
 def _error(err: Exception) -> Exception:
     """Return the error of PyTorch's operator instead of that of its shape function in Python."""
-    text = _SIZE.sub(r"\1", str(err)).replace("linalg.inv_ex:", "linalg.inv:")
-    for dtype, title in _TITLES.items():
-        text = text.replace(f"{dtype}", title)
+    text = name_types(reword(str(err))).replace("linalg.inv_ex:", "linalg.inv:")
     if "Low precision dtypes not supported" in text:
         return NotImplementedError(text)
     return NotImplementedError(text) if isinstance(err, NotImplementedError) else RuntimeError(text)

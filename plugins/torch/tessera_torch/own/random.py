@@ -216,6 +216,8 @@ def _multinomial(
     self: Any, num_samples: int, replacement: bool = False, *, generator: Any = None
 ) -> Any:
     counts.CALLS["multinomial"] += 1
+    if self.numel() and not bool(((self >= 0) & self.isfinite()).all()):
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if not replacement or num_samples == 1:
         if num_samples > self.shape[-1]:
             raise RuntimeError(

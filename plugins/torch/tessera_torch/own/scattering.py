@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch import counts
-from tessera_torch.bounds import check_dimension, check_positions, with_checks
+from tessera_torch import counts, layout
+from tessera_torch.checks.bounds import check_dimension, check_positions, with_checks
+from tessera_torch.checks.overlap import check_overlap
 from tessera_torch.complexes.parts import join, resolve, split
 from tessera_torch.operator import Operator, overload
-from tessera_torch.overlap import check_overlap
 from tessera_torch.own.launching import launch
 from tessera_torch.own.scattering_kernels import scatter
 from tessera_torch.own.selection import positions
@@ -106,12 +106,36 @@ def _places(target: Any, dim: int, index: Any) -> Any:
     return places.to(torch.int64)
 
 
+def _check_shapes(target: Any, dim: int, index: Any, source: Any) -> None:
+    """Raise RuntimeError if an index has more elements than its target or its source."""
+    given = source if isinstance(source, torch.Tensor) and source.dim() else None
+    ranks = {max(one.dim(), 1) for one in (target, index, given) if one is not None}
+    if len(ranks) > 1:
+        other = "self" if max(target.dim(), 1) != max(index.dim(), 1) else "src"
+        raise RuntimeError(
+            f"Index tensor must have the same number of dimensions as {other} tensor"
+        )
+    dim %= max(target.dim(), 1)
+    is_large = any(
+        index.shape[i] > target.shape[i] for i in range(target.dim()) if i != dim and index.dim()
+    )
+    if given is not None and any(n > m for n, m in zip(index.shape, given.shape, strict=False)):
+        is_large = True
+    if is_large:
+        src = "" if given is None else f" and to be no larger size than src {list(given.shape)}"
+        raise RuntimeError(
+            f"Expected index {list(index.shape)} to be no larger than self {list(target.shape)}"
+            f" apart from dimension {dim}{src}"
+        )
+
+
 def _scatter_into(target: Any, dim: int, index: Any, source: Any, operation: str) -> Any:
     counts.CALLS["scatter"] += 1
     if index.dtype not in (torch.int64, torch.int32):
         raise RuntimeError("scatter(): Expected dtype int32/int64 for index")
     if not index.numel():
         return target
+    _check_shapes(target, dim, index, source)
     check_overlap((target,), (index, source))
     dim = dim % max(target.dim(), 1)
     check_dimension(target, dim, index)
@@ -191,17 +215,28 @@ def _two(
     return _reduce_into(self, dim, index, src, reduce, include_self)
 
 
-def _expand(indices: Sequence[Any], rank: int) -> list[Any]:
+def _check_mask(mask: Any, shape: Sequence[int], place: int) -> None:
+    """Raise IndexError if a mask has other sizes than the dimensions from a place on."""
+    for i, size in enumerate(mask.shape):
+        if place + i < len(shape) and size != shape[place + i]:
+            raise IndexError(
+                f"The shape of the mask {list(mask.shape)} at index {i} does not match the shape of"
+                f" the indexed tensor {list(shape)} at index {place + i}"
+            )
+
+
+def _expand(indices: Sequence[Any], shape: Sequence[int]) -> list[Any]:
     """Return one tensor of integers, or None, for each dimension."""
     found: list[Any] = []
     for one in indices:
         if one is None:
             found.append(None)
         elif one.dtype in (torch.bool, torch.uint8):
+            _check_mask(one, shape, len(found))
             found.extend(one.nonzero().unbind(1))
         else:
             found.append(one)
-    return found + [None] * (rank - len(found))
+    return found + [None] * (len(shape) - len(found))
 
 
 def _index_put(
@@ -212,7 +247,7 @@ def _index_put(
         given = resolve(values.to(device=self.device, dtype=self.dtype))
         _index_put(torch.view_as_real(self), indices, torch.view_as_real(given), accumulate, unsafe)
         return self
-    chosen = _expand(indices, self.dim())
+    chosen = _expand(indices, self.shape)
     if len(chosen) > self.dim():
         raise IndexError(
             f"too many indices for tensor of dimension {self.dim()} (got {len(chosen)})"
@@ -242,6 +277,11 @@ def _index_put(
             "Index put requires the source and destination dtypes match, got"
             f" {self.dtype} for the destination and {values.dtype} for the source."
         )
+    if layout.broadcast_to(tuple(values.shape), tuple(shape)) is None:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to"
+            f" indexing result of shape {shape}"
+        )
     _combine(self, places.expand(shape), values.expand(shape), "add" if accumulate else "set")
     return self
 
@@ -252,7 +292,7 @@ _INDEX: Final = Operator("index.Tensor", frozenset())
 def _index(self: Any, indices: Sequence[Any]) -> Any:
     """Index a tensor; masks are replaced by the positions of their true elements."""
     masks = [one for one in indices if one is not None and one.dtype in (torch.bool, torch.uint8)]
-    chosen = _expand(indices, self.dim()) if masks else indices
+    chosen = _expand(indices, self.shape) if masks else indices
     check_positions(self, chosen)
     return _INDEX(self, chosen)
 
@@ -267,6 +307,11 @@ _PUT: Final = with_checks("put_", overload("put_"), Operator("put_", frozenset()
 
 def _put(self: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """Write at places of the flattened tensor; sums of small integers are made in a larger type."""
+    if source.numel() != index.numel():
+        raise IndexError(
+            "put_(): Expected source and index to have the same number of elements, but got"
+            f" source.numel() = {source.numel()}, index.numel() = {index.numel()}"
+        )
     if self.is_complex() and source.dtype == self.dtype:
         pairs = zip(split(self), split(source), strict=True)
         parts = [_PUT(a.contiguous().clone(), index, b.contiguous(), accumulate) for a, b in pairs]

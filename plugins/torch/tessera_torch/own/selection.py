@@ -5,6 +5,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
+from tessera_torch.checks.messages import broadcast_shapes
 from tessera_torch.own.launching import launch
 from tessera_torch.own.selection_kernels import compact
 from tessera_torch.own.sorting import order_rows
@@ -45,7 +46,7 @@ def _masked_select(self: Any, mask: Any) -> Any:
     counts.CALLS["masked_select"] += 1
     if mask.dtype != torch.bool:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
-    shape = torch.broadcast_shapes(self.shape, mask.shape)
+    shape = broadcast_shapes(mask.shape, self.shape)
     found = positions(mask.expand(shape).reshape(-1) != 0)
     return self.expand(shape).reshape(-1).index_select(0, found)
 
