@@ -145,6 +145,38 @@ def _batch_norm_with_update(
     return *result, torch.empty(0, dtype=torch.uint8, device=x.device)
 
 
+def _expand_mask(mask: Any, shape: Any, mask_type: int | None) -> Any:
+    """Return a mask of attention with the scores' shape: 0 is of positions, 1 of padding."""
+    if mask.dtype != torch.bool:
+        raise RuntimeError("Mask should be a boolean tensor")
+    if mask_type is None:
+        raise RuntimeError("Mask Type should be defined")
+    if mask.shape == shape:
+        return mask
+    if mask_type not in (0, 1) or len(shape) != 4 or mask.dim() != 2:
+        raise RuntimeError(
+            f"Mask shape should match input. mask: {list(mask.shape)} input: {list(shape)}"
+        )
+    return (mask if mask_type == 0 else mask[:, None, None]).expand(shape)
+
+
+def _masked_softmax(
+    self: Any, mask: Any, dim: int | None = None, mask_type: int | None = None
+) -> Any:
+    counts.CALLS["_masked_softmax"] += 1
+    hidden = _expand_mask(mask, self.shape, mask_type)
+    return self.masked_fill(hidden, -torch.inf).softmax(-1 if dim is None else dim)
+
+
+def _masked_softmax_backward(gradient: Any, result: Any, mask: Any, dim: int | None = None) -> Any:
+    counts.CALLS["_masked_softmax_backward"] += 1
+    if mask.shape != gradient.shape:
+        raise RuntimeError("Mask shape should match grad shape")
+    product = gradient * result
+    total = product.sum(-1 if dim is None else dim, keepdim=True)
+    return (product - result * total).masked_fill(mask, 0.0)
+
+
 def _shrink_backward(gradient: Any, self: Any, lambd: Any) -> Any:
     counts.CALLS["shrink_backward"] += 1
     return torch.where((self >= -lambd) & (self <= lambd), 0, gradient)
@@ -161,6 +193,8 @@ KERNELS: Final = {
     "hardshrink_backward": _shrink_backward,
     "hardshrink_backward.grad_input": _shrink_backward_out,
     "_cdist_backward": _cdist_backward,
+    "_masked_softmax": _masked_softmax,
+    "_masked_softmax_backward": _masked_softmax_backward,
     "addbmm": _addbmm,
     "addbmm_": _addbmm_in_place,
     "addbmm.out": _addbmm_out,
