@@ -31,7 +31,7 @@ _CAT: Final = re.compile(
     r"(Sizes of tensors must match except in dimension \d+\.) Expected (\d+) in dimension \d+ but"
     r" got (\d+) for tensor number (\d+) in the list\.?"
 )
-_FOUND: Final = re.compile(r"Got: (torch\.\w+)")
+_FOUND: Final = re.compile(r"Got: torch\.(\w+)")
 _COUNT: Final = re.compile(
     r"^(Number of indices \(\d+\) should be equal to )tensor\.size\(dim\) (\(\d+\)), for dim=(\d+)"
 )
@@ -70,9 +70,10 @@ def broadcast_shapes(*shapes: Any) -> Any:
 
 
 def name_types(text: str) -> str:
-    """Return a text with PyTorch's C++ names of types."""
+    """Return a text with PyTorch's C++ names of types with fractions, as its operators have."""
     for dtype, one in TITLES.items():
-        text = re.sub(rf"{re.escape(str(dtype))}\b", one, text)
+        if dtype.is_floating_point or dtype.is_complex:
+            text = re.sub(rf"{re.escape(str(dtype))}\b", one, text)
     return text
 
 
@@ -89,7 +90,7 @@ def _broadcast(match: re.Match[str]) -> str:
 
 
 def _found(match: re.Match[str]) -> str:
-    return f"Got: {name_types(match[1])}"
+    return f"Got: {title(getattr(torch, match[1]))}"
 
 
 _RULES: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]] = (
