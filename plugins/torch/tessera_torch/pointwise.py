@@ -94,7 +94,12 @@ class Pointwise:
         try:
             loop = layout.iterate(described, tuple(targets[0].shape) if targets else None)
         except ValueError as err:
-            broadcast_shapes(*(one.shape for one in given.tensors))
+            common = broadcast_shapes(*(one.shape for one in [*targets, *given.tensors]))
+            if targets:
+                raise RuntimeError(
+                    f"output with shape {list(targets[0].shape)} doesn't match the broadcast shape"
+                    f" {list(common)}"
+                ) from None
             raise RuntimeError(f"{self.signature.name}: {err}") from err
         for one in targets:
             if any(n > 1 and s == 0 for n, s in zip(one.shape, one.stride(), strict=True)):

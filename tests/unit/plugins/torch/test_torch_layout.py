@@ -71,6 +71,14 @@ def test_shapes_that_do_not_broadcast_are_refused():
         layout.iterate([((3,), (1,)), ((2, 3), (3, 1))], shape=(3,))
 
 
+@pytest.mark.parametrize(
+    ("own", "fits"),
+    [((), True), ((3,), True), ((1,), True), ((2, 1), True), ((2,), False), ((1, 2, 3), False)],
+)
+def test_a_tensor_is_expanded_by_new_and_single_dimensions_only(own, fits):
+    assert layout.broadcast_to(own, (2, 3)) == ((2, 3) if fits else None)
+
+
 def test_a_growing_cache_keeps_its_layout():
     """Keys of attention: (batch, heads, length, width), also as a view of a longer buffer."""
     found = {layout_of(FakeTensor((1, 4, n, 16), (64 * n, 16 * n, 16, 1))) for n in range(2, 20)}
