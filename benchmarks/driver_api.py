@@ -46,6 +46,14 @@ class Driver:
             ctypes.c_size_t(into.nbytes),
         )
 
+    def fill(self, pointer: ctypes.c_uint64, value: int, count: int) -> None:
+        """Fill bytes of device memory."""
+        self._call("cuMemsetD8_v2", pointer, ctypes.c_ubyte(value), ctypes.c_size_t(count))
+
+    def free(self, pointer: ctypes.c_uint64) -> None:
+        """Free device memory."""
+        self._call("cuMemFree_v2", pointer)
+
     def module(self, ptx: bytes) -> ctypes.c_void_p:
         """Load a module."""
         module = ctypes.c_void_p()

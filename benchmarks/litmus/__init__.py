@@ -1,0 +1,1 @@
+"""Litmus tests: short concurrent programs whose outcomes show which orders memory has."""
