@@ -8,6 +8,9 @@ import numpy.typing as npt
 
 Argument = ctypes.c_uint64 | ctypes.c_int | ctypes.Array[ctypes.c_char]
 Array = npt.NDArray[Any]
+_DEFAULT_SHARED_BYTES, _MAX_DYNAMIC_SHARED = 48 << 10, 8  # CU_FUNC_ATTRIBUTE_...
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64
+_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # values of CUtensorMapSwizzle
 
 
 class CudaError(Exception):
@@ -60,13 +63,47 @@ class Driver:
         self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx))
         return module
 
-    def function(self, module: ctypes.c_void_p, name: str) -> ctypes.c_void_p:
-        """Return one of a module's kernels."""
+    def function(
+        self, module: ctypes.c_void_p, name: str, shared_bytes: int = 0
+    ) -> ctypes.c_void_p:
+        """Return one of a module's kernels, which may have this much dynamic shared memory."""
         function = ctypes.c_void_p()
         self._call(
             "cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name.encode())
         )
+        if shared_bytes > _DEFAULT_SHARED_BYTES:
+            self._call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, shared_bytes)
         return function
+
+    def map_tensor(
+        self,
+        type_: int,
+        pointer: ctypes.c_uint64,
+        columns_rows_pitch: tuple[int, int, int],
+        box: tuple[int, int],
+        swizzle_bytes: int,
+    ) -> ctypes.Array[ctypes.c_char]:
+        """Return the tensor map of a matrix for copies of ``box`` (columns, rows)."""
+        encoded = ctypes.create_string_buffer(_MAP_BYTES + _MAP_ALIGNMENT)
+        start = -ctypes.addressof(encoded) % _MAP_ALIGNMENT
+        columns, rows, pitch = columns_rows_pitch
+        self._call(
+            "cuTensorMapEncodeTiled",
+            ctypes.c_void_p(ctypes.addressof(encoded) + start),
+            type_,
+            ctypes.c_uint32(2),
+            pointer,
+            (ctypes.c_uint64 * 2)(columns, rows),
+            (ctypes.c_uint64 * 1)(pitch),
+            (ctypes.c_uint32 * 2)(*box),
+            (ctypes.c_uint32 * 2)(1, 1),
+            0,  # not interleaved
+            _SWIZZLES[swizzle_bytes],
+            0,  # no hint for the L2 cache
+            0,  # zeros outside the tensor
+        )
+        raw = encoded.raw[start : start + _MAP_BYTES]
+        return ctypes.create_string_buffer(raw, _MAP_BYTES)
 
     def kernel(self, ptx: bytes, name: str) -> ctypes.c_void_p:
         """Load a module and return one of its kernels."""
@@ -88,12 +125,13 @@ class Driver:
         kernel: ctypes.c_void_p,
         grid_and_block: tuple[int, int, int, int, int, int],
         arguments: Sequence[Argument],
+        shared_bytes: int = 0,
     ) -> Callable[[], None]:
         """Return a function that repeats the launch without packing arguments again."""
         pointers = (ctypes.c_void_p * len(arguments))(
             *(ctypes.cast(ctypes.byref(a), ctypes.c_void_p) for a in arguments)
         )
-        shape = [ctypes.c_uint(v) for v in (*grid_and_block, 0)]
+        shape = [ctypes.c_uint(v) for v in (*grid_and_block, shared_bytes)]
         launch = self._lib.cuLaunchKernel
 
         def once(_alive: Sequence[Argument] = arguments) -> None:

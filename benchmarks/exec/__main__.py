@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from benchmarks.exec import choice, interpreting, shapes, starts
+from benchmarks.exec import choice, interpreting, large_module, shapes, starts
 from benchmarks.exec.catalogue import CONTESTS
 from benchmarks.exec.contest import UNCLAMPED
 from benchmarks.exec.race import Options, Outcome, race
@@ -14,7 +14,9 @@ from vgpu_sim.cli import progress
 
 ROUNDS, QUICK_ROUNDS = 15, 3
 # Sections without an opponent. Each takes a flag for a trial run.
-SECTIONS = {module.NAME: module.measure for module in (shapes, starts, interpreting, choice)}
+SECTIONS = {
+    module.NAME: module.measure for module in (shapes, starts, interpreting, choice, large_module)
+}
 
 
 def main() -> int:

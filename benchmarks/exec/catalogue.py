@@ -9,7 +9,8 @@ from benchmarks.exec.contests import (
     meetings,
     products,
     streaming,
+    tensors,
 )
 
-_MODULES = (streaming, blocks, compute, products, matrices, algorithms, meetings)
+_MODULES = (streaming, blocks, compute, products, matrices, algorithms, meetings, tensors)
 CONTESTS: dict[str, Contest] = {c.name: c for module in _MODULES for c in module.CONTESTS}

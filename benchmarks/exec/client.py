@@ -6,6 +6,7 @@ names a contender with the seconds of one run of it.
 """
 
 import argparse
+import functools
 import json
 import statistics
 import subprocess
@@ -28,11 +29,12 @@ from benchmarks.exec.contest import (
     Contest,
     KernelMissing,
     Problem,
+    Rival,
     Work,
     WrongResult,
 )
 from benchmarks.exec.opencl import OpenCl, OpenClMissing, opencl_source
-from benchmarks.exec.ours import Ours
+from benchmarks.exec.ours import Ours, read_ptx
 
 _SAMPLE_S = 2e-3  # short work is repeated for this long in each round, and its median counts
 _MOST_REPEATS = 2000
@@ -61,6 +63,8 @@ class Contenders:
             self._enter(POCL, self._pocl)
         if self._problem.native is not None:
             self._enter(NATIVE, self._native)
+        for name, rival in self._problem.rivals.items():
+            self._enter(name, functools.partial(self._rival, rival))
         for name, make in self._problem.libraries.items():
 
             def library(
@@ -109,7 +113,11 @@ class Contenders:
         self._repeats[name] = max(1, min(_MOST_REPEATS, int(_SAMPLE_S / once)))
 
     def _ours(self) -> tuple[Work, Callable[[], Buffers]]:
-        ours = Ours(self._contest.source, self._problem.buffers, self._problem.launches)
+        ptx = self._problem.ptx or read_ptx(self._contest.source)
+        return self._rival(Rival(ptx, self._problem.launches))
+
+    def _rival(self, rival: Rival) -> tuple[Work, Callable[[], Buffers]]:
+        ours = Ours(rival.ptx, self._problem.buffers, rival.launches)
         return ours.work(), ours.results
 
     def _pocl(self) -> tuple[Work, Callable[[], Buffers]]:

@@ -28,6 +28,19 @@ class WrongResult(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMap:
+    """An argument: the map of a buffer with rows of equal length, for copies of ``box`` elements.
+
+    ``type``: a value of CUtensorMapDataType. ``swizzle_bytes``: 0, 32, 64 or 128.
+    """
+
+    buffer: str
+    type: int
+    box: tuple[int, int]
+    swizzle_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel launch. ``arguments``: names of buffers, and numpy scalars by value.
 
@@ -37,7 +50,8 @@ class Launch:
     entry: str
     grid: Shape
     block: Shape
-    arguments: tuple[str | np.generic, ...]
+    arguments: tuple[str | np.generic | TensorMap, ...]
+    shared_bytes: int = 0  # dynamic
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +63,22 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Rival:
+    """Other kernels for the same work, which Tessera runs as well. ``ptx``: their text."""
+
+    ptx: str
+    launches: tuple[Launch, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """The data of a contest, its contenders, and the check of results.
 
     Each contender works on its own page-aligned copies of ``buffers``; ``check`` gets their
     contents after its *first* run and raises WrongResult (repeated runs need not reproduce them).
     ``libraries`` makes further contenders from such copies, for example ``{"OpenBLAS": maker}``;
-    ``yardsticks`` those without a result to check, such as the peak of the cores.
+    ``yardsticks`` those without a result to check, such as the peak of the cores. ``ptx`` is the
+    text of the kernels if a function writes it; ``rivals`` are further contenders by other kernels.
     """
 
     buffers: Buffers
@@ -64,6 +87,8 @@ class Problem:
     native: Call | None = None
     libraries: Mapping[str, Callable[[Buffers], Work]] = field(default_factory=dict)
     yardsticks: Mapping[str, Callable[[], Work]] = field(default_factory=dict)
+    ptx: str | None = None
+    rivals: Mapping[str, Rival] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +96,11 @@ class Contest:
     """A problem with a name and goals.
 
     ``source``: the kernels' name in ``kernels/``: ``.ptx`` (from ``.cu``), ``.cl``, ``.c``; a name
-    that begins with ``$VARIABLE/`` is in another folder. ``make``: returns the problem; True for
-    the tiny size for tests and trial runs. ``goals``: opponent -> the least ratio of its time to
-    Tessera's; None only prints the ratio. ``work``: amount in units of 1e9 and its unit, to print
-    Tessera's rate, such as (2.1, "GFLOP"). ``tags``: groups of the summary to which it belongs.
+    that begins with ``$VARIABLE/`` is in another folder, and the PTX is not read where the problem
+    has it. ``make``: returns the problem; True for the tiny size for tests and trial runs.
+    ``goals``: opponent -> the least ratio of its time to Tessera's; None only prints the ratio.
+    ``work``: amount in units of 1e9 and its unit, to print Tessera's rate, such as (2.1, "GFLOP").
+    ``tags``: groups of the summary to which it belongs.
     """
 
     name: str

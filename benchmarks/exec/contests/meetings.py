@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.exec.contest import Buffers, Contest, Launch, Problem, Work, near
+from benchmarks.exec.contest import Buffers, Contest, Launch, Problem, Rival, Work, near
+from benchmarks.exec.tensor import barriers as tensor_barriers
 from benchmarks.on_slice import cores
 
 _TAGS = frozenset({"meetings"})
@@ -52,6 +53,24 @@ def _meeting(name: str, goal_ns: float, make: Callable[[bool], Problem]) -> Cont
     return Contest(name, "meeting", make, {f"{goal_ns:g} ns each": 1.0}, tags=_TAGS)
 
 
+def _clusters(blocks: int, times: int) -> Problem:
+    x = np.random.default_rng(43).random(tensor_barriers.THREADS * blocks, np.float32)
+    shape = (blocks, 1, 1), (tensor_barriers.THREADS, 1, 1)
+    launch = Launch("meet", *shape, ("x", "out", np.int32(times)))
+
+    def check(found: Buffers) -> None:
+        near(found["out"], (x.astype(np.float64) - 2) * 0.5**times + 2, "barriers", 1e-5)
+
+    return Problem(
+        {"x": x, "out": np.zeros_like(x)},
+        (launch,),
+        check,
+        ptx=tensor_barriers.source(of_cluster=True),
+        rivals={BLOCK_BARRIER: Rival(tensor_barriers.source(of_cluster=False), (launch,))},
+    )
+
+
+BLOCK_BARRIER = "block barrier"
 _BLOCKS, _TIMES = 64, 2000
 CONTESTS = (
     *(
@@ -63,6 +82,13 @@ CONTESTS = (
             ),
         )
         for values, goal_ns in ((1, 10.0), (8, 45.0))
+    ),
+    Contest(
+        "cluster-barrier",
+        "",
+        lambda tiny: _clusters(*((4, 5) if tiny else (_BLOCKS, _TIMES))),
+        {BLOCK_BARRIER: 0.5},
+        tags=_TAGS | {"tensor"},
     ),
     *(
         _meeting(
