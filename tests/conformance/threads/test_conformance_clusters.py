@@ -416,3 +416,27 @@ def test_a_cluster_must_divide_the_grid() -> None:
     required = _module("ret;", ".reqnctapercluster 2, 2 .explicitcluster").functions[0]
     assert required.required_cluster == (2, 2, 1)
     assert math.prod(required.required_cluster) == 4
+
+
+@pytest.mark.parametrize("barrier", ["", "bar.sync 0;"])
+def test_a_block_waits_for_its_cluster_as_one_group(barrier: str) -> None:
+    """Values of a whole block are live across the barriers, whose threads are one fiber."""
+    body = f"""
+        mov.u32 %r0, 0; mad.lo.u32 %r1, %rank, 7, %t;
+        again:
+        mad.lo.u32 %r1, %r1, 3, 1; st.shared.u32 [%a], %r1; {barrier} {_MEET}
+        {_NEXT} mapa.shared::cluster.u32 %r2, %a, %k; ld.shared::cluster.u32 %r3, [%r2];
+        add.u32 %r1, %r1, %r3; {_MEET}
+        add.u32 %r0, %r0, 1; setp.lt.u32 %q, %r0, 5; @%q bra again;
+        st.global.u32 [%g], %r1;
+    """
+    block = (256, 1, 1)
+    spans = {plan.width * plan.vectors for plan in compiler().legal_plans(_module(body), block)}
+    assert 256 in spans
+    assert 64 not in spans
+    found = _run(body, cluster=(4, 1, 1), threads=256, plans=50)
+    own = np.arange(8)[:, None] % 4 * 7 + np.arange(256)
+    for _ in range(5):
+        own = own * 3 + 1
+        own = own + own[_peers(8, 4)]
+    assert np.array_equal(found, own.astype(np.uint32))

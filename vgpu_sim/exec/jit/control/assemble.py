@@ -70,8 +70,9 @@ class Assembler:
         self._exact_needed = False
         waits = wait_points.waits(ssa) or wait_points.lanes_wait(ssa, geometry)
         self._together = versions.has_waiting_lanes(ssa, geometry)
-        # Lanes of a group that arrives at counted barriers; 0 if there are none.
-        self.counts = geometry.span if wait_points.needs_counting(ssa, geometry) else 0
+        # Lanes of a group that arrives at counted barriers, or at its cluster's; 0 if there are none.
+        counted = wait_points.needs_counting(ssa, geometry) or wait_points.meets_peers(ssa)
+        self.counts = geometry.span if counted else 0
         self.polls = polling_loops.polls_or_pauses(ssa)
         # Whether ``entry`` is called once per group.
         self.stops = self.counts > 0 or self.polls or (waits and geometry.groups > 1)

@@ -129,6 +129,8 @@ def _waits(form: ssa.SsaFunction, geometry: Geometry) -> str:
         return "barriers are counted by warps: each group is a fiber"
     if polling_loops.polling_headers(form):
         return "loops poll memory: each group is a fiber that yields to others"
+    if wait_points.meets_peers(form):
+        return "threads wait for their cluster: each block is one fiber"
     if geometry.groups == 1:
         return "one barrier, one group: it orders accesses and costs nothing"
     return "one barrier for all threads: groups are fibers that run in turn"

@@ -164,15 +164,18 @@ def needs_counting(ssa: SsaFunction, geometry: Geometry) -> bool:
     yield nowhere else, not even for collectives. All groups have then arrived once each group
     has had its time slice. In a block of one warpgroup, the barrier of the warpgroup is a barrier
     of all threads that all of them pass (PTX: ``.aligned``); in a block of one group, lanes that
-    pass it have arrived together.
+    pass it have arrived together. The cluster counts groups, whatever lanes they have; but if a
+    block has several, those that wait for the cluster miss their time slices.
     """
-    if lanes_wait(ssa, geometry) or meets_peers(ssa):
+    if lanes_wait(ssa, geometry) or (meets_peers(ssa) and geometry.groups > 1):
         return True
     if polling_loops.polls_or_pauses(ssa):
         return any(find(ssa))
     met = geometry.groups == 1 or geometry.threads <= WARPGROUP_WARPS * WARP_THREADS
     barriers = set()
     for _, node in find(ssa):
+        if node.instruction.op in CLUSTER_OPS:
+            continue
         number, count = node.sources[:2]
         if met and passes_with_warpgroup(node):
             continue
