@@ -253,8 +253,8 @@ def test_refused(statement: str) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        f"mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {_vector(0, 8, 'f')}, {_vector(0, 2)},"
-        f" {_vector(2, 2)}, {_vector(8, 8, 'f')};",
+        f"mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f16 {_vector(0, 8, 'f')}, {_vector(0, 2)},"
+        f" {_vector(2, 2)}, {_vector(4, 4)};",
     ],
 )
 def test_not_supported_yet(statement: str) -> None:

@@ -6,6 +6,7 @@ from vgpu_sim.compiler.lower.matrix import (
     byte_moves,
     mma,
     moves,
+    quads,
     scaled_mma,
     sparse_mma,
     wgmma,
@@ -14,6 +15,7 @@ from vgpu_sim.compiler.lower.matrix import (
 
 FORMS: Final = (
     *mma.FORMS,
+    *quads.FORMS,
     *scaled_mma.FORMS,
     *sparse_mma.FORMS,
     *moves.FORMS,

@@ -57,11 +57,11 @@ class Product:
             return self._narrow(builder, a, b, c)
         shape = self._word_shape()
         if shape is not None:
-            return self._words(builder, shape, a, b, _unpack(sequence, c, self.total))
+            return self._words(builder, shape, a, b, unpack(sequence, c, self.total))
         lanes = Lanes(builder)
         held = D.B64 if self.shape.bits == 64 else D.B32
         late = self.clamp or self.shape.bits == 4
-        addends = _unpack(sequence, c, self.total)
+        addends = unpack(sequence, c, self.total)
         totals: list[Operand] = [Literal(0)] * len(addends) if late else list(addends)
         columns = lanes.times(lanes.index_in_quad(), 2 * QUAD)
         row_blocks = self.shape.row_blocks
@@ -82,7 +82,7 @@ class Product:
                             totals[to] = self._accumulate(sequence, totals[to], row, column)
         if late:
             totals = [self._at_last(sequence, *pair) for pair in zip(totals, addends, strict=True)]
-        return _pack(sequence, totals, self.result)
+        return pack(sequence, totals, self.result)
 
     def _narrow(
         self, builder: Builder, a: Many[Operand], b: Many[Operand], c: Many[Operand]
@@ -93,14 +93,14 @@ class Product:
         x, y = halves.widen_all(a, self.a), halves.widen_all(b, self.b)
         wide = replace(self, shape=replace(size, depth=16, bits=16), a="f16", b="f16")
         wide = replace(wide, total=D.F32, result=D.F32)
-        totals = _unpack(sequence, c, self.total)
+        totals = unpack(sequence, c, self.total)
         for block in range(size.depth_blocks):
             rows = x[block * size.row_blocks : (block + 1) * size.row_blocks]
             left = [row[upper] for upper in range(2) for row in rows]
             columns = y[block :: size.depth_blocks]
             right = [half for column in columns for half in column]
             totals = list[Operand](wide.multiply(builder, left, right, totals))
-        return _pack(sequence, totals, self.result)
+        return pack(sequence, totals, self.result)
 
     def _word_shape(self) -> MatrixShape | None:
         """Return the shape of the MMA instructions for this product; None if MMA does not support
@@ -156,7 +156,7 @@ class Product:
                         for pair in zip(totals, addends, strict=True)
                     ]
                 found += totals
-        return _pack(sequence, found, self.result) if self.result is D.F16 else found
+        return pack(sequence, found, self.result) if self.result is D.F16 else found
 
     def _parts(self, sequence: Sequence, value: Register, kind: str) -> list[Register]:
         """Return the parts of a register that single steps use."""
@@ -188,21 +188,24 @@ class Product:
         return sequence.emit(Op.ADD_SAT if self.clamp else Op.ADD, D.S32, total, addend)
 
 
-def _single(sequence: Sequence, value: Operand, source: DataType) -> Register:
+def single(sequence: Sequence, value: Operand, source: DataType) -> Register:
+    """Return a number as binary32."""
     return sequence.emit(Op.CVT, D.F32, value, source_type=source)
 
 
-def _unpack(sequence: Sequence, registers: Many[Operand], type_: DataType) -> list[Operand]:
+def unpack(sequence: Sequence, registers: Many[Operand], type_: DataType) -> list[Operand]:
+    """Return the elements of C; those of F16 as binary32."""
     if type_ is not D.F16:
         return list(registers)
     found: list[Operand] = []
     for packed in registers:
         upper = sequence.emit(Op.SHR, D.U32, packed, Literal(16))
-        found += [_single(sequence, half, D.F16) for half in (packed, upper)]
+        found += [single(sequence, half, D.F16) for half in (packed, upper)]
     return found
 
 
-def _pack(sequence: Sequence, totals: Many[Operand], type_: DataType) -> list[Register]:
+def pack(sequence: Sequence, totals: Many[Operand], type_: DataType) -> list[Register]:
+    """Return registers with the elements of D; those of F16 are rounded, two to a register."""
     if type_ is not D.F16:
         return [sequence.emit(Op.MOV, D.B64 if type_ is D.F64 else D.B32, n) for n in totals]
     halves = [
