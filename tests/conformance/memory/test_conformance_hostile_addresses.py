@@ -1,7 +1,7 @@
 """Addresses that a program chose, in the memory of clusters' blocks and in wgmma's descriptors.
 
-TESSERA_HOSTILE_ADDRESSES sets how many of each family; ``make fuzz hostile_descriptors=1 n=...``
-sets it and the numbers of the other tests of hostile descriptors and maps.
+TESSERA_HOSTILE_ADDRESSES sets how many of each family; ``make fuzz descriptors=1 n=...`` sets it
+and the numbers of the other tests of hostile descriptors and maps.
 """
 
 import os
@@ -122,9 +122,7 @@ def test_no_access_leaves_the_slice(family: str) -> None:
             parameters = native_launch.pack(
                 function.parameters, function.parameter_bytes, [buffer, *words]
             )
-            ended = native_launch.run(
-                loaded, launch, parameters, [(0, 1)], function.shared_bytes
-            )
+            ended = native_launch.run(loaded, launch, parameters, [(0, 1)], function.shared_bytes)
             assert ended.signal in (0, signal.SIGSEGV, signal.SIGBUS), (ended, words)
             well = not ended.signal and not ended.status
             outside = ended.signal and not first <= ended.address < last
