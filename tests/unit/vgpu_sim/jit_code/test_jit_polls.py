@@ -194,9 +194,10 @@ def test_each_store_is_followed_once_however_many_reads_may_observe_it(
     count, followed = 30, []
     before = polling_loops._Loop._before
 
-    def count_calls(loop: object, block: int) -> set[int]:
-        followed.append(block)
-        return before(loop, block)  # type: ignore[arg-type]
+    def count_calls(loop: object, block: int, done: set[int]) -> set[int]:
+        found = before(loop, block, done)  # type: ignore[arg-type]
+        followed.append(len(found))
+        return found
 
     monkeypatch.setattr(polling_loops._Loop, "_before", count_calls)
     steps = " ".join(
@@ -206,3 +207,4 @@ def test_each_store_is_followed_once_however_many_reads_may_observe_it(
     form = _form(f"{_OWN} mov.u32 %r8, 0; L: {_READS} setp.eq.u32 %p1, %r9, 9; {steps} @%p1 bra L;")
     assert len(polling_loops.polling_headers(form)) == 1
     assert count <= len(followed) <= 3 * count
+    assert sum(followed) <= 4 * count  # each block is returned to its successors, and no further

@@ -7,39 +7,58 @@ the loads it reads; a load shared by several instructions has no line at all.
 
 import bisect
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Phi, Source, SsaFunction, Value
 from vgpu_sim.isa import reads_memory
 
 LoadsRead = dict[int, tuple[int, ...]]
 
+_DEPTH: Final = 3
+
 
 def loads_read(ssa: SsaFunction) -> LoadsRead:
     """Return, for each instruction that uses the results of loads, the indices of those loads."""
     table: dict[int, set[int]] = {}
+    search = _Loads(ssa)
     for block in ssa.blocks.values():
         for node in block.nodes:
             if isinstance(node, Operation):
-                words = {w for s in node.sources for w in _load_words(ssa, s, depth=3)}
+                words = frozenset().union(*(search.find(s, _DEPTH) for s in node.sources))
                 if words:
                     table.setdefault(node.word, set()).update(words)
     return {word: tuple(sorted(words)) for word, words in sorted(table.items())}
 
 
-def _load_words(ssa: SsaFunction, source: Source, depth: int) -> Iterator[int]:
-    node = ssa.definition.get(source) if isinstance(source, Value) else None
-    if node is None or not depth:
-        return
-    if isinstance(node, Operation):
-        if reads_memory(node.instruction):
-            yield node.word
-    elif isinstance(node, Merge):
-        for one in (node.new, node.old):
-            yield from _load_words(ssa, one, depth - 1)
-    elif isinstance(node, Phi):
-        for one in node.arguments.values():
-            yield from _load_words(ssa, one, depth - 1)
+class _Loads:
+    """The loads from which values come. Each merge and phi is followed once for each depth, because
+    those of an unrolled loop have hundreds of arguments and as many uses.
+    """
+
+    def __init__(self, ssa: SsaFunction) -> None:
+        self._ssa = ssa
+        self._found: dict[tuple[Value, int], frozenset[int]] = {}
+
+    def find(self, source: Source, depth: int) -> frozenset[int]:
+        """Return the indices of the loads that yield ``source``, at most ``depth`` steps away."""
+        if not isinstance(source, Value) or not depth:
+            return frozenset()
+        found = self._found.get((source, depth))
+        if found is None:
+            found = self._found[source, depth] = self._follow(source, depth)
+        return found
+
+    def _follow(self, value: Value, depth: int) -> frozenset[int]:
+        node = self._ssa.definition.get(value)
+        if isinstance(node, Operation):
+            return frozenset((node.word,) if reads_memory(node.instruction) else ())
+        if isinstance(node, Merge):
+            return self.find(node.new, depth - 1) | self.find(node.old, depth - 1)
+        if isinstance(node, Phi):
+            arguments = set(node.arguments.values())
+            return frozenset().union(*(self.find(one, depth - 1) for one in arguments))
+        return frozenset()
 
 
 class InstructionTable:

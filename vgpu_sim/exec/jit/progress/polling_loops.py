@@ -157,6 +157,7 @@ class _Loop:
         found: set[Node | Phi] = set()
         visited: set[int] = set()
         stores = dict(self._stores)  # those that no node of `found` may observe
+        followed: set[int] = set()
 
         def visit(blocks: Iterable[int]) -> None:
             for block in blocks:
@@ -167,7 +168,7 @@ class _Loop:
 
         for block in self._exits():
             visit([block])
-            visit(self._choosing(block))
+            visit(self._choosing(block, followed))
         while pending:
             source = pending.pop()
             if not isinstance(source, Value) or self._ssa.block_of[source] not in self._body:
@@ -179,11 +180,12 @@ class _Loop:
             pending += sources_of(node)
             for store in self._found_by(node, stores):
                 pending += sources_of(store)
-                visit(self._choosing(stores.pop(store)))
+                visit(self._choosing(stores.pop(store), followed))
             if isinstance(node, Phi):
                 inside = {s for block, s in node.arguments.items() if block in self._body}
                 if len(inside) > 1:
-                    visit(self._body if node.block == self._header else self._before(node.block))
+                    of_header = node.block == self._header
+                    visit(self._body if of_header else self._before(node.block, followed))
         return found
 
     def _plain_stores(self) -> dict[Operation, int]:
@@ -209,22 +211,28 @@ class _Loop:
         may_find = _aliases(self._ssa).may_alias
         return [store for store in stores if may_find(node, store, self._body)]
 
-    def _choosing(self, block: int) -> set[int]:
-        """Return the blocks that may choose whether an iteration reaches ``block``."""
-        return set() if self._in_every_iteration(block) else self._before(block)
+    def _choosing(self, block: int, followed: set[int]) -> set[int]:
+        """Return the blocks that may choose whether an iteration reaches ``block``, as
+        ``_before`` does.
+        """
+        return set() if self._in_every_iteration(block) else self._before(block, followed)
 
-    def _before(self, block: int) -> set[int]:
-        """Return the blocks of the loop from which ``block`` is reachable within one iteration."""
+    def _before(self, block: int, followed: set[int]) -> set[int]:
+        """Return the blocks of the loop from which ``block`` is reachable within one iteration.
+
+        The predecessors of the blocks in ``followed`` were returned before, and need not be again.
+        Those that are followed now are added, so that all calls together follow each block once.
+        """
         found: set[int] = set()
         pending = [block]
         while pending:
             current = pending.pop()
-            if current == self._header:
+            if current == self._header or current in followed:
                 continue
-            for source in self._graph.blocks[current].predecessors:
-                if source in self._body and source not in found:
-                    found.add(source)
-                    pending.append(source)
+            followed.add(current)
+            inside = self._body.intersection(self._graph.blocks[current].predecessors)
+            found |= inside
+            pending += inside
         return found
 
 
