@@ -95,8 +95,8 @@ fuzz: venv ## random kernels, three ways, until stopped (seed=1 n=1000 minutes=1
 	  $(if $(descriptors),-m support.fuzzers.hostile_descriptors,) \
 	  $(if $(memory)$(graph)$(hostile)$(kills)$(descriptors),,$(if $(text),-m support.fuzzers.hostile_text,$(if $(proofs),-m support.tools.prove_addresses, \
     -m support.fuzzers.$(if $(ir),random_ir,fuzzing)))) \
-	  $(foreach name,$(if $(memory)$(graph)$(hostile)$(kills)$(descriptors),seed n,$(if $(text),text n minutes jobs kernel folder,$(if $(proofs),n minutes folder, \
-	    seed n minutes jobs plans $(if $(ir),,meet calls) shrink kernel folder))),$(name)=$($(name)))
+	  $(foreach name,$(if $(hostile)$(kills),seed n minutes,$(if $(memory)$(graph)$(descriptors),seed n,$(if $(text),text n minutes jobs kernel folder,$(if $(proofs),n minutes folder, \
+	    seed n minutes jobs plans $(if $(ir),,meet calls) shrink kernel folder)))),$(name)=$($(name)))
 
 lint: venv ## ruff, mypy --strict and the layer contracts
 	$(BIN)/ruff check .
@@ -105,8 +105,8 @@ lint: venv ## ruff, mypy --strict and the layer contracts
 	$(BIN)/lint-imports
 	cd tests && ../$(BIN)/lint-imports
 
-bench: venv ## speed against native code and BLAS, on this machine
-	$(BIN)/python -m benchmarks
+bench: venv ## speed against native code and BLAS, on this machine (only="latency cluster": sections)
+	$(BIN)/python -m benchmarks $(addprefix --only=,$(only))
 
 bench-exec: venv ## kernels against PoCL, OpenMP C and libraries (only=NAME: contests or tags; rounds=15)
 	@$(BIN)/python -c 'import pyopencl' 2>/dev/null || \

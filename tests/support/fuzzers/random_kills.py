@@ -1,9 +1,10 @@
 """Kills clients at random moments, beside a neighbour whose numbers must stay right.
 
-Arguments of the program: ``seed=1 n=1000``. It starts a gpud of its own: ``make fuzz kills=1``.
+Arguments of the program: ``seed=1 n=1000 minutes=10``. It starts a gpud of its own: ``make fuzz kills=1``.
 """
 
 import ctypes
+import math
 import os
 import random
 import subprocess
@@ -109,16 +110,24 @@ def _is_within(now: tuple[int, list[int]], before: tuple[int, list[int]]) -> boo
 
 
 def kill_clients(
-    node: StandaloneNode, environment: Mapping[str, str], seed: int, count: int, at_once: int = 2
+    node: StandaloneNode,
+    environment: Mapping[str, str],
+    seed: int,
+    count: int,
+    at_once: int = 2,
+    seconds: float = math.inf,
 ) -> Report:
-    """Kill ``count`` clients, ``at_once`` at a time, each after a random time."""
+    """Kill ``count`` clients, ``at_once`` at a time, each after a random time; start none after
+    ``seconds``.
+    """
     paths = str(Path(__file__).parents[2]), str(Path(__file__).parents[3])
     with_paths = {**environment, "PYTHONPATH": os.pathsep.join(paths)}
     chance, report = random.Random(seed), Report()
     alone = _use(node)
     neighbour = Neighbour(with_paths)
     before = _use(node)
-    while report.kills < count:
+    end = time.monotonic() + seconds
+    while report.kills < count and time.monotonic() < end:
         clients = [
             subprocess.Popen(
                 [sys.executable, "-m", "support.fuzzers.random_kills", "client"],
@@ -156,6 +165,7 @@ def main() -> None:
         be_killed()
     given = dict(word.split("=", 1) for word in sys.argv[1:])
     seed, count = int(given.get("seed") or 1), int(given.get("n") or 1000)
+    seconds = 60 * float(given.get("minutes") or "inf")
     with tempfile.TemporaryDirectory(prefix="k-", dir="/tmp") as name:
         options = StandaloneOptions(backend="jit", threads=1)
         with StandaloneNode([Path(name)], options) as node:
@@ -163,7 +173,7 @@ def main() -> None:
             with node.admin() as admin:
                 configure(admin, chosen, layout(chosen, chosen.device_profile("1g.10gb"), 1))
             environment = program_environment(node.slices_dir, node.token_hex, build.LIBRARIES)
-            report = kill_clients(node, environment, seed, count)
+            report = kill_clients(node, environment, seed, count, seconds=seconds)
     print(f"seed {seed}: {report.kills} kills, defects: {report.defects}")
     raise SystemExit(bool(report.defects))
 

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import math
 import mmap
 import subprocess
 import sys
@@ -18,6 +19,7 @@ LIBRARIES = {
 }
 CALLS_OF_A_PROCESS = 6000
 STILL_S = 60
+START_S = 300  # until the first call: on a machine with much other work, a context takes long
 # What a client prints if its worker ended in a way that a caller must not cause.
 _DEFECTS = ("worker is gone", "protocol")
 
@@ -68,7 +70,7 @@ def _is_still(process: "subprocess.Popen[bytes]", view: mmap.mmap) -> bool:
         now = view[:64]
         if now != last:
             last, since = now, time.monotonic()
-        elif time.monotonic() - since > STILL_S:
+        elif time.monotonic() - since > (STILL_S if any(now) else START_S):
             return True
     return False
 
@@ -91,7 +93,7 @@ def _run_one(
             if still:
                 process.kill()
             status = process.wait()
-        note = view[: view.find(b"\n")].decode(errors="replace")
+        note = view[: max(0, view.find(b"\n"))].decode(errors="replace")  # none before a call
         lines = (folder / "err").read_text(errors="replace").splitlines()
         output = (folder / "out").read_text(errors="replace").splitlines()
     made, _, symbol = note.partition(" ")
@@ -118,22 +120,25 @@ def run(
     seed: int,
     calls: int,
     of_a_process: int = CALLS_OF_A_PROCESS,
+    seconds: float = math.inf,
 ) -> Report:
-    """Make ``calls`` hostile calls, a part of them in each library."""
+    """Make ``calls`` hostile calls, a part of them in each library; begin none after ``seconds``."""
     paths = [str(Path(__file__).parents[3]), str(Path(__file__).parents[4])]
     with_paths = {**environment, "PYTHONPATH": ":".join(paths)}
     report = Report()
     neighbour = Neighbour(with_paths)
     names = list(LIBRARIES)
-    while report.calls < calls:
+    end = time.monotonic() + seconds
+    while report.calls < calls and time.monotonic() < end:
         name = names[report.processes % len(names)]
         some = min(of_a_process, max(1, calls - report.calls))
         _run_one(
             report, name, seed + report.processes, some, with_paths, libraries / LIBRARIES[name]
         )
         if report.processes % 50 == 0:
-            print(f"{report.calls} calls, {sum(report.crashes.values())} crashes", flush=True)
-    found = neighbour.finish()
-    if "right" not in found:
-        report.defects.append(f"neighbour: {found or 'ended'}")
+            ended, found = sum(report.crashes.values()), len(report.defects)
+            print(f"{report.calls} calls, {ended} crashes, {found} defects", flush=True)
+    computed = neighbour.finish()
+    if "right" not in computed:
+        report.defects.append(f"neighbour: {computed or 'ended'}")
     return report
