@@ -16,6 +16,9 @@ _COPY: Final = Operator("copy_", frozenset())  # within a device, as an element-
 
 
 def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
+    if not isinstance(source, torch.Tensor):  # PyTorch passes Python's numbers as they are
+        is_cut = isinstance(source, complex) and not target.is_complex()
+        return target.fill_(source.real if is_cut else source)
     check_overlap((target,), (source,))
     if target.device == source.device and not _is_memcpy(target, source):
         if target.is_complex() or source.is_complex():
