@@ -74,9 +74,9 @@ def test_each_pair_of_quads_has_a_product(left: str, right: str, total: str, tam
             for x, y, z in zip(a, b, c, strict=True)
         ]
         for i in range(4):
-            (r, k), (l, n) = _rows_of_a(left, i), _rows_of_b(right, i)
-            factors[warp, :, i] = np.array(a).view(np.uint16)[quads, r, k]
-            factors[warp, :, 4 + i] = np.array(b).view(np.uint16)[quads, l, n]
+            (row, k), (depth, n) = _rows_of_a(left, i), _rows_of_b(right, i)
+            factors[warp, :, i] = np.array(a).view(np.uint16)[quads, row, k]
+            factors[warp, :, 4 + i] = np.array(b).view(np.uint16)[quads, depth, n]
         for i in range(8):
             row, column = _rows_of_c(total, i)
             sums[warp, :, i] = np.array(c).view(each)[quads, row, column]

@@ -87,8 +87,8 @@ def _multiply(
             right[i, k] = places.element(y, places.source(_HALF * (i // 4), lane), index)
     totals = unpack(sequence, z, type_)
     for i, k in product(range(_ELEMENTS), range(_DEPTH)):
-        row, column = (i >> 1 & 1, i & 5) if wide else (0, i)
-        factors = left[row, k], right[column, k]
+        at_row, at_column = (i >> 1 & 1, i & 5) if wide else (0, i)
+        factors = left[at_row, k], right[at_column, k]
         totals[i] = sequence.emit(Op.FMA, D.F32, *factors, totals[i], rounding=Rounding.RN)
     fragments.assign(sequence, to, pack(sequence, totals, type_), D.B32)
 

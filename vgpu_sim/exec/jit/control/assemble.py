@@ -70,7 +70,7 @@ class Assembler:
         self._exact_needed = False
         waits = wait_points.waits(ssa) or wait_points.lanes_wait(ssa, geometry)
         self._together = versions.has_waiting_lanes(ssa, geometry)
-        # Lanes of a group that arrives at counted barriers, or at its cluster's; 0 if there are none.
+        # Lanes of a group that arrives at counted barriers, or its cluster's; 0: there are none.
         counted = wait_points.needs_counting(ssa, geometry) or wait_points.meets_peers(ssa)
         self.counts = geometry.span if counted else 0
         self.polls = polling_loops.polls_or_pauses(ssa)
