@@ -8,7 +8,7 @@ from drawing.elements import Element, element, shorten
 from drawing.pixels import DETAIL
 from drawing.slices import Box, BoxState, GpuPicture
 
-PATTERNED: Final = (BoxState.LEAVING, BoxState.SICK, BoxState.CLOSED)
+PATTERNED: Final = (BoxState.LEAVING, BoxState.SICK, BoxState.LOST, BoxState.CLOSED)
 _LETTER: Final = 6.6  # pixels of the drawing's text
 _READABLE: Final = (20, 11.5)  # the smallest box with a text
 
@@ -89,7 +89,15 @@ def make_patterns() -> Element:
         height=5,
         patternUnits="userSpaceOnUse",
     )
-    return element("defs", stripes, crosses, dots)
+    lines = element(
+        "pattern",
+        element("rect", class_="ground", **size),
+        element("rect", class_="ink", width=6, height=2),
+        id="p-lost",
+        **size,
+        patternUnits="userSpaceOnUse",
+    )
+    return element("defs", stripes, crosses, dots, lines)
 
 
 def fit_name(name: str, width: float) -> str:

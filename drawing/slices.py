@@ -26,6 +26,7 @@ class BoxState(StrEnum):
     LEAVING = "leaving"
     CLOSED = "closed"
     SICK = "sick"
+    LOST = "lost"
     COMING = "coming"
 
 
@@ -36,6 +37,7 @@ LEGEND: dict[BoxState, str] = {
     BoxState.LEAVING: "withdrawn: the pod that holds it has yet to end",
     BoxState.CLOSED: "admits no pod now: the kubelet or the node agent restarts",
     BoxState.SICK: "not healthy",
+    BoxState.LOST: "lost: the GPU is off the bus",
     BoxState.COMING: "requested, does not exist yet",
 }
 
@@ -47,6 +49,7 @@ WORDS: dict[BoxState, str] = {
     BoxState.LEAVING: "withdrawn",
     BoxState.CLOSED: "not admitting",
     BoxState.SICK: "not healthy",
+    BoxState.LOST: "lost",
     BoxState.COMING: "requested",
 }
 

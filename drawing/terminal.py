@@ -17,6 +17,7 @@ MARKS: Final = {
     BoxState.LEAVING: "!",
     BoxState.CLOSED: "~",
     BoxState.SICK: "x",
+    BoxState.LOST: "%",
     BoxState.COMING: "?",
 }
 _COLOURS: Final = {
@@ -26,6 +27,7 @@ _COLOURS: Final = {
     BoxState.LEAVING: "yellow",
     BoxState.CLOSED: "yellow",
     BoxState.SICK: "red",
+    BoxState.LOST: "red",
     BoxState.COMING: "magenta",
 }
 _UNUSED: Final = "-"

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
+from console.views.faults import describe_health
 from console.views.fleet import NodeView
 from drawing.slices import WORDS
 from drawing.terminal import Line, Span, draw_picture, join_panels
@@ -32,7 +33,7 @@ def draw_node(view: NodeView, columns: int) -> Iterator[Line]:
     for first in range(0, len(view.gpus), beside):
         panels = []
         for one in view.gpus[first : first + beside]:
-            health = f" {one.gpu.status.health}" if one.is_sick else ""
+            health = f" {describe_health(one.gpu)}" if one.is_sick else ""
             title = f"GPU {one.gpu.spec.index} {one.gpu.spec.board}"
             panel = [[Span(title[:size]), Span(health[: max(size - len(title), 0)], "red")]]
             panels.append([*panel, *draw_picture(one.picture, size)])

@@ -7,13 +7,14 @@ import click
 
 from console.kubectl import drawing, output
 from console.model.cluster import ClusterModel
-from console.views import fleet, needs
+from console.views import faults, fleet, needs
 from console.views.fleet import Filter, NodeView
 from console.views.labels import SelectorError
 from drawing import terminal
 from drawing.slices import WORDS, Box, GpuPicture, Run
 
 _MIB = 2**20
+_LOST = "<lost>"  # of a GPU off the bus, from which nothing can be read
 
 
 def choose(model: ClusterModel, chosen: Filter, names: Collection[str]) -> list[NodeView]:
@@ -66,7 +67,7 @@ def write_map(views: Sequence[NodeView], form: str) -> None:
 
 def write_top(views: Sequence[NodeView], form: str) -> None:
     """Print the memory that each slice uses, the fullest first."""
-    found = sorted(_usages(views), key=lambda one: (-one["memoryUsedBytes"], one["gpu"]))
+    found = sorted(_usages(views), key=lambda one: (-(one["memoryUsedBytes"] or 0), one["gpu"]))
     if form in ("json", "yaml"):
         output.write_document({"slices": found}, form)
         return
@@ -78,9 +79,9 @@ def write_top(views: Sequence[NodeView], form: str) -> None:
             one["node"],
             one["gpu"],
             one["slice"],
-            f"{one['memoryUsedBytes'] // _MIB}Mi",
+            _LOST if one["lost"] else f"{one['memoryUsedBytes'] // _MIB}Mi",
             f"{one['memoryBytes'] // _MIB}Mi",
-            _percentage(one["memoryUsedBytes"], one["memoryBytes"]),
+            _LOST if one["lost"] else _percentage(one["memoryUsedBytes"], one["memoryBytes"]),
             one["health"],
             ",".join(one["pods"]) or "<none>",
             one["board"],
@@ -102,6 +103,7 @@ def _percentage(used: int, of: int) -> str:
 def _usages(views: Iterable[NodeView]) -> Iterable[dict[str, Any]]:
     for view in views:
         for one in view.gpus:
+            is_lost = faults.is_lost(one.gpu)
             for each in one.gpu.status.slices:
                 yield {
                     "node": view.name,
@@ -109,9 +111,10 @@ def _usages(views: Iterable[NodeView]) -> Iterable[dict[str, Any]]:
                     "board": one.gpu.spec.board,
                     "slice": str(each.place),
                     "uuid": each.uuid,
-                    "memoryUsedBytes": each.memory_used_bytes,
+                    "memoryUsedBytes": None if is_lost else each.memory_used_bytes,
                     "memoryBytes": each.memory_bytes,
                     "health": each.health,
+                    "lost": is_lost,
                     "pods": [f"{h.namespace}/{h.name}" for h in each.holders],
                 }
 
@@ -157,6 +160,7 @@ def _node_document(view: NodeView) -> dict[str, Any]:
                 "index": one.gpu.spec.index,
                 "board": one.gpu.spec.board,
                 "health": one.gpu.status.health,
+                "lost": faults.is_lost(one.gpu),
                 "memorySlices": one.picture.units,
                 "computeSlices": one.picture.compute_slices,
                 "problem": one.picture.problem,

@@ -204,7 +204,7 @@ class Pages:
         gpu, world = found.gpu, self._model.world()
         behind = [one for one in faults.faults_behind(world, gpu) if one.slice in ("", uuid)]
         values = {"found": found, "picture": draw(gpu), "faults": behind}
-        values |= {"is_lost": faults.is_lost(gpu), "node_problem": self._silence_of(gpu)}
+        values |= {"node_problem": self._silence_of(gpu)}
         values |= {"layouts": world.layouts, "is_withdrawn": details.is_withdrawn_by_layout(found)}
         keys = [f"{one.namespace}/{one.name}" for one in found.holders]
         records = self._model.pods

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from console.views import fleet, inference, places, rollout
+from console.views import faults, fleet, inference, places, rollout
 from console.views.waiting import advice, why
 from drawing import elements, gpus, pixels, slices, verdict
 from drawing.elements import Element
@@ -41,6 +41,7 @@ def new_environment() -> Environment:
         "words": slices.WORDS,
         "shown_nodes": why.SHOWN,
         "place_legend": places.LEGEND,
+        "is_lost": faults.is_lost,
     }
     environment.filters |= {
         "short": shorten,
@@ -50,6 +51,7 @@ def new_environment() -> Environment:
         "duration": rollout.format_duration,
         "rate": inference.format_rate,
         "place": places.describe_place,
+        "health": faults.describe_health,
     }
     return environment
 

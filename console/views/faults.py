@@ -21,7 +21,9 @@ KIND: Final = "GPUFault"
 _PENDING: Final = "Pending"
 _UNKNOWN: Final = "Unknown"  # the health of a GPU that its node's agent has not read
 _XIDS_OF_ERRORS: Final = (63, 64, 94, 95)  # of uncorrected memory errors
-_OFF_BUS_XID: Final = 79
+OFF_BUS_XID: Final = 79
+LOST: Final = "lost: off the bus"
+_OFF_BUS: Final = requests.name_fault(FaultKind.OFF_BUS, None)
 _OVER: Final = (FaultPhase.INJECTED, FaultPhase.CLEARED)
 _WORDS_OF_HEALTH: Final = {FaultKind.HANG: " hangs", FaultKind.THERMAL: "thermal slowdown"}
 _NOT_NAMED: Final = 1 << 20  # behind every place in a health
@@ -51,6 +53,11 @@ class GpuFault:
         """Return whether the health names the fault's Xid or effect."""
         return self.place < _NOT_NAMED
 
+    @property
+    def is_off_bus(self) -> bool:
+        """Return whether the fault keeps its GPU off the bus."""
+        return self.phase == FaultPhase.ACTIVE and self.what == _OFF_BUS
+
     def __str__(self) -> str:
         return f"GPUFault {self.name} ({self.what})" if self.name else f"{self.what}, deleted"
 
@@ -65,6 +72,8 @@ class SickGpu:
     @property
     def state(self) -> str:
         """Return what is known of the GPU in one phrase."""
+        if is_lost(self.gpu):
+            return "lost"
         health = self.gpu.status.health
         if health == _UNKNOWN:
             return "of unknown health"
@@ -73,7 +82,7 @@ class SickGpu:
     def __str__(self) -> str:
         beside = "" if self.gpu.status.health in ("Healthy", _UNKNOWN) else "also: "
         causes = [f", {'' if one.is_named else beside}{one}" for one in self.faults]
-        return f"GPU {self.gpu.spec.index} {self.gpu.status.health}{''.join(causes)}"
+        return f"GPU {self.gpu.spec.index} {describe_health(self.gpu)}{''.join(causes)}"
 
 
 @lru_cache(maxsize=1)
@@ -114,7 +123,7 @@ def sick_gpus(world: World, gpus: Iterable[Gpu]) -> tuple[SickGpu, ...]:
     with_faults = faults_by_gpu(world)
     found = []
     for gpu in gpus:
-        is_sick = gpu.status.health != "Healthy"
+        is_sick = gpu.status.health != "Healthy" or is_lost(gpu)
         if is_sick or gpu.spec.faults or gpu.name in with_faults:
             behind = faults_behind(world, gpu)
             if is_sick or behind:
@@ -123,14 +132,25 @@ def sick_gpus(world: World, gpus: Iterable[Gpu]) -> tuple[SickGpu, ...]:
 
 
 def is_sick(gpu: Gpu) -> bool:
-    """Return whether the node's agent reports that the GPU is not healthy."""
-    return gpu.status.health not in ("Healthy", _UNKNOWN)
+    """Return whether the node's agent reports that the GPU is not healthy, or lost."""
+    return gpu.status.health not in ("Healthy", _UNKNOWN) or is_lost(gpu)
 
 
 def is_lost(gpu: Gpu) -> bool:
-    """Return whether a GPUFault keeps the GPU off the bus, as its node's agent has reported."""
+    """Return whether the GPU is off the bus, as its node's agent has reported.
+
+    An agent that does not report it yet reports the GPUFaults that cause it.
+    """
+    if gpu.status.lost:
+        return True
     active = {one.id for one in gpu.status.faults if one.phase is FaultPhase.ACTIVE}
     return any(one.id in active and one.kind is FaultKind.OFF_BUS for one in gpu.spec.faults)
+
+
+def describe_health(gpu: Gpu, of_slice: str = "") -> str:
+    """Return the health of a GPU, or that of one of its slices; first whether they are lost."""
+    health = of_slice or gpu.status.health
+    return f"{LOST}; {health}" if is_lost(gpu) else health
 
 
 def write_manifest(fault: Fault) -> str:
@@ -216,7 +236,7 @@ def _xids(wanted: WantedFault) -> tuple[int, ...]:
         case FaultKind.ECC_UNCORRECTED:
             return _XIDS_OF_ERRORS
         case FaultKind.OFF_BUS:
-            return (_OFF_BUS_XID,)
+            return (OFF_BUS_XID,)
         case _:
             return ()
 

@@ -72,7 +72,7 @@ class GpuView:
     @property
     def is_sick(self) -> bool:
         """Return whether the GPU is not known to be healthy."""
-        return self.gpu.status.health != "Healthy"
+        return self.gpu.status.health != "Healthy" or faults.is_lost(self.gpu)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ def _describe_sick(sick: faults.SickGpu, knows_faults: bool) -> str:
     if knows_faults:
         return str(sick)
     causes = "".join(f", {one.what}" for one in sick.faults)
-    return f"GPU {sick.gpu.spec.index} {sick.gpu.status.health}{causes}"
+    return f"GPU {sick.gpu.spec.index} {faults.describe_health(sick.gpu)}{causes}"
 
 
 def _nodes_of_pools(world: World, chosen: Filter) -> Iterator[str]:

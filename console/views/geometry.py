@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 
+from console.views.faults import is_lost
 from drawing.slices import Box, BoxState, GpuPicture, Waiting, make_box, share_memory
 from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, PlacedInstance, Slice, SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu
@@ -20,10 +21,11 @@ def draw(gpu: Gpu) -> GpuPicture:
     boxes: list[Box] = []
     wrong: list[str] = []
     there: list[Instance] = []
+    lost = BoxState.LOST if is_lost(gpu) else None
     for one in gpu.status.slices:
-        there += _add(boxes, wrong, board, one)
+        there += _add(boxes, wrong, board, one, lost)
     for claim in gpu.status.claimed:
-        there += _add(boxes, wrong, board, claim)
+        there += _add(boxes, wrong, board, claim, lost)
     waiting = []
     for requested in _absent(gpu):
         try:
@@ -62,9 +64,16 @@ def _covers(requested: Instance, there: Instance) -> bool:
 
 
 def _add(
-    boxes: list[Box], wrong: list[str], board: Board, one: Slice | ClaimedSlice
+    boxes: list[Box],
+    wrong: list[str],
+    board: Board,
+    one: Slice | ClaimedSlice,
+    lost: BoxState | None,
 ) -> list[Instance]:
-    """Add the box of a slice; return its instance, unless the place is not one of the board."""
+    """Add the box of a slice; return its instance, unless the place is not one of the board.
+
+    ``lost`` is the state of every slice if the GPU is off the bus.
+    """
     try:
         instance = _find_instance(board, one.place)
     except MigError:
@@ -72,16 +81,17 @@ def _add(
         return []
     match one:
         case Slice():
-            boxes.append(_box_of(one, instance, _state(one)))
+            boxes.append(_box_of(one, instance, lost or _state(one)))
         case ClaimedSlice():
             sick = not one.health.startswith("Healthy")
             state = BoxState.SICK if sick else BoxState.CLAIMED
-            boxes.append(_box_of(one, instance, state))
+            boxes.append(_box_of(one, instance, lost or state))
     return [instance]
 
 
 def _box_of(one: Slice | ClaimedSlice, instance: Instance, state: BoxState) -> Box:
     used = 100 * one.memory_used_bytes // max(one.memory_bytes, 1)
+    used = 0 if state is BoxState.LOST else used  # what was reported last is no reading
     return make_box(one.uuid, instance, state, one.holders, one.health, used)
 
 

@@ -61,7 +61,10 @@ def holders_of(gpu: Gpu, slice_uuid: str = "") -> tuple[Holder, ...]:
 
 
 def remedies_of(gpu: Gpu, slice_uuid: str = "") -> tuple[tuple[int, str], ...]:
-    """Return the Xids that the health of a GPU and of its slices names, with their remedies."""
+    """Return the Xids that the health of a GPU and of its slices names, with their remedies.
+
+    A GPU that is lost has Xid 79, even if its health does not name it.
+    """
     return tuple({xid: REMEDIES[xid] for xid in _xids(gpu, slice_uuid) if xid in REMEDIES}.items())
 
 
@@ -82,6 +85,8 @@ def sick_slices(world: World, held: Sequence[FoundSlice]) -> tuple[SickSlice, ..
 
 
 def _xids(gpu: Gpu, slice_uuid: str) -> Iterator[int]:
+    if faults.is_lost(gpu):
+        yield faults.OFF_BUS_XID
     healths = [one.health for one in details.entries_of(gpu) if slice_uuid in ("", one.uuid)]
     for health in (gpu.status.health, *healths):
         yield from (int(found[1]) for found in _NAMED.finditer(health))

@@ -129,7 +129,7 @@ def devices_of(world: World, node: str) -> Mapping[str, Device]:
     """Return what the objects state about the GPUs of a node, by index."""
     return {
         str(row.gpu.spec.index): Device(
-            row.gpu.status.health,
+            faults.describe_health(row.gpu),
             row.used_bytes,
             row.total_bytes,
             row.is_lost,

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote
 
-from console.views.faults import is_sick
+from console.views.faults import describe_health, is_sick
 from console.views.traffic import LinkTraffic, format_rate
 from drawing.documents import Figure
 from drawing.network import Load
@@ -88,7 +88,7 @@ def view(world: World, node: str, traffic: Mapping[str, LinkTraffic] = NO_TRAFFI
     }
     figure = figure_of_network(replace(network, loads=loads))
     words = tuple(
-        f"GPU {one.spec.index} is {one.status.health[:200]}" for one in gpus if is_sick(one)
+        f"GPU {one.spec.index} is {describe_health(one)[:200]}" for one in gpus if is_sick(one)
     )
     return NodeTopology(figure, unplaced=max(hcas - len(topology.hcas), 0), sick=words)
 

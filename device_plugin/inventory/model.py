@@ -93,6 +93,8 @@ class Gpu:
     facts: GpuFacts = DEFAULT_FACTS
     faults: frozenset[str] = frozenset()
     """Ids of the lasting faults that are injected into the GPU."""
+    is_lost: bool = False
+    """Whether the GPU is off the bus."""
 
     @property
     def root(self) -> int:
@@ -220,6 +222,7 @@ def _gpu(gpu: admin.Gpu) -> Gpu:
         mig_enabled=gpu.mig_enabled,
         facts=gpu.facts,
         faults=frozenset(fault.id for fault in gpu.faults),
+        is_lost=gpu.is_lost,
     )
 
 

@@ -96,6 +96,7 @@ def build(
         memory_bytes=gpu.board.memory_bytes,
         multiprocessors=gpu.board.sm_count,
         health=gpu.health.partition(":")[0],
+        lost=gpu.is_lost,
         mig_mode=MigMode.ENABLED if gpu.mig_enabled else MigMode.DISABLED,
         slices=slices,
         claims=claims,
@@ -180,7 +181,7 @@ def mark_unknown(before: GPUStatus) -> GPUStatus:
 
     It is ``before``, the last known status, with unknown health.
     """
-    return before.model_copy(update={"health": "Unknown"})
+    return before.model_copy(update={"health": "Unknown", "lost": False})
 
 
 def mark_failed(

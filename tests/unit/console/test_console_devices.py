@@ -218,17 +218,63 @@ def test_a_lost_gpu_has_no_readings_even_if_an_exporter_repeats_them() -> None:
 
 def test_a_gpu_off_the_bus_is_lost_on_every_page_with_its_memory(node: SyntheticCluster) -> None:
     gpu = node.objects["GPU"]["n1-gpu-0"]
-    uuid = gpu["status"]["slices"][0]["uuid"]
-    pages = ("/gpus/n1-gpu-0", "/nodes/n1", "/metrics", f"/slices/{uuid}")
-    for page in pages:
-        assert "lost: " not in fetch(node, page).text
+    one = gpu["status"]["slices"][0]
+    (pod,) = one["holders"]
+    of_pod = f"/pods/{pod['namespace']}/{pod['name']}"
+    pages = ("/gpus/n1-gpu-0", "/nodes/n1", "/metrics", f"/slices/{one['uuid']}", of_pod, "/slices")
+    used = f"{one['memoryUsedBytes'] / 2**30:.1f} GiB of"
+    whole = "the GPU is off the bus</li>"  # of the legend
+
+    def texts() -> list[str]:
+        return [fetch(node, page).text.replace(whole, "") for page in pages]
+
+    for text in texts():
+        assert "off the bus" not in text
     gpu["spec"]["faults"] = [{"id": "f", "kind": "off_bus"}]
     gpu["status"]["faults"] = [{"id": "f", "phase": "Active"}]
-    for page in pages:
-        assert fetch(node, page).text.count("lost: ") == 1, page
+    for page, text in zip(pages, texts(), strict=True):
+        assert "off the bus" in text, page
+        assert page == "/metrics" or "lost: off the bus; Healthy" in text, page
+        assert page != f"/slices/{one['uuid']}" or used not in text
     gpu["status"]["faults"][0]["phase"] = "Cleared"
-    for page in pages:
-        assert "lost: " not in fetch(node, page).text
+    for text in texts():
+        assert "off the bus" not in text
+    gpu["status"]["lost"] = True  # injected on the node: no GPUFault
+    for page, text in zip(pages, texts(), strict=True):
+        assert "off the bus" in text, page
+
+
+def test_the_page_of_a_lost_gpu_states_its_slices_holders_and_the_next_steps(
+    node: SyntheticCluster,
+) -> None:
+    gpu = node.objects["GPU"]["n1-gpu-0"]
+    assert "has fallen off the bus (Xid 79)" not in fetch(node, "/gpus/n1-gpu-0").text
+    gpu["status"] |= {"lost": True, "health": "Unhealthy"}  # an agent does not state the reason
+    text = fetch(node, "/gpus/n1-gpu-0").text
+    assert "has fallen off the bus (Xid 79)" in text
+    assert "<code>tessera fault clear</code> in the node’s pod of gpud ends it" in text
+    assert "No GPUFault of the GPU explains its health" not in text
+    assert "the first step after Xid 79: restart the node" in text
+    assert text.count("lost, Active") == 7
+    assert text.count('class="s lost"') == 14 + 1  # two boxes of each slice, and the legend's
+    (pod,) = gpu["status"]["slices"][0]["holders"]
+    assert f'href="/pods/{pod["namespace"]}/{pod["name"]}"' in text.partition("Affected pods")[2]
+    gpu["spec"]["faults"] = [{"id": "f", "kind": "off_bus"}]
+    gpu["status"]["faults"] = [{"id": "f", "phase": "Active"}]
+    assert "It returns when the GPUFault ends." in fetch(node, "/gpus/n1-gpu-0").text
+
+
+def test_fleet_node_and_topology_name_a_lost_gpu(node: SyntheticCluster) -> None:
+    gpu = node.objects["GPU"]["n1-gpu-0"]
+    gpu["status"] |= {"lost": True, "health": "Unhealthy"}
+    fleet = " ".join(fetch(node, "/").text.split())
+    assert "1 GPU needs attention: 1 lost" in fleet
+    assert "<b>7</b> lost" in fleet
+    assert "GPU 0 lost: off the bus; Unhealthy" in fleet
+    assert "lost: off the bus; Unhealthy" in fetch(node, "/nodes/n1").text
+    assert "GPU 0 is lost: off the bus; Unhealthy" in fetch(node, "/topology/n1").text
+    gpu["status"]["health"] = "Healthy"  # gpud ignores Xids
+    assert re.search(r"1 GPU needs attention:\s+1 lost", fetch(node, "/").text)
 
 
 def test_the_pages_of_a_node_and_its_gpus_lead_to_each_other(node: SyntheticCluster) -> None:

@@ -89,7 +89,7 @@ def test_fleet_and_node_name_every_sick_gpu_with_its_fault(
     for name, gpu in (("bus", GPU), ("hot", "n1-gpu-1")):
         assert f'href="/faults/{name}"' in text
         assert f'href="/gpus/{gpu}"' in text
-    title = f"GPU 0 {OFF}, GPUFault bus (offBus); GPU 1 Suspect: thermal slowdown, GPUFault hot"
+    title = f"GPU 0 lost: off the bus; {OFF}, GPUFault bus (offBus); GPU 1 Suspect: thermal"
     assert title in text
 
 
@@ -161,7 +161,7 @@ def test_of_the_same_fault_set_again_the_latest_is_behind_the_health(
 def test_two_lasting_faults_are_both_behind_the_health(node: SyntheticCluster) -> None:
     fail(node, "first", OFF, offBus=True)
     fail(node, "second", OFF, until="2026-01-02T04:00:00+00:00", hang=True)
-    found = [one for one in notes(fetch(node, f"/gpus/{GPU}").text) if "GPUFault" in one]
+    found = [one for one in notes(fetch(node, f"/gpus/{GPU}").text) if ", requested" in one]
     assert len(found) == 2
     assert "lasts until 2026-01-02T04:00:00+00:00, or until the GPUFault is deleted" in found[1]
 

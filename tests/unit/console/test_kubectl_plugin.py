@@ -148,6 +148,19 @@ def test_top_prints_the_fullest_slice_first(run: Run, node: SyntheticCluster) ->
     assert wide == [*line, "h100-80gb", one["uuid"]]
 
 
+def test_a_lost_gpu_has_no_memory_in_use(run: Run, node: SyntheticCluster) -> None:
+    node.objects["GPU"]["n1-gpu-0"]["status"]["lost"] = True
+    lines = [one.split() for one in run("top")[1].splitlines()[1:]]
+    assert {tuple(one[3:6:2]) for one in lines if one[1] == "n1-gpu-0"} == {("<lost>", "<lost>")}
+    assert all("<lost>" not in one for one in lines if one[1] == "n1-gpu-1")
+    found = json.loads(run("top", "-o", "json")[1])["slices"]
+    assert {one["memoryUsedBytes"] for one in found if one["lost"]} == {None}
+    (node_found,) = json.loads(run("map", "-o", "json")[1])["nodes"]
+    assert [one["lost"] for one in node_found["gpus"]] == [True, False]
+    assert {one["state"] for one in node_found["gpus"][0]["slices"]} == {"lost"}
+    assert "7 lost" in run("map")[1]
+
+
 def test_why_prints_the_chain_of_the_page(run: Run, node: SyntheticCluster) -> None:
     synthetic.add_pending_pod(node, "ml", "big", {RESOURCE: "1"})
     status, text, _ = run("why", "pod/big")

@@ -315,6 +315,10 @@ class GPUStatus(Status):
     health: str = Field(
         default="Unknown", description="Healthy, Suspect, Unhealthy, Probation or Unknown."
     )
+    lost: bool = Field(
+        default=False,
+        description="True while the GPU is off the bus (Xid 79): nothing can be read from it.",
+    )
     mig_mode: MigMode | None = Field(default=None, description="MIG mode: Enabled or Disabled.")
     slices: tuple[Slice, ...] = Field(
         default=(), description="MIG devices on the GPU; with MIG off, the whole GPU as one slice."

@@ -14,6 +14,7 @@ from device_plugin.agent.reporting import status
 from device_plugin.agent.reporting.notices import BURST, REFILL_S, Allowance, Notices
 from device_plugin.agent.reporting.reporter import MEMORY_INTERVAL_S, Reporter
 from device_plugin.agent.steps import Steps
+from device_plugin.inventory import model
 from device_plugin.inventory.model import ClaimShare, Gpu, HolderPod, Inventory, MigSlice
 from device_plugin.inventory.resources import Kind, OfferedResources
 from device_plugin.kube.client import Kube
@@ -22,6 +23,8 @@ from mig import geometry
 from support.processes.api_server import ApiServer, wait_for
 from support.processes.endless import endless
 from support.rigs.turned_clock import Clock
+from support.worlds.scraped_node import NODE
+from vgpu_sim.hal.management import admin
 
 BOARD = geometry.board("h100-80gb")
 POD = HolderPod("team", "train", "11111111-1111-4111-8111-111111111111")
@@ -96,6 +99,26 @@ def test_degraded_reports_unhealthy_devices_and_unenforced_limits(
         assert conditions["Degraded"]["message"] == message
         assert conditions["Ready"]["status"] == "True"
         assert ("see Degraded" in conditions["Ready"]["message"]) is (degraded[0] == "True")
+
+
+def test_a_gpu_off_the_bus_is_lost_until_it_is_back_or_not_known() -> None:
+    found = inventory(0)
+    gone = dataclasses.replace(found.gpus[0], is_lost=True)
+    with ApiServer() as api:
+        api.put_gpu("gpu-1", SPEC)
+        kube = Kube("node-1", api.client())
+        reporter = Reporter(kube)
+        for gpu, lost in ((found.gpus[0], False), (gone, True), (found.gpus[0], False)):
+            node = dataclasses.replace(found, gpus=(gpu,))
+            reporter.report(kube.gpus(), node, {"GPU-1": Steps()}, {}, SERVED, {}, NAMED, {})
+            assert api.status("gpu-1").get("lost", False) is lost
+    for kind in ("off_bus", "hang"):
+        hit = dataclasses.replace(NODE.gpus[0], faults=(admin.Fault("f", kind, "", 1, 0),))
+        of_gpud = model.parse(dataclasses.replace(NODE, gpus=(hit,)).to_json())
+        assert [one.is_lost for one in of_gpud.gpus] == [kind == "off_bus"]
+    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    last = status.build(found, gone, Steps(), {}, (), {}, "", 1, (), now)
+    assert (last.lost, status.mark_unknown(last).lost) == (True, False)
 
 
 def test_a_slice_that_is_not_offered_has_no_resource_and_a_reason() -> None:
