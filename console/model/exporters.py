@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+from console.model.history import DeviceHistory, read_values
 from gpu_operator import errors
 from gpu_operator.kube.port import Chosen, Document
 
@@ -53,10 +54,14 @@ class Scrape:
 
 @dataclass(slots=True)
 class Exporters:
-    """Reads exporters. ``proxy`` is None if the console has no connection that can."""
+    """Reads exporters, and keeps the last minutes of what they state about GPUs.
+
+    ``proxy`` is None if the console has no connection that can read them.
+    """
 
     proxy: Proxy | None
     clock: Callable[[], float] = time.monotonic
+    history: DeviceHistory = field(default_factory=DeviceHistory)
     _kept: dict[str, tuple[float, Scrape]] = field(default_factory=dict)
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -69,6 +74,9 @@ class Exporters:
             if kept is not None and self.clock() - kept[0] < _KEPT_S:
                 return kept[1]
             found = await self._read(self.proxy, node)
+            if not found.problem:
+                values = await asyncio.to_thread(read_values, found.text)
+                self.history.add(node, found.at, values)
             if kept is not None:
                 found = _join(kept[1], found)
             if len(self._kept) >= _MOST_KEPT:

@@ -26,6 +26,7 @@ from console.pages.devices import DevicePages
 from console.pages.events import EventPages
 from console.pages.forms import read_form
 from console.pages.frame import Busy, Frame, answer_busy
+from console.pages.history import HistoryPages
 from console.pages.inference import InferenceTables
 from console.pages.lists import ListPages
 from console.pages.predictions import PredictionPages
@@ -74,6 +75,7 @@ class Pages:
         self._tables = InferenceTables(self._frame, exporters)
         self._live = LiveTraffic(self._frame, exporters)
         self._devices = DevicePages(self._frame, self._live, self._tables)
+        self._history = HistoryPages(self._frame, self._live)
         self._predictions = PredictionPages(self._frame)
         self._events = EventPages(self._frame)
         self._rollouts = RolloutPages(self._frame, self._events.entries)
@@ -95,6 +97,7 @@ class Pages:
             "/rdma/traffic": self._live.show_rdma,
             "/stream": self.follow_changes,
             **self._devices.handlers(),
+            **self._history.handlers(),
             **self._rollouts.handlers(),
             **self._rdma.handlers(),
             **self._events.handlers(),

@@ -1,6 +1,7 @@
 """The pages about hardware: topologies and metrics of nodes."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -70,14 +71,29 @@ class DevicePages:
             return text in pod.node and space in ("", pod.namespace)
 
         values = await self._tables.values(is_wanted)
-        users, other_users = usage.pods_by_memory(model.world(), text, space)
-        usage.add_activity(users, await self._tables.read_activity(usage.nodes_of(users)))
-        values |= {"users": users, "other_users": other_users, "most_exporters": MOST_NODES}
+        values |= await self._users(text, space, request.query_params.get("sort", ""))
         nodes, more = metrics.memory(model.world(), text)
         spaces = {one.namespace for one in model.pods.values() if one.metrics is not None}
         values |= {"nodes": nodes, "more": more, "text": text, "namespace": space}
         values |= {"missing": self._frame.missing_of(needs.GPU), "spaces": sorted(spaces)}
         return self._frame.page(request, "metrics.html", "Metrics", "GPU Connection", **values)
+
+    async def _users(self, text: str, space: str, order: str) -> dict[str, Any]:
+        """Return the pods that use most, with what the template needs."""
+        pods = usage.pods_by_memory(self._frame.model.world(), text, space)
+        by_activity = order == usage.BY_ACTIVITY
+        shown = pods if by_activity else pods[: usage.SHOWN]
+        nodes = usage.nodes_of(shown)
+        usage.add_activity(shown, await self._tables.read_activity(nodes))
+        if by_activity:
+            shown = usage.sort_by_activity(shown)[: usage.SHOWN]
+        return {
+            "users": shown,
+            "other_users": len(pods) - len(shown),
+            "unread_nodes": max(len(nodes) - MOST_NODES, 0),
+            "order": usage.BY_ACTIVITY if by_activity else usage.BY_MEMORY,
+            "orders": usage.ORDERS,
+        }
 
     async def show_node_metrics(self, request: Request) -> Response:
         """Show what the exporter of one node answers now."""

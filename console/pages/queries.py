@@ -10,7 +10,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from console.views import fleet, labels, timeline
+from console.views import fleet, labels, timeline, usage
 
 Handler = Callable[[Request], Awaitable[Response]]
 LONGEST: Final = 317  # "namespace/name" of a pod
@@ -73,7 +73,7 @@ PAGES: Final[Mapping[str, Mapping[str, Parameter]]] = {
         "text": TEXT,
     },
     "/topology": {"node": TEXT},
-    "/metrics": {"node": TEXT, "namespace": TEXT},
+    "/metrics": {"node": TEXT, "namespace": TEXT, "sort": Parameter(tuple(usage.ORDERS))},
     "/pods": {"text": TEXT, "namespace": TEXT},
     "/slices": {"text": TEXT, "namespace": TEXT, "profile": TEXT},
     "/rollout": {"layout": TEXT},

@@ -96,10 +96,15 @@ def slices_of(world: World, namespace: str, name: str) -> list[FoundSlice]:
 def every_slice(world: World) -> Iterator[FoundSlice]:
     """Yield the slices of all GPUs, those of claims too; one that claims share only once."""
     for gpu in world.gpus.values():
-        for one in gpu.status.slices:
-            yield FoundSlice(gpu, one)
-        shared: dict[str, list[ClaimedSlice]] = {}
-        for claimed in gpu.status.claims:
-            shared.setdefault(claimed.uuid, []).append(claimed)
-        for first, *others in shared.values():
-            yield FoundSlice(gpu, first, tuple(others))
+        yield from slices_of_gpu(gpu)
+
+
+def slices_of_gpu(gpu: Gpu) -> Iterator[FoundSlice]:
+    """Yield the slices of a GPU, those of claims too; one that claims share only once."""
+    for one in gpu.status.slices:
+        yield FoundSlice(gpu, one)
+    shared: dict[str, list[ClaimedSlice]] = {}
+    for claimed in gpu.status.claims:
+        shared.setdefault(claimed.uuid, []).append(claimed)
+    for first, *others in shared.values():
+        yield FoundSlice(gpu, first, tuple(others))

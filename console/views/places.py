@@ -41,7 +41,7 @@ class Query:
 @lru_cache(maxsize=4096)
 def describe_place(place: Place, board: str) -> str:
     """Return the place of a slice on a board, with its instance's number."""
-    number = _number(place, board)
+    number = number_place(place, board)
     return f"{place} ({number})" if number else str(place)
 
 
@@ -75,9 +75,9 @@ def find_slices(world: World, text: str, namespace: str = "") -> tuple[list[Foun
 def name_slices(tables: Iterable[Table], gpus: Sequence[Gpu]) -> list[Table]:
     """Replace the columns of profile and instance of an exporter's table by the place."""
     known = {
-        (str(gpu.spec.index), one.place.profile, _number(one.place, gpu.spec.board)): str(one.place)
+        (str(gpu.spec.index), place.profile, number_place(place, gpu.spec.board)): str(place)
         for gpu in gpus
-        for one in details.entries_of(gpu)
+        for place in (one.place for one in details.entries_of(gpu))
     }
     return [_name(one, known) for one in tables]
 
@@ -99,7 +99,8 @@ def _name(table: Table, known: dict[tuple[str, str, str], str]) -> Table:
 
 
 @lru_cache(maxsize=4096)
-def _number(place: Place, board: str) -> str:
+def number_place(place: Place, board: str) -> str:
+    """Return the number of the instance at a place, such as "instance 13"; empty if it has none."""
     try:
         return number_instance(geometry.board(board).instance(*place))
     except MigError:
@@ -110,7 +111,7 @@ def _matches(one: FoundSlice, query: Query) -> bool:
     place = one.slice.place
     if query.place and query.place != str(place).lower():
         return False
-    number = _number(place, one.gpu.spec.board)
+    number = number_place(place, one.gpu.spec.board)
     if query.instance and number.partition(",")[0] != f"instance {query.instance}":
         return False
     if not query.words:

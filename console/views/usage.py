@@ -1,4 +1,4 @@
-"""The pods by the memory that their slices use, of all nodes, and the activity of their engines."""
+"""The pods by what they use of their slices: memory, of all nodes, or the engines' activity."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +8,9 @@ from console.views import details, faults
 from gpu_operator.controllers.common.world import World
 
 SHOWN: Final = 40
+BY_MEMORY: Final = "memory"
+BY_ACTIVITY: Final = "activity"
+ORDERS: Final = {BY_MEMORY: "memory in use", BY_ACTIVITY: "engine activity"}
 
 
 @dataclass(slots=True)
@@ -30,8 +33,8 @@ class PodUse:
     activity: tuple[float, ...] = ()
 
 
-def pods_by_memory(world: World, node: str = "", namespace: str = "") -> tuple[list[PodUse], int]:
-    """Return the pods that use most memory, and how many others hold slices.
+def pods_by_memory(world: World, node: str = "", namespace: str = "") -> list[PodUse]:
+    """Return the pods that hold slices, those that use most memory first.
 
     Only nodes whose names contain ``node`` count, and only pods of ``namespace`` unless it is
     empty.
@@ -53,8 +56,12 @@ def pods_by_memory(world: World, node: str = "", namespace: str = "") -> tuple[l
             pod.used_bytes += 0 if is_lost else one.memory_used_bytes
             pod.total_bytes += one.memory_bytes
             pod.nodes = tuple(dict.fromkeys((*pod.nodes, where)))
-    ordered = sorted(found.values(), key=lambda pod: (-pod.used_bytes, pod.namespace, pod.name))
-    return ordered[:SHOWN], max(len(ordered) - SHOWN, 0)
+    return sorted(found.values(), key=lambda pod: (-pod.used_bytes, pod.namespace, pod.name))
+
+
+def sort_by_activity(pods: Iterable[PodUse]) -> list[PodUse]:
+    """Return the pods by the sum of their engines' activity; those without a figure come last."""
+    return sorted(pods, key=lambda pod: (not pod.activity, -sum(pod.activity)))
 
 
 def nodes_of(pods: Iterable[PodUse]) -> list[str]:

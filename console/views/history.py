@@ -1,0 +1,123 @@
+"""The last minutes of GPUs and slices: a small drawing of each figure, with its extremes."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from console.model.history import SPAN_S, DeviceHistory, Figure, Key, Track
+from console.views import details, faults
+from console.views.details import FoundSlice
+from console.views.places import describe_place, number_place
+from drawing.elements import Element
+from drawing.sparkline import draw_sparkline
+from gpu_operator.api.v1alpha1.resource import Gpu
+
+MOST_SLICES: Final = 16  # of a page
+FRESH_S: Final = 20.0  # a reading that is older is not called the figure of now
+_GAP_S: Final = 35.0  # readings further apart are not connected
+_WHOLE: Final = "whole"
+_MIB: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A figure over the last minutes. The texts are empty, and ``drawing`` is None, if no reading
+    has it; ``now`` alone is empty if the last reading is too old.
+    """
+
+    title: str
+    drawing: Element | None = None
+    least: str = ""
+    most: str = ""
+    now: str = ""
+    covers: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU or a slice with its curves; ``note`` states why some may have no figure."""
+
+    title: str
+    href: str
+    curves: tuple[Curve, ...]
+    note: str = ""
+
+
+def of_gpu(history: DeviceHistory, gpu: Gpu, now: float) -> Device:
+    """Return the curves of a GPU."""
+    index, node = str(gpu.spec.index), gpu.spec.node_name
+    busy = history.track(node, Key(Figure.GPU_BUSY, index), now)
+    memory = history.track(node, Key(Figure.GPU_MEMORY, index), now)
+    total = gpu.status.memory_bytes / _MIB
+    curves = (_percentage("Utilisation", busy), _size("Memory in use", memory, total))
+    return Device(f"GPU {index}", f"/gpus/{quote(gpu.name, safe='')}", curves, _note(gpu))
+
+
+def of_slice(history: DeviceHistory, found: FoundSlice, now: float) -> Device:
+    """Return the curves of a slice: those of the instance that is at its place."""
+    gpu, one = found.gpu, found.slice
+    is_whole = one.profile == _WHOLE
+    profile = "" if is_whole else one.profile
+    number = "" if is_whole else number_place(one.place, gpu.spec.board)
+    key = str(gpu.spec.index), profile, number
+    busy = history.track(gpu.spec.node_name, Key(Figure.SLICE_BUSY, *key), now)
+    memory = history.track(gpu.spec.node_name, Key(Figure.SLICE_MEMORY, *key), now)
+    total = found.memory_bytes / _MIB
+    curves = (_percentage("Engine activity", busy), _size("Memory in use", memory, total))
+    title = f"{describe_place(one.place, gpu.spec.board)} of GPU {gpu.spec.index}"
+    return Device(title, f"/slices/{quote(one.uuid, safe='')}", curves, _note(gpu))
+
+
+def of_gpu_and_slices(history: DeviceHistory, gpu: Gpu, now: float) -> list[Device]:
+    """Return the curves of a GPU, and of the slices that pods hold."""
+    held = [one for one in details.slices_of_gpu(gpu) if one.holders]
+    return [of_gpu(history, gpu, now), *of_slices(history, held, now)]
+
+
+def of_slices(history: DeviceHistory, found: Iterable[FoundSlice], now: float) -> Sequence[Device]:
+    """Return the curves of up to 16 slices."""
+    return [of_slice(history, one, now) for one in list(found)[:MOST_SLICES]]
+
+
+def _note(gpu: Gpu) -> str:
+    return "the GPU is off the bus: nothing can be read from it" if faults.is_lost(gpu) else ""
+
+
+def _percentage(title: str, track: Track) -> Curve:
+    return _curve(title, track, 100.0, lambda value: f"{value:.0f} %")
+
+
+def _size(title: str, track: Track, total_mib: float) -> Curve:
+    top = max([total_mib, *(value for _, value in track.points)])
+    return _curve(title, track, top, _format_mib)
+
+
+def _format_mib(value: float) -> str:
+    return f"{value:.0f} MiB" if value < 1024 else f"{value / 1024:.1f} GiB"
+
+
+def _curve(title: str, track: Track, top: float, write: Callable[[float], str]) -> Curve:
+    if not track.points:
+        return Curve(title)
+    values = [value for _, value in track.points]
+    least, most = write(min(values)), write(max(values))
+    age, last = track.points[-1]
+    now = write(last) if age <= FRESH_S else ""
+    first = track.points[0][0]
+    covers = f"{len(values)} {'reading' if len(values) == 1 else 'readings'}"
+    covers += f" since {_duration(first)} ago" if len(values) > 1 else f" {_duration(first)} ago"
+    label = f"{title} in the last 15 minutes: {least} to {most}, now {now or 'not known'}"
+    return Curve(
+        title,
+        draw_sparkline(track.points, SPAN_S, top, _GAP_S, label),
+        least,
+        most,
+        now,
+        covers,
+    )
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
