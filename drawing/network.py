@@ -54,7 +54,7 @@ class Network:
     """A node's devices; ``links`` are the NVLinks of each GPU (or, unswitched, of each pair).
 
     ``loads`` has the traffic of the devices' links, by the devices' names; a link that is not in it
-    has no figures.
+    has no figures. ``unplaced`` are devices of which no NUMA node and no switch is stated.
     """
 
     name: str
@@ -63,14 +63,16 @@ class Network:
     switched: bool = False
     interconnect: str = ""
     loads: Mapping[str, Load] = field(default_factory=dict)
+    unplaced: tuple[Device, ...] = ()
 
     @property
     def label(self) -> str:
         """Return the network in words."""
-        devices = "; ".join(
+        devices = [
             f"{one.name} below switch {one.switch} of NUMA node {one.numa}" for one in self.devices
-        )
-        return f"{self.name}: {self.nvlinks}; {devices}"
+        ]
+        devices += [f"{one.name} at a place that is not stated" for one in self.unplaced]
+        return f"{self.name}: {self.nvlinks}; {'; '.join(devices)}"
 
     @property
     def nvlinks(self) -> str:
@@ -97,10 +99,16 @@ def draw_network(network: Network) -> Element:
         columns[one] = at
         at += _DEVICE + _GAP
         previous = one
+    loose: dict[Device, float] = {}
+    for place, one in enumerate(network.unplaced[: MOST_DEVICES - len(devices)]):
+        loose[one] = at + 3 * _GAP * bool(columns) + place * (_DEVICE + _GAP)
+    if loose:
+        at = max(loose.values()) + _DEVICE + _GAP
     width = max(at + _PAD - _GAP + (_LABEL if network.loads else 0), 420)
     parts = [
         *_upper(columns, network.interconnect),
         *_devices(columns, network.loads),
+        *_devices(loose, network.loads, is_placed=False),
         *_links(columns, network),
     ]
     high = _ROWS["device"] + _HIGH + 4
@@ -133,6 +141,8 @@ def network_lines(network: Network, columns: int) -> Iterator[Line]:
             yield f"└─ PCIe switch {switch}"
         colour = "red" if one.is_sick else "green" if one.kind == "gpu" else "yellow"
         yield (Span("   └─ "), Span(one.name, colour), Span(f"  {one.more}"))
+    for one in network.unplaced:
+        yield (Span(one.name, "yellow"), Span("  at a place that is not stated"))
 
 
 def _spans(columns: dict[Device, float], key: str) -> dict[tuple[int, int], tuple[float, float]]:
@@ -169,13 +179,16 @@ def _upper(columns: dict[Device, float], interconnect: str) -> Iterator[Element]
         yield _box("switch", left, _ROWS["bridge"], right - left, 24, name)
 
 
-def _devices(columns: dict[Device, float], loads: Mapping[str, Load]) -> Iterator[Element]:
+def _devices(
+    columns: dict[Device, float], loads: Mapping[str, Load], *, is_placed: bool = True
+) -> Iterator[Element]:
     top = _ROWS["device"]
     for one, left in columns.items():
         middle = left + _DEVICE / 2
         line = f"M{middle:.1f} {_ROWS['bridge'] + 24}V{top}"
         load = loads.get(one.name)
-        yield element("path", class_=f"wire{load.width_class if load else ''}", d=line)
+        if is_placed:
+            yield element("path", class_=f"wire{load.width_class if load else ''}", d=line)
         more = one.more
         if load is not None:
             yield from _labels(load, middle, top)

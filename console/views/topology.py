@@ -13,7 +13,7 @@ from drawing.network import Load
 from gpu_operator.controllers.common.world import World
 from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.errors import PerfError
-from vgpu_sim.perf.topology import topology_named
+from vgpu_sim.perf.topology import FLAT, topology_named
 
 SHOWN: Final = 200
 NO_TRAFFIC: Final[Mapping[str, LinkTraffic]] = MappingProxyType({})
@@ -36,13 +36,15 @@ class NodeTopology:
     """The drawing of a node, or why there is none.
 
     ``unplaced`` counts HCAs of the pool to which the topology gives no place; ``sick`` has the
-    health of GPUs that are not healthy.
+    health of GPUs that are not healthy. ``has_flat_hcas`` is whether HCAs are drawn at the PCIe
+    roots that have their numbers.
     """
 
     figure: Figure | None
     problem: str = ""
     unplaced: int = 0
     sick: tuple[str, ...] = ()
+    has_flat_hcas: bool = False
 
 
 def rows(world: World, text: str) -> tuple[tuple[Row, ...], int]:
@@ -90,7 +92,8 @@ def view(world: World, node: str, traffic: Mapping[str, LinkTraffic] = NO_TRAFFI
     words = tuple(
         f"GPU {one.spec.index} is {describe_health(one)[:200]}" for one in gpus if is_sick(one)
     )
-    return NodeTopology(figure, unplaced=max(hcas - len(topology.hcas), 0), sick=words)
+    flat = topology.name == FLAT and hcas > 0
+    return NodeTopology(figure, "", len(network.unplaced), words, flat)
 
 
 def _hcas(world: World, pool: str) -> int:

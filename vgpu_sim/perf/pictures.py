@@ -9,10 +9,12 @@ from drawing.network import Device, Network, draw_network
 from drawing.roofline import Point, Roof, draw_roofline
 from vgpu_sim.perf.boards import Board
 from vgpu_sim.perf.prediction import Prediction
-from vgpu_sim.perf.topology import Topology
+from vgpu_sim.perf.topology import FLAT, Topology
 
 _FLOP = "Tflop/s"
 _BYTES = "GB/s"  # the names of rates of memory begin so
+_NO_ADDRESS = "no PCI address"
+_NOT_STATED = ("not stated", "not stated")
 _NO_LINK: Callable[[int], str] = lambda index: ""  # noqa: E731 - a default of an argument
 
 
@@ -43,7 +45,9 @@ def network_of(
 ) -> Network:
     """Return a node's devices for a drawing: the GPUs of these indices, and ``hcas`` HCAs.
 
-    ``page_of`` gives the address behind a GPU, and ``sick`` are the indices of unhealthy GPUs.
+    ``page_of`` gives the address behind a GPU, and ``sick`` are the indices of unhealthy GPUs. In
+    the flat topology an HCA is at the PCIe root that has its number, as node agents report it to
+    the kubelet. In others, HCAs for which the topology has no place are unplaced.
     """
     devices = []
     for index in gpus:
@@ -53,6 +57,12 @@ def network_of(
     for index, place in enumerate(topology.hcas[:hcas]):
         more_ = place.bus_id
         devices.append(Device(f"HCA {index}", "hca", place.numa, place.switch, more_))
+    unplaced = []
+    for index in range(len(topology.hcas), hcas or 0):
+        if topology.name == FLAT:
+            devices.append(Device(f"HCA {index}", "hca", 0, index, _NO_ADDRESS))
+        else:
+            unplaced.append(Device(f"HCA {index}", "hca", 0, 0, _NO_ADDRESS))
     if hcas is None:
         for index, place in enumerate(topology.nvmes):
             devices.append(Device(f"NVMe {index}", "nvme", place.numa, place.switch, place.bus_id))
@@ -60,12 +70,19 @@ def network_of(
     rate = f"PCIe {board.pcie_gb_per_s.value:g} GB/s"
     name = topology.name if len(topology.name) < 40 else "custom topology"
     described = f"{name}, {board.product}, {rate} one way"
-    return Network(described, tuple(devices), links if len(gpus) > 1 else 0, topology.switched)
+    return Network(
+        described,
+        tuple(devices),
+        links if len(gpus) > 1 else 0,
+        topology.switched,
+        unplaced=tuple(unplaced),
+    )
 
 
 def figure_of_network(network: Network) -> Figure:
     """Return the drawing of a node's devices with a list of them."""
     rows = [(one.name, one.more, str(one.numa), str(one.switch)) for one in network.devices]
+    rows += [(one.name, one.more, *_NOT_STATED) for one in network.unplaced]
     head = ("Device", "PCI address", "NUMA node", "PCIe switch")
     table = make_table("Devices", head, rows, numbers_from=2)
     title = f"Topology: {network.name}; {network.nvlinks}"

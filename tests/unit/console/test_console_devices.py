@@ -66,11 +66,32 @@ def test_a_topology_has_the_devices_of_the_gpu_objects(node: SyntheticCluster) -
     assert '/topology/n1"' in fetch(node, "/topology").text
 
 
-def test_hcas_without_a_place_in_the_topology_are_counted(node: SyntheticCluster) -> None:
-    assert "not drawn" not in fetch(node, "/topology/n1").text
+def test_hcas_of_a_flat_topology_are_at_the_roots_of_their_numbers(node: SyntheticCluster) -> None:
+    assert "In the flat topology" not in fetch(node, "/topology/n1").text
     for name in ("n1-gpu-0", "n1-gpu-1"):
         node.objects["GPU"][name]["spec"]["topology"] = "flat"
-    assert "4 HCAs of the node\nare not drawn" in fetch(node, "/topology/n1").text
+    text = fetch(node, "/topology/n1").text
+    assert "In the flat topology every HCA is at the PCIe root that has its number" in text
+    for number in range(4):
+        row = f"<td>HCA {number}</td><td>no PCI address</td>"
+        assert f'{row}<td class="num">0</td><td class="num">{number}</td>' in text
+    assert "HCA 1 below switch 1 of NUMA node 0" in text
+    assert "drawn without a switch" not in text
+
+
+def test_hcas_without_a_place_in_the_topology_are_drawn_without_a_switch(
+    node: SyntheticCluster,
+) -> None:
+    assert "drawn without a switch" not in fetch(node, "/topology/n1").text
+    node.objects["GPUPool"]["h100"]["spec"]["hcas"]["count"] = 6
+    for name in ("n1-gpu-0", "n1-gpu-1"):
+        node.objects["GPU"][name]["spec"]["topology"] = "hgx-4"
+    text = fetch(node, "/topology/n1").text
+    assert "2 HCAs of the node, drawn without a switch, have no place" in text
+    assert '<td>HCA 5</td><td>no PCI address</td><td class="num">not stated</td>' in text
+    assert "HCA 3 below switch 3 of NUMA node 1" in text
+    assert "HCA 4 at a place that is not stated" in text
+    assert text.count("box hca") == 6
 
 
 def test_an_unhealthy_gpu_is_marked_in_the_topology(node: SyntheticCluster) -> None:

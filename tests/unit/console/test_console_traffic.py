@@ -263,8 +263,24 @@ def test_the_topology_has_the_traffic_of_measured_links(node: SyntheticCluster) 
         assert f">{part}</text>" in text
     assert text.count('class="wire load4"') == 1, "GPU 0"
     assert text.count('class="wire load2"') == 1, "HCA 1"
-    assert "NVLink and the links above the switches: not measured" in text
+    assert "The links above the switches: not measured" in text
+    assert "Traffic of NVLinks is not modelled" in text
     assert re.search("<title>GPU 0 [0-9a-f:.]+: 2.5 GB/s to it, 1 kB/s from it</title>", text)
+
+
+@pytest.mark.parametrize(("topology", "wires"), [("flat", 1), ("custom", 0)])
+def test_hcas_have_their_traffic_without_a_layout_of_the_board(
+    node: SyntheticCluster, topology: str, wires: int
+) -> None:
+    if topology == "custom":  # no place for an HCA
+        topology = "custom:numa=1;nvlinks=0;gpus=1b.0.0.0,43.0.0.1"
+    for gpu in node.objects["GPU"].values():
+        gpu["spec"]["topology"] = topology
+    text = show(node, "/topology/n1", answer(0, 0), answer(5e7, 0))
+    for part in ("↓5 MB/s", "↑10 MB/s"):
+        assert f">{part}</text>" in text
+    assert text.count('class="wire load2"') == wires
+    assert "<title>HCA 1 no PCI address: 5 MB/s to it, 10 MB/s from it</title>" in text
 
 
 def test_a_topology_without_figures_says_so(node: SyntheticCluster) -> None:
