@@ -25,7 +25,7 @@ import aiohttp
 import yaml
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from benchmarks.console import accessibility, browser, hostile, keyboard, pictures
+from benchmarks.console import accessibility, browser, departures, hostile, keyboard, pictures
 
 VIEWERS = 50
 # Scroll through the page in 120 steps, one each frame; returns the times between frames.
@@ -91,9 +91,11 @@ def main() -> None:
     parser.add_argument("--pictures", type=Path, metavar="FOLDER")
     parser.add_argument("--axe", type=Path, metavar="FILE", help="axe.min.js: check the pages")
     parser.add_argument("--keyboard", action="store_true", help="follow links by the keyboard")
+    parser.add_argument("--departures", action="store_true", help="delete objects of open pages")
     parser.add_argument("--hostile", action="store_true", help="follow links, with hostile names")
     options = parser.parse_args()
-    needs_browser = options.hostile or options.keyboard or options.axe or options.pictures
+    uses_links = options.hostile or options.keyboard or options.departures
+    needs_browser = uses_links or options.axe or options.pictures
     if needs_browser and not browser.find_program():
         sys.exit(f"error: none of {', '.join(browser.PROGRAMS)} is installed")
     if options.hostile:
@@ -102,6 +104,10 @@ def main() -> None:
         sys.exit(bool(findings))
     if options.keyboard:
         findings = asyncio.run(_use_keyboard())
+        print("\n".join(findings) or "no finding")
+        sys.exit(bool(findings))
+    if options.departures:
+        findings = asyncio.run(_delete_objects())
         print("\n".join(findings) or "no finding")
         sys.exit(bool(findings))
     if options.axe is not None:
@@ -318,6 +324,20 @@ async def _use_keyboard() -> list[str]:
         aiohttp.ClientSession() as session,
     ):
         return await keyboard.check(page, rig.url, lambda: session.post(f"{rig.api}/touch"))
+
+
+async def _delete_objects() -> list[str]:
+    async with (
+        open_rig(8, alike=False) as rig,
+        browser.open_browser() as page,
+        aiohttp.ClientSession() as session,
+    ):
+        address = f"{rig.api}/delete"
+        return await departures.check(
+            page,
+            rig.url,
+            lambda kind, key: session.post(address, params={"kind": kind, "key": key}),
+        )
 
 
 async def _take_pictures(folder: Path) -> None:

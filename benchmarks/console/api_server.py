@@ -1,8 +1,8 @@
 """An API server that only lists and watches: it serves a synthetic cluster to `tessera ui`.
 
 ``python -m benchmarks.console.api_server PORT NODES [--alike] [--hostile]``. ``POST /touch`` gives
-a free slice to a pod, so that the time until a viewer sees the change can be measured. Pods answer
-with metrics.
+a free slice to a pod, so that the time until a viewer sees the change can be measured. ``POST
+/delete?kind=GPU&key=NAME`` removes an object. Pods answer with metrics.
 """
 
 import argparse
@@ -63,6 +63,10 @@ def make_app(cluster: synthetic.SyntheticCluster) -> Starlette:
         cluster.put("GPU", gpu)
         return JSONResponse({"node": gpu["spec"]["nodeName"]})
 
+    async def delete(request: Request) -> Response:
+        cluster.remove(request.query_params["kind"], request.query_params["key"])
+        return Response()
+
     began = time.monotonic()
 
     async def read_pod(request: Request) -> Response:
@@ -71,6 +75,7 @@ def make_app(cluster: synthetic.SyntheticCluster) -> Starlette:
 
     others = [
         Route("/touch", touch, methods=["POST"]),
+        Route("/delete", delete, methods=["POST"]),
         Route("/api/v1/namespaces/{namespace}/pods/{pod}/proxy/metrics", read_pod),
     ]
     lists = (one for kind in kinds.KINDS for one in routes(kind))

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from console.model.departures import SLICE, Departures
 from console.model.event_log import EventLog, EventRecord
 from console.model.fabric import KINDS as FABRIC_KINDS, Fabric
 from console.model.pods import PodRecord, Taint, read_taints
+from gpu_operator.api.v1alpha1.resource import Gpu, Resource
 from gpu_operator.controllers.claims.reading import Claim
 from gpu_operator.controllers.claims.selectors import Facts
 from gpu_operator.controllers.common.world import World
@@ -92,6 +94,7 @@ class ClusterModel:
         self.events = EventLog()
         self.fabric = Fabric()
         self.connection = Connection()
+        self.departures = Departures()
         self._taints: dict[str, Sequence[Taint]] = {}
         self._taints_copy: Mapping[str, Sequence[Taint]] | None = None
 
@@ -110,10 +113,13 @@ class ClusterModel:
         node = ""
         if kind in STORED:
             node = self._node_of(kind, key, value)
+            before = self._store.value(kind, key)
             if value is None:
                 changed = self._store.remove(kind, key)
             else:
                 changed = self._store.put(kind, value)
+            if changed:
+                self._note_departures(kind, key, before)
             if kind == "Node":
                 changed |= self._put_taints(key, read_taints(value) if value is not None else ())
         elif kind == "Pod":
@@ -167,8 +173,21 @@ class ClusterModel:
             return ""
         if value is not None:
             return str((value.get("spec") or {}).get("nodeName") or "")
-        known = self._store.world().gpus.get(key)
-        return known.spec.node_name if known is not None else ""
+        known = self._store.value(kind, key)
+        return str(known.spec.node_name) if isinstance(known, Resource) else ""
+
+    def _note_departures(self, kind: str, key: str, before: Any) -> None:
+        """Record that an object is gone or exists, and which slices of a GPU are gone."""
+        now = self._store.value(kind, key)
+        if now is None:
+            self.departures.note(kind, (key,))
+        else:
+            self.departures.forget(kind, key)
+        if kind == "GPU":
+            there, after = _slices_of(before), _slices_of(now)
+            self.departures.note(SLICE, there - after)
+            for uuid in after - there:
+                self.departures.forget(SLICE, uuid)
 
     def _put_taints(self, node: str, taints: Sequence[Taint]) -> bool:
         """Store a node's taints, of which the operator's store has the keys of one effect only."""
@@ -202,6 +221,9 @@ class ClusterModel:
         before = self.pods.pop(key, None)
         if value is not None:
             self.pods[key] = value
+            self.departures.forget("Pod", key)
+        elif before is not None:
+            self.departures.note("Pod", (key,))
         is_plain = all(one is None or one.is_plain for one in (before, value))
         return (HOLDER if is_plain else "Pod"), before != value
 
@@ -211,3 +233,10 @@ class ClusterModel:
         else:
             self.events.put(key, value)
         return True
+
+
+def _slices_of(gpu: Gpu | None) -> frozenset[str]:
+    """Return the UUIDs of a GPU's slices; none of a GPU that is not known or cannot be read."""
+    if not isinstance(gpu, Resource):
+        return frozenset()
+    return frozenset(one.uuid for one in (*gpu.status.slices, *gpu.status.claims))

@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from console.model.budgets import read_budgets
 from console.model.cluster import ClusterModel
+from console.model.departures import SLICE
 from console.model.exporters import Exporters
 from console.pages import cards, queries, rendering, stream
 from console.pages.access import Access
@@ -165,7 +166,7 @@ class Pages:
         name, world = request.path_params["name"], self._model.world()
         gpus = world.gpus_by_node().get(name, ())
         if name not in world.nodes and not gpus:
-            return self._frame.not_found(request, f"node {name}", needs.NODE)
+            return self._frame.not_found(request, f"node {name}", needs.NODE, "Node", name)
         this = fleet.Chosen(name, world.nodes.get(name), tuple(gpus), *self._known())
         found = fleet.view_node(world, this, "state")
         events = self._events.entries("Node", name)
@@ -185,7 +186,7 @@ class Pages:
         world = self._model.world()
         gpu = world.gpus.get(name)
         if gpu is None:
-            return self._frame.not_found(request, f"GPU {name}", needs.GPU)
+            return self._frame.not_found(request, f"GPU {name}", needs.GPU, "GPU", name)
         behind = faults.faults_of(world, gpu)
         values = {"gpu": gpu, "picture": draw(gpu), "events": self._events.entries("GPU", name)}
         values |= {"faults": behind, "memory": metrics.memory_of_gpu(gpu)}
@@ -203,7 +204,7 @@ class Pages:
         uuid = request.path_params["uuid"]
         found = details.find_slice(self._model.world(), uuid)
         if found is None:
-            return self._frame.not_found(request, f"slice {uuid}", needs.GPU)
+            return self._frame.not_found(request, f"slice {uuid}", needs.GPU, SLICE, uuid)
         gpu, world = found.gpu, self._model.world()
         behind = [one for one in faults.faults_behind(world, gpu) if one.slice in ("", uuid)]
         values = {"found": found, "picture": draw(gpu), "faults": behind}
@@ -223,7 +224,8 @@ class Pages:
         record = self._model.pods.get(key)
         if not held and record is None:
             what = f"pod {key} with a slice, an HCA or a request for one"
-            return self._frame.not_found(request, what, (*needs.GPU, *needs.PENDING))
+            unknown = (*needs.GPU, *needs.PENDING)
+            return self._frame.not_found(request, what, unknown, "Pod", key)
         values: dict[str, Any] = {
             "namespace": namespace,
             "name": name,
@@ -260,7 +262,10 @@ class Pages:
         pod, world = model.pods.get(key), model.world()
         if pod is None or not (why.is_pending(world, pod) or why.is_starting(pod)):
             return self._frame.not_found(
-                request, f"pod {key} that waits for a node or for its containers", needs.PENDING
+                request,
+                f"pod {key} that waits for a node or for its containers",
+                needs.PENDING,
+                *("Pod", key),
             )
         claims, classes = dict(model.claims), dict(model.classes)
         found = await self._frame.compute(
@@ -286,7 +291,9 @@ class Pages:
         else:
             name = request.query_params.get("name", "")
             if name and name not in self._model.world().layouts:
-                return self._frame.not_found(request, f"MIGLayout {name}", needs.LAYOUT)
+                return self._frame.not_found(
+                    request, f"MIGLayout {name}", needs.LAYOUT, "MIGLayout", name
+                )
             text = _initial_layout(self._model.world(), request.query_params)
         names = sorted(self._model.world().layouts)
         limits = None

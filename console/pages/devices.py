@@ -46,7 +46,7 @@ class DevicePages:
         """Draw how the devices of one node are connected."""
         name, world = request.path_params["name"], self._frame.model.world()
         if name not in world.gpus_by_node():
-            return self._frame.not_found(request, f"node {name} with GPUs", needs.GPU)
+            return self._frame.not_found(request, f"node {name} with GPUs", needs.GPU, "Node", name)
         readings = await self._live.read_one(name)
         links = traffic.links_of(readings)
         found = await self._frame.compute(topology.view, world, name, links)
@@ -99,7 +99,7 @@ class DevicePages:
         """Show what the exporter of one node answers now."""
         name, world = request.path_params["name"], self._frame.model.world()
         if name not in world.gpus_by_node():
-            return self._frame.not_found(request, f"node {name} with GPUs", needs.GPU)
+            return self._frame.not_found(request, f"node {name} with GPUs", needs.GPU, "Node", name)
         scrape = await self._live.exporters.scrape(name)
         devices = metrics.devices_of(world, name)
         tables = await self._frame.compute(metrics.tables, scrape, devices)

@@ -57,7 +57,9 @@ class EventPages:
         world = model.world()
         fault = world.faults.get(name)
         if fault is None:
-            return self._frame.not_found(request, f"GPUFault {name}", needs.FAULTS)
+            return self._frame.not_found(
+                request, f"GPUFault {name}", needs.FAULTS, "GPUFault", name
+            )
         gpu = fault.status.gpu or fault.spec.gpu_name or ""
         found, known = faults.find_fault(world, fault), world.gpus.get(gpu)
         if known is not None and found.is_behind:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from console.model.cluster import ClusterModel, Missing
+from console.model.departures import SLICE
 from console.model.event_log import OPERATOR_SPACE
 from console.pages import rendering
 from console.views import links, pods
@@ -27,6 +28,14 @@ MENU: Final = (
     ("/performance", "Performance"),
     ("/events", "Events"),
 )
+_FLEET: Final = ("/", "Fleet")
+# The list on which an object would be, by its kind.
+_LISTS: Final = {
+    "Pod": ("/pods", "all pods"),
+    SLICE: ("/slices", "all slices"),
+    "MIGLayout": ("/rollout", "all layouts"),
+    "GPUFault": ("/events?lane=fault", "all faults"),
+}
 AGAIN_S: Final = 5  # between two loads of a page with figures that are read on request
 _PART: Final = "x-part"  # header with which the script requests a page without its frame
 _MOST_WAITING: Final = 8  # predictions that wait for another
@@ -105,14 +114,20 @@ class Frame:
             return {"Event": f"only those of namespace {space} are read"}
         return self.missing_of(("Event",))
 
-    def not_found(self, request: Request, what: str, kinds: Iterable[str]) -> Response:
-        """Report that an object does not exist, unless kinds are not known yet."""
+    def not_found(
+        self, request: Request, what: str, kinds: Iterable[str], kind: str = "", key: str = ""
+    ) -> Response:
+        """Report that an object does not exist, unless kinds are not known yet.
+
+        If it is the object ``key`` of ``kind``, the page has the time since when it does not.
+        """
         missing = self.missing_of(kinds)
         live = "Connection" if missing else ""
         status = 503 if missing else 404
-        return self.page(
-            request, "notices/missing.html", "Not found", live, status, what=what, missing=missing
-        )
+        values: dict[str, Any] = {"what": what, "missing": missing}
+        values["since"] = self.model.departures.find(kind, key)
+        values["lists"] = _LISTS.get(kind, _FLEET)
+        return self.page(request, "notices/missing.html", "Not found", live, status, **values)
 
     def page(
         self,

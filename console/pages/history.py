@@ -7,6 +7,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from console.model.departures import SLICE
 from console.model.history import SPAN_S
 from console.model.readings import MOST_NODES
 from console.pages.frame import AGAIN_S, Frame
@@ -43,7 +44,7 @@ class HistoryPages:
         name = request.path_params["name"]
         gpu = self._frame.model.world().gpus.get(name)
         if gpu is None:
-            return self._frame.not_found(request, f"GPU {name}", needs.GPU)
+            return self._frame.not_found(request, f"GPU {name}", needs.GPU, "GPU", name)
         return await self._show(
             request,
             name,
@@ -56,7 +57,7 @@ class HistoryPages:
         uuid = request.path_params["uuid"]
         found = details.find_slice(self._frame.model.world(), uuid)
         if found is None:
-            return self._frame.not_found(request, f"slice {uuid}", needs.GPU)
+            return self._frame.not_found(request, f"slice {uuid}", needs.GPU, SLICE, uuid)
         return await self._show(
             request,
             uuid,
@@ -70,7 +71,7 @@ class HistoryPages:
         held = details.slices_of(self._frame.model.world(), namespace, name)
         if not held:
             what = f"pod {namespace}/{name} with a slice"
-            return self._frame.not_found(request, what, needs.GPU)
+            return self._frame.not_found(request, what, needs.GPU, "Pod", f"{namespace}/{name}")
         return await self._show(
             request,
             f"{namespace}/{name}",

@@ -68,7 +68,9 @@ class RolloutPages:
         name = request.path_params["name"]
         found = next((one for one in await self.find() if one.layout.name == name), None)
         if found is None:
-            return self._frame.not_found(request, f"MIGLayout {name}", needs.LAYOUT)
+            return self._frame.not_found(
+                request, f"MIGLayout {name}", needs.LAYOUT, "MIGLayout", name
+            )
         values = {"one": found, "now": _now(), "events": self._entries("MIGLayout", name)}
         return self._frame.page(request, "rollout.html", f"Rollout of {name}", _LIVE, **values)
 

@@ -46,7 +46,7 @@ def describe_pod(model: ClusterModel, namespace: str, name: str) -> PodLine:
     """Return what is known of a pod."""
     record = model.pods.get(f"{namespace}/{name}")
     if record is None:
-        return PodLine(namespace, name, absence=_absence(model, namespace))
+        return PodLine(namespace, name, absence=_absence(model, namespace, name))
     return _line(record)
 
 
@@ -97,7 +97,7 @@ def _line(record: PodRecord) -> PodLine:
     return PodLine(record.namespace, record.name, phase, record.node, since, record.problem)
 
 
-def _absence(model: ClusterModel, namespace: str) -> str:
+def _absence(model: ClusterModel, namespace: str, name: str) -> str:
     missing = model.connection.missing(("Pod",))
     if missing:
         return "phase and node not known: pods cannot be read"
@@ -105,4 +105,5 @@ def _absence(model: ClusterModel, namespace: str) -> str:
         return "phase and node not known: pods of this namespace are not read"
     if "Pod" in model.connection.limited:
         return "phase and node not known: not all pods can be read"
-    return "has ended or was deleted"
+    since = model.departures.find("Pod", f"{namespace}/{name}")
+    return "has ended or was deleted" + f" at {since}" * bool(since)

@@ -10,6 +10,7 @@
   let loaded = Date.now();
   let stream = '';
   let partsLoaded = 0;
+  let over = false; // the object of the page is gone
   const PARTS_MS = 5000; // between two loads of parts with rates
 
   const main = () => document.getElementById('main');
@@ -34,12 +35,33 @@
     if (!main().contains(document.activeElement)) find()?.focus({ preventScroll: true });
   };
 
+  // Ends a page whose object is gone: it keeps its texts, but no drawing, and is not loaded again.
+  const end = (absent) => {
+    const note = document.createElement('div');
+    note.className = 'note bad';
+    note.id = 'gone';
+    note.setAttribute('role', 'alert');
+    const last = document.createElement('p');
+    last.textContent = 'What follows was known last. This page does not change any more.';
+    absent.removeAttribute('id');
+    note.append(absent, last);
+    for (const one of main().querySelectorAll('.gpu-picture, .drawing, .sparkline, .bar, .legend, [data-load]')) one.remove();
+    for (const one of main().querySelectorAll('[data-since], [data-left]')) { delete one.dataset.since; delete one.dataset.left; }
+    main().prepend(note);
+    main().dataset.live = '';
+    delete main().dataset.again;
+    over = true;
+    paint();
+  };
+
   // Replaces the whole content, but keeps the focus, open details and what is being typed.
   const reload = async () => {
     const focus = document.activeElement;
     if (focus && focus.matches('main input, main textarea')) { due = 1; return; }
     const fresh = (await parse(location.href)).getElementById('main');
     if (!fresh) return;
+    const absent = fresh.querySelector('#absent');
+    if (absent && !main().querySelector('#absent')) { end(absent); return; }
     const open = [...main().querySelectorAll('details')].map((one) => one.open);
     const find = rememberFocus();
     for (const part of fresh.querySelectorAll('[data-load]')) {
@@ -91,6 +113,7 @@
   };
 
   const tick = async () => {
+    if (over) return;
     const began = Date.now();
     if (!busy && !document.hidden && began - partsLoaded > PARTS_MS && main().querySelector('[data-load]')) {
       busy = true;
@@ -109,7 +132,8 @@
 
   // Shows whether changes arrive: from the console, and from the API server to the console.
   const paint = () => {
-    if (stream !== 'open') show('off', 'the console does not answer: it may have ended');
+    if (over) show('still', 'the object of this page is gone: the page does not change any more');
+    else if (stream !== 'open') show('off', 'the console does not answer: it may have ended');
     else if (watches !== 'on') show('off', 'the console does not receive all changes from the API server');
     else show('on', 'live: changes of the cluster appear at once');
   };

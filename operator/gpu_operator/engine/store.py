@@ -143,6 +143,10 @@ class Store:
             if not changed_since(name):
                 del self._touched[kind, name]
 
+    def value(self, kind: str, name: str) -> Any:
+        """Return an object as last observed and parsed; None if it is not known."""
+        return self._values[kind].get(name)
+
     def document(self, kind: str, name: str) -> Document | None:
         """Return name, UID, version and generation of an object as last observed."""
         return self._documents[kind].get(name)

@@ -11,6 +11,8 @@ from unit.console.test_console_pages import LAYOUT, fetch, post, run
 
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
+from console.model import departures
+from console.model.departures import Departures
 from console.model.pods import read_pod
 from console.pages import stream
 from console.views.waiting import why
@@ -232,3 +234,86 @@ def test_a_card_that_no_longer_matches_is_not_served(cluster: SyntheticCluster) 
     for name in [one for one in cluster.objects["GPU"] if one.startswith("gpu-0001-")]:
         del cluster.objects["GPU"][name]
     assert 'id="node-gpu-0001"' in fetch(cluster, path, all_of).text  # a node of a pool
+
+
+GONE = "it ended or was deleted at <b>2026-11-27 19:40:05 UTC</b>"
+
+
+def test_a_page_of_an_object_that_is_gone_has_the_time_and_a_link_to_the_list() -> None:
+    cluster = SyntheticCluster()
+    synthetic.fill(cluster, 3)
+    gpu = cluster.objects["GPU"]["gpu-0001-gpu-0"]
+    uuid = gpu["status"]["slices"][0]["uuid"]
+    synthetic.add_pending_pod(cluster, "ml", "p", ONE)
+    pages = (
+        ("/gpus/gpu-0001-gpu-0", "/"),
+        (f"/slices/{uuid}", "/slices"),
+        ("/pods/ml/p", "/pods"),
+        ("/why/ml/p", "/pods"),
+        ("/rollout/mixed", "/rollout"),
+        ("/faults/xid-48-drill", "/events?lane=fault"),
+        ("/history/gpus/gpu-0001-gpu-0", "/"),
+    )
+
+    async def use(console: Console) -> None:
+        console.model.departures.clock = lambda: 1795808405.0
+        for page, _ in pages:
+            assert (await console.request(page)).status == 200, page
+        cluster.remove("GPU", "gpu-0001-gpu-0")
+        cluster.remove("Pod", "ml/p")
+        cluster.remove("MIGLayout", "mixed")
+        cluster.remove("GPUFault", "xid-48-drill")
+        await console.settle()
+        for page, list_page in pages:
+            answer = await console.request(page)
+            assert answer.status == 404, page
+            assert '<p id="absent">' in answer.text
+            assert GONE in answer.text, page
+            assert f'<a href="{list_page}">' in answer.text.partition("absent")[2], page
+            assert 'data-live=""' in answer.text
+        never = (await console.request("/gpus/other")).text
+        assert "ended or was deleted" not in never
+
+    run(cluster, use)
+
+
+def test_a_slice_that_a_gpu_no_longer_lists_is_gone_until_it_is_back(
+    cluster: SyntheticCluster,
+) -> None:
+    gpu = cluster.objects["GPU"]["gpu-0001-gpu-0"]
+    every = gpu["status"]["slices"]
+    uuid = every[0]["uuid"]
+
+    async def use(console: Console) -> None:
+        console.model.departures.clock = lambda: 1795808405.0
+        for slices, gone in ((every, False), (every[1:], True), (every, False)):
+            cluster.put("GPU", {**gpu, "status": {**gpu["status"], "slices": slices}})
+            await console.settle()
+            answer = await console.request(f"/slices/{uuid}")
+            assert (answer.status == 404) is gone
+            assert (GONE in answer.text) is gone
+
+    run(cluster, use)
+
+
+def test_a_pod_that_ended_has_the_time_wherever_it_is_named(cluster: SyntheticCluster) -> None:
+    one = cluster.objects["GPU"]["gpu-0001-gpu-0"]["status"]["slices"][0]
+    one["holders"] = [{"namespace": "ml", "name": "p", "uid": "u"}]
+
+    async def use(console: Console) -> None:
+        console.model.departures.clock = lambda: 1795808405.0
+        cluster.remove("Pod", "ml/p")
+        await console.settle()
+        text = (await console.request(f"/slices/{one['uuid']}")).text
+        assert "has ended or was deleted at 2026-11-27 19:40:05 UTC" in text
+
+    run(cluster, use)
+
+
+def test_the_latest_departures_are_remembered() -> None:
+    found = Departures(lambda: 0.0)
+    found.note("Pod", (f"a/{number}" for number in range(departures.MOST + 5)))
+    assert found.find("Pod", "a/4") == ""
+    assert found.find("Pod", "a/5") == "1970-01-01 00:00:00 UTC"
+    found.forget("Pod", "a/5")
+    assert found.find("Pod", "a/5") == ""
