@@ -152,7 +152,13 @@ def _node_document(view: NodeView) -> dict[str, Any]:
         "pool": view.pool,
         "problem": view.problem,
         "profiles": [
-            {"profile": one.profile, "free": one.free, "total": one.total} for one in view.profiles
+            {
+                "profile": one.profile,
+                "free": one.free,
+                "total": one.total,
+                "allocatable": one.allocatable,
+            }
+            for one in view.profiles
         ],
         "gpus": [
             {

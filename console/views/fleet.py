@@ -10,6 +10,7 @@ from typing import Final
 from console.views import faults
 from console.views.geometry import draw
 from console.views.labels import read_selector
+from console.views.waiting import supply
 from drawing import pixels
 from drawing.slices import WORDS, Box, BoxState, GpuPicture
 from gpu_operator.api.v1alpha1.base import Reason
@@ -27,7 +28,7 @@ COLOURS: Final = {
     BY_MEMORY: "memory in use",
 }
 MEMORY_LEVELS: Final = (1, 25, 50, 75)  # percent: from each of them on, another colour
-_SILENT: Final = (Reason.AGENT_UNREACHABLE, Reason.WAITING_FOR_AGENT)
+SILENT: Final = (Reason.AGENT_UNREACHABLE, Reason.WAITING_FOR_AGENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +78,21 @@ class GpuView:
 
 @dataclass(frozen=True, slots=True)
 class ProfileCount:
-    """How many slices of a profile a node has, and how many of them are free."""
+    """How many slices of a profile a node has, and how many of them are free.
+
+    ``allocatable`` is how many of the free ones the scheduler can allocate now: devices that are
+    not offered count against them while pods hold them.
+    """
 
     profile: str
     free: int
     total: int
+    allocatable: int
 
     def __str__(self) -> str:
-        return f"{self.profile}: {self.free} of {self.total} free"
+        text = f"{self.profile}: {self.free} of {self.total} free"
+        less = f", {self.allocatable} can be allocated now"
+        return f"{text}{less if self.allocatable < self.free else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,20 +230,31 @@ def view_node(world: World, chosen: Chosen, colour: str) -> NodeView:
         width=max(len(views), 1) * (pixels.MAP.width + 4) - 4,
         counts=counts,
         problem=_problem(world, chosen, views),
-        profiles=tuple(_count_profiles(box for view in views for box in view.picture.boxes)),
+        profiles=tuple(_count_profiles(world, chosen, views)),
     )
 
 
-def _count_profiles(boxes: Iterable[Box]) -> Iterator[ProfileCount]:
+def _count_profiles(
+    world: World, chosen: Chosen, views: Sequence[GpuView]
+) -> Iterator[ProfileCount]:
     """Yield the slices that exist, by profile; those that are only requested do not count."""
     total, free = Counter[str](), Counter[str]()
-    for box in boxes:
+    for box in (box for view in views for box in view.picture.boxes):
         profile = box.name.partition("@")[0]
         total[profile] += box.state is not BoxState.COMING
         free[profile] += box.state is BoxState.FREE
+    resources: dict[str, set[str]] = {}
+    for one in (one for view in views for one in view.gpu.status.slices):
+        resources.setdefault(one.profile, set()).add(one.resource)
     for profile in sorted(total):
         if total[profile]:
-            yield ProfileCount(profile, free[profile], total[profile])
+            most = free[profile]
+            if most and chosen.node is not None:
+                names = resources.get(profile, ())
+                found = [supply.count_of_node(world, chosen.node, one) for one in names]
+                crowded = any(one.is_crowded for one in found)
+                most = min(most, sum(one.free for one in found)) if crowded else most
+            yield ProfileCount(profile, free[profile], total[profile], most)
 
 
 def colour_class(box: Box, colour: str) -> str:
@@ -277,7 +296,7 @@ def silence_of(node: Node | None, knows_node: bool) -> str:
     if not node.ready:
         return "the node is not ready"
     ready = node.gpu_ready
-    is_silent = ready is not None and ready.status != "True" and ready.reason in _SILENT
+    is_silent = ready is not None and ready.status != "True" and ready.reason in SILENT
     return f"{ready.reason}: {ready.message}" if ready is not None and is_silent else ""
 
 

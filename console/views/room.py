@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from console.views.waiting.obstacles import is_in_service
+from console.views.waiting.supply import is_in_service
 from console.views.waiting.survey import Survey
 from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu
@@ -20,12 +20,14 @@ SHOWN: Final = 40  # GPUs
 class GpuRoom:
     """The room on one GPU. ``fits`` is how many slices of the profile fit beside the held ones, at
     some of ``places``, each of which no held slice overlaps. ``free`` exist, and no pod holds them.
+    ``blocked`` is why the scheduler counts fewer of the node's devices as free than there are.
     """
 
     gpu: Gpu
     free: tuple[Slice, ...]
     fits: int
     places: tuple[Place, ...]
+    blocked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +56,27 @@ def find_room(survey: Survey, profile: str) -> Room:
 
 def _of_gpu(survey: Survey, state: GpuState, profile: str) -> Iterator[GpuRoom]:
     gpu = survey.world.gpus[state.name]
-    free = tuple(one for one in gpu.status.slices if one.profile == profile and _is_free(one))
+    free = tuple(one for one in gpu.status.slices if one.profile == profile and _is_free(gpu, one))
     try:
         fits = pools.advise([state], profile, 1).now
     except MigError:
         return  # its board has no such profile
     if fits or free:
-        yield GpuRoom(gpu, free, fits, tuple(_places(state, profile)))
+        blocked = _find_block(survey, gpu, free[0].resource) if free else ""
+        yield GpuRoom(gpu, free, fits, tuple(_places(state, profile)), blocked)
+
+
+def _find_block(survey: Survey, gpu: Gpu, resource: str) -> str:
+    """Return why free slices of a node cannot all be allocated now; empty if they can."""
+    node = survey.world.nodes.get(gpu.spec.node_name)
+    if node is None:
+        return ""
+    supply = survey.count_supply(node, resource)
+    if supply.is_crowded:
+        return supply.describe_crowding()
+    if supply.free < supply.unheld:
+        return f"the node's status offers {supply.free} of {supply.unheld} so far"
+    return ""
 
 
 def _places(state: GpuState, profile: str) -> Iterator[Place]:
@@ -74,6 +90,6 @@ def _places(state: GpuState, profile: str) -> Iterator[Place]:
             yield Place(profile, start, None)
 
 
-def _is_free(one: Slice) -> bool:
-    is_offered = one.state is SliceState.ACTIVE and one.admitted and is_in_service(one.health)
+def _is_free(gpu: Gpu, one: Slice) -> bool:
+    is_offered = one.state is SliceState.ACTIVE and one.admitted and is_in_service(gpu, one)
     return is_offered and not one.holders

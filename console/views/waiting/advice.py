@@ -84,6 +84,13 @@ def _advise_remedy(remedy: Remedy) -> Advice:
 
 
 def _advise_layout(title: str, remedy: Remedy, room: str) -> Advice:
+    supply = remedy.supply
+    if supply.is_crowded and supply.unheld >= remedy.wanted:
+        text = (
+            f"Node {remedy.node} has {supply.unheld} × {remedy.profile} in service that no pod"
+            f" holds. No layout has to change: {supply.describe_crowding()}."
+        )
+        return Advice(title, text)
     if remedy.requested >= remedy.wanted:
         text = (
             f"The layouts of node {remedy.node} request {remedy.requested} × {remedy.profile} that"
@@ -92,9 +99,20 @@ def _advise_layout(title: str, remedy: Remedy, room: str) -> Advice:
         return Advice(title, text)
     text = (
         f"Beside all slices that pods hold there is room for {room} on divided GPUs of node"
-        f" {remedy.node}, so no pod has to move: a layout that requests this profile there creates"
-        " it."
+        f" {remedy.node}, so no pod has to move"
     )
+    layouts = sorted({layout for _, layout in remedy.room if layout})
+    if layouts and all(layout for _, layout in remedy.room):
+        names = list_first([gpu for gpu, _ in remedy.room], _SHOWN)
+        one = len(remedy.room) == 1
+        text = (
+            f"{text}. {names} {'follows' if one else 'follow'} layout"
+            f"{'' if len(layouts) == 1 else 's'} {list_first(layouts, _SHOWN)}, and a GPU follows"
+            " only the oldest layout that selects it: another layout would have no effect there."
+            f" Edit layout {layouts[0]} so that it requests the profile."
+        )
+        return Advice(title, text, layout=f"/layout?{urlencode({'name': layouts[0]})}")
+    text = f"{text}: a layout that requests this profile there creates it."
     return Advice(title, text, layout=_layout_address(remedy))
 
 

@@ -4,10 +4,11 @@ The room and the moves come from the planner of ``tessera mig advise``. GPUs tha
 or that only ResourceClaims can use, are left out.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+from console.views.waiting.supply import NO_SUPPLY, Supply
 from console.views.waiting.survey import Survey
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common import offers
@@ -48,7 +49,9 @@ class Remedy:
     ``now`` is how many would fit on the node's divided GPUs beside all held slices, and ``each``
     how many each of ``divide``, the whole GPUs to divide first, can have. ``possible`` is how many
     would fit after all of ``moves``. ``requested`` are those that layouts request there and that no
-    pod holds, and ``layout`` is one that a divided GPU of the node follows.
+    pod holds, and ``layout`` is one that a divided GPU of the node follows. ``room`` has the
+    divided GPUs with room, each with the layout that it follows; empty if it follows none.
+    ``supply`` is how the scheduler counts the node's devices.
     """
 
     profile: str
@@ -62,6 +65,8 @@ class Remedy:
     requested: int = 0
     layout: str = ""
     problem: str = ""
+    room: tuple[tuple[str, str], ...] = ()
+    supply: Supply = NO_SUPPLY
 
     @property
     def with_divided(self) -> int:
@@ -101,7 +106,20 @@ def find_remedy(survey: Survey, resource: str, number: int, nodes: Sequence[str]
         found = [_on_node(survey, node, usable[node], profile, number) for node in nodes]
     except MigError as err:
         return Remedy(profile, number, problem=str(err))
-    return min(found, key=lambda one: one.rank, default=Remedy(profile, number))
+    best = min(found, key=lambda one: one.rank, default=Remedy(profile, number))
+    node = survey.world.nodes.get(best.node)
+    if node is None:
+        return best
+    room = _gpus_with_room(survey, usable[best.node], profile)
+    return replace(best, room=tuple(room), supply=survey.count_supply(node, resource))
+
+
+def _gpus_with_room(
+    survey: Survey, states: Iterable[GpuState], profile: str
+) -> Iterator[tuple[str, str]]:
+    for one in states:
+        if not one.is_whole and pools.advise([one], profile, 1).now:
+            yield one.name, survey.world.gpus[one.name].spec.layout or ""
 
 
 def _on_node(

@@ -8,9 +8,8 @@ from console.views.waiting.obstacles import (
     UNMATCHED,
     NodeFinding,
     Obstacle,
-    is_in_service,
-    is_served,
 )
+from console.views.waiting.supply import is_in_service
 from console.views.waiting.survey import Survey
 from facts.wording import list_first
 from gpu_operator.api.v1alpha1 import HCA_RESOURCE
@@ -20,6 +19,7 @@ from gpu_operator.controllers.common import offers
 from mig import geometry
 
 CORDONED: Final = "node.kubernetes.io/unschedulable:NoSchedule"
+_SHORT: Final = (Obstacle.FULL, Obstacle.FEWER, Obstacle.CROWDED)
 _SHOWN: Final = 3
 _RESTARTS: Final = "admits pods again once the kubelet or the node agent has restarted"
 _CREATES: Final = (
@@ -64,14 +64,50 @@ def find_steps(
     for text, names in causes.items():
         if names:
             yield f"{_names(names)} {text}."
-    sick = [cause for one in matching for cause in one.sick]
-    if sick:
-        yield f"Once these GPUs are healthy again, their devices return: {_names(sick)}."
+    yield from _crowded(matching, number)
+    yield from _healed(matching)
     if resource.partition("/")[2].startswith(geometry.WHOLE_RESOURCE):
         yield from _divided(survey, resource, frozenset(one.name for one in matching))
     holders = list(_holders(survey, resource, matching))
     if holders:
         yield f"A device becomes free when a pod that holds one ends: {_names(holders)}."
+
+
+def _crowded(nodes: Iterable[NodeFinding], number: int) -> Iterator[str]:
+    """Yield the pods on devices that are not offered, whose end lets others be allocated."""
+    for one in nodes:
+        supply = one.supply
+        if not supply.is_crowded or supply.free >= number:
+            continue
+        gpus = _names([f"{each.gpu} ({each.reason})" for each in supply.sidelined])
+        pods = sorted({pod for each in supply.sidelined for pod in each.pods})
+        over = supply.held + number - supply.allocatable
+        end = "this pod ends" if len(pods) == 1 else "these pods end"
+        if over < len(pods):
+            end = f"{over} of these pods {'ends' if over == 1 else 'end'}"
+        short = "" if over <= len(pods) else ", and more devices become free,"
+        yield (
+            f"Node {one.name}: pods on {gpus} count against the {supply.allocatable} devices that"
+            f" the kubelet offers, though theirs are not among these. When {end}{short} the"
+            f" scheduler counts {number} free: {_names(pods)}."
+        )
+
+
+def _healed(nodes: Iterable[NodeFinding]) -> Iterator[str]:
+    """Yield how many devices become free when GPUs are healthy again, by the scheduler's count."""
+    gains, futile = [], []
+    for node in nodes:
+        for gpu, number, reason in node.supply.returning:
+            gain = min(node.supply.gain_of(number), number)
+            name = f"{gpu} ({reason})"
+            (gains if gain else futile).append(f"{gain} of {name}" if gain else name)
+    if gains:
+        yield f"Once these GPUs are healthy again, devices become free: {_names(gains)}."
+    if futile:
+        yield (
+            f"The health of {_names(futile)} frees no device by itself: pods hold as many as would"
+            " return, or a layout has withdrawn them."
+        )
 
 
 def _holders(survey: Survey, resource: str, nodes: Iterable[NodeFinding]) -> Iterator[str]:
@@ -80,10 +116,10 @@ def _holders(survey: Survey, resource: str, nodes: Iterable[NodeFinding]) -> Ite
     A withdrawn slice, or one that is not in service, is not offered again.
     """
     for node in nodes:
-        if node.obstacle not in (Obstacle.FULL, Obstacle.FEWER, Obstacle.WITHDRAWN):
+        if node.obstacle not in (*_SHORT, Obstacle.WITHDRAWN):
             continue
         for gpu, one in survey.slices.get((node.name, resource), ()):
-            if one.state is SliceState.ACTIVE and is_served(gpu) and is_in_service(one.health):
+            if one.state is SliceState.ACTIVE and is_in_service(gpu, one):
                 for holder in one.holders:
                     yield f"{holder.namespace}/{holder.name} on {node.name} ({one.place})"
 

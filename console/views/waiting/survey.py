@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from console.model.pods import Taint
+from console.views.waiting import supply
+from console.views.waiting.supply import HeldSlice, Supply
 from gpu_operator.api.v1alpha1 import GROUP, HCA_RESOURCE
-from gpu_operator.api.v1alpha1.gpu import Slice
+from gpu_operator.api.v1alpha1.gpu import SliceState
 from gpu_operator.api.v1alpha1.gpupool import Allocation
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common import offers
@@ -18,8 +20,6 @@ from mig.geometry import Instance
 from mig.pools import GpuState
 from mig.spec import Place
 
-HeldSlice = tuple[Gpu, Slice]
-
 
 @dataclass(frozen=True)
 class Survey:
@@ -27,6 +27,7 @@ class Survey:
 
     world: World
     taints: Mapping[str, Sequence[Taint]] = field(default_factory=dict)
+    _supplies: dict[tuple[str, str], Supply] = field(default_factory=dict, init=False)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -75,14 +76,27 @@ class Survey:
 
     @cached_property
     def closed(self) -> Mapping[str, frozenset[str]]:
-        """Return, for each node, the resources for which it admits fewer pods than it offers."""
+        """Return, for each node, the resources with slices that admit no pod during a restart."""
         return {node.name: frozenset(self._closed_on(node)) for node in self.nodes}
 
     def _closed_on(self, node: Node) -> Iterator[str]:
-        admitted = offers.count_admitted(self.world, node)
-        for resource, number in offers.count_active(self.world, node).items():
-            if number > admitted.get(resource, 0):
-                yield resource
+        """Yield the resources with a slice in service that admits no pod.
+
+        A slice that is not in service admits none either, but nothing restarts.
+        """
+        for gpu in self.world.gpus_by_node().get(node.name, ()):
+            for one in gpu.status.slices:
+                is_closed = one.state is SliceState.ACTIVE and not one.admitted
+                if is_closed and supply.is_in_service(gpu, one):
+                    yield one.resource
+
+    def count_supply(self, node: Node, resource: str) -> Supply:
+        """Return how the kubelet and the scheduler count the devices of a resource on a node."""
+        key = (node.name, resource)
+        if key not in self._supplies:
+            there = self.slices.get(key, ())
+            self._supplies[key] = supply.count_supply(self.world, node, resource, there)
+        return self._supplies[key]
 
 
 def is_explained(world: World, resource: str) -> bool:

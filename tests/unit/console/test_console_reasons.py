@@ -79,10 +79,12 @@ def test_all_held_slices_become_free_when_pods_end(node: SyntheticCluster) -> No
 def test_devices_of_an_unhealthy_gpu_return_with_its_health(node: SyntheticCluster) -> None:
     for gpu in node.objects["GPU"].values():
         gpu["status"]["slices"][6]["holders"] = [{"namespace": "a", "name": "b", "uid": "c"}]
+    for one in node.objects["GPU"]["n1-gpu-1"]["status"]["slices"][:4]:
+        one["holders"] = []
     node.objects["GPU"]["n1-gpu-1"]["status"]["health"] = "Unhealthy: Xid 79"
     node.objects["Node"]["n1"]["status"]["allocatable"] = {ONE_G: "7"}
     assert (
-        "Once these GPUs are healthy again, their devices return: 7 of n1-gpu-1 (Unhealthy: Xid 79)"
+        "Once these GPUs are healthy again, devices become free: 4 of n1-gpu-1 (Unhealthy: Xid 79)"
         in explain(node, {ONE_G: "1"})
     )
 

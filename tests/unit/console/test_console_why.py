@@ -98,6 +98,7 @@ def test_a_node_that_offers_nothing_names_why_its_gpus_are_not_served(
     node: SyntheticCluster,
 ) -> None:
     _lose_gpu(node, 0)
+    node.objects["GPU"]["n1-gpu-0"]["status"]["health"] = "Unhealthy: Xid 79"
     synthetic.add_pending_pod(node, "ml", "small", {ONE_G: "1"})
     synthetic.add_pending_pod(node, "ml", "other", {"gpu.tessera.dev/mig-3g.40gb": "1"})
     text = fetch(node, "/why/ml/small").text

@@ -1,0 +1,241 @@
+"""The devices of a node as the kubelet and the scheduler count them, and what is missing of them.
+
+Every page that states how many devices are free for a pod has the number from here.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from facts.wording import count_of, list_first
+from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
+from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.controllers.common import offers
+from gpu_operator.controllers.common.world import Node, World
+from mig import geometry
+from mig.errors import MigError
+
+HeldSlice = tuple[Gpu, Slice]
+_IN_SERVICE: Final = ("Healthy", "Suspect")  # the kubelet offers devices with this health
+_SHOWN_GPUS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Sidelined:
+    """A GPU with devices that the kubelet does not offer although pods hold them."""
+
+    gpu: str
+    reason: str
+    pods: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{len(self.pods)} on {self.gpu} ({self.reason})"
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """The devices of one resource on a node.
+
+    ``present`` are those that the GPU objects list, ``allocatable`` those that the kubelet offers,
+    and ``held`` those that pods have. The scheduler subtracts all held devices from the
+    allocatable ones, ``sidelined`` ones too. ``unheld`` are those in service that no pod has: a
+    pod cannot get them while ``free`` is smaller. ``causes`` name the GPUs whose devices are
+    missing, each with the reason; ``returning`` are those of them that are not in service, with the
+    number of devices that the kubelet offers again once they are.
+    """
+
+    present: int = 0
+    allocatable: int = 0
+    held: int = 0
+    unheld: int = 0
+    causes: tuple[str, ...] = ()
+    sidelined: tuple[Sidelined, ...] = ()
+    returning: tuple[tuple[str, int, str], ...] = ()
+
+    @property
+    def free(self) -> int:
+        """Return how many devices the scheduler counts as free."""
+        return max(self.allocatable - self.held, 0)
+
+    @property
+    def on_sidelined(self) -> int:
+        """Return how many of the held devices the kubelet does not offer."""
+        return sum(len(one.pods) for one in self.sidelined)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Return whether pods on devices that are not offered use up what others have unheld."""
+        return self.free < self.unheld and bool(self.sidelined)
+
+    def describe(self, requested: int) -> str:
+        """Return all counts, and what the missing devices are missing for."""
+        text = (
+            f"{requested} requested; {self.present} present, {self.allocatable} allocatable,"
+            f" {self.held} held, {self.free} free"
+        )
+        if self.causes:
+            text = f"{text}; missing: {list_first(self.causes, _SHOWN_GPUS)}"
+        return f"{text}; {self.describe_crowding()}" if self.is_crowded else text
+
+    def describe_crowding(self) -> str:
+        """Return what the pods on devices that are not offered do to the others' count."""
+        where = list_first([str(one) for one in self.sidelined], _SHOWN_GPUS)
+        return (
+            f"{count_of(self.on_sidelined, 'pod')} on devices that are not offered count against"
+            f" the {self.allocatable} allocatable: {where}; so {self.free} of"
+            f" {self.unheld} in service that no pod holds can be allocated"
+        )
+
+    def gain_of(self, number: int) -> int:
+        """Return how many devices become free if the kubelet offers some more of them."""
+        return max(self.allocatable + number - self.held, 0) - self.free
+
+
+NO_SUPPLY: Final = Supply()
+
+
+def count_supply(world: World, node: Node, resource: str, slices: Sequence[HeldSlice]) -> Supply:
+    """Count the devices of a resource on a node; ``slices`` are those with this resource."""
+    present = sum(offers.count_replicas(gpu, one.profile) for gpu, one in slices)
+    allocatable = offers.allocatable_count(node, resource)
+    causes = _causes(world, node, resource, slices, max(present - allocatable, 0))
+    return Supply(
+        present,
+        allocatable,
+        sum(len(one.holders) for _, one in slices),
+        sum(_count_unheld(gpu, one) for gpu, one in slices),
+        tuple(causes),
+        tuple(_sidelined(slices)),
+        tuple(_returning(slices)),
+    )
+
+
+def count_of_node(world: World, node: Node, resource: str) -> Supply:
+    """Count the devices of a resource on a node."""
+    gpus = world.gpus_by_node().get(node.name, ())
+    slices = [(gpu, one) for gpu in gpus for one in gpu.status.slices if one.resource == resource]
+    return count_supply(world, node, resource, slices)
+
+
+def is_in_service(gpu: Gpu, one: Slice) -> bool:
+    """Return whether the health of a slice and of its GPU lets the kubelet offer the slice."""
+    return is_served(gpu) and _is_good(one.health)
+
+
+def is_served(gpu: Gpu) -> bool:
+    """Return whether the node's agent offers the devices of a GPU with this health."""
+    return _is_good(gpu.status.health)
+
+
+def _is_good(health: str) -> bool:
+    return health.partition(":")[0] in _IN_SERVICE
+
+
+def _count_unheld(gpu: Gpu, one: Slice) -> int:
+    if one.state is not SliceState.ACTIVE or not one.admitted or not is_in_service(gpu, one):
+        return 0
+    return max(offers.count_replicas(gpu, one.profile) - len(one.holders), 0)
+
+
+def _sidelined(slices: Sequence[HeldSlice]) -> Iterator[Sidelined]:
+    """Yield the GPUs whose pods hold devices that the kubelet does not offer."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for gpu, one in slices:
+        reason = _reason(gpu, one)
+        if reason and one.holders and reason != _RESTARTS:
+            pods = found.setdefault((gpu.name, reason), [])
+            pods += [f"{holder.namespace}/{holder.name}" for holder in one.holders]
+    for (name, reason), pods in found.items():
+        yield Sidelined(name, reason, tuple(pods))
+
+
+def _returning(slices: Sequence[HeldSlice]) -> Iterator[tuple[str, int, str]]:
+    """Yield the GPUs that are not in service, with the devices that return with their health.
+
+    A slice that its layout no longer requests is deleted instead.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    for gpu, one in slices:
+        if not is_in_service(gpu, one):
+            found[gpu.name, _reason(gpu, one)] += _stays(gpu, one) * offers.count_replicas(
+                gpu, one.profile
+            )
+    for (name, reason), number in found.items():
+        yield name, number, reason
+
+
+def _stays(gpu: Gpu, one: Slice) -> bool:
+    wanted = gpu.spec.instances
+    is_wanted = not wanted or any(each.place == one.place for each in wanted)
+    return one.state is SliceState.ACTIVE and is_wanted
+
+
+def _causes(
+    world: World, node: Node, resource: str, slices: Sequence[HeldSlice], lacking: int
+) -> Iterator[str]:
+    """Yield the GPUs with devices of this resource that do not exist, or that are not offered.
+
+    A GPU without such a device is never a cause, whatever its health.
+    """
+    explained = 0
+    for gpu in world.gpus_by_node().get(node.name, ()):
+        own = [one for of, one in slices if of is gpu]
+        absent = _absent(gpu, resource)
+        if absent:
+            health = "" if is_served(gpu) else f", {gpu.status.health}"
+            yield f"{absent} of {gpu.name} (requested by its spec, not created yet{health})"
+        reasons: Counter[str] = Counter()
+        for one in own:
+            if reason := _reason(gpu, one):
+                reasons[reason] += offers.count_replicas(gpu, one.profile)
+        for reason, number in reasons.items() if explained < lacking else ():
+            explained += number
+            yield f"{number} of {gpu.name} ({reason})"
+    if explained < lacking:
+        concerned = frozenset(gpu.name for gpu, _ in slices)
+        number = lacking - explained
+        yield f"{number} that the kubelet does not offer{_node_reason(world, node, concerned)}"
+
+
+_RESTARTS: Final = "admits no pod while the kubelet or the node agent restarts"
+
+
+def _reason(gpu: Gpu, one: Slice) -> str:
+    """Return why the kubelet does not offer a slice; empty if it should."""
+    if not is_served(gpu):
+        return one.health if not _is_good(one.health) else gpu.status.health
+    if not _is_good(one.health):
+        return one.health
+    if one.state is SliceState.WITHDRAWING:
+        return "withdrawn by a layout"
+    return "" if one.admitted else _RESTARTS
+
+
+def _absent(gpu: Gpu, resource: str) -> int:
+    """Return how many devices of this resource a GPU's spec requests that do not exist."""
+    name = resource.partition("/")[2]
+    there = {one.place for one in gpu.status.slices}
+    found = 0
+    for one in gpu.spec.layout_instances:
+        if one.place not in there and _offered_as(gpu, one.profile) == name:
+            found += offers.count_replicas(gpu, one.profile)
+    return found
+
+
+def _offered_as(gpu: Gpu, profile: str) -> str:
+    try:
+        return gpu.spec.resource_of(geometry.board(gpu.spec.board).device_profile(profile))
+    except MigError:
+        return ""
+
+
+def _node_reason(world: World, node: Node, concerned: frozenset[str]) -> str:
+    """Return the node's reason, unless it is about a GPU without such devices or one in service."""
+    ready = node.gpu_ready
+    if ready is None or ready.status == "True":
+        return ""
+    subject = world.gpus.get(ready.message.partition(":")[0])
+    if subject is not None and (subject.name not in concerned or is_served(subject)):
+        return ""
+    return f" ({ready.reason}: {ready.message})"
