@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -10,7 +11,7 @@ from starlette.responses import Response
 from console.pages import queries
 from console.pages.forms import LONGEST_NAME, read_form
 from console.pages.frame import Frame
-from console.views import needs, reach, what_if
+from console.views import enforcement, needs, reach, what_if
 from console.views.manifest import ManifestError
 from rdma.explain import Explanation, QuestionError
 
@@ -41,6 +42,10 @@ class RdmaPages:
         values = {"matrix": found, "namespace": space, "first": first, "letters": reach.LEGEND}
         values["missing"] = missing
         problems = [p for p in self._model.fabric.policies.values() if p.problem]
+        states = enforcement.find_enforcement(
+            self._model.fabric, sorted(self._model.fabric.policies)
+        )
+        values["late"] = enforcement.lacking(states)
         return self._frame.page(request, "rdma.html", "RDMA", _LIVE, broken=problems, **values)
 
     async def show_pair(self, request: Request) -> Response:
@@ -56,8 +61,10 @@ class RdmaPages:
         except QuestionError as err:
             problem = str(err)
         values = {"source": source, "destination": destination, "missing": missing}
-        known = self._model.fabric.policies
-        values["policies"] = [one for one in reach.deciding_policies(found) if one in known]
+        fabric = self._model.fabric
+        values["policies"] = enforcement.find_enforcement(fabric, reach.deciding_policies(found))
+        values["late_of"] = partial(enforcement.late_policies, fabric)
+        values |= {"verdict_of": enforcement.verdict_of, "write_lines": enforcement.write_lines}
         return self._frame.page(
             request, "rdma_pair.html", "RDMA", _LIVE, found=found, problem=problem, **values
         )
