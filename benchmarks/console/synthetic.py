@@ -116,6 +116,17 @@ def pool_of(cluster: SyntheticCluster, board: str) -> None:
     if board == _SWITCHED:
         spec |= {"topology": "dgx-h100", "hcas": {"count": 4}}
     cluster.put("GPUPool", _document("GPUPool", _pool(board), spec))
+    add_operator(cluster)
+
+
+def add_operator(cluster: SyntheticCluster) -> Document:
+    """Add a pod of the operator that is ready."""
+    pod = _document("Pod", "tessera-operator-0", {"containers": [{"name": "operator"}]})
+    labels = {"app.kubernetes.io/component": "operator", "app.kubernetes.io/instance": "tessera"}
+    pod["metadata"] |= {"namespace": "tessera-system", "labels": labels}
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    pod["status"] = {"phase": "Running", "conditions": [ready]}
+    return cluster.put("Pod", pod)
 
 
 def add_node(
@@ -292,7 +303,8 @@ def add_rdma_pod(cluster: SyntheticCluster, space: str, name: str, app: str) -> 
     """Add a running pod that holds an HCA."""
     limits = {"rdma.tessera.dev/hca": "1"}
     pod = _document("Pod", name, {"containers": [{"name": "c", "resources": {"limits": limits}}]})
-    number = len(cluster.objects.get("Pod", {})) + 1
+    there = cluster.objects.get("Pod", {})
+    number = len(there) - ("tessera-system/tessera-operator-0" in there) + 1
     pod["metadata"] |= {"namespace": space, "labels": {"app": app}}
     pod["spec"]["nodeName"] = "gpu-0001"
     pod["status"] = {

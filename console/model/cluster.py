@@ -13,6 +13,7 @@ from typing import Any, Final
 from console.model.departures import SLICE, Departures
 from console.model.event_log import EventLog, EventRecord
 from console.model.fabric import KINDS as FABRIC_KINDS, Fabric
+from console.model.parts import OPERATOR, PART, PartPod
 from console.model.pods import PodRecord, Taint, read_taints
 from gpu_operator.api.v1alpha1.resource import Gpu, Resource
 from gpu_operator.controllers.claims.reading import Claim
@@ -95,6 +96,8 @@ class ClusterModel:
         self.fabric = Fabric()
         self.connection = Connection()
         self.departures = Departures()
+        self.parts: dict[str, PartPod] = {}
+        self.operator_spaces: set[str] = set()  # namespaces in which the operator had a pod
         self._taints: dict[str, Sequence[Taint]] = {}
         self._taints_copy: Mapping[str, Sequence[Taint]] | None = None
 
@@ -215,8 +218,11 @@ class ClusterModel:
             known[key] = value
         return bool(before != value)
 
-    def _apply_pod(self, key: str, value: PodRecord | None) -> tuple[str, bool]:
+    def _apply_pod(self, key: str, value: PodRecord | PartPod | None) -> tuple[str, bool]:
         """Store a pod; return the kind of change, and whether the pod has changed."""
+        if isinstance(value, PartPod) or key in self.parts:
+            self._put_part(key, value if isinstance(value, PartPod) else None)
+            return PART, True
         self.fabric.put_pod(key, value.facts if value is not None else None)
         before = self.pods.pop(key, None)
         if value is not None:
@@ -226,6 +232,21 @@ class ClusterModel:
             self.departures.note("Pod", (key,))
         is_plain = all(one is None or one.is_plain for one in (before, value))
         return (HOLDER if is_plain else "Pod"), before != value
+
+    def _put_part(self, key: str, part: PartPod | None) -> None:
+        """Store a pod of Tessera itself, or remove it."""
+        before = self.parts.pop(key, None)
+        if part is not None:
+            self.parts[key] = part
+        for one in (before, part):
+            if one is not None and one.component == OPERATOR:
+                space = one.namespace
+                self.operator_spaces.add(space)
+                rest = self.parts.values()
+                if any((o.component, o.namespace) == (OPERATOR, space) for o in rest):
+                    self.departures.forget(PART, space)
+                else:
+                    self.departures.note(PART, (space,))
 
     def _apply_event(self, key: str, value: EventRecord | None) -> bool:
         if value is None:

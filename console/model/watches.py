@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Never
 
-from console.model import claims as known_claims, event_log, fabric, pods
+from console.model import claims as known_claims, event_log, fabric, parts
 from console.model.cluster import STORED, ClusterModel
 from console.model.fabric import KINDS as FABRIC_KINDS
 from gpu_operator import errors
@@ -24,7 +24,7 @@ REFUSED_S: Final = 60.0  # a missing right or definition seldom appears within s
 _ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 NAMESPACED: Final = ("Pod", "ResourceClaim", "Event", POLICY_KIND)
 _READERS: Final[Mapping[str, Callable[[Document], Any]]] = {
-    "Pod": pods.read_pod,
+    "Pod": parts.read_any_pod,
     "ResourceClaim": known_claims.read_claim,
     "DeviceClass": claims.read_device_class,
     "Event": event_log.read_event,

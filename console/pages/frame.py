@@ -11,8 +11,9 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from console.model.cluster import ClusterModel, Missing
 from console.model.departures import SLICE
 from console.model.event_log import OPERATOR_SPACE
+from console.model.parts import PART
 from console.pages import rendering
-from console.views import links, pods
+from console.views import links, operation, pods
 from console.views.waiting.survey import Survey
 
 MENU: Final = (
@@ -147,7 +148,8 @@ class Frame:
             self.templates,
             template,
             title=title,
-            live=live,
+            live=f"{live} {PART}" if live else "",
+            outages=operation.find_outages(self.model),
             version=self.model.version,
             cluster=self._cluster,
             menu=self._menu,

@@ -135,6 +135,7 @@
     if (over) show('still', 'the object of this page is gone: the page does not change any more');
     else if (stream !== 'open') show('off', 'the console does not answer: it may have ended');
     else if (watches !== 'on') show('off', 'the console does not receive all changes from the API server');
+    else if (main().dataset.outages) show('off', main().dataset.outages);
     else show('on', 'live: changes of the cluster appear at once');
   };
 
