@@ -20,8 +20,8 @@ _LONGEST: Final = 200
 class PartPod:
     """A pod of Tessera itself.
 
-    ``problem`` is why it is not ready; empty if it is. ``since`` is when its readiness changed last.
-    ``is_failing`` is false while it only starts.
+    ``problem`` is why it is not ready; empty if it is. ``since`` is when its readiness changed
+    last. ``is_failing`` is false while it only starts.
     """
 
     namespace: str

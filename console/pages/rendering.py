@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from console.views import faults, fleet, inference, places, rollout
+from console.views import faults, fleet, impact, inference, places, rollout
 from console.views.waiting import advice, why
 from drawing import elements, gpus, pixels, slices, verdict
 from drawing.elements import Element
@@ -33,6 +33,8 @@ def new_environment() -> Environment:
         "path_drawing": lambda answer: verdict.draw_path(verdict.path_of(answer)),
         "patterns": gpus.make_patterns(),
         "advise": advice.advise,
+        "describe_recovery": impact.describe_recovery,
+        "is_beside": faults.is_beside,
         "legend": slices.LEGEND,
         "colours": fleet.COLOURS,
         "memory_levels": fleet.memory_legend(),

@@ -22,10 +22,15 @@ _PENDING: Final = "Pending"
 _UNKNOWN: Final = "Unknown"  # the health of a GPU that its node's agent has not read
 _XIDS_OF_ERRORS: Final = (63, 64, 94, 95)  # of uncorrected memory errors
 OFF_BUS_XID: Final = 79
+HANG_XID: Final = 109
 LOST: Final = "lost: off the bus"
+_HANG: Final = requests.name_fault(FaultKind.HANG, None)
 _OFF_BUS: Final = requests.name_fault(FaultKind.OFF_BUS, None)
 _OVER: Final = (FaultPhase.INJECTED, FaultPhase.CLEARED)
-_WORDS_OF_HEALTH: Final = {FaultKind.HANG: " hangs", FaultKind.THERMAL: "thermal slowdown"}
+_WORDS_OF_HEALTH: Final = {
+    FaultKind.HANG: (" hangs", " hung"),
+    FaultKind.THERMAL: ("thermal slowdown",),
+}
 _NOT_NAMED: Final = 1 << 20  # behind every place in a health
 
 
@@ -58,8 +63,13 @@ class GpuFault:
         """Return whether the fault keeps its GPU off the bus."""
         return self.phase == FaultPhase.ACTIVE and self.what == _OFF_BUS
 
+    @property
+    def label(self) -> str:
+        """Return what the fault is, with the Xid that gpud records for it."""
+        return f"{self.what}, Xid {HANG_XID}" if self.what == _HANG else self.what
+
     def __str__(self) -> str:
-        return f"GPUFault {self.name} ({self.what})" if self.name else f"{self.what}, deleted"
+        return f"GPUFault {self.name} ({self.label})" if self.name else f"{self.label}, deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +90,10 @@ class SickGpu:
         return "with a lasting fault only" if health == "Healthy" else "not healthy"
 
     def __str__(self) -> str:
-        beside = "" if self.gpu.status.health in ("Healthy", _UNKNOWN) else "also: "
-        causes = [f", {'' if one.is_named else beside}{one}" for one in self.faults]
+        causes = [
+            f", {'also: ' if is_beside(one, place == 0, self.gpu.status.health) else ''}{one}"
+            for place, one in enumerate(self.faults)
+        ]
         return f"GPU {self.gpu.spec.index} {describe_health(self.gpu)}{''.join(causes)}"
 
 
@@ -129,6 +141,15 @@ def sick_gpus(world: World, gpus: Iterable[Gpu]) -> tuple[SickGpu, ...]:
             if is_sick or behind:
                 found.append(SickGpu(gpu, behind))
     return tuple(found)
+
+
+def is_beside(fault: GpuFault, is_first: bool, health: str) -> bool:
+    """Return whether a page that lists a fault has another cause of the health before it.
+
+    ``health`` has its cause behind a colon, if it has one.
+    """
+    has_other = not is_first or ":" in health
+    return has_other and not fault.is_named and health not in ("Healthy", _UNKNOWN)
 
 
 def is_sick(gpu: Gpu) -> bool:
@@ -224,7 +245,7 @@ def _place(gpu: Gpu, wanted: WantedFault, where: str) -> int:
     slices = [one.health for one in gpu.status.slices if one.uuid == where]
     claimed = [one.health for one in gpu.status.claims if one.uuid == where]
     words = [f"Xid {xid} (" for xid in _xids(wanted)]
-    words += filter(None, (_WORDS_OF_HEALTH.get(wanted.kind),))
+    words += _WORDS_OF_HEALTH.get(wanted.kind, ())
     sick = "\n".join(f"{one} (" for one in (gpu.status.health, *slices, *claimed))
     return min((place for one in words if (place := sick.find(one)) >= 0), default=_NOT_NAMED)
 
@@ -237,12 +258,17 @@ def _xids(wanted: WantedFault) -> tuple[int, ...]:
             return _XIDS_OF_ERRORS
         case FaultKind.OFF_BUS:
             return (OFF_BUS_XID,)
+        case FaultKind.HANG:
+            return (HANG_XID,)
         case _:
             return ()
 
 
 def _ending(fault: Fault, wanted: WantedFault | None, phase: str, behind: bool) -> str:
-    after = "gpud then resets the GPU, and puts it back into service after a probation"
+    hung = "gpud then ends the CUDA contexts on it (error 719, Xid 45; pods keep running),"
+    after = "resets the GPU, and puts it back into service after a probation"
+    is_hang = wanted is not None and wanted.kind is FaultKind.HANG
+    after = f"{hung} {after}" if is_hang else f"gpud then {after}"
     names = "; the health names its Xid" if behind else ""
     match phase:
         case FaultPhase.ACTIVE:
@@ -250,7 +276,7 @@ def _ending(fault: Fault, wanted: WantedFault | None, phase: str, behind: bool) 
             end = f"until {until}, or until" if until else "until"
             return f"lasts {end} the GPUFault is deleted: {after}"
         case FaultPhase.INJECTED:
-            reset = "; gpud resets the GPU when no other fault lasts and no context is left"
+            reset = "; gpud resets the GPU when no other fault lasts and no CUDA context is left"
             return f"happened once and is over{names}{reset if behind else ''}"
         case FaultPhase.CLEARED:
             return f"has ended{names}"

@@ -13,7 +13,6 @@ from console.views.labels import read_selector
 from console.views.waiting import supply
 from drawing import pixels
 from drawing.slices import WORDS, Box, BoxState, GpuPicture
-from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common import membership
 from gpu_operator.controllers.common.world import Node, World
@@ -28,7 +27,6 @@ COLOURS: Final = {
     BY_MEMORY: "memory in use",
 }
 MEMORY_LEVELS: Final = (1, 25, 50, 75)  # percent: from each of them on, another colour
-SILENT: Final = (Reason.AGENT_UNREACHABLE, Reason.WAITING_FOR_AGENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +294,7 @@ def silence_of(node: Node | None, knows_node: bool) -> str:
     if not node.ready:
         return "the node is not ready"
     ready = node.gpu_ready
-    is_silent = ready is not None and ready.status != "True" and ready.reason in SILENT
+    is_silent = ready is not None and ready.status != "True" and ready.reason in supply.SILENT
     return f"{ready.reason}: {ready.message}" if ready is not None and is_silent else ""
 
 

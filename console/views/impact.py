@@ -8,7 +8,7 @@ from typing import Final
 from console.views import details, faults
 from console.views.details import FoundSlice
 from console.views.faults import GpuFault
-from gpu_operator.api.v1alpha1.gpu import Holder
+from gpu_operator.api.v1alpha1.gpu import FaultKind, FaultPhase, Holder, WantedFault
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common.world import World
 
@@ -63,7 +63,7 @@ def holders_of(gpu: Gpu, slice_uuid: str = "") -> tuple[Holder, ...]:
 def remedies_of(gpu: Gpu, slice_uuid: str = "") -> tuple[tuple[int, str], ...]:
     """Return the Xids that the health of a GPU and of its slices names, with their remedies.
 
-    A GPU that is lost has Xid 79, even if its health does not name it.
+    A GPU that is lost has Xid 79, and one that hangs Xid 109, even if its health does not name it.
     """
     return tuple({xid: REMEDIES[xid] for xid in _xids(gpu, slice_uuid) if xid in REMEDIES}.items())
 
@@ -84,9 +84,54 @@ def sick_slices(world: World, held: Sequence[FoundSlice]) -> tuple[SickSlice, ..
     )
 
 
+def describe_recovery(gpu: Gpu) -> str:
+    """Return what gpud does after the faults of a GPU that is out of service, and what it needs.
+
+    gpud waits for CUDA contexts to end, not for pods: a pod can hold a slice without one.
+    """
+    health = gpu.status.health.partition(":")[0]
+    if health == "Probation":
+        return (
+            "The fault is over, and gpud has reset the GPU. It watches the GPU and puts it back"
+            " into service after 30 seconds without an event (gpud's default); a relapse doubles"
+            " this, up to eight times. No pod has to end"
+        )
+    if health != "Unhealthy":
+        return ""
+    kinds = {one.kind for one in _lasting(gpu)}
+    if FaultKind.HANG in kinds:
+        return (
+            "When the hang ends, gpud itself ends the CUDA contexts that hang (error 719, Xid 45),"
+            " and resets the GPU at least 10 seconds after the last event: delete the GPUFault. No"
+            " pod has to end for this"
+        )
+    if FaultKind.OFF_BUS in kinds:
+        return (
+            "The contexts have ended. When the GPU is on the bus again, gpud resets it: delete the"
+            " GPUFault. No pod has to end for this"
+        )
+    return (
+        "gpud resets the GPU at least 10 seconds after the last event, when no hang or loss of the"
+        " bus lasts and no CUDA context is left on it, unless the remapping of memory has failed"
+        " (Xid 64). A pod without a context does not prevent this; end programs that still have one"
+    )
+
+
+def _lasting(gpu: Gpu, slice_uuid: str = "") -> Iterator[WantedFault]:
+    """Yield the faults that last, of a GPU or of one of its slices."""
+    active = {
+        one.id
+        for one in gpu.status.faults
+        if one.phase is FaultPhase.ACTIVE and slice_uuid in ("", one.slice or slice_uuid)
+    }
+    yield from (one for one in gpu.spec.faults if one.id in active)
+
+
 def _xids(gpu: Gpu, slice_uuid: str) -> Iterator[int]:
     if faults.is_lost(gpu):
         yield faults.OFF_BUS_XID
+    if any(one.kind is FaultKind.HANG for one in _lasting(gpu, slice_uuid)):
+        yield faults.HANG_XID
     healths = [one.health for one in details.entries_of(gpu) if slice_uuid in ("", one.uuid)]
     for health in (gpu.status.health, *healths):
         yield from (int(found[1]) for found in _NAMED.finditer(health))

@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import Final
 
 from console.model.pods import PodRecord
-from console.views.fleet import SILENT
 from console.views.waiting import supply as supplies
 from console.views.waiting.supply import NO_SUPPLY, HeldSlice, Supply
 from console.views.waiting.survey import Survey
@@ -116,7 +115,7 @@ def _down_reason(survey: Survey, node: Node) -> str:
     if ready is None or ready.status == "True":
         return ""
     gpus = survey.world.gpus_by_node().get(node.name, ())
-    if ready.reason not in SILENT and any(map(supplies.is_served, gpus)):
+    if ready.reason not in supplies.SILENT and any(map(supplies.is_served, gpus)):
         return ""
     return f"{ready.reason}: {ready.message}"
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from facts.wording import count_of, list_first
+from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common import offers
@@ -19,6 +20,8 @@ from mig.errors import MigError
 HeldSlice = tuple[Gpu, Slice]
 _IN_SERVICE: Final = ("Healthy", "Suspect")  # the kubelet offers devices with this health
 _SHOWN_GPUS: Final = 3
+SILENT: Final = (Reason.AGENT_UNREACHABLE, Reason.WAITING_FOR_AGENT)
+"""Reasons of a node whose agent has not reported: nothing is known of its GPUs now."""
 
 
 @dataclass(frozen=True, slots=True)

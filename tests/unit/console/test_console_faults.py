@@ -111,9 +111,9 @@ def test_a_card_of_a_large_fleet_changes_with_the_faults_alone() -> None:
         return before, (await console.request("/parts/nodes", query=query)).text
 
     before, after = run(cluster, use)
-    assert "hang, deleted" not in after
-    assert "GPUFault late (hang)" not in before
-    assert "GPUFault late (hang)" in after
+    assert "hang, Xid 109, deleted" not in after
+    assert "GPUFault late (hang, Xid 109)" not in before
+    assert "GPUFault late (hang, Xid 109)" in after
 
 
 def test_a_fault_that_happened_once_is_behind_the_health_that_names_its_xid(
@@ -136,13 +136,13 @@ def test_the_fault_that_the_health_names_is_first_and_others_are_marked(
     fail(node, "xid48", sick, "Injected", xid=48)
     first, second = (one for one in notes(fetch(node, f"/gpus/{GPU}").text) if "GPUFault" in one)
     assert first.startswith("GPUFault xid48 (Xid 48)")
-    assert second.startswith("also: GPUFault stuck (hang)")
-    title = f"GPU 0 {sick}, GPUFault xid48 (Xid 48), also: GPUFault stuck (hang)"
+    assert second.startswith("also: GPUFault stuck (hang, Xid 109)")
+    title = f"GPU 0 {sick}, GPUFault xid48 (Xid 48), also: GPUFault stuck (hang, Xid 109)"
     assert title in fetch(node, "/").text
     node.objects["GPU"][GPU]["status"]["health"] = "Unhealthy: GPU 0 hangs"
     text = fetch(node, f"/gpus/{GPU}").text
     (note,) = [one for one in notes(text) if "GPUFault" in one]
-    assert note.startswith("GPUFault stuck (hang)")
+    assert note.startswith("GPUFault stuck (hang, Xid 109)")
     assert "also: " not in text
 
 
@@ -287,7 +287,40 @@ def test_gpu_and_fault_list_the_pods_and_the_first_step(node: SyntheticCluster, 
     assert set(re.findall(r'title="([^"]+)"', listed)) == pods
     assert 'href="/pods/' in listed
     assert "after Xid 48: reset the GPU; if it recurs, replace the board." in text
-    assert "gpud resets the GPU when no fault lasts and no context is left" in text
+    assert "no CUDA context is left on it" in text
+
+
+def test_a_single_cause_is_not_marked_as_another_one(node: SyntheticCluster) -> None:
+    fail(node, "stuck", "Unhealthy", hang=True)
+    assert "GPU 0 Unhealthy, GPUFault stuck (hang, Xid 109)" in fetch(node, "/").text
+    for path in ("/", "/nodes/n1", f"/gpus/{GPU}"):
+        assert "also: " not in fetch(node, path).text
+    fail(node, "hot", "Unhealthy", thermal=True)
+    assert "(hang, Xid 109), also: GPUFault hot (" in fetch(node, "/").text
+
+
+def test_a_hang_has_its_xid_and_what_gpud_itself_does_when_it_ends(node: SyntheticCluster) -> None:
+    fail(node, "stuck", "Unhealthy", hang=True)
+    for path in (f"/gpus/{GPU}", "/faults/stuck"):
+        text = fetch(node, path).text
+        assert "(hang, Xid 109)" in text or "<dd>hang, Xid 109</dd>" in text
+        assert "the first step after Xid 109: debug the program." in text
+        assert "gpud itself ends the CUDA contexts that hang (error 719, Xid 45)" in text
+        assert "No pod has to end for this" in text
+        assert "gpud then ends the CUDA contexts on it (error 719, Xid 45; pods keep" in text
+
+
+def test_a_gpu_on_probation_needs_no_pod_to_end(node: SyntheticCluster) -> None:
+    fail(node, "stuck", "Probation", "Cleared", hang=True)
+    status = node.objects["GPU"][GPU]["status"]
+    for one in status["slices"]:
+        one["health"] = "Probation: GPU 0 hung (Xid 109)"
+    text = fetch(node, f"/gpus/{GPU}").text
+    assert "The fault is over, and gpud has reset the GPU. It watches the GPU" in text
+    assert "No pod has to end" in text
+    assert " hangs" not in text
+    status["health"] = "Probation: GPU 0 hung (Xid 109)"
+    assert "GPUFault stuck (hang, Xid 109)" in fetch(node, "/").text
 
 
 def test_a_fault_of_a_slice_affects_the_holders_of_that_slice(node: SyntheticCluster) -> None:

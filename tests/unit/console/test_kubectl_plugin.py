@@ -484,11 +484,11 @@ def test_the_map_shows_the_slice_of_a_claim_under_a_requested_whole_gpu(
 
 def test_the_map_names_the_faults_of_a_sick_gpu(run: Run, node: SyntheticCluster) -> None:
     fail(node, "drill", "Unhealthy", gpu="n1-gpu-0", hang=True)
-    assert "GPU 0 Unhealthy, also: GPUFault drill (hang)" in run("map")[1]
+    assert "GPU 0 Unhealthy, GPUFault drill (hang, Xid 109)" in run("map")[1]
     node.refused["GPUFault"] = errors.Refused("faults are forbidden")
     _, text, problem = run("map")
     assert "GPU 0 Unhealthy, hang\n" in text
     assert "faults are forbidden" in problem
     del node.refused["GPUFault"]
     node.remove("GPUFault", "drill")
-    assert "GPU 0 Unhealthy, also: hang, deleted" in run("map")[1]
+    assert "GPU 0 Unhealthy, hang, Xid 109, deleted" in run("map")[1]

@@ -17,6 +17,8 @@ from vgpu_sim.gpud.faults.classes import Severity
 from vgpu_sim.records import dataclass
 
 LONGEST_FACTOR: Final = 8
+HANGS: Final = " hangs"  # in the cause of a health; in probation, the GPU hung
+_HUNG: Final = " hung"
 
 
 class State(StrEnum):
@@ -83,7 +85,9 @@ class Health:
             case State.SUSPECT if age >= times.suspect_s:
                 return Health(since=now, factor=self.factor)
             case State.UNHEALTHY if age >= times.unhealthy_s and not stuck:
-                return replace(self, state=State.PROBATION, since=now)
+                return replace(
+                    self, state=State.PROBATION, since=now, why=self.why.replace(HANGS, _HUNG)
+                )
             case State.PROBATION if age >= times.probation_s * self.factor:
                 return Health(since=now, factor=self.factor)
             case State.HEALTHY if self.factor > 1 and age >= times.probation_s * LONGEST_FACTOR:

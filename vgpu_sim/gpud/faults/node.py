@@ -17,7 +17,7 @@ from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.faults.classes import IGNORED_XIDS, XID_OF_FAULT, XIDS, Scope, Severity
-from vgpu_sim.gpud.faults.health import Health, State, Times, worst
+from vgpu_sim.gpud.faults.health import HANGS, Health, State, Times, worst
 from vgpu_sim.gpud.faults.injection import LASTING, Injection, Kind
 from vgpu_sim.gpud.faults.records import Records
 from vgpu_sim.gpud.model import Gpu, GpuUuid, MigInstance
@@ -31,6 +31,7 @@ logger = logging.getLogger("tessera.gpud")
 
 LOOK_SECONDS: Final = 0.25
 MAX_ACTIVE: Final = 64  # lasting faults of the node
+HANG_XID: Final = 109
 MAX_REMEMBERED: Final = 1024  # ids of injections
 
 
@@ -105,7 +106,7 @@ class Faults:
             if fault.kind == Kind.OFF_BUS:
                 return CudaError.NO_DEVICE, f"{gpu} has fallen off the bus"
             if fault.kind == Kind.HANG and self._hits(fault.instance, instance):
-                return CudaError.DEVICE_UNAVAILABLE, f"{fault.instance or gpu} hangs"
+                return CudaError.DEVICE_UNAVAILABLE, f"{fault.instance or gpu}{HANGS}"
         health = self.instance_health(instance)
         return None if health.in_service else (CudaError.DEVICE_UNAVAILABLE, str(health))
 
@@ -263,9 +264,10 @@ class Faults:
             case Kind.HANG:
                 for context in self._affected_contexts(gpu, injection.instance):
                     self._contexts.pause(context)
-                self._note(gpu, injection.instance, 109, 0, "injected")
+                self._note(gpu, injection.instance, HANG_XID, 0, "injected")
                 where = injection.instance or gpu.uuid
-                self._struck(gpu, injection.instance, Severity.CRITICAL, f"{where} hangs")
+                why = f"{where}{HANGS} (Xid {HANG_XID})"
+                self._struck(gpu, injection.instance, Severity.CRITICAL, why)
             case _:
                 self._struck(gpu, "", Severity.SUSPICIOUS, "thermal slowdown")
         self._watch()

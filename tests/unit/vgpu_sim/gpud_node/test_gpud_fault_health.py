@@ -28,6 +28,12 @@ def test_a_critical_event_takes_out_of_service_and_time_brings_back() -> None:
     assert str(later(trial, 140)) == "Healthy"
 
 
+def test_in_probation_the_gpu_no_longer_hangs() -> None:
+    sick = Health().after_event(Severity.CRITICAL, "GPU-1 hangs (Xid 109)", 0)
+    assert str(sick) == "Unhealthy: GPU-1 hangs (Xid 109)"
+    assert str(later(sick, 1000)) == "Probation: GPU-1 hung (Xid 109)"
+
+
 def test_what_cannot_be_reset_stays_unhealthy() -> None:
     struck = Health().after_event(Severity.CRITICAL, "off the bus", 0)
     assert later(struck, 1e6, stuck=True).state is State.UNHEALTHY
