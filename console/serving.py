@@ -30,6 +30,7 @@ _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPOR
 _SHUTDOWN_S: Final = 1
 _AGAIN_S: Final = 5.0
 _M_MMAP_THRESHOLD: Final = -3  # <malloc.h>
+_M_ARENA_MAX: Final = -8
 _MMAP_BYTES: Final = 128 * 1024
 
 
@@ -97,10 +98,19 @@ def return_large_blocks() -> None:
     """Have malloc return freed blocks of 128 KiB and more to the system (mallopt(3)).
 
     By default glibc raises this limit to the largest block that was freed, so the lists of a large
-    cluster, which are read once, would leave holes. Other C libraries have no such limit.
+    cluster, which are read once, would leave holes. All threads share one arena: each of several
+    would keep holes of its own. Other C libraries have no such limit.
     """
     with contextlib.suppress(AttributeError):
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
+        libc.mallopt(_M_ARENA_MAX, 1)
+
+
+def trim_memory() -> None:
+    """Return free pages of the heap to the system (malloc_trim(3)), if the C library can."""
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def new_token() -> str:
@@ -156,6 +166,8 @@ async def _warm_up(model: ClusterModel, pages: Pages) -> None:
     while not model.connection.is_complete:
         await model.wait(model.version, _AGAIN_S)
     await pages.warm_up()
+    gc.collect()
+    trim_memory()
     gc.freeze()  # collections over a large model would block the loop for a second
 
 

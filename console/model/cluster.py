@@ -15,7 +15,7 @@ from console.model.event_log import EventLog, EventRecord
 from console.model.fabric import KINDS as FABRIC_KINDS, Fabric
 from console.model.parts import OPERATOR, PART, PartPod
 from console.model.pods import PodRecord, Taint, read_taints
-from gpu_operator.api.v1alpha1.resource import Gpu, Resource
+from gpu_operator.api.v1alpha1.resource import Broken, Gpu
 from gpu_operator.controllers.claims.reading import Claim
 from gpu_operator.controllers.claims.selectors import Facts
 from gpu_operator.controllers.common.world import World
@@ -177,7 +177,7 @@ class ClusterModel:
         if value is not None:
             return str((value.get("spec") or {}).get("nodeName") or "")
         known = self._store.value(kind, key)
-        return str(known.spec.node_name) if isinstance(known, Resource) else ""
+        return "" if known is None or isinstance(known, Broken) else str(known.spec.node_name)
 
     def _note_departures(self, kind: str, key: str, before: Any) -> None:
         """Record that an object is gone or exists, and which slices of a GPU are gone."""
@@ -256,8 +256,9 @@ class ClusterModel:
         return True
 
 
-def _slices_of(gpu: Gpu | None) -> frozenset[str]:
+def _slices_of(gpu: Gpu | Broken | None) -> frozenset[str]:
     """Return the UUIDs of a GPU's slices; none of a GPU that is not known or cannot be read."""
-    if not isinstance(gpu, Resource):
+    if gpu is None or isinstance(gpu, Broken):
         return frozenset()
-    return frozenset(one.uuid for one in (*gpu.status.slices, *gpu.status.claims))
+    claimed = {one.uuid for one in gpu.status.claims}
+    return frozenset({one.uuid for one in gpu.status.slices} | claimed)

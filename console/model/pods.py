@@ -7,7 +7,7 @@ large cluster has tens of thousands of such pods.
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -54,23 +54,16 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
-class PodRecord:
-    """A pod that waits for a node, or that has devices, claims or an HCA.
+class PodDetails:
+    """What only some pods have: those that wait, have an HCA or expose metrics.
 
-    ``problem`` is what the kubelet reports of a container that does not start, and ``is_ending``
-    whether the pod is being deleted. While the pod waits, ``requests`` are the extended resources
-    of all its containers. ``waiting`` is set if it has ResourceClaims, and
-    ``unmade_claims`` are those that are still to be created from templates. ``facts`` is set if the
-    pod holds an HCA, and ``metrics`` if it runs with devices or claims and states where it exposes
-    metrics. ``containers`` are pairs of a container and of a resource or "claim NAME" that it has.
+    ``uid`` is the pod's. While the pod waits, ``requests`` are the extended resources of all its
+    containers. ``waiting`` is set if it has ResourceClaims, and ``unmade_claims`` are those that
+    are still to be created from templates. ``facts`` is set if the pod holds an HCA, and
+    ``metrics`` if it runs with devices or claims and states where it exposes metrics.
     """
 
-    namespace: str
-    name: str
-    uid: str
-    node: str
-    phase: str
-    created: str
+    uid: str = ""
     requests: tuple[tuple[str, int], ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()
     has_affinity: bool = False
@@ -81,9 +74,29 @@ class PodRecord:
     unmade_claims: tuple[str, ...] = ()
     facts: PodFacts | None = None
     metrics: MetricsPort | None = None
+
+
+_NO_DETAILS: Final = PodDetails()
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """A pod that waits for a node, or that has devices, claims or an HCA.
+
+    ``problem`` is what the kubelet reports of a container that does not start, and ``is_ending``
+    whether the pod is being deleted. ``containers`` are pairs of a container and of a resource or
+    "claim NAME" that it has. All other properties are those of ``details``, which plain pods share.
+    """
+
+    namespace: str
+    name: str
+    node: str
+    phase: str
+    created: str
     problem: str = ""
     is_ending: bool = False
     containers: tuple[tuple[str, str], ...] = ()
+    details: PodDetails = _NO_DETAILS
 
     @property
     def is_plain(self) -> bool:
@@ -95,6 +108,61 @@ class PodRecord:
     def key(self) -> str:
         """Return "namespace/name"."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def uid(self) -> str:
+        """Return the pod's UID; empty if it is plain."""
+        return self.details.uid
+
+    @property
+    def requests(self) -> tuple[tuple[str, int], ...]:
+        """Return the extended resources that the pod waits for."""
+        return self.details.requests
+
+    @property
+    def node_selector(self) -> tuple[tuple[str, str], ...]:
+        """Return the labels of a node for which the pod waits."""
+        return self.details.node_selector
+
+    @property
+    def has_affinity(self) -> bool:
+        """Return whether the pod waits and has affinity."""
+        return self.details.has_affinity
+
+    @property
+    def tolerations(self) -> tuple[Toleration, ...]:
+        """Return the tolerations of a pod that waits."""
+        return self.details.tolerations
+
+    @property
+    def scheduler(self) -> str:
+        """Return the scheduler's message about a pod that waits."""
+        return self.details.scheduler
+
+    @property
+    def gates(self) -> tuple[str, ...]:
+        """Return the scheduling gates."""
+        return self.details.gates
+
+    @property
+    def waiting(self) -> WaitingPod | None:
+        """Return the claims of a pod that waits."""
+        return self.details.waiting
+
+    @property
+    def unmade_claims(self) -> tuple[str, ...]:
+        """Return the claims that do not exist yet."""
+        return self.details.unmade_claims
+
+    @property
+    def facts(self) -> PodFacts | None:
+        """Return what RDMA policies need of a pod with an HCA."""
+        return self.details.facts
+
+    @property
+    def metrics(self) -> MetricsPort | None:
+        """Return where the pod exposes metrics."""
+        return self.details.metrics
 
 
 def read_pod(document: Document) -> PodRecord | None:
@@ -116,26 +184,29 @@ def read_pod(document: Document) -> PodRecord | None:
     requests = tuple(sorted(wanted.items())) if waits else ()
     metrics = read_metrics_port(document) if has_devices and phase == "Running" else None
     affinity = spec.get("affinity") or {}
-    return PodRecord(
-        namespace=space,
-        name=name,
+    details = PodDetails(
         uid=uid,
-        node=sys.intern(node),
-        phase=sys.intern(phase),
-        created=str(metadata.get("creationTimestamp") or ""),
         requests=requests,
         node_selector=tuple(sorted((spec.get("nodeSelector") or {}).items())) if waits else (),
         has_affinity=waits and bool(affinity),
         tolerations=tuple(_tolerations(spec)) if waits else (),
         scheduler=_scheduler_message(status)[:_LONGEST] if waits else "",
         gates=tuple(str(one.get("name")) for one in spec.get("schedulingGates") or ()),
-        problem=_container_problem(status)[:_LONGEST] if node else "",
-        is_ending=is_ending,
         waiting=waiting,
         unmade_claims=tuple(_unmade_claims(document)) if waits else (),
         facts=facts,
         metrics=metrics,
+    )
+    return PodRecord(
+        namespace=space,
+        name=name,
+        node=sys.intern(node),
+        phase=sys.intern(phase),
+        created=sys.intern(str(metadata.get("creationTimestamp") or "")),  # many begin together
+        problem=_container_problem(status)[:_LONGEST] if node else "",
+        is_ending=is_ending,
         containers=_share(tuple(_containers(document))),
+        details=_NO_DETAILS if replace(details, uid="") == _NO_DETAILS else details,
     )
 
 

@@ -2,3 +2,11 @@
 
 No other package of the operator has a Kubernetes client.
 """
+
+from importlib import metadata
+
+from vgpu_sim import lazy_packages
+
+_VERSION = metadata.version("kubernetes")
+lazy_packages.install("kubernetes", __version__=_VERSION)
+lazy_packages.install("kubernetes.aio", __version__=_VERSION)

@@ -128,7 +128,9 @@ class Reflector:
         if value is None:
             self._remove(key, self._known.get(key, ""))
             return ""
-        self._known[key] = str(item["metadata"].get("uid") or "")
+        # Without a receiver of UIDs none is stored: there are tens of thousands of pods.
+        uid = item["metadata"].get("uid") if self._lost is not None else None
+        self._known[key] = str(uid or "")
         self._sink(self._kind, key, value)
         return key
 

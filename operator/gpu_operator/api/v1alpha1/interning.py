@@ -15,7 +15,7 @@ from gpu_operator.api.v1alpha1.gpu import PlacedInstance
 
 _WORD: Final = 64  # longer strings are rarely equal
 _MOST: Final = 4096  # distinct values of each type; few occur: users set few fields
-_WIDE: Final = 10  # fields; more take less memory in a dictionary that shares its keys
+_WIDE: Final = 2  # fields; more take less memory in a dictionary that shares its keys
 # Fields whose values seldom repeat:
 _UNIQUE: Final = frozenset({"uid", "uuid", "name", "memory_used_bytes", "last_transition_time"})
 

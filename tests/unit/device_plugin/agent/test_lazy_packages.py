@@ -1,4 +1,4 @@
-"""The Kubernetes client in the agent: the parts that it uses are loaded, the others on demand."""
+"""The Kubernetes client: the parts that a program uses are loaded, the others on demand."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.kube import lazy_packages
+from vgpu_sim import lazy_packages
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 UNUSED = (
@@ -36,6 +36,14 @@ def test_the_agent_imports_no_part_of_the_client_that_it_does_not_use() -> None:
     imported = run(program).split()
     assert "kubernetes.dynamic.client" in imported
     assert not set(UNUSED) & set(imported)
+
+
+def test_the_console_and_the_operator_import_no_synchronous_client() -> None:
+    unused = {"kubernetes.stream", "kubernetes.client.rest", "oauthlib", "requests", "websocket"}
+    for module in ("console.command", "gpu_operator.kube.connection"):
+        imported = run(f"import sys, {module}; print(*sys.modules)").split()
+        assert "kubernetes.aio.client.api_client" in imported
+        assert not unused & set(imported)
 
 
 def test_every_attribute_of_the_client_is_available() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ConfigDict, create_model
 
-from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
+from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus, Holder
 from gpu_operator.api.v1alpha1.interning import intern_model
 
 _SPEC: dict[str, Any] = {
@@ -64,3 +64,9 @@ def test_wide_models_take_less_memory_however_many_exist() -> None:
     interned = intern_model(wide.model_validate({}))
     assert interned == plain[0]
     assert sys.getsizeof(interned.__dict__) < 0.7 * sys.getsizeof(plain[0].__dict__)
+
+
+def test_holders_take_less_memory() -> None:
+    plain = [Holder(namespace="ml", name=f"p-{number}", uid=f"u-{number}") for number in range(50)]
+    before = sys.getsizeof(plain[-1].__dict__)
+    assert sys.getsizeof([intern_model(one) for one in plain][-1].__dict__) < 0.7 * before

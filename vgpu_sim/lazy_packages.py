@@ -1,7 +1,8 @@
 """Packages whose ``__init__`` runs at the first access to an attribute, not at import.
 
 ``import kubernetes`` runs every part of the client, including streams, OIDC log-in, YAML and
-leader election. These take 7 MiB in each node's agent, which uses none of them.
+leader election. These take 7 MiB in each node's agent, in the operator and in the console, none of
+which uses them.
 """
 
 import importlib
