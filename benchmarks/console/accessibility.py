@@ -4,12 +4,15 @@ import json
 from typing import Final
 
 from benchmarks.console.browser import Page
-from benchmarks.console.pictures import VIEWS, show_layout, show_what_if
+from benchmarks.console.pictures import HISTORY, VIEWS, show_layout, show_what_if
 
 _MORE: Final = {
     "whole": "/gpus/gpu-0003-gpu-3",
     "detail": "/?pool=rtx",
     "exporter": "/metrics/gpu-0003",
+    "history": HISTORY,
+    "busiest": "/metrics?sort=activity",
+    "absent": "/gpus/none",
     "rolled-back": "/gpus/gpu-0006-gpu-1",
     "form": "/performance/attention?heads=0",
 }

@@ -37,7 +37,11 @@ def make_app(cluster: synthetic.SyntheticCluster) -> Starlette:
                     follow(kind.name, float(given.get("timeoutSeconds", "60"))),
                     media_type="application/json",
                 )
-            chosen = Chosen(request.path_params.get("namespace", ""))
+            chosen = Chosen(
+                request.path_params.get("namespace", ""),
+                labels=given.get("labelSelector", ""),
+                fields=given.get("fieldSelector", ""),
+            )
             page = await cluster.page(kind.name, chosen, given.get("continue", ""))
             return JSONResponse(page)
 
@@ -71,6 +75,8 @@ def make_app(cluster: synthetic.SyntheticCluster) -> Starlette:
 
     async def read_pod(request: Request) -> Response:
         pod = request.path_params["pod"].partition(":")[0]
+        if pod == scenes.EXPORTER:
+            return PlainTextResponse(scenes.read_exporter(cluster, time.monotonic() - began))
         return PlainTextResponse(scenes.metrics_of(pod, 100 + time.monotonic() - began))
 
     others = [
@@ -96,6 +102,8 @@ def main() -> None:
         scenes.add_rollout(cluster)
         scenes.add_fault(cluster)
         scenes.add_inference(cluster)
+        scenes.add_exporter(cluster)
+        scenes.lose_gpu(cluster)
     scenes.add_holders(cluster)
     if options.hostile:
         cluster = hostile.make_hostile(cluster)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.console.browser import Page
+from benchmarks.console.scenes import LOST
 
 _MANIFEST: Final = """apiVersion: gpu.tessera.dev/v1alpha1
 kind: MIGLayout
@@ -25,10 +26,12 @@ spec:
   - from: [{podSelector: {}}]
     verbs: [CM, Send, Read]
 """
+HISTORY: Final = "/history/gpus/gpu-0003-gpu-1"
 VIEWS: Final = {
     "fleet": "/",
     "node": "/nodes/gpu-0003",
     "gpu": "/gpus/gpu-0003-gpu-1",
+    "lost": f"/gpus/{LOST}",
     "fault": "/faults/xid-48-drill",
     "pod": "/pods/training/worker-0",
     "pods": "/pods?namespace=training",
@@ -76,6 +79,7 @@ async def take(page: Page, url: str, folder: Path) -> None:
     await page.open(url)
     await page.wait_for("document.querySelectorAll('.card').length === 40")
     await page.wait_for("document.getElementById('live').dataset.state === 'on'")
+    await page.open(base + HISTORY)  # the exporter is read from now on
     for name, path in VIEWS.items():
         await page.show_as(1280, 640 if name == "events" else 800)
         await page.open(base + path)
@@ -88,6 +92,9 @@ async def take(page: Page, url: str, folder: Path) -> None:
     slice_page = await page.evaluate(link)
     await page.open(base + slice_page)
     await page.save(folder / "slice.png")
+    await page.show_as(1280, 640)
+    await page.open(base + HISTORY)
+    await page.save(folder / "history.png")
     await page.show_as(1280, 1080)
     await show_layout(page, base)
     await page.save(folder / "layout.png")

@@ -1,12 +1,19 @@
-"""What pictures need beside a fleet: a rollout, a fault, and inference pods with metrics."""
+"""What pictures need beside a fleet: a rollout, faults, inference pods and an exporter."""
 
 import datetime
+import math
+from collections.abc import Iterator
 from typing import Final
 
 from benchmarks.console.synthetic import SyntheticCluster
 from gpu_operator.api.v1alpha1 import CHANGED_AT, ROLLED_BACK, ROLLED_BACK_WHY
 from gpu_operator.kube.port import Document
+from mig import geometry
+from mig.spec import Place
 
+EXPORTER: Final = "exporter-of-a-node"
+_EXPORTED: Final = "gpu-0003"
+LOST: Final = "gpu-0004-gpu-2"
 _NODES: Final = ("gpu-0006",)
 _HALVES: Final = [{"profile": "3g.40gb", "start": 0}, {"profile": "3g.40gb", "start": 4}]
 _BOUNDS_S: Final = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0)
@@ -57,6 +64,56 @@ def add_fault(cluster: SyntheticCluster) -> None:
     gpu["status"]["faults"] = [{"id": uid, "phase": "Injected"}]
     gpu["status"]["health"] = "Unhealthy: Xid 48"
     cluster.put("GPU", gpu)
+
+
+def lose_gpu(cluster: SyntheticCluster) -> None:
+    """Have a GPU be off the bus by a fault that was injected on its node."""
+    gpu = cluster.objects["GPU"].get(LOST)
+    if gpu is not None:
+        gpu["status"] |= {"health": "Unhealthy", "lost": True}
+        for one in gpu["status"]["slices"]:
+            one["health"] = "Unhealthy: Xid 79 (GPU has fallen off the bus)"
+        cluster.put("GPU", gpu)
+
+
+def add_exporter(cluster: SyntheticCluster) -> None:
+    """Add the exporter of one node."""
+    labels = {"app.kubernetes.io/component": "exporter"}
+    metadata = {"name": EXPORTER, "namespace": "tessera-system", "labels": labels}
+    spec = {"nodeName": _EXPORTED, "containers": [{"name": "exporter"}]}
+    status = {"phase": "Running"}
+    cluster.put("Pod", {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
+
+
+def read_exporter(cluster: SyntheticCluster, age_s: float) -> str:
+    """Return what the exporter answers: figures that rise and fall, of each GPU at its own pace."""
+    return "\n".join(_export(cluster, age_s)) + "\n"
+
+
+def _export(cluster: SyntheticCluster, age_s: float) -> Iterator[str]:
+    for gpu in cluster.objects["GPU"].values():
+        spec, status = gpu["spec"], gpu["status"]
+        if spec["nodeName"] != _EXPORTED:
+            continue
+        board, index = geometry.board(spec["board"]), spec["index"]
+        busy = 0.5 + 0.45 * math.sin(age_s / (20 + 7 * index))
+        yield f'DCGM_FI_DEV_GPU_UTIL{{gpu="{index}"}} {100 * busy:.0f}'
+        yield f'DCGM_FI_PROF_PCIE_RX_BYTES{{gpu="{index}"}} {3e9 * busy:.0f}'
+        for one in status["slices"]:
+            labels = f'gpu="{index}"'
+            if one["profile"] != geometry.WHOLE:
+                place = Place(one["profile"], one["start"], one.get("computeStart"))
+                number = board.instance(*place)
+                gi_id = board.number_of(number.start, number.profile.size)
+                labels += f',GPU_I_PROFILE="{one["profile"]}",GPU_I_ID="{gi_id}"'
+                if one.get("computeStart") is not None:
+                    labels += f',GPU_CI_ID="{one["computeStart"]}"'
+            for holder in one["holders"][:1]:
+                labels += f',namespace="{holder["namespace"]}",pod="{holder["name"]}"'
+            active = busy if one["holders"] else 0
+            yield f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} {active:.2f}"
+            used = one["memoryUsedBytes"] * (0.8 + 0.2 * busy) / 2**20
+            yield f"DCGM_FI_DEV_FB_USED{{{labels}}} {used:.0f}"
 
 
 def add_holders(cluster: SyntheticCluster) -> None:

@@ -11,6 +11,7 @@ from mig import geometry, planner
 from mig.geometry import Instance
 
 _PAGE: Final = 500
+_ON_NODE: Final = "spec.nodeName="  # of field selectors, the only one that is evaluated
 _GROUP: Final = "gpu.tessera.dev"
 SEVEN: Final = ("1g.10gb",) * 7
 _MIXES: Final = {
@@ -367,4 +368,11 @@ def _key(document: Document) -> str:
 
 
 def _selects(chosen: Chosen, document: Document) -> bool:
-    return chosen.namespace in ("", document["metadata"].get("namespace", ""))
+    metadata = document["metadata"]
+    if chosen.namespace not in ("", metadata.get("namespace", "")):
+        return False
+    labels = dict(one.split("=") for one in chosen.labels.split(",") if one)
+    if not labels.items() <= (metadata.get("labels") or {}).items():
+        return False
+    fields = dict(one.split("=") for one in chosen.fields.split(",") if one.startswith(_ON_NODE))
+    return not fields or (document.get("spec") or {}).get("nodeName") in fields.values()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from console.model.history import SPAN_S, DeviceHistory, Figure, Key, Track
+from console.model.history import DeviceHistory, Figure, Key, Track
 from console.views import details, faults
 from console.views.details import FoundSlice
 from console.views.places import describe_place, number_place
@@ -16,6 +16,7 @@ from gpu_operator.api.v1alpha1.resource import Gpu
 MOST_SLICES: Final = 16  # of a page
 FRESH_S: Final = 20.0  # a reading that is older is not called the figure of now
 _GAP_S: Final = 35.0  # readings further apart are not connected
+_SHORTEST_S: Final = 60.0  # that a drawing covers
 _WHOLE: Final = "whole"
 _MIB: Final = 2**20
 
@@ -107,10 +108,11 @@ def _curve(title: str, track: Track, top: float, write: Callable[[float], str]) 
     first = track.points[0][0]
     covers = f"{len(values)} {'reading' if len(values) == 1 else 'readings'}"
     covers += f" since {_duration(first)} ago" if len(values) > 1 else f" {_duration(first)} ago"
-    label = f"{title} in the last 15 minutes: {least} to {most}, now {now or 'not known'}"
+    label = f"{title} in the last {_duration(first)}: {least} to {most}, now {now or 'not known'}"
+    span_s = max(first, _SHORTEST_S)
     return Curve(
         title,
-        draw_sparkline(track.points, SPAN_S, top, _GAP_S, label),
+        draw_sparkline(track.points, span_s, top, _GAP_S, label),
         least,
         most,
         now,

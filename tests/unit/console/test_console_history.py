@@ -98,7 +98,7 @@ def test_a_gpu_has_the_extremes_of_what_any_page_has_read(node: SyntheticCluster
         "Utilisation": ["10 %", "90 %", "90 %", "2 readings since 10 s ago"],
         "Memory in use": ["1.0 GiB", "3.0 GiB", "3.0 GiB", "2 readings since 10 s ago"],
     }
-    label = "Utilisation in the last 15 minutes: 10 % to 90 %, now 90 %"
+    label = "Utilisation in the last 10 s: 10 % to 90 %, now 90 %"
     assert f'aria-label="{label}"' in text
     assert "1g.10gb@0 (instance 7) of GPU 0" in text
 

@@ -1,6 +1,7 @@
 """Pods wherever a page names them: phase, node, age and a link; and one form of slices' places."""
 
 import datetime
+import json
 import random
 import re
 from typing import Any
@@ -110,7 +111,7 @@ def test_pods_that_are_not_read_are_not_said_to_be_gone(node: SyntheticCluster) 
 
 
 def test_of_a_pod_with_devices_little_is_stored() -> None:
-    document = {
+    document: dict[str, Any] = {
         "metadata": {"name": "p", "namespace": "ml", "creationTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {
             "nodeName": "n1",
@@ -124,7 +125,12 @@ def test_of_a_pod_with_devices_little_is_stored() -> None:
     assert pod is not None
     assert pod.is_plain
     assert (pod.requests, pod.node_selector, pod.tolerations) == ((), (), ())
-    document["spec"]["containers"] = [{"name": "c"}]  # type: ignore[index]
+    again = json.loads(json.dumps({**document, "metadata": {**document["metadata"], "name": "q"}}))
+    other = read_pod(again)
+    assert other is not None
+    assert other.details is pod.details  # as of all plain pods
+    assert other.created is pod.created
+    document["spec"]["containers"] = [{"name": "c"}]
     assert read_pod(document) is None
 
 
