@@ -2,7 +2,7 @@
 
 from importlib import metadata
 
-from vgpu_sim import lazy_packages
+from gpu_operator.api import lazy_packages
 
 lazy_packages.install("kubernetes", __version__=metadata.version("kubernetes"))
 lazy_packages.install("kubernetes.config")

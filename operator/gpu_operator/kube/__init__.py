@@ -5,7 +5,7 @@ No other package of the operator has a Kubernetes client.
 
 from importlib import metadata
 
-from vgpu_sim import lazy_packages
+from gpu_operator.api import lazy_packages
 
 _VERSION = metadata.version("kubernetes")
 lazy_packages.install("kubernetes", __version__=_VERSION)

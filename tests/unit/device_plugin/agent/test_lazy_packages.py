@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_sim import lazy_packages
+from gpu_operator.api import lazy_packages
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 UNUSED = (
