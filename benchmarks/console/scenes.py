@@ -99,6 +99,7 @@ def _export(cluster: SyntheticCluster, age_s: float) -> Iterator[str]:
         busy = 0.5 + 0.45 * math.sin(age_s / (20 + 7 * index))
         yield f'DCGM_FI_DEV_GPU_UTIL{{gpu="{index}"}} {100 * busy:.0f}'
         yield f'DCGM_FI_PROF_PCIE_RX_BYTES{{gpu="{index}"}} {3e9 * busy:.0f}'
+        yield f'DCGM_FI_PROF_PCIE_TX_BYTES{{gpu="{index}"}} {4e8 * busy:.0f}'
         for one in status["slices"]:
             labels = f'gpu="{index}"'
             if one["profile"] != geometry.WHOLE:

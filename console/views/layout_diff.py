@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from console.views.faults import describe_health
 from console.views.geometry import draw
 from console.views.manifest import KIND, ManifestError
 from drawing.slices import BoxState, GpuPicture, draw_places
@@ -142,9 +143,9 @@ def diff(world: World, document: dict[str, Any]) -> LayoutDiff:
         at_a_time=layout.spec.rollout.unavailable_of(sum(not one.problem for one in changes)),
         released=tuple(released),
         sick=tuple(
-            (one.gpu.name, one.gpu.status.health)
+            (one.gpu.name, describe_health(one.gpu))
             for one in changes
-            if one.is_change and one.gpu.status.health != "Healthy"
+            if one.is_change and describe_health(one.gpu) != "Healthy"
         ),
     )
 

@@ -294,6 +294,11 @@ def test_fleet_node_and_topology_name_a_lost_gpu(node: SyntheticCluster) -> None
     assert "GPU 0 lost: off the bus; Unhealthy" in fleet
     assert "lost: off the bus; Unhealthy" in fetch(node, "/nodes/n1").text
     assert "GPU 0 is lost: off the bus; Unhealthy" in fetch(node, "/topology/n1").text
+    spec = {"selector": {"pool": "h100"}, "instances": [{"profile": "7g.80gb"}]}
+    manifest = {"apiVersion": "gpu.tessera.dev/v1alpha1", "kind": "MIGLayout", "spec": spec}
+    body = urlencode({"manifest": yaml.safe_dump({**manifest, "metadata": {"name": "big"}})})
+    diff = fetch(node, "/layout", body=body, method="POST").text
+    assert "(lost: off the bus; Unhealthy)" in " ".join(diff.split())
     gpu["status"]["health"] = "Healthy"  # gpud ignores Xids
     assert re.search(r"1 GPU needs attention:\s+1 lost", fetch(node, "/").text)
 
