@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from console.views.labels import read_selector
 from gpu_operator.kube.port import Chosen, Document
 from mig import geometry, planner
 from mig.geometry import Instance
@@ -371,8 +372,8 @@ def _selects(chosen: Chosen, document: Document) -> bool:
     metadata = document["metadata"]
     if chosen.namespace not in ("", metadata.get("namespace", "")):
         return False
-    labels = dict(one.split("=") for one in chosen.labels.split(",") if one)
-    if not labels.items() <= (metadata.get("labels") or {}).items():
+    labels = metadata.get("labels") or {}
+    if not all(one.matches(labels) for one in read_selector(chosen.labels)):
         return False
     fields = dict(one.split("=") for one in chosen.fields.split(",") if one.startswith(_ON_NODE))
     return not fields or (document.get("spec") or {}).get("nodeName") in fields.values()
