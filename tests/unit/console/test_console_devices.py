@@ -538,7 +538,7 @@ def test_pods_are_listed_by_the_memory_that_they_use(node: SyntheticCluster) -> 
         return await console.request("/metrics", query="namespace=ml")
 
     text = run(node, use).text
-    table = text.partition("Pods by memory in use</caption>")[2].partition("</table>")[0]
+    table = text.partition("Busiest pods, by memory in use</caption>")[2].partition("</table>")[0]
     assert re.findall(r'title="ml/([^"]+)"', table) == ["large", "shared-a", "shared-b", "small"]
     rows = [re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", one)) for one in table.split("<tr>")[2:]]
     assert "6.0 GiB of 20.0 GiB 2 25 %" in rows[0]
