@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from console.pages.forms import LONGEST_NAME
 from console.pages.frame import Frame
+from console.pages.queries import BadQuery
 from console.views import needs, places, pods, room
 
 _LIVE: Final = "GPU Pod Holder Connection"
@@ -43,9 +44,14 @@ class ListPages:
         profile = request.query_params.get("profile", "")[:LONGEST_NAME].strip()
         values |= {"profile": profile, "room": None}
         if profile:
-            values["room"] = await self._frame.compute(
-                room.find_room, self._frame.survey(), profile
-            )
+            found_room = await self._frame.compute(room.find_room, self._frame.survey(), profile)
+            if found_room.known:
+                known = ", ".join(found_room.known)
+                raise BadQuery(
+                    f"profile: “{profile}” is not valid; no board of the cluster has it: known are:"
+                    f" {known}"
+                )
+            values["room"] = found_room
         values["missing"] = self._frame.missing_of(needs.GPU)
         return self._frame.page(request, "lists/slices.html", "Slices", _LIVE, **values)
 

@@ -6,9 +6,10 @@ roll-back come from the annotations in which the operator records a change.
 
 import datetime
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -39,6 +40,8 @@ _PHASES: Final[Mapping[State, Phase]] = {
     State.FAILED: Phase.FAILED,
 }
 _ORDER: Final = tuple(Phase)
+_POD: Final = re.compile(r"held by pod ([^\s,]+)")
+_REFUSED: Final = "; eviction refused: "
 _STOPPED: Final = "the rollout has stopped: another GPU was rolled back"
 
 
@@ -85,6 +88,11 @@ class LayoutRollout:
     def is_observed(self) -> bool:
         """Return whether the operator has processed the layout's latest version."""
         return self.layout.status.observed_generation >= self.layout.meta.generation
+
+    @property
+    def refusals(self) -> str:
+        """Return the evictions that the API server refuses; empty if none."""
+        return "" if self.is_finished else find_refusals(self.layout)
 
     def left_s(self, now: datetime.datetime) -> int | None:
         """Return the seconds until the first deadline, or None."""
@@ -144,16 +152,49 @@ def _sum(layout: Layout, gpus: Sequence[GpuRollout], taken: Mapping[str, str]) -
     rest = [one for one in gpus if one.phase is not Phase.APPLIED]
     rest.sort(key=lambda one: (_ORDER.index(one.phase), one.gpu.name))
     counted = Counter(one.phase for one in gpus)
-    if counted[Phase.ROLLED_BACK]:
-        rest = [_explain_stop(one) for one in rest]
+    underway = counted[Phase.CHANGING] + counted[Phase.WAITING]
+    rest = [_explain_wait(layout, one, counted, underway) for one in rest]
     counts = {phase: counted[phase] for phase in reversed(_ORDER)}
     return LayoutRollout(layout, counts, tuple(rest), taken)
 
 
-def _explain_stop(one: GpuRollout) -> GpuRollout:
-    if one.phase is Phase.PENDING and not one.message:
-        return GpuRollout(one.gpu, one.phase, _STOPPED)
-    return one
+def _explain_wait(
+    layout: Layout, one: GpuRollout, counted: Mapping[Phase, int], underway: int
+) -> GpuRollout:
+    """Add why a GPU has not begun, or which evictions the API server refuses that it waits for."""
+    if one.phase is Phase.WAITING and (refused := _refusals_of(layout, one.message)):
+        return replace(one, message=f"{one.message}; eviction refused: {refused}")
+    if one.phase is not Phase.PENDING or one.message:
+        return one
+    limit = layout.spec.rollout.unavailable_of(sum(counted.values()))
+    if counted[Phase.ROLLED_BACK]:
+        text = _STOPPED
+    elif layout.status.observed_generation < layout.meta.generation:
+        text = "the operator has not processed the layout's latest version yet"
+    elif underway >= limit:
+        text = (
+            f"waits for its turn: {underway} of at most {limit} at a time (rollout.maxUnavailable:"
+            f" {layout.spec.rollout.max_unavailable}) are not done"
+        )
+    else:
+        text = "is due: the operator begins some GPUs at a time"
+    return replace(one, message=text)
+
+
+def _refusals_of(layout: Layout, message: str) -> str:
+    """Return the refused evictions of the pods that a message names."""
+    pods = frozenset(_POD.findall(message))
+    parts = find_refusals(layout).split("; ")
+    return "; ".join(one for one in parts if one.partition(": ")[0] in pods)
+
+
+def find_refusals(layout: Layout) -> str:
+    """Return the evictions that the API server refuses, as the layout's conditions name them."""
+    for one in layout.status.conditions:
+        refused = one.message.partition(_REFUSED)[2]
+        if refused:
+            return refused
+    return ""
 
 
 def _assess(world: World, gpu: Gpu, layout: Layout, role: Role) -> GpuRollout:

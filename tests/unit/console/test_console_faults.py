@@ -296,7 +296,7 @@ def test_a_single_cause_is_not_marked_as_another_one(node: SyntheticCluster) -> 
     for path in ("/", "/nodes/n1", f"/gpus/{GPU}"):
         assert "also: " not in fetch(node, path).text
     fail(node, "hot", "Unhealthy", thermal=True)
-    assert "(hang, Xid 109), also: GPUFault hot (" in fetch(node, "/").text
+    assert ", also: GPUFault stuck (hang, Xid 109)" in fetch(node, "/").text
 
 
 def test_a_hang_has_its_xid_and_what_gpud_itself_does_when_it_ends(node: SyntheticCluster) -> None:

@@ -141,6 +141,39 @@ def test_gpus_of_an_older_layout_and_boards_that_do_not_fit_are_named(
     assert "MIGLayout none" in nothing
 
 
+def test_a_refused_eviction_is_the_headline_and_in_the_row_of_its_gpu(
+    node: SyntheticCluster,
+) -> None:
+    put_layout(node, [{"profile": "3g.40gb", "count": 2}])
+    begin_change(node, 0, 100)
+    holder = node.objects["GPU"]["n1-gpu-0"]["status"]["slices"][0]["holders"][0]
+    why = "Cannot evict pod as it would violate the pod's disruption budget"
+    pod = f"{holder['namespace']}/{holder['name']}"
+    ready = {"type": "Ready", "status": "False", "reason": "SliceInUse"}
+    ready["message"] = f"1 GPU waits; eviction refused: {pod}: {why}; other/pod: no"
+    ready["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    node.objects["MIGLayout"]["mixed"]["status"]["conditions"] = [ready]
+    every, gpu = show(node, "/rollout", "/rollout/mixed")
+    blocked = f"{pod}: {why}; other/pod: no".replace("'", "&#39;")
+    for text in (every, gpu):
+        assert f"<b>Blocked: evictions are refused</b>: <bdi>{blocked}" in text
+    row = gpu.partition("<tbody>")[2].partition("</tr>")[0]
+    assert f"; eviction refused: {pod}: Cannot evict" in row
+    assert "other/pod" not in row
+
+
+def test_gpus_that_have_not_begun_state_why(node: SyntheticCluster) -> None:
+    put_layout(node, [{"profile": "3g.40gb", "count": 2}])
+    text = show(node, "/rollout/mixed")[0]
+    assert text.count("is due: the operator begins some GPUs at a time") == 3
+    begin_change(node, 0, 100)
+    text = show(node, "/rollout/mixed")[0]
+    assert text.count("waits for its turn: 1 of at most 1 at a time (rollout.maxUnavailable:") == 2
+    node.objects["MIGLayout"]["mixed"]["status"]["observedGeneration"] = 1
+    text = show(node, "/rollout/mixed")[0]
+    assert text.count("the operator has not processed the layout&#39;s latest version yet") == 2
+
+
 def test_without_a_kind_no_rollout_is_shown(node: SyntheticCluster) -> None:
     from gpu_operator import errors
 

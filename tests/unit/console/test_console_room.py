@@ -90,5 +90,6 @@ def test_room_for_a_profile_lists_free_slices_and_places_beside_held_ones(
     text = fetch(node, "/slices", "profile=1g.10gb").text
     assert "1g.10gb@2, 1g.10gb@3" in text  # no such slice exists there
     assert "No GPU has a free slice" in fetch(node, "/slices", "profile=4g.40gb").text
-    text = fetch(node, "/slices", "profile=9g.90gb").text
-    assert "No board of the cluster has this profile; its boards have 1c.2g.20gb" in text
+    answer = fetch(node, "/slices", "profile=9g.90gb")
+    assert answer.status == 400
+    assert "no board of the cluster has it: known are: 1c.2g.20gb" in answer.text
