@@ -45,6 +45,9 @@ class EventPages:
         found = timeline.view_timeline(model.world(), self._events(), lane, text, span)
         values: dict[str, Any] = {"line": found, "chosen": chosen, "width": timeline.WIDTH}
         values |= {"lanes": _LANES, "periods": _PERIODS}
+        is_grouped = not request.query_params.get("all")
+        lines = timeline.group_entries(model.world(), found.entries) if is_grouped else ()
+        values["lines"] = lines or tuple(map(timeline.Line, found.entries))
         values["again"] = AGAIN_S if chosen["period"] else 0  # entries leave the period by time
         unknown = self._frame.unknown_events(cluster_scoped=True)
         values["missing"] = {**self._frame.missing_of(needs.EVENTS), **unknown}

@@ -71,6 +71,7 @@ PAGES: Final[Mapping[str, Mapping[str, Parameter]]] = {
         "since": _TIME,
         "until": _TIME,
         "text": TEXT,
+        "all": Parameter(("1",)),
     },
     "/topology": {"node": TEXT},
     "/metrics": {"node": TEXT, "namespace": TEXT, "sort": Parameter(tuple(usage.ORDERS))},

@@ -35,6 +35,7 @@ def new_environment() -> Environment:
         "advise": advice.advise,
         "describe_recovery": impact.describe_recovery,
         "is_beside": faults.is_beside,
+        "is_sick": faults.is_sick,
         "legend": slices.LEGEND,
         "colours": fleet.COLOURS,
         "memory_levels": fleet.memory_legend(),

@@ -6,6 +6,7 @@ API server stored the events last; the creation of a GPUFault is before the even
 
 import datetime
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -14,6 +15,7 @@ from typing import Final
 from console.model.event_log import CLUSTER_SCOPED, EventRecord, Order, order_of
 from console.model.pods import PodRecord
 from console.views import faults
+from console.views.details import entries_of
 from console.views.waiting import why
 from gpu_operator.api.timestamps import parse_timestamp
 from gpu_operator.api.v1alpha1 import GROUP, HCA_RESOURCE
@@ -31,6 +33,12 @@ PERIODS: Final[Mapping[str, int]] = MappingProxyType(
 _OF_HEALTH: Final = (Reason.HEALTHY, Reason.SUSPECT, Reason.UNHEALTHY, Reason.PROBATION)
 _OF_FAULTS: Final = (*_OF_HEALTH, Reason.INJECTED, Reason.CLEARED, Reason.FAULT_REFUSED)
 _REQUESTED: Final = "Requested"
+_FAILED: Final = "FailedScheduling"
+# as the node agent writes a change of health; the UUID is that of the GPU or of a slice
+_CHANGE: Final = re.compile(
+    r"(?:GPU (?=GPU-)|slice [^(]*\()(?P<uuid>[^ )]+)\)? (?P<health>is .*); before: \w+$"
+)
+_TOGETHER_S: Final = 60  # events of one fault are in the same minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,19 @@ class Entry:
     count: int = 1
     order: Order = (0, 0)
     uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the list: an entry, and ``others`` like it that the page does not list.
+
+    ``names`` is how many objects they are about. ``text`` finds all of them.
+    """
+
+    entry: Entry
+    others: int = 0
+    names: int = 1
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +166,41 @@ def view_timeline(
     marks = tuple(_marks(shown))
     ends = (shown[-1].at, shown[0].at) if shown else ("", "")
     return Timeline(tuple(shown), marks, *ends, len(found) - len(shown))
+
+
+def group_entries(world: World, entries: Iterable[Entry]) -> tuple[Line, ...]:
+    """Return a line for each group of entries that have one cause, in the order of the latest.
+
+    One fault changes the health of a GPU and of its slices, which is an event on each pod that
+    holds one; the scheduler repeats its verdict about a pod while it waits.
+    """
+    groups: dict[tuple[str, ...], list[Entry]] = {}
+    owners: dict[str, str] = {}
+    for gpu in world.gpus.values():
+        owners |= dict.fromkeys((gpu.spec.uuid, *(o.uuid for o in entries_of(gpu))), gpu.name)
+    for place, one in enumerate(entries):
+        groups.setdefault(_cause(one, owners) or (str(place),), []).append(one)
+    lines = []
+    for key, (first, *others) in groups.items():
+        names = len({(one.namespace, one.name) for one in (first, *others)})
+        lines.append(Line(first, len(others), names, key[-1] if others else ""))
+    return tuple(lines)
+
+
+def _cause(entry: Entry, owners: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what events with one cause have in common; the last part is in all their texts.
+
+    ``owners`` has the names of GPUs, by their UUIDs and those of their slices.
+    """
+    if entry.kind == "Pod" and entry.reason == _FAILED:
+        return (entry.kind, entry.namespace, entry.name, _FAILED, f"{entry.namespace}/{entry.name}")
+    if entry.lane != FAULT or entry.reason not in _OF_HEALTH:
+        return ()
+    found = _CHANGE.match(entry.message)
+    if found is None or found["uuid"] not in owners:
+        return ()
+    minute = str(int(entry.order[0]) // _TOGETHER_S)
+    return (owners[found["uuid"]], minute, found["health"])
 
 
 def entries_about(

@@ -1,0 +1,81 @@
+"""Events that one fault makes, and repeated verdicts of the scheduler, are one line each."""
+
+import html
+import random
+import re
+
+import pytest
+from unit.console.test_console_pages import fetch
+
+from benchmarks.console import synthetic
+from benchmarks.console.synthetic import SyntheticCluster
+
+GPU = "n1-gpu-0"
+CAUSE = "is Unhealthy: Xid 48 (Double Bit ECC Error)"
+
+
+@pytest.fixture
+def node() -> SyntheticCluster:
+    """Return a node whose GPU has failed: an event on the GPU for each device, and on each pod."""
+    cluster = SyntheticCluster()
+    synthetic.pool_of(cluster, "h100-80gb")
+    synthetic.add_node(cluster, "n1", "h100-80gb", random.Random(1), alike=True, gpus=2)
+    gpu = cluster.objects["GPU"][GPU]
+    about = [("GPU", GPU, f"GPU {gpu['spec']['uuid']}")]
+    for one in gpu["status"]["slices"]:
+        what = f"slice {one['profile']}@{one['start']} ({one['uuid']})"
+        about.append(("GPU", GPU, what))
+        about += [("Pod", holder["name"], what) for holder in one["holders"]]
+    for number, (kind, name, what) in enumerate(about):
+        _add(cluster, number, kind, name, "Unhealthy", f"{what} {CAUSE}; before: Healthy")
+    return cluster
+
+
+def _add(
+    cluster: SyntheticCluster, number: int, kind: str, name: str, reason: str, message: str
+) -> None:
+    event = synthetic.add_event(cluster, number)
+    event["involvedObject"] |= {"kind": kind, "name": name}
+    event |= {"reason": reason, "message": message, "type": "Warning", "count": 1}
+    event["lastTimestamp"] = f"2026-01-01T10:00:{number % 60:02}Z"
+
+
+def _rows(text: str) -> list[str]:
+    return text.partition("<tbody>")[2].partition("</tbody>")[0].split("<tr ")[1:]
+
+
+def test_the_events_of_one_fault_are_a_line_with_a_link_to_all(node: SyntheticCluster) -> None:
+    (row,) = _rows(fetch(node, "/events").text)
+    link = re.search(r'href="/events\?([^"]*)">and 13 more, on 7 objects</a>', row)
+    assert link is not None
+    every = _rows(fetch(node, "/events", html.unescape(link[1])).text)
+    assert len(every) == 14
+    assert not any("more, on" in one for one in every)
+
+
+def test_faults_of_two_gpus_are_two_lines(node: SyntheticCluster) -> None:
+    other = node.objects["GPU"]["n1-gpu-1"]["spec"]["uuid"]
+    message = f"GPU {other} {CAUSE}; before: Healthy"
+    _add(node, 20, "GPU", "n1-gpu-1", "Unhealthy", message)
+    assert len(_rows(fetch(node, "/events").text)) == 2
+
+
+def test_repeated_verdicts_of_the_scheduler_are_one_line_for_each_pod() -> None:
+    cluster = SyntheticCluster()
+    for number, name in enumerate(("a", "a", "b", "a")):
+        message = f"0/3 nodes: {number} Insufficient gpu.tessera.dev/mig-1g.10gb"
+        _add(cluster, number, "Pod", name, "FailedScheduling", message)
+    rows = _rows(fetch(cluster, "/events").text)
+    assert len(rows) == 2
+    assert "3 Insufficient" in rows[0]
+    assert ">and 2 more</a>" in rows[0]
+
+
+def test_the_list_of_pods_marks_slices_of_a_sick_gpu(node: SyntheticCluster) -> None:
+    tag = '<span class="tag fault">Unhealthy</span>'
+    assert tag not in fetch(node, "/pods").text
+    node.objects["GPU"][GPU]["status"]["health"] = "Unhealthy"
+    for one in node.objects["GPU"][GPU]["status"]["slices"]:
+        one["health"] = "Unhealthy"
+    text = fetch(node, "/pods").text
+    assert text.count(tag) == 6
