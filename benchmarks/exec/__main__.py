@@ -3,11 +3,12 @@
 import argparse
 import sys
 
-from benchmarks.exec import choice, interpreting, large_module, shapes, starts
+from benchmarks.exec import choice, interpreting, shapes, starts
 from benchmarks.exec.catalogue import CONTESTS
 from benchmarks.exec.contest import UNCLAMPED
 from benchmarks.exec.race import Options, Outcome, race
 from benchmarks.exec.results import section, summary
+from benchmarks.exec.tensor import large_module
 from benchmarks.on_slice import ProgramFailed
 from benchmarks.report import Section, document, machine, table
 from vgpu_sim.cli import progress

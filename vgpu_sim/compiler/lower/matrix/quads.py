@@ -29,9 +29,9 @@ class _Places:
     def __init__(self, context: Context) -> None:
         self.lanes = Lanes(context.builder)
         self._sequence = Sequence(context.builder)
-        self._quad = self.masked(3 << 2)
+        self._quad = self.select_bits(3 << 2)
 
-    def masked(self, mask: int) -> Register:
+    def select_bits(self, mask: int) -> Register:
         """Return the bits of the lane's number that a mask selects."""
         return self._sequence.emit(Op.AND, D.B32, self.lanes.lane, Literal(mask))
 
@@ -70,8 +70,8 @@ def _multiply(
     to = fragments.destinations(context, d, count, D.B32)
     sequence, places = Sequence(context.builder), _Places(context)
     wide = type_ is D.F32
-    upper, own_row = places.masked(16), places.masked(1 if wide else 3)
-    own_column = places.masked(2) if wide else None
+    upper, own_row = places.select_bits(16), places.select_bits(1 if wide else 3)
+    own_column = places.select_bits(2) if wide else None
     rows = [places.lanes.plus(own_row, 2 * n) for n in range(2 if wide else 1)]
     left: dict[tuple[int, int], Register] = {}
     right: dict[tuple[int, int], Register] = {}

@@ -39,7 +39,7 @@ def measure(quick: bool) -> Section:
 
 
 def _launch(path: Path, cache: str, *more: str) -> float:
-    command = [sys.executable, "-m", "benchmarks.exec.module_client", str(path), *more]
+    command = [sys.executable, "-m", "benchmarks.exec.tensor.module_client", str(path), *more]
     return float(on_slice.run(command, {"XDG_CACHE_HOME": cache}))
 
 
