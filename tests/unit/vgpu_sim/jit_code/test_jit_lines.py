@@ -68,10 +68,10 @@ def test_a_value_of_many_branches_is_followed_once_however_often_it_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Before, unrolled attention with phis of hundreds of arguments took seconds."""
-    ways, uses, asked = 12, 15, []
+    ways, uses, read = 12, 15, []
 
     def reads_memory(instruction: object) -> bool:
-        asked.append(instruction)
+        read.append(instruction)
         return original(instruction)  # type: ignore[arg-type]
 
     original = instruction_table.reads_memory
@@ -83,4 +83,4 @@ def test_a_value_of_many_branches_is_followed_once_however_often_it_is_used(
     form = _form(f"{branches} N: " + f"xor.b32 %r9, %r8, %r9; {_STORE} " * uses)
     table = instruction_table.loads_read(form)
     assert all(len(table[use]) >= ways for use in _places(form, Op.XOR))
-    assert ways <= len(asked) <= 3 * (ways + uses) + len(_places(form, Op.LD))
+    assert ways <= len(read) <= 3 * (ways + uses) + len(_places(form, Op.LD))
