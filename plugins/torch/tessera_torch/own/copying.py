@@ -133,6 +133,20 @@ def _masked_fill_in_place(self: Any, mask: Any, value: Any) -> Any:
     return _MASKED_FILL_IN_PLACE(self, mask, value)
 
 
+def _split_copy_out(self: Any, split_sizes: Any, dim: int = 0, *, out: Any) -> None:
+    counts.CALLS["split_with_sizes_copy"] += 1
+    parts = self.split_with_sizes(split_sizes, dim)
+    if len(out) != len(parts):
+        raise RuntimeError(
+            f"split_with_sizes_copy_out expected an out= argument of size {len(parts)}, got size"
+            f" {len(out)}"
+        )
+    for target, part in zip(out, parts, strict=True):
+        if target.shape != part.shape:
+            target.resize_(part.shape)
+        target.copy_(part)
+
+
 def _complex_out(real: Any, imag: Any, *, out: Any) -> Any:
     counts.CALLS["complex"] += 1
     check_parts(real, imag)
@@ -161,4 +175,5 @@ KERNELS: Final = {
     "masked_fill.Scalar": _masked_fill,
     "masked_fill_.Scalar": _masked_fill_in_place,
     "complex.out": _complex_out,
+    "split_with_sizes_copy.out": _split_copy_out,
 }
