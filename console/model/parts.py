@@ -45,7 +45,9 @@ def _read_part(document: Document) -> PartPod | None:
     is_operator = component == OPERATOR and "app.kubernetes.io/instance" in labels
     if not is_operator and not (component in ON_NODES and POOL_LABEL in labels):
         return None
-    ready = next((c for c in status.get("conditions") or () if c.get("type") == "Ready"), {})
+    ready: Document = next(
+        (c for c in status.get("conditions") or () if c.get("type") == "Ready"), {}
+    )
     problem, failing = "", False
     if metadata.get("deletionTimestamp"):
         problem = "is being deleted"

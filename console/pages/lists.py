@@ -39,9 +39,9 @@ class ListPages:
         """List the slices that match a search."""
         text, space = _search(request)
         world = self._frame.model.world()
-        found, more = await self._frame.compute(places.find_slices, world, text, space)
-        values = {"slices": found, "more": more, "text": text, "namespace": space}
         profile = request.query_params.get("profile", "")[:LONGEST_NAME].strip()
+        found, more = await self._frame.compute(places.find_slices, world, text, space, profile)
+        values = {"slices": found, "more": more, "text": text, "namespace": space}
         values |= {"profile": profile, "room": None}
         if profile:
             found_room = await self._frame.compute(room.find_room, self._frame.survey(), profile)

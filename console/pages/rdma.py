@@ -60,7 +60,8 @@ class RdmaPages:
                 found = tuple(reach.explain_pair(self._model.fabric, source, destination))
         except QuestionError as err:
             problem = str(err)
-        values = {"source": source, "destination": destination, "missing": missing}
+        values: dict[str, Any] = {"source": source, "destination": destination}
+        values["missing"] = missing
         fabric = self._model.fabric
         values["policies"] = enforcement.find_enforcement(fabric, reach.deciding_policies(found))
         values["late_of"] = partial(enforcement.late_policies, fabric)

@@ -60,13 +60,20 @@ def read_query(text: str) -> Query:
     )
 
 
-def find_slices(world: World, text: str, namespace: str = "") -> tuple[list[FoundSlice], int]:
-    """Return the slices that match a search, and how many more there are."""
+def find_slices(
+    world: World, text: str, namespace: str = "", profile: str = ""
+) -> tuple[list[FoundSlice], int]:
+    """Return the slices that match a search, and how many more there are.
+
+    With ``profile``, only slices of this profile match.
+    """
     query = read_query(text)
     found = [
         one
         for one in details.every_slice(world)
-        if _matches(one, query) and (not namespace or namespace in _namespaces(one))
+        if profile in ("", one.slice.profile)
+        and _matches(one, query)
+        and (not namespace or namespace in _namespaces(one))
     ]
     found.sort(key=lambda one: (one.gpu.spec.node_name, one.gpu.spec.index, one.slice.start))
     return found[:SHOWN], max(len(found) - SHOWN, 0)

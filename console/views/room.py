@@ -1,19 +1,23 @@
 """Where a slice of a profile exists free, or has room beside the slices that pods hold."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from console.views.waiting.supply import is_in_service
 from console.views.waiting.survey import Survey
 from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
+from gpu_operator.api.v1alpha1.gpupool import Allocation
 from gpu_operator.api.v1alpha1.resource import Gpu
-from mig import pools
+from mig import geometry, pools
 from mig.errors import MigError
+from mig.geometry import Board, Instance
 from mig.pools import GpuState
 from mig.spec import Place
 
 SHOWN: Final = 40  # GPUs
+_CLAIMABLE: Final = (Allocation.DRA, Allocation.BOTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +35,24 @@ class GpuRoom:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimRoom:
+    """A GPU on which a ResourceClaim can get a slice at one of some places: no slice is there."""
+
+    gpu: Gpu
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Room:
     """The GPUs with room for a profile, those with free slices first; ``more`` are not listed.
+    ``claims`` are those with room for ResourceClaims.
 
     ``known`` are the profiles of the cluster's boards if none of them has this one.
     """
 
     rows: tuple[GpuRoom, ...]
     more: int
+    claims: tuple[ClaimRoom, ...] = ()
     known: tuple[str, ...] = ()
 
 
@@ -47,11 +61,34 @@ def find_room(survey: Survey, profile: str) -> Room:
     boards = {state.board for state in survey.states}
     names = sorted({one.name for board in boards for one in board.device_profiles})
     if profile not in names:
-        return Room((), 0, tuple(names))
+        return Room((), 0, known=tuple(names))
     states = [one for of_node in survey.usable_by_node.values() for one in of_node]
     found = [one for state in states for one in _of_gpu(survey, state, profile)]
     found.sort(key=lambda one: (not one.free, one.gpu.spec.node_name, one.gpu.spec.index))
-    return Room(tuple(found[:SHOWN]), max(len(found) - SHOWN, 0))
+    claims = islice(_for_claims(survey, profile), SHOWN)
+    return Room(tuple(found[:SHOWN]), max(len(found) - SHOWN, 0), tuple(claims))
+
+
+def _for_claims(survey: Survey, profile: str) -> Iterator[ClaimRoom]:
+    """Yield the healthy GPUs that ResourceClaims can use, with the places where no slice is.
+
+    A whole GPU that no pod holds is divided for a claim.
+    """
+    for _, gpu in sorted(survey.world.gpus.items()):
+        if gpu.spec.allocation not in _CLAIMABLE or gpu.status.health != "Healthy":
+            continue
+        try:
+            board = geometry.board(gpu.spec.board)
+            every = [board.instance(*one.place) for one in gpu.status.claims]
+            for one in gpu.status.slices:
+                instance = board.instance(*one.place)
+                if one.holders or not instance.profile.is_whole:
+                    every.append(instance)
+        except MigError:
+            continue  # the GPU reports a place that its board does not have
+        places = tuple(_find_places(board, every, profile))
+        if places:
+            yield ClaimRoom(gpu, places)
 
 
 def _of_gpu(survey: Survey, state: GpuState, profile: str) -> Iterator[GpuRoom]:
@@ -81,12 +118,16 @@ def _find_block(survey: Survey, gpu: Gpu, resource: str) -> str:
 
 def _places(state: GpuState, profile: str) -> Iterator[Place]:
     """Yield the places of a profile, from the start of the memory, that no held slice overlaps."""
-    for start in range(state.board.placement_units):
+    return _find_places(state.board, tuple(state.held), profile)
+
+
+def _find_places(board: Board, taken: Sequence[Instance], profile: str) -> Iterator[Place]:
+    for start in range(board.placement_units):
         try:
-            instance = state.board.instance(profile, start)
+            instance = board.instance(profile, start)
         except MigError:
             continue  # not a placement of this profile
-        if not any(one.profile.is_whole or one.overlaps(instance) for one in state.held):
+        if not any(one.profile.is_whole or one.overlaps(instance) for one in taken):
             yield Place(profile, start, None)
 
 

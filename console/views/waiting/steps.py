@@ -95,7 +95,8 @@ def _crowded(nodes: Iterable[NodeFinding], number: int) -> Iterator[str]:
 
 def _healed(nodes: Iterable[NodeFinding]) -> Iterator[str]:
     """Yield how many devices become free when GPUs are healthy again, by the scheduler's count."""
-    gains, futile = [], []
+    gains: list[str] = []
+    futile: list[str] = []
     for node in nodes:
         for gpu, number, reason in node.supply.returning:
             gain = min(node.supply.gain_of(number), number)

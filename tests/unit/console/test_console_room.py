@@ -90,6 +90,21 @@ def test_room_for_a_profile_lists_free_slices_and_places_beside_held_ones(
     text = fetch(node, "/slices", "profile=1g.10gb").text
     assert "1g.10gb@2, 1g.10gb@3" in text  # no such slice exists there
     assert "No GPU has a free slice" in fetch(node, "/slices", "profile=4g.40gb").text
+    assert "Room for ResourceClaims" not in text
+    listed = text.partition("<h2>Slices of this profile</h2>")[2]
+    assert "1g.10gb@6" in listed
+    assert "2g.20gb" not in listed
     answer = fetch(node, "/slices", "profile=9g.90gb")
     assert answer.status == 400
     assert "no board of the cluster has it: known are: 1c.2g.20gb" in answer.text
+
+
+def test_room_for_claims_is_where_no_slice_is(node: SyntheticCluster) -> None:
+    gpu = node.objects["GPU"][GPU]
+    gpu["spec"] |= {"allocation": "DRA", "layout": None, "instances": []}
+    gpu["status"] |= {"slices": [], "claims": [claim(gpu["status"]["slices"][0])]}
+    text = fetch(node, "/slices", "profile=3g.40gb").text
+    room = text.partition("<h2>Room for ResourceClaims</h2>")[2]
+    assert re.findall(r'data-label="At one of">([^<]*)<', room) == ["3g.40gb@4"]
+    gpu["status"]["health"] = "Unhealthy"
+    assert "Room for ResourceClaims" not in fetch(node, "/slices", "profile=3g.40gb").text
