@@ -13,7 +13,8 @@ from console.model.departures import SLICE
 from console.model.event_log import OPERATOR_SPACE
 from console.model.parts import PART
 from console.pages import rendering
-from console.views import links, operation, pods
+from console.views import links, pods
+from console.views.operation import outages
 from console.views.waiting.survey import Survey
 
 MENU: Final = (
@@ -149,7 +150,7 @@ class Frame:
             template,
             title=title,
             live=f"{live} {PART}" if live else "",
-            outages=operation.find_outages(self.model),
+            outages=outages.find_outages(self.model),
             version=self.model.version,
             cluster=self._cluster,
             menu=self._menu,

@@ -11,8 +11,9 @@ from starlette.responses import Response
 from console.pages import queries
 from console.pages.forms import LONGEST_NAME, read_form
 from console.pages.frame import Frame
-from console.views import enforcement, needs, reach, what_if
+from console.views import needs, reach, what_if
 from console.views.manifest import ManifestError
+from console.views.operation import enforcement
 from rdma.explain import Explanation, QuestionError
 
 _LIVE: Final = "Pod Namespace RDMANetwork RDMANetworkPolicy Connection"

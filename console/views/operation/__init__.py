@@ -1,0 +1,1 @@
+"""Whether the parts of Tessera work, and whether nodes enforce what policies state."""
