@@ -15,7 +15,7 @@ _PAGE = 4096
 
 def build(source: str, folder: Path) -> Path:
     """Compile ``kernels/<source>.c``. Raises CompilerMissing, CalledProcessError."""
-    library = folder / f"{source}.so"
+    library = folder / f"{Path(source).name}.so"
     command = [compiler(), *FLAGS, str(KERNELS / f"{source}.c"), "-o", str(library), "-lm"]
     subprocess.run(command, check=True)
     return library

@@ -214,7 +214,7 @@ CONTESTS = (
     *(
         Contest(
             name,
-            "tma_copy",
+            "../tensor/tma_copy",
             lambda tiny, tensor=tensor: _copies(*((4, 2) if tiny else (64, 64)), tensor),
             {NATIVE: 0.9},
             work=(64 * 64 * copies.PIECE_BYTES * 1e-9, "GB"),

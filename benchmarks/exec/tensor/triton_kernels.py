@@ -1,4 +1,4 @@
-"""``tessera run -- PYTHON -m benchmarks.exec.tensor.triton_kernels FOLDER``: PTX that Triton compiles.
+"""PTX of Triton: ``tessera run -- PYTHON -m benchmarks.exec.tensor.triton_kernels FOLDER``.
 
 PYTHON has Triton (3.9.0 was used). ``FOLDER/attention.ptx`` and ``.json`` are those of the contest
 ``flash-attention``. ``--tutorial FILE``, Triton's 06-fused-attention.py, adds the backward kernel
