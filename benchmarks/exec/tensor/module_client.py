@@ -1,8 +1,8 @@
 """Inside a slice: load one kernel of Triton's, launch it once, and print the seconds.
 
 ``python -m benchmarks.exec.tensor.module_client FILE [wait]`` under ``tessera run``. FILE.json
-states the threads and the shared memory. Pointers are to zeros, and integers small. With ``wait`` the process
-ends when the cache has the kernel's best code.
+states the threads and the shared memory. Pointers are to zeros, and integers small. With ``wait``
+the process ends when the cache has the kernel's best code.
 """
 
 import ctypes
