@@ -165,3 +165,12 @@ def test_what_still_hangs_or_is_used_is_not_reset(
         assert node.faults._health[where or GPU.uuid].state is state
 
     on_node(tmp_path, act)
+
+
+def test_the_health_of_what_hangs_names_the_xid(tmp_path: Path) -> None:
+    def act(node: Node) -> None:
+        node.inject(Kind.HANG, "")
+        health = node.faults._health[GPU.uuid]
+        assert str(health) == f"Unhealthy: {GPU.uuid} hangs (Xid 109)"
+
+    on_node(tmp_path, act)
