@@ -40,7 +40,8 @@ class EventRecord:
     ``space`` is the namespace in which the event is stored, and ``is_scheduling`` whether the
     scheduler reports a pod that it cannot place. ``version`` is the resource version, which grows
     with each write: it orders the events of one second; 0 if it is not a number. ``uid`` is that
-    of the object, of which a later one can have the same name.
+    of the object, of which a later one can have the same name. ``first`` is when a repeated event
+    was recorded first; empty if it has one time only.
     """
 
     kind: str
@@ -56,6 +57,7 @@ class EventRecord:
     is_scheduling: bool = False
     version: int = 0
     uid: str = ""
+    first: str = ""
 
     @property
     def order(self) -> Order:
@@ -96,6 +98,7 @@ def read_event(document: Document) -> EventRecord | None:
         or document.get("eventTime")
         or created
     )
+    first = str(document.get("firstTimestamp") or document.get("eventTime") or "")
     return EventRecord(
         kind=kind,
         namespace=str(about.get("namespace") or ""),
@@ -110,6 +113,7 @@ def read_event(document: Document) -> EventRecord | None:
         is_scheduling=scheduling,
         version=_read_version(metadata.get("resourceVersion")),
         uid=str(about.get("uid") or "")[:_LONGEST_UID],
+        first="" if first == str(seen) else first,
     )
 
 

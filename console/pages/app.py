@@ -118,6 +118,7 @@ class Pages:
         """Show all nodes."""
         chosen, problem = _filter(request), ""
         world = self._model.world()
+        self._history.keep_reading(world.gpus_by_node())
         try:
             nodes = fleet.choose_nodes(world, chosen, self._namespaces, *self._known())
         except SelectorError as err:

@@ -1,7 +1,7 @@
 """The last minutes of GPUs, slices and pods, which their pages load as a part."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from starlette.requests import Request
@@ -22,7 +22,8 @@ class HistoryPages:
     """The handlers of these pages.
 
     The exporters of the nodes that pages have shown last are read for as long as a history covers,
-    so that a viewer who comes back finds no gap.
+    so that a viewer who comes back finds no gap. The fleet shows all nodes: if they are few, the
+    history of each begins with the first look at the fleet.
     """
 
     def __init__(self, frame: Frame, live: LiveTraffic) -> None:
@@ -83,15 +84,21 @@ class HistoryPages:
         self, request: Request, title: str, node: str, find: Callable[[float], Sequence[Device]]
     ) -> Response:
         readings = await self._live.read_one(node)
-        self._keep_reading(node)
+        self.keep_reading([node])
         devices = find(self._live.exporters.clock())
         values = {"devices": devices, "problem": readings.problem, "node": node, "again": AGAIN_S}
         title = f"Last minutes of {title}"
         return self._frame.page(request, "history.html", title, "Connection", **values)
 
-    def _keep_reading(self, node: str) -> None:
-        self._shown.pop(node, None)
-        self._shown[node] = self._live.exporters.clock()
+    def keep_reading(self, nodes: Collection[str]) -> None:
+        """Read these nodes' exporters from now on, if there are few, for as long as a history
+        covers.
+        """
+        if self._live.exporters.proxy is None or len(nodes) > MOST_NODES:
+            return
+        for node in nodes:
+            self._shown.pop(node, None)
+            self._shown[node] = self._live.exporters.clock()
         while len(self._shown) > MOST_NODES:
             del self._shown[next(iter(self._shown))]
         if self._reading is None or self._reading.done():

@@ -8,7 +8,7 @@ import datetime
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -43,7 +43,7 @@ _TOGETHER_S: Final = 60  # events of one fault are in the same minute
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event, or the creation of a GPUFault."""
+    """An event, or the creation of a GPUFault; ``first`` is an earlier time of a repeated event."""
 
     at: str
     lane: str
@@ -55,6 +55,7 @@ class Entry:
     count: int = 1
     order: Order = (0, 0)
     uid: str = ""
+    first: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,12 @@ def entries_about(
 
 
 def _entries(world: World, events: Iterable[EventRecord]) -> Iterator[Entry]:
-    yield from map(_event, events)
+    for event in events:
+        entry = _event(event)
+        yield entry
+        if event.first:  # Kubernetes keeps the first and the last time of an event that is repeated
+            order = order_of(event.first)
+            yield replace(entry, at=event.first, count=1, order=order, first="")
     yield from _faults(world)
 
 
@@ -240,6 +246,7 @@ def _event(event: EventRecord) -> Entry:
         count=event.count,
         order=event.order,
         uid=event.uid,
+        first=event.first,
     )
 
 

@@ -98,10 +98,16 @@ def _healed(nodes: Iterable[NodeFinding]) -> Iterator[str]:
     gains: list[str] = []
     futile: list[str] = []
     for node in nodes:
-        for gpu, number, reason in node.supply.returning:
-            gain = min(node.supply.gain_of(number), number)
-            name = f"{gpu} ({reason})"
-            (gains if gain else futile).append(f"{gain} of {name}" if gain else name)
+        for one in node.supply.returning:
+            gain = min(node.supply.gain_of(one.number), one.number)
+            name = f"{one.gpu} ({one.reason})"
+            own = min(gain, one.unheld)
+            if own:
+                gains.append(f"{own} of {name}")
+            if gain > own:  # pods on the sick GPU count against devices of others until then
+                gains.append(f"{gain - own} of other GPUs of {node.name}")
+            if not gain:
+                futile.append(name)
     if gains:
         yield f"Once these GPUs are healthy again, devices become free: {_names(gains)}."
     if futile:

@@ -6,7 +6,7 @@ Every page that states how many devices are free for a pod has the number from h
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from facts.wording import count_of, list_first
 from gpu_operator.api.v1alpha1.base import Reason
@@ -18,7 +18,6 @@ from mig import geometry
 from mig.errors import MigError
 
 HeldSlice = tuple[Gpu, Slice]
-_IN_SERVICE: Final = ("Healthy", "Suspect")  # the kubelet offers devices with this health
 _SHOWN_GPUS: Final = 3
 SILENT: Final = (Reason.AGENT_UNREACHABLE, Reason.WAITING_FOR_AGENT)
 """Reasons of a node whose agent has not reported: nothing is known of its GPUs now."""
@@ -36,6 +35,17 @@ class Sidelined:
         return f"{len(self.pods)} on {self.gpu} ({self.reason})"
 
 
+class Returning(NamedTuple):
+    """A GPU that is not in service; ``number`` devices are offered again once it is, of which pods
+    hold all but ``unheld``.
+    """
+
+    gpu: str
+    number: int
+    unheld: int
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Supply:
     """The devices of one resource on a node.
@@ -44,8 +54,7 @@ class Supply:
     and ``held`` those that pods have. The scheduler subtracts all held devices from the
     allocatable ones, ``sidelined`` ones too. ``unheld`` are those in service that no pod has: a
     pod cannot get them while ``free`` is smaller. ``causes`` name the GPUs whose devices are
-    missing, each with the reason; ``returning`` are those of them that are not in service, with the
-    number of devices that the kubelet offers again once they are.
+    missing, each with the reason; ``returning`` are those of them that are not in service.
     """
 
     present: int = 0
@@ -54,7 +63,7 @@ class Supply:
     unheld: int = 0
     causes: tuple[str, ...] = ()
     sidelined: tuple[Sidelined, ...] = ()
-    returning: tuple[tuple[str, int, str], ...] = ()
+    returning: tuple[Returning, ...] = ()
 
     @property
     def free(self) -> int:
@@ -123,16 +132,12 @@ def count_of_node(world: World, node: Node, resource: str) -> Supply:
 
 def is_in_service(gpu: Gpu, one: Slice) -> bool:
     """Return whether the health of a slice and of its GPU lets the kubelet offer the slice."""
-    return is_served(gpu) and _is_good(one.health)
+    return is_served(gpu) and offers.is_in_service(one.health)
 
 
 def is_served(gpu: Gpu) -> bool:
     """Return whether the node's agent offers the devices of a GPU with this health."""
-    return _is_good(gpu.status.health)
-
-
-def _is_good(health: str) -> bool:
-    return health.partition(":")[0] in _IN_SERVICE
+    return offers.is_in_service(gpu.status.health)
 
 
 def _count_unheld(gpu: Gpu, one: Slice) -> int:
@@ -153,19 +158,21 @@ def _sidelined(slices: Sequence[HeldSlice]) -> Iterator[Sidelined]:
         yield Sidelined(name, reason, tuple(pods))
 
 
-def _returning(slices: Sequence[HeldSlice]) -> Iterator[tuple[str, int, str]]:
+def _returning(slices: Sequence[HeldSlice]) -> Iterator[Returning]:
     """Yield the GPUs that are not in service, with the devices that return with their health.
 
     A slice that its layout no longer requests is deleted instead.
     """
-    found: Counter[tuple[str, str]] = Counter()
+    numbers: Counter[tuple[str, str]] = Counter()
+    unheld: Counter[tuple[str, str]] = Counter()
     for gpu, one in slices:
         if not is_in_service(gpu, one):
-            found[gpu.name, _reason(gpu, one)] += _stays(gpu, one) * offers.count_replicas(
-                gpu, one.profile
-            )
-    for (name, reason), number in found.items():
-        yield name, number, reason
+            key = gpu.name, _reason(gpu, one)
+            number = _stays(gpu, one) * offers.count_replicas(gpu, one.profile)
+            numbers[key] += number
+            unheld[key] += max(number - len(one.holders), 0)
+    for (name, reason), number in numbers.items():
+        yield Returning(name, number, unheld[name, reason], reason)
 
 
 def _stays(gpu: Gpu, one: Slice) -> bool:
@@ -207,8 +214,8 @@ _RESTARTS: Final = "admits no pod while the kubelet or the node agent restarts"
 def _reason(gpu: Gpu, one: Slice) -> str:
     """Return why the kubelet does not offer a slice; empty if it should."""
     if not is_served(gpu):
-        return one.health if not _is_good(one.health) else gpu.status.health
-    if not _is_good(one.health):
+        return one.health if not offers.is_in_service(one.health) else gpu.status.health
+    if not offers.is_in_service(one.health):
         return one.health
     if one.state is SliceState.WITHDRAWING:
         return "withdrawn by a layout"

@@ -40,6 +40,18 @@ def test_a_count_of_an_event_is_that_of_the_event() -> None:
     assert "this is no count of denials" in text
 
 
+def test_a_repeated_event_is_at_its_first_time_too() -> None:
+    """Kubernetes moves an event that is repeated, so that an earlier fault would leave the list."""
+    cluster = SyntheticCluster()
+    times = {"firstTimestamp": "2026-01-01T08:00:00Z", "lastTimestamp": "2026-01-01T10:00:00Z"}
+    synthetic.add_event(cluster, 1).update(times, message="m1", count=3)
+    between = dict.fromkeys(times, "2026-01-01T09:00:00Z")
+    synthetic.add_event(cluster, 2).update(between, message="m2", count=1)
+    text = fetch(cluster, "/events").text
+    assert messages(text) == ["m1", "m2", "m1"]
+    assert "event repeated 3 times since 2026-01-01 08:00:00<" in text
+
+
 def add_events(cluster: SyntheticCluster, times: list[tuple[str, str]]) -> None:
     """Add events, whose resource versions grow, with a message and a time each."""
     for number, (message, time) in enumerate(times):

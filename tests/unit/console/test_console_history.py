@@ -195,6 +195,25 @@ def test_a_node_that_a_page_has_shown_is_read_again(
     run(node, proxy, use)
 
 
+@pytest.mark.parametrize(("most", "is_read"), [(1, True), (0, False)])
+def test_the_history_of_few_nodes_begins_with_the_fleet(
+    node: SyntheticCluster, monkeypatch: pytest.MonkeyPatch, most: int, is_read: bool
+) -> None:
+    monkeypatch.setattr("console.pages.history._EVERY_S", 0.001)
+    monkeypatch.setattr("console.pages.history.MOST_NODES", most)
+    proxy = FakeProxy(answer_of(40, 0.4, 100), [exporter_of("n1")])
+
+    async def use(console: Console, clock: Clock) -> Answer:
+        await console.request("/")
+        for _ in range(100):
+            clock.now += 10
+            await asyncio.sleep(0.002)
+        return Answer()
+
+    run(node, proxy, use)
+    assert bool(proxy.reads) is is_read
+
+
 def test_the_memory_of_the_readings_is_bounded() -> None:
     there = DeviceHistory()
     values = {Key(Figure.GPU_BUSY, str(number)): 1.0 for number in range(300)}

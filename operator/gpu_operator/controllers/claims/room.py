@@ -15,13 +15,13 @@ from gpu_operator.api import claim_devices
 from gpu_operator.api.v1alpha1.gpupool import Allocation
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.claims.reading import Claim
+from gpu_operator.controllers.common import offers
 from gpu_operator.controllers.common.world import World
 from mig import geometry, planner
 from mig.errors import MigError
 from mig.geometry import Board, Instance, Profile
 
 _REMEMBERED = 16384
-_IN_SERVICE = ("Healthy", "Suspect")
 
 
 class Offer(Enum):
@@ -155,7 +155,7 @@ class GpuCapacities:
 
 def _capacity_of(gpu: Gpu) -> GpuCapacity:
     board, offer = geometry.board(gpu.spec.board), Offer.OPEN
-    if gpu.status.health.partition(":")[0] not in _IN_SERVICE:
+    if not offers.is_in_service(gpu.status.health):
         offer = Offer.OUT
     if gpu.spec.allocation is Allocation.DEVICE_PLUGIN:
         offer = Offer.PLUGIN

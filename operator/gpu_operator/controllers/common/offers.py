@@ -17,6 +17,7 @@ from mig import geometry
 from mig.errors import MigError
 
 _SHORT = 10  # digits of a plain integer
+_IN_SERVICE = ("Healthy", "Suspect")
 
 
 def is_ours(resource: str, prefix: str) -> bool:
@@ -25,9 +26,14 @@ def is_ours(resource: str, prefix: str) -> bool:
     return resource in (whole, whole + SUFFIX) or resource.startswith(f"{prefix}/mig-")
 
 
+def is_in_service(health: str) -> bool:
+    """Return whether the kubelet offers devices whose health a status states like this."""
+    return health.partition(":")[0] in _IN_SERVICE
+
+
 def count_active(world: World, node: Node) -> Mapping[str, int]:
     """Count the slices that the node's agent offers, for each resource."""
-    return _count_slices(_ByIdentity(world.gpus_by_node().get(node.name, ())), admitted=False)
+    return _count_slices(_ByIdentity(world.gpus_by_node().get(node.name, ())))
 
 
 def count_admitted(world: World, node: Node) -> Mapping[str, int]:
@@ -68,16 +74,17 @@ def explain_late_offer(world: World, node: Node, slices: Iterable[Slice]) -> str
     """Explain which slice the node does not offer yet under the prefix in force.
 
     The text is empty if no slice is missing. Slices that the node's strategy does not offer are
-    ignored. If a pod received a slice under another prefix, the slice's resource keeps that
-    prefix until the pod ends.
+    ignored. So are those whose health, or whose GPU's, keeps the kubelet from offering them: the
+    sick GPU may be another one, and it is not known to become healthy. If a pod received a slice
+    under another prefix, the slice's resource keeps that prefix until the pod ends.
 
     If no pod is admitted yet for a slice, the slice counts as not offered, even if the node's
     status lists it. In this case the kubelet updated the status before the agent's report
     arrived, and the operator is about to lower the number in the status.
     """
     prefix = f"{world.policy.resource_prefix}/"
-    there, admits = count_active(world, node), count_admitted(world, node)
     gpus = world.gpus_by_node().get(node.name, ())
+    there, admits = _count_slices(_ByIdentity(gpus), healthy=True), count_admitted(world, node)
     former = {s.uuid for gpu in gpus for s in gpu.status.slices if not _matches_spec(gpu, s)}
     resources = set()
     for item in slices:
@@ -112,12 +119,18 @@ class _ByIdentity:
 
 
 @lru_cache(maxsize=64)
-def _count_slices(these: _ByIdentity, *, admitted: bool) -> Mapping[str, int]:
-    """Count a node's slices for each resource; cached while its GPUs do not change."""
+def _count_slices(
+    these: _ByIdentity, *, admitted: bool = False, healthy: bool = False
+) -> Mapping[str, int]:
+    """Count a node's slices for each resource: all, or those that pods are admitted to, or those
+    in service. The count is cached while the node's GPUs do not change.
+    """
     found: Counter[str] = Counter()
     for gpu in these.gpus:
         for one in gpu.status.slices:
             counts = one.state is SliceState.ACTIVE and (one.admitted or not admitted)
+            if healthy:
+                counts &= is_in_service(gpu.status.health) and is_in_service(one.health)
             if counts and _matches_spec(gpu, one):
                 found[one.resource] += count_replicas(gpu, one.profile)
     return found

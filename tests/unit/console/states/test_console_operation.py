@@ -1,6 +1,7 @@
 """A part of Tessera that does not run is on every page, with what is out of date meanwhile."""
 
 import random
+import re
 from typing import Any
 
 import pytest
@@ -67,7 +68,11 @@ def test_an_operator_whose_last_pod_is_deleted_does_not_run(node: SyntheticClust
 
     before, after = run(node, use)
     assert "does not run" not in before
-    assert "The operator (namespace tessera-system) does not run</bdi></b> since 20" in after
+    stated = re.search(
+        r"\(namespace tessera-system\) does not run</bdi></b> since ([^<]*): <", after
+    )
+    assert stated
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC", stated[1])
     assert "it has no pod" in after
 
 

@@ -115,6 +115,27 @@ def test_ready_waits_until_the_agent_has_reported_that_pods_are_admitted() -> No
         assert bool(extended_resources.reconcile(seen, "n1", 0.0).actions) is not admitted
 
 
+def test_ready_does_not_wait_for_the_slices_of_another_gpu_that_is_sick() -> None:
+    """The kubelet offers them when that GPU is healthy again, which is not known to happen."""
+    resource = "gpu.tessera.dev/mig-1g.10gb"
+    done = gpu(want=SEVEN, layout="l", have=[mig_slice(s) for s in SEVEN])
+    other = gpu(index=1, want=SEVEN, layout="other", have=[mig_slice(s) for s in SEVEN])
+    sick = other.status.model_copy(update={"health": "Unhealthy: Xid 79"})
+    one = mig_slice(SEVEN[0]).model_copy(update={"health": "Unhealthy: Xid 94"})
+    partly = other.status.model_copy(update={"slices": (one, *other.status.slices[1:])})
+    layouts = (
+        layout("l", "7x1g.10gb", select={"indices": (0,)}),
+        layout("other", "7x1g.10gb", select={"indices": (1,)}),
+    )
+    for status_of_other, offered in ((sick, 7), (partly, 13)):
+        for late in (0, 1):
+            there = node(allocatable={resource: str(offered - late)})
+            beside = replace(other, status=status_of_other)
+            outcome = decide(world(there, pool(count=2), done, beside, *layouts))
+            ready = condition(outcome.actions, "Ready")
+            assert ready[0] == ("False" if late else "True"), (offered, late, ready)
+
+
 def test_a_late_kubelet_causes_no_rollback() -> None:
     late = changing(*map(mig_slice, HALVES), want=HALVES, before=SEVEN, since_s=9999)
     other = gpu(index=1, want=SEVEN, layout="l", have=[mig_slice(s) for s in SEVEN])
