@@ -312,6 +312,12 @@ class Pages:
             request, "notices/bad_query.html", "Not a valid query", "", 400, problem=problem
         )
 
+    async def refuse_path(self, request: Request, err: Exception) -> Response:
+        """Report that the console has no such page, with the menu of those that it has."""
+        del err
+        path = request.url.path
+        return self._frame.page(request, "notices/no_page.html", "No page", "", 404, unknown=path)
+
     async def follow_changes(self, request: Request) -> Response:
         """Report changes of the model until the viewer disconnects."""
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
@@ -346,7 +352,7 @@ def _initial_layout(world: World, query: QueryParams) -> str:
 
 def make_app(pages: Pages, token: str, host: str, port: int | None) -> Access:
     """Return the application behind its access control."""
-    handlers = {Busy: answer_busy, BadQuery: pages.refuse_query}
+    handlers = {Busy: answer_busy, BadQuery: pages.refuse_query, 404: pages.refuse_path}
     app = Starlette(routes=pages.routes(), exception_handlers=handlers)
     app.router.redirect_slashes = False  # the path may be a name that others chose
     return Access(app, token, host, port)

@@ -138,6 +138,15 @@ def test_an_unhealthy_slice_is_marked(node: SyntheticCluster) -> None:
     assert 'class="s sick" fill="url(#p-sick)"' in text
 
 
+@pytest.mark.parametrize("path", ["/faults", "/<script>x</script>", "/static/none.js"])
+def test_a_path_without_a_page_has_the_menu(node: SyntheticCluster, path: str) -> None:
+    answer = fetch(node, path)
+    assert answer.status == 404
+    assert "The console has no page" in answer.text
+    assert 'href="/rdma"' in answer.text
+    assert "<script>x" not in answer.text
+
+
 def test_objects_that_do_not_exist_are_404(node: SyntheticCluster) -> None:
     for path in ("/nodes/x", "/gpus/x", "/slices/x", "/pods/a/b", "/why/a/b"):
         assert fetch(node, path).status == 404, path
