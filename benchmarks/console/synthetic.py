@@ -375,5 +375,7 @@ def _selects(chosen: Chosen, document: Document) -> bool:
     labels = metadata.get("labels") or {}
     if not all(one.matches(labels) for one in read_selector(chosen.labels)):
         return False
-    fields = dict(one.split("=") for one in chosen.fields.split(",") if one.startswith(_ON_NODE))
-    return not fields or (document.get("spec") or {}).get("nodeName") in fields.values()
+    chosen_nodes = [
+        one.removeprefix(_ON_NODE) for one in chosen.fields.split(",") if one.startswith(_ON_NODE)
+    ]
+    return not chosen_nodes or (document.get("spec") or {}).get("nodeName") in chosen_nodes
