@@ -43,3 +43,6 @@ def install(name: str, **constants: str) -> None:
     package.__file__, package.__package__ = spec.origin, name
     package.__dict__.update(constants)
     sys.modules[name] = package
+    parent, _, child = name.rpartition(".")
+    if parent:  # as an import does: a parent that has run its __init__ is no longer lazy
+        setattr(sys.modules[parent], child, package)

@@ -56,6 +56,14 @@ def test_every_attribute_of_the_client_is_available() -> None:
     assert run(program) == f"{version} load_kube_config kubernetes.stream.stream"
 
 
+def test_a_package_in_a_package_that_is_in_use_is_its_attribute() -> None:
+    program = (
+        "import gpu_operator.kube, kubernetes; kubernetes.client.ApiClient;"
+        " print(type(kubernetes).__name__, kubernetes.aio.config.__name__)"
+    )
+    assert run(program) == "module kubernetes.aio.config"
+
+
 def test_a_package_that_is_in_use_is_left_as_it_is() -> None:
     before = sys.modules["importlib"]
     lazy_packages.install("importlib")
