@@ -58,7 +58,7 @@ def test_every_attribute_of_the_client_is_available() -> None:
 
 def test_a_package_in_a_package_that_is_in_use_is_its_attribute() -> None:
     program = (
-        "import gpu_operator.kube, kubernetes; kubernetes.client.ApiClient;"
+        "import kubernetes, gpu_operator.kube;"
         " print(type(kubernetes).__name__, kubernetes.aio.config.__name__)"
     )
     assert run(program) == "module kubernetes.aio.config"
