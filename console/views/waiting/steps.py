@@ -98,16 +98,17 @@ def _healed(nodes: Iterable[NodeFinding]) -> Iterator[str]:
     gains: list[str] = []
     futile: list[str] = []
     for node in nodes:
-        for one in node.supply.returning:
-            gain = min(node.supply.gain_of(one.number), one.number)
-            name = f"{one.gpu} ({one.reason})"
-            own = min(gain, one.unheld)
-            if own:
-                gains.append(f"{own} of {name}")
-            if gain > own:  # pods on the sick GPU count against devices of others until then
-                gains.append(f"{gain - own} of other GPUs of {node.name}")
-            if not gain:
-                futile.append(name)
+        supply = node.supply
+        for one in supply.returning:
+            # Pods on the sick GPU count against unheld devices of other GPUs until it is healthy.
+            others = max(supply.unheld - supply.free, 0)
+            gain = min(supply.gain_of(one.number), one.unheld + others)
+            of_others = max(gain - one.unheld, 0)
+            more = f"; {of_others} of these on other GPUs of {node.name}" if of_others else ""
+            if gain:
+                gains.append(f"{gain} with {one.gpu} ({one.reason}{more})")
+            else:
+                futile.append(f"{one.gpu} ({one.reason})")
     if gains:
         yield f"Once these GPUs are healthy again, devices become free: {_names(gains)}."
     if futile:
