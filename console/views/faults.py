@@ -169,8 +169,10 @@ def is_lost(gpu: Gpu) -> bool:
 
 
 def describe_health(gpu: Gpu, of_slice: str = "") -> str:
-    """Return the health of a GPU, or that of one of its slices; first whether they are lost."""
-    health = of_slice or gpu.status.health
+    """Return the health of a GPU, or that of one of its slices, which cannot be better; first
+    whether they are lost.
+    """
+    health = gpu.status.health if of_slice in ("", "Healthy") else of_slice
     return f"{LOST}; {health}" if is_lost(gpu) else health
 
 

@@ -106,7 +106,8 @@ def _healed(nodes: Iterable[NodeFinding]) -> Iterator[str]:
             of_others = max(gain - one.unheld, 0)
             more = f"; {of_others} of these on other GPUs of {node.name}" if of_others else ""
             if gain:
-                gains.append(f"{gain} with {one.gpu} ({one.reason}{more})")
+                link = "with" if of_others else "of"
+                gains.append(f"{gain} {link} {one.gpu} ({one.reason}{more})")
             else:
                 futile.append(f"{one.gpu} ({one.reason})")
     if gains:

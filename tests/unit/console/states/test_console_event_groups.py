@@ -74,8 +74,10 @@ def test_repeated_verdicts_of_the_scheduler_are_one_line_for_each_pod() -> None:
 def test_the_list_of_pods_marks_slices_of_a_sick_gpu(node: SyntheticCluster) -> None:
     tag = '<span class="tag fault">Unhealthy</span>'
     assert tag not in fetch(node, "/pods").text
-    node.objects["GPU"][GPU]["status"]["health"] = "Unhealthy"
-    for one in node.objects["GPU"][GPU]["status"]["slices"]:
+    status = node.objects["GPU"][GPU]["status"]
+    status["health"] = "Unhealthy"
+    assert fetch(node, "/pods").text.count(tag) == 6
+    for one in status["slices"]:
         one["health"] = "Unhealthy"
     text = fetch(node, "/pods").text
     assert text.count(tag) == 6
