@@ -131,6 +131,9 @@ class Programs:
         return len(said)
 
 
+MANY = 20  # pods
+
+
 class Moments:
     """Restarts of one kind, and pods that are created around them on a node."""
 
@@ -157,7 +160,10 @@ class Moments:
             until(lambda least=before: programs.count() > least + 1, 60)
         print(self._node, dict(ended))
         assert ended["Failed"] == 0
-        assert ended["Succeeded"] >= ended.total() / 2
+        # The last pod of each restart is created when that is over. The random moments of a few
+        # others may all be in the gap; of many, at most half.
+        is_many = ended.total() >= MANY
+        assert ended["Succeeded"] >= (ended.total() / 2 if is_many else restarts)
 
     def _restart_once(self, begin: Callable[[], Over], pods: int) -> None:
         """Create pods at random moments around a restart, and the last one when it is over."""
