@@ -81,14 +81,21 @@ def in_network_of(node: str, *command: str) -> str:
     return subprocess.run(entering, capture_output=True, text=True, check=True).stdout
 
 
+def filters_of(node: str, link: str) -> str:
+    """Return the classifiers of an interface; none if it has gone since, with a pod of another lane."""
+    try:
+        return in_network_of(node, "tc", "filter", "show", "dev", link, "ingress")
+    except subprocess.CalledProcessError as err:
+        if "Cannot find device" not in err.stderr:
+            raise
+        return ""
+
+
 def rules_on(node: str) -> str:
     """Return the names of Tessera's nftables tables and classifiers on a node."""
     listed = in_network_of(node, "nft", "list", "tables")
     links = json.loads(in_network_of(node, "ip", "-j", "link", "show", "type", "veth"))
-    filters = [
-        in_network_of(node, "tc", "filter", "show", "dev", one["ifname"], "ingress")
-        for one in links
-    ]
+    filters = [filters_of(node, one["ifname"]) for one in links]
     ours = [line for line in listed.splitlines() if TABLE in line]
     return "\n".join([*ours, *(f for f in filters if "tessera_segments" in f)])
 
