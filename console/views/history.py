@@ -9,15 +9,17 @@ from console.model.history import DeviceHistory, Figure, Key, Track
 from console.views import details, faults
 from console.views.details import FoundSlice
 from console.views.places import describe_place, number_place
+from console.views.rollout import format_duration
 from drawing.elements import Element
 from drawing.sparkline import draw_sparkline
+from facts.wording import count_of
 from gpu_operator.api.v1alpha1.resource import Gpu
+from mig import geometry
 
 MOST_SLICES: Final = 16  # of a page
 FRESH_S: Final = 20.0  # a reading that is older is not called the figure of now
 _GAP_S: Final = 35.0  # readings further apart are not connected
 _SHORTEST_S: Final = 60.0  # that a drawing covers
-_WHOLE: Final = "whole"
 _MIB: Final = 2**20
 
 
@@ -58,7 +60,7 @@ def of_gpu(history: DeviceHistory, gpu: Gpu, now: float) -> Device:
 def of_slice(history: DeviceHistory, found: FoundSlice, now: float) -> Device:
     """Return the curves of a slice: those of the instance that is at its place."""
     gpu, one = found.gpu, found.slice
-    is_whole = one.profile == _WHOLE
+    is_whole = one.profile == geometry.WHOLE
     profile = "" if is_whole else one.profile
     number = "" if is_whole else number_place(one.place, gpu.spec.board)
     key = str(gpu.spec.index), profile, number
@@ -106,9 +108,9 @@ def _curve(title: str, track: Track, top: float, write: Callable[[float], str]) 
     age, last = track.points[-1]
     now = write(last) if age <= FRESH_S else ""
     first = track.points[0][0]
-    covers = f"{len(values)} {'reading' if len(values) == 1 else 'readings'}"
-    covers += f" since {_duration(first)} ago" if len(values) > 1 else f" {_duration(first)} ago"
-    label = f"{title} in the last {_duration(first)}: {least} to {most}, now {now or 'not known'}"
+    span = format_duration(round(first))
+    covers = f"{count_of(len(values), 'reading')}{' since' if len(values) > 1 else ''} {span} ago"
+    label = f"{title} in the last {span}: {least} to {most}, now {now or 'not known'}"
     span_s = max(first, _SHORTEST_S)
     return Curve(
         title,
@@ -118,8 +120,3 @@ def _curve(title: str, track: Track, top: float, write: Callable[[float], str]) 
         now,
         covers,
     )
-
-
-def _duration(seconds: float) -> str:
-    whole = round(seconds)
-    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"

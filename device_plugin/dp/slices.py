@@ -12,12 +12,12 @@ from device_plugin.dp import offer
 from device_plugin.inventory.model import (
     Gpu,
     MigSlice,
-    is_in_service,
     is_share,
     replica,
     slice_uuid_of,
 )
 from device_plugin.proto import deviceplugin_pb2 as pb
+from facts.health import is_in_service
 from gpu_operator.api.v1alpha1.sharing import Shared
 from mig import planner
 from mig.errors import MigError

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from device_plugin.dra import counters
-from device_plugin.inventory.model import Gpu, is_in_service
+from device_plugin.inventory.model import Gpu
+from facts.health import is_in_service
 from gpu_operator.api.claim_devices import DRIVER, MEMORY, Device, share_policy
 from gpu_operator.api.v1alpha1 import quantity
 from mig.geometry import Instance

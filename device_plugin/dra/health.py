@@ -7,8 +7,8 @@ from typing import Final
 
 import grpc
 
-from device_plugin.inventory.model import is_in_service
 from device_plugin.proto import drahealth_pb2 as pb
+from facts.health import is_in_service
 
 AGAIN_S: Final = 10.0  # the kubelet forgets a health that is not repeated within 30 s
 SILENT_S: Final = 20.0  # as long as the device plugin continues without an agent

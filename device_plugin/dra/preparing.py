@@ -24,8 +24,9 @@ from device_plugin.cdi.spec import Mount
 from device_plugin.dra import blockers
 from device_plugin.errors import AgentError, ClaimError, ClusterError, GpudError, GpudUnreachable
 from device_plugin.inventory.claims import ClaimRef, device_id, is_claim_uid
-from device_plugin.inventory.model import CLAIM, Gpu, Inventory, MigSlice, is_in_service
+from device_plugin.inventory.model import CLAIM, Gpu, Inventory, MigSlice
 from device_plugin.kube.claims import Allocated, Claim
+from facts.health import is_in_service
 from gpu_operator.api import claim_devices as names
 from mig.errors import MigError
 from mig.geometry import Instance

@@ -4,6 +4,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from facts.document import DEFAULT_FACTS, GpuFacts
+from facts.health import is_in_service
 from mig import geometry
 from vgpu_sim.hal.management import admin
 from vgpu_sim.hal.observe.modelled_report import WALL
@@ -172,11 +173,6 @@ def slice_uuid_of(device: str) -> str:
 def is_share(device: str) -> bool:
     """Return whether a device id is one share of a slice, and not the whole slice."""
     return slice_uuid_of(device) != device
-
-
-def is_in_service(health: str) -> bool:
-    """Return whether a device with this health (``admin.Gpu``) may be allocated."""
-    return health.partition(":")[0] in ("Healthy", "Suspect")
 
 
 def is_allocatable(gpu: Gpu, one: MigSlice) -> bool:

@@ -29,7 +29,7 @@ _NODE_STALE: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A part that does not work; ``since`` is a time of the API, or a text; empty if not known."""
+    """A part that does not work; ``since`` is a time in UTC; empty if not known."""
 
     what: str
     reason: str
@@ -55,7 +55,7 @@ def _operator(model: ClusterModel) -> Iterator[Outage]:
     for space, pods in sorted(spaces.items()):
         what = f"The operator (namespace {space}) does not run"
         if not pods:
-            since = model.departures.find(PART, space)
+            since = model.departures.find(PART, space).removesuffix(" UTC")
             yield Outage(what, "it has no pod", since, _OPERATOR_STALE)
         elif all(one.problem for one in pods):
             reason = list_first([f"pod {one.name}: {one.problem}" for one in pods], _SHOWN)

@@ -74,7 +74,7 @@ def find_steps(
 
 
 def _crowded(nodes: Iterable[NodeFinding], number: int) -> Iterator[str]:
-    """Yield the pods on devices that are not offered, whose end lets others be allocated."""
+    """Yield which pods to end where some hold devices that the kubelet does not offer."""
     for one in nodes:
         supply = one.supply
         if not supply.is_crowded or supply.free >= number:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from facts import health as healths
 from facts.wording import count_of, list_first
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
@@ -132,12 +133,12 @@ def count_of_node(world: World, node: Node, resource: str) -> Supply:
 
 def is_in_service(gpu: Gpu, one: Slice) -> bool:
     """Return whether the health of a slice and of its GPU lets the kubelet offer the slice."""
-    return is_served(gpu) and offers.is_in_service(one.health)
+    return is_served(gpu) and healths.is_in_service(one.health)
 
 
 def is_served(gpu: Gpu) -> bool:
     """Return whether the node's agent offers the devices of a GPU with this health."""
-    return offers.is_in_service(gpu.status.health)
+    return healths.is_in_service(gpu.status.health)
 
 
 def _count_unheld(gpu: Gpu, one: Slice) -> int:
@@ -214,8 +215,8 @@ _RESTARTS: Final = "admits no pod while the kubelet or the node agent restarts"
 def _reason(gpu: Gpu, one: Slice) -> str:
     """Return why the kubelet does not offer a slice; empty if it should."""
     if not is_served(gpu):
-        return one.health if not offers.is_in_service(one.health) else gpu.status.health
-    if not offers.is_in_service(one.health):
+        return one.health if not healths.is_in_service(one.health) else gpu.status.health
+    if not healths.is_in_service(one.health):
         return one.health
     if one.state is SliceState.WITHDRAWING:
         return "withdrawn by a layout"

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from device_plugin.agent.reporting.notices import Notices
-from device_plugin.inventory.model import Gpu, HolderPod, is_in_service
+from device_plugin.inventory.model import Gpu, HolderPod
 from device_plugin.kube.gpu_object import GpuObject
+from facts.health import is_in_service
 from gpu_operator.api.v1alpha1.base import Reason
 
 _REASONS: Final = {

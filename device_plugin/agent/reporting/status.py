@@ -15,9 +15,9 @@ from device_plugin.inventory.model import (
     Inventory,
     MigSlice,
     is_allocatable,
-    is_in_service,
 )
 from device_plugin.inventory.resources import Kind
+from facts.health import is_in_service
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpu import (

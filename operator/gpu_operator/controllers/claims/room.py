@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import lru_cache
 
+from facts.health import is_in_service
 from gpu_operator.api import claim_devices
 from gpu_operator.api.v1alpha1.gpupool import Allocation
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.claims.reading import Claim
-from gpu_operator.controllers.common import offers
 from gpu_operator.controllers.common.world import World
 from mig import geometry, planner
 from mig.errors import MigError
@@ -155,7 +155,7 @@ class GpuCapacities:
 
 def _capacity_of(gpu: Gpu) -> GpuCapacity:
     board, offer = geometry.board(gpu.spec.board), Offer.OPEN
-    if not offers.is_in_service(gpu.status.health):
+    if not is_in_service(gpu.status.health):
         offer = Offer.OUT
     if gpu.spec.allocation is Allocation.DEVICE_PLUGIN:
         offer = Offer.PLUGIN

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from facts.health import is_in_service
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu
@@ -17,18 +18,12 @@ from mig import geometry
 from mig.errors import MigError
 
 _SHORT = 10  # digits of a plain integer
-_IN_SERVICE = ("Healthy", "Suspect")
 
 
 def is_ours(resource: str, prefix: str) -> bool:
     """Return whether ``resource`` is one that Tessera offers under this prefix."""
     whole = f"{prefix}/{geometry.WHOLE_RESOURCE}"
     return resource in (whole, whole + SUFFIX) or resource.startswith(f"{prefix}/mig-")
-
-
-def is_in_service(health: str) -> bool:
-    """Return whether the kubelet offers devices whose health a status states like this."""
-    return health.partition(":")[0] in _IN_SERVICE
 
 
 def count_active(world: World, node: Node) -> Mapping[str, int]:
