@@ -9,6 +9,7 @@ reads nothing, because it may have changed the JIT (tests/conftest.py).
 import functools
 import itertools
 import json
+import platform
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -54,7 +55,12 @@ class Kernel:
     def native(
         self, block: Block, plan: jit.Plan | None, how: str, make: Callable[[], NativeCode]
     ) -> NativeCode:
-        """Return native code; ``how`` states what else the caller chose."""
+        """Return native code; ``how`` states what else the caller chose.
+
+        Objects for another kind of CPU are not stored, because ``from_bytes`` refuses them.
+        """
+        if llvm.target().triple.partition("-")[0] != platform.machine():
+            return make()
         key = self._key(f"native {how}", block, plan)
         found = self._store.get(key)
         if found is not None:

@@ -14,6 +14,7 @@ from support.proofs import clamp_proof
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.planning.plan import Block
+from vgpu_sim.exec.jit.target import llvm
 
 VECADD = (Path(__file__).parents[3] / "examples/vecadd.ptx").read_text()
 OTHERS = {"boards", "facts", "mig", "rdma", "hca", "device_plugin"}
@@ -47,6 +48,16 @@ def test_a_kernel_is_compiled_once_and_is_the_same_the_second_time(tmp_path):
     found = kernel(tmp_path).plans(BLOCK, "how", never)
     assert found == plans
     assert {type(plan.padding) for plan in found} == {type(plan.padding) for plan in plans}
+
+
+def test_code_for_another_kind_of_cpu_is_compiled_each_time(tmp_path):
+    module = compile_ptx(VECADD, capability=(9, 0))
+    other = llvm.SVE if llvm.is_x86() else llvm.AVX2
+    with llvm.generating_for(other):
+        code = jit.Compiler().compile(module, module.functions[0], BLOCK, PLAN)
+        for _ in range(2):
+            assert kernel(tmp_path).native(BLOCK, PLAN, "how", lambda: code) is code
+    assert entries(tmp_path) == 0
 
 
 def test_all_on_which_a_text_depends_makes_another_entry(tmp_path):
