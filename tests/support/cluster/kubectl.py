@@ -25,9 +25,13 @@ SAMPLE_IMAGE = "tessera.local/tessera-sample:demo"
 POOL = "demo"
 """The pool of the samples, in which most tests use GPUs."""
 DONE = ("Succeeded", "Failed")
-# The request never reached the API server: a busy machine was slow to connect.
-NOT_SENT = ("TLS handshake timeout", "dial tcp", "connection refused")
+# Nothing has happened yet: a busy machine was slow to connect to the API server, or the container
+# runtime failed to start ``kubectl exec``'s command.
+NOT_BEGUN = ("TLS handshake timeout", "dial tcp", "connection refused", "error executing setns")
 SENT_WITHIN_S = 60
+SOON_S = 60
+"""The bound of a wait for what follows at once on a quiet machine, if users are promised no time."""
+_LAST_LINES = 40
 _FORWARDED = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
 
 
@@ -48,14 +52,15 @@ class Cluster:
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Run kubectl. Raises AssertionError with its own message if it fails.
 
-        An answer of the API server is final; a request that did not reach it is repeated.
+        An answer of the API server is final; a request that did not reach it is repeated, and so is
+        a command that a container's runtime failed to start.
         """
         command = ["kubectl", "-n", self.namespace, *arguments]
         end = time.monotonic() + SENT_WITHIN_S
         while True:
             done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=240)
-            unsent = done.returncode and any(reason in done.stderr for reason in NOT_SENT)
-            if not unsent or time.monotonic() > end:
+            not_begun = done.returncode and any(reason in done.stderr for reason in NOT_BEGUN)
+            if not not_begun or time.monotonic() > end:
                 break
             time.sleep(1)
         assert done.returncode == 0, f"{' '.join(command)}: {done.stderr.strip()}"
@@ -103,7 +108,11 @@ class Cluster:
                 time.sleep(1)
 
     def wait_pod(self, name: str, *phases: str, timeout_s: float = 120) -> dict[str, Any]:
-        """Wait until a pod is in one of the phases (default: has ended) and return it."""
+        """Wait until a pod is in one of the phases (default: has ended) and return it.
+
+        If it is not in time, the error has the output of every pod of the namespace: a program
+        often waits for one in another pod.
+        """
         wanted = phases or DONE
 
         def pod_there() -> dict[str, Any] | None:
@@ -113,8 +122,22 @@ class Cluster:
         try:
             return until(pod_there, timeout_s)
         except TimeoutError:
-            described = self.kubectl("describe", "pod", name)
-            raise AssertionError(f"{name} is not {wanted} in {timeout_s} s\n{described}") from None
+            late = f"{name} is not {wanted} in {timeout_s * _PATIENCE} s"
+            parts = (late, self.kubectl("describe", "pod", name), self.last_lines())
+            raise AssertionError("\n".join(parts)) from None
+
+    def last_lines(self) -> str:
+        """Return the last lines that each pod of the namespace has printed."""
+        shown = []
+        for one in self.get("pods")["items"]:
+            name = one["metadata"]["name"]
+            last = ("--all-containers", "--prefix", "--ignore-errors", f"--tail={_LAST_LINES}")
+            try:
+                said = self.kubectl("logs", name, *last)
+            except AssertionError as error:  # it has not started, or has gone
+                said = str(error)
+            shown.append(f"-- output of {name}, {one['status']['phase']}:\n{said}")
+        return "\n".join(shown)
 
     def logs(self, name: str) -> str:
         """Return the output of a pod's container."""
@@ -221,7 +244,11 @@ _PATIENCE = 2
 
 
 def until(
-    check: Callable[[], Any], timeout_s: float, every_s: float = 0.3, *, promised: bool = False
+    check: Callable[[], Any],
+    timeout_s: float = SOON_S,
+    every_s: float = 0.3,
+    *,
+    promised: bool = False,
 ) -> Any:
     """Return the first true result of ``check``. Raises TimeoutError.
 
