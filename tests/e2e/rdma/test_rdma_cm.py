@@ -11,6 +11,14 @@ import pytest
 from hca.contract.verbs import VerbsStatus
 from support.cluster.kubectl import Cluster, until
 from support.cluster.rdma_nodes import HCA, IMAGE, two_with_hcas, wait_programmed
+from support.cluster.rdma_programs import (
+    OPENS,
+    Run,
+    Serving,
+    connect,
+    listens_or_has_ended,
+    trace_calls,
+)
 from support.programs import c_programs
 from support.programs.verbs_tools import compile_with_librdmacm
 from vgpu_sim.native import build, catalogue
@@ -20,10 +28,9 @@ HEADERS = Path("/usr/include/rdma/rdma_cma.h")
 COUNT = 1 << 20
 FILES = "gpu-peer"
 PING = re.compile(r"ping data: rdma-ping-\d: [!-~]{40}")
-ACK_S = 30.0
-# A client that is too early is rejected, as by any service: repeat it. perftest's server listens
-# twice, the second time perhaps only after its client's request: repeat both.
-AGAIN = "for i in $(seq 40); do timeout 60 {} && exit; sleep 1; done; exit 1"
+STAYS = "exec sleep 900"
+"""The command of a pod in which the test runs programs."""
+TRACE = "/tmp/server.trace"
 # The commands of a server and of its client.
 PROGRAMS = {
     "rping": ("rping -s -v -C 3", "rping -c -v -C 3 -a {ip}"),
@@ -46,7 +53,7 @@ def pod(name: str, command: str, node: str, **limits: int) -> dict[str, Any]:
         "name": "main",
         "image": IMAGE,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", command],
+        "command": ["sh", "-c", f"{OPENS}; {command}"],
         "resources": {"limits": {HCA: 1, **limits}},
         "volumeMounts": [{"name": "files", "mountPath": "/files"}],
     }
@@ -66,9 +73,13 @@ def pod(name: str, command: str, node: str, **limits: int) -> dict[str, Any]:
 def play(
     cluster: Cluster, places: tuple[str, str], server: str, client: str, **limits: int
 ) -> tuple[str, str]:
-    """Run a server and a client, which must succeed; return their outputs."""
-    cluster.apply(pod("server", server, places[0], **limits))
+    """Run a server and, once it listens, a client, which must succeed; return their outputs."""
+    cluster.apply(pod("server", f"{trace_calls(TRACE)}; {server}", places[0], **limits))
     ip = str(cluster.wait_pod("server", "Running")["status"]["podIP"])
+    try:
+        until(lambda: listens_or_has_ended(cluster, "server", TRACE))
+    except TimeoutError:
+        raise AssertionError(f"the server does not listen\n{cluster.last_lines()}") from None
     cluster.apply(pod("client", client.format(ip=ip), places[1], **limits))
     ended = cluster.wait_pod("client")
     said = cluster.logs("client")
@@ -77,18 +88,13 @@ def play(
     return cluster.logs("server"), said
 
 
-def in_sequence(commands: dict[str, str]) -> str:
-    """Return a shell command that runs commands one after the other, each below its name, until
-    one fails. All write to one stream, whose order a log keeps.
+def start_two(cluster: Cluster, places: tuple[str, str]) -> str:
+    """Start the pods "server" and "client", in which programs can run; return the server's
+    address.
     """
-    parts = (f"echo '== {name}' && ({command})" for name, command in commands.items())
-    return f"exec 2>&1; {' && '.join(parts)}"
-
-
-def said_by_each(output: str) -> dict[str, str]:
-    """Return the output of each command that ``in_sequence`` ran."""
-    parts = re.split(r"^== (\w+)$", output, flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
+    cluster.apply(pod("server", STAYS, places[0]), pod("client", STAYS, places[1]))
+    cluster.wait_pod("client", "Running")
+    return str(cluster.wait_pod("server", "Running")["status"]["podIP"])
 
 
 def files(program: Path) -> dict[str, Any]:
@@ -122,8 +128,8 @@ def test_a_pod_writes_another_s_gpu_memory(
     program = c_programs.compile_program(tmp_path, "gpu_peer", *folders, *libraries)
     namespace.apply(files(program))
     places = choose_nodes(nodes, apart=apart)
-    client = AGAIN.format("/files/gpu_peer {ip}")
-    served, requester = play(namespace, places, "/files/gpu_peer", client, **{SLICE: 1})
+    run = ("/files/gpu_peer", "/files/gpu_peer {ip}")
+    served, requester = play(namespace, places, *run, **{SLICE: 1})
     seen = f"listens\nreceived success\ngpu has {COUNT}\nreset 0\nsent success\n"
     assert served == seen + "RDMA_CM_EVENT_DISCONNECTED\n"
     ends = "write success\nsent success\nreceived success\nwrite remote access error\n"
@@ -132,14 +138,18 @@ def test_a_pod_writes_another_s_gpu_memory(
 
 @PLACES
 def test_debian_s_programs_connect(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
-    """rping, ucmatose, udaddy and perftest, one after the other in the same two pods."""
-    servers = {name: server for name, (server, _) in PROGRAMS.items()}
-    clients = {name: AGAIN.format(client) for name, (_, client) in PROGRAMS.items()}
-    servers["ib_write_bw"] = AGAIN.format(servers["ib_write_bw"])
-    places = choose_nodes(nodes, apart=apart)
-    outputs = play(namespace, places, in_sequence(servers), in_sequence(clients))
-    served, requested = (said_by_each(one) for one in outputs)
-    assert served.keys() == requested.keys() == PROGRAMS.keys()
+    """rping, ucmatose, udaddy and perftest, one after the other in the same two pods.
+
+    A client starts once its server listens. ucmatose's and udaddy's clients connect several times
+    at once: if the server begins to listen meanwhile, some requests are rejected, both programs
+    give up, and no other client finds that server.
+    """
+    ip = start_two(namespace, choose_nodes(nodes, apart=apart))
+    served, requested = {}, {}
+    for name, (server, client) in PROGRAMS.items():
+        served[name], requested[name] = connect(
+            namespace, server, client.format(ip=ip), listens_twice=name == "ib_write_bw"
+        )
     for said in (served["rping"], requested["rping"]):
         assert len(PING.findall(said)) == 3, said
     for name in ("ucmatose", "udaddy"):
@@ -166,19 +176,12 @@ def test_a_service_that_no_rule_names_is_rejected_between_nodes(
         },
     }
     namespace.apply(policy)
-
-    def is_programmed() -> bool:
-        found = namespace.get("rdmanetworkpolicy", "one-service")
-        return any(
-            (one["type"], one["status"]) == ("Programmed", "True")
-            for one in found.get("status", {}).get("conditions", [])
-        )
-
-    until(is_programmed, ACK_S)
-    server = "rping -s -P -p 7999 & rping -s -v -C 3"
-    other = "rping -c -C 1 -p 7999 -a {ip} 2>&1; "
-    _, said = play(namespace, nodes, server, other + AGAIN.format("rping -c -v -C 3 -a {ip}"))
-    assert "RDMA_CM_EVENT_REJECTED, error 28" in said
+    wait_programmed(namespace, "one-service")
+    ip = start_two(namespace, nodes)
+    with Serving(namespace, "rping -s -P -p 7999"):
+        refused = Run(namespace, "client", f"rping -c -C 1 -p 7999 -a {ip}").to_its_end()
+    assert "RDMA_CM_EVENT_REJECTED, error 28" in refused.said
+    _, said = connect(namespace, "rping -s -v -C 3", f"rping -c -v -C 3 -a {ip}")
     assert len(PING.findall(said)) == 3, said
 
 

@@ -9,9 +9,10 @@ from typing import Self
 
 import pytest
 
+from support.oracles.rdmacm_calls import Ended, calls, has_raced
 from support.processes.gpud_process import wait_until
 from support.processes.tessera_run import environment
-from support.programs.rdmacm_tools import Ended, calls, has_raced, skip_without
+from support.programs.rdmacm_tools import skip_without
 from support.programs.wire_nodes import ADDRESSES, IPV6, NAMES, Nodes, needs_namespaces
 
 pytestmark = needs_namespaces
@@ -38,7 +39,9 @@ class Playing:
             assert wait_until(
                 lambda: (
                     self.server.poll() is not None
-                    or (self.served.exists() and bool(calls(self.served, "rdma_listen")))
+                    or (
+                        self.served.exists() and bool(calls(self.served.read_text(), "rdma_listen"))
+                    )
                 ),
                 60,
             )
@@ -152,7 +155,9 @@ def test_perftest_connects_by_rdma_cm(nodes, program):
     for _ in range(TRIES):
         with Playing(nodes, program, *command) as playing:
             requester = playing.ask(*command, ADDRESSES[1])
-            if requester.status != 0 and has_raced(playing.served, playing.requested):
+            if requester.status != 0 and has_raced(
+                playing.served.read_text(), playing.requested.read_text()
+            ):
                 continue
             assert requester.status == 0, requester.said
             assert playing.end().status == 0

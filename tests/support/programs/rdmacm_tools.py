@@ -2,12 +2,12 @@
 
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import pytest
 
+from support.oracles.rdmacm_calls import Ended, has_raced
 from support.processes.gpud_process import wait_until
 from support.processes.tessera_run import environment
 from support.programs.verbs_tools import run_hca
@@ -19,14 +19,6 @@ def skip_without(program: str) -> pytest.MarkDecorator:
     """Skip the test with a message if a program is not installed."""
     missing = shutil.which(program) is None
     return pytest.mark.skipif(missing, reason=f"NOT RUN: no {program}: {INSTALL}")
-
-
-@dataclass
-class Ended:
-    """A program's output and exit status."""
-
-    status: int
-    said: str
 
 
 class Serving:
@@ -91,31 +83,14 @@ class Serving:
         return Ended(self.process.returncode, said)
 
 
-def calls(trace: Path, function: str) -> list[tuple[float, float]]:
-    """Return when a program called a function and when it returned, in seconds, for each call."""
-    lines = (line.split() for line in trace.read_text().splitlines())
-    made = [line for line in lines if line[2].startswith(f"{function}(")]
-    return [(float(line[0]), float(line[0]) + int(line[-2]) / 1e9) for line in made]
-
-
-def has_raced(served: Path, asking: Path) -> bool:
-    """Return whether perftest's client connected a second time before its server listened again.
-
-    With ``-R`` both connect, agree on parameters over that connection, and connect again; but
-    the server negotiates first, and listens afterwards. A client that is rejected meanwhile uses
-    freed memory (4.5-0.17: ``rdma_cm_client_connection``), on real hardware too. This is not a
-    defect of Tessera.
-    """
-    listened, connected = calls(served, "rdma_listen"), calls(asking, "rdma_connect")
-    return len(connected) > 1 and (len(listened) < 2 or connected[1][0] < listened[1][1])
-
-
 def perftest(temporary: Path, command: tuple[str, ...], tries: int = 6) -> str:
     """Run a program of perftest with ``-R`` as server and client; return the client's output."""
     for one in range(tries):
         with Serving(temporary, f"cm{one}", *command) as serving:
             client_run = serving.client(*command, "localhost")
-            if client_run.status != 0 and has_raced(serving.trace, serving.asking):
+            if client_run.status != 0 and has_raced(
+                serving.trace.read_text(), serving.asking.read_text()
+            ):
                 continue
             assert client_run.status == 0, client_run.said
             served = serving.end()
