@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.cluster.kubectl import EXAMPLES, Cluster, in_node, until
+from support.cluster.rdma_nodes import RUNNING_S, WITHOUT_END
 
 IMAGE = "tessera.local/tessera-perftest:demo"
 RESOURCE = "rdma.tessera.dev/hca"
@@ -27,7 +28,6 @@ from pathlib import Path
 from device_plugin.backends.hcad import Hcad
 print(json.dumps(Hcad(Path("/run/tessera/hca/admin.sock")).call("status")))
 """
-RUNNING_S = 12
 LISTENS = f"{18515:04X}"  # perftest's default port
 MAPPED = "::ffff:"
 
@@ -91,9 +91,9 @@ def listening(cluster: Cluster, name: str) -> set[str]:
     return {words[1].rpartition(":")[2] for words in lines if words[3:4] == ["0A"]}
 
 
-def pair(cluster: Cluster, node: str) -> None:
-    """Start a server and a client that writes to it for a while; return once it writes."""
-    program = f"stdbuf -oL ib_write_bw -F -D {RUNNING_S}"
+def pair(cluster: Cluster, node: str, options: str = WITHOUT_END) -> None:
+    """Start a server and a client that writes to it; return once it writes."""
+    program = f"stdbuf -oL ib_write_bw {options}"
     cluster.apply(rdma_pod("server", f"exec {program}", node))
     server = address(cluster, "server")
     cluster.wait_pod("server", "Running")
@@ -168,14 +168,14 @@ def test_a_pod_on_the_node_s_network_is_refused_with_an_event(namespace: Cluster
     node = gpu_node(namespace)
     namespace.apply(rdma_pod("host", "ibv_devinfo; sleep 60", node, hostNetwork=True))
     namespace.wait_pod("host", "Running")
-    until(lambda: "Permission denied" in namespace.logs("host"), 20)
+    until(lambda: "Permission denied" in namespace.logs("host"))
     assert "tessera_0" not in namespace.logs("host")
 
     def is_event_there() -> bool:
         events = namespace.get("events", "--field-selector", "involvedObject.name=host")["items"]
         return any(e["reason"] == "Refused" and "hostNetwork" in e["message"] for e in events)
 
-    until(is_event_there, 20)
+    until(is_event_there)
 
 
 def test_two_functions_in_one_container_are_refused_by_name(namespace: Cluster) -> None:
@@ -191,10 +191,10 @@ def test_another_pod_s_socket_opens_nothing(namespace: Cluster) -> None:
     node = gpu_node(namespace)
     namespace.apply(rdma_pod("victim", "ibv_devinfo; sleep 300", node))
     namespace.wait_pod("victim", "Running")
-    (victim,) = until(lambda: held_by(node, "victim"), 20)
+    (victim,) = until(lambda: held_by(node, "victim"))
     socket = f"/functions/{victim['function']}/hca.sock"
     # An agent that another lane has restarted reports the pod later than a library waits.
-    own = "timeout 30 sh -c 'until ibv_devinfo; do sleep 1; done'"
+    own = "timeout 100 sh -c 'until ibv_devinfo; do sleep 1; done'"
     command = f"TESSERA_HCA={socket} ibv_devinfo; echo status $?; {own}"
     stolen = {"name": "functions", "hostPath": {"path": "/run/tessera/hca/functions"}}
     container = {"volumeMounts": [{"name": "functions", "mountPath": "/functions"}]}
@@ -231,7 +231,7 @@ def test_the_end_of_a_pod_frees_its_function_and_what_it_had(namespace: Cluster)
     (server,) = held_by(node, "server")
     assert server["programs"] == 1
     namespace.kubectl("delete", "pod", "server", "--force", "--grace-period=0")
-    until(lambda: not held_by(node, "server"), 20)
+    until(lambda: not held_by(node, "server"))
     (freed,) = (one for one in functions(node) if one["function"] == server["function"])
     assert (freed["pod_uid"], freed["addresses"], freed["programs"]) == ("", [], 0)
     assert namespace.wait_pod("client")["status"]["phase"] in ("Succeeded", "Failed")
@@ -244,10 +244,10 @@ def test_the_end_of_a_pod_frees_its_function_and_what_it_had(namespace: Cluster)
 )
 def test_queue_pairs_outlive_the_agent(namespace: Cluster, victim: str) -> None:
     node = gpu_node(namespace)
-    pair(namespace, node)
+    pair(namespace, node, f"-F -D {RUNNING_S}")
     before = held_by(node, "client") + held_by(node, "server")
     in_node(node, "pkill", "-KILL", "-x", victim)
-    client = namespace.wait_pod("client", timeout_s=RUNNING_S + 60)
+    client = namespace.wait_pod("client", timeout_s=RUNNING_S + 120)
     assert client["status"]["phase"] == "Succeeded", namespace.logs("client")
     assert FIGURES.search(namespace.logs("client")) is not None
     assert len(before) == 2
@@ -262,7 +262,7 @@ def test_after_hcad_s_end_programs_fail_and_the_device_comes_back(namespace: Clu
     namespace.wait_pod("stays", "Running")
     pair(namespace, node)
     in_node(node, "pkill", "-KILL", "-f", "bin/tessera-hcad( |$)")
-    until(lambda: namespace.get("pod", "client")["status"]["phase"] != "Running", 20)
+    until(lambda: namespace.get("pod", "client")["status"]["phase"] != "Running")
     assert "hcad has gone" in namespace.logs("client")
 
     def works() -> bool:

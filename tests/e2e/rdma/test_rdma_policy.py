@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from support.cluster.kubectl import EXAMPLES, Cluster, in_node, until
+from support.cluster.rdma_nodes import WITHOUT_END
 
 HCA = "rdma.tessera.dev/hca"
-ACK_S = 30.0
 REASON = "jsonpath={.status.conditions[?(@.type=='Programmed')].reason}"
 LISTENS = f"{18515:04X}"
 
@@ -45,14 +45,14 @@ def tables(cluster: Cluster) -> list[dict[str, Any]]:
 def test_an_edit_is_programmed_again_and_without_pods_takes_no_room(namespace: Cluster) -> None:
     example = ("-f", str(EXAMPLES / "rdma" / "deny-writes.yaml"))
     namespace.kubectl("apply", *example)
-    until(lambda: is_programmed(namespace, "deny-writes"), ACK_S)
+    until(lambda: is_programmed(namespace, "deny-writes"))
     policy = namespace.get("rdmanetworkpolicy", "deny-writes")
     nodes = policy["status"]["nodes"]
     assert nodes["ready"] == nodes["total"] == len(namespace.get("rdmanodetables")["items"])
     patch = '{"spec": {"ingress": [{"verbs": ["CM", "Send"]}]}}'
     began = time.monotonic()
     namespace.kubectl("patch", "rnetpol", "deny-writes", "--type=merge", "-p", patch)
-    until(lambda: is_programmed(namespace, "deny-writes"), ACK_S, every_s=0.1)
+    until(lambda: is_programmed(namespace, "deny-writes"), every_s=0.1)
     print(f"edit to Programmed, kubectl included: {time.monotonic() - began:.2f} s")
     # The policy selects no pod with an HCA, so its rules are in no node's tables (ADR 104).
     key = f"{namespace.namespace}/deny-writes"
@@ -76,7 +76,7 @@ def test_an_edit_is_programmed_again_and_without_pods_takes_no_room(namespace: C
 
 
 def test_a_network_s_status_has_its_p_keys(whole_cluster: Cluster, network: str) -> None:
-    until(lambda: whole_cluster.condition(f"rdmanetwork/{network}", "Programmed").status, ACK_S)
+    until(lambda: whole_cluster.condition(f"rdmanetwork/{network}", "Programmed").status)
     status = whole_cluster.get("rdmanetwork", network)["status"]
     keys = {one["name"]: one["pkey"] for one in status["partitions"]}
     assert keys["train"] == 0x0A31
@@ -105,11 +105,11 @@ def test_mistakes_are_refused_with_the_field(namespace: Cluster) -> None:
             namespace.apply(policy("wrong", ingress=[ingress]))
     namespace.apply(policy("late", ingress=[{"from": [{"partition": {"name": "nowhere"}}]}]))
     accepted = "rdmanetworkpolicy/late", "Accepted"
-    until(lambda: namespace.condition(*accepted).status, ACK_S)
+    until(lambda: namespace.condition(*accepted).status)
     found = namespace.condition(*accepted)
     assert (found.status, found.reason) == ("False", "InvalidSpec")
     assert "spec.ingress[0].from[0].partition" in found.message
-    until(lambda: namespace.get("events", "--field-selector", "reason=Rejected")["items"], ACK_S)
+    until(lambda: namespace.get("events", "--field-selector", "reason=Rejected")["items"])
 
 
 def test_explain_describes_the_fields(whole_cluster: Cluster) -> None:
@@ -169,14 +169,14 @@ def test_an_agent_has_no_other_rights(whole_cluster: Cluster, verb: str, what: s
 def test_a_node_whose_agent_is_silent_is_named(namespace: Cluster) -> None:
     """The processes of its agent are stopped, as on a node that hangs, and resumed afterwards."""
     namespace.apply(policy("quiet"))
-    until(lambda: is_programmed(namespace, "quiet"), ACK_S)
+    until(lambda: is_programmed(namespace, "quiet"))
     node = namespace.get("rdmanodetables")["items"][0]["metadata"]["name"]
     agent = in_node(node, "pgrep", "-x", "tessera-agent").strip()
     in_node(node, "kill", "-STOP", agent)
     began = time.monotonic()
     try:
         found = until(
-            lambda: namespace.kubectl("get", "rnetpol", "quiet", "-o", REASON) == "NodeSilent", 25
+            lambda: namespace.kubectl("get", "rnetpol", "quiet", "-o", REASON) == "NodeSilent"
         )
         assert found
         print(f"silence is reported after {time.monotonic() - began:.1f} s")
@@ -185,7 +185,7 @@ def test_a_node_whose_agent_is_silent_is_named(namespace: Cluster) -> None:
         assert node in said.message
     finally:
         in_node(node, "kill", "-CONT", agent)
-    until(lambda: is_programmed(namespace, "quiet"), ACK_S)
+    until(lambda: is_programmed(namespace, "quiet"))
 
 
 def test_a_denied_write_fails_and_says_so_on_the_pod(namespace: Cluster) -> None:
@@ -194,7 +194,7 @@ def test_a_denied_write_fails_and_says_so_on_the_pod(namespace: Cluster) -> None
     """
     nodes = namespace.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
     node = str(min(one["metadata"]["name"] for one in nodes))
-    program = "stdbuf -oL ib_write_bw -F -D 20"
+    program = f"stdbuf -oL ib_write_bw {WITHOUT_END}"
     namespace.apply(perftest("server", f"exec {program}", node, app="weights"))
     ip = namespace.wait_pod("server", "Running")["status"]["podIP"]
     until(lambda: listens(namespace, "server"), 60)
@@ -202,7 +202,7 @@ def test_a_denied_write_fails_and_says_so_on_the_pod(namespace: Cluster) -> None
     namespace.wait_pod("client", "Running")
     until(lambda: "remote address" in namespace.logs("client"), 60)
     namespace.kubectl("apply", "-f", str(EXAMPLES / "rdma" / "deny-writes.yaml"))
-    until(lambda: is_programmed(namespace, "deny-writes"), ACK_S)
+    until(lambda: is_programmed(namespace, "deny-writes"))
     assert namespace.wait_pod("client")["status"]["phase"] == "Failed", namespace.logs("client")
     denied = until(
         lambda: namespace.get("events", "--field-selector", "reason=RDMADenied")["items"], 60

@@ -8,6 +8,7 @@ import pytest
 from support.cluster.kubectl import Cluster, in_node, until
 from support.cluster.rdma_nodes import (
     SYSTEM,
+    WITHOUT_END,
     Capture,
     deny_writes,
     hca_pod_of,
@@ -23,7 +24,7 @@ from support.cluster.rdma_nodes import (
 pytestmark = pytest.mark.alone("hcas")
 ROLLOUT_S = 120  # for all nodes, one after the other
 GOES_ON_S = 60
-ENDLESS = "ib_write_bw -F -D 1 --run_infinitely"  # prints a line every second
+ENDLESS = f"ib_write_bw {WITHOUT_END}"
 NOTICED_S = 1.0
 BACK_S = 120  # the kubelet waits before it restarts a container that was killed several times
 WITHOUT_PODS: dict[str, Any] = {
@@ -85,7 +86,7 @@ def test_ib_write_bw_runs_across_a_rollout(
     before = hcads()
     SYSTEM.kubectl("rollout", "restart", daemon_set())
     SYSTEM.kubectl("rollout", "status", daemon_set(), f"--timeout={ROLLOUT_S}s")
-    until(lambda: hcads().isdisjoint(before), 30)
+    until(lambda: hcads().isdisjoint(before))
     goes_on(namespace)
     took_over = [
         SYSTEM.kubectl("logs", hca_pod_of(node)["metadata"]["name"], "-c", "hcad")
@@ -111,7 +112,7 @@ def test_no_queue_pair_changes_when_others_restart(
 ) -> None:
     """Not even when the restarted component writes or carries other tables."""
     running_pair(namespace, nodes, ENDLESS)
-    until(lambda: all(policy_status(node)["connected"] for node in nodes), 20)
+    until(lambda: all(policy_status(node)["connected"] for node in nodes))
     before = [policy_status(node)["revoked"] for node in nodes]
     killed = on_nodes("pgrep", victim, nodes)
     on_nodes("pkill -KILL", victim, nodes)
@@ -194,13 +195,13 @@ def test_a_requester_whose_peer_s_hcad_is_killed_gets_retry_exceeded(
     assert status != 0
     assert "Failed status 12" in namespace.logs("client"), "IBV_WC_RETRY_EXC_ERR"
     assert ended - killed < 10  # 8 attempts of 67 ms, and perftest's reaction
-    assert namespace.wait_pod("server", timeout_s=30)["status"]["phase"] == "Failed"
+    assert namespace.wait_pod("server")["status"]["phase"] == "Failed"
 
 
 def both_without_end(server: str = "") -> str:
     """Return shell loops that run writes and reads in parallel, without end."""
     loops = (
-        f"while :; do timeout 5 {tool} -F -p {port} {server}; sleep 0.1; done"
+        f"while :; do timeout 20 {tool} -F -p {port} {server}; sleep 0.1; done"
         for port, tool in enumerate(("ib_write_bw", "ib_read_bw"), 18515)
     )
     return " & ".join(loops)

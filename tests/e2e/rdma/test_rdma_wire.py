@@ -16,6 +16,7 @@ from support.cluster.rdma_nodes import (
     RUNNING_S,
     SUPPORT,
     SYSTEM,
+    WITHOUT_END,
     Capture,
     deny_writes,
     node_process,
@@ -40,7 +41,7 @@ os.setgroups([])
 os.setgid(int(user))
 os.setuid(int(user))
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
-    link.settimeout(20)
+    link.settimeout(50)
     link.connect("net.sock")
     with socket.socket(socket.AF_UNIX) as own:
         try:
@@ -53,10 +54,10 @@ HCAD_USER = "64009"
 
 def test_ib_write_bw_plays_between_two_nodes(namespace: Cluster, nodes: tuple[str, str]) -> None:
     """Debian's program ends with status 0; while it runs, packets are on the pods' own links."""
-    server, client = running_pair(namespace, nodes, "ib_write_bw -F -D 6")
+    server, client = running_pair(namespace, nodes, f"ib_write_bw -F -D {RUNNING_S}")
     with Capture(nodes[0], server) as link:
-        until(lambda: wire(nodes[0], server).get("packets", {}).get("received"), 20)
-        until(lambda: writes(link.since(), client, server), 20)
+        until(lambda: wire(nodes[0], server).get("packets", {}).get("received"))
+        until(lambda: writes(link.since(), client, server))
     ended = namespace.wait_pod("client")
     logs = namespace.logs("client")
     assert ended["status"]["phase"] == "Succeeded", logs
@@ -65,7 +66,7 @@ def test_ib_write_bw_plays_between_two_nodes(namespace: Cluster, nodes: tuple[st
     assert found is not None
     assert float(found[1]) > 0
     print(f"between nodes: {found[0]}")
-    until(lambda: not wire(nodes[0], server), 20)  # without a program, the pod has no sockets
+    until(lambda: not wire(nodes[0], server))  # without a program, the pod has no sockets
 
 
 def test_an_interface_s_mtu_is_the_function_s_and_is_reported(
@@ -80,7 +81,7 @@ def test_an_interface_s_mtu_is_the_function_s_and_is_reported(
     carried = max(size for size in (256, 512, 1024, 2048, 4096) if size <= mtu - 92)
     assert re.search(rf"active_mtu:\s+{carried} ", logs), logs
     status = ("rdmanodetables", nodes[0], "-o", "jsonpath={.status.pathMtu}")
-    until(lambda: namespace.kubectl("get", *status) == str(carried), 20)
+    until(lambda: namespace.kubectl("get", *status) == str(carried))
 
 
 def test_a_denied_write_fails_between_nodes(namespace: Cluster, nodes: tuple[str, str]) -> None:
@@ -96,10 +97,10 @@ def test_an_edit_revokes_what_runs_between_nodes(
     namespace: Cluster, nodes: tuple[str, str]
 ) -> None:
     """After the policy is acknowledged, no denied packet is on either link."""
-    server, client = running_pair(namespace, nodes, f"ib_write_bw -F -D {RUNNING_S}")
+    server, client = running_pair(namespace, nodes, f"ib_write_bw {WITHOUT_END}")
     with Capture(nodes[0], server) as there, Capture(nodes[1], client) as here:
         for link in (there, here):
-            until(lambda link=link: writes(link.since(), client, server), 20)
+            until(lambda link=link: writes(link.since(), client, server))
         deny_writes(namespace)
         before = [link.since() for link in (there, here)]  # until the acknowledgement
         assert all(writes(seen, client, server) for seen in before)
@@ -178,7 +179,7 @@ def test_forged_packets_write_nothing(namespace: Cluster, nodes: tuple[str, str]
     and without it the responder denies the verb.
     """
     deny_writes(namespace)
-    command = f"{PROGRAM} -F -D {RUNNING_S}"
+    command = f"{PROGRAM} {WITHOUT_END}"
     server = serve(namespace, command, nodes[0])
     pod = perftest("client", f"{command} {server}", nodes[1])
     pod["spec"]["containers"].append(forger())

@@ -14,8 +14,12 @@ from support.cluster.kubectl import EXAMPLES, Cluster, until
 HCA = "rdma.tessera.dev/hca"
 IMAGE = "tessera.local/tessera-perftest:demo"
 LISTENS = f"{18515:04X}"  # perftest's default port
-ACK_S = 30.0
 RUNNING_S = 25
+"""How long a program runs that a test only observes, and that is to end with status 0."""
+WITHOUT_END = "-F -D 1 --run_infinitely"
+"""Options of perftest's program that must still run at a test's next step, however late that is: a
+denial, a lost peer or the end of its pod ends it. It prints a line every second.
+"""
 DENIED = "Failed status 10"  # IBV_WC_REM_ACCESS_ERR
 WRITES = range(6, 12)  # RC's opcodes of RDMA WRITE
 SUPPORT = Path(__file__).parents[1]
@@ -139,7 +143,7 @@ def wait_programmed(cluster: Cluster, policy: str) -> None:
             for one in found.get("status", {}).get("conditions", [])
         )
 
-    until(programmed, ACK_S, every_s=0.1)
+    until(programmed, every_s=0.1)
 
 
 def node_process(node: str) -> str:
