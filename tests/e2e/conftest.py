@@ -92,7 +92,7 @@ def retired_profile(whole_cluster: Cluster) -> str:
         whole_cluster.apply(layout_of(profile, 2, "retired"))
         until(lambda: all(node.get(profile) == "2" for node in whole_cluster.offered_slices()), 60)
         whole_cluster.delete("miglayout", "retired")
-        until(lambda: all(node.get(profile) == "0" for node in whole_cluster.offered_slices()), 15)
+        until(lambda: all(node.get(profile) == "0" for node in whole_cluster.offered_slices()))
 
     do_once("retired", offer_and_remove)
     return profile

@@ -97,8 +97,8 @@ def event_messages(cluster: Cluster, name: str, reason: str) -> list[str]:
 def test_a_node_of_claims_offers_nothing_by_the_device_plugin(
     whole_cluster: Cluster, node: str
 ) -> None:
-    until(lambda: allocatable(whole_cluster, node) == "0", 30)
-    until(lambda: allocatable(whole_cluster, node, "gpu.tessera.dev/gpu") == "0", 30)
+    until(lambda: allocatable(whole_cluster, node) == "0")
+    until(lambda: allocatable(whole_cluster, node, "gpu.tessera.dev/gpu") == "0")
     other = whole_cluster.get("miglayout", "seven")["status"]
     assert other["conditions"]  # the layout still applies to the other node's GPU
     (owner,) = slices(whole_cluster, node)[0]["metadata"]["ownerReferences"]
@@ -315,7 +315,7 @@ def test_claims_share_a_slice_by_its_memory(claims: Cluster, node: str) -> None:
             for one in gpu.get("claims", [])
         }
 
-    until(lambda: sharers() == {one["metadata"]["name"]: (True, 4) for one in made}, 30)
+    until(lambda: sharers() == {one["metadata"]["name"]: (True, 4) for one in made})
     # That slice has no room for another 4 GiB; a claim without a share gets a whole slice.
     claims.apply(claim("whole", exactly(SMALL)), pod("whole", "whole", arguments=HOLD, node=node))
     claims.wait_pod("whole", "Running")
@@ -365,7 +365,7 @@ def test_the_stock_scheduler_places_what_fits_and_nothing_else(claims: Cluster, 
     )
     claims.apply(claim("small", exactly(SMALL)), pod("small", "small", arguments=HOLD, node=node))
     until(lambda: unschedulable(claims, "small"), 60)
-    full = until(lambda: event_messages(claims, "small", "ClaimNoRoom"), 30)
+    full = until(lambda: event_messages(claims, "small", "ClaimNoRoom"))
     assert len(full) == 2  # one on the claim, one on the pod
     assert all("no 1g.10gb left" in one and f"{claims.namespace}/large-0" in one for one in full)
     claims.delete("pod", "large-0")
@@ -406,7 +406,7 @@ def test_an_unhealthy_gpu_is_tainted_and_given_to_no_claim_until_it_is_back(
             found = devices(whole_cluster, node).get("gpu-1-mig-1g10gb-6", {})
             return list(found.get("taints", []))
 
-        (taint,) = until(taints, 30)
+        (taint,) = until(taints)
         assert (taint["key"], taint["effect"]) == ("gpu.tessera.dev/unhealthy", "NoSchedule")
         selector = 'device.attributes["gpu.tessera.dev"].parentIndex == 1'
         wanted = {"selectors": [{"cel": {"expression": selector}}]}
@@ -445,7 +445,7 @@ def test_layouts_and_claims_share_a_gpu(whole_cluster: Cluster, claims: Cluster,
             return {name for name in devices(whole_cluster, node) if name.startswith("gpu-0-")}
 
         until(lambda: allocatable(whole_cluster, node) == "7", 60)
-        until(lambda: devices(whole_cluster, node) and not free(), 30)
+        until(lambda: devices(whole_cluster, node) and not free())
         claims.apply(claim("rest", exactly(SMALL)), pod("rest", "rest", arguments=HOLD, node=node))
         claims.wait_pod("rest", "Running")
         assert allocated_devices(claims, "rest") == [f"{node}/gpu-1-mig-1g10gb-6"]

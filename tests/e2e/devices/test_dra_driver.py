@@ -62,7 +62,7 @@ def hold(claims: Cluster, node: str, name: str = "held", profile: str = SMALL) -
     claims.apply(claim(name, exactly(profile)), pod(name, name, arguments=HOLD, node=node))
     claims.wait_pod(name, "Running")
     until(lambda: "verified" in claims.logs(name), 60)  # a context ends with its gpud
-    (place,) = until(lambda: set(claims_by_placement(claims, node)) - before, 20)
+    (place,) = until(lambda: set(claims_by_placement(claims, node)) - before)
     return str(place)
 
 
@@ -81,11 +81,11 @@ def test_a_claim_is_in_the_status_of_its_gpu_as_long_as_it_is_prepared(
     claims: Cluster, node: str
 ) -> None:
     place = hold(claims, node)
-    one = until(lambda: (c := claims_by_placement(claims, node)[place])["holders"] and c, 20)
+    one = until(lambda: (c := claims_by_placement(claims, node)[place])["holders"] and c)
     assert (one["claim"]["namespace"], one["claim"]["name"]) == (claims.namespace, "held")
     assert [holder["name"] for holder in one["holders"]] == ["held"]
     claims.delete("pod", "held")
-    until(lambda: place not in claims_by_placement(claims, node), 20)
+    until(lambda: place not in claims_by_placement(claims, node))
 
 
 def test_a_pod_that_is_deleted_by_force_leaks_nothing_and_the_next_one_gets_the_same(
@@ -98,11 +98,9 @@ def test_a_pod_that_is_deleted_by_force_leaks_nothing_and_the_next_one_gets_the_
         claim("next", exactly("gpu.tessera.dev")), pod("next", "next", arguments=HOLD, node=node)
     )
     claims.wait_pod("next", "Running")
-    assert (
-        until(lambda: claims_by_placement(claims, node).get(place), 20)["claim"]["name"] == "next"
-    )
+    assert until(lambda: claims_by_placement(claims, node).get(place))["claim"]["name"] == "next"
     claims.delete("pod", "next")
-    until(lambda: place not in claims_by_placement(claims, node), 30)
+    until(lambda: place not in claims_by_placement(claims, node))
 
 
 @pytest.mark.alone("last-node")
@@ -117,7 +115,7 @@ def test_pods_with_claims_outlive_agent_and_gpud(claims: Cluster, node: str) -> 
     found = claims.get("pod", "held")["status"]["containerStatuses"][0]
     assert (found["restartCount"], found["ready"]) == (0, True)
     claims.delete("pod", "held", "later")
-    until(lambda: not {place, other} & claims_by_placement(claims, node).keys(), 30)
+    until(lambda: not {place, other} & claims_by_placement(claims, node).keys())
 
 
 def comes_without_driver(claims: Cluster, node: str, name: str) -> bool:
@@ -198,7 +196,7 @@ def test_a_layout_waits_for_a_claim_by_name(claims: Cluster, node: str) -> None:
                 claims.get("miglayout", "beside-claims").get("status", {})
             )
 
-        until(waits, 30)
+        until(waits)
         assert place in claims_by_placement(claims, node)
         claims.delete("pod", "held")
         claims.kubectl("wait", "--for=condition=Ready", "miglayout/beside-claims", "--timeout=60s")

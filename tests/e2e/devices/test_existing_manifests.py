@@ -199,7 +199,7 @@ print(n.nvmlDeviceGetCount(), n.nvmlDeviceGetName(gpu), n.nvmlDeviceGetMigMode(g
 def test_metrics_name_the_pod(labelled_node: Cluster, debug_pod: str) -> None:
     exporter = pod_of(labelled_node, "exporter", names(labelled_node)[0])
     with forward_port(exporter, 9400) as url:
-        text = until(lambda: _scrape_with(url, f'pod="{debug_pod}"'), 30)
+        text = until(lambda: _scrape_with(url, f'pod="{debug_pod}"'))
     mine = [line for line in text.splitlines() if f'pod="{debug_pod}"' in line]
     assert any(line.startswith("DCGM_FI_DEV_FB_FREE{") for line in mine)
     assert all('GPU_I_PROFILE="1g.10gb"' in line for line in mine)
@@ -207,7 +207,7 @@ def test_metrics_name_the_pod(labelled_node: Cluster, debug_pod: str) -> None:
 
 
 def _scrape_with(url: str, wanted: str) -> str:
-    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=20) as answer:
         text: str = answer.read().decode()
         return text if wanted in text else ""
     return ""

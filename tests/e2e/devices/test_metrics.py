@@ -5,7 +5,7 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from support.cluster.kubectl import SYSTEM, Cluster, forward_port, pod_of, until
+from support.cluster.kubectl import SOON_S, SYSTEM, Cluster, forward_port, pod_of, until
 
 Manifest = Callable[..., dict[str, Any]]
 LINE = re.compile(r"^(\w+)\{(.*)\} (\S+)$", re.MULTILINE)
@@ -13,7 +13,7 @@ Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 
 def scrape(address: str) -> Samples:
-    with urllib.request.urlopen(address, timeout=20) as reply:
+    with urllib.request.urlopen(address, timeout=SOON_S) as reply:
         text = reply.read().decode()
     found: Samples = {}
     for name, labels, value in LINE.findall(text):

@@ -41,7 +41,7 @@ def slices(namespace: Cluster) -> Iterator[Cluster]:
     yield namespace
     namespace.delete("pods", "--all")
     namespace.delete("miglayout", "e2e")
-    until(lambda: set(map(tuple, slices_of_second_gpus(namespace).values())) == {("whole@0",)}, 30)
+    until(lambda: set(map(tuple, slices_of_second_gpus(namespace).values())) == {("whole@0",)})
 
 
 def holding(sample_pod: Manifest, name: str = "holder") -> dict[str, Any]:
@@ -60,7 +60,7 @@ def start(cluster: Cluster, pod: dict[str, Any]) -> str:
                 return str(item["gpu"])
         return None
 
-    return str(until(held, 30))
+    return str(until(held))
 
 
 def test_a_slice_in_use_is_waited_for_and_its_pod_named(
@@ -68,13 +68,13 @@ def test_a_slice_in_use_is_waited_for_and_its_pod_named(
 ) -> None:
     gpu = start(slices, holding(sample_pod))
     slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2))
-    until(lambda: slices.condition(LAYOUT, "Ready").reason == "SliceInUse", 30)
+    until(lambda: slices.condition(LAYOUT, "Ready").reason == "SliceInUse")
     message = slices.condition(LAYOUT, "Ready").message
     assert f"pod {slices.namespace}/holder" in message
     assert gpu in message
     status = slices.get("miglayout", "e2e")["status"]
     assert status["waiting"] == 1
-    until(lambda: "MIGLayout e2e requests others" in withdrawn(slices, "holder"), 10)
+    until(lambda: "MIGLayout e2e requests others" in withdrawn(slices, "holder"))
     assert any("2g.20gb" in s for s in slices_of_second_gpus(slices)[gpu])
     assert slices.get("pod", "holder")["status"]["phase"] == "Running"
     # A withdrawn slice is no longer offered, once the kubelet has reported that.
@@ -159,7 +159,7 @@ def test_eviction_moves_pods_away_without_a_storm(slices: Cluster, sample_pod: M
     """The pods that replace evicted ones are Pending: none gets a slice that is being withdrawn."""
     slices.apply(deployment(sample_pod))
     slices.kubectl("rollout", "status", "deployment/tenants", "--timeout=60s")
-    until(lambda: sum(bool(i.get("holders")) for i in slices.slices()) >= 2, 30)
+    until(lambda: sum(bool(i.get("holders")) for i in slices.slices()) >= 2)
     slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2, onInUse="Evict"))
     ready(slices)
     replacing = [
@@ -182,9 +182,9 @@ def test_a_disruption_budget_is_honoured_and_named(slices: Cluster, sample_pod: 
         },
     )
     slices.kubectl("rollout", "status", "deployment/tenants", "--timeout=60s")
-    until(lambda: sum(bool(i.get("holders")) for i in slices.slices()) >= 2, 30)
+    until(lambda: sum(bool(i.get("holders")) for i in slices.slices()) >= 2)
     slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2, onInUse="Evict"))
-    until(lambda: "eviction refused" in slices.condition(LAYOUT, "Ready").message, 30)
+    until(lambda: "eviction refused" in slices.condition(LAYOUT, "Ready").message)
     assert "disruption budget" in slices.condition(LAYOUT, "Ready").message
     phases = {p["status"]["phase"] for p in slices.get("pods")["items"]}
     assert phases == {"Running"}
@@ -195,12 +195,12 @@ def test_a_disruption_budget_is_honoured_and_named(slices: Cluster, sample_pod: 
 def test_past_its_deadline_a_change_is_rolled_back(slices: Cluster, sample_pod: Manifest) -> None:
     gpu = start(slices, holding(sample_pod))
     slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2, deadlineSeconds=8))
-    until(lambda: slices.condition(LAYOUT, "Degraded").reason == "DeadlineExceeded", 30)
+    until(lambda: slices.condition(LAYOUT, "Degraded").reason == "DeadlineExceeded")
     assert "holder" in slices.condition(LAYOUT, "Degraded").message
-    until(lambda: slices_of_second_gpus(slices)[gpu] == ["2g.20gb@0", "2g.20gb@2", "2g.20gb@4"], 30)
+    until(lambda: slices_of_second_gpus(slices)[gpu] == ["2g.20gb@0", "2g.20gb@2", "2g.20gb@4"])
     assert slices.get("pod", "holder")["status"]["phase"] == "Running"
     assert slices.condition(LAYOUT, "Ready").status == "False"
-    until(lambda: {o["2g.20gb"] for o in slices.offered_slices()} >= {"3"}, 30)
+    until(lambda: {o["2g.20gb"] for o in slices.offered_slices()} >= {"3"})
 
 
 def test_the_younger_of_two_layouts_reports_the_older(whole_cluster: Cluster) -> None:
@@ -208,7 +208,7 @@ def test_the_younger_of_two_layouts_reports_the_older(whole_cluster: Cluster) ->
     document["spec"]["selector"]["indices"] = [0]
     whole_cluster.apply(document)
     try:
-        until(lambda: whole_cluster.condition(LAYOUT, "Accepted").reason == "LayoutConflict", 30)
+        until(lambda: whole_cluster.condition(LAYOUT, "Accepted").reason == "LayoutConflict")
         assert (
             "follows the older layout seven" in whole_cluster.condition(LAYOUT, "Accepted").message
         )

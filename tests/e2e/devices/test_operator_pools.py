@@ -39,12 +39,12 @@ def scratch(whole_cluster: Cluster) -> Iterator[Cluster]:
 def test_a_conflict_names_nodes_and_pool_and_changes_no_pod(scratch: Cluster) -> None:
     before = {g["metadata"]["name"]: g["metadata"]["uid"] for g in scratch.gpus()}
     scratch.apply(pool("e2e-pool"))
-    until(lambda: scratch.condition("gpupool/e2e-pool", "Accepted").reason == "NodeConflict", 30)
+    until(lambda: scratch.condition("gpupool/e2e-pool", "Accepted").reason == "NodeConflict")
     message = scratch.condition("gpupool/e2e-pool", "Accepted").message
     for node in gpu_nodes(scratch):
         assert f"node {node} belongs to the older pool demo" in message
     assert scratch.get("gpupool", "e2e-pool")["status"]["conflicts"] == gpu_nodes(scratch)
-    until(lambda: events(scratch, "e2e-pool").get("NodeConflict") == "Warning", 10)
+    until(lambda: events(scratch, "e2e-pool").get("NodeConflict") == "Warning")
     after = {g["metadata"]["name"]: g["metadata"]["uid"] for g in scratch.gpus()}
     assert after == before
     # Tests of other lanes edit that pool and restart its agents meanwhile.
@@ -54,7 +54,7 @@ def test_a_conflict_names_nodes_and_pool_and_changes_no_pod(scratch: Cluster) ->
 def test_an_unknown_board_lists_the_known_ones_and_touches_no_node(scratch: Cluster) -> None:
     scratch.apply(pool("e2e-pool", "h1000", nodeSelector={"e2e-pool": "yes"}))
     scratch.kubectl("label", "node", gpu_nodes(scratch)[0], "e2e-pool=yes")
-    until(lambda: scratch.condition("gpupool/e2e-pool", "Accepted").reason == "UnknownBoard", 30)
+    until(lambda: scratch.condition("gpupool/e2e-pool", "Accepted").reason == "UnknownBoard")
     message = scratch.condition("gpupool/e2e-pool", "Accepted").message
     assert "'h1000'" in message
     assert "rtx-pro-6000" in message
@@ -65,10 +65,10 @@ def test_a_node_that_joins_and_leaves_a_pool(scratch: Cluster) -> None:
     """The control plane's node: without GPUs, then with GPUs, then without again."""
     node = control_plane_of(scratch)
     scratch.apply(pool("e2e-pool", "a30", nodeSelector={"e2e-pool": "yes"}, count=2))
-    until(lambda: scratch.condition("gpupool/e2e-pool", "Ready").reason == "NoNodes", 30)
+    until(lambda: scratch.condition("gpupool/e2e-pool", "Ready").reason == "NoNodes")
     scratch.kubectl("label", "node", node, "e2e-pool=yes")
     try:
-        until(lambda: len(of_node(scratch, node)) == 2, 30)
+        until(lambda: len(of_node(scratch, node)) == 2)
         labels = scratch.get("node", node)["metadata"]["labels"]
         assert labels["gpu.tessera.dev/gpu.product"] == "NVIDIA-A30"
         assert labels["gpu.tessera.dev/gpu.count"] == "2"
@@ -76,7 +76,7 @@ def test_a_node_that_joins_and_leaves_a_pool(scratch: Cluster) -> None:
     finally:
         scratch.kubectl("label", "node", node, "e2e-pool-")
     until(lambda: not of_node(scratch, node), 60)
-    until(lambda: not ours(scratch, node), 30)
+    until(lambda: not ours(scratch, node))
 
 
 def of_node(cluster: Cluster, node: str) -> list[dict[str, Any]]:

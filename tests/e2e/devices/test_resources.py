@@ -17,7 +17,7 @@ def wait_until_rejected(cluster: Cluster, kind: str, name: str, reason: str) -> 
         found = cluster.condition(f"{kind}/{name}", "Accepted")
         return found.message if (found.status, found.reason) == ("False", reason) else None
 
-    return str(until(check, 30))
+    return str(until(check))
 
 
 def manifest(kind: str, name: str, **spec: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def test_every_gpu_node_offers_seven_small_slices(whole_cluster: Cluster) -> Non
         nodes = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
         return [node["status"]["allocatable"].get("gpu.tessera.dev/mig-1g.10gb") for node in nodes]
 
-    until(lambda: offered() == ["7", "7"], 30)  # a kubelet may have just restarted
+    until(lambda: offered() == ["7", "7"])  # a kubelet may have just restarted
 
 
 def test_the_mixed_layout_comes_and_goes(whole_cluster: Cluster) -> None:
@@ -55,9 +55,9 @@ def test_the_mixed_layout_comes_and_goes(whole_cluster: Cluster) -> None:
     whole_cluster.kubectl("apply", "-f", str(EXAMPLES / "layout-h100-mixed.yaml"))
     whole_cluster.kubectl("wait", "--for=condition=Ready", "miglayout/mixed", "--timeout=60s")
     both = {"1g.10gb": "7", "2g.20gb": "2", "3g.40gb": "1"}
-    until(lambda: offered() == [both] * 2, 30)
+    until(lambda: offered() == [both] * 2)
     whole_cluster.delete("miglayout", "mixed")
-    until(lambda: offered() == [{"1g.10gb": "7"}] * 2, 15)
+    until(lambda: offered() == [{"1g.10gb": "7"}] * 2)
 
 
 def test_a_profile_that_has_gone_is_offered_no_more(

@@ -73,6 +73,6 @@ def test_a_contradiction_is_a_condition(whole_cluster: Cluster) -> None:
         return [c["reason"] for c in found if c["type"] == "Degraded" and c["status"] == "True"]
 
     try:
-        until(lambda: degraded() == ["SharingConflict"], 30)
+        until(lambda: degraded() == ["SharingConflict"])
     finally:
         share(whole_cluster, None)

@@ -61,7 +61,7 @@ def test_seven_pods_fill_a_gpu_and_the_eighth_waits_its_turn(
         holders = [h["name"] for s in namespace.slices() for h in s.get("holders", [])]
         return sorted(h for h in holders if h in names) == names
 
-    until(held, 30)
+    until(held)
     results = {
         line for name in names for line in namespace.logs(name).splitlines() if "first" in line
     }
@@ -84,7 +84,7 @@ def test_seven_pods_fill_a_gpu_and_the_eighth_waits_its_turn(
                 return str(condition["message"])
         return None
 
-    assert f"Insufficient {RESOURCE}" in until(refused, 30)
+    assert f"Insufficient {RESOURCE}" in until(refused)
     assert namespace.wait_pod("eighth", "Pending")
     namespace.delete("pod", names[3])
     assert namespace.wait_pod("eighth")["status"]["phase"] == "Succeeded"

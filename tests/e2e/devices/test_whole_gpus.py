@@ -88,14 +88,14 @@ def test_a_layout_drains_a_whole_gpu_and_gives_it_back(
     whole.apply(asking(sample_pod("holder", "--hold", "600", small=True), {GPU: 1}))
     node = whole.wait_pod("holder", "Running")["spec"]["nodeName"]
     holds = f"whole@0 is held by pod {whole.namespace}/holder"
-    until(lambda: whole.get("gpu", f"{node}-gpu-1")["status"]["slicesUsed"] == 1, 30)
+    until(lambda: whole.get("gpu", f"{node}-gpu-1")["status"]["slicesUsed"] == 1)
     whole.apply(layout_of("2g.20gb", 3, "divides"))
-    until(lambda: holds in whole.condition("miglayout/divides", "Ready").message, 30)
+    until(lambda: holds in whole.condition("miglayout/divides", "Ready").message)
     # The GPU without a holder is divided meanwhile: maxUnavailable counts only GPUs in use.
     others = set(node_names(whole)) - {node}
     small = "gpu.tessera.dev/mig-2g.20gb"
     until(lambda: all(offered_count(whole, small)[other] == "3" for other in others), 60)
-    until(lambda: offered_count(whole)[node] == "0", 10)
+    until(lambda: offered_count(whole)[node] == "0")
     assert whole.get("pod", "holder")["status"]["phase"] == "Running"
     whole.delete("pod", "holder")
     whole.kubectl("wait", "--for=condition=Ready", "miglayout/divides", "--timeout=60s")
@@ -110,9 +110,9 @@ def test_single_offers_slices_as_gpus_where_all_are_alike(
     whole.kubectl("label", "node", node, f"{STRATEGY}=single")
     try:
         degraded = (f"gpu/{node}-gpu-0", "Degraded")
-        until(lambda: whole.condition(*degraded).reason == "MixedProfiles", 30)
+        until(lambda: whole.condition(*degraded).reason == "MixedProfiles")
         assert "1g.10gb, whole" in whole.condition(*degraded).message
-        until(lambda: offered_count(whole)[node] == "0", 30)
+        until(lambda: offered_count(whole)[node] == "0")
         whole.apply(layout_of("1g.10gb", 7, "divides"))
         until(lambda: offered_count(whole)[node] == "14", 60)
         whole.apply(asking(sample_pod("one", "--n", "1024", node=node), {GPU: 1}))
@@ -128,7 +128,7 @@ def test_the_strategy_label_must_be_one(whole: Cluster) -> None:
     whole.kubectl("label", "node", node, f"{STRATEGY}=twice")
     try:
         wrong = f"label {STRATEGY}=twice of node {node} is not one of none, single, mixed"
-        until(lambda: wrong in whole.condition("gpupool/demo", "Ready").message, 30)
+        until(lambda: wrong in whole.condition("gpupool/demo", "Ready").message)
     finally:
         whole.kubectl("label", "node", node, f"{STRATEGY}-")
     whole.kubectl("wait", "--for=condition=Ready", "gpupool/demo", "--timeout=60s")

@@ -55,23 +55,23 @@ def test_a_slice_fails_under_its_pod_and_is_given_back(
     assert allocatable() == "7"
     place = {"profile": mine["profile"], "start": mine["start"]}
     fault(whole_cluster, "ecc", gpuName=mine["gpu"], slice=place, xid=48)
-    until(lambda: phase(whole_cluster, "ecc") == "Injected", 30)
-    until(lambda: allocatable() == "6", 30)
+    until(lambda: phase(whole_cluster, "ecc") == "Injected")
+    until(lambda: allocatable() == "6")
     assert namespace.wait_pod("victim")["status"]["phase"] == "Failed"
 
     def has_event(reason: str, text: str) -> bool:
         found = namespace.get("events", "--field-selector", "involvedObject.name=victim")["items"]
         return any(one["reason"] == reason and text in one["message"] for one in found)
 
-    until(lambda: has_event("Faulted", "Xid 48"), 30)
-    until(lambda: has_event("Unhealthy", mine["uuid"]), 30)
+    until(lambda: has_event("Faulted", "Xid 48"))
+    until(lambda: has_event("Unhealthy", mine["uuid"]))
     until(lambda: allocatable() == "7", 120)  # without further action
 
     def is_healthy() -> bool:
         slices = [one for one in whole_cluster.slices() if one["node"] == mine["node"]]
         return bool(slices) and all(one["health"] == "Healthy" for one in slices)
 
-    until(is_healthy, 30)
+    until(is_healthy)
 
 
 def test_what_cannot_fail_is_refused_with_the_reason(whole_cluster: Cluster) -> None:
@@ -80,7 +80,7 @@ def test_what_cannot_fail_is_refused_with_the_reason(whole_cluster: Cluster) -> 
     fault(whole_cluster, "nowhere", nodeName="no-such-node", index=0, offBus=True)
     wanted = {"unknown": "FaultRefused", "nowhere": "GPUNotFound"}
     for name, reason in wanted.items():
-        until(lambda name=name: phase(whole_cluster, name) == "Refused", 30)
+        until(lambda name=name: phase(whole_cluster, name) == "Refused")
         found = whole_cluster.get("gpufault", name)["status"]["conditions"]
         assert [c["reason"] for c in found if c["type"] == "Accepted"] == [reason]
     for spec in ({"gpuName": gpu}, {"gpuName": gpu, "hang": True, "thermal": True}, {"hang": True}):

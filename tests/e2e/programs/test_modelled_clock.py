@@ -100,9 +100,9 @@ def test_event_times_in_a_pod_match_the_prediction_and_are_marked_as_modelled(
     launch_us = output["events_us"][3]
     assert launch_us == pytest.approx(predicted_us(tmp_path), abs=0.01)
     assert output["wall_us"] > 3 * launch_us  # the launch's duration on the node
-    until(lambda: events(namespace, "timed").get("ModelledClock") == "Normal", 30)
+    until(lambda: events(namespace, "timed").get("ModelledClock") == "Normal")
     (gpu,) = gpus_on(namespace, node)
     assert gpu["status"]["clock"] == "Modelled"
     condition = namespace.condition(f"gpupool/{POOL}", "ModelledClock")
     assert f"the modelled time of {BOARD}, or of its slice" in condition.message
-    until(lambda: events(Cluster(), POOL).get("ModelledClock") == "Normal", 10)
+    until(lambda: events(Cluster(), POOL).get("ModelledClock") == "Normal")

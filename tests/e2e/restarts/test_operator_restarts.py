@@ -36,7 +36,7 @@ def kill_operator() -> None:
         node = pod["spec"]["nodeName"]
         command = ["docker", "exec", node, "pkill", "-KILL", "-f", "bin/tessera-operator( |$)"]
         subprocess.run(command, check=True, capture_output=True)
-    until(lambda: restarts() > before, 30)
+    until(lambda: restarts() > before)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def cluster(namespace: Cluster) -> Iterator[Cluster]:
     # Use a new pod: the kubelet delays each restart of a pod that is killed repeatedly.
     SYSTEM.kubectl("rollout", "restart", "deployment/tessera-operator")
     SYSTEM.kubectl("rollout", "status", "deployment/tessera-operator", "--timeout=60s")
-    until(lambda: len(operators()) == 1, 30)
+    until(lambda: len(operators()) == 1)
     yield namespace
     namespace.delete("pods", "--all")
     namespace.delete("miglayout", "e2e")
