@@ -26,10 +26,12 @@ from console.model.fabric import Fabric
 from console.model.inference import PAUSE_S
 from console.views import layout_diff, manifest, needs, reach, rollout
 from console.views.fleet import Filter
+from console.views.operation import enforcement
 from console.views.waiting import why
 from console.views.waiting.survey import Survey
 from drawing import terminal
 from drawing.verdict import path_lines, path_of
+from rdma.enforcement import write_lines
 from rdma.explain import QuestionError
 from rdma.kinds import POLICY_KIND
 from rdma.verbs import NAMES
@@ -223,10 +225,12 @@ def explain_flow(access: Access, source: str, destination: str, verb: str, form:
         found = reach.explain_verb(fabric, a, b, NAMES[verb])
     except QuestionError as err:
         raise click.ClickException(str(err)) from err
+    states = enforcement.states_behind(fabric, found)
     if form in ("json", "yaml"):
-        output.write_document(found.document(), form)
+        policies = [one.document() for one in states]
+        output.write_document(found.document() | {"policies": policies}, form)
     else:
-        output.write_lines(found.lines())
+        output.write_lines(write_lines(found, states))
     if form == "wide":
         output.write_lines(path_lines(path_of(found), terminal.width()))
     return int(not found.allowed)

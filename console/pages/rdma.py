@@ -14,6 +14,7 @@ from console.pages.frame import Frame
 from console.views import needs, reach, what_if
 from console.views.manifest import ManifestError
 from console.views.operation import enforcement
+from rdma.enforcement import lacking, verdict_of, write_lines
 from rdma.explain import Explanation, QuestionError
 
 _LIVE: Final = "Pod Namespace RDMANetwork RDMANetworkPolicy Connection"
@@ -46,7 +47,7 @@ class RdmaPages:
         states = enforcement.find_enforcement(
             self._model.fabric, sorted(self._model.fabric.policies)
         )
-        values["late"] = enforcement.lacking(states)
+        values["late"] = lacking(states)
         return self._frame.page(request, "rdma.html", "RDMA", _LIVE, broken=problems, **values)
 
     async def show_pair(self, request: Request) -> Response:
@@ -64,9 +65,9 @@ class RdmaPages:
         values: dict[str, Any] = {"source": source, "destination": destination}
         values["missing"] = missing
         fabric = self._model.fabric
-        values["policies"] = enforcement.find_enforcement(fabric, reach.deciding_policies(found))
-        values["late_of"] = partial(enforcement.late_policies, fabric)
-        values |= {"verdict_of": enforcement.verdict_of, "write_lines": enforcement.write_lines}
+        values["policies"] = enforcement.states_behind(fabric, *found)
+        values["states_of"] = partial(enforcement.states_behind, fabric)
+        values |= {"verdict_of": verdict_of, "write_lines": write_lines}
         return self._frame.page(
             request, "rdma_pair.html", "RDMA", _LIVE, found=found, problem=problem, **values
         )

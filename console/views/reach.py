@@ -1,6 +1,6 @@
 """Which pod may use which RDMA verb on which other, by the evaluator that hcad uses."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -90,14 +90,6 @@ def select_pods(fabric: Fabric, namespace: str, first: int) -> tuple[tuple[PodFa
     chosen = [pod for pod in pods if namespace in ("", pod.namespace)]
     found = tuple(chosen[first : first + SHOWN])
     return found, len(chosen) - len(found)
-
-
-def deciding_policies(found: Iterable[Explanation]) -> tuple[str, ...]:
-    """Return the policies that isolate an end, or whose rules match, each as "namespace/name"."""
-    halves = [half for one in found for half in one.halves]
-    names = [name for half in halves for name in (*half.isolated_by, *half.audited_by)]
-    names += [rule.partition(" ")[0] for half in halves for rule, _ in half.rules]
-    return tuple(sorted(set(names)))
 
 
 def explain_pair(fabric: Fabric, source: str, destination: str) -> Sequence[Explanation]:

@@ -323,6 +323,10 @@ def test_a_kind_that_cannot_be_listed_is_an_error(run: Run, node: SyntheticClust
 
 def test_rdma_verbs_give_the_evaluators_verdicts(run: Run, node: SyntheticCluster) -> None:
     synthetic.add_policies(node)
+    for policy in node.objects["RDMANetworkPolicy"].values():
+        condition = {"type": "Programmed", "status": "True", "reason": "Programmed"}
+        condition |= {"lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1}
+        policy["status"] = {"conditions": [condition], "nodesReady": "1/1"}
     for space in ("training", "ml"):
         node.put("Namespace", {"kind": "Namespace", "metadata": {"name": space}, "spec": {}})
     for name, app in (("w", "weights"), ("t", "trainer"), ("o", "other")):
@@ -330,13 +334,22 @@ def test_rdma_verbs_give_the_evaluators_verdicts(run: Run, node: SyntheticCluste
     ends = ("--from", "t", "--to", "training/w", "-n", "training")
     status, text, _ = run("rdma", "explain", *ends, "--verb", "write")
     assert status == 1
-    assert text.startswith("DENIED: Write from training/t to training/w\n")
+    assert text.startswith("DENIED: Write from training/t to training/w\n  enforced: policy ")
     wide = run("rdma", "explain", *ends, "--verb", "write", "-o", "wide")[1]
     assert wide.startswith(text)
     drawn = wide.removeprefix(text)
     assert drawn.startswith("training/t ── egress passes")
     assert "─✕ ingress denies" in drawn
     assert run("rdma", "explain", *ends, "--verb", "read")[0] == 0
+    key = "training/read-only-weights"
+    del node.objects["RDMANetworkPolicy"][key]["status"]
+    status, text, _ = run("rdma", "explain", *ends, "--verb", "write")
+    assert status == 1
+    first, second, *_ = text.splitlines()
+    assert first == "WILL BE DENIED ONCE PROGRAMMED: Write from training/t to training/w"
+    assert second.startswith(f"  not enforced everywhere yet: policy {key}: Programmed=Unknown")
+    answer = json.loads(run("rdma", "explain", *ends, "--verb", "write", "-o", "json")[1])
+    assert [(one["policy"], one["programmed"]) for one in answer["policies"]] == [(key, "Unknown")]
     rows = [line.split() for line in run("rdma", "matrix", "-n", "training")[1].splitlines()]
     assert rows[1:4] == [
         ["1", "training/o", "all", "all", "-"],

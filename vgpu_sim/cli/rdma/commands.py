@@ -16,8 +16,9 @@ from drawing import terminal
 from drawing.documents import Figure
 from drawing.verdict import draw_path, path_lines, path_of
 from rdma.compiling.compiler import Compiler
+from rdma.enforcement import Enforcement, deciding_policies, read_state, write_lines
 from rdma.errors import PolicyError, RdmaError
-from rdma.explain import Question, QuestionError, explain as explain_flow
+from rdma.explain import Explanation, Question, QuestionError, explain as explain_flow
 from rdma.kinds import NETWORK_KIND, POLICY_KIND
 from rdma.objects import NamespaceFacts, Network, PodFacts, Policy
 from rdma.reading import manifests as objects
@@ -170,13 +171,16 @@ def explain(
     for (kind, key), errors in compiler.problems().items():
         for problem in errors:
             click.echo(f"warning: {kind} {key}: {problem}", err=True)
+    states = _states(found, answer, in_force=not files)
+    lines = list(write_lines(answer, states))
     path = path_of(answer)
     title = f"{answer.verb} from {answer.source} to {answer.destination}"
-    pictures.write_files(title, lambda: [Figure(title, draw_path(path))], answer.lines())
+    pictures.write_files(title, lambda: [Figure(title, draw_path(path))], lines)
     if output == "json" and not pictures.current().takes_stdout:
-        click.echo(json.dumps(answer.document(), indent=2))
+        policies = [one.document() for one in states]
+        click.echo(json.dumps(answer.document() | {"policies": policies}, indent=2))
     elif not pictures.current().takes_stdout:
-        click.echo("\n".join(answer.lines()))
+        click.echo("\n".join(lines))
         if pictures.current().wants_text:
             pictures.print_lines(path_lines(path, terminal.width()))
     sys.exit(0 if answer.allowed else FAILED)
@@ -217,6 +221,23 @@ def check(files: Sequence[str]) -> None:
         for problem in problems.get(key, ["valid"]):
             click.echo(f"{key[0]} {key[1]}: {problem}")
     sys.exit(FAILED if problems else 0)
+
+
+def _states(
+    found: Sequence[Document], answer: Explanation, *, in_force: bool
+) -> tuple[Enforcement, ...]:
+    """Return whether nodes enforce the policies behind an answer.
+
+    Of a manifest without a status, which was never applied, nothing is stated.
+    """
+    states = {}
+    for document in found:
+        metadata = document.content.get("metadata")
+        counts = document.kind == POLICY_KIND and (in_force or document.content.get("status"))
+        if counts and isinstance(metadata, dict):
+            key = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+            states[key] = read_state(key, document.content)
+    return tuple(states[name] for name in deciding_policies((answer,)) if name in states)
 
 
 def _full_name(name: str, namespace: str) -> str:

@@ -292,6 +292,61 @@ def test_the_users_kubectl_queries_the_cluster(tmp_path: Path) -> None:
     ]
 
 
+def _report(status: str, generation: int) -> Dict:
+    """Return the policy with generation 2, and a condition Programmed of some generation."""
+    condition = {"type": "Programmed", "status": status, "reason": "R", "message": "M"}
+    said = {"conditions": [condition | {"observedGeneration": generation}], "nodesReady": "1/2"}
+    return {
+        **NO_WRITES,
+        "metadata": {**NO_WRITES["metadata"], "generation": 2},
+        "status": said,
+    }
+
+
+@pytest.mark.parametrize(
+    ("reported", "first", "second"),
+    [
+        (_report("True", 2), "DENIED", "enforced: policy a/no-writes: Programmed=True R: M"),
+        (
+            _report("False", 2),
+            "WILL BE DENIED ONCE PROGRAMMED",
+            "not enforced everywhere yet: policy a/no-writes: Programmed=False R: M",
+        ),
+        (
+            _report("True", 1),
+            "WILL BE DENIED ONCE PROGRAMMED",
+            "not enforced everywhere yet: policy a/no-writes: Programmed=Unknown: the operator has"
+            " not reported on this version of the policy yet",
+        ),
+        (
+            NO_WRITES,
+            "WILL BE DENIED ONCE PROGRAMMED",
+            "not enforced everywhere yet: policy a/no-writes: Programmed=Unknown: the operator has"
+            " not reported on this version of the policy yet",
+        ),
+    ],
+)
+def test_a_verdict_about_a_cluster_states_whether_nodes_enforce_the_policy(
+    tmp_path: Path, reported: Dict, first: str, second: str
+) -> None:
+    program = cluster_of(tmp_path, documents(reported))
+    result = kubectl_arguments(program)
+    assert result.exit_code == 1, result.output
+    lines = result.stdout.splitlines()
+    assert lines[:2] == [f"{first}: Write from b/y to a/x", f"  {second}"]
+    assert ("so, once programmed: the peer" in lines[-1]) == (first != "DENIED")
+    (policy_state,) = json.loads(kubectl_arguments(program, "-o", "json").stdout)["policies"]
+    assert policy_state["policy"] == "a/no-writes"
+    assert f"Programmed={policy_state['programmed']}" in second
+
+
+def test_a_manifest_with_a_status_of_another_form_is_evaluated(tmp_path: Path) -> None:
+    odd = {**NO_WRITES, "status": {"conditions": [5, {"type": "Programmed", "status": None}]}}
+    for status in (odd["status"], 5, {"conditions": 5}):
+        program = cluster_of(tmp_path, documents({**odd, "status": status}))
+        assert "isolated by a/no-writes" in kubectl_arguments(program).stdout
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
