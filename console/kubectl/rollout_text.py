@@ -36,19 +36,25 @@ def write_gpus(found: Iterable[LayoutRollout], now: datetime.datetime) -> None:
 
 
 def _write_layouts(found: Iterable[LayoutRollout], now: datetime.datetime) -> None:
-    phases = (Phase.CHANGING, Phase.WAITING, Phase.PENDING, Phase.FAILED, Phase.ROLLED_BACK)
-    titles = ("RECONFIGURING", "WAITING", "NOT-BEGUN", "FAILED", "ROLLED-BACK")
+    titles = {
+        Phase.CHANGING: "RECONFIGURING",
+        Phase.WAITING: "WAITING",
+        Phase.PENDING: "NOT-BEGUN",
+        Phase.UNHEALTHY: "NOT-HEALTHY",
+        Phase.FAILED: "FAILED",
+        Phase.ROLLED_BACK: "ROLLED-BACK",
+    }
     rows = [
         (
             one.layout.name,
             f"{one.counts[Phase.APPLIED]}/{one.total}",
-            *(str(one.counts[phase]) for phase in phases),
+            *(str(one.counts[phase]) for phase in titles),
             _left(one.left_s(now)),
             _verdict(one),
         )
         for one in found
     ]
-    output.write_table(("LAYOUT", "DONE", *titles, "LEFT", "STATUS"), rows)
+    output.write_table(("LAYOUT", "DONE", *titles.values(), "LEFT", "STATUS"), rows)
 
 
 def _verdict(one: LayoutRollout) -> str:

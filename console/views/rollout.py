@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from gpu_operator.api.v1alpha1.base import Condition, Reason
+from gpu_operator.api.v1alpha1.gpu import SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
 from gpu_operator.controllers.common.world import World
 from gpu_operator.controllers.layouts import assessment, change, selection, targets
@@ -26,6 +27,7 @@ class Phase(StrEnum):
 
     ROLLED_BACK = "rolled back"
     FAILED = "failed"
+    UNHEALTHY = "not healthy"
     WAITING = "waiting for pods"
     CHANGING = "reconfiguring"
     PENDING = "not begun"
@@ -39,6 +41,8 @@ _PHASES: Final[Mapping[State, Phase]] = {
     State.PENDING: Phase.PENDING,
     State.FAILED: Phase.FAILED,
 }
+# The operator counts such a GPU as failed, but its change has not failed.
+_OF_HEALTH: Final = (Reason.UNHEALTHY, Reason.SUSPECT)
 _ORDER: Final = tuple(Phase)
 _POD: Final = re.compile(r"held by pod ([^\s,]+)")
 _REFUSED: Final = "; eviction refused: "
@@ -197,6 +201,14 @@ def find_refusals(layout: Layout) -> str:
     return ""
 
 
+def _compare_slices(gpu: Gpu) -> str:
+    """Return whether a GPU that is not healthy has the slices of its layout."""
+    there = {one.place for one in gpu.status.slices if one.state is SliceState.ACTIVE}
+    if there == {one.place for one in gpu.spec.instances}:
+        return "its slices are those of the layout"
+    return "its slices are not yet those of the layout"
+
+
 def _assess(world: World, gpu: Gpu, layout: Layout, role: Role) -> GpuRollout:
     if role.part is Part.UNPLACEABLE:
         problem = targets.resolve_target(gpu.spec.board, layout.spec.instances).problem
@@ -206,6 +218,8 @@ def _assess(world: World, gpu: Gpu, layout: Layout, role: Role) -> GpuRollout:
     found = assessment.assess(world, gpu, layout)
     if found.reason is Reason.DEADLINE_EXCEEDED:
         return GpuRollout(gpu, Phase.ROLLED_BACK, found.message)
+    if found.state is State.FAILED and found.reason in _OF_HEALTH:
+        return GpuRollout(gpu, Phase.UNHEALTHY, f"{found.message}; {_compare_slices(gpu)}")
     deadline = None
     begun = change.read_change(gpu).begun
     if found.has_deadline and begun is not None:

@@ -87,6 +87,7 @@ def test_a_gpu_that_waits_for_pods_has_its_holders_and_the_time_left(
         Phase.PENDING: 2,
         Phase.CHANGING: 0,
         Phase.WAITING: 1,
+        Phase.UNHEALTHY: 0,
         Phase.FAILED: 0,
         Phase.ROLLED_BACK: 0,
     }
@@ -191,9 +192,11 @@ def test_the_plugin_prints_the_same(
     begin_change(node, 0, 100)
     found = rollout.find_rollouts(world_of(node))
     rollout_text.write_rollouts(found, "", now())
-    assert capsys.readouterr().out.splitlines()[1].split()[:7] == [
-        *("mixed", "0/3", "0", "1", "2", "0", "0"),
+    head, row = (line.split() for line in capsys.readouterr().out.splitlines()[:2])
+    assert head[2:8] == [
+        *("RECONFIGURING", "WAITING", "NOT-BEGUN", "NOT-HEALTHY", "FAILED", "ROLLED-BACK"),
     ]
+    assert row[:8] == ["mixed", "0/3", "0", "1", "2", "0", "0", "0"]
     rollout_text.write_rollouts(found, "wide", now())
     text = capsys.readouterr().out
     assert "n1-gpu-0   waiting for pods   8 min" in text
@@ -205,3 +208,30 @@ def test_spans_have_their_two_largest_units() -> None:
         assert format_duration(seconds) == text
     assert format_duration(3600 + 119) == "1 h 1 min"
     assert format_duration(86400 * 2 + 3600) == "2 d 1 h"
+
+
+@pytest.mark.parametrize(
+    ("reason", "health"),
+    [("Unhealthy", "Unhealthy: Xid 109"), ("Suspect", "Suspect: kernel hangs")],
+)
+def test_a_gpu_that_only_hangs_has_not_failed_to_change(
+    node: SyntheticCluster, reason: str, health: str
+) -> None:
+    gpu = node.objects["GPU"]["n1-gpu-0"]
+    gpu["status"]["health"] = health
+    degraded = {**gpu["status"]["conditions"][0], "type": "Degraded", "status": "True"}
+    degraded |= {"reason": reason, "message": f"GPU-1 is {health}"}
+    gpu["status"]["conditions"].append(degraded)
+    (found,) = rollout.find_rollouts(world_of(node))
+    assert (found.counts[Phase.UNHEALTHY], found.counts[Phase.FAILED]) == (1, 0)
+    every, one, page = show(node, "/rollout", "/rollout/mixed", "/gpus/n1-gpu-0")
+    for text in (one, page):
+        assert f"GPU-1 is {health}; its slices are those of the layout" in text
+    for text in (every, one, page):
+        assert "not healthy" in text
+        assert "failed" not in text.partition("<main")[2].partition("<h2>Slices")[0]
+    gpu["status"]["slices"].pop()
+    assert "its slices are not yet those of the layout" in show(node, "/rollout/mixed")[0]
+    gpu["status"]["conditions"][-1]["reason"] = "AgentError"
+    (found,) = rollout.find_rollouts(world_of(node))
+    assert (found.counts[Phase.UNHEALTHY], found.counts[Phase.FAILED]) == (0, 1)
