@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
@@ -176,16 +177,41 @@ def group_entries(world: World, entries: Iterable[Entry]) -> tuple[Line, ...]:
     holds one; the scheduler repeats its verdict about a pod while it waits.
     """
     groups: dict[tuple[str, ...], list[Entry]] = {}
-    owners: dict[str, str] = {}
-    for gpu in world.gpus.values():
-        owners |= dict.fromkeys((gpu.spec.uuid, *(o.uuid for o in entries_of(gpu))), gpu.name)
-    for place, one in enumerate(entries):
+    every = tuple(entries)
+    owners = _find_owners(world, every)
+    for place, one in enumerate(every):
         groups.setdefault(_cause(one, owners) or (str(place),), []).append(one)
     lines = []
     for key, (first, *others) in groups.items():
         names = len({(one.namespace, one.name) for one in (first, *others)})
         lines.append(Line(first, len(others), names, key[-1] if others else ""))
     return tuple(lines)
+
+
+def _find_owners(world: World, entries: Iterable[Entry]) -> Mapping[str, str]:
+    """Return the names of the GPUs of which the entries name a UUID, by this UUID.
+
+    A large cluster has tens of thousands of slices. The events of most causes include one about the
+    GPU itself, so the GPUs that entries name are searched first, and others only for what is left.
+    """
+    changes = [(one, found["uuid"]) for one in entries if (found := _change_of(one))]
+    wanted = {uuid for _, uuid in changes}
+    named = dict.fromkeys(one.name for one, _ in changes if one.kind == "GPU")
+    first = (world.gpus[name] for name in named if name in world.gpus)
+    owners: dict[str, str] = {}
+    for gpu in chain(first, world.gpus.values()):
+        if len(owners) == len(wanted):
+            break
+        uuids = (gpu.spec.uuid, *(one.uuid for one in entries_of(gpu)))
+        owners.update((uuid, gpu.name) for uuid in uuids if uuid in wanted)
+    return owners
+
+
+def _change_of(entry: Entry) -> re.Match[str] | None:
+    """Return the parts of an entry about a change of health; None for others."""
+    if entry.lane != FAULT or entry.reason not in _OF_HEALTH:
+        return None
+    return _CHANGE.match(entry.message)
 
 
 def _cause(entry: Entry, owners: Mapping[str, str]) -> tuple[str, ...]:
@@ -195,9 +221,7 @@ def _cause(entry: Entry, owners: Mapping[str, str]) -> tuple[str, ...]:
     """
     if entry.kind == "Pod" and entry.reason == _FAILED:
         return (entry.kind, entry.namespace, entry.name, _FAILED, f"{entry.namespace}/{entry.name}")
-    if entry.lane != FAULT or entry.reason not in _OF_HEALTH:
-        return ()
-    found = _CHANGE.match(entry.message)
+    found = _change_of(entry)
     if found is None or found["uuid"] not in owners:
         return ()
     minute = str(int(entry.order[0]) // _TOGETHER_S)

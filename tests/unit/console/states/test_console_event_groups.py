@@ -3,12 +3,16 @@
 import html
 import random
 import re
+from collections.abc import Sequence
 
 import pytest
 from unit.console.test_console_pages import fetch
 
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
+from console.views import details, timeline
+from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, Slice
+from gpu_operator.api.v1alpha1.resource import Gpu
 
 GPU = "n1-gpu-0"
 CAUSE = "is Unhealthy: Xid 48 (Double Bit ECC Error)"
@@ -81,3 +85,33 @@ def test_the_list_of_pods_marks_slices_of_a_sick_gpu(node: SyntheticCluster) -> 
         one["health"] = "Unhealthy"
     text = fetch(node, "/pods").text
     assert text.count(tag) == 6
+
+
+def test_slices_of_gpus_that_no_event_names_are_not_listed(
+    node: SyntheticCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2, 6):
+        name = f"n{number}"
+        synthetic.add_node(node, name, "h100-80gb", random.Random(1), alike=True, gpus=1)
+    listed: list[str] = []
+
+    def list_slices(gpu: Gpu) -> Sequence[Slice | ClaimedSlice]:
+        listed.append(gpu.name)
+        return details.entries_of(gpu)
+
+    monkeypatch.setattr(timeline, "entries_of", list_slices)
+    assert len(_rows(fetch(node, "/events").text)) == 1
+    assert listed == [GPU]
+    for event in [one for one in node.objects["Event"].values() if one["reason"] == "Unhealthy"]:
+        event["reason"] = "Reconciled"
+    listed.clear()
+    fetch(node, "/events")
+    assert not listed
+
+
+def test_events_about_pods_alone_are_grouped_by_their_gpu(node: SyntheticCluster) -> None:
+    for key, event in [*node.objects["Event"].items()]:
+        if event["involvedObject"]["kind"] == "GPU":
+            node.remove("Event", key)
+    (row,) = _rows(fetch(node, "/events").text)
+    assert "and 5 more, on 6 objects" in row
