@@ -67,7 +67,7 @@ def _advise_remedy(remedy: Remedy) -> Advice:
     if remedy.with_divided >= remedy.wanted:
         text = (
             f"Beside the slices that pods hold, divided GPUs of node {remedy.node} have room for"
-            f" {room}. {_divide(remedy)} No pod has to move."
+            f" {room}. {_divide(remedy)} No pod has to move.{_name_others(remedy)}"
         )
         return Advice(title, text, layout=_layout_address(remedy))
     wanted = f"{remedy.wanted} × {remedy.profile}"
@@ -109,11 +109,21 @@ def _advise_layout(title: str, remedy: Remedy, room: str) -> Advice:
             f"{text}. {names} {'follows' if one else 'follow'} layout"
             f"{'' if len(layouts) == 1 else 's'} {list_first(layouts, _SHOWN)}, and a GPU follows"
             " only the oldest layout that selects it: another layout would have no effect there."
-            f" Edit layout {layouts[0]} so that it requests the profile."
+            f" Edit layout {layouts[0]} so that it requests the profile.{_name_others(remedy)}"
         )
         return Advice(title, text, layout=f"/layout?{urlencode({'name': layouts[0]})}")
-    text = f"{text}: a layout that requests this profile there creates it."
+    text = f"{text}: a layout that requests this profile there creates it.{_name_others(remedy)}"
     return Advice(title, text, layout=_layout_address(remedy))
+
+
+def _name_others(remedy: Remedy) -> str:
+    """Name the other nodes on which no pod has to move either."""
+    if not remedy.others:
+        return ""
+    nodes = f"node{'s' * (len(remedy.others) > 1)} {list_first(remedy.others, _SHOWN)}"
+    if remedy.now >= remedy.wanted:
+        return f" There is as much room as it needs on divided GPUs of {nodes}, too."
+    return f" The same is possible on {nodes}."
 
 
 def _divide(remedy: Remedy) -> str:

@@ -51,7 +51,8 @@ class Remedy:
     would fit after all of ``moves``. ``requested`` are those that layouts request there and that no
     pod holds, and ``layout`` is one that a divided GPU of the node follows. ``room`` has the
     divided GPUs with room, each with the layout that it follows; empty if it follows none.
-    ``supply`` is how the scheduler counts the node's devices.
+    ``supply`` is how the scheduler counts the node's devices. ``others`` are the other nodes on
+    which no more has to be done: there is room as well, or whole GPUs to divide.
     """
 
     profile: str
@@ -67,6 +68,7 @@ class Remedy:
     problem: str = ""
     room: tuple[tuple[str, str], ...] = ()
     supply: Supply = NO_SUPPLY
+    others: tuple[str, ...] = ()
 
     @property
     def with_divided(self) -> int:
@@ -111,7 +113,13 @@ def find_remedy(survey: Survey, resource: str, number: int, nodes: Sequence[str]
     if node is None:
         return best
     room = _gpus_with_room(survey, usable[best.node], profile)
-    return replace(best, room=tuple(room), supply=survey.count_supply(node, resource))
+    others = sorted(one.node for one in found if one is not best and one.rank[:2] <= best.rank[:2])
+    return replace(
+        best,
+        room=tuple(room),
+        supply=survey.count_supply(node, resource),
+        others=tuple(others) if best.with_divided >= number else (),
+    )
 
 
 def _gpus_with_room(

@@ -265,3 +265,25 @@ def test_nodes_that_match_and_have_taints_are_named(node: SyntheticCluster) -> N
     text = fetch(node, "/why/ml/large").text
     assert "have taints: n1 (drained:NoSchedule). Remove one of the taints" in text
     assert "<li>move " not in text
+
+
+def test_every_node_with_room_is_named(node: SyntheticCluster) -> None:
+    for number in range(2, 5):
+        name = f"n{number}"
+        synthetic.add_node(node, name, "h100-80gb", random.Random(1), alike=True, gpus=1)
+    for name in ("n1", "n3", "n4"):
+        _free(node, f"{name}-gpu-0", 2)
+    synthetic.add_pending_pod(node, "ml", "two", {"gpu.tessera.dev/mig-2g.20gb": "1"})
+    text = html.unescape(fetch(node, "/why/ml/two").text)
+    assert "room for 1 × 2g.20gb on divided GPUs of node n1," in text
+    assert "There is as much room as it needs on divided GPUs of nodes n3, n4, too." in text
+
+
+def test_every_node_with_a_gpu_to_divide_is_named(node: SyntheticCluster) -> None:
+    for number in (2, 3):
+        name = f"n{number}"
+        synthetic.add_node(node, name, "h100-80gb", random.Random(1), alike=True, gpus=0)
+        _add_whole_gpu(node, name, 0)
+    synthetic.add_pending_pod(node, "ml", "two", {"gpu.tessera.dev/mig-7g.80gb": "1"})
+    text = html.unescape(fetch(node, "/why/ml/two").text)
+    assert "No pod has to move. The same is possible on node n3." in text
