@@ -19,3 +19,10 @@ def list_first(items: Sequence[str], most: int | None, between: str = ", ") -> s
 def count_of(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun, such as ``"1 pod"`` or ``"0 pods"``."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def format_size(size_bytes: float) -> str:
+    """Return a size in GiB; in MiB below one GiB."""
+    if size_bytes < 2**30:
+        return f"{size_bytes / 2**20:.0f} MiB"
+    return f"{size_bytes / 2**30:.1f} GiB"

@@ -91,14 +91,17 @@ class DeviceHistory:
         while len(self._nodes) > MOST_NODES:
             del self._nodes[next(iter(self._nodes))]
 
-    def track(self, node: str, key: Key, now: float) -> Track:
-        """Return a series of the last 15 minutes; without points if it is not known."""
+    def track(self, node: str, key: Key, now: float, within_s: float = SPAN_S) -> Track:
+        """Return a series of the last seconds, of at most 15 minutes; without points if it is not
+        known.
+        """
+        most_s = min(within_s, SPAN_S)
         known = self._nodes.get(node)
         samples = known.series.get(key) if known is not None else None
         if known is None or samples is None:
             return Track()
         pairs = zip(known.times, samples, strict=True)
-        recent = ((now - at, value) for at, value in pairs if now - at <= SPAN_S)
+        recent = ((now - at, value) for at, value in pairs if now - at <= most_s)
         return Track(tuple((age, value) for age, value in recent if not isnan(value)))
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from console.model.metrics_port import MetricsPort, read_metrics_port
+from gpu_operator.api.timestamps import parse_timestamp
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.controllers.claims import reading as claim_reading
 from gpu_operator.controllers.claims.reading import WaitingPod
@@ -85,7 +86,9 @@ class PodRecord:
 
     ``problem`` is what the kubelet reports of a container that does not start, and ``is_ending``
     whether the pod is being deleted. ``containers`` are pairs of a container and of a resource or
-    "claim NAME" that it has. All other properties are those of ``details``, which plain pods share.
+    "claim NAME" that it has. ``started_after_s`` is the time from the pod's creation until its node
+    accepted it; 0 if that is not known. All other properties are those of ``details``, which plain
+    pods share.
     """
 
     namespace: str
@@ -95,6 +98,7 @@ class PodRecord:
     created: str
     problem: str = ""
     is_ending: bool = False
+    started_after_s: int = 0
     containers: tuple[tuple[str, str], ...] = ()
     details: PodDetails = _NO_DETAILS
 
@@ -205,9 +209,21 @@ def read_pod(document: Document) -> PodRecord | None:
         created=sys.intern(str(metadata.get("creationTimestamp") or "")),  # many begin together
         problem=_container_problem(status)[:_LONGEST] if node else "",
         is_ending=is_ending,
+        started_after_s=_start_of(metadata, status),
         containers=_share(tuple(_containers(document))),
         details=_NO_DETAILS if replace(details, uid="") == _NO_DETAILS else details,
     )
+
+
+def _start_of(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> int:
+    """Return the seconds from a pod's creation until its node accepted it."""
+    created, started = metadata.get("creationTimestamp"), status.get("startTime")
+    if not created or not started or created == started:
+        return 0
+    times = parse_timestamp(str(created)), parse_timestamp(str(started))
+    if times[0] is None or times[1] is None:
+        return 0
+    return max(int((times[1] - times[0]).total_seconds()), 0)
 
 
 def read_taints(node: Document) -> tuple[Taint, ...]:

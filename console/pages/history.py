@@ -1,6 +1,7 @@
 """The last minutes of GPUs, slices and pods, which their pages load as a part."""
 
 import asyncio
+import datetime
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
@@ -73,12 +74,14 @@ class HistoryPages:
         if not held:
             what = f"pod {namespace}/{name} with a slice"
             return self._frame.not_found(request, what, needs.GPU, "Pod", f"{namespace}/{name}")
-        return await self._show(
-            request,
-            f"{namespace}/{name}",
-            held[0].gpu.spec.node_name,  # a pod is on one node
-            lambda now: history.of_slices(self._live.exporters.history, held, now),
-        )
+        record = self._frame.model.pods.get(f"{namespace}/{name}")
+
+        def find(now: float) -> Sequence[Device]:
+            age_s = history.age_of(record, datetime.datetime.now(datetime.UTC))
+            return history.of_slices(self._live.exporters.history, held, now, age_s)
+
+        node = held[0].gpu.spec.node_name  # a pod is on one node
+        return await self._show(request, f"{namespace}/{name}", node, find)
 
     async def _show(
         self, request: Request, title: str, node: str, find: Callable[[float], Sequence[Device]]

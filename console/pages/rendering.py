@@ -11,6 +11,7 @@ from console.views.waiting import advice, why
 from drawing import elements, gpus, pixels, slices, verdict
 from drawing.elements import Element
 from drawing.slices import Box, GpuPicture
+from facts.wording import format_size
 
 STATIC: Final = Path(__file__).parent / "static"
 _TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -49,7 +50,7 @@ def new_environment() -> Environment:
     environment.filters |= {
         "short": shorten,
         "segment": quote_segment,
-        "gib": format_gib,
+        "gib": format_size,
         "when": format_time,
         "duration": rollout.format_duration,
         "rate": inference.format_rate,
@@ -85,13 +86,6 @@ def quote_segment(text: str) -> str:
 def shorten(text: str, most: int = _SHORT) -> str:
     """Return a text that is at most ``most`` characters long; its middle is left out."""
     return elements.shorten(text, most)
-
-
-def format_gib(size_bytes: int) -> str:
-    """Return a size in GiB; in MiB below one GiB."""
-    if size_bytes < 2**30:
-        return f"{size_bytes / 2**20:.0f} MiB"
-    return f"{size_bytes / 2**30:.1f} GiB"
 
 
 def format_time(text: str) -> str:

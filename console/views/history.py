@@ -1,18 +1,21 @@
 """The last minutes of GPUs and slices: a small drawing of each figure, with its extremes."""
 
+import datetime
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from console.model.history import DeviceHistory, Figure, Key, Track
+from console.model.history import SPAN_S, DeviceHistory, Figure, Key, Track
+from console.model.pods import PodRecord
 from console.views import details, faults
 from console.views.details import FoundSlice
 from console.views.places import describe_place, number_place
 from console.views.rollout import format_duration
 from drawing.elements import Element
 from drawing.sparkline import draw_sparkline
-from facts.wording import count_of
+from facts.wording import count_of, format_size
+from gpu_operator.api.timestamps import parse_timestamp
 from gpu_operator.api.v1alpha1.resource import Gpu
 from mig import geometry
 
@@ -57,15 +60,19 @@ def of_gpu(history: DeviceHistory, gpu: Gpu, now: float) -> Device:
     return Device(f"GPU {index}", f"/gpus/{quote(gpu.name, safe='')}", curves, _note(gpu))
 
 
-def of_slice(history: DeviceHistory, found: FoundSlice, now: float) -> Device:
-    """Return the curves of a slice: those of the instance that is at its place."""
+def of_slice(
+    history: DeviceHistory, found: FoundSlice, now: float, within_s: float = SPAN_S
+) -> Device:
+    """Return the curves of a slice: those of the instance that is at its place, in the last
+    ``within_s`` seconds.
+    """
     gpu, one = found.gpu, found.slice
     is_whole = one.profile == geometry.WHOLE
     profile = "" if is_whole else one.profile
     number = "" if is_whole else number_place(one.place, gpu.spec.board)
     key = str(gpu.spec.index), profile, number
-    busy = history.track(gpu.spec.node_name, Key(Figure.SLICE_BUSY, *key), now)
-    memory = history.track(gpu.spec.node_name, Key(Figure.SLICE_MEMORY, *key), now)
+    busy = history.track(gpu.spec.node_name, Key(Figure.SLICE_BUSY, *key), now, within_s)
+    memory = history.track(gpu.spec.node_name, Key(Figure.SLICE_MEMORY, *key), now, within_s)
     total = found.memory_bytes / _MIB
     curves = (_percentage("Engine activity", busy), _size("Memory in use", memory, total))
     title = f"{describe_place(one.place, gpu.spec.board)} of GPU {gpu.spec.index}"
@@ -78,9 +85,21 @@ def of_gpu_and_slices(history: DeviceHistory, gpu: Gpu, now: float) -> list[Devi
     return [of_gpu(history, gpu, now), *of_slices(history, held, now)]
 
 
-def of_slices(history: DeviceHistory, found: Iterable[FoundSlice], now: float) -> Sequence[Device]:
-    """Return the curves of up to 16 slices."""
-    return [of_slice(history, one, now) for one in list(found)[:MOST_SLICES]]
+def of_slices(
+    history: DeviceHistory, found: Iterable[FoundSlice], now: float, within_s: float = SPAN_S
+) -> Sequence[Device]:
+    """Return the curves of up to 16 slices in the last ``within_s`` seconds."""
+    return [of_slice(history, one, now, within_s) for one in list(found)[:MOST_SLICES]]
+
+
+def age_of(pod: PodRecord | None, now: datetime.datetime) -> float:
+    """Return how long a pod has been on its node, so that readings that are older are of another
+    holder; as long as a history is kept, if that is not known.
+    """
+    created = parse_timestamp(pod.created) if pod is not None else None
+    if pod is None or created is None:
+        return SPAN_S
+    return (now - created).total_seconds() - pod.started_after_s
 
 
 def _note(gpu: Gpu) -> str:
@@ -93,11 +112,7 @@ def _percentage(title: str, track: Track) -> Curve:
 
 def _size(title: str, track: Track, total_mib: float) -> Curve:
     top = max([total_mib, *(value for _, value in track.points)])
-    return _curve(title, track, top, _format_mib)
-
-
-def _format_mib(value: float) -> str:
-    return f"{value:.0f} MiB" if value < 1024 else f"{value / 1024:.1f} GiB"
+    return _curve(title, track, top, lambda value: format_size(value * _MIB))
 
 
 def _curve(title: str, track: Track, top: float, write: Callable[[float], str]) -> Curve:

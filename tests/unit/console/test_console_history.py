@@ -1,6 +1,7 @@
 """The last minutes of GPUs, slices and pods, and the busiest pods."""
 
 import asyncio
+import datetime
 import html
 import random
 import re
@@ -111,6 +112,35 @@ def test_a_slice_and_its_pod_have_the_figures_of_its_instance(node: SyntheticClu
             "Engine activity": ["20 %", "70 %", "70 %", "2 readings since 10 s ago"],
             "Memory in use": ["1000 MiB", "2.9 GiB", "2.9 GiB", "2 readings since 10 s ago"],
         }
+
+
+@pytest.mark.parametrize(
+    ("created_s", "accepted_s", "readings"),
+    [(60, 60, 2), (60, 5, 1), (5, 5, 1), (60, None, 2), (5, None, 1)],
+)
+def test_a_pod_has_no_readings_from_before_it_was_on_its_node(
+    node: SyntheticCluster, created_s: int, accepted_s: int | None, readings: int
+) -> None:
+    one = node.objects["GPU"]["n1-gpu-0"]["status"]["slices"][0]
+    (holder,) = one["holders"]
+    limits = {"gpu.tessera.dev/mig-1g.10gb": "1"}
+    pod = synthetic.add_pending_pod(node, holder["namespace"], holder["name"], limits)
+    pod["spec"]["nodeName"] = "n1"
+    pod["metadata"]["creationTimestamp"] = _ago(created_s)
+    pod["status"] = {"phase": "Running"}
+    if accepted_s is not None:
+        pod["status"]["startTime"] = _ago(accepted_s)
+    path = f"pods/{holder['namespace']}/{holder['name']}"
+    found = rows(read_twice(node, f"/history/{path}").text)["Engine activity"]
+    assert found[-1].startswith(f"{readings} reading")
+    assert found[0] == ("20 %" if readings == 2 else "70 %")
+    of_slice = rows(read_twice(node, f"/history/slices/{one['uuid']}").text)["Engine activity"]
+    assert of_slice[-1].startswith("2 readings")
+
+
+def _ago(seconds: float) -> str:
+    then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds)
+    return then.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def test_pages_lead_to_the_last_minutes_and_load_them(node: SyntheticCluster) -> None:

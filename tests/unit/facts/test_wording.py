@@ -2,7 +2,7 @@
 
 import pytest
 
-from facts.wording import list_first
+from facts.wording import format_size, list_first
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,10 @@ from facts.wording import list_first
 )
 def test_the_first_items_are_listed_and_the_others_counted(items, most, between, text):
     assert list_first(items, most, between) == text
+
+
+def test_a_size_below_one_gib_is_in_mib() -> None:
+    sizes = (0, 1.4 * 2**20, 1023 * 2**20, 2**30, 2.96 * 2**30)
+    assert [format_size(one) for one in sizes] == [
+        *("0 MiB", "1 MiB", "1023 MiB", "1.0 GiB", "3.0 GiB"),
+    ]
