@@ -20,6 +20,8 @@ from gpu_operator.kube.client import KubernetesCluster
 # As of all verbs of `tessera` (docs/command-line.md).
 _FAILED: Final = 1
 _INVALID: Final = 2
+# Objects of a list that are in memory at a time: a pod has some ten kilobytes.
+_PAGE: Final = 100
 
 
 @click.command()
@@ -78,7 +80,7 @@ async def _serve(
             client, name = await connection.kubeconfig_client(kubeconfig, context)
     except errors.ConfigError as err:
         _fail(str(err), _INVALID)
-    cluster = KubernetesCluster(client)
+    cluster = KubernetesCluster(client, _PAGE)
     with contextlib.ExitStack() as pages:
 
         def report(url: str) -> None:

@@ -121,6 +121,7 @@ class ClusterModel:
                 changed = self._store.remove(kind, key)
             else:
                 changed = self._store.put(kind, value)
+            self._store.take_changes()  # the operator's controllers need them, and no page
             if changed:
                 self._note_departures(kind, key, before)
             if kind == "Node":
@@ -226,7 +227,7 @@ class ClusterModel:
         self.fabric.put_pod(key, value.facts if value is not None else None)
         before = self.pods.pop(key, None)
         if value is not None:
-            self.pods[key] = value
+            self.pods[value.key] = value  # the record's own text, so that there is one
             self.departures.forget("Pod", key)
         elif before is not None:
             self.departures.note("Pod", (key,))

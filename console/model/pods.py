@@ -84,15 +84,14 @@ _NO_DETAILS: Final = PodDetails()
 class PodRecord:
     """A pod that waits for a node, or that has devices, claims or an HCA.
 
-    ``problem`` is what the kubelet reports of a container that does not start, and ``is_ending``
-    whether the pod is being deleted. ``containers`` are pairs of a container and of a resource or
-    "claim NAME" that it has. ``started_after_s`` is the time from the pod's creation until its node
-    accepted it; 0 if that is not known. All other properties are those of ``details``, which plain
-    pods share.
+    ``key`` is "namespace/name". ``problem`` is what the kubelet reports of a container that does
+    not start, and ``is_ending`` whether the pod is being deleted. ``containers`` are pairs of a
+    container and of a resource or "claim NAME" that it has. ``started_after_s`` is the time from
+    the pod's creation until its node accepted it; 0 if that is not known. All other properties are
+    those of ``details``, which plain pods share.
     """
 
-    namespace: str
-    name: str
+    key: str
     node: str
     phase: str
     created: str
@@ -109,9 +108,14 @@ class PodRecord:
         return not (waits or self.facts or self.metrics or self.problem)
 
     @property
-    def key(self) -> str:
-        """Return "namespace/name"."""
-        return f"{self.namespace}/{self.name}"
+    def namespace(self) -> str:
+        """Return the pod's namespace."""
+        return self.key.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Return the pod's name."""
+        return self.key.rpartition("/")[2]
 
     @property
     def uid(self) -> str:
@@ -202,8 +206,7 @@ def read_pod(document: Document) -> PodRecord | None:
         metrics=metrics,
     )
     return PodRecord(
-        namespace=space,
-        name=name,
+        key=f"{space}/{name}" if space else name,
         node=sys.intern(node),
         phase=sys.intern(phase),
         created=sys.intern(str(metadata.get("creationTimestamp") or "")),  # many begin together

@@ -6,6 +6,7 @@ name; the other kinds are unaffected.
 
 import asyncio
 import logging
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Never
 
@@ -54,6 +55,7 @@ class Watches:
                 _READERS.get(kind, _keep),
                 model.apply,
                 retry_s,
+                stored=ChainMap[str, Any](model.pods, model.parts) if kind == "Pod" else None,
             )
             for kind in KINDS
         }

@@ -8,7 +8,7 @@ versions are: the API server's database may have been restored from a backup.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpu_operator import kinds
 from gpu_operator.api import mig_parted
@@ -29,8 +29,22 @@ from gpu_operator.render.node import GPU_READY
 Document = Mapping[str, Any]
 
 _REMEMBERED_GONE = 4096
-_IDENTITY = ("name", "uid", "resourceVersion", "generation")
 _AT_A_TIME = 50  # objects of a list that are processed before other tasks run
+
+
+class _Identity(NamedTuple):
+    """What identifies an object's state, in a fraction of a document's memory; all other fields
+    are in the object's value.
+    """
+
+    uid: str | None
+    version: str | None
+    generation: int | None
+
+    def document(self, name: str) -> Document:
+        """Return the fields that are known, as in the object's document."""
+        known = {"uid": self.uid, "resourceVersion": self.version, "generation": self.generation}
+        return {"metadata": {"name": name} | {k: v for k, v in known.items() if v is not None}}
 
 
 class Store:
@@ -44,7 +58,7 @@ class Store:
         self._chart_policy = chart_policy
         self._clock = clock
         watched = [kind.name for kind in kinds.watched_kinds()]
-        self._documents: dict[str, dict[str, Document]] = {kind: {} for kind in watched}
+        self._documents: dict[str, dict[str, _Identity]] = {kind: {} for kind in watched}
         self._values: dict[str, dict[str, Any]] = {kind: {} for kind in watched}
         self._broken: dict[tuple[str, str], Broken] = {}
         self._copies: dict[str, Mapping[str, Any]] = {}  # for worlds; only of unchanged kinds
@@ -75,7 +89,7 @@ class Store:
         if known is not None and _is_same(document, known):
             self._touched[kind, name] = self._clock()
             return False
-        self._documents[kind][name] = _slim(document)
+        self._documents[kind][name] = _identify(document)
         self._touched[kind, name] = self._clock()
         value = _read(kind, document)
         before = self._values[kind].get(name)
@@ -90,9 +104,9 @@ class Store:
     def remove(self, kind: str, name: str, uid: str = "") -> bool:
         """Remove the object with this name. With a UID, a newer object of that name is kept."""
         known = self._documents[kind].get(name)
-        if known is None or (uid and known["metadata"].get("uid") != uid):
+        if known is None or (uid and known.uid != uid):
             return False
-        self._gone[known["metadata"].get("uid") or ""] = None
+        self._gone[known.uid or ""] = None
         if len(self._gone) > _REMEMBERED_GONE:
             del self._gone[next(iter(self._gone))]
         del self._documents[kind][name]
@@ -149,7 +163,8 @@ class Store:
 
     def document(self, kind: str, name: str) -> Document | None:
         """Return name, UID, version and generation of an object as last observed."""
-        return self._documents[kind].get(name)
+        known = self._documents[kind].get(name)
+        return None if known is None else known.document(name)
 
     def note_eviction(self, pod_uid: str, refusal: str) -> None:
         """Record why a pod could not be evicted; an empty ``refusal`` removes the record."""
@@ -235,25 +250,21 @@ class Store:
         self._removed = {k for k in self._removed if k[0] != node}
 
 
-def _slim(document: Document) -> Document:
-    """Return the fields that identify an object's state; all others are in the object's value."""
+def _identify(document: Document) -> _Identity:
     metadata = document["metadata"]
-    return {"metadata": {key: metadata[key] for key in _IDENTITY if key in metadata}}
+    return _Identity(*(metadata.get(key) for key in ("uid", "resourceVersion", "generation")))
 
 
-def _is_older(document: Document, known: Document) -> bool:
-    versions = [d["metadata"].get("resourceVersion", "") for d in (document, known)]
+def _is_older(document: Document, known: _Identity) -> bool:
+    versions = [document["metadata"].get("resourceVersion") or "", known.version or ""]
     return all(v.isdecimal() for v in versions) and int(versions[0]) < int(versions[1])
 
 
-def _is_same(document: Document, known: Document) -> bool:
+def _is_same(document: Document, known: _Identity) -> bool:
     """Return whether both documents are the same state of one object; False if that is unknown."""
-    new, old = document["metadata"], known["metadata"]
+    new = document["metadata"]
     version = new.get("resourceVersion")
-    return bool(version) and (version, new.get("uid")) == (
-        old.get("resourceVersion"),
-        old.get("uid"),
-    )
+    return bool(version) and (version, new.get("uid")) == (known.version, known.uid)
 
 
 def _read(kind: str, document: Document) -> Any:

@@ -44,8 +44,11 @@ _MERGE_PATCH = "application/merge-patch+json"
 class KubernetesCluster:
     """A connection to a cluster's API server. Used by one event loop."""
 
-    def __init__(self, client: ApiClient) -> None:
-        """Use ``client``, which this object closes."""
+    def __init__(self, client: ApiClient, page: int = _PAGE) -> None:
+        """Use ``client``, which this object closes; ``page`` is how many objects one response of
+        ``page`` has at most.
+        """
+        self._page = page
         proxy.refuse_redirections(client)
         self._client = client
         self._dynamic = DynamicClient(client)
@@ -88,7 +91,7 @@ class KubernetesCluster:
                 namespace=chosen.namespace or None,
                 field_selector=chosen.fields or None,
                 label_selector=chosen.labels or None,
-                limit=_PAGE,
+                limit=self._page,
                 _continue=token or None,
             )
 

@@ -8,7 +8,7 @@ namespaces for the whole operator, and keeps a task for each object.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, Never
 
 from gpu_operator import errors
@@ -40,8 +40,13 @@ class Reflector:
         sink: Sink,
         retry_s: float = _RETRY_S,
         lost: Lost | None = None,
+        stored: Collection[str] | None = None,
     ) -> None:
-        """Initialize; ``lost``, if given, is called instead of ``sink`` for deleted objects."""
+        """Initialize; ``lost``, if given, is called instead of ``sink`` for deleted objects.
+
+        ``stored`` are the keys of this kind's objects that ``sink`` has stored: with it, which
+        excludes ``lost``, the reflector keeps none of its own.
+        """
         self._source = source
         self._kind = kind
         self._chosen = chosen
@@ -50,6 +55,7 @@ class Reflector:
         self._retry_s = retry_s
         self._lost = lost
         self._known: dict[str, str] = {}  # UIDs by key
+        self._stored = self._known if stored is None else stored
         self.listed = asyncio.Event()
         """Set after the first complete list."""
 
@@ -82,22 +88,21 @@ class Reflector:
 
         Returns the list's version. Raises KubeError.
         """
-        there: set[str] = set()
+        gone = set(self._stored)  # at first empty, however many objects there are
         token = ""
         while True:
             page = await self._source.page(self._kind, self._chosen, token)
             for number, item in enumerate(page.get("items") or ()):
                 if number % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
-                if key := self._apply(item):
-                    there.add(key)
+                gone.discard(self._apply(item))
             metadata = page.get("metadata") or {}
             token = metadata.get("continue") or ""
             page, item = {}, {}  # free them: the next page takes as much memory
             if not token:
                 break
-        for key in self._known.keys() - there:
-            self._remove(key, self._known[key])
+        for key in gone:
+            self._remove(key, self._known.get(key, ""))
         self.listed.set()
         return str(metadata.get("resourceVersion") or "")
 
@@ -128,15 +133,17 @@ class Reflector:
         if value is None:
             self._remove(key, self._known.get(key, ""))
             return ""
-        # Without a receiver of UIDs none is stored: there are tens of thousands of pods.
-        uid = item["metadata"].get("uid") if self._lost is not None else None
-        self._known[key] = str(uid or "")
+        if self._stored is self._known:
+            # Without a receiver of UIDs none is stored: there are tens of thousands of pods.
+            uid = item["metadata"].get("uid") if self._lost is not None else None
+            self._known[key] = str(uid or "")
         self._sink(self._kind, key, value)
         return key
 
     def _remove(self, key: str, uid: str) -> None:
-        if self._known.pop(key, None) is None:
+        if key not in self._stored:
             return
+        self._known.pop(key, None)
         if self._lost is not None:
             self._lost(self._kind, key, uid)
         else:

@@ -230,16 +230,24 @@ def test_without_the_lease_no_table_is_written() -> None:
     asyncio.run(run())
 
 
-def test_a_list_delivers_changes_that_a_watch_missed() -> None:
+@pytest.mark.parametrize("owner_stores", [False, True])
+def test_a_list_delivers_changes_that_a_watch_missed(owner_stores: bool) -> None:
     async def run() -> None:
         server = Server()
         for number in range(5):
             server.world.namespace(f"n{number}")
         reported: list[tuple[str, Any]] = []
         source: Any = server
-        reflector = Reflector(
-            source, "Namespace", Chosen(), dict, lambda k, key, v: reported.append((key, v)), 0.01
-        )
+        stored: dict[str, Any] = {}
+
+        def store(kind: str, key: str, value: Any) -> None:
+            reported.append((key, value))
+            stored[key] = value
+            if value is None:
+                del stored[key]
+
+        keys = stored if owner_stores else None
+        reflector = Reflector(source, "Namespace", Chosen(), dict, store, 0.01, stored=keys)
         running = asyncio.create_task(reflector.run())
         await asyncio.wait_for(reflector.listed.wait(), 5)
         assert [key for key, _ in reported] == [f"n{number}" for number in range(5)]
@@ -254,6 +262,7 @@ def test_a_list_delivers_changes_that_a_watch_missed() -> None:
         await until(lambda: any(key == "later" for key, _ in reported))
         server.remove("Namespace", "later")
         await until(lambda: ("later", None) in reported)
+        assert bool(reflector._known) is not owner_stores  # its keys are in memory once
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
