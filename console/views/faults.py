@@ -172,8 +172,13 @@ def describe_health(gpu: Gpu, of_slice: str = "") -> str:
     """Return the health of a GPU, or that of one of its slices, which cannot be better; first
     whether they are lost.
     """
-    health = gpu.status.health if of_slice in ("", "Healthy") else of_slice
+    health = worse_health(gpu, of_slice)
     return f"{LOST}; {health}" if is_lost(gpu) else health
+
+
+def worse_health(gpu: Gpu, of_slice: str) -> str:
+    """Return the health of a slice, or that of its GPU if the slice's own is good or empty."""
+    return gpu.status.health if of_slice in ("", "Healthy") else of_slice
 
 
 def write_manifest(fault: Fault) -> str:

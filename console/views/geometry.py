@@ -1,8 +1,9 @@
 """The boxes of a GPU object's slices, from its status."""
 
 from functools import lru_cache
+from typing import Final
 
-from console.views.faults import is_lost
+from console.views.faults import is_lost, worse_health
 from drawing.slices import Box, BoxState, GpuPicture, Waiting, make_box, share_memory
 from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, PlacedInstance, Slice, SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu
@@ -10,6 +11,8 @@ from mig import geometry
 from mig.errors import MigError
 from mig.geometry import Board, Instance
 from mig.spec import Place
+
+_UNKNOWN: Final = "Unknown"  # the node's agent has not read the GPU's health
 
 
 def draw(gpu: Gpu) -> GpuPicture:
@@ -21,11 +24,8 @@ def draw(gpu: Gpu) -> GpuPicture:
     boxes: list[Box] = []
     wrong: list[str] = []
     there: list[Instance] = []
-    lost = BoxState.LOST if is_lost(gpu) else None
-    for one in gpu.status.slices:
-        there += _add(boxes, wrong, board, one, lost)
-    for claim in gpu.status.claimed:
-        there += _add(boxes, wrong, board, claim, lost)
+    for one in (*gpu.status.slices, *gpu.status.claimed):
+        there += _add(boxes, wrong, board, one, gpu)
     waiting = []
     for requested in _absent(gpu):
         try:
@@ -68,31 +68,27 @@ def _add(
     wrong: list[str],
     board: Board,
     one: Slice | ClaimedSlice,
-    lost: BoxState | None,
+    gpu: Gpu,
 ) -> list[Instance]:
     """Add the box of a slice; return its instance, unless the place is not one of the board.
 
-    ``lost`` is the state of every slice if the GPU is off the bus.
+    A slice is never better than its GPU: all are lost if the GPU is off the bus.
     """
     try:
         instance = _find_instance(board, one.place)
     except MigError:
         wrong.append(str(one.place))
         return []
-    match one:
-        case Slice():
-            boxes.append(_box_of(one, instance, lost or _state(one)))
-        case ClaimedSlice():
-            sick = not one.health.startswith("Healthy")
-            state = BoxState.SICK if sick else BoxState.CLAIMED
-            boxes.append(_box_of(one, instance, lost or state))
+    health = worse_health(gpu, one.health)
+    state = BoxState.LOST if is_lost(gpu) else _state(one, health)
+    boxes.append(_box_of(one, instance, state, health))
     return [instance]
 
 
-def _box_of(one: Slice | ClaimedSlice, instance: Instance, state: BoxState) -> Box:
+def _box_of(one: Slice | ClaimedSlice, instance: Instance, state: BoxState, health: str) -> Box:
     used = 100 * one.memory_used_bytes // max(one.memory_bytes, 1)
     used = 0 if state is BoxState.LOST else used  # what was reported last is no reading
-    return make_box(one.uuid, instance, state, one.holders, one.health, used)
+    return make_box(one.uuid, instance, state, one.holders, health, used)
 
 
 @lru_cache(maxsize=4096)
@@ -100,9 +96,11 @@ def _find_instance(board: Board, place: Place) -> Instance:
     return board.instance(*place)
 
 
-def _state(one: Slice) -> BoxState:
-    if not one.health.startswith("Healthy"):
+def _state(one: Slice | ClaimedSlice, health: str) -> BoxState:
+    if not health.startswith(("Healthy", _UNKNOWN)):
         return BoxState.SICK
+    if isinstance(one, ClaimedSlice):
+        return BoxState.CLAIMED
     if one.state is SliceState.WITHDRAWING:
         return BoxState.LEAVING
     if one.holders:

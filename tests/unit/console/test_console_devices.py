@@ -548,3 +548,14 @@ def test_pods_are_listed_by_the_memory_that_they_use(node: SyntheticCluster) -> 
     text = run(node, use).text
     assert "not known: off the bus" in text
     assert "2.0 GiB of 20.0 GiB, without 1 slice off the bus" in text
+
+
+def test_no_slice_of_a_sick_gpu_is_drawn_or_counted_as_free(node: SyntheticCluster) -> None:
+    def sums() -> str:
+        return " ".join(re.sub(r"<[^>]+>", "", fetch(node, "/").text).split())
+
+    assert "slices: 2 free, 12 held" in sums()
+    node.objects["GPU"]["n1-gpu-0"]["status"]["health"] = "Unhealthy: Xid 48"
+    node.objects["GPU"]["n1-gpu-1"]["status"]["health"] = "Unknown"  # nothing has been read
+    assert "slices: 1 free, 6 held, 7 not healthy" in sums()
+    assert "1g.10gb: 1 of 14 free" in sums()
