@@ -14,6 +14,10 @@ _ROOM: Final = (
     " observe. Its message above names the reason."
 )
 _NOTE: Final = "Kubernetes cannot move a pod: it ends, and its replacement gets the other slice."
+_NOTE_OF_ENDS: Final = (
+    "A pod that has to end gets no other slice by this: a replacement waits until some node has"
+    " room for it."
+)
 _TITLE: Final = "What would make room"
 _UNMATCHED: Final = (
     "No node that the pod can use exists: its nodeSelector does not match, or it does not tolerate"
@@ -80,7 +84,9 @@ def _advise_remedy(remedy: Remedy) -> Advice:
         f"A pod gets all its slices on one node. Beside the held slices, node {remedy.node} has"
         f" room for {room}.{short}{also} The planner proposes the smallest changes first:"
     )
-    return Advice(title, text, remedy.moves, _NOTE)
+    kinds = {one.evicts for one in remedy.moves}
+    notes = [text for is_end, text in ((False, _NOTE), (True, _NOTE_OF_ENDS)) if is_end in kinds]
+    return Advice(title, text, remedy.moves, " ".join(notes))
 
 
 def _advise_layout(title: str, remedy: Remedy, room: str) -> Advice:

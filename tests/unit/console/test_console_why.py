@@ -287,3 +287,20 @@ def test_every_node_with_a_gpu_to_divide_is_named(node: SyntheticCluster) -> Non
     synthetic.add_pending_pod(node, "ml", "two", {"gpu.tessera.dev/mig-7g.80gb": "1"})
     text = html.unescape(fetch(node, "/why/ml/two").text)
     assert "No pod has to move. The same is possible on node n3." in text
+
+
+def test_the_replacement_of_a_pod_that_ends_is_promised_no_slice(node: SyntheticCluster) -> None:
+    moving, ending = "its replacement gets the other slice", "a replacement waits until some node"
+    synthetic.add_pending_pod(node, "ml", "large", {ONE_G: "4"})
+    text = fetch(node, "/why/ml/large").text
+    assert "<li>end " in text or "<li><bdi>end " in text
+    assert ending in text
+    assert moving not in text
+    for gpu in ("n1-gpu-0", "n1-gpu-1"):
+        for place in (1, 3, 5):
+            node.objects["GPU"][gpu]["status"]["slices"][place]["holders"] = []
+    synthetic.add_pending_pod(node, "ml", "half", {"gpu.tessera.dev/mig-3g.40gb": "1"})
+    text = fetch(node, "/why/ml/half").text
+    assert "move " in text
+    assert moving in text
+    assert ending not in text
