@@ -141,19 +141,19 @@ def _make_holder(gpu: Document, one: Document, holder: Document) -> Document:
 def add_inference(cluster: SyntheticCluster) -> None:
     """Have some pods of the namespace ``inference`` that hold slices expose metrics."""
     holders = [
-        holder["name"]
+        (holder["name"], gpu["spec"]["nodeName"])
         for gpu in cluster.objects["GPU"].values()
         for one in gpu["status"]["slices"]
         for holder in one["holders"]
         if holder["namespace"] == "inference"
     ]
-    for name in holders[:_MOST_PODS]:
+    for name, node in holders[:_MOST_PODS]:
         notes = {"prometheus.io/scrape": "true", "prometheus.io/port": "8000"}
         limits = {"gpu.tessera.dev/mig-1g.10gb": "1"}
         metadata = {"name": name, "namespace": "inference", "annotations": notes}
         spec = {
             "containers": [{"name": "c", "resources": {"limits": limits}}],
-            "nodeName": "gpu-0001",
+            "nodeName": node,
         }
         status = {"phase": "Running"}
         cluster.put("Pod", {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
