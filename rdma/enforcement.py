@@ -85,7 +85,10 @@ def read_state(name: str, document: Mapping[str, Any]) -> Enforcement:
     found = [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
     conditions = (
         _Condition(
-            *(str(one.get(part) or "") for part in ("type", "status", "reason", "message")),
+            str(one.get("type") or ""),
+            str(one.get("status") or ""),
+            str(one.get("reason") or ""),
+            str(one.get("message") or ""),
             _number(one.get("observedGeneration")),
         )
         for one in found
