@@ -24,7 +24,8 @@ def draw(gpu: Gpu) -> GpuPicture:
     boxes: list[Box] = []
     wrong: list[str] = []
     there: list[Instance] = []
-    for one in (*gpu.status.slices, *gpu.status.claimed):
+    every: tuple[Slice | ClaimedSlice, ...] = (*gpu.status.slices, *gpu.status.claimed)
+    for one in every:
         there += _add(boxes, wrong, board, one, gpu)
     waiting = []
     for requested in _absent(gpu):
