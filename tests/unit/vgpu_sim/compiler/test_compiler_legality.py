@@ -2,7 +2,7 @@
 
 import pytest
 
-from vgpu_sim.compiler import Diagnostic, InvalidPtxError, compile_ptx
+from vgpu_sim.compiler import Diagnostic, InvalidPtxError, PtxSyntaxError, compile_ptx
 from vgpu_sim.compiler.ptx import grammar
 from vgpu_sim.compiler.ptx.grammar import requirements, rows, tables
 
@@ -76,6 +76,23 @@ def test_the_least_target_and_version(body: str, least: tuple[str, str], below: 
         ("shfl.up.b32 %r0, %r1, 1, 0;", ["sm_30", "sm_61"], ["sm_70", "sm_90a"]),
         ("vote.ballot.b32 %r0, %p0;", ["sm_30", "sm_61"], ["sm_70", "sm_90a"]),
         ("redux.sync.min.f32 %r0, %r1, -1;", ["sm_100a", "sm_100f"], ["sm_100", "sm_90", "sm_120"]),
+        ("setmaxnreg.inc.sync.aligned.u32 64;", ["sm_90a", "sm_110f"], ["sm_90", "sm_100"]),
+        ("tcgen05.shift.cta_group::1.down [%r0];", ["sm_100a", "sm_107a"], ["sm_100f", "sm_110f"]),
+        (
+            "tcgen05.mma.cta_group::1.kind::i8 [%r0], %d0, %d1, %r1, %p0;",
+            ["sm_100a", "sm_110a"],
+            ["sm_100f", "sm_103a", "sm_110f"],
+        ),
+        (
+            "tcgen05.mma.cta_group::1.kind::f16.ashift [%r0], [%r2], %d1, %r1, %p0;",
+            ["sm_100a", "sm_100f", "sm_110f"],
+            ["sm_100", "sm_120a"],
+        ),
+        (
+            "stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%r0], {%r1};",
+            ["sm_100a", "sm_120f"],
+            ["sm_90a", "sm_100"],
+        ),
     ],
 )
 def test_targets_that_are_not_ordered(body: str, on: list[str], not_on: list[str]) -> None:
@@ -83,6 +100,25 @@ def test_targets_that_are_not_ordered(body: str, on: list[str], not_on: list[str
         assert _messages(body, target, "9.4") == [], target
     for target in not_on:
         assert len(_messages(body, target, "9.4")) == 1, target
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue4m3",
+        "m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue8m0",
+        "m16n8k64.row.col.kind::mxf4nvf4.block_scale.f32.e2m1.e2m1.f32.ue8m0",
+        "m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue4m3",
+        "m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::2X.f32.e4m3.e2m1.f32.ue8m0",
+        "m16n8k32.row.col.kind::f8f6f4.block_scale.f32.e4m3.e2m1.f32.ue8m0",
+    ],
+)
+def test_kinds_scales_and_vectors_that_do_not_go_together(words: str) -> None:
+    factors = "{%r0, %r1, %r2, %r3}, {%r4, %r5}"
+    line = f"mma.sync.aligned.{words} %d0, {factors}, %d0, %r6, {{0, 0}}, %r7, {{0, 0}};"
+    source = f".version 9.4\n.target sm_120a\n.address_size 64\n.entry k() {{\n{line}\nret; }}"
+    with pytest.raises(PtxSyntaxError):
+        compile_ptx(source, capability=(12, 0), partial=True)
 
 
 def test_instructions_without_sync_ran_on_sm_70_before_ptx_6_4() -> None:

@@ -8,24 +8,43 @@ wmma    mma sync aligned $layout $layout $shape f16|f32 f16|f32
 wmma    mma [ xor|and popc ] sync aligned $layout $layout $shape s32 b1 b1 s32
 wmma    mma sync aligned $layout $layout $shape $rnd? f32|f64|s32 $element $element f32|f64|s32
         satfinite?
-mma     sync aligned $shape $layout $layout [ $kind? block_scale? $scale_vec? satfinite? ]
-        f16|f32|f64|s32 $element $element f16|f32|f64|s32 ue8m0|ue4m3|$rnd?   : : 70 6.4
+mma     sync aligned $shape $layout $layout [ $unscaled? satfinite? ]
+        f16|f32|f64|s32 $element $element f16|f32|f64|s32 $rnd?   : : 70 6.4
   sp|sp::*                  : : 80 7.1
   sp::*                     : : 80 8.5
   e4m3|e5m2                 : : 89 8.4
   sp|sp::* e4m3|e5m2 f16    : : 120f 8.7
   kind::*                   : : 100f/110f/120f 8.7
+  kind::f16                 : : 100f/110f 8.7
   e3m2|e2m3|e2m1            : : 120f 8.7
   block_scale               : : 120f 8.7
   ue8m0 scale_vec::4X       : : 120f 9.1
-mma     [ sp|sp::ordered_metadata sync aligned ] $shape $layout $layout [ $kind? block_scale?
-        $scale_vec? satfinite? ] f16|f32|f64|s32 $element $element f16|f32|f64|s32 ue8m0|ue4m3?
+  sp::* kind::mxf4|kind::mxf4nvf4 : : 120a/121a 8.7
+mma     sync aligned m16n8k32 $layout $layout [ kind::mxf8f6f4 block_scale scale_vec::1X? ]
+        f32 $f8f6f4 $f8f6f4 f32 ue8m0
+mma     sync aligned m16n8k64 $layout $layout [ kind::mxf4 block_scale scale_vec::2X? ]
+        f32 e2m1 e2m1 f32 ue8m0
+mma     sync aligned m16n8k64 $layout $layout [ kind::mxf4nvf4 block_scale
+        scale_vec::2X|scale_vec::4X ] f32 e2m1 e2m1 f32 ue8m0
+mma     sync aligned m16n8k64 $layout $layout [ kind::mxf4nvf4 block_scale scale_vec::4X ]
+        f32 e2m1 e2m1 f32 ue4m3
+mma     [ sp|sp::ordered_metadata sync aligned ] $shape $layout $layout [ $unscaled? satfinite? ]
+        f16|f32|f64|s32 $element $element f16|f32|f64|s32
+mma     [ sp::ordered_metadata sync aligned ] m16n8k64 $layout $layout [ kind::mxf8f6f4
+        block_scale scale_vec::1X? ] f32 $f8f6f4 $f8f6f4 f32 ue8m0
+mma     [ sp::ordered_metadata sync aligned ] m16n8k128 $layout $layout [ kind::mxf4
+        block_scale scale_vec::2X? ] f32 e2m1 e2m1 f32 ue8m0
+mma     [ sp::ordered_metadata sync aligned ] m16n8k128 $layout $layout [ kind::mxf4nvf4
+        block_scale scale_vec::2X|scale_vec::4X ] f32 e2m1 e2m1 f32 ue8m0
+mma     [ sp::ordered_metadata sync aligned ] m16n8k128 $layout $layout [ kind::mxf4nvf4
+        block_scale scale_vec::4X ] f32 e2m1 e2m1 f32 ue4m3
 mma     sync aligned $shape $layout $layout s32 b1 b1 s32 xor|and popc
 ldmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b16|b8 : : 75 6.5
 ldmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b8x16 b6x16_p32|b4x16_p64
 ldmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] s8 s4
-  b8x16                     : : 100f/110f/120f 8.6
+  b8x16|m16n16|m8n16        : : 100f/110f/120f 8.6
 stmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b16|b8 : : 90 7.8
+  m16n8                     : : 100f/110f/120f 8.6
 movmatrix sync aligned m8n8 trans b16        : =b32 !b32 : 75 7.8
 
 # 9.7.17 Asynchronous Warpgroup-Level Matrix Instructions
@@ -56,16 +75,18 @@ tcgen05 relinquish_alloc_permit $cta_group sync aligned
 tcgen05 ld [ sync aligned spcompress|spcompress::*? ] $block $num [ pack::16b? ] b32
 tcgen05 ld red [ sync aligned spcompress|spcompress::*? ] $block $num [ min|max abs? NaN?
         f32|u32|s32 ]
+  ld red                    : : 101f/103f/110f 8.8
 tcgen05 st sync aligned $block $num unpack::16b? b32
 tcgen05 wait::ld|wait::st sync aligned
 tcgen05 cp [ $cta_group $block warpx2::02_13|warpx2::01_23|warpx4? ]
 tcgen05 cp [ $cta_group $block warpx2::02_13|warpx2::01_23|warpx4? b8x16 b6x16_p32|b4x16_p64 ]
 tcgen05 shift [ $cta_group down ]
-  down                      : : 100a/101a/103a/110a 8.6
+  down                      : : 100a/101a/103a/107a/110a 8.6
 tcgen05 mma [ ws? sp? ] $cta_group $kind [ block_scale? $scale_vec? ashift? collector::a::*?
         collector::b::*|collector::b0::*|collector::b1::*|collector::b2::*|collector::b3::*?
         decompress::lut::b? ]
-  ashift                    : : 100a/101a/103a/110a 8.6
+  kind::i8                  : : 100a/101a/110a 8.6
+  scale_vec::4X             : : 100a/101a/103a/107a/110a 8.6
 tcgen05 fence::before_thread_sync|fence::after_thread_sync
 tcgen05 commit $cta_group [ mbarrier::arrive::one sync_restrict::*? shared::cluster? $multicast?
         ] b64

@@ -108,6 +108,7 @@ cp      async [ ca|cg shared|shared::cta ] global [ L2::cache_hint? $prefetch? ]
   async bulk tile::gather4|im2col::w        : : 100 8.6
   async bulk tile::gather4|im2col::w shared::cluster : : 100a/100f/110f 8.6
   async bulk tile::scatter4|im2col::w::128   : : 100a/100f/110f 8.6
+  async bulk cta_group::1|cta_group::2       : : 100a/100f/110f 8.6
 cp      async commit_group|wait_group|wait_all
 cp      async mbarrier arrive [ noinc? shared|shared::cta? layout::*? ] b64
 cp      async bulk [ weak|relaxed? $scope? ] $space_of_copy $space_of_copy [ $validity
@@ -340,6 +341,7 @@ mbarrier test_wait|try_wait [ parity? phase_type::*? acquire|relaxed cta|cluster
 mbarrier check_layout layout::* $shared? b64
 clusterlaunchcontrol try_cancel async [ shared::cta? $complete multicast::cluster::all? ] b128
         : [shared] [shared] : 100 8.6
+  try_cancel multicast::cluster::all : : 100f/110f/120f 8.6
   is_canceled               : =p any
   get_first_ctaid           : any any
   query_cancel              : =b32 any

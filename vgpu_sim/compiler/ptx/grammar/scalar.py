@@ -305,7 +305,7 @@ pmevent mask?               : imm@0..15
   mask                      : imm
 trap                        : -
 setmaxnreg inc|dec sync aligned u32
-        : imm@24..256%8 : 90a/100a/100f/101a/103a/110a/120a/120f 8.0
+        : imm@24..256%8 : 90a/100a/100f/101a/103a/110f/120a/120f 8.0
 
 # 9.7.19 Video Instructions; 9.7.19.2 SIMD Video Instructions
 vadd|vsub|vabsdiff|vmin|vmax $video $video $video sat? add|min|max?

@@ -71,6 +71,7 @@ CLASSES = {
         "cta_group": "cta_group::1 cta_group::2",
         "kind": "kind::f16 kind::tf32 kind::f8f6f4 kind::mxf8f6f4 kind::mxf4 kind::mxf4nvf4"
         " kind::i8 kind::ti16",
+        "unscaled": "kind::f16 kind::tf32 kind::f8f6f4 kind::i8 kind::ti16",
         "scale_vec": "scale_vec::1X scale_vec::2X scale_vec::4X block16 block32",
         "f8f6f4": "e4m3 e5m2 e3m2 e2m3 e2m1",
         "video": "u32 s32",
