@@ -1,19 +1,44 @@
-"""The complete comparison: ``PYTHONPATH=.:tests python -m support.tools.legality [--all]``.
+"""The complete comparison: ``PYTHONPATH=.:tests python -m support.tools.legality [features]``.
 
 Prints the table of ``docs/legality.md`` and every kind of difference with an example; exits with
-1 when a goal is missed, or the kinds differ from those in ``residue``.
+1 when a goal is missed, or the kinds differ from those in ``residue``. With ``features`` it compares
+tensor features by target alone.
 """
 
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 
-from support.tools.legality import assembler, compare
+from support.tools.legality import assembler, compare, features, reasons
 from support.tools.legality.residue import changes, key
 
 _GOAL, _FAMILY_GOAL, _ACCEPTS_GOAL = 0.99, 0.95, 0.005
 
 
+def matrix() -> int:
+    """Compare the tensor features; every verdict has to agree."""
+    ptxas = assembler.require()
+    found = compare.verdicts(list(features.cases()), assembler.Assembler(ptxas))
+    print(f"ptxas {assembler.release(ptxas)}\n\n{compare.table(found)}\n")
+    different = [one for one in found if not one.agrees]
+    for one in different:
+        said = f"only ours: {one.ours}" if one.ours else f"only theirs: {one.theirs}"
+        print(f"sm_{one.case.kernel.target} {one.case.line} {said}")
+    _print_reasons(found)
+    return int(bool(different))
+
+
+def _print_reasons(found: list[compare.Verdict]) -> None:
+    rejected = list(reasons.rejected(found))
+    share = 100 * reasons.agreement(found)
+    print(f"\nsame cause for {share:.2f} % of the {len(rejected)} texts that both reject; others:")
+    others = Counter((own, other) for own, other, _ in rejected if own != other)
+    for (own, other), count in others.most_common():
+        print(f"{count:4} ours: {own}; theirs: {other}")
+
+
 def main() -> int:
+    if sys.argv[1:] == ["features"]:
+        return matrix()
     ptxas = assembler.require()
     found = compare.verdicts(list(compare.cases(per_form=2)), assembler.Assembler(ptxas))
     print(f"ptxas {assembler.release(ptxas)}\n\n{compare.table(found)}\n")
@@ -30,6 +55,7 @@ def main() -> int:
         print(f"{len(some):4} {opcode} {how}: {first.case.line} [{file}] {verdict}")
     wrong = changes(set(kinds))
     print("\n".join(wrong))
+    _print_reasons(found)
     met = (
         compare.agreement(found) >= _GOAL
         and compare.false_accepts(found) <= _ACCEPTS_GOAL

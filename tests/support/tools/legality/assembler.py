@@ -17,6 +17,7 @@ INSTALL = "pip install 'triton>=3.9' (or set TESSERA_PTXAS to a ptxas of CUDA 13
 DIED = "the assembler died"
 _INSIDE = Path("backends", "nvidia", "bin", "ptxas-blackwell")
 _FOUND = re.compile(r"line (\d+); (?:error|fatal)\s*: (.*)")
+_CRASHED = "Internal compiler error"
 _OLDEST_CODE = 75  # kernels for older targets are assembled for this one
 _MOST_AT_ONCE = 400
 
@@ -92,7 +93,8 @@ class Assembler:
                 if int(line) in owners
             }
             if not faults and len(members) == 1:
-                faults = {members[0]: (said.strip().splitlines() or [DIED])[-1]}
+                last = [DIED] if _CRASHED in said else said.strip().splitlines()
+                faults = {members[0]: (last or [DIED])[-1]}
             if not faults:  # the message contains no line
                 half = len(members) // 2
                 self._bisect(kernels, members[:half], refusals, folder)

@@ -17,6 +17,8 @@ _ORDER = "a word that is one with the instruction's name, at another place"
 _HINT = "the assembler takes a cache policy without .L2::cache_hint"
 _KIND = "the assembler takes another kind of register than PTX ISA says"
 _WORDS = "the assembler takes eight elements of 16 bits, volatile, which PTX ISA does not have"
+_BEYOND = "the assembler does not compare an access with the parameter's size"
+_LOCAL = "the assembler takes a variable in local memory for one in shared memory there"
 
 RESIDUE: dict[Key, str] = {
     ("addc", "foreign_modifier"): _IGNORED,
@@ -24,10 +26,12 @@ RESIDUE: dict[Key, str] = {
     ("atom", "wrong_state_space"): _SPACE,
     ("atom", "wrong_type"): _IGNORED,
     ("clmad", "wrong_type"): _IGNORED,
+    ("clusterlaunchcontrol", "wrong_state_space"): _LOCAL,
     ("cvt", "oldest_version"): _DETAIL,
     ("cvt", "special_register"): _KIND,
     ("fns", "wrong_kind"): _KIND,
     ("ld", "oldest_version"): _DETAIL,
+    ("ld", "valid"): _BEYOND,
     ("ld", "wrong_type"): _WORDS,
     ("mad24", "foreign_modifier"): _IGNORED,
     ("madc", "foreign_modifier"): _IGNORED,
@@ -45,6 +49,7 @@ RESIDUE: dict[Key, str] = {
     ("subc", "foreign_modifier"): _IGNORED,
     ("testp", "modifier_left_out"): _IGNORED,
     ("vshr", "modifiers_in_other_order"): _ORDER,
+    ("wgmma", "modifiers_in_other_order"): _IGNORED,
 }
 
 
