@@ -1,4 +1,5 @@
-"""PTX of Triton: ``tessera run -- PYTHON -m benchmarks.exec.tensor.triton_kernels FOLDER``.
+"""PTX of Triton: ``tessera run --board h100-80gb -- PYTHON -m
+benchmarks.exec.tensor.triton_kernels FOLDER``.
 
 PYTHON has Triton (3.9.0 was used). ``FOLDER/attention.ptx`` and ``.json`` are those of the contest
 ``flash-attention``. ``--tutorial FILE``, Triton's 06-fused-attention.py, adds the backward kernel

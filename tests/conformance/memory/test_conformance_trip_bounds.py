@@ -64,6 +64,18 @@ def test_a_loop_is_bounded_wherever_it_is_left(shape: str, step: int) -> None:
         assert clamp_proof.prove(text) >= 2
 
 
+@pytest.mark.parametrize(("outer", "inner"), [(8, 16), (100, 1000)])
+def test_an_address_that_two_nested_loops_move_is_followed(outer: int, inner: int) -> None:
+    body = f"""mov.u32 %c, 0; OUT: mov.u32 %d, 0;
+      IN: {_ACCESS} add.s64 %q, %q, 4; add.u32 %d, %d, 1; setp.lt.u32 %t, %d, {inner};
+      @%t bra IN; {_ACCESS} add.s64 %q, %q, 64; add.u32 %c, %c, 1; setp.lt.u32 %u, %c, {outer};
+      @%u bra OUT; {_REST} ret; }}"""
+    module = compile_ptx(_HEAD + body, capability=(9, 0))
+    for plan in (None, jit.Plan(16, 2)):
+        text = jit.Compiler().emit_llvm(module, module.functions[0], (64, 1, 1), plan)
+        assert clamp_proof.prove(text) >= 4
+
+
 def test_random_loops() -> None:
     """A share of ``make fuzz proofs=1``."""
     text = "\n".join(loops.generate(seed).code for seed in range(40))

@@ -1,14 +1,17 @@
-"""The complete comparison: ``PYTHONPATH=.:tests python -m support.tools.legality [features]``.
+"""The complete comparison: ``PYTHONPATH=.:tests python -m support.tools.legality [MODE]``.
 
 Prints the table of ``docs/legality.md`` and every kind of difference with an example; exits with
-1 when a goal is missed, or the kinds differ from those in ``residue``. With ``features`` it compares
-tensor features by target alone.
+1 when a goal is missed, or the kinds differ from those in ``residue``. The mode ``features`` compares
+tensor features by target alone; ``unsupported`` lists the legal forms that the compiler refuses, and
+needs no assembler.
 """
 
 import sys
 from collections import Counter, defaultdict
+from concurrent.futures import ProcessPoolExecutor
 
 from support.tools.legality import assembler, compare, features, reasons
+from support.tools.legality.forms import all_forms, kernel
 from support.tools.legality.residue import changes, key
 
 _GOAL, _FAMILY_GOAL, _ACCEPTS_GOAL = 0.99, 0.95, 0.005
@@ -27,6 +30,21 @@ def matrix() -> int:
     return int(bool(different))
 
 
+def unsupported() -> int:
+    """List the forms that are legal and not supported, by instruction and target."""
+    forms = list(all_forms())
+    with ProcessPoolExecutor(2) as pool:
+        reasons_of = list(pool.map(compare.unsupported, map(kernel, forms), chunksize=200))
+    kinds: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for form, reason in zip(forms, reasons_of, strict=True):
+        if reason:
+            kinds[form.opcode, form.target].append(f"{form.text} {reason}")
+    for (opcode, target), some in sorted(kinds.items()):
+        print(f"{len(some):4} {opcode} on sm_{target}: {some[0]}")
+    print(f"{sum(map(len, kinds.values()))} of {len(forms)} forms")
+    return 0
+
+
 def _print_reasons(found: list[compare.Verdict]) -> None:
     rejected = list(reasons.rejected(found))
     share = 100 * reasons.agreement(found)
@@ -37,8 +55,9 @@ def _print_reasons(found: list[compare.Verdict]) -> None:
 
 
 def main() -> int:
-    if sys.argv[1:] == ["features"]:
-        return matrix()
+    modes = {"features": matrix, "unsupported": unsupported}
+    if sys.argv[1:]:
+        return modes[sys.argv[1]]()
     ptxas = assembler.require()
     found = compare.verdicts(list(compare.cases(per_form=2)), assembler.Assembler(ptxas))
     print(f"ptxas {assembler.release(ptxas)}\n\n{compare.table(found)}\n")

@@ -90,6 +90,18 @@ def ours(one: Kernel) -> str:
     return ""
 
 
+def unsupported(one: Kernel) -> str:
+    """Return why our compiler refuses a legal kernel; "" if it takes it, or it is not legal."""
+    number = int(one.target.rstrip("af"))
+    try:
+        compiler.compile_ptx(whole_file(one), capability=(number // 10, number % 10))
+    except compiler.UnsupportedPtxError as error:
+        return error.diagnostics[0].message
+    except compiler.PtxError:
+        return ""
+    return ""
+
+
 def verdicts(cases: Sequence[Case], assembler: Assembler, workers: int = 2) -> list[Verdict]:
     """Return both verdicts for each case, without cases that crash the assembler."""
     kernels = [case.kernel for case in cases]
