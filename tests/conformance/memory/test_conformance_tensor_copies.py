@@ -1,8 +1,12 @@
-"""cp.async.bulk.tensor on both backends, against NumPy."""
+"""cp.async.bulk.tensor on both backends, against NumPy.
+
+``TESSERA_TENSOR_COPIES`` is the number of random maps for each rank and direction.
+"""
 
 import ctypes
 import dataclasses
 import functools
+import os
 import random
 import struct
 
@@ -18,6 +22,7 @@ from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.isa import Module, TrapCause
 
 BLOCK = (32, 1, 1)
+_COPIES = os.environ.get("TESSERA_TENSOR_COPIES")
 SHARED_BYTES = 8 << 10
 TENSOR_BYTES = 1 << 14
 _REGISTERS = f"""
@@ -177,7 +182,7 @@ def _bytes(draw: random.Random, tensor: TensorMap, size: int) -> bytearray:
 def test_loads(rank: int) -> None:
     draw, module = random.Random(rank), kernel_of(rank, "load")
     assert prover.prove(compiler().emit_llvm(module, module.functions[0], BLOCK, None)) > 9
-    for _ in range(25):
+    for _ in range(int(_COPIES or 25)):
         tensor = random_map(draw, rank, tuple(DTYPES))
         at, data = _random_place(draw, tensor), draw.randbytes(TENSOR_BYTES)
         wanted = bytearray(SHARED_BYTES)
@@ -193,7 +198,7 @@ def test_loads(rank: int) -> None:
 def test_stores_and_reductions(rank: int, direction: str) -> None:
     draw, module = random.Random(7 + rank), kernel_of(rank, direction)
     types = {"store": tuple(DTYPES), "add": (2, 3, 4, 5, 6, 7, 9), "max": (2, 3, 4, 5)}[direction]
-    for _ in range(10):
+    for _ in range(int(_COPIES or 10)):
         tensor = random_map(draw, rank, types)
         at = _random_place(draw, tensor, stores=True)
         image = bytes(_bytes(draw, tensor, SHARED_BYTES))

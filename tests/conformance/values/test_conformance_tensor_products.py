@@ -1,10 +1,16 @@
-"""tcgen05.mma: kinds, layouts and flags, on the interpreter and the JIT, against numpy."""
+"""tcgen05.mma: kinds, layouts and flags, on the interpreter and the JIT, against numpy.
+
+``TESSERA_TENSOR_PRODUCTS`` is the number of random products.
+"""
+
+import os
 
 import pytest
 
 from support.kernels.tensor_products import Case, check, random_case
 
 pytestmark = pytest.mark.timeout(600)
+_PRODUCTS = int(os.environ.get("TESSERA_TENSOR_PRODUCTS", "6"))
 
 
 @pytest.mark.parametrize(
@@ -99,6 +105,6 @@ def test_zero_columns(rows: int, zeros: int) -> None:
     check(Case("i8", "s32", "u8", "s8", rows, 64, stationary=True, zeros=zeros, seed=3))
 
 
-@pytest.mark.parametrize("seed", range(300, 306))
+@pytest.mark.parametrize("seed", range(300, 300 + _PRODUCTS))
 def test_random_products(seed: int) -> None:
     check(random_case(seed, 32))

@@ -1,4 +1,9 @@
-"""wgmma: descriptors, fragments and arithmetic, on the interpreter and the JIT, against numpy."""
+"""wgmma: descriptors, fragments and arithmetic, on the interpreter and the JIT, against numpy.
+
+``TESSERA_WARPGROUP_PRODUCTS`` is the number of random products.
+"""
+
+import os
 
 import pytest
 
@@ -6,6 +11,7 @@ from support.kernels.warpgroup_products import SPANS, Case, check, random_case
 from vgpu_sim.exec import jit
 
 pytestmark = pytest.mark.timeout(600)
+_PRODUCTS = int(os.environ.get("TESSERA_WARPGROUP_PRODUCTS", "12"))
 
 
 @pytest.mark.parametrize("across", [False, True])
@@ -65,6 +71,6 @@ def test_lane_by_lane() -> None:
     check(Case(8, 16, "f32", "f16", "f16", (-1, 64), seed=6), [jit.Plan(1, 1)])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(_PRODUCTS))
 def test_random_products(seed: int) -> None:
     check(random_case(seed, 32))
