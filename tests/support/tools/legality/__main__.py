@@ -30,11 +30,11 @@ def matrix() -> int:
     return int(bool(different))
 
 
-def unsupported() -> int:
+def list_refusals() -> int:
     """List the forms that are legal and not supported, by instruction and target."""
     forms = list(all_forms())
     with ProcessPoolExecutor(2) as pool:
-        reasons_of = list(pool.map(compare.unsupported, map(kernel, forms), chunksize=200))
+        reasons_of = list(pool.map(compare.refusal, map(kernel, forms), chunksize=200))
     kinds: dict[tuple[str, str], list[str]] = defaultdict(list)
     for form, reason in zip(forms, reasons_of, strict=True):
         if reason:
@@ -46,7 +46,7 @@ def unsupported() -> int:
 
 
 def _print_reasons(found: list[compare.Verdict]) -> None:
-    rejected = list(reasons.rejected(found))
+    rejected = list(reasons.both_causes(found))
     share = 100 * reasons.agreement(found)
     print(f"\nsame cause for {share:.2f} % of the {len(rejected)} texts that both reject; others:")
     others = Counter((own, other) for own, other, _ in rejected if own != other)
@@ -55,7 +55,7 @@ def _print_reasons(found: list[compare.Verdict]) -> None:
 
 
 def main() -> int:
-    modes = {"features": matrix, "unsupported": unsupported}
+    modes = {"features": matrix, "unsupported": list_refusals}
     if sys.argv[1:]:
         return modes[sys.argv[1]]()
     ptxas = assembler.require()

@@ -90,7 +90,7 @@ def ours(one: Kernel) -> str:
     return ""
 
 
-def unsupported(one: Kernel) -> str:
+def refusal(one: Kernel) -> str:
     """Return why our compiler refuses a legal kernel; "" if it takes it, or it is not legal."""
     number = int(one.target.rstrip("af"))
     try:

@@ -49,7 +49,7 @@ def cause(message: str) -> str:
     return next(found, message)
 
 
-def rejected(found: Iterable[Verdict]) -> Iterator[tuple[str, str, Verdict]]:
+def both_causes(found: Iterable[Verdict]) -> Iterator[tuple[str, str, Verdict]]:
     """Yield both causes of each text that compiler and assembler reject."""
     for one in found:
         if one.ours and one.theirs:
@@ -58,5 +58,5 @@ def rejected(found: Iterable[Verdict]) -> Iterator[tuple[str, str, Verdict]]:
 
 def agreement(found: Iterable[Verdict]) -> float:
     """Return the share of texts rejected by both for which they name the same cause."""
-    same = [own == other for own, other, _ in rejected(found)]
+    same = [own == other for own, other, _ in both_causes(found)]
     return sum(same) / len(same)
