@@ -23,6 +23,7 @@ from vgpu_sim.hal.compute.spawn import WorkerConfig
 from vgpu_sim.hal.messages import MessageType
 from vgpu_sim.hal.observe.modelled_report import MODELLED
 from vgpu_sim.records import dataclass
+from vgpu_sim.system import tiles
 from vgpu_sim.worker import address_randomization, sandbox, spare, spare_warm_up, wire
 from vgpu_sim.worker.channel import Channel
 from vgpu_sim.worker.chunks import Chunks
@@ -211,6 +212,7 @@ def _prepare(
         clock_setup.warm_up(config)
     helper = None
     if isinstance(backend, NativeBackend):
+        tiles.request()  # not later: the sandbox refuses it, and the helper must have the result
         helper = CompileHelper(backend.emit, backend.warm_up_to_emit)
         level = sandbox.enter(config, helper.serve)
         helper.connect()

@@ -17,6 +17,7 @@ from llvmlite import binding
 
 from vgpu_sim.exec.errors import CodeGenerationError
 from vgpu_sim.records import dataclass
+from vgpu_sim.system import tiles
 
 _SHORT = (
     "sroa",
@@ -67,6 +68,8 @@ def target() -> Target:
 def _host() -> Target:
     triple = binding.get_default_triple()
     features = binding.get_host_cpu_features().flatten()
+    if not tiles.request():
+        features = features.replace("+amx-", "-amx-")
     return Target(triple, binding.get_host_cpu_name(), features)
 
 
