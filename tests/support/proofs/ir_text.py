@@ -147,6 +147,9 @@ TABLE_CALLS = ("@combine.enter", "@combine.settle")
 """Functions of the text that receive the caller's own table, and no other memory to write."""
 
 
+# The largest tile of palette 1 (Intel 64 SDM, "Intel AMX"), whatever the tile's configuration.
+_TILE_ROWS, _TILE_ROW_BYTES, _TILE_CONFIGURATION_BYTES = 16, 64, 64
+_TILES = ("@llvm.x86.tileloadd64", "@llvm.x86.tilestored64")
 _CONTROL_WORD = ("@llvm.x86.sse.stmxcsr", "@llvm.x86.sse.ldmxcsr")
 _OF_POINTERS = re.compile(r"\bptr\b")
 
@@ -166,6 +169,10 @@ def access_of(line: Line) -> tuple[str | None, int]:
         return line.operands[0], 0
     if line.op in _CONTROL_WORD:
         return line.operands[0], 4
+    if line.op in _TILES:
+        return line.operands[1], (_TILE_ROWS - 1) * int(line.operands[2]) + _TILE_ROW_BYTES
+    if line.op == "@llvm.x86.ldtilecfg":
+        return line.operands[0], _TILE_CONFIGURATION_BYTES
     if line.op == "@llvm.prefetch.p0":
         return line.operands[0], 1
     if line.op.startswith("@llvm.") and _OF_POINTERS.search(line.text.partition("(")[2]):

@@ -9,7 +9,8 @@ from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.ir.ssa import Condition, Merge, Operation, SsaBlock, results_of, sources_of
 from vgpu_sim.exec.jit.memory import adjacent_loads
-from vgpu_sim.exec.jit.planning import sum_chains
+from vgpu_sim.exec.jit.planning import sum_chains, tile_groups
+from vgpu_sim.exec.jit.target import dot_products
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.exec.jit.values.launch import EntryArguments
@@ -41,6 +42,11 @@ class Nodes:
         rows = adjacent_loads.find_load_groups(analysis, block.index, nodes) if mask.full else {}
         found = siblings.families(analysis.ssa, nodes) if mask.full else {}
         nodes = siblings.order_addresses_first(nodes, found)
+        self._emitter.tile_groups = {}
+        if analysis.geometry.span > 1 and dot_products.native_tiles():
+            nodes, self._emitter.tile_groups = tile_groups.find(analysis, nodes)
+        for group in self._emitter.tile_groups.values():
+            self._emitter.ahead |= group.passed
         steps = 0
         for node in nodes:
             text.word = node.word

@@ -9,6 +9,7 @@ from vgpu_sim.exec.jit.analysis.operand_widths import operand_widths
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value, used_values
 from vgpu_sim.exec.jit.memory.lowering import Memory
 from vgpu_sim.exec.jit.numbers import fold
+from vgpu_sim.exec.jit.planning.tile_groups import TileGroup
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector, to_signed
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.text.writer import Text, constant, integer
@@ -61,6 +62,7 @@ class Emitter:
         self.analysis = values.analysis
         self.used = used_values(values.analysis.ssa)
         self.ahead: set[Operation] = set()  # nodes emitted early, together with others
+        self.tile_groups: dict[Operation, TileGroup] = {}  # of the block that is being emitted
         self._tests: dict[Fallback, list[str]] = {Fallback.MASKS: [], Fallback.LANES: []}
         self._demanded_lanes: DemandedLanes | None = None
 

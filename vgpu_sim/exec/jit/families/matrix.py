@@ -5,20 +5,24 @@ same A. A lane that is a group of its own reads the factors of the others one by
 does.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from vgpu_sim.exec.jit.arithmetic.matrix_factors import LANES, Lanes
 from vgpu_sim.exec.jit.arithmetic.matrix_products import (
-    VECTOR_BYTES,
     Halves,
     multiply,
     multiply_in_lane,
     prepare_left,
     prepare_right,
 )
-from vgpu_sim.exec.jit.emission import matrix_functions, matrix_loads, matrix_scales
+from vgpu_sim.exec.jit.emission import (
+    matrix_functions,
+    matrix_loads,
+    matrix_scales,
+    matrix_tiles,
+)
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.emission.warp_registers import (
     SHUFFLE,
@@ -32,13 +36,12 @@ from vgpu_sim.exec.jit.emission.warp_registers import (
     vectors_of,
 )
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
+from vgpu_sim.exec.jit.planning.tile_groups import operands
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.exec.jit.values.launch import THREAD_COLLECT
-from vgpu_sim.hal.compute.limits import WARP_THREADS
 from vgpu_sim.isa import DataType, Instruction, Op
-from vgpu_sim.isa.rules import matrix_registers
 
 
 def _product(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
@@ -47,21 +50,25 @@ def _product(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> N
     if geometry.span == 1:
         _product_alone(emitter, node, mask)
         return
+    group = emitter.tile_groups.get(node)
+    if group is not None:
+        matrix_tiles.multiply(emitter, node, mask, group)
+        return
     if node in emitter.ahead:
         return
     nodes = [node, *_partners(emitter, node)]
     emitter.ahead |= set(nodes)
-    a = _operands(node)[0]
+    a = operands(node)[0]
     found: list[list[list[str]]] = [[[] for _ in n.results] for n in nodes]
-    per_warp = WARP_THREADS // geometry.width
-    for first in range(0, geometry.vectors, per_warp):
-        vectors = range(first, min(first + per_warp, geometry.vectors))
+    for vectors in matrix_tiles.warps(emitter):
         flags = present(emitter, mask, vectors)
-        left = _prepare(emitter, node.instruction, prepare_left, a, vectors, flags)
+        left = matrix_tiles.prepare(emitter, node.instruction, prepare_left, a, vectors, flags)
         columns = []
         for each in nodes:
-            _, b, c = _operands(each)
-            right = _prepare(emitter, node.instruction, prepare_right, b, vectors, flags)
+            _, b, c = operands(each)
+            right = matrix_tiles.prepare(
+                emitter, node.instruction, prepare_right, b, vectors, flags
+            )
             columns.append((right, [halves_of(emitter, s, scalar, vectors, "") for s in c]))
         for n, results in enumerate(_multiply(emitter, node.instruction, left, columns)):
             for place, halves in enumerate(results):
@@ -72,39 +79,13 @@ def _product(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> N
                 define(emitter, result, register, scalar)
 
 
-def _prepare(
-    emitter: Emitter,
-    instruction: Instruction,
-    prepare: Callable[[Lanes, Instruction, Sequence[Halves], str], int],
-    sources: Sequence[Source],
-    vectors: range,
-    flags: str,
-) -> str:
-    """Return the address of a prepared factor of a product.
-
-    It is prepared once and used again as long as its value is available.
-    """
-    text = emitter.text
-    registers = [halves_of(emitter, source, "i32", vectors, flags) for source in sources]
-    kind = _kind(instruction)
-    what = f"{prepare.__name__} {kind.type.name} {kind.source_type} {registers}"
-    place = text.known.find(what)
-    if place is None:
-        place = text.name()
-        with text.known.keep_loads():
-            size = prepare(Lanes(text), instruction, registers, place)
-        text.prologue.append(f"  {place} = alloca [{size} x i8], align {VECTOR_BYTES}")
-        text.known.add(what, place)
-    return place
-
-
 def _partners(emitter: Emitter, node: Operation) -> list[Operation]:
     """Return another product of this block with the same A that can be computed now, if there is
     one.
 
     The prepared A serves both.
     """
-    kind, left = _kind(node.instruction), _operands(node)[0]
+    kind, left = _kind(node.instruction), operands(node)[0]
     nodes = emitter.analysis.ssa.blocks[emitter.values.block].nodes
     if node.guard is not None:
         return []
@@ -114,7 +95,8 @@ def _partners(emitter: Emitter, node: Operation) -> list[Operation]:
             and _kind(other.instruction) == kind
             and other.guard is None
             and other not in emitter.ahead
-            and _operands(other)[0] == left
+            and other not in emitter.tile_groups
+            and operands(other)[0] == left
             and all(_is_held(emitter, source) for source in other.sources)
         ):
             return [other]
@@ -130,14 +112,6 @@ def _is_held(emitter: Emitter, source: Source) -> bool:
     if not isinstance(source, Value) or source in values.held:
         return True
     return source in values.analysis.shapes and values.form_of(source) is None
-
-
-def _operands(
-    node: Operation,
-) -> tuple[Sequence[Source], Sequence[Source], Sequence[Source]]:
-    left, right, _ = matrix_registers(node.instruction)
-    sources = node.sources
-    return sources[:left], sources[left : left + right], sources[left + right :]
 
 
 def _scalar(instruction: Instruction) -> str:
@@ -210,7 +184,7 @@ def _product_alone(emitter: Emitter, node: Operation, mask: Mask) -> None:
     """
     text, instruction = emitter.text, node.instruction
     scalar = _scalar(instruction)
-    a, b, c = _operands(node)
+    a, b, c = operands(node)
     name = _name("product.alone", instruction)
     parameters = ["ptr %thread", "ptr %collect", "i32 %how", "i32 %lane"]
     for letter, sources, type_ in (("a", a, "i32"), ("b", b, "i32"), ("c", c, scalar)):

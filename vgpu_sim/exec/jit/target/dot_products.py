@@ -4,7 +4,8 @@ VDPBF16PS (Intel 64 and IA-32 Architectures SDM) is the arithmetic of MMA on BF1
 first the second product, then the first, each fused, rounded to nearest even, with subnormal
 operands and results flushed to zero. It is used only if it returns the expected results for
 operands that distinguish other orders, roundings and kinds of flushing; otherwise fused
-multiply-adds compute the same. VPDPBUSD is integer arithmetic and needs no test.
+multiply-adds compute the same. VPDPBUSD and
+TDPBSSD are integer arithmetic and need no test.
 """
 
 import ctypes
@@ -50,6 +51,11 @@ def native_pairs() -> bool:
 def native_bytes() -> bool:
     """Return whether generated code may use VPDPBUSD for products of bytes."""
     return _has("avx512vnni")
+
+
+def native_tiles() -> bool:
+    """Return whether generated code may multiply bytes in tile registers (AMX)."""
+    return _has("amx-tile") and _has("amx-int8")
 
 
 def _has(feature: str) -> bool:
