@@ -19,15 +19,26 @@ _WIDE = "+avx2,+fma,+avx512f,+avx512vl,+avx512dq,+avx512bw,+avx512vnni"
 _TRIPLE = "x86_64-unknown-linux-gnu"
 TILED = llvm.Target(_TRIPLE, "sapphirerapids", f"{_WIDE},+amx-tile,+amx-int8")
 PLAIN = llvm.Target(_TRIPLE, "cascadelake", _WIDE)
+_WHOLE = (
+    *("ldtilecfg", "tdpb", "tdpb", "tilerelease"),
+    *("ldtilecfg", "tdpb", "tdpb", "tdpb", "tdpb", "tilerelease"),
+)  # two groups, one after the other
 _TILE = re.compile(r"call void @llvm\.x86\.tdpb")
 
 
 def _chains(
-    columns: int, steps: int, a: str = "s8", b: str = "u8", *, between: str = "", last: str = ""
+    columns: int,
+    steps: int,
+    a: str = "s8",
+    b: str = "u8",
+    *,
+    before: str = "",
+    between: str = "",
+    last: str = "",
 ) -> Module:
     """Compile products of 16 rows by ``columns`` blocks of eight, in ``steps`` of 32 bytes.
 
-    ``between`` is code after the first step, and ``last`` code before the sums are stored.
+    ``before`` is code before the first step, ``between`` code after the first step, and ``last`` code before the sums are stored.
     """
     sums = [[f"%c{4 * n + r}" for r in range(4)] for n in range(columns)]
     shape = f"mma.sync.aligned.m16n8k32.row.col.s32.{a}.{b}.s32"
@@ -40,7 +51,7 @@ def _chains(
         )
         for step in range(steps)
     ]
-    products.insert(1, between)
+    products = [before, products[0], between, *products[1:]]
     counts = {"a": 4 * steps, "b": 2 * columns * steps, "c": 4 * columns}
 
     def each(letter: str, form: str) -> str:
@@ -125,6 +136,21 @@ def test_sums_that_are_read_early_are_not_delayed() -> None:
     _compare(_chains(4, 2, last="mov.b32 %c0, %c15;"), 4, 2, seed=4)
     module = _chains(6, 1, between="mov.b32 %b0, %c0;")
     _compare(module, 6, 1, seed=5)
+
+
+def test_a_group_that_depends_on_another_one() -> None:
+    """Products of another A, which only half of a large group reads, are not within that."""
+    shape = "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32"
+    other = "".join(
+        f"{shape} {{{c}}}, {{%b0, %b1, %b2, %b3}}, {{%b4, %b5}}, {{{c}}};"
+        for c in (", ".join(f"%c{4 * n + r}" for r in range(4)) for n in range(4, 8))
+    )
+    sums = "".join(f"add.u32 %c{n}, %c{n}, %t;" for n in range(16, 32))
+    module = _chains(8, 1, before=other + sums)
+    text = _text(module, TILED)
+    calls = re.findall(r"@llvm\.x86\.(ldtilecfg|tilerelease|tdpb)", text.split("\ndefine ", 1)[1])
+    assert tuple(calls) == _WHOLE
+    _compare(module, 8, 1, seed=8)
 
 
 def test_part_of_a_warp() -> None:
