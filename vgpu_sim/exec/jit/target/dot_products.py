@@ -4,8 +4,7 @@ VDPBF16PS (Intel 64 and IA-32 Architectures SDM) is the arithmetic of MMA on BF1
 first the second product, then the first, each fused, rounded to nearest even, with subnormal
 operands and results flushed to zero. It is used only if it returns the expected results for
 operands that distinguish other orders, roundings and kinds of flushing; otherwise fused
-multiply-adds compute the same. VPDPBUSD and
-TDPBSSD are integer arithmetic and need no test.
+multiply-adds compute the same. VPDPBUSD and TDPBSSD are integer arithmetic and need no test.
 """
 
 import ctypes
