@@ -34,6 +34,19 @@ PACKAGES = (
     "rdma",
     "vgpu_sim",
 )
+# what the extras of the programs bring, as modules
+EXTRAS = [
+    "aiohttp",
+    "google",
+    "grpc",
+    "jinja2",
+    "kopf",
+    "kubernetes",
+    "prometheus_client",
+    "pydantic",
+    "pyroute2",
+]
+EXTRAS += ["starlette", "urllib3", "uvicorn"]
 
 needs_hatchling = pytest.mark.skipif(
     importlib.util.find_spec("hatchling") is None, reason="hatchling is not installed"
@@ -183,24 +196,46 @@ def test_a_wheel_is_built_beside_the_checkout(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("module", "missing", "extra"),
-    [("gpu_operator", "kopf", "operator"), ("device_plugin", "grpc", "plugin")],
-)
-def test_a_missing_extra_is_one_line(module: str, missing: str, extra: str) -> None:
-    hide = f"import sys, runpy; sys.modules[{missing!r}] = None"
-    run = f"runpy.run_module({module!r}, run_name='__main__')"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{hide}; {run}"],
+def scripts() -> dict[str, str]:
+    """Return the entry point of each program."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return dict(project["scripts"])
+
+
+def run_without(missing: list[str], program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program's entry point as its script does, where packages are not installed."""
+    module, _, function = scripts()[program].partition(":")
+    hide = f"import sys; sys.modules.update(dict.fromkeys({missing!r}))"
+    start = f"sys.argv = [{program!r}, '--help']; from {module} import {function}; {function}()"
+    return subprocess.run(
+        [sys.executable, "-c", f"{hide}; {start}"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "operator")])},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+@pytest.mark.parametrize(
+    ("program", "missing", "extra"),
+    [
+        ("tessera-operator", "kopf", "operator"),
+        ("tessera-device-plugin", "grpc", "plugin"),
+        ("tessera-exporter", "prometheus_client", "plugin"),
+        ("tessera-linkd", "pyroute2", "plugin"),
+    ],
+)
+def test_a_missing_extra_is_one_line(program: str, missing: str, extra: str) -> None:
+    done = run_without([missing], program)
     assert done.returncode == 1
-    program = {"gpu_operator": "tessera-operator", "device_plugin": "tessera-device-plugin"}[module]
-    line = f"{program}: {missing} is not installed: pip install 'tessera[{extra}]'\n"
-    assert done.stderr == line
+    assert done.stderr == f"{program}: {missing} is not installed: pip install 'tessera[{extra}]'\n"
+
+
+@pytest.mark.parametrize("program", scripts())
+def test_without_extras_no_program_has_a_traceback(program: str) -> None:
+    done = run_without(EXTRAS, program)
+    assert "Traceback" not in done.stderr
+    assert "No module" not in done.stderr
 
 
 @needs_hatchling
