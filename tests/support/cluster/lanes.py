@@ -24,6 +24,7 @@ LANES = {
         (
             "test_c_program.py",
             "test_console.py",
+            "test_embedded_image.py",
             "test_faults.py",
             "test_hostile_pods.py",
             "test_metrics.py",
