@@ -115,3 +115,4 @@ def test_options_markers_and_errors(tmp_path: Path) -> None:
         assert f"{text}" in done.stdout
     assert "not reached" not in done.stdout.replace('raise SystemExit("not reached")', "")
     assert "h100-80gb" in done.stdout, "the error lists the boards"
+    assert "exception" not in done.stdout, "one error is printed once"
