@@ -142,7 +142,7 @@ dist: venv ## wheel and source distribution, in dist
 	@rm -rf dist
 	$(BIN)/python -m hatchling build -d dist
 
-packages: dist ## install them in bare Debian root file systems, and compute there (root; SUITES="bookworm trixie")
+packages: dist ## install them in bare root file systems, and compute there (root; SUITES="bookworm ubuntu-like")
 	deploy/packages/check dist $(SUITES)
 
 release: venv ## build all packages of VERSION= from a clean checkout, and print how to publish them
