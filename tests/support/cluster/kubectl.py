@@ -27,7 +27,10 @@ POOL = "demo"
 DONE = ("Succeeded", "Failed")
 # Nothing has happened yet: a busy machine was slow to connect to the API server, or the container
 # runtime failed to start ``kubectl exec``'s command.
-NOT_BEGUN = ("TLS handshake timeout", "dial tcp", "connection refused", "error executing setns")
+NOT_BEGUN = (
+    *("TLS handshake timeout", "dial tcp", "connection refused"),
+    *("was refused - did you specify the right host", "error executing setns"),
+)
 SENT_WITHIN_S = 60
 SOON_S = 60
 """The bound of a wait for what follows at once on a quiet machine, if users are promised no time."""
