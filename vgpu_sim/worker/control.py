@@ -314,7 +314,8 @@ class Control:
 
     def _leave(self) -> NoReturn:
         # Before the client sees its socket close: a context that it opens after that must find this
-        # one's memory released.
+        # one's memory released, and peers must not reach it by RDMA any more.
+        self._chunks.exports.revoke_all()
         self._chunks.shares.leave_all()
         self.channel.release_all()
         self._send_stats()

@@ -6,6 +6,8 @@ import hmac
 import os
 import select
 import socket
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import field
 from typing import Final
@@ -22,7 +24,7 @@ from vgpu_sim.system.descriptors import send as send_descriptors
 from vgpu_sim.worker.memory import create_constant
 
 _MOST_KEPT: Final = 512  # descriptors that are kept; chunks beyond this number cannot be exported
-_FAREWELL_MS: Final = 1000
+_FAREWELL_S: Final = 1.0
 _SIGNED_BYTES: Final = ctypes.sizeof(SharedRange) - PROOF_BYTES
 
 
@@ -137,21 +139,34 @@ class Exports:
         belong to the device. These pages are then charged to the receiver.
         """
         kept = self._kept.pop(offset, None)
-        if kept is None:
-            return
-        for one in kept.shown:
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_WR)
-        for one in kept.shown:
-            _has_gone(one, _FAREWELL_MS)
-            one.close()
-        os.close(kept.descriptor)
+        if kept is not None:
+            _end([kept])
+
+    def revoke_all(self) -> None:
+        """Revoke the exports of all chunks, as ``revoke`` does. The context ends."""
+        kept = list(self._kept.values())
+        self._kept.clear()
+        _end(kept)
 
 
-def _has_gone(asker: socket.socket, wait_ms: int = 0) -> bool:
+def _end(kept: Sequence[_Kept]) -> None:
+    """End the access of all receivers, and wait a second for all of them together."""
+    connections = [one for chunk in kept for one in chunk.shown]
+    for one in connections:
+        with suppress(OSError):
+            one.shutdown(socket.SHUT_WR)
+    deadline = time.monotonic() + _FAREWELL_S
+    for one in connections:
+        _has_gone(one, max(0.0, deadline - time.monotonic()))
+        one.close()
+    for chunk in kept:
+        os.close(chunk.descriptor)
+
+
+def _has_gone(asker: socket.socket, wait_s: float = 0) -> bool:
     poller = select.poll()
     poller.register(asker, select.POLLRDHUP)
-    return bool(poller.poll(wait_ms))
+    return bool(poller.poll(1000 * wait_s))
 
 
 def _answer(asker: socket.socket, grant: DirectGrant, descriptors: tuple[int, ...]) -> bool:

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -202,11 +203,17 @@ def test_what_is_no_range_has_no_descriptor(node: Gpud, program: RawClient) -> N
         assert say(program, MessageType.RANGE_SHARE, chunk) == CudaError.INVALID_VALUE
 
 
-def test_the_end_of_the_context_takes_it_back(node: Gpud, program: RawClient) -> None:
+def test_the_end_of_the_context_takes_it_back_and_waits_for_that(
+    node: Gpud, program: RawClient
+) -> None:
     with Asker(node) as asker:
         assert asker.grant.status == 0
-        program.close()
+        assert program.sock is not None
+        program.sock.shutdown(socket.SHUT_WR)  # as libcuda does, which then waits for the worker
         assert asker.socket.recv(1) == b""
+        assert not select.select([program.sock], [], [], 0)[0]  # not before hcad closes it
+        asker.socket.close()
+        assert program.sock.recv(1) == b""
 
 
 def test_every_context_of_a_program_can_be_queried(node: Gpud, program: RawClient) -> None:

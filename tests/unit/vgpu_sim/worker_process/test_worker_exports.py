@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import socket
+import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -124,3 +125,23 @@ def test_a_later_chunk_at_its_place_is_another(exports: Exports, memory: int) ->
 def test_a_range_is_of_whole_pages_of_one_chunk(exports: Exports, offset: int, size: int) -> None:
     with pytest.raises(KeyError):
         exports.share(offset, size)
+
+
+def test_all_receivers_have_one_second_together_at_the_end(exports: Exports, memory: int) -> None:
+    """However many connections a program has made its HCA open, and keep open."""
+    exports.keep(OFFSET + CHUNK, CHUNK, memory)
+    receivers = []
+    for offset in (OFFSET, OFFSET, OFFSET + CHUNK):
+        asker, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        exports.export_range(asker, offset, PAGE)
+        _, (descriptor,), _, _ = socket.recv_fds(ours, 64, 4)
+        os.close(descriptor)
+        receivers.append(ours)
+    began = time.monotonic()
+    exports.revoke_all()
+    assert 1 <= time.monotonic() - began < 2
+    for one in receivers:
+        with one:
+            assert one.recv(1) == b""
+    with pytest.raises(KeyError):
+        exports.descriptor_of(OFFSET)
