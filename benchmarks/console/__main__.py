@@ -147,6 +147,7 @@ async def open_rig(nodes: int, *, alike: bool, hostile_names: bool = False) -> A
             file = _write_kubeconfig(folder, port)
             began = time.monotonic()
             console = await asyncio.create_subprocess_exec(
+                *("env", "--default-signal=INT"),  # a shell's background jobs ignore it
                 Path(sys.executable).with_name("tessera"),
                 *("ui", "--no-browser", "--kubeconfig", file),
                 stdout=asyncio.subprocess.PIPE,
