@@ -10,9 +10,8 @@ import pytest
 
 from hca.contract.verbs import VerbsStatus
 from support.cluster.kubectl import Cluster, until
-from support.cluster.rdma_nodes import HCA, IMAGE, two_with_hcas, wait_programmed
+from support.cluster.rdma_nodes import HCA, IMAGE, OPENS, two_with_hcas, wait_programmed
 from support.cluster.rdma_programs import (
-    OPENS,
     Run,
     Serving,
     connect,

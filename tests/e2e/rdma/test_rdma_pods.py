@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.cluster.kubectl import EXAMPLES, Cluster, in_node, until
-from support.cluster.rdma_nodes import RUNNING_S, WITHOUT_END
+from support.cluster.rdma_nodes import OPENS, RUNNING_S, WITHOUT_END
 
 IMAGE = "tessera.local/tessera-perftest:demo"
 RESOURCE = "rdma.tessera.dev/hca"
@@ -94,11 +94,11 @@ def listening(cluster: Cluster, name: str) -> set[str]:
 def pair(cluster: Cluster, node: str, options: str = WITHOUT_END) -> None:
     """Start a server and a client that writes to it; return once it writes."""
     program = f"stdbuf -oL ib_write_bw {options}"
-    cluster.apply(rdma_pod("server", f"exec {program}", node))
+    cluster.apply(rdma_pod("server", f"{OPENS}; exec {program}", node))
     server = address(cluster, "server")
     cluster.wait_pod("server", "Running")
     until(lambda: LISTENS in listening(cluster, "server"), 60)
-    cluster.apply(rdma_pod("client", f"exec {program} {server}", node))
+    cluster.apply(rdma_pod("client", f"{OPENS}; exec {program} {server}", node))
     cluster.wait_pod("client", "Running")
     until(lambda: "remote address" in cluster.logs("client"), 60)
 

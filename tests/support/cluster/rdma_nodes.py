@@ -20,6 +20,10 @@ WITHOUT_END = "-F -D 1 --run_infinitely"
 """Options of perftest's program that must still run at a test's next step, however late that is: a
 denial, a lost peer or the end of its pod ends it. It prints a line every second.
 """
+OPENS = "timeout 60 sh -c 'until ibv_devinfo; do sleep 1; done' >/dev/null 2>&1"
+"""A shell command that waits until the pod's function opens: on a busy machine the pod's policies
+reach hcad later than a library waits for them.
+"""
 DENIED = "Failed status 10"  # IBV_WC_REM_ACCESS_ERR
 WRITES = range(6, 12)  # RC's opcodes of RDMA WRITE
 SUPPORT = Path(__file__).parents[1]
@@ -90,7 +94,7 @@ def perftest(name: str, command: str, node: str, **labels: str) -> dict[str, Any
         "name": "main",
         "image": IMAGE,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", f"exec stdbuf -oL {command}"],
+        "command": ["sh", "-c", f"{OPENS}; exec stdbuf -oL {command}"],
         "resources": {"limits": {HCA: 1}},
     }
     spec = {

@@ -7,16 +7,13 @@ from types import TracebackType
 from typing import Self
 
 from support.cluster.kubectl import DONE, Cluster, until
+from support.cluster.rdma_nodes import OPENS
 from support.oracles.rdmacm_calls import Ended, calls, has_raced
 
 LIMIT_S = 90
 """How long a client may run: one that hangs ends before its test does, which reports it."""
 _SERVES_S = 2 * LIMIT_S  # its client may start late on a busy machine
 _TRIES = 6
-OPENS = "timeout 60 sh -c 'until ibv_devinfo; do sleep 1; done' >/dev/null 2>&1"
-"""A shell command that waits until the pod's function opens: on a busy machine the pod's policies
-reach hcad later than a library waits for them.
-"""
 
 
 def trace_calls(trace: str) -> str:
