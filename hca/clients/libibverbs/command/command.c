@@ -167,7 +167,7 @@ static int take_parts(struct tsr_reply *reply, struct tsr_part *parts, unsigned 
 }
 
 static int ask_batch(struct tsr_context *context, struct tsr_part *parts, unsigned count) {
-  uint8_t body[1024];
+  uint8_t body[1024] = {0}; /* gcc 14 does not see that there is a part */
   uint32_t bytes = 0;
   unsigned fds = 0;
   for (unsigned i = 0; i < count; i++) {
