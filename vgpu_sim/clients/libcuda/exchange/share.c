@@ -125,7 +125,7 @@ struct file {
   char magic[8];
   tessera_shared_memory name;
 };
-static const char MAGIC[8] = "TSSHARE1";
+static const char MAGIC[8] = {'T', 'S', 'S', 'H', 'A', 'R', 'E', '1'};
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL };
 

@@ -11,7 +11,7 @@
 #include "unsupported.h"
 
 /* A container of Tessera's ISA: vgpu_sim/isa/sections.py. */
-static const char container_magic[8] = "\x89TISA\r\n\x1a";
+static const char container_magic[8] = {'\x89', 'T', 'I', 'S', 'A', '\r', '\n', '\x1a'};
 /* measure examines at most this many bytes. */
 enum { CONTAINER_SIZE_OFFSET = 32, IMAGE_PADDING_BYTES = 64 };
 

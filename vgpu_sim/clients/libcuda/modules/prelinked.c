@@ -14,7 +14,7 @@ struct wrapper {
 enum { WRAPPER_MAGIC = 0x466243b1, LINKED_VERSION = 2, MAX_OBJECTS = 4096 };
 
 /* A gathered image begins with this, and the inputs of a link follow (MODULE_LINK). */
-static const char gathered_magic[8] = "\x89TLNK\r\n\x1a";
+static const char gathered_magic[8] = {'\x89', 'T', 'L', 'N', 'K', '\r', '\n', '\x1a'};
 
 static CUresult append(uint8_t **data, size_t *bytes, const void *image,
                        const struct tsr_log_buffers *logs) {
