@@ -4,12 +4,10 @@ The tests of each family draw them from a seed of their own; this runs the same 
 numbers, and prints how many of each were drawn.
 """
 
-import os
-import subprocess
 import sys
-from pathlib import Path
 
-_TESTS = Path(__file__).parents[2] / "conformance"
+from support.fuzzers.family_tests import run_family
+
 # The variable of a test, its files, what one of its units draws, and the share of n.
 _FAMILIES = (
     ("TESSERA_HOSTILE_MAPS", ("memory/test_conformance_hostile_tensor_maps.py",), 10, 0.4),
@@ -26,20 +24,19 @@ _FAMILIES = (
 
 def main(count: int) -> int:
     """Run all families; return 1 if one of them failed, else 0."""
-    failed = False
-    for variable, files, of_unit, share in _FAMILIES:
-        units = max(60, round(count * share / of_unit))
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--timeout", "7200"]
-        tests = [str(_TESTS / name) for name in files]
-        done = subprocess.run(
-            [*command, "-k", "hostile or leaves", *tests],
-            env={**os.environ, variable: str(units)},
-            check=False,
+    passed = [
+        run_family(
+            variable,
+            max(60, round(count * share / of_unit)),
+            of_unit,
+            files,
+            names="hostile or leaves",
+            success="no access outside",
+            timeout_s=7200,
         )
-        failed |= done.returncode != 0
-        verdict = "FAILED" if done.returncode else "no access outside"
-        print(f"{variable}={units}: {units * of_unit}, {verdict}", flush=True)
-    return int(failed)
+        for variable, files, of_unit, share in _FAMILIES
+    ]
+    return int(not all(passed))
 
 
 if __name__ == "__main__":

@@ -4,12 +4,10 @@ The tests of each family draw shapes, types, flags and data from a seed of their
 interpreter and the JIT with NumPy; this runs the same tests with larger numbers.
 """
 
-import os
-import subprocess
 import sys
-from pathlib import Path
 
-_TESTS = Path(__file__).parents[2] / "conformance"
+from support.fuzzers.family_tests import run_family
+
 # The variable of a test, its file, the names of its tests, and how many each of its units draws.
 _FAMILIES = (
     ("TESSERA_WARPGROUP_PRODUCTS", "values/test_conformance_warpgroups.py", "random", 1),
@@ -21,19 +19,19 @@ _FAMILIES = (
 
 def main(count: int) -> int:
     """Run all families; return 1 if one of them failed, else 0."""
-    failed = False
-    for variable, file, names, of_unit in _FAMILIES:
-        units = max(1, round(count / of_unit))
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--timeout", "86400"]
-        done = subprocess.run(
-            [*command, "-k", names, str(_TESTS / file)],
-            env={**os.environ, variable: str(units)},
-            check=False,
+    passed = [
+        run_family(
+            variable,
+            max(1, round(count / of_unit)),
+            of_unit,
+            (file,),
+            names=names,
+            success="no difference",
+            timeout_s=86_400,
         )
-        failed |= done.returncode != 0
-        verdict = "FAILED" if done.returncode else "no difference"
-        print(f"{variable}={units}: {units * of_unit}, {verdict}", flush=True)
-    return int(failed)
+        for variable, file, names, of_unit in _FAMILIES
+    ]
+    return int(not all(passed))
 
 
 if __name__ == "__main__":
