@@ -62,6 +62,21 @@ def test_over_by_a_fifth_twice_in_a_row_fails(
     assert ("twice in a row: unit/mig" in again[-1]) == fails
 
 
+@pytest.mark.parametrize(("spent", "fails"), [(8.0, False), (9.0, True)])
+def test_a_slower_machine_has_larger_budgets(
+    config: Any, monkeypatch: pytest.MonkeyPatch, spent: float, fails: bool
+) -> None:
+    """All rooms take 1.5 times as long as usual there, so one of 4 s may take 6 s, and a fifth."""
+    others = {f"tests/r{number}/test_a.py": Cost(10.0, 10.0, 1) for number in range(11)}
+    allowed = {f"r{number}": 10.0 for number in range(11)} | {"unit": 4.0}
+    monkeypatch.setattr(cost_of_tests, "budgets", lambda: allowed)
+    costs = others | {"tests/unit/test_a.py": Cost(spent * 0.9, 9.0, 1)}
+    cost_of_tests.compare(config, costs)
+    lines, failed = cost_of_tests.compare(config, costs)
+    assert failed == fails
+    assert "budgets were multiplied by 1.50, as the median room is slower here" in lines
+
+
 def test_a_run_between_within_its_budget_forgives_the_first(
     config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
