@@ -191,7 +191,7 @@ class Pages:
         behind = faults.faults_of(world, gpu)
         values = {"gpu": gpu, "picture": draw(gpu), "events": self._events.entries("GPU", name)}
         values |= {"faults": behind, "memory": metrics.memory_of_gpu(gpu)}
-        values |= {"layouts": world.layouts, **self._rollouts.values_of(gpu)}
+        values |= {"layouts": world.layouts, **await self._rollouts.values_of(gpu)}
         values["missing_faults"] = self._frame.missing_of(needs.FAULTS)
         values["node_problem"] = self._silence_of(gpu)
         is_hit = faults.is_sick(gpu) or any(one.is_behind for one in behind)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from console.pages.frame import Frame
 from console.views import needs, rollout
-from console.views.rollout import LayoutRollout
+from console.views.rollout import LayoutRollout, Phase
 from console.views.timeline import Entry
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common.world import World
@@ -47,13 +47,15 @@ class RolloutPages:
         """Return what the page of layout diffs shows of rollouts."""
         return {"rollouts": (await self.find())[:SHOWN], "now": _now()}
 
-    def values_of(self, gpu: Gpu) -> dict[str, Any]:
+    async def values_of(self, gpu: Gpu) -> dict[str, Any]:
         """Return what the page of a GPU shows of its layout's rollout; nothing while kinds are
         missing.
         """
         missing = self._frame.missing_of(needs.LAYOUT)
-        world = self._frame.model.world()
-        return {"rollout": None if missing else rollout.find_rollout(world, gpu), "now": _now()}
+        found = None if missing else rollout.find_rollout(self._frame.model.world(), gpu)
+        if found is not None and found.phase is Phase.PENDING and not found.message:
+            found = rollout.find_explained(await self.find(), found)
+        return {"rollout": found, "now": _now()}
 
     async def show_rollouts(self, request: Request) -> Response:
         """List the layouts with the progress of their rollouts."""

@@ -8,7 +8,7 @@ import datetime
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
@@ -131,11 +131,20 @@ def find_rollouts(world: World) -> tuple[LayoutRollout, ...]:
 
 
 def find_rollout(world: World, gpu: Gpu) -> GpuRollout | None:
-    """Return the change of one GPU by the layout that it follows, or None without a layout."""
+    """Return the change of one GPU by the layout that it follows, or None without a layout.
+
+    A GPU that has not begun has no message if the reason is in the layout's other GPUs.
+    """
     for role in selection.Order(world.layouts.values()).roles(world, gpu):
         if role.part is Part.OWN:
             return _assess(world, gpu, world.layouts[role.layout], role)
     return None
+
+
+def find_explained(rollouts: Iterable[LayoutRollout], found: GpuRollout) -> GpuRollout:
+    """Return the change of a GPU with the reason that its layout's rollout gives for its wait."""
+    every = (one for layout in rollouts for one in layout.unfinished)
+    return next((one for one in every if one.gpu.name == found.gpu.name), found)
 
 
 def unfinished_layouts(world: World) -> list[Layout]:

@@ -92,7 +92,10 @@ def test_a_gpu_that_waits_for_pods_has_its_holders_and_the_time_left(
         Phase.ROLLED_BACK: 0,
     }
     assert found.left_s(now()) in (499, 500, 501)
-    fleet, every, one, gpu = show(node, "/", "/rollout", "/rollout/mixed", "/gpus/n1-gpu-0")
+    fleet, every, one, gpu, next_gpu = show(
+        node, "/", "/rollout", "/rollout/mixed", "/gpus/n1-gpu-0", "/gpus/n1-gpu-1"
+    )
+    assert "Layout: not begun: <bdi>waits for its turn: 1 of at most 1 at a time" in next_gpu
     assert "(1 of 3 GPUs)" in fleet
     assert "0 of 3 GPUs done" in every
     assert "8 min" in every
