@@ -1,5 +1,6 @@
 """Checks of an installation on a cluster, each with the chart value or command that repairs it."""
 
+import datetime
 import importlib.metadata
 import re
 from collections.abc import Callable, Iterator
@@ -27,6 +28,8 @@ _OLDEST_CONTAINERD: Final = (2, 0)
 _ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 _SHOWN: Final = 5  # names in one line
 _RESTARTS: Final = 3
+_RECENT_MIN: Final = 60
+_MESSAGE: Final = 200  # characters of a condition's message
 
 
 def check_all(found: Installation) -> list[Finding]:
@@ -139,21 +142,38 @@ def check_node_pods(found: Installation) -> Finding:
 
 
 def check_restarts(found: Installation) -> Finding:
-    """Report containers of Tessera that were restarted often, or for lack of memory."""
-    bad = []
+    """Report containers of Tessera that failed within the last hour, were restarted often, or
+    lacked memory.
+    """
+    bad, total = [], 0
     for pod in found.pods:
         for one in (pod.get("status") or {}).get("containerStatuses") or ():
             ended = (one.get("lastState") or {}).get("terminated") or {}
-            if ended.get("reason") == "OOMKilled" or one.get("restartCount", 0) >= _RESTARTS:
+            count = one.get("restartCount", 0)
+            total += count
+            minutes = _minutes_since(ended.get("finishedAt"))
+            recent = ended.get("exitCode") not in (None, 0) and minutes < _RECENT_MIN
+            if recent or ended.get("reason") == "OOMKilled" or count >= _RESTARTS:
                 reason = ended.get("reason") or "unknown reason"
-                bad.append(f"{name_of(pod)}/{one.get('name')} {one.get('restartCount')} ({reason})")
+                when = f", {minutes} min ago" if recent else ""
+                bad.append(f"{name_of(pod)}/{one.get('name')} {count} ({reason}{when})")
     if bad:
         return Finding(
             *(_AREA, "restarts", WARN, _shorten(bad)),
             "see the bundle's logs of the previous run; after OOMKilled raise gpud.nodeBudget or"
             " the container's memory limit",
         )
-    return Finding(_AREA, "restarts", OK, f"none of note in {len(found.pods)} pods")
+    return Finding(
+        *(_AREA, "restarts", OK, f"{total} in {len(found.pods)} pods, no failure in the last hour")
+    )
+
+
+def _minutes_since(time: str | None) -> float:
+    """Return the whole minutes since a time of the API server's; infinity without one."""
+    if not time:
+        return float("inf")
+    then = datetime.datetime.fromisoformat(time)
+    return (datetime.datetime.now(datetime.UTC) - then) // datetime.timedelta(minutes=1)
 
 
 def check_kubelets(found: Installation) -> Finding:
@@ -200,19 +220,20 @@ def check_kernels(found: Installation) -> Finding:
 
 
 def check_pools(found: Installation) -> Finding:
-    """Check that pools and layouts are accepted and ready."""
-    bad = []
+    """Check that pools and layouts are accepted and ready, and that no change of them failed."""
+    bad, state = [], WARN
     for kind in ("GPUPool", "MIGLayout"):
         for one in found.objects[kind]:
-            for condition in conditions(one):
-                if condition.get("type") in ("Accepted", "Ready") and (
-                    condition.get("status") == "False"
-                ):
-                    bad.append(f"{kind} {name_of(one)}: {condition.get('reason')}")
-                    break
+            have = {(of.get("type"), of.get("status")): of for of in conditions(one)}
+            if degraded := have.get(("Degraded", "True")):
+                text = str(degraded.get("message") or "")
+                bad.append(f"{kind} {name_of(one)}: {degraded.get('reason')}: {text[:_MESSAGE]}")
+                state = FAIL
+            elif late := have.get(("Accepted", "False")) or have.get(("Ready", "False")):
+                bad.append(f"{kind} {name_of(one)}: {late.get('reason')}")
     if bad:
         remedy = "kubectl describe gpupools,miglayouts; reasons: docs/operator-reference.md"
-        return Finding(_AREA, "pools", WARN, _shorten(bad), remedy)
+        return Finding(_AREA, "pools", state, _shorten(bad), remedy)
     count = len(found.objects["GPUPool"])
     if not count:
         remedy = "kubectl apply -f examples/pool.yaml, and label nodes for it"

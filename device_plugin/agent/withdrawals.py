@@ -1,4 +1,6 @@
-"""Notifies pods that a slice they hold is withdrawn, once per change. For the reconcile thread.
+"""Notifies pods that a slice they hold is withdrawn, or is not any longer, once per change.
+
+Used by the reconcile thread.
 
 The layout's status shows this, too, but a pod's owner looks at the pod.
 """
@@ -17,12 +19,13 @@ Held = tuple[MigSlice, HolderPod]
 class Withdrawals:
     """Remembers which pods were notified of a withdrawn slice.
 
-    If a slice is offered again and then withdrawn again, its pods are notified again.
+    A pod is notified again if it may keep the slice after all, for example because the layout was
+    rolled back.
     """
 
     def __init__(self, notices: Notices) -> None:
         self._notices = notices
-        self._reported: set[tuple[str, str]] = set()  # slice and pod
+        self._reported: dict[tuple[str, str], str] = {}  # slice and pod: what the slice was called
 
     def notify(
         self,
@@ -31,12 +34,14 @@ class Withdrawals:
         holders: Mapping[str, Sequence[HolderPod]],
         specs: Mapping[str, GPUSpec],
     ) -> None:
-        """Post an event on each pod that holds a withdrawn slice and has not been notified."""
-        notified = set()
+        """Post an event on each pod that holds a slice which was withdrawn or is offered again."""
+        notified = {}
+        withdrawn = set()
         for gpu in inventory.gpus:
             why = _why(specs.get(gpu.uuid))
             for mig_slice, pod in _held(steps.get(gpu.uuid, Steps()), holders):
                 key = (mig_slice.uuid, pod.uid)
+                withdrawn.add(key)
                 place = f"slice {mig_slice.instance} of GPU {gpu.index}"
                 if mig_slice.instance.profile.is_whole:
                     place = f"GPU {gpu.index} as a whole"
@@ -45,11 +50,23 @@ class Withdrawals:
                     " this pod keeps it until it ends, no other pod gets it"
                 )
                 if key in self._reported or self._post(pod, message):
-                    notified.add(key)
+                    notified[key] = place
+        there = {gpu.uuid for gpu in inventory.gpus}
+        there |= {one.uuid for gpu in inventory.gpus for one in gpu.slices}
+        for (uuid, uid), place in self._reported.items():
+            if (uuid, uid) in withdrawn or uuid not in there:
+                continue
+            for pod in holders.get(uuid, ()):
+                if pod.uid == uid and not self._post_kept(pod, place):
+                    notified[uuid, uid] = place  # the next pass tries again
         self._reported = notified
 
     def _post(self, pod: HolderPod, message: str) -> bool:
         return self._notices.post(pod, Reason.SLICE_WITHDRAWN, message)
+
+    def _post_kept(self, pod: HolderPod, place: str) -> bool:
+        message = f"{place} stays: its GPU's layout no longer removes it"
+        return self._notices.post(pod, Reason.SLICE_KEPT, message, warning=False)
 
 
 def _held(steps: Steps, holders: Mapping[str, Sequence[HolderPod]]) -> Iterator[Held]:

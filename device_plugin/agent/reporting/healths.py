@@ -4,7 +4,7 @@ A GPU's status has the last reported health, so that a new agent repeats no even
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from device_plugin.agent.reporting.notices import Notices
 from device_plugin.inventory.model import Gpu, HolderPod
@@ -41,33 +41,65 @@ class Healths:
             gpu = by_uuid.get(wanted.uuid)
             if gpu is None:
                 continue
-            for uuid, name, health, before in _all(gpu, wanted):
-                state = health.partition(":")[0]
-                now[uuid] = state
-                before = self._reported.get(uuid, before)
-                if state == before:
-                    continue
-                message = f"{name} is {health}; before: {before}"
-                reason = _REASONS.get(state, Reason.UNHEALTHY)
-                warning = state != "Healthy"
-                self._notices.post_gpu(wanted.name, wanted.object_uid, reason, message, warning)
-                if is_in_service(before) == is_in_service(state):
-                    continue  # pods are notified only when they lose or get back a device
-                for pod in holders.get(uuid, ()):
-                    self._notices.post(pod, reason, message)
+            changes: dict[tuple[str, str], list[_Device]] = {}
+            for device in _all(gpu, wanted):
+                now[device.uuid] = device.state
+                before = self._reported.get(device.uuid, device.before)
+                if device.state != before:
+                    changes.setdefault((device.state, before), []).append(device)
+            for (_, before), devices in changes.items():
+                self._report(wanted, devices, before, holders)
         self._reported = now
 
+    def _report(
+        self,
+        wanted: GpuObject,
+        devices: Sequence["_Device"],
+        before: str,
+        holders: Mapping[str, Sequence[HolderPod]],
+    ) -> None:
+        """Post one event on a GPU for its devices that changed alike, and one on each holder.
 
-def _all(gpu: Gpu, wanted: GpuObject) -> Iterator[tuple[str, str, str, str]]:
-    """Yield UUID, name, health and last reported health of a GPU and its slices.
+        Events on one object are limited, and a fault changes a GPU with all its slices.
+        """
+        first, *others = devices
+        reason, warning = _REASONS.get(first.state, Reason.UNHEALTHY), first.state != "Healthy"
+        message = f"{first.name} is {first.health}; before: {before}"
+        if others:
+            message += f"; so are {', '.join(one.short_name for one in others)}"
+        self._notices.post_gpu(wanted.name, wanted.object_uid, reason, message, warning)
+        if is_in_service(before) == is_in_service(first.state):
+            return  # pods are notified only when they lose or get back a device
+        for one in devices:
+            message = f"{one.name} is {one.health}; before: {before}"
+            for pod in holders.get(one.uuid, ()):
+                self._notices.post(pod, reason, message, warning)
 
-    The last reported health of a new slice is Healthy.
-    """
+
+class _Device(NamedTuple):
+    """A GPU or slice with its health and the last reported health."""
+
+    uuid: str
+    name: str
+    short_name: str
+    health: str
+    before: str
+
+    @property
+    def state(self) -> str:
+        """Return the health without its cause."""
+        return self.health.partition(":")[0]
+
+
+def _all(gpu: Gpu, wanted: GpuObject) -> Iterator[_Device]:
+    """Yield a GPU and its slices. The last reported health of a new slice is Healthy."""
+    last = wanted.status.health
+    name = f"GPU {gpu.uuid}"
+    yield _Device(gpu.uuid, name, name, gpu.health, last if last != "Unknown" else "Healthy")
     known = {one.uuid: one.health for one in wanted.status.slices}
     known |= {one.uuid: one.health for one in wanted.status.claims}
     for one in gpu.slices:
         if one.uuid != gpu.uuid:
-            before = known.get(one.uuid, "Healthy")
-            yield one.uuid, f"slice {one.instance} ({one.uuid})", one.health, before
-    last = wanted.status.health
-    yield gpu.uuid, f"GPU {gpu.uuid}", gpu.health, last if last != "Unknown" else "Healthy"
+            short = f"slice {one.instance}"
+            before = known.get(one.uuid, "Healthy").partition(":")[0]  # without the cause
+            yield _Device(one.uuid, f"{short} ({one.uuid})", short, one.health, before)

@@ -136,6 +136,9 @@ def translate_errors(what: str) -> Iterator[None]:
         yield
     except ApiException as err:
         raise _error(err.status)(f"{what}: {error_message(err)}") from err
+    except TimeoutError as err:  # has no text of its own
+        text = f"{what}: timeout: the API server is busy, or cannot be reached"
+        raise errors.Unreachable(text) from err
     # The library re-reads the account's token every minute, which may fail in any request.
     except (aiohttp.ClientError, OSError, ConfigException, ValueError) as err:
         raise errors.Unreachable(f"{what}: {type(err).__name__}: {err}") from err

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import datetime
 import io
 import json
 import random
@@ -227,6 +228,32 @@ def test_what_is_wrong_is_named_with_its_remedy(
     assert found[name].state == state
     assert remedy in found[name].remedy
     assert [one.check for one in found.values() if one.state != OK] == [name]
+
+
+@pytest.mark.parametrize(("minutes", "exit_code", "state"), [(2, 1, WARN), (70, 1, OK), (2, 0, OK)])
+def test_a_recent_failure_of_a_container_is_named(
+    cluster: SyntheticCluster, minutes: int, exit_code: int, state: str
+) -> None:
+    """Even the first one: an operator that has just died did so for a reason."""
+    ended = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=minutes, seconds=5)
+    last = {"exitCode": exit_code, "reason": "Error", "finishedAt": f"{ended:%Y-%m-%dT%H:%M:%SZ}"}
+    own = cluster.objects["Pod"][f"{SPACE}/tessera-operator-1"]["status"]["containerStatuses"][0]
+    own |= {"restartCount": 1, "lastState": {"terminated": last}}
+    found = check(cluster)["restarts"]
+    assert found.state == state
+    recent = f"tessera-operator-1/agent 1 (Error, {minutes} min ago)"
+    assert found.found == (recent if state == WARN else "1 in 2 pods, no failure in the last hour")
+
+
+def test_a_rollback_is_a_failure_with_its_gpu(cluster: SyntheticCluster) -> None:
+    message = "n1-gpu-1: rolled back after 600 s: held by pod a/b"
+    degraded = {"type": "Degraded", "status": "True", "reason": "DeadlineExceeded"}
+    ready = {"type": "Ready", "status": "False", "reason": "DeadlineExceeded"}
+    conditions = [ready, degraded | {"message": message}]
+    layout = {"metadata": {"name": "mixed"}, "spec": {}, "status": {"conditions": conditions}}
+    cluster.put("MIGLayout", layout)
+    found = check(cluster)["pools"]
+    assert (found.state, found.found) == (FAIL, f"MIGLayout mixed: DeadlineExceeded: {message}")
 
 
 def test_an_operator_that_is_not_found_is_no_success(cluster: SyntheticCluster) -> None:

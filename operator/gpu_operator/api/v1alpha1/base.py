@@ -64,6 +64,7 @@ class Reason(StrEnum):
     APPLYING = "Applying"
     SLICE_IN_USE = "SliceInUse"
     SLICE_WITHDRAWN = "SliceWithdrawn"
+    SLICE_KEPT = "SliceKept"
     CLAIM_BLOCKED = "ClaimBlocked"
     CLAIM_ORPHANED = "ClaimOrphaned"
     CLAIM_NO_ROOM = "ClaimNoRoom"

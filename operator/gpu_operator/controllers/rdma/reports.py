@@ -228,8 +228,9 @@ def _events(
                 continue
             message, reason = f"{reason}: {message}", "Rejected"
         elif condition.type == ConditionType.SECOND_LAYER.value:
-            if reason != Reason.ENGINE_ONLY.value:
-                continue
+            warning = reason == Reason.ENGINE_ONLY.value
+            if not warning and (condition.status != "True" or was[1] != Reason.ENGINE_ONLY.value):
+                continue  # of what is not reported yet, and of rules that were never missing
         elif condition.status == "True":
             warning = False
         elif reason not in (Reason.NODE_SILENT.value, Reason.HCA_UNAVAILABLE.value):

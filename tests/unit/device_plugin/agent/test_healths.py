@@ -8,7 +8,7 @@ from device_plugin.agent.reporting.healths import Healths
 from device_plugin.agent.reporting.notices import Notices
 from device_plugin.inventory.model import Gpu, HolderPod, MigSlice
 from gpu_operator.api.v1alpha1.base import Reason
-from gpu_operator.api.v1alpha1.gpu import GPUStatus
+from gpu_operator.api.v1alpha1.gpu import GPUStatus, Slice, SliceState
 from mig import geometry
 
 BOARD = geometry.board("h100-80gb")
@@ -28,9 +28,10 @@ class World:
 
     def __init__(self, last: str = "Healthy") -> None:
         self.on_gpu: list[tuple[str, str, Reason, str, bool]] = []
-        self.on_pods: list[tuple[HolderPod, Reason, str]] = []
+        self.on_pods: list[tuple[HolderPod, Reason, str, bool]] = []
         self.healths = Healths(cast("Notices", self))
         self.last = last
+        self.status: GPUStatus | None = None
 
     def post_gpu(self, *said: Any) -> bool:
         """Stand in for ``Notices.post_gpu``."""
@@ -54,7 +55,7 @@ class World:
             )
             for start, health in enumerate((one, other))
         )
-        status = GPUStatus(health=self.last)
+        status = self.status or GPUStatus(health=self.last)
         wanted: Any = [
             GpuObjectLike("gone", "GPU-2", status),
             GpuObjectLike("g", "GPU-1", status),
@@ -90,7 +91,8 @@ def test_a_change_is_reported_once_and_to_pods_only_losses_and_recoveries(
         reported = ("g", "uid-g", REASONS[after], message, after != "Healthy")
         assert world.on_gpu == ([reported] if after != before else [])
         loses = (before in OUT) != (after in OUT)
-        assert world.on_pods == ([(HOLDER, REASONS[after], message)] if loses else [])
+        on_pod = (HOLDER, REASONS[after], message, after != "Healthy")
+        assert world.on_pods == ([on_pod] if loses else [])
 
 
 def test_a_slice_s_change_is_reported_separately_from_its_gpu_s() -> None:
@@ -104,8 +106,43 @@ def test_a_slice_s_change_is_reported_separately_from_its_gpu_s() -> None:
     world.make_pass(one="Unhealthy", other="Unhealthy")
     assert [pod for pod, *_ in world.on_pods] == [HOLDER, OTHER]
     world.make_pass(other="Unhealthy")
-    assert [reason for _, reason, _ in world.on_pods][-1] is Reason.HEALTHY
+    assert [reason for _, reason, *_ in world.on_pods][-1] is Reason.HEALTHY
     assert len(world.on_gpu) == 3
+
+
+def test_a_fault_of_a_gpu_and_its_slices_is_one_event_and_so_is_each_step_of_its_recovery() -> None:
+    """Events on one object are limited: a GPU with seven slices had no event of its recovery."""
+    world = World()
+    for state in ("Unhealthy: Xid 79", "Probation: Xid 79", "Healthy"):
+        world.make_pass(gpu=state, one=state, other=state)
+    slices = "; so are slice 1g.10gb@0, slice 1g.10gb@1"
+    assert [message for *_, message, _ in world.on_gpu] == [
+        f"GPU GPU-1 is Unhealthy: Xid 79; before: Healthy{slices}",
+        f"GPU GPU-1 is Probation: Xid 79; before: Unhealthy{slices}",
+        f"GPU GPU-1 is Healthy; before: Probation{slices}",
+    ]
+    lost = [(pod, reason, warning) for pod, reason, _, warning in world.on_pods]
+    assert sorted(lost[-3:], key=str) == sorted(
+        [(HOLDER, Reason.HEALTHY, False)] * 2 + [(OTHER, Reason.HEALTHY, False)], key=str
+    )
+
+
+def test_a_new_agent_repeats_no_event_of_a_slice() -> None:
+    """A slice's status has the cause of its health, too."""
+    world = World()
+    known = Slice(
+        uuid="MIG-0",
+        profile="1g.10gb",
+        start=0,
+        resource="gpu.tessera.dev/mig-1g.10gb",
+        state=SliceState.ACTIVE,
+        memory_bytes=1,
+        multiprocessors=1,
+        health="Unhealthy: Xid 94",
+    )
+    world.status = GPUStatus(health="Healthy", slices=(known,))
+    world.make_pass(one="Unhealthy: Xid 94")
+    assert world.on_gpu == []
 
 
 def test_of_a_gpu_of_which_nothing_is_known_yet_health_is_no_news() -> None:

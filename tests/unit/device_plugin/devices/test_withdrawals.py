@@ -35,7 +35,8 @@ class Posted:
         self.allowance = allowance
         self.events: list[tuple[str, Reason, str]] = []
 
-    def post(self, pod: HolderPod, reason: Reason, message: str) -> bool:
+    def post(self, pod: HolderPod, reason: Reason, message: str, warning: bool = True) -> bool:
+        assert warning == (reason is Reason.SLICE_WITHDRAWN)
         if len(self.events) >= self.allowance:
             return False
         self.events.append((pod.name, reason, message))
@@ -79,11 +80,33 @@ def test_a_later_holder_is_notified_too() -> None:
     assert node.make_pass(*SLICES, MIG_0=(TRAIN,), MIG_1=(OTHER,)) == 2
 
 
-def test_a_slice_that_was_offered_again_meanwhile_is_news() -> None:
+def test_a_pod_is_notified_that_it_keeps_its_slice_after_all() -> None:
+    """Without that the pod's last event would state for ever that the slice has to go."""
     node = Node()
     assert node.make_pass(SLICES[0], MIG_0=(TRAIN,)) == 1
+    for _ in range(2):
+        assert node.make_pass(MIG_0=(TRAIN,)) == 2
+    assert node.posted.events[1] == (
+        "train",
+        Reason.SLICE_KEPT,
+        "slice 1g.10gb@0 of GPU 0 stays: its GPU's layout no longer removes it",
+    )
+    assert node.make_pass(SLICES[0], MIG_0=(TRAIN,)) == 3  # withdrawn again
+
+
+def test_a_pod_that_has_ended_is_not_notified_that_it_keeps_its_slice() -> None:
+    node = Node()
+    node.make_pass(SLICES[0], MIG_0=(TRAIN,))
+    assert node.make_pass(MIG_0=(OTHER,)) == 1
     assert node.make_pass(MIG_0=(TRAIN,)) == 1
-    assert node.make_pass(SLICES[0], MIG_0=(TRAIN,)) == 2
+
+
+def test_that_a_pod_keeps_its_slice_is_posted_later_beyond_the_allowance() -> None:
+    node = Node(allowance=1)
+    node.make_pass(SLICES[0], MIG_0=(TRAIN,))
+    assert node.make_pass(MIG_0=(TRAIN,)) == 1
+    node.posted.allowance = 5
+    assert node.make_pass(MIG_0=(TRAIN,)) == 2
 
 
 def test_an_event_beyond_the_allowance_is_posted_later() -> None:

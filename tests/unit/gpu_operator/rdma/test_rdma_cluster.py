@@ -306,8 +306,12 @@ def test_engine_only_enforcement_is_reported_and_programmed(world: RdmaWorld) ->
     assert world.programmed_condition("ml/p")[:2] == ("True", "Programmed")
     world.agent(B, generation=said[B], **rules)
     assert second_layer()[:2] == ("True", "Enforced")
-    reported = [event.reason for event in world.events if event.reason == "EngineOnly"]
-    assert len(reported) == 1
+    reported = [
+        (event.reason, event.warning)
+        for event in world.events
+        if event.reason in ("EngineOnly", "Enforced")
+    ]
+    assert reported == [("EngineOnly", True), ("Enforced", False)]
 
 
 def test_tables_of_a_node_without_hcas_are_deleted(world: RdmaWorld) -> None:
