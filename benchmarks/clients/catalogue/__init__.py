@@ -9,6 +9,12 @@ from benchmarks.clients.catalogue.compilers import (
     TINYGRAD,
 )
 from benchmarks.clients.catalogue.cuda_core import CUDA_BINDINGS, CUDA_CORE
+from benchmarks.clients.catalogue.cutlass import (
+    CUTLASS_A100,
+    CUTLASS_B200,
+    CUTLASS_H100,
+    CUTLASS_RTX,
+)
 from benchmarks.clients.catalogue.numba_cuda import NUMBA_CUDA, WITHOUT_NVJITLINK
 from benchmarks.clients.catalogue.stock_wheels import JAX, NVML, ONNX_RUNTIME, PYTORCH
 from benchmarks.clients.catalogue.triton import (
@@ -27,5 +33,6 @@ CLIENTS = {
         *(ONNX_RUNTIME, PYTORCH, JAX),
         *(TAICHI, TAICHI_EXAMPLES, TINYGRAD),
         *(CUDA_SAMPLES, KERNELS, KERNELS_NVCC, NVML),
+        *(CUTLASS_A100, CUTLASS_H100, CUTLASS_B200, CUTLASS_RTX),
     )
 }

@@ -1,0 +1,193 @@
+"""CUTLASS's unit tests: which files of a checkout a device runs, and the programs made of them."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+_TEST = re.compile(r"^\s*TEST\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
+_INCLUDE = re.compile(r'^\s*#\s*include\s+(<[^>]+>|"[^"]+")', re.MULTILINE)
+_ERROR = re.compile(r"(?:fatal )?error *: (.+)|(undefined reference to .+)")
+_OPTIONS = (
+    *("-std=c++17", "-w", "-Xcompiler", "-O1"),
+    *("--expt-relaxed-constexpr", "--expt-extended-lambda"),
+    *("-DCUTLASS_VERSIONS_GENERATED", "-DCUTLASS_ENABLE_TENSOR_CORE_MMA=1"),
+    *("-DCUTLASS_TEST_LEVEL=0", "-DCUTLASS_TEST_ENABLE_CACHED_RESULTS=0"),
+)
+
+# Each program's files, below test/unit. The files of a program are compiled as one: most of the
+# time goes into CUTLASS's headers, which each file includes. No two of them have a test of the same
+# name.
+PROGRAMS = {
+    "80": {
+        "cute": (
+            *("cute/ampere/ldsm.cu", "cute/ampere/cp_sync.cu", "cute/ampere/tiled_cp_async.cu"),
+            *("cute/turing/movm.cu", "cute/layout/layout_operator.cu"),
+            "cute/volta/vectorization_auto.cu",
+        ),
+        "epilogue": ("epilogue/thread/linear_combination.cu", "epilogue/thread/activation.cu"),
+        "gemm": (
+            "gemm/device/gemm_f16n_f16t_f16t_tensor_op_f16_slicedk_sm80.cu",
+            "gemm/device/gemm_f16t_f16n_f16t_tensor_op_f16_slicedk_sm80.cu",
+        ),
+        "conv": (
+            "conv/device/conv2d_fprop_implicit_gemm_f32nhwc_f32nhwc_f32nhwc_simt_f32_sm80.cu",
+        ),
+    },
+    "90a": {
+        "cute": (
+            *("cute/hopper/stsm.cu", "cute/hopper/bulk_load.cu", "cute/hopper/tma_load.cu"),
+            "cute/hopper/tma_mcast_load.cu",
+        ),
+        "cute_store": ("cute/hopper/bulk_store.cu", "cute/hopper/tma_store.cu"),
+        "pipeline": (
+            *("pipeline/pipeline_async.cu", "pipeline/pipeline_tma_async.cu"),
+            "pipeline/sequence_barrier.cu",
+        ),
+        "pipeline_specialized": (
+            "pipeline/pipeline_tma_async_warp_specialized.cu",
+            "pipeline/pipeline_tma_async_warp_specialized_persistent.cu",
+        ),
+        "cluster_launch": ("cluster_launch/cluster_launch.cu",),
+        "gemm": ("gemm/device/sm90_gemm_f16_f16_f16_tensor_op_f32_cluster_warpspecialized.cu",),
+        "conv": (
+            "conv/device_3x/fprop/sm90_conv1d_fprop_implicit_gemm_f16_f16_f32_tensorop_f32.cu",
+        ),
+    },
+    "100a": {
+        "pipeline": (
+            "pipeline/pipeline_cluster_launch_control_async_warp_specialized_blackwell.cu",
+        ),
+        "gemm": ("gemm/device/sm100_tensorop_gemm/f16_f16_void_f32.cu",),
+    },
+    "120a": {
+        "gemm": ("gemm/device/sm120_tensorop_gemm/sm120_gemm_f8_f8_f32_tensor_op.cu",),
+        "block_scaled": (
+            "gemm/device/sm120_blockscaled_tensorop_gemm/sm120_bs_gemm_nvf4_nvf4_f32_f32.cu",
+        ),
+    },
+}
+
+
+class NotCompiled(Exception):
+    """The compiler refused a program; with its first error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """What compiles the tests: a checkout of CUTLASS, CUDA's packages, and Tessera's libraries."""
+
+    checkout: Path
+    cuda: Path
+    libraries: Path
+
+    @property
+    def units(self) -> Path:
+        """The folder of the unit tests."""
+        return self.checkout / "test" / "unit"
+
+    def tests(self, file: str) -> list[str]:
+        """Return the names of a file's tests, as googletest's filter takes them."""
+        text = (self.units / file).read_text()
+        return list(dict.fromkeys(f"{suite}.{test}" for suite, test in _TEST.findall(text)))
+
+    def build(self, target: str, name: str, folder: Path) -> Path:
+        """Compile a program of ``PROGRAMS`` into a folder, unless the folder has it already.
+
+        Raises:
+            NotCompiled: with the compiler's first error.
+        """
+        source = self.unite(PROGRAMS[target][name])
+        command = self._command(target, name, folder)
+        program = folder / f"{name}-{self._digest(source, command)}"
+        if not program.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            text = folder / f"{name}.cu"
+            text.write_text(source)
+            unfinished = program.with_suffix(".part")
+            done = subprocess.run(
+                [*command, "-o", str(unfinished), str(text), *self._common()],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            if done.returncode:
+                lines = done.stdout + done.stderr
+                error = _ERROR.search(lines)
+                raise NotCompiled(error[0] if error else lines[-500:])
+            unfinished.rename(program)
+        return program
+
+    def unite(self, files: tuple[str, ...]) -> str:
+        """Return one source of several files, each in a namespace of its own.
+
+        Their headers come first, outside of the namespaces; include guards leave them out later.
+        """
+        paths = [self.units / file for file in files]
+        headers = dict.fromkeys(
+            _resolve(found, path.parent)
+            for path in paths
+            for found in _INCLUDE.findall(path.read_text())
+        )
+        lines = [f"#include {header}" for header in headers]
+        if len(paths) == 1:
+            return f'#include "{paths[0]}"\n'
+        for index, path in enumerate(paths):
+            lines.append(f'namespace file_{index} {{\n#include "{path}"\n}}')
+        return "\n".join(lines) + "\n"
+
+    def _command(self, target: str, name: str, folder: Path) -> list[str]:
+        # Tessera's runtime is what the option's name finds (see kernels/test_kernels.py).
+        libraries = folder / "lib"
+        libraries.mkdir(parents=True, exist_ok=True)
+        for link, library in (("libcudart.so", "libcudart.so.13"), ("libcuda.so", "libcuda.so.1")):
+            (libraries / link).unlink(missing_ok=True)
+            (libraries / link).symlink_to(self.libraries / library)
+        include = (
+            *(self.units, self.units / "common", self.checkout / "include"),
+            *(self.checkout / "tools" / "util" / "include", self.cuda / "include" / "cccl"),
+        )
+        return [
+            *(
+                str(self.cuda / "bin" / "nvcc"),
+                "-gencode",
+                f"arch=compute_{target},code=compute_{target}",
+            ),
+            *_OPTIONS,
+            f'-DCUTLASS_TARGET_NAME="{name}"',
+            *(f"-I{path}" for path in include),
+            *("-cudart", "shared", "-L", str(libraries), "-L", str(self.cuda / "lib")),
+            *("-Xlinker", "--allow-shlib-undefined"),
+        ]
+
+    def _common(self) -> list[str]:
+        main = (self.units / "test_unit.cpp", self.units / "common" / "filter_architecture.cpp")
+        return [*map(str, main), "-lgtest", "-lcuda", "-lpthread"]
+
+    def _digest(self, source: str, command: list[str]) -> str:
+        """Identify a program by its sources, CUTLASS's version and the command."""
+        whole = [source, *command, (self.checkout / "include/cutlass/version.h").read_text()]
+        whole += [
+            Path(file).read_text()
+            for file in re.findall(r'^#include "(/.+)"$', source, re.MULTILINE)
+        ]
+        return hashlib.sha256("\0".join(whole).encode()).hexdigest()[:12]
+
+
+def _resolve(header: str, folder: Path) -> str:
+    """Return an include's operand that means the same in another folder."""
+    beside = folder / header.strip('"')
+    return f'"{beside.resolve()}"' if header.startswith('"') and beside.exists() else header
+
+
+def has_googletest() -> bool:
+    """Return whether the compiler finds googletest's headers (Debian's package libgtest-dev)."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        return False
+    done = subprocess.run(
+        [compiler, "-x", "c++", "-fsyntax-only", "-include", "gtest/gtest.h", os.devnull],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    return not done.returncode
