@@ -21,7 +21,7 @@ _OPTIONS = (
 # Each program's files, below test/unit. The files of a program are compiled as one: most of the
 # time goes into CUTLASS's headers, which each file includes. No two of them have a test of the same
 # name.
-PROGRAMS = {
+PROGRAMS: dict[str, dict[str, tuple[str, ...]]] = {
     "80": {
         "cute": (
             *("cute/ampere/ldsm.cu", "cute/ampere/cp_sync.cu", "cute/ampere/tiled_cp_async.cu"),

@@ -3,14 +3,16 @@
 Prints the table of ``docs/legality.md`` and every kind of difference with an example; exits with
 1 when a goal is missed, or the kinds differ from those in ``residue``. The mode ``features`` compares
 tensor features by target alone; ``unsupported`` lists the legal forms that the compiler refuses, and
-needs no assembler.
+needs no assembler. ``inline FOLDER [TEXT]`` verifies that the inline assembly in the folder's C++
+headers compiles where it is legal; with TEXT, only in headers with it in their paths.
 """
 
 import sys
 from collections import Counter, defaultdict
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
-from support.tools.legality import assembler, compare, features, reasons
+from support.tools.legality import assembler, compare, features, inline, reasons
 from support.tools.legality.forms import all_forms, kernel
 from support.tools.legality.residue import changes, key
 
@@ -45,6 +47,22 @@ def list_refusals() -> int:
     return 0
 
 
+def check_headers(folder: str, within: str = "") -> int:
+    """Compile the inline assembly of a folder's headers; everything legal has to compile."""
+    found, left_out = inline.find(Path(folder), within)
+    ptxas = assembler.require()
+    made = inline.results(found, assembler.Assembler(ptxas))
+    refused = [one for one in made if one.refusal]
+    for one in refused:
+        print(f"{one.inline.place} on sm_{one.target}: {one.refusal}")
+    legal = sum(bool(one.target) for one in made)
+    print(
+        f"ptxas {assembler.release(ptxas)}: {legal} of {len(found)} assemblies are legal, and"
+        f" {len(refused)} of these are refused; {left_out} depend on the preprocessor"
+    )
+    return int(bool(refused))
+
+
 def _print_reasons(found: list[compare.Verdict]) -> None:
     rejected = list(reasons.both_causes(found))
     share = 100 * reasons.agreement(found)
@@ -56,6 +74,8 @@ def _print_reasons(found: list[compare.Verdict]) -> None:
 
 def main() -> int:
     modes = {"features": matrix, "unsupported": list_refusals}
+    if sys.argv[1:2] == ["inline"]:
+        return check_headers(*sys.argv[2:])
     if sys.argv[1:]:
         return modes[sys.argv[1]]()
     ptxas = assembler.require()
