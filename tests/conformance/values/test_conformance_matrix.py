@@ -45,7 +45,8 @@ def _mma(shape: str, a_type: str, b_type: str, total: str, words: str, *, tame: 
         have = oracle.matrix_of(registers, total, (rows, columns))
         x, y = oracle.values(x, a_type), oracle.values(y, b_type)
         if total == "f64":
-            np.testing.assert_allclose(have, x @ y + z, rtol=1e-13, atol=1e-13)
+            want = oracle.doubles(x, y, z, words.rsplit(".", 1)[-1])
+            np.testing.assert_array_equal(have, want)
             continue
         if a_type == "b1":
             logic = np.bitwise_xor if "xor" in words else np.bitwise_and
@@ -84,6 +85,11 @@ def test_floats(shape: str, a: str, b: str, total: str, tame: bool) -> None:
 @pytest.mark.parametrize("shape", ["m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"])
 def test_doubles(shape: str) -> None:
     _mma(shape, "f64", "f64", "f64", "row.col.f64.f64.f64.f64", tame=True)
+
+
+@pytest.mark.parametrize("rounding", ["rn", "rz", "rm", "rp"])
+def test_roundings_of_doubles(rounding: str) -> None:
+    _mma("m16n8k4", "f64", "f64", "f64", f"row.col.f64.f64.f64.f64.{rounding}", tame=True)
 
 
 @pytest.mark.parametrize("clamp", ["", ".satfinite"])

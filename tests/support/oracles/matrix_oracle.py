@@ -175,6 +175,26 @@ def mma(a: Array, b: Array, c: Array, factor: str, total: str, clamp: bool = Fal
     return found
 
 
+def doubles(a: Array, b: Array, c: Array, rounding: str) -> Array:
+    """Return a x b + c of doubles: FMAs in the order of k from c on, each rounded as ``rounding``
+    states, to nearest if it is none of ``rz``, ``rm`` and ``rp``.
+    """
+    found = c.copy()
+    for row, column in np.ndindex(*c.shape):
+        total = float(c[row, column])
+        for left, right in zip(a[row], b[:, column], strict=True):
+            exact = Fraction(float(left)) * Fraction(float(right)) + Fraction(total)
+            down = rounding == "rm" or (rounding == "rz" and exact > 0)
+            up = rounding == "rp" or (rounding == "rz" and exact < 0)
+            total = float(exact)
+            if down and Fraction(total) > exact:
+                total = math.nextafter(total, -math.inf)
+            elif up and Fraction(total) < exact:
+                total = math.nextafter(total, math.inf)
+        found[row, column] = total
+    return found
+
+
 def patterns(type_: str, shape: tuple[int, int], dice: np.random.Generator, tame: bool) -> Array:
     """Return a matrix of ordinary numbers (``tame``) or of any patterns."""
     kind = np.dtype(NUMPY[type_])

@@ -5,6 +5,7 @@ import pytest
 
 from support.execution.interpreted_ptx import compile_verified, kernel, run
 from support.oracles import matrix_oracle as oracle
+from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.compiler.errors import InvalidPtxError, PtxSyntaxError, UnsupportedPtxError
 
 Array = oracle.Array
@@ -14,6 +15,14 @@ _REGISTERS = """
 .reg .b32 %i, %n, %s, %r<32>; .reg .f32 %f<16>; .reg .b16 %h<4>; .reg .f64 %g<16>;
 .reg .b64 %po, %pi, %pa, %pb, %pc, %pd; .reg .pred %p;
 """
+
+_B = "{%r4, %r5, %r6, %r7}"
+_FOUR = f"{{%f0, %f1, %f2, %f3}}, {{%r0, %r1, %r2, %r3}}, {_B}, {{%f4, %f5, %f6, %f7}},"
+
+
+def _file(target: str, instruction: str) -> str:
+    head = f".version 9.0\n.target sm_{target}\n.address_size 64\n"
+    return f"{head}.visible .entry k()\n{{{_REGISTERS}\n{instruction}\nret;\n}}\n"
 
 
 def _kernel(body: str, arrays: int, header: str = "") -> str:
@@ -260,3 +269,34 @@ def test_refused(statement: str) -> None:
 def test_not_supported_yet(statement: str) -> None:
     with pytest.raises(UnsupportedPtxError):
         _compiles(statement)
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("80", f"mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {_FOUR} METADATA, 0;"),
+        (
+            "120a",
+            "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.kind::mxf8f6f4.block_scale"
+            f".f32.e2m1.e2m1.f32.ue8m0 {_FOUR} METADATA, 0, {{%r9}}, {{0, 0}}, {{%r10}}, {{0, 0}};",
+        ),
+        (
+            "90a",
+            "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f0, %f1, %f2, %f3}, %pa, %pb,"
+            " METADATA, 0, 1, 1, 1, 0, 0;",
+        ),
+    ],
+)
+def test_metadata_of_sparse_products_may_have_braces(target: str, text: str) -> None:
+    capability = (int(target.rstrip("a")) // 10, int(target.rstrip("a")) % 10)
+    plain, braced = (
+        compile_ptx(_file(target, text.replace("METADATA", spelled)), capability=capability)
+        for spelled in ("%r8", "{%r8}")
+    )
+    assert braced.functions[0].code == plain.functions[0].code
+
+
+def test_only_products_of_doubles_have_a_rounding() -> None:
+    text = f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32.rn {_FOUR.replace(_B, '{%r4, %r5}')}"
+    with pytest.raises(InvalidPtxError, match="rn"):
+        compile_ptx(_file("80", text.rstrip(", ") + ";"), capability=(8, 0))

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Final
 
+from vgpu_sim.compiler.lower import one_word
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.matrix import fragments
@@ -35,6 +36,7 @@ def _multiply(
         TOTALS[total],
         TOTALS[total],
         clamp="satfinite" in match,
+        rounding=one_word.ROUNDINGS[match.get("rnd") or "rn"],
         logic=Op.XOR if "xor" in match else Op.AND,
     )
     size = product.shape
@@ -64,7 +66,8 @@ def _form(
 
 
 def _floats(shape: str, factors: str, total: str) -> Form:
-    pattern = f"row.col.{total}.{factors}.{factors}.{total}"
+    rounding = "{.rnd}" if total == "f64" else ""
+    pattern = f"row.col.{total}.{factors}.{factors}.{total}{rounding}"
     op, note = (Op.FMA, FLOAT_NOTE) if total == "f64" else (Op.MMA, WORD_NOTE)
     return _form(pattern, op, note, shape, total, factors)
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence as Many
 from functools import partial
 from typing import Final
 
-from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
@@ -41,7 +40,7 @@ def _multiply(
     y = fragments.sources(context, b, 4 if sparse else 2, D.B32)
     z = fragments.sources(context, c, 4, D.B32)
     if sparse:
-        register = values.source(context, sparse[0], D.B32)
+        (register,) = fragments.sources(context, sparse[0], 1, D.B32)
         bits = _NIBBLE_BITS if are_nibbles else fragments.BITS[a_type]
         x = metadata_of(register, sparse[1], bits, depth).expand(builder, x)
     scales = (

@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Final
 
-from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.matrix import fragments
@@ -35,7 +34,7 @@ def _multiply(
     y = fragments.sources(context, b, size.column_blocks * size.depth_blocks, D.B32)
     z = fragments.sources(context, c, count, D.B32)
     to = fragments.destinations(context, d, count, D.B32)
-    register = values.source(context, metadata, D.B32)
+    (register,) = fragments.sources(context, metadata, 1, D.B32)
     whole = metadata_of(register, selector, size.bits, size.depth).expand(context.builder, x)
     results = product.multiply(context.builder, whole, y, z)
     fragments.assign(Sequence(context.builder), to, results, D.B32)

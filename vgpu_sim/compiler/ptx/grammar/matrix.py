@@ -9,7 +9,7 @@ wmma    mma [ xor|and popc ] sync aligned $layout $layout $shape s32 b1 b1 s32
 wmma    mma sync aligned $layout $layout $shape $rnd? f32|f64|s32 $element $element f32|f64|s32
         satfinite?
 mma     sync aligned $shape $layout $layout [ $unscaled? satfinite? ]
-        f16|f32|f64|s32 $element $element f16|f32|f64|s32 $rnd?   : : 70 6.4
+        f16|f32|f64|s32 $element $element f16|f32|f64|s32   : : 70 6.4
   sp|sp::*                  : : 80 7.1
   sp::*                     : : 80 8.5
   e4m3|e5m2                 : : 89 8.4
@@ -20,6 +20,7 @@ mma     sync aligned $shape $layout $layout [ $unscaled? satfinite? ]
   block_scale               : : 120f 8.7
   ue8m0 scale_vec::4X       : : 120f 9.1
   sp::* kind::mxf4|kind::mxf4nvf4 : : 120a/121a 8.7
+mma     sync aligned $shape $layout $layout f64 f64 f64 f64 $rnd
 mma     sync aligned m16n8k32 $layout $layout [ kind::mxf8f6f4 block_scale scale_vec::1X? ]
         f32 $f8f6f4 $f8f6f4 f32 ue8m0
 mma     sync aligned m16n8k64 $layout $layout [ kind::mxf4 block_scale scale_vec::2X? ]
