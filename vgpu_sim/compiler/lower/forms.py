@@ -175,6 +175,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """For each slot name, the modifiers that the slot matches."""
 
 _OWN_TYPES = frozenset({"type", "dtype", "atype", "btype"})
+_PLACED = words.TYPES | {"row", "col", *CHOICES["space"]}
+"""Modifiers of single operands: types, layouts and state spaces."""
+
 _SLOT = re.compile(r"\{\.([^}]+)\}|\.([A-Za-z0-9_:]+)")
 
 
@@ -259,9 +262,24 @@ class Form:
         The parser has already enforced the order where PTX prescribes one.
         """
         if self.any_order:
-            return self._match_any(modifiers)
-        found = self._match_ordered(modifiers)
+            return _assign_in_any_order(self.slots, modifiers)
+        found = _assign_in_order(self.slots, modifiers)
         return found if isinstance(found, Match) else self._match_unordered(modifiers) or found
+
+    def match_rearranged(self, modifiers: tuple[str, ...]) -> Match | None:
+        """Assign modifiers that are in an order that ``match`` does not know: those that belong to
+        an operand by their place in order, and the others in any order.
+        """
+        placed, others = list[str](), list[str]()
+        for modifier in modifiers:
+            (placed if modifier[1:] in _PLACED else others).append(modifier)
+        in_order = tuple(slot for slot in self.slots if slot.words & _PLACED)
+        rest = tuple(slot for slot in self.slots if not slot.words & _PLACED)
+        first = _assign_in_order(in_order, tuple(placed))
+        second = _assign_in_any_order(rest, tuple(others))
+        if isinstance(first, Mismatch) or isinstance(second, Mismatch):
+            return None
+        return Match({**first.words, **second.words})
 
     def _match_unordered(self, modifiers: tuple[str, ...]) -> Match | None:
         """Match the modifiers before the last slots, which are required and in order (the
@@ -287,26 +305,28 @@ class Form:
         missing = any(not slot.optional and slot.name not in words for slot in head)
         return None if missing else Match(words)
 
-    def _match_ordered(self, modifiers: tuple[str, ...]) -> Match | Mismatch:
-        words: dict[str, str] = {}
-        index = 0
-        for slot in self.slots:
-            word = modifiers[index][1:] if index < len(modifiers) else ""
-            if word in slot.words:
-                words[slot.name] = word
-                index += 1
-            elif not slot.optional:
-                return Mismatch(index)
-        return Match(words) if index == len(modifiers) else Mismatch(index)
 
-    def _match_any(self, modifiers: tuple[str, ...]) -> Match | Mismatch:
-        words: dict[str, str] = {}
-        for index, modifier in enumerate(modifiers):
-            word = modifier[1:]
-            slots = (s for s in self.slots if word in s.words and s.name not in words)
-            slot = next(slots, None)
-            if slot is None:
-                return Mismatch(index)
+def _assign_in_order(slots: tuple[Slot, ...], modifiers: tuple[str, ...]) -> Match | Mismatch:
+    words: dict[str, str] = {}
+    index = 0
+    for slot in slots:
+        word = modifiers[index][1:] if index < len(modifiers) else ""
+        if word in slot.words:
             words[slot.name] = word
-        missing = any(not slot.optional and slot.name not in words for slot in self.slots)
-        return Mismatch(len(modifiers)) if missing else Match(words)
+            index += 1
+        elif not slot.optional:
+            return Mismatch(index)
+    return Match(words) if index == len(modifiers) else Mismatch(index)
+
+
+def _assign_in_any_order(slots: tuple[Slot, ...], modifiers: tuple[str, ...]) -> Match | Mismatch:
+    words: dict[str, str] = {}
+    left = list(slots)
+    for index, modifier in enumerate(modifiers):
+        slot = next((slot for slot in left if modifier[1:] in slot.words), None)
+        if slot is None:
+            return Mismatch(index)
+        left.remove(slot)
+        words[slot.name] = modifier[1:]
+    missing = any(not slot.optional for slot in left)
+    return Mismatch(len(modifiers)) if missing else Match(words)

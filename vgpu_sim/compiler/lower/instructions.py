@@ -50,6 +50,10 @@ def _recognise(context: Context, instruction: tree.Instruction) -> tuple[Form, M
             counts.add(form.operand_count)
         else:
             farthest = max(farthest, found.index)
+    for form in forms:
+        rearranged = form.match_rearranged(instruction.modifiers)
+        if rearranged and form.operand_count == len(instruction.operands):
+            return form, rearranged
     if counts:
         wanted = " or ".join(map(str, sorted(counts)))
         raise Invalid(f"{instruction.opcode} takes {wanted} operands here")

@@ -2,9 +2,17 @@
 module.
 """
 
+import random
+from collections.abc import Iterator
+
 import pytest
 
 from vgpu_sim.compiler import InvalidPtxError, UnsupportedPtxError, compile_ptx
+from vgpu_sim.compiler.errors import PtxSyntaxError
+from vgpu_sim.compiler.lower.forms import Match
+from vgpu_sim.compiler.lower.table import FORMS_BY_OPCODE
+from vgpu_sim.compiler.ptx import grammar
+from vgpu_sim.compiler.ptx.grammar import rows
 from vgpu_sim.isa import Module
 from vgpu_sim.isa.verify import MAXIMUM_REASONS, check_module
 
@@ -111,3 +119,60 @@ def test_a_variable_that_is_refused_takes_no_room_of_its_bank() -> None:
     )
     assert _refuse(text) == {"refused": [2]}
     assert [one.name for one in _compile(text).variables] == ["kept"]
+
+
+def _recognise(opcode: str, modifiers: tuple[str, ...]) -> list[tuple[str, dict[str, str]]]:
+    """Return the forms that match a spelling as the compiler selects them, with their words."""
+    arranged = grammar.arrange_modifiers(opcode, modifiers)
+    assert arranged is not None
+    forms = FORMS_BY_OPCODE.get(opcode, ())
+    matches = [(form, form.match(arranged)) for form in forms]
+    found = [(form.pattern, match.words) for form, match in matches if isinstance(match, Match)]
+    if not found:
+        others = [(form, form.match_rearranged(arranged)) for form in forms]
+        found = [(form.pattern, match.words) for form, match in others if match]
+    return [(pattern, dict(words)) for pattern, words in found]
+
+
+def _spellings(row: rows.Row, dice: random.Random) -> Iterator[tuple[tuple[str, ...], ...]]:
+    """Yield spellings of a row, each in its own order and in one that the row permits, too."""
+    for _ in range(12):
+        groups = [
+            [
+                f".{dice.choice(sorted(slot.words))}"
+                for slot in group
+                if slot.words and (not slot.optional or dice.random() < 0.6)
+            ]
+            for group in row.groups
+        ]
+        plain = tuple(word for group in groups for word in group)
+        mixed = tuple(word for group in groups for word in dice.sample(group, len(group)))
+        if row.find_mismatch(tuple(word[1:] for word in mixed)) is None:
+            yield plain, mixed
+
+
+@pytest.mark.parametrize("opcode", sorted(grammar.instructions()))
+def test_an_order_of_modifiers_that_ptx_permits_means_what_any_other_does(opcode: str) -> None:
+    dice = random.Random(opcode)
+    for row in grammar.instructions()[opcode]:
+        for plain, mixed in _spellings(row, dice):
+            assert _recognise(opcode, mixed) == _recognise(opcode, plain)
+
+
+def test_words_of_single_operands_keep_their_order() -> None:
+    (form,) = (
+        one
+        for one in FORMS_BY_OPCODE["mma"]
+        if one.pattern.startswith("mma.sync.aligned.m8n8k4.row.col.f64")
+    )
+    words = ".sync.aligned.m8n8k4.{}.{}.rz.f64.f64.f64.f64"
+    assert form.match_rearranged(tuple(f".{w}" for w in words.format("row", "col")[1:].split(".")))
+    assert not form.match_rearranged(
+        tuple(f".{w}" for w in words.format("col", "row")[1:].split("."))
+    )
+
+
+def test_multiplications_begin_with_their_half() -> None:
+    for line in ("mad.sat.hi.s32 %r, %r, %r, %r;", "madc.cc.lo.u32 %r, %r, %r, %r;"):
+        with pytest.raises(PtxSyntaxError, match="cannot stand after"):
+            _compile(f".entry a() {{ .reg .b32 %r; {line} ret; }}")

@@ -34,12 +34,12 @@ mul     wide u16|s16|$int32
 mad     hi|lo $int          : =1 1 1 1
   wide                      : =W1 1 1 W1
 mad     wide u16|s16|$int32
-mad     [ hi sat ] s32
-mad     [ hi|lo cc ] $word
-madc    [ hi|lo cc? ] $word                  : =1 1 1 1
+mad     hi sat s32
+mad     hi|lo cc $word
+madc    hi|lo cc? $word                      : =1 1 1 1
 mul24   hi|lo $int32        : =1 1 1
 mad24   hi|lo $int32        : =1 1 1 1
-mad24   [ hi sat ] s32
+mad24   hi sat s32
 clmad   hi|lo u64           : =1 1 1 1 : 80 9.3
 sad     $int                : =1 1 1 1
 div     $int                : =1 1 1
