@@ -15,7 +15,7 @@ CUTLASS_A100 = Client(
     repository=Repository("https://github.com/NVIDIA/cutlass", "v4.6.2"),
     folder=PurePosixPath("cutlass"),
     in_programs=True,
-    tests=("test_cutlass.py",),
+    tests=("test_*.py",),
     arguments=("-c", "{programs}/pytest.ini"),
     environment={
         "CUTLASS": "{repository}",

@@ -1,4 +1,4 @@
-"""Unit tests of CUTLASS, compiled by NVIDIA's nvcc to PTX, each test in a process of its own."""
+"""Runs unit tests of CUTLASS that nvcc compiled to PTX, each in a process of its own."""
 
 import functools
 import json
@@ -40,16 +40,19 @@ def _build(program):
         return "not compiled: " + str(error).replace("'", "`")
 
 
-CASES = [
-    pytest.param(program, test, id=f"{file.removesuffix('.cu')}:{test}")
-    for program, files in PROGRAMS[TARGET].items()
-    for file in files
-    for test in _toolkit().tests(file)
-]
+def cases(kind):
+    """Return the tests of the programs whose names begin with ``kind``."""
+    return [
+        pytest.param(program, test, id=f"{file.removesuffix('.cu')}:{test}")
+        for program, files in PROGRAMS[TARGET].items()
+        if program.startswith(kind)
+        for file in files
+        for test in _toolkit().tests(file)
+    ]
 
 
-@pytest.mark.parametrize(("program", "test"), CASES)
-def test_unit(program, test):
+def run_unit(program, test):
+    """Run one test of a program, which is compiled before its first test."""
     built = _build(program)
     if isinstance(built, str):
         pytest.fail(built, pytrace=False)

@@ -11,12 +11,14 @@ from pathlib import Path
 _TEST = re.compile(r"^\s*TEST\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
 _INCLUDE = re.compile(r'^\s*#\s*include\s+(<[^>]+>|"[^"]+")', re.MULTILINE)
 _ERROR = re.compile(r"(?:fatal )?error *: (.+)|(undefined reference to .+)")
+_WHOLE = re.compile(r'^#include "(/.+\.cu)"$', re.MULTILINE)
 _OPTIONS = (
-    *("-std=c++17", "-w", "-Xcompiler", "-O1"),
-    *("--expt-relaxed-constexpr", "--expt-extended-lambda"),
+    # As a release build, which is CUTLASS's default: without NDEBUG, pipelines execute `brkpt`.
+    *("-std=c++17", "-w", "-DNDEBUG", "-Xcompiler", "-O1"),
     *("-DCUTLASS_VERSIONS_GENERATED", "-DCUTLASS_ENABLE_TENSOR_CORE_MMA=1"),
     *("-DCUTLASS_TEST_LEVEL=0", "-DCUTLASS_TEST_ENABLE_CACHED_RESULTS=0"),
 )
+_DEVICE_OPTIONS = ("--expt-relaxed-constexpr", "--expt-extended-lambda")
 
 # Each program's files, below test/unit. The files of a program are compiled as one: most of the
 # time goes into CUTLASS's headers, which each file includes. No two of them have a test of the same
@@ -51,7 +53,7 @@ PROGRAMS: dict[str, dict[str, tuple[str, ...]]] = {
             "pipeline/pipeline_tma_async_warp_specialized.cu",
             "pipeline/pipeline_tma_async_warp_specialized_persistent.cu",
         ),
-        "cluster_launch": ("cluster_launch/cluster_launch.cu",),
+        "launch": ("cluster_launch/cluster_launch.cu",),
         "gemm": ("gemm/device/sm90_gemm_f16_f16_f16_tensor_op_f32_cluster_warpspecialized.cu",),
         "conv": (
             "conv/device_3x/fprop/sm90_conv1d_fprop_implicit_gemm_f16_f16_f32_tensorop_f32.cu",
@@ -65,7 +67,7 @@ PROGRAMS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "120a": {
         "gemm": ("gemm/device/sm120_tensorop_gemm/sm120_gemm_f8_f8_f32_tensor_op.cu",),
-        "block_scaled": (
+        "gemm_block_scaled": (
             "gemm/device/sm120_blockscaled_tensorop_gemm/sm120_bs_gemm_nvf4_nvf4_f32_f32.cu",
         ),
     },
@@ -100,24 +102,43 @@ class Toolkit:
         Raises:
             NotCompiled: with the compiler's first error.
         """
-        source = self.unite(PROGRAMS[target][name])
-        command = self._command(target, name, folder)
-        program = folder / f"{name}-{self._digest(source, command)}"
-        if not program.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            text = folder / f"{name}.cu"
-            text.write_text(source)
-            unfinished = program.with_suffix(".part")
-            done = subprocess.run(
-                [*command, "-o", str(unfinished), str(text), *self._common()],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            if done.returncode:
-                lines = done.stdout + done.stderr
-                error = _ERROR.search(lines)
-                raise NotCompiled(error[0] if error else lines[-500:])
-            unfinished.rename(program)
-        return program
+        source = folder / f"{name}.cu"
+        folder.mkdir(parents=True, exist_ok=True)
+        source.write_text(self.unite(PROGRAMS[target][name]))
+        main = (self.units / "test_unit.cpp", self.units / "common" / "filter_architecture.cpp")
+        objects = [self._make(folder, path, "-c") for path in main]
+        options = [
+            *("-gencode", f"arch=compute_{target},code=compute_{target}", *_DEVICE_OPTIONS),
+            f'-DCUTLASS_TARGET_NAME="{name}"',
+            *("-cudart", "shared", "-L", str(self._links(folder)), "-L", str(self.cuda / "lib")),
+            *("-Xlinker", "--allow-shlib-undefined"),
+        ]
+        libraries = ("-lgtest", "-lcuda", "-lpthread")
+        return self._make(folder, source, *options, *map(str, objects), *libraries)
+
+    def _make(self, folder: Path, source: Path, *options: str) -> Path:
+        """Return what the compiler makes of a source: from an earlier call, if nothing changed."""
+        command = [str(self.cuda / "bin" / "nvcc"), *_OPTIONS, *self._include()]
+        whole = [*command, *options, source.read_text()]
+        whole.append((self.checkout / "include" / "cutlass" / "version.h").read_text())
+        whole += [Path(found).read_text() for found in _WHOLE.findall(whole[-2])]
+        made = (
+            folder / f"{source.stem}-{hashlib.sha256(chr(0).join(whole).encode()).hexdigest()[:12]}"
+        )
+        if "-c" in options:
+            made = made.with_suffix(".o")
+        if made.exists():
+            return made
+        unfinished = made.with_name(f"{made.stem}.part{made.suffix}")
+        done = subprocess.run(
+            [*command, "-o", str(unfinished), str(source), *options],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            lines = done.stdout + done.stderr
+            error = _ERROR.search(lines)
+            raise NotCompiled(error[0] if error else lines[-500:])
+        return unfinished.rename(made)
 
     def unite(self, files: tuple[str, ...]) -> str:
         """Return one source of several files, each in a namespace of its own.
@@ -137,42 +158,24 @@ class Toolkit:
             lines.append(f'namespace file_{index} {{\n#include "{path}"\n}}')
         return "\n".join(lines) + "\n"
 
-    def _command(self, target: str, name: str, folder: Path) -> list[str]:
-        # Tessera's runtime is what the option's name finds (see kernels/test_kernels.py).
-        libraries = folder / "lib"
-        libraries.mkdir(parents=True, exist_ok=True)
-        for link, library in (("libcudart.so", "libcudart.so.13"), ("libcuda.so", "libcuda.so.1")):
-            (libraries / link).unlink(missing_ok=True)
-            (libraries / link).symlink_to(self.libraries / library)
-        include = (
+    def _include(self) -> list[str]:
+        folders = (
             *(self.units, self.units / "common", self.checkout / "include"),
             *(self.checkout / "tools" / "util" / "include", self.cuda / "include" / "cccl"),
         )
-        return [
-            *(
-                str(self.cuda / "bin" / "nvcc"),
-                "-gencode",
-                f"arch=compute_{target},code=compute_{target}",
-            ),
-            *_OPTIONS,
-            f'-DCUTLASS_TARGET_NAME="{name}"',
-            *(f"-I{path}" for path in include),
-            *("-cudart", "shared", "-L", str(libraries), "-L", str(self.cuda / "lib")),
-            *("-Xlinker", "--allow-shlib-undefined"),
-        ]
+        return [f"-I{path}" for path in folders]
 
-    def _common(self) -> list[str]:
-        main = (self.units / "test_unit.cpp", self.units / "common" / "filter_architecture.cpp")
-        return [*map(str, main), "-lgtest", "-lcuda", "-lpthread"]
+    def _links(self, folder: Path) -> Path:
+        """Return a folder with the names of libraries by which nvcc and the linker search.
 
-    def _digest(self, source: str, command: list[str]) -> str:
-        """Identify a program by its sources, CUTLASS's version and the command."""
-        whole = [source, *command, (self.checkout / "include/cutlass/version.h").read_text()]
-        whole += [
-            Path(file).read_text()
-            for file in re.findall(r'^#include "(/.+)"$', source, re.MULTILINE)
-        ]
-        return hashlib.sha256("\0".join(whole).encode()).hexdigest()[:12]
+        Tessera's runtime is what the name of `-cudart shared` finds (see kernels/test_kernels.py).
+        """
+        links = folder / "lib"
+        links.mkdir(exist_ok=True)
+        for link, library in (("libcudart.so", "libcudart.so.13"), ("libcuda.so", "libcuda.so.1")):
+            (links / link).unlink(missing_ok=True)
+            (links / link).symlink_to(self.libraries / library)
+        return links
 
 
 def _resolve(header: str, folder: Path) -> str:
