@@ -49,7 +49,7 @@ PROGRAMS: dict[str, dict[str, tuple[str, ...]]] = {
             *("pipeline/pipeline_async.cu", "pipeline/pipeline_tma_async.cu"),
             "pipeline/sequence_barrier.cu",
         ),
-        "pipeline_specialized": (
+        "specialized": (
             "pipeline/pipeline_tma_async_warp_specialized.cu",
             "pipeline/pipeline_tma_async_warp_specialized_persistent.cu",
         ),
