@@ -68,6 +68,8 @@ def _lines(found: Explanation, most: int | None) -> Iterator[terminal.Line]:
     yield f"  {pod.scheduler or 'nothing yet'}"
     for request in found.requests:
         yield from _request_lines(request, most)
+    if found.bare_nodes:
+        yield why.describe_bare(found.bare_nodes)
     if found.foreign:
         policy = "perhaps slices with another prefix" if found.missing else "no slice, GPU or HCA"
         yield f"Not evaluated: {', '.join(found.foreign)}: {policy}"
@@ -131,6 +133,7 @@ def _document(found: Explanation) -> dict[str, Any]:
     return {
         "pod": _pod(found.pod),
         "requests": [_request_document(one) for one in found.requests],
+        "otherNodes": list(found.bare_nodes),
         "notEvaluated": list(found.foreign + found.left_out),
         "notReadable": dict(found.missing),
         "claims": [

@@ -44,6 +44,7 @@ def new_environment() -> Environment:
         "hue": fleet.hue,
         "words": slices.WORDS,
         "shown_nodes": why.SHOWN,
+        "describe_bare": why.describe_bare,
         "place_legend": places.LEGEND,
         "is_lost": faults.is_lost,
     }

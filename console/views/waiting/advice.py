@@ -71,14 +71,15 @@ def _advise_remedy(remedy: Remedy) -> Advice:
     if remedy.with_divided >= remedy.wanted:
         text = (
             f"Beside the slices that pods hold, divided GPUs of node {remedy.node} have room for"
-            f" {room}. {_divide(remedy)} No pod has to move.{_name_others(remedy)}"
+            f" {room}. {_divide(remedy)} {_spare(remedy)}{_name_others(remedy)}"
         )
         return Advice(title, text, layout=_layout_address(remedy))
     wanted = f"{remedy.wanted} × {remedy.profile}"
     if not remedy.moves:
         largest = f"the most is {remedy.with_divided}, on node {remedy.node}"
         return Advice(title, f"Nothing makes room for {wanted} on one node: {largest}.")
-    also = f" {_divide(remedy)} In addition:" if remedy.divide else ""
+    others = str(remedy.divide[0].others or "") if remedy.divide else ""
+    also = f" {_divide(remedy)}{others} In addition:" if remedy.divide else ""
     short = "" if remedy.with_moves >= remedy.wanted else " Even all of this is not enough."
     text = (
         f"A pod gets all its slices on one node. Beside the held slices, node {remedy.node} has"
@@ -103,22 +104,29 @@ def _advise_layout(title: str, remedy: Remedy, room: str) -> Advice:
             " no pod holds, but the node does not offer all of them yet: see the layouts' status."
         )
         return Advice(title, text)
+    followed = [f"{one.name} follows layout {one.layout}" for one in remedy.room if one.layout]
+    where = f" ({list_first(followed, _SHOWN)})" if followed else ""
     text = (
         f"Beside all slices that pods hold there is room for {room} on divided GPUs of node"
-        f" {remedy.node}, so no pod has to move"
+        f" {remedy.node}{where}"
     )
-    layouts = sorted({layout for _, layout in remedy.room if layout})
-    if layouts and all(layout for _, layout in remedy.room):
-        names = list_first([gpu for gpu, _ in remedy.room], _SHOWN)
-        one = len(remedy.room) == 1
+    gaining = [one for one in remedy.room if one.gain]
+    if remedy.edits and all(one.layout for one in gaining):
+        is_alone = not any(one.others.held for one in remedy.edits) and len(remedy.edits) == 1
+        alone = "" if is_alone else " on GPU " + " and ".join(one.gpu for one in remedy.edits)
+        edits = " ".join(one.describe(remedy.profile) for one in remedy.edits)
+        others = "".join(str(one.others) for one in remedy.edits)
         text = (
-            f"{text}. {names} {'follows' if one else 'follow'} layout"
-            f"{'' if len(layouts) == 1 else 's'} {list_first(layouts, _SHOWN)}, and a GPU follows"
-            " only the oldest layout that selects it: another layout would have no effect there."
-            f" Edit layout {layouts[0]} so that it requests the profile.{_name_others(remedy)}"
+            f"{text}, so no pod has to move{alone}. A GPU follows only the oldest layout that"
+            f" selects it: another layout would have no effect there. {edits}{others}"
+            f"{_name_others(remedy)}"
         )
-        return Advice(title, text, layout=f"/layout?{urlencode({'name': layouts[0]})}")
-    text = f"{text}: a layout that requests this profile there creates it.{_name_others(remedy)}"
+        name = remedy.edits[0].layout.name
+        return Advice(title, text, layout=f"/layout?{urlencode({'name': name})}")
+    text = (
+        f"{text}, so no pod has to move: a layout that requests this profile there creates it."
+        f"{_name_others(remedy)}"
+    )
     return Advice(title, text, layout=_layout_address(remedy))
 
 
@@ -145,6 +153,13 @@ def _divide(remedy: Remedy) -> str:
         return f"{subject} {amount}. No layout selects {'it' if is_one else 'them'} yet."
     by = f"{'It is' if is_one else 'They are'} selected by layout {layouts[0]}"
     return f"{subject} {amount}. {by}: request the profile there."
+
+
+def _spare(remedy: Remedy) -> str:
+    """Return whether pods are concerned when the whole GPUs are divided."""
+    first = remedy.divide[0]
+    others = str(first.others or "")
+    return f"No pod on {first.name} has to move.{others}" if others else "No pod has to move."
 
 
 def _layout_address(remedy: Remedy) -> str:

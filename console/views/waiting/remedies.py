@@ -4,10 +4,18 @@ The room and the moves come from the planner of ``tessera mig advise``. GPUs tha
 or that only ResourceClaims can use, are left out.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from console.views.waiting.edits import (
+    GpuRoom,
+    LayoutEdit,
+    OtherGpus,
+    find_edits,
+    find_others,
+    find_rooms,
+)
 from console.views.waiting.supply import NO_SUPPLY, Supply
 from console.views.waiting.survey import Survey
 from gpu_operator.api.v1alpha1.resource import Gpu
@@ -34,12 +42,14 @@ class Move:
 class WholeGpu:
     """A whole GPU that no pod holds, and on which a layout can create slices.
 
-    ``layout`` is the oldest layout that selects the GPU; empty if there is none.
+    ``layout`` is the oldest layout that selects the GPU; empty if there is none. ``others`` are
+    those on which this layout decides as well.
     """
 
     name: str
     index: int
     layout: str
+    others: OtherGpus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +60,8 @@ class Remedy:
     how many each of ``divide``, the whole GPUs to divide first, can have. ``possible`` is how many
     would fit after all of ``moves``. ``requested`` are those that layouts request there and that no
     pod holds, and ``layout`` is one that a divided GPU of the node follows. ``room`` has the
-    divided GPUs with room, each with the layout that it follows; empty if it follows none.
-    ``supply`` is how the scheduler counts the node's devices. ``others`` are the other nodes on
+    divided GPUs with room, and ``edits`` the layouts to edit. ``supply`` is how the scheduler
+    counts the node's devices. ``others`` are the other nodes on
     which no more has to be done: there is room as well, or whole GPUs to divide.
     """
 
@@ -66,7 +76,8 @@ class Remedy:
     requested: int = 0
     layout: str = ""
     problem: str = ""
-    room: tuple[tuple[str, str], ...] = ()
+    room: tuple[GpuRoom, ...] = ()
+    edits: tuple[LayoutEdit, ...] = ()
     supply: Supply = NO_SUPPLY
     others: tuple[str, ...] = ()
 
@@ -112,22 +123,23 @@ def find_remedy(survey: Survey, resource: str, number: int, nodes: Sequence[str]
     node = survey.world.nodes.get(best.node)
     if node is None:
         return best
-    room = _gpus_with_room(survey, usable[best.node], profile)
+    states = usable[best.node]
+    counts = [_count_unheld(survey.world.gpus[one.name], one, profile) for one in states]
+    room = tuple(find_rooms(survey, states, profile, counts))
     others = sorted(one.node for one in found if one is not best and one.rank[:2] <= best.rank[:2])
     return replace(
         best,
-        room=tuple(room),
+        divide=tuple(_add_others(survey, one) for one in best.divide),
+        room=room,
+        edits=find_edits(survey, room, profile, number - best.requested),
         supply=survey.count_supply(node, resource),
         others=tuple(others) if best.with_divided >= number else (),
     )
 
 
-def _gpus_with_room(
-    survey: Survey, states: Iterable[GpuState], profile: str
-) -> Iterator[tuple[str, str]]:
-    for one in states:
-        if not one.is_whole and pools.advise([one], profile, 1).now:
-            yield one.name, survey.world.gpus[one.name].spec.layout or ""
+def _add_others(survey: Survey, one: WholeGpu) -> WholeGpu:
+    layout = survey.world.layouts.get(one.layout)
+    return one if layout is None else replace(one, others=find_others(survey, layout, one.name))
 
 
 def _on_node(

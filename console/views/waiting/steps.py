@@ -11,7 +11,7 @@ from console.views.waiting.obstacles import (
 )
 from console.views.waiting.supply import is_in_service
 from console.views.waiting.survey import Survey
-from facts.wording import list_first
+from facts.wording import count_of, list_first
 from gpu_operator.api.v1alpha1 import HCA_RESOURCE
 from gpu_operator.api.v1alpha1.gpu import SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu
@@ -68,9 +68,7 @@ def find_steps(
     yield from _healed(matching)
     if resource.partition("/")[2].startswith(geometry.WHOLE_RESOURCE):
         yield from _divided(survey, resource, frozenset(one.name for one in matching))
-    holders = list(_holders(survey, resource, matching))
-    if holders:
-        yield f"A device becomes free when a pod that holds one ends: {_names(holders)}."
+    yield from _ends(survey, resource, number, matching)
 
 
 def _crowded(nodes: Iterable[NodeFinding], number: int) -> Iterator[str]:
@@ -119,18 +117,49 @@ def _healed(nodes: Iterable[NodeFinding]) -> Iterator[str]:
         )
 
 
-def _holders(survey: Survey, resource: str, nodes: Iterable[NodeFinding]) -> Iterator[str]:
-    """Yield the pods whose end frees a device, each with its node.
+def _ends(
+    survey: Survey, resource: str, number: int, nodes: Iterable[NodeFinding]
+) -> Iterator[str]:
+    """Yield which pods have to end for the request, first where the fewest devices are short.
 
-    A withdrawn slice, or one that is not in service, is not offered again.
+    A pod gets all its devices on one node, so that ends on several nodes do not add up.
     """
+    enough: list[tuple[int, str, list[str]]] = []
+    others: list[str] = []
     for node in nodes:
         if node.obstacle not in (*_SHORT, Obstacle.WITHDRAWN):
             continue
-        for gpu, one in survey.slices.get((node.name, resource), ()):
-            if one.state is SliceState.ACTIVE and is_in_service(gpu, one):
-                for holder in one.holders:
-                    yield f"{holder.namespace}/{holder.name} on {node.name} ({one.place})"
+        held = list(_holders(survey, resource, node.name))
+        short = node.supply.held + number - node.supply.allocatable
+        if 0 < short <= len(held):
+            enough.append((short, node.name, held))
+        else:
+            others += [f"{one} on {node.name}" for one in held]
+    for short, name, held in sorted(enough)[:_SHOWN]:
+        ends = "one pod" if short == 1 else f"pods with {short} devices"
+        yield (
+            f"On node {name} enough is free when {ends} of these end{'s' * (short == 1)}:"
+            f" {_names(held)}."
+        )
+    more = len(enough) - _SHOWN
+    if more > 0:
+        yield f"The end of pods frees enough on {count_of(more, 'more node')}, too."
+    if others and not enough:
+        yield (
+            f"A device becomes free when a pod that holds one ends: {_names(others)}. No node has"
+            f" enough by this alone: {number} requested."
+        )
+
+
+def _holders(survey: Survey, resource: str, node: str) -> Iterator[str]:
+    """Yield the pods of a node whose end frees a device, once for each device.
+
+    A withdrawn slice, or one that is not in service, is not offered again.
+    """
+    for gpu, one in survey.slices.get((node, resource), ()):
+        if one.state is SliceState.ACTIVE and is_in_service(gpu, one):
+            for holder in one.holders:
+                yield f"{holder.namespace}/{holder.name} ({one.place})"
 
 
 def _match(

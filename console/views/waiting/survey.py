@@ -37,6 +37,16 @@ class Survey:
         return tuple(n for name, n in found if name in with_gpus or HCA_RESOURCE in n.capacity)
 
     @cached_property
+    def bare_nodes(self) -> tuple[str, ...]:
+        """Return the other nodes, each with its taints: the scheduler counts them as well."""
+        known = {one.name for one in self.nodes}
+        found = sorted(name for name in self.world.nodes if name not in known)
+        return tuple(
+            f"{name} (tainted {', '.join(map(str, taints))})" if taints else name
+            for name, taints in ((one, self.taints.get(one, ())) for one in found)
+        )
+
+    @cached_property
     def slices(self) -> Mapping[tuple[str, str], Sequence[HeldSlice]]:
         """Return the slices of each node and resource."""
         found: dict[tuple[str, str], list[HeldSlice]] = defaultdict(list)

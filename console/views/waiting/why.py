@@ -5,7 +5,7 @@ code that writes the operator's events.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +23,7 @@ from console.views.waiting.obstacles import (
 from console.views.waiting.remedies import Remedy, find_remedy
 from console.views.waiting.steps import find_steps
 from console.views.waiting.survey import Survey, is_explained
+from facts.wording import count_of, list_first
 from gpu_operator.api.v1alpha1.base import ConditionType
 from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
@@ -35,6 +36,7 @@ from mig.errors import MigError
 
 SHOWN: Final = 40  # nodes in a table
 MOST: Final = 8  # resources of a pod that are explained
+_BARE: Final = 3  # names of nodes without devices
 _ORDER: Final = {one: place for place, one in enumerate(Obstacle)}
 
 
@@ -67,7 +69,8 @@ class Explanation:
 
     ``foreign`` are requested resources that are neither slices, GPUs nor HCAs, and ``left_out``
     those beyond a bound. ``missing`` are the kinds of objects that are not known, with the reason:
-    nothing that depends on them is stated.
+    nothing that depends on them is stated. ``bare_nodes`` are the nodes without GPUs
+    and HCAs, which no table has.
     """
 
     pod: PodRecord
@@ -76,6 +79,15 @@ class Explanation:
     foreign: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     missing: Missing = field(default_factory=dict)
+    bare_nodes: tuple[str, ...] = ()
+
+
+def describe_bare(nodes: Sequence[str]) -> str:
+    """Return why the scheduler's message may count more nodes than the tables of devices have."""
+    return (
+        f"The scheduler also counts {count_of(len(nodes), 'node')} without GPUs and HCAs:"
+        f" {list_first(nodes, _BARE)}."
+    )
 
 
 def is_pending(world: World, pod: PodRecord) -> bool:
@@ -127,6 +139,7 @@ def explain(
         tuple(name for name, _ in pod.requests if not is_explained(survey.world, name)),
         tuple(name for name, _ in own[MOST:]),
         {**no_claims, **no_policy},
+        survey.bare_nodes if own else (),
     )
 
 

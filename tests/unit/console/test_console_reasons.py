@@ -73,7 +73,7 @@ def test_all_held_slices_become_free_when_pods_end(node: SyntheticCluster) -> No
         gpu["status"]["slices"][6]["holders"] = [{"namespace": "a", "name": "b", "uid": "c"}]
     text = explain(node, {ONE_G: "1"})
     assert "1 requested; 14 present, 14 allocatable, 14 held, 0 free" in text
-    assert "A device becomes free when a pod that holds one ends: " in text
+    assert "On node n1 enough is free when one pod of these ends: " in text
 
 
 def test_devices_of_an_unhealthy_gpu_return_with_its_health(node: SyntheticCluster) -> None:

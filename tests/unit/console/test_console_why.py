@@ -224,9 +224,11 @@ def test_a_layout_whose_slices_exist_creates_none(node: SyntheticCluster) -> Non
     assert "Layouts that would create it" not in text
     assert "gets its new slices" not in text
     assert "n1 withdraws slices of this resource, and its layouts create no others there" in text
+    # The pod on the withdrawn slice counts against the device that the kubelet offers.
     assert (
-        "A device becomes free when a pod that holds one ends: ml/keeper on n1 (2g.20gb@0)." in text
-    )
+        "A device becomes free when a pod that holds one ends: ml/keeper (2g.20gb@0) on n1."
+        " No node has enough by this alone: 1 requested."
+    ) in text
 
 
 def test_a_layout_that_requests_more_than_exist_creates_some(node: SyntheticCluster) -> None:
@@ -247,7 +249,7 @@ def test_without_a_matching_node_only_labels_and_the_selector_help(node: Synthet
     text = fetch(node, "/why/ml/small").text
     assert "label a node with disk=fast (node n2 has 1 of 7 free)" in text
     assert "change the nodeSelector" in text
-    for other in ("Layouts that would", "healthy again", "that holds one ends", "Try a layout"):
+    for other in ("Layouts that would", "healthy again", "enough is free", "Try a layout"):
         assert other not in text
 
 

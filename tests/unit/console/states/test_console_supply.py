@@ -142,8 +142,9 @@ def test_the_layout_to_edit_is_named_where_every_gpu_follows_one(node: Synthetic
     node.put("MIGLayout", {"metadata": {"name": "mixed"}, "spec": spec})
     synthetic.add_pending_pod(node, "ml", "q", {"gpu.tessera.dev/mig-2g.20gb": "1"})
     page = fetch(node, "/why/ml/q").text
-    assert "n1-gpu-0 follows layout mixed, and a GPU follows only the oldest layout that" in page
-    assert "Edit layout mixed so that it requests the profile" in page
+    assert "node n1 (n1-gpu-0 follows layout mixed), so no pod has to move on GPU n1-gpu-0." in page
+    assert "A GPU follows only the oldest layout that selects it" in page
+    assert "Edit layout mixed so that it requests 1 × 2g.20gb on each of its GPUs." in page
     assert 'href="/layout?name=mixed">See what an edit changes' in page
     assert "a layout that requests this profile there creates it" not in page
     _gpu(node, 0)["spec"]["layout"] = None
