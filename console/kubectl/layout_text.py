@@ -42,9 +42,14 @@ def _lines(found: LayoutDiff, limits: Budgets | None, most: int | None) -> Itera
     yield (terminal.Span(title, bold=True),)
     if not found.selected:
         yield "The selector matches no GPU."
-    yield f"  {count_of(found.selected, 'GPU')} selected, {found.unchanged} unchanged"
+    yield (
+        f"  {count_of(found.selected, 'GPU')} selected, {found.unchanged} unchanged,"
+        f" {found.not_applied} not applied"
+    )
     yield f"  {count_of(found.created, 'slice')} created, {found.destroyed} destroyed"
     yield f"  at most {found.at_a_time} of the GPUs lose slices at the same time"
+    if found.retry:
+        yield (terminal.Span(f"  rolled back. {found.retry}", "red"),)
     if found.sick:
         names = list_first([f"{name} ({health})" for name, health in found.sick], most)
         yield (terminal.Span(f"  not healthy, so that changes may fail: {names}", "red"),)
@@ -64,6 +69,13 @@ def _lines(found: LayoutDiff, limits: Budgets | None, most: int | None) -> Itera
             "  no longer selected by this layout, and without its slices unless another layout"
             f" selects them: {len(found.released)}: {list_first(found.released, most)}"
         )
+        yield (
+            "    a GPU that no layout selects becomes whole: each slice that a pod holds is removed"
+            " when the pod ends, without a deadline, the others at once"
+        )
+    if found.released_pods:
+        pods = count_of(len(found.released_pods), "pod")
+        yield f"  {pods} there with slices to remove: {list_first(found.released_pods, most)}"
     for group in found.groups:
         yield from _group_lines(group, most)
     if found.groups:
@@ -88,7 +100,14 @@ def _limit_lines(limits: Budgets, most: int | None) -> Iterator[terminal.Line]:
 
 def _group_lines(group: ChangeGroup, most: int | None) -> Iterator[terminal.Line]:
     change = group.first
-    yield f"{len(group.names)} x {change.gpu.spec.board}: {list_first(group.names, most)}"
+    title = f"{len(group.names)} x {change.gpu.spec.board}: {list_first(group.names, most)}"
+    if change.is_released:
+        title += (
+            f"; released, then follows layout {change.follows}, by whose rollout rules it changes"
+            if change.follows
+            else "; released, becomes whole"
+        )
+    yield title
     size = max(min(terminal.width() - 8, 10 * change.before.units), 1)
     for picture, when in ((change.before, "now"), (change.after, "then")):
         if picture is not None:
@@ -115,6 +134,7 @@ def _document(found: LayoutDiff, limits: Budgets | None) -> dict[str, Any]:
         "exists": found.exists,
         "selected": found.selected,
         "unchanged": found.unchanged,
+        "notApplied": found.not_applied,
         "created": found.created,
         "destroyed": found.destroyed,
         "gpusAtATime": found.at_a_time,
@@ -122,6 +142,8 @@ def _document(found: LayoutDiff, limits: Budgets | None) -> dict[str, Any]:
         "pods": list(found.pods),
         **({"budgets": _limits(limits)} if limits is not None else {}),
         "released": list(found.released),
+        "podsOnReleased": list(found.released_pods),
+        "retry": found.retry,
         "notHealthy": [{"gpu": name, "health": health} for name, health in found.sick],
         "changes": [
             {
@@ -130,6 +152,8 @@ def _document(found: LayoutDiff, limits: Budgets | None) -> dict[str, Any]:
                 "destroy": list(one.first.destroy),
                 "keep": list(one.first.keep),
                 "problem": one.first.problem,
+                "released": one.first.is_released,
+                "follows": one.first.follows,
                 "held": [
                     {"gpu": gpu, "slice": place, "pods": list(pods)}
                     for gpu, place, pods in one.blocked

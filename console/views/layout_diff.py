@@ -6,32 +6,42 @@ which the operator reconciles layouts; nothing is written.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import yaml
 from pydantic import ValidationError
 
 from console.views.faults import describe_health
 from console.views.geometry import draw
-from console.views.manifest import KIND, ManifestError
+from console.views.manifest import KIND, ManifestError, explain_problem
+from console.views.rollout import STOPPED, describe_retry
 from drawing.slices import BoxState, GpuPicture, draw_places
 from gpu_operator.api.v1alpha1 import GROUP, VERSION
-from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus, OnInUse
+from gpu_operator.api.v1alpha1.miglayout import (
+    InstanceRequest,
+    MIGLayoutSpec,
+    MIGLayoutStatus,
+    OnInUse,
+)
 from gpu_operator.api.v1alpha1.resource import Broken, Gpu, Layout, parse
 from gpu_operator.controllers.common.world import World
-from gpu_operator.controllers.layouts import plans, selection, targets
+from gpu_operator.controllers.layouts import change, plans, selection, targets
 from gpu_operator.controllers.layouts.selection import Part
 from mig import geometry
 from mig.errors import MigError
 from mig.geometry import Instance
 from mig.spec import Place
 
+_WHOLE: Final = (InstanceRequest(profile=geometry.WHOLE),)
+
 
 @dataclass(frozen=True, slots=True)
 class GpuChange:
     """The change of one GPU. ``problem`` says why the layout does not apply to the GPU.
 
-    ``blocked`` are the slices that must be removed and that pods hold, with the pods' names.
+    ``blocked`` are the slices that must be removed and that pods hold, with the pods' names. If
+    the layout releases the GPU, ``is_released`` is set, and ``follows`` is the layout that it
+    follows afterwards; without one it becomes whole.
     """
 
     gpu: Gpu
@@ -42,6 +52,8 @@ class GpuChange:
     keep: tuple[str, ...] = ()
     blocked: tuple[tuple[str, tuple[str, ...]], ...] = ()
     problem: str = ""
+    is_released: bool = False
+    follows: str = ""
 
     @property
     def is_change(self) -> bool:
@@ -55,7 +67,12 @@ class GpuChange:
             (*((box.name, box.state) for box in picture.boxes), picture.requests) if picture else ()
             for picture in (self.before, self.after)
         ]
-        return self.gpu.spec.board, *shapes, self.problem
+        return self.gpu.spec.board, *shapes, self.problem, self.is_released, self.follows
+
+    @property
+    def pods(self) -> frozenset[str]:
+        """Return the pods that hold slices which must be removed."""
+        return frozenset(pod for _, names in self.blocked for pod in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +89,27 @@ class ChangeGroup:
 
 @dataclass(frozen=True, slots=True)
 class LayoutDiff:
-    """The consequences of applying a layout."""
+    """The consequences of applying a layout.
+
+    ``unchanged`` and ``not_applied`` count GPUs that it selects. ``pods`` hold slices of these GPUs
+    that must be removed, and ``released_pods`` such slices of ``released``, the GPUs that follow it
+    now and would not any more. ``retry`` says how to have a layout tried again that the operator
+    has rolled back; empty for others.
+    """
 
     layout: Layout
     exists: bool
     groups: tuple[ChangeGroup, ...]
     selected: int
     unchanged: int
+    not_applied: int
     created: int
     destroyed: int
     pods: tuple[str, ...]
     at_a_time: int
     released: tuple[str, ...]
+    released_pods: tuple[str, ...] = ()
+    retry: str = ""
     sick: tuple[tuple[str, str], ...] = ()
     """GPUs that would change and are not healthy, each with its health."""
 
@@ -126,22 +152,30 @@ def diff(world: World, document: dict[str, Any]) -> LayoutDiff:
     known = world.layouts.get(name)
     layout = _read(document, known)
     planned = replace(world, layouts={**world.layouts, name: layout}, index=None)
-    changes = [_change(gpu, role, layout) for gpu, role in selection.roles_of(planned, layout)]
+    roles = list(selection.roles_of(planned, layout))
+    own = [_change(gpu, role, layout) for gpu, role in roles]
+    is_stopped = any(_is_rolled_back(one.gpu, layout) for one in own)
+    if is_stopped:
+        own = [_stop(one, layout) for one in own]
     before = selection.layouts_by_gpu(replace(world, index=None))
     after = selection.layouts_by_gpu(planned)
     released = sorted(gpu for gpu, of in before.items() if of == name != after.get(gpu))
-    pods = sorted({pod for one in changes for _, names in one.blocked for pod in names})
+    left = [_release(planned, planned.gpus[gpu], after.get(gpu, "")) for gpu in released]
+    changes = [*own, *left]
     return LayoutDiff(
         layout=layout,
         exists=known is not None,
         groups=tuple(_group(one for one in changes if one.is_change or one.problem)),
-        selected=len(changes),
-        unchanged=sum(not one.is_change and not one.problem for one in changes),
+        selected=len(own),
+        unchanged=sum(not one.is_change and not one.problem for one in own),
+        not_applied=sum(bool(one.problem) for one in own),
         created=sum(len(one.create) for one in changes),
         destroyed=sum(len(one.destroy) for one in changes),
-        pods=tuple(pods),
-        at_a_time=layout.spec.rollout.unavailable_of(sum(not one.problem for one in changes)),
+        pods=tuple(sorted({pod for one in own for pod in one.pods})),
+        at_a_time=layout.spec.rollout.unavailable_of(sum(not one.problem for one in own)),
         released=tuple(released),
+        released_pods=tuple(sorted({pod for one in left for pod in one.pods})),
+        retry=describe_retry(layout) if is_stopped else "",
         sick=tuple(
             (one.gpu.name, describe_health(one.gpu))
             for one in changes
@@ -150,13 +184,35 @@ def diff(world: World, document: dict[str, Any]) -> LayoutDiff:
     )
 
 
+def _is_rolled_back(gpu: Gpu, layout: Layout) -> bool:
+    """Return whether the operator has rolled back this version of a layout on a GPU."""
+    return change.read_change(gpu).undone == change.layout_version(layout)
+
+
+def _stop(one: GpuChange, layout: Layout) -> GpuChange:
+    """Return a change of a layout that the operator has rolled back: no GPU begins any more."""
+    if _is_rolled_back(one.gpu, layout):
+        why = change.read_change(one.gpu).why
+        return GpuChange(one.gpu, one.before, problem=f"rolled back{': ' * bool(why)}{why}")
+    target = targets.resolve_target(one.gpu.spec.board, layout.spec.instances)
+    spec = one.gpu.spec
+    has_begun = spec.layout == layout.name and targets.is_satisfied(spec.instances, target.entries)
+    return one if one.problem or has_begun else GpuChange(one.gpu, one.before, problem=STOPPED)
+
+
+def _release(world: World, gpu: Gpu, follows: str) -> GpuChange:
+    """Return the change of a GPU that a layout releases."""
+    wanted = world.layouts[follows].spec.instances if follows else _WHOLE
+    return replace(_plan(gpu, wanted), is_released=True, follows=follows)
+
+
 def _read(document: dict[str, Any], known: Layout | None) -> Layout:
     metadata = {"name": document["metadata"]["name"], "labels": {}, "annotations": {}}
     if known is not None:  # an edit keeps the age, which decides between layouts
         metadata |= {
             "uid": known.meta.uid,
             "creationTimestamp": known.meta.created,
-            "generation": known.meta.generation + 1,
+            "generation": known.meta.generation,
         }
     else:
         metadata |= {"uid": "planned", "creationTimestamp": "9999-12-31T23:59:59Z"}
@@ -169,20 +225,26 @@ def _read(document: dict[str, Any], known: Layout | None) -> Layout:
     except (ValidationError, TypeError, AttributeError, RecursionError) as err:
         raise ManifestError(f"spec: {str(err)[:300]}") from err
     if isinstance(read, Broken):
-        raise ManifestError(read.problem)
+        raise ManifestError(explain_problem(read.problem))
+    if known is not None and read.spec != known.spec:  # the API server counts edits of the spec
+        return replace(read, meta=replace(read.meta, generation=known.meta.generation + 1))
     return read
 
 
 def _change(gpu: Gpu, role: selection.Role, layout: Layout) -> GpuChange:
-    before = draw(gpu)
     match role.part:
         case Part.TAKEN:
-            return GpuChange(gpu, before, problem=f"follows the older layout {role.follows}")
+            return GpuChange(gpu, draw(gpu), problem=f"follows the older layout {role.follows}")
         case Part.CLAIMS:
-            return GpuChange(gpu, before, problem="only ResourceClaims can use this GPU")
+            return GpuChange(gpu, draw(gpu), problem="only ResourceClaims can use this GPU")
         case Part.OWN | Part.UNPLACEABLE:
-            pass  # the target states what is not placeable
-    target = targets.resolve_target(gpu.spec.board, layout.spec.instances)
+            return _plan(gpu, layout.spec.instances)  # states what is not placeable
+
+
+def _plan(gpu: Gpu, wanted_slices: tuple[InstanceRequest, ...]) -> GpuChange:
+    """Return the change of a GPU that gets some slices."""
+    before = draw(gpu)
+    target = targets.resolve_target(gpu.spec.board, wanted_slices)
     if target.problem:
         return GpuChange(gpu, before, problem=target.problem)
     if not gpu.status.conditions:

@@ -1,12 +1,15 @@
 """Reads the manifest of a MIGLayout, and refuses what the API server would refuse."""
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 import yaml
 
 from gpu_operator.api.v1alpha1 import GROUP, VERSION
+from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec
 from vgpu_sim.yaml_nesting import NestingError, check_nesting
 
 LONGEST: Final = 64 * 1024  # characters of a manifest
@@ -44,6 +47,7 @@ _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")  # RFC 1123 subdomain
 _VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LONGEST_NAME: Final = 253
+_UNKNOWN: Final = "Extra inputs are not permitted"
 
 
 class ManifestError(Exception):
@@ -88,6 +92,41 @@ def read_documents(text: str) -> list[Any]:
         raise ManifestError(f"{where}{err.problem}") from err
     except _INVALID as err:
         raise ManifestError(f"not YAML: {str(err)[:300]}") from err
+
+
+def explain_problem(problem: str) -> str:
+    """Return what is wrong with a spec; of an unknown field with the fields that may be meant."""
+    return "; ".join(map(_explain_one, problem.split("; ")))
+
+
+def _explain_one(problem: str) -> str:
+    where, _, text = problem.partition(": ")
+    if text != _UNKNOWN:
+        return problem
+    name = where.rpartition(".")[2]
+    names = difflib.get_close_matches(name, {one.rpartition(".")[2] for one in _fields()}, 1)
+    meant = [one for one in _fields() if one.rpartition(".")[2] in names]
+    hint = f" (is {' or '.join(meant)} meant?)" if meant else ""
+    return f"{where}: unknown field{hint}"
+
+
+@cache
+def _fields() -> tuple[str, ...]:
+    """Return the paths of all fields of a layout's spec, such as ``spec.rollout.onInUse``."""
+    schema = MIGLayoutSpec.model_json_schema()
+    return tuple(_paths(schema, schema.get("$defs", {}), "spec"))
+
+
+def _paths(schema: Mapping[str, Any], known: Mapping[str, Any], where: str) -> Iterator[str]:
+    if "$ref" in schema:
+        schema = known[schema["$ref"].rpartition("/")[2]]
+    for one in schema.get("anyOf", ()):
+        yield from _paths(one, known, where)
+    if "items" in schema:
+        yield from _paths(schema["items"], known, f"{where}[]")
+    for name, one in schema.get("properties", {}).items():
+        yield f"{where}.{name}"
+        yield from _paths(one, known, f"{where}.{name}")
 
 
 def _check_metadata(metadata: Mapping[Any, Any]) -> None:

@@ -46,7 +46,7 @@ _OF_HEALTH: Final = (Reason.UNHEALTHY, Reason.SUSPECT)
 _ORDER: Final = tuple(Phase)
 _POD: Final = re.compile(r"held by pod ([^\s,]+)")
 _REFUSED: Final = "; eviction refused: "
-_STOPPED: Final = "the rollout has stopped: another GPU was rolled back"
+STOPPED: Final = "the rollout has stopped: another GPU was rolled back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +161,19 @@ def format_duration(seconds: int) -> str:
     return f"{seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"{seconds} s"
 
 
+def describe_retry(layout: Layout) -> str:
+    """Return how the operator tries a layout again after it has rolled back a GPU."""
+    longer = (
+        f'{{"spec":{{"rollout":{{"deadlineSeconds":{2 * layout.spec.rollout.deadline_seconds}}}}}}}'
+    )
+    return (
+        "The operator does not try this version of the layout again, also when the pods in the way"
+        " have ended. It tries again after an edit of the layout's spec, with a new deadline. To"
+        " try the same slices again, change for example the deadline:"
+        f" kubectl patch miglayout {layout.name} --type=merge -p '{longer}'"
+    )
+
+
 def _sum(layout: Layout, gpus: Sequence[GpuRollout], taken: Mapping[str, str]) -> LayoutRollout:
     rest = [one for one in gpus if one.phase is not Phase.APPLIED]
     rest.sort(key=lambda one: (_ORDER.index(one.phase), one.gpu.name))
@@ -181,7 +194,7 @@ def _explain_wait(
         return one
     limit = layout.spec.rollout.unavailable_of(sum(counted.values()))
     if counted[Phase.ROLLED_BACK]:
-        text = _STOPPED
+        text = STOPPED
     elif layout.status.observed_generation < layout.meta.generation:
         text = "the operator has not processed the layout's latest version yet"
     elif underway >= limit:

@@ -8,10 +8,14 @@ import re
 from typing import Any
 
 import pytest
-from unit.console.test_console_pages import fetch
+from unit.console.test_console_pages import fetch, post
+from unit.console.test_console_rollout import world_of
 
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
+from console.views import layout_diff
+from console.views.manifest import read_layout
+from gpu_operator.api.v1alpha1 import ROLLED_BACK, ROLLED_BACK_WHY
 
 PREFIX = "gpu.tessera.dev/mig-"
 SEVEN = ("1g.10gb",) * 7
@@ -149,3 +153,97 @@ def test_nodes_without_devices_are_named(pair: SyntheticCluster) -> None:
         "The scheduler also counts 1 node without GPUs and HCAs: head (tainted"
         " node-role.kubernetes.io/control-plane:NoSchedule)."
     ) in why(pair, "1g.10gb", 7)
+
+
+def manifest(index: int, *instances: str, name: str = "seven", extra: str = "") -> str:
+    lines = "".join(f"\n  - {{profile: {one}}}" for one in instances)
+    return (
+        "apiVersion: gpu.tessera.dev/v1alpha1\nkind: MIGLayout\n"
+        f"metadata: {{name: {name}}}\nspec:\n{extra}"
+        f"  selector: {{pool: h100, indices: [{index}]}}\n  instances:{lines}\n"
+    )
+
+
+def diff(cluster: SyntheticCluster, text: str) -> layout_diff.LayoutDiff:
+    return layout_diff.diff(world_of(cluster), read_layout(text))
+
+
+def test_released_gpus_become_whole_and_wait_for_their_pods(pair: SyntheticCluster) -> None:
+    hold(pair, "n1-gpu-1")
+    hold(pair, "n2-gpu-1")
+    pair.objects["MIGLayout"].pop("mixed")
+    for name in ("n1-gpu-1", "n2-gpu-1"):
+        pair.objects["GPU"][name]["spec"]["layout"] = None
+    text = manifest(1, *SEVEN)
+    found = diff(pair, text)
+    assert found.released == ("n1-gpu-0", "n2-gpu-0")
+    # Fourteen slices become two whole GPUs; on the GPUs that it selects four become fourteen.
+    assert (found.selected, found.created, found.destroyed) == (2, 16, 18)
+    assert (found.pods, found.at_a_time) == ((), 1)
+    assert found.released_pods == ("ml/a", "ml/b", "ml/c", "ml/d", "ml/decoder", "ml/e")
+    page = html.unescape(post(pair, text).text)
+    assert "<dt>pods on GPUs that it releases</dt><dd>6</dd>" in page
+    assert "no deadline applies, and no pod is evicted" in page
+    assert page.count("becomes whole</p>") == 2
+
+
+def test_a_released_gpu_that_another_layout_selects_follows_that_one(
+    pair: SyntheticCluster,
+) -> None:
+    late = put_layout(pair, "later", 0, ("7g.80gb", 1))
+    late["metadata"]["creationTimestamp"] = "2026-02-01T00:00:00Z"
+    found = diff(pair, manifest(5, *SEVEN))
+    left = [one for one in found.groups if one.first.is_released]
+    assert {one.first.follows for one in left} == {"later"}
+    assert {one.first.create for one in left} == {("7g.80gb@0",)}
+    assert "then follows layout" in post(pair, manifest(5, *SEVEN)).text
+
+
+def _roll_back(cluster: SyntheticCluster) -> None:
+    gpu = cluster.objects["GPU"]["n1-gpu-1"]
+    gpu["metadata"]["annotations"] = {
+        ROLLED_BACK: "mixed/1",
+        ROLLED_BACK_WHY: "not done in 600 s: whole@0 is held by pod ml/big",
+    }
+
+
+def test_an_unchanged_layout_that_was_rolled_back_changes_nothing(
+    pair: SyntheticCluster,
+) -> None:
+    _roll_back(pair)
+    pair.objects["GPU"]["n2-gpu-1"]["spec"]["layout"] = None  # has not begun
+    hold(pair, "n2-gpu-1")
+    same = manifest(1, "3g.40gb", "2g.20gb", "2g.20gb", name="mixed").replace(
+        "- {profile: 2g.20gb}\n  - {profile: 2g.20gb}", "- {profile: 2g.20gb, count: 2}"
+    )
+    found = diff(pair, same)
+    assert (found.created, found.destroyed, found.not_applied, found.pods) == (0, 0, 2, ())
+    assert [one.first.problem for one in found.groups] == [
+        "rolled back: not done in 600 s: whole@0 is held by pod ml/big",
+        "the rollout has stopped: another GPU was rolled back",
+    ]
+    page = html.unescape(post(pair, same).text)
+    assert "<dt>not applied</dt><dd>2</dd>" in page
+    longer = '{"spec":{"rollout":{"deadlineSeconds":1200}}}'
+    assert f"kubectl patch miglayout mixed --type=merge -p '{longer}'" in page
+    again = diff(pair, same.replace("spec:\n", "spec:\n  rollout: {deadlineSeconds: 1200}\n"))
+    assert (again.retry, again.not_applied, again.pods) == ("", 0, ("ml/big",))
+
+
+@pytest.mark.parametrize(
+    ("extra", "problem"),
+    [
+        ("  onInUse: Wait\n", "spec.onInUse: unknown field (is spec.rollout.onInUse meant?)"),
+        ("  rolout: {}\n", "spec.rolout: unknown field (is spec.rollout meant?)"),
+        ("  xyz: {}\n", "spec.xyz: unknown field</bdi>"),
+    ],
+)
+def test_an_unknown_field_is_named_with_the_one_that_is_meant(
+    pair: SyntheticCluster, extra: str, problem: str
+) -> None:
+    assert problem in post(pair, manifest(1, "1g.10gb", extra=extra)).text
+
+
+def test_the_field_that_decides_about_pods_is_named_by_its_path(pair: SyntheticCluster) -> None:
+    text = manifest(0, "7g.80gb")
+    assert "<code>spec.rollout.onInUse: Wait</code>" in post(pair, text).text
