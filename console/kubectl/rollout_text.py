@@ -23,12 +23,14 @@ def write_rollouts(found: Sequence[LayoutRollout], form: str, now: datetime.date
 
 
 def write_gpus(found: Iterable[LayoutRollout], now: datetime.datetime) -> None:
-    """Print the GPUs of layouts that are not done."""
+    """Print the GPUs of layouts that are not done, and on stderr how to try a layout again."""
+    every = list(found)
     rows = [
         (one.layout.name, gpu.gpu.name, gpu.phase.value, _left(gpu.left_s(now)), gpu.message)
-        for one in found
+        for one in every
         for gpu in one.unfinished
     ]
+    _write_retries(every)
     if rows:
         output.write_table(("LAYOUT", "GPU", "STATE", "LEFT", "MESSAGE"), rows)
     else:
@@ -36,6 +38,7 @@ def write_gpus(found: Iterable[LayoutRollout], now: datetime.datetime) -> None:
 
 
 def _write_layouts(found: Iterable[LayoutRollout], now: datetime.datetime) -> None:
+    every = list(found)
     titles = {
         Phase.CHANGING: "RECONFIGURING",
         Phase.WAITING: "WAITING",
@@ -52,9 +55,16 @@ def _write_layouts(found: Iterable[LayoutRollout], now: datetime.datetime) -> No
             _left(one.left_s(now)),
             _verdict(one),
         )
-        for one in found
+        for one in every
     ]
+    _write_retries(every)
     output.write_table(("LAYOUT", "DONE", *titles.values(), "LEFT", "STATUS"), rows)
+
+
+def _write_retries(found: Iterable[LayoutRollout]) -> None:
+    for one in found:
+        if one.retry:
+            click.echo(f"{one.layout.name} was rolled back. {one.retry}", err=True)
 
 
 def _verdict(one: LayoutRollout) -> str:
@@ -81,6 +91,7 @@ def _document(one: LayoutRollout, now: datetime.datetime) -> dict[str, Any]:
         "states": {phase.value: number for phase, number in one.counts.items()},
         "condition": None if verdict is None else verdict.model_dump(mode="json", by_alias=True),
         "unfinished": [_gpu(gpu, now) for gpu in one.unfinished],
+        "retry": one.retry,
         "followOlderLayouts": dict(one.taken),
     }
 

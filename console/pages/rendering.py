@@ -46,6 +46,7 @@ def new_environment() -> Environment:
         "shown_nodes": why.SHOWN,
         "describe_bare": why.describe_bare,
         "place_legend": places.LEGEND,
+        "is_rolled_back": rollout.is_rolled_back,
         "is_lost": faults.is_lost,
     }
     environment.filters |= {

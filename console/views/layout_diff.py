@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from console.views.faults import describe_health
 from console.views.geometry import draw
 from console.views.manifest import KIND, ManifestError, explain_problem
-from console.views.rollout import STOPPED, describe_retry
+from console.views.rollout import STOPPED, describe_retry, is_rolled_back
 from drawing.slices import BoxState, GpuPicture, draw_places
 from gpu_operator.api.v1alpha1 import GROUP, VERSION
 from gpu_operator.api.v1alpha1.miglayout import (
@@ -154,7 +154,7 @@ def diff(world: World, document: dict[str, Any]) -> LayoutDiff:
     planned = replace(world, layouts={**world.layouts, name: layout}, index=None)
     roles = list(selection.roles_of(planned, layout))
     own = [_change(gpu, role, layout) for gpu, role in roles]
-    is_stopped = any(_is_rolled_back(one.gpu, layout) for one in own)
+    is_stopped = any(is_rolled_back(one.gpu, layout) for one in own)
     if is_stopped:
         own = [_stop(one, layout) for one in own]
     before = selection.layouts_by_gpu(replace(world, index=None))
@@ -184,14 +184,9 @@ def diff(world: World, document: dict[str, Any]) -> LayoutDiff:
     )
 
 
-def _is_rolled_back(gpu: Gpu, layout: Layout) -> bool:
-    """Return whether the operator has rolled back this version of a layout on a GPU."""
-    return change.read_change(gpu).undone == change.layout_version(layout)
-
-
 def _stop(one: GpuChange, layout: Layout) -> GpuChange:
     """Return a change of a layout that the operator has rolled back: no GPU begins any more."""
-    if _is_rolled_back(one.gpu, layout):
+    if is_rolled_back(one.gpu, layout):
         why = change.read_change(one.gpu).why
         return GpuChange(one.gpu, one.before, problem=f"rolled back{': ' * bool(why)}{why}")
     target = targets.resolve_target(one.gpu.spec.board, layout.spec.instances)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from gpu_operator.api.v1alpha1.base import Condition, Reason
+from gpu_operator.api.v1alpha1 import ROLLED_BACK
+from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpu import SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
 from gpu_operator.controllers.common.world import World
@@ -51,12 +52,16 @@ STOPPED: Final = "the rollout has stopped: another GPU was rolled back"
 
 @dataclass(frozen=True, slots=True)
 class GpuRollout:
-    """The change of one GPU. ``deadline`` is the time of its roll-back, if one applies."""
+    """The change of one GPU. ``deadline`` is the time of its roll-back, if one applies.
+
+    ``retry`` says how to have the layout tried again once it has rolled back the GPU.
+    """
 
     gpu: Gpu
     phase: Phase
     message: str = ""
     deadline: datetime.datetime | None = None
+    retry: str = ""
 
     def left_s(self, now: datetime.datetime) -> int | None:
         """Return the seconds until the deadline; 0 once it has passed, None without one."""
@@ -104,6 +109,11 @@ class LayoutRollout:
         return min(found, default=None)
 
     @property
+    def retry(self) -> str:
+        """Return how to have the layout tried again after a roll-back; empty without one."""
+        return next((one.retry for one in self.unfinished if one.retry), "")
+
+    @property
     def verdict(self) -> Condition | None:
         """Return the condition in which the operator describes the rollout: Degraded if it is true,
         else Ready.
@@ -111,6 +121,19 @@ class LayoutRollout:
         found = {one.type: one for one in self.layout.status.conditions}
         degraded = found.get("Degraded")
         return degraded if degraded and degraded.status == "True" else found.get("Ready")
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A layout that is not applied to all GPUs that it selects, by its status.
+
+    ``problem`` is set if the operator reports it as Degraded.
+    """
+
+    name: str
+    applied: int
+    selected: int
+    problem: str = ""
 
 
 def find_rollouts(world: World) -> tuple[LayoutRollout, ...]:
@@ -147,10 +170,28 @@ def find_explained(rollouts: Iterable[LayoutRollout], found: GpuRollout) -> GpuR
     return next((one for one in every if one.gpu.name == found.gpu.name), found)
 
 
-def unfinished_layouts(world: World) -> list[Layout]:
+def unfinished_layouts(world: World) -> list[Unfinished]:
     """Return the layouts whose status states that not every GPU is done; costs no assessment."""
-    found = (one for _, one in sorted(world.layouts.items()))
-    return [one for one in found if one.status.gpus_applied < one.status.gpus_selected]
+    return [
+        Unfinished(one.name, one.status.gpus_applied, one.status.gpus_selected, _find_problem(one))
+        for _, one in sorted(world.layouts.items())
+        if one.status.gpus_applied < one.status.gpus_selected
+    ]
+
+
+def is_rolled_back(gpu: Gpu, layout: Layout) -> bool:
+    """Return whether the operator has rolled back this version of a layout on a GPU."""
+    return gpu.meta.annotations.get(ROLLED_BACK) == change.layout_version(layout)
+
+
+def _find_problem(layout: Layout) -> str:
+    """Return why a layout is Degraded; empty if it is not, or was edited since."""
+    if layout.status.observed_generation < layout.meta.generation:
+        return ""
+    for one in layout.status.conditions:
+        if one.type == ConditionType.DEGRADED.value and one.status == "True":
+            return f"{one.reason}: {one.message}"
+    return ""
 
 
 def format_duration(seconds: int) -> str:
@@ -239,7 +280,7 @@ def _assess(world: World, gpu: Gpu, layout: Layout, role: Role) -> GpuRollout:
         return GpuRollout(gpu, Phase.PENDING, f"node {gpu.spec.node_name} does not exist")
     found = assessment.assess(world, gpu, layout)
     if found.reason is Reason.DEADLINE_EXCEEDED:
-        return GpuRollout(gpu, Phase.ROLLED_BACK, found.message)
+        return GpuRollout(gpu, Phase.ROLLED_BACK, found.message, retry=describe_retry(layout))
     if found.state is State.FAILED and found.reason in _OF_HEALTH:
         return GpuRollout(gpu, Phase.UNHEALTHY, f"{found.message}; {_compare_slices(gpu)}")
     deadline = None

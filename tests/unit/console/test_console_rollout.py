@@ -2,7 +2,10 @@
 
 import asyncio
 import datetime
+import html
+import json
 import random
+import re
 from typing import Any
 
 import pytest
@@ -238,3 +241,62 @@ def test_a_gpu_that_only_hangs_has_not_failed_to_change(
     gpu["status"]["conditions"][-1]["reason"] = "AgentError"
     (found,) = rollout.find_rollouts(world_of(node))
     assert (found.counts[Phase.UNHEALTHY], found.counts[Phase.FAILED]) == (0, 1)
+
+
+def roll_back(cluster: SyntheticCluster, pod: str) -> None:
+    """Have the operator roll back a GPU and report it."""
+    put_layout(cluster, [{"profile": "3g.40gb", "count": 2}])
+    why = f"n1-gpu-0: not done in 600 s, rolled back: 1g.10gb@0 is held by pod {pod}"
+    noted = {ROLLED_BACK: "u/2", ROLLED_BACK_WHY: why}
+    begin_change(cluster, 0, 700)["metadata"]["annotations"] |= noted
+    degraded = {"type": "Degraded", "status": "True", "reason": "DeadlineExceeded", "message": why}
+    degraded["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    status = {"gpusApplied": 2, "conditions": [degraded]}
+    cluster.objects["MIGLayout"]["mixed"]["status"] |= status
+
+
+def test_after_a_roll_back_the_pages_state_how_to_try_again(
+    node: SyntheticCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    roll_back(node, "ml/big")
+    command = "kubectl patch miglayout mixed --type=merge -p "
+    patch = '\'{"spec":{"rollout":{"deadlineSeconds":1200}}}\''
+    for page in show(node, "/rollout/mixed", "/gpus/n1-gpu-0"):
+        assert command + patch in html.unescape(page)
+        assert "also when the pods in the way have ended" in page
+    assert command not in show(node, "/gpus/n1-gpu-1")[0]
+    found = rollout.find_rollouts(world_of(node))
+    for form in ("", "wide"):
+        rollout_text.write_rollouts(found, form, now())
+        assert command + patch in capsys.readouterr().err
+    rollout_text.write_rollouts(found, "json", now())
+    assert command in json.loads(capsys.readouterr().out)["layouts"][0]["retry"]
+
+
+def test_a_rolled_back_layout_is_a_problem_on_the_page_of_the_fleet(
+    node: SyntheticCluster,
+) -> None:
+    roll_back(node, "ml/big")
+    fleet, machine, gpu = show(node, "/", "/nodes/n1", "/gpus/n1-gpu-0")
+    (note,) = re.findall(r'<p class="note bad">Layouts that are not(.*?)</p>', fleet, re.DOTALL)
+    assert "(2 of 3 GPUs; <bdi>DeadlineExceeded: n1-gpu-0: not done in 600 s, rolled" in note
+    assert machine.count("layout mixed, rolled back") == 1
+    for page in (machine, gpu):
+        assert page.count('</a> <span class="tag fault">rolled back</span>') == 1
+    assert "The GPU's condition Ready is about the slices that were restored" in gpu
+    node.objects["MIGLayout"]["mixed"]["metadata"]["generation"] = 3  # an edit: a new attempt
+    fleet, machine = show(node, "/", "/nodes/n1")
+    assert "DeadlineExceeded" not in fleet
+    assert '<p class="note">Layouts that are not' in fleet
+    assert "rolled back" not in machine
+
+
+def test_pods_that_messages_of_a_rollout_name_are_links(node: SyntheticCluster) -> None:
+    pod = synthetic.add_pending_pod(node, "ml", "big", {"gpu.tessera.dev/mig-1g.10gb": "1"})
+    pod["spec"]["nodeName"] = "n1"
+    roll_back(node, "ml/big")
+    link = '<a href="/pods/ml/big" title="ml/big">'
+    every, one, gpu, fleet = show(node, "/rollout", "/rollout/mixed", "/gpus/n1-gpu-0", "/")
+    assert one.count(link) == 3  # headline, row of the GPU, condition
+    for page in (every, gpu, fleet):
+        assert link in page
