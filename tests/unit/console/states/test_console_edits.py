@@ -13,6 +13,7 @@ from unit.console.test_console_rollout import world_of
 
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
+from console.kubectl import layout_text
 from console.views import layout_diff
 from console.views.manifest import read_layout
 from gpu_operator.api.v1alpha1 import ROLLED_BACK, ROLLED_BACK_WHY
@@ -247,3 +248,19 @@ def test_an_unknown_field_is_named_with_the_one_that_is_meant(
 def test_the_field_that_decides_about_pods_is_named_by_its_path(pair: SyntheticCluster) -> None:
     text = manifest(0, "7g.80gb")
     assert "<code>spec.rollout.onInUse: Wait</code>" in post(pair, text).text
+
+
+def test_the_plugin_prints_the_same(
+    pair: SyntheticCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _roll_back(pair)
+    same = manifest(1, "3g.40gb", "{2g.20gb, count: 2}", name="mixed")
+    same = same.replace("{profile: {2g.20gb, count: 2}}", "{profile: 2g.20gb, count: 2}")
+    layout_text.write_diff(diff(pair, same), None, "")
+    text = capsys.readouterr().out
+    assert "2 GPUs selected, 1 unchanged, 1 not applied" in text
+    assert "kubectl patch miglayout mixed --type=merge" in text
+    layout_text.write_diff(diff(pair, manifest(5, *SEVEN)), None, "")
+    text = capsys.readouterr().out
+    assert text.count("; released, becomes whole") == 2
+    assert "6 pods there with slices to remove: ml/a, ml/b" in text
