@@ -600,6 +600,30 @@ print("wheel" in cache.triton_key(), mm.mm_template.template._made)
 print(post_grad.lazy_init.cache_info().misses)
 """
 
+# TorchScript records a convolution by an operator of its own, and copies while it records.
+_RECORDED = """
+import io, torch
+from torch import nn
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(2, 3, 3)
+    def forward(self, x):
+        y = torch.zeros_like(x)
+        y[1:] = x[:-1].double()
+        return self.layer(y)
+model, x, other = Shifted().cuda(), torch.randn(2, 2, 5, 5).cuda(), torch.randn(3, 2, 6, 6).cuda()
+file = io.BytesIO()
+torch.jit.save(torch.jit.trace(model, x), file)
+file.seek(0)
+recorded = torch.jit.load(file)
+print(torch.equal(recorded(other), model(other)))
+recorded(other).sum().backward()
+model(other).sum().backward()
+gradients = zip(recorded.parameters(), model.parameters())
+print(all(torch.allclose(one.grad, same.grad) for one, same in gradients))
+"""
+
 
 def _run(program: str, *arguments: str, devices: int = 1, **variables: str) -> str:
     python = os.environ.get(_VARIABLE)
@@ -695,3 +719,8 @@ def test_gradients_of_samples_of_dirichlet_are_exact() -> None:
 @pytest.mark.slow
 def test_a_stream_sleeps_and_a_grid_of_other_sizes_is_an_error() -> None:
     assert _run(_SLEEPS) == "slept\n"
+
+
+@pytest.mark.slow
+def test_a_recorded_program_convolves_and_copies() -> None:
+    assert _run(_RECORDED) == "True\nTrue\n"

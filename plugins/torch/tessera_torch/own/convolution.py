@@ -12,6 +12,7 @@ from tessera_torch.own.launching import launch
 from tessera_torch.refusal import Unsupported
 
 _BLOCK: Final = 32
+_CUDNN_SETTINGS: Final = 4  # at the end of `_convolution`
 _WARPS: Final = 2  # fewer than a warp group: Triton then uses no wgmma
 _TYPES: Final = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _FORMATS: Final = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -163,6 +164,12 @@ def _convolution(
     transposed: bool, output_padding: Any, groups: int,
 ) -> Any:  # fmt: skip
     counts.CALLS["convolution"] += 1
+    if torch._C._get_tracing_state() is not None:
+        # torch.jit.trace records not this operator, but the one that PyTorch's kernel calls.
+        given = x, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+        cudnn = torch.backends.cudnn
+        flags = cudnn.benchmark, cudnn.deterministic, cudnn.enabled, cudnn.allow_tf32
+        return torch.ops.aten._convolution.default(*given, *flags)
     _check("convolution", x, weight)
     rank = x.dim() - 2
     _check_ranks(x, weight)
@@ -177,6 +184,11 @@ def _convolution(
     out = _like(x, _result_shape(x, weight, shape, transposed, extra))
     _gather(x, weight, out, shape, transposed)
     return out if bias is None else out.add_(bias.view(1, -1, *[1] * rank))
+
+
+def _recorded_convolution(*arguments: Any) -> Any:
+    """Compute the operator of recorded programs, which ends with four settings of cuDNN."""
+    return _convolution(*arguments[:-_CUDNN_SETTINGS])
 
 
 def _convolution_backward(
@@ -198,6 +210,7 @@ def _convolution_backward(
 
 
 KERNELS: Final = {
+    "_convolution": _recorded_convolution,
     "convolution": _convolution,
     "convolution_overrideable": _convolution,
     "convolution_backward": _convolution_backward,

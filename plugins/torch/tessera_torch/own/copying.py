@@ -11,6 +11,7 @@ from tessera_torch.checks.overlap import check_overlap
 from tessera_torch.complexes.parts import COMPLEX_OF, split
 from tessera_torch.operator import Operator
 from tessera_torch.refusal import span
+from tessera_torch.untraced import untraced
 
 _COPY: Final = Operator("copy_", frozenset())  # within a device, as an element-wise operation
 
@@ -169,7 +170,7 @@ def _polar_out(abs: Any, angle: Any, *, out: Any) -> Any:  # noqa: A002 PyTorch'
 
 KERNELS: Final = {
     "polar.out": _polar_out,
-    "copy_": _copy,
+    "copy_": untraced(_copy),
     "zero_": _zero,
     "fill_.Scalar": _fill,
     "masked_fill.Scalar": _masked_fill,
