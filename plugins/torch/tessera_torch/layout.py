@@ -175,3 +175,20 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
             return False
         expected *= size
     return True
+
+
+def are_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether PyTorch takes strides for those of channels_last.
+
+    One channel or one pixel may be strided in either way: the first dimension's stride decides.
+    """
+    if strides[1] == 0:
+        return False
+    least = 0
+    for dimension in (1, *range(len(sizes) - 1, 1, -1), 0):
+        if sizes[dimension] == 0 or strides[dimension] < least:
+            return False
+        if dimension == 0 and least == strides[1]:
+            return False
+        least = strides[dimension] * sizes[dimension]
+    return True

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch import counts, native, sharing
+from tessera_torch import counts, formats, native, sharing
 from tessera_torch.caches import startup
 from tessera_torch.checks.bounds import with_checks
 from tessera_torch.checks.conditions import with_conditions
@@ -50,6 +50,7 @@ def register() -> tuple[Any, int]:
     devices.avoid_nccl()
     startup.use_key_of_wheel()
     sleeping.replace()
+    formats.inform_compilers()
     native.remember()
     library = torch.library.Library("aten", "IMPL")
     plain = {**table.kernels(), **special_table.kernels()}

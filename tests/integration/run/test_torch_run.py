@@ -623,6 +623,24 @@ model(other).sum().backward()
 gradients = zip(recorded.parameters(), model.parameters())
 print(all(torch.allclose(one.grad, same.grad) for one, same in gradients))
 """
+# A compiled program checks the strides of results of operators that it does not compile.
+_CHANNELS_LAST = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+layers = nn.Conv2d(1, 4, 3), nn.ReLU(), nn.ConvTranspose2d(4, 2, 2, 2)
+model = nn.Sequential(*layers).to("cuda", memory_format=torch.channels_last)
+def gradients(function):
+    x = torch.arange(72.0, device="cuda").sin().view(2, 1, 6, 6)
+    x = x.to(memory_format=torch.channels_last).requires_grad_()
+    y = function(x)
+    found = torch.autograd.grad(y.square().sum(), [x, *model.parameters()])
+    return [y, *found]
+plain, compiled = gradients(model), gradients(torch.compile(model))
+for one, same in zip(plain, compiled):
+    torch.testing.assert_close(one, same)
+print(plain[0].is_contiguous(memory_format=torch.channels_last))
+"""
 
 
 def _run(program: str, *arguments: str, devices: int = 1, **variables: str) -> str:
@@ -724,3 +742,8 @@ def test_a_stream_sleeps_and_a_grid_of_other_sizes_is_an_error() -> None:
 @pytest.mark.slow
 def test_a_recorded_program_convolves_and_copies() -> None:
     assert _run(_RECORDED) == "True\nTrue\n"
+
+
+@pytest.mark.slow
+def test_a_compiled_program_convolves_in_channels_last() -> None:
+    assert _run(_CHANNELS_LAST) == "True\n"

@@ -7,6 +7,7 @@ import torch
 import triton.language as tl
 
 from tessera_torch import counts
+from tessera_torch.formats import format_of_convolution
 from tessera_torch.own.convolution_kernels import gather_product, weight_product
 from tessera_torch.own.launching import launch
 from tessera_torch.refusal import Unsupported
@@ -15,7 +16,6 @@ _BLOCK: Final = 32
 _CUDNN_SETTINGS: Final = 4  # at the end of `_convolution`
 _WARPS: Final = 2  # fewer than a warp group: Triton then uses no wgmma
 _TYPES: Final = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-_FORMATS: Final = {4: torch.channels_last, 5: torch.channels_last_3d}
 Three = tuple[int, int, int]
 
 
@@ -76,12 +76,8 @@ def _by(sizes: Sequence[int]) -> str:
     return f"({' x '.join(str(n) for n in sizes)})"
 
 
-def _like(tensor: Any, shape: Sequence[int]) -> Any:
-    rank = tensor.dim()
-    layout = _FORMATS.get(rank)
-    if layout and tensor.is_contiguous(memory_format=layout) and not tensor.is_contiguous():
-        return torch.empty(shape, dtype=tensor.dtype, device=tensor.device, memory_format=layout)
-    return torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
+def _empty(like: Any, shape: Sequence[int], layout: Any) -> Any:
+    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=layout)
 
 
 def _accumulator(dtype: Any) -> Any:
@@ -181,7 +177,8 @@ def _convolution(
             f"{list(x.shape)} to have {channels} channels, but got {x.shape[1]} channels instead"
         )
     extra = _three(output_padding, rank, 0)
-    out = _like(x, _result_shape(x, weight, shape, transposed, extra))
+    layout = format_of_convolution(x, weight)
+    out = _empty(x, _result_shape(x, weight, shape, transposed, extra), layout)
     _gather(x, weight, out, shape, transposed)
     return out if bias is None else out.add_(bias.view(1, -1, *[1] * rank))
 
@@ -198,12 +195,13 @@ def _convolution_backward(
     counts.CALLS["convolution_backward"] += 1
     _check("convolution_backward", gradient, x, weight)
     shape = _Shape(x.dim() - 2, stride, padding, dilation, groups)
+    layout = format_of_convolution(x, weight)
     of_x = of_weight = of_bias = None
     if output_mask[0]:
-        of_x = _gather(gradient, weight, _like(x, x.shape), shape, not transposed)
+        of_x = _gather(gradient, weight, _empty(x, x.shape, layout), shape, not transposed)
     if output_mask[1]:
         first, second = (x, gradient) if transposed else (gradient, x)
-        of_weight = _weights(first, second, weight, shape)
+        of_weight = _weights(first, second, weight, shape).contiguous(memory_format=layout)
     if output_mask[2]:
         of_bias = gradient.sum([0, *range(2, gradient.dim())])
     return of_x, of_weight, of_bias

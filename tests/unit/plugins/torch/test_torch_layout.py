@@ -118,3 +118,23 @@ def test_the_values_of_any_other_tensor_include_strides():
 )
 def test_a_dense_tensor_has_each_element_of_its_range_once(shape, strides, dense):
     assert layout.is_dense(shape, strides) is dense
+
+
+@pytest.mark.parametrize(
+    ("sizes", "strides", "expected"),
+    [
+        ((2, 3, 4, 5), (60, 1, 15, 3), True),
+        ((2, 3, 4, 5), (60, 20, 5, 1), False),
+        ((2, 3, 4, 5), (60, 0, 15, 3), False),
+        ((2, 0, 4, 5), (0, 1, 0, 0), False),
+        ((2, 1, 4, 5), (20, 1, 5, 1), True),
+        ((2, 1, 4, 5), (20, 20, 5, 1), False),
+        ((2, 3, 1, 1), (3, 1, 1, 1), False),
+        ((2, 3, 1, 1), (3, 1, 3, 3), True),
+        ((1, 1, 1, 1), (1, 1, 1, 1), False),
+        ((2, 3, 2, 4, 5), (120, 1, 60, 15, 3), True),
+        ((2, 3, 2, 4, 5), (120, 40, 20, 5, 1), False),
+    ],
+)
+def test_strides_are_those_of_channels_last_as_pytorch_takes_them(sizes, strides, expected):
+    assert layout.are_channels_last(sizes, strides) is expected
