@@ -56,7 +56,19 @@ def _shift_right(first: Any, second: Any) -> Any:
     return shifted if dtype.is_signed else torch.where(outside, 0, shifted)
 
 
+def _differentiate_weight_norm(
+    gradient: Any, direction: Any, length: Any, norms: Any, dim: int
+) -> Any:
+    """Return the gradients of what ``length * direction / norms`` is computed from."""
+    wide = gradient.to(norms.dtype), direction.to(norms.dtype), length.to(norms.dtype)
+    others = [i for i in range(direction.dim()) if i != dim % direction.dim()]
+    sums = (wide[0] * wide[1]).sum(others, keepdim=True)
+    of_direction = wide[2] / norms * (wide[0] - wide[1] * (sums / (norms * norms)))
+    return of_direction.to(direction.dtype), (sums / norms).to(length.dtype)
+
+
 _FORMS: Final[dict[str, Callable[..., Any]]] = {
+    "_weight_norm_interface_backward": _differentiate_weight_norm,
     "digamma": digamma,
     "polygamma": polygamma,
     "lerp.Scalar": _lerp,
