@@ -44,7 +44,13 @@ def register() -> tuple[Any, int]:
     from tessera_torch.linalg import table as linalg_table
     from tessera_torch.own import table
     from tessera_torch.sparse import arithmetic, coordinates, rows, softmax
-    from tessera_torch.special import quantization, ragged_batches, sleeping, table as special_table
+    from tessera_torch.special import (
+        grouped_products,
+        quantization,
+        ragged_batches,
+        sleeping,
+        table as special_table,
+    )
     from tessera_torch.transforms import fft
 
     devices.avoid_nccl()
@@ -55,7 +61,7 @@ def register() -> tuple[Any, int]:
     library = torch.library.Library("aten", "IMPL")
     plain = {**table.kernels(), **special_table.kernels()}
     own = {name: with_refusals(name, one) for name, one in plain.items()}
-    guarded = {**linalg_table.kernels(), **fft.KERNELS}
+    guarded = {**linalg_table.kernels(), **fft.KERNELS, **grouped_products.KERNELS}
     own |= {name: Guarded(name, one) for name, one in guarded.items()}
     own[sharing.NAME] = sharing.lazy_clone
     own["conj_physical_"] = _conjugate_in_place  # PyTorch has none for CUDA to replace

@@ -346,6 +346,12 @@ nn.functional.rrelu(a, 0.2, 0.2, training=True)
 nn.functional.embedding(T([1, 1, 3]), a.detach().reshape(8, 4).clone(), max_norm=1.0)
 nn.functional.embedding(T([1, 1, 3]), a.detach().double().reshape(8, 4).clone(), max_norm=1.0)
 linalg.matrix_sqrth(s)
+func.jvp(lambda v: nn.functional.glu(v), (a.detach(),), (s,))[1]
+func.jvp(func.grad(lambda v: nn.functional.glu(v, 1).sin().sum()), (a.detach(),), (s,))[1]
+[_assert_async(T([1.0])), a][1]; [_assert_async(T([True]), "text"), a][1]
+nn.functional.grouped_mm(a.repeat(2, 2, 4)[0], s.repeat(1, 4, 2), offs=T([3, 8]).int()) * 2
+nn.functional.grouped_mm(a.repeat(1, 1, 4), s.repeat(1, 4, 2)[0], offs=T([3, 8]).int()) * 2
+nn.functional.grouped_mm(a.repeat(1, 1, 4)[0], s.repeat(1, 4, 2)[0], offs=T([0, 16]).int()) * 2
 _weight_norm(a, s[:, :1, :1], 0)
 _weight_norm(a.half(), s[:1, :1].half(), 2)
 _masked_softmax(a, a > 3, -1, 2)

@@ -14,6 +14,14 @@ def _equal(self: Any, other: Any) -> bool:
     return not self.numel() or bool((self == other).all().item())
 
 
+def _assert_nonzero(
+    self: Any, assert_msg: str = "Expected Tensor with single nonzero value, but got zero"
+) -> None:
+    counts.CALLS["_assert_async"] += 1
+    if not bool(self):
+        raise RuntimeError(assert_msg or "Assertion is failed")
+
+
 def _bincount(self: Any, weights: Any = None, minlength: int = 0) -> Any:
     counts.CALLS["bincount"] += 1
     if self.dim() != 1 or self.is_floating_point():
@@ -187,7 +195,32 @@ def _shrink_backward_out(gradient: Any, self: Any, lambd: Any, *, grad_input: An
     return grad_input.resize_(result.shape).copy_(result)
 
 
+def _push_through_gate(result: Any, x: Any, dx: Any, dim: int) -> Any:
+    """Return the tangent of glu, whose result is given."""
+    counts.CALLS["glu_jvp"] += 1
+    gate = torch.sigmoid(x.chunk(2, dim)[1])
+    of_value, of_gate = dx.chunk(2, dim)
+    return of_value * gate + result * (1 - gate) * of_gate
+
+
+def _push_through_gradient_of_gate(
+    of_x: Any, of_result: Any, x: Any, d_of_result: Any, dx: Any, dim: int
+) -> Any:
+    """Return the tangent of glu's gradient."""
+    counts.CALLS["glu_backward_jvp"] += 1
+    value, gate = x.chunk(2, dim)
+    d_value, d_gate = dx.chunk(2, dim)
+    gate = torch.sigmoid(gate)
+    slope = gate * (1 - gate)
+    d_slope = slope * (1 - 2 * gate) * d_gate
+    first = d_of_result * gate + of_result * slope * d_gate
+    second = (d_of_result * value + of_result * d_value) * slope + of_result * value * d_slope
+    return torch.cat((first, second), dim)
+
+
 KERNELS: Final = {
+    "glu_jvp": _push_through_gate,
+    "glu_backward_jvp": _push_through_gradient_of_gate,
     "softshrink_backward": _shrink_backward,
     "softshrink_backward.grad_input": _shrink_backward_out,
     "hardshrink_backward": _shrink_backward,
@@ -202,6 +235,8 @@ KERNELS: Final = {
     "_batch_norm_with_update": _batch_norm_with_update,
     "_cdist_forward": _cdist,
     "equal": _equal,
+    "_assert_async": _assert_nonzero,
+    "_assert_async.msg": _assert_nonzero,
     "bincount": _bincount,
     "_thnn_fused_lstm_cell": _lstm_cell,
     "_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward,
