@@ -38,8 +38,8 @@ _CONFIG = {
     "loop_ordering_after_fusion": False,
     "loop_reindexing_after_fusion": False,
 }
-_ATEN_CALL = re.compile(
-    r"^\s*(?:\w+ = )?(?:torch\.ops\.aten|aten)\.(\w+)(?:\.\w+)?\(", re.MULTILINE
+_CALL = re.compile(
+    r"^\s*(?:\w+ = )?(?:torch\.ops\.aten|aten|extern_kernels)\.(\w+)(?:\.\w+)?\(", re.MULTILINE
 )
 _ALSO_DECOMPOSED = (
     *("upsample_bilinear2d", "upsample_bicubic2d", "upsample_linear1d", "upsample_trilinear3d"),
@@ -189,7 +189,8 @@ def compile_function(
             # Without this, Inductor's cache would not distinguish kernels by alignment.
             aligned = [skip + i for i in inputs.aligned]
             code: Any = compile_fx_inner(graph, everything, static_input_idxs=aligned)
-        called = set(_ATEN_CALL.findall(getattr(code, "source_code", "") or "")) - own
+        found = _CALL.findall(getattr(code, "source_code", "") or "")
+        called = {name for name in found if hasattr(torch.ops.aten, name)} - own
         if called:
             raise NotCompiled(f"Inductor has no kernel for {', '.join(sorted(called))}")
         guards = None
