@@ -13,7 +13,7 @@ from types import ModuleType
 from benchmarks.clients.catalogue.stock_wheels import PYTORCH
 from benchmarks.clients.environment import OUT, TESSERA, install, python_of
 from benchmarks.on_slice import BOARD, REPOSITORY
-from benchmarks.torch import models, table, training
+from benchmarks.torch import models, other_types, table, training
 
 _CLIENT = dataclasses.replace(
     PYTORCH,
@@ -59,8 +59,10 @@ def main() -> int:
     ended = _sweep(_command(python, _PROGRAM), out, chosen)
     outcomes = table.read(out)
     print(table.render(outcomes))
-    if options.record and options.dtype == "float32":
-        table.record(outcomes, _commit())
+    if options.record:
+        is_usual = options.dtype == "float32"
+        recorded = table.RECORDED if is_usual else other_types.recorded(options.dtype)
+        table.record(recorded, outcomes, _commit())
     return 0 if ended else 1
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.on_slice import REPOSITORY
-from benchmarks.torch import models, training
+from benchmarks.torch import models, other_types, training
 from benchmarks.torch.program.frequent import ALSO_USED, USED
 
 RECORDED = REPOSITORY / "benchmarks" / "torch" / "recorded.json"
@@ -39,12 +39,12 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [found[name] for name in sorted(found)]
 
 
-def record(outcomes: Sequence[Outcome], commit: str) -> None:
-    """Write the outcomes for the page: reasons only of those that are not right.
+def record(recorded: Path, outcomes: Sequence[Outcome], commit: str) -> None:
+    """Write the outcomes to a file for the page: reasons only of those that are not right.
 
     An operator that was not compared this time keeps its outcome and its commit.
     """
-    before = json.loads(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {}
+    before = json.loads(recorded.read_text(encoding="utf-8")) if recorded.exists() else {}
     kept = {one["name"]: one for one in before.get("operators", [])}
     for one in outcomes:
         known = {key: str(value)[:200] for key, value in one.items() if key not in _COUNTS}
@@ -53,7 +53,8 @@ def record(outcomes: Sequence[Outcome], commit: str) -> None:
         "date": datetime.now(UTC).date().isoformat(),
         "operators": [kept[name] for name in sorted(kept)],
     }
-    RECORDED.write_text(json.dumps(document, indent=0) + "\n", encoding="utf-8")
+    recorded.parent.mkdir(exist_ok=True)
+    recorded.write_text(json.dumps(document, indent=0) + "\n", encoding="utf-8")
 
 
 def render(outcomes: Sequence[Outcome]) -> str:
@@ -114,6 +115,7 @@ def page() -> str:
     """Return the page with its generated parts of today's records."""
     text = PAGE.read_text(encoding="utf-8")
     text = _replace(text, _BEGIN, _END, section())
+    text = _replace(text, other_types.BEGIN, other_types.END, other_types.section())
     text = _replace(text, training.BEGIN, training.END, training.section())
     return _replace(text, models.BEGIN, models.END, models.section())
 
