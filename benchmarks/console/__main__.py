@@ -25,7 +25,15 @@ import aiohttp
 import yaml
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from benchmarks.console import accessibility, browser, departures, hostile, keyboard, pictures
+from benchmarks.console import (
+    accessibility,
+    browser,
+    departures,
+    hostile,
+    keyboard,
+    pictures,
+    widths,
+)
 
 VIEWERS = 50
 # Scroll through the page in 120 steps, one each frame; returns the times between frames.
@@ -93,8 +101,9 @@ def main() -> None:
     parser.add_argument("--keyboard", action="store_true", help="follow links by the keyboard")
     parser.add_argument("--departures", action="store_true", help="delete objects of open pages")
     parser.add_argument("--hostile", action="store_true", help="follow links, with hostile names")
+    parser.add_argument("--widths", action="store_true", help="check that nothing is cut off")
     options = parser.parse_args()
-    uses_links = options.hostile or options.keyboard or options.departures
+    uses_links = options.hostile or options.keyboard or options.departures or options.widths
     needs_browser = uses_links or options.axe or options.pictures
     if needs_browser and not browser.find_program():
         sys.exit(f"error: none of {', '.join(browser.PROGRAMS)} is installed")
@@ -102,14 +111,16 @@ def main() -> None:
         number, findings = asyncio.run(_follow_links())
         print("\n".join(findings) or "no finding", f"in {number} pages")
         sys.exit(bool(findings))
-    if options.keyboard:
-        findings = asyncio.run(_use_keyboard())
-        print("\n".join(findings) or "no finding")
-        sys.exit(bool(findings))
-    if options.departures:
-        findings = asyncio.run(_delete_objects())
-        print("\n".join(findings) or "no finding")
-        sys.exit(bool(findings))
+    checks = {
+        _use_keyboard: options.keyboard,
+        _delete_objects: options.departures,
+        _check_widths: options.widths,
+    }
+    for check, is_chosen in checks.items():
+        if is_chosen:
+            findings = asyncio.run(check())
+            print("\n".join(findings) or "no finding")
+            sys.exit(bool(findings))
     if options.axe is not None:
         findings = asyncio.run(_check_pages(options.axe.read_text()))
         print("\n".join(findings) or "no finding")
@@ -311,6 +322,11 @@ async def _text(session: aiohttp.ClientSession, url: str) -> str:
 async def _check_pages(axe: str) -> list[str]:
     async with open_rig(40, alike=False) as rig, browser.open_browser() as page:
         return await accessibility.check(page, rig.url, axe)
+
+
+async def _check_widths() -> list[str]:
+    async with open_rig(40, alike=False) as rig, browser.open_browser() as page:
+        return await widths.check(page, rig.url)
 
 
 async def _follow_links() -> tuple[int, list[str]]:

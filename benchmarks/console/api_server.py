@@ -75,8 +75,8 @@ def make_app(cluster: synthetic.SyntheticCluster) -> Starlette:
 
     async def read_pod(request: Request) -> Response:
         pod = request.path_params["pod"].partition(":")[0]
-        if pod == scenes.EXPORTER:
-            return PlainTextResponse(scenes.read_exporter(cluster, time.monotonic() - began))
+        if pod in scenes.EXPORTERS:
+            return PlainTextResponse(scenes.read_exporter(cluster, pod, time.monotonic() - began))
         return PlainTextResponse(scenes.metrics_of(pod, 100 + time.monotonic() - began))
 
     others = [
@@ -103,6 +103,7 @@ def main() -> None:
         scenes.add_fault(cluster)
         scenes.add_inference(cluster)
         scenes.add_exporter(cluster)
+        scenes.add_verdicts(cluster)
         scenes.lose_gpu(cluster)
     scenes.add_holders(cluster)
     if options.hostile:

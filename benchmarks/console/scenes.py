@@ -11,14 +11,20 @@ from gpu_operator.kube.port import Document
 from mig import geometry
 from mig.spec import Place
 
-EXPORTER: Final = "exporter-of-a-node"
-_EXPORTED: Final = "gpu-0003"
+EXPORTERS: Final = {"exporter-of-gpus": "gpu-0003", "exporter-of-an-hca": "gpu-0001"}
+_EXPORTED, _WITH_HCA = EXPORTERS.values()
 LOST: Final = "gpu-0004-gpu-2"
 _NODES: Final = ("gpu-0006",)
 _HALVES: Final = [{"profile": "3g.40gb", "start": 0}, {"profile": "3g.40gb", "start": 4}]
 _BOUNDS_S: Final = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0)
 _SHARES: Final = (0.02, 0.11, 0.35, 0.55, 0.82, 0.94, 0.985, 1.0)  # of requests, by bound
 _MOST_PODS: Final = 6
+_COUNTERS: Final = {  # of an instance, with their growth per second
+    "tessera_kernel_launches_total": 9e3,
+    "tessera_kernel_seconds_total": 1.0,
+    "tessera_host_to_device_bytes_total": 3e9,
+    "tessera_device_to_host_bytes_total": 4e8,
+}
 
 
 def add_rollout(cluster: SyntheticCluster) -> None:
@@ -66,6 +72,46 @@ def add_fault(cluster: SyntheticCluster) -> None:
     cluster.put("GPU", gpu)
 
 
+def add_verdicts(cluster: SyntheticCluster) -> None:
+    """Add events with long messages: of the scheduler, about a policy, and a denial."""
+    pod = {"apiVersion": "v1", "kind": "Pod", "namespace": "training"}
+    policy = {"apiVersion": "rdma.tessera.dev/v1alpha1", "kind": "RDMANetworkPolicy"}
+    refused = "Write of training/worker-0 (10.1.0.9) to training/worker-2 (10.1.0.11) denied by"
+    for name, about, reason, message in (
+        (
+            "waits",
+            {**pod, "name": "llama-finetune-0"},
+            "FailedScheduling",
+            "0/40 nodes are available: 40 Insufficient gpu.tessera.dev/mig-7g.80gb. preemption:"
+            " 0/40 nodes are available: 40 No preemption victims found for incoming pod.",
+        ),
+        (
+            "layer",
+            {**policy, "namespace": "training", "name": "read-only-weights"},
+            "EngineOnly",
+            "only hcad evaluates policies there: gpu-0001: linkd: TimeoutError",
+        ),
+        (
+            "denial",
+            {**pod, "name": "worker-0"},
+            "RDMADenied",
+            f"{refused} training/read-only-weights",
+        ),
+    ):
+        event = {
+            "metadata": {"name": name, "namespace": "training"},
+            "involvedObject": about,
+            "type": "Warning",
+            "reason": reason,
+            "message": message,
+            "firstTimestamp": "2026-01-01T08:30:00Z",
+            "lastTimestamp": "2026-01-01T10:05:00Z",
+            "count": 7,
+            "source": {"component": "tessera-operator"},
+        }
+        cluster.put("Event", event)
+
+
 def lose_gpu(cluster: SyntheticCluster) -> None:
     """Have a GPU be off the bus by a fault that was injected on its node."""
     gpu = cluster.objects["GPU"].get(LOST)
@@ -77,17 +123,36 @@ def lose_gpu(cluster: SyntheticCluster) -> None:
 
 
 def add_exporter(cluster: SyntheticCluster) -> None:
-    """Add the exporter of one node."""
+    """Add the exporters of two nodes: one with figures of GPUs, one with those of an HCA."""
     labels = {"app.kubernetes.io/component": "exporter"}
-    metadata = {"name": EXPORTER, "namespace": "tessera-system", "labels": labels}
-    spec = {"nodeName": _EXPORTED, "containers": [{"name": "exporter"}]}
-    status = {"phase": "Running"}
-    cluster.put("Pod", {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
+    for name, node in EXPORTERS.items():
+        metadata = {"name": name, "namespace": "tessera-system", "labels": labels}
+        spec = {"nodeName": node, "containers": [{"name": "exporter"}]}
+        status = {"phase": "Running"}
+        cluster.put("Pod", {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
 
 
-def read_exporter(cluster: SyntheticCluster, age_s: float) -> str:
-    """Return what the exporter answers: figures that rise and fall, of each GPU at its own pace."""
-    return "\n".join(_export(cluster, age_s)) + "\n"
+def read_exporter(cluster: SyntheticCluster, name: str, age_s: float) -> str:
+    """Return what an exporter answers: figures that rise and fall, of each GPU at its own pace."""
+    is_hca = EXPORTERS[name] == _WITH_HCA
+    return "\n".join(_export_rdma(age_s) if is_hca else _export(cluster, age_s)) + "\n"
+
+
+def _export_rdma(age_s: float) -> Iterator[str]:
+    yield "tessera_hcad_up 1"
+    for number in range(3):
+        pod = f'namespace="training",pod="worker-{number * 2}"'
+        port = f'{{device="HCA-0",port="1",hca="{number}",{pod}}}'
+        for name in ("received", "transmitted"):
+            yield f"node_infiniband_port_data_{name}_bytes_total{port} {1e9 * (number + age_s):.0f}"
+            yield f"tessera_rdma_local_{name}_bytes_total{port} {1e8 * (number + age_s):.0f}"
+        ends = f'source_namespace="training",source_pod="worker-{number * 2}"'
+        ends += f',destination_namespace="training",destination_pod="worker-{number * 2 + 2}"'
+        yield f'tessera_rdma_requests_total{{{ends},verb="WriteImm"}} {2000 * age_s:.0f}'
+        yield f'tessera_rdma_request_bytes_total{{{ends},verb="WriteImm"}} {1e9 * age_s:.0f}'
+        policies = "training/read-only-weights, training/no-write-from-other-teams"
+        denied = f'{ends},verb="Write",policy="{policies}",action="denied"'
+        yield f"tessera_rdma_denials_total{{{denied}}} {1 + age_s // 20:.0f}"
 
 
 def _export(cluster: SyntheticCluster, age_s: float) -> Iterator[str]:
@@ -115,6 +180,10 @@ def _export(cluster: SyntheticCluster, age_s: float) -> Iterator[str]:
             yield f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} {active:.2f}"
             used = one["memoryUsedBytes"] * (0.8 + 0.2 * busy) / 2**20
             yield f"DCGM_FI_DEV_FB_USED{{{labels}}} {used:.0f}"
+            yield f"DCGM_FI_DEV_FB_FREE{{{labels}}} {one['memoryBytes'] / 2**20 - used:.0f}"
+            yield f"tessera_contexts{{{labels}}} {bool(one['holders']):d}"
+            for name, pace in _COUNTERS.items():
+                yield f"{name}{{{labels}}} {pace * active * age_s:.0f}"
 
 
 def add_holders(cluster: SyntheticCluster) -> None:
