@@ -89,7 +89,9 @@ def make_table(
 
     def cell(tag: str, place: int, text: str) -> Element:
         scope = "col" if tag == "th" else None
-        return element(tag, text, class_="num" if place >= numbers_from else None, scope=scope)
+        kind = "num" if place >= numbers_from else None
+        label = head[place] if tag == "td" and place else None  # the console's narrow pages show it
+        return element(tag, text, class_=kind, scope=scope, data_label=label)
 
     body = (
         element("tr", *(cell("td", place, text) for place, text in enumerate(row))) for row in rows

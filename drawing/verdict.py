@@ -11,11 +11,18 @@ from rdma.explain import Explanation, Half
 from rdma.tables import describe_pkey
 
 WIDTH: Final = 720
+NARROW: Final = 340
+_REASON: Final = 110  # characters of a reason's line in a wide drawing
+_NARROW_REASON: Final = 44
 _BOX: Final = 128
 _HIGH: Final = 46
 _TOP: Final = 8
 _LINE: Final = 16
 _MOST_LINES: Final = 24
+_LONGEST: Final = 600  # characters of a reason
+_STEP: Final = 22  # between two boxes of a narrow drawing
+_LETTER: Final = 6.7
+_INDENT: Final = "\N{NO-BREAK SPACE}" * 3  # SVG collapses other spaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,30 +81,68 @@ def _reasons_of(half: Half, verb: str) -> tuple[str, ...]:
 
 def draw_path(path: Path) -> Element:
     """Return the path with a box for each check, and the reasons of each below it."""
-    names = [path.source, *(one.name for one in path.stages), path.destination]
+    names = _names(path)
     step = (WIDTH - _BOX - 16) / (len(names) - 1)
     parts: list[Element] = []
-    open_until_here = True
-    for place, name in enumerate(names):
+    for place, (name, stage, kind) in enumerate(names):
         left = 8 + place * step
-        stage = path.stages[place - 1] if 0 < place <= len(path.stages) else None
         if place:
-            kind = "pass" if open_until_here else "deny"
             middle = _TOP + _HIGH / 2
             line = f"M{left - step + _BOX:.1f} {middle}H{left - 2:.1f}m-7 -4l7 4l-7 4"
             parts.append(element("path", class_=f"wire {kind}", d=line))
-        open_until_here = open_until_here and (stage is None or stage.passes)
-        parts.append(_box(left, name, stage))
-    texts = list(_reasons(path.stages))
-    for number, text in enumerate(texts):
-        y = _TOP + _HIGH + 24 + number * _LINE
-        parts.append(element("text", shorten(text, 110), x=8, y=y))
-    high = _TOP + _HIGH + 16 + len(texts) * _LINE + 8
+        parts.append(_box(left, _TOP, _BOX, name, stage))
+    texts = _wrap(_reasons(path.stages), _REASON)
+    return _finish(path, parts, texts, _TOP + _HIGH, WIDTH)
+
+
+def draw_narrow_path(path: Path) -> Element:
+    """Return the same drawing for a narrow window: the checks are below each other."""
+    parts: list[Element] = []
+    wide, top = NARROW - 16, float(_TOP)
+    for place, (name, stage, kind) in enumerate(_names(path)):
+        if place:
+            line = f"M{NARROW / 2} {top}V{top + _STEP - 2:.1f}m-4 -7l4 7l4 -7"
+            parts.append(element("path", class_=f"wire {kind}", d=line))
+            top += _STEP
+        parts.append(_box(8, top, wide, name, stage))
+        top += _HIGH
+    texts = _wrap(_reasons(path.stages), _NARROW_REASON)
+    return _finish(path, parts, texts, top, NARROW)
+
+
+def _names(path: Path) -> list[tuple[str, Stage | None, str]]:
+    """Return each end and each check: its name, the check, and the class of the line before it."""
+    is_open = True
+    found: list[tuple[str, Stage | None, str]] = [(path.source, None, "")]
+    for one in path.stages:
+        found.append((one.name, one, "pass" if is_open else "deny"))
+        is_open = is_open and one.passes
+    found.append((path.destination, None, "pass" if is_open else "deny"))
+    return found
+
+
+def _wrap(texts: Iterator[str], columns: int) -> list[str]:
+    """Return the texts as lines; those behind the first one of a text are indented."""
+    found: list[str] = []
+    for text in texts:
+        found += textwrap.wrap(shorten(text, _LONGEST), columns, subsequent_indent=_INDENT)
+    return found
+
+
+def _finish(
+    path: Path, parts: Sequence[Element], texts: Sequence[str], top: float, width: int
+) -> Element:
+    """Return the drawing: ``parts``, and lines of text below ``top``."""
+    lines = [
+        element("text", text, x=8, y=top + 24 + number * _LINE) for number, text in enumerate(texts)
+    ]
+    high = top + 16 + len(texts) * _LINE + 8
     return element(
         "svg",
         *parts,
+        *lines,
         class_="drawing",
-        viewBox=f"0 0 {WIDTH} {high}",
+        viewBox=f"0 0 {width} {high:g}",
         role="img",
         aria_label=shorten(path.label, 1500),
     )
@@ -128,17 +173,18 @@ def _word(stage: Stage) -> str:
     return "passes" if stage.passes else "denies"
 
 
-def _box(left: float, name: str, stage: Stage | None) -> Element:
+def _box(left: float, top: float, wide: float, name: str, stage: Stage | None) -> Element:
     kind = "" if stage is None else " pass" if stage.passes else " deny"
-    middle = left + _BOX / 2
+    middle = left + wide / 2
     second = None
     if stage is not None:
-        second = element("text", _word(stage), class_="axis mid", x=middle, y=_TOP + 34)
+        second = element("text", _word(stage), class_="axis mid", x=middle, y=top + 34)
+    text = shorten(name, int(wide / _LETTER))
     return element(
         "g",
         element("title", name),
-        element("rect", class_=f"box{kind}", x=left, y=_TOP, width=_BOX, height=_HIGH, rx=4),
-        element("text", shorten(name, 19), class_="mid", x=middle, y=_TOP + (20 if stage else 27)),
+        element("rect", class_=f"box{kind}", x=left, y=top, width=wide, height=_HIGH, rx=4),
+        element("text", text, class_="mid", x=middle, y=top + (20 if stage else 27)),
         second,
     )
 

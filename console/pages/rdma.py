@@ -11,6 +11,7 @@ from starlette.responses import Response
 from console.pages import queries
 from console.pages.forms import LONGEST_NAME, read_form
 from console.pages.frame import Frame
+from console.pages.rendering import shorten
 from console.views import needs, reach, what_if
 from console.views.manifest import ManifestError
 from console.views.operation import enforcement
@@ -68,8 +69,9 @@ class RdmaPages:
         values["policies"] = enforcement.states_behind(fabric, *found)
         values["states_of"] = partial(enforcement.states_behind, fabric)
         values |= {"verdict_of": verdict_of, "write_lines": write_lines}
+        title = f"{shorten(source, 36)} → {shorten(destination, 36)}: RDMA"
         return self._frame.page(
-            request, "rdma_pair.html", "RDMA", _LIVE, found=found, problem=problem, **values
+            request, "rdma_pair.html", title, _LIVE, found=found, problem=problem, **values
         )
 
     async def show_what_if(self, request: Request) -> Response:

@@ -12,6 +12,7 @@ from drawing import elements, gpus, pixels, slices, verdict
 from drawing.elements import Element
 from drawing.slices import Box, GpuPicture
 from facts.wording import format_size
+from rdma.explain import Explanation
 
 STATIC: Final = Path(__file__).parent / "static"
 _TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -31,7 +32,7 @@ def new_environment() -> Environment:
     environment.globals |= {
         "svg": pixels,
         "gpu_drawing": _draw_gpu,
-        "path_drawing": lambda answer: verdict.draw_path(verdict.path_of(answer)),
+        "path_drawing": _draw_path,
         "patterns": gpus.make_patterns(),
         "advise": advice.advise,
         "describe_recovery": impact.describe_recovery,
@@ -60,6 +61,12 @@ def new_environment() -> Environment:
         "health": faults.describe_health,
     }
     return environment
+
+
+def _draw_path(answer: Explanation, is_narrow: bool) -> Element:
+    """Return the drawing of an explained flow, for a wide or a narrow window."""
+    draw = verdict.draw_narrow_path if is_narrow else verdict.draw_path
+    return draw(verdict.path_of(answer))
 
 
 def _draw_gpu(
