@@ -46,4 +46,10 @@ async def check(page: Page, url: str, touch: Callable[[], Awaitable[object]]) ->
             await page.wait_for(f"location.pathname !== '{path}'", 10)
         except TimeoutError:
             findings.append(f"{path} {link}: Enter does not follow the link")
+    for path in ("/performance", "/layout", "/rdma/what-if"):
+        await page.open(base + path)
+        try:
+            await page.wait_for("document.getElementById('live').dataset.state === 'on'", 5)
+        except TimeoutError:
+            findings.append(f"{path}: the dot does not show that the console is connected")
     return findings

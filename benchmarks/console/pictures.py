@@ -54,21 +54,22 @@ VIEWS: Final = {
 
 async def show_layout(page: Page, base: str) -> None:
     """Open the diff of an example."""
-    await _paste(page, base + "/layout", _MANIFEST, "article")
+    await _paste(page, base + "/layout", _MANIFEST)
 
 
 async def show_what_if(page: Page, base: str) -> None:
     """Evaluate an example of a policy."""
-    await _paste(page, base + "/rdma/what-if", READ_ONLY_POLICY, "section")
+    await _paste(page, base + "/rdma/what-if", READ_ONLY_POLICY)
 
 
-async def _paste(page: Page, url: str, manifest: str, shown: str) -> None:
-    """Submit a manifest in the form of a page, and wait for an element of the answer."""
+async def _paste(page: Page, url: str, manifest: str) -> None:
+    """Submit a manifest in the form of a page, and wait for the answer."""
     await page.open(url)
     await page.evaluate(f"document.getElementById('manifest').value = {manifest!r}")
     await page.evaluate("document.querySelector('.paste').requestSubmit()")
     await page.wait_for(
-        f"document.querySelector('{shown}') !== null && document.readyState === 'complete'"
+        "document.querySelector('[aria-label=Result]') !== null"
+        " && document.readyState === 'complete'"
     )
 
 

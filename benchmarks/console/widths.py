@@ -12,6 +12,7 @@ from benchmarks.console.browser import Page
 SIZES: Final = ((1280, 800), (390, 800))
 _FIND: Final = r"""(() => {
   const main = document.getElementById('main'), found = [];
+  if (!main) return ['no page: ' + document.body.textContent.slice(0, 80)];
   const column = main.getBoundingClientRect().right;
   const name = (one) => `${one.tagName.toLowerCase()}.${one.getAttribute('class') ?? ''} “${
     (one.getAttribute('aria-label') ?? one.textContent).trim().replace(/\s+/g, ' ').slice(0, 40)}”`;
@@ -27,6 +28,10 @@ _FIND: Final = r"""(() => {
       found.push(`${name(one)}: ${one.scrollWidth} px in ${one.clientWidth}`);
     else if (!one.closest('svg, .scroll') && scrolls(one) && box.right > column + 1)
       found.push(`${name(one)}: ${Math.round(box.right - column)} px beyond the column`);
+  }
+  for (const one of main.querySelectorAll('.wide-only')) {
+    const forms = [one, one.nextElementSibling].filter((form) => form.offsetParent);
+    if (forms.length !== 1) found.push(`${name(one)}: ${forms.length} of its forms are shown`);
   }
   for (const text of main.querySelectorAll('svg.drawing text, svg.timeline text')) {
     const box = text.getBoundingClientRect(), whole = text.ownerSVGElement.getBoundingClientRect();
