@@ -84,7 +84,7 @@ def _bar(one: Stack, names: Sequence[str], top: float, scale: float) -> Iterator
         left = at if value > 0 else at - width
         at += value * scale
         number = names.index(cause)
-        colour = f"c{number % COLOURS}" if value > 0 else "less"
+        colour = _colour(number) if value > 0 else "less"
         words = f"{cause}: {value:.4g} {one.unit} ({_percent(value, one)})"
         rect = element(
             "rect",
@@ -98,7 +98,11 @@ def _bar(one: Stack, names: Sequence[str], top: float, scale: float) -> Iterator
         yield rect
         if width > 16:
             yield element(
-                "text", str(number + 1), class_="in", x=left + width / 2, y=top + _BAR / 2 + 4
+                "text",
+                str(number + 1),
+                class_=f"in{_round(number)}",
+                x=left + width / 2,
+                y=top + _BAR / 2 + 4,
             )
     end = max(at, _LEFT)
     if one.interval is not None:
@@ -117,13 +121,22 @@ def _legend(names: Sequence[str], single: Stack | None, top: float) -> Iterator[
         left = 8 + (number // rows) * WIDTH / 2
         y = top + (number % rows) * _LINE
         value = None if single is None else single.parts[name]
-        colour = f"c{number % COLOURS}" if value is None or value >= 0 else "less"
+        colour = _colour(number) if value is None or value >= 0 else "less"
         yield element("rect", class_=f"part {colour}", x=left, y=y, width=14, height=12)
         text = f"{number + 1}  {shorten(name, 34)}"
         yield element("text", text, class_="key", x=left + 20, y=y + 10)
         if single is not None and value is not None:
             words = f"{value:.4g} {single.unit}  {_percent(value, single)}"
             yield element("text", words, class_="row", x=left + WIDTH / 2 - 20, y=y + 10)
+
+
+def _colour(number: int) -> str:
+    """Return the classes of a cause: a colour, which further rounds of causes have paler."""
+    return f"c{number % COLOURS}{_round(number)}"
+
+
+def _round(number: int) -> str:
+    return ("", " again", " third", " fourth")[min(number // COLOURS, 3)]
 
 
 def _percent(value: float, one: Stack) -> str:

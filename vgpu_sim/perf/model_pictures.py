@@ -33,7 +33,8 @@ def _stack_of_pass(board: str, one: Pass) -> Stack:
         parts[part.name] = parts.get(part.name, 0.0) + part.us / 1e3
     if one.waiting:
         parts["launch gaps"] = one.waiting / 1e3
-    return Stack(board, one.us / 1e3, parts, None, "ms")
+    ends = ((one.us - one.half_width_us) / 1e3, (one.us + one.half_width_us) / 1e3)
+    return Stack(board, one.us / 1e3, parts, ends, "ms")
 
 
 def figures_of_models(reports: Sequence[Report], drawings: Sequence[Drawing]) -> list[Figure]:

@@ -16,6 +16,9 @@ from vgpu_sim.perf.gemm.predict import predict
 GEMM = "m=16&n=8192&k=8192&dtype=bf16&board=h200&board=b200"
 
 
+MODEL = "model=llama-2-70b&tp=4&batch=16&in=1024&out=256&board=h100-80gb"
+
+
 def fetch(path: str, query: str = "") -> Answer:
     async def body() -> Answer:
         async with open_console(SyntheticCluster()) as console:
@@ -102,3 +105,22 @@ def test_more_than_eight_requests_do_not_wait_and_others_are_not_delayed() -> No
             return refused.status, other
 
     assert asyncio.run(body()) == (503, "at once")
+
+
+def test_the_phases_of_a_model_have_intervals() -> None:
+    text = fetch("/performance/model", MODEL).text
+    tables = re.findall(r"<caption[^>]*>Causes: (\w+)</caption>(.*?)</table>", text, re.DOTALL)
+    assert [phase for phase, _ in tables] == ["prefill", "decode"]
+    for _, table in tables:
+        low, high, total = (
+            float(one)
+            for pattern in (
+                r">90 % \(ms\)</td><td[^>]*>([\d.]+) to ([\d.]+)<",
+                r">total \(ms\)</td><td[^>]*>([\d.]+)<",
+            )
+            for found in [re.search(pattern, table)]
+            if found
+            for one in found.groups()
+        )
+        assert low < total < high
+    assert text.count('class="whisker"') == 2

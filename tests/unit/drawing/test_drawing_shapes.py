@@ -1,15 +1,17 @@
 """Shapes have the sizes of their values."""
 
 import itertools
+from typing import TypeGuard
 
 import pytest
 
 from drawing.causes import Stack, draw_causes
+from drawing.documents import STYLE
 from drawing.elements import Element, escape_text
 from drawing.listing import MOST_ROWS, Row, draw_listing
 from drawing.network import Device, Network, draw_network
 from drawing.roofline import Point, Roof, draw_roofline
-from drawing.verdict import Path, Stage, draw_path
+from drawing.verdict import NARROW, WIDTH, Path, Stage, draw_narrow_path, draw_path
 
 
 def found_in(drawing: Element, tag: str, kind: str = "") -> list[dict[str, str]]:
@@ -55,6 +57,33 @@ def test_nothing_is_drawn_outside_for_extreme_values() -> None:
         for one in found_in(drawing, "rect"):
             assert 0 <= float(one["x"]) <= 720
             assert float(one["x"]) + float(one["width"]) <= 721
+
+
+def test_no_two_causes_look_alike() -> None:
+    stack = Stack("a", 820, {f"cause {n}": 1.0 + n for n in range(40)})
+    bars = [one["class"] for one in bars_of(stack)]
+    assert len(set(bars)) == len(bars) == 40
+    keys = found_in(draw_causes([stack]), "rect", "part")[40:]
+    assert [one["class"] for one in keys] == bars
+    for name in ("again", "third", "fourth"):
+        assert f".part.{name} {{ fill-opacity: " in STYLE
+
+
+def test_a_long_reason_is_whole_in_wide_and_narrow_drawings() -> None:
+    reason = "P_Key 0x7fff: from: default partition, full member; " * 4
+    path = Path("Write", "a", "b", (Stage("partition", True, (reason.strip(),)),))
+    for draw, width in ((draw_path, WIDTH), (draw_narrow_path, NARROW)):
+        drawing = draw(path)
+        assert dict(drawing.attributes)["viewBox"].startswith(f"0 0 {width} ")
+        texts = [one.children[0] for one in drawing.children if _is_text(one)]
+        whole = " ".join(str(one).replace("\N{NO-BREAK SPACE}", "") for one in texts)
+        assert whole == f"partition: {reason.strip()}"
+        for one in found_in(drawing, "rect", "box"):
+            assert float(one["x"]) + float(one["width"]) <= width
+
+
+def _is_text(one: Element | str) -> TypeGuard[Element]:
+    return isinstance(one, Element) and one.tag == "text"
 
 
 def test_points_are_below_the_roof_where_their_rates_are() -> None:
