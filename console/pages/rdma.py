@@ -14,7 +14,7 @@ from console.pages.frame import Frame
 from console.pages.rendering import shorten
 from console.views import needs, reach, what_if
 from console.views.manifest import ManifestError
-from console.views.operation import enforcement
+from console.views.operation import enforcement, memory_access
 from rdma.enforcement import lacking, verdict_of, write_lines
 from rdma.explain import Explanation, QuestionError
 
@@ -49,6 +49,8 @@ class RdmaPages:
             self._model.fabric, sorted(self._model.fabric.policies)
         )
         values["late"] = lacking(states)
+        names = sorted(self._model.fabric.policies)
+        values["layers"] = enforcement.find_second_layers(self._model.fabric, names)
         return self._frame.page(request, "rdma.html", "RDMA", _LIVE, broken=problems, **values)
 
     async def show_pair(self, request: Request) -> Response:
@@ -67,6 +69,9 @@ class RdmaPages:
         values["missing"] = missing
         fabric = self._model.fabric
         values["policies"] = enforcement.states_behind(fabric, *found)
+        names = [one.name for one in values["policies"]]
+        values["layers"] = enforcement.find_second_layers(fabric, names)
+        values["removed"] = memory_access.removed_by(fabric, names)
         values["states_of"] = partial(enforcement.states_behind, fabric)
         values |= {"verdict_of": verdict_of, "write_lines": write_lines}
         title = f"{shorten(source, 36)} → {shorten(destination, 36)}: RDMA"

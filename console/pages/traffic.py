@@ -1,6 +1,7 @@
 """The page of RDMA traffic and denials, which other pages load as a part."""
 
 import asyncio
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -46,8 +47,10 @@ class LiveTraffic:
         first = queries.number(request.query_params.get("first", "")) or 0
         nodes = traffic.nodes_of(self._frame.model.fabric, space, first)
         found = traffic.view(await self.read(nodes), space, max(len(nodes) - MOST_NODES, 0))
-        values = {"found": found, "namespace": space, "rate": traffic.format_rate}
+        values: dict[str, Any] = {"found": found, "namespace": space, "rate": traffic.format_rate}
         values |= {"again": AGAIN_S, "missing": self._frame.missing_of(needs.RDMA)}
+        events = tuple(self._frame.model.events.all())
+        values["denied_at"] = {row: traffic.last_denied(events, row) for row in found.denials}
         live = "Connection"
         title = "RDMA traffic and denials"
         return self._frame.page(request, "rdma_traffic.html", title, live, **values)

@@ -1,13 +1,16 @@
 """Live traffic and denials of RDMA, and the traffic on a node's links, from exporters' readings."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from console.model import readings as of
+from console.model.event_log import EventRecord, order_of
 from console.model.fabric import Fabric
 from console.model.readings import Labels, NodeReadings
 from console.views import reach
+from gpu_operator.api.v1alpha1.base import Reason
 
 MOST_ROWS: Final = 200
 _ALIKE_S: Final = 2.0  # between windows that are stated as one: nodes are read in turn
@@ -136,6 +139,21 @@ def links_of(found: NodeReadings) -> dict[str, LinkTraffic]:
             name = f"{kind} {number}"
             links[name] = LinkTraffic(down.get(number, 0.0), up.get(number, 0.0))
     return links
+
+
+def last_denied(events: Iterable[EventRecord], row: DenialRow) -> str:
+    """Return when a node's agent reported a denial of a row last; empty if no event is stored."""
+    verb, ends = re.escape(row.verb), (row.source, row.destination)
+    source, destination = (rf"{re.escape(one)} \(" if one else "" for one in ends)
+    found = re.compile(rf"{verb} of {source}.* to {destination}")
+    times = [
+        one.last
+        for one in events
+        if one.reason == Reason.RDMA_DENIED
+        and f"{one.namespace}/{one.name}" in ends
+        and found.match(one.message)
+    ]
+    return max(times, key=order_of, default="")
 
 
 def format_rate(bytes_per_s: float) -> str:

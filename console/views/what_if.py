@@ -9,6 +9,7 @@ import yaml
 from console.model.fabric import Fabric, KnownNetwork, KnownPolicy
 from console.views import reach
 from console.views.manifest import ManifestError, read_documents
+from console.views.operation.memory_access import describe_removed
 from console.views.reach import Cell
 from gpu_operator.controllers.rdma import reading
 from gpu_operator.controllers.rdma.reading import SeenNetwork, SeenPolicy
@@ -42,6 +43,7 @@ class Outcome:
     more: int
     pods: int
     more_pods: int
+    removed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Proposal:
     """Objects that would be created or replaced, as a model stores them."""
 
     puts: tuple[tuple[str, str, SeenPolicy | SeenNetwork], ...]
+    removed: tuple[str, ...] = ()
+    """Which verbs rules with ``maxAccess: ReadOnly`` lose."""
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -90,7 +94,14 @@ def read(text: str, now: Fabric) -> Proposal:
     documents = read_documents(text)
     if not 1 <= len(documents) <= MOST_DOCUMENTS:
         raise ManifestError(f"1 to {MOST_DOCUMENTS} objects are expected, not {len(documents)}")
-    return Proposal(tuple(_read(one, now) for one in documents))
+    puts = tuple(_read(one, now) for one in documents)
+    removed = (
+        text
+        for (kind, key, _), one in zip(puts, documents, strict=True)
+        if kind == POLICY_KIND
+        for text in describe_removed(key, one.get("spec"))
+    )
+    return Proposal(puts, tuple(removed))
 
 
 def evaluate(now: Fabric, proposal: Proposal, namespace: str = "", first: int = 0) -> Outcome:
@@ -108,7 +119,8 @@ def evaluate(now: Fabric, proposal: Proposal, namespace: str = "", first: int = 
     ]
     names = tuple(f"{kind} {key}" for kind, key, _ in proposal.puts)
     shown, more = tuple(changes[:SHOWN]), max(len(changes) - SHOWN, 0)
-    return Outcome(names, proposal.problems, shown, more, len(before.pods), before.more)
+    pods = (len(before.pods), before.more)
+    return Outcome(names, proposal.problems, shown, more, *pods, proposal.removed)
 
 
 def _read(document: Any, now: Fabric) -> tuple[str, str, SeenPolicy | SeenNetwork]:

@@ -209,7 +209,9 @@ def test_the_page_of_traffic_links_policies_to_their_explanation(cluster: Synthe
         f'<a href="/rdma/explain?from={quote("ml/a")}&amp;to={quote("db/b")}"><bdi>db/two</bdi></a>'
     )
     assert link in text
-    assert '<td class="num">7</td><td class="num">10</td>' in text
+    assert (
+        'data-label="Recent">7</td><td class="num" data-label="Since hcad\'s start">10</td>' in text
+    )
     assert 'data-again="5"' in text
     assert text.count("means over the last <b>10 s</b>") == 1
     part = show(cluster, "/rdma", answer(0, 0), query="namespace=training")
@@ -217,7 +219,7 @@ def test_the_page_of_traffic_links_policies_to_their_explanation(cluster: Synthe
 
 
 def test_denials_are_recent_only_after_a_second_reading(cluster: SyntheticCluster) -> None:
-    pattern = r'<td class="num">(?:<span class="quiet">)?([^<]*)(?:</span>)?</td><td class="num">3<'
+    pattern = r'"Recent">(?:<span class="quiet">)?([^<]*)(?:</span>)?</td><td class="num"[^>]*>3<'
     once = show(cluster, "/rdma/traffic", answer(0, 3))
     twice = show(cluster, "/rdma/traffic", answer(0, 3), answer(0, 3))
     away = show(cluster, "/rdma/traffic", "tessera_hcad_up 0", answer(0, 3))
