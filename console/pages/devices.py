@@ -106,5 +106,7 @@ class DevicePages:
         tables = places.name_slices(tables, world.gpus_by_node()[name])
         values = {"name": name, "tables": tables, "problem": scrape.problem, "pod": scrape.pod}
         values["gpus"] = {str(one.spec.index): one.name for one in world.gpus_by_node()[name]}
+        values["slices"] = places.pages_of_slices(world.gpus_by_node()[name])
         values["again"] = AGAIN_S
-        return self._frame.page(request, "node_metrics.html", f"Metrics of {name}", "", **values)
+        title, live = f"Metrics of {name}", "GPU Connection"
+        return self._frame.page(request, "node_metrics.html", title, live, **values)

@@ -82,11 +82,26 @@ def find_slices(
 def name_slices(tables: Iterable[Table], gpus: Sequence[Gpu]) -> list[Table]:
     """Replace the columns of profile and instance of an exporter's table by the place."""
     known = {
-        (str(gpu.spec.index), place.profile, number_place(place, gpu.spec.board)): str(place)
+        (str(gpu.spec.index), *_labels_of(place, gpu.spec.board)): str(place)
         for gpu in gpus
         for place in (one.place for one in details.entries_of(gpu))
     }
     return [_name(one, known) for one in tables]
+
+
+def pages_of_slices(gpus: Iterable[Gpu]) -> dict[tuple[str, str], str]:
+    """Return the UUIDs of slices by the index of the GPU and the place, as tables name it."""
+    return {
+        (str(gpu.spec.index), str(one.place)): one.uuid
+        for gpu in gpus
+        for one in details.entries_of(gpu)
+    }
+
+
+def _labels_of(place: Place, board: str) -> tuple[str, str]:
+    """Return the profile and the instance in an exporter's labels; a whole GPU has neither."""
+    is_whole = place.profile == geometry.WHOLE
+    return ("", "") if is_whole else (place.profile, number_place(place, board))
 
 
 def _name(table: Table, known: dict[tuple[str, str, str], str]) -> Table:

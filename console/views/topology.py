@@ -9,7 +9,7 @@ from urllib.parse import quote
 from console.views.faults import describe_health, is_sick
 from console.views.traffic import LinkTraffic, format_rate
 from drawing.documents import Figure
-from drawing.network import Load
+from drawing.network import Load, Network
 from gpu_operator.controllers.common.world import World
 from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.errors import PerfError
@@ -45,6 +45,8 @@ class NodeTopology:
     unplaced: int = 0
     sick: tuple[str, ...] = ()
     has_flat_hcas: bool = False
+    network: Network | None = None
+    """The devices of the drawing, which a narrow window has as a list."""
 
 
 def rows(world: World, text: str) -> tuple[tuple[Row, ...], int]:
@@ -88,12 +90,13 @@ def view(world: World, node: str, traffic: Mapping[str, LinkTraffic] = NO_TRAFFI
         name: Load(format_rate(one.down), format_rate(one.up), max(one.down, one.up))
         for name, one in traffic.items()
     }
-    figure = figure_of_network(replace(network, loads=loads))
+    network = replace(network, loads=loads)
+    figure = figure_of_network(network)
     words = tuple(
         f"GPU {one.spec.index} is {describe_health(one)[:200]}" for one in gpus if is_sick(one)
     )
     flat = topology.name == FLAT and hcas > 0
-    return NodeTopology(figure, "", len(network.unplaced), words, flat)
+    return NodeTopology(figure, "", len(network.unplaced), words, flat, network)
 
 
 def _hcas(world: World, pool: str) -> int:
