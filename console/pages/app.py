@@ -26,7 +26,7 @@ from console.pages.access import Access
 from console.pages.devices import DevicePages
 from console.pages.events import EventPages
 from console.pages.forms import read_form
-from console.pages.frame import Busy, Frame, answer_busy
+from console.pages.frame import STATE, Busy, Frame, answer_busy
 from console.pages.history import HistoryPages
 from console.pages.inference import InferenceTables
 from console.pages.lists import ListPages
@@ -96,6 +96,7 @@ class Pages:
             "/why": self.show_why,
             "/why/{namespace}/{name}": self.show_why_pod,
             "/rdma/traffic": self._live.show_rdma,
+            STATE: self._frame.show_state,
             "/stream": self.follow_changes,
             **self._devices.handlers(),
             **self._history.handlers(),

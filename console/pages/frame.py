@@ -36,9 +36,10 @@ _LISTS: Final = {
     "Pod": ("/pods", "all pods"),
     SLICE: ("/slices", "all slices"),
     "MIGLayout": ("/rollout", "all layouts"),
-    "GPUFault": ("/events?lane=fault", "all faults"),
+    "GPUFault": ("/faults", "all faults"),
 }
 AGAIN_S: Final = 5  # between two loads of a page with figures that are read on request
+STATE: Final = "/parts/state"  # the notes that every page has, without a page
 _PART: Final = "x-part"  # header with which the script requests a page without its frame
 _MOST_WAITING: Final = 8  # predictions that wait for another
 _P = ParamSpec("_P")
@@ -130,6 +131,10 @@ class Frame:
         values["since"] = self.model.departures.find(kind, key)
         values["lists"] = _LISTS.get(kind, _FLEET)
         return self.page(request, "notices/missing.html", "Not found", live, status, **values)
+
+    async def show_state(self, request: Request) -> Response:
+        """Return the notes about outages, for the script of pages that are not loaded again."""
+        return self.page(request, "notices/state.html", "State", "")
 
     def page(
         self,

@@ -10,7 +10,7 @@ from starlette.staticfiles import StaticFiles
 
 from console.model.cluster import ClusterModel
 from console.pages import rendering, stream
-from console.pages.frame import Frame
+from console.pages.frame import STATE, Frame
 from console.pages.predictions import PredictionPages
 from drawing import documents
 
@@ -31,7 +31,12 @@ class RunPages:
 
     def routes(self) -> list[Route | Mount]:
         """Return the routes of the application."""
-        pages = {"/": self.show, "/stream": self.follow, **self._predictions.handlers()}
+        pages = {
+            "/": self.show,
+            "/stream": self.follow,
+            STATE: self._frame.show_state,
+            **self._predictions.handlers(),
+        }
         style = Route("/static/drawing.css", self.send_style)
         static = Mount("/static", StaticFiles(directory=rendering.STATIC))
         return [*(Route(path, page) for path, page in pages.items()), style, static]

@@ -101,9 +101,24 @@
     }
   };
 
+  // Replaces the notes about outages on a page that is not loaded again, such as one with a form.
+  const refreshState = async () => {
+    const fresh = (await parse('/parts/state')).getElementById('main');
+    const notes = fresh?.querySelector('#state');
+    if (!notes) return;
+    document.getElementById('state')?.replaceWith(notes);
+    main().dataset.outages = fresh.dataset.outages ?? '';
+    watches = fresh.dataset.watches;
+    paint();
+  };
+
   const update = async (change) => {
     const kinds = main().dataset.live.split(' ').filter(Boolean);
     const met = change.kinds.filter((kind) => kind === '*' || kinds.includes(kind));
+    if (!kinds.length) { // the page does not change, but what the console and Tessera's parts do
+      if (change.kinds.some((kind) => ['*', 'Part', 'Connection'].includes(kind))) await refreshState();
+      return;
+    }
     if (!met.length) return;
     const drawn = met.every((kind) => kind === 'GPU' || kind === 'Node');
     const cards = main().querySelector('[data-cards]');
@@ -136,6 +151,7 @@
     else if (stream !== 'open') show('off', 'the console does not answer: it may have ended');
     else if (watches !== 'on') show('off', 'the console does not receive all changes from the API server');
     else if (main().dataset.outages) show('off', main().dataset.outages);
+    else if (!main().dataset.live) show('on', 'the console is connected; this page does not change by itself');
     else show('on', 'live: changes of the cluster appear at once');
   };
 
@@ -183,10 +199,8 @@
   };
   setInterval(count, 1000);
 
-  if (main().dataset.live) {
-    follow(Number(main().dataset.version));
-    setInterval(tick, 200);
-  } else show('still', 'this page does not change by itself');
+  follow(Number(main().dataset.version));
+  if (main().dataset.live) setInterval(tick, 200);
 
   document.addEventListener('change', (event) => {
     if (event.target.matches('form[data-auto] select')) event.target.form.requestSubmit();

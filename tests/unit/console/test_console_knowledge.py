@@ -251,7 +251,7 @@ def test_a_page_of_an_object_that_is_gone_has_the_time_and_a_link_to_the_list() 
         ("/pods/ml/p", "/pods"),
         ("/why/ml/p", "/pods"),
         ("/rollout/mixed", "/rollout"),
-        ("/faults/xid-48-drill", "/events?lane=fault"),
+        ("/faults/xid-48-drill", "/faults"),
         ("/history/gpus/gpu-0001-gpu-0", "/"),
     )
 

@@ -43,6 +43,18 @@ def test_every_page_states_that_the_operator_crashes(node: SyntheticCluster, pag
     assert 'data-outages="The operator' in text
 
 
+@pytest.mark.parametrize("page", ["/performance", "/layout", "/rdma/what-if", "/parts/state"])
+def test_pages_that_are_not_loaded_again_can_replace_their_notes(
+    node: SyntheticCluster, page: str
+) -> None:
+    crash(node.objects["Pod"][OPERATOR])
+    text = fetch(node, page).text
+    state = text.partition('<div id="state">')[2].partition("</div>")[0]
+    assert state.count("does not run</bdi></b> since") == 1
+    assert 'data-live=""' in text
+    assert re.search(r'data-version="\d+"', text)
+
+
 def test_a_second_pod_that_is_ready_is_enough(node: SyntheticCluster) -> None:
     second = synthetic.add_operator(SyntheticCluster())
     second["metadata"]["name"] = "tessera-operator-1"
