@@ -25,7 +25,11 @@ class EventPages:
 
     def handlers(self) -> Mapping[str, Callable[[Request], Awaitable[Response]]]:
         """Return the handlers by path."""
-        return {"/events": self.show_events, "/faults/{name}": self.show_fault}
+        return {
+            "/events": self.show_events,
+            "/faults": self.show_faults,
+            "/faults/{name}": self.show_fault,
+        }
 
     def entries(
         self, kind: str, name: str, namespace: str = "", uid: str = ""
@@ -54,6 +58,19 @@ class EventPages:
         live = "Event GPUFault GPUPool MIGLayout GPUPolicy Connection"
         return self._frame.page(request, "faults/events.html", "Events", live, **values)
 
+    async def show_faults(self, request: Request) -> Response:
+        """List the GPUFaults, the latest first."""
+        world = self._frame.model.world()
+        by_age = sorted(world.faults.values(), key=lambda one: one.meta.age_key, reverse=True)
+        rows = [
+            (one.status.gpu or one.spec.gpu_name or "", faults.find_fault(world, one))
+            for one in by_age
+        ]
+        values: dict[str, Any] = {"rows": rows, "shown": timeline.SHOWN}
+        values["missing"] = self._frame.missing_of(needs.FAULTS)
+        live = "GPUFault GPU Connection"
+        return self._frame.page(request, "faults/list.html", "GPUFaults", live, **values)
+
     async def show_fault(self, request: Request) -> Response:
         """Show one GPUFault: what it requests, its state and how it ends."""
         name, model = request.path_params["name"], self._frame.model
@@ -65,12 +82,21 @@ class EventPages:
             )
         gpu = fault.status.gpu or fault.spec.gpu_name or ""
         found, known = faults.find_fault(world, fault), world.gpus.get(gpu)
+        changes: tuple[timeline.Entry, ...] = ()
+        if known is not None:
+            changes = timeline.health_changes(self._events(), known, fault.meta.created)
+        values: dict[str, Any] = {
+            "changes": changes,
+            "hit": tuple({(e.namespace, e.name): e for e in changes if e.kind == "Pod"}),
+            "healthy_since": faults.healthy_since(known, fault.meta.created) if known else "",
+            "first_step": impact.REMEDIES.get(fault.spec.xid or 0, ""),
+        }
         if known is not None and found.is_behind:
             holders = impact.holders_of(known, found.slice)
             remedies = impact.remedies_of(known, found.slice)
         else:
             known, holders, remedies = None, (), ()
-        values = {
+        values |= {
             "fault": fault,
             "found": found,
             "sick_gpu": known,

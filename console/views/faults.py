@@ -11,13 +11,16 @@ from typing import Final
 
 import yaml
 
+from console.model.event_log import order_of
 from gpu_operator.api.v1alpha1 import API_VERSION
+from gpu_operator.api.v1alpha1.base import ConditionType
 from gpu_operator.api.v1alpha1.gpu import FaultKind, FaultPhase, WantedFault
 from gpu_operator.api.v1alpha1.resource import Fault, Gpu
 from gpu_operator.controllers import faults as requests
 from gpu_operator.controllers.common.world import World
 
 KIND: Final = "GPUFault"
+_DEGRADED: Final = ConditionType.DEGRADED.value
 _PENDING: Final = "Pending"
 _UNKNOWN: Final = "Unknown"  # the health of a GPU that its node's agent has not read
 _XIDS_OF_ERRORS: Final = (63, 64, 94, 95)  # of uncorrected memory errors
@@ -179,6 +182,14 @@ def describe_health(gpu: Gpu, of_slice: str = "") -> str:
 def worse_health(gpu: Gpu, of_slice: str) -> str:
     """Return the health of a slice, or that of its GPU if the slice's own is good or empty."""
     return gpu.status.health if of_slice in ("", "Healthy") else of_slice
+
+
+def healthy_since(gpu: Gpu, after: str) -> str:
+    """Return when a GPU became healthy after a time; empty if it is not, or was before it."""
+    if is_sick(gpu) or gpu.status.health == _UNKNOWN:
+        return ""
+    times = [one.last_transition_time for one in gpu.status.conditions if one.type == _DEGRADED]
+    return next((one for one in times if order_of(one) >= order_of(after)), "")
 
 
 def write_manifest(fault: Fault) -> str:

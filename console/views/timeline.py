@@ -1,4 +1,4 @@
-"""Events and faults on one time line, the latest first.
+"""Events and faults on one time line, the latest first; one object is one entry.
 
 Entries are sorted by the second of their times. Within one second, the order is that in which the
 API server stored the events last; the creation of a GPUFault is before the events of its second.
@@ -21,6 +21,7 @@ from console.views.waiting import why
 from gpu_operator.api.timestamps import parse_timestamp
 from gpu_operator.api.v1alpha1 import GROUP, HCA_RESOURCE
 from gpu_operator.api.v1alpha1.base import Reason
+from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common.world import World
 
 SHOWN: Final = 300
@@ -33,6 +34,8 @@ PERIODS: Final[Mapping[str, int]] = MappingProxyType(
 """The periods that end now, in seconds."""
 _OF_HEALTH: Final = (Reason.HEALTHY, Reason.SUSPECT, Reason.UNHEALTHY, Reason.PROBATION)
 _OF_FAULTS: Final = (*_OF_HEALTH, Reason.INJECTED, Reason.CLEARED, Reason.FAULT_REFUSED)
+_RECOVERIES: Final = (Reason.HEALTHY, Reason.CLEARED, Reason.ENFORCED)
+_NOT_DEGRADED: Final = "Degraded is False"  # a condition without a message, as an event
 _REQUESTED: Final = "Requested"
 _FAILED: Final = "FailedScheduling"
 # as the node agent writes a change of health; the UUID is that of the GPU or of a slice
@@ -44,7 +47,10 @@ _TOGETHER_S: Final = 60  # events of one fault are in the same minute
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event, or the creation of a GPUFault; ``first`` is an earlier time of a repeated event."""
+    """An event, or the creation of a GPUFault; ``first`` is an earlier time of its writing.
+
+    An event object is one entry, at the time of its last occurrence.
+    """
 
     at: str
     lane: str
@@ -57,6 +63,12 @@ class Entry:
     order: Order = (0, 0)
     uid: str = ""
     first: str = ""
+
+    @property
+    def look(self) -> str:
+        """Return the lane, or "recovery": what is over or healthy again looks like no fault."""
+        is_over = self.reason in _RECOVERIES or self.message.startswith(_NOT_DEGRADED)
+        return "recovery" if is_over else self.lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +96,24 @@ class Span:
 
         A span has no entry whose time is not known.
         """
+        return self._has(entry.order[0])
+
+    def place(self, entry: Entry) -> Entry | None:
+        """Return an entry as the span shows it, or None.
+
+        Kubernetes moves an event that occurs again. A span that ends before this shows the event at
+        its first time, as an earlier fault would leave the list otherwise.
+        """
+        if self.contains(entry):
+            return entry
+        order = order_of(entry.first) if entry.first else (0, 0)
+        if not self._has(order[0]):
+            return None
+        return replace(entry, at=entry.first, count=1, order=order, first="")
+
+    def _has(self, second: int) -> bool:
         if self.since is None and self.until is None:
             return True
-        second = entry.order[0]
         is_late = self.since is None or second >= math.floor(self.since.timestamp())
         is_early = self.until is None or second <= self.until.timestamp()
         return second != 0 and is_late and is_early
@@ -159,9 +186,10 @@ def view_timeline(
 ) -> Timeline:
     """Return the latest entries of a lane and a span of time that contain a text."""
     found = [
-        one
+        placed
         for one in _entries(world, events)
-        if lane in ("", one.lane) and _matches(one, text) and span.contains(one)
+        if lane in ("", one.lane) and _matches(one, text)
+        if (placed := span.place(one)) is not None
     ]
     found.sort(key=lambda one: one.order, reverse=True)
     shown = found[:SHOWN]
@@ -248,13 +276,23 @@ def entries_about(
     return tuple(sorted(about, key=lambda one: one.order, reverse=True)[:50])
 
 
+def health_changes(events: Iterable[EventRecord], gpu: Gpu, since: str) -> tuple[Entry, ...]:
+    """Return the changes of health of a GPU and its slices from a time on, the oldest first: the
+    events about the GPU, and those about the pods that held the slices then.
+    """
+    uuids = {gpu.spec.uuid, *(one.uuid for one in entries_of(gpu))}
+    start = order_of(since)[0]
+    found = [
+        one
+        for one in map(_event, events)
+        if one.order[0] >= start and (change := _change_of(one)) and change["uuid"] in uuids
+    ]
+    return tuple(sorted(found, key=lambda one: one.order)[:SHOWN])
+
+
 def _entries(world: World, events: Iterable[EventRecord]) -> Iterator[Entry]:
     for event in events:
-        entry = _event(event)
-        yield entry
-        if event.first:  # Kubernetes keeps the first and the last time of an event that is repeated
-            order = order_of(event.first)
-            yield replace(entry, at=event.first, count=1, order=order, first="")
+        yield _event(event)
     yield from _faults(world)
 
 

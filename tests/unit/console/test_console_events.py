@@ -24,9 +24,10 @@ def test_events_about_faults_are_in_the_lane_of_faults() -> None:
         event["reason"] = reason
     text = fetch(cluster, "/events", "lane=fault").text
     reasons = re.findall(r'<span class="tag fault">(\w+)</span>', text)
-    assert sorted(reasons) == sorted(
-        ("Injected", "Cleared", "Unhealthy", "Unhealthy", "Probation", "Healthy")
-    )
+    assert sorted(reasons) == ["Injected", "Probation", "Unhealthy", "Unhealthy"]
+    over = re.findall(r'<span class="tag recovery">(\w+)</span>', text)
+    assert sorted(over) == ["Cleared", "Healthy"]
+    assert text.count('class="mark recovery"') == 2 * len(over)
     assert "Reconciled" not in text
     assert "SliceInUse" not in text
 
@@ -40,16 +41,30 @@ def test_a_count_of_an_event_is_that_of_the_event() -> None:
     assert "this is no count of denials" in text
 
 
-def test_a_repeated_event_is_at_its_first_time_too() -> None:
+def test_an_event_object_is_one_row_within_every_span() -> None:
     """Kubernetes moves an event that is repeated, so that an earlier fault would leave the list."""
     cluster = SyntheticCluster()
     times = {"firstTimestamp": "2026-01-01T08:00:00Z", "lastTimestamp": "2026-01-01T10:00:00Z"}
     synthetic.add_event(cluster, 1).update(times, message="m1", count=3)
     between = dict.fromkeys(times, "2026-01-01T09:00:00Z")
     synthetic.add_event(cluster, 2).update(between, message="m2", count=1)
+    synthetic.add_event(cluster, 3).update(times, message="m3", count=1)
     text = fetch(cluster, "/events").text
-    assert messages(text) == ["m1", "m2", "m1"]
+    assert messages(text) == ["m3", "m1", "m2"]
     assert "event repeated 3 times since 2026-01-01 08:00:00<" in text
+    assert text.count(">first at 2026-01-01 08:00:00<") == 1
+    early = fetch(cluster, "/events", "until=2026-01-01T08:30:00").text
+    assert sorted(messages(early)) == ["m1", "m3"]
+    assert "event repeated" not in early
+    assert "2026-01-01 10:00:00" not in early
+
+
+def test_a_recovery_is_no_fault_to_look_at() -> None:
+    cluster = SyntheticCluster()
+    synthetic.add_event(cluster, 1).update(message="Degraded is False", type="Warning")
+    text = fetch(cluster, "/events").text
+    assert '<tr class="recovery">' in text
+    assert '<tr class="warning">' not in text
 
 
 def add_events(cluster: SyntheticCluster, times: list[tuple[str, str]]) -> None:
