@@ -129,3 +129,8 @@ def test_a_denial_has_the_time_of_its_last_event() -> None:
     assert traffic.last_denied(events, row) == "2026-01-01T10:05:00Z"
     other = traffic.DenialRow("n", "ml/c", "db/b", "Write", (), False, None, 1.0)
     assert traffic.last_denied(events, other) == ""
+
+
+def test_each_pair_has_a_title_of_its_own(cluster: SyntheticCluster) -> None:
+    text = fetch(cluster, "/rdma/explain", PAIR).text
+    assert "<title>training/w → training/weights-0: RDMA · Tessera</title>" in text
