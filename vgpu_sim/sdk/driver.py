@@ -34,6 +34,9 @@ _SDK_VERSION = "11.8"
 # The most instructions, as LLVM estimates them, of a loop unrolled by `#pragma unroll`. LLVM's own
 # limit of 16384 makes kernels with more registers than an ISA function can have.
 _UNROLLED = 1024
+# An argument without a value is no undefined behavior, as with nvcc: threads whose value no shuffle
+# reads commonly pass one, and clang would conclude that only the other threads come there.
+_MAY_BE_UNDEFINED = ("-Xclang", "-no-enable-noundef-analysis")
 # clang 19 takes wrong types for `Ts...[N]` in an alias template. Without this macro, CCCL 12.9
 # does not use it.
 _NO_PACK_INDEXING = ("-U__cpp_pack_indexing", "-Wno-builtin-macro-redefined")
@@ -80,6 +83,7 @@ class Compilation:
             *([] if any(flag.startswith("-ffp-contract") for flag in options.device)
               else ["-ffp-contract=fast"]),
             "-mllvm", f"-pragma-unroll-threshold={_UNROLLED}",
+            *_MAY_BE_UNDEFINED,
             *options.device,
         ]  # fmt: skip
 

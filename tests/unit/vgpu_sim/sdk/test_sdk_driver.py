@@ -75,6 +75,16 @@ def test_pack_indexing_of_clang_19_is_not_used(clang: Path, version: str, avoide
     assert ["-U__cpp_pack_indexing" in call for call in (device, host)] == [avoided, avoided]
 
 
+def test_a_shuffled_argument_may_have_no_value_in_device_code(clang: Path) -> None:
+    """Otherwise clang removes the branch of the threads that do not compute it."""
+    Path("a.cu").touch()
+    driver.compile_all(parse(["-ccbin", str(clang), "-c", "a.cu"]))
+    calls = Path("calls").read_text().splitlines()
+    device, host = (next(c for c in calls if f"-{side}-only" in c) for side in ("device", "host"))
+    assert "-Xclang -no-enable-noundef-analysis" in device
+    assert "noundef" not in host
+
+
 def test_dependencies_are_for_the_output_that_stays(clang: Path) -> None:
     Path("a.c").touch()
     driver.compile_all(parse(["-ccbin", str(clang), "-MD", "a.c", "-o", "program", "-cudart=none"]))
