@@ -118,6 +118,10 @@ class thread_block {
   TESSERA_CG explicit thread_block(block_tile_memory<> *shared) : memory(shared) {}
   TESSERA_CG block_tile_memory<> *tile_memory() const { return memory; }
   static TESSERA_CG void sync() { __syncthreads(); }
+  /* All threads arrive before any one has waited, so one barrier between the two is enough. */
+  class arrival_token {};
+  static TESSERA_CG arrival_token barrier_arrive() { return {}; }
+  static TESSERA_CG void barrier_wait(arrival_token &&) { __syncthreads(); }
   static TESSERA_CG unsigned int thread_rank() { return details::rank_in_block(); }
   static TESSERA_CG unsigned int size() { return details::block_threads(); }
   static TESSERA_CG unsigned int num_threads() { return details::block_threads(); }
@@ -474,24 +478,10 @@ template <class Group>
 static TESSERA_CG void sync(const Group &group) {
   group.sync();
 }
-
-/* Calls a function in one thread of the group; returns its result in all of them. */
-template <class Group, class Function, class... Arguments>
-static TESSERA_CG void invoke_one(const Group &group, Function &&function,
-                                  Arguments &&...arguments) {
-  if (group.thread_rank() == 0) function(static_cast<Arguments &&>(arguments)...);
-}
-template <class Group, class Function, class... Arguments>
-static TESSERA_CG auto invoke_one_broadcast(const Group &group, Function &&function,
-                                            Arguments &&...arguments)
-    -> decltype(function(static_cast<Arguments &&>(arguments)...)) {
-  decltype(function(static_cast<Arguments &&>(arguments)...)) result{};
-  if (group.thread_rank() == 0) result = function(static_cast<Arguments &&>(arguments)...);
-  return group.shfl(result, 0);
-}
 }  // namespace __v1
 using namespace __v1;
 }  // namespace cooperative_groups
+#include "cooperative_groups/invoke.h"
 #include "cooperative_groups/operators.h"
 #undef TESSERA_CG
 #endif

@@ -31,9 +31,11 @@
 
 #if defined(__CUDA__) && defined(__clang__)
 #include "tessera/device.h"
-#include "tessera/extremes.h"
+#include "tessera/overloads/extremes.h"
 #include "tessera/surfaces.h"
 #include "tessera/textures.h"
+/* Device code has new and delete without an include; this header of clang's makes them. */
+#include <new>
 #endif
 #ifdef __cplusplus
 #include "tessera/runtime_templates.h"

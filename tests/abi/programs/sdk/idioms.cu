@@ -1,0 +1,115 @@
+// What programs commonly write beyond single functions, each with a result of its own.
+#include <cooperative_groups.h>
+
+#include <cmath>
+#include <utility>
+
+#include "check.h"
+
+namespace cg = cooperative_groups;
+
+namespace {
+// One addition for all threads of a warp that are here: only the first has a value to shuffle.
+__global__ void aggregate(const int* in, int n, int* counter, int* out) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n || in[i] % 3) return;
+  auto together = cg::coalesced_threads();
+  int base;
+  if (together.thread_rank() == 0) base = atomicAdd(counter, together.size());
+  out[together.shfl(base, 0) + together.thread_rank()] = in[i];
+}
+__device__ int first_of(int value) { return __shfl_sync(~0u, value, 0); }
+__global__ void broadcast(int* counter, int* out) {
+  int found;
+  if (threadIdx.x % 32 == 0) found = atomicAdd(counter, 1);
+  found = first_of(found);
+  out[threadIdx.x] = found >= 0 && found < blockDim.x / 32;
+}
+struct Shape {
+  __device__ virtual ~Shape() {}
+  __device__ virtual int area() const = 0;
+};
+struct Square : Shape {
+  int side;
+  __device__ explicit Square(int a) : side(a) {}
+  __device__ int area() const override { return side * side; }
+};
+struct Box : Shape {
+  int* sides = new int[2];
+  __device__ Box(int a, int b) { sides[0] = a, sides[1] = b; }
+  __device__ ~Box() override { delete[] sides; }
+  __device__ int area() const override { return sides[0] * sides[1]; }
+};
+__global__ void shapes(int* out) {
+  const int i = threadIdx.x;
+  const Shape* shape = i % 2 ? (Shape*)new Square(i) : (Shape*)new Box(i, 3);
+  out[i] = shape->area();
+  delete shape;
+}
+__global__ void split_barrier(int* out) {
+  __shared__ int values[64];
+  auto block = cg::this_thread_block();
+  values[threadIdx.x] = threadIdx.x;
+  auto token = block.barrier_arrive();
+  const int own = threadIdx.x * threadIdx.x;
+  block.barrier_wait(std::move(token));
+  out[threadIdx.x] = values[63 - threadIdx.x] + own;
+}
+// Overloads of C++ for both types of numbers, by the names of C and in std.
+template <class T>
+__host__ __device__ T mathematics(T x, T y, int which) {
+  int n = 0;
+  T m = 0, other = 0;
+  switch (which) {
+    case 0: return round(x) + trunc(y) + rint(x) + nearbyint(y) + floor(x) + ceil(y);
+    case 1: return fmax(x, y) + fmin(x, y) * 2 + fdim(y, x) + copysign(x, -y);
+    case 2: return log2(x) + exp2(y) + log1p(x) + expm1(y) + logb(x);
+    case 3: return cbrt(x) + hypot(x, y) + fma(x, y, x) + remainder(y, x);
+    case 4: return erf(x) + erfc(y) + tgamma(x) + lgamma(y);
+    case 5: return acosh(y) + asinh(x) + atanh(x / 2);
+    case 6: return (T)(ilogb(y) + lrint(x) + lround(y) + llrint(y) + llround(x));
+    case 7: return scalbn(x, 3) + scalbln(y, 2L) + remquo(y, x, &n) + nextafter(x, y);
+    case 8: sincos(x, &m, &other); return m + 2 * other;
+    case 9: return std::round(x) + std::fmax(x, y) + std::fma(x, x, y) + std::log2(y) + std::erf(x);
+    default: return frexp(y, &n) + modf(y, &m) + m + ldexp(x, 2) + pow(x, 2) + std::abs(-x);
+  }
+}
+template <class T>
+__global__ void compute(T* out) {
+  out[threadIdx.x] = mathematics<T>(T(1.375), T(2.75), threadIdx.x);
+}
+template <class T>
+int wrong_mathematics(T bound) {
+  Device<T> out(11);
+  compute<T><<<1, 11>>>(out);
+  const auto got = out.read();
+  int bad = 0;
+  for (int i = 0; i < 11; i++) {
+    const double want = mathematics<double>(1.375, 2.75, i);
+    bad += !(std::fabs(got[i] - want) <= bound * std::fabs(want));
+  }
+  return bad;
+}
+}  // namespace
+
+int main() {
+  const int n = 1000;
+  const auto v = generate<int>(n, [](int i) { return i * 29 % 31; });
+  int thirds = 0;
+  long sum = 0;
+  for (int value : v)
+    if (value % 3 == 0) thirds++, sum += value;
+  Device<int> in(v), counter(2), out(n), few(64);
+  aggregate<<<4, 256>>>(in, n, counter, out);
+  for (int value : out.read()) sum -= value;
+  int bad = report("aggregated atomics", (counter.read()[0] != thirds) + (sum != 0));
+  CHECK(cudaMemset(counter, 0, 2 * sizeof(int)));
+  broadcast<<<1, 64>>>(counter, few);
+  bad += report("broadcasts", wrong(few.read(), [](int) { return 1; }) + (counter.read()[0] != 2));
+  shapes<<<1, 64>>>(few);
+  bad += report("objects", wrong(few.read(), [](int i) { return i % 2 ? i * i : 3 * i; }));
+  split_barrier<<<1, 64>>>(few);
+  bad += report("split barriers", wrong(few.read(), [](int i) { return 63 - i + i * i; }));
+  bad += report("mathematics", wrong_mathematics<float>(1e-6f) + wrong_mathematics<double>(1e-14));
+  return bad != 0;
+}
