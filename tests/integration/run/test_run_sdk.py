@@ -45,6 +45,26 @@ def test_textures_and_surfaces_return_what_the_host_computes(tmp_path: Path) -> 
     assert (done.returncode, done.stdout) == (0, "failures 0\n"), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("program", "checks"),
+    [
+        (
+            "idioms",
+            ["aggregated atomics", "broadcasts", "objects", "split barriers", "mathematics"],
+        ),
+        ("halves", ["halves", "bfloat16"]),
+    ],
+)
+def test_what_programs_commonly_write_computes_right(
+    tmp_path: Path, program: str, checks: list[str]
+) -> None:
+    made = compile_cuda(tmp_path, str(SOURCES / f"{program}.cu"), "-o", "program")
+    assert (made.returncode, made.stderr) == (0, "")
+    done = tessera_run.run(tmp_path, str(tmp_path / "program"), timeout_s=240, backend="jit")
+    assert done.stdout.splitlines() == [f"{check}: right" for check in checks], done.stderr
+    assert done.returncode == 0, done.stderr
+
+
 def test_blocks_of_a_cluster_share_a_histogram(tmp_path: Path) -> None:
     made = compile_cuda(tmp_path, "-arch=sm_90", str(SOURCES / "clusters.cu"), "-o", "program")
     assert made.returncode == 0, made.stderr

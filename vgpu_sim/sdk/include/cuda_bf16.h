@@ -9,6 +9,8 @@
 
 #define TESSERA_HD static __host__ __device__ __forceinline__
 
+#include "tessera/narrow/integers.h"
+
 struct __nv_bfloat16_raw {
   unsigned short x;
 };
@@ -40,8 +42,10 @@ struct __nv_bfloat16 {
   __host__ __device__ __nv_bfloat16(double d) : __x(tessera_bfloat16_bits_of_double(d)) {}
   __host__ __device__ __nv_bfloat16(int i) : __x(tessera_bfloat16_bits_of_double((double)i)) {}
   __host__ __device__ __nv_bfloat16(unsigned int i) : __x(tessera_bfloat16_bits_of_double((double)i)) {}
-  __host__ __device__ __nv_bfloat16(long long i) : __x(tessera_bfloat16_bits((float)i)) {}
-  __host__ __device__ __nv_bfloat16(unsigned long long i) : __x(tessera_bfloat16_bits((float)i)) {}
+  __host__ __device__ __nv_bfloat16(long long i) : __x(tessera_bfloat16_bits_of_double(tessera_sticky(i))) {}
+  __host__ __device__ __nv_bfloat16(long i) : __nv_bfloat16((long long)i) {}
+  __host__ __device__ __nv_bfloat16(unsigned long long i) : __x(tessera_bfloat16_bits_of_double(tessera_sticky(i))) {}
+  __host__ __device__ __nv_bfloat16(unsigned long i) : __nv_bfloat16((unsigned long long)i) {}
   __host__ __device__ __nv_bfloat16(short i) : __x(tessera_bfloat16_bits((float)i)) {}
   __host__ __device__ __nv_bfloat16(unsigned short i) : __x(tessera_bfloat16_bits((float)i)) {}
   __host__ __device__ operator float() const { return tessera_bfloat16_value(__x); }
@@ -78,9 +82,6 @@ TESSERA_HD short __bfloat16_as_short(__nv_bfloat16 a) { return (short)a.__x; }
 TESSERA_HD unsigned short __bfloat16_as_ushort(__nv_bfloat16 a) { return a.__x; }
 TESSERA_HD __nv_bfloat16 __short_as_bfloat16(short a) { return __nv_bfloat16_raw{(unsigned short)a}; }
 TESSERA_HD __nv_bfloat16 __ushort_as_bfloat16(unsigned short a) { return __nv_bfloat16_raw{a}; }
-TESSERA_HD int __bfloat162int_rz(__nv_bfloat16 a) { return (int)(float)a; }
-TESSERA_HD int __bfloat162int_rn(__nv_bfloat16 a) { return (int)rintf((float)a); }
-TESSERA_HD __nv_bfloat16 __int2bfloat16_rn(int a) { return __nv_bfloat16(a); }
 
 #define TESSERA_BINARY(name, op)                                                            \
   TESSERA_HD __nv_bfloat16 name(__nv_bfloat16 a, __nv_bfloat16 b) { return __nv_bfloat16((float)a op (float)b); }                 \
@@ -235,6 +236,24 @@ static __device__ __forceinline__ __nv_bfloat162 atomicAdd(__nv_bfloat162 *p, __
 #endif
 }
 #endif
+
+#define TESSERA_ONE __nv_bfloat16
+#define TESSERA_TWO __nv_bfloat162
+#define TESSERA_WORD bfloat16
+#define TESSERA_WORDS bfloat162
+#include "tessera/narrow/floats.h"
+#undef TESSERA_ONE
+#undef TESSERA_TWO
+#undef TESSERA_WORD
+#undef TESSERA_WORDS
+
+#define CUDART_INF_BF16 __ushort_as_bfloat16((unsigned short)0x7f80)
+#define CUDART_NAN_BF16 __ushort_as_bfloat16((unsigned short)0x7fff)
+#define CUDART_MIN_DENORM_BF16 __ushort_as_bfloat16((unsigned short)0x0001)
+#define CUDART_MAX_NORMAL_BF16 __ushort_as_bfloat16((unsigned short)0x7f7f)
+#define CUDART_NEG_ZERO_BF16 __ushort_as_bfloat16((unsigned short)0x8000)
+#define CUDART_ZERO_BF16 __ushort_as_bfloat16((unsigned short)0x0000)
+#define CUDART_ONE_BF16 __ushort_as_bfloat16((unsigned short)0x3f80)
 
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;

@@ -9,6 +9,8 @@
 
 #define TESSERA_HD static __host__ __device__ __forceinline__
 
+#include "tessera/narrow/integers.h"
+
 struct __half_raw {
   unsigned short x;
 };
@@ -49,8 +51,10 @@ struct __half {
   __host__ __device__ __half(double d) : __x(tessera_half_bits_of_double(d)) {}
   __host__ __device__ __half(int i) : __x(tessera_half_bits_of_double((double)i)) {}
   __host__ __device__ __half(unsigned int i) : __x(tessera_half_bits_of_double((double)i)) {}
-  __host__ __device__ __half(long long i) : __x(tessera_half_bits((float)i)) {}
-  __host__ __device__ __half(unsigned long long i) : __x(tessera_half_bits((float)i)) {}
+  __host__ __device__ __half(long long i) : __x(tessera_half_bits_of_double(tessera_sticky(i))) {}
+  __host__ __device__ __half(long i) : __half((long long)i) {}
+  __host__ __device__ __half(unsigned long long i) : __x(tessera_half_bits_of_double(tessera_sticky(i))) {}
+  __host__ __device__ __half(unsigned long i) : __half((unsigned long long)i) {}
   __host__ __device__ __half(short i) : __x(tessera_half_bits((float)i)) {}
   __host__ __device__ __half(unsigned short i) : __x(tessera_half_bits((float)i)) {}
   __host__ __device__ operator float() const { return tessera_half_value(__x); }
@@ -87,9 +91,6 @@ TESSERA_HD short __half_as_short(__half a) { return (short)a.__x; }
 TESSERA_HD unsigned short __half_as_ushort(__half a) { return a.__x; }
 TESSERA_HD __half __short_as_half(short a) { return __half_raw{(unsigned short)a}; }
 TESSERA_HD __half __ushort_as_half(unsigned short a) { return __half_raw{a}; }
-TESSERA_HD int __half2int_rz(__half a) { return (int)(float)a; }
-TESSERA_HD int __half2int_rn(__half a) { return (int)rintf((float)a); }
-TESSERA_HD __half __int2half_rn(int a) { return __half(a); }
 
 #define TESSERA_BINARY(name, op)                                                            \
   TESSERA_HD __half name(__half a, __half b) { return __half((float)a op (float)b); }                 \
@@ -245,8 +246,30 @@ static __device__ __forceinline__ __half2 atomicAdd(__half2 *p, __half2 v) {
 }
 #endif
 
+#define TESSERA_ONE __half
+#define TESSERA_TWO __half2
+#define TESSERA_WORD half
+#define TESSERA_WORDS half2
+#include "tessera/narrow/floats.h"
+#undef TESSERA_ONE
+#undef TESSERA_TWO
+#undef TESSERA_WORD
+#undef TESSERA_WORDS
+
+#define CUDART_INF_FP16 __ushort_as_half((unsigned short)0x7c00)
+#define CUDART_NAN_FP16 __ushort_as_half((unsigned short)0x7fff)
+#define CUDART_MIN_DENORM_FP16 __ushort_as_half((unsigned short)0x0001)
+#define CUDART_MAX_NORMAL_FP16 __ushort_as_half((unsigned short)0x7bff)
+#define CUDART_NEG_ZERO_FP16 __ushort_as_half((unsigned short)0x8000)
+#define CUDART_ZERO_FP16 __ushort_as_half((unsigned short)0x0000)
+#define CUDART_ONE_FP16 __ushort_as_half((unsigned short)0x3c00)
+
 typedef __half half;
 typedef __half2 half2;
+typedef __half __nv_half;
+typedef __half2 __nv_half2;
+typedef __half nv_half;
+typedef __half2 nv_half2;
 
 #undef TESSERA_HD
 
