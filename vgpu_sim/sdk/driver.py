@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import field
 from pathlib import Path
 
 from vgpu_sim import config
@@ -15,6 +16,7 @@ from vgpu_sim.sdk import (
     architectures,
     clang as clangs,
     device_link,
+    dialect,
     fatbin,
     managed_variables,
 )
@@ -50,13 +52,14 @@ class Compilation:
     clang: clangs.Clang
     targets: list[str]
     steps: Steps
+    overlays: dict[str, list[str]] = field(default_factory=dict)
 
     def common(self) -> list[str]:
         """Return the arguments of device and host compilation of CUDA sources."""
         return [
             "-x", "cuda", f"-std={self.options.standard}", "-nocudainc", "-nocudalib",
             "--no-offload-new-driver",
-            "-Wno-unknown-cuda-version", "-Wno-undefined-internal",
+            "-Wno-unknown-cuda-version", "-Wno-undefined-internal", "-Wno-pass-failed",
             "-Xclang", f"-target-sdk-version={_SDK_VERSION}",
             "-Xclang", "-fcuda-allow-variadic-functions",
             "-isystem", str(INCLUDE),
@@ -152,7 +155,24 @@ class Compilation:
         # clang's driver passes its own -cuid to the device's side only.
         cuid = f"-cuid={hashlib.sha256(text.encode()).hexdigest()[:16]}"
         is_used = annotations.is_used(Path(source).read_bytes())
-        return [cuid, *([annotations.DEFINED] if is_used else []), "-Xclang", cuid]
+        defined = [annotations.DEFINED] if is_used else []
+        return [*self.overlay(source), cuid, *defined, "-Xclang", cuid]
+
+    def overlay(self, source: str) -> list[str]:
+        """Return the flags by which clang reads what nvcc accepts and clang does not."""
+        if source not in self.overlays:
+            folders = dialect.include_folders(self.options.both)
+            copies = {}
+            for path, text in dialect.changed_files(Path(source), folders).items():
+                copies[path] = self.steps.file(path.stem, path.suffix).absolute()
+                self.steps.write(copies[path], text.encode("latin-1"))
+            flags = []
+            if copies:
+                listed = self.steps.file(Path(source).stem, ".overlay.json")
+                self.steps.write(listed, dialect.overlay(copies).encode())
+                flags = ["-ivfsoverlay", str(listed)]
+            self.overlays[source] = flags
+        return self.overlays[source]
 
     def compile(self, source: str, output: Path) -> Path:
         """Compile a source to an object."""

@@ -50,11 +50,14 @@ def test_textures_and_surfaces_return_what_the_host_computes(tmp_path: Path) -> 
     [
         (
             "idioms",
-            ["aggregated atomics", "broadcasts", "objects", "split barriers", "mathematics"],
+            [
+                "aggregated atomics", "broadcasts", "objects", "split barriers", "spellings",
+                "mathematics",
+            ],
         ),
         ("halves", ["halves", "bfloat16"]),
     ],
-)
+)  # fmt: skip
 def test_what_programs_commonly_write_computes_right(
     tmp_path: Path, program: str, checks: list[str]
 ) -> None:

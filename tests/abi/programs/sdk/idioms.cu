@@ -55,6 +55,17 @@ __global__ void split_barrier(int* out) {
   block.barrier_wait(std::move(token));
   out[threadIdx.x] = values[63 - threadIdx.x] + own;
 }
+// Alignment behind the memory space, and a register with one percent sign.
+__global__ void nvcc_spellings(int* out) {
+  __shared__ alignas(128) int values[64];
+  extern __shared__ alignas(1024) unsigned char rest[];
+  unsigned int lane;
+  asm volatile("mov.u32 %0, %laneid;" : "=r"(lane));
+  values[threadIdx.x] = lane;
+  ((int*)rest)[threadIdx.x] = (size_t)values % 128 + (size_t)rest % 128;
+  __syncthreads();
+  out[threadIdx.x] = values[63 - threadIdx.x] + ((int*)rest)[threadIdx.x ^ 1];
+}
 // Overloads of C++ for both types of numbers, by the names of C and in std.
 template <class T>
 __host__ __device__ T mathematics(T x, T y, int which) {
@@ -110,6 +121,8 @@ int main() {
   bad += report("objects", wrong(few.read(), [](int i) { return i % 2 ? i * i : 3 * i; }));
   split_barrier<<<1, 64>>>(few);
   bad += report("split barriers", wrong(few.read(), [](int i) { return 63 - i + i * i; }));
+  nvcc_spellings<<<1, 64, 64 * sizeof(int)>>>(few);
+  bad += report("spellings", wrong(few.read(), [](int i) { return 31 - i % 32; }));
   bad += report("mathematics", wrong_mathematics<float>(1e-6f) + wrong_mathematics<double>(1e-14));
   return bad != 0;
 }
