@@ -24,12 +24,12 @@ MARKS_CLUSTERS = 22
 
 
 def is_used(source: bytes) -> bool:
-    """Return whether a source has one of the annotations; those of its headers are not seen."""
+    """Return whether the text of a source and its headers has one of the annotations."""
     return b"__cluster_dims__" in source or has_managed(source)
 
 
 def has_managed(source: bytes) -> bool:
-    """Return whether a source declares managed variables; those of its headers are not seen."""
+    """Return whether the text of a source and its headers declares managed variables."""
     return b"__managed__" in source
 
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from vgpu_sim.records import dataclass
+
 _LITERAL = r'R"(?P<fence>[^(\s]*)\(.*?\)(?P=fence)"|"(?:\\.|[^"\\\n])*"'
 _SKIPPED = rf"//[^\n]*|/\*.*?\*/|\b\d[\w.']*|{_LITERAL}|'(?:\\.|[^'\\\n])*'"
 _SPACES = "__(?:shared|constant|device|managed)__"
@@ -51,24 +53,42 @@ def _places(text: str) -> Iterator[re.Match[str]]:
             yield place
 
 
-def changed_files(source: Path, folders: Sequence[Path]) -> dict[Path, str]:
-    """Return the new texts of a source and of the headers that it includes from ``folders``."""
-    found: dict[Path, str] = {}
-    seen: set[Path] = set()
+@dataclass(frozen=True, slots=True)
+class Files:
+    """A source and the headers that it includes; ``own`` is what the source's author wrote."""
+
+    all: dict[Path, bytes]
+    own: bytes
+
+    def changed(self) -> dict[Path, str]:
+        """Return the new texts of the files that clang does not accept."""
+        found = {}
+        for path, content in self.all.items():
+            text = content.decode("latin-1")
+            if _IS_CANDIDATE.search(content) and (changed := rewrite(text)) != text:
+                found[path] = changed
+        return found
+
+
+def read_files(source: Path, folders: Sequence[Path]) -> Files:
+    """Read a source and the headers that it includes from ``folders``.
+
+    Headers of the author are those that ``#include "..."`` finds from the file that includes them.
+    """
+    read: dict[Path, bytes] = {}
+    own: set[Path] = {source.absolute()}
     waiting = [source.absolute()]
     while waiting:
         path = waiting.pop()
-        if path in seen:
+        if path in read:
             continue
-        seen.add(path)
-        content = path.read_bytes()
-        text = content.decode("latin-1")
-        if _IS_CANDIDATE.search(content) and (changed := rewrite(text)) != text:
-            found[path] = changed
-        for quoted, bracketed in _INCLUDE.findall(text):
-            near = [path.parent] if quoted else []
-            waiting += _first_file(quoted or bracketed, [*near, *folders])
-    return found
+        read[path] = path.read_bytes()
+        for quoted, bracketed in _INCLUDE.findall(read[path].decode("latin-1")):
+            near = _first_file(quoted, [path.parent]) if quoted else []
+            if path in own:
+                own.update(near)
+            waiting += near or _first_file(quoted or bracketed, folders)
+    return Files(read, b"\n".join(read[path] for path in sorted(own)))
 
 
 def _first_file(name: str, folders: Iterable[Path]) -> list[Path]:

@@ -53,6 +53,7 @@ class Compilation:
     targets: list[str]
     steps: Steps
     overlays: dict[str, list[str]] = field(default_factory=dict)
+    found: dict[str, dialect.Files] = field(default_factory=dict)
 
     def common(self) -> list[str]:
         """Return the arguments of device and host compilation of CUDA sources."""
@@ -100,7 +101,7 @@ class Compilation:
     def write_ptx(self, source: str, target: str, flags: list[str], output: Path) -> Path:
         """Compile the device part of a source to PTX in ``output``."""
         flags = ["-S", *self.identity(source), *flags]
-        if not annotations.is_used(Path(source).read_bytes()):
+        if not annotations.is_used(self.files(source).own):
             return self.compile_device(source, target, flags, output)
         code = self.steps.file(Path(source).stem, ".ll")
         self.compile_device(source, target, ["-emit-llvm", *flags], code)
@@ -112,7 +113,14 @@ class Compilation:
 
     def has_managed(self, source: str) -> bool:
         """Return whether managed variables of a source are to be made from annotated ones."""
-        return not self.options.relocatable and annotations.has_managed(Path(source).read_bytes())
+        return not self.options.relocatable and annotations.has_managed(self.files(source).own)
+
+    def files(self, source: str) -> dialect.Files:
+        """Return a source and the headers that it includes."""
+        if source not in self.found:
+            folders = dialect.include_folders(self.options.both)
+            self.found[source] = dialect.read_files(Path(source), folders)
+        return self.found[source]
 
     def read(self, path: Path) -> str:
         """Return a file's content as text; a byte is a character."""
@@ -139,7 +147,7 @@ class Compilation:
                 continue
             flags = ["-S", "-emit-llvm", *self.identity(source), *more]
             code = self.compile_device(source, target, flags, self.steps.file(stem, ".ll"))
-            if annotations.is_used(Path(source).read_bytes()):
+            if annotations.is_used(self.files(source).own):
                 if self.clang.version < annotations.MARKS_CLUSTERS:
                     needed = f"clang {annotations.MARKS_CLUSTERS} or newer"
                     raise CompileError(f"{source}: __cluster_dims__ with -rdc=true needs {needed}")
@@ -154,16 +162,15 @@ class Compilation:
         text = f"{Path(source).resolve()} {self.options.both}"
         # clang's driver passes its own -cuid to the device's side only.
         cuid = f"-cuid={hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        is_used = annotations.is_used(Path(source).read_bytes())
+        is_used = annotations.is_used(self.files(source).own)
         defined = [annotations.DEFINED] if is_used else []
         return [*self.overlay(source), cuid, *defined, "-Xclang", cuid]
 
     def overlay(self, source: str) -> list[str]:
         """Return the flags by which clang reads what nvcc accepts and clang does not."""
         if source not in self.overlays:
-            folders = dialect.include_folders(self.options.both)
             copies = {}
-            for path, text in dialect.changed_files(Path(source), folders).items():
+            for path, text in self.files(source).changed().items():
                 copies[path] = self.steps.file(path.stem, path.suffix).absolute()
                 self.steps.write(copies[path], text.encode("latin-1"))
             flags = []

@@ -14,15 +14,15 @@
 #else
 #define __managed__                                                                               \
   __attribute__((unavailable("__managed__ variables need `tessera cc` without -rdc=true and -dc," \
-                             " in the source itself; or use cudaMallocManaged")))
+                             " in the source or its own headers; or use cudaMallocManaged")))
 #endif
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 #ifdef TESSERA_ANNOTATIONS
 #define __cluster_dims__(...) __attribute__((annotate("tessera.cluster_dims", __VA_ARGS__)))
 #else
 #define __cluster_dims__(...)                                                                     \
-  __attribute__((unavailable("__cluster_dims__ needs `tessera cc`, and to be in the source itself;" \
-                             " or launch with cudaLaunchAttributeClusterDimension")))
+  __attribute__((unavailable("__cluster_dims__ needs `tessera cc`, and to be in the source or its" \
+                             " own headers; or launch with cudaLaunchAttributeClusterDimension")))
 #endif
 #if __has_attribute(grid_constant)
 #define __grid_constant__ __attribute__((grid_constant))

@@ -60,8 +60,11 @@ def test_headers_are_found_as_clang_finds_them(tmp_path: Path) -> None:
     (near / "c.h").write_text("int same;\n")
     (include / "c.h").write_text(bad)
     folders = dialect.include_folders(["-I", f"-I{include}", "-DI"])
-    found = dialect.changed_files(source, folders)
+    files = dialect.read_files(source, folders)
+    found = files.changed()
     assert set(found) == {near / "b.cuh", include / "c.h"}
+    parts = [one.read_bytes() for one in (source, near / "b.cuh", near / "c.h")]
+    assert files.own == b"\n".join(parts)
     assert found[include / "c.h"] == "__shared__ _Alignas(4) int a;\n"
 
 
