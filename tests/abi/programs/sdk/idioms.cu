@@ -2,6 +2,7 @@
 #include <cooperative_groups.h>
 
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "check.h"
@@ -101,6 +102,53 @@ int wrong_mathematics(T bound) {
   }
   return bad;
 }
+__constant__ int constants[4];
+// Overloads of the runtime for types of kernels and variables.
+int wrong_templates() {
+  int grid = 0, block = 0, same_grid = 0, same_block = 0, active = 0, bad = 0;
+  const auto none = [](int) { return size_t(0); };
+  const auto much = [](int threads) { return size_t(threads) * 256; };
+  CHECK(cudaOccupancyMaxPotentialBlockSize(&grid, &block, compute<float>));
+  CHECK(cudaOccupancyMaxPotentialBlockSizeVariableSMem(&same_grid, &same_block, compute<float>, none));
+  bad += grid < 1 || block < 1 || grid != same_grid || block != same_block;
+  CHECK(cudaOccupancyMaxPotentialBlockSizeWithFlags(&grid, &block, compute<float>, 0, 64));
+  bad += block < 1 || block > 64;
+  CHECK(cudaOccupancyMaxPotentialBlockSizeVariableSMem(&grid, &block, compute<float>, much));
+  CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&active, compute<float>, block,
+                                                               much(block), cudaOccupancyDefault));
+  bad += block < 32 || much(block) > 48 << 10 || active < 1;
+  size_t bytes = 0;
+  CHECK(cudaOccupancyAvailableDynamicSMemPerBlock(&bytes, compute<float>, 1, 64));
+  bad += bytes < 48 << 10;
+  const char* name = "";
+  CHECK(cudaFuncGetName(&name, compute<float>));
+  bad += !strstr(name, "compute");
+  cudaGraph_t graph;
+  cudaGraphNode_t to, from;
+  cudaGraphExec_t executable;
+  int *in, *others, *out;  // a graph copies between variables and pinned memory only
+  CHECK(cudaMallocHost(&in, 4 * sizeof(int)));
+  CHECK(cudaMallocHost(&others, 2 * sizeof(int)));
+  CHECK(cudaMallocHost(&out, 3 * sizeof(int)));
+  for (int i = 0; i < 4; i++) in[i] = i + 1;
+  others[0] = 8, others[1] = 9;
+  CHECK(cudaGraphCreate(&graph, 0));
+  CHECK(cudaGraphAddMemcpyNodeToSymbol(&to, graph, nullptr, 0, constants, in, 4 * sizeof(int), 0, cudaMemcpyHostToDevice));
+  CHECK(cudaGraphAddMemcpyNodeFromSymbol(&from, graph, &to, 1, out, constants, 3 * sizeof(int), 4, cudaMemcpyDeviceToHost));
+  CHECK(cudaGraphInstantiate(&executable, graph, 0));
+  CHECK(cudaGraphLaunch(executable, 0));
+  CHECK(cudaDeviceSynchronize());
+  bad += out[0] != 2 || out[1] != 3 || out[2] != 4;
+  CHECK(cudaGraphExecMemcpyNodeSetParamsToSymbol(executable, to, constants, others, 2 * sizeof(int), 4, cudaMemcpyHostToDevice));
+  CHECK(cudaGraphExecMemcpyNodeSetParamsFromSymbol(executable, from, out, constants, 2 * sizeof(int), 4, cudaMemcpyDeviceToHost));
+  CHECK(cudaGraphLaunch(executable, 0));
+  CHECK(cudaDeviceSynchronize());
+  bad += out[0] != 8 || out[1] != 9 || out[2] != 4;
+  CHECK(cudaGraphExecDestroy(executable));
+  CHECK(cudaGraphDestroy(graph));
+  for (int* memory : {in, others, out}) CHECK(cudaFreeHost(memory));
+  return bad;
+}
 }  // namespace
 
 int main() {
@@ -124,5 +172,6 @@ int main() {
   nvcc_spellings<<<1, 64, 64 * sizeof(int)>>>(few);
   bad += report("spellings", wrong(few.read(), [](int i) { return 31 - i % 32; }));
   bad += report("mathematics", wrong_mathematics<float>(1e-6f) + wrong_mathematics<double>(1e-14));
+  bad += report("templates", wrong_templates());
   return bad != 0;
 }

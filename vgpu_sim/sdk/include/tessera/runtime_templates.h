@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "runtime/occupancy.h"
+
 template <class T>
 static inline cudaError_t cudaMalloc(T **pointer, size_t bytes) {
   return ::cudaMalloc((void **)pointer, bytes);
@@ -110,46 +112,58 @@ static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, 
   return ::cudaFuncGetAttributes(attributes, (const void *)kernel);
 }
 template <class T>
-static inline cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, T kernel,
-                                                         const cudaLaunchConfig_t *config) {
-  return ::cudaOccupancyMaxActiveClusters(clusters, (const void *)kernel, config);
+static inline cudaError_t cudaFuncGetName(const char **name, T *kernel) {
+  return ::cudaFuncGetName(name, (const void *)kernel);
+}
+template <class T>
+static inline cudaError_t cudaFuncGetParamInfo(T *kernel, size_t index, size_t *offset, size_t *size) {
+  return ::cudaFuncGetParamInfo((const void *)kernel, index, offset, size);
 }
 
+#define TESSERA_NODES cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *after, size_t count
 template <class T>
-static inline cudaError_t cudaOccupancyMaxPotentialClusterSize(int *blocks, T kernel,
-                                                               const cudaLaunchConfig_t *config) {
-  return ::cudaOccupancyMaxPotentialClusterSize(blocks, (const void *)kernel, config);
-}
-
-template <class T>
-static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, T kernel,
-                                                                        int threads, size_t shared) {
-  return ::cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, (const void *)kernel, threads,
-                                                         shared);
+static inline cudaError_t cudaGraphAddMemcpyNodeToSymbol(TESSERA_NODES, const T &symbol,
+                                                         const void *source, size_t bytes,
+                                                         size_t offset, cudaMemcpyKind kind) {
+  return ::cudaGraphAddMemcpyNodeToSymbol(node, graph, after, count, (const void *)&symbol, source,
+                                          bytes, offset, kind);
 }
 template <class T>
-static inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int *grid, int *block, T kernel,
-                                                             size_t shared = 0, int limit = 0) {
-  int device, processors, best = 0;
-  cudaFuncAttributes attributes;
-  cudaError_t error = cudaGetDevice(&device);
-  if (!error) error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  if (!error) error = ::cudaFuncGetAttributes(&attributes, (const void *)kernel);
-  if (error) return error;
-  int most = attributes.maxThreadsPerBlock;
-  if (limit > 0 && limit < most) most = limit;
-  for (int threads = most; threads > 0; threads -= threads % 32 ? threads % 32 : 32) {
-    int blocks = 0;
-    error = ::cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, (const void *)kernel, threads,
-                                                            shared);
-    if (error) return error;
-    if (blocks * threads > best) {
-      best = blocks * threads;
-      *block = threads;
-      *grid = blocks * processors;
-    }
-  }
-  return cudaSuccess;
+static inline cudaError_t cudaGraphAddMemcpyNodeFromSymbol(TESSERA_NODES, void *target,
+                                                           const T &symbol, size_t bytes,
+                                                           size_t offset, cudaMemcpyKind kind) {
+  return ::cudaGraphAddMemcpyNodeFromSymbol(node, graph, after, count, target,
+                                            (const void *)&symbol, bytes, offset, kind);
+}
+#undef TESSERA_NODES
+template <class T>
+static inline cudaError_t cudaGraphMemcpyNodeSetParamsToSymbol(cudaGraphNode_t node, const T &symbol,
+                                                               const void *source, size_t bytes,
+                                                               size_t offset, cudaMemcpyKind kind) {
+  return ::cudaGraphMemcpyNodeSetParamsToSymbol(node, (const void *)&symbol, source, bytes, offset,
+                                                kind);
+}
+template <class T>
+static inline cudaError_t cudaGraphMemcpyNodeSetParamsFromSymbol(cudaGraphNode_t node, void *target,
+                                                                 const T &symbol, size_t bytes,
+                                                                 size_t offset,
+                                                                 cudaMemcpyKind kind) {
+  return ::cudaGraphMemcpyNodeSetParamsFromSymbol(node, target, (const void *)&symbol, bytes,
+                                                  offset, kind);
+}
+template <class T>
+static inline cudaError_t cudaGraphExecMemcpyNodeSetParamsToSymbol(
+    cudaGraphExec_t executable, cudaGraphNode_t node, const T &symbol, const void *source,
+    size_t bytes, size_t offset, cudaMemcpyKind kind) {
+  return ::cudaGraphExecMemcpyNodeSetParamsToSymbol(executable, node, (const void *)&symbol, source,
+                                                    bytes, offset, kind);
+}
+template <class T>
+static inline cudaError_t cudaGraphExecMemcpyNodeSetParamsFromSymbol(
+    cudaGraphExec_t executable, cudaGraphNode_t node, void *target, const T &symbol, size_t bytes,
+    size_t offset, cudaMemcpyKind kind) {
+  return ::cudaGraphExecMemcpyNodeSetParamsFromSymbol(executable, node, target,
+                                                      (const void *)&symbol, bytes, offset, kind);
 }
 
 static inline cudaError_t cudaEventCreate(cudaEvent_t *event, unsigned int flags) {
