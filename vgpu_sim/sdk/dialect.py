@@ -60,7 +60,7 @@ class Files:
     all: dict[Path, bytes]
     own: bytes
 
-    def changed(self) -> dict[Path, str]:
+    def rewrite(self) -> dict[Path, str]:
         """Return the new texts of the files that clang does not accept."""
         found = {}
         for path, content in self.all.items():

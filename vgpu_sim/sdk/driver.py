@@ -170,7 +170,7 @@ class Compilation:
         """Return the flags by which clang reads what nvcc accepts and clang does not."""
         if source not in self.overlays:
             copies = {}
-            for path, text in self.files(source).changed().items():
+            for path, text in self.files(source).rewrite().items():
                 copies[path] = self.steps.file(path.stem, path.suffix).absolute()
                 self.steps.write(copies[path], text.encode("latin-1"))
             flags = []

@@ -61,7 +61,7 @@ def test_headers_are_found_as_clang_finds_them(tmp_path: Path) -> None:
     (include / "c.h").write_text(bad)
     folders = dialect.include_folders(["-I", f"-I{include}", "-DI"])
     files = dialect.read_files(source, folders)
-    found = files.changed()
+    found = files.rewrite()
     assert set(found) == {near / "b.cuh", include / "c.h"}
     parts = [one.read_bytes() for one in (source, near / "b.cuh", near / "c.h")]
     assert files.own == b"\n".join(parts)
