@@ -14,8 +14,8 @@ A new pod has no rules yet, and may have the address of a deleted pod. So rules 
 also guard the packets that the node forwards: RoCE passes no veth without rules, and no packet
 passes whose destination the node has translated (DNAT).
 
-The rules are the whole of two tables, which replace the previous tables in one transaction.
-Counters continue from the values in ``counts``.
+The rules are the whole of two tables. One transaction replaces the chains and sets of the previous
+rules, and keeps their counters, so that no dropped packet is lost from the counts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,6 +29,8 @@ from rdma.tables import Identity, NodeTables
 from rdma.verbs import NONE, Verb
 
 TABLE: Final = "tessera_rdma"
+FAMILIES: Final = ("netdev", "inet")
+"""The families of the two tables: for the pods' interfaces, and for packets to be forwarded."""
 PORT: Final = 4791
 TOTALS: Final = (
     *("spoofed", "fragment", "segments", "tagged"),
@@ -73,32 +75,67 @@ class Interface:
     index: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The names of the objects of one of the second layer's tables that is loaded."""
+
+    chains: frozenset[str] = frozenset()
+    sets: frozenset[str] = frozenset()
+    counters: frozenset[str] = frozenset()
+
+
 def ruleset(
     tables: NodeTables,
     interfaces: Iterable[Interface],
     *,
     others: Iterable[str] | None = None,
-    counts: Mapping[str, int] | None = None,
+    present: Mapping[str, Present] | None = None,
 ) -> str:
     """Return the input of ``nft -f`` that replaces the second layer by rules for these tables.
 
     The second layer is Tessera's nftables rules on the node, which check the pods' packets.
     ``others`` are the veths that belong to no pod (for example, the node's own veth if the node is
-    a container). If ``others`` is None, there are no rules for forwarded packets. ``counts`` maps
-    the counters' names to the numbers of packets counted so far.
+    a container). If ``others`` is None, there are no rules for forwarded packets. ``present`` has
+    the table of each of ``FAMILIES`` that is loaded: counters that the new rules use continue.
 
     Raises:
         ValueError: an interface's name or address is invalid.
     """
-    writer, listed = _Writer(tables, counts or {}), tuple(interfaces)
-    guard = "" if others is None else writer.guard({one.name for one in listed} | set(others))
-    return removal() + writer.table(listed) + guard
+    listed, loaded = tuple(interfaces), present or {}
+    writer = _Writer(tables)
+    parts = {"netdev": writer.table(listed)}
+    if others is not None:
+        parts["inet"] = writer.guard({one.name for one in listed} | set(others))
+    cleared = (
+        _clear(one, loaded[one], parts[one].counters)
+        if one in loaded and one in parts
+        else _remove(one)
+        for one in FAMILIES
+    )
+    kept = {one: loaded[one].counters for one in loaded}
+    texts = (part.text(one, kept.get(one, frozenset())) for one, part in parts.items())
+    return "".join((*cleared, *texts))
 
 
 def removal() -> str:
     """Return the input of ``nft -f`` that removes the second layer, Tessera's nftables rules."""
-    families = ("netdev", "inet")
-    return "".join(f"table {one} {TABLE}\ndelete table {one} {TABLE}\n" for one in families)
+    return "".join(map(_remove, FAMILIES))
+
+
+def _remove(family: str) -> str:
+    return f"table {family} {TABLE}\ndelete table {family} {TABLE}\n"
+
+
+def _clear(family: str, present: Present, wanted: tuple[str, ...]) -> str:
+    """Return the commands that remove everything from a table except its ``wanted`` counters."""
+    lines = [f"flush table {family} {TABLE}"]
+    for name in sorted(present.chains):
+        # Added, because the kernel removes a chain with its interface, maybe just now.
+        lines += [f"{verb} chain {family} {TABLE} {name}" for verb in ("add", "delete")]
+    lines += [f"delete set {family} {TABLE} {name}" for name in sorted(present.sets)]
+    unused = present.counters.difference(wanted)
+    lines += [f"delete counter {family} {TABLE} {name}" for name in sorted(unused)]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def link_counter(index: int, leaving: bool, reason: str) -> str:
@@ -110,10 +147,23 @@ def link_counter(index: int, leaving: bool, reason: str) -> str:
     return f"link_{index}_{'from' if leaving else 'to'}_{reason}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The counters of a table, and its sets and chains in nft's notation."""
+
+    counters: tuple[str, ...]
+    parts: tuple[str, ...]
+
+    def text(self, family: str, present: frozenset[str]) -> str:
+        """Return the table's declaration, without the counters that it has already."""
+        new = (one for one in self.counters if one not in present)
+        counters = (f"counter {one} {{ packets 0 bytes 0 }}" for one in new)
+        return "\n".join([f"table {family} {TABLE} {{", *counters, *self.parts, "}", ""])
+
+
 class _Writer:
-    def __init__(self, tables: NodeTables, counts: Mapping[str, int]) -> None:
+    def __init__(self, tables: NodeTables) -> None:
         self._reach = Reach(tables)
-        self._counts = counts
         self._identities: Mapping[int, Identity] = {one.number: one for one in tables.identities}
         self._members: dict[tuple[int, int], list[str]] = {}
         """The addresses of pods, by identity and IP version."""
@@ -122,25 +172,25 @@ class _Writer:
             self._members.setdefault((endpoint.identity, version), []).append(address)
         self._operations: dict[tuple[Operations, frozenset[int]], str] = {}
 
-    def table(self, interfaces: tuple[Interface, ...]) -> str:
+    def table(self, interfaces: tuple[Interface, ...]) -> _Table:
+        """Return the table for the pods' interfaces."""
         listed = sorted(interfaces, key=lambda one: one.name)
         local = sorted(self._identities.keys() & {one.identity for one in listed})
         kinds = [chain for number in local for chain in self._kind(self._identities[number])]
         numbered = [(one.index or -place, one) for place, one in enumerate(listed, 1)]
         links = [chain for key, one in numbered for chain in self._link(abs(key), one)]
         operations = [_chain(name, _of(*wanted)) for wanted, name in self._operations.items()]
-        counters = [self._counter(name) for name in TOTALS if name not in _FORWARDED]
+        counters = [name for name in TOTALS if name not in _FORWARDED]
         counters += [
-            self._counter(link_counter(abs(key), leaving, reason))
+            link_counter(abs(key), leaving, reason)
             for key, _ in numbered
             for leaving in (True, False)
             for reason in LINK_REASONS
         ]
-        parts = [*counters, *self._sets(), *operations, *kinds, *links]
-        return "\n".join([f"table netdev {TABLE} {{", *parts, "}", ""])
+        return _Table(tuple(counters), (*self._sets(), *operations, *kinds, *links))
 
-    def guard(self, known: set[str]) -> str:
-        """Return the nftables table for the packets that the node forwards.
+    def guard(self, known: set[str]) -> _Table:
+        """Return the table for the packets that the node forwards.
 
         Its chain runs after the node's address translation.
         """
@@ -156,16 +206,12 @@ class _Writer:
             f'meta iifkind "veth" meta iifname != @known {drop}',
             f'meta oifkind "veth" meta oifname != @known {drop}',
         ]
-        parts = [
-            *map(self._counter, _FORWARDED),
+        parts = (
             f"set known {{\ntypeof meta iifname\n{listed}}}",
             _chain("strangers", strangers),
             _chain("forward", forward),
-        ]
-        return "\n".join([f"table inet {TABLE} {{", *parts, "}", ""])
-
-    def _counter(self, name: str) -> str:
-        return f"counter {name} {{ packets {self._counts.get(name, 0)} bytes 0 }}"
+        )
+        return _Table(_FORWARDED, parts)
 
     def _sets(self) -> Iterator[str]:
         for (identity, version), addresses in sorted(self._members.items()):

@@ -7,11 +7,22 @@ libraries for the kernel's netlink messages cover only a part of it.
 import json
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from device_plugin.errors import SecondLayerError
 from device_plugin.second_layer.kernel import Namespace
-from rdma.second_layer import JOINED, TABLE, Interface, link_counter, removal, ruleset
+from rdma.second_layer import (
+    FAMILIES,
+    JOINED,
+    TABLE,
+    Interface,
+    Present,
+    link_counter,
+    removal,
+    ruleset,
+)
 from rdma.tables import NodeTables
 
 _TOOL = "nft"
@@ -41,6 +52,8 @@ class Links:
     ) -> None:
         """Load the rules of ``tables`` in one step, and attach the classifier to every link.
 
+        The counters of the previous rules continue, also those of an earlier process.
+
         ``others`` are the veths that belong to no pod. If ``others`` is None, there are no rules
         for forwarded packets.
 
@@ -51,7 +64,7 @@ class Links:
         wanted = frozenset(one.index for one in listed)
         for index in sorted(wanted - self._classified):
             self._namespace.attach_classifier(index)
-        self._load(ruleset(tables, listed, others=others, counts=self.counts()))
+        self._load(ruleset(tables, listed, others=others, present=self._present()))
         for index in sorted(self._namespace.classified_links() - wanted):
             self._namespace.detach_classifier(index)
         self._classified = wanted
@@ -70,12 +83,9 @@ class Links:
 
     def counts(self) -> Mapping[str, int]:
         """Return the packet count of each of the rules' counters. Raises SecondLayerError."""
-        done = self._run(_TOOL, "-j", "list", "counters")
-        try:
-            found = [one["counter"] for one in json.loads(done)["nftables"] if "counter" in one]
+        with _parsing("list counters"):
+            found = self._list("counter", "counters")
             return {one["name"]: int(one["packets"]) for one in found if one["table"] == TABLE}
-        except (ValueError, KeyError, TypeError) as err:
-            raise SecondLayerError(f"{_TOOL} list counters: invalid output: {err!r}") from err
 
     def remove(self) -> None:
         """Remove all rules and classifiers, including those of earlier processes.
@@ -87,6 +97,30 @@ class Links:
         for index in sorted(self._namespace.classified_links()):
             self._namespace.detach_classifier(index)
         self._classified = frozenset()
+
+    def _present(self) -> Mapping[str, Present]:
+        """Return the objects of the loaded tables, by family. Raises SecondLayerError.
+
+        Only the second layer's own tables are listed: other programs' may be large, or made by
+        another version of ``nft``.
+        """
+        with _parsing("list tables"):
+            found = self._list("table", "tables")
+            loaded = [one["family"] for one in found if one["name"] == TABLE]
+        present = {}
+        for family in FAMILIES:
+            if family in loaded:
+                with _parsing("list table"):
+                    said = self._run(_TOOL, "-j", "-t", "list", "table", family, TABLE)
+                    names = [
+                        frozenset(one["name"] for one in _of_kind(kind, said))
+                        for kind in ("chain", "set", "counter")
+                    ]
+                present[family] = Present(*names)
+        return present
+
+    def _list(self, kind: str, what: str) -> list[dict[str, Any]]:
+        return _of_kind(kind, self._run(_TOOL, "-j", "list", what))
 
     def _load(self, text: str) -> None:
         self._run(_TOOL, "-f", "-", given=text)
@@ -109,3 +143,16 @@ class Links:
                 f"{' '.join(command)}: {said or f'exit status {done.returncode}'}"
             )
         return done.stdout
+
+
+@contextmanager
+def _parsing(command: str) -> Iterator[None]:
+    """Raise SecondLayerError if the output of a command of ``nft`` is invalid."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError) as err:
+        raise SecondLayerError(f"{_TOOL} {command}: invalid output: {err!r}") from err
+
+
+def _of_kind(kind: str, said: str) -> list[dict[str, Any]]:
+    return [one[kind] for one in json.loads(said)["nftables"] if kind in one]

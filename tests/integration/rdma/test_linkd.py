@@ -1,5 +1,6 @@
 """tessera-linkd as a process, in a network namespace that represents a node's."""
 
+import json
 import os
 import shutil
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from device_plugin.second_layer.daemon import SOCKET_NAME
 from rdma import codec
 from rdma.second_layer import TABLE
 from rdma.tables import Endpoint, Identity, Membership, NodeTables, Pod
+from support.processes.linked_pods import ip, udp, whole
 
 TABLES = NodeTables(
     generation=1,
@@ -28,6 +31,30 @@ TABLES = NodeTables(
     endpoints=(Endpoint("10.92.1.2", 1, "a/x"),),
     pods=(Pod("u", "a/x", 1, ("10.92.1.2",)),),
 )
+
+
+# Sends UDP packets from an address that is not the pod's, until its input ends.
+_SPOOFER = """
+import socket, sys, threading, time
+ended = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), ended.set())).start()
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as s:
+    s.bind((sys.argv[1], 0))
+    frame = bytes.fromhex(sys.argv[2])
+    while not ended.is_set():
+        s.send(frame)
+        time.sleep(0.0001)
+"""
+# Counts the same packets before the second layer's rules do.
+_PROBE = """
+table netdev probe {
+counter seen { packets 0 bytes 0 }
+chain from { type filter hook ingress device "%s" priority -300; policy accept;
+ip saddr %s counter name seen
+}
+}
+"""
+_RELOADS = 100
 
 
 def until(check: Callable[[], Any], timeout_s: float = 60.0) -> Any:
@@ -82,8 +109,22 @@ class Node:
     def pod(self, link: str, address: str) -> None:
         """Add a link for a pod as a network plugin does."""
         self.run("ip", "link", "add", link, "type", "veth", "peer", "name", f"{link}-p")
-        self.run("ip", "link", "set", link, "up")
+        for end in (link, f"{link}-p"):
+            self.run("ip", "link", "set", end, "up")
         self.run("ip", "route", "add", f"{address}/32", "dev", link)
+
+    @contextmanager
+    def spoofing(self, link: str, address: str) -> Iterator[None]:
+        """Send packets with another address from a pod all the time."""
+        state = json.loads(self.run("ip", "-j", "link", "show", link))
+        there = bytes.fromhex(state[0]["address"].replace(":", ""))
+        frame = there + bytes(6) + b"\x08\x00" + whole(ip(address, "10.92.9.9", udp(bytes(16))))
+        entering = ["ip", "netns", "exec", self.name, sys.executable, "-c", _SPOOFER]
+        with subprocess.Popen([*entering, f"{link}-p", frame.hex()], stdin=subprocess.PIPE) as it:
+            try:
+                yield
+            finally:
+                it.communicate(timeout=60)
 
     @property
     def rules(self) -> str:
@@ -137,6 +178,36 @@ def test_killed_it_leaves_rules_and_the_next_one_goes_on(node: Node) -> None:
     assert client.call("state")["generation"] == 2
     node.stop()
     assert TABLE not in node.rules
+
+
+def test_no_dropped_packet_is_lost_from_the_counts_while_rules_are_loaded(node: Node) -> None:
+    """Under load, by one linkd after another, while a link of another pod comes and goes."""
+    spoofed = "10.66.6.6"
+    node.pod("first", "10.92.1.2")
+    probe = _PROBE % ("first", spoofed)
+    entering = ["ip", "netns", "exec", node.name, "nft", "-f", "-"]
+    subprocess.run(entering, input=probe, text=True, check=True)
+    client = node.start()
+    client.call("tables", document=codec.encode(TABLES))
+    with node.spoofing("first", spoofed):
+        until(lambda: client.call("drops")["totals"]["spoofed"])
+        for generation in range(2, _RELOADS + 2):
+            if generation == _RELOADS // 2:
+                node.stop(signal.SIGKILL)
+                client = node.start()
+            if generation % 10 == 0:
+                node.pod("second", "10.92.1.3")
+            if generation % 10 == 5 and generation > 10:
+                node.run("ip", "link", "del", "second")
+            tables = codec.encode(replace(TABLES, generation=generation))
+            assert client.call("tables", document=tables)["generation"] == generation
+    (seen,) = json.loads(node.run("nft", "-j", "list", "counter", "netdev", "probe", "seen"))[
+        "nftables"
+    ][1:]
+    counted = client.call("drops")
+    assert counted["totals"]["spoofed"] == seen["counter"]["packets"] > _RELOADS
+    (link,) = counted["links"]
+    assert link["dropped"] == {"spoofed": counted["totals"]["spoofed"]}
 
 
 def test_without_nft_it_logs_the_reason_once_and_returns_it_in_replies(node: Node) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from rdma.evaluator import Evaluator
 from rdma.opcodes import allowed_opcodes, allowed_opcodes_by_place
 from rdma.reach import EVERY_QPN, Reach
-from rdma.second_layer import TOTALS, Interface, removal, ruleset
+from rdma.second_layer import TABLE, TOTALS, Interface, Present, removal, ruleset
 from rdma.tables import (
     UNIDENTIFIED,
     Block,
@@ -193,6 +193,26 @@ def test_text_that_is_no_address_is_refused(address: str) -> None:
 def test_text_that_is_no_name_of_a_link_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="not a valid name of a network interface"):
         ruleset(_tables(), [Interface(name, ("10.0.0.1",), 1)])
+
+
+def test_counters_that_are_loaded_continue_and_others_go() -> None:
+    """tests/integration/rdma/test_linkd.py checks the effect in the kernel."""
+    names = map(frozenset, (("from_9",), ("identity_9_v4",), ("spoofed", "link_9_from_spoofed")))
+    text = ruleset(
+        _tables(), [Interface("v", ("10.0.0.1",), 1)], present={"netdev": Present(*names)}
+    )
+    cleared, _, table = text.partition(f"table netdev {TABLE} {{")
+    assert cleared.splitlines() == [
+        f"flush table netdev {TABLE}",
+        f"add chain netdev {TABLE} from_9",
+        f"delete chain netdev {TABLE} from_9",
+        f"delete set netdev {TABLE} identity_9_v4",
+        f"delete counter netdev {TABLE} link_9_from_spoofed",
+        f"table inet {TABLE}",
+        f"delete table inet {TABLE}",
+    ]
+    assert "counter spoofed {" not in table
+    assert "counter fragment {" in table
 
 
 def test_removal_leaves_no_table() -> None:

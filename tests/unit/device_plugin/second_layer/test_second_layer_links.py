@@ -11,7 +11,7 @@ import pytest
 from device_plugin.errors import SecondLayerError
 from device_plugin.second_layer import links
 from device_plugin.second_layer.links import Links
-from rdma.second_layer import JOINED, TABLE, Interface, removal
+from rdma.second_layer import JOINED, TABLE, Interface, Present, removal
 
 
 class Kernel:
@@ -148,6 +148,30 @@ def test_drops_are_those_of_our_counters_and_classified_links(tool: Tool) -> Non
         f"link_3_from_{JOINED}": 7,
         JOINED: 12,
     }
+
+
+def test_rules_are_written_for_what_is_loaded(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``nft`` is a fake that prints the same for each list."""
+    seen: list[object] = []
+
+    def write(*_: object, present: object, **__: object) -> str:
+        seen.append(present)
+        return ""
+
+    monkeypatch.setattr(links, "ruleset", write)
+    its = make(Kernel())
+    table = {"table": {"family": "netdev", "name": TABLE}}
+    another = {"table": {"family": "inet", "name": "another"}}
+    objects = [{"chain": {"name": "c"}}, {"set": {"name": "s"}}, counter("n", 4)]
+    for listed in ([another], [another, table, *objects]):
+        tool.list_counters({"nftables": [{"metainfo": {}}, *listed]})
+        its.apply(TABLES, interfaces(1))
+    present = Present(*map(frozenset, (("c",), ("s",), ("n",))))
+    assert seen == [{}, {"netdev": present}]
+    for wrong in ("list tables", [table, {"chain": {}}]):
+        tool.list_counters(wrong if isinstance(wrong, str) else {"nftables": wrong})
+        with pytest.raises(SecondLayerError, match="nft list table"):
+            its.apply(TABLES, interfaces(1))
 
 
 @pytest.mark.parametrize("answer", ["", "[]", "{}", '{"nftables": [{"counter": {}}]}'])
