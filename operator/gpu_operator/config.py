@@ -7,10 +7,10 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from gpu_operator.errors import ConfigError
@@ -126,6 +126,27 @@ class NodeConfig(_Section):
         return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
+class LeaderElectionConfig(_Section):
+    """The chart's ``operator.leaderElection`` values; the defaults are client-go's."""
+
+    lease_duration_seconds: int = Field(default=15, ge=5)
+    renew_deadline_seconds: int = Field(default=10, ge=2)
+    retry_period_seconds: int = Field(default=2, ge=1)
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        """Refuse times with which a leader could lose the Lease without an attempt to renew it, or
+        write after another candidate has got it.
+        """
+        times = self.lease_duration_seconds, self.renew_deadline_seconds, self.retry_period_seconds
+        if not times[0] > times[1] > times[2]:
+            raise ValueError(
+                "leaseDurationSeconds must be greater than renewDeadlineSeconds, and that greater"
+                " than retryPeriodSeconds"
+            )
+        return self
+
+
 class Config(_Section):
     """The operator's configuration file."""
 
@@ -140,7 +161,7 @@ class Config(_Section):
     them.
     """
     lease_name: str = "tessera-operator"
-    lease_seconds: int = Field(default=15, ge=5)
+    leader_election: LeaderElectionConfig = LeaderElectionConfig()
     resync_seconds: int = Field(default=60, ge=5)
     health_port: int = 8080
     metrics: bool = True

@@ -28,7 +28,7 @@ from gpu_operator.engine.rdma_loop import RdmaLoop
 from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import Worker
 from gpu_operator.kube.client import KubernetesCluster
-from gpu_operator.kube.lease import Elector
+from gpu_operator.kube.lease import Elector, Term
 from gpu_operator.kube.lease_thread import LeaseThread
 from gpu_operator.kube.port import Cluster, Kube
 
@@ -56,6 +56,12 @@ async def serve(config: Config, identity: Identity) -> int:
 async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
     owners = await _find_owners(config, kube)
     caught_up = threading.Event()
+    election = config.leader_election
+    term = Term(
+        election.lease_duration_seconds,
+        election.renew_deadline_seconds,
+        election.retry_period_seconds,
+    )
 
     def candidate(own_connection: Kube) -> Elector:
         return Elector(
@@ -63,7 +69,7 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
             config.lease_name,
             identity.namespace,
             identity.pod_name,
-            config.lease_seconds,
+            term,
             owners=owners,
             configuration=lambda: identity.configuration if caught_up.is_set() else "",
         )

@@ -6,6 +6,10 @@ the record: while an upgrade changes the term, the old leader still uses the old
 
 The Kubernetes client has an election, too. It uses the wall clock and the candidate's own term,
 has neither fence nor release, and sets no timeouts for its requests.
+
+A renewal is one request, as in client-go: the leader replaces the record that it wrote last, and
+reads the Lease only if that fails. So the leader keeps the Lease if the API server answers within
+half of the deadline.
 """
 
 import asyncio
@@ -13,6 +17,7 @@ import datetime
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gpu_operator import errors
@@ -20,6 +25,20 @@ from gpu_operator.api.v1alpha1 import CONFIGURATION
 from gpu_operator.kube.port import Document, Kube
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """The times of an election in seconds, as in client-go.
+
+    ``duration_s`` is how long a candidate waits after the leader's last renewal. ``deadline_s``
+    is how long after its last renewal the leader acts as such: what remains of the duration is
+    for a write in progress. ``retry_s`` is the pause between two attempts to get or renew.
+    """
+
+    duration_s: float
+    deadline_s: float
+    retry_s: float
 
 
 class Elector:
@@ -31,7 +50,7 @@ class Elector:
         name: str,
         namespace: str,
         identity: str,
-        term_s: float = 15.0,
+        term: Term,
         clock: Callable[[], float] = time.monotonic,
         owners: Sequence[Mapping[str, Any]] = (),
         configuration: Callable[[], str] = str,
@@ -46,10 +65,12 @@ class Elector:
         self._name = name
         self._namespace = namespace
         self._identity = identity
-        self._term_s = term_s
+        self._term = term
         self._clock = clock
         self._owners = [dict(owner) for owner in owners]
         self._renewed_at: float | None = None
+        self._own: Document | None = None
+        """The record that this process wrote last, while it is certainly the current one."""
         self._seen: tuple[str, float] | None = (
             None  # another holder's record, and when it was first observed
         )
@@ -61,7 +82,8 @@ class Elector:
         The Lease is then valid for long enough to finish a write in progress.
         """
         return (
-            self._renewed_at is not None and self._clock() - self._renewed_at < self._term_s * 2 / 3
+            self._renewed_at is not None
+            and self._clock() - self._renewed_at < self._term.deadline_s
         )
 
     def fence(self) -> None:
@@ -76,15 +98,15 @@ class Elector:
             if not logged:
                 _log.info("waiting for lease %s/%s", self._namespace, self._name)
                 logged = True
-            await asyncio.sleep(self._term_s / 7)
+            await asyncio.sleep(self._term.retry_s)
         _log.info("%s holds lease %s/%s", self._identity, self._namespace, self._name)
 
     async def keep(self) -> None:
         """Renew the lease regularly. Raises NotLeader when renewal has failed for too long."""
         renewed = True
         while True:
-            # After a failed request the next is due at once: the term is running out.
-            await asyncio.sleep(self._term_s / (5 if renewed else 60))
+            # After a failed request the next is due at once: the deadline comes closer.
+            await asyncio.sleep(self._term.retry_s / (1 if renewed else 8))
             renewed = await self._try()
             self.fence()
 
@@ -95,7 +117,7 @@ class Elector:
         """
         if not self.is_leader:
             return
-        self._renewed_at = None
+        self._renewed_at = self._own = None
         try:
             lease = await self._kube.get("Lease", self._name, self._namespace)
             if lease["spec"].get("holderIdentity") == self._identity:
@@ -106,12 +128,12 @@ class Elector:
 
     async def _try(self) -> bool:
         started = self._clock()
+        limit_s = self._term.deadline_s / 2  # one lost response must not lose the lease
         try:
-            # One lost response must not lose the lease.
-            async with asyncio.timeout(self._term_s / 4):
+            async with asyncio.timeout(limit_s):
                 held = await self._write()
         except TimeoutError:
-            _log.warning("lease %s: no answer in %.1f s", self._name, self._term_s / 4)
+            _log.warning("lease %s: no answer in %.1f s", self._name, limit_s)
             return False
         except errors.KubeError as err:
             _log.warning("lease %s: %s", self._name, err)
@@ -123,25 +145,37 @@ class Elector:
         return held
 
     async def _write(self) -> bool:
+        own, self._own = self._own, None  # not the current one if this request's answer is lost
+        if own is not None:
+            try:
+                self._own = await self._kube.replace(self._renew(own))
+                return True
+            except (errors.Conflict, errors.NotFound):
+                pass  # another process has changed or deleted the Lease
         try:
             lease = await self._kube.get("Lease", self._name, self._namespace)
         except errors.NotFound:
-            await self._kube.create(self._document(_now(), 0))
+            self._own = await self._kube.create(self._document(_now(), 0))
             return True
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         if holder not in ("", self._identity) and not self._is_expired(lease):
             return False
+        self._own = await self._kube.replace(self._renew(lease))
+        return True
+
+    def _renew(self, lease: Document) -> Document:
+        """Return the record with which this process takes or keeps a Lease."""
+        spec = lease.get("spec") or {}
         renewed = self._document(_now(), spec.get("leaseTransitions") or 0)
         renewed["metadata"] = {**lease["metadata"], "ownerReferences": self._owners}
         notes = lease["metadata"].get("annotations") or {}
         renewed["metadata"]["annotations"] = {**notes, CONFIGURATION: self._configuration_note()}
-        if holder == self._identity:
+        if spec.get("holderIdentity") == self._identity:
             renewed["spec"]["acquireTime"] = spec.get("acquireTime") or _now()
         else:
             renewed["spec"]["leaseTransitions"] += 1
-        await self._kube.replace(renewed)
-        return True
+        return renewed
 
     def _configuration_note(self) -> str:
         """Return the text that names the configuration and the holder of the Lease.
@@ -155,8 +189,9 @@ class Elector:
         record = lease["metadata"]["resourceVersion"]
         if self._seen is None or self._seen[0] != record:
             self._seen = (record, self._clock())
-        term_s = (lease.get("spec") or {}).get("leaseDurationSeconds") or self._term_s
-        return self._clock() - self._seen[1] > term_s
+        spec = lease.get("spec") or {}
+        duration_s = spec.get("leaseDurationSeconds") or self._term.duration_s
+        return self._clock() - self._seen[1] > duration_s
 
     def _document(self, now: str, transitions: int) -> Document:
         return {
@@ -169,7 +204,7 @@ class Elector:
             },
             "spec": {
                 "holderIdentity": self._identity,
-                "leaseDurationSeconds": round(self._term_s),
+                "leaseDurationSeconds": round(self._term.duration_s),
                 "acquireTime": now,
                 "renewTime": now,
                 "leaseTransitions": transitions,

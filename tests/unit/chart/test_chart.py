@@ -87,7 +87,7 @@ def test_every_value_is_rendered(tmp_path: Path) -> None:
         "devicePlugin.serviceAccount.name=mine",
         "priorityClassName=high",
         "operator.replicas=2",
-        "operator.leaseSeconds=30",
+        "operator.leaderElection.leaseDurationSeconds=30",
         "operator.logLevel=DEBUG",
         "operator.nodeSelector.a=b",
         "daemonsets.rollingUpdate.maxUnavailable=25%",
@@ -107,7 +107,9 @@ def test_every_value_is_rendered(tmp_path: Path) -> None:
     assert (node.service_account, node.priority_class_name) == ("mine", "high")
     assert node.max_unavailable == "25%"
     assert node.taints == config.TaintsConfig(not_ready=True, present=True)
-    assert (loaded.lease_seconds, loaded.log_level) == (30, "DEBUG")
+    assert loaded.log_level == "DEBUG"
+    election = config.LeaderElectionConfig(lease_duration_seconds=30)
+    assert loaded.leader_election == election, "the other values are the operator's defaults"
     assert loaded.policy
     assert loaded.policy["resourcePrefix"] == "nvidia.com"
     assert loaded.policy["deviceListStrategy"] == "mounts"

@@ -36,7 +36,7 @@ from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import Worker
 from gpu_operator.kube.actions import Action, Apply, SetTaints
 from gpu_operator.kube.client import KubernetesCluster
-from gpu_operator.kube.lease import Elector
+from gpu_operator.kube.lease import Elector, Term
 from gpu_operator.kube.port import Document
 from support.processes.http_stub import Answer, HttpStub, Request
 from support.programs.helm_chart import Manifests, render, require_helm, rules
@@ -168,7 +168,8 @@ async def a_life(cluster: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extended_resources, "RETIRE_AFTER_S", 0.0)
     cluster.add("ClusterRole", "tessera-operator")
     owners = await serve._find_owners(CONFIG, cluster)
-    elector = Elector(cluster, "tessera-operator", NAMESPACE, "me", owners=owners)
+    term = Term(15, 10, 2)
+    elector = Elector(cluster, "tessera-operator", NAMESPACE, "me", term, owners=owners)
     store = Store(ChartPolicy(GPUPolicySpec(), owners))
     worker = Worker(cluster, store, WorkQueue(), CONFIG, NAMESPACE, elector.fence)
 

@@ -21,7 +21,9 @@ def load(directory: Path, text: str) -> config.Config:
 
 def test_defaults(tmp_path: Path) -> None:
     loaded = load(tmp_path, GOOD)
-    assert loaded.lease_seconds == 15
+    election = loaded.leader_election
+    assert (election.lease_duration_seconds, election.renew_deadline_seconds) == (15, 10)
+    assert election.retry_period_seconds == 2
     assert loaded.node.gpud.backend == "jit"
     assert loaded.policy is None
 
@@ -31,7 +33,9 @@ def test_defaults(tmp_path: Path) -> None:
     [
         ("node: {serviceAccount: n}", "node.image"),
         (GOOD + "\nleaseSecond: 5", "leaseSecond"),
-        (GOOD + "\nleaseSeconds: 1", "leaseSeconds"),
+        (GOOD + "\nleaderElection: {retryPeriodSeconds: 0}", "retryPeriodSeconds"),
+        (GOOD + "\nleaderElection: {leaseDurationSeconds: 10}", "leaseDurationSeconds must be"),
+        (GOOD + "\nleaderElection: {renewDeadlineSeconds: 2}", "greater than retryPeriodSeconds"),
         ("[", "operator.yaml"),
         ("", "operator.yaml"),
     ],

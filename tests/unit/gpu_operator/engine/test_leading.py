@@ -20,12 +20,13 @@ from gpu_operator.engine.queue import Key, WorkQueue
 from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import Worker
 from gpu_operator.kube.actions import Apply, Manager
-from gpu_operator.kube.lease import Elector
+from gpu_operator.kube.lease import Elector, Term
 from gpu_operator.kube.lease_thread import LeaseThread
 from gpu_operator.kube.port import Document, Kube
 from support.worlds.fake_cluster import FakeCluster
 
 TERM_S = 0.1
+TERM = Term(TERM_S, TERM_S * 2 / 3, TERM_S / 7)
 CONFIG = Config(node=NodeConfig(image="tessera:1", service_account="tessera-node"))
 PATIENCE_S = 60.0  # for the test, on a busy machine
 
@@ -66,9 +67,7 @@ def lease_thread(leases: Leases) -> LeaseThread:
     async def connect() -> Kube:
         return leases
 
-    return LeaseThread(
-        connect, lambda kube: Elector(kube, "lease", "ns", "me", TERM_S, leases.clock)
-    )
+    return LeaseThread(connect, lambda kube: Elector(kube, "lease", "ns", "me", TERM, leases.clock))
 
 
 def spin_until(condition: Callable[[], bool]) -> None:
@@ -266,7 +265,9 @@ def test_the_operator_stops_when_it_loses_the_lease(leases: Leases) -> None:
 
             async def until() -> None:
                 await wait_until(lambda: lease.is_leader)
-                leases.objects["Lease"]["lease"]["spec"]["holderIdentity"] = "other"
+                lease_object = leases.objects["Lease"]["lease"]
+                lease_object["spec"]["holderIdentity"] = "other"
+                leases._touch(lease_object)
                 await asyncio.Event().wait()
 
             with pytest.raises(errors.NotLeader):

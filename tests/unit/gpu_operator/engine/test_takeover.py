@@ -14,7 +14,7 @@ from gpu_operator.engine.queue import WorkQueue
 from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import Worker
 from gpu_operator.kube.actions import Action
-from gpu_operator.kube.lease import Elector
+from gpu_operator.kube.lease import Elector, Term
 from gpu_operator.kube.port import Document
 from support.programs.helm_chart import render, require_helm
 from support.worlds.driven_operator import CONFIG, Operator, layout, node, pool
@@ -129,7 +129,7 @@ def test_an_object_that_cannot_be_reconciled_holds_no_upgrade_up(
 
 def test_the_lease_says_by_which_configuration_its_holder_has_reconciled() -> None:
     cluster, done = FakeCluster(), [""]
-    elector = Elector(cluster, "lease", "ns", "a", configuration=lambda: done[0])
+    elector = Elector(cluster, "lease", "ns", "a", Term(15, 10, 2), configuration=lambda: done[0])
 
     def renew_and_read() -> str:
         assert asyncio.run(elector._try())
