@@ -61,7 +61,7 @@ def main() -> int:
     print(table.render(outcomes))
     if options.record:
         is_usual = options.dtype == "float32"
-        recorded = table.RECORDED if is_usual else other_types.recorded(options.dtype)
+        recorded = table.RECORDED if is_usual else other_types.path_of(options.dtype)
         table.record(recorded, outcomes, _commit())
     return 0 if ended else 1
 

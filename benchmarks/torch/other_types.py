@@ -14,7 +14,7 @@ _WAYS = ("forward", "backward")
 _SHOWN = ("float16", "bfloat16", "int64", "bool", "complex64")
 
 
-def recorded(dtype: str) -> Path:
+def path_of(dtype: str) -> Path:
     """Return the file of a type's outcomes."""
     return FOLDER / f"{dtype}.json"
 
@@ -26,8 +26,8 @@ def section() -> str:
         "|---|---|---|---|---|---|",
     ]
     for dtype in _SHOWN:
-        if recorded(dtype).exists():
-            document = json.loads(recorded(dtype).read_text(encoding="utf-8"))
+        if path_of(dtype).exists():
+            document = json.loads(path_of(dtype).read_text(encoding="utf-8"))
             lines.append(_row(dtype, document["date"], document["operators"]))
     return "\n".join(lines) + "\n"
 

@@ -11,7 +11,7 @@ from tessera_torch.checks.overlap import check_overlap
 from tessera_torch.complexes.parts import COMPLEX_OF, split
 from tessera_torch.operator import Operator
 from tessera_torch.refusal import span
-from tessera_torch.untraced import untraced
+from tessera_torch.pausing import pause_trace
 
 _COPY: Final = Operator("copy_", frozenset())  # within a device, as an element-wise operation
 
@@ -170,7 +170,7 @@ def _polar_out(abs: Any, angle: Any, *, out: Any) -> Any:  # noqa: A002 PyTorch'
 
 KERNELS: Final = {
     "polar.out": _polar_out,
-    "copy_": untraced(_copy),
+    "copy_": pause_trace(_copy),
     "zero_": _zero,
     "fill_.Scalar": _fill,
     "masked_fill.Scalar": _masked_fill,

@@ -40,8 +40,8 @@ def test_a_record_keeps_operators_that_were_not_compared_again(tmp_path, monkeyp
 
 def test_a_type_has_a_row_with_its_shares_and_what_is_not_right(tmp_path, monkeypatch):
     monkeypatch.setattr(other_types, "FOLDER", tmp_path / "recorded")
-    _record(other_types.recorded("float16"))
-    _record(other_types.recorded("bool"))
+    _record(other_types.path_of("float16"))
+    _record(other_types.path_of("bool"))
     rows = other_types.section().splitlines()[2:]
     assert [row.split(" | ")[0] for row in rows] == ["| float16", "| bool"]
     shares = "2 of 2 | 0 of 1 | `add` (backward wrong) | one (1), two (1) |"

@@ -9,14 +9,14 @@ import torch
 _TRACER: Final = torch._C._dispatch_key_parse("Tracer")
 
 
-def untraced(compute: Callable[..., Any]) -> Callable[..., Any]:
+def pause_trace(compute: Callable[..., Any]) -> Callable[..., Any]:
     """Return a kernel that computes as without a trace.
 
     While PyTorch traces, sizes are tensors in Python, and each use of them is recorded.
     """
 
     @functools.wraps(compute)
-    def compute_untraced(*arguments: Any, **keywords: Any) -> Any:
+    def compute_without_trace(*arguments: Any, **keywords: Any) -> Any:
         state = torch._C._get_tracing_state()
         if state is None:
             return compute(*arguments, **keywords)
@@ -26,7 +26,7 @@ def untraced(compute: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             _set_state(state)
 
-    return compute_untraced
+    return compute_without_trace
 
 
 def _set_state(state: Any) -> None:
