@@ -10,8 +10,8 @@ from tessera_torch.checks.messages import broadcast_shapes
 from tessera_torch.checks.overlap import check_overlap
 from tessera_torch.complexes.parts import COMPLEX_OF, split
 from tessera_torch.operator import Operator
-from tessera_torch.refusal import span
 from tessera_torch.pausing import pause_trace
+from tessera_torch.refusal import span
 
 _COPY: Final = Operator("copy_", frozenset())  # within a device, as an element-wise operation
 
