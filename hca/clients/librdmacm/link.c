@@ -11,6 +11,7 @@
 #include "config.h"
 #include "hca_path.h"
 #include "log.h"
+#include "patience.h"
 #include "transport.h"
 
 enum { HANGUP_MS = 1000 };
@@ -51,9 +52,7 @@ static int exchange(uint16_t type, const void *payload, uint32_t bytes, void *an
   return error;
 }
 
-static int open_link(void) {
-  const char *path = tsr_hca_path();
-  if (!path) return ENODEV;
+static int open_once(const char *path) {
   hcad.socket = tsr_connect(path);
   if (hcad.socket < 0) {
     tsr_log("no HCA: %s: %s", path, strerror(-hcad.socket));
@@ -65,10 +64,20 @@ static int open_link(void) {
   const int error =
       exchange(TESSERA_CM_MESSAGE_OPEN, &hello, sizeof hello, &info, sizeof info, NULL);
   if (error == 0) return 0;
-  tsr_log("hcad does not open its HCA for this program: %s", strerror(error));
+  if (error != EAGAIN) tsr_log("hcad does not open its HCA for this program: %s", strerror(error));
   close(hcad.socket);
   hcad.socket = -1;
-  return ENODEV;
+  return error;
+}
+
+static int open_link(void) {
+  const char *path = tsr_hca_path();
+  if (!path) return ENODEV;
+  struct tsr_patience patience = {0};
+  int error;
+  do error = open_once(path);
+  while (error == EAGAIN && tsr_patience_wait_for_function(&patience, path));
+  return error ? ENODEV : 0;
 }
 
 int tsr_cm_ask(uint16_t type, const void *payload, uint32_t bytes, void *answer,

@@ -21,7 +21,6 @@ from vgpu_sim.system import processes
 from vgpu_sim.system.admin_socket.errors import Conflict, InvalidRequest, NotFound
 from vgpu_sim.system.peers import Peer, PodUid, peer_pidfd_of, pod_of_process
 
-OPEN_WAIT_SECONDS: Final = 2.0
 MAX_FUNCTIONS: Final = 512
 MAX_ROUTES_BYTES: Final = 1 << 20
 
@@ -51,7 +50,6 @@ class Function:
     link: Link
     guid: bytes
     binding: Binding | None = None
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def address(self) -> Address:
@@ -127,20 +125,14 @@ class Functions:
         """
         if self.find_displaced(name, binding):
             raise Conflict(f"function {name!r} or its address belongs to another pod")
-        self._set(self.get(name), binding)
+        self.get(name).binding = binding
 
     def release(self, name: str) -> bool:
         """Take a function from its pod; return whether a pod held the function. Raises NotFound."""
         function = self.get(name)
         had = function.binding is not None
-        self._set(function, None)
+        function.binding = None
         return had
-
-    @staticmethod
-    def _set(function: Function, binding: Binding | None) -> None:
-        function.binding = binding
-        function.changed.set()
-        function.changed = asyncio.Event()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +143,6 @@ class Doorkeeper:
     addresses_of: "Callable[[int], frozenset[IpAddress]]" = field(
         default_factory=lambda: addresses_of_process
     )
-    wait_seconds: float = OPEN_WAIT_SECONDS
 
     async def admit(
         self, function: Function, client: socket.socket, peer: Peer, sender: Peer | None
@@ -163,7 +154,9 @@ class Doorkeeper:
 
         Raises:
             NotPermitted: EACCES if the program may not open the function; EAGAIN if the node agent
-                does not name the function's holder in time, or if the holder has just changed.
+                has not named the pod as the function's holder yet, or if the holder has just
+                changed. The program's library repeats the request after EAGAIN, so that no
+                waiting program occupies hcad or delays a handover.
         """
         # In a thread: reading blocks while another process moves processes between control groups.
         pod, senders = await asyncio.to_thread(self._pods_of, peer, sender)
@@ -177,7 +170,11 @@ class Doorkeeper:
             raise NotPermitted(
                 errno.EACCES, f"the hello was not sent by pod {pod}, which connected"
             )
-        binding = await self._binding(function, pod)
+        binding = function.binding
+        if binding is None or binding.pod_uid != pod:
+            raise NotPermitted(
+                errno.EAGAIN, f"it is not known yet whether pod {pod} holds {function.name}"
+            )
         if binding.refused:
             raise NotPermitted(errno.EACCES, binding.refused)
         there = await asyncio.to_thread(self.addresses_of, peer.pid)
@@ -192,19 +189,6 @@ class Doorkeeper:
         if function.binding != binding:
             raise NotPermitted(errno.EAGAIN, "the function has just been assigned to another pod")
         return binding
-
-    async def _binding(self, function: Function, pod: PodUid) -> Binding:
-        try:
-            async with asyncio.timeout(self.wait_seconds):
-                while True:
-                    held = function.binding
-                    if held is not None and held.pod_uid == pod:
-                        return held
-                    await function.changed.wait()
-        except TimeoutError:
-            raise NotPermitted(
-                errno.EAGAIN, f"it is not known yet whether pod {pod} holds {function.name}"
-            ) from None
 
     def _pods_of(self, peer: Peer, sender: Peer | None) -> tuple[PodUid | None, PodUid | None]:
         return self.pod_of(peer.pid), None if sender is None else self.pod_of(sender.pid)

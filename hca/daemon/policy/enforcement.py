@@ -6,7 +6,6 @@ denied: on a managed fabric without tables no client may connect. On an unmanage
 everything passes.
 """
 
-import asyncio
 import errno
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -65,7 +64,6 @@ class Enforcer:
         self._pods: Mapping[str, Pod] = {}
         self._uses_qpn = self._uses_traffic_class = False
         self._classes = EngineClasses(engine)
-        self._changed = asyncio.Event()
         self.managed = managed
         """Whether this hcad enforces policy; once true, it stays true."""
         self.tables: NodeTables | None = None
@@ -86,19 +84,6 @@ class Enforcer:
         On a managed fabric, the tables must contain the party.
         """
         return not self.managed or any(self._is_in_tables(party, one) for one in party.addresses)
-
-    async def wait_until_known(self, party: Party, seconds: float) -> bool:
-        """Wait until ``is_known`` is true for a party; return False if it is not after
-        ``seconds``.
-        """
-        try:
-            async with asyncio.timeout(seconds):
-                while not self.is_known(party):
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            return False
-        return True
 
     def replace_tables(self, tables: NodeTables) -> SwitchResult:
         """Replace the tables.
@@ -127,7 +112,6 @@ class Enforcer:
         }
         switched = self._evaluate_all(tables)
         self.flows.set_rules(tables.rules)
-        self._changed.set()
         return switched
 
     def reevaluate(self) -> None:
@@ -135,7 +119,6 @@ class Enforcer:
         if self.tables is not None:
             self.flows.collect_counts()
             self._evaluate_all(self.tables)
-        self._changed.set()
 
     def authorize_peer(
         self,

@@ -44,7 +44,6 @@ from vgpu_sim.system.seqpacket import Packet
 
 logger = logging.getLogger("tessera.hcad")
 
-OPEN_WAIT_SECONDS: Final = 2.0
 REPLY_TIMEOUT_SECONDS: Final = 5.0
 LOG_LINES_PER_MINUTE: Final = 30
 # requests that hcad executes only after it has waited for something
@@ -130,8 +129,7 @@ class Programs:
         with self._among_programs(key):
             self._opening += 1
             try:
-                known = await self.enforcer.wait_until_known(function.party, OPEN_WAIT_SECONDS)
-                if not known:
+                if not self.enforcer.is_known(function.party):
                     await self._send(client, requests.encode(header, None, errno.EAGAIN))
                     return
                 is_cm = header.type == CmMessage.OPEN

@@ -276,6 +276,8 @@ class PodServer(Server):
         async with AsyncExitStack() as stack:
             with self._letting_in():  # until it counts as a program in a handover
                 binding = await self._doorkeeper.admit(function, client, peer, sender)
+                if not self.enforcer.is_known(self._holders[function.name]):
+                    raise NotPermitted(errno.EAGAIN, f"no tables contain pod {binding.pod}")
                 pod = binding.pod_uid, binding.addresses[0]
                 mtu = await stack.enter_async_context(self.wires.hold_wire(*pod, client))
                 opened = self._of_pod(function, binding, mtu)

@@ -33,7 +33,7 @@ class Node:
     ) -> None:
         self.pod = ONE
         self.directory = directory
-        keeper = Doorkeeper(lambda _: self.pod, lambda _: frozenset({ip}), wait_seconds=0.05)
+        keeper = Doorkeeper(lambda _: self.pod, lambda _: frozenset({ip}))
         self.server = NodeServer(directory, engine, 1 << 20, keeper, netd=netd)
         self.server.enforcer.managed = False  # test_hcad_policy_admin.py covers tables
 

@@ -11,7 +11,7 @@ struct tsr_config {
   bool relaxed; /* TESSERA_RELAXED=1: device memory can be dereferenced by the host */
   const char *slices_dir; /* TESSERA_SLICES_DIR */
   const char *trace_path; /* TESSERA_TRACE; NULL where unset */
-  int wait_s;             /* TESSERA_WAIT_S: how long to wait for a gpud that is being restarted */
+  int wait_s;             /* TESSERA_WAIT_S: how long to wait for gpud or hcad, see patience.h */
   uint8_t token[TESSERA_TOKEN_BYTES]; /* TESSERA_TOKEN, 64 hex digits; zeros where unset */
 };
 

@@ -8,7 +8,9 @@
 #include "log.h"
 #include "transport.h"
 
-enum { FIRST_PAUSE_MS = 20, LONGEST_PAUSE_MS = 500 };
+enum { FIRST_PAUSE_MS = 20, LONGEST_PAUSE_MS = 500, LONG_WAIT_S = 2 };
+
+static const uint64_t NS_PER_S = 1000000000u;
 
 #define AGENT "the node's agent (DaemonSet tessera-node-<pool>)"
 
@@ -38,23 +40,28 @@ static void log_gave_up(const char *path, int limit_s, bool hung_up) {
             path, limit_s);
 }
 
-static bool wait_for(struct tsr_patience *patience, const char *path, bool hung_up) {
-  const int limit_s = tsr_config()->wait_s;
+/* Sleep, longer each time. Returns false at once if the wait has taken `limit_s`. */
+static bool pause_until(struct tsr_patience *patience, int limit_s) {
   const uint64_t now_ns = tsr_now_ns();
-  if (patience->end_ns == 0) {
-    if (limit_s == 0) return false;
-    log_waiting(path, limit_s, hung_up);
-    patience->end_ns = now_ns + (uint64_t)limit_s * 1000000000u;
+  if (patience->begin_ns == 0) {
+    patience->begin_ns = now_ns;
     patience->pause_ms = FIRST_PAUSE_MS;
   }
-  if (now_ns >= patience->end_ns) {
-    log_gave_up(path, limit_s, hung_up);
-    return false;
-  }
+  if (now_ns - patience->begin_ns >= (uint64_t)limit_s * NS_PER_S) return false;
   const struct timespec pause = {.tv_nsec = patience->pause_ms * 1000000L};
   nanosleep(&pause, NULL); /* a signal only shortens the pause */
   if (patience->pause_ms < LONGEST_PAUSE_MS) patience->pause_ms *= 2;
   return true;
+}
+
+static bool wait_for(struct tsr_patience *patience, const char *path, bool hung_up) {
+  const int limit_s = tsr_config()->wait_s;
+  if (limit_s == 0) return false;
+  if (!patience->logged) log_waiting(path, limit_s, hung_up);
+  patience->logged = true;
+  if (pause_until(patience, limit_s)) return true;
+  log_gave_up(path, limit_s, hung_up);
+  return false;
 }
 
 bool tsr_patience_wait(struct tsr_patience *patience, const char *path) {
@@ -63,6 +70,23 @@ bool tsr_patience_wait(struct tsr_patience *patience, const char *path) {
 
 bool tsr_patience_wait_for_agent(struct tsr_patience *patience, const char *path) {
   return wait_for(patience, path, is_in_pod());
+}
+
+bool tsr_patience_wait_for_function(struct tsr_patience *patience, const char *path) {
+  const int limit_s = tsr_config()->wait_s;
+  if (!pause_until(patience, limit_s)) {
+    tsr_log("hcad has not opened %s for %d s (TESSERA_WAIT_S): " AGENT " has not reported that this"
+            " pod holds the HCA function, or has sent no RDMA tables that contain the pod; see the"
+            " pod's events, and open_refused in the logs of hcad",
+            path, limit_s);
+    return false;
+  }
+  if (!patience->logged && tsr_now_ns() - patience->begin_ns >= LONG_WAIT_S * NS_PER_S) {
+    tsr_log("hcad does not open %s yet: waiting for " AGENT " to report this pod, up to %d s", path,
+            limit_s);
+    patience->logged = true;
+  }
+  return true;
 }
 
 int tsr_connect_patiently(struct tsr_patience *patience, const char *path) {

@@ -1,4 +1,4 @@
-/* Waiting for a gpud that is being restarted or replaced.
+/* Waiting for a gpud that is being restarted or replaced, or for hcad to admit this program.
  *
  * If a slice's folder exists, a gpud will serve the slice: gpud creates and removes the folder
  * with the slice, and leaves it when gpud itself ends. */
@@ -9,8 +9,9 @@
 #include <stdint.h>
 
 struct tsr_patience {
-  uint64_t end_ns; /* 0: no wait has started yet */
+  uint64_t begin_ns; /* 0: no wait has started yet */
   unsigned pause_ms;
+  bool logged;
 };
 
 /* Sleep, longer each time; false at once when TESSERA_WAIT_S seconds have passed since the first
@@ -21,6 +22,11 @@ bool tsr_patience_wait(struct tsr_patience *patience, const char *path);
  * does that until the node agent has reported which pod holds the slice, so the messages mention
  * the agent. */
 bool tsr_patience_wait_for_agent(struct tsr_patience *patience, const char *path);
+
+/* The same, after hcad has answered EAGAIN to a request to open the function at `path`: hcad does
+ * not know yet which pod holds the function, or has no tables that contain the pod. The wait is
+ * logged only if it is long, because in a pod that has just started a short one is usual. */
+bool tsr_patience_wait_for_function(struct tsr_patience *patience, const char *path);
 
 /* Connect as tsr_connect does, but wait while the socket has no listener. */
 int tsr_connect_patiently(struct tsr_patience *patience, const char *path);

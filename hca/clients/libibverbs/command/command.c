@@ -12,6 +12,7 @@
 
 #include "config.h"
 #include "log.h"
+#include "patience.h"
 #include "transport.h"
 
 enum { FIRST_REQUEST = 1, OPEN_TIMEOUT_S = 5 };
@@ -43,20 +44,28 @@ static int open_on(int socket, tessera_hca_device *info, int fds[2]) {
   return 0;
 }
 
-int tsr_hca_open(const char *path, tessera_hca_device *info, int *socket, int fds[2]) {
+static int open_once(const char *path, tessera_hca_device *info, int *socket, int fds[2]) {
   const int connected = tsr_connect(path);
   if (connected < 0) {
     tsr_log("no HCA: %s: %s", path, strerror(-connected));
     return ENODEV;
   }
   const int error = open_on(connected, info, fds);
-  if (error != 0) {
+  if (error != 0 && error != EAGAIN)
     tsr_log("hcad does not open its HCA for this program: %s", strerror(error));
+  if (error != 0)
     close(connected);
-    return error;
-  }
-  *socket = connected;
-  return 0;
+  else
+    *socket = connected;
+  return error;
+}
+
+int tsr_hca_open(const char *path, tessera_hca_device *info, int *socket, int fds[2]) {
+  struct tsr_patience patience = {0};
+  int error;
+  do error = open_once(path, info, socket, fds);
+  while (error == EAGAIN && tsr_patience_wait_for_function(&patience, path));
+  return error;
 }
 
 void tsr_mark_lost(struct tsr_context *context) {

@@ -6,7 +6,8 @@
 
 /* Open a connection to the function that TESSERA_TOKEN names, on the socket that TESSERA_HCA
  * names. Fills in `info` and two descriptors (the client's page, the doorbell). 0 or an errno
- * value; ENODEV where there is no HCA. */
+ * value; ENODEV where there is no HCA. Repeats the request for up to TESSERA_WAIT_S seconds while
+ * hcad answers EAGAIN. */
 int tsr_hca_open(const char *path, tessera_hca_device *info, int *socket, int fds[2]);
 
 /* Send a request and wait for its reply: 0 or an errno value; EIO: hcad has gone. On success,

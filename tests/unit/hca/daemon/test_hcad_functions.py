@@ -58,7 +58,7 @@ def admit(
     """Let a process at the other end of a socket open a function; ``pods`` by pid, this process's
     first.
     """
-    keeper = Doorkeeper(pods.get, lambda _pid: addresses, wait_seconds=0.05)
+    keeper = Doorkeeper(pods.get, lambda _pid: addresses)
     here, there = socket.socketpair()
     with here, there:
         peer = Peer(os.getpid() if pid is None else pid, 0)
@@ -81,24 +81,6 @@ def test_no_program_opens_a_function_before_its_pod_is_known(held: Function) -> 
     status, why = refusal_of(held, {os.getpid(): ONE})
     assert status == errno.EAGAIN
     assert ONE in why
-
-
-def test_a_pod_that_is_bound_while_a_program_waits_opens_it() -> None:
-    held = function(None)
-    keeper = Doorkeeper(lambda _: ONE, lambda _: frozenset({IP}), wait_seconds=10)
-    table = Functions()
-    table._functions["HCA-1"] = held
-
-    async def play() -> Binding:
-        here, there = socket.socketpair()
-        with here, there:
-            peer = Peer(os.getpid(), 0)
-            waiting = asyncio.create_task(keeper.admit(held, here, peer, peer))
-            await asyncio.sleep(0)
-            table.bind("HCA-1", BOUND)
-            return await waiting
-
-    assert asyncio.run(play()) == BOUND
 
 
 def test_what_is_in_no_pod_or_another_namespace_opens_nothing() -> None:
@@ -150,7 +132,7 @@ def test_a_function_that_changes_hands_while_addresses_are_looked_up_is_not_open
         return frozenset({IP, OTHER_IP})
 
     def open_by(by: PodUid) -> Binding:
-        keeper = Doorkeeper(lambda _pid: by, looked_up, wait_seconds=0.01)
+        keeper = Doorkeeper(lambda _pid: by, looked_up)
         here, there = socket.socketpair()
         with here, there:
             peer = Peer(os.getpid(), 0)

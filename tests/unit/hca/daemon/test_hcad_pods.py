@@ -47,6 +47,28 @@ def test_a_program_of_the_pod_sees_the_pod_s_address(tmp_path: Path, engine: Eng
     asyncio.run(play())
 
 
+def test_a_program_that_opens_too_early_occupies_nothing(tmp_path: Path, engine: Engine) -> None:
+    """More of them than a pod may have connections get EAGAIN, and no handover waits for them."""
+
+    async def play() -> None:
+        node = Node(tmp_path, engine)
+        node.server.add(A)
+        early = [node.open(A) for _ in range(2 * MAX_CONNECTIONS_OF_FUNCTION)]
+        opened = await asyncio.gather(*early)
+        assert {status(reply) for _, reply in opened} == {errno.EAGAIN}
+        for client, _ in opened:
+            assert await receive(client) == b"", "hcad has closed the connection"
+        assert node.server._connected[A] == node.server._opening == 0
+        await node.server.bind(A, Binding(ONE, "ns/one", (IP,)))
+        last, reply = await node.open(A)
+        assert status(reply) == 0
+        for one in (*(client for client, _ in opened), last):
+            one.close()
+        await node.server.close()
+
+    asyncio.run(play())
+
+
 def test_an_address_that_is_bound_again_ends_what_was_opened_by_it(
     tmp_path: Path, engine: Engine
 ) -> None:

@@ -9,7 +9,6 @@ import ipaddress
 import json
 import random
 import socket
-import time
 
 import pytest
 
@@ -19,7 +18,6 @@ from hca.contract.hca import HcaMessage
 from hca.daemon.common.functions import Binding, Doorkeeper
 from hca.daemon.common.quotas import Shares
 from hca.daemon.policy.denials import MAX_KINDS, Denial, Denials
-from hca.daemon.programs import programs
 from hca.daemon.serving import policy_admin, server
 from hca.daemon.serving.pods import PodServer
 from rdma import codec
@@ -94,17 +92,13 @@ def with_hcad(tmp_path, engine, client, kind=Managed) -> None:
     asyncio.run(serve())
 
 
-def test_nothing_opens_before_there_are_tables_and_then_it_does(tmp_path, engine, monkeypatch):
-    monkeypatch.setattr(programs, "OPEN_WAIT_SECONDS", 0.3)
-
+def test_nothing_opens_before_there_are_tables_and_then_it_does(tmp_path, engine):
     def client() -> None:
         path = tmp_path / SOCKET_NAME
         member, joined = hello(path, HcaMessage.JOIN)
         assert joined.status == 0
-        began = time.monotonic()
         link, opened = hello(path, HcaMessage.OPEN)
         assert opened.status == errno.EAGAIN
-        assert time.monotonic() - began >= 0.3
         link.close()
         with AdminClient(tmp_path, name="admin.sock") as admin:
             other = document(1, pods=(rdma_lab.pod(7),))
@@ -145,25 +139,6 @@ def test_a_program_is_shown_its_first_partition(tmp_path, engine):
     with_hcad(tmp_path, engine, client)
 
 
-def test_who_waits_opens_as_soon_as_tables_come(tmp_path, engine, monkeypatch):
-    monkeypatch.setattr(programs, "OPEN_WAIT_SECONDS", 30.0)
-
-    def client() -> None:
-        path = tmp_path / SOCKET_NAME
-        member, _ = hello(path, HcaMessage.JOIN)
-        waiting = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        waiting.settimeout(60)
-        waiting.connect(str(path))
-        waiting.send(greeting(HcaMessage.OPEN))
-        with AdminClient(tmp_path, name="admin.sock") as admin:
-            admin.call("tables", document=document(1))
-        assert Header.from_buffer_copy(waiting.recv(4096)).status == 0
-        waiting.close()
-        member.close()
-
-    with_hcad(tmp_path, engine, client)
-
-
 def test_an_unmanaged_fabric_permits_everything(tmp_path, engine):
     def client() -> None:
         path = tmp_path / SOCKET_NAME
@@ -180,9 +155,8 @@ def test_an_unmanaged_fabric_permits_everything(tmp_path, engine):
     with_hcad(tmp_path, engine, client, server.Server)
 
 
-def test_a_pod_opens_its_function_when_tables_name_it_at_its_address(tmp_path, engine, monkeypatch):
+def test_a_pod_opens_its_function_when_tables_name_it_at_its_address(tmp_path, engine):
     """The tables must have both its UID and its address: neither suffices."""
-    monkeypatch.setattr(programs, "OPEN_WAIT_SECONDS", 0.1)
     uid, name = PodUid("1" * 32), "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10"
     address = ipaddress.ip_address("10.244.1.5")
 
