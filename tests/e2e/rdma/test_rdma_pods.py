@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from support.cluster.kubectl import EXAMPLES, Cluster, in_node, until
-from support.cluster.rdma_nodes import OPENS, RUNNING_S, WITHOUT_END
+from support.cluster.rdma_nodes import HCA, RUNNING_S, WITHOUT_END, hca_pod
 
-IMAGE = "tessera.local/tessera-perftest:demo"
-RESOURCE = "rdma.tessera.dev/hca"
 RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -62,22 +60,7 @@ def rdma_pod(name: str, command: str, node: str, **more: Any) -> dict[str, Any]:
 
     Its output goes to one stream: a log keeps the order within a stream, but not between two.
     """
-    container: dict[str, Any] = {
-        "name": "main",
-        "image": IMAGE,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", f"exec 2>&1; {command}"],
-        "resources": {"limits": {RESOURCE: 1}},
-    }
-    container |= more.pop("container", {})
-    spec = {
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 1,
-        "nodeSelector": {"kubernetes.io/hostname": node},
-        "containers": [container],
-        **more,
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    return hca_pod(name, f"exec 2>&1; {command}", node, **more)
 
 
 def address(cluster: Cluster, name: str) -> str:
@@ -94,11 +77,11 @@ def listening(cluster: Cluster, name: str) -> set[str]:
 def pair(cluster: Cluster, node: str, options: str = WITHOUT_END) -> None:
     """Start a server and a client that writes to it; return once it writes."""
     program = f"stdbuf -oL ib_write_bw {options}"
-    cluster.apply(rdma_pod("server", f"{OPENS}; exec {program}", node))
+    cluster.apply(rdma_pod("server", f"exec {program}", node))
     server = address(cluster, "server")
     cluster.wait_pod("server", "Running")
     until(lambda: LISTENS in listening(cluster, "server"), 60)
-    cluster.apply(rdma_pod("client", f"{OPENS}; exec {program} {server}", node))
+    cluster.apply(rdma_pod("client", f"exec {program} {server}", node))
     cluster.wait_pod("client", "Running")
     until(lambda: "remote address" in cluster.logs("client"), 60)
 
@@ -130,7 +113,7 @@ def test_a_restricted_pod_has_its_device_and_a_slice_beside_it(namespace: Cluste
         " && cat /sys/class/net/eth0/address && ls /usr/lib/x86_64-linux-gnu/libcuda.so.1"
         " && ls /run/tessera/slices && env | grep -c -i tessera || true"
     )
-    limits = {"resources": {"limits": {RESOURCE: 1, "gpu.tessera.dev/mig-1g.10gb": 1}}}
+    limits = {"resources": {"limits": {HCA: 1, "gpu.tessera.dev/mig-1g.10gb": 1}}}
     container = {"securityContext": RESTRICTED, **limits}
     namespace.apply(
         rdma_pod(
@@ -179,7 +162,7 @@ def test_a_pod_on_the_node_s_network_is_refused_with_an_event(namespace: Cluster
 
 
 def test_two_functions_in_one_container_are_refused_by_name(namespace: Cluster) -> None:
-    container = {"resources": {"limits": {RESOURCE: 2}}}
+    container = {"resources": {"limits": {HCA: 2}}}
     namespace.apply(rdma_pod("two", "ibv_devinfo", gpu_node(namespace), container=container))
     ended = namespace.wait_pod("two")
     assert ended["status"]["phase"] == "Failed"
@@ -193,16 +176,14 @@ def test_another_pod_s_socket_opens_nothing(namespace: Cluster) -> None:
     namespace.wait_pod("victim", "Running")
     (victim,) = until(lambda: held_by(node, "victim"))
     socket = f"/functions/{victim['function']}/hca.sock"
-    # An agent that another lane has restarted reports the pod later than a library waits.
-    own = "timeout 100 sh -c 'until ibv_devinfo; do sleep 1; done'"
-    command = f"TESSERA_HCA={socket} ibv_devinfo; echo status $?; {own}"
+    command = f"TESSERA_WAIT_S=1 TESSERA_HCA={socket} ibv_devinfo; echo status $?; ibv_devinfo"
     stolen = {"name": "functions", "hostPath": {"path": "/run/tessera/hca/functions"}}
     container = {"volumeMounts": [{"name": "functions", "mountPath": "/functions"}]}
     namespace.apply(rdma_pod("thief", command, node, container=container, volumes=[stolen]))
     namespace.wait_pod("thief")
     logs = namespace.logs("thief")
     refused, _, own = logs.partition("status 255")
-    assert "Resource temporarily unavailable" in refused
+    assert f"hcad has not opened {socket} for 1 s" in refused
     assert "tessera_0" not in refused
     assert "tessera_0" in own, "its own function opens"
 

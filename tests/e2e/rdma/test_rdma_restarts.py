@@ -7,7 +7,6 @@ import pytest
 
 from support.cluster.kubectl import Cluster, in_node, until
 from support.cluster.rdma_nodes import (
-    OPENS,
     SYSTEM,
     WITHOUT_END,
     Capture,
@@ -135,7 +134,7 @@ def start_timed(cluster: Cluster, command: str, node: str) -> str:
     Returns once the client has connected to its peer.
     """
     pod = perftest("client", "", node)
-    shell = f"{OPENS}; stdbuf -oL {command}; echo ended $? at $(date +%s.%N); sleep 600"
+    shell = f"stdbuf -oL {command}; echo ended $? at $(date +%s.%N); sleep 600"
     pod["spec"]["containers"][0]["command"] = ["sh", "-c", shell]
     cluster.apply(pod)
     client = str(cluster.wait_pod("client", "Running")["status"]["podIP"])

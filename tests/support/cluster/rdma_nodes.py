@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,10 +20,6 @@ RUNNING_S = 25
 WITHOUT_END = "-F -D 1 --run_infinitely"
 """Options of perftest's program that must still run at a test's next step, however late that is: a
 denial, a lost peer or the end of its pod ends it. It prints a line every second.
-"""
-OPENS = "timeout 60 sh -c 'until ibv_devinfo; do sleep 1; done' >/dev/null 2>&1"
-"""A shell command that waits until the pod's function opens: on a busy machine the pod's policies
-reach hcad later than a library waits for them.
 """
 DENIED = "Failed status 10"  # IBV_WC_REM_ACCESS_ERR
 WRITES = range(6, 12)  # RC's opcodes of RDMA WRITE
@@ -88,23 +85,47 @@ def wire(node: str, ip: str) -> dict[str, Any]:
     return next((one for one in policy_status(node)["wire"]["wires"] if one["address"] == ip), {})
 
 
-def perftest(name: str, command: str, node: str, **labels: str) -> dict[str, Any]:
-    """Return a pod with Debian's programs and one HCA function."""
-    container = {
+def hca_pod(
+    name: str,
+    shell: str,
+    node: str,
+    *,
+    labels: Mapping[str, str] | None = None,
+    container: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return a pod with Debian's programs and one HCA function, which runs a shell command.
+
+    ``container`` are further fields of its container, and ``more`` of its spec.
+    """
+    main: dict[str, Any] = {
         "name": "main",
         "image": IMAGE,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", f"{OPENS}; exec stdbuf -oL {command}"],
+        "command": ["sh", "-c", shell],
         "resources": {"limits": {HCA: 1}},
+        **(container or {}),
     }
     spec = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 1,
         "nodeSelector": {"kubernetes.io/hostname": node},
-        "containers": [container],
+        "containers": [main],
+        **more,
     }
-    metadata = {"name": name, "labels": labels}
+    metadata = {"name": name, "labels": dict(labels or {})}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def without_waits(output: str) -> str:
+    """Return a program's output without the library's line about a function that opens late."""
+    lines = output.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("tessera: hcad does not open "))
+
+
+def perftest(name: str, command: str, node: str, **labels: str) -> dict[str, Any]:
+    """Return a pod that runs one of Debian's programs."""
+    return hca_pod(name, f"exec stdbuf -oL {command}", node, labels=labels)
 
 
 def serve(cluster: Cluster, command: str, node: str) -> str:

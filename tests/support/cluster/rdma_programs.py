@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Self
 
 from support.cluster.kubectl import DONE, Cluster, until
-from support.cluster.rdma_nodes import OPENS
 from support.oracles.rdmacm_calls import Ended, calls, has_raced
 
 LIMIT_S = 90
@@ -52,7 +51,7 @@ class Run:
 
     def to_its_end(self) -> Ended:
         """Run it for ``limit_s`` at most. It writes one stream, so that its lines are in order."""
-        first = f"{OPENS}; {trace_calls(self.trace)}; "
+        first = f"{trace_calls(self.trace)}; "
         begin = f"timeout {self.limit_s} {self.command} 2>&1 & echo $! >{self.trace}.pid; "
         shell = f"{first}{begin}wait $!; echo status $?"
         output, _, status = self._in_pod(shell).rpartition("status ")
