@@ -29,6 +29,14 @@ NO_PLUGIN = {
     # The kubelet does not repeat a call of Allocate.
     "kubelet: the plugin died in a call": ("UnexpectedAdmissionError", "code = Unavailable"),
 }
+# A kubelet that starts admits pods again whose containers had not started, although it looks for
+# plugins only once a second and knows none of their devices yet.
+NOT_STARTED = {
+    "kubelet: admitted again before it knew the plugin": (
+        "UnexpectedAdmissionError",
+        "cannot allocate unhealthy devices",
+    )
+}
 # A kubelet that ends cancels its pending calls of containerd.
 CANCELLED = {"containerd: start cancelled": ("StartError", "context canceled")}
 # The exit status of a container that ends while no containerd runs is lost.
@@ -244,7 +252,7 @@ RESTARTS = {
         _kill_gpud_and_delete_agent, kills="gpud", soak_only=True
     ),
     "operator deleted": Restart(_delete("operator", on_node=False), on_one_node=False, disturbs=()),
-    "kubelet restarted": Restart(_restart_service("kubelet"), own=CANCELLED),
+    "kubelet restarted": Restart(_restart_service("kubelet"), own=CANCELLED | NOT_STARTED),
     "containerd restarted": Restart(_restart_service("containerd"), own=CANCELLED | LOST),
     "policy changed": Restart(
         _change_policy, lasts_s=30, on_one_node=False, toggles=True, disturbs=EVERYTHING
