@@ -40,7 +40,8 @@ _REQUESTED: Final = "Requested"
 _FAILED: Final = "FailedScheduling"
 # as the node agent writes a change of health; the UUID is that of the GPU or of a slice
 _CHANGE: Final = re.compile(
-    r"(?:GPU (?=GPU-)|slice [^(]*\()(?P<uuid>[^ )]+)\)? (?P<health>is .*); before: \w+$"
+    r"(?:GPU (?=GPU-)|slice [^(]*\()(?P<uuid>[^ )]+)\)? (?P<health>is .*); before: \w+"
+    r"(?:; so are .*)?$"  # a GPU's slices
 )
 _TOGETHER_S: Final = 60  # events of one fault are in the same minute
 

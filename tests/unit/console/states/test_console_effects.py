@@ -10,6 +10,7 @@ from unit.console.test_console_pages import fetch
 from benchmarks.console import synthetic
 from benchmarks.console.synthetic import SyntheticCluster
 
+ALSO = "; so are slice 1g.10gb@0, slice 1g.10gb@1"
 LOST = "is Unhealthy: Xid 79 (GPU has fallen off the bus)"
 
 
@@ -40,7 +41,7 @@ def test_a_fault_that_is_over_has_its_effect_its_pods_and_its_end(node: Syntheti
     one = gpu["status"]["slices"][0]
     place = f"slice {one['profile']}@{one['start']} ({one['uuid']})"
     whole = f"GPU {gpu['spec']['uuid']}"
-    add_change(node, 1, "03:04:06", "GPU", GPU, f"{whole} {LOST}; before: Healthy")
+    add_change(node, 1, "03:04:06", "GPU", GPU, f"{whole} {LOST}; before: Healthy{ALSO}")
     add_change(node, 2, "03:04:07", "Pod", "decoder", f"{place} {LOST}; before: Healthy")
     add_change(node, 3, "03:04:00", "Pod", "earlier", f"{place} {LOST}; before: Healthy")
     add_change(node, 4, "03:04:08", "Pod", "elsewhere", f"GPU {other} {LOST}; before: Healthy")
