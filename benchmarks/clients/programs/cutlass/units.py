@@ -40,10 +40,10 @@ PROGRAMS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "90a": {
-        "cute": (
-            *("cute/hopper/stsm.cu", "cute/hopper/bulk_load.cu", "cute/hopper/tma_load.cu"),
-            "cute/hopper/tma_mcast_load.cu",
-        ),
+        "cute": ("cute/hopper/stsm.cu", "cute/hopper/bulk_load.cu"),
+        # Their headers define the same names.
+        "cute_load": ("cute/hopper/tma_load.cu",),
+        "cute_multicast": ("cute/hopper/tma_mcast_load.cu",),
         "cute_store": ("cute/hopper/bulk_store.cu", "cute/hopper/tma_store.cu"),
         "pipeline": (
             *("pipeline/pipeline_async.cu", "pipeline/pipeline_tma_async.cu"),
