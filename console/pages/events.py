@@ -64,9 +64,9 @@ class EventPages:
         by_age = sorted(world.faults.values(), key=lambda one: one.meta.age_key, reverse=True)
         rows = [
             (one.status.gpu or one.spec.gpu_name or "", faults.find_fault(world, one))
-            for one in by_age
+            for one in by_age[: timeline.SHOWN]
         ]
-        values: dict[str, Any] = {"rows": rows, "shown": timeline.SHOWN}
+        values: dict[str, Any] = {"rows": rows, "more": len(by_age) - len(rows)}
         values["missing"] = self._frame.missing_of(needs.FAULTS)
         live = "GPUFault GPU Connection"
         return self._frame.page(request, "faults/list.html", "GPUFaults", live, **values)

@@ -45,11 +45,8 @@ class RdmaPages:
         values = {"matrix": found, "namespace": space, "first": first, "letters": reach.LEGEND}
         values["missing"] = missing
         problems = [p for p in self._model.fabric.policies.values() if p.problem]
-        states = enforcement.find_enforcement(
-            self._model.fabric, sorted(self._model.fabric.policies)
-        )
-        values["late"] = lacking(states)
         names = sorted(self._model.fabric.policies)
+        values["late"] = lacking(enforcement.find_enforcement(self._model.fabric, names))
         values["layers"] = enforcement.find_second_layers(self._model.fabric, names)
         return self._frame.page(request, "rdma.html", "RDMA", _LIVE, broken=problems, **values)
 

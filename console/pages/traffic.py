@@ -49,7 +49,7 @@ class LiveTraffic:
         found = traffic.view(await self.read(nodes), space, max(len(nodes) - MOST_NODES, 0))
         values: dict[str, Any] = {"found": found, "namespace": space, "rate": traffic.format_rate}
         values |= {"again": AGAIN_S, "missing": self._frame.missing_of(needs.RDMA)}
-        events = tuple(self._frame.model.events.all())
+        events = traffic.denials_among(self._frame.model.events.all())
         values["denied_at"] = {row: traffic.last_denied(events, row) for row in found.denials}
         live = "Connection"
         title = "RDMA traffic and denials"

@@ -17,6 +17,7 @@ from console.support.installation import (
     name_of,
 )
 from diagnosis.findings import FAIL, OK, WARN, Finding
+from gpu_operator.api.timestamps import parse_timestamp
 from gpu_operator.api.v1alpha1 import POOL_LABEL
 from gpu_operator.api.v1alpha1.base import ConditionType
 from gpu_operator.kube.port import Document
@@ -170,9 +171,9 @@ def check_restarts(found: Installation) -> Finding:
 
 def _minutes_since(time: str | None) -> float:
     """Return the whole minutes since a time of the API server's; infinity without one."""
-    if not time:
+    then = parse_timestamp(time or "")
+    if then is None:
         return float("inf")
-    then = datetime.datetime.fromisoformat(time)
     return (datetime.datetime.now(datetime.UTC) - then) // datetime.timedelta(minutes=1)
 
 

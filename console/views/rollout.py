@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from gpu_operator.api.v1alpha1 import ROLLED_BACK
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpu import SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
@@ -181,7 +180,7 @@ def unfinished_layouts(world: World) -> list[Unfinished]:
 
 def is_rolled_back(gpu: Gpu, layout: Layout) -> bool:
     """Return whether the operator has rolled back this version of a layout on a GPU."""
-    return gpu.meta.annotations.get(ROLLED_BACK) == change.layout_version(layout)
+    return change.read_change(gpu).undone == change.layout_version(layout)
 
 
 def _find_problem(layout: Layout) -> str:

@@ -141,17 +141,23 @@ def links_of(found: NodeReadings) -> dict[str, LinkTraffic]:
     return links
 
 
+def denials_among(events: Iterable[EventRecord]) -> tuple[EventRecord, ...]:
+    """Return the events about denials, which each row is compared with."""
+    return tuple(one for one in events if one.reason == Reason.RDMA_DENIED)
+
+
 def last_denied(events: Iterable[EventRecord], row: DenialRow) -> str:
-    """Return when a node's agent reported a denial of a row last; empty if no event is stored."""
+    """Return when a node's agent reported a denial of a row last; empty if no event is stored.
+
+    ``events`` are those about denials.
+    """
     verb, ends = re.escape(row.verb), (row.source, row.destination)
     source, destination = (rf"{re.escape(one)} \(" if one else "" for one in ends)
     found = re.compile(rf"{verb} of {source}.* to {destination}")
     times = [
         one.last
         for one in events
-        if one.reason == Reason.RDMA_DENIED
-        and f"{one.namespace}/{one.name}" in ends
-        and found.match(one.message)
+        if f"{one.namespace}/{one.name}" in ends and found.match(one.message)
     ]
     return max(times, key=order_of, default="")
 
