@@ -44,7 +44,8 @@ PROGRAMS: dict[str, dict[str, tuple[str, ...]]] = {
         # Their headers define the same names.
         "cute_load": ("cute/hopper/tma_load.cu",),
         "cute_multicast": ("cute/hopper/tma_mcast_load.cu",),
-        "cute_store": ("cute/hopper/bulk_store.cu", "cute/hopper/tma_store.cu"),
+        "cute_bulk_store": ("cute/hopper/bulk_store.cu",),
+        "cute_store": ("cute/hopper/tma_store.cu",),
         "pipeline": (
             *("pipeline/pipeline_async.cu", "pipeline/pipeline_tma_async.cu"),
             "pipeline/sequence_barrier.cu",

@@ -35,6 +35,15 @@ class Case:
     """The code size of one vector of lanes, in ordinary instructions."""
     collective: bool
     """Whether lanes of a warp wait for each other."""
+    exchanges: bool
+    """Whether lanes of a warp rely on executing each instruction together (``exchanges``)."""
+
+    def keep_warps_whole(self, found: list[Geometry]) -> list[Geometry]:
+        """Return the geometries that may be used: only those of whole warps if lanes rely on
+        executing each instruction together and there are any.
+        """
+        whole = [geometry for geometry in found if self.exchanges and geometry.whole_warps]
+        return whole or found
 
     @property
     def width(self) -> int:

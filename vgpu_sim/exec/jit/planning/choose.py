@@ -5,7 +5,8 @@ against each; the first candidate without one is chosen. Rules and their measure
 the largest power of two that divides the block's x size and fits the CPU, unless a padded block has
 more active lanes; loops whose lanes diverge and mostly gather run lane by lane, unless threads wait
 for each other, which would cost a context switch per lane; vectors per group follow ``fitting`` and
-``waiting``. Code size is bounded before anything is emitted.
+``waiting``. Where lanes exchange values without waiting (``exchanges``), a group has whole warps.
+Code size is bounded before anything is emitted.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +26,7 @@ from vgpu_sim.exec.jit.planning import (
 )
 from vgpu_sim.exec.jit.planning.candidates import Candidate, Case, Rule, plan_of
 from vgpu_sim.exec.jit.planning.plan import Block, Plan, check_block
-from vgpu_sim.exec.jit.progress import wait_points
+from vgpu_sim.exec.jit.progress import exchanges, wait_points
 from vgpu_sim.exec.jit.shapes import geometry as geometries
 from vgpu_sim.exec.jit.shapes.geometry import Padding
 from vgpu_sim.isa import Function
@@ -54,7 +55,8 @@ def list_candidates(ssa: SsaFunction, block: Block, vector_bits: int) -> Iterato
     check_block(block)
     found = widths.shapes(ssa, block, vector_bits)
     collective = any(wait_points.collectives(ssa))
-    case = Case(ssa, block, vector_bits, found, code_size.nodes_of(ssa), collective)
+    together = exchanges.exchanges_without_waits(ssa)
+    case = Case(ssa, block, vector_bits, found, code_size.nodes_of(ssa), collective, together)
     for rule in RULES:
         for candidate in rule(case):
             yield candidate
@@ -82,7 +84,8 @@ def _much_code(case: Case) -> Iterator[Candidate]:
 
 def _lane_by_lane(case: Case) -> Iterator[Candidate]:
     ssa, (width, padding) = case.ssa, case.shapes[0]
-    if width > 1 and ssa.graph.loops and not case.collective and not wait_points.waits(ssa):
+    together = case.collective or case.exchanges or wait_points.waits(ssa)
+    if width > 1 and ssa.graph.loops and not together:
         geometry = geometries.Geometry(case.block, width, 1, padding)
         single = analyse(ssa, geometry, assume_guards=False)
         if kernel_facts.gathers_in_divergent_loops(single):
@@ -103,9 +106,9 @@ def _waiting(case: Case) -> Iterator[Candidate]:
 def _streaming(case: Case) -> Iterator[Candidate]:
     ssa, (width, padding) = case.ssa, case.shapes[0]
     most = code_size.MAX_NODE_VECTORS
-    for geometry in reversed(
-        widths.geometries_within_size(case.block, width, padding, case.nodes, most)
-    ):
+    found = widths.geometries_within_size(case.block, width, padding, case.nodes, most)
+    allowed = case.keep_warps_whole(found)
+    for geometry in reversed(allowed):
         why = "as many vectors as keep a hot loop's values in registers"
         against = ""
         if not fitting.is_worth_its_vectors(ssa, geometry):
@@ -117,6 +120,8 @@ def _streaming(case: Case) -> Iterator[Candidate]:
         else:
             against = fitting.reason_against(ssa, geometry, case.registers)
         yield Candidate(plan_of(geometry), why, against)
+    if allowed is not found:
+        yield Candidate(plan_of(allowed[0]), "its lanes rely on executing instructions together")
     yield Candidate(Plan(width, 1, padding=padding), "more vectors would be too much code")
 
 

@@ -11,7 +11,7 @@ from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.planning import choose, forms, row_order, tiers, versions
 from vgpu_sim.exec.jit.planning.plan import Block, Plan
-from vgpu_sim.exec.jit.progress import polling_loops, wait_points
+from vgpu_sim.exec.jit.progress import exchanges, polling_loops, wait_points
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding
 from vgpu_sim.exec.jit.target import dot_products
 from vgpu_sim.isa import DataType, Function, Op
@@ -38,6 +38,8 @@ def explain(function: Function, block: Block) -> Iterator[tuple[str, str]]:
     yield "vector", _count(plan.width, "lane") + _PADDED[plan.padding]
     yield "group", f"{_count(plan.vectors, 'vector')}, {_count(geometry.span, 'lane')}"
     yield "why", chosen.why
+    if exchanges.exchanges_without_waits(form):
+        yield "exchanges", "lanes load what others stored, without waiting: groups keep warps whole"
     for one in rejected[-_LINES_SHOWN:]:
         yield "not", f"{_narrow(one.plan)}: {one.against}"
     yield "block", f"{_count(geometry.groups, 'group')} of {_count(geometry.threads, 'thread')}"

@@ -6,14 +6,14 @@ a launch of a large kernel begins in the narrow code, and the best code takes ov
 blocks.
 
 Every legal plan gives the same results, and so does a launch whose blocks run under different
-plans. The exception is a plan with lone lanes combined with one in which lanes see other lanes
-(ACTIVEMASK).
+plans. There are two exceptions: a plan with lone lanes combined with one in which lanes see other
+lanes (ACTIVEMASK), and lanes that exchange values without waiting (``exchanges``).
 """
 
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
 from vgpu_sim.exec.jit.planning import choose, code_size, widths
 from vgpu_sim.exec.jit.planning.plan import Block, Plan
-from vgpu_sim.exec.jit.progress import wait_points
+from vgpu_sim.exec.jit.progress import exchanges, wait_points
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding, legal_geometries
 
 # Below this size, the best plan's code is available about as soon as the narrow one's.
@@ -41,7 +41,8 @@ def first_tier_plan(ssa: SsaFunction, block: Block, vector_bits: int) -> tuple[P
     if code_size.is_too_large(ssa, nodes):
         return None, f"{nodes} nodes: the best plan is already a narrow one without passes"
     shapes = widths.shapes(ssa, block, vector_bits)
-    together = any(wait_points.collectives(ssa))
+    waits = any(wait_points.collectives(ssa))
+    together = waits or exchanges.exchanges_without_waits(ssa)
     tried = False
     for width, padding in shapes[:_TRIED]:
         for geometry in _narrow(block, width, padding, nodes, together=together):
@@ -50,6 +51,8 @@ def first_tier_plan(ssa: SsaFunction, block: Block, vector_bits: int) -> tuple[P
                 plan = Plan(width, geometry.vectors, versioned=False, tier=0, padding=padding)
                 why = f"{nodes} nodes: narrow code without passes runs until the best code is ready"
                 return plan, why
+    if together and not waits:
+        return None, f"{nodes} nodes: lanes exchange values, and no narrow plan has whole warps"
     if together and not tried:
         return (
             None,

@@ -99,7 +99,7 @@ def _groups(case: Case, width: int, padding: geometries.Padding) -> list[Geometr
     )
     found = [g for g in found if fitting.is_worth_its_vectors(ssa, g)]
     if not case.collective:
-        return found
+        return case.keep_warps_whole(found)
     found = [g for g in found if g.whole_warps]
     if kernel_facts.has_matrix_products(ssa):  # a warp's totals alone exceed the registers
         found = found[:1]
