@@ -93,7 +93,8 @@ a lane does not take part in a product, its elements are read as zeros.
 `wgmma` is computed by each warp of the warpgroup separately: a warp has 16 of the 64 rows, and
 loads the factors that descriptors name from shared memory by LDMATRIX. A row of bytes outside the
 block's shared memory is a fault, like that of any load. The product is complete when the
-instruction is, so that `wgmma.fence`, `commit_group` and `wait_group` do nothing. With a false
+instruction is, so that `wait_group` does nothing. The warps wait for each other at `commit_group`,
+or at `fence` in a kernel that has no other `wgmma`. With a false
 `scale-d`, the products are added to +0. If one of `imm-scale-a` and `imm-scale-b` is -1, the
 elements of A are negated. A swizzle moves a row of 16 bytes by the bits 7 to 9 of its address
 minus 128 times the descriptor's base offset. A sparse `wgmma` (`.sp`) expands A as `mma.sp` does.

@@ -1,4 +1,6 @@
-"""wgmma: a warp that has passed a wait may free the factors for all warps of its warpgroup."""
+"""wgmma: a warp that has passed a wait, or a fence where nothing is multiplied, may free what all warps
+of its warpgroup read.
+"""
 
 import numpy as np
 import pytest
@@ -119,3 +121,64 @@ def test_commits_of_part_of_a_warpgroup_do_not_wait_for_threads_that_do_not_exis
     (found,) = compare(module, [bytes(4 * threads)], (3, 1, 1), (threads, 1, 1), (None,))
     thread = np.arange(threads)
     assert (np.frombuffer(found, np.uint32) == np.where(thread // 32 == 1, 0, 5)).all()
+
+
+def _pipeline(late: int) -> Module:
+    """Return a kernel without products whose warps wait for phase 0 of a barrier, and store 1 if
+    they found it complete.
+
+    When one warp has passed, another one completes phase 1, after which phase 0 looks incomplete.
+    """
+    return compile_verified(
+        f"""
+.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{{
+  .shared .align 8 .b64 full;
+  .shared .align 8 .b64 free;
+  .reg .b64 %o, %x; .reg .b32 %t, %w, %r, %n; .reg .pred %p, %q;
+  ld.param.u64 %o, [out];
+  mov.u32 %t, %tid.x; shr.u32 %w, %t, 5; mov.u32 %n, 1000;
+  setp.eq.u32 %p, %t, 0;
+  @%p mbarrier.init.shared::cta.b64 [full], 1;
+  @%p mbarrier.init.shared::cta.b64 [free], 1;
+  @%p mbarrier.arrive.shared::cta.b64 _, [full];
+  bar.sync 0;
+  setp.eq.u32 %p, %w, 4;
+  @%p bra PRODUCER;
+  setp.ne.u32 %p, %w, {late};
+  @%p bra WAIT;
+  mov.u32 %r, 40;
+WORK:
+  shfl.sync.idx.b32 %w, %t, 0, 31, 0xffffffff;
+  sub.u32 %r, %r, 1; setp.ne.u32 %q, %r, 0;
+  @%q bra WORK;
+WAIT:
+  mbarrier.try_wait.parity.shared::cta.b64 %q, [full], 0; @%q bra PASSED;
+  sub.u32 %n, %n, 1; setp.ne.u32 %p, %n, 0;
+  @%p bra WAIT;
+PASSED:
+  wgmma.fence.sync.aligned;
+  setp.eq.u32 %p, %t, 0;
+  @%p mbarrier.arrive.shared::cta.b64 _, [free];
+  selp.u32 %r, 1, 0, %q;
+  mul.wide.u32 %x, %t, 4; add.u64 %o, %o, %x;
+  st.global.u32 [%o], %r;
+  ret;
+PRODUCER:
+  mbarrier.try_wait.parity.shared::cta.b64 %q, [free], 0; @!%q bra PRODUCER;
+  elect.sync _|%p, 0xffffffff;
+  @%p mbarrier.arrive.shared::cta.b64 _, [full];
+  ret;
+}}
+""",
+        (9, 0),
+    )
+
+
+@pytest.mark.parametrize("late", range(1, 4))
+def test_a_stage_may_be_reused_after_one_warp_has_passed_a_fence(late: int) -> None:
+    (found,) = compare(_pipeline(late), [bytes(4 * 128)], (1, 1, 1), (160, 1, 1), _PLANS)
+    assert (np.frombuffer(found, np.uint32) == 1).all()

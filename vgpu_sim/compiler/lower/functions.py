@@ -55,8 +55,10 @@ def lower_function(
     context.has_short_addresses = any(
         _moves_short_address(one, context.parameters) for one in names.instructions(body)
     )
-    context.program.has_pairs = any(
-        _OF_PAIRS in one.modifiers for part in (body, *called) for one in names.instructions(part)
+    used = [one for part in (body, *called) for one in names.instructions(part)]
+    context.program.has_pairs = any(_OF_PAIRS in one.modifiers for one in used)
+    context.program.multiplies_asynchronously = any(
+        one.opcode == "wgmma" and ".fence" not in one.modifiers for one in used
     )
     builder = context.builder
     for attribute in function.attributes:

@@ -137,8 +137,19 @@ def _commit(context: Context, form: Form, match: Match) -> None:
     context.builder.emit(form.op, srcs=(Literal(WARPGROUP_BARRIER), Literal(0)), uniform=True)
 
 
+def _fence(context: Context, form: Form, match: Match) -> None:
+    """Emit a barrier of the warpgroup in a kernel with fences alone, and nothing in others.
+
+    On a GPU the warps of a warpgroup stay near each other, and code that tests pipelines without
+    products relies on it: it releases a stage when one of the warps has passed. Where there are
+    products, the warps wait for each other at the commits.
+    """
+    if not context.program.multiplies_asynchronously:
+        _commit(context, form, match)
+
+
 def _nothing(context: Context, form: Form, match: Match) -> None:
-    """Emit nothing for fences and waits: committed products are complete already."""
+    """Emit nothing for waits: committed products are complete already."""
 
 
 _COMPLETE: Final = "nothing: products are complete already"
@@ -198,7 +209,13 @@ FORMS: Final = (
         partial(_multiply, depth="wgmma256", total="s32", factors="b1"),
         isa=_NOTE,
     ),
-    Form("wgmma.fence.sync.aligned", "", Op.NOP, _nothing, isa=_COMPLETE),
+    Form(
+        "wgmma.fence.sync.aligned",
+        "",
+        Op.BAR_SYNC,
+        _fence,
+        isa="nothing; in a kernel without products BAR_SYNC of the warpgroup's barrier",
+    ),
     Form(
         "wgmma.commit_group.sync.aligned",
         "",

@@ -71,6 +71,7 @@ class Program:
         self.tensor_memory = False  # whether the code uses tensor memory
         self.tensor_group = ""  # the modifier of its tcgen05 instructions that names their blocks
         self.has_pairs = False  # whether it has instructions of pairs of blocks
+        self.multiplies_asynchronously = False  # whether it has `wgmma` other than its fence
         self.parted = False  # whether a register has 128 bits
         self.nesting = 0  # scopes around the statement that is being lowered
         self._statements_left = MAX_INLINE_STATEMENTS
