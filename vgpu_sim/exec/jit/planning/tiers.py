@@ -51,13 +51,13 @@ def first_tier_plan(ssa: SsaFunction, block: Block, vector_bits: int) -> tuple[P
                 plan = Plan(width, geometry.vectors, versioned=False, tier=0, padding=padding)
                 why = f"{nodes} nodes: narrow code without passes runs until the best code is ready"
                 return plan, why
-    if together and not waits:
-        return None, f"{nodes} nodes: lanes exchange values, and no narrow plan has whole warps"
-    if together and not tried:
+    if waits and not tried:
         return (
             None,
             f"{nodes} nodes: lanes wait for each other, and a whole warp is too much code",
         )
+    if together and not waits:
+        return None, f"{nodes} nodes: lanes exchange values, and no narrow plan has whole warps"
     if wait_points.reads_active_mask(ssa):
         return None, "ACTIVEMASK would have another result in a narrow plan"
     if together:

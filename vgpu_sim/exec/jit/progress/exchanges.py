@@ -20,7 +20,7 @@ def exchanges_without_waits(ssa: SsaFunction) -> bool:
     A load from the address of the only store, by the same value and displacement, is a lane's own.
     """
     arriving: dict[int, _Stored] = dict.fromkeys(ssa.blocks, frozenset())
-    pending = list(ssa.blocks) if _stores_and_loads(ssa) else []
+    pending = list(ssa.blocks)
     while pending:
         index = pending.pop()
         leaving = _follow(ssa, index, arriving[index])
@@ -31,16 +31,6 @@ def exchanges_without_waits(ssa: SsaFunction) -> bool:
                 arriving[successor] |= leaving
                 pending.append(successor)
     return False
-
-
-def _stores_and_loads(ssa: SsaFunction) -> bool:
-    operations = {
-        node.instruction.op
-        for block in ssa.blocks.values()
-        for node in block.nodes
-        if isinstance(node, Operation) and node.instruction.space is Space.SHARED
-    }
-    return {Op.LD, Op.ST} <= operations
 
 
 def _follow(ssa: SsaFunction, index: int, stored: _Stored) -> _Stored | None:
