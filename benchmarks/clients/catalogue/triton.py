@@ -30,6 +30,20 @@ TRITON_H100 = replace(
     board="h100-80gb",
     tests=("test_tutorials.py", "test_gluon.py"),
 )
+_EARLIER_TUTORIALS = (
+    "The tutorials are those of 9d9a2d7a (April 2026), an earlier commit than Triton's 3.9.0."
+)
+TRITON_L40S = replace(
+    TRITON, name="triton-tutorials-l40s", board="l40s", slice="", note=_EARLIER_TUTORIALS
+)
+TRITON_RTX = replace(
+    TRITON,
+    name="triton-tutorials-rtx",
+    board="rtx-pro-6000",
+    slice="4g.96gb",
+    tests=("test_tutorials.py", "test_blackwell.py"),
+    note=_EARLIER_TUTORIALS,
+)
 TRITON_B200 = replace(
     TRITON,
     name="triton-tutorials-b200",
