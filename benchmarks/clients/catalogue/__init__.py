@@ -19,11 +19,11 @@ from benchmarks.clients.catalogue.numba_cuda import NUMBA_CUDA, WITHOUT_NVJITLIN
 from benchmarks.clients.catalogue.stock_wheels import JAX, NVML, ONNX_RUNTIME, PYTORCH
 from benchmarks.clients.catalogue.triton import (
     TRITON,
+    TRITON_ADA,
     TRITON_B200,
     TRITON_CORE,
     TRITON_GLUON,
     TRITON_H100,
-    TRITON_L40S,
     TRITON_RTX,
 )
 
@@ -31,7 +31,7 @@ CLIENTS = {
     client.name: client
     for client in (
         *(NUMBA_CUDA, WITHOUT_NVJITLINK, CUDA_CORE, CUDA_BINDINGS),
-        *(TRITON, TRITON_L40S, TRITON_H100, TRITON_B200, TRITON_RTX, TRITON_GLUON, TRITON_CORE),
+        *(TRITON, TRITON_ADA, TRITON_H100, TRITON_B200, TRITON_RTX, TRITON_GLUON, TRITON_CORE),
         *(ONNX_RUNTIME, PYTORCH, JAX),
         *(TAICHI, TAICHI_EXAMPLES, TINYGRAD),
         *(CUDA_SAMPLES, KERNELS, KERNELS_NVCC, NVML),

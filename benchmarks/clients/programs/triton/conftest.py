@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import triton
+from triton.runtime.errors import OutOfResources
+from triton.runtime.jit import KernelInterface
 
 _TUTORIALS = Path(os.environ["TRITON_TUTORIALS"])
 _LEFT_OUT = ("benchmark", "bench_", "test_")
@@ -19,15 +21,37 @@ def _is_measured_or_printed(statement):
     return ast.unparse(statement.value.func).startswith((*_LEFT_OUT, "print"))
 
 
+class _FirstThatFits(KernelInterface):
+    """A kernel with several configurations: the first that the device's memory has room for.
+
+    Triton's own tuner compiles and times all of them; the simulation's times do not rank them.
+    """
+
+    def __init__(self, kernels):
+        self.fn = kernels[0].fn
+        self._kernels = kernels
+
+    def run(self, *arguments, **named):
+        for kernel in self._kernels[:-1]:
+            try:
+                return kernel.run(*arguments, **named)
+            except OutOfResources:
+                continue
+        return self._kernels[-1].run(*arguments, **named)
+
+
 @pytest.fixture
 def load(tmp_path, monkeypatch):
     """Return a function that loads a tutorial by the number that its file's name begins with.
 
-    A kernel with several configurations gets the first, because the simulation's times do not
-    rank them. Tutorial 07 finds libdevice beside the sources: here, where the wheel has it.
+    Tutorial 07 finds libdevice beside the sources: here, where the wheel has it.
     """
     stock = triton.autotune
-    monkeypatch.setattr(triton, "autotune", lambda configs, **rest: stock(configs[:1], **rest))
+
+    def autotune(configs, **rest):
+        return lambda fn: _FirstThatFits([stock([one], **rest)(fn) for one in configs])
+
+    monkeypatch.setattr(triton, "autotune", autotune)
     libraries = tmp_path / "third_party" / "nvidia" / "backend"
     libraries.mkdir(parents=True)
     wheel = Path(triton.__file__).parent / "backends" / "nvidia" / "lib"

@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import os
 import weakref
 
 _MAJOR, _MINOR, _SMS = 75, 76, 16
@@ -47,7 +48,13 @@ def name():
 
 
 def capability():
-    """Return the compute capability: major and minor."""
+    """Return the compute capability: major and minor; TORCH_CAPABILITY may name a lower one.
+
+    The device then runs code that Triton writes for another target.
+    """
+    if chosen := os.environ.get("TORCH_CAPABILITY"):
+        major, minor = chosen.split(".")
+        return int(major), int(minor)
     return attribute(_MAJOR), attribute(_MINOR)
 
 
