@@ -9,6 +9,7 @@ from benchmarks.clients.catalogue.compilers import (
     TINYGRAD,
 )
 from benchmarks.clients.catalogue.cuda_core import CUDA_BINDINGS, CUDA_CORE
+from benchmarks.clients.catalogue.cute_dsl import CUTE_DSL_A100, CUTE_DSL_B200, CUTE_DSL_H100
 from benchmarks.clients.catalogue.cutlass import (
     CUTLASS_A100,
     CUTLASS_B200,
@@ -36,5 +37,6 @@ CLIENTS = {
         *(TAICHI, TAICHI_EXAMPLES, TINYGRAD),
         *(CUDA_SAMPLES, KERNELS, KERNELS_NVCC, NVML),
         *(CUTLASS_A100, CUTLASS_H100, CUTLASS_B200, CUTLASS_RTX),
+        *(CUTE_DSL_A100, CUTE_DSL_H100, CUTE_DSL_B200),
     )
 }
