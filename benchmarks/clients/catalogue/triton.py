@@ -64,14 +64,7 @@ TRITON_B200 = replace(
     board="b200",
     slice="7g.180gb",
     tests=("test_tutorials.py", "test_blackwell.py"),
-    note=(
-        "test_tutorials.py ran in parts on a machine with much other work: six tests on the"
-        " earlier commits, grouped GEMM on 0c7668d4, and fused attention with heads of 64 and a"
-        " mask on 7ce538f8, from which its backward kernel compiles in about a minute. With"
-        " heads of 128 and a mask it got little of the CPU and exceeded 1,500 s; without a mask"
-        " it had not ended, and counts as not run. Uncommitted changes were those of `tessera"
-        " cc`."
-    ),
+    note=_EARLIER_TUTORIALS,
 )
 TRITON_GLUON = replace(
     TRITON_B200,

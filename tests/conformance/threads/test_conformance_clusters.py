@@ -18,7 +18,7 @@ from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT, FIRST_RANK_FIELD
 Shape = tuple[int, int, int]
 _ILLEGAL, _FAILED = 700, 719
 _REGISTERS = """
-    .reg .b32 %r<16>, %t, %b, %rank, %size, %k, %a; .reg .b64 %d<8>, %o, %g; .reg .pred %p, %q;
+    .reg .b32 %r<16>, %t, %b, %rank, %size, %k, %a; .reg .b128 %wide; .reg .b64 %d<8>, %o, %g; .reg .pred %p, %q;
     .reg .b16 %h; .shared .align 128 .b32 sm[256]; .shared .b64 bar;
 """
 # %t: thread, %b: block, %a: the thread's word in shared memory, %g: its word in the buffer.
@@ -240,6 +240,11 @@ _COMPLETES = "shared::cluster.mbarrier::complete_tx::bytes"
     [
         ("st.async.release.gpu.global.u32 [%g], %r0;", 1),
         ("st.async.mmio.release.sys.global.u32 [%g], %r0;", 1),
+        (
+            "cvt.u64.u32 %d0, %r0; mov.b128 %wide, {%d0, %d0}; and.b64 %g, %g, -16;"
+            " st.async.mmio.release.gpu.global.b128 [%g], %wide;",
+            1,
+        ),
         ("st.async.release.sys.u32 [%g], %r0;", 1),
         ("st.async.release.gpu.global.b8 [%g], %r0;", 1),
         ("red.async.release.gpu.global.add.u32 [%g], %r0;", 7),

@@ -19,6 +19,7 @@ from vgpu_sim.isa import DataType, Literal, Op, Operand, Order, Scope, Space, Up
 
 _STORED: Final = ("b32", "b64", "u32", "u64", "s32", "s64", "f32", "f64")
 _BYTES_AND_WORDS: Final = ("b8", "u8", "s8", *WORDS)
+_WIDE: Final = "b128"
 _ADDED: Final = {"u32": "u32", "s32": "s32", "u64": "u64", "s64": "u64"}
 """The types of a sum in global memory, and the type of the update that computes it."""
 _WHOLE: Final = ("u32", "s32", "u64", "s64")
@@ -73,6 +74,9 @@ def reduce(context: Context, form: Form, match: Match) -> None:
 def store_global(context: Context, form: Form, match: Match) -> None:
     """Lower st.async to global memory, a release store; ``.mmio`` ones are volatile, as all are."""
     where, data = context.operands
+    if match["type"] == _WIDE:
+        _store_wide(context, match, where, data)
+        return
     type_ = one_word.type_of(form, match)
     _release(context, match)
     place, displacement = base_and_displacement(context, where, _global_or_generic(match))
@@ -83,6 +87,23 @@ def store_global(context: Context, form: Form, match: Match) -> None:
         space=_global_or_generic(match),
         displacement=displacement,
         volatile=True,
+    )
+
+
+def _store_wide(context: Context, match: Match, where: tree.Operand, data: tree.Operand) -> None:
+    """Store 128 bits in one step, by an exchange."""
+    assert isinstance(data, tree.Vector)  # the halves of one register
+    _release(context, match)
+    space = _global_or_generic(match)
+    halves = (values.source(context, half, DataType.B64) for half in data.elements)
+    context.builder.emit(
+        Op.ATOM,
+        type=DataType.B64,
+        dsts=tuple(context.builder.scratch_register(64) for _ in data.elements),
+        srcs=(whole_address(context, where, space), *halves),
+        space=space,
+        update=Update.EXCH,
+        vector=len(data.elements),
     )
 
 
@@ -121,8 +142,11 @@ FORMS: Final = (
          "[a], b, [bar]", Op.ST, store, _STORED, "ST.VOLATILE, then RED.TX", any_order=True),
     Form(f"red.async.relaxed.cluster.shared::cluster.{COMPLETES}.fold.type", "[a], b, [bar]",
          Op.RED, reduce, ("b32", "b64", *_WHOLE), "RED, then RED.TX", any_order=True),
-    Form("st.async{.mmio}.release.scope{.global}.type", "[a], b", Op.ST, store_global,
+    Form("st.async.release.scope{.global}.type", "[a], b", Op.ST, store_global,
          _BYTES_AND_WORDS, "ST.VOLATILE, after FENCE", any_order=True),
+    Form("st.async.mmio.release.scope{.global}.type", "[a], b", Op.ST, store_global,
+         (*_BYTES_AND_WORDS, _WIDE), "ST.VOLATILE, after FENCE; `.b128`: ATOM.EXCH",
+         any_order=True),
     Form("red.async{.mmio}.release.scope{.global}.add.type", "[a], b", Op.RED, reduce_global,
          tuple(_ADDED), "RED, after FENCE", any_order=True),
 )  # fmt: skip

@@ -47,6 +47,30 @@ _SHAPES: Final = {
     "64x128b.warpx2::01_23": _Shape(64, 1, (0, 0, 32, 32)),
     "32x128b.warpx4": _Shape(32, 1, (0, 0, 0, 0)),
 }
+_SPREAD_4: Final = "".join(
+    f"bfe.u32 %t0, %v{n // 2}, {16 * (n % 2)}, 16; shl.b32 %at, %t0, 8; or.b32 %t0, %t0, %at;"
+    " and.b32 %t0, %t0, 0x00ff00ff; shl.b32 %at, %t0, 4; or.b32 %t0, %t0, %at;"
+    f" and.b32 %t0, %t0, 0x0f0f0f0f; shl.b32 %v{n}, %t0, 2;"
+    for n in (3, 2, 1, 0)
+)
+_SPREAD_6: Final = "".join(
+    f"{field} and.b32 %v{n}, %at, 0x3f;"
+    + "".join(
+        f" shl.b32 %t0, %at, {2 * k}; and.b32 %t0, %t0, {0x3F << 8 * k}; or.b32 %v{n}, %v{n}, %t0;"
+        for k in (1, 2, 3)
+    )
+    for n, field in (
+        (3, "shr.u32 %at, %v2, 8;"),
+        (2, "shf.r.clamp.b32 %at, %v1, %v2, 16;"),
+        (1, "shf.r.clamp.b32 %at, %v0, %v1, 24;"),
+        (0, "mov.b32 %at, %v0;"),
+    )
+)
+_FORMATS: Final = {"": "", ".b8x16.b4x16_p64": _SPREAD_4, ".b8x16.b6x16_p32": _SPREAD_6}
+"""Code that widens the 16 elements of 16 bytes to a byte each, by their format in shared memory:
+elements of 4 or 6 bits from the first bit on, and then padding. A byte has 4 bits in its middle, or
+6 at its low end, as tcgen05.mma reads them.
+"""
 _REGISTERS: Final = f"""{TESTED}
   .reg .b32 %start, %leading, %stride, %mode, %scale, %line, %mask, %pattern, %along, %right;
   .reg .b32 %lane, %row, %chunk, %at, %to, %there, %quarter, %first, %v<4>; .reg .pred %p;
@@ -85,7 +109,7 @@ def _on_both(body: str, places: tuple[str, ...]) -> str:
     return f"{_BLOCKS} {body.replace('MAPS', maps)} {_NEXT_BLOCK}"
 
 
-def _function(shape: _Shape, *, pair: bool) -> tree.Function:
+def _function(shape: _Shape, formats: str, *, pair: bool) -> tree.Function:
     firsts = "".join(
         f"setp.eq.u32 %p, %quarter, {n}; selp.b32 %first, {first}, %first, %p;"
         for n, first in enumerate(shape.firsts)
@@ -110,6 +134,7 @@ def _function(shape: _Shape, *, pair: bool) -> tree.Function:
       mov.b32 %there, %to;
       MAPS
       ld.volatile.{memory}.v4.b32 {{%v0, %v1, %v2, %v3}}, [%at];
+      {_FORMATS[formats]}
       st.volatile.{memory}.b32 [%there], %v0; st.volatile.{memory}.b32 [%there+4], %v1;
       st.volatile.{memory}.b32 [%there+8], %v2; st.volatile.{memory}.b32 [%there+12], %v3;
       add.u32 %to, %to, 16; add.u32 %chunk, %chunk, 1;
@@ -133,11 +158,13 @@ def _function(shape: _Shape, *, pair: bool) -> tree.Function:
       {BOTH}
     """
     given = "b32 %address, b32 %low, b32 %high, b32 %size"
-    name = f"tessera.tensor.cp.{shape.rows}.{shape.chunks}.{shape.firsts[1]}{'.pair' * pair}"
+    name = (
+        f"tessera.tensor.cp.{shape.rows}.{shape.chunks}.{shape.firsts[1]}{formats}{'.pair' * pair}"
+    )
     return library.function(name, given, _REGISTERS + _PAIR * pair, body, "b32 %code")
 
 
-def copy(context: Context, form: Form, match: Match, *, shape: str) -> None:
+def copy(context: Context, form: Form, match: Match, *, shape: str, formats: str) -> None:
     """Lower cp."""
     begin(context, match)
     where, descriptor = context.operands
@@ -147,16 +174,19 @@ def copy(context: Context, form: Form, match: Match, *, shape: str) -> None:
     low, high = halves(context, values.source(context, descriptor, DataType.B64))
     given = [to, low, high, keep(context, shared_size(context))]
     builder.guard = guard
-    code = _function(_SHAPES[shape], pair=is_pair(match))
+    code = _function(_SHAPES[shape], formats, pair=is_pair(match))
     run(context, code, given, shared=True)
 
 
-def _form(shape: str) -> Form:
+def _form(shape: str, formats: str) -> Form:
     def lower(context: Context, form: Form, match: Match) -> None:
-        copy(context, form, match, shape=shape)
+        copy(context, form, match, shape=shape, formats=formats)
 
     note = "a loop of LD and ST of 16 bytes, after tests of the operands; TRAP"
-    return Form(f"tcgen05.cp.group.{shape}", "[t], a", Op.ST, lower, isa=note, any_order=True)
+    if formats:
+        note = note.replace("and ST", "SHL, AND, OR and ST")
+    name = f"tcgen05.cp.group.{shape}{formats}"
+    return Form(name, "[t], a", Op.ST, lower, isa=note, any_order=True)
 
 
 _SHIFTED_COLUMNS: Final = 8
@@ -214,6 +244,6 @@ def _shift(context: Context, form: Form, match: Match) -> None:
 
 _SHIFTS: Final = "a loop of LD and ST of 4 bytes, after tests of the address; TRAP"
 FORMS: Final = (
-    *map(_form, _SHAPES),
+    *(_form(shape, formats) for shape in _SHAPES for formats in _FORMATS),
     Form("tcgen05.shift.group.down", "[t]", Op.ST, _shift, isa=_SHIFTS, any_order=True),
 )
