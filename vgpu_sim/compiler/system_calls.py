@@ -1,6 +1,7 @@
 """Driver functions that kernels call: vprintf, __assertfail, malloc, free and __cxa_pure_virtual,
 and those of the device runtime: the barrier of a grid (cudaCGSynchronize), conditions of graphs
-(cudaGraphSetConditional), and launches of kernels from kernels (cudaLaunchDeviceV2 and others).
+(cudaGraphSetConditional), and launches of kernels and graphs from kernels (cudaLaunchDeviceV2,
+cudaGraphLaunch and others).
 
 They are written in PTX (``system_calls.ptx`` and ``device_runtime.ptx``) and added to a module that
 declares and calls them, so that both backends run them like any other function.
@@ -12,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from vgpu_sim.compiler import device_errors
+from vgpu_sim.compiler import current_graph, device_errors
 from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.compiler.ptx.fragments import parse_fragment
@@ -32,7 +33,7 @@ _DRIVER: Final = frozenset(
 _RUNTIME: Final = frozenset(
     {
         *("cudaGetParameterBuffer", "cudaGetParameterBufferV2"),
-        *("cudaLaunchDevice", "cudaLaunchDeviceV2"),
+        *("cudaLaunchDevice", "cudaLaunchDeviceV2", "cudaGraphLaunch"),
         *("cudaMemcpyAsync", "cudaMemsetAsync", "cudaMalloc", "cudaFree"),
         *("cudaStreamCreateWithFlags", "cudaStreamDestroy", "cudaStreamWaitEvent"),
         *("cudaEventCreateWithFlags", "cudaEventDestroy"),
@@ -73,16 +74,20 @@ def add_system_calls(module: tree.Module, *, unused: bool = False) -> tree.Modul
     """Return ``module`` extended by definitions of driver functions such as ``malloc``.
 
     Only driver functions that the module declares and uses, but does not define, are added. With
-    ``unused``, those that it only declares are added, too.
+    ``unused``, those that it only declares are added, too. Reads of ``%current_graph_exec`` become
+    calls.
     """
+    in_graph = current_graph.is_read(module)
+    if in_graph:
+        module = current_graph.replace_reads(module, _hidden_name(f"{_OWN}current_graph"))
     declared = {f.name: f for f in module.functions if f.body is None}
     defined = {f.name for f in module.functions if f.body is not None}
     wanted = NAMES & declared.keys() - defined
-    if not wanted:
+    if not wanted and not in_graph:
         return module
     used = [names.find_used(f.body) for f in module.functions if f.body is not None]
     used += [names.in_value(v.initial) for v in module.variables if v.initial is not None]
-    if not unused and not any(wanted & some for some in used):
+    if not unused and not in_graph and not any(wanted & some for some in used):
         return module
     runtime = sorted(wanted & _ALIASES.keys())
     calls_heap = any(_ALIASES[name] in ("cudaMalloc", "cudaFree") for name in runtime)
@@ -93,7 +98,7 @@ def add_system_calls(module: tree.Module, *, unused: bool = False) -> tree.Modul
         library = _library("system_calls")
         added += _definitions(library, _DRIVER, {name: name for name in driver}, declared)
         variables += library.variables
-    if runtime:
+    if runtime or in_graph:
         library = _library("device_runtime")
         aliases = {name: _ALIASES[name] for name in runtime}
         added += _definitions(library, _RUNTIME | _HEAP, aliases, declared)

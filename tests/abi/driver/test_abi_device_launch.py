@@ -10,7 +10,7 @@ PROGRAM = Path(__file__).parents[1] / "programs" / "driver" / "device_launch.py"
 TESTS = Path(__file__).parents[2]
 ILLEGAL_ADDRESS, LAUNCH_FAILED, NOT_SUPPORTED = 700, 719, 801
 # Where the launch buffer has its head, seen from its first record, with room for 8 records.
-INDEX, HEAD = -64, -(64 + 1024 * 16 + 64)
+INDEX, HEAD = -64, -(64 + 1024 * 16 + 6208 + 64)
 RAN = 1007  # the launch was what it had been
 
 
@@ -70,6 +70,7 @@ def test_overwritten_records_are_refused(environment):
         "kind: a copy": (8, 2, ILLEGAL_ADDRESS),
         "kind: a fill": (8, 3, ILLEGAL_ADDRESS),
         "kind: a kernel that was not loaded": (8, 4, NOT_SUPPORTED),
+        "kind: a graph": (8, 5, LAUNCH_FAILED),
         "grid": (16, 0, LAUNCH_FAILED),
         "block": (28, 5000, LAUNCH_FAILED),
         "shared memory": (40, 0x40000000, LAUNCH_FAILED),

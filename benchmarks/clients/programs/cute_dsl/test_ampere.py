@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pytest
-from exported import export
+from exporter import export
 
 _random = np.random.default_rng(0)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from exported import export
+from exporter import export
 from matrices import multiply
 
 

@@ -87,14 +87,23 @@ st.b32 [%d3+4], %r2;
 """)  # fmt: skip
 
 
-def start(source: str, limit: int | None = None) -> Callable[..., None]:
-    """Make a context with a module; return a function that launches one of its kernels."""
+def load(source: str, limit: int | None = None) -> driver.CUmodule:
+    """Make a context with a module."""
     cuda.cuInit(0)
     context = cuda.cuDevicePrimaryCtxRetain(0)
     cuda.cuCtxSetCurrent(context)
     if limit is not None:
         cuda.cuCtxSetLimit(PENDING, limit)
-    module = cuda.cuModuleLoadData((HEAD + source).encode() + b"\0")
+    return cuda.cuModuleLoadData((HEAD + source).encode() + b"\0")
+
+
+def start(source: str, limit: int | None = None) -> Callable[..., None]:
+    """Make a context with a module; return a function that launches one of its kernels."""
+    return launcher(load(source, limit))
+
+
+def launcher(module: driver.CUmodule) -> Callable[..., None]:
+    """Return a function that launches a kernel of a module."""
 
     def run(name: str, *values: int, grid: int = 1, block: int = 1) -> None:
         function = cuda.cuModuleGetFunction(module, name.encode())
@@ -266,4 +275,5 @@ def fault() -> int:
     return 0
 
 
-print(json.dumps(globals()[sys.argv[1]]()))
+if __name__ == "__main__":
+    print(json.dumps(globals()[sys.argv[1]]()))

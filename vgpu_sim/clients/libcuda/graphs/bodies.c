@@ -35,6 +35,18 @@ struct tsr_node *tsr_find_unlistable(const struct tsr_graph *graph) {
   return find_unlistable(graph, false);
 }
 
+struct tsr_node *tsr_find_unlaunchable(const struct tsr_graph *graph) {
+  for (uint32_t i = 0; i < graph->count; i++) {
+    struct tsr_node *node = graph->nodes[i];
+    const CUgraphNodeType type = node->operation.type;
+    if (!is_listable(type) || type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return node;
+    if (type != CU_GRAPH_NODE_TYPE_GRAPH) continue;
+    struct tsr_node *found = tsr_find_unlaunchable(node->operation.child);
+    if (found) return found;
+  }
+  return NULL;
+}
+
 /* Write a list to device memory, from which the worker reads it. */
 static CUresult store(const struct tsr_list *list, struct tsr_context *context,
                       struct tsr_listed *listed) {
@@ -75,6 +87,18 @@ static CUresult add_graph(const struct tsr_graph *graph, struct tsr_context *con
   for (uint32_t i = 0; i < graph->count && result == CUDA_SUCCESS; i++)
     result = add_node(order[i], context, depth);
   free(order);
+  return result;
+}
+
+CUresult tsr_graph_list_make(const struct tsr_graph *graph, struct tsr_context *context,
+                             struct tsr_listed *listed, bool *cooperative) {
+  struct tsr_list list = {0};
+  struct tsr_list *before = tsr_list_record(&list);
+  CUresult result = add_graph(graph, context, 0);
+  tsr_list_record(before);
+  if (result == CUDA_SUCCESS) result = store(&list, context, listed);
+  *cooperative = list.cooperative;
+  free(list.slots);
   return result;
 }
 

@@ -11,6 +11,7 @@
 #include "graphs/conditional.h"
 #include "graphs/run.h"
 #include "log.h"
+#include "modules/launch_buffer.h"
 #include "streams/stream_ring.h"
 
 static pthread_cond_t launched = PTHREAD_COND_INITIALIZER;
@@ -132,6 +133,54 @@ static CUresult begin(struct run *run) {
   return result;
 }
 
+static void forget_list(struct tsr_exec *exec) {
+  struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, exec->whole_context);
+  if (context) tsr_launch_buffer_forget(context, tsr_object_handle(TSR_GRAPH_EXEC, exec));
+  tsr_listed_release(&exec->whole, exec->whole_context);
+  exec->whole_context = 0;
+}
+
+CUresult tsr_exec_upload(struct tsr_exec *exec, struct tsr_context *context) {
+  if (!(exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)) return CUDA_SUCCESS;
+  const uint64_t handle = tsr_object_handle(TSR_CONTEXT, context);
+  if (exec->context && exec->context != handle)
+    TSR_REFUSE("a graph in a stream of another context than its nodes'");
+  if (exec->whole_context == handle && !exec->lists_are_stale) return CUDA_SUCCESS;
+  forget_list(exec);
+  CUresult result = tsr_graph_list_make(exec->graph, context, &exec->whole, &exec->cooperative);
+  exec->whole_context = handle;
+  exec->lists_are_stale = false;
+  if (result == CUDA_SUCCESS)
+    result = tsr_launch_buffer_publish(context, tsr_object_handle(TSR_GRAPH_EXEC, exec),
+                                       exec->whole.address, exec->whole.slots);
+  if (result != CUDA_SUCCESS) forget_list(exec);
+  return result;
+}
+
+/* Run a graph that kernels can launch as one request. Then the worker knows which graph a kernel is
+ * in, and when the graph has ended. */
+static CUresult enqueue_list(struct run *run) {
+  struct tsr_exec *exec = run->exec;
+  const CUresult uploaded = tsr_exec_upload(exec, run->context);
+  if (uploaded != CUDA_SUCCESS) return uploaded;
+  const CUresult result = begin(run);
+  if (result != CUDA_SUCCESS) return result;
+  const tessera_list_body body = {.address = exec->whole.address,
+                                  .slots = exec->whole.slots,
+                                  .when = TESSERA_WHEN_ALWAYS};
+  return tsr_list_enqueue_whole(run->context, run->rings[0], &body, exec->cooperative);
+}
+
+static CUresult enqueue_steps(struct run *run) {
+  struct tsr_exec *exec = run->exec;
+  if (exec->lanes > 1) take_lanes(run, exec->lanes);
+  CUresult result = begin(run);
+  for (uint32_t i = 0; i < exec->count && result == CUDA_SUCCESS; i++) result = run_step(run, i);
+  const CUresult joined = join(run);
+  give_lanes(run);
+  return result == CUDA_SUCCESS ? joined : result;
+}
+
 CUresult tsr_exec_enqueue(struct tsr_exec *exec, struct tsr_context *context, uint32_t stream) {
   if (exec->context && exec->context != tsr_object_handle(TSR_CONTEXT, context))
     TSR_REFUSE("a graph in a stream of another context than its nodes'");
@@ -141,14 +190,12 @@ CUresult tsr_exec_enqueue(struct tsr_exec *exec, struct tsr_context *context, ui
     exec->lists_are_stale = false;
   }
   struct run run = {.exec = exec, .context = context, .rings = {stream}, .lanes = 1};
-  if (exec->lanes > 1) take_lanes(&run, exec->lanes);
-  CUresult result = begin(&run);
-  for (uint32_t i = 0; i < exec->count && result == CUDA_SUCCESS; i++) result = run_step(&run, i);
-  const CUresult joined = join(&run);
-  give_lanes(&run);
+  const CUresult result = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
+                              ? enqueue_list(&run)
+                              : enqueue_steps(&run);
   exec->last_context = tsr_object_handle(TSR_CONTEXT, context);
   exec->last = (tessera_wait){.stream = stream, .value = tsr_ring_last(context, stream)};
-  return result == CUDA_SUCCESS ? joined : result;
+  return result;
 }
 
 /* Find the one context of all nodes; false: there are several. */
@@ -169,7 +216,7 @@ static bool find_context(const struct tsr_graph *graph, uint64_t *context,
   return true;
 }
 
-static CUresult check(const struct tsr_graph *graph, uint64_t *context,
+static CUresult check(const struct tsr_graph *graph, uint64_t flags, uint64_t *context,
                       struct tsr_exec_failure *failure) {
   failure->why = CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED;
   if (!find_context(graph, context, &failure->node))
@@ -181,6 +228,10 @@ static CUresult check(const struct tsr_graph *graph, uint64_t *context,
   if (failure->node)
     TSR_REFUSE("the body of a conditional node with other nodes than kernels, copies, fills, "
                "graphs, empty and conditional nodes");
+  if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) failure->node = tsr_find_unlaunchable(graph);
+  if (failure->node)
+    TSR_REFUSE("a graph that kernels launch with other nodes than kernels, copies, fills, graphs and "
+               "empty nodes");
   failure->why = CUDA_GRAPH_INSTANTIATE_ERROR;
   return CUDA_SUCCESS;
 }
@@ -188,7 +239,7 @@ static CUresult check(const struct tsr_graph *graph, uint64_t *context,
 CUresult tsr_exec_new(const struct tsr_graph *graph, uint64_t flags, struct tsr_exec **made,
                       struct tsr_exec_failure *failure) {
   uint64_t context = 0;
-  const CUresult checked = check(graph, &context, failure);
+  const CUresult checked = check(graph, flags, &context, failure);
   if (checked != CUDA_SUCCESS) return checked;
   struct tsr_exec *exec = tsr_object_new(TSR_GRAPH_EXEC);
   if (!exec) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -210,6 +261,7 @@ CUresult tsr_exec_new(const struct tsr_graph *graph, uint64_t flags, struct tsr_
 }
 
 void tsr_exec_free(struct tsr_exec *exec) {
+  forget_list(exec);
   tsr_object_retire(TSR_GRAPH_EXEC, tsr_object_handle(TSR_GRAPH_EXEC, exec));
   if (exec->graph) tsr_exec_drop_graph(exec, exec->graph);
   free(exec->steps);

@@ -22,7 +22,12 @@ struct tsr_exec {
   uint32_t id;
   uint64_t context; /* handle, 0: that of the stream */
   bool has_conditions;
-  bool lists_are_stale; /* nodes have changed since the lists of conditional nodes were made */
+  bool lists_are_stale; /* nodes have changed since the lists in device memory were made */
+  /* The whole graph, if kernels can launch it, the context of that memory, and whether it has a
+   * cooperative launch. */
+  struct tsr_listed whole;
+  uint64_t whole_context;
+  bool cooperative;
   struct tsr_step *steps;
   uint64_t *values; /* per step: the request that completes it */
   uint32_t count, room, lanes;
@@ -47,6 +52,9 @@ void tsr_exec_drop_graph(const struct tsr_exec *exec, struct tsr_graph *graph);
 
 /* Enqueue the graph in a stream; exec->launching is set. */
 CUresult tsr_exec_enqueue(struct tsr_exec *exec, struct tsr_context *context, uint32_t stream);
+
+/* Let kernels of the context launch the graph, if it was made for that; exec->launching is set. */
+CUresult tsr_exec_upload(struct tsr_exec *exec, struct tsr_context *context);
 
 /* Why a graph cannot be instantiated; `node` is the node that cannot run, or NULL. */
 struct tsr_exec_failure {

@@ -23,9 +23,9 @@ enum {
 /* Priorities have no effect here. A launch allocates at the same addresses again, whether or not the
  * program has freed the memory in between. A graph is uploaded by its launch. */
 static CUresult check_flags(uint64_t flags) {
-  if (flags & ~(uint64_t)KNOWN_FLAGS) return CUDA_ERROR_INVALID_VALUE;
-  if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
-    TSR_REFUSE("a graph that kernels launch (CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)");
+  const uint64_t both =
+      CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+  if (flags & ~(uint64_t)KNOWN_FLAGS || (flags & both) == both) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
@@ -72,8 +72,12 @@ CUresult tsr_cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGra
   if (!instantiateParams) return CUDA_ERROR_INVALID_VALUE;
   instantiateParams->hErrNode_out = NULL;
   instantiateParams->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
-  return instantiate(phGraphExec, hGraph, instantiateParams->flags,
-                     &instantiateParams->hErrNode_out, &instantiateParams->result_out);
+  const CUresult result =
+      instantiate(phGraphExec, hGraph, instantiateParams->flags, &instantiateParams->hErrNode_out,
+                  &instantiateParams->result_out);
+  if (result != CUDA_SUCCESS || !(instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
+    return result;
+  return tsr_cuGraphUpload(*phGraphExec, instantiateParams->hUploadStream);
 }
 
 CUresult tsr_cuGraphExecDestroy(CUgraphExec hGraphExec) {
@@ -111,13 +115,24 @@ CUresult tsr_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
   return result;
 }
 
-/* A launch brings everything that a graph needs. */
+static CUresult upload(uint64_t handle, struct tsr_context *context) {
+  tsr_graphs_lock();
+  struct tsr_exec *exec = tsr_exec_find(handle);
+  if (exec) exec->launching = true;
+  tsr_graphs_unlock();
+  if (!exec) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = tsr_exec_upload(exec, context);
+  tsr_exec_launched(exec);
+  return result;
+}
+
+/* A launch brings everything that a graph needs, unless a kernel launches it. */
 CUresult tsr_cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
   struct tsr_context *context;
   uint32_t stream;
   const CUresult located = tsr_stream_locate(hStream, &context, &stream);
   if (located != CUDA_SUCCESS) return located;
-  TSR_LOCKED(result = EXEC_OF(hGraphExec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+  return upload((uint64_t)(uintptr_t)hGraphExec, context);
 }
 
 CUresult tsr_cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags) {

@@ -1,4 +1,4 @@
-/* The memory in which kernels submit launches, copies and fills. Their functions are PTX that the
+/* The memory in which kernels submit launches, copies, fills and graphs. Their functions are PTX that the
  * compiler adds (compiler/device_runtime.ptx, which defines the buffer's layout); the worker runs
  * what they submit. */
 #ifndef TSR_LAUNCH_BUFFER_H
@@ -9,5 +9,11 @@
 /* Write the buffer's address to a variable of a module that was just loaded. The first such module
  * makes the context allocate the buffer. */
 CUresult tsr_launch_buffer_tell(struct tsr_context *context, uint64_t variable);
+
+/* Let kernels of the context launch an executable graph: its handle, and its list of requests. At most
+ * 256 graphs can be so at a time. */
+CUresult tsr_launch_buffer_publish(struct tsr_context *context, uint64_t graph, uint64_t list,
+                                   uint32_t slots);
+void tsr_launch_buffer_forget(struct tsr_context *context, uint64_t graph);
 
 #endif

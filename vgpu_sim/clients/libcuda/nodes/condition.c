@@ -89,10 +89,14 @@ void tsr_conditional_set_body(struct tsr_conditional *conditional, uint32_t i,
   conditional->handles[i] = (CUgraph)(uintptr_t)tsr_object_handle(TSR_GRAPH, graph);
 }
 
+void tsr_listed_release(struct tsr_listed *listed, uint64_t context) {
+  if (listed->address) release_later(context, listed->address);
+  *listed = (struct tsr_listed){0};
+}
+
 void tsr_conditional_forget_lists(struct tsr_conditional *conditional) {
   for (uint32_t i = 0; conditional->lists && i <= conditional->count; i++)
-    if (conditional->lists[i].address)
-      release_later(conditional->condition->context, conditional->lists[i].address);
+    tsr_listed_release(&conditional->lists[i], conditional->condition->context);
   free(conditional->lists);
   conditional->lists = NULL;
 }

@@ -28,6 +28,9 @@ struct tsr_listed {
   uint32_t slots;
 };
 
+/* Release a list's memory when the context's requests until now are done. */
+void tsr_listed_release(struct tsr_listed *listed, uint64_t context);
+
 struct tsr_conditional {
   struct tsr_condition *condition;
   CUgraphConditionalNodeType kind;

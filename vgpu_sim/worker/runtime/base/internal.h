@@ -48,6 +48,7 @@ typedef struct thread_activity {
 typedef struct request {
   tessera_slot slot;
   uint32_t depth;               /* of a launch from a kernel: how many grids are above it; else 0 */
+  bool tail;                    /* of a graph from a kernel: it runs after those without */
   struct tw_children *children; /* what a launch that has ended launched; NULL: nothing */
   _Alignas(64) uint8_t parameters[TESSERA_MAX_PARAMETER_BYTES];
 } request;
@@ -160,7 +161,7 @@ bool tw_event_never(const tessera_value_body *body);
 /* Store a value; the caller has checked the place and holds tw_chunks_lock. */
 void tw_value_store(const tessera_value_body *body);
 
-/* child_records.c: the grids, copies and fills that a grid launches. While a grid whose kernel may
+/* child_records.c: the grids, copies, fills and graphs that a grid launches. While a grid whose kernel may
  * launch runs, it has the context's launch buffer alone; tw_children_take empties it, and returns
  * what the grid submitted, or NULL. All memory that the buffer's addresses name is checked. */
 void tw_children_begin(const tessera_worker_kernel *kernel);
@@ -170,6 +171,11 @@ struct tw_children *tw_children_take(const tessera_worker_kernel *kernel, const 
 bool tw_children_next(struct tw_children *children, request *r);
 bool tw_children_remain(const struct tw_children *children);
 void tw_children_free(struct tw_children *children);
+
+/* lists.c: submit a graph, which a kernel in the list that the thread runs has launched; and return the
+ * address of that list, or 0. */
+void tw_graph_submit(const request *r);
+uint64_t tw_graph_current(void);
 
 /* children.c: run a request that is not a list, and then the children of a launch, their children
  * included; report each to the observer, if there is one. */

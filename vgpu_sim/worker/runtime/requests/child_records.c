@@ -1,4 +1,4 @@
-/* The records in which grids submit launches, copies and fills (compiler/device_runtime.ptx has
+/* The records in which grids submit launches, copies, fills and graphs (compiler/device_runtime.ptx has
  * their layout). They are in memory that kernels write at any time: the runtime copies all records
  * of a grid once, when the grid has ended, and checks the copy as it checks requests of the client. */
 #define _GNU_SOURCE
@@ -8,8 +8,8 @@
 
 #include "base/internal.h"
 
-enum { KIND_LAUNCH = 1, KIND_COPY, KIND_FILL, KIND_UNLOADED };
-enum { HEAD_BYTES = 64, ERRORS_BYTES = 1024 * 16 };
+enum { KIND_LAUNCH = 1, KIND_COPY, KIND_FILL, KIND_UNLOADED, KIND_GRAPH };
+enum { HEAD_BYTES = 64, ERRORS_BYTES = 1024 * 16, CURRENT_GRAPH = HEAD_BYTES + ERRORS_BYTES };
 static const uint64_t MAX_RECORD_BYTES =
     (uint64_t)TESSERA_MAX_PENDING_LAUNCHES * TESSERA_LAUNCH_RECORD_BYTES;
 
@@ -34,6 +34,10 @@ typedef struct record {
       uint64_t destination, count;
       uint32_t value;
     } fill;
+    struct {
+      uint64_t list;
+      uint32_t slots;
+    } graph;
   };
   uint32_t shared_bytes, parameter_bytes, unused, room;
   uint64_t reserved;
@@ -69,10 +73,28 @@ static bool read_locked(void *to, uint64_t address, uint64_t bytes) {
   return true;
 }
 
+/* Write the list of the graph whose kernel begins, or 0, to the buffer; the caller holds buffer_lock. */
+static void write_graph(uint64_t variable) {
+  static uint64_t written; /* guarded by buffer_lock; a kernel that overwrites it misleads itself */
+  const uint64_t graph = tw_graph_current();
+  if (graph == written) return;
+  uint64_t address = 0;
+  tw_chunks_lock();
+  if (read_locked(&address, variable, sizeof address) && address != 0 &&
+      tw_chunks_cover_locked(address + CURRENT_GRAPH, sizeof graph)) {
+    memcpy((void *)(uintptr_t)(address + CURRENT_GRAPH), &graph, sizeof graph);
+    written = graph;
+  }
+  tw_chunks_unlock();
+}
+
 void tw_children_begin(const tessera_worker_kernel *kernel) {
-  if (kernel->launch_buffer == 0 || pthread_mutex_trylock(&buffer_lock) == 0) return;
-  tw_lead_pass();
-  pthread_mutex_lock(&buffer_lock);
+  if (kernel->launch_buffer == 0) return;
+  if (pthread_mutex_trylock(&buffer_lock) != 0) {
+    tw_lead_pass();
+    pthread_mutex_lock(&buffer_lock);
+  }
+  write_graph(kernel->launch_buffer);
 }
 
 /* Empty the buffer for the next grid; the caller holds tw_chunks_lock. */
@@ -217,6 +239,13 @@ static void fill(const struct tw_children *children, const record *one, uint64_t
                                             .count = one->fill.count,
                                             .pattern = one->fill.value & 0xff,
                                             .width_bytes = 1};
+      break;
+    case KIND_GRAPH:
+      r->slot.opcode = TESSERA_OPCODE_LIST;
+      r->slot.body.list = (tessera_list_body){.address = one->graph.list,
+                                              .slots = one->graph.slots,
+                                              .when = TESSERA_WHEN_ALWAYS};
+      r->tail = one->tail != 0;
       break;
     case KIND_UNLOADED:
       tw_die(&(fault){.kind = TESSERA_FAULT_KIND_COMPILE,

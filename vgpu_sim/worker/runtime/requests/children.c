@@ -2,7 +2,7 @@
  * children run when the grid has ended, one after the other and each with its own children, in the
  * order in which they were submitted; those of the tail stream come last. Programs cannot rely on
  * another order, because a grid has no means to wait for its children. The request of the outermost
- * grid is complete when all are. */
+ * grid is complete when all are. Graphs run when the list that contains the grid has ended (lists.c). */
 #define _GNU_SOURCE
 #include <stdlib.h>
 
@@ -37,6 +37,10 @@ static void run_children(uint32_t stream, const request *outermost, request *r) 
       tw_children_free(family);
     }
     if (!found) continue;
+    if (r->slot.opcode == TESSERA_OPCODE_LIST) {
+      tw_graph_submit(r);
+      continue;
+    }
     /* An observer places the children before the end of the outermost grid's request. */
     r->slot.value = outermost->slot.value - 1;
     perform(stream, r);

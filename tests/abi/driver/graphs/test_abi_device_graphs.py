@@ -1,0 +1,50 @@
+"""Kernels that launch graphs (Device Graph Launch), on both backends."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = Path(__file__).parents[2] / "programs" / "driver" / "device_graphs.py"
+TESTS = Path(__file__).parents[3]
+INVALID_VALUE, NOT_SUPPORTED = 1, 801
+
+
+def run(scenario: str, environment: dict[str, str]):
+    paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), scenario],
+        env={**environment, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_graphs_of_the_tail_stream_are_last(either_backend):
+    notes = [1, 2, 10, 11, 40, 30, 20, 100]
+    assert run("order", either_backend) == [len(notes), *notes, 0, *[0] * 4]
+
+
+def test_a_graph_repeats_itself(either_backend):
+    assert run("repeat", either_backend) == [300]
+
+
+def test_a_kernel_knows_its_graph(either_backend):
+    assert run("current", either_backend) == [True] * 3
+
+
+def test_impossible_launches_fail_in_the_kernel(either_backend):
+    assert run("errors", either_backend) == [*[INVALID_VALUE] * 7, 0]
+
+
+def test_nodes_and_changes(either_backend):
+    assert run("nodes", either_backend) == [2, 9, 2, 5, 5, 5, 0]
+
+
+def test_what_kernels_cannot_launch_is_refused(environment):
+    assert run("refused", environment) == [NOT_SUPPORTED, INVALID_VALUE]

@@ -1,0 +1,162 @@
+"""Kernels that launch graphs: ``device_graphs.py SCENARIO``, which prints what it finds as JSON."""
+
+import ctypes
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cuda.bindings import driver
+from device_launch import NOTE, call, cuda, kernel, launcher, load, read, words
+
+from support.execution.raising import Refused
+
+DEVICE_LAUNCH = driver.CUgraphInstantiate_flags.CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
+UPLOAD = driver.CUgraphInstantiate_flags.CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
+AUTO_FREE = driver.CUgraphInstantiate_flags.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
+TAIL, FIRE, SIBLING = 1 << 56, 2 << 56, 3 << 56
+DECLARED = """
+.extern .func (.param .b32 status) cudaGraphLaunch(.param .b64 graph, .param .b64 stream);
+"""
+LAUNCH = call("cudaGraphLaunch", "%r1", "b64 %d1", "b64 %d2")
+# launch(graph, stream, status): store the error of the launch.
+FIRES = kernel("fires", LAUNCH + "st.b32 [%d3], %r1;", 3)
+CURRENT = "mov.u64 %d4, %current_graph_exec;\n"
+# again(count, limit): count, and launch the kernel's own graph until the limit.
+AGAIN = kernel("again", f"""
+{CURRENT} atom.add.u32 %r2, [%d1], 1; add.u32 %r2, %r2, 1; cvt.u32.u64 %r3, %d2;
+setp.ge.u32 %p1, %r2, %r3; @%p1 ret; mov.b64 %d2, {TAIL};
+{call("cudaGraphLaunch", "%r1", "b64 %d4", "b64 %d2")}
+""")  # fmt: skip
+# which(place): store the graph that the kernel is in.
+WHICH = kernel("which", f"{CURRENT} st.b64 [%d1], %d4;", 1)
+
+
+class Graphs:
+    """Graphs of the module's kernels, each after the one before."""
+
+    def __init__(self) -> None:
+        self.module = load(DECLARED + NOTE + FIRES + AGAIN + WHICH)
+        self.run = launcher(self.module)
+        self.kept: list[object] = []
+
+    def parameters(self, name: str, *values: int) -> driver.CUDA_KERNEL_NODE_PARAMS:
+        stored = [ctypes.c_uint64(int(value)) for value in values]
+        pointers = (ctypes.c_void_p * len(stored))(*map(ctypes.addressof, stored))
+        self.kept += [stored, pointers]
+        found = driver.CUDA_KERNEL_NODE_PARAMS()
+        found.func = cuda.cuModuleGetFunction(self.module, name.encode())
+        found.gridDimX = found.gridDimY = found.gridDimZ = 1
+        found.blockDimX = found.blockDimY = found.blockDimZ = 1
+        found.kernelParams = ctypes.addressof(pointers)
+        return found
+
+    def graph(self, *kernels: tuple[str, *tuple[int, ...]]) -> driver.CUgraph:
+        graph, before = cuda.cuGraphCreate(0), []
+        for name, *values in kernels:
+            given = self.parameters(name, *values)
+            before = [cuda.cuGraphAddKernelNode(graph, before, len(before), given)]
+        return graph
+
+    def executable(self, *kernels: tuple[str, *tuple[int, ...]]) -> int:
+        """Return a graph that kernels can launch, uploaded."""
+        made = cuda.cuGraphInstantiate(self.graph(*kernels), DEVICE_LAUNCH)
+        cuda.cuGraphUpload(made, 0)
+        return int(made)
+
+
+def order() -> list[int]:
+    """Graphs of the tail stream run after all that the others launch."""
+    graphs, log, errors = Graphs(), words(16), words(8)
+    last = graphs.executable(("note", log, 40))
+    first = graphs.executable(("note", log, 10), ("fires", last, TAIL, errors), ("note", log, 11))
+    tail = graphs.executable(("note", log, 20))
+    sibling = graphs.executable(("note", log, 30))
+    whole = graphs.executable(
+        ("note", log, 1),
+        ("fires", tail, TAIL, errors + 4),
+        ("fires", first, FIRE, errors + 8),
+        ("fires", sibling, SIBLING, errors + 12),
+        ("note", log, 2),
+    )
+    cuda.cuGraphLaunch(whole, 0)
+    graphs.run("note", log, 100)  # the next request of the stream
+    return read(log, 10) + read(errors, 4)
+
+
+def repeat() -> list[int]:
+    """A graph launches itself by the tail stream."""
+    graphs, count = Graphs(), words(1)
+    cuda.cuGraphLaunch(graphs.executable(("again", count, 300)), 0)
+    return read(count, 1)
+
+
+def current() -> list[bool]:
+    """The register has the handle in graphs that kernels can launch, and 0 elsewhere."""
+    graphs, place = Graphs(), words(6)
+    known = graphs.executable(("which", place))
+    other = cuda.cuGraphInstantiate(graphs.graph(("which", place + 8)), 0)
+    cuda.cuMemsetD32(place, 7, 6)
+    cuda.cuGraphLaunch(known, 0)
+    cuda.cuGraphLaunch(other, 0)
+    graphs.run("which", place + 16)
+    seen = [low | high << 32 for low, high in zip(*[iter(read(place, 6))] * 2, strict=True)]
+    return [seen[0] == known, seen[1] == 0, seen[2] == 0]
+
+
+def errors() -> list[int]:
+    """Errors of cudaGraphLaunch: of what is launched, where, and from where."""
+    graphs, log, found = Graphs(), words(4), words(8)
+    known = graphs.executable(("note", log, 1))
+    waiting = int(cuda.cuGraphInstantiate(graphs.graph(("note", log, 2)), DEVICE_LAUNCH))
+    host = int(cuda.cuGraphInstantiate(graphs.graph(("note", log, 3)), 0))
+    gone = graphs.executable(("note", log, 4))
+    cuda.cuGraphExecDestroy(gone)
+    cases = [(0, FIRE), (waiting, FIRE), (host, FIRE), (gone, FIRE), (known, 0), (known, 3)]
+    for place, (graph, stream) in enumerate(cases):
+        cuda.cuGraphLaunch(graphs.executable(("fires", graph, stream, found + 4 * place)), 0)
+    graphs.run("fires", known, FIRE, found + 24)  # not in a graph
+    return read(found, 7) + read(log, 1)
+
+
+def nodes() -> list[int]:
+    """A graph with a copy, a fill and a child, after a change of a kernel's parameters."""
+    graphs, log, data = Graphs(), words(4), words(4)
+    graph = graphs.graph(("note", log, 1))
+    (node,), _ = cuda.cuGraphGetNodes(graph, 1)
+    fill = driver.CUDA_MEMSET_NODE_PARAMS()
+    fill.dst, fill.value, fill.elementSize, fill.width, fill.height = data, 5, 4, 2, 1
+    context = cuda.cuCtxGetCurrent()
+    filled = cuda.cuGraphAddMemsetNode(graph, [node], 1, fill, context)
+    copy = driver.CUDA_MEMCPY3D()
+    copy.srcMemoryType = copy.dstMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
+    copy.srcDevice, copy.dstDevice = data, data + 8
+    copy.WidthInBytes, copy.Height, copy.Depth = 4, 1, 1
+    copied = cuda.cuGraphAddMemcpyNode(graph, [filled], 1, copy, context)
+    cuda.cuGraphAddChildGraphNode(graph, [copied], 1, graphs.graph(("note", log, 2)))
+    given = driver.CUDA_GRAPH_INSTANTIATE_PARAMS()
+    given.flags = int(DEVICE_LAUNCH) | int(UPLOAD)
+    inner = int(cuda.cuGraphInstantiateWithParams(graph, given))
+    cuda.cuGraphExecKernelNodeSetParams(inner, node, graphs.parameters("note", log, 9))
+    cuda.cuGraphUpload(inner, 0)
+    cuda.cuGraphLaunch(graphs.executable(("fires", inner, FIRE, data + 12)), 0)
+    return read(log, 3) + read(data, 4)
+
+
+def refused() -> list[int]:
+    """Errors of instantiation: of a node, and of flags that exclude each other."""
+    graphs, found = Graphs(), []
+    graph = cuda.cuGraphCreate(0)
+    cuda.cuGraphAddEventRecordNode(graph, [], 0, cuda.cuEventCreate(0))
+    for one, flags in ((graph, DEVICE_LAUNCH), (graphs.graph(), int(DEVICE_LAUNCH) | AUTO_FREE)):
+        try:
+            cuda.cuGraphInstantiate(one, flags)
+            found.append(0)
+        except Refused as error:
+            found.append(int(error.code))
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(globals()[sys.argv[1]]()))
