@@ -6,7 +6,7 @@ from benchmarks.clients.client import Client, Known
 
 _INI = ("-c", "{programs}/pytest.ini")
 # What PyTorch's RPATH would find first. It keeps NVIDIA's NVRTC and nvJitLink.
-_LIBRARIES = (
+LIBRARIES = (
     *("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cublas", "nvidia-cuda-cupti"),
     *("nvidia-cudnn-cu13", "nvidia-cufft", "nvidia-cufile", "nvidia-curand", "nvidia-cusolver"),
     *("nvidia-cusparse", "nvidia-cusparselt-cu13", "nvidia-nccl-cu13", "nvidia-nvshmem-cu13"),
@@ -17,7 +17,7 @@ PYTORCH = Client(
     version="2.15.0",
     goal="all",
     packages=("torch==2.15.0", "numpy==2.4.6"),
-    without=_LIBRARIES,
+    without=LIBRARIES,
     folder=PurePosixPath("pytorch"),
     in_programs=True,
     tests=("test_*.py",),
