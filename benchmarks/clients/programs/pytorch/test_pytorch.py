@@ -111,3 +111,20 @@ def test_a_compiled_function_replays_in_a_graph(numbers):
     graph.replay()
     torch.cuda.synchronize()
     torch.testing.assert_close(result.cpu(), torch.relu(y * 2 + y))
+
+
+def test_statistics_of_two_parts_of_a_batch_join_to_those_of_the_whole():
+    x = torch.randn(6, 3, 4, 4, generator=torch.Generator().manual_seed(1)) * 2 + 1
+    parts = [torch.batch_norm_stats(part.cuda(), 1e-5) for part in (x[:2], x[2:])]
+    means, deviations = (torch.stack(kind) for kind in zip(*parts, strict=True))
+    running = torch.zeros(3).cuda(), torch.ones(3).cuda()
+    sizes = torch.tensor([32.0, 64.0]).cuda()
+    joint = torch.batch_norm_gather_stats_with_counts(
+        x.cuda(), means, deviations, *running, 0.1, 1e-5, sizes
+    )
+    whole = torch.nn.BatchNorm2d(3)
+    whole(x)
+    deviation = (x.var((0, 2, 3), correction=0) + 1e-5).rsqrt()
+    wanted = (x.mean((0, 2, 3)), deviation, whole.running_mean, whole.running_var)
+    for result, value in zip((*joint, *running), wanted, strict=True):
+        torch.testing.assert_close(result.cpu(), value, rtol=1e-5, atol=1e-5)

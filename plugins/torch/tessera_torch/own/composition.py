@@ -153,6 +153,41 @@ def _batch_norm_with_update(
     return *result, torch.empty(0, dtype=torch.uint8, device=x.device)
 
 
+def _get_statistics(x: Any, eps: float) -> Any:
+    counts.CALLS["batch_norm_stats"] += 1
+    dims = [dim for dim in range(x.dim()) if dim != 1]
+    wide = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+    var, mean = torch.var_mean(wide, dims, correction=0)
+    return mean, torch.rsqrt(var + eps)
+
+
+def _gather_statistics_of_counts(
+    x: Any, mean: Any, invstd: Any, running_mean: Any, running_var: Any,
+    momentum: float, eps: float, sizes: Any,
+) -> Any:  # fmt: skip
+    """Join means and deviations of several processes, each of its own count of elements."""
+    counts.CALLS["batch_norm_gather_stats"] += 1
+    weights = sizes.to(mean.dtype).reshape(-1, 1)
+    total = weights.sum()
+    joint = (mean * weights).sum(0) / total
+    square = (weights * (invstd**-2 - eps + (mean - joint) ** 2)).sum(0)
+    if running_mean is not None:
+        running_mean.mul_(1 - momentum).add_(joint * momentum)
+    if running_var is not None:
+        running_var.mul_(1 - momentum).add_(square / (total - 1) * momentum)
+    return joint, torch.rsqrt(square / total + eps)
+
+
+def _gather_statistics(
+    x: Any, mean: Any, invstd: Any, running_mean: Any, running_var: Any,
+    momentum: float, eps: float, count: int,
+) -> Any:  # fmt: skip
+    each = torch.full((mean.shape[0],), count, dtype=mean.dtype, device=mean.device)
+    return _gather_statistics_of_counts(
+        x, mean, invstd, running_mean, running_var, momentum, eps, each
+    )
+
+
 def _expand_mask(mask: Any, shape: Any, mask_type: int | None) -> Any:
     """Return a mask of attention with the scores' shape: 0 is of positions, 1 of padding."""
     if mask.dtype != torch.bool:
@@ -233,6 +268,9 @@ KERNELS: Final = {
     "addbmm.out": _addbmm_out,
     "_native_batch_norm_legit": _batch_norm,
     "_batch_norm_with_update": _batch_norm_with_update,
+    "batch_norm_stats": _get_statistics,
+    "batch_norm_gather_stats": _gather_statistics,
+    "batch_norm_gather_stats_with_counts": _gather_statistics_of_counts,
     "_cdist_forward": _cdist,
     "equal": _equal,
     "_assert_async": _assert_nonzero,
