@@ -81,6 +81,7 @@ class Feature(IntEnum):
     PRIORITIES = 8  # the worker's ClientArea has `priorities`
     EVENTS = 16  # the worker knows EventTable and Condition.RECORDED
     CLUSTERS = 32  # the worker knows LaunchBody.cluster
+    GRAPHS = 64  # the worker runs graphs that kernels launch
 
 
 class Direction(IntEnum):

@@ -146,6 +146,8 @@ CUresult tsr_exec_upload(struct tsr_exec *exec, struct tsr_context *context) {
   if (exec->context && exec->context != handle)
     TSR_REFUSE("a graph in a stream of another context than its nodes'");
   if (exec->whole_context == handle && !exec->lists_are_stale) return CUDA_SUCCESS;
+  if (!(context->page->features & TESSERA_FEATURE_GRAPHS))
+    TSR_REFUSE("a graph that kernels launch with a worker of an older version");
   forget_list(exec);
   CUresult result = tsr_graph_list_make(exec->graph, context, &exec->whole, &exec->cooperative);
   exec->whole_context = handle;

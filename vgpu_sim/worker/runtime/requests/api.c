@@ -80,7 +80,8 @@ int tessera_worker_start(const tessera_worker_config *config) {
   tw.page->observing = config->observer != NULL;
   tw.page->features = TESSERA_FEATURE_VALUES | TESSERA_FEATURE_LISTS |
                       TESSERA_FEATURE_PARTITIONS | TESSERA_FEATURE_PRIORITIES |
-                      TESSERA_FEATURE_EVENTS | TESSERA_FEATURE_CLUSTERS;
+                      TESSERA_FEATURE_EVENTS | TESSERA_FEATURE_CLUSTERS |
+                      TESSERA_FEATURE_GRAPHS;
   tw_timer_begin();
   int status = tw_fault_install();
   if (status != 0) return status;
