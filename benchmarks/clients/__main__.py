@@ -6,7 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from benchmarks.clients import look_ups, page, summary
@@ -69,18 +71,18 @@ def _run(client: Client, options: argparse.Namespace) -> int:
     files = [name for name in suite.test_files() if options.only is None or options.only in name]
     if options.only and not files:
         return 0
-    store = Store(client)
-    if not options.resume and not options.report:
-        store.clear()
-    chosen = (
-        None
-        if options.sample is None or options.report
-        else _draw(suite, options.sample, options.seed)
-    )
-    if not options.report:
-        _run_files(suite, store, files, chosen)
-    if not options.only:
-        _report(client, suite, store, options)
+    with closing(Store(client)) as store:
+        if not options.resume and not options.report:
+            store.clear()
+        chosen = (
+            None
+            if options.sample is None or options.report
+            else _draw(suite, options.sample, options.seed)
+        )
+        if not options.report:
+            _run_files(suite, store, files, chosen)
+        if not options.only:
+            _report(client, suite, store, options)
     return len(files)
 
 
@@ -93,7 +95,9 @@ def _run_files(suite: Suite, store: Store, files: list[str], chosen: list[str] |
         for name in left:
             shown.begin(name)
             begin = time.monotonic()
-            run = run_file(suite, name, None if chosen is None else tests[name])
+            only = None if chosen is None else tests[name]
+            keep = partial(store.put_part, name)
+            run = run_file(suite, name, only, store.part(name), keep)
             store.put(name, list(run.outcomes.values()), _commit())
             shown.advance()
             seconds = time.monotonic() - begin

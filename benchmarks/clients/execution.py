@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.clients.environment import TESSERA, folder_of, python_of
@@ -18,6 +18,7 @@ from benchmarks.on_slice import REPOSITORY
 _REPORTER = REPOSITORY / "benchmarks" / "clients" / "reporter"
 _MOST_ENDED = 25
 _GRACE_S = 20
+_INTERRUPTED = "interrupted"
 
 
 def collect(suite: Suite) -> list[str]:
@@ -26,19 +27,35 @@ def collect(suite: Suite) -> list[str]:
     return run.tests
 
 
-def run_file(suite: Suite, name: str, only: Sequence[str] | None = None) -> FileRun:
+def run_file(
+    suite: Suite,
+    name: str,
+    only: Sequence[str] | None = None,
+    begun: FileRun | None = None,
+    keep: Callable[[FileRun], None] = lambda _: None,
+) -> FileRun:
     """Run the tests of a file (``only`` these), and return the outcome of each.
 
     After a test that ended the process, the rest runs in a new one. When that has happened
-    25 times, the tests that are left count as not run.
+    25 times, the tests that are left count as not run. ``keep`` gets what is known after each
+    process, also after KeyboardInterrupt; a later call continues if it gets that as ``begun``.
     """
-    whole = FileRun()
-    pending = only
-    for _ in range(_MOST_ENDED):
-        part = _run_pytest(suite, [str(suite.tests / name)], pending)
+    whole = begun or FileRun()
+    pending = whole.pending() if begun else only
+
+    def add(part: FileRun) -> None:
         if not whole.tests:
             whole.tests = [test for test in part.tests if only is None or test in only]
         whole.outcomes |= part.outcomes
+        keep(whole)
+
+    for _ in range(_MOST_ENDED):
+        try:
+            part = _run_pytest(suite, [str(suite.tests / name)], pending)
+        except KeyboardInterrupt:
+            add(_read_interrupted(suite))
+            raise
+        add(part)
         pending = whole.pending()
         if part.has_ended or not part.outcomes or not pending:
             break
@@ -47,6 +64,14 @@ def run_file(suite: Suite, name: str, only: Sequence[str] | None = None) -> File
     for test in whole.pending():
         whole.outcomes[test] = Outcome(test, "not run", message=_last_output(suite))
     return whole
+
+
+def _read_interrupted(suite: Suite) -> FileRun:
+    """Read what a process had reported when it was interrupted, without the test that ran."""
+    with (folder_of(suite.client) / "scratch" / "results.jsonl").open() as lines:
+        run = read_run(lines, _INTERRUPTED)
+    ended = {name: one for name, one in run.outcomes.items() if one.outcome != _INTERRUPTED}
+    return FileRun(run.tests, ended)
 
 
 def _last_output(suite: Suite) -> str:

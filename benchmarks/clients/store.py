@@ -1,4 +1,4 @@
-"""Outcomes on disk, one file for each test file, so that a run can be resumed.
+"""Outcomes on disk, one file for each test file, so that a run can be resumed, also within a file.
 
 Each has the commit on which its tests ran.
 """
@@ -8,10 +8,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from benchmarks.clients.client import Client
 from benchmarks.clients.environment import folder_of
-from benchmarks.clients.outcomes import Outcome
+from benchmarks.clients.outcomes import FileRun, Outcome
 
 
 class AlreadyRunning(Exception):
@@ -35,10 +36,15 @@ class Store:
             message = f"{client.name}: another run is in progress; wait for it or end it"
             raise AlreadyRunning(message) from error
 
+    def close(self) -> None:
+        """Let other processes run the suite."""
+        self._lock.close()
+
     def clear(self) -> None:
         """Forget all outcomes."""
-        for path in self._folder.glob("*.json"):
-            path.unlink()
+        for pattern in ("*.json", "*.part"):
+            for path in self._folder.glob(pattern):
+                path.unlink()
 
     def has(self, name: str) -> bool:
         """Return whether a test file has been run."""
@@ -48,12 +54,25 @@ class Store:
         """Keep the outcomes of a test file, which ran on a commit."""
         kept = {"commit": commit, "outcomes": [asdict(one) for one in outcomes]}
         self._path(name).write_text(json.dumps(kept, indent=0))
+        self._path(name).with_suffix(".part").unlink(missing_ok=True)
+
+    def put_part(self, name: str, run: FileRun) -> None:
+        """Keep what is known of a test file that has not ended."""
+        kept = {"tests": run.tests, "outcomes": [asdict(one) for one in run.outcomes.values()]}
+        self._path(name).with_suffix(".part").write_text(json.dumps(kept, indent=0))
+
+    def part(self, name: str) -> FileRun | None:
+        """Return what an interrupted run found of a test file, or None."""
+        path = self._path(name).with_suffix(".part")
+        if not path.exists():
+            return None
+        kept = json.loads(path.read_text())
+        return FileRun(kept["tests"], {one.test: one for one in map(_outcome, kept["outcomes"])})
 
     def outcomes(self) -> Iterator[Outcome]:
         """Read the outcomes of all test files."""
         for path in sorted(self._folder.glob("*.json")):
-            for fields in json.loads(path.read_text())["outcomes"]:
-                yield Outcome(**{**fields, "calls": tuple(fields["calls"])})
+            yield from map(_outcome, json.loads(path.read_text())["outcomes"])
 
     def commits(self) -> list[str]:
         """Return the commits on which the test files ran, the first one first."""
@@ -62,3 +81,7 @@ class Store:
 
     def _path(self, name: str) -> Path:
         return self._folder / (name.replace("/", "__") + ".json")
+
+
+def _outcome(fields: dict[str, Any]) -> Outcome:
+    return Outcome(**{**fields, "calls": tuple(fields["calls"])})

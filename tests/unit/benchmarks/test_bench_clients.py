@@ -4,15 +4,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from benchmarks.clients import __main__ as command, look_ups, page, summary
+from benchmarks.clients import __main__ as command, execution, look_ups, page, store, summary
 from benchmarks.clients.catalogue import CLIENTS
 from benchmarks.clients.client import Client, Known
-from benchmarks.clients.outcomes import Outcome, read_run
+from benchmarks.clients.outcomes import FileRun, Outcome, read_run
 from benchmarks.clients.reasons import Kind, find_reason
 from benchmarks.clients.suite import Suite
 from vgpu_sim.clients.codegen.library import Function
@@ -138,6 +140,39 @@ def test_the_rest_of_a_file_runs_after_a_test_that_ends_the_process(tmp_path: Pa
     rest = read_run(run_suite(tmp_path, first.pending()))
     assert rest.has_ended
     assert [o.outcome for o in rest.outcomes.values()] == ["passed"]
+
+
+def test_an_interrupted_file_continues_where_it_was(tmp_path: Path, monkeypatch) -> None:
+    suite = Suite(CLIENTS["cuda-samples"], tmp_path, None)
+    monkeypatch.setattr(store, "folder_of", lambda _: tmp_path)
+    monkeypatch.setattr(execution, "folder_of", lambda _: tmp_path)
+    kept = store.Store(suite.client)
+    wanted: list[Sequence[str] | None] = []
+
+    def run_pytest(_suite: Suite, _paths: Sequence[str], only: Sequence[str] | None) -> FileRun:
+        wanted.append(only)
+        if only is None:
+            (tmp_path / "scratch").mkdir()
+            events = [
+                {"event": "collected", "tests": ["a", "b", "c"]},
+                {"event": "finished", "test": "a", "outcome": "passed"},
+                {"event": "started", "test": "b"},
+            ]
+            results = "".join(json.dumps(event) + "\n" for event in events)
+            (tmp_path / "scratch" / "results.jsonl").write_text(results)
+            raise KeyboardInterrupt
+        return FileRun(list(only), {one: Outcome(one, "failed") for one in only}, has_ended=True)
+
+    monkeypatch.setattr(execution, "_run_pytest", run_pytest)
+    with pytest.raises(KeyboardInterrupt):
+        execution.run_file(suite, "f.py", keep=partial(kept.put_part, "f.py"))
+    assert list(kept.outcomes()) == []
+    run = execution.run_file(suite, "f.py", begun=kept.part("f.py"))
+    assert wanted == [None, ["b", "c"]]
+    assert [one.outcome for one in run.outcomes.values()] == ["passed", "failed", "failed"]
+    kept.put("f.py", list(run.outcomes.values()), "commit")
+    assert kept.part("f.py") is None
+    kept.close()
 
 
 def test_counts_and_groups_survive_the_record_and_reach_the_page() -> None:
