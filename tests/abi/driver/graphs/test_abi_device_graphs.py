@@ -47,4 +47,4 @@ def test_nodes_and_changes(either_backend):
 
 
 def test_what_kernels_cannot_launch_is_refused(environment):
-    assert run("refused", environment) == [NOT_SUPPORTED, INVALID_VALUE]
+    assert run("refusals", environment) == [NOT_SUPPORTED, INVALID_VALUE]

@@ -144,7 +144,7 @@ def nodes() -> list[int]:
     return read(log, 3) + read(data, 4)
 
 
-def refused() -> list[int]:
+def refusals() -> list[int]:
     """Errors of instantiation: of a node, and of flags that exclude each other."""
     graphs, found = Graphs(), []
     graph = cuda.cuGraphCreate(0)

@@ -135,7 +135,7 @@ SCHEDULED = {
         *(WORKER / "base" / name for name in ("leader.c", "timeline.c")),
         *(
             WORKER / "requests" / name
-            for name in ("scheduler.c", "ring.c", "lists.c", "children.c")
+            for name in ("scheduler.c", "ring.c", "lists.c", "graphs.c", "children.c")
         ),
         *(CLIENT / "exchange" / name for name in ("list.c", "ring.c", "doorbell.c", "wait.c")),
     ),

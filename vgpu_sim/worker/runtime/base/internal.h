@@ -172,8 +172,13 @@ bool tw_children_next(struct tw_children *children, request *r);
 bool tw_children_remain(const struct tw_children *children);
 void tw_children_free(struct tw_children *children);
 
-/* lists.c: submit a graph, which a kernel in the list that the thread runs has launched; and return the
- * address of that list, or 0. */
+/* graphs.c: begin a list, which kernels in it may let graphs follow; take the next of these, those that
+ * were launched since before all that wait (false: there is none); and end. */
+void tw_graphs_begin(const tessera_list_body *list);
+bool tw_graphs_next(tessera_list_body *list);
+void tw_graphs_end(void);
+/* Submit a graph, which a kernel in the list that the thread runs has launched; and return the address
+ * of that list, or 0. */
 void tw_graph_submit(const request *r);
 uint64_t tw_graph_current(void);
 

@@ -2,7 +2,7 @@
  * children run when the grid has ended, one after the other and each with its own children, in the
  * order in which they were submitted; those of the tail stream come last. Programs cannot rely on
  * another order, because a grid has no means to wait for its children. The request of the outermost
- * grid is complete when all are. Graphs run when the list that contains the grid has ended (lists.c). */
+ * grid is complete when all are. Graphs run when the list that contains the grid has ended (graphs.c). */
 #define _GNU_SOURCE
 #include <stdlib.h>
 

@@ -1,10 +1,6 @@
 /* Lists of requests in memory: the bodies of conditions and loops, and graphs that kernels can launch.
  * A list is copied slot by slot while it runs, and each copy is checked, because kernels may write
- * that memory meanwhile.
- *
- * A graph from a kernel runs when its parent, the list that contains the kernel, has ended: those of
- * the tail stream after the others and after all that these launch (CUDA C++ Programming Guide,
- * "Device Graph Launch"). Programs cannot rely on another order, as for grids (children.c). */
+ * that memory meanwhile. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 
@@ -15,58 +11,6 @@ typedef struct frame {
   tessera_list_body list;
   uint32_t place; /* of the next slot */
 } frame;
-
-enum { MAX_GRAPHS = 1 << 16 };
-
-/* Graphs to run, the next one last. */
-typedef struct graphs {
-  tessera_list_body *lists;
-  uint32_t count, room;
-} graphs;
-
-/* What the thread runs. */
-typedef struct running {
-  uint64_t current; /* the list */
-  graphs waiting, fired, tails; /* the latter two are from kernels of the current list */
-} running;
-
-static __thread running *now; /* NULL: no list */
-
-static void add(graphs *to, const tessera_list_body *list) {
-  if (to->count == to->room) {
-    const uint32_t room = to->room != 0 ? 2 * to->room : 8;
-    tessera_list_body *lists =
-        room <= MAX_GRAPHS ? realloc(to->lists, room * sizeof *lists) : NULL;
-    if (lists == NULL)
-      tw_die(&(fault){.kind = TESSERA_FAULT_KIND_PROTOCOL,
-                      .error = CUDA_ERROR_LAUNCH_FAILED,
-                      .message = "kernels launched too many graphs"});
-    to->lists = lists;
-    to->room = room;
-  }
-  to->lists[to->count++] = *list;
-}
-
-void tw_graph_submit(const request *r) {
-  if (now == NULL)
-    tw_die(&(fault){.kind = TESSERA_FAULT_KIND_PROTOCOL,
-                    .error = CUDA_ERROR_LAUNCH_FAILED,
-                    .message = "a kernel that is not in a graph launched one"});
-  add(r->tail ? &now->tails : &now->fired, &r->slot.body.list);
-}
-
-uint64_t tw_graph_current(void) { return now != NULL ? now->current : 0; }
-
-/* Put the graphs that the current list launched before all that wait, and take the next one. */
-static bool next_graph(tessera_list_body *list) {
-  graphs *const launched[] = {&now->tails, &now->fired};
-  for (int i = 0; i < 2; i++)
-    while (launched[i]->count != 0) add(&now->waiting, &launched[i]->lists[--launched[i]->count]);
-  if (now->waiting.count == 0) return false;
-  *list = now->waiting.lists[--now->waiting.count];
-  now->current = list->address;
-  return true;
-}
 
 static bool holds(const tessera_list_body *list) {
   if (list->when == TESSERA_WHEN_ALWAYS) return true;
@@ -134,16 +78,12 @@ static void run(uint32_t stream, const request *list) {
   if (r == NULL) tw_die_out_of_memory("no memory to run a list of requests");
   r->depth = 0;
   report(stream, list, r, list->slot.value - 1, list->slot.wait_count);
-  running all = {.current = list->slot.body.list.address};
-  now = &all;
   tessera_list_body next = list->slot.body.list;
+  tw_graphs_begin(&next);
   do
     run_list(stream, &next, list->slot.value, r);
-  while (!must_end() && next_graph(&next));
-  now = NULL;
-  free(all.waiting.lists);
-  free(all.fired.lists);
-  free(all.tails.lists);
+  while (!must_end() && tw_graphs_next(&next));
+  tw_graphs_end();
   report(stream, list, r, list->slot.value, 0);
   free(r);
 }
