@@ -40,6 +40,8 @@ struct tsr_node *tsr_find_unlaunchable(const struct tsr_graph *graph) {
     struct tsr_node *node = graph->nodes[i];
     const CUgraphNodeType type = node->operation.type;
     if (!is_listable(type) || type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return node;
+    /* Two grids of different launches would share the workspace of the barrier. */
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL && node->operation.kernel.cooperative) return node;
     if (type != CU_GRAPH_NODE_TYPE_GRAPH) continue;
     struct tsr_node *found = tsr_find_unlaunchable(node->operation.child);
     if (found) return found;

@@ -133,9 +133,28 @@ static CUresult begin(struct run *run) {
   return result;
 }
 
+/* A list that launches may still need. */
+struct old_list {
+  uint64_t context, address;
+};
+
+static void forget_entry(void *data) {
+  struct old_list *list = data;
+  struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, list->context);
+  if (context) tsr_launch_buffer_forget(context, list->address);
+  free(list);
+}
+
 static void forget_list(struct tsr_exec *exec) {
   struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, exec->whole_context);
-  if (context) tsr_launch_buffer_forget(context, tsr_object_handle(TSR_GRAPH_EXEC, exec));
+  if (context) {
+    tsr_launch_buffer_retire(context, tsr_object_handle(TSR_GRAPH_EXEC, exec));
+    struct old_list *list = malloc(sizeof *list); /* without memory the entry stays */
+    if (list) {
+      *list = (struct old_list){.context = exec->whole_context, .address = exec->whole.address};
+      tsr_later(exec->whole_context, forget_entry, list, tsr_graphs_sweep);
+    }
+  }
   tsr_listed_release(&exec->whole, exec->whole_context);
   exec->whole_context = 0;
 }
@@ -152,6 +171,10 @@ CUresult tsr_exec_upload(struct tsr_exec *exec, struct tsr_context *context) {
   CUresult result = tsr_graph_list_make(exec->graph, context, &exec->whole, &exec->cooperative);
   exec->whole_context = handle;
   exec->lists_are_stale = false;
+  if (result == CUDA_SUCCESS && exec->cooperative) {
+    forget_list(exec);
+    TSR_REFUSE("a graph that kernels launch with a cooperative kernel");
+  }
   if (result == CUDA_SUCCESS)
     result = tsr_launch_buffer_publish(context, tsr_object_handle(TSR_GRAPH_EXEC, exec),
                                        exec->whole.address, exec->whole.slots);
@@ -232,8 +255,8 @@ static CUresult check(const struct tsr_graph *graph, uint64_t flags, uint64_t *c
                "graphs, empty and conditional nodes");
   if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) failure->node = tsr_find_unlaunchable(graph);
   if (failure->node)
-    TSR_REFUSE("a graph that kernels launch with other nodes than kernels, copies, fills, graphs and "
-               "empty nodes");
+    TSR_REFUSE("a graph that kernels launch with other nodes than kernels that are not cooperative, "
+               "copies, fills, graphs and empty nodes");
   failure->why = CUDA_GRAPH_INSTANTIATE_ERROR;
   return CUDA_SUCCESS;
 }

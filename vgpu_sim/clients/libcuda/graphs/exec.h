@@ -53,7 +53,8 @@ void tsr_exec_drop_graph(const struct tsr_exec *exec, struct tsr_graph *graph);
 /* Enqueue the graph in a stream; exec->launching is set. */
 CUresult tsr_exec_enqueue(struct tsr_exec *exec, struct tsr_context *context, uint32_t stream);
 
-/* Let kernels of the context launch the graph, if it was made for that; exec->launching is set. */
+/* Let kernels of the context launch the graph from now on, if it was made for that; exec->launching is
+ * set. */
 CUresult tsr_exec_upload(struct tsr_exec *exec, struct tsr_context *context);
 
 /* Why a graph cannot be instantiated; `node` is the node that cannot run, or NULL. */

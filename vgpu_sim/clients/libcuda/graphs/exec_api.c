@@ -77,7 +77,12 @@ CUresult tsr_cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGra
                   &instantiateParams->result_out);
   if (result != CUDA_SUCCESS || !(instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
     return result;
-  return tsr_cuGraphUpload(*phGraphExec, instantiateParams->hUploadStream);
+  const CUresult uploaded = tsr_cuGraphUpload(*phGraphExec, instantiateParams->hUploadStream);
+  if (uploaded == CUDA_SUCCESS) return uploaded;
+  tsr_cuGraphExecDestroy(*phGraphExec);
+  *phGraphExec = NULL;
+  instantiateParams->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+  return uploaded;
 }
 
 CUresult tsr_cuGraphExecDestroy(CUgraphExec hGraphExec) {

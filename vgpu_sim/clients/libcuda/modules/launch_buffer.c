@@ -61,12 +61,21 @@ static uint64_t *words_of(const struct tsr_system_area *area) {
   return tsr_memory_find(area->launch_buffer, &span) ? (uint64_t *)span.alias : NULL;
 }
 
-/* Return the entry of a handle, or NULL. Kernels can write the count. */
-static uint64_t *find_entry(uint64_t *words, uint64_t handle) {
-  const uint64_t count = words[GRAPH_COUNT] < MOST_GRAPHS ? words[GRAPH_COUNT] : MOST_GRAPHS;
+/* Of an entry's handle: the graph has another list, or is gone; launches of this one go on. */
+#define RETIRED (UINT64_C(1) << 63)
+
+/* Return the number of entries. Kernels can write it. */
+static uint64_t count_of(const uint64_t *words) {
+  const uint64_t count = __atomic_load_n(&words[GRAPH_COUNT], __ATOMIC_RELAXED);
+  return count < MOST_GRAPHS ? count : MOST_GRAPHS;
+}
+
+/* Return the entry of which a word has a value, or NULL. */
+static uint64_t *find_entry(uint64_t *words, uint32_t word, uint64_t value) {
+  const uint64_t count = count_of(words);
   for (uint64_t i = 0; i < count; i++) {
     uint64_t *entry = &words[ENTRIES + ENTRY_WORDS * i];
-    if (entry[0] == handle) return entry;
+    if (entry[word] == value) return entry;
   }
   return NULL;
 }
@@ -79,9 +88,12 @@ CUresult tsr_launch_buffer_publish(struct tsr_context *context, uint64_t graph, 
   uint64_t *const words = result == CUDA_SUCCESS ? words_of(area) : NULL;
   if (result == CUDA_SUCCESS && !words) result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (result == CUDA_SUCCESS) {
-    uint64_t *entry = find_entry(words, 0);
-    if (!entry && words[GRAPH_COUNT] < MOST_GRAPHS)
-      entry = &words[ENTRIES + ENTRY_WORDS * words[GRAPH_COUNT]++];
+    uint64_t *entry = find_entry(words, 0, 0);
+    const uint64_t count = count_of(words);
+    if (!entry && count < MOST_GRAPHS) {
+      entry = &words[ENTRIES + ENTRY_WORDS * count];
+      words[GRAPH_COUNT] = count + 1;
+    }
     if (entry) {
       entry[1] = list;
       entry[2] = slots;
@@ -94,11 +106,20 @@ CUresult tsr_launch_buffer_publish(struct tsr_context *context, uint64_t graph, 
   return result;
 }
 
-void tsr_launch_buffer_forget(struct tsr_context *context, uint64_t graph) {
+/* Write the handle of the entry of which a word has a value. */
+static void change(struct tsr_context *context, uint32_t word, uint64_t value, uint64_t handle) {
   struct tsr_system_area *area = &context->system_area;
   pthread_mutex_lock(&area->making);
   uint64_t *const words = area->launch_buffer ? words_of(area) : NULL;
-  uint64_t *entry = words ? find_entry(words, graph) : NULL;
-  if (entry) __atomic_store_n(&entry[0], 0, __ATOMIC_RELEASE);
+  uint64_t *entry = words ? find_entry(words, word, value) : NULL;
+  if (entry) __atomic_store_n(&entry[0], handle, __ATOMIC_RELEASE);
   pthread_mutex_unlock(&area->making);
+}
+
+void tsr_launch_buffer_retire(struct tsr_context *context, uint64_t graph) {
+  change(context, 0, graph, graph | RETIRED);
+}
+
+void tsr_launch_buffer_forget(struct tsr_context *context, uint64_t list) {
+  change(context, 1, list, 0);
 }

@@ -14,6 +14,8 @@ CUresult tsr_launch_buffer_tell(struct tsr_context *context, uint64_t variable);
  * 256 graphs can be so at a time. */
 CUresult tsr_launch_buffer_publish(struct tsr_context *context, uint64_t graph, uint64_t list,
                                    uint32_t slots);
-void tsr_launch_buffer_forget(struct tsr_context *context, uint64_t graph);
+/* Let kernels launch a graph no more. They still know it as their own, until its list is forgotten. */
+void tsr_launch_buffer_retire(struct tsr_context *context, uint64_t graph);
+void tsr_launch_buffer_forget(struct tsr_context *context, uint64_t list);
 
 #endif
