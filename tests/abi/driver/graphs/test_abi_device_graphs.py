@@ -46,5 +46,9 @@ def test_nodes_and_changes(either_backend):
     assert run("nodes", either_backend) == [2, 9, 2, 5, 5, 5, 0]
 
 
+def test_changes_do_not_lose_what_a_running_graph_launches(either_backend):
+    assert run("in_flight", either_backend) == [2, 1, 1, 0, 0]
+
+
 def test_what_kernels_cannot_launch_is_refused(environment):
     assert run("refusals", environment) == [NOT_SUPPORTED, INVALID_VALUE]

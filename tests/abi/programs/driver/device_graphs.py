@@ -22,6 +22,11 @@ DECLARED = """
 LAUNCH = call("cudaGraphLaunch", "%r1", "b64 %d1", "b64 %d2")
 # launch(graph, stream, status): store the error of the launch.
 FIRES = kernel("fires", LAUNCH + "st.b32 [%d3], %r1;", 3)
+# late(graph, stream, status): the same after 50 ms.
+LATE = kernel("late", """
+mov.u32 %r2, 0;
+SLEEP: nanosleep.u32 1000000; add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 50; @%p1 bra SLEEP;
+""" + LAUNCH + "st.b32 [%d3], %r1;", 3)  # fmt: skip
 CURRENT = "mov.u64 %d4, %current_graph_exec;\n"
 # again(count, limit): count, and launch the kernel's own graph until the limit.
 AGAIN = kernel("again", f"""
@@ -37,7 +42,7 @@ class Graphs:
     """Graphs of the module's kernels, each after the one before."""
 
     def __init__(self) -> None:
-        self.module = load(DECLARED + NOTE + FIRES + AGAIN + WHICH)
+        self.module = load(DECLARED + NOTE + FIRES + LATE + AGAIN + WHICH)
         self.run = launcher(self.module)
         self.kept: list[object] = []
 
@@ -142,6 +147,20 @@ def nodes() -> list[int]:
     cuda.cuGraphUpload(inner, 0)
     cuda.cuGraphLaunch(graphs.executable(("fires", inner, FIRE, data + 12)), 0)
     return read(log, 3) + read(data, 4)
+
+
+def in_flight() -> list[int]:
+    """Graphs that are destroyed or changed while they run keep what they launch."""
+    graphs, log, found = Graphs(), words(4), words(2)
+    known = graphs.executable(("note", log, 1))
+    destroyed = graphs.executable(("late", known, FIRE, found))
+    cuda.cuGraphLaunch(destroyed, 0)
+    cuda.cuGraphExecDestroy(destroyed)
+    changed = graphs.executable(("late", known, FIRE, found + 4))
+    cuda.cuGraphLaunch(changed, 0)
+    cuda.cuGraphExecUpdate(changed, graphs.graph(("late", known, FIRE, found + 4)))
+    cuda.cuGraphUpload(changed, 0)
+    return read(log, 3) + read(found, 2)
 
 
 def refusals() -> list[int]:
