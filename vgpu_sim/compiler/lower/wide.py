@@ -12,7 +12,8 @@ from vgpu_sim.compiler.lower.forms import Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.lower.symbols.scopes import HALVES
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.isa import DataType, Literal, Op, Register
+from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Space, Update
+from vgpu_sim.isa.families.atomic import PAIR
 
 # Instructions whose registers may be wider than the data (PTX ISA, "Operand Size Exceeding
 # Instruction-Type Size"), and the operand with the data.
@@ -78,3 +79,28 @@ def _low(context: Context, operand: tree.Operand, whole: list[tree.Name]) -> tre
     assert isinstance(operand, tree.Name)
     whole.append(operand)
     return replace(operand, component=_LOW)
+
+
+def exchange(
+    context: Context,
+    update: Update,
+    dsts: Sequence[Register],
+    srcs: Sequence[Operand],
+    space: Space,
+) -> None:
+    """Emit an update of 128 bits in one step."""
+    context.builder.emit(
+        Op.ATOM,
+        type=DataType.B64,
+        dsts=tuple(dsts),
+        srcs=tuple(srcs),
+        space=space,
+        update=update,
+        vector=PAIR,
+    )
+
+
+def store(context: Context, place: Operand, halves: Sequence[Operand], space: Space) -> None:
+    """Store 128 bits in one step, by an exchange."""
+    dropped = [context.builder.scratch_register(64) for _ in halves]
+    exchange(context, Update.EXCH, dropped, (place, *halves), space)

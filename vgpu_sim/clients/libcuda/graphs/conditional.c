@@ -68,14 +68,6 @@ static CUresult enqueue_alone(struct tsr_context *context, uint32_t stream,
   return result;
 }
 
-CUresult tsr_list_enqueue_whole(struct tsr_context *context, uint32_t stream,
-                                const tessera_list_body *body, bool cooperative) {
-  if (!cooperative) return tsr_list_enqueue(context, stream, body);
-  if (stream != TSR_LIST_RING) return enqueue_alone(context, stream, body);
-  tsr_list_recording()->cooperative = true;
-  return tsr_list_enqueue(context, stream, body);
-}
-
 CUresult tsr_conditional_enqueue(const struct tsr_conditional *conditional,
                                  struct tsr_context *context, uint32_t stream) {
   if (!conditional->lists) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -83,5 +75,8 @@ CUresult tsr_conditional_enqueue(const struct tsr_conditional *conditional,
   const tessera_list_body body = {.address = choice->address,
                                   .slots = choice->slots,
                                   .when = TESSERA_WHEN_ALWAYS};
-  return tsr_list_enqueue_whole(context, stream, &body, conditional->cooperative);
+  if (!conditional->cooperative) return tsr_list_enqueue(context, stream, &body);
+  if (stream != TSR_LIST_RING) return enqueue_alone(context, stream, &body);
+  tsr_list_recording()->cooperative = true;
+  return tsr_list_enqueue(context, stream, &body);
 }

@@ -11,10 +11,6 @@ bool tsr_conditions_unused(const struct tsr_graph *graph);
 CUresult tsr_list_enqueue(struct tsr_context *context, uint32_t stream,
                           const tessera_list_body *body);
 
-/* The same; a list with cooperative launches waits for others. */
-CUresult tsr_list_enqueue_whole(struct tsr_context *context, uint32_t stream,
-                                const tessera_list_body *body, bool cooperative);
-
 /* Enqueue the stores of initial values with which a launch begins. */
 CUresult tsr_conditions_begin(const struct tsr_graph *graph, struct tsr_context *context,
                               uint32_t stream);

@@ -7,7 +7,7 @@ are releases.
 
 from typing import Final
 
-from vgpu_sim.compiler.lower import one_word, values
+from vgpu_sim.compiler.lower import one_word, values, wide
 from vgpu_sim.compiler.lower.addresses import base_and_displacement, whole_address
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.copies.bulk import COMPLETES
@@ -74,11 +74,14 @@ def reduce(context: Context, form: Form, match: Match) -> None:
 def store_global(context: Context, form: Form, match: Match) -> None:
     """Lower st.async to global memory, a release store; ``.mmio`` ones are volatile, as all are."""
     where, data = context.operands
+    _release(context, match)
     if match["type"] == _WIDE:
-        _store_wide(context, match, where, data)
+        assert isinstance(data, tree.Vector)  # the halves of one register
+        space = _global_or_generic(match)
+        halves = [values.source(context, half, DataType.B64) for half in data.elements]
+        wide.store(context, whole_address(context, where, space), halves, space)
         return
     type_ = one_word.type_of(form, match)
-    _release(context, match)
     place, displacement = base_and_displacement(context, where, _global_or_generic(match))
     context.builder.emit(
         Op.ST,
@@ -87,23 +90,6 @@ def store_global(context: Context, form: Form, match: Match) -> None:
         space=_global_or_generic(match),
         displacement=displacement,
         volatile=True,
-    )
-
-
-def _store_wide(context: Context, match: Match, where: tree.Operand, data: tree.Operand) -> None:
-    """Store 128 bits in one step, by an exchange."""
-    assert isinstance(data, tree.Vector)  # the halves of one register
-    _release(context, match)
-    space = _global_or_generic(match)
-    halves = (values.source(context, half, DataType.B64) for half in data.elements)
-    context.builder.emit(
-        Op.ATOM,
-        type=DataType.B64,
-        dsts=tuple(context.builder.scratch_register(64) for _ in data.elements),
-        srcs=(whole_address(context, where, space), *halves),
-        space=space,
-        update=Update.EXCH,
-        vector=len(data.elements),
     )
 
 

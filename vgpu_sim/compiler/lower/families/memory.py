@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from vgpu_sim.compiler.lower import one_word, values
+from vgpu_sim.compiler.lower import one_word, values, wide
 from vgpu_sim.compiler.lower.addresses import (
     WINDOWS,
     base_and_displacement,
@@ -24,7 +24,6 @@ from vgpu_sim.isa import (
     Operand,
     Order,
     Parameter,
-    Register,
     Scope,
     Space,
     Update,
@@ -89,19 +88,7 @@ def _load_wide(
     """Load 128 bits in one step: by a compare-and-swap of zeros for zeros."""
     dsts = tuple(values.destination(context, e, DataType.B64) for e in _elements(data, match))
     zeros = (Literal(0),) * (2 * PAIR)
-    _exchange(context, Update.CAS, dsts, (place, *zeros), space)
-
-
-def _exchange(
-    context: Context,
-    update: Update,
-    dsts: tuple[Register, ...],
-    srcs: tuple[Operand, ...],
-    space: Space,
-) -> None:
-    context.builder.emit(
-        Op.ATOM, type=DataType.B64, dsts=dsts, srcs=srcs, space=space, update=update, vector=PAIR
-    )
+    wide.exchange(context, Update.CAS, dsts, (place, *zeros), space)
 
 
 def _order(context: Context, match: Match) -> None:
@@ -283,9 +270,7 @@ def store(context: Context, form: Form, match: Match) -> None:
     if match.get("storing") == "release":
         _order(context, match)
     if "storing" in match and match["type"] == _WIDE and space is not Space.LOCAL:
-        dropped = tuple(context.builder.scratch_register(64) for _ in elements)
-        place = whole_address(context, where, space)
-        _exchange(context, Update.EXCH, dropped, (place, *srcs), space)
+        wide.store(context, whole_address(context, where, space), srcs, space)
         return
     base, displacement = base_and_displacement(context, where, space)
     context.builder.emit(
