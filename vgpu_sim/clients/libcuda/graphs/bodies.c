@@ -92,15 +92,22 @@ static CUresult add_graph(const struct tsr_graph *graph, struct tsr_context *con
   return result;
 }
 
+/* End the recording of a list, continue that of the one before, and store the list unless `result` is an
+ * error. */
+static CUresult end_list(struct tsr_list *list, struct tsr_list *before, CUresult result,
+                         struct tsr_context *context, struct tsr_listed *listed) {
+  tsr_list_record(before);
+  if (result == CUDA_SUCCESS) result = store(list, context, listed);
+  free(list->slots);
+  return result;
+}
+
 CUresult tsr_graph_list_make(const struct tsr_graph *graph, struct tsr_context *context,
                              struct tsr_listed *listed, bool *cooperative) {
   struct tsr_list list = {0};
   struct tsr_list *before = tsr_list_record(&list);
-  CUresult result = add_graph(graph, context, 0);
-  tsr_list_record(before);
-  if (result == CUDA_SUCCESS) result = store(&list, context, listed);
+  const CUresult result = end_list(&list, before, add_graph(graph, context, 0), context, listed);
   *cooperative = list.cooperative;
-  free(list.slots);
   return result;
 }
 
@@ -134,12 +141,11 @@ static CUresult make_list(struct tsr_conditional *conditional, uint32_t i,
                           struct tsr_context *context, uint32_t depth) {
   struct tsr_list list = {0};
   struct tsr_list *before = tsr_list_record(&list);
-  CUresult result = i < conditional->count ? add_graph(conditional->bodies[i], context, depth)
-                                           : add_choice(conditional, context);
-  tsr_list_record(before);
-  if (result == CUDA_SUCCESS) result = store(&list, context, &conditional->lists[i]);
+  const CUresult added = i < conditional->count
+                             ? add_graph(conditional->bodies[i], context, depth)
+                             : add_choice(conditional, context);
+  const CUresult result = end_list(&list, before, added, context, &conditional->lists[i]);
   conditional->cooperative |= list.cooperative;
-  free(list.slots);
   return result;
 }
 

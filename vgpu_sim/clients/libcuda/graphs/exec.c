@@ -159,19 +159,26 @@ static void forget_list(struct tsr_exec *exec) {
   exec->whole_context = 0;
 }
 
+static CUresult check_context(const struct tsr_exec *exec, const struct tsr_context *context) {
+  if (exec->context && exec->context != tsr_object_handle(TSR_CONTEXT, context))
+    TSR_REFUSE("a graph in a stream of another context than its nodes'");
+  return CUDA_SUCCESS;
+}
+
 CUresult tsr_exec_upload(struct tsr_exec *exec, struct tsr_context *context) {
   if (!(exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)) return CUDA_SUCCESS;
+  CUresult result = check_context(exec, context);
+  if (result != CUDA_SUCCESS) return result;
   const uint64_t handle = tsr_object_handle(TSR_CONTEXT, context);
-  if (exec->context && exec->context != handle)
-    TSR_REFUSE("a graph in a stream of another context than its nodes'");
   if (exec->whole_context == handle && !exec->lists_are_stale) return CUDA_SUCCESS;
   if (!(context->page->features & TESSERA_FEATURE_GRAPHS))
     TSR_REFUSE("a graph that kernels launch with a worker of an older version");
   forget_list(exec);
-  CUresult result = tsr_graph_list_make(exec->graph, context, &exec->whole, &exec->cooperative);
+  bool cooperative;
+  result = tsr_graph_list_make(exec->graph, context, &exec->whole, &cooperative);
   exec->whole_context = handle;
   exec->lists_are_stale = false;
-  if (result == CUDA_SUCCESS && exec->cooperative) {
+  if (result == CUDA_SUCCESS && cooperative) {
     forget_list(exec);
     TSR_REFUSE("a graph that kernels launch with a cooperative kernel");
   }
@@ -193,7 +200,7 @@ static CUresult enqueue_list(struct run *run) {
   const tessera_list_body body = {.address = exec->whole.address,
                                   .slots = exec->whole.slots,
                                   .when = TESSERA_WHEN_ALWAYS};
-  return tsr_list_enqueue_whole(run->context, run->rings[0], &body, exec->cooperative);
+  return tsr_list_enqueue(run->context, run->rings[0], &body);
 }
 
 static CUresult enqueue_steps(struct run *run) {
@@ -207,8 +214,8 @@ static CUresult enqueue_steps(struct run *run) {
 }
 
 CUresult tsr_exec_enqueue(struct tsr_exec *exec, struct tsr_context *context, uint32_t stream) {
-  if (exec->context && exec->context != tsr_object_handle(TSR_CONTEXT, context))
-    TSR_REFUSE("a graph in a stream of another context than its nodes'");
+  const CUresult checked = check_context(exec, context);
+  if (checked != CUDA_SUCCESS) return checked;
   if (exec->has_conditions && exec->lists_are_stale) {
     const CUresult made = tsr_lists_make(exec->graph, context);
     if (made != CUDA_SUCCESS) return made;

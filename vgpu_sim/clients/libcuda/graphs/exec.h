@@ -23,11 +23,8 @@ struct tsr_exec {
   uint64_t context; /* handle, 0: that of the stream */
   bool has_conditions;
   bool lists_are_stale; /* nodes have changed since the lists in device memory were made */
-  /* The whole graph, if kernels can launch it, the context of that memory, and whether it has a
-   * cooperative launch. */
-  struct tsr_listed whole;
-  uint64_t whole_context;
-  bool cooperative;
+  struct tsr_listed whole; /* the whole graph, if kernels can launch it */
+  uint64_t whole_context;  /* of that memory */
   struct tsr_step *steps;
   uint64_t *values; /* per step: the request that completes it */
   uint32_t count, room, lanes;
