@@ -1,31 +1,17 @@
 """Kernels that launch kernels, copies and fills (CUDA Dynamic Parallelism), on both backends."""
 
+import functools
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+from support.programs.scenarios import run_scenario
+
 PROGRAM = Path(__file__).parents[1] / "programs" / "driver" / "device_launch.py"
-TESTS = Path(__file__).parents[2]
 ILLEGAL_ADDRESS, LAUNCH_FAILED, NOT_SUPPORTED = 700, 719, 801
 # Where the launch buffer has its head, seen from its first record, with room for 8 records.
 INDEX, HEAD = -64, -(64 + 1024 * 16 + 6208 + 64)
 RAN = 1007  # the launch was what it had been
-
-
-def run(scenario: str, environment: dict[str, str], *more: object):
-    paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), scenario, *map(str, more)],
-        env={**environment, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+run = functools.partial(run_scenario, PROGRAM)
 
 
 def test_children_run_in_order_and_before_the_next_request(either_backend):

@@ -1,28 +1,13 @@
 """Kernels that launch graphs (Device Graph Launch), on both backends."""
 
-import json
-import os
-import subprocess
-import sys
+import functools
 from pathlib import Path
 
+from support.programs.scenarios import run_scenario
+
 PROGRAM = Path(__file__).parents[2] / "programs" / "driver" / "device_graphs.py"
-TESTS = Path(__file__).parents[3]
 INVALID_VALUE, NOT_SUPPORTED = 1, 801
-
-
-def run(scenario: str, environment: dict[str, str]):
-    paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), scenario],
-        env={**environment, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+run = functools.partial(run_scenario, PROGRAM)
 
 
 def test_graphs_of_the_tail_stream_are_last(either_backend):

@@ -3,9 +3,6 @@
 import ctypes
 import json
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from cuda.bindings import driver
 from device_launch import NOTE, call, cuda, kernel, launcher, load, read, words
