@@ -43,9 +43,10 @@ def _nodes(module: Module) -> int:
     return code_size.nodes_of(forms.build(module.functions[0], BLOCK, best=False))
 
 
-def _limit(monkeypatch: pytest.MonkeyPatch, alone: int, meeting: int) -> None:
+def _limit(monkeypatch: pytest.MonkeyPatch, alone: int, meeting: int, plain: int = 0) -> None:
     monkeypatch.setattr(code_size, "MAX_NODE_VECTORS", alone)
     monkeypatch.setattr(code_size, "MAX_WARP_NODE_VECTORS", meeting)
+    monkeypatch.setattr(code_size, "MAX_PLAIN_WARP_NODE_VECTORS", plain)
 
 
 @pytest.mark.parametrize("module", [MEETING, SEEN])
@@ -69,6 +70,19 @@ def test_with_collectives_a_group_that_is_too_large_is_the_reason(
     plan, why, best = _decide(MEETING)
     assert (plan, best.tier) == (None, 0)
     assert why == f"{nodes} nodes: lanes wait for each other, and a whole warp is too much code"
+
+
+@pytest.mark.parametrize("vectors", [1, 2], ids=["a vector is too large", "a warp is too large"])
+def test_large_code_with_collectives_is_a_warp_without_passes(
+    vectors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = _nodes(MEETING)
+    _limit(monkeypatch, nodes - 1, vectors * nodes - 1, 2 * nodes)
+    plan, _, best = _decide(MEETING)
+    assert (plan, best) == (None, jit.Plan(16, 2, versioned=False, tier=0))
+    _limit(monkeypatch, nodes - 1, vectors * nodes - 1, 2 * nodes - 1)
+    plan, _, best = _decide(MEETING)
+    assert (plan, best.width, best.vectors, best.tier) == (None, 1, 1, 0)
 
 
 @pytest.mark.parametrize("module", [ALONE, MEETING, SEEN])
@@ -98,6 +112,7 @@ def test_many_basic_blocks_are_the_reason(module: Module, monkeypatch: pytest.Mo
 
 def test_the_real_limits_are_near_matrix_kernels() -> None:
     assert (code_size.MAX_NODE_VECTORS, code_size.MAX_WARP_NODE_VECTORS) == (8_000, 32_000)
+    assert code_size.MAX_PLAIN_WARP_NODE_VECTORS == 128_000
 
 
 def test_explanations_match_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

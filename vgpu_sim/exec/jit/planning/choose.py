@@ -74,6 +74,7 @@ def _many_blocks(case: Case) -> Iterator[Candidate]:
 def _much_code(case: Case) -> Iterator[Candidate]:
     if not code_size.is_too_large(case.ssa, case.nodes):
         return
+    yield from waiting.list_plain_warps(case)
     exact = max(width for width, padding in case.shapes if padding == Padding.NONE)
     width = min(exact, _MOST_LARGE_WIDTH)
     while not wait_points.is_legal_geometry(case.ssa, geometries.Geometry(case.block, width, 1)):

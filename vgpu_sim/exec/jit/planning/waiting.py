@@ -11,6 +11,7 @@ take several registers each if it waits only outside loops.
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.value_shapes import analyse
@@ -27,6 +28,7 @@ from vgpu_sim.exec.jit.shapes.geometry import Geometry
 _STOPPING_VECTORS: Final = 8
 _CROWDED_VECTORS: Final = 2  # vectors share factors; sums are stored and loaded anyway
 _TOO_MUCH_CODE: Final = "too much code"
+_PLAIN: Final = "threads wait: one warp, without passes to bound compile time"
 _MAY_PART: Final = "its lanes may diverge at a wait point"
 
 
@@ -73,16 +75,31 @@ def list_waiting_plans(case: Case) -> Iterator[Candidate]:
     hot = not loops or any(b in body for b, _ in wait_points.find(ssa) for body in loops)
     for width, padding in case.shapes:
         why = _why(case, width)
-        found = _groups(case, width, padding)
+        found, plain = _groups(case, width, padding), False
+        if not found:
+            found, plain = _plain_groups(case, width, padding), True
         if not found:
             yield Candidate(Plan(width, 1, padding=padding), why, _TOO_MUCH_CODE)
         # Lanes that diverge within a vector diverge in every group of such vectors.
         elif not wait_points.is_legal_geometry(ssa, found[0]):
             yield Candidate(plan_of(found[0]), why, _MAY_PART)
+        elif plain:
+            yield Candidate(_without_passes(found[0]), _PLAIN)
+            return
         else:
             yield from _vectors(case, found, why, hot=hot)
             return
     yield Candidate(Plan(1, 1, tier=case.tier), _why(case, 1))
+
+
+def list_plain_warps(case: Case) -> Iterator[Candidate]:
+    """Yield the plan of a kernel whose code is too large for LLVM's passes: one warp, if lanes of
+    a warp wait for each other and never diverge where they wait.
+    """
+    for width, padding in case.shapes:
+        for geometry in _plain_groups(case, width, padding):
+            against = "" if wait_points.is_legal_geometry(case.ssa, geometry) else _MAY_PART
+            yield Candidate(_without_passes(geometry), _PLAIN, against)
 
 
 def _why(case: Case, width: int) -> str:
@@ -108,6 +125,17 @@ def _groups(case: Case, width: int, padding: geometries.Padding) -> list[Geometr
     most = code_size.MAX_WARP_NODE_VECTORS
     more = geometries_within_size(case.block, width, padding, case.nodes, most)
     return [g for g in more if g.whole_warps][:1]
+
+
+def _plain_groups(case: Case, width: int, padding: geometries.Padding) -> list[Geometry]:
+    """Return the groups of one warp whose code is small enough without LLVM's passes."""
+    most = code_size.MAX_PLAIN_WARP_NODE_VECTORS if case.collective else 0
+    found = geometries_within_size(case.block, width, padding, case.nodes, most)
+    return [g for g in found if g.whole_warps][:1]
+
+
+def _without_passes(geometry: Geometry) -> Plan:
+    return replace(plan_of(geometry), versioned=False, tier=0)
 
 
 def _vectors(case: Case, found: list[Geometry], why: str, *, hot: bool) -> Iterator[Candidate]:
