@@ -54,7 +54,7 @@ from vgpu_sim.isa.types import Space
 from vgpu_sim.isa.verify import MAXIMUM_MODULE_WORDS, check_module
 from vgpu_sim.isa.wire import Reader, Strings, decode_text, encode_text
 
-__all__ = ["decode", "encode", "is_container"]
+__all__ = ["decode", "decode_variables", "encode", "is_container"]
 
 _MODULE = struct.Struct("<6I")
 _VARIABLE = struct.Struct("<4I3Q")
@@ -118,6 +118,23 @@ def decode(data: bytes) -> Module:
     sections = unpack(data)
     try:
         module = _decode_module(sections)
+        check_module(module)
+    except InvalidFunction as error:
+        raise ContainerError(str(error)) from error
+    return module
+
+
+def decode_variables(data: bytes) -> Module:
+    """Decode a module without its kernels: the time does not depend on the amount of code.
+
+    Raises:
+        ContainerError: ``encode`` cannot have written the variables.
+    """
+    sections = unpack(data)
+    try:
+        module = Module(
+            (), _decode_variables(sections, Strings(_section(sections, Section.STRINGS)))
+        )
         check_module(module)
     except InvalidFunction as error:
         raise ContainerError(str(error)) from error

@@ -63,7 +63,7 @@ class Segments:
         if size == 0:
             return Segment(self._begin, 0)
         segment = Segment(self._find_room(size, image.summary.segment_align, self._begin), size)
-        self._allocate(segment, segment.offset, image.decode)
+        self._allocate(segment, segment.offset, image.decode_variables)
         return segment
 
     def create_above(self, base: Segment, module: Module, placed: int) -> tuple[Segment, Module]:

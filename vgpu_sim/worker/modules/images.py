@@ -47,6 +47,10 @@ class Image:
         """Return the decoded module, including its code."""
         return container.decode(self.container)
 
+    def decode_variables(self) -> Module:
+        """Return the decoded module without its kernels."""
+        return container.decode_variables(self.container)
+
 
 @dataclass(frozen=True, slots=True)
 class LazyImage:

@@ -50,6 +50,7 @@ def test_decoding_gives_back_what_was_encoded(module: Module) -> None:
     data = container.encode(module)
     assert container.decode(data) == module
     assert container.encode(container.decode(data)) == data
+    assert container.decode_variables(data) == Module((), module.variables)
 
 
 @pytest.mark.parametrize("op", Op)
