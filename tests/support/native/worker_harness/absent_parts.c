@@ -1,5 +1,5 @@
 /* The worker's parts that its scheduler calls, for runs without kernels' code, lists, awaited values,
- * launches by kernels, graphs that kernels launch and an observer. */
+ * launches by kernels and an observer. */
 #include "schedules.h"
 
 #include "base/internal.h"
@@ -19,10 +19,6 @@ void tw_observe_end(uint32_t index, const request *r) { (void)index, (void)r; }
 bool tw_children_next(struct tw_children *of, request *r) { return of != NULL && r == NULL; }
 bool tw_children_remain(const struct tw_children *of) { return of == NULL; }
 void tw_children_free(struct tw_children *of) { (void)of; }
-void tw_graphs_begin(const tessera_list_body *list) { (void)list; }
-bool tw_graphs_next(tessera_list_body *list) { return list == NULL; }
-void tw_graphs_end(void) {}
-void tw_graph_submit(const request *r) { (void)r; }
 
 void tw_die(const fault *f) {
   end_run(f->message);

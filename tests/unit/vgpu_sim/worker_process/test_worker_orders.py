@@ -22,7 +22,10 @@ SOURCES = (
     *(HARNESS / f"{name}.c" for name in ("all_orders", "all_orders_client", "absent_parts")),
     *(SCHEDULES / f"{name}.c" for name in ("schedules", "all_schedules", "healthy_context")),
     *(WORKER / "base" / f"{name}.c" for name in ("leader", "timeline")),
-    *(WORKER / "requests" / f"{name}.c" for name in ("scheduler", "ring", "lists", "children")),
+    *(
+        WORKER / "requests" / f"{name}.c"
+        for name in ("scheduler", "ring", "lists", "children", "graphs")
+    ),
     *(CLIENT / "exchange" / f"{name}.c" for name in ("list", "ring", "doorbell", "wait")),
 )
 INCLUDED = (
