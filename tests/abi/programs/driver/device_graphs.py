@@ -7,8 +7,6 @@ import sys
 from cuda.bindings import driver
 from device_launch import NOTE, call, cuda, kernel, launcher, load, read, words
 
-from support.execution.raising import Refused
-
 DEVICE_LAUNCH = driver.CUgraphInstantiate_flags.CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
 UPLOAD = driver.CUgraphInstantiate_flags.CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
 AUTO_FREE = driver.CUgraphInstantiate_flags.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
@@ -161,17 +159,21 @@ def in_flight() -> list[int]:
 
 
 def refusals() -> list[int]:
-    """Errors of instantiation: of a node, and of flags that exclude each other."""
-    graphs, found = Graphs(), []
-    graph = cuda.cuGraphCreate(0)
+    """Errors of instantiation (of a node, and of flags that exclude each other), of an upload in a
+    stream that captures, and of the end of that capture.
+    """
+    graphs = Graphs()
+    graph, stream = cuda.cuGraphCreate(0), cuda.cuStreamCreate(1)
     cuda.cuGraphAddEventRecordNode(graph, [], 0, cuda.cuEventCreate(0))
-    for one, flags in ((graph, DEVICE_LAUNCH), (graphs.graph(), int(DEVICE_LAUNCH) | AUTO_FREE)):
-        try:
-            cuda.cuGraphInstantiate(one, flags)
-            found.append(0)
-        except Refused as error:
-            found.append(int(error.code))
-    return found
+    made = cuda.cuGraphInstantiate(graphs.graph(), DEVICE_LAUNCH)
+    cuda.cuStreamBeginCapture(stream, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+    calls = (
+        ("cuGraphInstantiate", graph, DEVICE_LAUNCH),
+        ("cuGraphInstantiate", graphs.graph(), int(DEVICE_LAUNCH) | AUTO_FREE),
+        ("cuGraphUpload", made, stream),
+        ("cuStreamEndCapture", stream),
+    )
+    return [cuda.code(*one) for one in calls]
 
 
 if __name__ == "__main__":

@@ -137,6 +137,8 @@ CUresult tsr_cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
   uint32_t stream;
   const CUresult located = tsr_stream_locate(hStream, &context, &stream);
   if (located != CUDA_SUCCESS) return located;
+  if (tsr_captures(context, stream))
+    return tsr_capture_break(context, stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   return upload((uint64_t)(uintptr_t)hGraphExec, context);
 }
 
