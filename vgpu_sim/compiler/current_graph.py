@@ -4,11 +4,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
+from vgpu_sim.compiler.lower.special import CURRENT_GRAPH
 from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.compiler.ptx.fragments import HEADER, parse_fragment
 
-REGISTER: Final = "%current_graph_exec"
+_TYPES: Final = (".b64", ".u64", ".s64")
 _CALL: Final = f"{HEADER}.func f() {{ .reg .b64 %d; call (%d), __tessera_current_graph, (); }}\n"
 
 
@@ -32,8 +33,12 @@ def replace_reads(module: tree.Module, function: str) -> tree.Module:
 
 
 def _reads(one: tree.Instruction) -> bool:
-    source = one.operands[1] if len(one.operands) == 2 else None
-    return one.opcode == "mov" and isinstance(source, tree.Name) and source.text == REGISTER
+    if one.opcode != "mov" or len(one.operands) != 2 or one.modifiers[-1] not in _TYPES:
+        return False
+    to, source = one.operands
+    if not isinstance(to, tree.Name) or not isinstance(source, tree.Name):
+        return False
+    return source.text == CURRENT_GRAPH
 
 
 def _in_block(block: tree.Block, function: str) -> tree.Block:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from vgpu_sim.compiler import current_graph, expansion, legality, pipeline, system_calls, target
+from vgpu_sim.compiler import expansion, legality, pipeline, system_calls, target
 from vgpu_sim.compiler.errors import PtxSyntaxError
+from vgpu_sim.compiler.lower import special
 from vgpu_sim.compiler.lower.modules import lower_module
 from vgpu_sim.compiler.lower.stack.call_graph import FileFacts, number, target_of
 from vgpu_sim.compiler.lower.symbols import names
@@ -252,7 +253,7 @@ def open_file(text: bytes, device: tuple[int, int]) -> LazyFile | None:
     index = index_kernels(text) if len(text) >= LEAST_BYTES else None
     if index is None or len(index.kernels) < _LEAST_KERNELS:
         return None
-    if current_graph.REGISTER.encode() in text:  # calls replace its reads in a whole file
+    if special.CURRENT_GRAPH.encode() in text:  # calls replace its reads in a whole file
         return None
     try:
         return LazyFile(text, index.kernels, index.parts, device)

@@ -25,8 +25,7 @@ PLACE = """
 """
 RUNNING = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
 GRID, DYNAMIC = (3, 2, 2), 300
-# %current_graph_exec needs a client library: abi/driver/graphs/test_abi_device_graphs.py
-NAMES = [n for n in SPECIAL_REGISTERS if n not in (*RUNNING, "%current_graph_exec")]
+NAMES = [n for n in SPECIAL_REGISTERS if n not in RUNNING]
 
 
 def _read(name: str) -> str:

@@ -1,7 +1,7 @@
 """Special registers (PTX ISA, "Special Registers"): those of the ISA, and those computed from them.
 
-No shared memory is reserved for the system, no graph launches a kernel, and events are not counted,
-so the registers for these are zero.
+No shared memory is reserved for the system, and events are not counted, so the registers for these
+are zero.
 """
 
 from collections.abc import Callable, Mapping
@@ -257,10 +257,11 @@ SPECIAL_REGISTERS: Mapping[str, Special] = {
         f"%reserved_smem_offset_{which}": _constant(0)
         for which in ("begin", "end", "cap", "0", "1", "2")
     },
-    "%current_graph_exec": _constant(0, 64),
 }
 """The special registers that can be read, by their names in PTX."""
 
+CURRENT_GRAPH = "%current_graph_exec"
+"""A special register that only the device runtime can read: it replaces reads by ``mov``."""
 
 _OF_COLOURS = dict(zip("rgba", "xyzw", strict=True))  # PTX ISA, "Vectors as Operands"
 
@@ -280,6 +281,8 @@ def find(name: tree.Name) -> Special:
         raise Invalid(f"{name.text!r} is a vector: read its components, or all with mov.v4", name)
     spelling = f"{name.text}.{component}" if component else name.text
     found = SPECIAL_REGISTERS.get(spelling)
+    if spelling == CURRENT_GRAPH:
+        raise Unsupported(f"a read of {spelling!r} other than by mov.u64 to a register", name)
     if found is None:
         raise Unsupported(f"special register {spelling!r}", name)
     return found

@@ -79,8 +79,12 @@ tcgen05 ld red [ sync aligned spcompress|spcompress::*? ] $block $num [ min|max 
   ld red                    : : 101f/103f/110f 8.8
 tcgen05 st sync aligned $block $num unpack::16b? b32
 tcgen05 wait::ld|wait::st sync aligned
-tcgen05 cp [ $cta_group $block warpx2::02_13|warpx2::01_23|warpx4? ]
-tcgen05 cp [ $cta_group $block warpx2::02_13|warpx2::01_23|warpx4? b8x16 b6x16_p32|b4x16_p64 ]
+tcgen05 cp [ $cta_group 128x256b|4x256b|128x128b ]
+tcgen05 cp [ $cta_group 128x256b|4x256b|128x128b b8x16 b6x16_p32|b4x16_p64 ]
+tcgen05 cp [ $cta_group 64x128b warpx2::02_13|warpx2::01_23 ]
+tcgen05 cp [ $cta_group 64x128b warpx2::02_13|warpx2::01_23 b8x16 b6x16_p32|b4x16_p64 ]
+tcgen05 cp [ $cta_group 32x128b warpx4 ]
+tcgen05 cp [ $cta_group 32x128b warpx4 b8x16 b6x16_p32|b4x16_p64 ]
 tcgen05 shift [ $cta_group down ]
   down                      : : 100a/101a/103a/107a/110a 8.6
 tcgen05 mma [ ws? sp? ] $cta_group $kind [ block_scale? $scale_vec? ashift? collector::a::*?

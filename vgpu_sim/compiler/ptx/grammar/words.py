@@ -91,7 +91,7 @@ CLASSES = {
         **{f"wgmma{depth}s": _wgmma(depth, _INTEGER_COLUMNS) for depth in (32, 64)},
         "wgmma256": _wgmma(256, _INTEGER_COLUMNS),
         "element": "f16 bf16 tf32 f32 f64 s32 s8 u8 s4 u4 b1 e4m3 e5m2 e3m2 e2m3 e2m1",
-        "block": "16x64b 16x128b 16x256b 32x32b 16x32bx2 128x256b 4x256b 128x128b 64x128b 32x128b",
+        "block": "16x64b 16x128b 16x256b 32x32b 16x32bx2",
     }.items()
 }
 """The classes of modifiers: ``$int`` in a table stands for any one of ``CLASSES["int"]``."""
