@@ -13,7 +13,7 @@ from vgpu_sim.exec import own_files
 
 MAX_ENTRY_BYTES = 64 << 20
 _MAGIC = b"tessera-object-3\n"
-_DIGEST_BYTES = 32
+_HEAD_BYTES = len(_MAGIC) + hashlib.sha256().digest_size
 
 
 def load(directory: Path, key: str) -> bytes | None:
@@ -21,8 +21,8 @@ def load(directory: Path, key: str) -> bytes | None:
     data = own_files.read(_path(directory, key), MAX_ENTRY_BYTES)
     if data is None:
         return None
-    body = data[len(_MAGIC) + _DIGEST_BYTES :]
-    return body if data == _head(key, body) + body else None
+    body = data[_HEAD_BYTES:]
+    return body if data[:_HEAD_BYTES] == _head(key, body) else None
 
 
 def store(directory: Path, key: str, body: bytes) -> None:
@@ -41,7 +41,9 @@ def store(directory: Path, key: str, body: bytes) -> None:
 
 
 def _head(key: str, body: bytes) -> bytes:
-    return _MAGIC + hashlib.sha256(key.encode() + body).digest()
+    digest = hashlib.sha256(key.encode())
+    digest.update(body)
+    return _MAGIC + digest.digest()
 
 
 def _path(directory: Path, key: str) -> Path:

@@ -71,9 +71,9 @@ class NativeCode:
         Raises:
             ValueError: the data is not a serialized kernel with this symbol and block.
         """
-        head, _, rest = data.partition(b"\n")
+        begin = data.find(b"\n") + 1
         try:
-            fields = json.loads(head)
+            fields = json.loads(data[:begin])
             end, code_bytes = fields["words_bytes"], fields["code_bytes"]
             groups, stack_bytes = fields["groups"], fields["stack_bytes"]
             counts, polls = fields["counts"], fields["polls"] is True
@@ -81,12 +81,13 @@ class NativeCode:
             geometry = plan.geometry(block)
         except (KeyError, TypeError, RecursionError, PlanError) as err:
             raise ValueError("the object code in the cache is damaged") from err
-        if type(end) is not int or type(code_bytes) is not int or not 0 <= end <= len(rest):
+        if type(end) is not int or type(code_bytes) is not int or not 0 <= end <= len(data) - begin:
             raise ValueError("the object code in the cache is damaged")
         if groups not in (0, geometry.groups) or type(stack_bytes) is not int:
             raise ValueError("the object code in the cache is damaged")
         if type(counts) is not int or counts not in (0, geometry.span):
             raise ValueError("the object code in the cache is damaged")
-        object_check.check(rest[end:], symbol)
+        words, object_code = data[begin : begin + end], data[begin + end :]
+        object_check.check(object_code, symbol)
         how = (groups, stack_bytes, counts, polls)
-        return cls(symbol, rest[end:], plan, block, code_bytes, rest[:end], *how)
+        return cls(symbol, object_code, plan, block, code_bytes, words, *how)

@@ -28,12 +28,12 @@ def check(object_code: bytes, symbol: str) -> None:
         ValueError: the object contains something else, which the message names.
     """
     try:
-        sections = list(_sections(object_code))
+        sections = list(_sections(memoryview(object_code)))
         for name, kind, flags, _ in sections:
             if kind > _RELA or flags & _WRITABLE or not name.startswith(_SECTION_NAMES):
                 raise ValueError(f"section {name!r} of type {kind} is not allowed in an object")
-        tables = [content for _, kind, _, content in sections if kind == _SYMTAB]
-        strings = [content for name, kind, _, content in sections if kind == _STRTAB]
+        tables = [bytes(content) for _, kind, _, content in sections if kind == _SYMTAB]
+        strings = [bytes(content) for _, kind, _, content in sections if kind == _STRTAB]
         if len(tables) != 1 or len(strings) != 1:
             raise ValueError("an object must have one symbol table and one string table")
         found = list(_global_symbols(tables[0], strings[0]))
@@ -48,20 +48,20 @@ def is_of_this_machine(object_code: bytes) -> bool:
     return len(object_code) >= _HEADER.size and _HEADER.unpack_from(object_code)[5] == _MACHINE
 
 
-def _sections(data: bytes) -> Iterator[tuple[str, int, int, bytes]]:
+def _sections(data: memoryview) -> Iterator[tuple[str, int, int, memoryview]]:
     header = _HEADER.unpack_from(data)
     magic, kind, machine = header[0], header[4], header[5]
     offset, size, count, names = header[9], header[14], header[15], header[16]
     if magic != b"\x7fELF" or (kind, machine) != (_RELOCATABLE, _MACHINE) or size != _SECTION.size:
         raise ValueError("the file is not an object file for this machine")
     rows = [_SECTION.unpack_from(data, offset + index * size) for index in range(count)]
-    strings = _content(data, rows[names])
+    strings = bytes(_content(data, rows[names]))
     for row in rows:
         if row[1] != _NULL:
             yield _name(strings, row[0]), row[1], row[2], _content(data, row)
 
 
-def _content(data: bytes, row: tuple[int, ...]) -> bytes:
+def _content(data: memoryview, row: tuple[int, ...]) -> memoryview:
     start, end = row[4], row[4] + row[5]
     if end > len(data):
         raise ValueError("a section extends beyond the end of its file")
