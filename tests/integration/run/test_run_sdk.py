@@ -38,10 +38,15 @@ def compile_cuda(temporary: Path, *arguments: str) -> subprocess.CompletedProces
     return tessera_run.to_its_end(temporary, "cc", *arguments, timeout_s=240)
 
 
+def run_program(temporary: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = (str(temporary / "program"), *arguments)
+    return tessera_run.run(temporary, *command, timeout_s=240, kept=True, backend="jit")
+
+
 def test_textures_and_surfaces_return_what_the_host_computes(tmp_path: Path) -> None:
     made = compile_cuda(tmp_path, str(SOURCES / "textures.cu"), "-o", "program")
     assert made.returncode == 0, made.stderr
-    done = tessera_run.run(tmp_path, str(tmp_path / "program"), timeout_s=240, backend="jit")
+    done = run_program(tmp_path)
     assert (done.returncode, done.stdout) == (0, "failures 0\n"), done.stderr
 
 
@@ -63,7 +68,7 @@ def test_what_programs_commonly_write_computes_right(
 ) -> None:
     made = compile_cuda(tmp_path, str(SOURCES / f"{program}.cu"), "-o", "program")
     assert (made.returncode, made.stderr) == (0, "")
-    done = tessera_run.run(tmp_path, str(tmp_path / "program"), timeout_s=240, backend="jit")
+    done = run_program(tmp_path)
     assert done.stdout.splitlines() == [f"{check}: right" for check in checks], done.stderr
     assert done.returncode == 0, done.stderr
 
@@ -71,14 +76,14 @@ def test_what_programs_commonly_write_computes_right(
 def test_blocks_of_a_cluster_share_a_histogram(tmp_path: Path) -> None:
     made = compile_cuda(tmp_path, "-arch=sm_90", str(SOURCES / "clusters.cu"), "-o", "program")
     assert made.returncode == 0, made.stderr
-    done = tessera_run.run(tmp_path, str(tmp_path / "program"), timeout_s=240, backend="jit")
+    done = run_program(tmp_path)
     assert (done.returncode, done.stdout) == (0, "clusters: right\n"), done.stderr
 
 
 def test_managed_variables_are_the_same_for_host_and_kernels(tmp_path: Path) -> None:
     made = compile_cuda(tmp_path, "-O1", str(SOURCES / "managed.cu"), "-o", "program")
     assert made.returncode == 0, made.stderr
-    done = tessera_run.run(tmp_path, str(tmp_path / "program"), timeout_s=240, backend="jit")
+    done = run_program(tmp_path)
     assert (done.returncode, done.stdout) == (0, "failures 0\n"), done.stdout + done.stderr
 
 
@@ -92,7 +97,7 @@ def test_a_kernel_that_requires_clusters_gets_them(tmp_path: Path) -> None:
     source = str(SOURCES / "required_clusters.cu")
     made = compile_cuda(tmp_path, "-arch=sm_90", source, "-o", "program")
     assert made.returncode == 0, made.stderr
-    done = tessera_run.run(tmp_path, str(tmp_path / "program"), timeout_s=240, backend="jit")
+    done = run_program(tmp_path)
     assert (done.returncode, done.stdout) == (0, "blocks 2 1 1 4\n"), done.stdout + done.stderr
 
 
@@ -100,7 +105,7 @@ def test_the_example_of_a_kernel_that_launches_kernels_runs(tmp_path: Path) -> N
     source = str(REPOSITORY / "examples" / "device_launch.cu")
     made = compile_cuda(tmp_path, source, "-o", "program")
     assert made.returncode == 0, made.stderr
-    done = tessera_run.run(tmp_path, str(tmp_path / "program"), timeout_s=240, backend="jit")
+    done = run_program(tmp_path)
     expected = "the sum of the squares below 1000 is 332833500\n"
     assert (done.returncode, done.stdout) == (0, expected), done.stderr
 
@@ -109,7 +114,7 @@ def test_kernels_call_the_runtime(tmp_path: Path) -> None:
     source = str(SOURCES / "device_runtime.cu")
     made = compile_cuda(tmp_path, "-rdc=true", source, "-o", "program")
     assert made.returncode == 0, made.stderr
-    done = tessera_run.run(tmp_path, str(tmp_path / "program"), timeout_s=240, backend="jit")
+    done = run_program(tmp_path)
     assert (done.returncode, done.stdout) == (0, "device runtime: right\n"), done.stderr
 
 
@@ -129,9 +134,7 @@ def test_programs_of_several_files_run_right(tmp_path: Path) -> None:
         f"-L{tmp_path}", "-lchecks", "-o", "program",
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
-    done = tessera_run.run(
-        tmp_path, str(tmp_path / "program"), *MEASURED, timeout_s=240, backend="jit"
-    )
+    done = run_program(tmp_path, *MEASURED)
     lines = done.stdout.splitlines()
     outcomes = dict(line.split(": ") for line in lines if line.endswith((": right", ": WRONG")))
     assert outcomes == dict.fromkeys(CHECKS, "right"), done.stdout + done.stderr
