@@ -39,3 +39,7 @@ def test_changes_do_not_lose_what_a_running_graph_launches(either_backend):
 def test_what_kernels_cannot_launch_is_refused(environment):
     found = [NOT_SUPPORTED, INVALID_VALUE, CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED]
     assert run("refusals", environment) == found
+
+
+def test_copies_are_of_memory_that_the_device_accesses_as_such(environment):
+    assert run("copies", environment) == [0, 0, NOT_SUPPORTED, NOT_SUPPORTED]

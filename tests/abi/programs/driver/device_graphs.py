@@ -158,6 +158,29 @@ def in_flight() -> list[int]:
     return read(log, 3) + read(found, 2)
 
 
+def copies() -> list[int]:
+    """Errors of instantiation of copies to a device's, a pinned, a pageable address and an array."""
+    load(NOTE)  # which makes a context
+    described = driver.CUDA_ARRAY_DESCRIPTOR()
+    described.Width, described.NumChannels = 4, 1
+    described.Format = driver.CUarray_format.CU_AD_FORMAT_UNSIGNED_INT32
+    pageable = ctypes.create_string_buffer(16)
+    places = [words(4), cuda.cuMemAllocHost(16), ctypes.addressof(pageable)]
+    found = []
+    for place in (*places, cuda.cuArrayCreate(described)):
+        copy = driver.CUDA_MEMCPY3D()
+        copy.srcMemoryType = copy.dstMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_UNIFIED
+        copy.srcDevice, copy.WidthInBytes, copy.Height, copy.Depth = words(4), 16, 1, 1
+        if isinstance(place, driver.CUarray):
+            copy.dstMemoryType, copy.dstArray = driver.CUmemorytype.CU_MEMORYTYPE_ARRAY, place
+        else:
+            copy.dstDevice = int(place)
+        graph = cuda.cuGraphCreate(0)
+        cuda.cuGraphAddMemcpyNode(graph, [], 0, copy, cuda.cuCtxGetCurrent())
+        found.append(cuda.code("cuGraphInstantiate", graph, DEVICE_LAUNCH))
+    return found
+
+
 def refusals() -> list[int]:
     """Errors of instantiation (of a node, and of flags that exclude each other), of an upload in a
     stream that captures, and of the end of that capture.

@@ -55,8 +55,9 @@ static void log_hang(struct tsr_context *context, const tessera_launch_body *lau
           snprintf(name, sizeof name, " %.190s", module->functions[i]->name);
     pthread_mutex_unlock(&tsr_module_lock);
   }
-  tsr_log("kernel%s (grid %ux%ux%u, block %ux%ux%u) has not ended after %d s: press Ctrl-C twice "
-          "under tessera run, or run it with --kernel-timeout SECONDS, to end it",
+  tsr_log("kernel%s (grid %ux%ux%u, block %ux%ux%u) has not ended after %d s (a first launch also "
+          "compiles it): press Ctrl-C twice under tessera run, or run it with --kernel-timeout "
+          "SECONDS, to end it",
           name, grid[0], grid[1], grid[2], block[0], block[1], block[2], seconds);
 }
 

@@ -9,6 +9,7 @@
 #include "exchange/ring.h"
 #include "graphs/conditional.h"
 #include "graphs/run.h"
+#include "graphs/shapes.h"
 #include "memory/memory.h"
 
 static bool is_listable(CUgraphNodeType type) {
@@ -35,6 +36,21 @@ struct tsr_node *tsr_find_unlistable(const struct tsr_graph *graph) {
   return find_unlistable(graph, false);
 }
 
+static bool is_pageable(uint64_t address) {
+  struct tsr_end end;
+  return tsr_locate_any(address, 1, &end) != CUDA_SUCCESS || !end.context;
+}
+
+/* CUDA C++ Programming Guide, "Device Graph Creation": memory of the device, or pinned. */
+static bool is_launchable_copy(const CUDA_MEMCPY3D *copy) {
+  uint64_t to, from;
+  struct tsr_copy_shape shape;
+  if (copy->srcMemoryType == CU_MEMORYTYPE_ARRAY || copy->dstMemoryType == CU_MEMORYTYPE_ARRAY ||
+      tsr_shape_of(copy, &shape, &to, &from) != CUDA_SUCCESS)
+    return false;
+  return !is_pageable(to) && !is_pageable(from);
+}
+
 struct tsr_node *tsr_find_unlaunchable(const struct tsr_graph *graph) {
   for (uint32_t i = 0; i < graph->count; i++) {
     struct tsr_node *node = graph->nodes[i];
@@ -42,6 +58,7 @@ struct tsr_node *tsr_find_unlaunchable(const struct tsr_graph *graph) {
     if (!is_listable(type) || type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return node;
     /* Two grids of different launches would share the workspace of the barrier. */
     if (type == CU_GRAPH_NODE_TYPE_KERNEL && node->operation.kernel.cooperative) return node;
+    if (type == CU_GRAPH_NODE_TYPE_MEMCPY && !is_launchable_copy(&node->operation.copy)) return node;
     if (type != CU_GRAPH_NODE_TYPE_GRAPH) continue;
     struct tsr_node *found = tsr_find_unlaunchable(node->operation.child);
     if (found) return found;

@@ -263,7 +263,7 @@ static CUresult check(const struct tsr_graph *graph, uint64_t flags, uint64_t *c
   if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) failure->node = tsr_find_unlaunchable(graph);
   if (failure->node)
     TSR_REFUSE("a graph that kernels launch with other nodes than kernels that are not cooperative, "
-               "copies, fills, graphs and empty nodes");
+               "copies between device and pinned memory, fills, graphs and empty nodes");
   failure->why = CUDA_GRAPH_INSTANTIATE_ERROR;
   return CUDA_SUCCESS;
 }
