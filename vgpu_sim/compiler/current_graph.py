@@ -9,7 +9,7 @@ from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.compiler.ptx.fragments import HEADER, parse_fragment
 
-_TYPES: Final = (".b64", ".u64", ".s64")
+_TYPES: Final = ((".b64",), (".u64",), (".s64",))
 _CALL: Final = f"{HEADER}.func f() {{ .reg .b64 %d; call (%d), __tessera_current_graph, (); }}\n"
 
 
@@ -33,7 +33,7 @@ def replace_reads(module: tree.Module, function: str) -> tree.Module:
 
 
 def _reads(one: tree.Instruction) -> bool:
-    if one.opcode != "mov" or len(one.operands) != 2 or one.modifiers[-1] not in _TYPES:
+    if one.opcode != "mov" or len(one.operands) != 2 or one.modifiers not in _TYPES:
         return False
     to, source = one.operands
     if not isinstance(to, tree.Name) or not isinstance(source, tree.Name):
