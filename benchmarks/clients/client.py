@@ -17,7 +17,9 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A miss whose reason is known: a pattern of its message or failed calls, and the reason."""
+    """A miss whose reason is known: a pattern of its test, message or failed calls, and the
+    reason.
+    """
 
     pattern: str
     reason: str

@@ -48,7 +48,7 @@ def find_reason(outcome: Outcome, known: Sequence[Known] = ()) -> tuple[Kind, st
         return _WITHOUT_RESULT[outcome.outcome]
     text = "\n".join((outcome.headline, outcome.message, outcome.output, *outcome.calls))
     for entry in known:
-        if re.search(entry.pattern, text):
+        if re.search(entry.pattern, f"{outcome.test}\n{text}"):
             return Kind.KNOWN, entry.reason
     failed = [call.split("=") for call in outcome.calls]
     failed = [[_plain(name), code] for name, code in failed if _plain(name) not in _IGNORED_CALLS]

@@ -63,6 +63,8 @@ _SOURCES: Final = {
 }
 _MORE: Final = {"device_runtime": device_errors.ptx_text()}
 _OWN: Final = "__tessera_"
+# By this variable the client library finds the modules whose kernels launch graphs.
+_LAUNCHES_GRAPHS: Final = "tessera.launches_graphs"
 
 
 def launches_kernels(module: tree.Module) -> bool:
@@ -102,7 +104,8 @@ def add_system_calls(module: tree.Module, *, unused: bool = False) -> tree.Modul
         library = _library("device_runtime")
         aliases = {name: _ALIASES[name] for name in runtime}
         added += _definitions(library, _RUNTIME | _HEAP, aliases, declared)
-        variables += library.variables
+        launches = "cudaGraphLaunch" in aliases.values()
+        variables += [v for v in library.variables if launches or v.name != _LAUNCHES_GRAPHS]
     return replace(
         module,
         functions=(*module.functions, *added),

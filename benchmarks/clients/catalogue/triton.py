@@ -94,6 +94,14 @@ TRITON_CORE = replace(
             "counts instructions in the PTX that Triton wrote: the tests are of a later commit",
         ),
         Known(
+            r"assert 'atom\.global\.gpu\.",
+            "looks for words in the PTX that Triton wrote, in an order of an earlier commit",
+        ),
+        Known(
+            r"test_scan2d\[cumsum-bfloat16-",
+            "Triton 3.9 adds bfloat16 in its own precision; at the tests' commit it added float32",
+        ),
+        Known(
             r"\bin test_cat\b|def test_cat\(",
             "expects the order of `tl.cat` in a later commit of Triton's compiler",
         ),

@@ -73,6 +73,14 @@ def test_what_programs_commonly_write_computes_right(
     assert done.returncode == 0, done.stderr
 
 
+def test_atomic_additions_of_vectors_are_not_left_out(tmp_path: Path) -> None:
+    source = str(SOURCES / "vector_atomics.cu")
+    made = compile_cuda(tmp_path, "-arch=sm_90", source, "-o", "program")
+    assert (made.returncode, made.stderr) == (0, "")
+    done = run_program(tmp_path)
+    assert (done.returncode, done.stdout) == (0, "vector atomics: right\n"), done.stderr
+
+
 def test_blocks_of_a_cluster_share_a_histogram(tmp_path: Path) -> None:
     made = compile_cuda(tmp_path, "-arch=sm_90", str(SOURCES / "clusters.cu"), "-o", "program")
     assert made.returncode == 0, made.stderr

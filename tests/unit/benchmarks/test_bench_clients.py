@@ -74,6 +74,10 @@ def test_a_refused_call_is_no_wrong_value_and_a_known_miss_is_explained() -> Non
     assert find_reason(outcome)[0] == Kind.UNSUPPORTED
     known = (Known("7 != 8", "why"),)
     assert find_reason(outcome, known) == (Kind.KNOWN, "why")
+    one, other = (replace(outcome, test=f"test_sum[{name}]", calls=()) for name in ("bf16", "f16"))
+    known = (Known(r"test_sum\[bf16", "why"),)
+    assert find_reason(one, known) == (Kind.KNOWN, "why")
+    assert find_reason(other, known)[0] == Kind.WRONG_VALUE
 
 
 SUITE = """

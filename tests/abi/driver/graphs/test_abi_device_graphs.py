@@ -28,6 +28,10 @@ def test_impossible_launches_fail_in_the_kernel(either_backend):
     assert run("errors", either_backend) == [*[INVALID_VALUE] * 7, 0]
 
 
+def test_kernels_of_graphs_of_the_host_launch_graphs(either_backend):
+    assert run("host", either_backend) == [4, 2, 1, 2, 1, 0, 7, 0, 0]
+
+
 def test_nodes_and_changes(either_backend):
     assert run("nodes", either_backend) == [2, 9, 2, 5, 5, 5, 0]
 

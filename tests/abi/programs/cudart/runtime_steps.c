@@ -86,9 +86,11 @@ static void launches(void) {
 
   GIVES(cudaErrorInvalidDeviceFunction, cudaLaunchKernel(&n, grid, block, arguments, 0, NULL));
   GIVES(cudaErrorInvalidDeviceFunction, cudaLaunchKernel(&absent_stub, grid, block, arguments, 0, NULL));
-  const struct dim3 none = {0, 1, 1}, large = {2048, 1, 1};
+  const struct dim3 none = {0, 1, 1}, wide = {1, 65536, 1}, large = {2048, 1, 1}, deep = {1, 1, 65};
   GIVES(cudaErrorInvalidConfiguration, cudaLaunchKernel(&scale_stub, none, block, arguments, 0, NULL));
+  GIVES(cudaErrorInvalidConfiguration, cudaLaunchKernel(&scale_stub, wide, block, arguments, 0, NULL));
   GIVES(cudaErrorInvalidConfiguration, cudaLaunchKernel(&scale_stub, grid, large, arguments, 0, NULL));
+  GIVES(cudaErrorInvalidConfiguration, cudaLaunchKernel(&scale_stub, grid, deep, arguments, 0, NULL));
 
   struct cudaFuncAttributes attributes;
   OK(cudaFuncGetAttributes(&attributes, &scale_stub));

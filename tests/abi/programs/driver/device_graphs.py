@@ -120,6 +120,18 @@ def errors() -> list[int]:
     return read(found, 7) + read(log, 1)
 
 
+def host() -> list[int]:
+    """A graph that only the host launches has kernels that launch graphs; it is not theirs."""
+    graphs, log, found = Graphs(), words(5), words(4)
+    cuda.cuMemsetD32(found, 7, 4)
+    known = graphs.executable(("note", log, 1))
+    kernels = ("fires", known, TAIL, found), ("note", log, 2), ("which", found + 8)
+    own = int(cuda.cuGraphInstantiate(graphs.graph(*kernels), 0))
+    cuda.cuGraphLaunch(own, 0)
+    cuda.cuGraphLaunch(own, 0)
+    return read(log, 5) + read(found, 4)
+
+
 def nodes() -> list[int]:
     """A graph with a copy, a fill and a child, after a change of a kernel's parameters."""
     graphs, log, data = Graphs(), words(4), words(4)

@@ -264,6 +264,7 @@ struct tsr_module {
   struct tsr_module *next;   /* module of the same context */
   struct tsr_library *library; /* the owning library, or NULL */
   uint32_t max_registers;      /* limit of registers per thread, if requested; else 0 */
+  bool launches_graphs;        /* its kernels may */
   struct tsr_table table;
   uint64_t *managed; /* addresses of its managed variables: modules/managed.h */
   uint32_t managed_count;

@@ -11,6 +11,7 @@
 #include "graphs/run.h"
 #include "graphs/shapes.h"
 #include "memory/memory.h"
+#include "modules/function.h"
 
 static bool is_listable(CUgraphNodeType type) {
   return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
@@ -64,6 +65,28 @@ struct tsr_node *tsr_find_unlaunchable(const struct tsr_graph *graph) {
     if (found) return found;
   }
   return NULL;
+}
+
+static bool launches_graphs(struct tsr_context *context, uint64_t kernel) {
+  uint64_t handle;
+  if (tsr_function_resolve(context, kernel, &handle) != CUDA_SUCCESS) return false;
+  pthread_mutex_lock(&tsr_module_lock);
+  const struct tsr_function *function = tsr_function_find(handle);
+  const bool found = function && function->module->launches_graphs;
+  pthread_mutex_unlock(&tsr_module_lock);
+  return found;
+}
+
+bool tsr_graph_launches_graphs(const struct tsr_graph *graph, struct tsr_context *context) {
+  for (uint32_t i = 0; i < graph->count; i++) {
+    const struct tsr_operation *operation = &graph->nodes[i]->operation;
+    if (operation->type == CU_GRAPH_NODE_TYPE_GRAPH
+            ? tsr_graph_launches_graphs(operation->child, context)
+            : operation->type == CU_GRAPH_NODE_TYPE_KERNEL &&
+                  launches_graphs(context, operation->kernel.function))
+      return true;
+  }
+  return false;
 }
 
 /* Write a list to device memory, from which the worker reads it. */

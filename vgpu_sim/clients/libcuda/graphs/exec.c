@@ -166,7 +166,7 @@ static CUresult check_context(const struct tsr_exec *exec, const struct tsr_cont
 }
 
 CUresult tsr_exec_upload(struct tsr_exec *exec, struct tsr_context *context) {
-  if (!(exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)) return CUDA_SUCCESS;
+  if (!exec->is_list) return CUDA_SUCCESS;
   CUresult result = check_context(exec, context);
   if (result != CUDA_SUCCESS) return result;
   const uint64_t handle = tsr_object_handle(TSR_CONTEXT, context);
@@ -184,12 +184,22 @@ CUresult tsr_exec_upload(struct tsr_exec *exec, struct tsr_context *context) {
   }
   if (result == CUDA_SUCCESS)
     result = tsr_launch_buffer_publish(context, tsr_object_handle(TSR_GRAPH_EXEC, exec),
+                                       !(exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH),
                                        exec->whole.address, exec->whole.slots);
   if (result != CUDA_SUCCESS) forget_list(exec);
   return result;
 }
 
-/* Run a graph that kernels can launch as one request. Then the worker knows which graph a kernel is
+/* Decide whether the graph runs as one list: if kernels can launch it, or if its kernels may launch
+ * other graphs, and it has no nodes that a list cannot have. */
+static void choose_list(struct tsr_exec *exec) {
+  struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, exec->context);
+  exec->is_list = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH ||
+                  (context && tsr_graph_launches_graphs(exec->graph, context) &&
+                   !tsr_find_unlaunchable(exec->graph));
+}
+
+/* Run a graph as one request. Then the worker knows which graph a kernel is
  * in, and when the graph has ended. */
 static CUresult enqueue_list(struct run *run) {
   struct tsr_exec *exec = run->exec;
@@ -216,15 +226,15 @@ static CUresult enqueue_steps(struct run *run) {
 CUresult tsr_exec_enqueue(struct tsr_exec *exec, struct tsr_context *context, uint32_t stream) {
   const CUresult checked = check_context(exec, context);
   if (checked != CUDA_SUCCESS) return checked;
+  if (exec->lists_are_stale) choose_list(exec);
   if (exec->has_conditions && exec->lists_are_stale) {
     const CUresult made = tsr_lists_make(exec->graph, context);
     if (made != CUDA_SUCCESS) return made;
     exec->lists_are_stale = false;
   }
   struct run run = {.exec = exec, .context = context, .rings = {stream}, .lanes = 1};
-  const CUresult result = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
-                              ? enqueue_list(&run)
-                              : enqueue_steps(&run);
+  const CUresult result = exec->is_list ? enqueue_list(&run) : enqueue_steps(&run);
+  if (!exec->is_list && !exec->has_conditions) exec->lists_are_stale = false;
   exec->last_context = tsr_object_handle(TSR_CONTEXT, context);
   exec->last = (tessera_wait){.stream = stream, .value = tsr_ring_last(context, stream)};
   return result;
@@ -280,6 +290,7 @@ CUresult tsr_exec_new(const struct tsr_graph *graph, uint64_t flags, struct tsr_
   exec->id = ++next_id;
   CUresult result = tsr_graph_clone(graph, &exec->graph);
   if (result == CUDA_SUCCESS) result = tsr_exec_plan(exec);
+  if (result == CUDA_SUCCESS) choose_list(exec);
   exec->has_conditions = tsr_graph_has_conditions(graph);
   struct tsr_context *found = TSR_FIND(tsr_context, TSR_CONTEXT, context);
   if (result == CUDA_SUCCESS && exec->has_conditions)

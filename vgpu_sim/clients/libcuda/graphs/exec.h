@@ -23,7 +23,8 @@ struct tsr_exec {
   uint64_t context; /* handle, 0: that of the stream */
   bool has_conditions;
   bool lists_are_stale; /* nodes have changed since the lists in device memory were made */
-  struct tsr_listed whole; /* the whole graph, if kernels can launch it */
+  bool is_list; /* it runs as one list of requests */
+  struct tsr_listed whole; /* the whole graph, if it is a list */
   uint64_t whole_context;  /* of that memory */
   struct tsr_step *steps;
   uint64_t *values; /* per step: the request that completes it */

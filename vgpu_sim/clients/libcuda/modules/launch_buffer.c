@@ -63,6 +63,8 @@ static uint64_t *words_of(const struct tsr_system_area *area) {
 
 /* Of an entry's handle: the graph has another list, or is gone; launches of this one go on. */
 #define RETIRED (UINT64_C(1) << 63)
+/* Only the host can launch the graph, but its kernels can launch others. */
+#define OF_HOST (UINT64_C(1) << 62)
 
 /* Return the number of entries. Kernels can write it. */
 static uint64_t count_of(const uint64_t *words) {
@@ -80,8 +82,8 @@ static uint64_t *find_entry(uint64_t *words, uint32_t word, uint64_t value) {
   return NULL;
 }
 
-CUresult tsr_launch_buffer_publish(struct tsr_context *context, uint64_t graph, uint64_t list,
-                                   uint32_t slots) {
+CUresult tsr_launch_buffer_publish(struct tsr_context *context, uint64_t graph, bool of_host,
+                                   uint64_t list, uint32_t slots) {
   struct tsr_system_area *area = &context->system_area;
   pthread_mutex_lock(&area->making);
   CUresult result = area->launch_buffer == 0 ? make(context) : CUDA_SUCCESS;
@@ -97,7 +99,7 @@ CUresult tsr_launch_buffer_publish(struct tsr_context *context, uint64_t graph, 
     if (entry) {
       entry[1] = list;
       entry[2] = slots;
-      __atomic_store_n(&entry[0], graph, __ATOMIC_RELEASE);
+      __atomic_store_n(&entry[0], of_host ? graph | OF_HOST : graph, __ATOMIC_RELEASE);
     } else {
       result = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -118,6 +120,7 @@ static void change(struct tsr_context *context, uint32_t word, uint64_t value, u
 
 void tsr_launch_buffer_retire(struct tsr_context *context, uint64_t graph) {
   change(context, 0, graph, graph | RETIRED);
+  change(context, 0, graph | OF_HOST, graph | OF_HOST | RETIRED);
 }
 
 void tsr_launch_buffer_forget(struct tsr_context *context, uint64_t list) {

@@ -10,10 +10,10 @@
  * makes the context allocate the buffer. */
 CUresult tsr_launch_buffer_tell(struct tsr_context *context, uint64_t variable);
 
-/* Let kernels of the context launch an executable graph: its handle, and its list of requests. At most
- * 256 graphs can be so at a time. */
-CUresult tsr_launch_buffer_publish(struct tsr_context *context, uint64_t graph, uint64_t list,
-                                   uint32_t slots);
+/* Let kernels of an executable graph launch graphs: its handle, and its list of requests. Unless it is
+ * `of_host`, kernels of the context can launch it, too. At most 256 graphs can be so at a time. */
+CUresult tsr_launch_buffer_publish(struct tsr_context *context, uint64_t graph, bool of_host,
+                                   uint64_t list, uint32_t slots);
 /* Let kernels launch a graph no more. They still know it as their own, until its list is forgotten. */
 void tsr_launch_buffer_retire(struct tsr_context *context, uint64_t graph);
 void tsr_launch_buffer_forget(struct tsr_context *context, uint64_t list);

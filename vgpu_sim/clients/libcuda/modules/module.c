@@ -157,6 +157,8 @@ CUresult tsr_module_fetch(struct tsr_context *context, const void *image, size_t
   if (result == CUDA_SUCCESS &&
       tsr_module_variable(module, "tessera.launches", &launches, NULL) == CUDA_SUCCESS)
     result = tsr_launch_buffer_tell(context, launches);
+  module->launches_graphs =
+      tsr_module_variable(module, "tessera.launches_graphs", &launches, NULL) == CUDA_SUCCESS;
   if (result == CUDA_SUCCESS) result = tsr_managed_place(module);
   if (result == CUDA_SUCCESS)
     *out = module;

@@ -15,12 +15,19 @@ static cudaError_t launchable(const void *func, size_t shared_bytes, cudaFunctio
   return result;
 }
 
-/* The runtime has its own errors for an unknown kernel, and for a grid or block of size 0. */
+/* Whether a size is from 1 to the limits that all devices have, on each axis. */
+static bool is_within(struct dim3 size, struct dim3 limits) {
+  return size.x - 1 < limits.x && size.y - 1 < limits.y && size.z - 1 < limits.z;
+}
+
+/* The runtime has its own errors for an unknown kernel, and for a grid or block of a size that no
+   device launches. */
 static cudaError_t runtime_error(cudaError_t result, struct dim3 grid, struct dim3 block) {
+  const struct dim3 most_blocks = {INT_MAX, 65535, 65535}, most_threads = {1024, 1024, 64};
   if (result == CUDA_ERROR_INVALID_HANDLE) return cudaErrorInvalidDeviceFunction;
-  const bool empty = !grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z;
-  const bool large = (uint64_t)block.x * block.y * block.z > 1024;
-  if (result == cudaErrorInvalidValue && (empty || large)) return cudaErrorInvalidConfiguration;
+  const bool valid = is_within(grid, most_blocks) && is_within(block, most_threads) &&
+                     (uint64_t)block.x * block.y * block.z <= 1024;
+  if (result == cudaErrorInvalidValue && !valid) return cudaErrorInvalidConfiguration;
   return result;
 }
 

@@ -77,6 +77,32 @@ TESSERA_ATOMIC_SUB()
 TESSERA_ATOMIC_SUB(_block)
 TESSERA_ATOMIC_SUB(_system)
 
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+/* clang's functions of this name lack `volatile`: it removes calls whose result has no use. */
+#define TESSERA_ATOMIC_VECTORS(suffix, scope)                                                   \
+  static __device__ __forceinline__ float2 atomicAdd##suffix(float2 *p, float2 v) {             \
+    float2 r;                                                                                   \
+    __asm__ __volatile__("atom" scope ".add.v2.f32 {%0, %1}, [%2], {%3, %4};"                   \
+                         : "=f"(r.x), "=f"(r.y)                                                 \
+                         : "l"(p), "f"(v.x), "f"(v.y)                                           \
+                         : "memory");                                                           \
+    return r;                                                                                   \
+  }                                                                                             \
+  static __device__ __forceinline__ float4 atomicAdd##suffix(float4 *p, float4 v) {             \
+    float4 r;                                                                                   \
+    __asm__ __volatile__(                                                                       \
+        "atom" scope ".add.v4.f32 {%0, %1, %2, %3}, [%4], {%5, %6, %7, %8};"                    \
+        : "=f"(r.x), "=f"(r.y), "=f"(r.z), "=f"(r.w)                                            \
+        : "l"(p), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)                                        \
+        : "memory");                                                                            \
+    return r;                                                                                   \
+  }
+TESSERA_ATOMIC_VECTORS(, "")
+TESSERA_ATOMIC_VECTORS(_block, ".cta")
+TESSERA_ATOMIC_VECTORS(_system, ".sys")
+#undef TESSERA_ATOMIC_VECTORS
+#endif
+
 #undef TESSERA_ATOMIC_SUB
 #undef TESSERA_ATOMIC_SCOPES
 #undef TESSERA_CAS_SCOPES

@@ -34,7 +34,10 @@ static __inline__ __attribute__((always_inline, device)) float nanf(const char *
 
 typedef unsigned int cuuint32_t; /* a name that clang's next header uses */
 #include <__clang_cuda_cmath.h>
-/* Newer versions of the next header define some of these loads and stores, too. */
+/* The next header defines vectors' atomic functions, and newer versions loads and stores, too. */
+#define atomicAdd tessera_unused_atomicAdd
+#define atomicAdd_block tessera_unused_atomicAdd_block
+#define atomicAdd_system tessera_unused_atomicAdd_system
 #define __ldca tessera_unused__ldca
 #define __ldcg tessera_unused__ldcg
 #define __ldcs tessera_unused__ldcs
@@ -51,6 +54,9 @@ typedef unsigned int cuuint32_t; /* a name that clang's next header uses */
 #define __reduce_or_sync tessera_unused__reduce_or_sync
 #define __reduce_xor_sync tessera_unused__reduce_xor_sync
 #include <__clang_cuda_intrinsics.h>
+#undef atomicAdd
+#undef atomicAdd_block
+#undef atomicAdd_system
 #undef __ldca
 #undef __ldcg
 #undef __ldcs
