@@ -37,7 +37,8 @@ try:  # Inductor's code of it calls the operator itself
 except NotImplementedError as error:
     print("refused" if "aten::_scaled_mm" in str(error) else error)
 """
-# Each line is computed on the CPU and on the device; `T` makes a tensor there, `x` is 0 to 4.
+# Each line is computed on the CPU and on the device, with the warnings of tensors that it resizes;
+# `T` makes a tensor there, `x` is 0 to 4.
 _COMPARED = """
 addmm(ones(1).to(d), ones(3, 4).to(d), ones(4, 1).to(d))
 addmm(ones(1, 5).to(d), ones(3, 4).to(d), ones(4, 5).to(d), beta=2)
@@ -155,6 +156,30 @@ x.scatter_(0, zeros(6, dtype=int64).to(d), 1.0)
 x.__setitem__(x > 3, ones(3).to(d))
 x.index_copy_(0, T([0]), ones(2).to(d))
 x.index_add_(0, T([0]), ones(2).to(d))
+x[0].index_add(0, T([0]), ones(1, 1, 1).to(d))
+x.index_add(0, T([0]), ones(1, 1).to(d))
+x.index_add(0, T([0]), x[0])
+x[0].index_add(0, T([0]), x[:1])
+ones(3, 2).to(d).index_add(-2, T([0, 2]), ones(2, 2).to(d))
+x.index_add(0, T([[0]]), ones(1).to(d))
+x.index_add(0, T([0.0]), ones(1).to(d))
+x.index_add(0, T([0]), T([1.0], dtype=float64))
+normal(ones(120).to(d), ones(2, 3, 4, 5).to(d))
+normal(T([1.0, 2.0]), 0 * T([1.0, 2.0]), out=zeros(0, dtype=float64).to(d))
+normal(T([1.0, 2.0]), 0.0, out=zeros(2).to(d))
+normal(T([1.0, 2.0]), 0 * T([1.0, 2.0]), out=zeros(3).to(d))
+add(x, x, out=zeros(2).to(d))
+complex(x, x, out=zeros(2, dtype=complex64).to(d))
+sort(x, out=(zeros(2).to(d), zeros(2, dtype=int64).to(d)))[0]
+nonzero(x, out=zeros(2, dtype=int64).to(d))
+masked_select(x, x > 1, out=zeros(2).to(d))
+scatter(x, 0, T([1, 0]), x, out=zeros(3).to(d))
+pow(x.long(), x.long(), out=zeros(3, dtype=int64).to(d))
+mm(x[:0].view(5, 0), x[:0].view(0, 5), out=zeros(3).to(d))
+cumsum(x, 0, out=zeros(3).to(d))
+sum(x, 0, out=zeros(2).to(d))
+arange(5, out=zeros(2).to(d))
+normal(3, 0 * T([1.0, 2.0]), out=zeros(2).to(d))
 x.index_fill_(0, T([0.5]), 1)
 x.put_(T([0]), ones(2).to(d))
 nn.functional.conv2d(ones(1, 3, 2, 2).to(d), ones(2, 3, 4, 4).to(d))
@@ -177,16 +202,19 @@ x.int().norm()
 (lambda c: tensor(add(x, c, out=c).tolist() + x.tolist() + [_C._is_cow_tensor(c)]))(x._lazy_clone())
 """
 _COMPARE = """
-import sys, threading, torch
+import sys, threading, warnings, torch
 
 def compute(line, d):
     scope = {**vars(torch), "d": d, "x": torch.arange(5.0, device=d)}
     scope["T"] = lambda *a, **k: torch.tensor(*a, device=d, **k)
-    try:
-        result = eval(line, scope)
-        return str(result.dtype), result.tolist()
-    except Exception as error:
-        return type(error).__name__, str(error)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = eval(line, scope)
+        except Exception as error:
+            return type(error).__name__, str(error)
+    texts = [str(one.message).split(" (Triggered")[0] for one in caught]
+    return str(result.dtype), result.tolist(), [text for text in texts if "resized" in text]
 
 barrier, errors = threading.Barrier(4), []
 def start():

@@ -6,8 +6,10 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
+from tessera_torch.checks.messages import broadcast_shapes
 from tessera_torch.own import random_kernels
 from tessera_torch.own.launching import launch
+from tessera_torch.targets import resize
 
 _BLOCK: Final = 256
 _UNROLL: Final = 4
@@ -293,16 +295,25 @@ def _rrelu_out(self: Any, noise: Any, *arguments: Any, out: Any, **keywords: Any
 
 def _normal_of(mean: Any, std: Any, *, generator: Any = None) -> Any:
     """Draw with a mean and a deviation for each element."""
-    shape = torch.broadcast_shapes(getattr(mean, "shape", ()), getattr(std, "shape", ()))
+    shape = broadcast_shapes(getattr(mean, "shape", ()), getattr(std, "shape", ()))
     like = mean if isinstance(mean, torch.Tensor) else std
     drawn = torch.empty(shape, dtype=like.dtype, device=like.device)
     return _normal(drawn, generator=generator) * std + mean
+
+
+def _normal_of_out(mean: Any, std: Any, *, generator: Any = None, out: Any) -> Any:
+    if isinstance(mean, torch.Tensor) and isinstance(std, torch.Tensor):
+        resize(out, broadcast_shapes(mean.shape, std.shape))
+    return _normal(out, generator=generator).mul_(std).add_(mean)
 
 
 KERNELS: Final = {
     "normal.Tensor_Tensor": _normal_of,
     "normal.Tensor_float": _normal_of,
     "normal.float_Tensor": _normal_of,
+    "normal.Tensor_Tensor_out": _normal_of_out,
+    "normal.Tensor_float_out": _normal_of_out,
+    "normal.float_Tensor_out": _normal_of_out,
     "uniform_": _uniform,
     "normal_": _normal,
     "exponential_": _exponential,

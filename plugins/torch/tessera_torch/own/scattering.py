@@ -15,6 +15,7 @@ from tessera_torch.own.scattering_kernels import scatter
 from tessera_torch.own.selection import positions
 from tessera_torch.own.sorting import order_rows
 from tessera_torch.refusal import Unsupported
+from tessera_torch.targets import resize
 
 _BLOCK: Final = 256
 _CODES: Final = {"set": 0, "add": 1, "sum": 1, "amax": 2, "amin": 3}
@@ -191,7 +192,7 @@ def _forms(name: str, into: Callable[..., Any], overload: str) -> dict[str, Call
 
     def out_form(self: Any, *arguments: Any, out: Any, **keywords: Any) -> Any:
         result = functional(self, *arguments, **keywords)
-        return out.resize_(result.shape).copy_(result)
+        return resize(out, result.shape).copy_(result)
 
     out = f"{name}.{overload}_out" if overload else f"{name}.out"
     return {f"{name}{suffix}": functional, f"{name}_{suffix}": into, out: out_form}
@@ -299,7 +300,7 @@ def _index(self: Any, indices: Sequence[Any]) -> Any:
 
 def _index_out(self: Any, indices: Sequence[Any], *, out: Any) -> Any:
     result = _index(self, indices)
-    return out.resize_(result.shape).copy_(result)
+    return resize(out, result.shape).copy_(result)
 
 
 _PUT: Final = with_checks("put_", overload("put_"), Operator("put_", frozenset()))
