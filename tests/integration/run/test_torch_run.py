@@ -323,6 +323,33 @@ found = torch._standard_gamma_grad(shapes.cuda(), places.cuda()).cpu()
 torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
 print("sampled")
 """
+_CAPTURED = """
+import torch
+def draw(a):
+    drawn = [getattr(a.clone(), name)() for name in ("uniform_", "normal_", "exponential_", "random_")]
+    drawn += [torch.nn.functional.dropout(a, 0.3), torch.bernoulli(a), torch.normal(a, 2.0)]
+    return torch.cat((*drawn, torch.rand(5, dtype=torch.float64, device="cuda")))
+a = torch.rand(1000, device="cuda")
+draw(a)
+wanted = {}
+for seed in (5, 77):
+    torch.cuda.manual_seed(seed)
+    wanted[seed] = [draw(a) for _ in range(3)]
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    first, second = draw(a), draw(a)
+for seed, (one, two, three) in wanted.items():
+    torch.cuda.manual_seed(seed)
+    graph.replay()
+    assert torch.equal(first, one) and torch.equal(second, two), seed
+    assert torch.equal(draw(a), three), seed
+with torch.cuda.graph(torch.cuda.CUDAGraph()):
+    a.add_(1)
+    try:
+        torch.poisson(a)
+    except NotImplementedError as error:
+        print("refused" if "a capture cannot read" in str(error) else error)
+"""
 _TWO_DEVICES = """
 import torch
 from torch import nn
@@ -760,6 +787,10 @@ def test_samples_have_their_distributions() -> None:
 
 
 @pytest.mark.slow
+def test_graphs_draw_the_numbers_that_eager_calls_draw() -> None:
+    assert _run(_CAPTURED) == "refused\n"
+
+
 def test_two_devices_exchange_tensors() -> None:
     assert _run(_TWO_DEVICES, devices=2) == "equal\n"
 

@@ -20,16 +20,24 @@ def _generator(device: Any, generator: Any) -> Any:
     return generator or torch.cuda.default_generators[device.index]
 
 
-def _reserve(count: int, device: Any, generator: Any, per_call: int) -> tuple[int, int, int]:
-    """Return the threads of CUDA's grid, the seed and the offset; advance the generator."""
+def _reserve(count: int, device: Any, generator: Any, per_call: int) -> tuple[Any, ...]:
+    """Return the threads of CUDA's grid and the generator's state; advance the generator.
+
+    The state is the seed, the offset, and 0 and False; while a graph is captured it is tensors on
+    the device that have both at a replay, the offset inside the graph, and True.
+    """
     own = _generator(device, generator)
     properties = torch.cuda.get_device_properties(device)
     resident = properties.max_threads_per_multi_processor // _BLOCK
     grid = min(-(-count // _BLOCK), properties.multi_processor_count * resident)
     threads = _BLOCK * grid
+    advance = ((count - 1) // (threads * per_call) + 1) * _UNROLL
+    if torch.cuda.is_current_stream_capturing():
+        seed, offset, inside = own.philox_state(advance)
+        return threads, seed, offset, int(inside), True
     seed, offset = own.initial_seed(), own.get_offset()
-    own.set_offset(offset + ((count - 1) // (threads * per_call) + 1) * _UNROLL)
-    return threads, _signed(seed), offset
+    own.set_offset(offset + advance)
+    return threads, _signed(seed), offset, 0, False
 
 
 def _signed(seed: int) -> int:
@@ -42,9 +50,8 @@ def _draw(count: int, dtype: Any, device: Any, generator: Any, normal: bool) -> 
     kernel = random_kernels.draw_double if double else random_kernels.draw_single
     out = torch.empty(count, dtype=dtype if double else torch.float32, device=device)
     if count:
-        threads, seed, offset = _reserve(count, device, generator, 2 if double else 4)
-        grid = (-(-count // _BLOCK),)
-        launch(kernel, grid, device, out, count, threads, seed, offset, normal, _BLOCK)
+        state = _reserve(count, device, generator, 2 if double else 4)
+        launch(kernel, (-(-count // _BLOCK),), device, out, count, *state, normal, _BLOCK)
     return out
 
 
@@ -150,11 +157,9 @@ def _bernoulli_out(self: Any, *, generator: Any = None, out: Any) -> Any:
 def _bits(count: int, device: Any, generator: Any, wide: bool) -> Any:
     out = torch.empty(count, dtype=torch.int64, device=device)
     if count:
-        threads, seed, offset = _reserve(count, device, generator, 2 if wide else 4)
+        state = _reserve(count, device, generator, 2 if wide else 4)
         grid = (-(-count // _BLOCK),)
-        launch(
-            random_kernels.draw_bits, grid, device, out, count, threads, seed, offset, wide, _BLOCK
-        )
+        launch(random_kernels.draw_bits, grid, device, out, count, *state, wide, _BLOCK)
     return out
 
 
@@ -253,13 +258,10 @@ def _native_dropout(self: Any, p: float, train: bool | None) -> tuple[Any, Any]:
         return torch.zeros_like(self), torch.zeros_like(self, dtype=torch.bool)
     count = self.numel()
     width = 4 if count % 4 == 0 else 2 if count % 2 == 0 else 1
-    threads, seed, offset = _reserve(count, self.device, None, 4)
+    state = _reserve(count, self.device, None, 4)
     drawn = torch.empty(count, dtype=torch.float32, device=self.device)
     grid = (-(-count // _BLOCK),)
-    launch(
-        random_kernels.draw_dropout, grid, self.device,
-        drawn, count, threads, seed, offset, width, _BLOCK,
-    )  # fmt: skip
+    launch(random_kernels.draw_dropout, grid, self.device, drawn, count, *state, width, _BLOCK)
     mask = (drawn < 1 - p).view(self.shape)
     return self * mask * (1 / (1 - p)), mask
 
@@ -293,7 +295,7 @@ def _rrelu_out(self: Any, noise: Any, *arguments: Any, out: Any, **keywords: Any
     return out.resize_(result.shape).copy_(result)
 
 
-def _normal_of(mean: Any, std: Any, *, generator: Any = None) -> Any:
+def _normal_of(mean: Any, std: Any = 1.0, *, generator: Any = None) -> Any:
     """Draw with a mean and a deviation for each element."""
     shape = broadcast_shapes(getattr(mean, "shape", ()), getattr(std, "shape", ()))
     like = mean if isinstance(mean, torch.Tensor) else std
@@ -301,7 +303,7 @@ def _normal_of(mean: Any, std: Any, *, generator: Any = None) -> Any:
     return _normal(drawn, generator=generator) * std + mean
 
 
-def _normal_of_out(mean: Any, std: Any, *, generator: Any = None, out: Any) -> Any:
+def _normal_of_out(mean: Any, std: Any = 1.0, *, generator: Any = None, out: Any) -> Any:
     if isinstance(mean, torch.Tensor) and isinstance(std, torch.Tensor):
         resize(out, broadcast_shapes(mean.shape, std.shape))
     return _normal(out, generator=generator).mul_(std).add_(mean)
