@@ -350,6 +350,40 @@ with torch.cuda.graph(torch.cuda.CUDAGraph()):
     except NotImplementedError as error:
         print("refused" if "a capture cannot read" in str(error) else error)
 """
+_CAPTURED_OPTIMIZERS = """
+import torch
+from torch import optim
+def descend(kind, choice, captured, scaled):
+    torch.manual_seed(3)
+    p = torch.randn(2, 3, device="cuda")
+    gradients = torch.randn(4, 2, 3, device="cuda")
+    optimizer = kind([p], fused=True, **choice)
+    infinite = torch.zeros((), device="cuda")
+    if scaled:
+        optimizer.grad_scale, optimizer.found_inf = torch.full_like(infinite, 4.0), infinite
+    p.grad = gradients[0].clone()
+    optimizer.step()
+    step = optimizer.step
+    if captured:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            optimizer.step()
+        step = graph.replay
+    for i in range(1, 4):
+        p.grad.copy_(gradients[i])
+        infinite.fill_(1.0 if i == 2 else 0.0)
+        step()
+    return torch.stack((p, p.grad)).cpu()
+rate = torch.tensor(0.1, device="cuda")
+for scaled in (False, True):
+    for kind, choice in (
+        (optim.Adam, dict(capturable=True)), (optim.AdamW, dict(capturable=True, amsgrad=True, lr=rate)),
+        (optim.SGD, dict(momentum=0.5)), (optim.Adagrad, dict(lr_decay=0.1)),
+    ):
+        eager, captured = (descend(kind, choice, one, scaled) for one in (False, True))
+        torch.testing.assert_close(captured, eager)
+print("equal")
+"""
 _TWO_DEVICES = """
 import torch
 from torch import nn
@@ -789,6 +823,11 @@ def test_samples_have_their_distributions() -> None:
 @pytest.mark.slow
 def test_graphs_draw_the_numbers_that_eager_calls_draw() -> None:
     assert _run(_CAPTURED) == "refused\n"
+
+
+@pytest.mark.slow
+def test_graphs_take_the_steps_of_fused_optimizers() -> None:
+    assert _run(_CAPTURED_OPTIMIZERS) == "equal\n"
 
 
 def test_two_devices_exchange_tensors() -> None:
