@@ -11,7 +11,7 @@ from tessera_torch.checks.overlap import check_overlap
 from tessera_torch.complexes.parts import join, resolve, split
 from tessera_torch.operator import Operator, overload
 from tessera_torch.own.launching import launch
-from tessera_torch.own.scattering_kernels import scatter
+from tessera_torch.own.scattering_kernels import add_runs, scatter
 from tessera_torch.own.selection import positions
 from tessera_torch.own.sorting import order_rows
 from tessera_torch.refusal import Unsupported
@@ -49,6 +49,15 @@ def _combine(target: Any, places: Any, source: Any, operation: str) -> None:
     if target.dtype == torch.bool:
         pointed, values = target.view(torch.uint8), values.view(torch.uint8)
     grid = (-(-count // _BLOCK),)
+    if (
+        operation in ("add", "sum")
+        and target.is_floating_point()
+        and torch.are_deterministic_algorithms_enabled()
+    ):
+        flat, order = places.reshape(-1), order_rows(places.reshape(1, -1), False)[0]
+        runs = (flat.index_select(0, order), values.reshape(-1).index_select(0, order))
+        launch(add_runs, grid, target.device, pointed, *runs, count, _BLOCK)
+        return
     launch(
         scatter, grid, target.device,
         pointed, places.contiguous(), values, count, _CODES[operation], _BLOCK,
