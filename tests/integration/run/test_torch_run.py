@@ -330,6 +330,15 @@ shapes, places = torch.tensor([0.3, 2, 6, 15]), torch.tensor([0.1, 1, 5, 20])
 wanted = torch._standard_gamma_grad(shapes, places)
 found = torch._standard_gamma_grad(shapes.cuda(), places.cuda()).cpu()
 torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+for fill in (torch.Tensor.uniform_, torch.Tensor.normal_):  # a gap has other memory, no other numbers
+    torch.manual_seed(1)
+    direct = fill(torch.empty(70001, dtype=torch.float64, device="cuda"))
+    torch.manual_seed(1)
+    assert torch.equal(fill(torch.empty(70001, 2, device="cuda").double()[:, 0]), direct)
+held = torch.cuda.memory_allocated()
+torch.cuda.reset_peak_memory_stats()
+drawn = torch.rand(1 << 20, device="cuda"), torch.randn(1 << 20, device="cuda")
+assert torch.cuda.max_memory_allocated() - held == 2 << 22
 print("sampled")
 """
 _CAPTURED = """

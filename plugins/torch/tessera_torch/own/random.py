@@ -46,13 +46,25 @@ def _signed(seed: int) -> int:
 
 def _draw(count: int, dtype: Any, device: Any, generator: Any, normal: bool) -> Any:
     """Return a vector of uniform numbers in (0, 1], or of normal ones."""
-    double = dtype == torch.float64
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    out = torch.empty(count, dtype=wide, device=device)
+    _draw_into(out, generator, normal, False)
+    return out
+
+
+def _draw_into(out: Any, generator: Any, normal: bool, reverse: bool) -> None:
+    """Fill a contiguous tensor of floats or doubles; ``reverse`` makes 0 of 1."""
+    count, device = out.numel(), out.device
+    double = out.dtype == torch.float64
     kernel = random_kernels.draw_double if double else random_kernels.draw_single
-    out = torch.empty(count, dtype=dtype if double else torch.float32, device=device)
     if count:
         state = _reserve(count, device, generator, 2 if double else 4)
-        launch(kernel, (-(-count // _BLOCK),), device, out, count, *state, normal, _BLOCK)
-    return out
+        grid = (-(-count // _BLOCK),)
+        launch(kernel, grid, device, out, count, *state, normal, reverse, _BLOCK)
+
+
+def _is_filled_directly(out: Any) -> bool:
+    return out.dtype in (torch.float32, torch.float64) and bool(out.is_contiguous())
 
 
 def _draw_like(tensor: Any, generator: Any, normal: bool = False) -> Any:
@@ -66,6 +78,9 @@ def _uniform(self: Any, low: float = 0.0, high: float = 1.0, *, generator: Any =
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}"
         )
+    if (low, high) == (0.0, 1.0) and _is_filled_directly(self):
+        _draw_into(self, generator, False, True)
+        return self
     # CUDA draws from (0, 1] and reverses the bounds: 1 becomes the lower one.
     value = _draw_like(self, generator)
     # Bounds are rounded to the type, too.
@@ -82,6 +97,9 @@ def _normal(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = 
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if self.is_complex():
         _normal(torch.view_as_real(self), mean, std / math.sqrt(2), generator=generator)
+        return self
+    if (mean, std) == (0.0, 1.0) and _is_filled_directly(self):
+        _draw_into(self, generator, True, False)
         return self
     value = _draw_like(self, generator, normal=True)
     if (mean, std) != (0.0, 1.0):

@@ -49,9 +49,12 @@ def _unit_double(low, high):
 @triton.jit
 def draw_single(
     out, count, threads, seed, offset, inside,
-    captured: tl.constexpr, normal: tl.constexpr, block: tl.constexpr,
+    captured: tl.constexpr, normal: tl.constexpr, reverse: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """Fill with floats: element e is number e // threads of thread e % threads."""
+    """Fill with floats: element e is number e // threads of thread e % threads.
+
+    CUDA's kernels draw from (0, 1]; ``reverse`` makes 1 the lower bound instead.
+    """
     seed, offset = _unpack(seed, offset, inside, captured)
     e = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     turn = e // threads
@@ -63,13 +66,15 @@ def draw_single(
         value = radius * tl.where(part % 2 == 0, tl.sin(angle), tl.cos(angle))
     else:
         value = _unit(_choose(part, r0, r1, r2, r3))
+    if reverse:
+        value = tl.where(value == 1, 0, value)
     tl.store(out + e, value, mask=e < count)
 
 
 @triton.jit
 def draw_double(
     out, count, threads, seed, offset, inside,
-    captured: tl.constexpr, normal: tl.constexpr, block: tl.constexpr,
+    captured: tl.constexpr, normal: tl.constexpr, reverse: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """Fill with doubles: each round of four numbers makes two."""
     seed, offset = _unpack(seed, offset, inside, captured)
@@ -83,6 +88,8 @@ def draw_double(
         value = radius * tl.where(first, tl.sin(angle), tl.cos(angle))
     else:
         value = tl.where(first, _unit_double(r0, r1), _unit_double(r2, r3))
+    if reverse:
+        value = tl.where(value == 1, 0, value)
     tl.store(out + e, value, mask=e < count)
 
 
