@@ -30,8 +30,10 @@ class Suite:
             return ""
         url, commit = (_git(self.repository, *words) for words in _ORIGIN)
         pinned = self.client.repository
+        if not commit:
+            return "a folder without a commit"
         at_tag = pinned and url == pinned.url and _git(self.repository, *_TAG) == pinned.tag
-        return "" if at_tag or not commit else f"{url or self.repository.name}, commit {commit}"
+        return "" if at_tag else f"{url or self.repository.name}, commit {commit}"
 
     def expand(self, text: str) -> str:
         """Replace ``{repository}``, ``{site}``, ``{programs}`` and ``{tessera}`` in a setting.

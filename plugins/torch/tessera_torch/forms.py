@@ -72,6 +72,7 @@ _FORMS: Final[dict[str, Callable[..., Any]]] = {
     "digamma": digamma,
     "polygamma": polygamma,
     "lerp.Scalar": _lerp,
+    "lerp.Tensor": _lerp,
     "addcmul": _addcmul,
     "addcdiv": _addcdiv,
     "div.Tensor_mode": _divide,

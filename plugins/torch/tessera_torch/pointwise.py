@@ -15,6 +15,7 @@ from tessera_torch.layout import Iteration
 from tessera_torch.nesting import Nested, compiling
 from tessera_torch.replay.recording import Recorder
 from tessera_torch.signature import Signature
+from tessera_torch.targets import resize
 
 _HINTS = {1: 65536, 2: 256, 3: 64, 4: 16}  # sizes that a kernel is made for; it is right for all
 
@@ -54,8 +55,7 @@ class Pointwise:
         if signature.is_out:
             shape = broadcast_shapes(*(one.shape for one in given.tensors))
             for one in targets:
-                if one.shape != shape:
-                    one.resize_(shape)
+                resize(one, shape)
         loop = self._loop(given, targets)
         written = targets or [
             torch.empty_strided(

@@ -1,6 +1,7 @@
 """Forms with out= of operators that this package computes, made from their functional forms."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -30,9 +31,23 @@ def write(name: str, target: Any, result: Any) -> None:
             f"{name}: result type {result.dtype} can't be cast to the desired output type"
             f" {target.dtype}"
         )
-    if target.shape != result.shape:
-        target.resize_(result.shape)
-    target.copy_(result)
+    resize(target, result.shape).copy_(result)
+
+
+def resize(target: Any, shape: Sequence[int]) -> Any:
+    """Give an out= tensor the shape of a result; warn of it as PyTorch does, and return it."""
+    if tuple(target.shape) == tuple(shape):
+        return target
+    if target.numel():
+        warnings.warn(
+            "An output with one or more elements was resized since it had shape"
+            f" {list(target.shape)}, which does not match the required output shape {list(shape)}."
+            " This behavior is deprecated, and in a future PyTorch release outputs will not be"
+            " resized unless they have zero elements. You can explicitly reuse an out tensor t by"
+            " resizing it, inplace, to zero elements with t.resize_(0).",
+            stacklevel=2,
+        )
+    return target.resize_(shape)
 
 
 def both(name: str, out: str, compute: Callable[..., Any]) -> dict[str, Callable[..., Any]]:

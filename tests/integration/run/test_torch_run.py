@@ -25,6 +25,15 @@ try:
     y.put_(zero, y[:1] * 7)
 except RuntimeError as error:
     print(str(error)[:43])
+bag = torch.nn.EmbeddingBag(4, 3, mode="max").cuda()
+try:
+    bag(torch.zeros(2, 3, dtype=torch.int64, device="cuda")).sum().backward()
+except RuntimeError as error:
+    print(str(error)[:32])
+index, given = torch.randint(99, (20000,), device="cuda"), torch.randn(20000, device="cuda") * 1e6
+sums = [torch.zeros(99, device="cuda").scatter_add_(0, index, given) for _ in range(4)]
+print(all(torch.equal(one, sums[0]) for one in sums))
+print(torch.equal(sums[0].cpu(), torch.zeros(99).index_add_(0, index.cpu(), given.cpu())))
 torch.use_deterministic_algorithms(True, warn_only=True)
 print(y.put_(zero, y[:1] * 7).tolist())
 try:
@@ -37,7 +46,8 @@ try:  # Inductor's code of it calls the operator itself
 except NotImplementedError as error:
     print("refused" if "aten::_scaled_mm" in str(error) else error)
 """
-# Each line is computed on the CPU and on the device; `T` makes a tensor there, `x` is 0 to 4.
+# Each line is computed on the CPU and on the device, with the warnings of tensors that it resizes;
+# `T` makes a tensor there, `x` is 0 to 4.
 _COMPARED = """
 addmm(ones(1).to(d), ones(3, 4).to(d), ones(4, 1).to(d))
 addmm(ones(1, 5).to(d), ones(3, 4).to(d), ones(4, 5).to(d), beta=2)
@@ -155,6 +165,33 @@ x.scatter_(0, zeros(6, dtype=int64).to(d), 1.0)
 x.__setitem__(x > 3, ones(3).to(d))
 x.index_copy_(0, T([0]), ones(2).to(d))
 x.index_add_(0, T([0]), ones(2).to(d))
+x[0].index_add(0, T([0]), ones(1, 1, 1).to(d))
+x.index_add(0, T([0]), ones(1, 1).to(d))
+x.index_add(0, T([0]), x[0])
+x[0].index_add(0, T([0]), x[:1])
+ones(3, 2).to(d).index_add(-2, T([0, 2]), ones(2, 2).to(d))
+x.index_add(0, T([[0]]), ones(1).to(d))
+x.index_add(0, T([0.0]), ones(1).to(d))
+x.index_add(0, T([0]), T([1.0], dtype=float64))
+normal(ones(120).to(d), ones(2, 3, 4, 5).to(d))
+normal(T([1.0, 2.0]), 0 * T([1.0, 2.0]), out=zeros(0, dtype=float64).to(d))
+normal(T([1.0, 2.0]), 0.0, out=zeros(2).to(d))
+normal(T([1.0, 2.0]), 0 * T([1.0, 2.0]), out=zeros(3).to(d))
+add(x, x, out=zeros(2).to(d))
+complex(x, x, out=zeros(2, dtype=complex64).to(d))
+sort(x, out=(zeros(2).to(d), zeros(2, dtype=int64).to(d)))[0]
+nonzero(x, out=zeros(2, dtype=int64).to(d))
+masked_select(x, x > 1, out=zeros(2).to(d))
+scatter(x, 0, T([1, 0]), x, out=zeros(3).to(d))
+pow(x.long(), x.long(), out=zeros(3, dtype=int64).to(d))
+mm(x[:0].view(5, 0), x[:0].view(0, 5), out=zeros(3).to(d))
+cumsum(x, 0, out=zeros(3).to(d))
+sum(x, 0, out=zeros(2).to(d))
+arange(5, out=zeros(2).to(d))
+normal(3, 0 * T([1.0, 2.0]), out=zeros(2).to(d))
+x.lerp(x + 4, T(0.25))
+x.lerp_(x + 4, T([0.5, 0.25, 0.0, 1.0, 2.0]))
+x.lerp(T(8.0), T(0.75))
 x.index_fill_(0, T([0.5]), 1)
 x.put_(T([0]), ones(2).to(d))
 nn.functional.conv2d(ones(1, 3, 2, 2).to(d), ones(2, 3, 4, 4).to(d))
@@ -177,16 +214,19 @@ x.int().norm()
 (lambda c: tensor(add(x, c, out=c).tolist() + x.tolist() + [_C._is_cow_tensor(c)]))(x._lazy_clone())
 """
 _COMPARE = """
-import sys, threading, torch
+import sys, threading, warnings, torch
 
 def compute(line, d):
     scope = {**vars(torch), "d": d, "x": torch.arange(5.0, device=d)}
     scope["T"] = lambda *a, **k: torch.tensor(*a, device=d, **k)
-    try:
-        result = eval(line, scope)
-        return str(result.dtype), result.tolist()
-    except Exception as error:
-        return type(error).__name__, str(error)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = eval(line, scope)
+        except Exception as error:
+            return type(error).__name__, str(error)
+    texts = [str(one.message).split(" (Triggered")[0] for one in caught]
+    return str(result.dtype), result.tolist(), [text for text in texts if "resized" in text]
 
 barrier, errors = threading.Barrier(4), []
 def start():
@@ -293,7 +333,77 @@ shapes, places = torch.tensor([0.3, 2, 6, 15]), torch.tensor([0.1, 1, 5, 20])
 wanted = torch._standard_gamma_grad(shapes, places)
 found = torch._standard_gamma_grad(shapes.cuda(), places.cuda()).cpu()
 torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+for fill in (torch.Tensor.uniform_, torch.Tensor.normal_):  # a gap has other memory, no other numbers
+    torch.manual_seed(1)
+    direct = fill(torch.empty(70001, dtype=torch.float64, device="cuda"))
+    torch.manual_seed(1)
+    assert torch.equal(fill(torch.empty(70001, 2, device="cuda").double()[:, 0]), direct)
+held = torch.cuda.memory_allocated()
+torch.cuda.reset_peak_memory_stats()
+drawn = torch.rand(1 << 20, device="cuda"), torch.randn(1 << 20, device="cuda")
+assert torch.cuda.max_memory_allocated() - held == 2 << 22
 print("sampled")
+"""
+_CAPTURED = """
+import torch
+def draw(a):
+    drawn = [getattr(a.clone(), name)() for name in ("uniform_", "normal_", "exponential_", "random_")]
+    drawn += [torch.nn.functional.dropout(a, 0.3), torch.bernoulli(a), torch.normal(a, 2.0)]
+    return torch.cat((*drawn, torch.rand(5, dtype=torch.float64, device="cuda")))
+a = torch.rand(1000, device="cuda")
+draw(a)
+wanted = {}
+for seed in (5, 77):
+    torch.cuda.manual_seed(seed)
+    wanted[seed] = [draw(a) for _ in range(3)]
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    first, second = draw(a), draw(a)
+for seed, (one, two, three) in wanted.items():
+    torch.cuda.manual_seed(seed)
+    graph.replay()
+    assert torch.equal(first, one) and torch.equal(second, two), seed
+    assert torch.equal(draw(a), three), seed
+with torch.cuda.graph(torch.cuda.CUDAGraph()):
+    a.add_(1)
+    try:
+        torch.poisson(a)
+    except NotImplementedError as error:
+        print("refused" if "a capture cannot read" in str(error) else error)
+"""
+_CAPTURED_OPTIMIZERS = """
+import torch
+from torch import optim
+def descend(kind, choice, captured, scaled):
+    torch.manual_seed(3)
+    p = torch.randn(2, 3, device="cuda")
+    gradients = torch.randn(4, 2, 3, device="cuda")
+    optimizer = kind([p], fused=True, **choice)
+    infinite = torch.zeros((), device="cuda")
+    if scaled:
+        optimizer.grad_scale, optimizer.found_inf = torch.full_like(infinite, 4.0), infinite
+    p.grad = gradients[0].clone()
+    optimizer.step()
+    step = optimizer.step
+    if captured:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            optimizer.step()
+        step = graph.replay
+    for i in range(1, 4):
+        p.grad.copy_(gradients[i])
+        infinite.fill_(1.0 if i == 2 else 0.0)
+        step()
+    return torch.stack((p, p.grad)).cpu()
+rate = torch.tensor(0.1, device="cuda")
+for scaled in (False, True):
+    for kind, choice in (
+        (optim.Adam, dict(capturable=True)), (optim.AdamW, dict(capturable=True, amsgrad=True, lr=rate)),
+        (optim.SGD, dict(momentum=0.5)), (optim.Adagrad, dict(lr_decay=0.1)),
+    ):
+        eager, captured = (descend(kind, choice, one, scaled) for one in (False, True))
+        torch.testing.assert_close(captured, eager)
+print("equal")
 """
 _TWO_DEVICES = """
 import torch
@@ -674,8 +784,9 @@ def _run(program: str, *arguments: str, devices: int = 1, **variables: str) -> s
 def test_the_wheel_computes_eagerly() -> None:
     lines = _run(_PROGRAM).split("\n")
     assert lines[:2] == ["[2.0, 2.0, 2.0]", "True"]
-    assert lines[2:4] == ["put_ does not have a deterministic implemen", "[7.0, 1.0]"]
-    assert lines[4:6] == ["refused", "refused"]
+    assert lines[2] == "put_ does not have a deterministic implemen"
+    assert lines[3:6] == ["embedding_bag_backward_cuda_max ", "True", "True"]
+    assert lines[6:9] == ["[7.0, 1.0]", "refused", "refused"]
 
 
 @pytest.mark.slow
@@ -732,6 +843,15 @@ def test_samples_have_their_distributions() -> None:
 
 
 @pytest.mark.slow
+def test_graphs_draw_the_numbers_that_eager_calls_draw() -> None:
+    assert _run(_CAPTURED) == "refused\n"
+
+
+@pytest.mark.slow
+def test_graphs_take_the_steps_of_fused_optimizers() -> None:
+    assert _run(_CAPTURED_OPTIMIZERS) == "equal\n"
+
+
 def test_two_devices_exchange_tensors() -> None:
     assert _run(_TWO_DEVICES, devices=2) == "equal\n"
 

@@ -129,6 +129,11 @@ def test_an_option_that_selects_no_file_is_an_error(tmp_path: Path, monkeypatch,
     assert "--only selects test files, and none has 'vector_add'" in capsys.readouterr().err
 
 
+def test_tests_from_a_folder_without_a_commit_are_not_those_of_the_tag(tmp_path: Path) -> None:
+    suite = Suite(CLIENTS["pytorch-tests-cuda"], tmp_path, tmp_path)
+    assert suite.source == "a folder without a commit"
+
+
 def test_the_rest_of_a_file_runs_after_a_test_that_ends_the_process(tmp_path: Path) -> None:
     first = read_run(run_suite(tmp_path, None))
     assert not first.has_ended

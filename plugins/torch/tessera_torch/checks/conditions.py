@@ -138,6 +138,39 @@ def _copied(values: dict[str, Any]) -> None:
         )
 
 
+def _added(values: dict[str, Any]) -> None:
+    tensor, dim, index, source = (values[one] for one in ("self", "dim", "index", "source"))
+    if index.dim() > 1:
+        raise IndexError(
+            f"index_add_(): Index is supposed to be a vector, but got dim: {index.dim()} with type:"
+            f" {title(index.dtype)} and size: {list(index.shape)}"
+        )
+    if index.dtype not in (torch.int32, torch.int64):
+        raise RuntimeError(
+            f"index_add_(): Expected dtype int32/int64 for index but got: {title(index.dtype)}"
+        )
+    if tensor.dtype != source.dtype:
+        raise RuntimeError(
+            f"index_add_(): self ({title(tensor.dtype)}) and source ({title(source.dtype)}) must"
+            " have the same scalar type"
+        )
+    rank = max(tensor.dim(), 1)
+    if not -rank <= dim < rank or dim % rank >= max(source.dim(), 1):
+        return  # refused by the operator's shape function
+    dim %= rank
+    if index.numel() != (source.shape[dim] if source.dim() else 1):
+        return  # likewise
+    sizes = [list(tensor.shape), list(source.shape)]
+    if tensor.dim() and source.dim():
+        for one in sizes:
+            del one[dim]
+    if sizes[0] != sizes[1]:
+        raise RuntimeError(
+            "source tensor shape must match self tensor shape, excluding the specified dimension."
+            f" Got self.shape = {list(tensor.shape)} source.shape = {list(source.shape)}"
+        )
+
+
 def _not_implemented(name: str, tensor: Any) -> NotImplementedError:
     return NotImplementedError(f"\"{name}\" not implemented for '{title(tensor.dtype)}'")
 
@@ -188,6 +221,7 @@ _OF_ALL_FORMS: Final[dict[str, Callable[[dict[str, Any]], None]]] = {
     **{name: _of_floats(name, torch.uint8) for name in _NEAREST},
     "max_pool2d_with_indices": _pool,
     "index_copy": _copied,
+    "index_add": _added,
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"), _bits),
     **reductions.CONDITIONS,
     "index_fill": _filled,

@@ -12,6 +12,7 @@ from tessera_torch.complexes.parts import COMPLEX_OF, split
 from tessera_torch.operator import Operator
 from tessera_torch.pausing import pause_trace
 from tessera_torch.refusal import span
+from tessera_torch.targets import resize
 
 _COPY: Final = Operator("copy_", frozenset())  # within a device, as an element-wise operation
 
@@ -143,15 +144,13 @@ def _split_copy_out(self: Any, split_sizes: Any, dim: int = 0, *, out: Any) -> N
             f" {len(out)}"
         )
     for target, part in zip(out, parts, strict=True):
-        if target.shape != part.shape:
-            target.resize_(part.shape)
-        target.copy_(part)
+        resize(target, part.shape).copy_(part)
 
 
 def _complex_out(real: Any, imag: Any, *, out: Any) -> Any:
     counts.CALLS["complex"] += 1
     check_parts(real, imag)
-    out.resize_(broadcast_shapes(real.shape, imag.shape))
+    resize(out, broadcast_shapes(real.shape, imag.shape))
     pairs = torch.view_as_real(out)
     pairs.select(-1, 0).copy_(real.expand(out.shape))
     pairs.select(-1, 1).copy_(imag.expand(out.shape))

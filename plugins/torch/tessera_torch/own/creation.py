@@ -1,6 +1,7 @@
 """New tensors with computed elements: sequences, identities and indices of triangles."""
 
 import math
+import warnings
 from typing import Any, Final
 
 import torch
@@ -45,6 +46,14 @@ def _arange(start: Any, end: Any, step: Any = 1, *, out: Any) -> Any:
         count = math.ceil(size)
     if not out.is_floating_point():
         start, step = int(start), int(step)
+    if out.numel() not in (0, count):
+        warnings.warn(
+            f"The number of elements in the out tensor of shape {list(out.shape)} is {out.numel()}"
+            f" which does not match the computed number of elements {count}. Note that this may"
+            " occur as a result of rounding error. The out tensor will be resized to a tensor of"
+            f" shape ({count},).",
+            stacklevel=2,
+        )
     return _fill(out, count, start, step)
 
 

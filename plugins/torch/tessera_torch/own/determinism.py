@@ -52,6 +52,7 @@ _SOMETIMES: Final[dict[str, Callable[[dict[str, Any]], str | None]]] = {
     "median": _of_median,
     "nanmedian": _of_median,
     "_embedding_bag_dense_backward": _of_bags,
+    "_embedding_bag_backward": _of_bags,
 }
 
 

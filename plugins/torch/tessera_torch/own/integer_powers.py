@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import torch
 
+from tessera_torch.targets import resize
+
 _NAMES: Final = frozenset(
     {"pow.Tensor_Tensor", "pow.Tensor_Tensor_out", "pow.Scalar", "pow.Scalar_out", "pow_.Tensor"}
 )
@@ -23,7 +25,7 @@ def with_integers(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
         if name == "pow_.Tensor":
             return self.copy_(result)
         out = keywords.get("out")
-        return result if out is None else out.resize_(result.shape).copy_(result)
+        return result if out is None else resize(out, result.shape).copy_(result)
 
     return compute_power
 

@@ -1,6 +1,10 @@
-"""Fused optimizers and gradient scaling, as sequences of element-wise operators."""
+"""Fused optimizers and gradient scaling, as sequences of element-wise operators.
 
-from collections.abc import Iterator, Sequence
+Steps, rates and whether a gradient is infinite are read on the host: numbers are faster than
+tensors. While a CUDA graph is captured they stay tensors, with other numbers at each replay.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import torch
@@ -8,8 +12,43 @@ import torch
 from tessera_torch import counts
 
 
-def _skips(found_inf: Any) -> bool:
-    return found_inf is not None and bool(found_inf.item())
+def _with_skips(compute: Callable[..., None]) -> Callable[..., None]:
+    """Return an optimizer that changes nothing if a gradient is infinite."""
+
+    def compute_unless_infinite(
+        *lists: Sequence[Any], found_inf: Any = None, **keywords: Any
+    ) -> None:
+        if found_inf is None:
+            compute(*lists, **keywords)
+        elif not _captures():
+            if not found_inf.item():
+                compute(*lists, **keywords)
+        else:
+            copies = [[one.clone() for one in tensors] for tensors in lists]
+            compute(*copies, **keywords)
+            for tensors, changed in zip(lists, copies, strict=True):
+                for one, new in zip(tensors, changed, strict=True):
+                    one.copy_(torch.where(found_inf.to(one.device) != 0, one, new))
+
+    return compute_unless_infinite
+
+
+def _captures() -> bool:
+    return bool(torch.cuda.is_current_stream_capturing())
+
+
+def _number(given: Any) -> Any:
+    """Return a number, or a tensor of it while a graph is captured."""
+    if isinstance(given, torch.Tensor) and given.is_cuda and _captures():
+        return given.to(torch.float64)
+    return float(given)
+
+
+def _add(target: Any, part: Any, factor: Any) -> None:
+    if isinstance(factor, torch.Tensor):
+        target.add_(part * factor)
+    else:
+        target.add_(part, alpha=factor)
 
 
 def _scale_gradient(gradient: Any, maximize: bool, grad_scale: Any) -> Any:
@@ -35,38 +74,34 @@ def _adam(decoupled: bool) -> Any:
         parameters: Sequence[Any], gradients: Sequence[Any], averages: Sequence[Any],
         squares: Sequence[Any], largest: Sequence[Any], steps: Sequence[Any], *,
         lr: Any, beta1: float, beta2: float, weight_decay: float, eps: float,
-        amsgrad: bool, maximize: bool, grad_scale: Any = None, found_inf: Any = None,
+        amsgrad: bool, maximize: bool, grad_scale: Any = None,
     ) -> None:  # fmt: skip
         counts.CALLS["_fused_adamw_" if decoupled else "_fused_adam_"] += 1
-        if _skips(found_inf):
-            return
-        rate = float(lr)
+        rate = _number(lr)
         decay = 0 if decoupled else weight_decay
         for i, parameter, gradient in _prepare_gradients(
             parameters, gradients, decay, maximize, grad_scale
         ):
             if weight_decay and decoupled:
                 parameter.mul_(1 - rate * weight_decay)
-            step = float(steps[i].item())
+            step = _number(steps[i])
             averages[i].lerp_(gradient, 1 - beta1)
             squares[i].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
             second = squares[i]
             if amsgrad:
                 second = torch.maximum(largest[i], squares[i], out=largest[i])
             divisor = second.sqrt() / (1 - beta2**step) ** 0.5 + eps
-            parameter.addcdiv_(averages[i], divisor, value=-rate / (1 - beta1**step))
+            _add(parameter, averages[i] / divisor, -rate / (1 - beta1**step))
 
-    return compute
+    return _with_skips(compute)
 
 
 def _sgd(
     parameters: Sequence[Any], gradients: Sequence[Any], momenta: Sequence[Any], *,
     weight_decay: float, momentum: float, lr: Any, dampening: float, nesterov: bool,
-    maximize: bool, is_first_step: bool, grad_scale: Any = None, found_inf: Any = None,
+    maximize: bool, is_first_step: bool, grad_scale: Any = None,
 ) -> None:  # fmt: skip
     counts.CALLS["_fused_sgd_"] += 1
-    if _skips(found_inf):
-        return
     given = _prepare_gradients(parameters, gradients, weight_decay, maximize, grad_scale)
     for i, parameter, gradient in given:
         if momentum:
@@ -75,22 +110,20 @@ def _sgd(
             else:
                 momenta[i].mul_(momentum).add_(gradient, alpha=1 - dampening)
             gradient = gradient.add(momenta[i], alpha=momentum) if nesterov else momenta[i]
-        parameter.add_(gradient, alpha=-float(lr))
+        _add(parameter, gradient, -_number(lr))
 
 
 def _adagrad(
     parameters: Sequence[Any], gradients: Sequence[Any], sums: Sequence[Any],
     steps: Sequence[Any], *, lr: Any, lr_decay: float, weight_decay: float, eps: float,
-    maximize: bool, grad_scale: Any = None, found_inf: Any = None,
+    maximize: bool, grad_scale: Any = None,
 ) -> None:  # fmt: skip
     counts.CALLS["_fused_adagrad_"] += 1
-    if _skips(found_inf):
-        return
     given = _prepare_gradients(parameters, gradients, weight_decay, maximize, grad_scale)
     for i, parameter, gradient in given:
-        rate = float(lr) / (1 + (float(steps[i].item()) - 1) * lr_decay)
+        rate = _number(lr) / (1 + (_number(steps[i]) - 1) * lr_decay)
         sums[i].addcmul_(gradient, gradient)
-        parameter.addcdiv_(gradient, sums[i].sqrt() + eps, value=-rate)
+        _add(parameter, gradient / (sums[i].sqrt() + eps), -rate)
 
 
 def _unscale(gradients: Sequence[Any], found_inf: Any, inv_scale: Any) -> None:
@@ -120,10 +153,10 @@ KERNELS: Final = {
     "_fused_adam_.tensor_lr": _adam(False),
     "_fused_adamw_": _adam(True),
     "_fused_adamw_.tensor_lr": _adam(True),
-    "_fused_adagrad_": _adagrad,
-    "_fused_adagrad_.tensor_lr": _adagrad,
-    "_fused_sgd_": _sgd,
-    "_fused_sgd_.tensor_lr": _sgd,
+    "_fused_adagrad_": _with_skips(_adagrad),
+    "_fused_adagrad_.tensor_lr": _with_skips(_adagrad),
+    "_fused_sgd_": _with_skips(_sgd),
+    "_fused_sgd_.tensor_lr": _with_skips(_sgd),
     "_amp_foreach_non_finite_check_and_unscale_": _unscale,
     "_amp_update_scale_": _update_scale,
 }

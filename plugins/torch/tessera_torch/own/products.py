@@ -7,7 +7,7 @@ import torch
 
 from tessera_torch import counts, native
 from tessera_torch.operator import Operator
-from tessera_torch.targets import both
+from tessera_torch.targets import both, resize
 
 
 def _addend(self: Any, left: Any, right: Any) -> Any:
@@ -64,7 +64,7 @@ def _forward_out(name: str) -> Callable[..., Any]:
         self = self if self is out else _addend(self, left, right)
         empty = _product(self, left, right, beta, alpha)
         if empty is not None:
-            return out.resize_(empty.shape).copy_(empty)
+            return resize(out, empty.shape).copy_(empty)
         return native.call(name, self, left, right, beta=beta, alpha=alpha, out=out)
 
     return compute

@@ -6,8 +6,10 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
+from tessera_torch.checks.messages import broadcast_shapes
 from tessera_torch.own import random_kernels
 from tessera_torch.own.launching import launch
+from tessera_torch.targets import resize
 
 _BLOCK: Final = 256
 _UNROLL: Final = 4
@@ -18,16 +20,24 @@ def _generator(device: Any, generator: Any) -> Any:
     return generator or torch.cuda.default_generators[device.index]
 
 
-def _reserve(count: int, device: Any, generator: Any, per_call: int) -> tuple[int, int, int]:
-    """Return the threads of CUDA's grid, the seed and the offset; advance the generator."""
+def _reserve(count: int, device: Any, generator: Any, per_call: int) -> tuple[Any, ...]:
+    """Return the threads of CUDA's grid and the generator's state; advance the generator.
+
+    The state is the seed, the offset, and 0 and False; while a graph is captured it is tensors on
+    the device that have both at a replay, the offset inside the graph, and True.
+    """
     own = _generator(device, generator)
     properties = torch.cuda.get_device_properties(device)
     resident = properties.max_threads_per_multi_processor // _BLOCK
     grid = min(-(-count // _BLOCK), properties.multi_processor_count * resident)
     threads = _BLOCK * grid
+    advance = ((count - 1) // (threads * per_call) + 1) * _UNROLL
+    if torch.cuda.is_current_stream_capturing():
+        seed, offset, inside = own.philox_state(advance)
+        return threads, seed, offset, int(inside), True
     seed, offset = own.initial_seed(), own.get_offset()
-    own.set_offset(offset + ((count - 1) // (threads * per_call) + 1) * _UNROLL)
-    return threads, _signed(seed), offset
+    own.set_offset(offset + advance)
+    return threads, _signed(seed), offset, 0, False
 
 
 def _signed(seed: int) -> int:
@@ -36,14 +46,25 @@ def _signed(seed: int) -> int:
 
 def _draw(count: int, dtype: Any, device: Any, generator: Any, normal: bool) -> Any:
     """Return a vector of uniform numbers in (0, 1], or of normal ones."""
-    double = dtype == torch.float64
-    kernel = random_kernels.draw_double if double else random_kernels.draw_single
-    out = torch.empty(count, dtype=dtype if double else torch.float32, device=device)
-    if count:
-        threads, seed, offset = _reserve(count, device, generator, 2 if double else 4)
-        grid = (-(-count // _BLOCK),)
-        launch(kernel, grid, device, out, count, threads, seed, offset, normal, _BLOCK)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    out = torch.empty(count, dtype=wide, device=device)
+    _draw_into(out, generator, normal, False)
     return out
+
+
+def _draw_into(out: Any, generator: Any, normal: bool, reverse: bool) -> None:
+    """Fill a contiguous tensor of floats or doubles; ``reverse`` makes 0 of 1."""
+    count, device = out.numel(), out.device
+    double = out.dtype == torch.float64
+    kernel = random_kernels.draw_double if double else random_kernels.draw_single
+    if count:
+        state = _reserve(count, device, generator, 2 if double else 4)
+        grid = (-(-count // _BLOCK),)
+        launch(kernel, grid, device, out, count, *state, normal, reverse, _BLOCK)
+
+
+def _is_filled_directly(out: Any) -> bool:
+    return out.dtype in (torch.float32, torch.float64) and bool(out.is_contiguous())
 
 
 def _draw_like(tensor: Any, generator: Any, normal: bool = False) -> Any:
@@ -57,6 +78,9 @@ def _uniform(self: Any, low: float = 0.0, high: float = 1.0, *, generator: Any =
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}"
         )
+    if (low, high) == (0.0, 1.0) and _is_filled_directly(self):
+        _draw_into(self, generator, False, True)
+        return self
     # CUDA draws from (0, 1] and reverses the bounds: 1 becomes the lower one.
     value = _draw_like(self, generator)
     # Bounds are rounded to the type, too.
@@ -73,6 +97,9 @@ def _normal(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = 
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if self.is_complex():
         _normal(torch.view_as_real(self), mean, std / math.sqrt(2), generator=generator)
+        return self
+    if (mean, std) == (0.0, 1.0) and _is_filled_directly(self):
+        _draw_into(self, generator, True, False)
         return self
     value = _draw_like(self, generator, normal=True)
     if (mean, std) != (0.0, 1.0):
@@ -148,11 +175,9 @@ def _bernoulli_out(self: Any, *, generator: Any = None, out: Any) -> Any:
 def _bits(count: int, device: Any, generator: Any, wide: bool) -> Any:
     out = torch.empty(count, dtype=torch.int64, device=device)
     if count:
-        threads, seed, offset = _reserve(count, device, generator, 2 if wide else 4)
+        state = _reserve(count, device, generator, 2 if wide else 4)
         grid = (-(-count // _BLOCK),)
-        launch(
-            random_kernels.draw_bits, grid, device, out, count, threads, seed, offset, wide, _BLOCK
-        )
+        launch(random_kernels.draw_bits, grid, device, out, count, *state, wide, _BLOCK)
     return out
 
 
@@ -251,13 +276,10 @@ def _native_dropout(self: Any, p: float, train: bool | None) -> tuple[Any, Any]:
         return torch.zeros_like(self), torch.zeros_like(self, dtype=torch.bool)
     count = self.numel()
     width = 4 if count % 4 == 0 else 2 if count % 2 == 0 else 1
-    threads, seed, offset = _reserve(count, self.device, None, 4)
+    state = _reserve(count, self.device, None, 4)
     drawn = torch.empty(count, dtype=torch.float32, device=self.device)
     grid = (-(-count // _BLOCK),)
-    launch(
-        random_kernels.draw_dropout, grid, self.device,
-        drawn, count, threads, seed, offset, width, _BLOCK,
-    )  # fmt: skip
+    launch(random_kernels.draw_dropout, grid, self.device, drawn, count, *state, width, _BLOCK)
     mask = (drawn < 1 - p).view(self.shape)
     return self * mask * (1 / (1 - p)), mask
 
@@ -291,18 +313,27 @@ def _rrelu_out(self: Any, noise: Any, *arguments: Any, out: Any, **keywords: Any
     return out.resize_(result.shape).copy_(result)
 
 
-def _normal_of(mean: Any, std: Any, *, generator: Any = None) -> Any:
+def _normal_of(mean: Any, std: Any = 1.0, *, generator: Any = None) -> Any:
     """Draw with a mean and a deviation for each element."""
-    shape = torch.broadcast_shapes(getattr(mean, "shape", ()), getattr(std, "shape", ()))
+    shape = broadcast_shapes(getattr(mean, "shape", ()), getattr(std, "shape", ()))
     like = mean if isinstance(mean, torch.Tensor) else std
     drawn = torch.empty(shape, dtype=like.dtype, device=like.device)
     return _normal(drawn, generator=generator) * std + mean
+
+
+def _normal_of_out(mean: Any, std: Any = 1.0, *, generator: Any = None, out: Any) -> Any:
+    if isinstance(mean, torch.Tensor) and isinstance(std, torch.Tensor):
+        resize(out, broadcast_shapes(mean.shape, std.shape))
+    return _normal(out, generator=generator).mul_(std).add_(mean)
 
 
 KERNELS: Final = {
     "normal.Tensor_Tensor": _normal_of,
     "normal.Tensor_float": _normal_of,
     "normal.float_Tensor": _normal_of,
+    "normal.Tensor_Tensor_out": _normal_of_out,
+    "normal.Tensor_float_out": _normal_of_out,
+    "normal.float_Tensor_out": _normal_of_out,
     "uniform_": _uniform,
     "normal_": _normal,
     "exponential_": _exponential,

@@ -8,6 +8,15 @@ _TO_CIRCLE = tl.constexpr(2.3283064e-10 * 6.2831855)
 
 
 @triton.jit
+def _unpack(seed, offset, inside, captured: tl.constexpr):
+    """Return the seed and the offset, which a graph reads when it is replayed."""
+    if captured:
+        seed = tl.load(seed)
+        offset = tl.load(offset) + inside
+    return seed, offset
+
+
+@triton.jit
 def _draw(seed, counter, thread):
     """Return a round's four numbers of a thread."""
     return tl.philox(
@@ -38,8 +47,15 @@ def _unit_double(low, high):
 
 
 @triton.jit
-def draw_single(out, count, threads, seed, offset, normal: tl.constexpr, block: tl.constexpr):
-    """Fill with floats: element e is number e // threads of thread e % threads."""
+def draw_single(
+    out, count, threads, seed, offset, inside,
+    captured: tl.constexpr, normal: tl.constexpr, reverse: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """Fill with floats: element e is number e // threads of thread e % threads.
+
+    CUDA's kernels draw from (0, 1]; ``reverse`` makes 1 the lower bound instead.
+    """
+    seed, offset = _unpack(seed, offset, inside, captured)
     e = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     turn = e // threads
     r0, r1, r2, r3 = _draw(seed, offset // 4 + turn // 4, e % threads)
@@ -50,12 +66,18 @@ def draw_single(out, count, threads, seed, offset, normal: tl.constexpr, block: 
         value = radius * tl.where(part % 2 == 0, tl.sin(angle), tl.cos(angle))
     else:
         value = _unit(_choose(part, r0, r1, r2, r3))
+    if reverse:
+        value = tl.where(value == 1, 0, value)
     tl.store(out + e, value, mask=e < count)
 
 
 @triton.jit
-def draw_double(out, count, threads, seed, offset, normal: tl.constexpr, block: tl.constexpr):
+def draw_double(
+    out, count, threads, seed, offset, inside,
+    captured: tl.constexpr, normal: tl.constexpr, reverse: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
     """Fill with doubles: each round of four numbers makes two."""
+    seed, offset = _unpack(seed, offset, inside, captured)
     e = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     turn = e // threads
     r0, r1, r2, r3 = _draw(seed, offset // 4 + turn // 2, e % threads)
@@ -66,12 +88,18 @@ def draw_double(out, count, threads, seed, offset, normal: tl.constexpr, block: 
         value = radius * tl.where(first, tl.sin(angle), tl.cos(angle))
     else:
         value = tl.where(first, _unit_double(r0, r1), _unit_double(r2, r3))
+    if reverse:
+        value = tl.where(value == 1, 0, value)
     tl.store(out + e, value, mask=e < count)
 
 
 @triton.jit
-def draw_bits(out, count, threads, seed, offset, wide: tl.constexpr, block: tl.constexpr):
+def draw_bits(
+    out, count, threads, seed, offset, inside,
+    captured: tl.constexpr, wide: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
     """Fill with integers of 32 bits, or of 64."""
+    seed, offset = _unpack(seed, offset, inside, captured)
     e = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     turn = e // threads
     if wide:
@@ -87,8 +115,12 @@ def draw_bits(out, count, threads, seed, offset, wide: tl.constexpr, block: tl.c
 
 
 @triton.jit
-def draw_dropout(out, count, threads, seed, offset, width: tl.constexpr, block: tl.constexpr):
+def draw_dropout(
+    out, count, threads, seed, offset, inside,
+    captured: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
     """Fill with floats as the dropout kernel draws them: a thread has ``width`` neighbours."""
+    seed, offset = _unpack(seed, offset, inside, captured)
     e = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     thread = (e // width) % threads
     number = (e // width) // threads * width + e % width

@@ -11,10 +11,11 @@ from tessera_torch.checks.overlap import check_overlap
 from tessera_torch.complexes.parts import join, resolve, split
 from tessera_torch.operator import Operator, overload
 from tessera_torch.own.launching import launch
-from tessera_torch.own.scattering_kernels import scatter
+from tessera_torch.own.scattering_kernels import add_runs, scatter
 from tessera_torch.own.selection import positions
 from tessera_torch.own.sorting import order_rows
 from tessera_torch.refusal import Unsupported
+from tessera_torch.targets import resize
 
 _BLOCK: Final = 256
 _CODES: Final = {"set": 0, "add": 1, "sum": 1, "amax": 2, "amin": 3}
@@ -48,6 +49,15 @@ def _combine(target: Any, places: Any, source: Any, operation: str) -> None:
     if target.dtype == torch.bool:
         pointed, values = target.view(torch.uint8), values.view(torch.uint8)
     grid = (-(-count // _BLOCK),)
+    if (
+        operation in ("add", "sum")
+        and target.is_floating_point()
+        and torch.are_deterministic_algorithms_enabled()
+    ):
+        flat, order = places.reshape(-1), order_rows(places.reshape(1, -1), False)[0]
+        runs = (flat.index_select(0, order), values.reshape(-1).index_select(0, order))
+        launch(add_runs, grid, target.device, pointed, *runs, count, _BLOCK)
+        return
     launch(
         scatter, grid, target.device,
         pointed, places.contiguous(), values, count, _CODES[operation], _BLOCK,
@@ -191,7 +201,7 @@ def _forms(name: str, into: Callable[..., Any], overload: str) -> dict[str, Call
 
     def out_form(self: Any, *arguments: Any, out: Any, **keywords: Any) -> Any:
         result = functional(self, *arguments, **keywords)
-        return out.resize_(result.shape).copy_(result)
+        return resize(out, result.shape).copy_(result)
 
     out = f"{name}.{overload}_out" if overload else f"{name}.out"
     return {f"{name}{suffix}": functional, f"{name}_{suffix}": into, out: out_form}
@@ -299,7 +309,7 @@ def _index(self: Any, indices: Sequence[Any]) -> Any:
 
 def _index_out(self: Any, indices: Sequence[Any], *, out: Any) -> Any:
     result = _index(self, indices)
-    return out.resize_(result.shape).copy_(result)
+    return resize(out, result.shape).copy_(result)
 
 
 _PUT: Final = with_checks("put_", overload("put_"), Operator("put_", frozenset()))

@@ -19,3 +19,18 @@ def scatter(out, places, source, count, operation: tl.constexpr, block: tl.const
         tl.atomic_max(out + place, value, mask=inside, sem="relaxed")
     else:
         tl.atomic_min(out + place, value, mask=inside, sem="relaxed")
+
+
+@triton.jit
+def add_runs(target, places, values, count, block: tl.constexpr):
+    """Add values to their places, which are sorted: the first of a place adds all, in order."""
+    i = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    place = tl.load(places + i, mask=i < count, other=-1)
+    first = (i < count) & (tl.load(places + i - 1, mask=(i > 0) & (i < count), other=-1) != place)
+    total = tl.load(target + place, mask=first, other=0)
+    adds = first
+    while tl.max(adds.to(tl.int32), 0) > 0:
+        total = tl.where(adds, total + tl.load(values + i, mask=adds, other=0), total)
+        i += 1
+        adds = adds & (tl.load(places + i, mask=adds & (i < count), other=-1) == place)
+    tl.store(target + place, total, mask=first)

@@ -9,6 +9,7 @@ from tessera_torch.checks.messages import broadcast_shapes
 from tessera_torch.own.launching import launch
 from tessera_torch.own.selection_kernels import compact
 from tessera_torch.own.sorting import order_rows
+from tessera_torch.targets import resize
 
 _BLOCK: Final = 1024
 
@@ -39,7 +40,7 @@ def _nonzero(self: Any) -> Any:
 
 def _nonzero_out(self: Any, *, out: Any) -> Any:
     found = _nonzero(self)
-    return out.resize_(found.shape).copy_(found)
+    return resize(out, found.shape).copy_(found)
 
 
 def _masked_select(self: Any, mask: Any) -> Any:
@@ -53,7 +54,7 @@ def _masked_select(self: Any, mask: Any) -> Any:
 
 def _masked_select_out(self: Any, mask: Any, *, out: Any) -> Any:
     found = _masked_select(self, mask)
-    return out.resize_(found.shape).copy_(found)
+    return resize(out, found.shape).copy_(found)
 
 
 def _runs(fresh: Any, count: int, want_inverse: bool, want_counts: bool) -> tuple[Any, Any, Any]:

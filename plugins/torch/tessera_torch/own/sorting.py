@@ -7,6 +7,7 @@ import torch
 from tessera_torch import counts
 from tessera_torch.own.launching import launch
 from tessera_torch.own.sorting_kernels import sort_rows
+from tessera_torch.targets import resize
 
 _BLOCK: Final = 512
 _SHIFT: Final = 32
@@ -187,7 +188,7 @@ def _mode(self: Any, dim: int = -1, keepdim: bool = False) -> Any:
 
 def _into(targets: tuple[Any, ...], results: tuple[Any, ...]) -> tuple[Any, ...]:
     for target, one in zip(targets, results, strict=True):
-        target.resize_(one.shape).copy_(one)
+        resize(target, one.shape).copy_(one)
     return targets
 
 

@@ -23,6 +23,12 @@ def _count(rows: Any, terms: int, draw: Callable[[Any, Any], Any]) -> Any:
     return torch.cat(parts)
 
 
+def _require_numbers(name: str, tensor: Any) -> None:
+    """Raise Unsupported while a graph is captured: the count depends on the tensor's numbers."""
+    if torch.cuda.is_current_stream_capturing():
+        raise Unsupported(name, (tensor,), "a capture cannot read how many numbers are drawn")
+
+
 def _limit(name: str, tensor: Any, terms: float) -> int:
     if not terms <= _MOST_TERMS:
         reason = f"a number of this size is a count of {terms:.3g} others: more than {_MOST_TERMS}"
@@ -35,6 +41,7 @@ def _poisson(self: Any, generator: Any = None) -> Any:
     counts.CALLS["poisson"] += 1
     if not self.numel():
         return torch.empty_like(self)
+    _require_numbers("poisson", self)
     rates = self.to(torch.float64).reshape(-1, 1)
     least, most = rates.min().item(), rates.max().item()
     if least < 0:
@@ -53,6 +60,7 @@ def _binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     trials, chances = torch.broadcast_tensors(count, prob)
     if not trials.numel():
         return torch.empty_like(trials)
+    _require_numbers("binomial", count)
     terms = _limit("binomial", count, trials.max().item())
     rows = torch.stack((trials.reshape(-1), chances.reshape(-1)), 1).to(torch.float64)
     own = torch.arange(terms, device=count.device)
