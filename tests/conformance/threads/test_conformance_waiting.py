@@ -87,6 +87,22 @@ def test_activemask_after_lanes_have_met(before: str, block: int, until: int) ->
     assert (answers[:, :until] == np.repeat(warps, 32)[:until]).all()
 
 
+@pytest.mark.parametrize("until", [129, 160, 168])
+def test_lanes_are_active_together_in_each_round_of_a_loop(until: int) -> None:
+    """Programs pass ACTIVEMASK on as the mask of a collective, and rely on what GPUs do here."""
+    module, shape = waiting_kernels.strides(until, 64), (64, 1, 1)
+    assert spans(module, shape) == ({1} if until % 32 else {32})
+    found = compare(module, [words(1), words(2 * until)], (1, 1, 1), shape, [None, jit.Plan(1, 1)])
+    answers = np.frombuffer(found[1], "<u4").reshape(until, 2)
+    numbers = np.arange(until, dtype="<u4")
+    for first in range(0, until, 32):
+        lanes = min(32, until - first)
+        assert (answers[first : first + lanes, 0] == (1 << lanes) - 1).all()
+        assert (
+            answers[first : first + lanes, 1] == np.cumsum(numbers[first : first + lanes])
+        ).all()
+
+
 def test_lanes_that_met_at_different_barriers_do_not_wait_again() -> None:
     """Otherwise some would wait at ACTIVEMASK for lanes that wait for them."""
     module, shape = waiting_kernels.met_elsewhere(), (32, 1, 1)

@@ -92,6 +92,37 @@ END:
     )
 
 
+def strides(until: int, step: int) -> Module:
+    """Threads store, for each of their numbers below ``until``, the lanes that are active and the
+    sum of those lanes' numbers, by shuffles among them.
+    """
+    adds = "".join(
+        f"""
+    shfl.sync.up.b32 %r6|%p1, %r7, {distance}, 0, %r5;
+    @%p1 add.u32 %r7, %r7, %r6;"""
+        for distance in (1, 2, 4, 8, 16)
+    )
+    return kernel(
+        f"""
+    mov.u32 %r8, %r3;
+NEXT:
+    setp.ge.u32 %p0, %r8, {until};
+    @%p0 bra END;
+    activemask.b32 %r5;
+    mov.u32 %r7, %r8;
+    {adds}
+    bar.sync 0;
+    mul.wide.u32 %d4, %r8, 8;
+    add.u64 %d4, %d2, %d4;
+    st.global.v2.u32 [%d4], {{%r5, %r7}};
+    add.u32 %r8, %r8, {step};
+    bra NEXT;
+END:
+""",
+        2,
+    )
+
+
 def met_elsewhere() -> Module:
     """Even and odd threads meet at two barrier instructions; then odd ones await an even store."""
     return kernel(

@@ -172,6 +172,9 @@ def _define(
     values.define(result, produce)
 
 
+_GATHER: Final = 0x15  # TW_GATHER of warps.h
+
+
 def collective_number(instruction: Instruction) -> int:
     """Return the number by which ``warps.h`` identifies the operation of a collective."""
     match instruction.op:
@@ -201,15 +204,16 @@ def collective_number(instruction: Instruction) -> int:
 def _one_lane(emitter: Emitter, node: Operation, mask: Mask) -> None:
     """Wait for the other lanes, each of which is a group of its own.
 
-    Where ACTIVEMASK must not wait (``wait_points.waiting_active_masks``), it returns only the
-    lane itself.
+    Where ACTIVEMASK must not wait for all lanes (``wait_points.waiting_active_masks``), it gathers
+    those that come before the others wait. Where lanes never wait for each other, it returns only
+    the lane itself.
     """
     text, values, instruction = emitter.text, emitter.values, node.instruction
     company = instruction.op is Op.ACTIVEMASK
     analysis = emitter.analysis
-    if company and node not in wait_points.waiting_active_masks(
-        analysis.ssa, analysis.geometry.block
-    ):
+    waiting = wait_points.waiting_active_masks(analysis.ssa, analysis.geometry.block)
+    gathers = company and node not in waiting
+    if gathers and not wait_points.lanes_wait(analysis.ssa, analysis.geometry):
         lane = text.let(f"and i32 {emitter.specials.first}, 31")
         _define_of_lane(emitter, node, lambda: (text.let(f"shl i32 1, {lane}"), ""))
         return
@@ -230,7 +234,8 @@ def _one_lane(emitter: Emitter, node: Operation, mask: Mask) -> None:
         b, c = (text.let(f"zext i32 {read(s, 'i32')} to i64") for s in node.sources[1:3])
         way = text.let(f"or i64 {b}, {text.let(f'shl i64 {c}, 32')}")
     members = "-1" if company else read(node.sources[-1], "i32")
-    how = collective_number(instruction) | node.word << 8
+    kind = _GATHER if gathers else collective_number(instruction)
+    how = kind | node.word << 8
     callee = emitter.launch.thread(THREAD_COLLECT, "ptr")
     here, onward, origin = text.label("collects"), text.label("onward"), text.block_label
     condition = emitter.masks.any(mask)

@@ -197,6 +197,21 @@ static void take_collected(tw_cta *c, uint32_t warp, uint32_t waited) {
   }
 }
 
+/* Return the lanes of the warp that come to the same instruction: each group of the ring gets turns until
+ * no more have come. So lanes run together again after a branch, as those of a GPU usually do. */
+static uint64_t gather(tw_fiber *self, tw_warp *warp, uint32_t lane, uint32_t word) {
+  uint32_t before;
+  self->cta->resting = NULL;
+  tw_warp_gather(warp, lane, word);
+  do {
+    before = tw_warp_gathered(warp, lane);
+    tw_fiber_yield(&self->state);
+    if ((warp->gathering >> lane & 1) == 0) return warp->lanes[lane].result;
+  } while (tw_warp_gathered(warp, lane) != before);
+  tw_warp_end_gathering(warp, lane);
+  return warp->lanes[lane].result;
+}
+
 static uint64_t collect(tessera_thread_state *state, uint32_t how, uint32_t members, uint64_t a,
                         uint64_t way) {
   tw_fiber *self = (tw_fiber *)state;
@@ -204,6 +219,7 @@ static uint64_t collect(tessera_thread_state *state, uint32_t how, uint32_t memb
   const uint32_t index = warp_of(self), lane = self->group % TESSERA_WARP_THREADS;
   tw_warp *warp = &c->warps[index];
   state->trap_word = (how >> 8) + 1;
+  if ((how & 0xff) == TW_GATHER) return gather(self, warp, lane, how >> 8);
   const tw_lane arriving = {.kind = how & 0xff, .members = members, .a = a, .way = way};
   const uint32_t waited = warp->waiting;
   const char *misuse = tw_warp_arrive(warp, lane, arriving);

@@ -147,12 +147,33 @@ static void perform(tw_warp *w, uint32_t together) {
 }
 
 void tw_warps_reset(tw_warp warps[32], uint32_t threads) {
-  for (uint32_t warp = 0; warp < 32; warp++) warps[warp].live = warps[warp].waiting = 0;
+  for (uint32_t warp = 0; warp < 32; warp++)
+    warps[warp].live = warps[warp].waiting = warps[warp].gathering = 0;
   for (uint32_t first = 0; first < threads; first += TESSERA_WARP_THREADS, warps++) {
     const uint32_t count = threads - first;
     warps->live = count >= TESSERA_WARP_THREADS ? UINT32_MAX : (UINT32_C(1) << count) - 1;
     warps->waiting = 0;
   }
+}
+
+void tw_warp_gather(tw_warp *warp, uint32_t lane, uint32_t word) {
+  warp->lanes[lane] = (tw_lane){.kind = TW_GATHER, .way = word};
+  warp->gathering |= UINT32_C(1) << lane;
+}
+
+uint32_t tw_warp_gathered(const tw_warp *w, uint32_t lane) {
+  uint32_t together = 0;
+  for (uint32_t other = 0; other < TESSERA_WARP_THREADS; other++)
+    if (has(w->gathering, other) && w->lanes[other].way == w->lanes[lane].way)
+      together |= UINT32_C(1) << other;
+  return together;
+}
+
+void tw_warp_end_gathering(tw_warp *w, uint32_t lane) {
+  const uint32_t together = tw_warp_gathered(w, lane);
+  for (uint32_t other = 0; other < TESSERA_WARP_THREADS; other++)
+    if (has(together, other)) w->lanes[other].result = together;
+  w->gathering &= ~together;
 }
 
 const char *tw_warp_arrive(tw_warp *warp, uint32_t lane, tw_lane arriving) {

@@ -21,6 +21,7 @@ enum {
   TW_VOTE_UNIFORM,
   TW_VOTE_BALLOT,
   TW_COMPANY, /* as a ballot of all lanes that have not ended */
+  TW_GATHER,  /* those that come to the same instruction in the turns that they get (cta.c) */
   TW_MATCH_ANY = 0x20, /* plus 2: of 64 bits */
   TW_MATCH_ALL,
   TW_REDUCE = 0x30,        /* plus isa.Reduction */
@@ -39,8 +40,9 @@ typedef struct tw_lane {
 } tw_lane;
 
 typedef struct tw_warp {
-  uint32_t live;    /* lanes that have not ended, a bit each */
-  uint32_t waiting; /* lanes in an incomplete collective */
+  uint32_t live;      /* lanes that have not ended, a bit each */
+  uint32_t waiting;   /* lanes in an incomplete collective */
+  uint32_t gathering; /* lanes in a TW_GATHER, which can run */
   tw_lane lanes[TESSERA_WARP_THREADS];
 } tw_warp;
 
@@ -50,6 +52,12 @@ void tw_warps_reset(tw_warp warps[32], uint32_t threads);
  * Returns NULL, or the program's error. */
 const char *tw_warp_arrive(tw_warp *warp, uint32_t lane, tw_lane arriving);
 void tw_warp_lane_ended(tw_warp *warp, uint32_t lane);
+/* Record a lane's arrival at a TW_GATHER, the instruction `word`. */
+void tw_warp_gather(tw_warp *warp, uint32_t lane, uint32_t word);
+/* Return the lanes that gather where a lane does. */
+uint32_t tw_warp_gathered(const tw_warp *warp, uint32_t lane);
+/* Compute the results of these lanes. */
+void tw_warp_end_gathering(tw_warp *warp, uint32_t lane);
 /* Return the lanes for which a waiting lane is still waiting. */
 uint32_t tw_warp_missing(const tw_warp *warp, uint32_t lane);
 
