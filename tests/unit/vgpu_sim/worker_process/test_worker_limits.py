@@ -205,7 +205,7 @@ def image(size: int, align: int = 256, bases: list[int] | None = None) -> Any:
 
     module = SimpleNamespace(contents=contents, variables=[SimpleNamespace(offset=3)])
     summary = SimpleNamespace(segment_bytes=size, segment_align=align)
-    return SimpleNamespace(summary=summary, decode=lambda: module)
+    return SimpleNamespace(summary=summary, decode_variables=lambda: module)
 
 
 def test_segments_are_whole_pages_one_behind_the_other_and_holes_are_filled(segments: Any) -> None:
