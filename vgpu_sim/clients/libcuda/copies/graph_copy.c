@@ -59,8 +59,7 @@ CUresult tsr_graph_copy_enqueue(struct tsr_context *context, uint32_t stream, ui
   if ((to.context && to.context != context) || (from.context && from.context != context))
     TSR_REFUSE("a graph's copy of memory of another context than its stream's");
   if (stream == TSR_LIST_RING && (to.context != context || from.context != context))
-    TSR_REFUSE("a copy of pageable memory in the body of a conditional node, or in a graph that "
-               "kernels launch");
+    TSR_REFUSE("a copy of pageable memory in a conditional body or a graph for kernels");
   if (to.context != context || from.context != context)
     return enqueue_hosted(context, stream, &to, &from, shape);
   for (uint64_t z = 0; z < shape->layers && result == CUDA_SUCCESS; z++)
