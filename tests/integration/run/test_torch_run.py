@@ -223,10 +223,11 @@ def compute(line, d):
         warnings.simplefilter("always")
         try:
             result = eval(line, scope)
+            found = str(result.dtype), result.tolist()
         except Exception as error:
             return type(error).__name__, str(error)
     texts = [str(one.message).split(" (Triggered")[0] for one in caught]
-    return str(result.dtype), result.tolist(), [text for text in texts if "resized" in text]
+    return *found, [text for text in texts if "resized" in text]
 
 barrier, errors = threading.Barrier(4), []
 def start():
