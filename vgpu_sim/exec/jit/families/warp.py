@@ -211,8 +211,9 @@ def _one_lane(emitter: Emitter, node: Operation, mask: Mask) -> None:
     text, values, instruction = emitter.text, emitter.values, node.instruction
     company = instruction.op is Op.ACTIVEMASK
     analysis = emitter.analysis
-    waiting = wait_points.waiting_active_masks(analysis.ssa, analysis.geometry.block)
-    gathers = company and node not in waiting
+    gathers = company and node not in wait_points.waiting_active_masks(
+        analysis.ssa, analysis.geometry.block
+    )
     if gathers and not wait_points.lanes_wait(analysis.ssa, analysis.geometry):
         lane = text.let(f"and i32 {emitter.specials.first}, 31")
         _define_of_lane(emitter, node, lambda: (text.let(f"shl i32 1, {lane}"), ""))
