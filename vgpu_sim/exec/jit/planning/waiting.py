@@ -75,17 +75,13 @@ def list_waiting_plans(case: Case) -> Iterator[Candidate]:
     hot = not loops or any(b in body for b, _ in wait_points.find(ssa) for body in loops)
     for width, padding in case.shapes:
         why = _why(case, width)
-        found, plain = _groups(case, width, padding), False
+        found = _groups(case, width, padding)
         if not found:
-            found, plain = _plain_groups(case, width, padding), True
-        if not found:
+            yield from _list_plain_warps(case, width, padding)
             yield Candidate(Plan(width, 1, padding=padding), why, _TOO_MUCH_CODE)
         # Lanes that diverge within a vector diverge in every group of such vectors.
         elif not wait_points.is_legal_geometry(ssa, found[0]):
             yield Candidate(plan_of(found[0]), why, _MAY_PART)
-        elif plain:
-            yield Candidate(_without_passes(found[0]), _PLAIN)
-            return
         else:
             yield from _vectors(case, found, why, hot=hot)
             return
@@ -97,9 +93,16 @@ def list_plain_warps(case: Case) -> Iterator[Candidate]:
     a warp wait for each other and never diverge where they wait.
     """
     for width, padding in case.shapes:
-        for geometry in _plain_groups(case, width, padding):
-            against = "" if wait_points.is_legal_geometry(case.ssa, geometry) else _MAY_PART
-            yield Candidate(_without_passes(geometry), _PLAIN, against)
+        yield from _list_plain_warps(case, width, padding)
+
+
+def _list_plain_warps(case: Case, width: int, padding: geometries.Padding) -> Iterator[Candidate]:
+    """Yield the plan of one warp in vectors of a width, if its code is small enough."""
+    most = code_size.MAX_PLAIN_WARP_NODE_VECTORS if case.collective else 0
+    found = geometries_within_size(case.block, width, padding, case.nodes, most)
+    for geometry in [g for g in found if g.whole_warps][:1]:
+        against = "" if wait_points.is_legal_geometry(case.ssa, geometry) else _MAY_PART
+        yield Candidate(replace(plan_of(geometry), versioned=False, tier=0), _PLAIN, against)
 
 
 def _why(case: Case, width: int) -> str:
@@ -125,17 +128,6 @@ def _groups(case: Case, width: int, padding: geometries.Padding) -> list[Geometr
     most = code_size.MAX_WARP_NODE_VECTORS
     more = geometries_within_size(case.block, width, padding, case.nodes, most)
     return [g for g in more if g.whole_warps][:1]
-
-
-def _plain_groups(case: Case, width: int, padding: geometries.Padding) -> list[Geometry]:
-    """Return the groups of one warp whose code is small enough without LLVM's passes."""
-    most = code_size.MAX_PLAIN_WARP_NODE_VECTORS if case.collective else 0
-    found = geometries_within_size(case.block, width, padding, case.nodes, most)
-    return [g for g in found if g.whole_warps][:1]
-
-
-def _without_passes(geometry: Geometry) -> Plan:
-    return replace(plan_of(geometry), versioned=False, tier=0)
 
 
 def _vectors(case: Case, found: list[Geometry], why: str, *, hot: bool) -> Iterator[Candidate]:
