@@ -222,6 +222,5 @@ def test_a_name_that_is_missing_is_failed_and_said(labelled_node: Cluster) -> No
         return bool(labels.get(STATE) == "failed")
 
     until(failed, 60)
-    events = labelled_node.get("events", "-A", "--field-selector", f"involvedObject.name={node}")
-    assert any("all-9g.99gb" in event.get("message", "") for event in events["items"])
+    labelled_node.wait_for_event(node, "MIGConfigFailed", "all-9g.99gb")
     assert gpus(labelled_node)[1] == 2  # the previous state remains

@@ -85,12 +85,6 @@ def wait_for_state(cluster: Cluster, node: str, name: str, wanted: str) -> list[
     return seen
 
 
-def event_messages(cluster: Cluster, node: str, reason: str) -> list[str]:
-    chosen = f"involvedObject.kind=Node,involvedObject.name={node},reason={reason}"
-    found = cluster.get("events", "-n", "default", "--field-selector", chosen)["items"]
-    return [str(event.get("message", "")) for event in found]
-
-
 def test_a_label_becomes_slices_and_no_label_is_missing_meanwhile(
     custom_config: Cluster, node: str
 ) -> None:
@@ -107,10 +101,7 @@ def test_a_label_becomes_slices_and_no_label_is_missing_meanwhile(
     assert all(lasting <= found.keys() for found in seen)
     by_profile = [{k for k in found if "/mig-2g" in k or "/mig-3g" in k} for found in seen]
     assert all(by_profile), "between the two configurations no profile had labels"
-    assert any(
-        "second-3g" in message
-        for message in event_messages(custom_config, node, "MIGConfigApplied")
-    )
+    custom_config.wait_for_event(node, "MIGConfigApplied", "second-3g")
 
 
 def test_a_name_that_is_missing_fails_and_an_event_says_what_there_is(
@@ -118,8 +109,8 @@ def test_a_name_that_is_missing_fails_and_an_event_says_what_there_is(
 ) -> None:
     set_label(custom_config, node, "second-4g")
     wait_for_state(custom_config, node, "second-4g", "failed")
-    messages = event_messages(custom_config, node, "MIGConfigFailed")
-    assert any("no configuration 'second-4g'; it has second-" in m for m in messages), messages
+    expected = "no configuration 'second-4g'; it has second-"
+    custom_config.wait_for_event(node, "MIGConfigFailed", expected)
     assert second(custom_config, node) == ["whole"]
 
 

@@ -77,8 +77,7 @@ def test_an_edited_prefix_is_named_in_the_policy_and_the_pool(
     assert accepted[:2] == ("True", "Overridden")
     assert "resourcePrefix is nvidia.com, not the chart's gpu.tessera.dev" in accepted[2]
     assert nvidia_names.get("gpupool", "demo")["status"]["resourcePrefix"] == "nvidia.com"
-    events = nvidia_names.get("events", "--field-selector", "involvedObject.name=default")["items"]
-    assert "Overridden" in {event["reason"] for event in events}
+    nvidia_names.wait_for_event("default", "Overridden")
     until(lambda: nvidia_names.condition("gpupolicy/default", "Ready").status == "True")
     whole = sample_pod("unchanged", "--n", "1024")
     whole["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": 1}

@@ -71,6 +71,7 @@ def test_an_edit_is_programmed_again_and_without_pods_takes_no_room(namespace: C
         "AGE",
     ]
     assert f"{nodes['total']}/{nodes['total']}" in printed[1]
+    namespace.wait_for_event("deny-writes", "Programmed")
     events = namespace.get("events", "--field-selector", "reason=Programmed")["items"]
     assert {e["involvedObject"]["name"] for e in events} == {"deny-writes"}
 

@@ -156,6 +156,20 @@ class Cluster:
                 return Condition(one["status"], one["reason"], one["message"])
         return Condition()
 
+    def wait_for_event(self, name: str, reason: str, text: str = "") -> None:
+        """Wait for an event with a reason on an object of this name whose message has this text.
+
+        Controllers post events in the background, after they have written the state that causes
+        them. Raises TimeoutError.
+        """
+        chosen = f"--field-selector=involvedObject.name={name},reason={reason}"
+
+        def posted() -> bool:
+            found = self.get("events", chosen)["items"]
+            return any(text in event.get("message", "") for event in found)
+
+        until(posted)
+
     def gpus(self, pool: str = POOL) -> list[dict[str, Any]]:
         """Return the GPUs of a pool, by default of the demo's."""
         found: list[dict[str, Any]] = self.get("gpus")["items"]
