@@ -34,8 +34,8 @@ test: venv references ## everything: unit, golden, ABI and conformance tests, th
 	  cluster '$(MAKE) test-cluster'
 
 # Tests of GPUs: those of claims change only the last node, beside those that need only the first. Pools on
-# the control plane's node: with other boards, and at last the tests of what executes kernels once more, on
-# the interpreter. Not targets, whose $(MAKE) would run all of this in `make -n`.
+# the control plane's node: layouts, other boards, and at last the tests of what executes kernels once more,
+# on the interpreter. Not targets, whose $(MAKE) would run all of this in `make -n`.
 TEST_POOLS = status=0; \
   $(PYTEST) $(E2E) -m "control_plane and not soak" || status=$$?; \
   TESSERA_E2E_BACKEND=Interpreter $(PYTEST) $(E2E) -m "backend and not soak" || status=$$?; \

@@ -9,6 +9,7 @@ import pytest
 
 from support.cluster import interpreter_pool
 from support.cluster.cluster_lock import ClusterLock, Scopes, do_once
+from support.cluster.control_plane import place
 from support.cluster.kubectl import SAMPLE_IMAGE, SMALL, Cluster, gpu_nodes, layout_of, until
 from support.cluster.lanes import CONTROL_PLANE, EARLY, FIRST, LATE, alone_on, lane_of, used_by
 from support.cluster.rdma_nodes import two_nodes
@@ -181,7 +182,7 @@ def sample_pod(
         }
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
         if chosen := node or default_node():
-            interpreter_pool.place(pod, chosen)
+            place(pod, chosen)
         if files:
             spec["volumes"] = [{"name": "files", "configMap": {"name": files}}]
             container["volumeMounts"] = [{"name": "files", "mountPath": "/files"}]

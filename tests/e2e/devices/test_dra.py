@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from support.cluster.control_plane import place
 from support.cluster.dra_claims import ALLOCATION, claim, devices_of, exactly, pod
-from support.cluster.interpreter_pool import POOL, is_chosen, place
+from support.cluster.interpreter_pool import POOL, is_chosen
 from support.cluster.kubectl import EXAMPLES, SYSTEM, Cluster, gpu_nodes, in_node, pod_of, until
 
 Manifest = Callable[..., dict[str, Any]]

@@ -1,51 +1,73 @@
-"""Layouts that change slices in use: wait, evict, roll back. On the second GPU of each node, with
-2g.20gb.
+"""Layouts that change slices in use: wait, evict, roll back. On two GPUs of a pool of the control
+plane's node, which hold 2g.20gb.
 """
 
-import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from support.cluster.control_plane import control_plane_of, control_plane_pool
 from support.cluster.kubectl import Cluster, layout_of, until
 
 LAYOUT = "miglayout/e2e"
+POOL = "e2e-layouts"
+GPUS = (0, 1)
 
 Manifest = Callable[..., dict[str, Any]]
-RESOURCE = "gpu.tessera.dev/mig-2g.20gb"
+RESOURCE = "gpu.tessera.dev/mig-"
 
 
 def ready(cluster: Cluster) -> None:
-    cluster.kubectl("wait", "--for=condition=Ready", "miglayout/e2e", "--timeout=60s")
+    cluster.kubectl("wait", "--for=condition=Ready", LAYOUT, "--timeout=60s")
 
 
-def slices_of_second_gpus(cluster: Cluster) -> dict[str, list[str]]:
-    """Return the slices of each second GPU."""
+def layout(profile: str, count: int, name: str = "e2e", **rollout: Any) -> dict[str, Any]:
+    """Return a layout of both GPUs, which may be unavailable at the same time."""
+    return layout_of(profile, count, name, pool=POOL, indices=GPUS, maxUnavailable=2, **rollout)
+
+
+def slices_of_gpus(cluster: Cluster) -> dict[str, list[str]]:
+    """Return the slices of each GPU."""
     result: dict[str, list[str]] = {}
-    for item in cluster.slices():
-        if item["gpu"].endswith("-gpu-1"):
-            inner = f".{item['computeStart']}" if "computeStart" in item else ""
-            place = f"{item['profile']}@{item['start']}{inner}"
-            result.setdefault(item["gpu"], []).append(place)
+    for item in cluster.slices(POOL):
+        inner = f".{item['computeStart']}" if "computeStart" in item else ""
+        place = f"{item['profile']}@{item['start']}{inner}"
+        result.setdefault(item["gpu"], []).append(place)
     return {gpu: sorted(slices) for gpu, slices in result.items()}
 
 
+def count_offered(cluster: Cluster, profile: str) -> int:
+    """Return how many slices of a profile the node offers; 0 for a removed one."""
+    node = cluster.get("node", control_plane_of(cluster))
+    return int(node["status"]["allocatable"].get(RESOURCE + profile, "0"))
+
+
+@pytest.fixture(scope="module")
+def node(whole_cluster: Cluster) -> Iterator[str]:
+    """The node of the pool."""
+    settings = {"board": "h100-80gb", "count": len(GPUS), "nodeBudget": "2Gi"}
+    with control_plane_pool(whole_cluster, POOL, **settings) as name:
+        yield name
+
+
 @pytest.fixture
-def slices(namespace: Cluster) -> Iterator[Cluster]:
-    """The cluster with three 2g.20gb on each second GPU, and a namespace for the test's pods."""
-    namespace.delete("miglayout", "mixed")  # the sample would use the GPUs of this test
-    namespace.apply(layout_of("2g.20gb", 3, maxUnavailable=2))
+def slices(namespace: Cluster, node: str) -> Iterator[Cluster]:
+    """The cluster with three 2g.20gb on each GPU, and a namespace for the test's pods."""
+    namespace.apply(layout("2g.20gb", 3))
     ready(namespace)
-    assert [o.get("2g.20gb") for o in namespace.offered_slices()] == ["3", "3"]  # ready says so
+    assert count_offered(namespace, "2g.20gb") == 6  # ready says so
     yield namespace
     namespace.delete("pods", "--all")
     namespace.delete("miglayout", "e2e")
-    until(lambda: set(map(tuple, slices_of_second_gpus(namespace).values())) == {("whole@0",)})
+    until(lambda: set(map(tuple, slices_of_gpus(namespace).values())) == {("whole@0",)})
 
 
-def holding(sample_pod: Manifest, name: str = "holder") -> dict[str, Any]:
-    return sample_pod(name, "--n", "1024", "--hold", "600", profile="2g.20gb", small=True)
+@pytest.fixture
+def holding(sample_pod: Manifest, node: str) -> dict[str, Any]:
+    """A pod that holds a slice."""
+    arguments = ("--n", "1024", "--hold", "600")
+    return sample_pod("holder", *arguments, profile="2g.20gb", node=node, small=True)
 
 
 def start(cluster: Cluster, pod: dict[str, Any]) -> str:
@@ -55,7 +77,7 @@ def start(cluster: Cluster, pod: dict[str, Any]) -> str:
     cluster.wait_pod(name, "Running")
 
     def held() -> str | None:
-        for item in cluster.slices():
+        for item in cluster.slices(POOL):
             if any(h["name"] == name for h in item.get("holders", [])):
                 return str(item["gpu"])
         return None
@@ -64,10 +86,10 @@ def start(cluster: Cluster, pod: dict[str, Any]) -> str:
 
 
 def test_a_slice_in_use_is_waited_for_and_its_pod_named(
-    slices: Cluster, sample_pod: Manifest
+    slices: Cluster, holding: dict[str, Any]
 ) -> None:
-    gpu = start(slices, holding(sample_pod))
-    slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2))
+    gpu = start(slices, holding)
+    slices.apply(layout("3g.40gb", 2))
     until(lambda: slices.condition(LAYOUT, "Ready").reason == "SliceInUse")
     message = slices.condition(LAYOUT, "Ready").message
     assert f"pod {slices.namespace}/holder" in message
@@ -75,41 +97,42 @@ def test_a_slice_in_use_is_waited_for_and_its_pod_named(
     status = slices.get("miglayout", "e2e")["status"]
     assert status["waiting"] == 1
     until(lambda: "MIGLayout e2e requests others" in withdrawn(slices, "holder"))
-    assert any("2g.20gb" in s for s in slices_of_second_gpus(slices)[gpu])
+    assert any("2g.20gb" in s for s in slices_of_gpus(slices)[gpu])
     assert slices.get("pod", "holder")["status"]["phase"] == "Running"
     # A withdrawn slice is no longer offered, once the kubelet has reported that.
-    until(
-        lambda: {o.get("2g.20gb", "0") for o in slices.offered_slices()} == {"0"}, 5, promised=True
-    )
+    until(lambda: count_offered(slices, "2g.20gb") == 0, 5, promised=True)
     slices.delete("pod", "holder")
     ready(slices)
-    assert set(map(tuple, slices_of_second_gpus(slices).values())) == {("3g.40gb@0", "3g.40gb@4")}
+    assert set(map(tuple, slices_of_gpus(slices).values())) == {("3g.40gb@0", "3g.40gb@4")}
 
 
-def test_a_slice_in_use_that_fits_stays_where_it_is(slices: Cluster, sample_pod: Manifest) -> None:
-    gpu = start(slices, holding(sample_pod))
-    before = {i["uuid"] for i in slices.slices() if i["gpu"] == gpu and i.get("holders")}
-    document = layout_of("1g.10gb", 1, maxUnavailable=2)
+def test_a_slice_in_use_that_fits_stays_where_it_is(
+    slices: Cluster, holding: dict[str, Any]
+) -> None:
+    gpu = start(slices, holding)
+    before = {i["uuid"] for i in slices.slices(POOL) if i["gpu"] == gpu and i.get("holders")}
+    document = layout("1g.10gb", 1)
     document["spec"]["instances"] += [{"profile": "2g.20gb"}]
     slices.apply(document)
     ready(slices)
-    after = {i["uuid"] for i in slices.slices() if i["gpu"] == gpu and i["profile"] == "2g.20gb"}
+    after = {
+        i["uuid"] for i in slices.slices(POOL) if i["gpu"] == gpu and i["profile"] == "2g.20gb"
+    }
     assert after == before
     assert slices.get("pod", "holder")["status"]["phase"] == "Running"
 
 
 def test_two_pods_share_a_gpu_instance_s_memory_and_each_has_its_own_sms(
-    slices: Cluster, sample_pod: Manifest
+    slices: Cluster, sample_pod: Manifest, node: str
 ) -> None:
-    slices.apply(layout_of("1c.3g.40gb", 3, maxUnavailable=2))
+    slices.apply(layout("1c.3g.40gb", 3))
     ready(slices)
-    assert [o.get("1c.3g.40gb") for o in slices.offered_slices()] == ["3", "3"]
+    assert count_offered(slices, "1c.3g.40gb") == 6
     divided = tuple(f"1c.3g.40gb@0.{at}" for at in range(3))
-    assert {tuple(one) for one in slices_of_second_gpus(slices).values()} <= {
+    assert {tuple(one) for one in slices_of_gpus(slices).values()} <= {
         divided,
         tuple(one.replace("@0", "@4") for one in divided),
     }
-    node = slices.slices()[0]["node"]
     for name in ("one", "other"):
         pod = sample_pod(name, "--n", "65536", "--hold", "600", node=node, profile="1c.3g.40gb")
         slices.apply(pod)
@@ -127,7 +150,7 @@ def _held_by(cluster: Cluster, *pods: str) -> list[dict[str, Any]]:
     """Return the slices that these pods hold; empty until each of them holds one."""
     found = [
         item
-        for item in cluster.slices()
+        for item in cluster.slices(POOL)
         if any(holder["name"] in pods for holder in item.get("holders", []))
     ]
     return found if len(found) == len(pods) else []
@@ -141,8 +164,10 @@ def withdrawn(cluster: Cluster, pod: str) -> str:
     )
 
 
-def deployment(sample_pod: Manifest) -> dict[str, Any]:
-    spec = holding(sample_pod)["spec"] | {"restartPolicy": "Always"}
+@pytest.fixture
+def deployment(holding: dict[str, Any]) -> dict[str, Any]:
+    """A Deployment whose two pods hold a slice each."""
+    spec = holding["spec"] | {"restartPolicy": "Always"}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -155,12 +180,14 @@ def deployment(sample_pod: Manifest) -> dict[str, Any]:
     }
 
 
-def test_eviction_moves_pods_away_without_a_storm(slices: Cluster, sample_pod: Manifest) -> None:
+def test_eviction_moves_pods_away_without_a_storm(
+    slices: Cluster, deployment: dict[str, Any]
+) -> None:
     """The pods that replace evicted ones are Pending: none gets a slice that is being withdrawn."""
-    slices.apply(deployment(sample_pod))
+    slices.apply(deployment)
     slices.kubectl("rollout", "status", "deployment/tenants", "--timeout=60s")
-    until(lambda: sum(bool(i.get("holders")) for i in slices.slices()) >= 2)
-    slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2, onInUse="Evict"))
+    until(lambda: sum(bool(i.get("holders")) for i in slices.slices(POOL)) >= 2)
+    slices.apply(layout("3g.40gb", 2, onInUse="Evict"))
     ready(slices)
     replacing = [
         (pod["status"]["phase"], pod["status"].get("reason"))
@@ -171,9 +198,11 @@ def test_eviction_moves_pods_away_without_a_storm(slices: Cluster, sample_pod: M
     slices.delete("deployment", "tenants")
 
 
-def test_a_disruption_budget_is_honoured_and_named(slices: Cluster, sample_pod: Manifest) -> None:
+def test_a_disruption_budget_is_honoured_and_named(
+    slices: Cluster, deployment: dict[str, Any]
+) -> None:
     slices.apply(
-        deployment(sample_pod),
+        deployment,
         {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
@@ -182,8 +211,8 @@ def test_a_disruption_budget_is_honoured_and_named(slices: Cluster, sample_pod: 
         },
     )
     slices.kubectl("rollout", "status", "deployment/tenants", "--timeout=60s")
-    until(lambda: sum(bool(i.get("holders")) for i in slices.slices()) >= 2)
-    slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2, onInUse="Evict"))
+    until(lambda: sum(bool(i.get("holders")) for i in slices.slices(POOL)) >= 2)
+    slices.apply(layout("3g.40gb", 2, onInUse="Evict"))
     until(lambda: "eviction refused" in slices.condition(LAYOUT, "Ready").message)
     assert "disruption budget" in slices.condition(LAYOUT, "Ready").message
     phases = {p["status"]["phase"] for p in slices.get("pods")["items"]}
@@ -192,32 +221,31 @@ def test_a_disruption_budget_is_honoured_and_named(slices: Cluster, sample_pod: 
     ready(slices)
 
 
-def test_past_its_deadline_a_change_is_rolled_back(slices: Cluster, sample_pod: Manifest) -> None:
-    gpu = start(slices, holding(sample_pod))
-    slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2, deadlineSeconds=8))
+def test_past_its_deadline_a_change_is_rolled_back(
+    slices: Cluster, holding: dict[str, Any]
+) -> None:
+    gpu = start(slices, holding)
+    slices.apply(layout("3g.40gb", 2, deadlineSeconds=8))
     until(lambda: slices.condition(LAYOUT, "Degraded").reason == "DeadlineExceeded")
     assert "holder" in slices.condition(LAYOUT, "Degraded").message
-    until(lambda: slices_of_second_gpus(slices)[gpu] == ["2g.20gb@0", "2g.20gb@2", "2g.20gb@4"])
+    until(lambda: slices_of_gpus(slices)[gpu] == ["2g.20gb@0", "2g.20gb@2", "2g.20gb@4"])
     assert slices.get("pod", "holder")["status"]["phase"] == "Running"
     assert slices.condition(LAYOUT, "Ready").status == "False"
-    until(lambda: {o["2g.20gb"] for o in slices.offered_slices()} >= {"3"})
+    until(lambda: count_offered(slices, "2g.20gb") >= 3)
 
 
-def test_the_younger_of_two_layouts_reports_the_older(whole_cluster: Cluster) -> None:
-    document = layout_of("7g.80gb", 1, maxUnavailable=2)
-    document["spec"]["selector"]["indices"] = [0]
-    whole_cluster.apply(document)
+def test_the_younger_of_two_layouts_reports_the_older(slices: Cluster) -> None:
+    slices.apply(layout("7g.80gb", 1, "e2e-younger"))
+    younger = ("miglayout/e2e-younger", "Accepted")
     try:
-        until(lambda: whole_cluster.condition(LAYOUT, "Accepted").reason == "LayoutConflict")
-        assert (
-            "follows the older layout seven" in whole_cluster.condition(LAYOUT, "Accepted").message
-        )
+        until(lambda: slices.condition(*younger).reason == "LayoutConflict")
+        assert "follows the older layout e2e" in slices.condition(*younger).message
     finally:
-        whole_cluster.delete("miglayout", "e2e")
+        slices.delete("miglayout", "e2e-younger")
 
 
 def test_the_api_server_itself_refuses_a_start_with_a_count(whole_cluster: Cluster) -> None:
-    document = layout_of("1g.10gb", 2, maxUnavailable=2)
+    document = layout("1g.10gb", 2)
     document["spec"]["instances"][0]["start"] = 0
     with pytest.raises(AssertionError, match="it requires count 1"):
         whole_cluster.apply(document)
@@ -227,9 +255,3 @@ def test_explain_reads_well(whole_cluster: Cluster) -> None:
     words = whole_cluster.kubectl("explain", "miglayout.spec.rollout")
     for field in ("maxUnavailable", "onInUse", "deadlineSeconds", "PodDisruptionBudgets"):
         assert field in words
-
-
-def test_helm_s_own_test_passes() -> None:
-    command = ["helm", "test", "tessera", "-n", "tessera-system", "--timeout", "2m"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
-    assert done.returncode == 0, done.stdout + done.stderr

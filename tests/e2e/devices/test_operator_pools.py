@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.cluster.interpreter_pool import control_plane_of
+from support.cluster.control_plane import control_plane_of
 from support.cluster.kubectl import Cluster, gpu_nodes, until
 
 GPU_NODES = {"node-role.tessera.dev/gpu": ""}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from support.cluster import interpreter_pool
+from support.cluster.control_plane import control_plane_pool, place
 from support.cluster.kubectl import DONE, EXAMPLES, Cluster, until
 from support.processes.tessera_run import to_its_end
 
@@ -23,30 +24,16 @@ pytestmark = pytest.mark.backend
 @pytest.fixture
 def node(namespace: Cluster) -> Iterator[str]:
     """A node of a separate pool, with one whole GPU and events in modelled time."""
-    name = interpreter_pool.control_plane_of(namespace)
-    spec: dict[str, Any] = {"nodeSelector": {POOL: "yes"}, "board": BOARD, "clock": "Modelled"}
-    spec["nodeBudget"] = "1Gi"
+    spec = {"board": BOARD, "clock": "Modelled", "nodeBudget": "1Gi"}
     if interpreter_pool.is_chosen():
         spec["backend"] = interpreter_pool.INTERPRETER
-    namespace.kubectl("label", "node", name, f"{POOL}=yes")
-    namespace.apply(
-        {
-            "apiVersion": "gpu.tessera.dev/v1alpha1",
-            "kind": "GPUPool",
-            "metadata": {"name": POOL},
-            "spec": spec,
-        }
-    )
-    try:
-        for condition in ("ModelledClock", "Ready"):
-            wait = ("wait", f"--for=condition={condition}", f"gpupool/{POOL}")
-            namespace.kubectl(*wait, "--timeout=120s")
-        yield name
-    finally:
-        namespace.delete("pods", "--all")
-        namespace.kubectl("label", "node", name, f"{POOL}-")
-        namespace.delete("gpupool", POOL)
-        until(lambda: not gpus_on(namespace, name), 60)
+    with control_plane_pool(namespace, POOL, **spec) as name:
+        try:
+            wait = ("wait", "--for=condition=ModelledClock", f"gpupool/{POOL}", "--timeout=120s")
+            namespace.kubectl(*wait)
+            yield name
+        finally:
+            namespace.delete("pods", "--all")
 
 
 def gpus_on(cluster: Cluster, node: str) -> list[dict[str, Any]]:
@@ -66,7 +53,7 @@ def timing_pod(pod: dict[str, Any], node: str) -> dict[str, Any]:
     run = "python /files/timed_vecadd.py /files/vecadd.ptx && exec tail -f /dev/null"
     container["command"] = ["sh", "-c", run]
     container["resources"] = {"limits": {"gpu.tessera.dev/gpu": 1}}
-    return interpreter_pool.place(pod, node)
+    return place(pod, node)
 
 
 def predicted_us(tmp_path: Path) -> float:

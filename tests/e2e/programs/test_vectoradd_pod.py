@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from support.cluster.interpreter_pool import POOL, is_chosen, place
+from support.cluster.control_plane import place
+from support.cluster.interpreter_pool import POOL, is_chosen
 from support.cluster.kubectl import EXAMPLES, POOL as DEMO, Cluster
 
 Manifest = Callable[..., dict[str, Any]]

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -209,16 +209,24 @@ def without_gone(nodes: list[dict[str, str]]) -> list[dict[str, str]]:
     return [{name: n for name, n in node.items() if n != "0"} for node in nodes]
 
 
-def layout_of(profile: str, count: int, name: str = "e2e", **rollout: Any) -> dict[str, Any]:
-    """Return a MIGLayout with ``count`` instances of a profile on each second GPU of the demo's
-    pool.
+def layout_of(
+    profile: str,
+    count: int,
+    name: str = "e2e",
+    *,
+    pool: str = POOL,
+    indices: Sequence[int] = (1,),
+    **rollout: Any,
+) -> dict[str, Any]:
+    """Return a MIGLayout with ``count`` instances of a profile on these GPUs of each node of a
+    pool, by default each second GPU of the demo's pool.
     """
     return {
         "apiVersion": "gpu.tessera.dev/v1alpha1",
         "kind": "MIGLayout",
         "metadata": {"name": name},
         "spec": {
-            "selector": {"pool": "demo", "indices": [1]},
+            "selector": {"pool": pool, "indices": list(indices)},
             "instances": [{"profile": profile, "count": count}],
             "rollout": rollout,
         },

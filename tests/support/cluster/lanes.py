@@ -19,7 +19,10 @@ FIRST = ("test_modelled_clock.py",)
 LANES = {
     **dict.fromkeys(EARLY, "early"),
     **dict.fromkeys(("test_dra.py", "test_dra_driver.py"), "claims"),
-    **dict.fromkeys(("test_modelled_clock.py", "test_operator_pools.py"), "control_plane"),
+    **dict.fromkeys(
+        ("test_modelled_clock.py", "test_operator_layouts.py", "test_operator_pools.py"),
+        "control_plane",
+    ),
     **dict.fromkeys(
         (
             "test_c_program.py",

@@ -14,6 +14,7 @@ SAMPLES = {"gpupools.gpu.tessera.dev/demo", "miglayouts.gpu.tessera.dev/seven"}
 NODE_LABELS = (
     "e2e-clock",
     "e2e-interpreter",
+    "e2e-layouts",
     "e2e-pool",
     "gpu.tessera.dev/mig.config",
     "gpu.tessera.dev/mig.strategy.config",

@@ -1,8 +1,8 @@
 """The two parts of the tests that need no cluster: those that only compute, and those that wait.
 
-Tests in the folders of ``COMPUTING`` use the processor throughout and depend on no clock, so
-``make test`` runs them at the lowest priority beside the end-to-end tests, which mostly wait. All
-other tests start processes or measure times, and run before the cluster starts.
+Tests of ``COMPUTING`` use the processor throughout, and their results depend on no clock, so ``make
+test`` runs them at the lowest priority beside the end-to-end tests, which mostly wait. All other
+tests measure times or restart what they started, and run before the cluster starts.
 """
 
 from pathlib import Path
@@ -10,20 +10,36 @@ from pathlib import Path
 COMPUTING_PART, PROCESSES_PART = "computing", "processes"
 PARTS = (COMPUTING_PART, PROCESSES_PART)
 COMPUTING = (
+    "tests/abi/driver/test_abi_programs.py",
     "tests/conformance",
+    "tests/golden",
+    "tests/integration/packages",
+    "tests/integration/run/test_run_clang_kernels.py",
+    "tests/integration/run/test_run_client_kernels.py",
+    "tests/integration/run/test_run_sdk.py",
+    "tests/unit/benchmarks",
+    "tests/unit/boards",
+    "tests/unit/diagnosis",
+    "tests/unit/drawing",
+    "tests/unit/facts",
     "tests/unit/mig",
+    "tests/unit/plugins",
     "tests/unit/rdma",
     "tests/unit/vgpu_sim/compiler",
     "tests/unit/vgpu_sim/interp",
     "tests/unit/vgpu_sim/isa",
     "tests/unit/vgpu_sim/jit_analysis",
     "tests/unit/vgpu_sim/jit_code",
+    "tests/unit/vgpu_sim/native",
     "tests/unit/vgpu_sim/perf",
     "tests/unit/vgpu_sim/perf_validation",
+    "tests/unit/vgpu_sim/ptx",
+    "tests/unit/vgpu_sim/sdk",
 )
+"""Folders, and files of folders whose other tests wait."""
 
 
 def part_of(path: Path, root: Path) -> str:
     """Return the part to which a test file below ``root`` belongs."""
-    computes = any(path.is_relative_to(root / folder) for folder in COMPUTING)
+    computes = any(path.is_relative_to(root / place) for place in COMPUTING)
     return COMPUTING_PART if computes else PROCESSES_PART

@@ -17,9 +17,10 @@ WAITING = re.compile(
 )
 
 
-@pytest.mark.parametrize("folder", COMPUTING)
-def test_tests_that_only_compute_do_not_wait(folder: str) -> None:
-    files = list((ROOT / folder).rglob("test_*.py"))
+@pytest.mark.parametrize("place", COMPUTING)
+def test_tests_that_only_compute_do_not_wait(place: str) -> None:
+    path = ROOT / place
+    files = [path] if path.is_file() else list(path.rglob("test_*.py"))
     assert files
     assert [str(file) for file in files if WAITING.search(file.read_text())] == []
 
@@ -30,6 +31,8 @@ def test_tests_that_only_compute_do_not_wait(folder: str) -> None:
         ("tests/conformance/values/test_conformance_sums.py", COMPUTING_PART),
         ("tests/unit/mig/test_mig_plan.py", COMPUTING_PART),
         ("tests/unit/mig_others/test_a.py", PROCESSES_PART),
+        ("tests/integration/run/test_run_sdk.py", COMPUTING_PART),
+        ("tests/integration/run/test_run_lifetime.py", PROCESSES_PART),
         ("tests/integration/gpud/test_gpud_storms.py", PROCESSES_PART),
     ],
 )
@@ -38,7 +41,7 @@ def test_a_folder_decides_the_part(file: str, part: str) -> None:
 
 
 def test_each_part_collects_its_own_files_only() -> None:
-    own = {COMPUTING_PART: "tests/unit/rdma", PROCESSES_PART: "tests/unit/facts"}
+    own = {COMPUTING_PART: "tests/unit/rdma", PROCESSES_PART: "tests/unit/kubelet_conformance"}
     for part in PARTS:
         options = ["--collect-only", "-qq", "-p", "no:cacheprovider", "--part", part]
         command = [sys.executable, "-m", "pytest", *options, *own.values()]
