@@ -23,14 +23,14 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 	@deploy/kind/shell $(BIN)/python deploy/demo.py
 
 # The chart's tests need the cluster's helm, and its nodes come up after them: an idle cluster takes a
-# seventh of two cores. A test of processes that fails beside others runs once more alone, and is named
-# (tests/support/watches/failed_alone.py). End-to-end tests leave a third of two cores idle; the tests
-# that only compute run there, at the lowest priority (tests/support/watches/parts.py).
+# seventh of two cores. A test of processes that fails beside others runs once more, at normal priority,
+# and is named (tests/support/watches/failed_alone.py). End-to-end tests leave a third of two cores idle;
+# the tests that only compute run there, at the lowest priority (tests/support/watches/parts.py).
 test: venv references ## everything: unit, golden, ABI and conformance tests, then the same product on kind
 	@deploy/kind/programs
 	$(PYTEST) -n $(JOBS) --dist worksteal --part processes || $(PYTEST) --failed-alone
 	@tests/beside \
-	  computing 'nice -n 19 $(PYTEST) -n $(shell nproc) --dist worksteal --part computing --fuzz-seconds 60' \
+	  computing 'nice -n 19 $(PYTEST) -n $(shell nproc) --dist worksteal --part computing --fuzz-seconds 60 || $(PYTEST) --failed-alone' \
 	  cluster '$(MAKE) test-cluster'
 
 # Tests of GPUs: those of claims change only the last node, beside those that need only the first. Pools on

@@ -8,9 +8,11 @@ import json
 import random
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -116,13 +118,17 @@ class Programs:
 
     def __init__(self, cluster: Cluster, manifest: Manifest, node: str) -> None:
         self._cluster = cluster
-        self._name = f"running-{node}"
+        self._name = f"running-{node}-{uuid.uuid4().hex[:4]}"
         running = manifest(self._name, node=node, small=True)
         (container,) = running["spec"]["containers"]
         container["command"] = ["sh", "-c", PROGRAMS, "sh", *container["command"]]
         cluster.apply(running)
         cluster.wait_pod(self._name, "Running")
         until(self.count, 60)
+
+    def is_running(self) -> bool:
+        phase: str = self._cluster.get("pod", self._name)["status"]["phase"]
+        return phase == "Running"
 
     def count(self) -> int:
         """Return how many programs have ended; all of them must have succeeded."""
@@ -131,14 +137,42 @@ class Programs:
         return len(said)
 
 
+@dataclass(frozen=True)
+class Background:
+    """The programs of each node, which keep running from one kind of restart to the next."""
+
+    cluster: Cluster
+    by_node: dict[str, Programs] = field(default_factory=dict)
+
+    def on(self, node: str, manifest: Manifest) -> Programs:
+        """Return the programs of a node; start them first if they do not run."""
+        found = self.by_node.get(node)
+        if found is None or not found.is_running():
+            found = self.by_node[node] = Programs(self.cluster, manifest, node)
+        return found
+
+
+@pytest.fixture(scope="module")
+def background(module_namespace: Cluster) -> Background:
+    return Background(module_namespace)
+
+
 MANY = 20  # pods
 
 
 class Moments:
     """Restarts of one kind, and pods that are created around them on a node."""
 
-    def __init__(self, cluster: Cluster, manifest: Manifest, row: Restart, node: str) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        background: Background,
+        manifest: Manifest,
+        row: Restart,
+        node: str,
+    ) -> None:
         self._cluster = cluster
+        self._background = background
         self._manifest = manifest
         self._row = row
         self._node = node
@@ -149,7 +183,7 @@ class Moments:
         allowed.
         """
         settle(self._node)
-        programs = Programs(self._cluster, self._manifest, self._node)
+        programs = self._background.on(self._node, self._manifest)
         ended: Counter[str] = Counter()
         for _ in range(restarts):
             if self._row.kills:
@@ -241,7 +275,15 @@ class Together:
         self._ready.abort()
 
 
-def check(cluster: Cluster, manifest: Manifest, kind: str, *, restarts: int, pods: int) -> None:
+def check(
+    cluster: Cluster,
+    background: Background,
+    manifest: Manifest,
+    kind: str,
+    *,
+    restarts: int,
+    pods: int,
+) -> None:
     """Perform restarts of one kind, half of them on each GPU node, both nodes at the same time.
 
     A restart of what all nodes share happens once, for the pods of both nodes. One that changes a
@@ -256,7 +298,8 @@ def check(cluster: Cluster, manifest: Manifest, kind: str, *, restarts: int, pod
 
     def check_node(node: str, begin: Callable[[], Over]) -> None:
         try:
-            Moments(cluster, manifest, row, node).check(begin, restarts=rounds, pods=pods)
+            moments = Moments(cluster, background, manifest, row, node)
+            moments.check(begin, restarts=rounds, pods=pods)
         except BaseException:
             together.abort()
             raise
@@ -269,15 +312,17 @@ def check(cluster: Cluster, manifest: Manifest, kind: str, *, restarts: int, pod
 
 
 @pytest.mark.parametrize("kind", short_restarts())
-def test_no_pod_fails_around_a_restart(namespace: Cluster, sample_pod: Manifest, kind: str) -> None:
-    check(namespace, sample_pod, kind, restarts=2, pods=5)
+def test_no_pod_fails_around_a_restart(
+    namespace: Cluster, background: Background, sample_pod: Manifest, kind: str
+) -> None:
+    check(namespace, background, sample_pod, kind, restarts=2, pods=5)
 
 
 @pytest.mark.alone
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", RESTARTS)
 def test_no_pod_fails_at_any_of_many_moments_of_a_restart(
-    namespace: Cluster, sample_pod: Manifest, kind: str
+    namespace: Cluster, background: Background, sample_pod: Manifest, kind: str
 ) -> None:
     """Two hundred pods for each kind of restart."""
-    check(namespace, sample_pod, kind, restarts=10, pods=20)
+    check(namespace, background, sample_pod, kind, restarts=10, pods=20)
