@@ -159,11 +159,39 @@ int check_operators() {
   combine<F>(here.data());
   return bad + wrong(here, [&](int i) { return wanted[i]; });
 }
+
+constexpr float BOUNDS[] = {0.0f, -0.0f, 1.0f, -1.0f, 3e38f, -3e38f, INFINITY, -INFINITY, NAN};
+constexpr int N = sizeof BOUNDS / sizeof *BOUNDS;
+template <class F>
+__host__ __device__ float fused(float a, float b, float c) {
+  using one = typename F::one;
+  return float(__hfma(one(a), one(b), one(c)));
+}
+template <class F>
+__global__ void all_fused(const float* v, float* out) {
+  out[(blockIdx.x * N + blockIdx.y) * N + threadIdx.x] = fused<F>(v[blockIdx.x], v[blockIdx.y], v[threadIdx.x]);
+}
+// Infinities, NaN and signed zeros, in a device's code and in the host's.
+template <class F>
+int check_fused() {
+  using one = typename F::one;
+  Device<float> out(N * N * N), v(std::vector<float>(BOUNDS, BOUNDS + N));
+  all_fused<F><<<dim3(N, N), N>>>(v, out);
+  const std::vector<float> got = out.read();
+  int bad = 0;
+  for (int i = 0; i < N * N * N; i++) {
+    const float a = BOUNDS[i / (N * N)], b = BOUNDS[i / N % N], c = BOUNDS[i % N];
+    const float wanted = float(one(std::fma(double(float(one(a))), double(float(one(b))), double(float(one(c))))));
+    for (const float value : {got[i], fused<F>(a, b, c)})
+      bad += std::isnan(wanted) ? !std::isnan(value) : value != wanted || std::signbit(value) != std::signbit(wanted);
+  }
+  return bad;
+}
 }  // namespace
 
 int main() {
-  int bad = report("halves", check_conversions<Half>(-24, 60000, 60000) + check_operators<Half>());
-  bad += report("bfloat16", check_conversions<Brain>(-133, 1e30, 0x1p62) + check_operators<Brain>());
+  int bad = report("halves", check_conversions<Half>(-24, 60000, 60000) + check_operators<Half>() + check_fused<Half>());
+  bad += report("bfloat16", check_conversions<Brain>(-133, 1e30, 0x1p62) + check_operators<Brain>() + check_fused<Brain>());
   bad += CUDART_ONE_FP16 != __half(1.0f) || CUDART_MAX_NORMAL_FP16 != __half(65504.0f);
   bad += !__hisinf(CUDART_INF_BF16) || !__hisnan(CUDART_NAN_BF16) || float(__nv_half(CUDART_NEG_ZERO_FP16)) != 0;
   return bad != 0;
