@@ -17,6 +17,7 @@
 #define TESSERA_CC 1
 #endif
 #include <cmath>
+#include <math.h>
 #include <cstdlib>
 #include <cstring>
 #include <limits.h>

@@ -139,6 +139,7 @@ __device__ __inline__ double __nv_log1p(double a) {
   return sum.hi + sum.lo;
 }
 __device__ __inline__ double __nv_expm1(double a) {
+  if (a == 0.0) return a;
   if (tessera_abs(a) < 0.34) {
     double p = 0x1.ae7f3e733b81fp-45;
     p = tessera_fma(p, a, 0x1.ae7f3e733b81fp-41);

@@ -143,7 +143,7 @@ __device__ __inline__ float __nv_powf(float a, float b) {
 __device__ __inline__ float __nv_powif(float a, int b) { return (float)__nv_pow(a, b); }
 __device__ __inline__ float __nv_tanhf(float a) {
   const double x = tessera_abs(a);
-  if (x < 0x1p-10) return (float)(a - a * (double)a * a * (1.0 / 3.0));
+  if (x < 0x1p-10) return (float)(a * (1.0 - a * (double)a * (1.0 / 3.0)));
   if (a != a) return a;
   const double e = tessera_exp_quick(2.0 * tessera_clamp(x, 0.0, 20.0));
   return (float)tessera_copysign((e - 1.0) / (e + 1.0), a);

@@ -217,6 +217,7 @@ __device__ __inline__ double __nv_erfcx(double a) {
   return 2.0 * tessera_scale(e.hi + e.lo, k) - tessera_erfcx_positive(-a);
 }
 __device__ __inline__ double __nv_erf(double a) {
+  if (a == 0.0) return a;
   const double x = tessera_abs(a);
   if (x < 0.75) {
     const double z = a * a;
@@ -304,11 +305,11 @@ __device__ __inline__ double __nv_tgamma(double a) {
   if (a != a || a == tessera_infinity()) return a;
   if (a == 0.0) return tessera_copysign(tessera_infinity(), a);
   if (a > 172.0) return tessera_infinity();
+  if (tessera_abs(a) < 0x1p-54) return 1.0 / a;
   if (a > 0.0) return tessera_gamma_positive(a);
   if (tessera_rint(a) == a) return tessera_nan();
   const double s = __nv_sinpi(a);
   if (a < -184.0) return tessera_copysign(0.0, s);
-  if (a > -0x1p-54) return 1.0 / a;
   /* gamma(a) gamma(1 - a) = pi / sin(pi a); gamma(1 - a) may overflow where gamma(a) is not 0 */
   double rest = 1.0, b = -a;
   while (b > 140.0) {
@@ -321,7 +322,7 @@ __device__ __inline__ double __nv_tgamma(double a) {
 __device__ __inline__ double __nv_lgamma(double a) {
   if (a != a) return a;
   if (!tessera_is_finite(a) || a == 0.0) return tessera_infinity();
-  if (a > 0.0) return tessera_lgamma_positive(a);
+  if (a > 0.0) return tessera_lgamma_positive(a) + 0.0; /* not -0 */
   if (tessera_rint(a) == a) return tessera_infinity();
   if (a > -0x1p-60) return -__nv_log(-a);
   const tessera_dd l = tessera_log_dd(tessera_abs(a * __nv_sinpi(a)));
