@@ -111,6 +111,14 @@ def test_lanes_that_met_at_different_barriers_do_not_wait_again() -> None:
     assert (even == 1 << np.arange(0, 32, 2, dtype=np.uint32)).all()
 
 
+@pytest.mark.parametrize("wait", [waiting_kernels.AWAITED, waiting_kernels.BARRIERS])
+def test_lanes_do_not_wait_at_activemask_for_lanes_that_never_come(wait: tuple[str, str]) -> None:
+    """Those wait for code after the ACTIVEMASK, and then end."""
+    module, shape = waiting_kernels.waits_elsewhere(wait), (32, 1, 1)
+    found = compare(module, [words(1), words(32)], (1, 1, 1), shape, [None, jit.Plan(1, 1)])
+    assert (np.frombuffer(found[1], "<u4")[:7] == 1 << np.arange(7)).all()
+
+
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize(("grid", "block"), [(1, 32), (4, 64), (40, 16), (9, 96)])
 def test_threads_of_the_grid_proceed_one_after_another(

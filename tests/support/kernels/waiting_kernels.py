@@ -151,6 +151,44 @@ END:
     )
 
 
+AWAITED = (
+    "st.volatile.global.u32 [%d1], 7;",
+    """
+WAIT:
+    ld.volatile.global.u32 %r6, [%d1];
+    setp.eq.u32 %p2, %r6, 0;
+    @%p2 bra WAIT;
+""",
+)
+BARRIERS = "bar.sync 0;", "bar.sync 0;"
+
+
+def waits_elsewhere(wait: tuple[str, str]) -> Module:
+    """Lanes below 7 read ACTIVEMASK, and then do what the others, which end there, wait for."""
+    after, others = wait
+    return kernel(
+        f"""
+    setp.lt.u32 %p0, %r0, 7;
+    @%p0 bra READ;
+    bra OTHERS;
+READ:
+    activemask.b32 %r5;
+    bar.warp.sync %r5;
+    mov.u32 %r7, %lanemask_eq;
+    and.b32 %r7, %r7, %r5;
+    mul.wide.u32 %d4, %r3, 4;
+    add.u64 %d4, %d2, %d4;
+    st.global.u32 [%d4], %r7;
+    {after}
+    bra END;
+OTHERS:
+    {others}
+END:
+""",
+        2,
+    )
+
+
 def company(behind: str, until: int) -> Module:
     """Threads below ``until`` read ACTIVEMASK, then again one by one while they hold a lock.
 

@@ -71,9 +71,10 @@ def waiting_active_masks(ssa: SsaFunction, block: Dimensions) -> frozenset[Opera
 
     An ACTIVEMASK is returned in two cases:
 
-    1. All live lanes reach the ACTIVEMASK on one path, and the only earlier waits are those of all
-       lanes of the warp. Otherwise a lane that polls, or that waits while other lanes are
-       elsewhere, may be waiting for code after the ACTIVEMASK.
+    1. All live lanes reach the ACTIVEMASK on one path, the only earlier waits are those of all
+       lanes of the warp, and lanes that never reach it end without waiting. Otherwise a lane that
+       polls, or that waits while other lanes are elsewhere, may be waiting for code after the
+       ACTIVEMASK.
     2. The ACTIVEMASK follows a barrier at which all lanes of the warp have just met.
     """
     found = {node: place for place, node in collectives(ssa) if _is_active_mask(node)}
@@ -87,10 +88,24 @@ def waiting_active_masks(ssa: SsaFunction, block: Dimensions) -> frozenset[Opera
         place for place, node in collectives(ssa) if node not in found
     }
     graph = ssa.graph
-    waits = (*polling_loops.polling_headers(ssa), *(place for place in alone if place in partial))
+    polls = set(polling_loops.polling_headers(ssa))
+    waits = (*polls, *(place for place in alone if place in partial))
     behind = {place for begin in waits for place in _reachable(graph, begin, graph.exit)}
     away = behind | partial.keys()
+    away |= {
+        place for place in found.values() if _waits_on_other_paths(graph, place, polls | alone)
+    }
     return met | {node for node, place in found.items() if place not in away}
+
+
+def _waits_on_other_paths(graph: Cfg, block: int, waits: Iterable[int]) -> bool:
+    """Return whether a lane that never reaches ``block`` may wait (``waits`` are the blocks with
+    waits).
+    """
+    others = _reachable(graph, graph.reverse_post_order[0], block)
+    return any(
+        place in others and block not in _reachable(graph, place, graph.exit) for place in waits
+    )
 
 
 def _after_whole_warp_barriers(
