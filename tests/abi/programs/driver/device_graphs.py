@@ -170,6 +170,17 @@ def in_flight() -> list[int]:
     return read(log, 3) + read(found, 2)
 
 
+def empty() -> list[int]:
+    """Graphs without nodes come and go, while there is one that a kernel launches."""
+    graphs, found = Graphs(), words(1)
+    kept = graphs.executable()
+    for _ in range(300):  # more than can exist at a time
+        cuda.cuGraphExecDestroy(graphs.executable())
+    cuda.cuMemsetD32(found, 7, 1)
+    cuda.cuGraphLaunch(graphs.executable(("fires", kept, FIRE, found)), 0)
+    return read(found, 1)
+
+
 def copies() -> list[int]:
     """Errors of instantiation of copies to a device's, a pinned, a pageable address and an array."""
     load(NOTE)  # which makes a context

@@ -133,28 +133,30 @@ static CUresult begin(struct run *run) {
   return result;
 }
 
-/* A list that launches may still need. */
-struct old_list {
-  uint64_t context, address;
+/* An entry of the launch buffer whose list launches may still need. */
+struct old_entry {
+  uint64_t context;
+  uint32_t place;
 };
 
 static void forget_entry(void *data) {
-  struct old_list *list = data;
-  struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, list->context);
-  if (context) tsr_launch_buffer_forget(context, list->address);
-  free(list);
+  struct old_entry *entry = data;
+  struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, entry->context);
+  if (context) tsr_launch_buffer_forget(context, entry->place);
+  free(entry);
 }
 
 static void forget_list(struct tsr_exec *exec) {
   struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, exec->whole_context);
-  if (context) {
-    tsr_launch_buffer_retire(context, tsr_object_handle(TSR_GRAPH_EXEC, exec));
-    struct old_list *list = malloc(sizeof *list); /* without memory the entry stays */
-    if (list) {
-      *list = (struct old_list){.context = exec->whole_context, .address = exec->whole.address};
-      tsr_later(exec->whole_context, forget_entry, list, tsr_graphs_sweep);
+  if (context && exec->place != 0) {
+    tsr_launch_buffer_retire(context, exec->place);
+    struct old_entry *entry = malloc(sizeof *entry); /* without memory the entry stays */
+    if (entry) {
+      *entry = (struct old_entry){.context = exec->whole_context, .place = exec->place};
+      tsr_later(exec->whole_context, forget_entry, entry, tsr_graphs_sweep);
     }
   }
+  exec->place = 0;
   tsr_listed_release(&exec->whole, exec->whole_context);
   exec->whole_context = 0;
 }
@@ -185,7 +187,7 @@ CUresult tsr_exec_upload(struct tsr_exec *exec, struct tsr_context *context) {
   if (result == CUDA_SUCCESS)
     result = tsr_launch_buffer_publish(context, tsr_object_handle(TSR_GRAPH_EXEC, exec),
                                        !(exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH),
-                                       exec->whole.address, exec->whole.slots);
+                                       exec->whole.address, exec->whole.slots, &exec->place);
   if (result != CUDA_SUCCESS) forget_list(exec);
   return result;
 }

@@ -26,6 +26,7 @@ struct tsr_exec {
   bool is_list; /* it runs as one list of requests */
   struct tsr_listed whole; /* the whole graph, if it is a list */
   uint64_t whole_context;  /* of that memory */
+  uint32_t place; /* of the list's entry in the launch buffer; 0: none */
   struct tsr_step *steps;
   uint64_t *values; /* per step: the request that completes it */
   uint32_t count, room, lanes;

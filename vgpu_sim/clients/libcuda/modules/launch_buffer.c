@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "exchange/ring_copy.h"
+#include "log.h"
 #include "memory/memory.h"
 
 /* Offsets in the buffer, in words of 8 bytes. */
@@ -72,57 +73,56 @@ static uint64_t count_of(const uint64_t *words) {
   return count < MOST_GRAPHS ? count : MOST_GRAPHS;
 }
 
-/* Return the entry of which a word has a value, or NULL. */
-static uint64_t *find_entry(uint64_t *words, uint32_t word, uint64_t value) {
-  const uint64_t count = count_of(words);
-  for (uint64_t i = 0; i < count; i++) {
-    uint64_t *entry = &words[ENTRIES + ENTRY_WORDS * i];
-    if (entry[word] == value) return entry;
-  }
-  return NULL;
+/* Return the place of a free entry, or MOST_GRAPHS. */
+static uint32_t find_free(const uint64_t *words) {
+  const uint32_t count = (uint32_t)count_of(words);
+  for (uint32_t i = 0; i < count; i++)
+    if (words[ENTRIES + ENTRY_WORDS * i] == 0) return i;
+  return count;
 }
 
 CUresult tsr_launch_buffer_publish(struct tsr_context *context, uint64_t graph, bool of_host,
-                                   uint64_t list, uint32_t slots) {
+                                   uint64_t list, uint32_t slots, uint32_t *place) {
   struct tsr_system_area *area = &context->system_area;
   pthread_mutex_lock(&area->making);
   CUresult result = area->launch_buffer == 0 ? make(context) : CUDA_SUCCESS;
   uint64_t *const words = result == CUDA_SUCCESS ? words_of(area) : NULL;
   if (result == CUDA_SUCCESS && !words) result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (result == CUDA_SUCCESS) {
-    uint64_t *entry = find_entry(words, 0, 0);
-    const uint64_t count = count_of(words);
-    if (!entry && count < MOST_GRAPHS) {
-      entry = &words[ENTRIES + ENTRY_WORDS * count];
-      words[GRAPH_COUNT] = count + 1;
-    }
-    if (entry) {
+    const uint32_t i = find_free(words);
+    if (i < MOST_GRAPHS) {
+      uint64_t *entry = &words[ENTRIES + ENTRY_WORDS * i];
       entry[1] = list;
       entry[2] = slots;
       __atomic_store_n(&entry[0], of_host ? graph | OF_HOST : graph, __ATOMIC_RELEASE);
+      if (i == count_of(words)) words[GRAPH_COUNT] = i + 1;
+      *place = i + 1;
     } else {
       result = CUDA_ERROR_OUT_OF_MEMORY;
+      tsr_log("%d graphs that kernels launch exist, or were destroyed and still run (CUDA error %d)",
+              MOST_GRAPHS, (int)result);
     }
   }
   pthread_mutex_unlock(&area->making);
   return result;
 }
 
-/* Write the handle of the entry of which a word has a value. */
-static void change(struct tsr_context *context, uint32_t word, uint64_t value, uint64_t handle) {
+void tsr_launch_buffer_retire(struct tsr_context *context, uint32_t place) {
   struct tsr_system_area *area = &context->system_area;
   pthread_mutex_lock(&area->making);
-  uint64_t *const words = area->launch_buffer ? words_of(area) : NULL;
-  uint64_t *entry = words ? find_entry(words, word, value) : NULL;
-  if (entry) __atomic_store_n(&entry[0], handle, __ATOMIC_RELEASE);
+  uint64_t *const words = words_of(area);
+  if (words) __atomic_fetch_or(&words[ENTRIES + ENTRY_WORDS * (place - 1)], RETIRED, __ATOMIC_RELEASE);
   pthread_mutex_unlock(&area->making);
 }
 
-void tsr_launch_buffer_retire(struct tsr_context *context, uint64_t graph) {
-  change(context, 0, graph, graph | RETIRED);
-  change(context, 0, graph | OF_HOST, graph | OF_HOST | RETIRED);
-}
-
-void tsr_launch_buffer_forget(struct tsr_context *context, uint64_t list) {
-  change(context, 1, list, 0);
+void tsr_launch_buffer_forget(struct tsr_context *context, uint32_t place) {
+  struct tsr_system_area *area = &context->system_area;
+  pthread_mutex_lock(&area->making);
+  uint64_t *const words = words_of(area);
+  if (words) {
+    uint64_t *entry = &words[ENTRIES + ENTRY_WORDS * (place - 1)];
+    entry[1] = 0; /* another graph may have its list at this address */
+    __atomic_store_n(&entry[0], 0, __ATOMIC_RELEASE);
+  }
+  pthread_mutex_unlock(&area->making);
 }

@@ -11,11 +11,12 @@
 CUresult tsr_launch_buffer_tell(struct tsr_context *context, uint64_t variable);
 
 /* Let kernels of an executable graph launch graphs: its handle, and its list of requests. Unless it is
- * `of_host`, kernels of the context can launch it, too. At most 256 graphs can be so at a time. */
+ * `of_host`, kernels of the context can launch it, too. At most 256 graphs can be so at a time. `place`
+ * gets the place of its entry in the buffer, which is not 0. */
 CUresult tsr_launch_buffer_publish(struct tsr_context *context, uint64_t graph, bool of_host,
-                                   uint64_t list, uint32_t slots);
-/* Let kernels launch a graph no more. They still know it as their own, until its list is forgotten. */
-void tsr_launch_buffer_retire(struct tsr_context *context, uint64_t graph);
-void tsr_launch_buffer_forget(struct tsr_context *context, uint64_t list);
+                                   uint64_t list, uint32_t slots, uint32_t *place);
+/* Let kernels launch a graph no more. They still know it as their own, until its entry is forgotten. */
+void tsr_launch_buffer_retire(struct tsr_context *context, uint32_t place);
+void tsr_launch_buffer_forget(struct tsr_context *context, uint32_t place);
 
 #endif
