@@ -221,7 +221,7 @@ def test_clusters_that_take_launches_and_hold_tensor_memory() -> None:
       bar.sync 0; ld.shared.b32 %r21, [base]; shr.u32 %r22, %t, 5; shl.b32 %r22, %r22, 21;
       add.u32 %r21, %r21, %r22; mov.u32 %c, %b;
     turn:
-      mad.lo.u32 %r1, %c, 1000, %t; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r21+5], %r1;
+      mad.lo.u32 %r1, %c, 1000, %t; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r21+5], {{%r1}};
       tcgen05.wait::st.sync.aligned; {_MEET}
       @%p mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 16;
       setp.eq.u32 %s, %rank, 0; and.pred %s, %s, %p; mov.u32 %r2, taken; mov.u32 %r3, bar;
@@ -229,7 +229,7 @@ def test_clusters_that_take_launches_and_hold_tensor_memory() -> None:
       @%s clusterlaunchcontrol.try_cancel.async.shared::cta.{_TX}.multicast::cluster::all.b128
         [%r2], [%r3];
       and.b32 %r7, %r6, 1; {_wait("get", parity="%r7")}
-      tcgen05.ld.sync.aligned.32x32b.x1.b32 %r4, [%r21+5]; tcgen05.wait::ld.sync.aligned;
+      tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r4}}, [%r21+5]; tcgen05.wait::ld.sync.aligned;
       mad.lo.u32 %k, %c, {_THREADS}, %t; mul.wide.u32 %g, %k, 4; add.u64 %g, %g, %o;
       st.global.u32 [%g], %r4;
       ld.shared.b128 %z, [taken]; bar.sync 0;

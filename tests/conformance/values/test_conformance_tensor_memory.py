@@ -185,8 +185,8 @@ def test_a_shift_moves_the_rows_of_one_quarter() -> None:
     """Eight columns of 31 lanes go to the next lane; the first lane keeps its words."""
     body = f"""
       add.u32 %r0, %i, 1000;
-      tcgen05.st.sync.aligned.32x32b.x1.b32 [%own+7], %r0;
-      tcgen05.st.sync.aligned.32x32b.x1.b32 [%own+8], %r0;
+      tcgen05.st.sync.aligned.32x32b.x1.b32 [%own+7], {{%r0}};
+      tcgen05.st.sync.aligned.32x32b.x1.b32 [%own+8], {{%r0}};
       tcgen05.wait::st.sync.aligned; bar.sync 0;
       add.u32 %r1, %ta, 0x200000;
       @%first tcgen05.shift.down.cta_group::1 [%r1];
@@ -205,7 +205,7 @@ def test_a_shift_moves_the_rows_of_one_quarter() -> None:
 
 _DEALLOC = "tcgen05.dealloc.cta_group::1.sync.aligned.b32"
 _ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%s],"
-_LD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 %r0,"
+_LD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r0},"
 
 
 @pytest.mark.parametrize(
@@ -222,13 +222,13 @@ _LD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 %r0,"
         (f"@%w0 {_DEALLOC} %ta, 64; @%w0 {_DEALLOC} %ta, 64;", False),
         (f"@%w0 {_DEALLOC} %ta, 64; bar.sync 0; {_LD} [%own];", False),
         (f"@%w0 {_ALLOC} 256; @%w0 {_ALLOC} 128; @%w0 {_ALLOC} 64;", True),
-        (f"@%w0 {_ALLOC} 48;", False),
+        (f"mov.b32 %r0, 48; @%w0 {_ALLOC} %r0;", False),
         ("@%first tcgen05.shift.cta_group::1.down [%ta+56];", True),
         ("@%first tcgen05.shift.cta_group::1.down [%ta+57];", False),
         ("add.u32 %s, %ta, 0x100000; @%first tcgen05.shift.cta_group::1.down [%s];", False),
         ("add.u32 %s, %ta, 0x800000; @%first tcgen05.shift.cta_group::1.down [%s];", False),
-        (f"@%w0 {_ALLOC} 16;", False),
-        (f"@%w0 {_ALLOC} 1024;", False),
+        (f"mov.b32 %r0, 16; @%w0 {_ALLOC} %r0;", False),
+        (f"mov.b32 %r0, 1024; @%w0 {_ALLOC} %r0;", False),
         (f"@%w0 tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned; @%w0 {_ALLOC} 32;",
          False),
     ],

@@ -90,11 +90,11 @@ def test_a_copy_in_each_block_from_its_own_memory() -> None:
 def test_a_shift_in_both_blocks() -> None:
     body = f"""
       mad.lo.u32 %r0, %rank, 1000, %i;
-      tcgen05.st.sync.aligned.32x32b.x1.b32 [%own], %r0;
+      tcgen05.st.sync.aligned.32x32b.x1.b32 [%own], {{%r0}};
       tcgen05.wait::st.sync.aligned; {_MEET} {_ISSUES}
       @%p tcgen05.shift.cta_group::2.down [%ta];
       {_MEET}
-      tcgen05.ld.sync.aligned.32x32b.x1.b32 %r1, [%own];
+      tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r1}}, [%own];
       {_own_part(4)} st.global.b32 [%out], %r1;
     """
     lane, rank = np.arange(THREADS)[None, :], np.arange(2)[:, None]

@@ -140,7 +140,7 @@ mov.u32 %j, %lane; add.u32 %at, %base, {column};
 shr.u32 %n, %k, 3; shr.u32 %r, %depth, 3; mad.lo.u32 %n, %j, %r, %n;
 cvt.u64.u32 %o, %n; add.u64 %o, %o, {scales}; mov.b32 %w0, 0;
 setp.lt.u32 %p, %j, {rows}; @%p ld.global.b32 %w0, [%o];
-tcgen05.st.sync.aligned.32x32b.x1.b32 [%at], %w0;
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%at], {{%w0}};
 add.u32 %at, %at, 1; add.u32 %j, %j, 32; sub.u32 %n, %j, %lane;
 setp.lt.u32 %p, %n, {rows}; @%p bra {name};"""
 
@@ -193,7 +193,7 @@ mul.rn.f32 %x, %x, %y; div.rn.f32 %x, 0f3F800000, %x;
 shl.b32 %own, %warp, 21; add.u32 %own, %own, %base; mov.u32 %at, %own; mov.u32 %j, 0;
 mov.u32 %n, %tid.x; mul.lo.u32 %n, %n, %columns; mul.wide.u32 %o, %n, 4; add.u64 %o, %o, %d;
 READ:
-tcgen05.ld.sync.aligned.32x32b.x1.b32 %r, [%at]; tcgen05.wait::ld.sync.aligned;
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r}}, [%at]; tcgen05.wait::ld.sync.aligned;
 mov.b32 %y, %r; mul.rn.f32 %y, %y, %x; st.global.f32 [%o], %y;
 add.u64 %o, %o, 4; add.u32 %at, %at, 1; add.u32 %j, %j, 1;
 setp.lt.u32 %p, %j, %columns; @%p bra READ;

@@ -160,7 +160,7 @@ COPY:
   ld.shared.b32 %ta, [base]; shl.b32 %own, %warp, 21; add.u32 %own, %own, %ta;
   mad.wide.u32 %pt, %i, {4 * columns}, %pt; mov.u32 %n, 0; mov.b64 %o, %pt; mov.u32 %at, %own;
 FILL:
-  ld.global.b32 %r, [%o]; tcgen05.st.sync.aligned.32x32b.x1.b32 [%at], %r;
+  ld.global.b32 %r, [%o]; tcgen05.st.sync.aligned.32x32b.x1.b32 [%at], {{%r}};
   add.u64 %o, %o, 4; add.u32 %at, %at, 1; add.u32 %n, %n, 1;
   setp.lt.u32 %more, %n, {columns}; @%more bra FILL;
   tcgen05.wait::st.sync.aligned;
@@ -179,7 +179,7 @@ WAIT:
   mbarrier.try_wait.parity.shared.b64 %more, [bar], 0; @!%more bra WAIT;
   mov.u32 %n, 0; mov.u32 %at, %own;
 READ:
-  tcgen05.ld.sync.aligned.32x32b.x1.b32 %r, [%at]; st.global.b32 [%pt], %r;
+  tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r}}, [%at]; st.global.b32 [%pt], %r;
   add.u64 %pt, %pt, 4; add.u32 %at, %at, 1; add.u32 %n, %n, 1;
   setp.lt.u32 %more, %n, {columns}; @%more bra READ;
   bar.sync 0;

@@ -64,6 +64,8 @@ def test_vectors(count: int, type_: str) -> None:
     )
     (word,) = _words(f"red.{line} [%a], {{{', '.join(second)}}};")
     assert (word.op, word.vector, word.dsts) == (Op.RED, count, ())
+    (word,) = _words(f"atom.{line} _, [%a], {{{', '.join(second)}}};")
+    assert (word.op, word.vector, len(word.dsts)) == (Op.ATOM, count, count)
 
 
 def test_pairs_are_updated_by_halves() -> None:
@@ -91,6 +93,8 @@ def test_pairs_are_updated_by_halves() -> None:
         ("atom.global.min.v2.f32 {%r1, %r2}, [%a], {%r3, %r4};", "cannot stand after"),
         ("red.shared.add.v2.f32 [%s], {%r3, %r4};", "cannot stand after"),
         ("atom.global.add.v2.f32 %r1, [%a], {%r3, %r4};", "a vector of 2 elements"),
+        ("red.global.add.v2.f32 [%a], {%r3, _};", "expected a register"),
+        ("red.global.add.v2.f32 [%a], _;", "expected a"),
         ("atom.global.add.u32 %r1, [%a], %r2, %r3;", "takes 3 operands"),
         ("atom.global.cas.b32 %r1, [%a], %r2;", "takes 4 operands"),
         ("atom.global.add.L2::cache_hint.u32 %r1, [%a], %r2;", "takes 4 or 5 operands"),

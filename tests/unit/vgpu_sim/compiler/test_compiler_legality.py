@@ -89,6 +89,24 @@ def test_the_least_target_and_version(body: str, least: tuple[str, str], below: 
             ["sm_100", "sm_120a"],
         ),
         (
+            "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::2X [%r0], %d0, %d1, %r1,"
+            " [%r2], [%r3], %p0;",
+            ["sm_100a", "sm_103a", "sm_107a"],
+            ["sm_100f", "sm_103f", "sm_110f"],
+        ),
+        (
+            "tcgen05.mma.sp.cta_group::1.kind::mxf4nvf4.block_scale.block16 [%r0], %d0, %d1,"
+            " [%r1], %r1, [%r2], [%r3], %p0;",
+            ["sm_100a", "sm_110a"],
+            ["sm_100f", "sm_110f"],
+        ),
+        (
+            "tcgen05.mma.sp.cta_group::1.kind::mxf8f6f4.block_scale.block32 [%r0], %d0, %d1,"
+            " [%r1], %r1, [%r2], [%r3], %p0;",
+            ["sm_100a", "sm_100f", "sm_110f"],
+            [],
+        ),
+        (
             "stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%r0], {%r1};",
             ["sm_100a", "sm_120f"],
             ["sm_90a", "sm_100"],

@@ -251,6 +251,9 @@ def _compiles(statement: str) -> None:
         "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r0, %r0}, [%s];",
         "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r0, %r1, %r2}, [%s];",
         "ldmatrix.sync.aligned.m8n8.x1.global.b16 {%r0}, [%pa];",
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16 %r0, [%s];",
+        f"mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {_vector(0, 4, 'f')}, {_vector(0, 2)},"
+        f" %r2, {_vector(4, 4, 'f')};",
         f"wmma.load.a.sync.aligned.row.m16n16k16.f16 {_vector(0, 4)}, [%pa], %s;",
     ],
 )
@@ -300,3 +303,30 @@ def test_only_products_of_doubles_have_a_rounding() -> None:
     text = f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32.rn {_FOUR.replace(_B, '{%r4, %r5}')}"
     with pytest.raises(InvalidPtxError, match="rn"):
         compile_ptx(_file("80", text.rstrip(", ") + ";"), capability=(8, 0))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "tcgen05.ld.sync.aligned.32x32b.x1.b32 %r8, [%r9];",
+        "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r9], %r8;",
+        "tcgen05.alloc.cta_group::1.sync.aligned.b32 [%pa], 96;",
+        "tcgen05.alloc.cta_group::1.sync.aligned.b32 [%pa], 1024;",
+        "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r8, 0;",
+        "tcgen05.cp.cta_group::1.128x256b.b6x16_p32.b8x16 [%r8], %pa;",
+        "tcgen05.cp.cta_group::1.b4x16_p64.128x256b.b8x16 [%r8], %pa;",
+    ],
+)
+def test_operands_of_tensor_memory_that_are_refused(statement: str) -> None:
+    with pytest.raises(InvalidPtxError):
+        compile_ptx(_file("100a", statement), capability=(10, 0))
+
+
+def test_formats_of_copies_to_tensor_memory_may_have_words_between() -> None:
+    apart = "tcgen05.cp.cta_group::1.b8x16.128x256b.b6x16_p32 [%r8], %pa;"
+    together = "tcgen05.cp.cta_group::1.128x256b.b8x16.b6x16_p32 [%r8], %pa;"
+    codes = [
+        compile_ptx(_file("100a", text), capability=(10, 0)).functions[0].code
+        for text in (apart, together)
+    ]
+    assert codes[0] == codes[1]

@@ -70,17 +70,15 @@ def _space(match: Match) -> Space:
 
 
 def _elements(operand: tree.Operand, match: Match) -> tuple[tree.Operand, ...]:
-    if match["type"] == _WIDE:  # the halves of one register
-        if isinstance(operand, tree.Sink):
-            return (operand,) * PAIR
-        if not isinstance(operand, tree.Vector) or len(operand.elements) != PAIR:
-            raise Invalid("expected a register of 128 bits")
-        return operand.elements
-    if "elements" not in match:
+    wide = match["type"] == _WIDE  # the halves of one register
+    count = PAIR if wide else int((match.get("elements") or "v1")[1:])
+    if isinstance(operand, tree.Sink):
+        return (operand,) * count
+    if not wide and "elements" not in match:
         return (operand,)
-    count = int(match["elements"][1:])
     if not isinstance(operand, tree.Vector) or len(operand.elements) != count:
-        raise Invalid(f"expected a vector of {count} elements")
+        what = "a register of 128 bits" if wide else f"a vector of {count} elements"
+        raise Invalid(f"expected {what}")
     return operand.elements
 
 

@@ -65,12 +65,14 @@ def elements(operand: tree.Operand, count: int) -> tuple[tree.Operand, ...]:
     """Return the operands that are the registers of a fragment.
 
     Raises:
-        Invalid: their number is not ``count``.
+        Invalid: the operand is no vector, which a single register is not either, or their number
+            is not ``count``.
     """
-    found = operand.elements if isinstance(operand, tree.Vector) else (operand,)
-    if len(found) != count:
-        raise Invalid(f"expected a vector of {count} registers, found {len(found)}")
-    return found
+    if not isinstance(operand, tree.Vector):
+        raise Invalid(f"expected registers in braces: a vector of {count}")
+    if len(operand.elements) != count:
+        raise Invalid(f"expected a vector of {count} registers, found {len(operand.elements)}")
+    return operand.elements
 
 
 def sources(
@@ -78,6 +80,12 @@ def sources(
 ) -> tuple[Operand, ...]:
     """Return the operands from which a matrix instruction reads a fragment."""
     return tuple(values.source(context, part, type_) for part in elements(operand, count))
+
+
+def single(context: Context, operand: tree.Operand, type_: DataType) -> Operand:
+    """Return the operand that is one register, with or without braces."""
+    (one,) = elements(operand, 1) if isinstance(operand, tree.Vector) else (operand,)
+    return values.source(context, one, type_)
 
 
 def destinations(

@@ -40,7 +40,7 @@ def _multiply(
     y = fragments.sources(context, b, 4 if sparse else 2, D.B32)
     z = fragments.sources(context, c, 4, D.B32)
     if sparse:
-        (register,) = fragments.sources(context, sparse[0], 1, D.B32)
+        register = fragments.single(context, sparse[0], D.B32)
         bits = _NIBBLE_BITS if are_nibbles else fragments.BITS[a_type]
         x = metadata_of(register, sparse[1], bits, depth).expand(builder, x)
     scales = (
@@ -104,7 +104,7 @@ def _selected(
     Raises:
         Invalid: a constant selector is not allowed.
     """
-    (word,) = fragments.sources(context, codes, 1, D.B32)
+    word = fragments.single(context, codes, D.B32)
     if not isinstance(place, tree.Vector):
         raise Invalid("expected the selectors {byte-id, thread-id}")
     selectors = fragments.sources(context, place, 2, D.U16)

@@ -34,7 +34,7 @@ def _multiply(
     y = fragments.sources(context, b, size.column_blocks * size.depth_blocks, D.B32)
     z = fragments.sources(context, c, count, D.B32)
     to = fragments.destinations(context, d, count, D.B32)
-    (register,) = fragments.sources(context, metadata, 1, D.B32)
+    register = fragments.single(context, metadata, D.B32)
     whole = metadata_of(register, selector, size.bits, size.depth).expand(context.builder, x)
     results = product.multiply(context.builder, whole, y, z)
     fragments.assign(Sequence(context.builder), to, results, D.B32)

@@ -63,7 +63,7 @@ def _multiply(
         signs = Literal(_SIGNS[a_type])
         x = [sequence.emit(Op.XOR, D.B32, register, signs) for register in x]
     if sparse:
-        (metadata,) = fragments.sources(context, sparse[0], 1, D.B32)
+        metadata = fragments.single(context, sparse[0], D.B32)
         bits = fragments.BITS[a_type]
         x = metadata_of(metadata, sparse[1], bits, size).expand(builder, x)
     right = SharedMatrix(builder, values.source(context, b, D.B64), lane, across_b)

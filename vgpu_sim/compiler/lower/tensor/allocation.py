@@ -14,6 +14,7 @@ from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.copies import library
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.sequences import Sequence
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.lower.tensor.addresses import (
     ILLEGAL,
     MEMORY,
@@ -165,6 +166,18 @@ def _lane(context: Context) -> Operand:
     return special.s2r(context, SpecialRegister.LANEID)
 
 
+def _size(context: Context, columns: tree.Operand) -> Operand:
+    """Return the number of columns, of which a constant must be a possible one."""
+    if isinstance(columns, tree.Integer):
+        count = columns.value
+        if not TENSOR_UNIT_COLUMNS <= count <= TENSOR_COLUMNS or count & (count - 1):
+            raise Invalid(
+                f"{count} columns: a power of two from {TENSOR_UNIT_COLUMNS} to {TENSOR_COLUMNS}"
+                " is needed"
+            )
+    return values.source(context, columns, DataType.U32)
+
+
 def allocate(context: Context, form: Form, match: Match) -> None:
     """Lower alloc."""
     begin(context, match)
@@ -172,7 +185,7 @@ def allocate(context: Context, form: Form, match: Match) -> None:
     to = whole_address(context, where, Space.SHARED if "own" in match else Space.GENERIC)
     if "own" not in match:
         to = Sequence(context.builder).convert(to, DataType.U64, DataType.U32)
-    size = values.source(context, columns, DataType.U32)
+    size = _size(context, columns)
     code = _take_in_both() if is_pair(match) else _take()
     run(context, code, [_lane(context), to, size])
 
@@ -180,8 +193,9 @@ def allocate(context: Context, form: Form, match: Match) -> None:
 def deallocate(context: Context, form: Form, match: Match) -> None:
     """Lower dealloc."""
     begin(context, match)
-    address, columns = (values.source(context, one, DataType.U32) for one in context.operands)
-    run(context, _free(), [_lane(context), address, columns])
+    where, columns = context.operands
+    address = values.source(context, where, DataType.U32)
+    run(context, _free(), [_lane(context), address, _size(context, columns)])
 
 
 def relinquish(context: Context, form: Form, match: Match) -> None:

@@ -6,6 +6,7 @@ from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.copies import library
 from vgpu_sim.compiler.lower.forms import Form, Match
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.lower.tensor.addresses import (
     BOTH,
     BOTH_BLOCKS,
@@ -166,6 +167,9 @@ def _function(shape: _Shape, formats: str, *, pair: bool) -> tree.Function:
 
 def copy(context: Context, form: Form, match: Match, *, shape: str, formats: str) -> None:
     """Lower cp."""
+    named = [word for word in match.words if word in formats.split(".")]
+    if formats != "".join(f".{word}" for word in named):
+        raise Invalid(f"the formats must be in the order {formats}")
     begin(context, match)
     where, descriptor = context.operands
     builder, guard = context.builder, context.builder.guard

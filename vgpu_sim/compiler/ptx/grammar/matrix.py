@@ -91,7 +91,10 @@ tcgen05 mma [ ws? sp? ] $cta_group $kind [ block_scale? $scale_vec? ashift? coll
         collector::b::*|collector::b0::*|collector::b1::*|collector::b2::*|collector::b3::*?
         decompress::lut::b? ]
   kind::i8                  : : 100a/101a/110a 8.6
-  scale_vec::4X             : : 100a/101a/103a/107a/110a 8.6
+  scale_vec::*              : : 100a/101a/103a/107a/110a 8.6
+  block16|block32           : : 100f/101f/103f/107a/110f 8.8
+  kind::mxf4nvf4            : : 100f/101f/103f/107a/110f 8.7
+  sp kind::mxf4|kind::mxf4nvf4 : : 100a/101a/103a/107a/110a 8.6
 tcgen05 fence::before_thread_sync|fence::after_thread_sync
 tcgen05 commit $cta_group [ mbarrier::arrive::one sync_restrict::*? shared::cluster? $multicast?
         ] b64
