@@ -40,6 +40,10 @@ def test_changes_do_not_lose_what_a_running_graph_launches(either_backend):
     assert run("in_flight", either_backend) == [2, 1, 1, 0, 0]
 
 
+def test_libcuda_prints_which_nodes_keep_kernels_of_a_graph_from_launches(environment):
+    assert run("lanes", environment) == [INVALID_VALUE, 1]
+
+
 def test_graphs_without_nodes_are_different_graphs(either_backend):
     assert run("empty", either_backend) == [0]
 

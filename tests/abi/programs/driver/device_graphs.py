@@ -2,7 +2,9 @@
 
 import ctypes
 import json
+import os
 import sys
+import tempfile
 
 from cuda.bindings import driver
 from device_launch import NOTE, call, cuda, kernel, launcher, load, read, words
@@ -168,6 +170,22 @@ def in_flight() -> list[int]:
     cuda.cuGraphExecUpdate(changed, graphs.graph(("late", known, FIRE, found + 4)))
     cuda.cuGraphUpload(changed, 0)
     return read(log, 3) + read(found, 2)
+
+
+def lanes() -> list[object]:
+    """A graph for the host has a node that a graph for kernels cannot have: what its kernel gets
+    from a launch, and what the library prints.
+    """
+    graphs, log, found = Graphs(), words(4), words(1)
+    known = graphs.executable(("note", log, 1))
+    graph = graphs.graph(("fires", known, FIRE, found))
+    cuda.cuGraphAddEventRecordNode(graph, [], 0, cuda.cuEventCreate(0))
+    with tempfile.TemporaryFile() as printed:
+        os.dup2(printed.fileno(), 2)
+        cuda.cuGraphLaunch(cuda.cuGraphInstantiate(graph, 0), 0)
+        cuda.cuGraphInstantiate(graph, 0)
+        printed.seek(0)
+        return [*read(found, 1), printed.read().decode().count("can launch no graphs, because")]
 
 
 def empty() -> list[int]:

@@ -1,5 +1,6 @@
 #include "graphs/exec.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/refuse.h"
@@ -192,13 +193,22 @@ CUresult tsr_exec_upload(struct tsr_exec *exec, struct tsr_context *context) {
   return result;
 }
 
+/* Print once why cudaGraphLaunch in kernels of such a graph returns cudaErrorInvalidValue. */
+static void explain_lanes(void) {
+  static atomic_flag said = ATOMIC_FLAG_INIT;
+  if (!atomic_flag_test_and_set(&said))
+    tsr_log("kernels of a graph can launch no graphs, because it has other nodes than kernels that are not "
+            "cooperative, copies between device and pinned memory, fills, graphs and empty nodes");
+}
+
 /* Decide whether the graph runs as one list: if kernels can launch it, or if its kernels may launch
  * other graphs, and it has no nodes that a list cannot have. */
 static void choose_list(struct tsr_exec *exec) {
   struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, exec->context);
-  exec->is_list = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH ||
-                  (context && tsr_graph_launches_graphs(exec->graph, context) &&
-                   !tsr_find_unlaunchable(exec->graph));
+  exec->is_list = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+  if (exec->is_list || !context || !tsr_graph_launches_graphs(exec->graph, context)) return;
+  exec->is_list = !tsr_find_unlaunchable(exec->graph);
+  if (!exec->is_list) explain_lanes();
 }
 
 /* Run a graph as one request. Then the worker knows which graph a kernel is
