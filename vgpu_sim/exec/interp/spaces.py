@@ -20,6 +20,7 @@ from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT, FIRST_RANK_FIELD
 _STRIDE_BYTES = 16  # as long as the longest access, so that each element is contained in its type
 _UPPER = np.uint64(32)
 _LOW = np.uint64(0xFFFF_FFFF)
+_KIND_BITS, _SHARED, _LOCAL = np.uint64(2), np.uint64(1), np.uint64(3)
 _NO_OWNERS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 _DTYPES: dict[int, np.dtype[np.unsignedinteger]] = {
     1: np.dtype("<u1"),
@@ -196,16 +197,17 @@ class Spaces:
     def identities(self, space: Space, addresses: Words, mask: Mask, width_bytes: int) -> Words:
         """Return an integer for each address. Equal integers denote the same place in memory.
 
-        The integer is odd for shared memory and even for global memory.
+        The integer is odd for shared and local memory, and even for global memory.
 
         Raises:
-            BadAddress: an address of shared memory does not exist.
+            BadAddress: an address of shared or local memory does not exist.
         """
-        places = addresses << np.uint64(1)
+        places = addresses << _KIND_BITS
         for inside, private, owners in self._parts(space, addresses, mask):
             if private is not None:
                 own = private.places(addresses[inside], owners, width_bytes).astype(np.uint64)
-                places[inside] = own << np.uint64(1) | np.uint64(1)
+                kind = _LOCAL if private is self._local else _SHARED
+                places[inside] = own << _KIND_BITS | kind
         return places
 
     def _parts(

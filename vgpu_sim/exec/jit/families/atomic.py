@@ -1,4 +1,7 @@
-"""Atomic updates, lane by lane where lanes may have the same address; fences."""
+"""Atomic updates, lane by lane where lanes may have the same address; fences.
+
+Lanes whose generic addresses are in local memory update memory of their own, all at once.
+"""
 
 from typing import Final
 
@@ -28,18 +31,70 @@ _HERE = 'fence syncscope("singlethread") seq_cst'
 def _update(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     access = emitter.memory.access(node)
     emitter.text.do(_HERE)
+    columns = _update_all(emitter, node, access, mask)
+    for place, result in enumerate(node.results):
+        if result is not None and result in emitter.used:
+            _define(emitter, node, result, [column[place] for column in columns])
+    emitter.text.do(_HERE)
+
+
+def _update_all(emitter: Emitter, node: Operation, access: Access, mask: Mask) -> list[list[str]]:
+    """Emit the updates of all lanes. Return the former values for each vector of lanes, if the
+    kernel uses them.
+    """
+    # An mbarrier object is in shared memory: in local memory, its address is invalid.
+    local = node.instruction.update not in atomic_updates.MBARRIER
+    split = emitter.memory.split_local(access, mask) if local else None
+    if split is None:
+        return _update_common(emitter, node, access, mask)
+    text, (own, others) = emitter.text, split
+    found = emitter.memory.update_local(
+        access, own, lambda part, before: _replacements(emitter, node, part, before)
+    )
+    if others is None:
+        return found
+    elsewhere = _update_common(emitter, node, access, others)
+    if emitter.used.isdisjoint(node.results):
+        return []
+    return [
+        [text.select(flags, a, b, access.scalar, True) for a, b in zip(mine, other, strict=True)]
+        for flags, mine, other in zip(emitter.masks.flat(own), found, elsewhere, strict=True)
+    ]
+
+
+def _replacements(emitter: Emitter, node: Operation, part: int, before: list[str]) -> list[str]:
+    """Return the values with which the lanes of a vector replace elements of their own."""
+    text, instruction, count = emitter.text, node.instruction, len(before)
+    operands, scalar = _operands(emitter, node, part), integer(instruction.type.bits)
+    if instruction.update is not Update.CAS:
+        return [
+            atomic_updates.updated_value(text, instruction, m, b, vector=True)
+            for m, b in zip(before, operands, strict=True)
+        ]
+    type_, flags = (text.type_of(t, vector=True) for t in (scalar, "i1"))
+    same, *further = (
+        text.let(f"icmp eq {type_} {m}, {b}") for m, b in zip(before, operands, strict=False)
+    )
+    for one in further:
+        same = text.let(f"and {flags} {same}, {one}")
+    return [
+        text.select(same, new, m, scalar, True)
+        for m, new in zip(before, operands[count:], strict=True)
+    ]
+
+
+def _update_common(
+    emitter: Emitter, node: Operation, access: Access, mask: Mask
+) -> list[list[str]]:
+    """Emit updates of memory that lanes have in common; return as ``_update_all`` does."""
     if _may_join(emitter, node, access):
         _join(emitter, node, access, mask)
-    else:
-        lanes = None if mask.full else emitter.masks.flat(mask)
-        columns = [
-            _part(emitter, node, access, part, lanes[part] if lanes else None)
-            for part in range(emitter.values.vectors)
-        ]
-        for place, result in enumerate(node.results):
-            if result is not None and result in emitter.used:
-                _define(emitter, node, result, [column[place] for column in columns])
-    emitter.text.do(_HERE)
+        return []
+    lanes = None if mask.full else emitter.masks.flat(mask)
+    return [
+        _part(emitter, node, access, part, lanes[part] if lanes else None)
+        for part in range(emitter.values.vectors)
+    ]
 
 
 def _define(emitter: Emitter, node: Operation, result: Value, vectors: list[str]) -> None:

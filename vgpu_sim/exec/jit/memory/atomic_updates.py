@@ -31,7 +31,8 @@ _ATOMIC: Final = {
     Update.INC: "uinc_wrap",
     Update.DEC: "udec_wrap",
 }
-_MBARRIER: Final = (Update.ARRIVE, Update.DROP, Update.TX)
+MBARRIER: Final = (Update.ARRIVE, Update.DROP, Update.TX)
+"""The updates of mbarrier objects."""
 JOINABLE: Final = frozenset((*_PLAIN, Update.MIN, Update.MAX))
 """Integer updates whose operands may be combined over lanes before memory is updated."""
 
@@ -61,7 +62,7 @@ def updated_value(
         return text.intrinsic(_extreme(instruction), scalar, vector, m, b)
     if update is Update.EXCH:
         return b
-    if update in _MBARRIER:
+    if update in MBARRIER:
         return _update_mbarrier(text, m, b, update)
     zero, one = (text.const(n, scalar, vector) for n in (0, 1))
     if update is Update.INC:
@@ -133,7 +134,7 @@ def atomically(
     if update is Update.CAS:
         expected, wanted = operands
         return _compare_and_swap(text, scalar, pointer, expected, wanted, align)[0]
-    if instruction.type.is_float or update in _MBARRIER:
+    if instruction.type.is_float or update in MBARRIER:
         again = text.label("again")
         seen = _volatile(text, scalar, pointer, align)
         origin = text.block_label

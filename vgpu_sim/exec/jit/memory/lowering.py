@@ -271,6 +271,32 @@ class Memory:
             self._stores.scatter(access, others)
         self._local.store(access, mask, elements, window=reach is not Reach.NAMED)
 
+    def split_local(self, access: Access, mask: Mask) -> tuple[Mask, Mask | None] | None:
+        """Return the lanes of a mask that access local memory, and the others.
+
+        The others are None if there are none. The result is None if no lane accesses local memory.
+        """
+        reach = self._reach.of(access.node)
+        if reach is Reach.NEVER:
+            return None
+        if reach is Reach.PERHAPS:
+            return self._masks.split(mask, self._local.local_lanes(access))
+        return mask, None
+
+    def update_local(
+        self, access: Access, mask: Mask, change: Callable[[int, list[str]], list[str]]
+    ) -> list[list[str]]:
+        """Replace elements of local memory, by generic addresses. Return the former values of all
+        elements, for each vector of lanes.
+
+        ``change`` emits the new values of a vector of lanes, given its number and former values.
+        """
+        access = replace(access, shape=Vector())
+        found = self._local.load(access, mask, window=True)
+        changed = [change(part, row) for part, row in enumerate(found)]
+        self._local.store(access, mask, changed, window=True)
+        return found
+
     def _load_parameters(self, node: Operation, mask: Mask) -> None:
         instruction = node.instruction
         scalar = FLOATS.get(instruction.type, integer(instruction.type.bits))
