@@ -174,7 +174,7 @@ def test_all_threads_select_local_or_global_memory(opcode: str, wanted: int) -> 
             f"""ld.param.u64 %o, [po]; ld.param.u64 %f, [pf]; ld.param.u32 %n, [pn];
             mov.u32 %t, %tid.x; mad.wide.u32 %f, %t, 8, %f; mov.u32 %z, 0;
             mov.u64 %h, own; cvta.local.u64 %h, %h; setp.ne.u32 %p, %n, 0;
-            selp.b64 %e, %h, %o, %p; {opcode} [%e], %t; {opcode} [%e], %t;
+            selp.b64 %e, %h, %o, %p; {opcode} [%e], %t; bar.sync 0; {opcode} [%e], %t;
             bar.sync 0; st.global.u32 [%f], %z; ld.u32 %z, [%e]; st.global.u32 [%f+4], %z;""",
             ".param .u64 po, .param .u64 pf, .param .u32 pn",
             registers=".reg .b64 %o, %f, %h, %e; .reg .b32 %n, %t, %z; .reg .pred %p;"
