@@ -1,16 +1,19 @@
 """Kernels made by Inductor from a function of tensors with symbolic sizes and strides."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
 from torch._dynamo.source import ConstantSource
+from torch._dynamo.utils import counters
 from torch._guards import TracingContext, tracing
-from torch._inductor import config
+from torch._inductor import config, metrics
 from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.graph import GraphLowering
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, DimDynamic, ShapeEnv
@@ -63,6 +66,30 @@ _LOGGERS = (
     "torch._inductor.compile_fx",
     "torch._inductor.scheduler",
 )
+
+
+@contextmanager
+def _uncounted() -> Iterator[None]:
+    """Leave what Inductor counts and shows of a program's compilations without this one.
+
+    On a GPU, an eager operator makes no kernel in ``torch._inductor.metrics`` and no text in
+    ``run_and_get_code``. The caller holds LOCK.
+    """
+    numbers = {name: getattr(metrics, name) for name in metrics.get_metric_fields()}
+    kinds = {kind: counter.copy() for kind, counter in counters.items()}
+    show = GraphLowering.save_output_code
+    GraphLowering.save_output_code = None
+    try:
+        yield
+    finally:
+        GraphLowering.save_output_code = show
+        for name, number in numbers.items():
+            setattr(metrics, name, number)
+        for kind in counters.keys() - kinds.keys():
+            del counters[kind]
+        for kind, counter in kinds.items():
+            counters[kind].clear()
+            counters[kind].update(counter)
 
 
 class NotCompiled(Exception):
@@ -181,6 +208,7 @@ def compile_function(
             graph = make_fx(with_symbols, decomposition_table=_decompositions())(*everything)
         with (
             pin(),
+            _uncounted(),
             settings.without_ptx_check(),
             config.patch(_CONFIG),
             tracing(TracingContext(inputs.mode)),

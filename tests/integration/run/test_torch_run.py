@@ -765,6 +765,26 @@ for one, same in zip(plain, compiled):
     torch.testing.assert_close(one, same)
 print(plain[0].is_contiguous(memory_format=torch.channels_last))
 """
+# Kernels of eager operators are not among those that Inductor counts and shows of the program.
+_UNCOUNTED = """
+import torch
+from torch._dynamo.utils import counters
+from torch._inductor import metrics
+from torch._inductor.utils import run_and_get_code
+layer = torch.nn.Linear(8, 8).cuda()
+compiled = torch.compile(lambda x: layer(x).sin() * 2)
+def step():
+    x = torch.arange(24.0, device="cuda").view(3, 8).add(7).cos()
+    compiled(x).square().sum().backward()
+metrics.reset()
+counters.clear()
+_, codes = run_and_get_code(step)
+kernels = sum(code.count("def triton_") for code in codes)
+print(len(codes), metrics.generated_kernel_count == kernels > 0)
+before = counters["inductor"].copy()
+torch.arange(24.0, device="cuda").view(2, 3, 4).exp().prod(0)
+print(metrics.generated_kernel_count == kernels, counters["inductor"] == before)
+"""
 
 
 def _run(program: str, *arguments: str, devices: int = 1, **variables: str) -> str:
@@ -881,3 +901,8 @@ def test_a_recorded_program_convolves_and_copies() -> None:
 @pytest.mark.slow
 def test_a_compiled_program_convolves_in_channels_last() -> None:
     assert _run(_CHANNELS_LAST) == "True\n"
+
+
+@pytest.mark.slow
+def test_kernels_of_eager_operators_are_not_counted_as_the_programs() -> None:
+    assert _run(_UNCOUNTED) == "2 True\nTrue True\n"
