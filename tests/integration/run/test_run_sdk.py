@@ -57,7 +57,7 @@ def test_textures_and_surfaces_return_what_the_host_computes(tmp_path: Path) -> 
             "idioms",
             [
                 "aggregated atomics", "broadcasts", "objects", "split barriers", "spellings",
-                "mathematics", "templates",
+                "dynamic programming", "mathematics", "templates",
             ],
         ),
         ("halves", ["halves", "bfloat16"]),

@@ -103,6 +103,28 @@ int wrong_mathematics(T bound) {
   }
   return bad;
 }
+// Maxima and minima of sums, halves of words and those not below zero.
+__host__ __device__ void dynamic_programming(unsigned* out) {
+  bool high, low;
+  *out++ = __vimax3_s32(-5, 3, 2), *out++ = __vimin3_u32(7, 0x80000000u, 9);
+  *out++ = __vimax3_s16x2(0x8000ffff, 0x7fff0001, 0x00010002);
+  *out++ = __vimin3_s16x2_relu(0x8000ffff, 0x7fff0003, 0x00010002);
+  *out++ = __viaddmax_s32(0x7fffffff, 1, -7), *out++ = __viaddmin_s32_relu(-5, 2, 9);
+  *out++ = __viaddmax_u16x2(0xffff0001, 0x00020002, 0x00000005);
+  *out++ = __viaddmin_s16x2(0x7fff0001, 0x00010001, 0x00050005);
+  *out++ = __vimax_s32_relu(-4, -2), *out++ = __vimin_s16x2_relu(0xfffe0005, 0x00010003);
+  *out++ = __vibmax_s32(-1, 2, &high), *out++ = high;
+  *out++ = __vibmin_u16x2(0x0001ffff, 0x00010002, &high, &low), *out++ = 2 * high + low;
+}
+__global__ void compute_dynamic(unsigned* out) { dynamic_programming(out); }
+int wrong_dynamic_programming() {
+  const unsigned wanted[] = {3, 7, 0x7fff0002, 0, -7u, 0, 0x10005, 0x80000002, 0, 3, 2, 0, 0x10002, 2};
+  Device<unsigned> out(14);
+  compute_dynamic<<<1, 1>>>(out);
+  std::vector<unsigned> here(14);
+  dynamic_programming(here.data());
+  return wrong(out.read(), [&](int i) { return wanted[i]; }) + wrong(here, [&](int i) { return wanted[i]; });
+}
 __constant__ int constants[4];
 // Overloads of the runtime for types of kernels and variables.
 int wrong_templates() {
@@ -172,6 +194,7 @@ int main() {
   bad += report("split barriers", wrong(few.read(), [](int i) { return 63 - i + i * i; }));
   nvcc_spellings<<<1, 64, 64 * sizeof(int)>>>(few);
   bad += report("spellings", wrong(few.read(), [](int i) { return 31 - i % 32; }));
+  bad += report("dynamic programming", wrong_dynamic_programming());
   bad += report("mathematics", wrong_mathematics<float>(1e-6f) + wrong_mathematics<double>(1e-14));
   bad += report("templates", wrong_templates());
   return bad != 0;

@@ -25,6 +25,7 @@ static __inline__ __attribute__((always_inline, device)) float nanf(const char *
 }
 
 #include "atomics.h"
+#include "dpx.h"
 #include "overloads/floats.h"
 #include "memory.h"
 #include "system_calls.h"
