@@ -10,19 +10,20 @@ import pytest
 from support.cluster.control_plane import control_plane_of, control_plane_pool
 from support.cluster.kubectl import Cluster, layout_of, until
 
-LAYOUT = "miglayout/e2e"
-POOL = "e2e-layouts"
+POOL = NAME = "e2e-layouts"
+LAYOUT = f"miglayout/{NAME}"
 GPUS = (0, 1)
 
 Manifest = Callable[..., dict[str, Any]]
 RESOURCE = "gpu.tessera.dev/mig-"
 
 
-def ready(cluster: Cluster) -> None:
-    cluster.kubectl("wait", "--for=condition=Ready", LAYOUT, "--timeout=60s")
+def wait_ready(cluster: Cluster) -> None:
+    """Wait until the layout is applied; tests of other lanes restart the operator meanwhile."""
+    until(lambda: cluster.condition(LAYOUT, "Ready").status == "True")
 
 
-def layout(profile: str, count: int, name: str = "e2e", **rollout: Any) -> dict[str, Any]:
+def layout(profile: str, count: int, name: str = NAME, **rollout: Any) -> dict[str, Any]:
     """Return a layout of both GPUs, which may be unavailable at the same time."""
     return layout_of(profile, count, name, pool=POOL, indices=GPUS, maxUnavailable=2, **rollout)
 
@@ -55,11 +56,11 @@ def node(whole_cluster: Cluster) -> Iterator[str]:
 def slices(namespace: Cluster, node: str) -> Iterator[Cluster]:
     """The cluster with three 2g.20gb on each GPU, and a namespace for the test's pods."""
     namespace.apply(layout("2g.20gb", 3))
-    ready(namespace)
+    wait_ready(namespace)
     assert count_offered(namespace, "2g.20gb") == 6  # ready says so
     yield namespace
     namespace.delete("pods", "--all")
-    namespace.delete("miglayout", "e2e")
+    namespace.delete("miglayout", NAME)
     until(lambda: set(map(tuple, slices_of_gpus(namespace).values())) == {("whole@0",)})
 
 
@@ -94,15 +95,15 @@ def test_a_slice_in_use_is_waited_for_and_its_pod_named(
     message = slices.condition(LAYOUT, "Ready").message
     assert f"pod {slices.namespace}/holder" in message
     assert gpu in message
-    status = slices.get("miglayout", "e2e")["status"]
+    status = slices.get("miglayout", NAME)["status"]
     assert status["waiting"] == 1
-    until(lambda: "MIGLayout e2e requests others" in withdrawn(slices, "holder"))
+    until(lambda: f"MIGLayout {NAME} requests others" in withdrawn(slices, "holder"))
     assert any("2g.20gb" in s for s in slices_of_gpus(slices)[gpu])
     assert slices.get("pod", "holder")["status"]["phase"] == "Running"
     # A withdrawn slice is no longer offered, once the kubelet has reported that.
     until(lambda: count_offered(slices, "2g.20gb") == 0, 5, promised=True)
     slices.delete("pod", "holder")
-    ready(slices)
+    wait_ready(slices)
     assert set(map(tuple, slices_of_gpus(slices).values())) == {("3g.40gb@0", "3g.40gb@4")}
 
 
@@ -114,7 +115,7 @@ def test_a_slice_in_use_that_fits_stays_where_it_is(
     document = layout("1g.10gb", 1)
     document["spec"]["instances"] += [{"profile": "2g.20gb"}]
     slices.apply(document)
-    ready(slices)
+    wait_ready(slices)
     after = {
         i["uuid"] for i in slices.slices(POOL) if i["gpu"] == gpu and i["profile"] == "2g.20gb"
     }
@@ -126,7 +127,7 @@ def test_two_pods_share_a_gpu_instance_s_memory_and_each_has_its_own_sms(
     slices: Cluster, sample_pod: Manifest, node: str
 ) -> None:
     slices.apply(layout("1c.3g.40gb", 3))
-    ready(slices)
+    wait_ready(slices)
     assert count_offered(slices, "1c.3g.40gb") == 6
     divided = tuple(f"1c.3g.40gb@0.{at}" for at in range(3))
     assert {tuple(one) for one in slices_of_gpus(slices).values()} <= {
@@ -188,7 +189,7 @@ def test_eviction_moves_pods_away_without_a_storm(
     slices.kubectl("rollout", "status", "deployment/tenants", "--timeout=60s")
     until(lambda: sum(bool(i.get("holders")) for i in slices.slices(POOL)) >= 2)
     slices.apply(layout("3g.40gb", 2, onInUse="Evict"))
-    ready(slices)
+    wait_ready(slices)
     replacing = [
         (pod["status"]["phase"], pod["status"].get("reason"))
         for pod in slices.get("pods")["items"]
@@ -218,7 +219,7 @@ def test_a_disruption_budget_is_honoured_and_named(
     phases = {p["status"]["phase"] for p in slices.get("pods")["items"]}
     assert phases == {"Running"}
     slices.delete("deployment", "tenants")
-    ready(slices)
+    wait_ready(slices)
 
 
 def test_past_its_deadline_a_change_is_rolled_back(
@@ -235,13 +236,13 @@ def test_past_its_deadline_a_change_is_rolled_back(
 
 
 def test_the_younger_of_two_layouts_reports_the_older(slices: Cluster) -> None:
-    slices.apply(layout("7g.80gb", 1, "e2e-younger"))
-    younger = ("miglayout/e2e-younger", "Accepted")
+    slices.apply(layout("7g.80gb", 1, f"{NAME}-younger"))
+    younger = (f"miglayout/{NAME}-younger", "Accepted")
     try:
         until(lambda: slices.condition(*younger).reason == "LayoutConflict")
-        assert "follows the older layout e2e" in slices.condition(*younger).message
+        assert f"follows the older layout {NAME}" in slices.condition(*younger).message
     finally:
-        slices.delete("miglayout", "e2e-younger")
+        slices.delete("miglayout", f"{NAME}-younger")
 
 
 def test_the_api_server_itself_refuses_a_start_with_a_count(whole_cluster: Cluster) -> None:
