@@ -8,7 +8,7 @@ import torch
 
 from tessera_torch import counts
 from tessera_torch.arguments import Arguments, on_device
-from tessera_torch.checks.overlap import check_overlap
+from tessera_torch.checks.overlap import check_inner_overlap, check_overlap
 from tessera_torch.forms import formula
 from tessera_torch.inference import infer
 from tessera_torch.layouts import Layout, layout_of
@@ -45,6 +45,7 @@ class General:
         if signature.writes:
             # out= is written after the result is computed, so it may share memory with inputs.
             check_overlap(signature.targets(full), () if signature.is_out else given.tensors)
+            check_inner_overlap(signature.targets(full))
         if not signature.is_out:
             return self._try(given, full, recorder)
         results = self._try(given, signature.without_targets(full))

@@ -9,7 +9,7 @@ import torch
 from tessera_torch import counts, layout
 from tessera_torch.arguments import Arguments, on_device
 from tessera_torch.checks.messages import broadcast_shapes, check_cast
-from tessera_torch.checks.overlap import check_overlap
+from tessera_torch.checks.overlap import check_inner_overlap, check_overlap
 from tessera_torch.forms import formula
 from tessera_torch.layout import Iteration
 from tessera_torch.nesting import Nested, compiling
@@ -101,13 +101,7 @@ class Pointwise:
                     f" {list(common)}"
                 ) from None
             raise RuntimeError(f"{self.signature.name}: {err}") from err
-        for one in targets:
-            if any(n > 1 and s == 0 for n, s in zip(one.shape, one.stride(), strict=True)):
-                raise RuntimeError(
-                    "unsupported operation: more than one element of the written-to tensor refers"
-                    " to a single memory location. Please clone() the tensor before performing the"
-                    " operation."
-                )
+        check_inner_overlap(targets)
         return loop
 
     def _run(

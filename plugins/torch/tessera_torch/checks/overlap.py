@@ -11,6 +11,22 @@ _MESSAGE = (
     "unsupported operation: some elements of the input tensor and the written-to tensor refer to a"
     " single memory location. Please clone() the tensor before performing the operation."
 )
+_INNER = (
+    "unsupported operation: more than one element of the written-to tensor refers to a single"
+    " memory location. Please clone() the tensor before performing the operation."
+)
+
+
+def shared_dimensions(tensor: Any) -> list[int]:
+    """Return the dimensions along which elements share memory, as those of expanded tensors do."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return [dim for dim, (size, stride) in enumerate(sizes) if size > 1 and not stride]
+
+
+def check_inner_overlap(targets: Sequence[Any]) -> None:
+    """Raise RuntimeError if elements of a target share memory."""
+    if any(shared_dimensions(one) for one in targets):
+        raise RuntimeError(_INNER)
 
 
 def check_overlap(targets: Sequence[Any], inputs: Sequence[Any]) -> None:

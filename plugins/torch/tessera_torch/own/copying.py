@@ -1,5 +1,6 @@
 """Copies and memsets: PyTorch's own where bytes only move, otherwise a kernel."""
 
+import warnings
 from typing import Any, Final
 
 import torch
@@ -7,7 +8,7 @@ import torch
 from tessera_torch import counts, native
 from tessera_torch.checks.conditions import check_parts
 from tessera_torch.checks.messages import broadcast_shapes
-from tessera_torch.checks.overlap import check_overlap
+from tessera_torch.checks.overlap import check_overlap, shared_dimensions
 from tessera_torch.complexes.parts import COMPLEX_OF, split
 from tessera_torch.operator import Operator
 from tessera_torch.pausing import pause_trace
@@ -103,9 +104,8 @@ def _as_element(value: Any, dtype: Any) -> Any:
 
 def _fill(self: Any, value: Any) -> Any:
     distinct = self
-    for dim, (size, step) in enumerate(zip(self.shape, self.stride(), strict=True)):
-        if size > 1 and not step:  # elements may share memory: all get the same value
-            distinct = distinct.narrow(dim, 0, 1)
+    for dim in shared_dimensions(self):  # all elements get the same value
+        distinct = distinct.narrow(dim, 0, 1)
     if self.is_complex():
         counts.CALLS["fill_.Scalar"] += 1
         pairs = torch.view_as_real(distinct)
@@ -119,6 +119,11 @@ def _fill(self: Any, value: Any) -> Any:
     return self
 
 
+_OF_EXPANDED: Final = (
+    "Use of masked_fill_ on expanded tensors is deprecated. Please clone() the tensor before"
+    " performing this operation. This also applies to advanced indexing e.g."
+    " tensor[mask] = scalar"
+)
 _MASKED_FILL: Final = Operator("masked_fill.Scalar", frozenset())
 _MASKED_FILL_IN_PLACE: Final = Operator("masked_fill_.Scalar", frozenset())
 
@@ -132,7 +137,15 @@ def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
 def _masked_fill_in_place(self: Any, mask: Any, value: Any) -> Any:
     if not self.is_complex():
         value = _as_element(value, self.dtype)
-    return _MASKED_FILL_IN_PLACE(self, mask, value)
+    shared = shared_dimensions(self)
+    if not shared:
+        return _MASKED_FILL_IN_PLACE(self, mask, value)
+    warnings.warn(_OF_EXPANDED, stacklevel=2)
+    distinct, chosen = self, mask.expand(self.shape)
+    for dim in shared:  # an element is chosen if it is at one of its places
+        distinct, chosen = distinct.narrow(dim, 0, 1), chosen.any(dim, keepdim=True)
+    _MASKED_FILL_IN_PLACE(distinct, chosen, value)
+    return self
 
 
 def _split_copy_out(self: Any, split_sizes: Any, dim: int = 0, *, out: Any) -> None:

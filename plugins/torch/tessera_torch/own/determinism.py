@@ -1,10 +1,14 @@
-"""PyTorch's errors and warnings of operators that have no deterministic kernel on a real GPU."""
+"""Deterministic mode: sums in a fixed order, and PyTorch's errors and warnings of operators without
+a deterministic kernel on a real GPU.
+"""
 
 import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
 import torch
+
+from tessera_torch.targets import write
 
 _LINEAR: Final = ("linear1d", "bilinear2d", "trilinear3d")
 # By the operators' names without overload: what PyTorch names in its message.
@@ -94,3 +98,37 @@ def with_alerts(name: str, overload: Any, compute: Callable[..., Any]) -> Callab
         return compute(*arguments, **keywords)
 
     return compute_with_alert
+
+
+def _length(tensor: Any, dim: int) -> int:
+    """Return a tensor's size along a dimension; that of a number is 1."""
+    return int(tensor.shape[dim]) if tensor.dim() else 1
+
+
+def with_order(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel that adds in a fixed order in deterministic mode, as PyTorch's own does.
+
+    Of the operators that Inductor compiles, ``index_add`` adds by atomic operations.
+    """
+    if name.partition(".")[0].removesuffix("_") != "index_add":
+        return compute
+
+    def compute_in_order(
+        self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1, **out: Any
+    ) -> Any:
+        rank = max(self.dim(), 1)
+        is_valid = -rank <= dim < rank and index.numel() == _length(source, dim)
+        is_ordered = self.is_floating_point() or self.is_complex()
+        if not (is_ordered and is_valid and torch.are_deterministic_algorithms_enabled()):
+            return compute(self, dim, index, source, alpha=alpha, **out)
+        result = self if name == "index_add_" else self.clone()
+        places = (*(None,) * (dim % rank), index.reshape(-1))
+        added = source if alpha == 1 else source * alpha
+        view, added = (one.view(1) if not one.dim() else one for one in (result, added))
+        torch.ops.aten.index_put_.default(view, places, added, True)
+        if "out" not in out:
+            return result
+        write(name, out["out"], result)
+        return out["out"]
+
+    return compute_in_order
