@@ -10,7 +10,6 @@ from pathlib import Path
 COMPUTING_PART, PROCESSES_PART = "computing", "processes"
 PARTS = (COMPUTING_PART, PROCESSES_PART)
 COMPUTING = (
-    "tests/abi/driver/test_abi_programs.py",
     "tests/conformance",
     "tests/golden",
     "tests/integration/packages",
