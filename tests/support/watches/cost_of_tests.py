@@ -29,6 +29,10 @@ TOLERATED = 1.2
 _USUAL = 2 / 3
 _ROOMS, _LONG_S = 10, 1.0
 _SENT = "tessera_cost"
+SESSION = "tests/session/fixtures"
+"""Takes the place of a file for the end of what all tests of a process share, such as daemons, whose
+CPU time counts once they have ended.
+"""
 
 
 class Cost(NamedTuple):
@@ -51,6 +55,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.costs: dict[str, Cost] = {}
+        self._of_session = Cost()
 
     def add(self, file: str, cost: Cost) -> None:
         """Count one more test of a file, or the figures that another process measured."""
@@ -63,8 +68,21 @@ class Meter:
         try:
             return (yield)
         finally:
+            cpu += self._of_session.cpu_s
+            wall += self._of_session.wall_s
             spent = Cost(_cpu_s() - cpu, time.monotonic() - wall, 1)
             self.add(item.nodeid.partition("::")[0], spent)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> Iterator[None]:
+        """Measure the end of the last test, with which the session's fixtures end."""
+        cpu, wall = _cpu_s(), time.monotonic()
+        try:
+            return (yield)
+        finally:
+            if nextitem is None:
+                self._of_session = Cost(_cpu_s() - cpu, time.monotonic() - wall)
+                self.add(SESSION, self._of_session)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Send the figures to the controller."""

@@ -33,6 +33,22 @@ def test_the_files_of_a_room_are_added_up() -> None:
     assert by_room(COSTS) == {"unit/mig": Cost(5.0, 13.0, 6), "abi": Cost(7.0, 8.0, 2)}
 
 
+@pytest.mark.parametrize("is_last", [False, True])
+def test_the_end_of_a_session_is_not_charged_to_its_last_test(
+    monkeypatch: pytest.MonkeyPatch, is_last: bool
+) -> None:
+    clock = iter([0.0, 1.0, 11.0, 12.0])
+    meter, item = cost_of_tests.Meter(), SimpleNamespace(nodeid="tests/unit/test_a.py::test_one")
+    test = meter.pytest_runtest_protocol(item)  # type: ignore[arg-type]
+    teardown = meter.pytest_runtest_teardown(None if is_last else item)  # type: ignore[arg-type]
+    with monkeypatch.context() as patch:  # the meter of this test reads that clock, too
+        patch.setattr(cost_of_tests, "_cpu_s", lambda: next(clock))
+        for step in (test, teardown, teardown, test):
+            next(step, None)
+    spent = {room: cost.cpu_s for room, cost in by_room(meter.costs).items()}
+    assert spent == ({"unit": 2.0, "session": 10.0} if is_last else {"unit": 11.0})
+
+
 def test_each_room_has_a_budget() -> None:
     root = Path(__file__).parents[3]
     files = (file.relative_to(root) for file in root.glob("tests/**/test_*.py"))
