@@ -42,15 +42,16 @@ class General:
         """Compute. Raises what PyTorch raises for wrong arguments, and NotCompiled."""
         signature = self.signature
         given = Arguments(signature, signature.without_targets(full), self._fixed)
-        if signature.writes:
+        targets = signature.targets(full)
+        if targets:
             # out= is written after the result is computed, so it may share memory with inputs.
-            check_overlap(signature.targets(full), () if signature.is_out else given.tensors)
-            check_inner_overlap(signature.targets(full))
+            check_overlap(targets, () if signature.is_out else given.tensors)
+            check_inner_overlap(targets)
         if not signature.is_out:
             return self._try(given, full, recorder)
         results = self._try(given, signature.without_targets(full))
         listed = (results,) if self._single else results
-        for target, one in zip(signature.targets(full), listed, strict=True):
+        for target, one in zip(targets, listed, strict=True):
             write(signature.name, target, one)
         return signature.answer(full)
 
