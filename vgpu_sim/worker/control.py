@@ -22,6 +22,7 @@ from vgpu_sim.hal.messages import MessageType
 from vgpu_sim.worker import wire
 from vgpu_sim.worker.channel import Channel, GpudGoneError
 from vgpu_sim.worker.chunks import BadChunkError, ChunkRequest, Chunks, OutOfBudgetError
+from vgpu_sim.worker.hot_kernels import HotKernels
 from vgpu_sim.worker.launches import ERROR_OF_FAULT
 from vgpu_sim.worker.module_requests import ModuleRequests
 from vgpu_sim.worker.programs import Programs
@@ -52,7 +53,9 @@ class Control:
         self.channel.on_reconnected = self._resume
         self._reported, self._reported_at = Stats(), time.monotonic()
 
-    def serve(self, backend: Backend, programs: Programs, chunks: Chunks) -> NoReturn:
+    def serve(
+        self, backend: Backend, programs: Programs, chunks: Chunks, hot_kernels: HotKernels
+    ) -> NoReturn:
         """Serve the client's requests; this does not return."""
         self._backend, self._programs, self._chunks = backend, programs, chunks
         modules = ModuleRequests(self._client, self._config, self.channel, programs, self._attend)
@@ -72,7 +75,7 @@ class Control:
             MessageType.VIEW_UNMAP: self._view_unmap,
         }
         poller = select.poll()
-        for one in (self._fault_event, self._client, modules):
+        for one in (self._fault_event, self._client, modules, hot_kernels):
             poller.register(one, select.POLLIN)
         polled: set[int] = set()
         period_s = _STATS_PERIOD_S
@@ -81,7 +84,8 @@ class Control:
         while True:
             channel, peers = self.channel.descriptors(), chunks.peers.descriptors()
             polled = self._poll(poller, polled, channel | peers)
-            ready = [descriptor for descriptor, _ in poller.poll(max(1, period_s * 1000))]
+            pause_s = min(period_s, hot_kernels.pause_s(time.monotonic()))
+            ready = [descriptor for descriptor, _ in poller.poll(max(1, pause_s * 1000))]
             if self._fault_event in ready:
                 self._report_fault()
             if self.channel.alive and self.channel.fileno() in ready:
@@ -95,6 +99,7 @@ class Control:
             if modules.fileno() in ready:
                 for request, made in modules.take():
                     self._guard(partial(modules.finish, request, made))
+            hot_kernels.look(time.monotonic())
             self._watch_kernel()
             if time.monotonic() - self._reported_at >= _STATS_PERIOD_S:
                 self._send_stats()

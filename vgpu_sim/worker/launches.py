@@ -45,6 +45,8 @@ _MESSAGE_BYTES: Final = Call.message.size - 1
 class Launches:
     """Answers the calls that the native runtime makes while it runs launches. Several threads of
     the runtime may call at once.
+
+    ``watch`` gets each kernel handle and block shape whose launches run in provisional code.
     """
 
     def __init__(
@@ -53,9 +55,11 @@ class Launches:
         programs: Programs,
         usage: Usage,
         replace_code: Callable[[int, _Block, NativeEntry], int],
+        watch: Callable[[int, _Block], None],
     ) -> None:
         self._backend = backend
         self._replace = replace_code
+        self._watch = watch
         self._programs = programs
         self._usage = usage
         self._ready: set[tuple[int, _Block]] = set()  # by kernel handle and block shape
@@ -87,11 +91,13 @@ class Launches:
             begin_ns = monotonic_ns()
             found = None
             try:
-                improve = partial(self._improve, call.kernel, block)
-                found = backend.entry(site.program, site.function, block, improve)
+                replace_code = partial(self._replace_code, call.kernel, block)
+                found = backend.entry(site.program, site.function, block, replace_code)
             finally:
                 self._count((call.kernel, block), monotonic_ns() - begin_ns, found)
             call.set_entry(found)
+            if found.provisional:
+                self._watch(call.kernel, block)
             return
         grid = (call.grid[0], call.grid[1], call.grid[2])
         parameters = ctypes.string_at(call.parameters, call.parameter_bytes)
@@ -100,7 +106,7 @@ class Launches:
         launch = Launch(site.function, grid, block, parameters, *amounts, cluster, call.depth)
         backend.run(site.program, launch)
 
-    def _improve(self, kernel: int, block: _Block, better: NativeEntry) -> None:
+    def _replace_code(self, kernel: int, block: _Block, better: NativeEntry) -> None:
         swapped = self._replace(kernel, block, better)
         with self._lock:
             self._usage.improved += 1

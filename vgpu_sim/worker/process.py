@@ -29,6 +29,7 @@ from vgpu_sim.worker.channel import Channel
 from vgpu_sim.worker.chunks import Chunks
 from vgpu_sim.worker.compiling.compile_helper import CompileHelper
 from vgpu_sim.worker.control import Control
+from vgpu_sim.worker.hot_kernels import HotKernels
 from vgpu_sim.worker.launches import Launches
 from vgpu_sim.worker.modules.container_cache import ContainerCache
 from vgpu_sim.worker.modules.images import Images
@@ -129,6 +130,7 @@ def _set_up(
     usage = Usage()
     programs = _programs(config, prepared, _cache(config, prepared), control.channel, usage)
     observer = programs.observer = _observer(config, runtime)
+    hot_kernels = HotKernels(runtime, backend, programs, config.hot_kernel_ns)
     runtime.start(
         aperture_base=config.aperture_base,
         threads=config.threads,
@@ -137,7 +139,7 @@ def _set_up(
         client_socket=client.fileno(),
         fault_event=fault_event,
         sm_limits=config.sm_limits,
-        answer=Launches(backend, programs, usage, runtime.replace_code).answer,
+        answer=Launches(backend, programs, usage, runtime.replace_code, hot_kernels.watch).answer,
         observe=Requests(config.aperture_base, observer).report if observer is not None else None,
     )
     control.channel.start(level.to_json())
@@ -145,7 +147,7 @@ def _set_up(
     def serve() -> NoReturn:
         with suppress(ConnectionError):  # the client has gone meanwhile; serving it handles that
             _welcome(client, config.request, area, page)
-        control.serve(backend, programs, chunks)
+        control.serve(backend, programs, chunks, hot_kernels)
 
     return serve
 

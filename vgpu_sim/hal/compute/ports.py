@@ -69,7 +69,8 @@ class NativeEntry:
     number of lanes per group if groups wait at counted barriers or in warp collectives, else 0.
     ``polls`` is set if the code also waits for other blocks.
 
-    ``provisional`` is set if the backend is compiling better code to replace this code.
+    ``provisional`` is set if the backend can compile better code to replace this code
+    (``NativeBackend.improve``).
     ``refused`` is the number of the kernel's cached objects that were unusable.
     """
 
@@ -239,17 +240,23 @@ class NativeBackend(Backend, Protocol):
         program: ProgramHandle,
         function: str,
         block: tuple[int, int, int],
-        improve: Callable[[NativeEntry], None],
+        replace_code: Callable[[NativeEntry], None],
     ) -> NativeEntry:
         """Return native code of a kernel for blocks of the shape ``block``. If there is no such
         code yet, compile the kernel. Several threads may call this at the same time.
 
-        If the returned code is provisional, ``improve`` is called on another thread when better
-        code is ready. This may happen before ``entry`` returns. The returned code and the better
-        code both remain valid until the program is unloaded.
+        If the returned code is provisional, ``improve`` can compile better code, for which it calls
+        ``replace_code``. The returned code and the better code both remain valid until the program
+        is unloaded.
 
         Raises:
             LaunchFault: the function cannot be compiled (kind COMPILE).
+        """
+
+    def improve(self, program: ProgramHandle, function: str, block: tuple[int, int, int]) -> None:
+        """Start to compile better code than the provisional code that ``entry`` has returned. When
+        it is ready, the function ``replace_code`` that ``entry`` got is called, on another thread.
+        Further calls for the same function and block have no effect.
         """
 
     def locate(self, fault: NativeFault) -> NativeSite | None:

@@ -97,7 +97,8 @@ class WorkerConfig:
     changes to; they are None if gpud may not change them. ``memory_limit_bytes`` is the memory
     limit of the slice. ``cache_dir`` is the owner's object cache, which already exists; None
     turns caching off. A kernel that runs longer than ``kernel_timeout_s`` of wall-clock time
-    ends its context; None sets no limit. Without ``sandbox`` the worker has no sandbox; only
+    ends its context; None sets no limit. Better code of a kernel is compiled when its launches have
+    taken ``hot_kernel_ns``. Without ``sandbox`` the worker has no sandbox; only
     tests use that. With ``weak_sandbox`` the worker serves even if the sandbox is not sufficient
     (``is_confined``).
 
@@ -128,6 +129,7 @@ class WorkerConfig:
     gid: int | None = None
     cache_dir: str | None = None
     kernel_timeout_s: float | None = None
+    hot_kernel_ns: int = 2_000_000
     report_usage: bool = False
     clock: str = "wall"
     board: str = ""

@@ -38,10 +38,9 @@ from vgpu_sim.hal.compute.ports import (
     ProgramHandle,
 )
 from vgpu_sim.isa import Function, Module, container
-from vgpu_sim.records import dataclass
 from vgpu_sim.worker import address_randomization
 from vgpu_sim.worker.backends import jit_faults
-from vgpu_sim.worker.backends.jit_program import Block, Program, Variant
+from vgpu_sim.worker.backends.jit_program import Block, Improvable, Program, Variant
 from vgpu_sim.worker.faults.source_places import add_source
 from vgpu_sim.worker.warm_up import KERNEL, SAMPLE_KERNEL, sample_module, warm_up_module
 
@@ -151,14 +150,25 @@ class JitBackend:
         program: ProgramHandle,
         function: str,
         block: Block,
-        improve: Callable[[NativeEntry], None],
+        replace_code: Callable[[NativeEntry], None],
     ) -> NativeEntry:
         """See ``hal.compute.ports.NativeBackend.entry``."""
         record, variant = self._programs[program], (function, block)
         with record.making.setdefault(variant, threading.Lock()):
             if variant not in record.entries:
-                return record.publish(variant, self._make(record, variant, improve))
+                return record.publish(variant, self._make(record, variant, replace_code))
         return record.entries[variant]
+
+    def improve(self, program: ProgramHandle, function: str, block: Block) -> None:
+        """See ``hal.compute.ports.NativeBackend.improve``."""
+        record, variant = self._programs[program], (function, block)
+        known = record.improvable.pop(variant, None)
+        if known is None:
+            return
+        assert self._emitter is not None  # otherwise no code is provisional
+        request = _KERNEL + _BLOCK.pack(*block) + record.container_of(function)
+        future = self._emitter.request_code(request, at_leisure=True)
+        future.add_done_callback(lambda answer: self._take(record, variant, known, answer))
 
     def locate(self, fault: NativeFault) -> NativeSite | None:
         """See ``hal.compute.ports.NativeBackend.locate``."""
@@ -171,7 +181,7 @@ class JitBackend:
         return None
 
     def _make(
-        self, record: Program, variant: Variant, improve: Callable[[NativeEntry], None]
+        self, record: Program, variant: Variant, replace_code: Callable[[NativeEntry], None]
     ) -> NativeEntry:
         name, block = variant
         kernel = record.container_of(name)
@@ -189,12 +199,8 @@ class JitBackend:
                 self._compiler.store(key, best)
                 return replace(entry, refused=self._count_refused(key))
             first, entry = found
-            entry = replace(entry, provisional=True, refused=self._count_refused(key))
-        request = _KERNEL + _BLOCK.pack(*block) + kernel
-        future = self._emitter.request_code(request, at_leisure=True)
-        better = _Better(record, variant, key, first, improve)
-        future.add_done_callback(lambda answer: self._take(better, answer))
-        return entry
+        record.improvable[variant] = Improvable(key, first, replace_code)
+        return replace(entry, provisional=True, refused=self._count_refused(key))
 
     def _compile_first_tier(
         self, record: Program, variant: Variant, key: str
@@ -231,24 +237,26 @@ class JitBackend:
     def _count_refused(self, key: str) -> int:
         return len(self._compiler.refused_keys & {key, _first_tier(key)})
 
-    def _take(self, better: "_Better", answer: Future[bytes]) -> None:
+    def _take(
+        self, record: Program, variant: Variant, known: Improvable, answer: Future[bytes]
+    ) -> None:
         """Switch a kernel to the better code in ``answer``; if that could not be compiled, keep the
         current code.
         """
-        name, block = better.variant
+        name, block = variant
         try:
             code = NativeCode.from_bytes(answer.result(), ENTRY, block)
-            entry = better.record.keep(name, self._load(code))
+            entry = record.keep(name, self._load(code))
         except EmitError as err:
             _LOG.error("%s, block %s: no better code: %s", name, block, err)
             if not err.killed:  # another attempt would fail in the same way
-                self._compiler.store(better.key, better.first)
+                self._compiler.store(known.key, known.first)
             return
         except (ValueError, CodeGenerationError) as err:
             _LOG.error("%s, block %s: better code cannot be used: %s", name, block, err)
             return
-        better.improve(better.record.publish(better.variant, entry))
-        self._compiler.store(better.key, code)
+        known.replace_code(record.publish(variant, entry))
+        self._compiler.store(known.key, code)
 
     def _load(self, code: NativeCode) -> Loaded:
         with self._loading:
@@ -262,17 +270,6 @@ class JitBackend:
         have written the cache.
         """
         self._load(_prepared or _compile_warm_up(self._compiler))
-
-
-@dataclass(frozen=True, slots=True)
-class _Better:
-    """A kernel for which better code is being compiled; launches use ``first`` until then."""
-
-    record: Program
-    variant: Variant
-    key: str
-    first: NativeCode
-    improve: Callable[[NativeEntry], None]
 
 
 def _first_tier(key: str) -> str:

@@ -1,9 +1,10 @@
 """A container loaded by the JIT: its kernels, and the code compiled from them."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import field
 
-from vgpu_sim.exec.jit import Loaded
+from vgpu_sim.exec.jit import Loaded, NativeCode
 from vgpu_sim.hal.compute.ports import NativeEntry
 from vgpu_sim.isa import Function, Module, container, extract, sections
 from vgpu_sim.isa.sections import MODULE_OWNER, Section
@@ -12,6 +13,17 @@ from vgpu_sim.records import dataclass
 
 Block = tuple[int, int, int]
 Variant = tuple[str, Block]
+
+
+@dataclass(frozen=True, slots=True)
+class Improvable:
+    """A kernel variant for which better code can be compiled: the key of that code in the cache,
+    the code that runs until then, and the function that gets the better code.
+    """
+
+    key: str
+    first: NativeCode
+    replace_code: Callable[[NativeEntry], None]
 
 
 @dataclass(slots=True)
@@ -24,6 +36,7 @@ class Program:
     module: Module | None = None
     entries: dict[Variant, NativeEntry] = field(default_factory=dict)
     making: dict[Variant, threading.Lock] = field(default_factory=dict)
+    improvable: dict[Variant, Improvable] = field(default_factory=dict)
     _loaded: list[tuple[str, Loaded]] = field(default_factory=list)
     _kernels: extract.Kernels | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -34,7 +34,7 @@ typedef struct tessera_worker_call {
   /* result: whether groups also wait for other blocks, through tessera_thread_state.stop */
   uint32_t polls;
   uint64_t thread_stack_bytes; /* part of local memory, if calls need a stack */
-  uint32_t provisional; /* result: better code will be passed to tessera_worker_replace_code */
+  uint32_t provisional; /* result: better code may be passed to tessera_worker_replace_code */
   uint32_t multiprocessors; /* that the launch may use; 0: all */
   uint32_t cluster;         /* tessera_launch_body.cluster */
   uint32_t depth;           /* of the grid: how many grids launched one another before it */

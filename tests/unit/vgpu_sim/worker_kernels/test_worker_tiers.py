@@ -121,7 +121,7 @@ class Rounds:
 @contextlib.contextmanager
 def open_client(zygote: Zygote, cache: Path, **changes: Any) -> Iterator[Client]:
     cache.mkdir(exist_ok=True)
-    changes = {"sandbox": False, "report_usage": True, "threads": 2, **changes}
+    changes = {"sandbox": False, "report_usage": True, "threads": 2, "hot_kernel_ns": 0, **changes}
     with running_client(zygote, backend="jit", cache_dir=str(cache), **changes) as client:
         yield client
 
@@ -174,6 +174,28 @@ def test_better_code_takes_over_while_a_launch_runs(
         assert usage(client) == (0, 0, 0)
     after = best_of(cache)[0].stat()
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+def test_a_kernel_gets_better_code_when_its_launches_have_taken_long(
+    zygote: Zygote, gate: Path, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    gate.touch()
+    with open_client(zygote, cache, hot_kernel_ns=10_000_000) as client:
+        kernel = Rounds(client, NOTHING)
+        kernel.let_go()
+        kernel.check(*kernel.launch())
+        time.sleep(0.1)  # several looks
+        assert (len(first_of(cache)), best_of(cache)) == (1, [])
+
+        def launch_until_better() -> bool:
+            kernel.check(*kernel.launch(blocks=1000))
+            return best_of(cache) != []
+
+        until(launch_until_better)
+        kernel.check(*kernel.launch())
+        provisional, improved, _ = usage(client)
+        assert (provisional, improved) == (1, 1)
 
 
 def test_a_context_that_ends_before_leaves_no_process_and_the_first_code(

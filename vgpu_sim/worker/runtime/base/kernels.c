@@ -179,8 +179,10 @@ uint32_t tw_variant_replace(const tessera_worker_call *better,
     running[improved++] = &launch->context;
   }
   /* A removed kernel may still run, but will not be launched again. */
-  if (better->kernel != 0 && __atomic_load_n(&slot->handle, __ATOMIC_RELAXED) == better->kernel)
+  if (better->kernel != 0 && __atomic_load_n(&slot->handle, __ATOMIC_RELAXED) == better->kernel) {
     find_or_add(slot, better->block)->code = code;
+    PUT(slot->expected.ns, 0); /* of the replaced code */
+  }
   pthread_mutex_unlock(&variants_lock);
   return improved;
 }

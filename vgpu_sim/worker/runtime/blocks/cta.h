@@ -16,7 +16,7 @@ typedef struct tw_code {
   uint32_t stack_bytes; /* size of the stack that a group needs */
   uint32_t counts;      /* number of lanes in a group, if barriers are counted; else 0 */
   uint32_t polls;       /* whether it waits for memory that other blocks write */
-  uint32_t provisional; /* whether better code is being compiled */
+  uint32_t provisional; /* whether better code may replace it */
 } tw_code;
 
 static inline tw_code tw_code_of(const tessera_worker_call *call) {

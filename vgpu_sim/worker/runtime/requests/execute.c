@@ -225,8 +225,8 @@ static uint32_t threads_for(const tessera_launch_body *body) {
   return threads > 1 ? (uint32_t)threads : 1;
 }
 
-/* Run a launch of a native kernel. Returns whether it started in provisional code, whose
- * duration is not representative. */
+/* Run a launch of a native kernel. Returns whether better code replaced its code while it ran, so
+ * that its duration is not representative. */
 static bool run_native(const request *r, const tessera_worker_kernel *kernel) {
   static uint64_t launches; /* atomic */
   const tessera_launch_body *body = &r->slot.body.launch;
@@ -272,7 +272,7 @@ static bool run_native(const request *r, const tessera_worker_kernel *kernel) {
                          .spare = provisional,
                          .spare_no_more = &launch.is_improved});
   if (provisional) tw_launch_settled();
-  return provisional;
+  return launch.is_improved;
 }
 
 static void run_interpreted(const request *r) {
@@ -288,18 +288,18 @@ static void launch(request *r) {
     tw_die(&(fault){.kind = TESSERA_FAULT_KIND_PROTOCOL,
                     .error = CUDA_ERROR_LAUNCH_FAILED,
                     .message = "a module was unloaded before its launches ran"});
-  bool provisional = false;
+  bool improved = false;
   tw_launch_of(kernel, body);
   tw_kernel_lock_image(body->kernel);
   tw_children_begin(kernel);
   if (kernel->interpreted)
     run_interpreted(r);
   else
-    provisional = run_native(r, kernel);
+    improved = run_native(r, kernel);
   r->children = tw_children_take(kernel, r);
   tw_kernel_unlock_image(body->kernel);
   tw_launch_ends(blocks_of(body)); /* before the release, because it updates the kernel's usage */
-  if (provisional) tw_kernel_expect_nothing(body->kernel);
+  if (improved) tw_kernel_expect_nothing(body->kernel);
   tw_kernel_release();
 }
 
