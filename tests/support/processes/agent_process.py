@@ -172,7 +172,9 @@ class AgentProcess:
         registry = self.kubelet.dir / "plugins_registry"
         (path,) = registry.glob("gpu.tessera.dev-*-reg.sock")
         with grpc.insecure_channel(f"unix:{path}") as channel:
-            info = reg_grpc.RegistrationStub(channel).GetInfo(reg.InfoRequest(), timeout=60)
+            info = reg_grpc.RegistrationStub(channel).GetInfo(
+                reg.InfoRequest(), timeout=60, wait_for_ready=True
+            )
         assert (info.type, info.name) == ("DRAPlugin", "gpu.tessera.dev")
         return grpc.insecure_channel(f"unix:{info.endpoint}")
 

@@ -53,17 +53,18 @@ def test_a_program_that_opens_too_early_occupies_nothing(tmp_path: Path, engine:
     async def play() -> None:
         node = Node(tmp_path, engine)
         node.server.add(A)
-        early = [node.open(A) for _ in range(2 * MAX_CONNECTIONS_OF_FUNCTION)]
-        opened = await asyncio.gather(*early)
-        assert {status(reply) for _, reply in opened} == {errno.EAGAIN}
-        for client, _ in opened:
-            assert await receive(client) == b"", "hcad has closed the connection"
+        for _ in range(2):  # more at once would be closed without a reply
+            early = [node.open(A) for _ in range(MAX_CONNECTIONS_OF_FUNCTION)]
+            opened = await asyncio.gather(*early)
+            assert {status(reply) for _, reply in opened} == {errno.EAGAIN}
+            for client, _ in opened:
+                assert await receive(client) == b"", "hcad has closed the connection"
+                client.close()
         assert node.server._connected[A] == node.server._opening == 0
         await node.server.bind(A, Binding(ONE, "ns/one", (IP,)))
         last, reply = await node.open(A)
         assert status(reply) == 0
-        for one in (*(client for client, _ in opened), last):
-            one.close()
+        last.close()
         await node.server.close()
 
     asyncio.run(play())
