@@ -19,7 +19,7 @@ CHECKS = {
     "atomics", "groups", "stages", "memory", "calls", "tensor cores", "small formats",
 }  # fmt: skip
 # Those that share most code with the others; without names the program measures all of them.
-MEASURED = ("sin", "pow", "erf", "expm1", "tanh", "lgamma", "tgamma")
+MEASURED = ("sin", "pow", "erf", "expm1", "tanh", "lgamma", "tgamma", "normcdf", "rsqrt", "rcbrt")
 
 
 def missing() -> str | None:

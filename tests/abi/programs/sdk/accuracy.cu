@@ -95,17 +95,24 @@ Real erfinv_host(Real a, Real) { /* Newton's method from the double's neighbourh
   return x;
 }
 
+/* Whether the reference is right at the values with special cases, too. */
+bool has_special(const char* function) {
+  for (const char* other : {"erfcx", "erfinv", "sinpi", "cospi"})
+    if (!strcmp(function, other)) return false;
+  return true;
+}
+
 #define ONE(function, reference, single, twice, ...)                                      \
   if (is_selected(#function))                                                             \
     bad += measure<float>(                                                                \
         #function "f", [] __device__(float a, float) { return function##f(a); },          \
         [](Real a, Real) -> Real { return reference; },                                   \
-        !strcmp(#reference, #function "l(a)"), single, __VA_ARGS__, from(0, 1));          \
+        has_special(#function), single, __VA_ARGS__, from(0, 1));                         \
   if (is_selected(#function))                                                             \
     bad += measure<double>(                                                               \
         #function, [] __device__(double a, double) { return function(a); },               \
         [](Real a, Real) -> Real { return reference; },                                   \
-        !strcmp(#reference, #function "l(a)"), twice, __VA_ARGS__, from(0, 1));
+        has_special(#function), twice, __VA_ARGS__, from(0, 1));
 #define TWO(function, reference, single, twice, first, second)                        \
   if (is_selected(#function))                                                         \
     bad += measure<float>(                                                            \

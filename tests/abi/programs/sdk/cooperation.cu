@@ -145,6 +145,16 @@ __global__ void references(int* p, unsigned long long* q) {
   while (!b.compare_exchange_strong(e, e + 2, cuda::memory_order_seq_cst)) {
   }
 }
+__global__ void operators(cuda::atomic<int, cuda::thread_scope_device>* a) {
+  a[0]++, ++a[0], a[0] += 3, a[0] -= 1;
+  --a[1], a[1]--;
+  a[2] |= 1 << threadIdx.x % 32;
+  a[3] &= ~(1 << threadIdx.x % 32);
+  a[4] ^= 1 << threadIdx.x % 32;
+  cuda::atomic_ref<int> b(*(int*)(a + 5));
+  b |= 2 << threadIdx.x % 4;
+  if (a[6] == 0) a[6] = 17;
+}
 __global__ void grid_steps(float* a, int n, int steps) {
   auto g = cg::this_grid();
   for (int k = 0; k < steps; k++) {
@@ -402,6 +412,9 @@ int check_atomics() {
   bad += l.read()[0] != 64 || l.read()[1] != 63 || f.read()[0] != 64 || g.read()[0] != 64;
   bad += (float)hh.read()[0].x != 64 || (float)hh.read()[0].y != 64;
   bad += (float)bb.read()[0].x != 64 || us.read()[0] != 2 || sl.read()[0] != -63;
+  Device<int> o(std::vector<int>{0, 0, 0, -1, 0, 1, 0});
+  operators<<<2, 32>>>((cuda::atomic<int, cuda::thread_scope_device>*)(int*)o);
+  bad += o.read() != std::vector<int>{4 * 64, -2 * 64, -1, 0, 0, 31, 17};
   references<<<2, 32>>>(i, l);
   bad += i.read()[0] != -7 + 64 || l.read()[0] != 64 + 128;
   return report("atomics", bad);

@@ -106,6 +106,14 @@ __global__ void hints(const int4* __restrict__ a, int4* b) {
   __stwt(b + i + 64, z);
   __stwb(b + i + 96, __ldcv(a + i + 96));
 }
+template <class T>
+__global__ void small_hints(const T* a, T* b) {
+  const int i = 4 * threadIdx.x;
+  __stwb(b + i, __ldca(a + i));
+  __stcg(b + i + 1, __ldcg(a + i + 1));
+  __stcs(b + i + 2, __ldcs(a + i + 2));
+  __stwt(b + i + 3, threadIdx.x & 1 ? __ldcv(a + i + 3) : __ldlu(a + i + 3));
+}
 
 using namespace nvcuda;
 template <class T, class L>
@@ -174,6 +182,14 @@ int check_memory() {
   Device<int> from(q), to(512);
   hints<<<1, 32>>>((const int4*)(int*)from, (int4*)(int*)to);
   bad += wrong(to.read(), [&](int i) { return q[i]; });
+  const auto small = [&](auto vector) {
+    using T = decltype(vector);
+    Device<int> copy(512);
+    small_hints<<<1, 512 / sizeof(T)>>>((const T*)(int*)from, (T*)(int*)copy);
+    bad += wrong(copy.read(), [&](int i) { return q[i]; });
+  };
+  small(char2()), small(uchar2()), small(char4()), small(uchar4());
+  small(short2()), small(ushort2()), small(short4()), small(ushort4());
   return report("memory", bad);
 }
 

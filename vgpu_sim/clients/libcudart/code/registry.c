@@ -161,8 +161,21 @@ void *tsr_host_of(cudaFunction_t function, cudaKernel_t kernel) {
   return function ? (void *)function : (void *)kernel;
 }
 
+/* Find the managed variable at an address. In host code, the name of a managed variable is what its
+ * registered pointer points to, so that programs pass this address as the symbol. */
+static const struct entry *find_managed(const void *address) {
+  for (size_t i = 0; i < BUCKETS; i++) {
+    for (const struct entry *entry = atomic_load(&variables[i]); entry; entry = entry->next) {
+      if (entry->managed && atomic_load(&entry->image) && *(void *const *)entry->host == address)
+        return entry;
+    }
+  }
+  return NULL;
+}
+
 cudaError_t tsr_symbol(const void *host, void **address, size_t *bytes) {
   const struct entry *entry = find(variables, host);
+  if (!entry && host) entry = find_managed(host);
   struct tsr_image *image = entry ? atomic_load(&entry->image) : NULL;
   if (!image) return cudaErrorInvalidSymbol;
   cudaLibrary_t library;

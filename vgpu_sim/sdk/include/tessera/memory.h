@@ -109,6 +109,34 @@ TESSERA_EACH(TESSERA_STORE1, TESSERA_STORE2, TESSERA_STORE4, __stcg, "cg")
 TESSERA_EACH(TESSERA_STORE1, TESSERA_STORE2, TESSERA_STORE4, __stcs, "cs")
 TESSERA_EACH(TESSERA_STORE1, TESSERA_STORE2, TESSERA_STORE4, __stwt, "wt")
 
+/* Vectors of small numbers are one number of their size. */
+#define TESSERA_LOAD_WORD(name, type, word)                                                     \
+  static __device__ __forceinline__ type name(const type *p) {                                  \
+    return __builtin_bit_cast(type, name((const word *)p));                                     \
+  }
+#define TESSERA_STORE_WORD(name, type, word)                                                    \
+  static __device__ __forceinline__ void name(type *p, type v) {                                \
+    name((word *)p, __builtin_bit_cast(word, v));                                               \
+  }
+#define TESSERA_SMALL(access, name)                                                             \
+  access(name, char2, unsigned short)                                                           \
+  access(name, uchar2, unsigned short)                                                          \
+  access(name, char4, unsigned int)                                                             \
+  access(name, uchar4, unsigned int)                                                            \
+  access(name, short2, unsigned int)                                                            \
+  access(name, ushort2, unsigned int)                                                           \
+  access(name, short4, unsigned long long)                                                      \
+  access(name, ushort4, unsigned long long)
+TESSERA_SMALL(TESSERA_LOAD_WORD, __ldca)
+TESSERA_SMALL(TESSERA_LOAD_WORD, __ldcg)
+TESSERA_SMALL(TESSERA_LOAD_WORD, __ldcs)
+TESSERA_SMALL(TESSERA_LOAD_WORD, __ldlu)
+TESSERA_SMALL(TESSERA_LOAD_WORD, __ldcv)
+TESSERA_SMALL(TESSERA_STORE_WORD, __stwb)
+TESSERA_SMALL(TESSERA_STORE_WORD, __stcg)
+TESSERA_SMALL(TESSERA_STORE_WORD, __stcs)
+TESSERA_SMALL(TESSERA_STORE_WORD, __stwt)
+
 #undef TESSERA_EACH
 #undef TESSERA_LOAD1
 #undef TESSERA_LOAD2

@@ -10,12 +10,16 @@ TESSERA_D float __nv_sqrtf(float a) { return __nv_fsqrt_rn(a); }
 
 extern "C" {
 __device__ __inline__ double __nv_rsqrt(double a) {
+  /* so that the low part of y^2 is no subnormal number */
+  double scale = 1.0;
+  if (tessera_abs(a) > 0x1p900) a *= 0x1p-200, scale = 0x1p-100;
+  if (tessera_abs(a) < 0x1p-900) a *= 0x1p200, scale = 0x1p100;
   const double y = __nv_drcp_rn(__nv_dsqrt_rn(a));
-  if (!(a > 0x1p-1000 && a < tessera_infinity())) return y;
+  if (!(a > 0.0 && a < tessera_infinity())) return y;
   /* one step of Newton's method, with the residual 1 - a y^2 */
   const tessera_dd square = tessera_product(y, y);
   const double residual = tessera_fma(-a, square.lo, tessera_fma(-a, square.hi, 1.0));
-  return tessera_fma(0.5 * y, residual, y);
+  return scale * tessera_fma(0.5 * y, residual, y);
 }
 __device__ __inline__ double __nv_rcp64h(double a) {
   return __nv_hiloint2double(__nv_double2hiint(__nv_drcp_rn(a)), 0);
@@ -42,13 +46,16 @@ __device__ __inline__ double __nv_cbrt(double a) {
   return tessera_copysign(tessera_scale(y, third), a);
 }
 __device__ __inline__ double __nv_rcbrt(double a) {
+  double scale = 1.0; /* as in __nv_rsqrt, for y^3 */
+  if (tessera_abs(a) > 0x1p900) a *= 0x1p-300, scale = 0x1p-100;
+  if (tessera_abs(a) < 0x1p-900) a *= 0x1p300, scale = 0x1p100;
   const double y = 1.0 / __nv_cbrt(a);
-  if (a == 0.0 || !tessera_is_finite(a) || tessera_abs(a) < 0x1p-1000) return y;
+  if (a == 0.0 || !tessera_is_finite(a)) return y;
   const tessera_dd square = tessera_product(y, y);
   const tessera_dd cube = tessera_product(square.hi, y);
   const double low = tessera_fma(square.lo, y, cube.lo);
   const double residual = tessera_fma(-a, low, tessera_fma(-a, cube.hi, 1.0));
-  return tessera_fma(y * (1.0 / 3.0), residual, y);
+  return scale * tessera_fma(y * (1.0 / 3.0), residual, y);
 }
 
 /* Returns the root of a sum of squares; all squares are made with two doubles, after scaling. */

@@ -258,10 +258,10 @@ __device__ __inline__ double __nv_erfc(double a) {
 __device__ __inline__ double __nv_normcdf(double a) {
   /* erfc(-a / sqrt(2)) / 2; the rounding error of the quotient changes the exponential. */
   if (a != a) return a;
+  if (a < -39.5) return 0.0;
+  if (a > 39.5) return 1.0;
   tessera_dd x = tessera_product(-a, 0x1.6a09e667f3bcdp-1);
   x = tessera_fast_sum(x.hi, tessera_fma(-a, -0x1.bdd3413b26456p-55, x.lo));
-  if (x.hi > 28.0) return 0.0;
-  if (x.hi < -28.0) return 1.0;
   const double slope = 0x1.20dd750429b6dp+0 * __nv_exp(-x.hi * x.hi);
   return 0.5 * (__nv_erfc(x.hi) - slope * x.lo);
 }
