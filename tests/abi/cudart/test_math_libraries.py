@@ -105,7 +105,24 @@ assert nccl.ncclCommInitRank(out(many), 1, first, 1) == 4
 for name, expected in (("Count", 1), ("UserRank", 0), ("CuDevice", 0), ("GetAsyncError", 0)):
     assert nccl["ncclComm" + name](comm, out(mode)) == 0 and mode.value == expected
     assert nccl["ncclComm" + name](None, out(mode)) == 4
-assert nccl.ncclAllReduce(comm) == 5
+cuda, both, held, size, zero = lib("libcuda.so.1"), (c.c_float * 4)(1, 2, 3, 4), p(), c.c_size_t, p()
+assert cuda.cuDevicePrimaryCtxRetain(out(zero), 0) == 0 == cuda.cuCtxSetCurrent(zero)
+zero = p()
+assert cuda.cuMemAlloc_v2(out(held), size(16)) == 0
+assert cuda.cuMemcpyHtoD_v2(held, both, size(16)) == 0
+one, other, two = c.c_void_p(held.value), c.c_void_p(held.value + 8), size(2)
+assert nccl.ncclAllReduce(one, other, two, 7, 4, comm, None) == 0  # the average of two floats
+assert cuda.cuMemcpyDtoH_v2(both, held, size(16)) == 0 and list(both) == [1, 2, 1, 2]
+assert nccl.ncclReduce(one, other, two, 7, 0, 1, comm, None) == 4  # there is no rank 1
+assert nccl.ncclAllGather(one, other, two, 12, comm, None) == 4  # nor a type 12
+assert nccl.ncclBroadcast(one, zero, two, 7, 0, comm, None) == 4
+assert nccl.ncclAllGather(one, other, size(2**62), 7, comm, None) == 4
+assert nccl.ncclAllReduce(one, other, two, 7, 5, comm, None) == 5  # an operation of the program's
+assert nccl.ncclBcast(one, two, 7, 0, comm, None) == 0 == nccl.ncclGroupStart()
+assert nccl.ncclGroupEnd() == 0 and nccl.ncclGroupEnd() == 5
+assert nccl.ncclCommSplit(comm, -1, 0, out(many), None) == 0 and not many
+assert nccl.ncclCommSplit(comm, 3, 0, out(many), None) == 0 and many
+assert nccl.ncclCommDestroy(many) == 0 and nccl.ncclPutSignal(comm) == 5
 assert nccl.ncclCommFinalize(comm) == 0 and nccl.ncclCommFinalize(comm) == 5
 assert nccl.ncclCommDestroy(comm) == 0 and nccl.ncclCommDestroy(comm) == 4
 
@@ -143,7 +160,7 @@ def test_handles_are_objects_and_what_would_compute_is_refused_by_name(environme
     said = done.stderr.splitlines()
     refused = "cublasZherk_v2 is not supported (CUBLAS_STATUS_NOT_SUPPORTED)"
     assert said.count(f"tessera: {refused}") == 2  # once in each of two libraries
-    for name in ("ncclAllReduce", "cusparseLtMatmul", "cuFileRead", "nvshmem_malloc"):
+    for name in ("ncclPutSignal", "cusparseLtMatmul", "cuFileRead", "nvshmem_malloc"):
         assert any(line.startswith(f"tessera: {name} is not supported") for line in said)
     for name in ("cublasLtMatrixTransform", "cudnnConvolutionForward", "cufftMakePlan1d"):
         assert any(line.startswith(f"tessera: {name} is not supported") for line in said)

@@ -1,6 +1,7 @@
 /* Communicators of one rank, which have no other to communicate with; and versions. */
 #define _GNU_SOURCE
-#include <stdbool.h>
+#include "communicators.h"
+
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -9,18 +10,13 @@
 #include "texts.h"
 #include "unsupported.h"
 
-enum { COMMUNICATOR = 1 };
-
-struct tsr_communicator {
-  int device;
-  bool is_over; /* finalized */
-};
+enum { COMMUNICATOR = 1, SPLIT_NO_COLOR = -1 };
 
 extern int cuInit(unsigned int flags);
 extern int cuCtxGetDevice(int *device);
 extern int cuDeviceGetCount(int *count);
 
-static struct tsr_communicator *find(ncclComm_t comm) { return tsr_object_find(comm, COMMUNICATOR); }
+struct tsr_communicator *tsr_communicator_find(ncclComm_t comm) { return tsr_object_find(comm, COMMUNICATOR); }
 
 ncclResult_t tsr_ncclGetVersion(int *version) {
   if (!version) return ncclInvalidArgument;
@@ -69,6 +65,22 @@ ncclResult_t tsr_ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId com
   return make(comm, device);
 }
 
+/* A configuration is about threads, buffers and waiting, of which one rank needs none. */
+ncclResult_t tsr_ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank,
+                                        const void *config) {
+  (void)config;
+  return tsr_ncclCommInitRank(comm, nranks, commId, rank);
+}
+
+ncclResult_t tsr_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, const void *config) {
+  (void)key;
+  (void)config;
+  const struct tsr_communicator *found = tsr_communicator_find(comm);
+  if (!found || !newcomm || (color < 0 && color != SPLIT_NO_COLOR)) return ncclInvalidArgument;
+  *newcomm = NULL;
+  return color == SPLIT_NO_COLOR ? ncclSuccess : make(newcomm, found->device);
+}
+
 ncclResult_t tsr_ncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist) {
   int count = 0;
   if (!comms || ndev < 1) return ncclInvalidArgument;
@@ -85,8 +97,20 @@ ncclResult_t tsr_ncclCommDestroy(ncclComm_t comm) {
 
 ncclResult_t tsr_ncclCommAbort(ncclComm_t comm) { return tsr_ncclCommDestroy(comm); }
 
+/* Registered memory is sent without a copy to a buffer, which one rank never makes. */
+ncclResult_t tsr_ncclCommRegister(ncclComm_t comm, void *buff, size_t size, void **handle) {
+  if (!tsr_communicator_find(comm) || !buff || !size || !handle) return ncclInvalidArgument;
+  *handle = buff;
+  return ncclSuccess;
+}
+
+ncclResult_t tsr_ncclCommDeregister(ncclComm_t comm, void *handle) {
+  (void)handle;
+  return tsr_communicator_find(comm) ? ncclSuccess : ncclInvalidArgument;
+}
+
 ncclResult_t tsr_ncclCommFinalize(ncclComm_t comm) {
-  struct tsr_communicator *found = find(comm);
+  struct tsr_communicator *found = tsr_communicator_find(comm);
   if (!found) return ncclInvalidArgument;
   if (found->is_over) return ncclInvalidUsage;
   found->is_over = true;
@@ -94,26 +118,26 @@ ncclResult_t tsr_ncclCommFinalize(ncclComm_t comm) {
 }
 
 ncclResult_t tsr_ncclCommCount(ncclComm_t comm, int *count) {
-  if (!find(comm) || !count) return ncclInvalidArgument;
+  if (!tsr_communicator_find(comm) || !count) return ncclInvalidArgument;
   *count = 1;
   return ncclSuccess;
 }
 
 ncclResult_t tsr_ncclCommUserRank(ncclComm_t comm, int *rank) {
-  if (!find(comm) || !rank) return ncclInvalidArgument;
+  if (!tsr_communicator_find(comm) || !rank) return ncclInvalidArgument;
   *rank = 0;
   return ncclSuccess;
 }
 
 ncclResult_t tsr_ncclCommCuDevice(ncclComm_t comm, int *device) {
-  const struct tsr_communicator *found = find(comm);
+  const struct tsr_communicator *found = tsr_communicator_find(comm);
   if (!found || !device) return ncclInvalidArgument;
   *device = found->device;
   return ncclSuccess;
 }
 
 ncclResult_t tsr_ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError) {
-  if (!find(comm) || !asyncError) return ncclInvalidArgument;
+  if (!tsr_communicator_find(comm) || !asyncError) return ncclInvalidArgument;
   *asyncError = ncclSuccess;
   return ncclSuccess;
 }

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "library_types.h"
+
 typedef int ncclResult_t;
 typedef struct tsr_communicator *ncclComm_t;
 
