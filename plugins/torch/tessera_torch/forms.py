@@ -46,6 +46,14 @@ def _divide_down(first: Any, second: Any) -> Any:
     return torch.where(second == 0, plain, floor)
 
 
+def _take_remainder(first: Any, second: Any) -> Any:
+    """Return the exact remainder, also where the quotient has more digits than the type."""
+    if not torch.result_type(first, second).is_floating_point:
+        return torch.ops.aten.remainder.Tensor(first, second)
+    rest = torch.fmod(first, second)
+    return torch.where((rest != 0) & ((second < 0) != (rest < 0)), rest + second, rest)
+
+
 def _shift_right(first: Any, second: Any) -> Any:
     """Shift by any distance: outside a number's bits only its sign is left."""
     dtype = torch.result_type(first, second)
@@ -78,6 +86,9 @@ _FORMS: Final[dict[str, Callable[..., Any]]] = {
     "div.Tensor_mode": _divide,
     "floor_divide": _divide_integers_down,
     "floor_divide.Scalar": _divide_integers_down,
+    "remainder.Scalar": _take_remainder,
+    "remainder.Scalar_Tensor": _take_remainder,
+    "remainder.Tensor": _take_remainder,
     "__rshift__.Scalar": _shift_right,
     "__rshift__.Tensor": _shift_right,
     "bitwise_right_shift.Tensor": _shift_right,

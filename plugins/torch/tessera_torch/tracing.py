@@ -40,6 +40,8 @@ _CONFIG = {
     "triton.nested_reduction": False,
     "loop_ordering_after_fusion": False,
     "loop_reindexing_after_fusion": False,
+    # PyTorch's eager kernels keep subnormal numbers in libdevice's functions.
+    "eager_numerics.disable_ftz": True,
 }
 _CALL = re.compile(
     r"^\s*(?:\w+ = )?(?:torch\.ops\.aten|aten|extern_kernels)\.(\w+)(?:\.\w+)?\(", re.MULTILINE

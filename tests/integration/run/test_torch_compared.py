@@ -174,6 +174,37 @@ bucketize(x, ones(2, 2).to(d))
 eye(-1, device=d)
 complex(x, x.double())
 equal(x, x.int())
+T([1e38, 1e6, -1e6, 7.0]) % T([-2.5, 0.1, 0.1, -2.0])
+T([1e300, -1e300], dtype=float64).remainder(3.5)
+T([1e-40]).rsqrt() > 1e19
+zeros(3, dtype=int8).to(d).index_add(0, T([0, 0, 2]), T([1, 2, 127], dtype=int8), alpha=2)
+zeros(2, 3, dtype=bool).to(d).index_add_(1, T([2, 2]), ones(2, 2, dtype=bool).to(d))
+lcm(T([4, 6, 0]), T([6, -4, 3]))
+zeros(3).to(d).scatter_reduce(0, T([2] + [0] * 7), arange(8.0, device=d) - 9, "amax", include_self=False)
+ones(2, dtype=int8).to(d).scatter_reduce(0, T([1, 0, 1, 1, 1]), T([2, 7, 3, 1, 5], dtype=int8), "prod")
+zeros(2).to(d).scatter_reduce(0, zeros(20000, dtype=int64).to(d), arange(20000.0, device=d), "amax")
+x[tensor([3, -1])]
+x.view(1, 5)[:, tensor([True, False, True, False, False])]
+x.view(5, 1)[tensor([1, 2]), T([0])]
+(lambda y: y.__setitem__(tensor([1, 3]), 7.0) or y)(x.clone())
+(lambda y: y.__setitem__(tensor([True, False] * 2 + [True]), 7.0) or y)(x.clone())
+_validate_sparse_coo_tensor_args(T([[0, 2]]), T([1.0, 2.0]), [3], True) or x
+_validate_sparse_coo_tensor_args(T([[2, 2]]), T([1.0, 2.0]), [3], True) or x
+_validate_sparse_coo_tensor_args(T([[0, 7]]), T([1.0, 2.0]), [3]) or x
+_validate_compressed_sparse_indices(True, T([0, 1, 5]), T([0, 1]), 2, 2, 2) or x
+T([1, 2]).bincount(T([1.0]))
+T([1, 2]).bincount(minlength=-1)
+x[3].topk(2)[0]
+x[3].kthvalue(2)[0]
+multinomial(x * 0, 1)
+multinomial(x, 0)
+multinomial(x.int(), 1)
+multinomial(x.view(1, 1, 5), 1)
+normal(x, -x)
+randint(0, 300, (2,), dtype=uint8, device=d)
+randint(-1, 3, (2,), dtype=uint8, device=d)
+randperm(300, dtype=uint8, device=d)
+randperm(2050, dtype=float16, device=d)
 trace(x)
 x.int().norm()
 (lambda c: tensor((x + c).tolist() + [_C._is_cow_tensor(x), _C._is_cow_tensor(c)]))(x._lazy_clone())
@@ -292,6 +323,7 @@ igammac(T([1e9, 3e7, 2e6, 1e30, 1e6]), T([1e9, 3.0001e7, 1.999e6, 1.0, 1e30]))
 igamma(s.abs(), tensor(2.0))
 igammac(tensor(2.0), s.abs())
 hash_tensor(s, 1, keepdim=True).view(int64)
+nested.as_nested_tensor([a[0], a[1, :2, :3]]).to_padded_tensor(7.0)
 segment_reduce(a.reshape(8, 4), "prod", lengths=T([3, 0, 5]))
 segment_reduce(a.reshape(8, 4), "max", offsets=T([0, 3, 8]))
 segment_reduce(a, "mean", lengths=T([[1, 3], [2, 2]]), axis=1)
