@@ -43,7 +43,7 @@ def register() -> tuple[Any, int]:
     from tessera_torch import devices
     from tessera_torch.linalg import table as linalg_table
     from tessera_torch.own import table
-    from tessera_torch.sparse import arithmetic, coordinates, rows, softmax
+    from tessera_torch.sparse import arithmetic, coordinates, rows, softmax, validation
     from tessera_torch.special import (
         grouped_products,
         quantization,
@@ -65,7 +65,12 @@ def register() -> tuple[Any, int]:
     own |= {name: Guarded(name, one) for name, one in guarded.items()}
     own[sharing.NAME] = sharing.lazy_clone
     own["conj_physical_"] = _conjugate_in_place  # PyTorch has none for CUDA to replace
-    own |= {**coordinates.DENSE_KERNELS, **rows.DENSE_KERNELS}
+    own |= {
+        **coordinates.DENSE_KERNELS,
+        **ragged_batches.DENSE_KERNELS,
+        **rows.DENSE_KERNELS,
+        **validation.DENSE_KERNELS,
+    }
     names = frozenset(name.partition(".")[0] for name in (*own, *_PRODUCTS, *_ALIASES))
     count = 0
     with warnings.catch_warnings():

@@ -40,6 +40,11 @@ try:
     torch.linalg.ldl_factor(torch.eye(3, dtype=torch.complex64, device="cuda"))
 except NotImplementedError as error:
     print("refused" if "aten::linalg_ldl_factor_ex" in str(error) else error)
+try:
+    torch.sort(torch.ones(3, dtype=torch.complex64, device="cuda"))
+    print("sorted")
+except TypeError:
+    pass
 x, one = torch.ones(16, 16, device="cuda").to(torch.float8_e4m3fn), torch.ones((), device="cuda")
 try:  # Inductor's code of it calls the operator itself
     torch._scaled_mm(x, x.t(), one, one, out_dtype=torch.bfloat16)

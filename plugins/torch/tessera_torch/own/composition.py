@@ -26,6 +26,10 @@ def _bincount(self: Any, weights: Any = None, minlength: int = 0) -> Any:
     counts.CALLS["bincount"] += 1
     if self.dim() != 1 or self.is_floating_point():
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    if weights is not None and weights.shape != self.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
     size = minlength
     if self.numel():
         if int(self.min().item()) < 0:

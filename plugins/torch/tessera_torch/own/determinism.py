@@ -1,5 +1,7 @@
 """Deterministic mode: sums in a fixed order, and PyTorch's errors and warnings of operators without
 a deterministic kernel on a real GPU.
+
+Sums of small integers take the same way, because no atomic operation adds them.
 """
 
 import warnings
@@ -32,6 +34,7 @@ _ALWAYS: Final = {
     **{f"grid_sampler_{n}d_backward": f"grid_sampler_{n}d_backward_cuda" for n in (2, 3)},
 }  # fmt: skip
 _MAXIMUM: Final = 2  # a mode of bags
+_SMALL: Final = (torch.bool, torch.int8, torch.uint8, torch.int16)  # Triton adds none atomically
 
 
 def _of_histogram(values: dict[str, Any]) -> str | None:
@@ -108,7 +111,8 @@ def _length(tensor: Any, dim: int) -> int:
 def with_order(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
     """Return a kernel that adds in a fixed order in deterministic mode, as PyTorch's own does.
 
-    Of the operators that Inductor compiles, ``index_add`` adds by atomic operations.
+    Of the operators that Inductor compiles, ``index_add`` adds by atomic operations, which Triton
+    lacks for small integers: these are added by ``index_put`` in any mode.
     """
     if name.partition(".")[0].removesuffix("_") != "index_add":
         return compute
@@ -118,8 +122,10 @@ def with_order(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         rank = max(self.dim(), 1)
         is_valid = -rank <= dim < rank and index.numel() == _length(source, dim)
-        is_ordered = self.is_floating_point() or self.is_complex()
-        if not (is_ordered and is_valid and torch.are_deterministic_algorithms_enabled()):
+        is_ordered = (
+            self.is_floating_point() or self.is_complex()
+        ) and torch.are_deterministic_algorithms_enabled()
+        if not is_valid or not (is_ordered or self.dtype in _SMALL):
             return compute(self, dim, index, source, alpha=alpha, **out)
         result = self if name == "index_add_" else self.clone()
         places = (*(None,) * (dim % rank), index.reshape(-1))

@@ -29,7 +29,7 @@ def _combine(target: Any, places: Any, source: Any, operation: str) -> None:
     if not count:
         return
     if operation in ("multiply", "prod"):
-        _multiply(target, places, source)
+        _reduce(target, places, source, torch.mul)
         return
     if target.is_complex():
         if operation in ("amax", "amin"):
@@ -42,7 +42,7 @@ def _combine(target: Any, places: Any, source: Any, operation: str) -> None:
         target.dtype not in _ATOMIC
         or (target.is_floating_point() and operation[0] == "a" and operation != "add")
     ):
-        _in_rounds_or_wider(target, places, source, operation)
+        _in_pairs_or_wider(target, places, source, operation)
         return
     values = source.to(target.dtype).contiguous()
     pointed = target
@@ -64,7 +64,7 @@ def _combine(target: Any, places: Any, source: Any, operation: str) -> None:
     )  # fmt: skip
 
 
-def _in_rounds_or_wider(target: Any, places: Any, source: Any, operation: str) -> None:
+def _in_pairs_or_wider(target: Any, places: Any, source: Any, operation: str) -> None:
     if operation in ("add", "sum"):
         wide = torch.float32 if target.is_floating_point() else torch.int32
         copy = target.to(wide).contiguous()
@@ -77,30 +77,30 @@ def _in_rounds_or_wider(target: Any, places: Any, source: Any, operation: str) -
         target.copy_(copy != 0 if target.dtype == torch.bool else copy)
         return
     combine = torch.maximum if operation == "amax" else torch.minimum
-    _rounds(target, places, source, combine)
+    _reduce(target, places, source, combine)
 
 
-def _multiply(target: Any, places: Any, source: Any) -> None:
-    _rounds(target, places, source, torch.mul)
-
-
-def _rounds(target: Any, places: Any, source: Any, combine: Callable[[Any, Any], Any]) -> None:
-    """Combine one element for each place at a time, as often as a place occurs."""
+def _reduce(target: Any, places: Any, source: Any, combine: Callable[[Any, Any], Any]) -> None:
+    """Combine elements of a place in pairs, until one is left for each place, and then with it."""
     flat, values = places.reshape(-1), source.to(target.dtype).reshape(-1)
     order = order_rows(flat[None], False)[0]
     flat, values = flat.index_select(0, order), values.index_select(0, order)
-    own = torch.arange(flat.numel(), device=flat.device)
-    fresh = torch.ones(flat.shape, dtype=torch.bool, device=flat.device)
-    fresh[1:] = flat[1:] != flat[:-1]
-    starts = positions(fresh)
-    lengths = torch.cat((starts[1:], own[-1:] + 1)) - starts
+    while flat.numel() > 1:
+        own = torch.arange(flat.numel(), device=flat.device)
+        is_first = torch.ones(flat.shape, dtype=torch.bool, device=flat.device)
+        is_first[1:] = flat[1:] != flat[:-1]
+        begins = torch.where(is_first, own, 0).cummax(0)[0]
+        is_second = (own - begins) % 2 == 1
+        second = positions(is_second)
+        if not second.numel():
+            break
+        pairs = values.index_select(0, second - 1), values.index_select(0, second)
+        values = values.index_copy(0, second - 1, combine(*pairs))
+        kept = positions(~is_second)
+        flat, values = flat.index_select(0, kept), values.index_select(0, kept)
     span = 1 + sum((n - 1) * s for n, s in zip(target.shape, target.stride(), strict=True))
     memory = target.as_strided((span,), (1,))
-    for turn in range(int(lengths.max().item())):
-        chosen = starts[lengths > turn] + turn
-        place = flat.index_select(0, chosen)
-        value = combine(memory.index_select(0, place), values.index_select(0, chosen))
-        _combine(memory, place, value, "set")
+    _combine(memory, flat, combine(memory.index_select(0, flat), values), "set")
 
 
 def _places(target: Any, dim: int, index: Any) -> Any:
@@ -300,11 +300,14 @@ _INDEX: Final = Operator("index.Tensor", frozenset())
 
 
 def _index(self: Any, indices: Sequence[Any]) -> Any:
-    """Index a tensor; masks are replaced by the positions of their true elements."""
+    """Index a tensor; masks are replaced by the positions of their true elements.
+
+    Indices may be on the CPU.
+    """
     masks = [one for one in indices if one is not None and one.dtype in (torch.bool, torch.uint8)]
     chosen = _expand(indices, self.shape) if masks else indices
     check_positions(self, chosen)
-    return _INDEX(self, chosen)
+    return _INDEX(self, [one if one is None else one.to(self.device) for one in chosen])
 
 
 def _index_out(self: Any, indices: Sequence[Any], *, out: Any) -> Any:

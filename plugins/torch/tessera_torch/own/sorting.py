@@ -49,7 +49,13 @@ def _sort_packed(high: Any) -> Any:
 
 
 def order_rows(rows: Any, descending: bool) -> Any:
-    """Return the indices that sort each row of a matrix, stably."""
+    """Return the indices that sort each row of a matrix, stably.
+
+    Raises:
+        TypeError: the numbers are complex, which have no order.
+    """
+    if rows.is_complex():
+        raise TypeError("Sort does not support complex dtypes on CUDA")
     high, low = _order_bits(rows)
     if descending:
         high = -1 - high
@@ -100,10 +106,10 @@ def _sort_stable(self: Any, *, stable: bool | None, dim: int = -1, descending: b
 
 def _topk(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     counts.CALLS["topk"] += 1
-    if not self.dim():
+    if not self.dim() and 0 <= k <= 1:
         return self.clone(), torch.zeros((), dtype=torch.int64, device=self.device)
     dim = _wrap(self, dim)
-    if not 0 <= k <= self.shape[dim]:
+    if not self.dim() or not 0 <= k <= self.shape[dim]:
         raise RuntimeError("selected index k out of range")
     order = _order(self, dim, largest).narrow(dim, 0, k).contiguous()
     return self.gather(dim, order), order
@@ -111,10 +117,10 @@ def _topk(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool =
 
 def _kthvalue(self: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     counts.CALLS["kthvalue"] += 1
-    if not self.dim():
+    if not self.dim() and k == 1:
         return self.clone(), torch.zeros((), dtype=torch.int64, device=self.device)
     dim = _wrap(self, dim)
-    if not 1 <= k <= self.shape[dim]:
+    if not self.dim() or not 1 <= k <= self.shape[dim]:
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
     order = _order(self, dim, False).narrow(dim, k - 1, 1)
     value = self.gather(dim, order)

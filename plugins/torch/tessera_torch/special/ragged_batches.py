@@ -1,4 +1,6 @@
-"""Nested tensors with strides: padding, and products of their matrices, one after the other."""
+"""Nested tensors with strides: padding and its reverse, and products of their matrices, one after
+the other.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -39,5 +41,28 @@ def _multiply(self: Any, mat2: Any) -> Any:
     return torch.nested.as_nested_tensor([a @ b for a, b in zip(*pairs, strict=True)])
 
 
+def _cut(padded: Any, cpu_nested_shape_example: Any, fuse_transform_0213: bool = False) -> Any:
+    """Return the nested tensor of these sizes, a row for each part, whose padding is removed."""
+    counts.CALLS["_nested_from_padded"] += 1
+    sizes = cpu_nested_shape_example.tolist()
+    if fuse_transform_0213:
+        padded = padded.transpose(1, 2).flatten(2)
+    if len(sizes) != padded.shape[0] or any(
+        len(one) != padded.dim() - 1
+        or any(n > m for n, m in zip(one, padded.shape[1:], strict=True))
+        for one in sizes
+    ):
+        raise RuntimeError(
+            f"_nested_from_padded: a tensor of shape {list(padded.shape)} has no parts of sizes"
+            f" {sizes}"
+        )
+    parts = zip(padded, sizes, strict=True)
+    return torch.nested.as_nested_tensor(
+        [one[tuple(slice(n) for n in size)] for one, size in parts]
+    )
+
+
 KERNELS: Final[dict[str, Callable[..., Any]]] = {"to_padded_tensor": _pad, "bmm": _multiply}
 """Registered for NestedTensorCUDA."""
+DENSE_KERNELS: Final[dict[str, Callable[..., Any]]] = {"_nested_from_padded": _cut}
+"""Of these the first tensor is dense, so they are registered for CUDA."""

@@ -30,6 +30,7 @@ _FUNCTIONS: Final = tuple(
 NAMES: Final = (
     *(f"{name}{form}" for name in (*_POLYNOMIALS, *_FUNCTIONS) for form in ("", ".out")),
     *("polygamma", "polygamma_", "polygamma.out", "gcd", "gcd_", "gcd.out"),
+    *("lcm", "lcm_", "lcm.out"),
 )
 
 
