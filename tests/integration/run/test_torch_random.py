@@ -30,6 +30,13 @@ for fill in (torch.Tensor.uniform_, torch.Tensor.normal_):  # a gap has other me
     direct = fill(torch.empty(70001, dtype=torch.float64, device="cuda"))
     torch.manual_seed(1)
     assert torch.equal(fill(torch.empty(70001, 2, device="cuda").double()[:, 0]), direct)
+pairs = torch.rand(20000, dtype=torch.complex64, device="cuda")
+close(pairs.real, 1 / 2, 1 / 12), close(pairs.imag, 1 / 2, 1 / 12)
+try:
+    torch.randn(3, device="cuda", generator=torch.Generator())
+    raise AssertionError("numbers of the CPU's generator")
+except RuntimeError as error:
+    assert "'cuda' device type for generator" in str(error), error
 held = torch.cuda.memory_allocated()
 torch.cuda.reset_peak_memory_stats()
 drawn = torch.rand(1 << 20, device="cuda"), torch.randn(1 << 20, device="cuda")

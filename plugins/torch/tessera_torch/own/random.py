@@ -6,7 +6,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
-from tessera_torch.checks.messages import broadcast_shapes
+from tessera_torch.checks.messages import TITLES, broadcast_shapes
 from tessera_torch.own import random_kernels
 from tessera_torch.own.launching import launch
 from tessera_torch.targets import resize
@@ -17,6 +17,10 @@ _WIDE_SPAN: Final = 2**28  # from here on CUDA draws 64 bits, so that a remainde
 
 
 def _generator(device: Any, generator: Any) -> Any:
+    if generator is not None and generator.device.type != "cuda":
+        raise RuntimeError(
+            f"Expected a 'cuda' device type for generator but found '{generator.device.type}'"
+        )
     return generator or torch.cuda.default_generators[device.index]
 
 
@@ -67,7 +71,8 @@ def _is_filled_directly(out: Any) -> bool:
     return out.dtype in (torch.float32, torch.float64) and bool(out.is_contiguous())
 
 
-def _draw_like(tensor: Any, generator: Any, normal: bool = False) -> Any:
+def draw_like(tensor: Any, generator: Any, normal: bool = False) -> Any:
+    """Return uniform numbers in (0, 1], or normal ones, in a tensor's shape."""
     flat = _draw(tensor.numel(), tensor.dtype, tensor.device, generator, normal)
     return flat.view(tensor.shape)
 
@@ -78,11 +83,14 @@ def _uniform(self: Any, low: float = 0.0, high: float = 1.0, *, generator: Any =
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}"
         )
+    if self.is_complex():
+        _uniform(torch.view_as_real(self), low, high, generator=generator)
+        return self
     if (low, high) == (0.0, 1.0) and _is_filled_directly(self):
         _draw_into(self, generator, False, True)
         return self
     # CUDA draws from (0, 1] and reverses the bounds: 1 becomes the lower one.
-    value = _draw_like(self, generator)
+    value = draw_like(self, generator)
     # Bounds are rounded to the type, too.
     low, high = torch.tensor([low, high], dtype=self.dtype, device="cpu").tolist()
     if (low, high) != (0.0, 1.0):
@@ -101,7 +109,7 @@ def _normal(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = 
     if (mean, std) == (0.0, 1.0) and _is_filled_directly(self):
         _draw_into(self, generator, True, False)
         return self
-    value = _draw_like(self, generator, normal=True)
+    value = draw_like(self, generator, normal=True)
     if (mean, std) != (0.0, 1.0):
         value = value * std + mean
     return self.copy_(value)
@@ -120,7 +128,7 @@ def _exponential(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any
     _check_continuous("Exponential", self)
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-    value = _draw_like(self, generator)
+    value = draw_like(self, generator)
     half = torch.finfo(value.dtype).eps / 2
     log = torch.where(value >= 1 - half, -half, value.log())
     return self.copy_(log * (-1.0 / lambd))
@@ -131,14 +139,14 @@ def _cauchy(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: An
     _check_continuous("Cauchy", self)
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    return self.copy_(median + sigma * torch.tan(math.pi * (_draw_like(self, generator) - 0.5)))
+    return self.copy_(median + sigma * torch.tan(math.pi * (draw_like(self, generator) - 0.5)))
 
 
 def _log_normal(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Any:
     counts.CALLS["log_normal_"] += 1
     if std <= 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
-    return self.copy_((_draw_like(self, generator, normal=True) * std + mean).exp())
+    return self.copy_((draw_like(self, generator, normal=True) * std + mean).exp())
 
 
 def _geometric(self: Any, p: float, *, generator: Any = None) -> Any:
@@ -189,7 +197,19 @@ def _random_from(self: Any, low: int, high: int | None, *, generator: Any = None
         raise RuntimeError(
             f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
+    for name, bound in (("from", low), ("to - 1", high - 1)):
+        _check_integer(name, bound, self.dtype)
     return _draw_integers(self, low, high - low, high - low >= _WIDE_SPAN, generator)
+
+
+def _check_integer(name: str, value: int, dtype: Any) -> None:
+    """Raise RuntimeError if a type of integers lacks a bound."""
+    if dtype.is_floating_point:
+        return
+    least = 0 if dtype == torch.bool else torch.iinfo(dtype).min
+    if not least <= value <= _largest(dtype):
+        title = "unsigned char" if dtype == torch.uint8 else str(dtype).removeprefix("torch.")
+        raise RuntimeError(f"{name} is out of bounds for {title}")
 
 
 def _draw_integers(self: Any, low: int, span: int, wide: bool, generator: Any) -> Any:
@@ -230,6 +250,13 @@ def _largest(dtype: Any) -> int:
 
 def _randperm_out(n: int, *, generator: Any = None, out: Any) -> Any:
     counts.CALLS["randperm"] += 1
+    largest = _largest(out.dtype)
+    if out.is_floating_point() and n > largest + 1:
+        title = TITLES.get(out.dtype, out.dtype)
+        raise RuntimeError(f"n cannot be greater than {largest + 1} for {title} type.")
+    if not out.is_floating_point() and n > largest:
+        title = f"{out.dtype}_t".removeprefix("torch.")
+        raise RuntimeError(f"value cannot be converted to type {title} without overflow")
     out.resize_(n)
     if not n:
         return out
@@ -241,8 +268,19 @@ def _multinomial(
     self: Any, num_samples: int, replacement: bool = False, *, generator: Any = None
 ) -> Any:
     counts.CALLS["multinomial"] += 1
+    if not 1 <= self.dim() <= 2:
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if not self.is_floating_point():
+        raise RuntimeError(
+            "multinomial only supports floating-point dtypes for input, got:"
+            f" {TITLES.get(self.dtype, self.dtype)}"
+        )
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
     if self.numel() and not bool(((self >= 0) & self.isfinite()).all()):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if self.numel() and not bool((self.sum(-1) > 0).all()):
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     if not replacement or num_samples == 1:
         if num_samples > self.shape[-1]:
             raise RuntimeError(
@@ -289,34 +327,22 @@ def _native_dropout_backward(gradient: Any, mask: Any, scale: float) -> Any:
     return gradient * mask * scale
 
 
-def _rrelu(
-    self: Any, noise: Any, lower: Any = 1 / 8, upper: Any = 1 / 3, training: bool = False,
-    generator: Any = None,
-) -> Any:  # fmt: skip
-    """Return what a leaky ReLU with a drawn slope makes; the slopes go to ``noise``."""
-    counts.CALLS["rrelu_with_noise"] += 1
-    if lower > upper:
-        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
-    if not training:
-        return torch.nn.functional.leaky_relu(self, (float(lower) + float(upper)) / 2)
-    drawn = _draw_like(self, generator) * (upper - lower) + lower
-    noise.resize_(self.shape).copy_(torch.where(self <= 0, drawn, 1))
-    return self * noise
-
-
-def _rrelu_in_place(self: Any, noise: Any, *arguments: Any, **keywords: Any) -> Any:
-    return self.copy_(_rrelu(self, noise, *arguments, **keywords))
-
-
-def _rrelu_out(self: Any, noise: Any, *arguments: Any, out: Any, **keywords: Any) -> Any:
-    result = _rrelu(self, noise, *arguments, **keywords)
-    return out.resize_(result.shape).copy_(result)
+def _check_deviations(std: Any) -> None:
+    """Raise RuntimeError if a deviation is negative; a graph that is captured cannot read it."""
+    if not isinstance(std, torch.Tensor):
+        if std < 0:
+            raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    elif std.is_complex():
+        raise RuntimeError("normal expects standard deviation to be non-complex")
+    elif not (std.is_cuda and torch.cuda.is_current_stream_capturing()) and bool((std < 0).any()):
+        raise RuntimeError("normal expects all elements of std >= 0.0")
 
 
 def _normal_of(mean: Any, std: Any = 1.0, *, generator: Any = None) -> Any:
     """Draw with a mean and a deviation for each element."""
     shape = broadcast_shapes(getattr(mean, "shape", ()), getattr(std, "shape", ()))
     like = mean if isinstance(mean, torch.Tensor) else std
+    _check_deviations(std)
     drawn = torch.empty(shape, dtype=like.dtype, device=like.device)
     return _normal(drawn, generator=generator) * std + mean
 
@@ -324,6 +350,7 @@ def _normal_of(mean: Any, std: Any = 1.0, *, generator: Any = None) -> Any:
 def _normal_of_out(mean: Any, std: Any = 1.0, *, generator: Any = None, out: Any) -> Any:
     if isinstance(mean, torch.Tensor) and isinstance(std, torch.Tensor):
         resize(out, broadcast_shapes(mean.shape, std.shape))
+    _check_deviations(std)
     return _normal(out, generator=generator).mul_(std).add_(mean)
 
 
@@ -350,9 +377,6 @@ KERNELS: Final = {
     "randperm.generator_out": _randperm_out,
     "multinomial": _multinomial,
     "multinomial.out": _multinomial_out,
-    "rrelu_with_noise": _rrelu,
-    "rrelu_with_noise_": _rrelu_in_place,
-    "rrelu_with_noise.out": _rrelu_out,
     "native_dropout": _native_dropout,
     "native_dropout_backward": _native_dropout_backward,
 }

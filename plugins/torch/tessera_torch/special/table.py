@@ -17,6 +17,7 @@ from tessera_torch.special import (
     quantization,
     rounding,
     segments,
+    slopes,
     stock,
 )
 from tessera_torch.vision import adaptive_maximum, grids, resampling
@@ -41,5 +42,6 @@ def kernels() -> dict[str, Callable[..., Any]]:
         **rounding.KERNELS,
         **resampling.KERNELS,
         **segments.KERNELS,
+        **slopes.KERNELS,
         **stock.kernels(),
     }
