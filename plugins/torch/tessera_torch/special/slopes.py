@@ -1,5 +1,6 @@
 """Leaky ReLUs whose slopes are drawn."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -32,7 +33,7 @@ def _rrelu_out(self: Any, noise: Any, *arguments: Any, out: Any, **keywords: Any
     return out.resize_(result.shape).copy_(result)
 
 
-KERNELS: Final = {
+KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "rrelu_with_noise": _rrelu,
     "rrelu_with_noise_": _rrelu_in_place,
     "rrelu_with_noise.out": _rrelu_out,
