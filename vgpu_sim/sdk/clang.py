@@ -19,6 +19,10 @@ _INSTALL = (
 )
 
 
+# The last clang in which these options of LLVM are known to exist.
+_EXPANDS = 19
+
+
 @dataclass(frozen=True, slots=True)
 class Clang:
     """A clang++ and its version, for example ``19``; ``resources`` has its own headers."""
@@ -32,6 +36,16 @@ class Clang:
     def ptx(self) -> int:
         """The version of the PTX to write, for example 85 for 8.5."""
         return _PTX.get(self.version, max(_PTX.values()))
+
+
+def expansions(clang: Clang) -> tuple[str, ...]:
+    """Return the options with which LLVM expands divisions and conversions of 128-bit integers.
+
+    Without them, its NVPTX target calls functions that it does not have, and ends with a crash.
+    """
+    if clang.version > _EXPANDS:
+        return ()
+    return "-mllvm", "-expand-div-rem-bits=64", "-mllvm", "-expand-fp-convert-bits=64"
 
 
 def _candidates(chosen: str | None) -> list[Path]:

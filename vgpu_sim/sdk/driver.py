@@ -19,6 +19,7 @@ from vgpu_sim.sdk import (
     dialect,
     fatbin,
     managed_variables,
+    repairs,
 )
 from vgpu_sim.sdk.errors import CompileError
 from vgpu_sim.sdk.options import PER_THREAD, Options
@@ -87,22 +88,21 @@ class Compilation:
             *([] if any(flag.startswith("-ffp-contract") for flag in options.device)
               else ["-ffp-contract=fast"]),
             "-mllvm", f"-pragma-unroll-threshold={_UNROLLED}",
-            *_MAY_BE_UNDEFINED,
+            *clangs.expansions(self.clang), *_MAY_BE_UNDEFINED,
             *options.device,
         ]  # fmt: skip
 
     def compile_device(self, source: str, target: str, flags: list[str], output: Path) -> Path:
         """Compile the device part of a source to ``output``, as ``flags`` say."""
-        self.steps.run(
-            [self.clang.path, *self.device(target), *flags, source, "-o", output],
-        )
+        self.steps.run([self.clang.path, *self.device(target), *flags, source, "-o", output])
         return output
 
     def write_ptx(self, source: str, target: str, flags: list[str], output: Path) -> Path:
         """Compile the device part of a source to PTX in ``output``."""
         flags = ["-S", *self.identity(source), *flags]
         if not annotations.is_used(self.files(source).own):
-            return self.compile_device(source, target, flags, output)
+            self.compile_device(source, target, flags, output)
+            return repairs.correct_file(self.steps, output)
         code = self.steps.file(Path(source).stem, ".ll")
         self.compile_device(source, target, ["-emit-llvm", *flags], code)
         marked = self.rewrite(code, annotations.mark_device)

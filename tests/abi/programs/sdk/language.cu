@@ -193,6 +193,38 @@ int check_memory() {
   return report("memory", bad);
 }
 
+namespace {
+__host__ __device__ void divide(__int128 a, __int128 b, long long* out) {
+  const __int128 results[] = {a / b, a % b, (__int128)((unsigned __int128)a / (unsigned __int128)b),
+                              (__int128)((unsigned __int128)a % (unsigned __int128)b)};
+  for (__int128 result : results) *out++ = (long long)(result >> 64), *out++ = (long long)result;
+  *out = (long long)((double)a * 0x1p-64);
+}
+__global__ void divide_wide(const long long* in, long long* out) {
+  const auto at = [in](int i) { return (__int128)in[i] << 64 | (unsigned long long)in[i + 1]; };
+  divide(at(0), at(2), out);
+}
+__global__ void reserve(int* out, int count) {
+  int* const own = (int*)__builtin_alloca(count * sizeof(int));
+  for (int i = 0; i < count; i++) own[i] = i * threadIdx.x;
+  for (int i = 0; i < count; i++) out[threadIdx.x] += own[count - 1 - i];
+}
+int wrong_wide_divisions() {
+  const long long numbers[][4] = {{0x0123456789abcdef, -2, 0, 1000000007}, {-5, 77, 0, 3},
+                                  {-9, 1, -1, -12345678901}, {1ll << 62, 9, 3, 4}, {0, 7, 1, 0}};
+  int bad = 0;
+  for (const auto& one : numbers) {
+    Device<long long> in(std::vector<long long>(one, one + 4)), out(9);
+    divide_wide<<<1, 1>>>(in, out);
+    std::vector<long long> here(9);
+    const auto at = [&](int i) { return (__int128)one[i] << 64 | (unsigned long long)one[i + 1]; };
+    divide(at(0), at(2), here.data());
+    bad += wrong(out.read(), [&](int i) { return here[i]; });
+  }
+  return bad;
+}
+}  // namespace
+
 int check_calls() {
   Device<int> a(std::vector<int>{6, 0, 5, 1});
   indirect<<<1, 1>>>(a);
@@ -216,7 +248,10 @@ int check_calls() {
   int factor = 4;
   apply<<<1, 5>>>((int*)l, [=] __device__(int v) { return v * factor; });
   bad += wrong(l.read(), [&](int i) { return want[i] * 4; });
-  return report("calls", bad);
+  Device<int> sums(32);
+  reserve<<<1, 32>>>(sums, 21);
+  bad += wrong(sums.read(), [](int i) { return 210 * i; });
+  return report("calls", bad + wrong_wide_divisions());
 }
 
 int check_tensor_cores() {
