@@ -22,6 +22,7 @@ DECLARE(cudaGetKernel);
 DECLARE(cudaGetDeviceCount);
 DECLARE(cudaGetDevice);
 DECLARE(cudaSetDevice);
+DECLARE(cudaDeviceEnablePeerAccess);
 DECLARE(cudaGetDeviceProperties);
 DECLARE(cudaDeviceGetAttribute);
 DECLARE(cudaDeviceSynchronize);

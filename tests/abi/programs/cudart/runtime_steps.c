@@ -44,6 +44,8 @@ static void devices(void) {
   GIVES(cudaErrorInvalidDevice, cudaGetDeviceProperties(&prop, 1));
   GIVES(cudaErrorInvalidDevice, cudaSetDevice(1));
   GIVES(cudaErrorInvalidDevice, cudaGetLastError());
+  GIVES(cudaErrorInvalidDevice, cudaDeviceEnablePeerAccess(0, 0));
+  GIVES(cudaErrorInvalidDevice, cudaGetLastError());
 }
 
 static void launches(void) {

@@ -70,6 +70,8 @@ cudaError_t tsr_cudaSetDoubleForHost(double *d) { return d ? cudaSuccess : cudaE
 
 /* The primary context of the other device exists from now on. */
 cudaError_t tsr_cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags) {
+  /* No device is a peer of itself; the driver's error for that is one of contexts. */
+  if (peerDevice == tsr_device()) return cudaErrorInvalidDevice;
   CUcontext peer;
   const cudaError_t result = tsr_primary(peerDevice, &peer);
   return result == cudaSuccess ? cuCtxEnablePeerAccess(peer, flags) : result;
