@@ -13,6 +13,7 @@ _COMPARED = """
 addmm(ones(1).to(d), ones(3, 4).to(d), ones(4, 1).to(d))
 addmm(ones(1, 5).to(d), ones(3, 4).to(d), ones(4, 5).to(d), beta=2)
 addmm(ones(2).to(d), ones(2, 0).to(d), ones(0, 2).to(d), beta=3)
+addmm(ones(5).to(d), x[:4].as_strided((1, 4), (0, 1)), ones(4, 5).to(d))
 addmv(ones(1).to(d), ones(3, 4).to(d), ones(4).to(d))
 nn.functional.linear(ones(3, 4).to(d), ones(1, 4).to(d), ones(1).to(d))
 x.view(5).add_(x)

@@ -32,8 +32,11 @@ static bool read_layout(cublasLtMatrixLayout_t handle, struct layout *layout) {
       tsr_values_number(values, LAYOUT_BATCH_OFFSET, 0), tsr_values_number(values, LAYOUT_BATCH_MODE, 0),
   };
   if (layout->rows < 0 || layout->columns < 0 || layout->batches < 0) return false;
-  const int64_t stored = layout->order == ORDER_ROW ? layout->columns : layout->rows;
-  return layout->order > ORDER_ROW || layout->leading >= stored;
+  const bool is_by_row = layout->order == ORDER_ROW;
+  const int64_t stored = is_by_row ? layout->columns : layout->rows;
+  const int64_t vectors = is_by_row ? layout->rows : layout->columns;
+  /* PyTorch describes a single column with the distance 0 to the next. */
+  return layout->order > ORDER_ROW || vectors <= 1 || layout->leading >= stored;
 }
 
 static bool is_plain(const struct layout *layout) {
