@@ -37,15 +37,15 @@ class Clang:
         """The version of the PTX to write, for example 85 for 8.5."""
         return _PTX.get(self.version, max(_PTX.values()))
 
+    @property
+    def expansions(self) -> tuple[str, ...]:
+        """The options with which LLVM expands divisions and conversions of 128-bit integers.
 
-def expansions(clang: Clang) -> tuple[str, ...]:
-    """Return the options with which LLVM expands divisions and conversions of 128-bit integers.
-
-    Without them, its NVPTX target calls functions that it does not have, and ends with a crash.
-    """
-    if clang.version > _EXPANDS:
-        return ()
-    return "-mllvm", "-expand-div-rem-bits=64", "-mllvm", "-expand-fp-convert-bits=64"
+        Without them, its NVPTX target calls functions that it does not have, and ends with a crash.
+        """
+        if self.version > _EXPANDS:
+            return ()
+        return "-mllvm", "-expand-div-rem-bits=64", "-mllvm", "-expand-fp-convert-bits=64"
 
 
 def _candidates(chosen: str | None) -> list[Path]:

@@ -17,7 +17,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from vgpu_sim.sdk import fatbin, repairs
-from vgpu_sim.sdk.clang import Clang, expansions
+from vgpu_sim.sdk.clang import Clang
 from vgpu_sim.sdk.errors import CompileError
 from vgpu_sim.sdk.options import Options
 from vgpu_sim.sdk.steps import Steps
@@ -219,7 +219,7 @@ def write_ptx(
     ]
     steps.run(
         [
-            *_device(clang, target), *expansions(clang), files[0], level, "-S", *others,
+            *_device(clang, target), *clang.expansions, files[0], level, "-S", *others,
             "-o", output,
         ]
     )  # fmt: skip

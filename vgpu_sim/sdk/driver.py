@@ -88,7 +88,7 @@ class Compilation:
             *([] if any(flag.startswith("-ffp-contract") for flag in options.device)
               else ["-ffp-contract=fast"]),
             "-mllvm", f"-pragma-unroll-threshold={_UNROLLED}",
-            *clangs.expansions(self.clang), *_MAY_BE_UNDEFINED,
+            *self.clang.expansions, *_MAY_BE_UNDEFINED,
             *options.device,
         ]  # fmt: skip
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
-from tessera_torch.checks.messages import TITLES, broadcast_shapes
+from tessera_torch.checks.messages import broadcast_shapes, title
 from tessera_torch.own import random_kernels
 from tessera_torch.own.launching import launch
 from tessera_torch.targets import resize
@@ -208,8 +208,8 @@ def _check_integer(name: str, value: int, dtype: Any) -> None:
         return
     least = 0 if dtype == torch.bool else torch.iinfo(dtype).min
     if not least <= value <= _largest(dtype):
-        title = "unsigned char" if dtype == torch.uint8 else str(dtype).removeprefix("torch.")
-        raise RuntimeError(f"{name} is out of bounds for {title}")
+        type_ = "unsigned char" if dtype == torch.uint8 else str(dtype).removeprefix("torch.")
+        raise RuntimeError(f"{name} is out of bounds for {type_}")
 
 
 def _draw_integers(self: Any, low: int, span: int, wide: bool, generator: Any) -> Any:
@@ -252,11 +252,10 @@ def _randperm_out(n: int, *, generator: Any = None, out: Any) -> Any:
     counts.CALLS["randperm"] += 1
     largest = _largest(out.dtype)
     if out.is_floating_point() and n > largest + 1:
-        title = TITLES.get(out.dtype, out.dtype)
-        raise RuntimeError(f"n cannot be greater than {largest + 1} for {title} type.")
+        raise RuntimeError(f"n cannot be greater than {largest + 1} for {title(out.dtype)} type.")
     if not out.is_floating_point() and n > largest:
-        title = f"{out.dtype}_t".removeprefix("torch.")
-        raise RuntimeError(f"value cannot be converted to type {title} without overflow")
+        name = f"{out.dtype}_t".removeprefix("torch.")
+        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
     out.resize_(n)
     if not n:
         return out
@@ -272,8 +271,7 @@ def _multinomial(
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if not self.is_floating_point():
         raise RuntimeError(
-            "multinomial only supports floating-point dtypes for input, got:"
-            f" {TITLES.get(self.dtype, self.dtype)}"
+            f"multinomial only supports floating-point dtypes for input, got: {title(self.dtype)}"
         )
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")

@@ -144,6 +144,9 @@ TESSERA_SMALL(TESSERA_STORE_WORD, __stwt)
 #undef TESSERA_STORE1
 #undef TESSERA_STORE2
 #undef TESSERA_STORE4
+#undef TESSERA_SMALL
+#undef TESSERA_LOAD_WORD
+#undef TESSERA_STORE_WORD
 
 #define TESSERA_SPACE(name, builtin)                                                         \
   static __device__ __forceinline__ __attribute__((const)) unsigned int name(const void *p) { \
