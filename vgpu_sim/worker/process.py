@@ -8,7 +8,9 @@ its client exists, and then warms up until it is claimed.
 """
 
 import ctypes
+import errno
 import os
+import select
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -58,6 +60,10 @@ class _ApertureTakenError(Exception):
     """The client's choice for the aperture is not available in this process."""
 
 
+class _GroupRemovedError(Exception):
+    """gpud has removed the context's control group."""
+
+
 def be_spare(config: WorkerConfig, zygote: socket.socket, make_backend: BackendFactory) -> NoReturn:
     """Prepare a spare worker, then serve the context that claims the worker. Never returns.
 
@@ -87,6 +93,10 @@ def run(
 
     A context that cannot be set up is refused with a status. The status is 205 if the aperture's
     address range is taken; the client then tries another range. It is 304 for any other reason.
+
+    If gpud has ended meanwhile, or is ending, the worker closes the connection without an answer.
+    The failure may be a consequence of that end, and the client repeats its request to the next
+    gpud.
     """
     try:
         serve = _set_up(config, client, gpud, make_backend, prepared)
@@ -94,6 +104,8 @@ def run(
         _refuse(client, config.request, CudaError.MAP_FAILED)
     except Exception as err:  # noqa: BLE001 - client and gpud must get the reason of any error
         _tell_failure(gpud, "a worker cannot start", err)
+        if isinstance(err, _GroupRemovedError) or _has_ended(gpud):
+            os._exit(spawn.REFUSED_STATUS)
         _refuse(client, config.request, CudaError.OPERATING_SYSTEM)
     try:
         serve()
@@ -195,11 +207,21 @@ def _programs(
 
 
 def _join(config: WorkerConfig) -> NativeRuntime:
-    """Join the context's control groups, before anything is allocated."""
+    """Join the context's control groups, before anything is allocated.
+
+    Raises:
+        _GroupRemovedError: gpud is ending or destroys the instance.
+    """
     address_randomization.fill_holes()
     runtime = NativeRuntime()
     for path in config.cgroup_procs:
-        Path(path).write_text(f"{os.getpid()}\n")
+        try:
+            Path(path).write_text(f"{os.getpid()}\n")
+        except OSError as err:
+            # ENOENT: the group was removed before the file was opened; ENODEV: after
+            if err.errno in (errno.ENOENT, errno.ENODEV):
+                raise _GroupRemovedError(str(err)) from err
+            raise
     return runtime
 
 
@@ -250,6 +272,13 @@ def _tell_failure(gpud: socket.socket, what: str, err: Exception) -> None:
     with suppress(OSError):
         message = spawn.encode({"type": "event", "event": "failed", "message": reason})
         gpud.send(message, socket.MSG_DONTWAIT)
+
+
+def _has_ended(gpud: socket.socket) -> bool:
+    """Return whether gpud has closed its end of the channel. Unread messages may remain."""
+    poller = select.poll()
+    poller.register(gpud, 0)
+    return bool(poller.poll(0))
 
 
 def _refuse(client: socket.socket, request: int, status: CudaError) -> NoReturn:

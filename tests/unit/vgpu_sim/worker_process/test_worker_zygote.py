@@ -11,7 +11,9 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -199,10 +201,48 @@ def test_an_unknown_backend_is_refused_to_the_client(zygote: Zygote) -> None:
         assert os.waitstatus_to_exitcode(zygote.exit_status(client.pid)) == 71
 
 
-def test_a_cgroup_that_cannot_be_joined_is_no_context(zygote: Zygote, tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Refusal:
+    """What a client, gpud and the zygote receive from a worker that cannot start."""
+
+    answer: bytes
+    events: list[object]
+    exit_status: int
+
+
+def refusal(zygote: Zygote, *, gpud_ends: bool = False, **changes: Any) -> Refusal:
+    client, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    gpud, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with client, theirs, gpud, channel:
+        if gpud_ends:
+            gpud.close()
+        pid = zygote.spawn(worker_config(**changes), theirs, channel)
+        theirs.close()
+        channel.close()
+        client.settimeout(30)
+        answer, events = client.recv(65536), []
+        while not gpud_ends and (data := gpud.recv(65536)):
+            events.append(spawn.decode(data).get("event"))
+    return Refusal(answer, events, os.waitstatus_to_exitcode(zygote.exit_status(pid)))
+
+
+def test_a_worker_whose_cgroup_is_removed_leaves_the_answer_to_gpud(
+    zygote: Zygote, tmp_path: Path
+) -> None:
+    """A gpud that ends removes empty groups: the client repeats its HELLO to the next one."""
     missing = str(tmp_path / "gone" / "cgroup.procs")
-    with running_client(zygote, cgroup_procs=(missing,)) as client:
+    refused = refusal(zygote, cgroup_procs=(missing,))
+    assert refused == Refusal(b"", ["failed"], spawn.REFUSED_STATUS)
+
+
+def test_a_cgroup_that_refuses_the_worker_is_no_context(zygote: Zygote, tmp_path: Path) -> None:
+    with running_client(zygote, cgroup_procs=(str(tmp_path),)) as client:
         assert client.ready.status == CudaError.OPERATING_SYSTEM
+
+
+def test_a_worker_that_fails_after_gpud_has_ended_gives_no_answer(zygote: Zygote) -> None:
+    refused = refusal(zygote, gpud_ends=True, backend="quantum")
+    assert refused == Refusal(b"", [], spawn.REFUSED_STATUS)
 
 
 def test_cgroups_are_joined_by_pid(zygote: Zygote, tmp_path: Path) -> None:
