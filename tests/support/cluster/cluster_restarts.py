@@ -164,17 +164,25 @@ def _kill_loop(node: str) -> Over:
     return lambda: in_node(node, *now) not in ("", before)
 
 
-def _restart_service(service: str) -> Callable[[str], Over]:
+def _restart_service(service: str, report: Callable[[str], str]) -> Callable[[str], Over]:
     """Return a function that returns when the service runs again; it is over when the kubelet has
-    reported since.
+    reported since, as ``report`` shows.
     """
 
     def begin(node: str) -> Over:
         in_node(node, "systemctl", "restart", service)
-        before = _heartbeat(node)
-        return lambda: _heartbeat(node) != before
+        before = report(node)
+        return lambda: report(node) != before
 
     return begin
+
+
+def _lease(node: str) -> str:
+    """Return when the kubelet last renewed its lease, as it does every ten seconds. It reports the
+    node's status after a start, and then, if nothing changes, only every five minutes.
+    """
+    lease = Cluster("kube-node-lease").get("lease", node)
+    return str(lease["spec"]["renewTime"])
 
 
 def _heartbeat(node: str) -> str:
@@ -252,8 +260,10 @@ RESTARTS = {
         _kill_gpud_and_delete_agent, kills="gpud", soak_only=True
     ),
     "operator deleted": Restart(_delete("operator", on_node=False), on_one_node=False, disturbs=()),
-    "kubelet restarted": Restart(_restart_service("kubelet"), own=CANCELLED | NOT_STARTED),
-    "containerd restarted": Restart(_restart_service("containerd"), own=CANCELLED | LOST),
+    "kubelet restarted": Restart(
+        _restart_service("kubelet", _heartbeat), own=CANCELLED | NOT_STARTED
+    ),
+    "containerd restarted": Restart(_restart_service("containerd", _lease), own=CANCELLED | LOST),
     "policy changed": Restart(
         _change_policy, lasts_s=30, on_one_node=False, toggles=True, disturbs=EVERYTHING
     ),
