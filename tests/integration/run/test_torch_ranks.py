@@ -1,4 +1,4 @@
-"""A process group of PyTorch with NCCL, which has one rank on Tessera.
+"""Process groups of PyTorch with NCCL.
 
 Skipped where PyTorch's wheel is not installed (``support.processes.torch_program``).
 """
@@ -53,3 +53,62 @@ print("joined")
 @pytest.mark.slow
 def test_one_rank_communicates_by_nccl(tmp_path: Path) -> None:
     assert run_program(_ONE_RANK, str(tmp_path / "store")).endswith("joined\n")
+
+
+_TWO_RANKS = """
+import os, subprocess, sys, torch
+from torch import distributed, nn
+
+if len(sys.argv) == 3:
+    command = [sys.executable, "-c", sys.argv[2], sys.argv[1], sys.argv[2]]
+    running = [subprocess.Popen([*command, str(rank)]) for rank in range(2)]
+    sys.exit(max(one.wait() for one in running))
+
+def train(model, given, wanted):
+    steps = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        steps.zero_grad()
+        nn.functional.mse_loss(model(given), wanted).backward()
+        steps.step()
+
+def layers():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3))
+
+rank = int(sys.argv[3])
+torch.cuda.set_device(rank)
+distributed.init_process_group("nccl", f"file://{sys.argv[1]}", rank=rank, world_size=2)
+whole, alone = [torch.arange(64.0).view(8, 8).sin(), torch.arange(24.0).view(8, 3).cos()], layers()
+train(alone, *whole)
+mine = [one[4 * rank:4 * rank + 4].cuda() for one in whole]
+joint = nn.parallel.DistributedDataParallel(layers().cuda(), device_ids=[rank])
+train(joint, *mine)
+sharded = layers().cuda()
+distributed.fsdp.fully_shard(sharded)
+train(sharded, *mine)
+whole_of = lambda one: one.full_tensor() if hasattr(one, "full_tensor") else one
+for model in (joint, sharded):
+    for one, other in zip(model.parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(whole_of(one).detach().cpu(), other.detach(), rtol=1e-4, atol=1e-5)
+x = torch.full((5,), rank + 1.0, device="cuda", dtype=torch.bfloat16)
+distributed.all_reduce(x)
+assert x.tolist() == [3] * 5
+given = torch.arange(4, device="cuda") + 10 * rank
+taken = torch.empty_like(given)
+distributed.all_to_all_single(taken, given)
+assert taken.tolist() == [2 * rank, 2 * rank + 1, 10 + 2 * rank, 11 + 2 * rank]
+(distributed.recv if rank else distributed.send)(x, 1 - rank)
+alone_group = distributed.new_group([1])
+objects = [None, None]
+distributed.all_gather_object(objects, {"rank": rank})
+assert objects == [{"rank": 0}, {"rank": 1}]
+distributed.barrier()
+distributed.destroy_process_group()
+os.write(1, b"joined\\n")
+"""
+
+
+@pytest.mark.slow
+def test_two_ranks_train_and_communicate_by_nccl(tmp_path: Path) -> None:
+    said = run_program(_TWO_RANKS, str(tmp_path / "store"), _TWO_RANKS, devices=2)
+    assert said == "joined\n" * 2

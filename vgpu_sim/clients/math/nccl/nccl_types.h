@@ -18,8 +18,11 @@ enum {
   ncclSuccess = 0,
   ncclUnhandledCudaError = 1,
   ncclSystemError = 2,
+  ncclInternalError = 3,
   ncclInvalidArgument = 4,
   ncclInvalidUsage = 5,
+  ncclRemoteError = 6,
+  ncclInProgress = 7,
 };
 
 /* The interface whose names the library exports. */

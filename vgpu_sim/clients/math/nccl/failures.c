@@ -1,0 +1,16 @@
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "communicators.h"
+#include "log.h"
+
+ncclResult_t tsr_fail(struct tsr_communicator *comm, ncclResult_t result, const char *format, ...) {
+  if (comm->async_error != ncclSuccess) return result;
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(comm->error, sizeof comm->error, format, arguments);
+  va_end(arguments);
+  if (!comm->mesh.aborted) tsr_log("NCCL, rank %d of %d: %s", comm->mesh.rank, comm->mesh.ranks, comm->error);
+  comm->async_error = result;
+  return result;
+}
