@@ -81,6 +81,24 @@ def test_atomic_additions_of_vectors_are_not_left_out(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "vector atomics: right\n"), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("program", "checks"),
+    [
+        ("builtins", ["dot products", "pairs", "orders", "tiles", "tangents"]),
+        ("bulk", ["bulk copies", "latches"]),
+    ],
+)
+def test_what_needs_compute_capability_9_computes_right(
+    tmp_path: Path, program: str, checks: list[str]
+) -> None:
+    source = str(SOURCES / f"{program}.cu")
+    made = compile_cuda(tmp_path, "-arch=sm_90", source, "-o", "program")
+    assert (made.returncode, made.stderr) == (0, "")
+    done = run_program(tmp_path)
+    assert done.stdout.splitlines() == [f"{check}: right" for check in checks], done.stderr
+    assert done.returncode == 0, done.stderr
+
+
 def test_blocks_of_a_cluster_share_a_histogram(tmp_path: Path) -> None:
     made = compile_cuda(tmp_path, "-arch=sm_90", str(SOURCES / "clusters.cu"), "-o", "program")
     assert made.returncode == 0, made.stderr

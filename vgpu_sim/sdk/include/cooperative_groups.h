@@ -304,6 +304,30 @@ class tile<Size, Parent, true> : public tile_place<Size, Parent> {
     static_assert(sizeof(T) <= 32, "a value of at most 32 bytes");
     return (T *)memory->values[rank_in_block() / Size * (Size / 32) + warp];
   }
+  /* All threads of the tile name the same rank. */
+  template <class T>
+  TESSERA_CG T shfl(T v, unsigned int rank) const {
+    if (this->thread_rank() == rank % Size) *value_of<T>(0) = v;
+    sync();
+    v = *value_of<T>(0);
+    sync();
+    return v;
+  }
+  TESSERA_CG int any(int predicate) const { return lanes_with(predicate) != 0; }
+  TESSERA_CG int all(int predicate) const { return lanes_with(predicate) == Size; }
+
+ private:
+  TESSERA_CG unsigned int lanes_with(int predicate) const {
+    const unsigned int lanes = __ballot_sync(~0u, predicate), rank = this->thread_rank();
+    unsigned int count = 0;
+    if (rank % 32 == 0) *value_of<unsigned int>(rank / 32) = lanes;
+    sync();
+    for (unsigned int warp = 0; warp < Size / 32; warp++) {
+      count += __popc(*value_of<unsigned int>(warp));
+    }
+    sync();
+    return count;
+  }
 };
 
 /* A type that exists if a condition holds. */

@@ -16,6 +16,11 @@
 #ifndef __NVCC__
 #define TESSERA_CC 1
 #endif
+/* nvcc has this name, and clang only in Microsoft's dialect. clang's __builtin_assume ignores
+ * conditions that call functions, as threadIdx does. */
+#ifndef __assume
+#define __assume(condition) ((condition) ? (void)0 : __builtin_unreachable())
+#endif
 #include <cmath>
 #include <math.h>
 #include <cstdlib>

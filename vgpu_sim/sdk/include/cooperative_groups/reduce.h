@@ -30,6 +30,23 @@ static __device__ __forceinline__ typename details::only_if<(Size > 32), T>::typ
   tile.sync();
   return v;
 }
+/* The first thread of the group applies the result to a cuda::atomic or cuda::atomic_ref. */
+template <class Group, class Atomic, class T, class Operator>
+static __device__ __forceinline__ void reduce_update_async(const Group &group, Atomic &atomic,
+                                                           const T &v, Operator &&op) {
+  auto result = reduce(group, v, op);
+  if (group.thread_rank() != 0) return;
+  auto old = atomic.load();
+  while (!atomic.compare_exchange_weak(old, op(old, result))) {
+  }
+}
+/* The first thread of the group stores the result. */
+template <class Group, class Atomic, class T, class Operator>
+static __device__ __forceinline__ void reduce_store_async(const Group &group, Atomic &atomic,
+                                                          const T &v, Operator &&op) {
+  auto result = reduce(group, v, op);
+  if (group.thread_rank() == 0) atomic.store(result);
+}
 }  // namespace __v1
 }  // namespace cooperative_groups
 #endif

@@ -172,6 +172,15 @@ static __device__ __forceinline__ void cudaTriggerProgrammaticLaunchCompletion()
 }
 #endif
 
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 750
+/* The fast hyperbolic tangent of CUDA 13, whose error is that of tanh.approx in PTX ISA. */
+static __device__ __forceinline__ float __tanhf(float x) {
+  float r;
+  __asm__("tanh.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+#endif
+
 /* Dot products of four bytes or two halves with an accumulator. */
 #define TESSERA_DOT(name, type, instruction)                                               \
   static __device__ __forceinline__ type name(type a, type b, type c) {                    \
@@ -186,5 +195,21 @@ TESSERA_DOT(__dp2a_hi, int, "dp2a.hi.s32.s32")
 TESSERA_DOT(__dp2a_lo, unsigned int, "dp2a.lo.u32.u32")
 TESSERA_DOT(__dp2a_hi, unsigned int, "dp2a.hi.u32.u32")
 #undef TESSERA_DOT
+
+/* The same of vectors, whose first element is in the lowest bits. */
+#define TESSERA_VECTOR_DOT(name, type, left, right)                                           \
+  static __device__ __forceinline__ type name(left a, right b, type c) {                      \
+    type first = 0, second = 0;                                                               \
+    __builtin_memcpy(&first, &a, sizeof a);                                                   \
+    __builtin_memcpy(&second, &b, sizeof b);                                                  \
+    return name(first, second, c);                                                            \
+  }
+TESSERA_VECTOR_DOT(__dp4a, int, char4, char4)
+TESSERA_VECTOR_DOT(__dp4a, unsigned int, uchar4, uchar4)
+TESSERA_VECTOR_DOT(__dp2a_lo, int, short2, char4)
+TESSERA_VECTOR_DOT(__dp2a_hi, int, short2, char4)
+TESSERA_VECTOR_DOT(__dp2a_lo, unsigned int, ushort2, uchar4)
+TESSERA_VECTOR_DOT(__dp2a_hi, unsigned int, ushort2, uchar4)
+#undef TESSERA_VECTOR_DOT
 
 #endif
