@@ -217,10 +217,8 @@ def write_ptx(
     others = [
         word for path in files[1:] for word in ("-Xclang", "-mlink-bitcode-file", "-Xclang", path)
     ]
-    steps.run(
-        [
-            *_device(clang, target), *clang.expansions, files[0], level, "-S", *others,
-            "-o", output,
-        ]
-    )  # fmt: skip
+    command = [
+        *_device(clang, target), *clang.expansions, files[0], level, "-S", *others,
+    ]  # fmt: skip
+    repairs.run_clang(steps, command, output, "linked device code")
     repairs.correct_file(steps, output)

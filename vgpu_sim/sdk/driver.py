@@ -94,8 +94,8 @@ class Compilation:
 
     def compile_device(self, source: str, target: str, flags: list[str], output: Path) -> Path:
         """Compile the device part of a source to ``output``, as ``flags`` say."""
-        self.steps.run([self.clang.path, *self.device(target), *flags, source, "-o", output])
-        return output
+        command = [self.clang.path, *self.device(target), *flags, source]
+        return repairs.run_clang(self.steps, command, output, source)
 
     def write_ptx(self, source: str, target: str, flags: list[str], output: Path) -> Path:
         """Compile the device part of a source to PTX in ``output``."""

@@ -11,3 +11,7 @@ class CompileError(Exception):
     def __init__(self, text: str, status: int = 1) -> None:
         super().__init__(text)
         self.status = status
+
+
+class KnownFailureError(CompileError):
+    """A tool's failure whose cause the caller can explain; the text has the tool's messages."""

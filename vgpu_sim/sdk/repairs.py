@@ -1,13 +1,71 @@
-"""Corrections of what clang writes for NVPTX and PTX ISA does not allow."""
+"""Corrections of PTX that clang writes, and explanations of what it cannot write."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
+from vgpu_sim.sdk.errors import CompileError, KnownFailureError
 from vgpu_sim.sdk.steps import Steps
 
 # LLVM 19 writes the alignment 0 where the stack's own alignment of 8 bytes is enough. ptxas
 # refuses 0: "Alignment must be a power of two".
 _NO_ALIGNMENT = re.compile(rb"(?m)^(\s*alloca\.u(?:32|64)\s[^,;\n]*,[^,;\n]*),\s*0;")
+# LLVM writes a variable behind those that its initializer names, and fails if there is no such
+# order.
+_CIRCULAR = "Circular dependency found in global variable set"
+_VARIABLE = re.compile(rb'(?m)^@("[^"\n]+"|[\w.$]+) = (?!external|available_externally)(.*)$')
+_NAMED = re.compile(rb'@("[^"\n]+"|[\w.$]+)')
+_PART = re.compile(r"[NL]*([1-9]\d*)")
+
+
+def run_clang(steps: Steps, command: Sequence[str | Path], output: Path, source: str) -> Path:
+    """Run a command of clang that compiles device code of ``source``; return the output's path.
+
+    Raises:
+        CompileError: clang failed; if initializers of variables name each other, the text names
+            these variables.
+    """
+    try:
+        steps.run([*command, "-o", output], [_CIRCULAR])
+    except KnownFailureError as err:
+        code = steps.file("circular", ".ll")
+        steps.run([*command, "-emit-llvm", "-o", code])
+        names = ", ".join(find_circular(steps.read(code)))
+        raise CompileError(
+            f"{source}: the initializers of these device variables contain addresses of each other,"
+            f" or the variable's own, which clang cannot write: {names}; assign the addresses in a"
+            " kernel, or copy them with cudaMemcpyToSymbol",
+            err.status,
+        ) from err
+    return output
+
+
+def find_circular(code: bytes) -> list[str]:
+    """Return the names of the variables of LLVM IR whose initializers lead back to themselves."""
+    uses = {found[1]: set(_NAMED.findall(found[2])) for found in _VARIABLE.finditer(code)}
+    circular = []
+    for name, named in uses.items():
+        reached: set[bytes] = set()
+        waiting = list(named)
+        while waiting:
+            if (one := waiting.pop()) not in reached:
+                reached.add(one)
+                waiting += uses.get(one, ())
+        if name in reached:
+            circular.append(_read_name(name.decode("latin-1")))
+    return sorted(circular)
+
+
+def _read_name(name: str) -> str:
+    """Return the C++ name of a variable; that of an unnamed namespace is left out."""
+    name = name.strip('"')
+    parts, at = [], 2
+    if not name.startswith("_Z"):
+        return name
+    while found := _PART.match(name, at):
+        at = found.end() + int(found[1])
+        parts.append(name[found.end() : at])
+    return "::".join(part for part in parts if part != "_GLOBAL__N_1") or name
 
 
 def correct_ptx(text: bytes) -> bytes:

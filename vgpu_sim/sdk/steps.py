@@ -8,7 +8,7 @@ from dataclasses import field
 from pathlib import Path
 
 from vgpu_sim.records import dataclass
-from vgpu_sim.sdk.errors import CompileError
+from vgpu_sim.sdk.errors import CompileError, KnownFailureError
 
 
 @dataclass
@@ -20,20 +20,31 @@ class Steps:
     dry_run: bool = False
     count: int = field(default=0)
 
-    def run(self, command: Sequence[str | Path]) -> None:
+    def run(self, command: Sequence[str | Path], known: Sequence[str] = ()) -> None:
         """Run a tool; its messages go to the terminal.
 
         Raises:
+            KnownFailureError: the tool failed with a message that contains a text of ``known``;
+                its messages are not printed.
             CompileError: the tool failed; it has the tool's exit status.
         """
         words = [_word(one) for one in command]
+        if known and sys.stderr.isatty():
+            words.append("-fcolor-diagnostics")
         self.show(shlex.join(words))
         if self.dry_run:
             return
         try:
-            status = subprocess.run(words, check=False).returncode
+            done = subprocess.run(words, check=False, stderr=subprocess.PIPE if known else None)
         except OSError as err:
             raise CompileError(f"{words[0]}: {err.strerror}") from err
+        status = done.returncode
+        if known:
+            messages = done.stderr.decode(errors="replace")
+            if status and any(text in messages for text in known):
+                raise KnownFailureError(messages, status)
+            sys.stderr.write(messages)
+            sys.stderr.flush()
         if status < 0:
             raise CompileError(f"{words[0]} was ended by signal {-status}", 128 - status)
         if status:

@@ -182,6 +182,25 @@ def test_the_clangs_errors_and_exit_status_pass_through(tmp_path: Path) -> None:
     assert "not implemented in the CUDA headers of tessera cc" in made.stderr
 
 
+@pytest.mark.parametrize("options", [["-ptx"], ["-rdc=true", "-o", "program"]])
+def test_variables_with_addresses_of_each_other_are_named(
+    tmp_path: Path, options: list[str]
+) -> None:
+    source = tmp_path / "circular.cu"
+    source.write_text(
+        "struct Node { Node *next; };\n"
+        "extern __device__ Node second;\n"
+        "__device__ Node first = {&second}, second = {&first}, third = {&first};\n"
+        "namespace names { static __device__ void *own = &own; }\n"
+        "__global__ void k(bool *p) { *p = names::own == third.next; }\n"
+        "int main() {}\n"
+    )
+    made = compile_cuda(tmp_path, *options, str(source))
+    assert made.returncode == 1
+    assert "which clang cannot write: first, names::own, second; assign" in made.stderr
+    assert "Stack dump" not in made.stderr
+
+
 def test_one_fat_binary_has_ptx_of_every_architecture(tmp_path: Path) -> None:
     source = tmp_path / "k.cu"
     source.write_text('extern "C" __global__ void k(int *p) { *p = __CUDA_ARCH__; }\n')
