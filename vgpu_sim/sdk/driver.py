@@ -94,7 +94,7 @@ class Compilation:
 
     def compile_device(self, source: str, target: str, flags: list[str], output: Path) -> Path:
         """Compile the device part of a source to ``output``, as ``flags`` say."""
-        command = [self.clang.path, *self.device(target), *flags, source]
+        command = [str(self.clang.path), *self.device(target), *flags, source]
         return repairs.run_clang(self.steps, command, output, source)
 
     def write_ptx(self, source: str, target: str, flags: list[str], output: Path) -> Path:

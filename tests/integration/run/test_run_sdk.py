@@ -84,7 +84,7 @@ def test_atomic_additions_of_vectors_are_not_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "checks"),
     [
-        ("builtins", ["dot products", "pairs", "orders", "tiles", "tangents"]),
+        ("builtins", ["dot products", "pairs", "orders", "atomics", "tiles", "tangents"]),
         ("bulk", ["bulk copies", "latches"]),
     ],
 )

@@ -79,6 +79,48 @@ __global__ void orders(Words* w) {
   if (__nv_atomic_load_n(byte, __NV_ATOMIC_SEQ_CST) != 200) w->bad = 5;
 }
 
+template <class T>
+using Atomic = cuda::atomic<T, cuda::thread_scope_system>;
+struct Halves {
+  short x, y;
+};
+struct Atomics {
+  Atomic<unsigned char> bytes[4];
+  Atomic<int> turn;
+  Atomic<bool> flag;
+  Atomic<short> small;
+  Atomic<unsigned> most;
+  Atomic<long long> left;
+  Atomic<float> sum;
+  Atomic<Halves> halves;
+  Atomic<Pair> pair;
+};
+/* Called by the host, too. */
+__host__ __device__ void change(Atomics& a, int i) {
+  a.bytes[i % 4].fetch_add(1);
+  a.flag.exchange(true);
+  a.small++;
+  a.most.fetch_max(i);
+  --a.left;
+  a.sum.fetch_add(0.5f);
+  Halves h = a.halves.load(cuda::memory_order_acquire);
+  while (!a.halves.compare_exchange_strong(h, Halves{(short)(h.x + 1), (short)(h.y + 2)},
+                                           cuda::memory_order_acq_rel,
+                                           cuda::memory_order_relaxed)) {
+  }
+}
+__global__ void change_all(Atomics* a) {
+  change(*a, threadIdx.x);
+  Pair p = a->pair.load();
+  while (!a->pair.compare_exchange_weak(p, Pair{p.a + 1, p.b + 2})) {
+  }
+  __syncthreads();
+  if (threadIdx.x) return;
+  /* The host changes the values next, while the kernel waits. */
+  a->turn.store(1, cuda::memory_order_release);
+  while (a->turn.load(cuda::memory_order_acquire) != 2) __nanosleep(100);
+}
+
 template <int Size>
 __global__ void tiles(int* failed, Counter* sum, Counter* greatest) {
   __shared__ cg::block_tile_memory<512> memory;
@@ -118,6 +160,23 @@ int check_orders() {
          (w.bytes != 200 << 8) + (w.left != -200) + (w.least != -199) + (w.most != 0) +
          (w.halves != 100) + (w.small != 200) + (w.pair.a != w.pair.b);
 }
+int check_atomics() {
+  Atomics* a;
+  CHECK(cudaMallocManaged(&a, sizeof *a));
+  memset((void*)a, 0, sizeof *a);
+  change_all<<<1, 200>>>(a);
+  while (a->turn.load(cuda::memory_order_acquire) != 1) {
+  }
+  change(*a, 301);
+  a->turn.store(2, cuda::memory_order_release);
+  CHECK(cudaDeviceSynchronize());
+  const Halves h = a->halves;
+  const int wrong = (a->bytes[0] != 50) + (a->bytes[1] != 51) + !a->flag + (a->small != 201) +
+                    (a->most != 301u) + (a->left != -201) + (a->sum != 100.5f) + (h.x != 201) +
+                    (h.y != 402);
+  CHECK(cudaFree(a));
+  return wrong;
+}
 int check_tiles() {
   Device<int> failed(1), counts(17);
   Counter* counters = (Counter*)(int*)counts;
@@ -136,6 +195,7 @@ int check_tangents() {
 
 int main() {
   return report("dot products", check_dots()) + report("pairs", check_pairs()) +
-         report("orders", check_orders()) + report("tiles", check_tiles()) +
+         report("orders", check_orders()) + report("atomics", check_atomics()) +
+         report("tiles", check_tiles()) +
          report("tangents", check_tangents());
 }
