@@ -25,8 +25,8 @@ static __inline__ __attribute__((always_inline, device)) float nanf(const char *
 }
 
 #include "atomics.h"
-#include "atomics_of_16_bytes.h"
-#include "atomic_builtins.h"
+#include "atomics/of_16_bytes.h"
+#include "atomics/builtins.h"
 #include "dpx.h"
 #include "overloads/floats.h"
 #include "memory.h"
