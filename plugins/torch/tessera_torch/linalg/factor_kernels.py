@@ -203,3 +203,20 @@ def factor_qr(matrices, factors, m, n, block: tl.constexpr):
                 changed = part - tl.load(a + row * n + k) * sums
                 tl.store(a + row * n + column, changed, mask=inside)
         tl.debug_barrier()
+
+
+@triton.jit
+def swap_places(order, pivots, m, k):
+    """Swap element i of a row with the one that its pivot, from 1 on, names, for each i in turn."""
+    row = order + tl.program_id(0).to(tl.int64) * m
+    chosen = pivots + tl.program_id(0).to(tl.int64) * k
+    for i in range(k):
+        other = tl.load(chosen + i) - 1
+        inside = (other >= 0) & (other < m)
+        own = tl.load(row + i)
+        moved = tl.load(row + other, mask=inside, other=0)
+        tl.debug_barrier()
+        tl.store(row + i, moved, mask=inside)
+        tl.debug_barrier()
+        tl.store(row + other, own, mask=inside)
+        tl.debug_barrier()

@@ -7,8 +7,9 @@ import torch
 from tessera_torch import counts
 from tessera_torch.complexes.parts import REAL_OF
 from tessera_torch.linalg import batches, complex_factors
-from tessera_torch.linalg.factor_kernels import factor_lu
+from tessera_torch.linalg.factor_kernels import factor_lu, swap_places
 from tessera_torch.linalg.triangles import solve_in_place
+from tessera_torch.own.launching import launch
 from tessera_torch.targets import both
 
 _BOUNDS: Final = ("greater or equal to 1", "smaller or equal to LU.size(-2)")
@@ -28,24 +29,19 @@ def factor(work: Any, pivoted: bool = True) -> tuple[Any, Any]:
 
 def permutation(pivots: Any, m: int) -> Any:
     """Return the order of rows that swaps lead to: (batch, m)."""
-    return _order(pivots.cpu(), m).to(pivots.device)
-
-
-def _order(pivots: Any, m: int) -> Any:
-    swaps = pivots - 1
-    order = torch.arange(m).expand(swaps.shape[0], m).clone()
-    rows = torch.arange(swaps.shape[0])
-    for k in range(swaps.shape[1]):
-        at = swaps[:, k].to(torch.int64)
-        moved = order[rows, at]
-        order[rows, at] = order[:, k].clone()
-        order[:, k] = moved
+    count, k = pivots.shape
+    order = torch.arange(m, device=pivots.device).repeat(count, 1)
+    if count and k:
+        launch(swap_places, (count,), pivots.device, order, pivots.contiguous(), m, k, warps=1)
     return order
 
 
 def _least_and_most(pivots: Any, m: int) -> tuple[bool, bool]:
-    """Return whether all pivots are at least 1, and whether all are at most m."""
-    if not pivots.numel():
+    """Return whether all pivots are at least 1, and whether all are at most m.
+
+    While a CUDA graph is captured, the host cannot read them, and they are not checked.
+    """
+    if not pivots.numel() or torch.cuda.is_current_stream_capturing():
         return True, True
     least, most = (int(one) for one in pivots.cpu().aminmax())
     return least >= 1, most <= m

@@ -19,23 +19,8 @@ from tessera_torch.linalg import (
 
 _USE_THE_HOST: Final = frozenset(
     {
-        *(
-            "lu_unpack",
-            "linalg_lu",
-            "linalg_lu_solve",
-            "linalg_ldl_solve",
-            "_linalg_solve_ex",
-            "linalg_inv_ex",
-        ),
-        *(
-            "_linalg_eigh",
-            "_linalg_svd",
-            "linalg_eig",
-            "_linalg_eigvals",
-            "linalg_matrix_exp",
-            "_linalg_det",
-            "_linalg_slogdet",
-        ),
+        *("_linalg_eigh", "_linalg_svd", "linalg_eig", "_linalg_eigvals"),
+        *("linalg_ldl_solve", "linalg_matrix_exp"),
     }
 )
 

@@ -1,5 +1,6 @@
 """Copies and memsets: PyTorch's own where bytes only move, otherwise a kernel."""
 
+import threading
 import warnings
 from typing import Any, Final
 
@@ -14,6 +15,28 @@ from tessera_torch.operator import Operator
 from tessera_torch.pausing import pause_trace
 from tessera_torch.refusal import span
 from tessera_torch.targets import resize
+
+_UPLOADS: Final = threading.Lock()
+_CAPTURED: Final[dict[Any, Any]] = {}  # replays read them until the process ends
+
+
+def upload(table: Any, device: Any, dtype: Any = None) -> Any:
+    """Return a host tensor on the device.
+
+    A captured copy reads its source at each replay, so the source is page-locked and kept. Equal
+    tables share one source.
+    """
+    given = table if dtype is None else table.to(dtype)
+    if given.is_cuda or not torch.cuda.is_current_stream_capturing():
+        return given.to(device)
+    given = given.contiguous()
+    key = (given.dtype, tuple(given.shape), given.view(-1).view(torch.uint8).numpy().tobytes())
+    with _UPLOADS:
+        if key not in _CAPTURED:
+            _CAPTURED[key] = given.pin_memory()
+        kept = _CAPTURED[key]
+    return kept.to(device, non_blocking=True)
+
 
 _COPY: Final = Operator("copy_", frozenset())  # within a device, as an element-wise operation
 

@@ -1,6 +1,7 @@
 """New tensors with computed elements: sequences, identities and indices of triangles."""
 
 import math
+import struct
 import warnings
 from typing import Any, Final
 
@@ -10,8 +11,14 @@ from tessera_torch import counts
 from tessera_torch.complexes.parts import REAL_OF, join, split
 from tessera_torch.own.creation_kernels import sequence
 from tessera_torch.own.launching import launch
+from tessera_torch.own.selection import positions
 
 _BLOCK: Final = 256
+
+
+def _bits(number: float) -> int:
+    """Return the bits of a double: Triton passes Python's floats as float32."""
+    return int(struct.unpack("<q", struct.pack("<d", number))[0])
 
 
 def _fill(out: Any, count: int, first: float, step: float) -> Any:
@@ -22,12 +29,11 @@ def _fill(out: Any, count: int, first: float, step: float) -> Any:
         return out
     whole = isinstance(first, int) and isinstance(step, int)
     whole = whole and not out.is_floating_point()
-    dtype = torch.int64 if whole else torch.float64
-    numbers = torch.tensor([first, step], dtype=dtype).to(out.device)
+    numbers = (first, step) if whole else (_bits(first), _bits(step))
     target = out if out.is_contiguous() else torch.empty_like(out).contiguous()
     single = out.dtype in (torch.float32, torch.float16, torch.bfloat16)
     grid = (-(-count // _BLOCK),)
-    launch(sequence, grid, out.device, target, numbers, count, whole, single, _BLOCK)
+    launch(sequence, grid, out.device, target, *numbers, count, whole, single, _BLOCK)
     return out if target is out else out.copy_(target)
 
 
@@ -123,8 +129,11 @@ def _triangle(upper: bool) -> Any:
         counts.CALLS["triu_indices" if upper else "tril_indices"] += 1
         ones = torch.ones((row, col), dtype=torch.bool, device=device)
         mask = ones.triu(offset) if upper else ones.tril(offset)
-        found = mask.nonzero().t().contiguous()
-        return found.to(dtype or torch.int64)
+        below = offset - 1 if upper else offset
+        size = sum(min(max(i + below + 1, 0), col) for i in range(row))
+        found = positions(mask.reshape(-1), row * col - size if upper else size)
+        pairs = torch.stack((found // max(col, 1), found % max(col, 1)))
+        return pairs.to(dtype or torch.int64)
 
     return compute
 

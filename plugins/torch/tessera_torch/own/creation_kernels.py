@@ -4,16 +4,20 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
-def sequence(out, numbers, count, whole: tl.constexpr, single: tl.constexpr, block: tl.constexpr):
-    """Fill with first + i * step; ``numbers`` has both."""
+@triton.jit(do_not_specialize=["first", "step", "count"])
+def sequence(
+    out, first: tl.int64, step: tl.int64, count,
+    whole: tl.constexpr, single: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """Fill with first + i * step; both are integers or, unless ``whole``, the bits of doubles."""
     i = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    first = tl.load(numbers)
-    step = tl.load(numbers + 1)
     if whole:
         value = first + i * step
-    elif single:
-        value = first.to(tl.float32) + i.to(tl.float32) * step.to(tl.float32)
     else:
-        value = first + i.to(tl.float64) * step
+        start = first.to(tl.float64, bitcast=True)
+        distance = step.to(tl.float64, bitcast=True)
+        if single:
+            value = start.to(tl.float32) + i.to(tl.float32) * distance.to(tl.float32)
+        else:
+            value = start + i.to(tl.float64) * distance
     tl.store(out + i, value.to(out.dtype.element_ty), mask=i < count)

@@ -67,7 +67,7 @@ class Guarded:
         form = Signature(signature.functional) if signature.writes else signature
         try:
             results = infer_results(form, signature.without_targets(full))
-            found = tuple((tuple(one.shape), one.stride(), one.dtype) for one in results)
+            found = tuple(_layout(one) for one in results)
         except NotInferred:
             found = None
         except (RuntimeError, AssertionError) as err:
@@ -77,6 +77,13 @@ class Guarded:
                 self._layouts.clear()
             self._layouts[key] = found
         return found
+
+
+def _layout(result: Any) -> Any:
+    """Return shape, strides and type; None of a result that is no tensor."""
+    if not isinstance(result, torch.Tensor):
+        return None
+    return tuple(result.shape), result.stride(), result.dtype
 
 
 def _key(full: Sequence[Any]) -> Any:
@@ -96,7 +103,9 @@ def _error(err: Exception) -> Exception:
     return NotImplementedError(text) if isinstance(err, NotImplementedError) else RuntimeError(text)
 
 
-def _arrange(result: Any, layout: tuple[Any, Any, Any]) -> Any:
+def _arrange(result: Any, layout: Any) -> Any:
+    if layout is None or not isinstance(result, torch.Tensor):
+        return result
     shape, strides, dtype = layout
     if tuple(result.shape) != shape or result.dtype != dtype or result.stride() == strides:
         return result

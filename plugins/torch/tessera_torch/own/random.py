@@ -263,6 +263,16 @@ def _randperm_out(n: int, *, generator: Any = None, out: Any) -> Any:
     return out.copy_(torch.argsort(keys))
 
 
+def _check_probabilities(given: Any) -> None:
+    """Raise RuntimeError for wrong ones; a graph that is captured cannot read them."""
+    if not given.numel() or torch.cuda.is_current_stream_capturing():
+        return
+    if not bool(((given >= 0) & given.isfinite()).all()):
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if not bool((given.sum(-1) > 0).all()):
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+
+
 def _multinomial(
     self: Any, num_samples: int, replacement: bool = False, *, generator: Any = None
 ) -> Any:
@@ -275,10 +285,7 @@ def _multinomial(
         )
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
-    if self.numel() and not bool(((self >= 0) & self.isfinite()).all()):
-        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if self.numel() and not bool((self.sum(-1) > 0).all()):
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    _check_probabilities(self)
     if not replacement or num_samples == 1:
         if num_samples > self.shape[-1]:
             raise RuntimeError(

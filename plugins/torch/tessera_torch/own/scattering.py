@@ -12,7 +12,6 @@ from tessera_torch.complexes.parts import join, resolve, split
 from tessera_torch.operator import Operator, overload
 from tessera_torch.own.launching import launch
 from tessera_torch.own.scattering_kernels import add_runs, scatter
-from tessera_torch.own.selection import positions
 from tessera_torch.own.sorting import order_rows
 from tessera_torch.refusal import Unsupported
 from tessera_torch.targets import resize
@@ -81,23 +80,25 @@ def _in_pairs_or_wider(target: Any, places: Any, source: Any, operation: str) ->
 
 
 def _reduce(target: Any, places: Any, source: Any, combine: Callable[[Any, Any], Any]) -> None:
-    """Combine elements of a place in pairs, until one is left for each place, and then with it."""
+    """Combine the elements of each place in pairs, and the result with what is at the place.
+
+    No step depends on the host's knowledge of the places, so a CUDA graph can capture it.
+    """
     flat, values = places.reshape(-1), source.to(target.dtype).reshape(-1)
     order = order_rows(flat[None], False)[0]
     flat, values = flat.index_select(0, order), values.index_select(0, order)
-    while flat.numel() > 1:
-        own = torch.arange(flat.numel(), device=flat.device)
-        is_first = torch.ones(flat.shape, dtype=torch.bool, device=flat.device)
-        is_first[1:] = flat[1:] != flat[:-1]
-        begins = torch.where(is_first, own, 0).cummax(0)[0]
-        is_second = (own - begins) % 2 == 1
-        second = positions(is_second)
-        if not second.numel():
-            break
-        pairs = values.index_select(0, second - 1), values.index_select(0, second)
-        values = values.index_copy(0, second - 1, combine(*pairs))
-        kept = positions(~is_second)
-        flat, values = flat.index_select(0, kept), values.index_select(0, kept)
+    count, distance = flat.numel(), 1
+    while distance < count:  # an element has combined as many of its place as the distance is
+        is_same = flat[distance:] == flat[:-distance]
+        near, far = values[:-distance], values[distance:]
+        joined = torch.where(is_same, combine(near, far), near)
+        values = torch.cat((joined, values[count - distance :]))
+        distance *= 2
+    is_first = torch.ones(flat.shape, dtype=torch.bool, device=flat.device)
+    is_first[1:] = flat[1:] != flat[:-1]
+    own = torch.arange(count, device=flat.device)
+    begins = torch.where(is_first, own, 0).cummax(0)[0]
+    values = values.index_select(0, begins)  # the same for all elements of a place
     span = 1 + sum((n - 1) * s for n, s in zip(target.shape, target.stride(), strict=True))
     memory = target.as_strided((span,), (1,))
     _combine(memory, flat, combine(memory.index_select(0, flat), values), "set")

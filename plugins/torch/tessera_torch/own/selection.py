@@ -14,13 +14,14 @@ from tessera_torch.targets import resize
 _BLOCK: Final = 1024
 
 
-def positions(mask: Any) -> Any:
-    """Return the positions of the true elements of a vector."""
+def positions(mask: Any, size: int | None = None) -> Any:
+    """Return the positions of the true elements of a vector; without their number, wait for it."""
     count = mask.numel()
     if not count:
         return torch.empty(0, dtype=torch.int64, device=mask.device)
     ends = mask.cumsum(0, dtype=torch.int64)
-    out = torch.empty(int(ends[-1].item()), dtype=torch.int64, device=mask.device)
+    size = int(ends[-1].item()) if size is None else size
+    out = torch.empty(size, dtype=torch.int64, device=mask.device)
     if out.numel():
         grid = (-(-count // _BLOCK),)
         launch(compact, grid, mask.device, mask.contiguous(), ends, out, count, _BLOCK)

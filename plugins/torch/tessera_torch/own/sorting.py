@@ -91,8 +91,9 @@ def _sort(
     if not self.dim():
         return self.clone(), torch.zeros((), dtype=torch.int64, device=self.device)
     dim = _wrap(self, dim)
-    order = _order(self, dim, descending)
-    return self.gather(dim, order), order
+    order = torch.empty_like(self, dtype=torch.int64).copy_(_order(self, dim, descending))
+    values = torch.empty_like(self)
+    return values.copy_(self.gather(dim, order)), order  # both in the layout of the input
 
 
 def sort_plain(self: Any, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
+from tessera_torch.own.copying import upload
 from tessera_torch.targets import both
 
 
@@ -35,7 +36,7 @@ def _gather_along(gradient: Any, places: Sequence[Any], sizes: Sequence[int]) ->
         dim = first + i
         shape = [*result.shape[:dim], size, *result.shape[dim + 1 :]]
         summed = torch.zeros(shape, dtype=result.dtype, device=result.device)
-        result = summed.index_add(dim, read.to(result.device), result)
+        result = summed.index_add(dim, upload(read, result.device), result)
     return result
 
 

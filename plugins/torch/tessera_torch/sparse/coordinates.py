@@ -99,10 +99,8 @@ def _mm(self: Any, mat2: Any) -> Any:
     if mat2.layout != torch.strided:
         if self.layout != torch.strided:
             return torch.ops.aten._sparse_sparse_matmul.default(self, mat2)
-        raise NotImplementedError(
-            "aten::mm of a dense and a sparse tensor has no kernel on Tessera's simulated GPU."
-            " Multiply by mat2.to_dense(), or compute it on the CPU (tensor.cpu())"
-        )
+        check_sizes(self, mat2)
+        return _multiply(mat2.t(), self.t()).t()
     return _multiply(self, mat2)
 
 
@@ -133,7 +131,32 @@ def _sparse_mask(self: Any, mask: Any) -> Any:
     return result._coalesced_(mask.is_coalesced())
 
 
+def _index_select(self: Any, dim: int, index: Any) -> Any:
+    """Return the elements at some places of a dimension, as often as the index has them."""
+    counts.CALLS["index_select (sparse)"] += 1
+    dim %= self.dim()
+    shape = (*self.shape[:dim], index.numel(), *self.shape[dim + 1 :])
+    indices, values = self._indices(), self._values()
+    if dim >= self.sparse_dim():
+        chosen = values.index_select(dim - self.sparse_dim() + 1, index)
+        return build(indices.clone(), chosen, shape)._coalesced_(self.is_coalesced())
+    size = self.shape[dim]
+    if index.numel() and not bool(((index >= -size) & (index < size)).all().item()):
+        raise IndexError(f"index_select(): index is out of range for dimension {dim}, size {size}")
+    wanted, order = torch.where(index < 0, index + size, index).to(torch.int64).sort(stable=True)
+    own = indices[dim].contiguous()
+    begins = torch.searchsorted(wanted, own)
+    times = torch.searchsorted(wanted, own, right=True) - begins
+    element = torch.repeat_interleave(times)
+    first = times.cumsum(0) - times
+    turn = torch.arange(element.shape[0], device=own.device) - first.index_select(0, element)
+    kept = indices.index_select(1, element)
+    kept[dim] = order.index_select(0, begins.index_select(0, element) + turn)
+    return build(kept, values.index_select(0, element), shape)
+
+
 KERNELS: Final[dict[str, Callable[..., Any]]] = {
+    "index_select": _index_select,
     "_coalesce": _coalesce,
     "_to_dense": _to_dense,
     "mm": _mm,

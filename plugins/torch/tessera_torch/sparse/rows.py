@@ -6,7 +6,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
-from tessera_torch.sparse.coordinates import add, check_sizes, multiply
+from tessera_torch.sparse.coordinates import add, build, check_sizes, multiply
 
 
 def _compress(self: Any, size: int, *, out_int32: bool = False) -> Any:
@@ -73,6 +73,11 @@ def _to_dense(self: Any, dtype: Any = None, masked_grad: bool | None = None) -> 
 
 def _addmm_out(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any) -> Any:
     counts.CALLS["addmm (sparse rows)"] += 1
+    if all(one.layout == torch.sparse_csr for one in (self, mat1, mat2, out)):
+        product = _mm(mat1, mat2).to_sparse_coo() * alpha
+        result = product if beta == 0 else torch.add(product, self.to_sparse_coo(), alpha=beta)
+        result = result.coalesce().to_sparse_csr()
+        return out.resize_as_sparse_(result).copy_(result)
     if any(one.layout != torch.strided for one in (self, out)):
         raise NotImplementedError(
             "aten::addmm with a sparse addend or result has no kernel on Tessera's simulated GPU."
@@ -138,16 +143,67 @@ def _elements(one: Any) -> tuple[Any, Any]:
     return rows, columns
 
 
+def _multiply_blocks(self: Any, dense: Any) -> Any:
+    """Return the product of a matrix of blocks and a dense one, block by block."""
+    is_by_columns = self.layout == torch.sparse_bsc
+    begins = self.ccol_indices() if is_by_columns else self.crow_indices()
+    others = self.row_indices() if is_by_columns else self.col_indices()
+    rows, columns = _expand(begins, others, transpose=is_by_columns)
+    values = self.values()
+    height, width = values.shape[1:]
+    count = dense.shape[1]
+    parts = dense.reshape(-1, width, count).index_select(0, columns)
+    shape = (self.shape[0] // height, height, count)
+    result = torch.zeros(shape, dtype=dense.dtype, device=dense.device)
+    return result.index_add(0, rows, torch.bmm(values, parts)).view(-1, count)
+
+
+def _sum(self: Any, dim: Any, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Return sums along dimensions, which are kept with size 1."""
+    counts.CALLS["_sparse_csr_sum"] += 1
+    if not keepdim:
+        raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
+    reduced = {one % 2 for one in dim}
+    pair = list(_elements(self))
+    shape = list(self.shape)
+    for one in reduced:
+        pair[one] = torch.zeros_like(pair[one])
+        shape[one] = 1
+    values = self.values() if dtype is None else self.values().to(dtype)
+    return build(torch.stack(pair), values, shape).coalesce().to_sparse_csr()
+
+
+def _flip(layout: Any) -> Callable[..., Any]:
+    """Return the conversion of compressed rows or columns to a layout of these."""
+
+    def convert(self: Any, dense_dim: int | None = None) -> Any:
+        counts.CALLS[f"to {layout}"] += 1
+        if self.layout not in (torch.sparse_csr, torch.sparse_csc):
+            raise NotImplementedError(
+                f"the conversion of {self.layout} to {layout} has no kernel on Tessera's simulated"
+                " GPU. Use to_dense(), or compute it on the CPU (tensor.cpu())"
+            )
+        if self.layout == layout:
+            return self.clone()
+        return self.to_sparse_coo().to_sparse(layout=layout)
+
+    return convert
+
+
 def _mm(self: Any, mat2: Any) -> Any:
     counts.CALLS["mm (sparse rows)"] += 1
     check_sizes(self, mat2)
     known = (torch.sparse_csr, torch.sparse_csc)
     if mat2.layout == torch.strided and self.layout in known:
         return multiply(*_elements(self), self.values(), self.shape[0], mat2)
-    if self.layout == torch.strided and mat2.layout in known:
-        return torch.mm(self, _to_dense(mat2))
-    if self.layout == torch.sparse_csr and mat2.layout == torch.sparse_csr:
-        return torch.mm(self.to_sparse_coo(), mat2.to_sparse_coo()).to_sparse_csr()
+    blocks = (torch.sparse_bsr, torch.sparse_bsc)
+    if mat2.layout == torch.strided and self.layout in blocks:
+        return _multiply_blocks(self, mat2)
+    if self.layout == torch.strided and mat2.layout in (*known, *blocks):
+        return _mm(mat2.t(), self.t()).t()
+    if self.layout in known and mat2.layout in known:
+        product = torch.mm(self.to_sparse_coo(), mat2.to_sparse_coo())
+        return product.to_sparse_csr()  # as PyTorch's, also of compressed columns
     raise NotImplementedError(
         f"aten::mm ({self.layout} and {mat2.layout}) has no kernel on Tessera's simulated GPU. Use"
         " to_dense(), or compute it on the CPU (tensor.cpu())"
@@ -174,4 +230,7 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "sparse_sampled_addmm": _sampled,
     "sparse_sampled_addmm.out": _sampled_out,
     "add.Tensor": _sum_of_rows,
+    "_sparse_csr_sum.dim_dtype": _sum,
+    "_to_sparse_csr": _flip(torch.sparse_csr),
+    "_to_sparse_csc": _flip(torch.sparse_csc),
 }

@@ -103,12 +103,15 @@ def _repeat_interleave(repeats: Any, *, output_size: int | None = None) -> Any:
         raise RuntimeError("repeats has to be Long or Int tensor")
     if not repeats.numel():
         return torch.empty_like(repeats)
-    if int(repeats.min().item()) < 0:
-        raise RuntimeError("repeats can not be negative")
     ends = repeats.cumsum(0, dtype=torch.int64)
-    total = int(ends[-1].item())
-    if output_size is not None and output_size != total:
-        raise RuntimeError(f"allocated size {output_size} does not match required size {total}")
+    if output_size is not None and torch.cuda.is_current_stream_capturing():
+        total = output_size  # the host cannot read the repeats to check it
+    else:
+        if int(repeats.min().item()) < 0:
+            raise RuntimeError("repeats can not be negative")
+        total = int(ends[-1].item())
+        if output_size not in (None, total):
+            raise RuntimeError(f"allocated size {output_size} does not match required size {total}")
     own = torch.arange(total, device=repeats.device)
     return torch.searchsorted(ends, own, right=True).to(repeats.dtype)
 

@@ -11,12 +11,13 @@ from tessera_torch.targets import both
 
 def _windows(inner: int, outer: int, device: Any) -> tuple[Any, Any]:
     """Return the places of each window's elements, and which of these are inside."""
-    begins = torch.arange(outer) * inner // outer
-    ends = ((torch.arange(outer) + 1) * inner + outer - 1) // outer
-    longest = int((ends - begins).max()) if outer else 1
-    places = begins[:, None] + torch.arange(longest)
-    inside = places < ends[:, None]
-    return places.clamp(max=max(inner - 1, 0)).to(device), inside.to(device)
+    bounds = [(i * inner // outer, -(-(i + 1) * inner // outer)) for i in range(outer)]
+    longest = max((end - begin for begin, end in bounds), default=1)
+    own = torch.arange(outer, device=device)  # on the device: a CUDA graph can capture it
+    begins = own * inner // max(outer, 1)
+    ends = ((own + 1) * inner + outer - 1) // max(outer, 1)
+    places = begins[:, None] + torch.arange(longest, device=device)
+    return places.clamp(max=max(inner - 1, 0)), places < ends[:, None]
 
 
 def _pool(self: Any, output_size: Sequence[int]) -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
+from tessera_torch.own.copying import upload
 from tessera_torch.refusal import Unsupported
 from tessera_torch.targets import both
 
@@ -43,7 +44,7 @@ def _apply(gradient: Any, matrices: Sequence[Any]) -> Any:
     rank = len(matrices)
     for i, matrix in enumerate(matrices):
         moved = result.movedim(i - rank, -1)
-        product = moved @ matrix.to(device=gradient.device, dtype=dtype).t()
+        product = moved @ upload(matrix, gradient.device, dtype).t()
         result = product.movedim(-1, i - rank)
     return result.to(gradient.dtype).contiguous()
 

@@ -1,0 +1,1 @@
+"""Kernels of scaled dot-product attention that programs choose by name."""
