@@ -240,3 +240,13 @@ def test_misuse_of_resources(cuda):
     forged = cuda.CUdevResource()
     forged.type, forged.sm.smCount = sm, 4
     assert cuda.code("cuDevResourceGenerateDesc", [forged], 1) == INVALID_VALUE
+
+
+def test_handles_are_aligned_as_pointers_are(cuda):
+    """PyTorch takes a stream for one of its own if the lowest bit of its number is set."""
+    streams = [cuda.cuStreamCreate(0) for _ in range(5)]
+    handles = [int(stream) for stream in streams]
+    for stream in streams:
+        cuda.cuStreamDestroy(stream)
+    assert len(set(handles)) == 5
+    assert all(handle % 16 == 0 for handle in handles)

@@ -10,6 +10,10 @@
 
 enum { SLAB_OBJECTS = 64, MAX_SLABS = 1 << 14, INDEX_BITS = 20, KIND_SHIFT = 56 };
 
+/* The low bits of a handle are 0, as those of the real driver's, which are pointers: PyTorch keeps a
+ * mark in the lowest bit of a stream's number. */
+enum { ALIGNMENT_BITS = 4, GENERATION_SHIFT = INDEX_BITS + ALIGNMENT_BITS };
+
 /* How many other objects must have been freed before a freed object is reused. A thread that was
  * preempted while it used an object, which another thread then destroyed, finds the object dead,
  * not changed. */
@@ -75,7 +79,8 @@ void *tsr_object_new(enum tsr_kind kind) {
 uint64_t tsr_object_handle(enum tsr_kind kind, const void *pointer) {
   const struct tsr_object *object = pointer;
   const uint64_t generation = atomic_load_explicit(&object->generation, memory_order_relaxed);
-  return (uint64_t)kind << KIND_SHIFT | generation << INDEX_BITS | object->index;
+  return (uint64_t)kind << KIND_SHIFT | generation << GENERATION_SHIFT |
+         (uint64_t)object->index << ALIGNMENT_BITS;
 }
 
 uint64_t tsr_object_publish(enum tsr_kind kind, void *pointer) {
@@ -85,10 +90,10 @@ uint64_t tsr_object_publish(enum tsr_kind kind, void *pointer) {
 }
 
 static struct tsr_object *decode(enum tsr_kind kind, uint64_t handle, uint32_t *generation) {
-  const uint32_t index = handle & ((1u << INDEX_BITS) - 1);
-  *generation = (uint32_t)(handle >> INDEX_BITS);
-  const bool well_formed = handle >> KIND_SHIFT == kind &&
-                           (handle & ((UINT64_C(1) << KIND_SHIFT) - 1)) >> INDEX_BITS <= UINT32_MAX;
+  const uint32_t index = (uint32_t)(handle >> ALIGNMENT_BITS) & ((1u << INDEX_BITS) - 1);
+  *generation = (uint32_t)(handle >> GENERATION_SHIFT);
+  const bool well_formed =
+      handle >> KIND_SHIFT == kind && !(handle & ((1u << ALIGNMENT_BITS) - 1));
   if (!well_formed || !(*generation & 1) || index / SLAB_OBJECTS >= MAX_SLABS) return NULL;
   return at(kind, index);
 }
