@@ -41,7 +41,7 @@ _TENSOR: Final = "Tensor"
 def register() -> tuple[Any, int]:
     """Register all kernels; return the library, which must be kept, and their number."""
     from tessera_torch import devices
-    from tessera_torch.attention import fused
+    from tessera_torch.attention import backends
     from tessera_torch.linalg import table as linalg_table
     from tessera_torch.own import table
     from tessera_torch.sparse import arithmetic, coordinates, rows, softmax, validation
@@ -62,7 +62,7 @@ def register() -> tuple[Any, int]:
     library = torch.library.Library("aten", "IMPL")
     plain = {**table.kernels(), **special_table.kernels()}
     own = {name: with_refusals(name, one) for name, one in plain.items()}
-    guarded = {**linalg_table.kernels(), **fft.KERNELS, **fused.KERNELS, **grouped_products.KERNELS}
+    guarded = {**linalg_table.kernels(), **fft.KERNELS, **backends.KERNELS, **grouped_products.KERNELS}
     own |= {name: Guarded(name, one) for name, one in guarded.items()}
     own[sharing.NAME] = sharing.lazy_clone
     own["conj_physical_"] = _conjugate_in_place  # PyTorch has none for CUDA to replace
