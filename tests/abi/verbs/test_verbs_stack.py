@@ -33,16 +33,12 @@ def test_variables_at_every_depth_of_a_thread_can_be_registered(tmp_path):
 
 @pytest.mark.parametrize("sanitizer", build.SANITIZERS)
 def test_sanitizers_find_nothing_in_that(sanitizer, tmp_path):
-    library = tmp_path / "lib" / "libibverbs.so.1"
-    native_parts.build_kept(library.name, library.parent, sanitizer)
+    library = native_parts.build_kept("libibverbs.so.1", tmp_path / "lib", sanitizer)
     folder = catalogue.RDMA_CLIENTS / "libibverbs"
-    try:
-        program = c_programs.compile_program(
-            *(tmp_path, "hca_stack", *build.SANITIZERS[sanitizer], str(library)),
-            *(f"-I{folder}", f"-I{catalogue.GENERATED / folder.name}", f"-I{catalogue.INCLUDE}"),
-        )
-    except subprocess.CalledProcessError:
-        pytest.skip(f"NOT RUN: no {sanitizer} sanitizer: apt-get install gcc")
+    program = c_programs.compile_program(
+        *(tmp_path, "hca_stack", *build.SANITIZERS[sanitizer], str(library)),
+        *(f"-I{folder}", f"-I{catalogue.GENERATED / folder.name}", f"-I{catalogue.INCLUDE}"),
+    )
     done = subprocess.run(
         run_hca(tmp_path, "env", f"LD_LIBRARY_PATH={library.parent}", "setarch", "-R", program),
         env=environment(tmp_path) | OPTIONS,

@@ -17,17 +17,16 @@ from vgpu_sim.native import build
 _STORE = Store("objects")
 
 
-def build_kept(library: str, directory: Path, sanitizer: str, folder: Path | None = FOLDER) -> None:
-    """Build one part into ``directory`` as ``build.build_all`` does."""
+def build_kept(library: str, directory: Path, sanitizer: str, folder: Path | None = FOLDER) -> Path:
+    """Build one part into ``directory`` as ``build.build_all`` does, and return the file's path."""
     if folder is None:
-        build.build_all(directory, sanitizer, only=(library,))
-        return
+        return build.build_all(directory, sanitizer, only=(library,))[0]
     kept = folder / "parts" / sanitizer
     kept.mkdir(parents=True, exist_ok=True)
     with (kept / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         build.build_all(kept, sanitizer, only=(library,))
-    build.build_all(directory, sanitizer, only=(library,), reuse=kept)
+    return build.build_all(directory, sanitizer, only=(library,), reuse=kept)[0]
 
 
 def compile_kept(
