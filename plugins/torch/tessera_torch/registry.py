@@ -62,8 +62,9 @@ def register() -> tuple[Any, int]:
     library = torch.library.Library("aten", "IMPL")
     plain = {**table.kernels(), **special_table.kernels()}
     own = {name: with_refusals(name, one) for name, one in plain.items()}
-    guarded = {**linalg_table.kernels(), **fft.KERNELS, **backends.KERNELS, **grouped_products.KERNELS}
-    own |= {name: Guarded(name, one) for name, one in guarded.items()}
+    by_hand = linalg_table.kernels(), fft.KERNELS, backends.KERNELS, grouped_products.KERNELS
+    for guarded in by_hand:
+        own |= {name: Guarded(name, one) for name, one in guarded.items()}
     own[sharing.NAME] = sharing.lazy_clone
     own["conj_physical_"] = _conjugate_in_place  # PyTorch has none for CUDA to replace
     own |= {
