@@ -4,26 +4,19 @@
 #include "callbacks/host_queue.h"
 
 #include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "background.h"
 #include "base/refuse.h"
 #include "exchange/doorbell.h"
 #include "exchange/health.h"
 #include "exchange/ring.h"
 #include "exchange/wait.h"
 #include "memory/memory.h"
-#include "old_symbol.h"
 #include "process.h"
-
-TSR_OLD_SYMBOL(pthread_create);
-TSR_OLD_SYMBOL(pthread_join);
-#pragma weak pthread_create
-#pragma weak pthread_join
 
 enum { LOOK_MS = 20 };
 
@@ -112,19 +105,6 @@ static void *serve(void *queue) {
   return NULL;
 }
 
-/* Signals are for the program's own threads. */
-static bool start_thread(struct tsr_host_queue *queue) {
-  int (*const create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
-      pthread_create;
-  if (!create) return false;
-  sigset_t all, before;
-  sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, &before);
-  const bool started = create(&queue->thread, NULL, serve, queue) == 0;
-  sigprocmask(SIG_SETMASK, &before, NULL);
-  return started;
-}
-
 static CUresult new_queue(struct tsr_context *context, struct tsr_host_queue **made) {
   if (!(context->page->features & TESSERA_FEATURE_VALUES))
     TSR_REFUSE("a host function with a worker of an older version");
@@ -140,7 +120,7 @@ static CUresult new_queue(struct tsr_context *context, struct tsr_host_queue **m
     queue->end = &queue->first;
     pthread_mutex_init(&queue->lock, NULL);
     pthread_cond_init(&queue->changed, NULL);
-    queue->started = start_thread(queue);
+    queue->started = tsr_background_start(serve, queue, &queue->thread);
     if (!queue->started) result = CUDA_ERROR_OPERATING_SYSTEM;
   }
   if (result == CUDA_SUCCESS) {
@@ -224,7 +204,6 @@ void tsr_host_stop(struct tsr_context *context) {
   queue->stopping = true;
   pthread_cond_signal(&queue->changed);
   pthread_mutex_unlock(&queue->lock);
-  int (*const join)(pthread_t, void **) = pthread_join;
-  if (join) join(queue->thread, NULL);
+  tsr_background_join(queue->thread);
   free(queue); /* its pinned memory goes with the context */
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "connections/background.h"
+#include "background.h"
 #include "log.h"
 #include "operations.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "api.h"
-#include "connections/background.h"
+#include "background.h"
 #include "connections/bootstrap.h"
 
 /* A new communicator that waits for the other ranks on a thread of its own. */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "connections/addresses.h"
-#include "connections/background.h"
+#include "background.h"
 #include "clock.h"
 #include "log.h"
 #include "connections/visitors.h"
@@ -140,7 +140,7 @@ ncclResult_t tsr_bootstrap_begin(ncclUniqueId *id) {
 
 /* Send a rank's greeting to the root and receive those of all ranks. */
 static ncclResult_t greet_root(const struct invitation *invitation, const struct greeting *mine,
-                             struct greeting *all) {
+                               struct greeting *all) {
   struct answer answer;
   const int fd = tsr_connect(&invitation->root);
   if (fd < 0) {

@@ -1,7 +1,11 @@
-#define _GNU_SOURCE
-#include "connections/background.h"
+/* Threads of a library, which take no signals of the program. */
+#ifndef TSR_BACKGROUND_H
+#define TSR_BACKGROUND_H
 
+#include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 #include "old_symbol.h"
 
@@ -12,8 +16,10 @@ TSR_OLD_SYMBOL(pthread_join);
 #pragma weak pthread_detach
 #pragma weak pthread_join
 
-bool tsr_background_start(void *(*run)(void *), void *argument, pthread_t *thread) {
-  int (*const create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = pthread_create;
+/* Start a thread, which is detached if `thread` is NULL. False: there are no threads, or no more. */
+static inline bool tsr_background_start(void *(*run)(void *), void *argument, pthread_t *thread) {
+  int (*const create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
+      pthread_create;
   if (!create) return false;
   sigset_t all, before;
   pthread_t started;
@@ -28,7 +34,9 @@ bool tsr_background_start(void *(*run)(void *), void *argument, pthread_t *threa
   return true;
 }
 
-void tsr_background_join(pthread_t thread) {
+static inline void tsr_background_join(pthread_t thread) {
   int (*const join)(pthread_t, void **) = pthread_join;
   if (join) join(thread, NULL);
 }
+
+#endif
