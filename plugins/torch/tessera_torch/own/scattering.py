@@ -82,14 +82,18 @@ def _in_pairs_or_wider(target: Any, places: Any, source: Any, operation: str) ->
 def _reduce(target: Any, places: Any, source: Any, combine: Callable[[Any, Any], Any]) -> None:
     """Combine the elements of each place in pairs, and the result with what is at the place.
 
-    No step depends on the host's knowledge of the places, so a CUDA graph can capture it.
+    No step depends on the host's knowledge of the places, so a CUDA graph can capture it. Outside
+    of a capture, the host ends the steps when no place has more elements.
     """
+    is_captured = torch.cuda.is_current_stream_capturing()
     flat, values = places.reshape(-1), source.to(target.dtype).reshape(-1)
     order = order_rows(flat[None], False)[0]
     flat, values = flat.index_select(0, order), values.index_select(0, order)
     count, distance = flat.numel(), 1
     while distance < count:  # an element has combined as many of its place as the distance is
         is_same = flat[distance:] == flat[:-distance]
+        if not is_captured and not bool(is_same.any()):
+            break
         near, far = values[:-distance], values[distance:]
         joined = torch.where(is_same, combine(near, far), near)
         values = torch.cat((joined, values[count - distance :]))

@@ -91,9 +91,14 @@ def _sort(
     if not self.dim():
         return self.clone(), torch.zeros((), dtype=torch.int64, device=self.device)
     dim = _wrap(self, dim)
-    order = torch.empty_like(self, dtype=torch.int64).copy_(_order(self, dim, descending))
-    values = torch.empty_like(self)
-    return values.copy_(self.gather(dim, order)), order  # both in the layout of the input
+    order = _order(self, dim, descending)
+    return _in_layout_of(self, self.gather(dim, order)), _in_layout_of(self, order)
+
+
+def _in_layout_of(given: Any, one: Any) -> Any:
+    """Return a tensor with the strides that the input's shape and layout lead to."""
+    arranged = torch.empty_like(given, dtype=one.dtype)
+    return one if one.stride() == arranged.stride() else arranged.copy_(one)
 
 
 def sort_plain(self: Any, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
