@@ -44,10 +44,6 @@ PYTORCH_TESTS_CUDA = Client(
             "PyTorch 2.15 raises another type of error than 2.4",
         ),
         Known(
-            "a capture cannot read how many numbers are drawn",
-            "`poisson` is refused while a CUDA graph is captured",
-        ),
-        Known(
             r"CUDA out of memory\. Tried to allocate 39\.\d+ GiB",
             "half of the GPU's memory is more than the machine's",
         ),

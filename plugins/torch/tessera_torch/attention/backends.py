@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
-from tessera_torch.refusal import Unsupported
+from tessera_torch.own.random import draw_of_state, reserve_on_device
 
 
 def _scores(query: Any, key: Any, bias: Any, causal: bool, scale: float | None) -> Any:
@@ -28,38 +28,31 @@ def _scores(query: Any, key: Any, bias: Any, causal: bool, scale: float | None) 
     return product
 
 
-def _drop(shape: Any, p: float, seed: int, offset: int, device: Any) -> Any:
+def _drop(shape: Any, p: float, state: tuple[Any, Any]) -> Any:
     """Return the factors of dropout: those of equal states of the generator are equal."""
-    generator = torch.Generator(device=device)
-    generator.manual_seed(seed).set_offset(offset)
-    kept = torch.rand(shape, device=device, generator=generator) >= p
+    kept = draw_of_state(shape, *state) <= 1 - p
     return kept * (1 / (1 - p) if p < 1 else 0.0)
 
 
-def _reserve(name: str, count: int, query: Any, p: float) -> tuple[int, int]:
-    """Return the generator's seed and offset, and advance it by what dropout draws."""
-    if not p:
-        return 0, 0
-    if torch.cuda.is_current_stream_capturing():
-        raise Unsupported(name, (query,), "its dropout cannot be captured in a CUDA graph")
-    own = torch.cuda.default_generators[query.device.index]
-    seed, offset = own.initial_seed(), own.get_offset()
-    own.set_offset(offset + -(-count // 4) * 4)
-    return seed, offset
+def _reserve(device: Any, p: float) -> tuple[Any, Any]:
+    """Return the generator's seed and offset, and advance it: undefined ones without dropout."""
+    if p:
+        return reserve_on_device(device, 4)
+    return tuple(torch.empty((), dtype=torch.int64, device=device) for _ in range(2))
 
 
 def _forward(
     name: str, query: Any, key: Any, value: Any, bias: Any, p: float, causal: bool,
     scale: float | None,
-) -> tuple[Any, Any, tuple[int, int]]:  # fmt: skip
+) -> tuple[Any, Any, tuple[Any, Any]]:  # fmt: skip
     counts.CALLS[name] += 1
     key, value = _repeat(query, key), _repeat(query, value)
     scores = _scores(query, key, bias, causal, scale)
     sums = torch.logsumexp(scores, -1)
     weights = _weights(scores, sums)
-    state = _reserve(name, weights.numel(), query, p)
+    state = _reserve(query.device, p)
     if p:
-        weights = weights * _drop(weights.shape, p, *state, query.device)
+        weights = weights * _drop(weights.shape, p, state)
     output = (weights @ value.to(torch.float32)).to(query.dtype)
     return _in_layout_of(query, output), sums, state
 
@@ -83,7 +76,7 @@ def _in_layout_of(query: Any, output: Any) -> Any:
 
 def _backward(
     name: str, gradient: Any, query: Any, key: Any, value: Any, bias: Any, output: Any, sums: Any,
-    p: float, causal: bool, state: tuple[int, int], scale: float | None,
+    p: float, causal: bool, state: tuple[Any, Any], scale: float | None,
 ) -> tuple[Any, Any, Any, Any]:  # fmt: skip
     """Return the gradients of queries, keys, values and scores; the latter is that of a bias."""
     counts.CALLS[f"{name}_backward"] += 1
@@ -95,7 +88,7 @@ def _backward(
     of_weights = above @ values.to(torch.float32).mT
     used = weights
     if p:
-        factors = _drop(weights.shape, p, *state, query.device)
+        factors = _drop(weights.shape, p, state)
         used, of_weights = weights * factors, of_weights * factors
     of_values = used.mT @ above
     inner = (above * output.to(torch.float32)).sum(-1, keepdim=True)
@@ -117,27 +110,15 @@ def _sum_heads(gradient: Any, one: Any) -> Any:
     return gradient.to(one.dtype)
 
 
-def _state(state: tuple[int, int], device: Any) -> tuple[Any, Any]:
-    return tuple(
-        torch.full((), one if one < 2**63 else one - 2**64, dtype=torch.int64, device=device)
-        for one in state
-    )
-
-
-def _read(p: float, seed: Any, offset: Any) -> tuple[int, int]:
-    return (int(seed.item()) % 2**64, int(offset.item())) if p else (0, 0)
-
-
 def _flash(
     query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False,
     return_debug_mask: bool = False, *, scale: float | None = None,
 ) -> Any:  # fmt: skip
     name = "_scaled_dot_product_flash_attention"
     output, sums, state = _forward(name, query, key, value, None, dropout_p, is_causal, scale)
-    seed, offset = _state(state, query.device)
     none = query.new_empty(0)
     lengths = query.shape[2], key.shape[2]
-    return (output, sums, None, None, *lengths, seed, offset, none)
+    return (output, sums, None, None, *lengths, *state, none)
 
 
 def _flash_backward(
@@ -145,7 +126,7 @@ def _flash_backward(
     cum_seq_k: Any, max_q: int, max_k: int, dropout_p: float, is_causal: bool, philox_seed: Any,
     philox_offset: Any, *, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    state = _read(dropout_p, philox_seed, philox_offset)
+    state = (philox_seed, philox_offset)
     return _backward(
         "_scaled_dot_product_flash_attention", grad_out, query, key, value, None, out, logsumexp,
         dropout_p, is_causal, state, scale,
@@ -158,7 +139,7 @@ def _efficient(
 ) -> Any:  # fmt: skip
     name = "_scaled_dot_product_efficient_attention"
     output, sums, state = _forward(name, query, key, value, attn_bias, dropout_p, is_causal, scale)
-    return (output, sums, *_state(state, query.device))
+    return (output, sums, *state)
 
 
 def _efficient_backward(
@@ -166,7 +147,7 @@ def _efficient_backward(
     philox_seed: Any, philox_offset: Any, dropout_p: float, grad_input_mask: Any,
     is_causal: bool = False, *, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    state = _read(dropout_p, philox_seed, philox_offset)
+    state = (philox_seed, philox_offset)
     *three, of_scores = _backward(
         "_scaled_dot_product_efficient_attention", grad_out_, query, key, value, attn_bias, out,
         logsumexp, dropout_p, is_causal, state, scale,
@@ -185,7 +166,7 @@ def _cudnn(
     name = "_scaled_dot_product_cudnn_attention"
     output, sums, state = _forward(name, query, key, value, attn_bias, dropout_p, is_causal, scale)
     lengths = query.shape[2], key.shape[2]
-    return (output, sums, None, None, *lengths, *_state(state, query.device), None)
+    return (output, sums, None, None, *lengths, *state, None)
 
 
 def _cudnn_backward(
@@ -193,7 +174,7 @@ def _cudnn_backward(
     philox_offset: Any, attn_bias: Any, cum_seq_q: Any, cum_seq_k: Any, max_q: int, max_k: int,
     dropout_p: float, is_causal: bool, *, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    state = _read(dropout_p, philox_seed, philox_offset)
+    state = (philox_seed, philox_offset)
     return _backward(
         "_scaled_dot_product_cudnn_attention", grad_out, query, key, value, attn_bias, out,
         logsumexp, dropout_p, is_causal, state, scale,

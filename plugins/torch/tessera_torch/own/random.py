@@ -25,23 +25,50 @@ def _generator(device: Any, generator: Any) -> Any:
 
 
 def _reserve(count: int, device: Any, generator: Any, per_call: int) -> tuple[Any, ...]:
-    """Return the threads of CUDA's grid and the generator's state; advance the generator.
-
-    The state is the seed, the offset, and 0 and False; while a graph is captured it is tensors on
-    the device that have both at a replay, the offset inside the graph, and True.
-    """
-    own = _generator(device, generator)
+    """Return the threads of CUDA's grid and the generator's state; advance the generator."""
     properties = torch.cuda.get_device_properties(device)
     resident = properties.max_threads_per_multi_processor // _BLOCK
     grid = min(-(-count // _BLOCK), properties.multi_processor_count * resident)
     threads = _BLOCK * grid
     advance = ((count - 1) // (threads * per_call) + 1) * _UNROLL
+    return threads, *reserve(device, generator, advance)
+
+
+def reserve(device: Any, generator: Any, advance: int) -> tuple[Any, Any, int, bool]:
+    """Return the generator's state, and advance its offset by a multiple of 4.
+
+    The state is the seed, the offset, and 0 and False; while a graph is captured it is tensors on
+    the device that have both at a replay, the offset inside the graph, and True.
+    """
+    own = _generator(device, generator)
     if torch.cuda.is_current_stream_capturing():
         seed, offset, inside = own.philox_state(advance)
-        return threads, seed, offset, int(inside), True
+        return seed, offset, int(inside), True
     seed, offset = own.initial_seed(), own.get_offset()
     own.set_offset(offset + advance)
-    return threads, _signed(seed), offset, 0, False
+    return _signed(seed), offset, 0, False
+
+
+def reserve_on_device(device: Any, advance: int) -> tuple[Any, Any]:
+    """Return the default generator's seed and offset in tensors, and advance it."""
+    seed, offset, inside, is_captured = reserve(device, None, advance)
+    if is_captured:
+        return seed.reshape(()).clone(), offset.reshape(()) + inside
+    return tuple(torch.full((), one, dtype=torch.int64, device=device) for one in (seed, offset))
+
+
+def draw_of_state(shape: Any, seed: Any, offset: Any) -> Any:
+    """Return floats in (0, 1] for a state in tensors: those of equal states are equal.
+
+    Each element is the first number of its own thread, so it takes 4 of the offset.
+    """
+    out = torch.empty(shape, dtype=torch.float32, device=seed.device)
+    if count := out.numel():
+        state = (count, seed, offset, 0, True)
+        grid = (-(-count // _BLOCK),)
+        kernel = random_kernels.draw_single
+        launch(kernel, grid, out.device, out, count, *state, False, False, _BLOCK)
+    return out
 
 
 def _signed(seed: int) -> int:

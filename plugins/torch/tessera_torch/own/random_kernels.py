@@ -8,7 +8,7 @@ _TO_CIRCLE = tl.constexpr(2.3283064e-10 * 6.2831855)
 
 
 @triton.jit
-def _unpack(seed, offset, inside, captured: tl.constexpr):
+def unpack(seed, offset, inside, captured: tl.constexpr):
     """Return the seed and the offset, which a graph reads when it is replayed."""
     if captured:
         seed = tl.load(seed)
@@ -17,7 +17,7 @@ def _unpack(seed, offset, inside, captured: tl.constexpr):
 
 
 @triton.jit
-def _draw(seed, counter, thread):
+def draw(seed, counter, thread):
     """Return a round's four numbers of a thread."""
     return tl.philox(
         seed,
@@ -40,7 +40,7 @@ def _unit(bits):
 
 
 @triton.jit
-def _unit_double(low, high):
+def unit_double(low, high):
     """Return a double in (0, 1], as curand_uniform2_double."""
     bits = low.to(tl.uint64) ^ (high.to(tl.uint64) << 21)
     return bits.to(tl.float64) * 1.1102230246251565e-16 + 5.551115123125783e-17
@@ -55,10 +55,10 @@ def draw_single(
 
     CUDA's kernels draw from (0, 1]; ``reverse`` makes 1 the lower bound instead.
     """
-    seed, offset = _unpack(seed, offset, inside, captured)
+    seed, offset = unpack(seed, offset, inside, captured)
     e = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     turn = e // threads
-    r0, r1, r2, r3 = _draw(seed, offset // 4 + turn // 4, e % threads)
+    r0, r1, r2, r3 = draw(seed, offset // 4 + turn // 4, e % threads)
     part = turn % 4
     if normal:
         radius = tl.sqrt(-2 * tl.log(_unit(tl.where(part < 2, r0, r2))))
@@ -77,17 +77,17 @@ def draw_double(
     captured: tl.constexpr, normal: tl.constexpr, reverse: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """Fill with doubles: each round of four numbers makes two."""
-    seed, offset = _unpack(seed, offset, inside, captured)
+    seed, offset = unpack(seed, offset, inside, captured)
     e = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     turn = e // threads
-    r0, r1, r2, r3 = _draw(seed, offset // 4 + turn // 2, e % threads)
+    r0, r1, r2, r3 = draw(seed, offset // 4 + turn // 2, e % threads)
     first = turn % 2 == 0
     if normal:
-        radius = tl.sqrt(-2.0 * tl.log(_unit_double(r0, r1)))
-        angle = _unit_double(r2, r3) * 6.283185307179586
+        radius = tl.sqrt(-2.0 * tl.log(unit_double(r0, r1)))
+        angle = unit_double(r2, r3) * 6.283185307179586
         value = radius * tl.where(first, tl.sin(angle), tl.cos(angle))
     else:
-        value = tl.where(first, _unit_double(r0, r1), _unit_double(r2, r3))
+        value = tl.where(first, unit_double(r0, r1), unit_double(r2, r3))
     if reverse:
         value = tl.where(value == 1, 0, value)
     tl.store(out + e, value, mask=e < count)
@@ -99,17 +99,17 @@ def draw_bits(
     captured: tl.constexpr, wide: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """Fill with integers of 32 bits, or of 64."""
-    seed, offset = _unpack(seed, offset, inside, captured)
+    seed, offset = unpack(seed, offset, inside, captured)
     e = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     turn = e // threads
     if wide:
-        r0, r1, r2, r3 = _draw(seed, offset // 4 + turn // 2, e % threads)
+        r0, r1, r2, r3 = draw(seed, offset // 4 + turn // 2, e % threads)
         first = turn % 2 == 0
         high = tl.where(first, r0, r2).to(tl.uint64)
         low = tl.where(first, r1, r3).to(tl.uint64)
         value = ((high << 32) | low).to(tl.int64)
     else:
-        r0, r1, r2, r3 = _draw(seed, offset // 4 + turn // 4, e % threads)
+        r0, r1, r2, r3 = draw(seed, offset // 4 + turn // 4, e % threads)
         value = _choose(turn % 4, r0, r1, r2, r3).to(tl.int64)
     tl.store(out + e, value, mask=e < count)
 
@@ -120,9 +120,9 @@ def draw_dropout(
     captured: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """Fill with floats as the dropout kernel draws them: a thread has ``width`` neighbours."""
-    seed, offset = _unpack(seed, offset, inside, captured)
+    seed, offset = unpack(seed, offset, inside, captured)
     e = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     thread = (e // width) % threads
     number = (e // width) // threads * width + e % width
-    r0, r1, r2, r3 = _draw(seed, offset // 4 + number // 4, thread)
+    r0, r1, r2, r3 = draw(seed, offset // 4 + number // 4, thread)
     tl.store(out + e, _unit(_choose(number % 4, r0, r1, r2, r3)), mask=e < count)
