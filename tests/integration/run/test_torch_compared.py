@@ -240,6 +240,13 @@ threads = [threading.Thread(target=start) for _ in range(4)]
 [t.start() for t in threads]
 [t.join() for t in threads]
 assert not errors, errors
+shared, sums = torch.ones(4, device="cuda"), []
+for _ in range(6):  # until the call is repeated from its record
+    shared + 3
+thread = threading.Thread(target=lambda: sums.append((shared + 3).sum().item()))
+thread.start()
+thread.join()
+assert sums == [16.0], sums
 for dtype in (torch.float16, torch.bfloat16):
     assert torch.rand(20000, dtype=dtype, device="cuda").max() < 1
 try:

@@ -49,6 +49,14 @@ class NotRepeatable(Exception):
     """A call did something that its events do not contain."""
 
 
+# A launch in a thread that has no context yet fails; PyTorch's own code gives the thread one.
+_IN_A_NEW_THREAD: Final = """\
+ except RuntimeError as error:
+  if "invalid device context" not in str(error): raise
+  return not_repeated
+"""
+
+
 def make(
     events: Sequence[Event],
     tensors: Sequence[Any],
@@ -101,7 +109,8 @@ class _Writer:
         for event in events:
             self._write_event(event)
         self._lines.append(f"return {self._result(results)}")
-        text = "def replay(t, n):\n " + "\n ".join(_free_early(self._lines))
+        lines = "\n  ".join(_free_early(self._lines))
+        text = f"def replay(t, n):\n try:\n  {lines}\n{_IN_A_NEW_THREAD}"
         return types.FunctionType(_compile(text), self._scope)
 
     def _write_event(self, event: Event) -> None:
