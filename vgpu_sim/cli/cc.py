@@ -1,10 +1,12 @@
 """``tessera cc`` compiles CUDA C++ with clang, and takes nvcc's options."""
 
+import os
+import shlex
 import sys
 
 import click
 
-from vgpu_sim.sdk import clang, driver
+from vgpu_sim.sdk import clang, driver, home
 from vgpu_sim.sdk.errors import CompileError
 from vgpu_sim.sdk.help import HELP
 from vgpu_sim.sdk.options import parse
@@ -25,11 +27,13 @@ _FAILED = 1
 def command(arguments: tuple[str, ...]) -> None:
     """Compile CUDA C++ with clang: tessera cc program.cu -o program."""
     try:
-        options = parse(list(arguments))
+        options = parse([*_flags("PREPEND"), *arguments, *_flags("APPEND")])
         if options.action == "help":
             click.echo(HELP, nl=False)
         elif options.action == "include-dir":
             click.echo(driver.INCLUDE)
+        elif options.action == "cuda-home":
+            click.echo(home.make())
         elif options.action == "version":
             found = clang.find(options.ccbin)
             click.echo("tessera cc: CUDA C++ by clang")
@@ -46,3 +50,16 @@ def command(arguments: tuple[str, ...]) -> None:
     except OSError as err:
         click.echo(f"tessera cc: error: {err.filename}: {err.strerror}", err=True)
         sys.exit(_FAILED)
+
+
+def _flags(place: str) -> list[str]:
+    """Return the options in a variable that nvcc reads.
+
+    Raises:
+        CompileError: a quotation in it does not end.
+    """
+    variable = f"NVCC_{place}_FLAGS"
+    try:
+        return shlex.split(os.environ.get(variable, ""))
+    except ValueError as err:
+        raise CompileError(f"{variable}: {err}") from None

@@ -19,6 +19,9 @@ nvcc's, in its short and long spelling:
   tools:  -Xcompiler OPTION,...  -ccbin CLANG|DIR  -v  --dryrun  --keep  --keep-dir DIR
           -MD -MMD -MP -MF FILE -MT NAME  -optf FILE  -h, --help  -V, --version
           --include-dir         print where the headers are, for other compilers
+          --cuda-home           print a folder with bin/nvcc, include and lib64, for CUDA_HOME
+
+Like nvcc, it reads options from NVCC_PREPEND_FLAGS and NVCC_APPEND_FLAGS.
 
 Options that concern NVIDIA's assembler and linker alone (-Xptxas, -Xnvlink, -code, -maxrregcount,
 -prec-div, -prec-sqrt ...) are accepted and have no effect. -cubin and -cudart static are refused.

@@ -205,6 +205,7 @@ _FLAGS: dict[str, _Setter] = {
     **dict.fromkeys(("keep", "save-temps"), _put("keep", True)),
     **dict.fromkeys(("h", "help"), _put("action", "help")),
     "include-dir": _put("action", "include-dir"),
+    "cuda-home": _put("action", "cuda-home"),
     **dict.fromkeys(("V", "version"), _put("action", "version")),
     **dict.fromkeys(("MD", "generate-dependencies-with-compile"), _flag("-MD")),
     **dict.fromkeys(

@@ -1,0 +1,56 @@
+"""A folder laid out as CUDA's toolkit, for builds that look for one in CUDA_HOME."""
+
+import hashlib
+import shlex
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from vgpu_sim import config
+from vgpu_sim.sdk.driver import INCLUDE
+from vgpu_sim.sdk.errors import CompileError
+
+_RUN = "import sys; from vgpu_sim.cli.main import main; sys.argv[:1] = ['tessera', 'cc']; main()"
+# The runtime is the one for which the headers are, whichever PyTorch or another client loads.
+_LIBRARIES = {"libcudart.so": "libcudart.so.12", "libcuda.so": "libcuda.so.1"}
+
+
+def _library(name: str) -> Path:
+    return config.LIBRARIES_DIR / _LIBRARIES[name]
+
+
+def make() -> Path:
+    """Return the folder in the user's cache: ``bin/nvcc``, ``include`` and ``lib64``.
+
+    It contains links into this installation. Another installation, or another interpreter, has
+    another folder.
+
+    Raises:
+        CompileError: the user has no cache directory.
+        OSError: the folder cannot be written.
+    """
+    cache = config.user_cache_dir()
+    if cache is None:
+        raise CompileError("--cuda-home needs a home directory, or XDG_CACHE_HOME")
+    links = {"include": INCLUDE, **{f"lib64/{name}": _library(name) for name in _LIBRARIES}}
+    script = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -c {shlex.quote(_RUN)} "$@"\n'
+    key = hashlib.sha256(repr((script, sorted(links.items()))).encode()).hexdigest()[:12]
+    home = cache / f"cuda-home-{key}"
+    if home.exists():
+        return home
+    cache.mkdir(parents=True, exist_ok=True)
+    begun = Path(tempfile.mkdtemp(prefix=f".{home.name}-", dir=cache))
+    try:
+        for folder in ("bin", "lib64"):
+            (begun / folder).mkdir()
+        for name, target in links.items():
+            (begun / name).symlink_to(target)
+        (begun / "bin" / "nvcc").write_text(script)
+        (begun / "bin" / "nvcc").chmod(0o755)
+        begun.rename(home)
+    except OSError:
+        shutil.rmtree(begun, ignore_errors=True)
+        if not home.exists():  # another process was first
+            raise
+    return home
