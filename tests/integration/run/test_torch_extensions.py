@@ -41,12 +41,13 @@ try:
 except (ImportError, ValueError):
     print("not installed")
     sys.exit()
+os.environ["CPLUS_INCLUDE_PATH"] = str(cccl)
 os.environ["PATH"] = f"{{Path(sys.executable).parent}}:{{os.environ['PATH']}}"  # of ninja
 import torch
 from torch.utils.cpp_extension import load_inline
 source = '#include <torch/extension.h>\\n#include <c10/cuda/CUDAStream.h>' + {_SQUARES!r}
 made = load_inline("squares", "torch::Tensor squares(torch::Tensor x);", source, functions=["squares"],
-                   extra_include_paths=[str(cccl)], build_directory=sys.argv[1])
+                   build_directory=sys.argv[1])
 for dtype in (torch.float32, torch.float64):
     x = torch.randn(1000, dtype=dtype, device="cuda")
     assert torch.equal(made.squares(x), x * x)
