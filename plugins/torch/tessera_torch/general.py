@@ -8,7 +8,7 @@ import torch
 
 from tessera_torch import counts
 from tessera_torch.arguments import Arguments, on_device
-from tessera_torch.checks.overlap import check_inner_overlap, check_overlap
+from tessera_torch.checks.overlap import check_apart, check_inner_overlap, check_overlap
 from tessera_torch.forms import formula
 from tessera_torch.inference import infer
 from tessera_torch.layouts import Layout, layout_of
@@ -17,6 +17,8 @@ from tessera_torch.replay.recording import Recorder
 from tessera_torch.signature import Signature
 from tessera_torch.targets import write
 
+# Operators whose inputs may not be the target itself.
+_APART = ("index_add_", "index_copy_", "index_fill_", "index_reduce_")
 _MOST_KERNELS = 32  # for one key; more are a sign that guards depend on exact sizes
 
 
@@ -47,6 +49,8 @@ class General:
             # out= is written after the result is computed, so it may share memory with inputs.
             check_overlap(targets, () if signature.is_out else given.tensors)
             check_inner_overlap(targets)
+            if signature.name.partition(".")[0] in _APART:
+                check_apart(targets[0], given.tensors[1:])
         if not signature.is_out:
             return self._try(given, full, recorder)
         results = self._try(given, signature.without_targets(full))

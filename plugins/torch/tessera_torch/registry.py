@@ -11,6 +11,7 @@ from tessera_torch.checks.bounds import with_checks
 from tessera_torch.checks.conditions import with_conditions
 from tessera_torch.complexes.elementwise import conjugate
 from tessera_torch.operator import Operator, overload
+from tessera_torch.own.classes import with_bytes
 from tessera_torch.own.determinism import with_alerts, with_order
 from tessera_torch.own.guard import Guarded, with_refusals
 from tessera_torch.own.integer_powers import with_integers
@@ -81,7 +82,7 @@ def register() -> tuple[Any, int]:
             space, _, name = full.partition("::")
             if space != "aten" or name in own or not _is_ours(name):
                 continue
-            operator = with_order(name, Operator(name, names))
+            operator = with_bytes(name, with_order(name, Operator(name, names)))
             operator = with_conditions(name, overload(name), operator)
             operator = with_checks(name, overload(name), with_integers(name, operator))
             library.impl(name, with_alerts(name, overload(name), operator), "CUDA")

@@ -167,6 +167,17 @@ nn.functional.conv1d(ones(1, 3, 4).to(d), ones(2, 3).to(d))
 nn.functional.layer_norm(ones(2, 3).to(d), (2,))
 nn.functional.cross_entropy(ones(2, 3).to(d), ones(2, 4).to(d))
 nn.functional.nll_loss(ones(2, 3).to(d), ones(2).to(d))
+nn.functional.nll_loss(x.view(1, 5), T([3], dtype=uint8))
+nn.functional.nll_loss(rand(2, 5).to(d).fill_(2), T([3, 1], dtype=uint8), x, reduction="none")
+put(T([1, 2, 3, 4])[::2], T([1, 9, 0, 9])[::2], T([5, 6]), True)
+put(T([1, 2, 3]).to(uint8), T([0, 0]), T([5, 6]).to(uint8), True)
+T([1, 2]).put_(T([0, 1]), x[:2])
+T([1, 2]).put_(T([0, 1]).int(), T([0, 1]))
+x.index_add_(0, T([0, 1]), x[:2])
+x.index_copy_(0, arange(5).to(d), x)
+x.scatter_(0, arange(5).to(d), x)
+x.index_put_((arange(5).to(d),), x)
+x.put_(arange(5).to(d), x)
 nn.functional.max_pool2d(ones(2, 2).to(d), 2)
 x.long().add_(1.5)
 -(x > 0)
@@ -247,6 +258,14 @@ thread = threading.Thread(target=lambda: sums.append((shared + 3).sum().item()))
 thread.start()
 thread.join()
 assert sums == [16.0], sums
+torch.use_deterministic_algorithms(True)
+for scan, values in (
+    (torch.cumsum, torch.rand(70000, dtype=torch.complex64)), (torch.cumprod, 1 - torch.rand(2, 5000) / 1000),
+):
+    found, again = (scan(values.cuda(), -1) for _ in range(2))
+    assert torch.equal(found, again)
+    torch.testing.assert_close(found.cpu(), scan(values, -1), rtol=1e-4, atol=1e-3)
+torch.use_deterministic_algorithms(False)
 for dtype in (torch.float16, torch.bfloat16):
     assert torch.rand(20000, dtype=dtype, device="cuda").max() < 1
 try:

@@ -40,7 +40,13 @@ def check_overlap(targets: Sequence[Any], inputs: Sequence[Any]) -> None:
                 raise RuntimeError(_MESSAGE)
 
 
-def _overlap(one: Any, other: Any) -> bool:
+def check_apart(target: Any, inputs: Sequence[Any]) -> None:
+    """Raise RuntimeError if memory of a target is also an input's, even all of it in one order."""
+    if any(other is target or _overlap(target, other, True) for other in inputs):
+        raise RuntimeError(_MESSAGE)
+
+
+def _overlap(one: Any, other: Any, counts_same: bool = False) -> bool:
     if not isinstance(other, torch.Tensor) or one.device != other.device:
         return False
     if one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
@@ -49,7 +55,7 @@ def _overlap(one: Any, other: Any) -> bool:
         return False
     first, second = one.data_ptr(), other.data_ptr()
     if first == second and one.shape == other.shape and one.stride() == other.stride():
-        return False
+        return counts_same
     if not is_dense(one.shape, one.stride()) or not is_dense(other.shape, other.stride()):
         return False
     ends = (first + one.numel() * one.element_size(), second + other.numel() * other.element_size())

@@ -33,6 +33,8 @@ _ALWAYS: Final = {
     **{f"replication_pad{n}d_backward": f"replication_pad{n}d_backward_cuda" for n in (1, 2, 3)},
     **{f"grid_sampler_{n}d_backward": f"grid_sampler_{n}d_backward_cuda" for n in (2, 3)},
 }  # fmt: skip
+_SCANS: Final = {"cumsum": torch.add, "cumprod": torch.mul}
+_SCANNED: Final = 1024  # elements that one block of threads scans in any mode
 _MAXIMUM: Final = 2  # a mode of bags
 _SMALL: Final = (torch.bool, torch.int8, torch.uint8, torch.int16)  # Triton adds none atomically
 
@@ -111,10 +113,14 @@ def _length(tensor: Any, dim: int) -> int:
 def with_order(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
     """Return a kernel that adds in a fixed order in deterministic mode, as PyTorch's own does.
 
-    Of the operators that Inductor compiles, ``index_add`` adds by atomic operations, which Triton
+    Of the operators that Inductor compiles, long scans combine the sums of blocks as these come to
+    be known, and ``index_add`` adds by atomic operations, which Triton
     lacks for small integers: these are added by ``index_put`` in any mode.
     """
-    if name.partition(".")[0].removesuffix("_") != "index_add":
+    short = name.partition(".")[0].removesuffix("_")
+    if short in _SCANS:
+        return _scan_in_order(name, _SCANS[short], compute)
+    if short != "index_add":
         return compute
 
     def compute_in_order(
@@ -132,6 +138,40 @@ def with_order(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
         added = source if alpha == 1 else source * alpha
         view, added = (one.view(1) if not one.dim() else one for one in (result, added))
         torch.ops.aten.index_put_.default(view, places, added, True)
+        if "out" not in out:
+            return result
+        write(name, out["out"], result)
+        return out["out"]
+
+    return compute_in_order
+
+
+def _scan_in_order(
+    name: str, combine: Callable[[Any, Any], Any], compute: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a scan that in deterministic mode scans blocks, and then what they end with."""
+    scan = getattr(torch, name.partition(".")[0].removesuffix("_"))
+
+    def compute_in_order(self: Any, dim: int, *, dtype: Any = None, **out: Any) -> Any:
+        kind = dtype or self.dtype
+        is_long = self.dim() and -self.dim() <= dim < self.dim() and self.shape[dim] > _SCANNED
+        is_exact = not (kind.is_floating_point or kind.is_complex)
+        if is_exact or not is_long or not torch.are_deterministic_algorithms_enabled():
+            return compute(self, dim, dtype=dtype, **out)
+        dim %= self.dim()
+        blocks = self.shape[dim] // _SCANNED
+        whole = blocks * _SCANNED
+        head = self.narrow(dim, 0, whole).to(kind).unflatten(dim, (blocks, _SCANNED))
+        head = scan(head, dim + 1)
+        ends = scan(head.select(dim + 1, -1), dim)
+        later = combine(
+            head.narrow(dim, 1, blocks - 1), ends.narrow(dim, 0, blocks - 1).unsqueeze(dim + 1)
+        )
+        tail = scan(self.narrow(dim, whole, self.shape[dim] - whole).to(kind), dim)
+        parts = (head.select(dim, 0), later.flatten(dim, dim + 1))
+        result = torch.cat((*parts, combine(tail, ends.narrow(dim, blocks - 1, 1))), dim)
+        if name.endswith("_"):
+            return self.copy_(result)
         if "out" not in out:
             return result
         write(name, out["out"], result)

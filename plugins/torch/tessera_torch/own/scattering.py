@@ -7,8 +7,9 @@ import torch
 
 from tessera_torch import counts, layout
 from tessera_torch.checks.bounds import check_dimension, check_positions, with_checks
-from tessera_torch.checks.overlap import check_overlap
-from tessera_torch.complexes.parts import join, resolve, split
+from tessera_torch.checks.messages import title
+from tessera_torch.checks.overlap import check_apart, check_inner_overlap
+from tessera_torch.complexes.parts import resolve
 from tessera_torch.operator import Operator, overload
 from tessera_torch.own.launching import launch
 from tessera_torch.own.scattering_kernels import add_runs, scatter
@@ -151,7 +152,7 @@ def _scatter_into(target: Any, dim: int, index: Any, source: Any, operation: str
     if not index.numel():
         return target
     _check_shapes(target, dim, index, source)
-    check_overlap((target,), (index, source))
+    check_apart(target, (index, source))
     dim = dim % max(target.dim(), 1)
     check_dimension(target, dim, index)
     if isinstance(source, torch.Tensor):
@@ -267,7 +268,7 @@ def _index_put(
         raise IndexError(
             f"too many indices for tensor of dimension {self.dim()} (got {len(chosen)})"
         )
-    check_overlap((self,), (values, *indices))
+    check_apart(self, (values, *indices))
     check_positions(self, chosen)
     indexed = [i for i, one in enumerate(chosen) if one is not None]
     if not indexed:
@@ -320,28 +321,31 @@ def _index_out(self: Any, indices: Sequence[Any], *, out: Any) -> Any:
     return resize(out, result.shape).copy_(result)
 
 
-_PUT: Final = with_checks("put_", overload("put_"), Operator("put_", frozenset()))
-
-
 def _put(self: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
-    """Write at places of the flattened tensor; sums of small integers are made in a larger type."""
+    """Write at places of the flattened tensor."""
     if source.numel() != index.numel():
         raise IndexError(
             "put_(): Expected source and index to have the same number of elements, but got"
             f" source.numel() = {source.numel()}, index.numel() = {index.numel()}"
         )
-    if self.is_complex() and source.dtype == self.dtype:
-        pairs = zip(split(self), split(source), strict=True)
-        parts = [_PUT(a.contiguous().clone(), index, b.contiguous(), accumulate) for a, b in pairs]
-        return self.copy_(join(*parts))
-    is_small = self.dtype in (torch.int8, torch.uint8, torch.int16)
-    if not accumulate or not is_small or source.dtype != self.dtype:
-        return _PUT(self, index, source, accumulate)
-    return self.copy_(_PUT(self.to(torch.int32), index, source.to(torch.int32), True))
+    if index.dtype != torch.int64:
+        raise RuntimeError(
+            f"put_(): Expected a long tensor for index, but got {title(index.dtype)}"
+        )
+    if source.dtype != self.dtype:
+        raise RuntimeError(
+            "put_(): self and source expected to have the same dtype, but got self.dtype ="
+            f" {title(self.dtype)} and source.dtype = {title(source.dtype)}"
+        )
+    check_inner_overlap((self,))
+    check_apart(self, (index, source))
+    flat = self.contiguous().view(-1)
+    _index_put(flat, (index.reshape(-1),), source.reshape(-1), accumulate)
+    return self if self.is_contiguous() else self.copy_(flat.view(self.shape))
 
 
 KERNELS: Final = {
-    "put_": _put,
+    "put_": with_checks("put_", overload("put_"), _put),
     "index.Tensor": _index,
     "index.Tensor_out": _index_out,
     **_forms("scatter", _set, "src"),
