@@ -121,10 +121,5 @@ KERNELS_NVCC = replace(
     KERNELS,
     name="kernels-nvcc",
     environment={**KERNELS.environment, "KERNELS_COMPILER": "nvcc"},
-    note=_KERNELS
-    + (
-        " The two programs of separate compilation ran later than the others, on the commit after"
-        " which nvcc links the runtime by `-cudart shared`: `-cudart none`, with which the others"
-        " were linked, leaves out the link of device code."
-    ),
+    note=_KERNELS,
 )

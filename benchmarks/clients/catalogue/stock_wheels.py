@@ -56,7 +56,6 @@ ONNX_RUNTIME = Client(
             "ONNX Runtime aligns a causal mask with the last key, and ONNX with the first",
         ),
     ),
-    note="Commit ed9553cd is 482fee2e on an earlier base.",
 )
 NVML = Client(
     name="nvml-clients",

@@ -15,6 +15,7 @@ from tessera_torch.own.classes import with_bytes
 from tessera_torch.own.determinism import with_alerts, with_order
 from tessera_torch.own.guard import Guarded, with_refusals
 from tessera_torch.own.integer_powers import with_integers
+from tessera_torch.vision.averages import with_large_windows
 
 # These start no kernel, or end in operators that have one here.
 _KEPT: Final = frozenset(
@@ -83,6 +84,7 @@ def register() -> tuple[Any, int]:
             if space != "aten" or name in own or not _is_ours(name):
                 continue
             operator = with_bytes(name, with_order(name, Operator(name, names)))
+            operator = with_large_windows(name, overload(name), operator)
             operator = with_conditions(name, overload(name), operator)
             operator = with_checks(name, overload(name), with_integers(name, operator))
             library.impl(name, with_alerts(name, overload(name), operator), "CUDA")

@@ -1,0 +1,179 @@
+"""Average pooling with overlapping windows of many elements, for which Inductor has no kernel.
+
+Windows are a sum along each dimension.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, Final
+
+import torch
+
+from tessera_torch import counts
+from tessera_torch.own.copying import upload
+from tessera_torch.own.guard import Guarded
+from tessera_torch.signature import Signature
+from tessera_torch.targets import out_form
+
+_MOST: Final = 25  # elements of a window that Inductor unrolls
+
+
+def _spread(given: Any, rank: int) -> list[int]:
+    """Return a number for each dimension."""
+    listed = [given] if isinstance(given, int) else list(given)
+    return listed * rank if len(listed) == 1 else listed
+
+
+def _widen(tensor: Any) -> Any:
+    return tensor.to(torch.float64 if tensor.dtype == torch.float64 else torch.float32)
+
+
+class _Windows:
+    """The windows along one dimension of ``inner`` elements."""
+
+    def __init__(self, inner: int, size: int, step: int, pad: int, ceil: bool) -> None:
+        self.inner, self.size, self.step, self.pad = inner, size, step, pad
+        self.count = (inner + 2 * pad - size + (step - 1 if ceil else 0)) // step + 1
+        if ceil and (self.count - 1) * step >= inner + pad:
+            self.count -= 1
+
+    def lengths(self, counts_padding: bool) -> list[int]:
+        """Return how many elements each window averages."""
+        starts = [i * self.step - self.pad for i in range(self.count)]
+        ends = [min(start + self.size, self.inner + self.pad) for start in starts]
+        if not counts_padding:
+            starts = [max(start, 0) for start in starts]
+            ends = [min(end, self.inner) for end in ends]
+        return [end - start for start, end in zip(starts, ends, strict=True)]
+
+    def sum(self, x: Any, dim: int) -> Any:
+        """Return the sum of each window."""
+        after = (self.count - 1) * self.step + self.size - self.inner - self.pad
+        padded = _pad(x, dim, self.pad, max(after, 0))
+        return padded.unfold(dim, self.size, self.step).narrow(dim, 0, self.count).sum(-1)
+
+    def spread(self, gradient: Any, dim: int) -> Any:
+        """Return for each element the sum of the windows that contain it."""
+        distant = _pad(gradient.unsqueeze(dim + 1), dim + 1, 0, self.step - 1)
+        reached = self.count * self.step + self.size - 1
+        rest = max(self.pad + self.inner - reached, 0)
+        padded = _pad(distant.flatten(dim, dim + 1), dim, self.size - 1, self.size - 1 + rest)
+        return padded.unfold(dim, self.size, 1).sum(-1).narrow(dim, self.pad, self.inner)
+
+
+def _pad(x: Any, dim: int, before: int, after: int) -> Any:
+    pads = [0, 0] * (x.dim() - 1 - dim) + [before, after]
+    return torch.constant_pad_nd(x, pads) if before or after else x
+
+
+def _windows(
+    x: Any, rank: int, size: Any, step: Any, pad: Any, ceil: bool
+) -> list[tuple[int, _Windows]]:
+    sizes = _spread(size, rank)
+    steps = _spread(step, rank) if step else sizes
+    each = zip(x.shape[-rank:], sizes, steps, _spread(pad, rank), strict=True)
+    first = x.dim() - rank
+    return [(first + i, _Windows(*numbers, ceil)) for i, numbers in enumerate(each)]
+
+
+def _divide(x: Any, windows: Any, counts_padding: bool, divisor: int | None) -> Any:
+    if divisor:
+        return x / divisor
+    return x / _product(x, [(dim, one.lengths(counts_padding)) for dim, one in windows])
+
+
+def _product(x: Any, lengths: Sequence[tuple[int, Sequence[int]]]) -> Any:
+    """Return the products of numbers along dimensions, with the rank of ``x``."""
+    product = torch.ones([1] * x.dim(), dtype=torch.float64)
+    for dim, each in lengths:
+        shape = [-1 if i == dim else 1 for i in range(x.dim())]
+        product = product * torch.tensor(each, dtype=torch.float64).view(shape)
+    return upload(product, x.device, x.dtype)
+
+
+def _forward(rank: int) -> Callable[..., Any]:
+    def compute(
+        x: Any, size: Any, step: Any = (), pad: Any = 0, ceil: bool = False,
+        counts_padding: bool = True, divisor: int | None = None,
+    ) -> Any:  # fmt: skip
+        counts.CALLS[f"avg_pool{rank}d"] += 1
+        windows = _windows(x, rank, size, step, pad, ceil)
+        result = _widen(x)
+        for dim, one in windows:
+            result = one.sum(result, dim)
+        return _divide(result, windows, counts_padding, divisor).to(x.dtype)
+
+    return compute
+
+
+def _backward(rank: int) -> Callable[..., Any]:
+    def compute(
+        gradient: Any, x: Any, size: Any, step: Any, pad: Any, ceil: bool, counts_padding: bool,
+        divisor: int | None,
+    ) -> Any:  # fmt: skip
+        counts.CALLS[f"avg_pool{rank}d_backward"] += 1
+        windows = _windows(x, rank, size, step, pad, ceil)
+        result = _divide(_widen(gradient), windows, counts_padding, divisor)
+        for dim, one in windows:
+            result = one.spread(result, dim)
+        return result.to(x.dtype)
+
+    return compute
+
+
+def _adaptive(x: Any, sizes: Sequence[int]) -> Any:
+    counts.CALLS["_adaptive_avg_pool2d"] += 1
+    result, counted = _widen(x), []
+    for dim, outer in zip((x.dim() - 2, x.dim() - 1), sizes, strict=True):
+        inner = x.shape[dim]
+        starts = torch.tensor([i * inner // outer for i in range(outer)])
+        lengths = torch.tensor([-(-(i + 1) * inner // outer) for i in range(outer)]) - starts
+        steps = torch.arange(int(lengths.max()))
+        places = (starts[:, None] + steps).clamp(max=inner - 1).flatten()
+        chosen = result.index_select(dim, upload(places, x.device, torch.int64))
+        inside = upload(steps < lengths[:, None], x.device, torch.bool)
+        inside = inside.view(*[1] * dim, *inside.shape, *[1] * (x.dim() - dim - 1))
+        result = chosen.unflatten(dim, inside.shape[dim : dim + 2]).where(inside, 0).sum(dim + 1)
+        counted.append((dim, lengths.tolist()))
+    return (result / _product(result, counted)).to(x.dtype)
+
+
+def _is_large(x: Any, size: Any, step: Any, *rest: Any) -> bool:
+    return prod(size) > _MOST and bool(step) and list(step) != list(size)
+
+
+def _is_large_backward(gradient: Any, x: Any, size: Any, step: Any, *rest: Any) -> bool:
+    steps = list(step) or list(size)
+    return bool(prod(-(-n // max(m, 1)) for n, m in zip(size, steps, strict=False)) > _MOST)
+
+
+def _is_large_adaptive(x: Any, sizes: Any) -> bool:
+    pairs = list(zip(x.shape[-2:], sizes, strict=False))
+    if not all(outer > 0 for _, outer in pairs) or not any(n % m for n, m in pairs):
+        return False
+    return bool(prod((n + 2 * m - 2) // m for n, m in pairs) > _MOST)
+
+
+_OWN: Final[dict[str, tuple[Callable[..., bool], Callable[..., Any]]]] = {
+    **{f"avg_pool{n}d": (_is_large, _forward(n)) for n in (2, 3)},
+    **{f"avg_pool{n}d_backward": (_is_large_backward, _backward(n)) for n in (2, 3)},
+    "adaptive_avg_pool2d": (_is_large_adaptive, _adaptive),
+}
+
+
+def with_large_windows(name: str, overload: Any, compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel that sums windows which Inductor refuses along each dimension."""
+    short, _, form = name.partition(".")
+    if short.removeprefix("_") not in _OWN:
+        return compute
+    is_large, own = _OWN[short.removeprefix("_")]
+    guarded = Guarded(name, out_form(name, own) if form else own)
+    signature = Signature(overload)
+
+    def choose(*arguments: Any, **keywords: Any) -> Any:
+        full = signature.bind(arguments, keywords)
+        if is_large(*(signature.without_targets(full) if form else full)):
+            return guarded(*arguments, **keywords)
+        return compute(*arguments, **keywords)
+
+    return choose
