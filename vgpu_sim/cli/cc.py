@@ -1,11 +1,11 @@
 """``tessera cc`` compiles CUDA C++ with clang, and takes nvcc's options."""
 
-import os
 import shlex
 import sys
 
 import click
 
+from vgpu_sim import config
 from vgpu_sim.sdk import clang, driver, home
 from vgpu_sim.sdk.errors import CompileError
 from vgpu_sim.sdk.help import HELP
@@ -60,6 +60,6 @@ def _flags(place: str) -> list[str]:
     """
     variable = f"NVCC_{place}_FLAGS"
     try:
-        return shlex.split(os.environ.get(variable, ""))
+        return shlex.split(config.own_environment().get(variable, ""))
     except ValueError as err:
         raise CompileError(f"{variable}: {err}") from None

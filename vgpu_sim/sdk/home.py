@@ -3,13 +3,13 @@
 import hashlib
 import shlex
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
 from vgpu_sim import config
 from vgpu_sim.sdk.driver import INCLUDE
 from vgpu_sim.sdk.errors import CompileError
+from vgpu_sim.system.python_process import interpreter
 
 _RUN = "import sys; from vgpu_sim.cli.main import main; sys.argv[:1] = ['tessera', 'cc']; main()"
 # The runtime is the one for which the headers are, whichever PyTorch or another client loads.
@@ -34,7 +34,7 @@ def make() -> Path:
     if cache is None:
         raise CompileError("--cuda-home needs a home directory, or XDG_CACHE_HOME")
     links = {"include": INCLUDE, **{f"lib64/{name}": _library(name) for name in _LIBRARIES}}
-    script = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -c {shlex.quote(_RUN)} "$@"\n'
+    script = f'#!/bin/sh\nexec {shlex.quote(interpreter())} -P -c {shlex.quote(_RUN)} "$@"\n'
     key = hashlib.sha256(repr((script, sorted(links.items()))).encode()).hexdigest()[:12]
     home = cache / f"cuda-home-{key}"
     if home.exists():

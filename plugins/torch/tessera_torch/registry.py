@@ -8,10 +8,10 @@ import torch
 from tessera_torch import counts, formats, native, sharing
 from tessera_torch.caches import startup
 from tessera_torch.checks.bounds import with_checks
+from tessera_torch.checks.classes import with_bytes
 from tessera_torch.checks.conditions import with_conditions
 from tessera_torch.complexes.elementwise import conjugate
 from tessera_torch.operator import Operator, overload
-from tessera_torch.own.classes import with_bytes
 from tessera_torch.own.determinism import with_alerts, with_order
 from tessera_torch.own.guard import Guarded, with_refusals
 from tessera_torch.own.integer_powers import with_integers

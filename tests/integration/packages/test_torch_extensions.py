@@ -13,7 +13,7 @@ from support.processes.torch_program import run_program
 from vgpu_sim.sdk import clang, home
 from vgpu_sim.sdk.errors import CompileError
 
-_EXAMPLE = Path(__file__).parents[3] / "examples" / "frameworks" / "pytorch"
+_EXAMPLE = Path(__file__).parents[3] / "examples" / "frameworks" / "pytorch" / "custom_operator"
 _MAIN = "from vgpu_sim.cli.main import main; main()"
 # Triton reads the source of a kernel from its file.
 _FILE = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
