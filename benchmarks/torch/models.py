@@ -13,20 +13,22 @@ BEGIN, END = "<!-- models: begin -->", "<!-- models: end -->"
 def render(runs: Sequence[Mapping[str, Any]]) -> str:
     """Return a row for each model."""
     lines = [
-        "| model | logits from the CPU's | gradients from the CPU's"
+        "| model | logits from the CPU's | gradients from the CPU's | compiled: logits, gradients"
         " | CPU, float32 from float64: logits, gradients | tokens |",
-        "|---|---|---|---|---|",
+        "|---|---|---|---|---|---|",
     ]
     for run in runs:
         if "error" in run:
-            lines.append(f"| {run['name']} | {run['error']} | | | |")
+            lines.append(f"| {run['name']} | {run['error']} | | | | |")
             continue
         tokens = ", ".join(
             f"{way} {'equal' if same else 'different'}" for way, same in run["tokens"].items()
         )
+        compiled = (run["compiled forward"], run["compiled backward"])
         rounding = (run["forward, CPU from float64"], run["backward, CPU from float64"])
         lines.append(
             f"| {run['name']} | {run['forward']:.1e} | {run['backward']:.1e}"
+            f" | {compiled[0]:.1e}, {compiled[1]:.1e}"
             f" | {rounding[0]:.1e}, {rounding[1]:.1e} | {tokens} |"
         )
     return "\n".join(lines) + "\n"

@@ -100,6 +100,16 @@ def compute(model, device):
     return logits, torch.cat(grads), tokens
 
 
+def compute_compiled(model, device):
+    """Return the logits and the gradients of the model by torch.compile."""
+    given = inputs(device)
+    model.zero_grad()
+    result = torch.compile(model)(**given, labels=given["input_ids"].clone())
+    result.loss.backward()
+    grads = [one.grad.flatten().cpu() for one in model.parameters() if one.grad is not None]
+    return result.logits.detach().cpu(), torch.cat(grads)
+
+
 def difference(exact, other):
     return float((exact.double() - other.double()).abs().max() / exact.double().abs().max())
 
@@ -109,6 +119,7 @@ def compare(name):
     model = MODELS[name]().eval()
     cpu = compute(model, "cpu")
     cuda = compute(model.to("cuda"), "cuda")
+    compiled = compute_compiled(model, "cuda")
     double = compute(model.to("cpu", torch.float64), "cpu")
     tokens = {way: bool(torch.equal(one, cuda[2][way])) for way, one in cpu[2].items()}
     generated = torch.cat([one.flatten() for one in cpu[2].values()])
@@ -116,6 +127,8 @@ def compare(name):
         "name": name,
         "forward": difference(cpu[0], cuda[0]),
         "backward": difference(cpu[1], cuda[1]),
+        "compiled forward": difference(cpu[0], compiled[0]),
+        "compiled backward": difference(cpu[1], compiled[1]),
         "forward, CPU from float64": difference(double[0], cpu[0]),
         "backward, CPU from float64": difference(double[1], cpu[1]),
         "backward from float64": difference(double[1], cuda[1]),
@@ -127,7 +140,8 @@ def compare(name):
 
 def is_right(record):
     near = min(record["backward"], record["backward from float64"])
-    return all(record["tokens"].values()) and max(record["forward"], near) < CLOSE
+    compiled = max(record["compiled forward"], record["compiled backward"])
+    return all(record["tokens"].values()) and max(record["forward"], near, compiled) < CLOSE
 
 
 def main():

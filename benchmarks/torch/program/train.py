@@ -1,4 +1,4 @@
-"""Train four small models on the CPU and twice on the device; print the losses as JSON.
+"""Train four small models on the CPU, twice on the device, and compiled; print losses as JSON.
 
 Runs in an environment with PyTorch, as ``python train.py [MODEL...]``: one line for each model.
 """
@@ -128,14 +128,16 @@ MODELS = {
 }
 
 
-def train(name, device, dtype=torch.float32):
-    """Return the losses of all steps."""
+def train(name, device, dtype=torch.float32, compiled=False):
+    """Return the losses of all steps; ``compiled`` is the model by torch.compile."""
     make, draw, optimize = MODELS[name]
     torch.manual_seed(0)
     model = make().to(device, dtype)
     x, y = (one.to(device) for one in draw())
     x = x.to(dtype) if x.is_floating_point() else x
     optimizer = optimize(model.parameters())
+    if compiled:
+        model = torch.compile(model)
     losses = []
     for _ in range(STEPS):
         optimizer.zero_grad()
@@ -161,10 +163,12 @@ def main():
         first = train(name, "cuda")
         seconds = time.perf_counter() - start
         second = train(name, "cuda")
+        compiled = train(name, "cuda", compiled=True)
         exact = train(name, "cpu", torch.float64)
         record = {
             "name": name, "steps": STEPS, "first": first[0], "last": first[-1],
-            "furthest": distance(expected, first), "rounding": distance(exact, expected),
+            "furthest": distance(expected, first), "compiled": distance(expected, compiled),
+            "rounding": distance(exact, expected),
             "equal": first == second, "seconds": round(seconds, 1),
         }  # fmt: skip
         print(json.dumps(record), flush=True)
