@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -79,3 +80,17 @@ def without_fill() -> Iterator[None]:
             yield
     finally:
         torch._C._set_deterministic_fill_uninitialized_memory(before)
+
+
+def hide_from_dynamo(kernel: Any) -> Any:
+    """Return a kernel that Dynamo does not look into, as it does not into those in C++.
+
+    In a function that it compiled only in part, it would compile each frame that an operator runs.
+    """
+    from torch._C._dynamo import eval_frame
+
+    code = getattr(kernel, "__code__", None) or getattr(type(kernel).__call__, "__code__", None)
+    if code is not None:
+        skip = eval_frame._FrameAction.SKIP
+        eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(skip, skip))
+    return kernel

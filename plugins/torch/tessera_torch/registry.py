@@ -11,6 +11,7 @@ from tessera_torch.checks.bounds import with_checks
 from tessera_torch.checks.classes import with_bytes
 from tessera_torch.checks.conditions import with_conditions
 from tessera_torch.complexes.elementwise import conjugate
+from tessera_torch.nesting import hide_from_dynamo
 from tessera_torch.operator import Operator, overload
 from tessera_torch.own.determinism import with_alerts, with_order
 from tessera_torch.own.guard import Guarded, with_refusals
@@ -87,10 +88,12 @@ def register() -> tuple[Any, int]:
             operator = with_large_windows(name, overload(name), operator)
             operator = with_conditions(name, overload(name), operator)
             operator = with_checks(name, overload(name), with_integers(name, operator))
-            library.impl(name, with_alerts(name, overload(name), operator), "CUDA")
+            operator = hide_from_dynamo(with_alerts(name, overload(name), operator))
+            library.impl(name, operator, "CUDA")
             count += 1
         for name, kernel in own.items():
-            library.impl(name, with_alerts(name, overload(name), kernel), "CUDA")
+            kernel = hide_from_dynamo(with_alerts(name, overload(name), kernel))
+            library.impl(name, kernel, "CUDA")
             count += 1
         sparse = {**coordinates.KERNELS, **arithmetic.KERNELS, **softmax.KERNELS}
         layouts = {
@@ -101,7 +104,7 @@ def register() -> tuple[Any, int]:
         }
         for key, kernels in layouts.items():
             for name, kernel in kernels.items():
-                library.impl(name, kernel, key)
+                library.impl(name, hide_from_dynamo(kernel), key)
                 count += 1
     return library, count
 
