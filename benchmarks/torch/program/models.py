@@ -82,32 +82,26 @@ def inputs(device):
     return {"input_ids": tokens.to(device), "attention_mask": mask.to(device)}
 
 
-def compute(model, device):
-    """Return the logits, all gradients in one vector, and the tokens of each way."""
-    given = inputs(device)
-    labels = given["input_ids"].clone()
+def differentiate(model, call, given):
+    """Return the logits that ``call`` computes, and all gradients in one vector."""
     # T5 has a decoder, which gets its inputs from the labels.
-    result = model(**given, labels=labels)
+    result = call(**given, labels=given["input_ids"].clone())
     model.zero_grad()
     result.loss.backward()
     grads = [one.grad.flatten().cpu() for one in model.parameters() if one.grad is not None]
-    logits = result.logits.detach().cpu()
+    return result.logits.detach().cpu(), torch.cat(grads)
+
+
+def compute(model, device):
+    """Return the logits, all gradients in one vector, and the tokens of each way."""
+    given = inputs(device)
+    logits, gradients = differentiate(model, model, given)
     tokens = {"most likely": logits.argmax(-1)}
     if model.can_generate():
         for way, options in WAYS.items():
             made = model.generate(**given, **options, max_new_tokens=LENGTH, min_new_tokens=LENGTH)
             tokens[way] = made.cpu()
-    return logits, torch.cat(grads), tokens
-
-
-def compute_compiled(model, device):
-    """Return the logits and the gradients of the model by torch.compile."""
-    given = inputs(device)
-    model.zero_grad()
-    result = torch.compile(model)(**given, labels=given["input_ids"].clone())
-    result.loss.backward()
-    grads = [one.grad.flatten().cpu() for one in model.parameters() if one.grad is not None]
-    return result.logits.detach().cpu(), torch.cat(grads)
+    return logits, gradients, tokens
 
 
 def difference(exact, other):
@@ -119,7 +113,7 @@ def compare(name):
     model = MODELS[name]().eval()
     cpu = compute(model, "cpu")
     cuda = compute(model.to("cuda"), "cuda")
-    compiled = compute_compiled(model, "cuda")
+    compiled = differentiate(model, torch.compile(model), inputs("cuda"))
     double = compute(model.to("cpu", torch.float64), "cpu")
     tokens = {way: bool(torch.equal(one, cuda[2][way])) for way, one in cpu[2].items()}
     generated = torch.cat([one.flatten() for one in cpu[2].values()])

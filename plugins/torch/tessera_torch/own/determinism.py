@@ -110,12 +110,20 @@ def _length(tensor: Any, dim: int) -> int:
     return int(tensor.shape[dim]) if tensor.dim() else 1
 
 
+def _answer(name: str, result: Any, out: Any = None) -> Any:
+    """Return a result, or the out= tensor after the result is copied into it."""
+    if out is None:
+        return result
+    write(name, out, result)
+    return out
+
+
 def with_order(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
     """Return a kernel that adds in a fixed order in deterministic mode, as PyTorch's own does.
 
     Of the operators that Inductor compiles, long scans combine the sums of blocks as these come to
-    be known, and ``index_add`` adds by atomic operations, which Triton
-    lacks for small integers: these are added by ``index_put`` in any mode.
+    be known, and ``index_add`` adds by atomic operations, which Triton lacks for small integers:
+    these are added by ``index_put`` in any mode.
     """
     short = name.partition(".")[0].removesuffix("_")
     if short in _SCANS:
@@ -138,10 +146,7 @@ def with_order(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
         added = source if alpha == 1 else source * alpha
         view, added = (one.view(1) if not one.dim() else one for one in (result, added))
         torch.ops.aten.index_put_.default(view, places, added, True)
-        if "out" not in out:
-            return result
-        write(name, out["out"], result)
-        return out["out"]
+        return _answer(name, result, **out)
 
     return compute_in_order
 
@@ -172,9 +177,6 @@ def _scan_in_order(
         result = torch.cat((*parts, combine(tail, ends.narrow(dim, blocks - 1, 1))), dim)
         if name.endswith("_"):
             return self.copy_(result)
-        if "out" not in out:
-            return result
-        write(name, out["out"], result)
-        return out["out"]
+        return _answer(name, result, **out)
 
     return compute_in_order

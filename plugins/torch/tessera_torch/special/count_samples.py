@@ -11,7 +11,7 @@ from tessera_torch.own.random import reserve
 from tessera_torch.special import sampling_kernels
 
 _BLOCK: Final = 128
-_ADVANCES: Final = {"poisson": 20, "binomial": 44}  # about as much as a real GPU's
+_OF_POISSON, _OF_BINOMIAL = 20, 44  # about as far as a real GPU's generators advance
 
 
 def _poisson(self: Any, generator: Any = None) -> Any:
@@ -19,21 +19,23 @@ def _poisson(self: Any, generator: Any = None) -> Any:
     if not torch.cuda.is_current_stream_capturing() and bool((self < 0).any()):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     rates = self.to(torch.float64).contiguous()
-    return _sample("poisson", sampling_kernels.sample_poisson, (rates,), generator).to(self.dtype)
+    kernel = sampling_kernels.sample_poisson
+    return sample(kernel, (rates,), generator, _OF_POISSON).to(self.dtype)
 
 
 def _binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     counts.CALLS["binomial"] += 1
     pair = torch.broadcast_tensors(count, prob)
     wide = tuple(one.to(torch.float64).contiguous() for one in pair)
-    return _sample("binomial", sampling_kernels.sample_binomial, wide, generator).to(count.dtype)
+    kernel = sampling_kernels.sample_binomial
+    return sample(kernel, wide, generator, _OF_BINOMIAL).to(count.dtype)
 
 
-def _sample(name: str, kernel: Any, wide: tuple[Any, ...], generator: Any) -> Any:
-    """Return a sample for each element of contiguous doubles."""
+def sample(kernel: Any, wide: tuple[Any, ...], generator: Any, advance: int) -> Any:
+    """Return a sample for each element of contiguous doubles; advance the generator."""
     out = torch.empty_like(wide[0])
     if count := out.numel():
-        state = reserve(out.device, generator, _ADVANCES[name])
+        state = reserve(out.device, generator, advance)
         launch(kernel, (-(-count // _BLOCK),), out.device, *wide, out, count, *state, _BLOCK)
     return out
 

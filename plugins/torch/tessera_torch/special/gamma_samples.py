@@ -10,8 +10,8 @@ import torch
 
 from tessera_torch import counts
 from tessera_torch.own.launching import launch
-from tessera_torch.own.random import reserve
 from tessera_torch.special import sampling_kernels
+from tessera_torch.special.count_samples import sample
 
 _BLOCK: Final = 128
 _ADVANCE: Final = 12  # two rounds of Philox for each of the 1.05 attempts
@@ -20,12 +20,7 @@ _MOST_TERMS: Final = 1 << 22  # of the gradient's series: enough for samples up 
 
 def _log_samples(shape: Any, generator: Any) -> Any:
     wide = shape.to(torch.float64).contiguous()
-    out = torch.empty_like(wide)
-    if count := out.numel():
-        state = reserve(out.device, generator, _ADVANCE)
-        kernel = sampling_kernels.sample_log_gamma
-        launch(kernel, (-(-count // _BLOCK),), out.device, wide, out, count, *state, _BLOCK)
-    return out
+    return sample(sampling_kernels.sample_log_gamma, (wide,), generator, _ADVANCE)
 
 
 def _standard_gamma(self: Any, generator: Any = None) -> Any:

@@ -9,7 +9,7 @@ from tessera_torch import counts
 from tessera_torch.targets import both
 
 
-def _windows(inner: int, outer: int, device: Any) -> tuple[Any, Any]:
+def adaptive_windows(inner: int, outer: int, device: Any) -> tuple[Any, Any]:
     """Return the places of each window's elements, and which of these are inside."""
     bounds = [(i * inner // outer, -(-(i + 1) * inner // outer)) for i in range(outer)]
     longest = max((end - begin for begin, end in bounds), default=1)
@@ -27,7 +27,7 @@ def _pool(self: Any, output_size: Sequence[int]) -> tuple[Any, Any]:
     window = torch.zeros((1,) * (2 * rank), dtype=torch.int64, device=self.device)
     inside = torch.ones((1,) * (2 * rank), dtype=torch.bool, device=self.device)
     for i, (inner, outer) in enumerate(zip(sizes, output_size, strict=True)):
-        places, own = _windows(inner, outer, self.device)
+        places, own = adaptive_windows(inner, outer, self.device)
         shape = [1] * (2 * rank)
         shape[i], shape[rank + i] = places.shape
         window = window * inner + places.view(shape)

@@ -14,6 +14,7 @@ from tessera_torch.own.copying import upload
 from tessera_torch.own.guard import Guarded
 from tessera_torch.signature import Signature
 from tessera_torch.targets import out_form
+from tessera_torch.vision.adaptive_maximum import adaptive_windows
 
 _MOST: Final = 25  # elements of a window that Inductor unrolls
 
@@ -79,16 +80,11 @@ def _windows(
 def _divide(x: Any, windows: Any, counts_padding: bool, divisor: int | None) -> Any:
     if divisor:
         return x / divisor
-    return x / _product(x, [(dim, one.lengths(counts_padding)) for dim, one in windows])
-
-
-def _product(x: Any, lengths: Sequence[tuple[int, Sequence[int]]]) -> Any:
-    """Return the products of numbers along dimensions, with the rank of ``x``."""
     product = torch.ones([1] * x.dim(), dtype=torch.float64)
-    for dim, each in lengths:
-        shape = [-1 if i == dim else 1 for i in range(x.dim())]
-        product = product * torch.tensor(each, dtype=torch.float64).view(shape)
-    return upload(product, x.device, x.dtype)
+    for dim, one in windows:
+        lengths = torch.tensor(one.lengths(counts_padding), dtype=torch.float64)
+        product = product * lengths.view([-1 if i == dim else 1 for i in range(x.dim())])
+    return x / upload(product, x.device, x.dtype)
 
 
 def _forward(rank: int) -> Callable[..., Any]:
@@ -123,19 +119,14 @@ def _backward(rank: int) -> Callable[..., Any]:
 
 def _adaptive(x: Any, sizes: Sequence[int]) -> Any:
     counts.CALLS["_adaptive_avg_pool2d"] += 1
-    result, counted = _widen(x), []
+    result, divisor = _widen(x), 1
     for dim, outer in zip((x.dim() - 2, x.dim() - 1), sizes, strict=True):
-        inner = x.shape[dim]
-        starts = torch.tensor([i * inner // outer for i in range(outer)])
-        lengths = torch.tensor([-(-(i + 1) * inner // outer) for i in range(outer)]) - starts
-        steps = torch.arange(int(lengths.max()))
-        places = (starts[:, None] + steps).clamp(max=inner - 1).flatten()
-        chosen = result.index_select(dim, upload(places, x.device, torch.int64))
-        inside = upload(steps < lengths[:, None], x.device, torch.bool)
-        inside = inside.view(*[1] * dim, *inside.shape, *[1] * (x.dim() - dim - 1))
-        result = chosen.unflatten(dim, inside.shape[dim : dim + 2]).where(inside, 0).sum(dim + 1)
-        counted.append((dim, lengths.tolist()))
-    return (result / _product(result, counted)).to(x.dtype)
+        places, inside = adaptive_windows(x.shape[dim], outer, x.device)
+        shape = [1] * (x.dim() - dim - 1)
+        chosen = result.index_select(dim, places.flatten()).unflatten(dim, places.shape)
+        result = chosen.where(inside.view(*inside.shape, *shape), 0).sum(dim + 1)
+        divisor = divisor * inside.sum(1).view(-1, *shape)
+    return (result / divisor).to(x.dtype)
 
 
 def _is_large(x: Any, size: Any, step: Any, *rest: Any) -> bool:
