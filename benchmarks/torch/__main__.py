@@ -25,6 +25,7 @@ _TRAIN = _PROGRAM.with_name("train.py")
 _MODELS = _PROGRAM.with_name("models.py")
 _CONTEXT_FAILED = 3  # the sweep's exit status: a new process goes on
 _MOST_PROCESSES = 100
+_SAMPLES = 2  # of an operator, unless the command line names another number
 
 
 def main() -> int:
@@ -33,6 +34,7 @@ def main() -> int:
     parser.add_argument("--fresh", action="store_true", help="forget what an earlier run found")
     parser.add_argument("--only", action="append", default=[], help="an operator's name")
     parser.add_argument("--dtype", default="float32", help="the samples' type")
+    parser.add_argument("--samples", type=int, default=_SAMPLES, help="of each operator; 0: all")
     parser.add_argument("--train", action="store_true", help="train models instead")
     parser.add_argument("--models", action="store_true", help="run Hugging Face's models instead")
     parser.add_argument("--python", type=Path, help="an environment that has the packages")
@@ -45,6 +47,8 @@ def main() -> int:
     folder = OUT / _CLIENT.name
     folder.mkdir(parents=True, exist_ok=True)
     name = "operators" if options.dtype == "float32" else f"operators.{options.dtype}"
+    if options.samples != _SAMPLES:
+        name = f"{name}.{options.samples or 'all'}-samples"
     out = folder / f"{name}.jsonl"
     if options.fresh:
         out.unlink(missing_ok=True)
@@ -55,7 +59,8 @@ def main() -> int:
         return _run(_command(python, _TRAIN), training, options.record)
     if options.models:
         return _run(_command(python, _MODELS), models, options.record)
-    chosen = ["--dtype", options.dtype, "--commit", _commit(), *options.only]
+    samples = ["--samples", str(options.samples)]
+    chosen = ["--dtype", options.dtype, *samples, "--commit", _commit(), *options.only]
     ended = _sweep(_command(python, _PROGRAM), out, chosen)
     outcomes = table.read(out)
     print(table.render(outcomes))

@@ -1,13 +1,14 @@
 """Compare PyTorch's operators on the device with the CPU, with the samples of PyTorch's own OpInfo.
 
-Runs in an environment with PyTorch, as ``python sweep.py OUT [--dtype NAME] [--calls N]
-[--sample N] [--seed N] [OPERATOR...]``. It appends one line of JSON for each operator; before one
-it writes its name to ``OUT.running``. The operator ``used`` stands for those that programs use
-most. With several calls the last one is compared: calls that come again take another way to their
-kernels.
+Runs in an environment with PyTorch, as ``python sweep.py OUT [--dtype NAME] [--samples N]
+[--calls N] [--sample N] [--seed N] [OPERATOR...]``. It appends one line of JSON for each operator;
+before one it writes its name to ``OUT.running``. The operator ``used`` stands for those that
+programs use most. With several calls the last one is compared: calls that come again take another
+way to their kernels.
 """
 
 import argparse
+import itertools
 import json
 import random
 import re
@@ -25,8 +26,8 @@ from tessera_torch import counts
 from tessera_torch.warm.progress import follow
 
 LIMIT_S = 120  # of the process's CPU time, which other programs' load does not change
+LIMIT_OF_ALL_S = 900  # for all samples of an operator
 WALL_LIMIT_S = 3600  # for one that waits and computes nothing
-SAMPLES = 2
 TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 5e-2}  # of others 1e-4
 # The CPU may round more often in these than the device, so float64 decides.
 _ROUNDED = (torch.float16, torch.bfloat16, torch.float32)
@@ -205,32 +206,34 @@ def compute_again(op, sample, backward, calls):
     return actual
 
 
-def run(op, direction, dtype, calls):
-    """Return the outcome of one operator in one direction and one type."""
+def run(op, direction, dtype, calls, most_samples):
+    """Return the outcome of one operator in one direction and one type, of the first samples."""
     if key_of(op) in _NOT_COMPARED:
         return "none", _NOT_COMPARED[key_of(op)]
     is_random = bool(_RANDOM.search(op.name))
     backward = direction == "backward"
     torch.manual_seed(0)
-    samples = []
-    for sample in op.sample_inputs("cpu", dtype, requires_grad=backward):
-        samples.append(sample)
-        if len(samples) == SAMPLES:
-            break
-    if not samples:
-        return "none", "no sample"
-    for sample in samples:
+    every = op.sample_inputs("cpu", dtype, requires_grad=backward)
+    samples = list(itertools.islice(every, most_samples or None))
+    reason = "no sample"
+    compared = 0
+    for number, sample in enumerate(samples):
         try:
             if op.name.startswith("jiterator"):
                 expected = compute_reference(op, sample)
             else:
                 expected = compute(op, sample, backward)
+        except TimeLimit:
+            raise
         except Exception as err:
-            return "none", f"the CPU: {err}"[:200]
+            reason = f"the CPU: {err}"[:200]
+            continue
+        compared += 1
         try:
             actual = compute_again(op, sample, backward, calls)
         except Exception as err:
-            return classify(err)
+            outcome, text = classify(err)
+            return outcome, f"sample {number}: {text}"
         exact = not any(isinstance(value, float) for value in expected[2])
         if exact and not is_random and expected[2] != actual[2]:
             return "wrong", f"{actual[2]} for {expected[2]}"[:300]
@@ -241,14 +244,15 @@ def run(op, direction, dtype, calls):
         if found and dtype in _ROUNDED and not is_random:
             found = differ_from_double(op, sample, backward, actual, tolerance)
         if found:
-            return "wrong", found
-    return "right", ""
+            return "wrong", f"sample {number}: {found}"
+    return ("right", "") if compared else ("none", reason)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--samples", type=int, default=2, help="of an operator; 0: all")
     parser.add_argument("--calls", type=int, default=1)
     parser.add_argument("--sample", type=int, default=0, help="of the operators; 0: all")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
@@ -265,7 +269,7 @@ def main():
         done = {json.loads(line)["name"] for line in out.read_text().splitlines()}
 
     def stop(_number, _frame):
-        raise TimeLimit(f"more than {LIMIT_S} s of CPU time, or {WALL_LIMIT_S} s")
+        raise TimeLimit("the limit of CPU time, or an hour")
 
     signal.signal(signal.SIGALRM, stop)
     signal.signal(signal.SIGPROF, stop)
@@ -292,9 +296,11 @@ def main():
             if direction == "backward" and dtype not in op.supported_backward_dtypes("cuda"):
                 continue
             signal.alarm(WALL_LIMIT_S)
-            signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
+            signal.setitimer(signal.ITIMER_PROF, LIMIT_S if options.samples else LIMIT_OF_ALL_S)
             try:
-                record[direction], reason = run(op, direction, dtype, options.calls)
+                record[direction], reason = run(
+                    op, direction, dtype, options.calls, options.samples
+                )
             except Exception as err:
                 record[direction], reason = classify(err)
             finally:
