@@ -38,7 +38,9 @@ BY_PARTS: Final = frozenset(
         *("tril", "triu", "index_copy", "masked_scatter"),
         *("trace", "take", "unfold_backward", "constant_pad_nd", "reflection_pad1d"),
         *("reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d"),
-        *("replication_pad3d", "im2col", "col2im", "repeat_interleave", "clone", "nan_to_num"),
+        *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
+        *("replication_pad1d_backward", "replication_pad2d_backward"),
+        *("replication_pad3d_backward", "replication_pad3d", "im2col", "col2im", "repeat_interleave", "clone", "nan_to_num"),
         *("diag_embed", "linalg_diagonal", "rot90", "logspace", "channel_shuffle"),
     }
 )  # fmt: skip
