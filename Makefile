@@ -95,7 +95,7 @@ fuzz: venv ## random kernels, three ways, until stopped (seed=1 n=1000 minutes=1
 	  $(if $(descriptors),-m support.fuzzers.hostile_descriptors,) $(if $(tensors),-m support.fuzzers.random_tensors,) \
 	  $(if $(memory)$(graph)$(hostile)$(kills)$(descriptors)$(tensors),,$(if $(text),-m support.fuzzers.hostile_text,$(if $(proofs),-m support.tools.prove_addresses, \
     -m support.fuzzers.$(if $(ir),random_ir,fuzzing)))) \
-	  $(foreach name,$(if $(hostile)$(kills),seed n minutes,$(if $(memory)$(graph)$(descriptors)$(tensors),seed n,$(if $(text),text n minutes jobs kernel folder,$(if $(proofs),n minutes folder, \
+	  $(foreach name,$(if $(hostile)$(kills),seed n minutes torch,$(if $(memory)$(graph)$(descriptors)$(tensors),seed n,$(if $(text),text n minutes jobs kernel folder,$(if $(proofs),n minutes folder, \
 	    seed n minutes jobs plans $(if $(ir),,meet calls) shrink kernel folder)))),$(name)=$($(name)))
 
 lint: venv ## ruff, mypy --strict and the layer contracts

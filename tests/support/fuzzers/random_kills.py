@@ -1,6 +1,7 @@
 """Kills clients at random moments, beside a neighbour whose numbers must stay right.
 
-Arguments of the program: ``seed=1 n=1000 minutes=10``. It starts a gpud of its own: ``make fuzz kills=1``.
+Arguments of the program: ``seed=1 n=1000 minutes=10 torch=PYTHON``. It starts a gpud of its own: ``make
+fuzz kills=1``. With a Python that has PyTorch, the clients train a model.
 """
 
 import ctypes
@@ -11,20 +12,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
 from mig.geometry import board
 from support.fuzzers.hostile_calls.campaign import Neighbour
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions
 from vgpu_sim.cli.placing import configure, layout
+from vgpu_sim.cli.run import preload
 from vgpu_sim.config import program_environment
 from vgpu_sim.native import build
 
 SETTLE_S: Final = 60.0
 _MOST_WAIT_S: Final = 0.4
+_MOST_WAIT_OF_TORCH_S: Final = 8.0
+_CLIENT: Final = (sys.executable, "-m", "support.fuzzers.random_kills", "client")
 _IMAGE: Final = b"""
 .version 7.0
 .target sm_80
@@ -95,18 +99,39 @@ def _wait_until(condition: Callable[[], bool]) -> bool:
     return True
 
 
-def _use(node: StandaloneNode) -> tuple[int, list[int]]:
-    """Return gpud's used bytes and the pids of its contexts' workers."""
+class _Use(NamedTuple):
+    """What clients have of a node."""
+
+    used_bytes: int
+    workers: frozenset[int]
+    """The pids of the contexts' workers."""
+    files: frozenset[Path]
+    """Below gpud's directory, without its cache of compiled kernels."""
+    descriptors: int
+    """Those that gpud has open."""
+
+    def beyond(self, before: Self) -> str:
+        """Return what has been added, or an empty text; what ran before may have ended."""
+        numbers = {
+            "bytes": self.used_bytes - before.used_bytes,
+            "descriptors": self.descriptors - before.descriptors,
+        }
+        added = [f"{more} {name}" for name, more in numbers.items() if more > 0]
+        added += map(str, (self.workers - before.workers) | (self.files - before.files))
+        return ", ".join(added)
+
+
+def _use(node: StandaloneNode) -> _Use:
     with node.admin() as admin:
         found: dict[str, Any] = admin.call("inventory")
     instances = [one for gpu in found["gpus"] for one in gpu["instances"]]
     workers = [context["pid"] for one in instances for context in one["contexts"]]
-    return int(found["budget"]["used_bytes"]), workers
-
-
-def _is_within(now: tuple[int, list[int]], before: tuple[int, list[int]]) -> bool:
-    """Return whether nothing has been added; what ran before may have ended."""
-    return now[0] <= before[0] and set(now[1]) <= set(before[1])
+    return _Use(
+        int(found["budget"]["used_bytes"]),
+        frozenset(workers),
+        frozenset(one for one in node.run_dir.rglob("*") if "cache" not in one.parts),
+        len(os.listdir(f"/proc/{node.pid}/fd")),
+    )
 
 
 def kill_clients(
@@ -116,12 +141,15 @@ def kill_clients(
     count: int,
     at_once: int = 2,
     seconds: float = math.inf,
+    command: Sequence[str] = _CLIENT,
+    most_wait_s: float = _MOST_WAIT_S,
 ) -> Report:
     """Kill ``count`` clients, ``at_once`` at a time, each after a random time; start none after
-    ``seconds``.
+    ``seconds``. A client prints a line once it is about to use the device.
     """
-    paths = str(Path(__file__).parents[2]), str(Path(__file__).parents[3])
-    with_paths = {**environment, "PYTHONPATH": os.pathsep.join(paths)}
+    tests = Path(__file__).parents[2]
+    paths = (environment.get("PYTHONPATH"), str(tests), str(tests.parent))
+    with_paths = {**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     chance, report = random.Random(seed), Report()
     alone = _use(node)
     neighbour = Neighbour(with_paths)
@@ -129,33 +157,29 @@ def kill_clients(
     end = time.monotonic() + seconds
     while report.kills < count and time.monotonic() < end:
         clients = [
-            subprocess.Popen(
-                [sys.executable, "-m", "support.fuzzers.random_kills", "client"],
-                env=with_paths,
-                stdout=subprocess.PIPE,
-            )
+            subprocess.Popen(command, env=with_paths, stdout=subprocess.PIPE)
             for _ in range(min(at_once, count - report.kills))
         ]
         for client in clients:
             assert client.stdout
             if chance.random() < 0.8:  # the others may be killed while they set up their context
                 client.stdout.readline()
-            time.sleep(chance.random() * _MOST_WAIT_S)
+            time.sleep(chance.random() * most_wait_s)
             if client.poll() is not None:
                 report.defects.append(f"a client ended by itself: {client.returncode}")
             client.kill()
             client.wait()
             client.stdout.close()
             report.kills += 1
-        if report.kills % 100 == 0:
+        if report.kills % (100 if command is _CLIENT else 10) == 0:
             print(f"{report.kills} kills, {len(report.defects)} defects", flush=True)
-    if not _wait_until(lambda: _is_within(_use(node), before)):
-        report.defects.append(f"left: {_use(node)}, before: {before}")
+    if not _wait_until(lambda: not _use(node).beyond(before)):
+        report.defects.append(f"left: {_use(node).beyond(before)}")
     found = neighbour.finish()
     if "right" not in found:
         report.defects.append(f"neighbour: {found or 'ended'}")
-    if not _wait_until(lambda: _is_within(_use(node), alone)):
-        report.defects.append(f"left at the end: {_use(node)}")
+    if not _wait_until(lambda: not _use(node).beyond(alone)):
+        report.defects.append(f"left at the end: {_use(node).beyond(alone)}")
     return report
 
 
@@ -173,7 +197,18 @@ def main() -> None:
             with node.admin() as admin:
                 configure(admin, chosen, layout(chosen, chosen.device_profile("1g.10gb"), 1))
             environment = program_environment(node.slices_dir, node.token_hex, build.LIBRARIES)
-            report = kill_clients(node, environment, seed, count, seconds=seconds)
+            if python := given.get("torch"):
+                report = kill_clients(
+                    node,
+                    preload.with_libraries(environment, "13"),
+                    seed,
+                    count,
+                    seconds=seconds,
+                    command=(python, str(Path(__file__).with_name("torch_client.py"))),
+                    most_wait_s=_MOST_WAIT_OF_TORCH_S,
+                )
+            else:
+                report = kill_clients(node, environment, seed, count, seconds=seconds)
     print(f"seed {seed}: {report.kills} kills, defects: {report.defects}")
     raise SystemExit(bool(report.defects))
 
