@@ -9,6 +9,7 @@ import tempfile
 from cuda.bindings import driver
 from device_launch import NOTE, call, cuda, kernel, launcher, load, read, words
 
+NON_BLOCKING = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
 DEVICE_LAUNCH = driver.CUgraphInstantiate_flags.CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
 UPLOAD = driver.CUgraphInstantiate_flags.CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
 AUTO_FREE = driver.CUgraphInstantiate_flags.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
@@ -189,9 +190,11 @@ def lanes() -> list[object]:
 
 
 def empty() -> list[int]:
-    """Graphs without nodes come and go, while there is one that a kernel launches."""
+    """Graphs without nodes come and go while a kernel runs that launches one of them."""
     graphs, found = Graphs(), words(1)
     kept = graphs.executable()
+    late = graphs.executable(("late", kept, FIRE, words(1)))
+    cuda.cuGraphLaunch(late, cuda.cuStreamCreate(NON_BLOCKING))
     for _ in range(300):  # more than can exist at a time
         cuda.cuGraphExecDestroy(graphs.executable())
     cuda.cuMemsetD32(found, 7, 1)

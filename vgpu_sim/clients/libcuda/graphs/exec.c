@@ -168,6 +168,15 @@ static CUresult check_context(const struct tsr_exec *exec, const struct tsr_cont
   return CUDA_SUCCESS;
 }
 
+/* The lock's end releases what no work needs. */
+static void make_room(struct tsr_context *context) {
+  if (!tsr_launch_buffer_must_wait(context)) return;
+  tsr_wait_all(context);
+  tsr_graphs_lock();
+  tsr_graphs_unlock();
+}
+
+/* Called without the graphs' lock. */
 CUresult tsr_exec_upload(struct tsr_exec *exec, struct tsr_context *context) {
   if (!exec->is_list) return CUDA_SUCCESS;
   CUresult result = check_context(exec, context);
@@ -185,6 +194,7 @@ CUresult tsr_exec_upload(struct tsr_exec *exec, struct tsr_context *context) {
     forget_list(exec);
     TSR_REFUSE("a graph that kernels launch with a cooperative kernel");
   }
+  if (result == CUDA_SUCCESS) make_room(context);
   if (result == CUDA_SUCCESS)
     result = tsr_launch_buffer_publish(context, tsr_object_handle(TSR_GRAPH_EXEC, exec),
                                        !(exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH),

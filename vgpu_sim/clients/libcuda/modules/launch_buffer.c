@@ -81,6 +81,18 @@ static uint32_t find_free(const uint64_t *words) {
   return count;
 }
 
+bool tsr_launch_buffer_must_wait(struct tsr_context *context) {
+  struct tsr_system_area *area = &context->system_area;
+  pthread_mutex_lock(&area->making);
+  const uint64_t *const words = area->launch_buffer ? words_of(area) : NULL;
+  bool is_retired = false;
+  if (words && find_free(words) == MOST_GRAPHS)
+    for (uint32_t i = 0; i < MOST_GRAPHS && !is_retired; i++)
+      is_retired = words[ENTRIES + ENTRY_WORDS * i] & RETIRED;
+  pthread_mutex_unlock(&area->making);
+  return is_retired;
+}
+
 CUresult tsr_launch_buffer_publish(struct tsr_context *context, uint64_t graph, bool of_host,
                                    uint64_t list, uint32_t slots, uint32_t *place) {
   struct tsr_system_area *area = &context->system_area;
@@ -99,8 +111,7 @@ CUresult tsr_launch_buffer_publish(struct tsr_context *context, uint64_t graph, 
       *place = i + 1;
     } else {
       result = CUDA_ERROR_OUT_OF_MEMORY;
-      tsr_log("%d graphs that kernels launch exist, or were destroyed and still run (CUDA error %d)",
-              MOST_GRAPHS, (int)result);
+      tsr_log("%d graphs that kernels launch exist (CUDA error %d)", MOST_GRAPHS, (int)result);
     }
   }
   pthread_mutex_unlock(&area->making);

@@ -15,6 +15,8 @@ CUresult tsr_launch_buffer_tell(struct tsr_context *context, uint64_t variable);
  * gets the place of its entry in the buffer, which is not 0. */
 CUresult tsr_launch_buffer_publish(struct tsr_context *context, uint64_t graph, bool of_host,
                                    uint64_t list, uint32_t slots, uint32_t *place);
+/* Whether another graph can be published only once work of graphs that are gone has ended. */
+bool tsr_launch_buffer_must_wait(struct tsr_context *context);
 /* Let kernels launch a graph no more. They still know it as their own, until its entry is forgotten. */
 void tsr_launch_buffer_retire(struct tsr_context *context, uint32_t place);
 void tsr_launch_buffer_forget(struct tsr_context *context, uint32_t place);
