@@ -46,9 +46,11 @@ def main() -> int:
         return 0
     folder = OUT / _CLIENT.name
     folder.mkdir(parents=True, exist_ok=True)
-    name = "operators" if options.dtype == "float32" else f"operators.{options.dtype}"
-    if options.samples != _SAMPLES:
-        name = f"{name}.{options.samples or 'all'}-samples"
+    recorded, name = table.RECORDED, "operators"
+    if options.dtype != "float32" or options.samples != _SAMPLES:
+        kind = other_types.ALL_SAMPLES if options.samples == 0 else f"{options.samples}-samples"
+        compared = options.dtype + (f".{kind}" if options.samples != _SAMPLES else "")
+        recorded, name = other_types.path_of(compared), f"operators.{compared}"
     out = folder / f"{name}.jsonl"
     if options.fresh:
         out.unlink(missing_ok=True)
@@ -65,8 +67,6 @@ def main() -> int:
     outcomes = table.read(out)
     print(table.render(outcomes))
     if options.record:
-        is_usual = options.dtype == "float32"
-        recorded = table.RECORDED if is_usual else other_types.path_of(options.dtype)
         table.record(recorded, outcomes, _commit())
     return 0 if ended else 1
 

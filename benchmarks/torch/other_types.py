@@ -1,4 +1,4 @@
-"""The table of OpInfo's outcomes in docs/pytorch.md for types other than float32."""
+"""The table of OpInfo's outcomes in docs/pytorch.md for other types, and for all samples."""
 
 import json
 from collections import Counter
@@ -11,12 +11,13 @@ from benchmarks.on_slice import REPOSITORY
 FOLDER = REPOSITORY / "benchmarks" / "torch" / "recorded"
 BEGIN, END = "<!-- types: begin -->", "<!-- types: end -->"
 _WAYS = ("forward", "backward")
-_SHOWN = ("float16", "bfloat16", "int64", "bool", "complex64")
+ALL_SAMPLES = "all-samples"
+_SHOWN = ("float16", "bfloat16", "int64", "bool", "complex64", f"float32.{ALL_SAMPLES}")
 
 
-def path_of(dtype: str) -> Path:
-    """Return the file of a type's outcomes."""
-    return FOLDER / f"{dtype}.json"
+def path_of(name: str) -> Path:
+    """Return the file of the outcomes in a type, or of a type's ``ALL_SAMPLES``."""
+    return FOLDER / f"{name}.json"
 
 
 def section() -> str:
@@ -25,14 +26,15 @@ def section() -> str:
         "| type | until | forward right | backward right | not right | operators of each commit |",
         "|---|---|---|---|---|---|",
     ]
-    for dtype in _SHOWN:
-        if path_of(dtype).exists():
-            document = json.loads(path_of(dtype).read_text(encoding="utf-8"))
-            lines.append(_row(dtype, document["date"], document["operators"]))
+    for name in _SHOWN:
+        if path_of(name).exists():
+            document = json.loads(path_of(name).read_text(encoding="utf-8"))
+            label = name.replace(f".{ALL_SAMPLES}", ", all samples")
+            lines.append(_row(label, document["date"], document["operators"]))
     return "\n".join(lines) + "\n"
 
 
-def _row(dtype: str, date: str, operators: Sequence[Mapping[str, Any]]) -> str:
+def _row(label: str, date: str, operators: Sequence[Mapping[str, Any]]) -> str:
     shares, misses = [], []
     for way in _WAYS:
         compared = [one for one in operators if one.get(way, "none") != "none"]
@@ -41,4 +43,4 @@ def _row(dtype: str, date: str, operators: Sequence[Mapping[str, Any]]) -> str:
         misses += [f"`{one['name']}` ({way} {one[way]})" for one in compared if one[way] != "right"]
     commits = Counter(one["commit"] for one in operators)
     of_commits = ", ".join(f"{commit} ({count})" for commit, count in commits.most_common())
-    return f"| {dtype} | {date} | {' | '.join(shares)} | {', '.join(misses)} | {of_commits} |"
+    return f"| {label} | {date} | {' | '.join(shares)} | {', '.join(misses)} | {of_commits} |"

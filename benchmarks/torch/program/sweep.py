@@ -136,7 +136,7 @@ def differ(expected, actual, is_random, narrowest=1e-4):
         tolerance = TOLERANCES.get(one.dtype, narrowest)
         try:
             torch.testing.assert_close(
-                other.detach().cpu(), one.detach(), rtol=tolerance, atol=tolerance,
+                other.detach().cpu(), one.detach().cpu(), rtol=tolerance, atol=tolerance,
                 equal_nan=True, check_stride=False,
             )  # fmt: skip
         except AssertionError as err:
@@ -210,7 +210,6 @@ def run(op, direction, dtype, calls, most_samples):
     """Return the outcome of one operator in one direction and one type, of the first samples."""
     if key_of(op) in _NOT_COMPARED:
         return "none", _NOT_COMPARED[key_of(op)]
-    is_random = bool(_RANDOM.search(op.name))
     backward = direction == "backward"
     torch.manual_seed(0)
     every = op.sample_inputs("cpu", dtype, requires_grad=backward)
@@ -229,6 +228,7 @@ def run(op, direction, dtype, calls, most_samples):
             reason = f"the CPU: {err}"[:200]
             continue
         compared += 1
+        is_random = bool(_RANDOM.search(op.name) or sample.kwargs.get("dropout_p"))
         try:
             actual = compute_again(op, sample, backward, calls)
         except Exception as err:

@@ -40,7 +40,8 @@ BY_PARTS: Final = frozenset(
         *("reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d"),
         *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
         *("replication_pad1d_backward", "replication_pad2d_backward"),
-        *("replication_pad3d_backward", "replication_pad3d", "im2col", "col2im", "repeat_interleave", "clone", "nan_to_num"),
+        *("replication_pad3d_backward", "replication_pad3d", "im2col", "col2im"),
+        *("repeat_interleave", "clone", "nan_to_num"),
         *("diag_embed", "linalg_diagonal", "rot90", "logspace", "channel_shuffle"),
     }
 )  # fmt: skip

@@ -101,6 +101,8 @@ def _gru_cell_backward(of_hy: Any, workspace: Any, has_bias: bool) -> Any:
 def _cdist(x1: Any, x2: Any, p: float, compute_mode: int | None = None) -> Any:
     counts.CALLS["_cdist_forward"] += 1
     difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    if not difference.shape[-1]:  # of which there is no largest element
+        return difference.new_zeros(difference.shape[:-1])
     return torch.linalg.vector_norm(difference, p, -1)
 
 

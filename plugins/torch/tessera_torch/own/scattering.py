@@ -147,21 +147,21 @@ def _check_shapes(target: Any, dim: int, index: Any, source: Any) -> None:
 
 def _scatter_into(target: Any, dim: int, index: Any, source: Any, operation: str) -> Any:
     counts.CALLS["scatter"] += 1
+    is_tensor = isinstance(source, torch.Tensor)
+    if is_tensor and source.dtype != target.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    if not index.numel():  # of any type
+        return target
     if index.dtype not in (torch.int64, torch.int32):
         raise RuntimeError("scatter(): Expected dtype int32/int64 for index")
-    if not index.numel():
-        return target
     _check_shapes(target, dim, index, source)
     check_apart(target, (index, source))
     dim = dim % max(target.dim(), 1)
     check_dimension(target, dim, index)
-    if isinstance(source, torch.Tensor):
-        if source.dtype != target.dtype:
-            raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
-        if source.dim():
-            source = source[tuple(slice(n) for n in index.shape)]
-    else:
+    if not is_tensor:
         source = torch.full(index.shape, source, dtype=target.dtype, device=target.device)
+    elif source.dim():
+        source = source[tuple(slice(n) for n in index.shape)]
     _combine(target, _places(target, dim, index), source.expand(index.shape), operation)
     return target
 
