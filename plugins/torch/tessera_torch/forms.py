@@ -75,8 +75,22 @@ def _differentiate_weight_norm(
     return of_direction.to(direction.dtype), (sums / norms).to(length.dtype)
 
 
+def _with_mean_of_none(operator: Any) -> Callable[..., Any]:
+    """Return ``var_mean`` or ``std_mean``, with no number as the mean of no elements, not 0."""
+
+    def compute(x: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+        spread, mean = operator(x, dim, correction=correction, keepdim=keepdim)
+        return spread, mean if x.numel() else torch.full_like(mean, torch.nan)
+
+    return compute
+
+
 _FORMS: Final[dict[str, Callable[..., Any]]] = {
     "_weight_norm_interface_backward": _differentiate_weight_norm,
+    **{
+        f"{one}.correction": _with_mean_of_none(getattr(torch.ops.aten, one).correction)
+        for one in ("var_mean", "std_mean")
+    },
     "digamma": digamma,
     "polygamma": polygamma,
     "lerp.Scalar": _lerp,

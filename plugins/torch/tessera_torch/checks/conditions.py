@@ -87,7 +87,10 @@ def check_parts(real: Any, imag: Any) -> None:
 
 
 def _norm(values: dict[str, Any]) -> None:
-    dtype = values["self"].dtype
+    """Refuse integers; count dimensions from the first, as the formula for no elements does."""
+    dtype, rank, dims = values["self"].dtype, values["self"].dim(), values.get("dim")
+    if dims and all(-rank <= one < rank for one in dims):
+        values["dim"] = [one % rank for one in dims]
     if dtype in _INTEGERS:
         raise NotImplementedError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got"

@@ -138,7 +138,22 @@ def _unique_dim_consecutive(
     return _unique_rows(self, dim, return_inverse, return_counts, sort=False)
 
 
+def _unique_of_none(self: Any, dim: int) -> Any:
+    if self.shape[dim]:
+        raise RuntimeError(
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+        )
+    if list(self.shape).count(0) > 1:
+        raise RuntimeError(
+            "Number of zero sized dimensions is more than one, so unique cannot be applied "
+        )
+    none = torch.empty(0, dtype=torch.int64, device=self.device)
+    return torch.empty_like(self), none, none.clone()
+
+
 def _unique_rows(self: Any, dim: int, return_inverse: bool, return_counts: bool, sort: bool) -> Any:
+    if not self.numel():
+        return _unique_of_none(self, dim)
     moved = self.movedim(dim, 0)
     rows = moved.reshape(moved.shape[0], -1)
     order = torch.arange(rows.shape[0], device=self.device)

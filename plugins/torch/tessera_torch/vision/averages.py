@@ -152,16 +152,27 @@ _OWN: Final[dict[str, tuple[Callable[..., bool], Callable[..., Any]]]] = {
 }
 
 
+# Sizes, steps and padding, which may have one number for all dimensions.
+_LISTED: Final = {
+    **{f"avg_pool{n}d": slice(1, 4) for n in (2, 3)},
+    **{f"avg_pool{n}d_backward": slice(2, 5) for n in (2, 3)},
+}
+
+
 def with_large_windows(name: str, overload: Any, compute: Callable[..., Any]) -> Callable[..., Any]:
     """Return a kernel that sums windows which Inductor refuses along each dimension."""
     short, _, form = name.partition(".")
     if short.removeprefix("_") not in _OWN:
         return compute
     is_large, own = _OWN[short.removeprefix("_")]
+    listed = _LISTED.get(short, slice(0))
     guarded = Guarded(name, out_form(name, own) if form else own)
     signature = Signature(overload)
+    rank = 3 if "3d" in short else 2
 
     def choose(*arguments: Any, **keywords: Any) -> Any:
+        lists = [_spread(one, rank) if len(one) == 1 else one for one in arguments[listed]]
+        arguments = (*arguments[: listed.start or 0], *lists, *arguments[listed.stop :])
         full = signature.bind(arguments, keywords)
         if is_large(*(signature.without_targets(full) if form else full)):
             return guarded(*arguments, **keywords)
