@@ -106,7 +106,7 @@ class _Use(NamedTuple):
     workers: frozenset[int]
     """The pids of the contexts' workers."""
     files: frozenset[Path]
-    """Below gpud's directory, without its cache of compiled kernels."""
+    """Those of contexts' workers and of slices, below gpud's directory."""
     descriptors: int
     """Those that gpud has open."""
 
@@ -129,7 +129,9 @@ def _use(node: StandaloneNode) -> _Use:
     return _Use(
         int(found["budget"]["used_bytes"]),
         frozenset(workers),
-        frozenset(one for one in node.run_dir.rglob("*") if "cache" not in one.parts),
+        frozenset(
+            one for place in ("workers", "slices") for one in (node.run_dir / place).rglob("?*")
+        ),
         len(os.listdir(f"/proc/{node.pid}/fd")),
     )
 
