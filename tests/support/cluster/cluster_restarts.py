@@ -30,12 +30,19 @@ NO_PLUGIN = {
     "kubelet: the plugin died in a call": ("UnexpectedAdmissionError", "code = Unavailable"),
 }
 # A kubelet that starts admits pods again whose containers had not started, although it looks for
-# plugins only once a second and knows none of their devices yet.
+# plugins only once a second and knows none of their devices yet. Until it has read all pods, it
+# counts those devices as in use that its checkpoint gives to pods that have ended (kubelet's
+# devicemanager, UpdateAllocatedDevices): the pods of the restart before, of one slice each.
 NOT_STARTED = {
     "kubelet: admitted again before it knew the plugin": (
         "UnexpectedAdmissionError",
         "cannot allocate unhealthy devices",
-    )
+    ),
+    "kubelet: counted the devices of pods that had ended": (
+        "UnexpectedAdmissionError",
+        "requested number of devices unavailable",
+        "Available: 0",
+    ),
 }
 # A kubelet that ends cancels its pending calls of containerd.
 CANCELLED = {"containerd: start cancelled": ("StartError", "context canceled")}
