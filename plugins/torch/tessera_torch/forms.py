@@ -85,12 +85,25 @@ def _with_mean_of_none(operator: Any) -> Callable[..., Any]:
     return compute
 
 
+def _over_dimensions(operator: Any) -> Callable[..., Any]:
+    """Return ``all`` or ``any`` over dimensions: over none of them, each element is one result."""
+
+    def compute(x: Any, dim: Any, keepdim: bool) -> Any:
+        if dim is not None and not len(dim):
+            return x.ne(0).to(torch.uint8 if x.dtype == torch.uint8 else torch.bool)
+        return operator(x, dim, keepdim)
+
+    return compute
+
+
 _FORMS: Final[dict[str, Callable[..., Any]]] = {
     "_weight_norm_interface_backward": _differentiate_weight_norm,
     **{
         f"{one}.correction": _with_mean_of_none(getattr(torch.ops.aten, one).correction)
         for one in ("var_mean", "std_mean")
     },
+    "all.dims": _over_dimensions(torch.ops.aten.all.dims),
+    "any.dims": _over_dimensions(torch.ops.aten.any.dims),
     "digamma": digamma,
     "polygamma": polygamma,
     "lerp.Scalar": _lerp,

@@ -98,6 +98,24 @@ def _norm(values: dict[str, Any]) -> None:
         )
 
 
+def _of_spread(text: str) -> Callable[[dict[str, Any]], None]:
+    def check(values: dict[str, Any]) -> None:
+        if values["self"].dtype in _INTEGERS:
+            raise NotImplementedError(f"{text} only support floating point and complex dtypes")
+
+    return check
+
+
+def _rectified(values: dict[str, Any]) -> None:
+    if values["self"].dtype == torch.bool:
+        raise NotImplementedError("Boolean inputs not supported for relu")
+
+
+def _filled_with(values: dict[str, Any]) -> None:
+    """Take a copy of the value, which may be an element of the target."""
+    values["value"] = values["value"].clone()
+
+
 def _boundaries(values: dict[str, Any]) -> None:
     boundaries = values["boundaries"]
     if boundaries.dim() != 1:
@@ -215,6 +233,7 @@ _CONDITIONS: Final[dict[str, Callable[[dict[str, Any]], None]]] = {
     **dict.fromkeys(("clamp_max", "clamp_max_", "clamp_max.out"), _bounds),
     **dict.fromkeys(("neg", "neg_", "neg.out"), _negation),
     **dict.fromkeys(("linalg_vector_norm", "linalg_vector_norm.out"), _norm),
+    "masked_fill_.Tensor": _filled_with,
     **dict.fromkeys(("bucketize.Tensor", "bucketize.Tensor_out"), _boundaries),
     **dict.fromkeys(("nll_loss_forward", "nll_loss_forward.output"), _loss),
 }
@@ -222,6 +241,9 @@ _CONDITIONS: Final[dict[str, Callable[[dict[str, Any]], None]]] = {
 _OF_ALL_FORMS: Final[dict[str, Callable[[dict[str, Any]], None]]] = {
     **{name: _of_floats(name) for name in _OF_FLOATS},
     **{name: _of_floats(name, torch.uint8) for name in _NEAREST},
+    **dict.fromkeys(("var", "std"), _of_spread("std and var")),
+    **{name: _of_spread(name) for name in ("var_mean", "std_mean")},
+    "relu": _rectified,
     "max_pool2d_with_indices": _pool,
     "index_copy": _copied,
     "index_add": _added,

@@ -155,6 +155,15 @@ def _result_shape(x: Any, weight: Any, shape: _Shape, transposed: bool, extra: T
     return sizes
 
 
+def _check_numbers(stride: Any, padding: Any, dilation: Any) -> None:
+    if min(padding) < 0:
+        raise RuntimeError("negative padding is not supported")
+    if min(stride) <= 0:
+        raise RuntimeError("non-positive stride is not supported")
+    if min(dilation) <= 0:
+        raise RuntimeError(f"dilation should be greater than zero, but got {list(dilation)}")
+
+
 def _convolution(
     x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: int,
@@ -169,6 +178,7 @@ def _convolution(
     _check("convolution", x, weight)
     rank = x.dim() - 2
     _check_ranks(x, weight)
+    _check_numbers(stride, padding, dilation)
     shape = _Shape(rank, stride, padding, dilation, groups)
     channels = weight.shape[0] if transposed else weight.shape[1] * groups
     if x.shape[1] != channels:
