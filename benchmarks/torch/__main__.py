@@ -46,11 +46,13 @@ def main() -> int:
         return 0
     folder = OUT / _CLIENT.name
     folder.mkdir(parents=True, exist_ok=True)
-    recorded, name = table.RECORDED, "operators"
-    if options.dtype != "float32" or options.samples != _SAMPLES:
-        kind = other_types.ALL_SAMPLES if options.samples == 0 else f"{options.samples}-samples"
-        compared = options.dtype + (f".{kind}" if options.samples != _SAMPLES else "")
-        recorded, name = other_types.path_of(compared), f"operators.{compared}"
+    compared = options.dtype
+    if options.samples != _SAMPLES:
+        kind = f"{options.samples}-samples" if options.samples else other_types.ALL_SAMPLES
+        compared = f"{compared}.{kind}"
+    is_usual = compared == "float32"
+    recorded = table.RECORDED if is_usual else other_types.path_of(compared)
+    name = "operators" if is_usual else f"operators.{compared}"
     out = folder / f"{name}.jsonl"
     if options.fresh:
         out.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import torch
 
 from tessera_torch.checks import reductions
 from tessera_torch.checks.messages import title
+from tessera_torch.checks.overlap import share_storage
 
 _INTEGERS: Final = frozenset(
     {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool}
@@ -112,8 +113,9 @@ def _rectified(values: dict[str, Any]) -> None:
 
 
 def _filled_with(values: dict[str, Any]) -> None:
-    """Take a copy of the value, which may be an element of the target."""
-    values["value"] = values["value"].clone()
+    """Take a copy of a value that may be an element of the target."""
+    if share_storage(values["self"], values["value"]):
+        values["value"] = values["value"].clone()
 
 
 def _boundaries(values: dict[str, Any]) -> None:

@@ -46,10 +46,15 @@ def check_apart(target: Any, inputs: Sequence[Any]) -> None:
         raise RuntimeError(_MESSAGE)
 
 
+def share_storage(one: Any, other: Any) -> bool:
+    """Return whether two tensors are views of one memory, whatever elements of it they have."""
+    return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
+
+
 def _overlap(one: Any, other: Any, counts_same: bool = False) -> bool:
     if not isinstance(other, torch.Tensor) or one.device != other.device:
         return False
-    if one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
+    if not share_storage(one, other):
         return False
     if not one.numel() or not other.numel():
         return False
