@@ -22,16 +22,19 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 	@deploy/install
 	@deploy/kind/shell $(BIN)/python deploy/demo.py
 
-# The chart's tests need the cluster's helm, and its nodes come up after them: an idle cluster takes a
-# seventh of two cores. A test of processes that fails beside others runs once more, at normal priority,
-# and is named (tests/support/watches/failed_alone.py). End-to-end tests leave a third of two cores idle;
-# the tests that only compute run there, at the lowest priority (tests/support/watches/parts.py).
+# The tests that only compute run at the lowest priority beside the others, which leave a fifth of two cores
+# idle, and a third where they need the cluster (tests/support/watches/parts.py). A test of processes that
+# fails beside others runs once more, at normal priority, and is named (tests/support/watches/failed_alone.py).
 test: venv references ## everything: unit, golden, ABI and conformance tests, then the same product on kind
-	@deploy/kind/programs
-	$(PYTEST) -n $(JOBS) --dist worksteal --part processes || $(PYTEST) --failed-alone
 	@tests/beside \
-	  computing 'nice -n 19 $(PYTEST) -n $(shell nproc) --dist worksteal --part computing --fuzz-seconds 60 || $(PYTEST) --failed-alone' \
-	  cluster '$(MAKE) test-cluster'
+	  computing 'nice -n 19 $(PYTEST) -n $(shell nproc) --dist worksteal --part computing --fuzz-seconds 60 --timeout 1200 || $(PYTEST) --failed-alone --part computing' \
+	  waiting '$(MAKE) test-processes test-cluster'
+
+# The chart's tests need the cluster's helm. An idle cluster takes a seventh of two cores, so its nodes come
+# up after these tests.
+test-processes: venv
+	@deploy/kind/programs
+	$(PYTEST) -n $(JOBS) --dist worksteal --part processes || $(PYTEST) --failed-alone --part processes
 
 # Tests of GPUs: those of claims change only the last node, beside those that need only the first. Pools on
 # the control plane's node: layouts, other boards, and at last the tests of what executes kernels once more,
@@ -177,4 +180,4 @@ venv: .venv/.installed
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin,console]' --group dev
 	@touch $@
 
-.PHONY: dist packages release docs help hooks demo test test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references
+.PHONY: dist packages release docs help hooks demo test test-processes test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references

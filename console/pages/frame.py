@@ -67,7 +67,7 @@ class Frame:
         the addresses and names of the pages at its head.
         """
         self.model = model
-        self.templates = rendering.new_environment()
+        self.templates = rendering.environment()
         self._cluster = cluster
         self._menu = menu
         self._computing = asyncio.Lock()

@@ -1,5 +1,6 @@
 """Renders templates: everything that is inserted is escaped."""
 
+import functools
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -19,9 +20,12 @@ _TEMPLATES: Final = Path(__file__).parent / "templates"
 _SHORT: Final = 48
 
 
-def new_environment() -> Environment:
-    """Return the environment of all templates; an unknown name in one is an error."""
-    environment = Environment(
+@functools.cache
+def environment() -> Environment:
+    """Return the environment of all templates, which compiles each once per process; an unknown
+    name in one is an error.
+    """
+    made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
@@ -29,7 +33,7 @@ def new_environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.globals |= {
+    made.globals |= {
         "svg": pixels,
         "gpu_drawing": _draw_gpu,
         "path_drawing": _draw_path,
@@ -50,7 +54,7 @@ def new_environment() -> Environment:
         "is_rolled_back": rollout.is_rolled_back,
         "is_lost": faults.is_lost,
     }
-    environment.filters |= {
+    made.filters |= {
         "short": shorten,
         "segment": quote_segment,
         "gib": format_size,
@@ -60,7 +64,7 @@ def new_environment() -> Environment:
         "place": places.describe_place,
         "health": faults.describe_health,
     }
-    return environment
+    return made
 
 
 def _draw_path(answer: Explanation, is_narrow: bool) -> Element:
@@ -102,6 +106,6 @@ def format_time(text: str) -> str:
     return text.replace("T", " ").partition(".")[0].removesuffix("Z")
 
 
-def render(environment: Environment, template: str, /, **values: Any) -> str:
+def render(templates: Environment, template: str, /, **values: Any) -> str:
     """Return a rendered template."""
-    return environment.get_template(template).render(**values)
+    return templates.get_template(template).render(**values)

@@ -12,6 +12,7 @@ import pytest
 
 from mig.geometry import board
 from support.execution.raising import Raising
+from support.kept import native_parts
 from support.programs import c_programs
 from support.rigs.engine_fixtures import engine
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions
@@ -25,7 +26,7 @@ __all__ = ["engine"]
 @pytest.fixture(scope="session")
 def libraries() -> Path:
     """The folder with the newly built libcuda.so.1."""
-    build.build_all()
+    native_parts.build_once()
     return build.LIBRARIES
 
 

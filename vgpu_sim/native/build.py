@@ -131,15 +131,19 @@ def build(
     output = folder / part.library
     wanted = identity(part, sanitize)
     if not freshness.is_current(part, directory, wanted):
+        known = reuse if reuse and freshness.is_current(part, reuse, wanted) else None
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             fresh = Path(scratch) / part.library
-            if reuse and freshness.is_current(part, reuse, wanted):
-                shutil.copy(reuse / part.subfolder / part.library, fresh)
+            if known:
+                shutil.copy(known / part.subfolder / part.library, fresh)
             else:
                 _compile(command(part, cc, sanitize, fresh, folder), part)
             # Programs may have mapped the old file, so it is replaced and never written into.
             fresh.replace(output)
-        freshness.record(part, directory, wanted)
+        if known:
+            freshness.copy_record(part, known, directory)
+        else:
+            freshness.record(part, directory, wanted)
     for name in part.links:
         _link(folder, name, part.library)
     return output

@@ -7,6 +7,7 @@ instance of a generated one, compiles nothing again. Standard library only, like
 import functools
 import hashlib
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -55,9 +56,12 @@ def _path(part: catalogue.Part, name: str) -> Path:
 def digest(part: catalogue.Part, command: Sequence[str], names: Iterable[str]) -> str:
     """Return the hash of the command, of the compiler's version and of these inputs; a missing
     input has a hash of its own.
+
+    The hash does not depend on the project's folder, which the result does not contain either.
     """
     generated, home = str(part.include.parent), str(catalogue.GENERATED)
-    found = hashlib.sha256("\0".join(command).replace(generated, home).encode())
+    words = "\0".join(command).replace(generated, home).replace(str(catalogue.ROOT), ".")
+    found = hashlib.sha256(words.encode())
     found.update(_version(command[0]))
     for name in names:
         path = _path(part, name)
@@ -87,6 +91,11 @@ def is_current(part: catalogue.Part, directory: Path, command: Sequence[str]) ->
 def recorded_digest(part: catalogue.Part, directory: Path) -> str:
     """Return the digest that was recorded when the library in ``directory`` was built."""
     return _record_of(part, directory).read_text().partition("\n")[0]
+
+
+def copy_record(part: catalogue.Part, source: Path, directory: Path) -> None:
+    """Record in ``directory`` what is recorded in ``source``, from which the library was copied."""
+    shutil.copy(_record_of(part, source), _record_of(part, directory))
 
 
 def record(part: catalogue.Part, directory: Path, command: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from ctypes import POINTER, byref, c_char, c_int, c_uint, c_void_p
 
 import pytest
 
+from support.kept import native_parts
 from vgpu_sim.native import build, catalogue
 
 PASSIVE, NUMERIC_HOST = 1, 2
@@ -32,7 +33,7 @@ AddrInfo._fields_ = (
 
 @pytest.fixture(scope="module")
 def cm() -> ctypes.CDLL:
-    build.build_all(only=("libibverbs.so.1", "librdmacm.so.1"))
+    native_parts.build_once("libibverbs.so.1", "librdmacm.so.1")
     folder = build.LIBRARIES / catalogue.RDMA
     ctypes.CDLL(str(folder / "libibverbs.so.1"), mode=ctypes.RTLD_GLOBAL)
     return ctypes.CDLL(str(folder / "librdmacm.so.1"), use_errno=True)

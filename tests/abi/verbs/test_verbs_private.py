@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hca.contract.verbs import VerbsOpcode
+from support.kept import native_parts
 from vgpu_sim.native import build, catalogue
 
 LIBRARY = build.LIBRARIES / catalogue.RDMA / "libibverbs.so.1"
@@ -14,7 +15,7 @@ LIBRARY = build.LIBRARIES / catalogue.RDMA / "libibverbs.so.1"
 
 @pytest.fixture(scope="module")
 def verbs() -> ctypes.CDLL:
-    build.build_all()
+    native_parts.build_once()
     return ctypes.CDLL(str(LIBRARY))
 
 

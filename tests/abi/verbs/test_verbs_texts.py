@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.kept import native_parts
 from vgpu_sim.native import build, catalogue
 
 _STATUS = (
@@ -65,7 +66,7 @@ _RATES = {
 
 @pytest.fixture(scope="module")
 def verbs() -> ctypes.CDLL:
-    build.build_all(only=("libibverbs.so.1",))
+    native_parts.build_once("libibverbs.so.1")
     return ctypes.CDLL(str(build.LIBRARIES / catalogue.RDMA / "libibverbs.so.1"))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.kept import native_parts
 from support.processes.gpud_process import (
     Gpud,
     RawClient,
@@ -86,7 +87,7 @@ print([one.pid for one in pynvml.nvmlDeviceGetComputeRunningProcesses(mig)])
 
 
 def test_nvml_shows_a_container_its_own_processes_alone(node, pods):
-    build.build_all(only=("libnvidia-ml.so.1",))
+    native_parts.build_once("libnvidia-ml.so.1")
     made = node.make_slice()
     pod, stranger = pods
     sidecar = Pod(pod.uid, pod.group.with_name("cri-containerd-4567.scope"))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mig.geometry import board
+from support.kept import native_parts
 from support.processes import nvml_views
 from vgpu_sim.hal.management.nvml import MANAGEMENT_SOCKET_NAME
 from vgpu_sim.native import build
@@ -39,7 +40,7 @@ def program_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_go_programs_see_what_gpud_has(program_path: Path, tmp_path: Path) -> None:
-    build.build_all(only=("libnvidia-ml.so.1",))
+    native_parts.build_once("libnvidia-ml.so.1")
     chosen = board(nvml_views.BOARD)
     with nvml_views.rig(tmp_path) as rig:
         node = str(rig.node.run_dir / MANAGEMENT_SOCKET_NAME)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.kept import native_parts
 from support.processes.tessera_run import environment
 from support.programs import c_programs
 from support.programs.verbs_tools import (
@@ -29,7 +30,7 @@ def waiting(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Start a program that has posted a request which cannot complete."""
     if not HEADERS.exists():
         pytest.skip("NOT RUN: no infiniband/verbs.h: apt-get install libibverbs-dev")
-    build.build_all(only=("libibverbs.so.1", "libtessera_hca.so"))
+    native_parts.build_once("libibverbs.so.1", "libtessera_hca.so")
     folder = tmp_path / "built"
     folder.mkdir()
     program = c_programs.compile_program(

@@ -1,5 +1,6 @@
 """rdma_cm between runs: Debian's unmodified programs, and calls that they do not make."""
 
+import contextlib
 import os
 import re
 import signal
@@ -37,12 +38,18 @@ def test_what_the_tests_need_is_named():
 def test_a_group_receives_what_is_sent_to_it(tmp_path):
     command = "exec mckey -m 239.1.1.1 -C 20 -b $TESSERA_HCA_ADDRESS"
     listener = ("sh", "-c", command)
-    # its receive requests are posted before it joins the group
-    with Serving(tmp_path, "groups", *listener, awaited="ibv_attach_mcast") as serving:
-        sent = serving.client("sh", "-c", f"{command} -s")
-        received = serving.end() if sent.status == 0 else None
-    assert sent.status == 0, sent.said
-    assert received is not None
+    # mckey's sender destroys its queue pair without waiting for its sends, so hcad sends only what it
+    # has seen by then. On a busy machine that may not be all.
+    for name in ("groups", "groups-again", "groups-at-last"):
+        # its receive requests are posted before it joins the group
+        with Serving(tmp_path, name, *listener, awaited="ibv_attach_mcast") as serving:
+            sent = serving.client("sh", "-c", f"{command} -s")
+            assert sent.status == 0, sent.said
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                received = serving.end(20)
+                break
+    else:
+        pytest.fail("not all of twenty datagrams arrived, three times")
     assert (received.status, "data transfers complete" in received.said) == (0, True), received.said
 
 

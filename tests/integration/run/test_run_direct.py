@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support.kept import native_parts
 from support.processes.tessera_run import EXAMPLES, environment, tessera
 from support.programs import c_programs
 from vgpu_sim.native import build, catalogue
@@ -56,7 +57,7 @@ dereg 0 reset 0
 def build_program(tmp_path: Path, name: str) -> Path:
     if not HEADERS.exists():
         pytest.skip("NOT RUN: no infiniband/verbs.h: apt-get install libibverbs-dev")
-    build.build_all()
+    native_parts.build_once()
     folders = (f"-L{build.LIBRARIES}", f"-L{build.LIBRARIES / catalogue.RDMA}")
     return c_programs.compile_program(tmp_path, name, *folders, "-lcuda", "-libverbs")
 

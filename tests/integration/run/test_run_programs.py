@@ -9,12 +9,13 @@ import textwrap
 
 import pytest
 
+from support.kept import native_parts
 from support.kernels import ptx_kernels
 from support.processes.tessera_run import EXAMPLES, LIBCUDA, environment, run, run_command, tessera
 from support.programs.c_programs import linked_with_lcuda
 from vgpu_sim import config
 from vgpu_sim.hal.compute import limits
-from vgpu_sim.native import build, catalogue
+from vgpu_sim.native import catalogue
 
 VECTORADD = (sys.executable, str(EXAMPLES / "vectoradd.py"))
 
@@ -61,7 +62,7 @@ DECLARE(cuGetErrorName, CUresult, const char **);
 
 def test_the_first_c_program_is_compiled_and_linked_inside_of_a_run(place):
     """As docs/first-kernel.md describes, without -L: the compiler finds libcuda."""
-    build.build_all(only=("libcuda.so.1",))
+    native_parts.build_once("libcuda.so.1")
     (place / "cuda.h").write_text(CUDA_H)  # the declarations of NVIDIA's header for these functions
     folders = (place, catalogue.CLIENTS / "libcuda", catalogue.GENERATED, catalogue.INCLUDE)
     include = " ".join(f"-I{folder}" for folder in folders)

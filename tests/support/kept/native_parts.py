@@ -17,6 +17,16 @@ from vgpu_sim.native import build
 _STORE = Store("objects")
 
 
+@functools.cache
+def build_once(*only: str) -> tuple[Path, ...]:
+    """Build these libraries of the checkout, by default all, and return their paths.
+
+    A test process does so once for the same libraries: to find that they are up to date takes a
+    quarter of a second, because their generated sources are generated again.
+    """
+    return tuple(build.build_all(only=only))
+
+
 def build_kept(library: str, directory: Path, sanitizer: str, folder: Path | None = FOLDER) -> Path:
     """Build one part into ``directory`` as ``build.build_all`` does, and return the file's path."""
     if folder is None:

@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 
+from support.kept import native_parts
 from vgpu_sim.native import build, catalogue
 
 PROGRAMS = {path.stem: path for path in (Path(__file__).parents[2] / "abi/programs").glob("*/*.c")}
@@ -22,5 +23,5 @@ def linked_with_lcuda(directory: Path, name: str) -> Path:
     """Compile a program and link it with a freshly built library by ``-lcuda``, as its author
     would.
     """
-    build.build_all(only=("libcuda.so.1",))
+    native_parts.build_once("libcuda.so.1")
     return compile_program(directory, name, f"-L{build.LIBRARIES}", "-lcuda")

@@ -14,6 +14,7 @@ from hca.binding.engine import Engine
 from hca.contract.fabric_files import SOCKET_NAME
 from hca.daemon.common.quotas import Shares
 from hca.daemon.serving.server import Server
+from support.kept import native_parts
 from support.processes import hcad_process
 from support.programs.c_programs import compile_program
 from support.rigs.share_room import open_descriptors, room
@@ -40,7 +41,7 @@ class Answer:
 
 def compile_faulty_program(directory: Path) -> Path:
     """Compile the program against freshly built libraries, and return its path."""
-    build.build_all(only=("libibverbs.so.1", "librdmacm.so.1", "libtessera_hca.so"))
+    native_parts.build_once("libibverbs.so.1", "librdmacm.so.1", "libtessera_hca.so")
     libraries = build.LIBRARIES / catalogue.RDMA
     return compile_program(
         *(directory, "hca_faults", f"-L{libraries}", f"-Wl,-rpath,{libraries}"),

@@ -44,7 +44,7 @@ def render(*settings: str, api: bool = True) -> Manifests:
     done = helm("template", "tessera", str(CHART), "-n", "ns", *arguments)
     assert done.returncode == 0, done.stderr
     found: Manifests = defaultdict(dict)
-    for document in yaml.safe_load_all(done.stdout):
+    for document in yaml.load_all(done.stdout, yaml.CSafeLoader):
         if document:
             found[document["kind"]][document["metadata"]["name"]] = document
     return found

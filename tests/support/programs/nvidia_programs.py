@@ -4,6 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from support.kept import native_parts
 from support.processes.nvml_views import Rig
 from support.programs import driver_files
 from support.programs.go_programs import program
@@ -19,7 +20,7 @@ class Programs:
     """``root`` is a directory to work in."""
 
     def __init__(self, rig: Rig, root: Path) -> None:
-        build.build_all(only=("libnvidia-ml.so.1",))
+        native_parts.build_once("libnvidia-ml.so.1")
         self._rig = rig
         self._root = root
         self._runs = 0

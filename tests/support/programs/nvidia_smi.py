@@ -12,6 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.kept import native_parts
 from vgpu_sim.native import build, catalogue
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "nvidia_smi"
@@ -41,7 +42,7 @@ def _folder() -> tempfile.TemporaryDirectory:
 @functools.cache
 def program() -> Path:
     """Return the path of the command, compiled from the checkout's sources."""
-    (path,) = build.build_all(only=("nvidia-smi",))
+    (path,) = native_parts.build_once("nvidia-smi")
     return path
 
 

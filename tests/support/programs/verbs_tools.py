@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.kept import native_parts
 from support.processes.tessera_run import environment, tessera
 from support.programs import c_programs
 from vgpu_sim.native import build, catalogue
@@ -134,7 +135,7 @@ def run_verbs_program(
     temporary: Path, name: str, *arguments: str
 ) -> subprocess.CompletedProcess[str]:
     """Compile one of the ABI tests' programs with the library's own types, and run it to its end."""
-    build.build_all(only=("libibverbs.so.1", "libtessera_hca.so"))
+    native_parts.build_once("libibverbs.so.1", "libtessera_hca.so")
     folder = catalogue.RDMA_CLIENTS / "libibverbs"
     program = c_programs.compile_program(
         *(temporary, name, f"-L{build.LIBRARIES / catalogue.RDMA}", "-libverbs"),
@@ -152,7 +153,7 @@ def run_verbs_program(
 
 def compile_with_librdmacm(temporary: Path, name: str) -> Path:
     """Compile one of the ABI tests' programs with the libraries' own types; return its path."""
-    build.build_all(only=("libibverbs.so.1", "librdmacm.so.1", "libtessera_hca.so"))
+    native_parts.build_once("libibverbs.so.1", "librdmacm.so.1", "libtessera_hca.so")
     libraries = build.LIBRARIES / catalogue.RDMA
     return c_programs.compile_program(
         *(temporary, name, f"-L{libraries}", "-l:librdmacm.so.1", "-l:libibverbs.so.1"),

@@ -27,7 +27,7 @@ from hca.daemon.objects.client_objects import Objects
 from hca.daemon.policy.enforcement import Enforcer
 from hca.daemon.policy.guard import Guard
 from hca.daemon.policy.parties import Party
-from vgpu_sim.native import build
+from support.kept import native_parts
 
 ALL_ACCESS = (
     VerbsAccess.LOCAL_WRITE
@@ -407,7 +407,7 @@ def running_engine() -> Iterator[Engine]:
     """A freshly built engine."""
     library = os.environ.get(LIBRARY_VARIABLE)
     if library is None:
-        build.build_all(only=("libtessera_hca.so",))
+        native_parts.build_once("libtessera_hca.so")
     least, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # as hcad does
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(least, min(most, 1 << 14)), most))
     engine = Engine(Path(library)) if library else Engine()

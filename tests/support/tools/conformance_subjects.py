@@ -17,6 +17,7 @@ from typing import Any
 
 from gpu_operator.api.v1alpha1 import GROUP, NODE_LABEL, VERSION
 from kubelet_conformance import matrix
+from support.kept import native_parts
 from support.processes import nvml_views
 from support.processes.api_server import GPUS, NODE, ApiServer
 from support.processes.gpud_process import gpud
@@ -83,7 +84,7 @@ def nvidia(root: Path) -> Iterator[Subject]:
     partitioned.
     """
     command = program("nvidia", "nvidia-device-plugin")
-    build.build_all(only=("libnvidia-ml.so.1",))
+    native_parts.build_once("libnvidia-ml.so.1")
     with nvml_views.rig(root) as rig:
         fault = [_TESSERA, "fault", "inject", "--xid", "79"]
         yield Subject(

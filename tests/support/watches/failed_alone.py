@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 KEY = "tessera/failed"
+"""The name in pytest's cache, under which each part has its own list: two parts run at once."""
 # Tests that start processes; those on the second line start engines with threads through C.
 OF_PROCESSES = (
     *("tests/abi/", "tests/integration/"),
@@ -41,7 +42,11 @@ def record(
     names = {_kind(report) + name for name, report in failed}
     if over_budget is not None:
         names.add(BUDGET + over_budget)
-    cache.set(KEY, sorted(names))
+    cache.set(_key(config), sorted(names))
+
+
+def _key(config: pytest.Config) -> str:
+    return f"{KEY}/{config.getoption('--part') or 'all'}"
 
 
 def _kind(report: str) -> str:
@@ -88,7 +93,7 @@ def select_failed(config: pytest.Config, items: list[pytest.Item]) -> list[pytes
         pytest.UsageError: there is no failed test to run again, or a failure is not excused.
     """
     assert config.cache is not None
-    failed: list[str] = config.cache.get(KEY, [])
+    failed: list[str] = config.cache.get(_key(config), [])
     if not failed:
         raise pytest.UsageError("no failed test was recorded: the run before broke off")
     if refused := [name for name in failed if not may_lose(name, config.rootpath)]:

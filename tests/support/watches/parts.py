@@ -1,8 +1,8 @@
 """The two parts of the tests that need no cluster: those that only compute, and those that wait.
 
 Tests of ``COMPUTING`` use the processor throughout, and their results depend on no clock, so ``make
-test`` runs them at the lowest priority beside the end-to-end tests, which mostly wait. All other
-tests measure times or restart what they started, and run before the cluster starts.
+test`` runs them at the lowest priority beside all others. Those measure times or restart what they
+started, and run before the cluster starts.
 """
 
 from pathlib import Path

@@ -21,8 +21,14 @@ class Cache:
         self.kept[key] = value
 
 
+def config_of(part: str | None, cache: Cache) -> SimpleNamespace:
+    return SimpleNamespace(
+        cache=cache, rootpath=Path(__file__).parents[3], getoption={"--part": part}.get
+    )
+
+
 def after(*failed: tuple[str, str], over_budget: str | None = None) -> SimpleNamespace:
-    config = SimpleNamespace(cache=Cache(), rootpath=Path(__file__).parents[3])
+    config = config_of(None, Cache())
     failed_alone.record(config, failed, over_budget)
     return config
 
@@ -33,6 +39,16 @@ ITEMS = [SimpleNamespace(nodeid=f"tests/integration/test_a.py::test_{i}") for i 
 def test_only_a_test_of_processes_is_rerun():
     config = after((ITEMS[3].nodeid, "timed out"), (ITEMS[3].nodeid, "error at teardown"))
     assert failed_alone.select_failed(config, ITEMS) == [ITEMS[3]]
+
+
+def test_each_part_has_its_own_failures():
+    cache = Cache()
+    processes, computing = config_of("processes", cache), config_of("computing", cache)
+    failed_alone.record(processes, [(ITEMS[3].nodeid, "timed out")])
+    failed_alone.record(computing, [])
+    assert failed_alone.select_failed(processes, ITEMS) == [ITEMS[3]]
+    with pytest.raises(pytest.UsageError, match="no failed test was recorded"):
+        failed_alone.select_failed(computing, ITEMS)
 
 
 def test_a_unit_test_that_starts_processes_is_rerun():

@@ -11,6 +11,7 @@ import pytest
 
 from hca.binding.engine import Engine
 from hca.daemon.common.functions import Binding
+from support.kept import native_parts
 from support.rigs.pod_node import IP, ONE, A, Node
 from vgpu_sim.native import build, catalogue
 from vgpu_sim.system import foreign
@@ -45,7 +46,7 @@ Started = Callable[..., Awaitable[asyncio.subprocess.Process]]
 
 @pytest.fixture(scope="module")
 def libraries() -> Path:
-    build.build_all(only=("libibverbs.so.1", "librdmacm.so.1", "libtessera_hca.so"))
+    native_parts.build_once("libibverbs.so.1", "librdmacm.so.1", "libtessera_hca.so")
     return build.LIBRARIES / catalogue.RDMA
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -73,6 +74,22 @@ def test_a_library_is_copied_from_a_folder_where_it_is_up_to_date(sources, tmp_p
     (copy,) = build.build_all(tmp_path / "other", reuse=tmp_path / "lib")
     assert copy != library
     assert copy.read_bytes() == library.read_bytes()
+    assert answers(copy) == 42
+
+
+def test_a_library_is_copied_from_another_checkout(sources, tmp_path, monkeypatch):
+    build.build_all(sources / "lib")
+    moved = tmp_path / "moved"
+    sources.rename(moved)
+    (part,) = catalogue.parts(catalogue.GENERATED)
+    part = replace(
+        part, folder=moved / "toy", shared=(moved / "common",), include=moved / "include"
+    )
+    monkeypatch.setattr(catalogue, "ROOT", moved)
+    monkeypatch.setattr(catalogue, "parts", lambda generated: (part,))
+    monkeypatch.setattr(build, "_compile", lambda *_: pytest.fail("it was compiled"))
+    build.build_all(tmp_path / "other", reuse=moved / "lib")
+    (copy,) = build.build_all(tmp_path / "third", reuse=tmp_path / "other")
     assert answers(copy) == 42
 
 

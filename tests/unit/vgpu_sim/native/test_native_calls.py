@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.execution.c_dependencies import Dependencies, dependencies_of
+from support.kept import native_parts
 from support.kept.store import Store
 from support.proofs.object_calls import callers, calls_between, circles, name_of, uses_between
 from vgpu_sim.native import build, catalogue
@@ -16,8 +17,8 @@ PARTS = [part for part in catalogue.parts() if part.folder.name not in EMPTY]
 
 
 @pytest.fixture(scope="module")
-def libraries() -> list[Path]:
-    return build.build_all()
+def libraries() -> tuple[Path, ...]:
+    return native_parts.build_once()
 
 
 @pytest.fixture(scope="module", params=PARTS, ids=lambda part: part.library)
