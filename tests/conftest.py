@@ -17,7 +17,6 @@ from support.watches import (
     parts,
 )
 
-E2E = Path(__file__).parent / "e2e"
 OVER_BUDGET = pytest.StashKey[str]()
 
 
@@ -63,12 +62,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark and sort the end-to-end tests to the end; without the option say that they are skipped."""
-    e2e = [item for item in items if E2E in item.path.parents]
+    e2e = [item for item in items if item.nodeid.startswith("tests/e2e/")]
     for item in e2e:
         item.add_marker(pytest.mark.e2e)
         if not config.getoption("--with-e2e"):
             item.add_marker(pytest.mark.skip(reason="NOT RUN: needs the cluster of `make test`"))
-    items[:] = [item for item in items if item not in set(e2e)] + e2e
+    items.sort(key=lambda item: item.nodeid.startswith("tests/e2e/"))
     if config.getoption("--failed-alone"):
         items[:] = failed_alone.select_failed(config, items)
 

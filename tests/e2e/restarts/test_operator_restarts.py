@@ -1,9 +1,8 @@
 """The operator dies at bad moments: programs on the nodes are unaffected, and changes that it has
 begun are finished.
 
-Only profiles of the sample layouts are placed: others would stay in the nodes' status as 0 for
-minutes, and other tests compare that status. Tests of RDMA and of other pools run meanwhile: they
-wait for the operator longer than it is away.
+Layouts change on two GPUs of a pool of the control plane's node. Tests of RDMA and of the demo's GPUs
+run meanwhile: they wait for the operator longer than it is away.
 """
 
 import subprocess
@@ -12,10 +11,19 @@ from typing import Any
 
 import pytest
 
+from support.cluster.control_plane import control_plane_pool
 from support.cluster.kubectl import Cluster, layout_of, until
+
+POOL = NAME = "e2e-restarts"
+LAYOUT = f"miglayout/{NAME}"
 
 Manifest = Callable[..., dict[str, Any]]
 SYSTEM = Cluster("tessera-system")
+
+
+def layout(profile: str, count: int) -> dict[str, Any]:
+    """Return a layout of both GPUs of the pool."""
+    return layout_of(profile, count, NAME, pool=POOL, indices=(0, 1))
 
 
 def operators() -> list[dict[str, Any]]:
@@ -39,16 +47,22 @@ def kill_operator() -> None:
     until(lambda: restarts() > before)
 
 
+@pytest.fixture(scope="module")
+def pool(whole_cluster: Cluster) -> Iterator[Cluster]:
+    settings = {"board": "h100-80gb", "count": 2, "nodeBudget": "2Gi"}
+    with control_plane_pool(whole_cluster, POOL, **settings):
+        yield whole_cluster
+
+
 @pytest.fixture
-def cluster(namespace: Cluster) -> Iterator[Cluster]:
-    namespace.delete("miglayout", "mixed")  # the sample would use the GPUs of this test
+def cluster(namespace: Cluster, pool: Cluster) -> Iterator[Cluster]:
     # Use a new pod: the kubelet delays each restart of a pod that is killed repeatedly.
     SYSTEM.kubectl("rollout", "restart", "deployment/tessera-operator")
     SYSTEM.kubectl("rollout", "status", "deployment/tessera-operator", "--timeout=60s")
     until(lambda: len(operators()) == 1)
     yield namespace
     namespace.delete("pods", "--all")
-    namespace.delete("miglayout", "e2e")
+    namespace.delete("miglayout", NAME)
 
 
 def gpus(cluster: Cluster) -> list[tuple[str, int, str]]:
@@ -76,25 +90,25 @@ def test_killed_at_rest_it_changes_nothing(cluster: Cluster, sample_pod: Manifes
 
 
 def test_killed_in_the_middle_of_a_change_it_finishes_it(cluster: Cluster) -> None:
-    cluster.apply(layout_of("2g.20gb", 3))
+    cluster.apply(layout("2g.20gb", 3))
     kill_operator()
-    cluster.kubectl("wait", "--for=condition=Ready", "miglayout/e2e", "--timeout=60s")
-    cluster.apply(layout_of("3g.40gb", 2))
+    cluster.kubectl("wait", "--for=condition=Ready", LAYOUT, "--timeout=60s")
+    cluster.apply(layout("3g.40gb", 2))
     kill_operator()
-    cluster.kubectl("wait", "--for=condition=Ready", "miglayout/e2e", "--timeout=60s")
+    cluster.kubectl("wait", "--for=condition=Ready", LAYOUT, "--timeout=60s")
 
 
 def test_what_was_deleted_while_it_was_away_is_cleared_up(cluster: Cluster) -> None:
-    cluster.apply(layout_of("3g.40gb", 2))
-    cluster.kubectl("wait", "--for=condition=Ready", "miglayout/e2e", "--timeout=60s")
+    cluster.apply(layout("3g.40gb", 2))
+    cluster.kubectl("wait", "--for=condition=Ready", LAYOUT, "--timeout=60s")
     SYSTEM.kubectl("scale", "deployment/tessera-operator", "--replicas=0")
     until(lambda: not operators(), 60)
-    cluster.delete("miglayout", "e2e")  # returns at once: layouts have no finalizer
+    cluster.delete("miglayout", NAME)  # returns at once: layouts have no finalizer
     SYSTEM.kubectl("scale", "deployment/tessera-operator", "--replicas=1")
-    until(lambda: not [s for s in cluster.slices() if s["profile"] == "3g.40gb"], 60)
+    until(lambda: not [s for s in cluster.slices(POOL) if s["profile"] == "3g.40gb"], 60)
 
 
-def test_a_standby_takes_over(whole_cluster: Cluster) -> None:
+def test_a_standby_takes_over(pool: Cluster) -> None:
     """With two replicas: when the active one is deleted, the other takes over."""
     SYSTEM.kubectl("scale", "deployment/tessera-operator", "--replicas=2")
     try:
@@ -107,9 +121,9 @@ def test_a_standby_takes_over(whole_cluster: Cluster) -> None:
             return holder not in ("", None, leader)
 
         until(replaced, 40)
-        whole_cluster.apply(layout_of("3g.40gb", 2))
-        whole_cluster.kubectl("wait", "--for=condition=Ready", "miglayout/e2e", "--timeout=60s")
+        pool.apply(layout("3g.40gb", 2))
+        pool.kubectl("wait", "--for=condition=Ready", LAYOUT, "--timeout=60s")
     finally:
-        whole_cluster.delete("miglayout", "e2e")
+        pool.delete("miglayout", NAME)
         SYSTEM.kubectl("scale", "deployment/tessera-operator", "--replicas=1")
         SYSTEM.kubectl("rollout", "status", "deployment/tessera-operator", "--timeout=60s")

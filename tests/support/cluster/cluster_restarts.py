@@ -266,7 +266,10 @@ RESTARTS = {
     "gpud killed, agent deleted": Restart(
         _kill_gpud_and_delete_agent, kills="gpud", soak_only=True
     ),
-    "operator deleted": Restart(_delete("operator", on_node=False), on_one_node=False, disturbs=()),
+    # Tests of the operator's own restarts have their pool on the control plane's node.
+    "operator deleted": Restart(
+        _delete("operator", on_node=False), on_one_node=False, disturbs=("control-plane",)
+    ),
     "kubelet restarted": Restart(
         _restart_service("kubelet", _heartbeat), own=CANCELLED | NOT_STARTED
     ),

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from support.cluster.cluster_lock import Scopes
 
 # Tests after which the kubelet needs five minutes to forget a resource, which the late tests check,
-# and tests that restart a kubelet or the operator, which restarts those minutes. The very last test
-# removes everything.
-EARLY = ("test_resources.py", "test_restarts.py", "test_operator_restarts.py")
+# and tests that restart a kubelet, which restarts those minutes. The very last test removes
+# everything.
+EARLY = ("test_resources.py", "test_restarts.py")
 LATE = ("test_retirement.py", "test_uninstall.py")
 # Its pool is on the node where other tests of the interpreter keep theirs until the end.
 FIRST = ("test_modelled_clock.py",)
@@ -20,7 +20,12 @@ LANES = {
     **dict.fromkeys(EARLY, "early"),
     **dict.fromkeys(("test_dra.py", "test_dra_driver.py"), "claims"),
     **dict.fromkeys(
-        ("test_modelled_clock.py", "test_operator_layouts.py", "test_operator_pools.py"),
+        (
+            "test_modelled_clock.py",
+            "test_operator_layouts.py",
+            "test_operator_pools.py",
+            "test_operator_restarts.py",
+        ),
         "control_plane",
     ),
     **dict.fromkeys(

@@ -18,12 +18,16 @@ COMPUTING = (
     "tests/integration/run/test_run_sdk.py",
     "tests/unit/benchmarks",
     "tests/unit/boards",
+    "tests/unit/chart",
     "tests/unit/diagnosis",
     "tests/unit/drawing",
     "tests/unit/facts",
+    "tests/unit/gpu_operator/layouts",
+    "tests/unit/gpu_operator/nodes",
     "tests/unit/mig",
     "tests/unit/plugins",
     "tests/unit/rdma",
+    "tests/unit/repository",
     "tests/unit/vgpu_sim/compiler",
     "tests/unit/vgpu_sim/interp",
     "tests/unit/vgpu_sim/isa",
@@ -40,5 +44,6 @@ COMPUTING = (
 
 def part_of(path: Path, root: Path) -> str:
     """Return the part to which a test file below ``root`` belongs."""
-    computes = any(path.is_relative_to(root / place) for place in COMPUTING)
+    name = f"{path.relative_to(root)}/"
+    computes = any(name.startswith(f"{place}/") for place in COMPUTING)
     return COMPUTING_PART if computes else PROCESSES_PART

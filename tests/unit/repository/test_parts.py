@@ -10,9 +10,11 @@ import pytest
 from support.watches.parts import COMPUTING, COMPUTING_PART, PARTS, PROCESSES_PART, part_of
 
 ROOT = Path(__file__).parents[3]
-# Measuring waits or starting long-lived processes; process_time and a command's result do not.
+# Measuring waits, starting long-lived processes or several tasks; process_time, a command's result and
+# one coroutine do not.
 WAITING = re.compile(
-    r"^(?:import|from) (?:asyncio|multiprocessing|socket)\b|support\.rigs|time\.perf_counter",
+    r"^(?:import|from) (?:multiprocessing|socket|support\.rigs)\b"
+    r"|\basyncio\.(?!run\b)|^\s*from asyncio\b|\btime\.perf_counter\(",
     re.MULTILINE,
 )
 
