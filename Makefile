@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(she
   'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
 BIN := .venv/bin
 # More test processes than cores: many tests wait, for a clock or for a process that they started.
-JOBS ?= $(shell expr $$(nproc) \* 3 / 2)
+JOBS ?= $(shell expr $$(nproc) \* 2)
 PYTEST := $(BIN)/python -m pytest
 E2E := --with-e2e --maxfail 5 tests/e2e
 # Hundreds of processes import the same modules: one of them compiles each, whatever the shell says.

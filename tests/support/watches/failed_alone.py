@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-KEY = "tessera/failed"
+KEY = "tessera/failures"
 """The name in pytest's cache, under which each part has its own list: two parts run at once."""
 # Tests that start processes; those on the second line start engines with threads through C.
 OF_PROCESSES = (
