@@ -8,8 +8,10 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(she
   'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
 BIN := .venv/bin
 # More test processes than cores: many tests wait, for a clock or for a process that they started.
-JOBS ?= $(shell expr $$(nproc) \* 2)
+JOBS ?= $(shell expr $$(nproc) \* 5 / 2)
 PYTEST := $(BIN)/python -m pytest
+# Where a recipe's line has $(MAKE), `make -n` runs the whole line.
+AGAIN := $(MAKE)
 E2E := --with-e2e --maxfail 5 tests/e2e
 # Hundreds of processes import the same modules: one of them compiles each, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
@@ -28,13 +30,21 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 test: venv references ## everything: unit, golden, ABI and conformance tests, then the same product on kind
 	@tests/beside \
 	  computing 'nice -n 19 $(PYTEST) -n $(shell nproc) --dist worksteal --part computing --fuzz-seconds 60 --timeout 1200 || $(PYTEST) --failed-alone --part computing' \
-	  waiting '$(MAKE) test-processes test-cluster'
+	  waiting '$(AGAIN) test-processes test-lanes'
 
-# The chart's tests need the cluster's helm. An idle cluster takes a seventh of two cores, so its nodes come
-# up after these tests.
+# The tests of the chart need the cluster's helm. An idle cluster takes a seventh of two cores, so it starts
+# after the tests of processes, beside the last unit tests.
 test-processes: venv
 	@deploy/kind/programs
 	$(PYTEST) -n $(JOBS) --dist worksteal --part processes || $(PYTEST) --failed-alone --part processes
+	@tests/beside nodes '$(AGAIN) test-nodes' \
+	  units '$(PYTEST) -n $(JOBS) --dist worksteal --part units || $(PYTEST) --failed-alone --part units'
+
+# The images are built while the nodes start.
+test-nodes: venv
+	@deploy/kind/programs
+	@tests/beside images 'deploy/images/build --only' nodes deploy/kind/up
+	@deploy/install
 
 # Tests of GPUs: those of claims change only the last node, beside those that need only the first. Pools on
 # the control plane's node: layouts, other boards, and at last the tests of what executes kernels once more,
@@ -50,16 +60,17 @@ TEST_GPUS = status=0; \
   $(PYTEST) $(E2E) -m "both_nodes and not last and not soak" || status=$$?; \
   exit $$status
 
-# The images are built while the nodes start. RDMA's tests run beside those of GPUs and of other pools;
-# helm uninstall at the very end. tests/support/cluster/lanes.py assigns the files to lanes.
-test-cluster: venv # the end-to-end tests alone
-	@deploy/kind/programs
-	@tests/beside images 'deploy/images/build --only' nodes deploy/kind/up
-	@deploy/install
+# RDMA's tests run beside those of GPUs and of other pools; helm uninstall at the very end.
+# tests/support/cluster/lanes.py assigns the files to lanes.
+test-lanes: venv
 	@locks=$$(mktemp -d); trap 'rm -rf "$$locks"' EXIT; \
 	  TESSERA_E2E_LOCKS=$$locks deploy/kind/shell tests/beside \
 	  rdma '$(PYTEST) $(E2E) -m "rdma and not soak"' pools '$(TEST_POOLS)' gpus '$(TEST_GPUS)'
 	deploy/kind/shell $(PYTEST) $(E2E) -m last
+
+test-cluster: ## the end-to-end tests alone
+	@$(MAKE) test-nodes
+	@$(MAKE) test-lanes
 
 hooks: ## have git check the form of commit messages (hooks/commit-msg)
 	git config core.hooksPath hooks
@@ -180,4 +191,4 @@ venv: .venv/.installed
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin,console]' --group dev
 	@touch $@
 
-.PHONY: dist packages release docs help hooks demo test test-processes test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references
+.PHONY: dist packages release docs help hooks demo test test-processes test-nodes test-lanes test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references

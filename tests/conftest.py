@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--part",
         choices=parts.PARTS,
-        help="run only the tests that only compute, or only the others",
+        help="run only the tests that only compute, those of processes, or the other unit tests",
     )
     parser.addoption(
         "--fuzz-seconds",

@@ -5,6 +5,8 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from support.cluster.kubectl import SOON_S, SYSTEM, Cluster, forward_port, pod_of, until
 
 Manifest = Callable[..., dict[str, Any]]
@@ -59,6 +61,7 @@ def test_a_pod_that_computes_is_seen_by_its_name(namespace: Cluster, sample_pod:
     assert power > 70  # an H100's power when idle
 
 
+@pytest.mark.operator
 def test_agents_and_operator_tell_what_they_do(whole_cluster: Cluster) -> None:
     node = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"][0]
     with forward_port(pod_of(whole_cluster, "node", node["metadata"]["name"]), 8081) as address:

@@ -14,6 +14,7 @@ import pytest
 from support.cluster.control_plane import control_plane_pool
 from support.cluster.kubectl import Cluster, layout_of, until
 
+pytestmark = pytest.mark.alone("control-plane")
 POOL = NAME = "e2e-restarts"
 LAYOUT = f"miglayout/{NAME}"
 

@@ -266,7 +266,6 @@ RESTARTS = {
     "gpud killed, agent deleted": Restart(
         _kill_gpud_and_delete_agent, kills="gpud", soak_only=True
     ),
-    # Tests of the operator's own restarts have their pool on the control plane's node.
     "operator deleted": Restart(
         _delete("operator", on_node=False), on_one_node=False, disturbs=("control-plane",)
     ),

@@ -14,8 +14,9 @@ from support.cluster.cluster_lock import Scopes
 # everything.
 EARLY = ("test_resources.py", "test_restarts.py")
 LATE = ("test_retirement.py", "test_uninstall.py")
-# Its pool is on the node where other tests of the interpreter keep theirs until the end.
-FIRST = ("test_modelled_clock.py",)
+# The first one's pool is on the node where other tests of the interpreter keep theirs until the end.
+# The second restarts the operator while tests of the lane ``early`` restart other things.
+FIRST = ("test_modelled_clock.py", "test_operator_restarts.py")
 LANES = {
     **dict.fromkeys(EARLY, "early"),
     **dict.fromkeys(("test_dra.py", "test_dra_driver.py"), "claims"),
@@ -52,6 +53,7 @@ CONTROL_PLANE: Scopes = frozenset({"control-plane"})
 SCOPES: dict[str, Scopes] = {
     "rdma": GPU_NODES | HCAS,
     "slices": HCAS,
+    "operator": CONTROL_PLANE,
     "early": GPU_NODES,
     "claims": frozenset({"last-node"}),
     "first_node": frozenset({"first-node"}),
@@ -59,7 +61,7 @@ SCOPES: dict[str, Scopes] = {
     "control_plane": CONTROL_PLANE,
 }
 """The parts of the cluster that tests with a marker use: the agents and kubelets of a node, the
-daemons for HCAs of both.
+daemons for HCAs of both, and the control plane's node with the operator.
 """
 
 

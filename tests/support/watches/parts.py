@@ -1,14 +1,14 @@
-"""The two parts of the tests that need no cluster: those that only compute, and those that wait.
+"""The three parts of the tests that need no cluster, of which ``pytest --part`` selects one.
 
 Tests of ``COMPUTING`` use the processor throughout, and their results depend on no clock, so ``make
-test`` runs them at the lowest priority beside all others. Those measure times or restart what they
-started, and run before the cluster starts.
+test`` runs them at the lowest priority beside all others. The others measure times or restart what
+they started: those of whole programs first, then unit tests, while the cluster starts.
 """
 
 from pathlib import Path
 
-COMPUTING_PART, PROCESSES_PART = "computing", "processes"
-PARTS = (COMPUTING_PART, PROCESSES_PART)
+COMPUTING_PART, PROCESSES_PART, UNITS_PART = PARTS = ("computing", "processes", "units")
+UNITS = "tests/unit/"
 COMPUTING = (
     "tests/conformance",
     "tests/golden",
@@ -45,5 +45,6 @@ COMPUTING = (
 def part_of(path: Path, root: Path) -> str:
     """Return the part to which a test file below ``root`` belongs."""
     name = f"{path.relative_to(root)}/"
-    computes = any(name.startswith(f"{place}/") for place in COMPUTING)
-    return COMPUTING_PART if computes else PROCESSES_PART
+    if any(name.startswith(f"{place}/") for place in COMPUTING):
+        return COMPUTING_PART
+    return UNITS_PART if name.startswith(UNITS) else PROCESSES_PART

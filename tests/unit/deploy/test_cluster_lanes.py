@@ -38,7 +38,7 @@ def test_a_file_s_lane(file: str, needs_slices: bool, lane: str) -> None:
 
 def test_lanes_beside_each_other_share_no_gpu_node() -> None:
     """Those of RDMA use both nodes, but not their GPUs."""
-    assert SCOPES.keys() == ALL | {"slices"}
+    assert SCOPES.keys() == ALL | {"slices", "operator"}
     for one, other in itertools.combinations(("claims", "first_node", "control_plane"), 2):
         assert not SCOPES[one] & SCOPES[other]
     assert not SCOPES["control_plane"] & (SCOPES["early"] | SCOPES["both_nodes"] | SCOPES["rdma"])
@@ -60,6 +60,13 @@ def test_restarts_disturb_known_parts() -> None:
     for row in RESTARTS.values():
         alone_on(*row.disturbs)
     assert set(RESTARTS["policy changed"].disturbs) == alone_on()
+
+
+def test_nothing_restarts_the_operator_while_a_test_reads_what_it_reports() -> None:
+    for kind in ("operator deleted", "policy changed"):
+        assert SCOPES["operator"] <= alone_on(*RESTARTS[kind].disturbs)
+    restarts = (ROOT / "tests/e2e/restarts/test_operator_restarts.py").read_text()
+    assert 'pytestmark = pytest.mark.alone("control-plane")' in restarts
 
 
 def test_only_the_interpreter_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

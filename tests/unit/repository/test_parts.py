@@ -1,4 +1,4 @@
-"""The division of tests into those that only compute and those that start processes."""
+"""The division of tests into those that only compute, those of processes and other unit tests."""
 
 import re
 import subprocess
@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from support.watches.parts import COMPUTING, COMPUTING_PART, PARTS, PROCESSES_PART, part_of
+from support.watches.parts import (
+    COMPUTING,
+    COMPUTING_PART,
+    PARTS,
+    PROCESSES_PART,
+    UNITS_PART,
+    part_of,
+)
 
 ROOT = Path(__file__).parents[3]
 # Measuring waits, starting long-lived processes or several tasks; process_time, a command's result and
@@ -32,7 +39,8 @@ def test_tests_that_only_compute_do_not_wait(place: str) -> None:
     [
         ("tests/conformance/values/test_conformance_sums.py", COMPUTING_PART),
         ("tests/unit/mig/test_mig_plan.py", COMPUTING_PART),
-        ("tests/unit/mig_others/test_a.py", PROCESSES_PART),
+        ("tests/unit/mig_others/test_a.py", UNITS_PART),
+        ("tests/e2e/devices/test_dra.py", PROCESSES_PART),
         ("tests/integration/run/test_run_sdk.py", COMPUTING_PART),
         ("tests/integration/run/test_run_lifetime.py", PROCESSES_PART),
         ("tests/integration/gpud/test_gpud_storms.py", PROCESSES_PART),
@@ -43,7 +51,11 @@ def test_a_folder_decides_the_part(file: str, part: str) -> None:
 
 
 def test_each_part_collects_its_own_files_only() -> None:
-    own = {COMPUTING_PART: "tests/unit/rdma", PROCESSES_PART: "tests/unit/kubelet_conformance"}
+    own = {
+        COMPUTING_PART: "tests/unit/rdma",
+        PROCESSES_PART: "tests/integration/console",
+        UNITS_PART: "tests/unit/kubelet_conformance",
+    }
     for part in PARTS:
         options = ["--collect-only", "-qq", "-p", "no:cacheprovider", "--part", part]
         command = [sys.executable, "-m", "pytest", *options, *own.values()]
