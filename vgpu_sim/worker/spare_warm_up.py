@@ -18,15 +18,13 @@ from vgpu_sim.hal.compute.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.hal.messages import MessageType
 from vgpu_sim.isa import container
 from vgpu_sim.worker import memory, wire
+from vgpu_sim.worker.compiling.server import SPARE_PAUSE_MS
 from vgpu_sim.worker.modules.container_cache import ContainerCache
 from vgpu_sim.worker.modules.module_summary import ModuleSummary, summarise
 from vgpu_sim.worker.programs import Programs
 from vgpu_sim.worker.warm_up import SAMPLE, warm_up_module
 
 _ROUNDS: Final = 3  # Python specializes code that runs repeatedly
-_PAUSE_MS: Final = (
-    300  # before long steps, so that they do not coincide with another context's first launch
-)
 _NO_TEXT: Final = b"a text that no cache holds"
 
 
@@ -45,7 +43,7 @@ def steps(
     """
     for _ in _load_modules(programs, cache, client, worker):
         yield 0
-    yield _PAUSE_MS
+    yield SPARE_PAUSE_MS
     for _ in range(_ROUNDS):
         container.encode(compile_ptx(SAMPLE, capability=(8, 0)))
         yield 0

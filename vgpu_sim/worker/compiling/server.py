@@ -27,7 +27,17 @@ from typing import Final, NoReturn
 from vgpu_sim.system.descriptors import close_all
 from vgpu_sim.worker.compiling.children import MAX_BYTES, SAID, Child, Emit, Outcome, WarmUp
 
-__all__ = ["ANSWER", "GET_READY", "HELLO", "MAX_BYTES", "PREPARE", "REQUEST", "Outcome", "Server"]
+__all__ = [
+    "ANSWER",
+    "GET_READY",
+    "HELLO",
+    "MAX_BYTES",
+    "PREPARE",
+    "REQUEST",
+    "SPARE_PAUSE_MS",
+    "Outcome",
+    "Server",
+]
 
 MOST_AT_ONCE: Final = 8
 # The first message has the helper's pid; the answer to PREPARE, that of a child.
@@ -39,9 +49,11 @@ ANSWER: Final = struct.Struct("<QBQ")  # number of the request, an ``Outcome``, 
 PREPARE: Final = 0
 GET_READY: Final = (1 << 64) - 1
 
-_PAUSE_MS: Final = (
-    300  # time without a request before the helper prepares: not concurrently with a first launch
-)
+# The time without a request before the helper prepares: not concurrently with a first launch.
+_PAUSE_MS: Final = 300
+# The time before a spare worker, its helper and their child perform long steps: not concurrently
+# with another context's first launch, and not at all if the next program claims them earlier.
+SPARE_PAUSE_MS: Final = 1000
 _Request = tuple[int, bytes]
 
 
@@ -86,10 +98,7 @@ class Server:
         for one in (self._channel, self._wakeup):
             poller.register(one, select.POLLIN)
         while True:
-            idle = not self._children
-            ready = [
-                d for d, _ in poller.poll(_PAUSE_MS if idle and self._needs_preparation() else None)
-            ]
+            ready = [d for d, _ in poller.poll(self._pause_ms())]
             if not ready:
                 self._prepare()
             if self._wakeup.fileno() in ready:
@@ -111,7 +120,7 @@ class Server:
             return False
         if number == PREPARE:
             self._warms = True
-            self._make_spare(_PAUSE_MS)
+            self._make_spare(SPARE_PAUSE_MS)
             pid = self._spare[0] if self._spare is not None else 0
             self._channel.sendall(HELLO.pack(pid))
         elif number == GET_READY:
@@ -147,8 +156,13 @@ class Server:
         while self._waiting[True] and len(self._children) < self._most:
             self._start(*self._waiting[True].popleft(), at_leisure=True)
 
-    def _needs_preparation(self) -> bool:
-        return self._warms or (self._keeps_spare and self._spare is None)
+    def _pause_ms(self) -> int | None:
+        """Return how long to wait for a request before preparing; None if there is nothing to
+        prepare.
+        """
+        if self._children or not (self._warms or (self._keeps_spare and self._spare is None)):
+            return None
+        return _PAUSE_MS if self._waits else SPARE_PAUSE_MS
 
     def _prepare(self) -> None:
         """Do one step of preparation for the next request; a request that arrives now waits for
