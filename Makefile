@@ -10,7 +10,7 @@ BIN := .venv/bin
 # Installs packages into the environment; .ci/run names uv here.
 INSTALL ?= $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 # More test processes than cores: many tests wait, for a clock or for a process that they started.
-JOBS ?= $(shell expr $$(nproc) \* 5 / 2)
+JOBS ?= $(shell expr $$(nproc) \* 2)
 PYTEST := $(BIN)/python -m pytest
 # Where a recipe's line has $(MAKE), `make -n` runs the whole line.
 AGAIN := $(MAKE)
