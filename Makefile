@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(she
   'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
 BIN := .venv/bin
 # Installs packages into the environment; .ci/run names uv here.
-INSTALL ?= $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
+INSTALL_PACKAGES ?= $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 # More test processes than cores: many tests wait, for a clock or for a process that they started.
 JOBS ?= $(shell expr $$(nproc) \* 2)
 PYTEST := $(BIN)/python -m pytest
@@ -94,7 +94,7 @@ test-cost: venv ## what the last run of all tests took: CPU seconds per room, be
 # modules: without them the tests of accuracy and of agreement are skipped, and say so.
 references: venv
 	@$(BIN)/python -c 'import aiconfigurator_core, pyarrow, scipy' 2>/dev/null || \
-	  $(INSTALL) --group references || \
+	  $(INSTALL_PACKAGES) --group references || \
 	  echo 'no measurements of real boards: the accuracy of the performance model is not tested' >&2
 	@PYTHONPATH=tests $(BIN)/python -m support.programs.go_programs
 
@@ -126,7 +126,7 @@ bench: venv ## speed against native code and BLAS, on this machine (only="latenc
 
 bench-exec: venv ## kernels against PoCL, OpenMP C and libraries (only=NAME: contests or tags; rounds=15)
 	@$(BIN)/python -c 'import pyopencl' 2>/dev/null || \
-	  $(INSTALL) --group bench
+	  $(INSTALL_PACKAGES) --group bench
 	$(BIN)/python -m benchmarks.exec $(addprefix --only=,$(only)) $(addprefix --rounds=,$(rounds))
 
 bench-rdma: venv ## RDMA beside memcpy and UDP: bandwidth, latency, connections, policies, what hcad costs
@@ -167,7 +167,7 @@ release: venv ## build all packages of VERSION= from a clean checkout, and print
 
 docs: venv ## the pages as a site with search, in out/site; fails if a link leads nowhere
 	@$(BIN)/python -c 'import mkdocs' 2>/dev/null || \
-	  $(INSTALL) --group docs
+	  $(INSTALL_PACKAGES) --group docs
 	$(BIN)/python docs/site.py out/site
 
 shell: ## a shell with kind, kubectl and helm on PATH, talking to the demo's cluster
@@ -189,8 +189,8 @@ venv: .venv/.installed
 	@echo "Installing into .venv ($(PYTHON))"
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
 	@# setuptools: gpustat is published as sources only, and the one that venv brings cannot make a wheel
-	@$(INSTALL) pip hatchling editables setuptools setuptools-scm
-	@$(INSTALL) --no-build-isolation -e '.[operator,plugin,console]' --group dev
+	@$(INSTALL_PACKAGES) pip hatchling editables setuptools setuptools-scm
+	@$(INSTALL_PACKAGES) --no-build-isolation -e '.[operator,plugin,console]' --group dev
 	@touch $@
 
 .PHONY: dist packages release docs help hooks demo test test-processes test-nodes test-lanes test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references
