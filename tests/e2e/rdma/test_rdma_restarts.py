@@ -70,7 +70,10 @@ def goes_on(cluster: Cluster) -> None:
     ones.
     """
     seen = rounds(cluster)
-    until(lambda: rounds(cluster) >= seen + 2, GOES_ON_S)
+    try:
+        until(lambda: rounds(cluster) >= seen + 2, GOES_ON_S)
+    except TimeoutError:
+        raise AssertionError(f"it does not go on\n{cluster.last_lines()}") from None
     assert [phase(cluster, pod) for pod in ("client", "server")] == ["Running", "Running"]
 
 
