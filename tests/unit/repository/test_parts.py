@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[3]
 # Measuring waits, starting long-lived processes or several tasks; process_time, a command's result and
 # one coroutine do not.
 WAITING = re.compile(
-    r"^(?:import|from) (?:multiprocessing|socket|support\.rigs)\b"
-    r"|\basyncio\.(?!run\b)|^\s*from asyncio\b|\btime\.perf_counter\(",
+    r"^\s*(?:import|from) (?:multiprocessing|socket|support\.rigs)\b"
+    r"|\basyncio\.(?!run\b)|^\s*from asyncio\b|time\.perf_counter",
     re.MULTILINE,
 )
 
