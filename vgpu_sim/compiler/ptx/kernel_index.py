@@ -15,19 +15,22 @@ from vgpu_sim.records import dataclass
 _BLANKS: Final = re.compile(rb"(?:[ \t\r\f\v\n]++|//[^\n]*+)*+")
 _LINE: Final = re.compile(rb"\.(?:(?:version|target|address_size)\b[^\n{}\"/;]*+|file\b[^\n]*+)")
 _KERNEL: Final = re.compile(
-    rb"(?:\.(?:visible|weak)[ \t\r\n]++)?+\.entry[ \t\r\n]++([A-Za-z_$%][A-Za-z0-9_$]*+)"
-    rb"(?:[^(){};\"/]++|//[^\n]*+)*+(?:\((?:[^(){};\"/]++|//[^\n]*+)*+\))?+"
+    rb"(?:\.(?:visible|weak)[ \t\r\n]++)?\.entry[ \t\r\n]++([A-Za-z_$%][A-Za-z0-9_$]*+)"
+    rb"(?:[^(){};\"/]++|//[^\n]*+)*+(?:\((?:[^(){};\"/]++|//[^\n]*+)*+\))?"
     rb"(?:[^(){};\"/]++|//[^\n]*+)*+\{"
 )
 _STRING: Final = rb"\"[^\"\\\n]*+(?:\\[^\n][^\"\\\n]*+)*+\""
 _FUNCTION: Final = re.compile(
-    rb"(?:\.(?:visible|weak)[ \t\r\n]++)?+\.func\b(?:[^{};\"/]++|//[^\n]*+)*+\{"
+    rb"(?:\.(?:visible|weak)[ \t\r\n]++)?\.func\b(?:[^{};\"/]++|//[^\n]*+)*+\{"
 )
+# The last alternative never matches. Before the engine tries it, it returns to where the group
+# began, which Python before 3.11.5 does not do after an alternative that failed (see ``lexer``).
+_REST: Final = rb"|/(?![/*])|(?!))*+"
 # A statement up to its semicolon or first brace, or to what is handled separately: `/*`, or wrong
 # text.
-_ITEM: Final = re.compile(rb"(?:[^{};\"/]++|//[^\n]*+|" + _STRING + rb"|/(?![/*]))*+")
+_ITEM: Final = re.compile(rb"(?:[^{};\"/]++|//[^\n]*+|" + _STRING + _REST)
 # The inside of a block up to a brace that is not of a vector operand or another flat block.
-_BODY: Final = re.compile(rb"(?:[^{}\"/]++|\{[^{}\"/]*+\}|//[^\n]*+|" + _STRING + rb"|/(?![/*]))*+")
+_BODY: Final = re.compile(rb"(?:[^{}\"/]++|\{[^{}\"/]*+\}|//[^\n]*+|" + _STRING + _REST)
 # Text that the lexer skips as a whole, which only files of old compilers have, and second names.
 _UNUSUAL: Final = (b"@@DWARF", b".source_begin", b".alias")
 # The words before a variable of the file. Such a variable in a function exists once per file.

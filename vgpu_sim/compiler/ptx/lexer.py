@@ -56,19 +56,24 @@ START = Place(1, 0)
 # and never two tokens. Repetitions are possessive: the engine stores hundreds of bytes for each
 # repetition of a group to which it might backtrack, and a string may be as long as a file. Tables
 # of numbers, of which files may have megabytes, are single tokens.
+#
+# Python before 3.11.5 continues in the wrong place after a possessive group that failed behind a
+# repetition inside it (CPython's gh-106052). So in such a group, all that may fail comes before the
+# first repetition, or the place is tested afterwards.
 _TOKEN = re.compile(
     r"""[ \t\r\f\v]*(?:
     (?P<name>[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+|_)
   | (?P<newline>\n)
   | (?P<comment>//[^\n]*|/\*.*?\*/|@@DWARF\b[^\n]*|\.source_begin\b.*?\.source_end\b)
-  | (?P<fraction>\.[0-9]++(?:[eE][+-]?[0-9]++)?+(?![A-Za-z0-9_$.:]))
-  | (?P<dotted>\.(?!source_begin\b)[A-Za-z0-9_$]++(?:::[A-Za-z0-9_]++(?::[0-9]++)?+)*+)
+  | (?P<fraction>\.[0-9]++(?:[eE][+-]?[0-9]++)?(?![A-Za-z0-9_$.:]))
+  | (?P<dotted>\.(?!source_begin\b)[A-Za-z0-9_$]++
+      (?:::[A-Za-z0-9_][A-Za-z0-9_]*+(?::[0-9][0-9]*+)?+)*+)
   | (?P<bits>0[fF][0-9A-Fa-f]{8}(?![A-Za-z0-9_$])|0[dD][0-9A-Fa-f]{16}(?![A-Za-z0-9_$]))
-  | (?P<float>[0-9]++(?:\.[0-9]*+(?:[eE][+-]?[0-9]++)?+|[eE][+-]?[0-9]++)(?![A-Za-z0-9_$.]))
+  | (?P<float>[0-9]++(?:\.[0-9]*+(?:[eE][+-]?[0-9]++)?|[eE][+-]?[0-9]++)(?![A-Za-z0-9_$.]))
   | (?P<integer>(?:0[xX][0-9A-Fa-f]++|0[bB][01]++|[0-9]++)U?+(?![A-Za-z0-9_$.]))
   | (?P<string>"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+")
-  | (?P<numbers>\{[ \t\r\n]*+(?:(?:0|[1-9][0-9]{0,8}+),[ \t\r\n]*+){15,}+
-      (?:0|[1-9][0-9]{0,8}+)[ \t\r\n]*+\})
+  | (?P<numbers>\{[ \t\r\n]*+(?:0|[1-9][0-9]{0,8}+)
+      (?:,[ \t\r\n]*+(?:0|[1-9][0-9]{0,8}+)){15,}+(?<=[0-9])[ \t\r\n]*+\})
   | (?P<punctuation><<|>>|<=|>=|==|!=|&&|\|\||/(?!\*)|[{}()\[\]<>,;:+\-*%!~@|&^=?])
   | (?P<wrong>.|\Z)
     )""",
