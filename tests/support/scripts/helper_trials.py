@@ -2,6 +2,7 @@
 
 import errno
 import os
+import select
 import signal
 import struct
 import sys
@@ -69,7 +70,7 @@ def side_by_side() -> None:
 
 def kept_ready() -> None:
     """A request for which a launch waits gets the child that is kept ready; then another is
-    made.
+    made. The helper itself warms up only after a request.
     """
     reader, writer = os.pipe()
 
@@ -83,13 +84,34 @@ def kept_ready() -> None:
     with running_helper(lambda _: str(os.getpid()).encode(), warm_up) as helper:
         prepared = helper.prepare()
         assert prepared[0] == helper.pid()
-        assert {warmed_up(), warmed_up()} == set(prepared)
         helper.keep_child_ready()
-        ready = prepared[1]
-        for _ in range(2):
+        ready = warmed_up()
+        assert ready == prepared[1]
+        assert not select.select([reader], [], [], 1)[0]
+        for expected in ([helper.pid()], []):
             assert int(helper.request_code(b"", at_leisure=True).result(30)) not in prepared
             assert int(helper.request_code(b"").result(30)) == ready
+            assert [warmed_up() for _ in expected] == expected
             ready = warmed_up()
+
+
+def warm_at_second() -> None:
+    """Without a child that is ready, the helper warms up and then forks one, which need not."""
+    reader, writer = os.pipe()
+
+    def warm_up() -> Iterator[None]:
+        os.write(writer, struct.pack("<Q", os.getpid()))
+        yield
+
+    with running_helper(lambda _: str(os.getpid()).encode(), warm_up) as helper:
+        _, ready = helper.prepare()
+        requests = [helper.request_code(b"") for _ in range(3)]
+        pids = [int(one.result(30)) for one in requests]
+        assert pids[0] == ready
+        os.close(writer)
+        warm = os.read(reader, 3 * 8)
+        assert struct.pack("<Q", helper.pid()) in warm
+        assert not any(struct.pack("<Q", one) in warm for one in pids[1:])
 
 
 def left_off() -> None:
@@ -147,7 +169,15 @@ def no_memory() -> None:
 
 TRIALS = {
     one.__name__: one
-    for one in (too_much, side_by_side, kept_ready, left_off, ended_early, no_memory)
+    for one in (
+        too_much,
+        side_by_side,
+        kept_ready,
+        warm_at_second,
+        left_off,
+        ended_early,
+        no_memory,
+    )
 }
 
 if __name__ == "__main__":

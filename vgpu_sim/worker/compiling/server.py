@@ -44,8 +44,8 @@ MOST_AT_ONCE: Final = 8
 HELLO: Final = struct.Struct("<Q")
 REQUEST: Final = struct.Struct("<Q?Q")  # its number, whether at leisure, how many bytes follow
 ANSWER: Final = struct.Struct("<QBQ")  # number of the request, an ``Outcome``, bytes that follow
-# Numbers that request no code. PREPARE: keep one child ready, and run LLVM in the helper itself
-# when there is time. GET_READY, in the context's control group: always keep one child ready.
+# Numbers that request no code. PREPARE: keep one child ready. GET_READY, in the context's control
+# group: always keep one child ready. After both, a request makes the helper run LLVM itself.
 PREPARE: Final = 0
 GET_READY: Final = (1 << 64) - 1
 
@@ -74,7 +74,9 @@ class Server:
         self._waiting: dict[bool, deque[_Request]] = {False: deque(), True: deque()}
         self._children: dict[int, Child] = {}  # those with a request, by pid
         self._spare: tuple[int, Child] | None = None
-        self._warms = self._keeps_spare = self._warm = self._waits = False
+        self._keeps_spare = self._waits = False
+        self._warms = False  # whether the helper itself is to run LLVM
+        self._requested = False  # whether the context has ever requested code
 
     def take_worker_end(self) -> socket.socket:
         """In the worker, after the fork: close the helper's descriptors, and return the worker's
@@ -129,6 +131,7 @@ class Server:
             self._make_spare()
         else:
             self._be_claimed()
+            self._requested = True
             self._waiting[at_leisure].append((number, request))
         return True
 
@@ -160,7 +163,8 @@ class Server:
         """Return how long to wait for a request before preparing; None if there is nothing to
         prepare.
         """
-        if self._children or not (self._warms or (self._keeps_spare and self._spare is None)):
+        warms = self._warms and self._requested
+        if self._children or not (warms or (self._keeps_spare and self._spare is None)):
             return None
         return _PAUSE_MS if self._waits else SPARE_PAUSE_MS
 
@@ -168,13 +172,19 @@ class Server:
         """Do one step of preparation for the next request; a request that arrives now waits for
         it.
         """
-        if self._warms and not self._warm:
-            self._warm = True
-            for _ in self._warm_up():
-                pass
-        self._warms = False
+        if self._requested:
+            self._warm_itself()
         if self._keeps_spare:
             self._make_spare()
+
+    def _warm_itself(self) -> None:
+        """Run LLVM in the helper, so that the children that it forks later need not warm up. Many
+        contexts never request code, or only once, for which a child is ready.
+        """
+        if self._warms:
+            self._warms = False
+            for _ in self._warm_up():
+                pass
 
     def _make_spare(self, pause_ms: int = 0) -> None:
         if self._spare is None:
@@ -183,6 +193,8 @@ class Server:
 
     def _start(self, number: int, request: bytes, *, at_leisure: bool) -> None:
         spare = self._spare if not at_leisure else None
+        if spare is None and not at_leisure:
+            self._warm_itself()
         try:
             pid, child = spare or self._fork(None, at_leisure=at_leisure)
         except OSError as err:

@@ -129,7 +129,16 @@ def test_an_error_of_every_attempt_is_reported(zygote: Zygote) -> None:
 
 
 @pytest.mark.parametrize(
-    "trial", ["too_much", "side_by_side", "kept_ready", "left_off", "ended_early", "no_memory"]
+    "trial",
+    [
+        "too_much",
+        "side_by_side",
+        "kept_ready",
+        "warm_at_second",
+        "left_off",
+        "ended_early",
+        "no_memory",
+    ],
 )
 def test_a_helper_without_a_worker(trial: str) -> None:
     """The trials run in separate processes, which are single-threaded when they fork."""
