@@ -251,10 +251,12 @@ def main() -> None:
     workers' uid.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # gpud decides when workers end
+    gc.disable()  # what is prepared stays, so a collection would find no garbage
     machine.prepare()
     machine.adopt_orphans()
     gc.freeze()  # collections in children would otherwise copy pages
     gc.set_threshold(_GC_THRESHOLD)
+    gc.enable()
     sandbox = machine.probe_sandbox(int(sys.argv[2]) if len(sys.argv) > 2 else None)
     Zygote(socket.socket(fileno=int(sys.argv[1]))).serve(sandbox)
 

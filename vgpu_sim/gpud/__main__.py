@@ -4,6 +4,7 @@ Loading takes a second. A readiness file that survived a restart of the containe
 Kubernetes report this gpud as ready during that time.
 """
 
+import gc
 import sys
 
 from vgpu_sim.gpud import readiness
@@ -12,6 +13,7 @@ from vgpu_sim.gpud import readiness
 def main() -> None:
     """Serve this node's simulated GPUs until SIGTERM."""
     readiness.withdraw_named(sys.argv[1:])
+    gc.disable()  # until gpud serves: what it loads stays, so a collection would find no garbage
     from vgpu_sim.gpud import command
 
     command.main()
