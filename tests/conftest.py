@@ -88,8 +88,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Forget the failures of an earlier run, and the results that runs no longer read."""
     if _keeps_failures(session.config):
         failed_alone.record(session.config, [])
-    if not hasattr(session.config, "workerinput"):
-        store.prune()
+        if session.config.getoption("--part") in (None, parts.COMPUTING_PART):
+            store.prune()
 
 
 def pytest_terminal_summary(

@@ -1,6 +1,7 @@
 """mma.sync of elements of 4 to 8 bits, with block scales and without, on both executors."""
 
 import itertools
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -321,3 +322,14 @@ def _one_product(words: str, selectors: str) -> str:
     operands = f"{d}, {{%r0, %r1, %r2, %r3}}, {{%r0, %r1}}, {d}, %r0, {selectors}, %r1, {{0, 0}}"
     body = f"mma.sync.aligned.{words} {operands};"
     return kernel(body, "", registers=".reg .b32 %r<4>; .reg .f32 %f<4>;")
+
+
+def test_sums_of_the_oracle_are_those_of_fractions() -> None:
+    dice = np.random.default_rng(11)
+    numbers = [0.0, -0.0, 1.0, 2.0**-149, 2.0**127, -(2.0**-133), 1 + 2.0**-23, 3 * 2.0**-150]
+    numbers += (dice.normal(size=40).astype(np.float32) * np.ldexp(1.0, np.arange(40))).tolist()
+    for x, y, z in itertools.product(numbers, [1.0, 0.75, -(2.0**-24), 2.0**100], numbers):
+        exact = Fraction(x) * Fraction(y) + Fraction(z)
+        for double, rounded in ((False, oracle._single), (True, oracle._double)):
+            if exact != 0:
+                assert oracle._fused((x, y), z, double=double) == rounded(exact), (x, y, z)

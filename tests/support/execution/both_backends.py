@@ -9,6 +9,7 @@ import numpy as np
 
 from support.execution import native_launch
 from support.execution.shared_code import SharingCompiler
+from support.kept import interpreted
 from vgpu_sim.exec import interp, jit
 from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.hal.compute.tensor_memory import TENSOR_END_BYTE
@@ -61,6 +62,24 @@ class Bench:
         cluster: Shape | None = None,
     ) -> list[bytes]:
         """Return the buffers after the interpreter has run the kernel."""
+        launch = grid, block, parameters, segment, dynamic, cluster
+        before = [
+            (buffer.address, initial + bytes(len(buffer.view) - len(initial)))
+            for buffer, initial in zip(self.buffers, self._initial, strict=True)
+        ]
+        chosen = *launch, native_launch.GRID_ID, native_launch.MULTIPROCESSORS
+        return interpreted.run(module, chosen, before, lambda: self._interpret(module, *launch))
+
+    def _interpret(
+        self,
+        module: Module,
+        grid: Shape,
+        block: Shape,
+        parameters: bytes,
+        segment: int,
+        dynamic: int,
+        cluster: Shape | None,
+    ) -> list[bytes]:
         base = min(self.addresses())
         end = max(buffer.address + len(buffer.view) for buffer in self.buffers)
         data = bytearray(end - base)

@@ -92,7 +92,7 @@ class Kernel:
 
     def _key(self, kind: str, block: Block, plan: jit.Plan | None) -> str:
         digest = compiler.key_of(self._content, block, plan)
-        here = repr(llvm.target()).encode(), llvm_objects.surroundings(), _sources()
+        here = repr(llvm.target()).encode(), llvm_objects.surroundings(), sources()
         return key_of(kind.encode(), digest.encode(), *here)
 
 
@@ -102,8 +102,8 @@ def root() -> Path:
 
 
 @functools.cache
-def _sources() -> bytes:
-    """Return a digest of the sources that the JIT reads; its own are among them."""
+def sources() -> bytes:
+    """Return a digest of the sources that execute kernels, and of all below them."""
     named = (root() / name for name in READ)
     parts = (sorted(one.rglob("*.py")) if one.is_dir() else [one] for one in named)
     return digest_of(root(), itertools.chain.from_iterable(parts))

@@ -2,29 +2,44 @@
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
+from support.kept import kernels
+from support.kept.store import Store, digest_of, key_of
+from support.kernels import kernel_builder
 from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.isa import DataType, Instruction, Op, Operand, Predicate, Register
 from vgpu_sim.isa.errors import InvalidFunction
 from vgpu_sim.isa.rules import destination_roles, operand_bits, source_roles
 from vgpu_sim.isa.table import TABLE
 
+_STORE = Store("forms")  # which forms are legal, by the sources of the instruction set
+
 
 @functools.cache
 def forms(op: Op) -> tuple[Instruction, ...]:
     """Return the legal forms of ``op``, without operands; numbers have their defaults."""
-    spec = TABLE[op]
-    modifiers = [modifier for modifier in spec.modifiers if modifier.codes]
-    found = []
-    for type_ in spec.types or (DataType.B32,):
+    key = key_of(kernels.sources(), _own_source(), op.name.encode())
+    marks = _STORE.get(key)
+    if marks is None:
+        marks = bytes(_legal(form) for form in _all_forms(op))
+        _STORE.put(key, marks)
+    return tuple(itertools.compress(_all_forms(op), marks))
+
+
+def _all_forms(op: Op) -> Iterator[Instruction]:
+    modifiers = [modifier for modifier in TABLE[op].modifiers if modifier.codes]
+    names = [modifier.name for modifier in modifiers]
+    for type_ in TABLE[op].types or (DataType.B32,):
         for values in itertools.product(*(modifier.codes for modifier in modifiers)):
-            names = (modifier.name for modifier in modifiers)
-            form = Instruction(op, type_, **dict(zip(names, values, strict=True)))
-            if not any(m.error(form) for m in modifiers) and _legal(form):
-                found.append(form)
-    return tuple(found)
+            yield Instruction(op, type_, **dict(zip(names, values, strict=True)))
+
+
+@functools.cache
+def _own_source() -> bytes:
+    return digest_of(Path(__file__).parent, [Path(__file__), Path(kernel_builder.__file__)])
 
 
 def source_bits(form: Instruction) -> list[int]:
@@ -54,6 +69,8 @@ def emit(
 
 
 def _legal(form: Instruction) -> bool:
+    if any(modifier.error(form) for modifier in TABLE[form.op].modifiers if modifier.codes):
+        return False
     builder = KernelBuilder(8, 8)
     emit(builder, form, [_place(builder, bits) for bits in source_bits(form)])
     try:

@@ -4,6 +4,7 @@ It shares no code with the compiler: numbers are decoded by the formulas of the 
 each rounding is that of a fraction.
 """
 
+import ctypes
 import math
 from fractions import Fraction
 from typing import Final
@@ -66,14 +67,30 @@ def _double(exact: Fraction) -> float:
 
 def _fused(factors: tuple[float, ...], addend: float, *, double: bool) -> float:
     """Return the product of ``factors`` plus ``addend``, rounded once."""
-    rough = math.prod(factors) + addend  # right if an operand is not finite, or the sum is zero
+    product = math.prod(factors)
+    rough = product + addend  # right if an operand is not finite, or the sum is zero
     if not all(map(math.isfinite, (*factors, addend))):
         return rough
+    if _is_exact(product, factors):
+        if double:
+            return rough  # an addition rounds once
+        part = rough - product
+        if (product - (rough - part)) + (addend - part) == 0:  # Knuth's TwoSum: nothing was rounded
+            return ctypes.c_float(rough).value
     exact = Fraction(addend)
     exact += math.prod(map(Fraction, factors), start=Fraction(1))
     if exact == 0:
         return rough
     return (_double if double else _single)(exact)
+
+
+def _is_exact(product: float, factors: tuple[float, ...]) -> bool:
+    """Return whether a product of two finite numbers is what multiplying them in binary64 gives."""
+    if len(factors) != 2 or not math.isfinite(product):
+        return False
+    (a, b), (c, d) = (one.as_integer_ratio() for one in factors)
+    n, m = product.as_integer_ratio()
+    return a * c * m == n * b * d
 
 
 def chain(row: list[float], column: list[float], start: float) -> float:

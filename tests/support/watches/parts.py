@@ -24,10 +24,13 @@ COMPUTING = (
     "tests/unit/facts",
     "tests/unit/gpu_operator/layouts",
     "tests/unit/gpu_operator/nodes",
+    "tests/unit/gpu_operator/rdma/test_rdma_schema_fuzz.py",
+    "tests/unit/hca/cm/test_rdmacm_model.py",
     "tests/unit/mig",
     "tests/unit/plugins",
     "tests/unit/rdma",
     "tests/unit/repository",
+    "tests/unit/vgpu_sim/clients/test_native_ring.py",
     "tests/unit/vgpu_sim/compiler",
     "tests/unit/vgpu_sim/interp",
     "tests/unit/vgpu_sim/isa",
@@ -38,6 +41,8 @@ COMPUTING = (
     "tests/unit/vgpu_sim/perf_validation",
     "tests/unit/vgpu_sim/ptx",
     "tests/unit/vgpu_sim/sdk",
+    "tests/unit/vgpu_sim/worker_process/test_worker_native.py",
+    "tests/unit/vgpu_sim/worker_process/test_worker_orders.py",
 )
 """Folders, and files of folders whose other tests wait."""
 

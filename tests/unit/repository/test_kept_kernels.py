@@ -85,12 +85,12 @@ def test_a_change_of_the_jit_or_of_what_it_imports_makes_another_entry(
     changed = kernels.root() / source
     real = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: real(path) + b"#" * (path == changed))
-    kernels._sources.cache_clear()
+    kernels.sources.cache_clear()
     try:
         assert kernel(tmp_path).text(BLOCK, PLAN, "", lambda: "new") == "new"
     finally:
         monkeypatch.undo()
-        kernels._sources.cache_clear()
+        kernels.sources.cache_clear()
     assert kernel(tmp_path).text(BLOCK, PLAN, "", never) == "old"
 
 

@@ -51,7 +51,7 @@ def run(harness: Path, *arguments: int) -> str:
         [str(harness), *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1000,
         check=False,
         env={"ASAN_OPTIONS": "detect_leaks=0"},
     )
