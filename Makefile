@@ -9,8 +9,10 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(she
 BIN := .venv/bin
 # Installs packages into the environment; .ci/run names uv here.
 INSTALL_PACKAGES ?= $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
-# More test processes than cores: many tests wait, for a clock or for a process that they started.
+# More test processes than cores: many tests wait, for a clock or for a process that they started. Tests of
+# whole programs wait most.
 JOBS ?= $(shell expr $$(nproc) \* 2)
+PROGRAM_JOBS ?= $(shell expr $$(nproc) \* 3)
 PYTEST := $(BIN)/python -m pytest
 # Where a recipe's line has $(MAKE), `make -n` runs the whole line.
 AGAIN := $(MAKE)
@@ -32,15 +34,15 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 test: venv references ## everything: unit, golden, ABI and conformance tests, then the same product on kind
 	@tests/beside \
 	  computing 'nice -n 19 $(PYTEST) -n $(shell nproc) --dist worksteal --part computing --fuzz-seconds 60 --timeout 1200 || $(PYTEST) --failed-alone --part computing' \
-	  waiting '$(AGAIN) test-processes test-lanes'
+	  waiting '$(AGAIN) test-waiting'
 
 # The tests of the chart need the cluster's helm. An idle cluster takes a seventh of two cores, so it starts
-# after the tests of processes, beside the last unit tests.
-test-processes: venv
+# after the tests of processes, beside the unit tests that wait.
+test-waiting: venv
 	@deploy/kind/programs
-	$(PYTEST) -n $(JOBS) --dist worksteal --part processes || $(PYTEST) --failed-alone --part processes
-	@tests/beside nodes '$(AGAIN) test-nodes' \
-	  units '$(PYTEST) -n $(JOBS) --dist worksteal --part units || $(PYTEST) --failed-alone --part units'
+	$(PYTEST) -n $(PROGRAM_JOBS) --dist worksteal --part processes || $(PYTEST) --failed-alone --part processes
+	@tests/beside units '$(PYTEST) -n $(JOBS) --dist worksteal --part units || $(PYTEST) --failed-alone --part units' \
+	  cluster '$(AGAIN) test-cluster'
 
 # The images are built while the nodes start.
 test-nodes: venv
@@ -193,4 +195,4 @@ venv: .venv/.installed
 	@$(INSTALL_PACKAGES) --no-build-isolation -e '.[operator,plugin,console]' --group dev
 	@touch $@
 
-.PHONY: dist packages release docs help hooks demo test test-processes test-nodes test-lanes test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references
+.PHONY: dist packages release docs help hooks demo test test-waiting test-nodes test-lanes test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references

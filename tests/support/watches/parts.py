@@ -2,7 +2,7 @@
 
 Tests of ``COMPUTING`` use the processor throughout, and their results depend on no clock, so ``make
 test`` runs them at the lowest priority beside all others. The others measure times or restart what
-they started: those of whole programs first, then unit tests, while the cluster starts.
+they started: those of whole programs first, then unit tests, beside those that need the cluster.
 """
 
 from pathlib import Path

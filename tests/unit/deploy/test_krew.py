@@ -28,8 +28,9 @@ def build(directory: Path, *arguments: str) -> dict[str, Any]:
 def program(tmp_path: Path) -> Path:
     """Return the program as krew installs it."""
     build(tmp_path / "krew")
-    with tarfile.open(tmp_path / "krew" / f"kubectl-tessera-{VERSION}.tar.gz") as archive:
-        archive.extractall(tmp_path / "store", filter="data")
+    (tmp_path / "store").mkdir()
+    archive = tmp_path / "krew" / f"kubectl-tessera-{VERSION}.tar.gz"
+    subprocess.run(["tar", "-xf", archive, "-C", tmp_path / "store"], check=True)
     folder = tmp_path / "krew-bin"
     folder.mkdir()
     (folder / "kubectl-tessera").symlink_to(tmp_path / "store" / "kubectl-tessera")
