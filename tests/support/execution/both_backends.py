@@ -9,7 +9,7 @@ import numpy as np
 
 from support.execution import native_launch
 from support.execution.shared_code import SharingCompiler
-from support.kept import interpreted
+from support.kept import interpreter_results
 from vgpu_sim.exec import interp, jit
 from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.hal.compute.tensor_memory import TENSOR_END_BYTE
@@ -68,7 +68,9 @@ class Bench:
             for buffer, initial in zip(self.buffers, self._initial, strict=True)
         ]
         chosen = *launch, native_launch.GRID_ID, native_launch.MULTIPROCESSORS
-        return interpreted.run(module, chosen, before, lambda: self._interpret(module, *launch))
+        return interpreter_results.run(
+            module, chosen, before, lambda: self._interpret(module, *launch)
+        )
 
     def _interpret(
         self,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.kept import interpreted, kernels
+from support.kept import interpreter_results, kernels
 from support.kept.store import Store
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.isa import Module
@@ -22,7 +22,7 @@ def never() -> list[bytes]:
 
 
 def run(folder: Path, make, module: Module = MODULE, launch: object = LAUNCH, before=BEFORE):
-    return interpreted.run(module, launch, before, make, Store("interpreted", folder))
+    return interpreter_results.run(module, launch, before, make, Store("interpreted", folder))
 
 
 def test_an_equal_launch_is_computed_once(tmp_path):
@@ -68,6 +68,6 @@ def test_a_test_that_may_change_the_interpreter_stores_nothing(tmp_path, monkeyp
 
 
 def test_large_memory_is_computed_each_time(tmp_path):
-    large = [(4096, bytes(interpreted.MOST_BYTES + 1))]
+    large = [(4096, bytes(interpreter_results.MOST_BYTES + 1))]
     run(tmp_path, lambda: AFTER, before=large)
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
