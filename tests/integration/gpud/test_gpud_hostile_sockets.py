@@ -23,7 +23,7 @@ from support.processes.gpud_process import (
     status_of_passed_on_socket,
     wait_until,
 )
-from support.processes.lingering import lingering_socket
+from support.processes.lingering import let_go, lingering_socket
 from vgpu_sim.cli.clients import slices as slice_client
 from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.cli.clients.slices import hello_message
@@ -109,7 +109,7 @@ def test_a_descriptor_that_lingers_delays_no_neighbour(node, data, read):
             sock.send(data)  # the connection is closed in answer to this one
         with contextlib.suppress(PermissionError, BrokenPipeError):
             socket.send_fds(sock, [data], [linger.fileno()])
-            linger.close()  # the receiver owns it now; otherwise the reset would come first
+            let_go(linger)  # the receiver owns it now; otherwise the reset would come first
         sock.close()
         assert neighbour_answers(node)
     assert answers(node)
@@ -120,7 +120,7 @@ def test_one_that_lingers_at_a_worker_delays_no_neighbour(node):
     with lingering_socket() as linger, raw_client(node.slice["socket_dir"], TOKEN) as client:
         assert client.open().status == 0
         socket.send_fds(client.sock, [b"garbage"], [linger.fileno()])
-        linger.close()
+        let_go(linger)
         assert neighbour_answers(node)
         with raw_client(node.neighbour["socket_dir"], TOKEN) as neighbour:
             assert neighbour.open().status == 0

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from support.processes.gpud_process import Gpud, gpud, wait_until
-from support.processes.lingering import lingering_socket
+from support.processes.lingering import let_go, lingering_socket
 from support.scripts import query_times, slice_storm
 from vgpu_sim.cli.clients.slices import hello_message
 from vgpu_sim.hal.messages import MessageType
@@ -161,7 +161,7 @@ def pass_on(linger: socket.socket, path: str, unread: bool) -> None:
             if unread:
                 sock.send(b"garbage")
             socket.send_fds(sock, [b"garbage"], [linger.fileno()])
-            linger.close()  # the receiver owns it now; otherwise the reset would come first
+            let_go(linger)  # the receiver owns it now; otherwise the reset would come first
 
 
 def slices_of(node: Gpud) -> list[dict[str, Any]]:

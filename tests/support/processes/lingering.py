@@ -1,8 +1,10 @@
 """Descriptors whose last close takes seconds: TCP sockets that still have data to send."""
 
 import contextlib
+import os
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 
 LINGER_SECONDS = 60
@@ -28,3 +30,10 @@ def lingering_socket(seconds: int = LINGER_SECONDS) -> Iterator[socket.socket]:
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             theirs.close()  # a reset, which ends the wait
             ours.close()
+
+
+def let_go(sent: socket.socket) -> None:
+    """Close our copy of a socket that was passed on. If the receiver has closed its copy already,
+    ours is the last and its close waits, so a thread closes it.
+    """
+    threading.Thread(target=os.close, args=(sent.detach(),)).start()
