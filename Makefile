@@ -14,6 +14,8 @@ INSTALL_PACKAGES ?= $(BIN)/python -m pip install -q --disable-pip-version-check 
 JOBS ?= $(shell expr $$(nproc) \* 2)
 PROGRAM_JOBS ?= $(shell expr $$(nproc) \* 3)
 PYTEST := $(BIN)/python -m pytest
+# $(call RUN_PART,PART,PROCESSES,OPTIONS): what fails beside others runs once more, alone.
+RUN_PART = $(PYTEST) -n $(2) --dist worksteal --part $(1)$(3) || $(PYTEST) --failed-alone --part $(1)
 # Where a recipe's line has $(MAKE), `make -n` runs the whole line.
 AGAIN := $(MAKE)
 E2E := --with-e2e --maxfail 5 tests/e2e
@@ -33,16 +35,15 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 # fails beside others runs once more, at normal priority, and is named (tests/support/watches/failed_alone.py).
 test: venv references ## everything: unit, golden, ABI and conformance tests, then the same product on kind
 	@tests/beside \
-	  computing 'nice -n 19 $(PYTEST) -n $(shell nproc) --dist worksteal --part computing --fuzz-seconds 60 --timeout 1200 || $(PYTEST) --failed-alone --part computing' \
+	  computing 'nice -n 19 $(call RUN_PART,computing,$(shell nproc), --fuzz-seconds 60 --timeout 1200)' \
 	  waiting '$(AGAIN) test-waiting'
 
 # The tests of the chart need the cluster's helm. An idle cluster takes a seventh of two cores, so it starts
 # after the tests of processes, beside the unit tests that wait.
 test-waiting: venv
 	@deploy/kind/programs
-	$(PYTEST) -n $(PROGRAM_JOBS) --dist worksteal --part processes || $(PYTEST) --failed-alone --part processes
-	@tests/beside units '$(PYTEST) -n $(JOBS) --dist worksteal --part units || $(PYTEST) --failed-alone --part units' \
-	  cluster '$(AGAIN) test-cluster'
+	$(call RUN_PART,processes,$(PROGRAM_JOBS))
+	@tests/beside units '$(call RUN_PART,units,$(JOBS))' cluster '$(AGAIN) test-cluster'
 
 # The images are built while the nodes start.
 test-nodes: venv
