@@ -13,9 +13,11 @@ from vgpu_sim.gpud import readiness
 def main() -> None:
     """Serve this node's simulated GPUs until SIGTERM."""
     readiness.withdraw_named(sys.argv[1:])
-    gc.disable()  # until gpud serves: what it loads stays, so a collection would find no garbage
+    gc.disable()  # what gpud loads stays, so a collection would find no garbage
     from vgpu_sim.gpud import command
 
+    gc.freeze()
+    gc.enable()
     command.main()
 
 

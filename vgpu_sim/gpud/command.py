@@ -174,7 +174,6 @@ async def _run(
 ) -> int:
     """Serve until ``stop`` is set or the owner ends, then stop the daemon in order."""
     gc.freeze()  # a full collection need not scan permanent objects
-    gc.enable()
     parent = owner.OwnerWatch(parent_fd, stop.set) if parent_fd is not None else None
     if parent is not None:
         parent.send_ready()
