@@ -12,6 +12,7 @@ from support.kernels import kernel_builder
 from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.isa import DataType, Instruction, Op, Operand, Predicate, Register
 from vgpu_sim.isa.errors import InvalidFunction
+from vgpu_sim.isa.layout import Modifier
 from vgpu_sim.isa.rules import destination_roles, operand_bits, source_roles
 from vgpu_sim.isa.table import TABLE
 
@@ -30,11 +31,15 @@ def forms(op: Op) -> tuple[Instruction, ...]:
 
 
 def _all_forms(op: Op) -> Iterator[Instruction]:
-    modifiers = [modifier for modifier in TABLE[op].modifiers if modifier.codes]
+    modifiers = _coded_modifiers(op)
     names = [modifier.name for modifier in modifiers]
     for type_ in TABLE[op].types or (DataType.B32,):
         for values in itertools.product(*(modifier.codes for modifier in modifiers)):
             yield Instruction(op, type_, **dict(zip(names, values, strict=True)))
+
+
+def _coded_modifiers(op: Op) -> list[Modifier]:
+    return [modifier for modifier in TABLE[op].modifiers if modifier.codes]
 
 
 @functools.cache
@@ -69,7 +74,7 @@ def emit(
 
 
 def _legal(form: Instruction) -> bool:
-    if any(modifier.error(form) for modifier in TABLE[form.op].modifiers if modifier.codes):
+    if any(modifier.error(form) for modifier in _coded_modifiers(form.op)):
         return False
     builder = KernelBuilder(8, 8)
     emit(builder, form, [_place(builder, bits) for bits in source_bits(form)])

@@ -22,7 +22,7 @@ def never() -> list[bytes]:
 
 
 def run(folder: Path, make, module: Module = MODULE, launch: object = LAUNCH, before=BEFORE):
-    return interpreter_results.run(module, launch, before, make, Store("interpreted", folder))
+    return interpreter_results.run(module, launch, before, make, Store("interpreter", folder))
 
 
 def test_an_equal_launch_is_computed_once(tmp_path):
@@ -47,19 +47,12 @@ def test_another_launch_is_computed(tmp_path, other):
     assert run(tmp_path, never) == AFTER
 
 
-def test_another_interpreter_computes_again(tmp_path, monkeypatch):
+def test_another_interpreter_computes_again(tmp_path, monkeypatch, changed_source):
     monkeypatch.setattr(kernels, "are_stored", lambda: True)
     run(tmp_path, lambda: AFTER)
     assert run(tmp_path, never) == AFTER
-    changed = kernels.root() / "exec" / "interp" / "__init__.py"
-    real = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: real(path) + b"#" * (path == changed))
-    kernels.sources.cache_clear()
-    try:
+    with changed_source("exec/interp/__init__.py"):
         assert run(tmp_path, lambda: [b"ef", b""]) == [b"ef", b""]
-    finally:
-        monkeypatch.undo()
-        kernels.sources.cache_clear()
 
 
 def test_a_test_that_may_change_the_interpreter_stores_nothing(tmp_path, monkeypatch):

@@ -79,18 +79,11 @@ def test_all_on_which_a_text_depends_makes_another_entry(tmp_path):
     "source", ["exec/jit/text/writer.py", "isa/table.py", "hal/compute/abi.py"]
 )
 def test_a_change_of_the_jit_or_of_what_it_imports_makes_another_entry(
-    tmp_path, monkeypatch, source
+    tmp_path, changed_source, source
 ):
     kernel(tmp_path).text(BLOCK, PLAN, "", lambda: "old")
-    changed = kernels.root() / source
-    real = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: real(path) + b"#" * (path == changed))
-    kernels.sources.cache_clear()
-    try:
+    with changed_source(source):
         assert kernel(tmp_path).text(BLOCK, PLAN, "", lambda: "new") == "new"
-    finally:
-        monkeypatch.undo()
-        kernels.sources.cache_clear()
     assert kernel(tmp_path).text(BLOCK, PLAN, "", never) == "old"
 
 
