@@ -28,6 +28,13 @@ NO_PLUGIN = {
     "kubelet: the plugin died": ("UnexpectedAdmissionError", "no healthy devices"),
     # The kubelet does not repeat a call of Allocate.
     "kubelet: the plugin died in a call": ("UnexpectedAdmissionError", "code = Unavailable"),
+    # When the stream of a plugin that died ends, the kubelet closes the connection, and with it
+    # another call that has not failed yet.
+    "kubelet: closed the connection of a plugin that died": (
+        "UnexpectedAdmissionError",
+        "code = Canceled",
+        "the client connection is closing",
+    ),
 }
 # A kubelet that starts admits pods again whose containers had not started, although it looks for
 # plugins only once a second and knows none of their devices yet. Until it has read all pods, it
