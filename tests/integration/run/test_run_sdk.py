@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.kept import cuda_programs
 from support.processes import tessera_run
 from support.processes.tessera_run import REPOSITORY
 from vgpu_sim.sdk import clang
@@ -38,14 +39,21 @@ def compile_cuda(temporary: Path, *arguments: str) -> subprocess.CompletedProces
     return tessera_run.to_its_end(temporary, "cc", *arguments, timeout_s=240)
 
 
+def build(temporary: Path, source: Path, *options: str, output: str = "program") -> None:
+    command = str(source), *options, "-o", output
+    made = cuda_programs.compile_kept(
+        temporary, command, source, lambda: compile_cuda(temporary, *command)
+    )
+    assert (made.returncode, made.stderr) == (0, "")
+
+
 def run_program(temporary: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = (str(temporary / "program"), *arguments)
     return tessera_run.run(temporary, *command, timeout_s=240, kept=True, backend="jit")
 
 
 def test_textures_and_surfaces_return_what_the_host_computes(tmp_path: Path) -> None:
-    made = compile_cuda(tmp_path, str(SOURCES / "textures.cu"), "-o", "program")
-    assert made.returncode == 0, made.stderr
+    build(tmp_path, SOURCES / "textures.cu")
     done = run_program(tmp_path)
     assert (done.returncode, done.stdout) == (0, "failures 0\n"), done.stderr
 
@@ -66,17 +74,14 @@ def test_textures_and_surfaces_return_what_the_host_computes(tmp_path: Path) -> 
 def test_what_programs_commonly_write_computes_right(
     tmp_path: Path, program: str, checks: list[str]
 ) -> None:
-    made = compile_cuda(tmp_path, str(SOURCES / f"{program}.cu"), "-o", "program")
-    assert (made.returncode, made.stderr) == (0, "")
+    build(tmp_path, SOURCES / f"{program}.cu")
     done = run_program(tmp_path)
     assert done.stdout.splitlines() == [f"{check}: right" for check in checks], done.stderr
     assert done.returncode == 0, done.stderr
 
 
 def test_atomic_additions_of_vectors_are_not_left_out(tmp_path: Path) -> None:
-    source = str(SOURCES / "vector_atomics.cu")
-    made = compile_cuda(tmp_path, "-arch=sm_90", source, "-o", "program")
-    assert (made.returncode, made.stderr) == (0, "")
+    build(tmp_path, SOURCES / "vector_atomics.cu", "-arch=sm_90")
     done = run_program(tmp_path)
     assert (done.returncode, done.stdout) == (0, "vector atomics: right\n"), done.stderr
 
@@ -91,24 +96,20 @@ def test_atomic_additions_of_vectors_are_not_left_out(tmp_path: Path) -> None:
 def test_what_needs_compute_capability_9_computes_right(
     tmp_path: Path, program: str, checks: list[str]
 ) -> None:
-    source = str(SOURCES / f"{program}.cu")
-    made = compile_cuda(tmp_path, "-arch=sm_90", source, "-o", "program")
-    assert (made.returncode, made.stderr) == (0, "")
+    build(tmp_path, SOURCES / f"{program}.cu", "-arch=sm_90")
     done = run_program(tmp_path)
     assert done.stdout.splitlines() == [f"{check}: right" for check in checks], done.stderr
     assert done.returncode == 0, done.stderr
 
 
 def test_blocks_of_a_cluster_share_a_histogram(tmp_path: Path) -> None:
-    made = compile_cuda(tmp_path, "-arch=sm_90", str(SOURCES / "clusters.cu"), "-o", "program")
-    assert made.returncode == 0, made.stderr
+    build(tmp_path, SOURCES / "clusters.cu", "-arch=sm_90")
     done = run_program(tmp_path)
     assert (done.returncode, done.stdout) == (0, "clusters: right\n"), done.stderr
 
 
 def test_managed_variables_are_the_same_for_host_and_kernels(tmp_path: Path) -> None:
-    made = compile_cuda(tmp_path, "-O1", str(SOURCES / "managed.cu"), "-o", "program")
-    assert made.returncode == 0, made.stderr
+    build(tmp_path, SOURCES / "managed.cu", "-O1")
     done = run_program(tmp_path)
     assert (done.returncode, done.stdout) == (0, "failures 0\n"), done.stdout + done.stderr
 
@@ -120,46 +121,33 @@ def test_managed_variables_of_separate_compilation_are_refused(tmp_path: Path) -
 
 
 def test_a_kernel_that_requires_clusters_gets_them(tmp_path: Path) -> None:
-    source = str(SOURCES / "required_clusters.cu")
-    made = compile_cuda(tmp_path, "-arch=sm_90", source, "-o", "program")
-    assert made.returncode == 0, made.stderr
+    build(tmp_path, SOURCES / "required_clusters.cu", "-arch=sm_90")
     done = run_program(tmp_path)
     assert (done.returncode, done.stdout) == (0, "blocks 2 1 1 4\n"), done.stdout + done.stderr
 
 
 def test_the_example_of_a_kernel_that_launches_kernels_runs(tmp_path: Path) -> None:
-    source = str(REPOSITORY / "examples" / "device_launch.cu")
-    made = compile_cuda(tmp_path, source, "-o", "program")
-    assert made.returncode == 0, made.stderr
+    build(tmp_path, REPOSITORY / "examples" / "device_launch.cu")
     done = run_program(tmp_path)
     expected = "the sum of the squares below 1000 is 332833500\n"
     assert (done.returncode, done.stdout) == (0, expected), done.stderr
 
 
 def test_kernels_call_the_runtime(tmp_path: Path) -> None:
-    source = str(SOURCES / "device_runtime.cu")
-    made = compile_cuda(tmp_path, "-rdc=true", source, "-o", "program")
-    assert made.returncode == 0, made.stderr
+    build(tmp_path, SOURCES / "device_runtime.cu", "-rdc=true")
     done = run_program(tmp_path)
     assert (done.returncode, done.stdout) == (0, "device runtime: right\n"), done.stderr
 
 
 def test_programs_of_several_files_run_right(tmp_path: Path) -> None:
-    objects = []
-    for source in ("arithmetic", "cooperation", "language", "accuracy", "formats"):
-        objects.append(str(tmp_path / f"{source}.o"))
-        made = compile_cuda(
-            tmp_path, "-dc", "-O2", "-arch=sm_90", str(SOURCES / f"{source}.cu"), "-o", objects[-1]
-        )
-        assert made.returncode == 0, made.stderr
-    library = str(tmp_path / "libchecks.a")
-    made = compile_cuda(tmp_path, "-lib", "-o", library, *objects[1:3])
+    names = ("arithmetic", "cooperation", "language", "accuracy", "formats")
+    for name in names:
+        build(tmp_path, SOURCES / f"{name}.cu", "-dc", "-O2", "-arch=sm_90", output=f"{name}.o")
+    objects = [f"{name}.o" for name in names]
+    made = compile_cuda(tmp_path, "-lib", "-o", "libchecks.a", *objects[1:3])
     assert made.returncode == 0, made.stderr
-    made = compile_cuda(
-        tmp_path, "-rdc=true", "-arch=sm_90", str(SOURCES / "shared.cu"), objects[0], *objects[3:],
-        f"-L{tmp_path}", "-lchecks", "-o", "program",
-    )  # fmt: skip
-    assert made.returncode == 0, made.stderr
+    options = ("-rdc=true", "-arch=sm_90", objects[0], *objects[3:], "-L.", "-lchecks")
+    build(tmp_path, SOURCES / "shared.cu", *options)
     done = run_program(tmp_path, *MEASURED)
     lines = done.stdout.splitlines()
     outcomes = dict(line.split(": ") for line in lines if line.endswith((": right", ": WRONG")))

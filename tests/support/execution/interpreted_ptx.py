@@ -1,12 +1,15 @@
 """Compiling PTX and running it on the interpreter, with numpy arrays as device memory."""
 
+import functools
 import re
 import struct
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from support.kept import interpreter_results, modules
 from vgpu_sim import compiler
 from vgpu_sim.exec import interp
 from vgpu_sim.hal.compute import address_map
@@ -28,9 +31,13 @@ def compile_verified(source: str | bytes, capability: tuple[int, int] = CAPABILI
     """Compile, and verify the result against the rules of the instruction set."""
     if ".target sm_120a" in str(source):
         capability = (12, 0)
-    module = compiler.compile_ptx(source, capability=capability)
-    verify.check_module(module)
-    return module
+
+    def compile_now() -> Module:
+        module = compiler.compile_ptx(source, capability=capability)
+        verify.check_module(module)
+        return module
+
+    return modules.compile_kept(source, capability, compile_now)
 
 
 def kernel(body: str, parameters: str = "", *, registers: str = "", header: str = "") -> str:
@@ -50,6 +57,36 @@ def run(
     name: str | None = None,
 ) -> list[NDArray[np.generic]]:
     """Run a kernel; arrays are passed as pointers and returned as the kernel left them."""
+    arrays = [one for one in arguments if isinstance(one, np.ndarray)]
+    kinds = [
+        (one.dtype.str, one.shape if isinstance(one, np.ndarray) else one.tobytes())
+        for one in arguments
+    ]
+    left = interpreter_results.run(
+        source,
+        (_own_source(), kinds, grid, block, name),
+        [(number, one.tobytes()) for number, one in enumerate(arrays)],
+        lambda: _run(source, arguments, grid, block, name),
+    )
+    return [
+        np.frombuffer(after, one.dtype).reshape(one.shape)
+        for after, one in zip(left, arrays, strict=True)
+    ]
+
+
+@functools.cache
+def _own_source() -> bytes:
+    """Return this file, which places variables and arrays in memory."""
+    return Path(__file__).read_bytes()
+
+
+def _run(
+    source: str | Module,
+    arguments: Sequence[Argument],
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    name: str | None,
+) -> list[bytes]:
     module = source if isinstance(source, Module) else compile_verified(source)
     function = module.functions[0] if name is None else module.function(name)
     memory = bytearray()
@@ -78,10 +115,8 @@ def run(
         interp.BufferMemory(BASE, memory),
         segment_base=BASE,
     )
-    results = []
-    for argument, address in zip(arguments, addresses, strict=True):
-        if isinstance(argument, np.ndarray) and address is not None:
-            start = address - BASE
-            after = np.frombuffer(bytes(memory[start : start + argument.nbytes]), argument.dtype)
-            results.append(after.reshape(argument.shape))
-    return results
+    return [
+        bytes(memory[address - BASE : address - BASE + argument.nbytes])
+        for argument, address in zip(arguments, addresses, strict=True)
+        if isinstance(argument, np.ndarray) and address is not None
+    ]

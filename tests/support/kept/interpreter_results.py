@@ -1,7 +1,7 @@
 """What the interpreter left in memory, in this run of the tests or in an earlier one.
 
-The key is everything on which that depends: the module, the launch, the memory before it, and the
-interpreter's sources with all below it. As with ``kernels``, a test with the fixture
+The key is everything on which that depends: the module or its PTX, the launch, the memory before it,
+and the sources of the compiler and of the interpreter with all below them. As with ``kernels``, a test with the fixture
 ``monkeypatch`` stores and reads nothing.
 """
 
@@ -23,7 +23,7 @@ Buffers = Sequence[tuple[int, bytes]]  # the address and the content of each
 
 
 def run(
-    module: Module,
+    program: Module | str | bytes,
     launch: object,
     before: Buffers,
     make: Callable[[], list[bytes]],
@@ -37,13 +37,12 @@ def run(
         return make()
     parts = [part for address, data in before for part in (address.to_bytes(8, "little"), data)]
     versions = f"{platform.python_version()} {platform.machine()} {np.__version__}"
-    key = key_of(
-        kernels.sources(),
-        versions.encode(),
-        container.encode(module),
-        repr(launch).encode(),
-        *parts,
-    )
+    if isinstance(program, Module):
+        content = kernels.sources(), b"module", container.encode(program)
+    else:
+        text = program.encode() if isinstance(program, str) else program
+        content = kernels.sources("compiler"), b"text", text
+    key = key_of(*content, versions.encode(), repr(launch).encode(), *parts)
     found = store.get(key)
     if found is None:
         made = make()

@@ -102,8 +102,8 @@ def root() -> Path:
 
 
 @functools.cache
-def sources() -> bytes:
-    """Return a digest of the sources that execute kernels, and of all below them."""
-    named = (root() / name for name in READ)
+def sources(*more: str) -> bytes:
+    """Return a digest of the sources that execute kernels, of all below them, and of ``more``."""
+    named = (root() / name for name in (*READ, *more))
     parts = (sorted(one.rglob("*.py")) if one.is_dir() else [one] for one in named)
     return digest_of(root(), itertools.chain.from_iterable(parts))

@@ -47,7 +47,7 @@ def compile_kept(
     if text.returncode:
         return text
     # Debug information names the source and this directory; with -g, both are in the text.
-    key = key_of(_identity(cc), "\0".join(flags).encode(), text.stdout.encode())
+    key = key_of(identity(cc), "\0".join(flags).encode(), text.stdout.encode())
     found = store.get(key)
     if found is not None:
         output.write_bytes(found)
@@ -63,7 +63,7 @@ def _run(command: list[str], directory: Path) -> subprocess.CompletedProcess[str
 
 
 @functools.cache
-def _identity(cc: str) -> bytes:
+def identity(cc: str) -> bytes:
     """Return what distinguishes a compiler from another: its version and configuration."""
     done = subprocess.run([cc, "-v"], capture_output=True, check=True)
     return done.stdout + done.stderr

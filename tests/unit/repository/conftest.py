@@ -26,7 +26,7 @@ def tracked_files() -> list[str]:
 def changed_source(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[str], AbstractContextManager[None]]:
-    """Return a context manager in which a file of those that execute kernels has other content."""
+    """Return a context manager in which a file that compiles or executes kernels has changed."""
 
     @contextlib.contextmanager
     def change(source: str) -> Iterator[None]:

@@ -21,7 +21,7 @@ def never() -> list[bytes]:
     pytest.fail("it was computed again")
 
 
-def run(folder: Path, make, module: Module = MODULE, launch: object = LAUNCH, before=BEFORE):
+def run(folder: Path, make, module: Module | str = MODULE, launch: object = LAUNCH, before=BEFORE):
     return interpreter_results.run(module, launch, before, make, Store("interpreter", folder))
 
 
@@ -35,6 +35,7 @@ def test_an_equal_launch_is_computed_once(tmp_path):
     [
         {"module": compile_ptx(VECADD.replace("add.f32", "sub.f32"), capability=(9, 0))},
         {"module": replace(MODULE, functions=(replace(MODULE.functions[0], shared_bytes=16),))},
+        {"module": VECADD},
         {"launch": ((2, 1, 1), (32, 1, 1))},
         {"before": [(4096, b"ac"), (8192, b"")]},
         {"before": [(4096, b"a"), (8192, b"b")]},
@@ -53,6 +54,15 @@ def test_another_interpreter_computes_again(tmp_path, monkeypatch, changed_sourc
     assert run(tmp_path, never) == AFTER
     with changed_source("exec/interp/__init__.py"):
         assert run(tmp_path, lambda: [b"ef", b""]) == [b"ef", b""]
+
+
+def test_another_compiler_computes_what_ptx_left_again(tmp_path, monkeypatch, changed_source):
+    monkeypatch.setattr(kernels, "are_stored", lambda: True)
+    run(tmp_path, lambda: AFTER)
+    run(tmp_path, lambda: AFTER, VECADD)
+    with changed_source("compiler/__init__.py"):
+        assert run(tmp_path, never) == AFTER
+        assert run(tmp_path, lambda: [b"ef", b""], VECADD) == [b"ef", b""]
 
 
 def test_a_test_that_may_change_the_interpreter_stores_nothing(tmp_path, monkeypatch):
