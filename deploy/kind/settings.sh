@@ -17,7 +17,12 @@ export KUBECONFIG=$CACHE/$CLUSTER.kubeconfig   # the user's own kubeconfig is no
 # Images built from files in this folder have a hash of them as their name.
 # shellcheck disable=SC2034 # used by scripts that source this file
 NODE_IMAGE=tessera.local/node:$KUBERNETES-$(cat "$here"/versions.env "$here"/build-node-image \
-  "$here"/node/* | sha256sum | cut -c1-12)
+  "$here"/store-images "$here"/node/* | sha256sum | cut -c1-12)
+# The same with Tessera's images, as they were when deploy/images/build last loaded much into nodes.
+# shellcheck disable=SC2034
+LOADED_NODE_IMAGE=tessera.local/node-loaded:${NODE_IMAGE##*:}
+# shellcheck disable=SC2034
+STORED=dev.tessera.node-image=stored   # the label of both
 
 say() { printf '%s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }

@@ -13,8 +13,7 @@ systemctl -q mask systemd-binfmt.service
 mkdir -p /etc/kubernetes/manifests /opt/cni/bin
 cp /usr/lib/cni/{host-local,loopback,ptp,portmap,bridge} /opt/cni/bin/
 
-# kind's hook, without rlimits: a node without CAP_SYS_RESOURCE cannot raise them, nor lower an
-# oom_score_adj.
-ctr oci spec | jq '.hooks.createContainer += [{"path": "/kind/bin/mount-product-files.sh"}]
-  | del(.process.rlimits)' >/etc/containerd/cri-base.json
+# Without rlimits: a node without CAP_SYS_RESOURCE cannot raise them, nor lower an oom_score_adj. And
+# without kind's hook, which runs jq for each container to hide the machine's product name.
+ctr oci spec | jq 'del(.process.rlimits)' >/etc/containerd/cri-base.json
 sed -i 's/restrict_oom_score_adj = false/restrict_oom_score_adj = true/' /etc/containerd/config.toml
