@@ -18,28 +18,28 @@ def never() -> Module:
     pytest.fail("it was compiled again")
 
 
-def compiled(folder: Path, make, text: str = VECADD, capability=HOPPER) -> Module:
+def compile_text(folder: Path, make, text: str = VECADD, capability=HOPPER) -> Module:
     return modules.compile_kept(text, capability, make, Store("modules", folder))
 
 
 def test_ptx_is_compiled_once_for_each_text_and_target(tmp_path):
     module = compile_ptx(VECADD, capability=HOPPER)
     other = compile_ptx(VECADD.replace("add.f32", "sub.f32"), capability=HOPPER)
-    assert compiled(tmp_path, lambda: module) == compiled(tmp_path, never) == module
-    assert compiled(tmp_path, lambda: other, VECADD.replace("add.f32", "sub.f32")) == other
-    assert compiled(tmp_path, lambda: other, capability=(10, 0)) == other
+    assert compile_text(tmp_path, lambda: module) == compile_text(tmp_path, never) == module
+    assert compile_text(tmp_path, lambda: other, VECADD.replace("add.f32", "sub.f32")) == other
+    assert compile_text(tmp_path, lambda: other, capability=(10, 0)) == other
 
 
 def test_another_compiler_compiles_again(tmp_path, monkeypatch, changed_source):
     monkeypatch.setattr(kernels, "are_stored", lambda: True)
     module = compile_ptx(VECADD, capability=HOPPER)
-    compiled(tmp_path, lambda: module)
+    compile_text(tmp_path, lambda: module)
     with changed_source("compiler/__init__.py"), pytest.raises(pytest.fail.Exception):
-        compiled(tmp_path, never)
+        compile_text(tmp_path, never)
 
 
 def test_a_test_that_may_change_the_compiler_stores_nothing(tmp_path, monkeypatch):
-    compiled(tmp_path, lambda: compile_ptx(VECADD, capability=HOPPER))
+    compile_text(tmp_path, lambda: compile_ptx(VECADD, capability=HOPPER))
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
