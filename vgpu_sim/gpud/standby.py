@@ -42,8 +42,8 @@ async def take_over(
     while not journal.try_lock(state_dir):
         if not said and warm():
             said = True
-            stands_by()
             logger.info("gpud_stands_by state_dir=%s", state_dir)
+            stands_by()
         if wait_seconds is not None and loop.time() - begin >= wait_seconds:
             raise JournalError(f"another gpud holds the lock {state_dir / journal.LOCK_NAME}")
         with suppress(TimeoutError):
