@@ -32,18 +32,18 @@ LEFT_OUT = {"address": _BULK, "thread": f"{_BULK} or vanishes or idle"}
 SECONDS = 900
 ENGINE = "libtessera_hca.so"
 # Tests of a bad network send many packets, so a few seeds are enough here. Each group is a process,
-# which takes two seconds to start with a sanitizer.
+# which takes almost three seconds to start with a sanitizer.
 FILES = {
-    "memory": ("hca_engine", "hca_hostile", "hca_verbs", "hca_hostile_verbs", "hca_hostile_slots"),
-    "objects": (
+    "node": (
+        *("hca_engine", "hca_hostile", "hca_verbs", "hca_hostile_verbs", "hca_hostile_slots"),
         *("hca_turns", "hca_idle", "hca_boundaries", "hca_datagrams", "hca_raw", "hca_windows"),
         *("hca_policy", "hcad_saving", "hcad_device_regions"),
     ),
     "wire": (
         *("hca_wire", "hca_wire_hostile", "hca_wire_faults", "hca_wire_policy"),
         *("hca_wire_atomics", "hca_wire_unreliable", "hca_wire_datagrams"),
+        *("hca_wire_groups", "hca_wire_congestion", "hca_wire_qos", "hca_wire_fuzz"),
     ),
-    "load": ("hca_wire_groups", "hca_wire_congestion", "hca_wire_qos", "hca_wire_fuzz"),
 }
 
 

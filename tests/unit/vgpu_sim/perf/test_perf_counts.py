@@ -367,7 +367,7 @@ def test_counters_cost_at_most_one_check_per_instruction(
 
 @pytest.mark.parametrize("body", [_LOOP.format("4"), 400 * "add.u32 %r8, %r8, %r0;\n"])
 def test_samples_are_weighted_by_their_cost(body: str) -> None:
-    device, launches = Device(body), 40
+    device, launches = Device(body), 10
     device.launch(1, 1, 0)
     weight = device.costs._weight
     tracemalloc.start()
