@@ -226,4 +226,5 @@ def test_shares_and_their_users_survive_gpud(node: Gpud, pods: list[Pod], uuid: 
         with program(node, two) as second:
             assert (second.ask("compute"), second.ask("memory")) == (42, 256)
         node.call("destroy_instance", uuid=uuid, owner=f"claim:{A}", evict=True)
-        assert node.instance(uuid)["contexts"] == []
+        # gpud may still be ending the second program's context.
+        wait_until(lambda: not node.instance(uuid)["contexts"])
