@@ -51,7 +51,7 @@ def test_every_form_that_is_lowered_is_ptx() -> None:
             [*(f".{word}" for word in sorted(slot.words)), *([""] if slot.optional else [])]
             for slot in form.slots
         ]
-        for index in range(len(choices)):  # each word must be valid in some spelling
+        for index in range(len(choices)):  # a word of each slot must be valid in some spelling
             assert any(
                 grammar.first_error(form.opcode, tuple(filter(None, spelled))) is None
                 for word in choices[index]
