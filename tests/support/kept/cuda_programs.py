@@ -28,13 +28,15 @@ def compile_kept(
     """Return what ``make`` returned, which runs a command in ``directory``, or write its output.
 
     The command's last word is the output, relative to ``directory``. It is not stored if ``tessera
-    cc`` printed a message or failed.
+    cc`` printed a message or failed. It names the folder of the source, which may be another
+    checkout's.
     """
     read = (
         digest_of(one, sorted(filter(Path.is_file, one.iterdir())))
         for one in (directory, source.parent)
     )
-    key = key_of(_surroundings(), "\0".join(command).encode(), *read)
+    words = (source.name if word == str(source) else word for word in command)
+    key = key_of(_surroundings(), "\0".join(words).encode(), *read)
     file = directory / command[-1]
     found = store.get(key)
     if found is not None:
