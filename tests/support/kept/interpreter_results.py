@@ -1,8 +1,8 @@
 """What the interpreter left in memory, in this run of the tests or in an earlier one.
 
-The key is everything on which that depends: the module or its PTX, the launch, the memory before it,
-and the sources of the compiler and of the interpreter with all below them. As with ``kernels``, a test with the fixture
-``monkeypatch`` stores and reads nothing.
+The key is everything on which that depends: the module or its PTX, the launch, the memory before
+it, and the sources of the compiler and of the interpreter with all below them. As with ``kernels``,
+a test with the fixture ``monkeypatch`` stores and reads nothing.
 """
 
 import itertools
