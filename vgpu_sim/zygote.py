@@ -36,6 +36,10 @@ _PAUSE_S: Final = 0.04
 # New objects between collections of cycles: compilers create many that stay, and hardly any cycles.
 _GC_THRESHOLD: Final = 20_000
 _LATE_S: Final = 0.1  # after that, the spare is created even if requests arrive
+# Load average for each CPU above which no spare is created: its preparation takes more CPU time
+# than it saves a context, and on busy CPUs this time is taken from programs (ADR 202).
+_MOST_LOAD: Final = 2.0
+_BUSY_PAUSE_S: Final = 1.0
 # Limit of live workers that were spares: a spare's memory stays charged to gpud's group.
 _MOST_FROM_SPARES: Final = 32
 
@@ -164,6 +168,9 @@ class Zygote:
         config, self._wanted = self._wanted, None
         if config is None or self._spare is not None:
             return
+        if _cpus_are_busy():
+            self._want_spare(config, _BUSY_PAUSE_S)
+            return
         with contextlib.suppress(OSError, RuntimeError):
             spare = Spare(config)
             spare.set_process(_fork(lambda: _become_spare(config, spare.its_channel.fileno())))
@@ -185,6 +192,11 @@ class Zygote:
     def _send(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # gpud has gone: the next read reports that
             self._gpud.send(spawn.encode(message))
+
+
+def _cpus_are_busy() -> bool:
+    """Return whether many threads competed for this machine's CPUs in the last minute."""
+    return os.getloadavg()[0] > _MOST_LOAD * (os.cpu_count() or 1)
 
 
 def _config(message: dict[str, Any]) -> spawn.WorkerConfig:

@@ -22,7 +22,8 @@ LABEL org.opencontainers.image.title=tessera
 RUN command -v nft >/dev/null || { apt-get update && \
     apt-get install -y --no-install-recommends nftables && rm -rf /var/lib/apt/lists/*; }
 COPY --from=dependencies /opt/tessera /opt/tessera
+# runc sets HOME for a user without one, other runtimes do not, and the operator's client reads it.
 ENV PATH=/opt/tessera/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    PYTHONUNBUFFERED=1
+    PYTHONUNBUFFERED=1 HOME=/
 COPY --from=product /own /opt/tessera
 CMD ["tessera", "--help"]

@@ -67,6 +67,10 @@ debian() { # suite packages image: a Debian root file system from this machine's
   docker import -c "$PATH_LINE" "$tar" "$3"
 }
 
+remove_other_tags() { # image: earlier ones; nodes that still run keep theirs
+  docker images --format '{{.Repository}}:{{.Tag}}' "${1%:*}" | grep -vxF "$1" | xargs -r docker rmi || true
+}
+
 engine_answers() { docker info >/dev/null 2>&1; }
 
 PATH=$TOOLS:$PATH

@@ -111,5 +111,8 @@ def _variables(environment: Mapping[str, str]) -> list[str]:
 
 
 def _without_home(text: str) -> str:
-    home = str(Path("~").expanduser())
+    try:
+        home = str(Path.home())
+    except RuntimeError:  # a uid without a home
+        return text
     return text.replace(home, "~") if len(home) > 1 else text

@@ -226,6 +226,20 @@ def test_the_bundle_has_names_of_variables_only(
     assert json.loads(files["host/doctor.json"])["findings"][0]["found"].startswith("~/.cache")
 
 
+def test_a_user_without_a_home_gets_a_bundle(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", home)
+    monkeypatch.setattr(node, "is_node", lambda: False)
+    path = tmp_path / "b.tar.gz"
+    result = CliRunner().invoke(bundle.command, ["-f", str(path), "--no-cluster"])
+    assert result.exit_code == 0, result.output
+    assert tarfile.is_tarfile(path)
+
+
 def test_yaml_of_a_framework_is_refused() -> None:
     result = CliRunner().invoke(command.command, ["--framework", "torch", "-o", "yaml"])
     assert result.exit_code == 2

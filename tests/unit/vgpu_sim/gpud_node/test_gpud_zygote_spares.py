@@ -157,3 +157,20 @@ def test_what_is_expected_has_a_spare_like_it(
     zygote._expect(worker_config(threads=threads))
     assert zygote.killed == killed
     assert zygote.wants_spare == wanted
+
+
+def test_a_busy_machine_creates_a_spare_later(
+    zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until its CPUs are less busy."""
+    zygote._expect(worker_config())
+    limit = forking._MOST_LOAD * (os.cpu_count() or 1)
+    for load, forks in ((limit + 0.1, 0), (limit + 0.1, 0), (limit, 1)):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
+        zygote._make_spare()
+        assert zygote.forks == forks
+        pause = zygote._pause_ms()
+        assert (pause is None) == bool(forks)
+        assert pause is None or pause > 900.0
+    assert zygote._spare is not None
+    zygote._spare.end()

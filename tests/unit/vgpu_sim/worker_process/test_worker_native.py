@@ -14,7 +14,7 @@ under random schedules (``schedules.h``); ``interleave_pool``: runners and helpe
 
 import functools
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -41,10 +41,24 @@ def flags(sanitizer: str) -> list[str]:
     return [*FLAGS, *SANITIZERS[sanitizer], f"-I{WORKER}", f"-I{INCLUDE}"]
 
 
-def compile_c(sanitizer: str, directory: Path, *arguments: object) -> None:
-    command = ["cc", *flags(sanitizer), *map(str, arguments)]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+def compile_objects(
+    sanitizer: str, directory: Path, sources: Iterable[Path], *more: str
+) -> tuple[Path, ...]:
+    """Compile each source, or take the object of an earlier run."""
+    made = []
+    for number, source in enumerate(sources):  # two may have one name
+        output = directory / f"{source.stem}-{number}.o"
+        done = native_parts.compile_kept([*flags(sanitizer), *more], source, output)
+        expect_success(done, sanitizer)
+        made.append(output)
+    return tuple(made)
+
+
+def link(sanitizer: str, program: Path, objects: Iterable[Path]) -> Path:
+    command = ["cc", *flags(sanitizer), "-o", str(program), *map(str, objects), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     expect_success(done, sanitizer)
+    return program
 
 
 def expect_success(done: subprocess.CompletedProcess[str], sanitizer: str) -> None:
@@ -59,22 +73,15 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
 
     @functools.cache
     def compile_worker(sanitizer: str) -> tuple[Path, ...]:
-        directory = tmp_path_factory.mktemp(sanitizer)
-        for source in (HARNESS / "client.c", *sorted(WORKER.rglob("*.c"))):
-            output = directory / f"{source.stem}.o"
-            done = native_parts.compile_kept(flags(sanitizer), source, output)
-            expect_success(done, sanitizer)
-        return tuple(sorted(directory.glob("*.o")))
+        sources = HARNESS / "client.c", *sorted(WORKER.rglob("*.c"))
+        return compile_objects(sanitizer, tmp_path_factory.mktemp(sanitizer), sources)
 
     return compile_worker
 
 
 def build(program: str, sanitizer: str, directory: Path, runtime: Runtime) -> Path:
-    target = directory / program
-    compile_c(
-        sanitizer, directory, "-o", target, HARNESS / f"{program}.c", *runtime(sanitizer), "-lm"
-    )
-    return target
+    objects = compile_objects(sanitizer, directory, [HARNESS / f"{program}.c"])
+    return link(sanitizer, directory / program, [*objects, *runtime(sanitizer)])
 
 
 @pytest.mark.parametrize(
@@ -117,10 +124,8 @@ def test_native_runtime(program: str, sanitizer: str, tmp_path: Path, runtime: R
 
 
 def test_turns_are_proportional_to_the_blocks_that_wait(tmp_path: Path) -> None:
-    program = tmp_path / "rounds"
-    compile_c(
-        "plain", tmp_path, "-o", program, HARNESS / "rounds.c", WORKER / "blocks" / "rounds.c"
-    )
+    sources = HARNESS / "rounds.c", WORKER / "blocks" / "rounds.c"
+    program = link("plain", tmp_path / "rounds", compile_objects("plain", tmp_path, sources))
     done = subprocess.run([program], capture_output=True, text=True, timeout=BUSY_S, check=False)
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stdout + done.stderr
 
@@ -153,10 +158,10 @@ SCHEDULED = {
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_no_schedule_loses_a_call_or_a_block(tmp_path: Path, name: str) -> None:
     """A seed that failed fails again: ``interleave 1 SEED``."""
-    program = tmp_path / name
-    flags = "-U_FORTIFY_SOURCE", "-include", SCHEDULES / "schedules.h"
+    more = "-U_FORTIFY_SOURCE", "-include", str(SCHEDULES / "schedules.h")
     folders = f"-I{SCHEDULES}", f"-I{CLIENT}", f"-I{CLIENT.parent / 'common'}"
     sources = *SCHEDULED[name], *(SCHEDULES / f"{one}schedules.c" for one in ("", "random_"))
-    compile_c("plain", tmp_path, *flags, *folders, "-o", program, *sources)
+    objects = compile_objects("plain", tmp_path, sources, *more, *folders)
+    program = link("plain", tmp_path / name, objects)
     done = subprocess.run([program], capture_output=True, text=True, timeout=BUSY_S, check=False)
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stdout + done.stderr

@@ -25,9 +25,18 @@ from vgpu_sim.hal.compute.cuda import CudaError
 VECADD = (Path(__file__).parents[4] / "examples/vecadd.ptx").read_bytes()
 
 
+# A zygote creates no spare worker on a busy machine, such as one that runs all tests.
+ON_AN_IDLE_MACHINE = """
+import os
+os.getloadavg = lambda: (0.0, 0.0, 0.0)
+from vgpu_sim.zygote import main
+main()
+"""
+
+
 @pytest.fixture
 def zygote() -> Iterator[Zygote]:
-    with running_zygote() as zygote:
+    with running_zygote("-c", ON_AN_IDLE_MACHINE) as zygote:
         yield zygote
 
 
