@@ -94,9 +94,8 @@ def run(
     A context that cannot be set up is refused with a status. The status is 205 if the aperture's
     address range is taken; the client then tries another range. It is 304 for any other reason.
 
-    If gpud has ended meanwhile, or is ending, the worker closes the connection without an answer.
-    The failure may be a consequence of that end, and the client repeats its request to the next
-    gpud.
+    If gpud has ended meanwhile, or is ending, the worker closes the connection without an answer,
+    and the client repeats its request to the next gpud. A failure may be a consequence of that end.
     """
     try:
         serve = _set_up(config, client, gpud, make_backend, prepared)
@@ -107,6 +106,9 @@ def run(
         if isinstance(err, _GroupRemovedError) or _has_ended(gpud):
             os._exit(spawn.REFUSED_STATUS)
         _refuse(client, config.request, CudaError.OPERATING_SYSTEM)
+    if _has_ended(gpud):
+        # It may have ended before it recorded the context. Its successor then ends this worker.
+        os._exit(spawn.REFUSED_STATUS)
     try:
         serve()
     except Exception as err:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.cluster.kubectl import EXAMPLES, Cluster, in_node, until
-from support.cluster.rdma_nodes import HCA, RUNNING_S, WITHOUT_END, hca_pod
+from support.cluster.rdma_nodes import HCA, OBSERVED, RUNNING_S, WITHOUT_END, hca_pod, pace
 
 RESTRICTED = {
     "allowPrivilegeEscalation": False,
@@ -81,7 +81,8 @@ def pair(cluster: Cluster, node: str, options: str = WITHOUT_END) -> None:
     server = address(cluster, "server")
     cluster.wait_pod("server", "Running")
     until(lambda: LISTENS in listening(cluster, "server"), 60)
-    cluster.apply(rdma_pod("client", f"exec {program} {server}", node))
+    client = rdma_pod("client", f"exec {program} {server}", node)
+    cluster.apply(pace(client))
     cluster.wait_pod("client", "Running")
     until(lambda: "remote address" in cluster.logs("client"), 60)
 
@@ -225,7 +226,7 @@ def test_the_end_of_a_pod_frees_its_function_and_what_it_had(namespace: Cluster)
 )
 def test_queue_pairs_outlive_the_agent(namespace: Cluster, victim: str) -> None:
     node = gpu_node(namespace)
-    pair(namespace, node, f"-F -D {RUNNING_S}")
+    pair(namespace, node, OBSERVED)
     before = held_by(node, "client") + held_by(node, "server")
     in_node(node, "pkill", "-KILL", "-x", victim)
     client = namespace.wait_pod("client", timeout_s=RUNNING_S + 120)

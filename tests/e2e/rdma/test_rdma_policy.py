@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.cluster.kubectl import EXAMPLES, Cluster, in_node, until
-from support.cluster.rdma_nodes import WITHOUT_END
+from support.cluster.rdma_nodes import WITHOUT_END, pace
 
 HCA = "rdma.tessera.dev/hca"
 REASON = "jsonpath={.status.conditions[?(@.type=='Programmed')].reason}"
@@ -199,7 +199,7 @@ def test_a_denied_write_fails_and_says_so_on_the_pod(namespace: Cluster) -> None
     namespace.apply(perftest("server", f"exec {program}", node, app="weights"))
     ip = namespace.wait_pod("server", "Running")["status"]["podIP"]
     until(lambda: listens(namespace, "server"), 60)
-    namespace.apply(perftest("client", f"exec {program} {ip}", node))
+    namespace.apply(pace(perftest("client", f"exec {program} {ip}", node)))
     namespace.wait_pod("client", "Running")
     until(lambda: "remote address" in namespace.logs("client"), 60)
     namespace.kubectl("apply", "-f", str(EXAMPLES / "rdma" / "deny-writes.yaml"))

@@ -13,7 +13,7 @@ import pytest
 from support.cluster.kubectl import Cluster, in_node, until
 from support.cluster.rdma_nodes import (
     DENIED,
-    RUNNING_S,
+    OBSERVED,
     SUPPORT,
     SYSTEM,
     WITHOUT_END,
@@ -54,7 +54,7 @@ HCAD_USER = "64009"
 
 def test_ib_write_bw_plays_between_two_nodes(namespace: Cluster, nodes: tuple[str, str]) -> None:
     """Debian's program ends with status 0; while it runs, packets are on the pods' own links."""
-    server, client = running_pair(namespace, nodes, f"ib_write_bw -F -D {RUNNING_S}")
+    server, client = running_pair(namespace, nodes, f"ib_write_bw {OBSERVED}")
     with Capture(nodes[0], server) as link:
         until(lambda: wire(nodes[0], server).get("packets", {}).get("received"))
         until(lambda: writes(link.since(), client, server))

@@ -16,10 +16,12 @@ HCA = "rdma.tessera.dev/hca"
 IMAGE = "tessera.local/tessera-perftest:demo"
 LISTENS = f"{18515:04X}"  # perftest's default port
 RUNNING_S = 25
-"""How long a program runs that a test only observes, and that is to end with status 0."""
-WITHOUT_END = "-F -D 1 --run_infinitely"
+OBSERVED = f"-F -D {RUNNING_S} -t 4"
+"""Options of perftest's program that a test only observes, and that is to end with status 0."""
+WITHOUT_END = "-F -D 1 --run_infinitely -t 4"
 """Options of perftest's program that must still run at a test's next step, however late that is: a
-denial, a lost peer or the end of its pod ends it. It prints a line every second.
+denial, a lost peer or the end of its pod ends it. It prints a line every second. As in
+``OBSERVED``, few requests at a time let ``pace`` limit what it transfers.
 """
 DENIED = "Failed status 10"  # IBV_WC_REM_ACCESS_ERR
 WRITES = range(6, 12)  # RC's opcodes of RDMA WRITE
@@ -123,9 +125,19 @@ def without_waits(output: str) -> str:
     return "".join(line for line in lines if not line.startswith("tessera: hcad does not open "))
 
 
+def pace(pod: dict[str, Any]) -> dict[str, Any]:
+    """Return the pod with little CPU time: a client that runs for long and the hcads that serve it
+    would otherwise use what other tests need.
+    """
+    pod["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "50m"
+    return pod
+
+
 def perftest(name: str, command: str, node: str, **labels: str) -> dict[str, Any]:
     """Return a pod that runs one of Debian's programs."""
-    return hca_pod(name, f"exec stdbuf -oL {command}", node, labels=labels)
+    pod = hca_pod(name, f"exec stdbuf -oL {command}", node, labels=labels)
+    is_long = any(options in command for options in (OBSERVED, WITHOUT_END))
+    return pace(pod) if name == "client" and is_long else pod
 
 
 def serve(cluster: Cluster, command: str, node: str) -> str:

@@ -249,8 +249,10 @@ def test_a_cgroup_that_refuses_the_worker_is_no_context(zygote: Zygote, tmp_path
         assert client.ready.status == CudaError.OPERATING_SYSTEM
 
 
-def test_a_worker_that_fails_after_gpud_has_ended_gives_no_answer(zygote: Zygote) -> None:
-    refused = refusal(zygote, gpud_ends=True, backend="quantum")
+@pytest.mark.parametrize("backend", ["quantum", "interp"])
+def test_a_worker_gives_no_answer_after_gpud_has_ended(zygote: Zygote, backend: str) -> None:
+    """Whether it fails or not: the next gpud may not know it, and would end it."""
+    refused = refusal(zygote, gpud_ends=True, backend=backend)
     assert refused == Refusal(b"", [], spawn.REFUSED_STATUS)
 
 
