@@ -20,6 +20,7 @@ from support.cluster.rdma_nodes import (
     Capture,
     deny_writes,
     node_process,
+    pace,
     perftest,
     running_pair,
     serve,
@@ -181,7 +182,7 @@ def test_forged_packets_write_nothing(namespace: Cluster, nodes: tuple[str, str]
     deny_writes(namespace)
     command = f"{PROGRAM} {WITHOUT_END}"
     server = serve(namespace, command, nodes[0])
-    pod = perftest("client", f"{command} {server}", nodes[1])
+    pod = pace(perftest("client", f"{command} {server}", nodes[1]))
     pod["spec"]["containers"].append(forger())
     pod["spec"]["shareProcessNamespace"] = True
     spoofer = perftest("spoofer", "", nodes[1])

@@ -135,9 +135,7 @@ def pace(pod: dict[str, Any]) -> dict[str, Any]:
 
 def perftest(name: str, command: str, node: str, **labels: str) -> dict[str, Any]:
     """Return a pod that runs one of Debian's programs."""
-    pod = hca_pod(name, f"exec stdbuf -oL {command}", node, labels=labels)
-    is_long = any(options in command for options in (OBSERVED, WITHOUT_END))
-    return pace(pod) if name == "client" and is_long else pod
+    return hca_pod(name, f"exec stdbuf -oL {command}", node, labels=labels)
 
 
 def serve(cluster: Cluster, command: str, node: str) -> str:
@@ -155,9 +153,9 @@ def serve(cluster: Cluster, command: str, node: str) -> str:
 
 
 def running_pair(cluster: Cluster, nodes: tuple[str, str], command: str) -> tuple[str, str]:
-    """Start a server and a client that uses it, on two nodes; return their addresses."""
+    """Start a server and a paced client that uses it, on two nodes; return their addresses."""
     server = serve(cluster, command, nodes[0])
-    cluster.apply(perftest("client", f"{command} {server}", nodes[1]))
+    cluster.apply(pace(perftest("client", f"{command} {server}", nodes[1])))
     client = str(cluster.wait_pod("client", "Running")["status"]["podIP"])
     until(lambda: "remote address" in cluster.logs("client"), 60)
     return server, client
