@@ -10,8 +10,10 @@ GO, the old hcad continues to serve.
 import asyncio
 import json
 import logging
+import math
 import os
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Never, Protocol
@@ -99,10 +101,16 @@ async def _hand_over(
     if obstacle:
         successor.send(obstacle.encode())
         raise HandoverFailed(obstacle)
+    suspended = time.monotonic()
     engine.suspend()
     # No await from here on: no client is served until GO has been sent or the handover has failed.
     handover_state = HandoverState()
-    document = {"version": VERSION, "server": server.save(handover_state), **more(handover_state)}
+    document = {
+        "version": VERSION,
+        "suspended": suspended,
+        "server": server.save(handover_state),
+        **more(handover_state),
+    }
     _send(successor, document, handover_state)
     if successor.recv(_MAX_WORD) != _READY:
         raise HandoverFailed("the successor gave up before it took over")
@@ -146,8 +154,8 @@ def receive_state(directory: Path) -> tuple[socket.socket, Row, HandoverState]:
         word, (text, *_), _flags, _address = _one(predecessor)
         count = int(word)
         with open(text, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            document = json.loads(os.pread(file.fileno(), size, 0))
+            file.seek(0)  # the predecessor's writes moved the position that both processes share
+            document = json.loads(file.read())
         while len(handover_state.descriptors) < count:
             handover_state.descriptors += _one(predecessor)[1]
     except ValueError as err:
@@ -157,6 +165,16 @@ def receive_state(directory: Path) -> tuple[socket.socket, Row, HandoverState]:
         predecessor.close()
         raise
     return predecessor, document, handover_state
+
+
+def pause_ms(document: Row) -> float:
+    """Return the milliseconds since the predecessor suspended its engine; NaN if it did not send
+    the time.
+
+    All processes on a machine share the monotonic clock.
+    """
+    suspended = document.get("suspended")
+    return (time.monotonic() - suspended) * 1000 if isinstance(suspended, float) else math.nan
 
 
 def _one(predecessor: socket.socket) -> tuple[bytes, list[int], int, object]:

@@ -143,12 +143,15 @@ def main(given: Given) -> None:
 
 
 async def _main(options: _Options, shares: Shares) -> None:
+    # A predecessor suspends its engine when it hands over: everything that does not need its state
+    # is done before.
+    engine = _confined_engine(options)
     lock, predecessor = _lock_or_take_over(options)
     if predecessor is None:
-        await _begin(options, shares, lock)
+        await _begin(options, shares, engine, lock)
     else:
         os.close(lock)
-        await _succeed(options, shares, *predecessor)
+        await _succeed(options, shares, engine, *predecessor)
 
 
 def _lock_or_take_over(
@@ -205,15 +208,14 @@ def _say_ready(options: _Options) -> None:
         os.write(options.ready_fd, b"1")
 
 
-async def _begin(options: _Options, shares: Shares, lock: int) -> None:
+async def _begin(options: _Options, shares: Shares, engine: Engine, lock: int) -> None:
     directory = options.directory
-    listening = _Listening(  # before the sandbox is entered
+    listening = _Listening(
         lock,
         seqpacket.bind(directory / handover.SOCKET_NAME, 0o600),
         admin_server.bind(directory / ADMIN_NAME, _ADMIN_MODE),
         Providers(seqpacket.bind(directory / direct.SOCKET_NAME, _DIRECT_MODE)),
     )
-    engine = _confined_engine(options)
     server = _server(options, engine, shares, listening)
     await _serve(options, server, engine, listening, lambda: None)
 
@@ -221,6 +223,7 @@ async def _begin(options: _Options, shares: Shares, lock: int) -> None:
 async def _succeed(
     options: _Options,
     shares: Shares,
+    engine: Engine,
     predecessor: socket.socket,
     document: Row,
     handover_state: HandoverState,
@@ -232,7 +235,6 @@ async def _succeed(
             socket.socket(fileno=handover_state.take_descriptor(document["administration"])),
             Providers(socket.socket(fileno=handover_state.take_descriptor(document["direct"]))),
         )
-        engine = _confined_engine(options)
         engine.suspend()
         server = _server(options, engine, shares, listening)
         serve = handover.take_over_from(predecessor, document, handover_state, server)
@@ -244,7 +246,11 @@ async def _succeed(
     def start() -> None:
         serve()
         engine.resume()
-        logger.info("took_over programs=%d", len(document["server"]["programs"]))
+        logger.info(
+            "took_over programs=%d pause_ms=%.1f",
+            len(document["server"]["programs"]),
+            handover.pause_ms(document),
+        )
 
     await _serve(options, server, engine, listening, start)
 

@@ -1,6 +1,8 @@
 """The start of a node's hcad: its lock, existing listeners, the ready file, the wait for others."""
 
+import asyncio
 import fcntl
+import math
 import os
 import socket
 from collections.abc import Iterator
@@ -185,6 +187,35 @@ def test_the_engine_s_library_is_loaded_before_the_sandbox_and_started_in_it(
     chosen = node._Options(tmp_path, 1, False, False, weak, None, None, 0.0)
     assert node._confined_engine(chosen) == "it"
     assert begun == ["library", (tmp_path, weak), "engine"]
+
+
+def test_the_engine_is_ready_before_a_predecessor_hands_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients of a predecessor wait only while their objects are restored."""
+    steps: list[str] = []
+    monkeypatch.setattr(node, "_confined_engine", lambda _: steps.append("engine") or "it")
+
+    def take_over(_: Any) -> Any:
+        steps.append("handover")
+        return os.open(tmp_path, os.O_RDONLY), ("predecessor", {}, HandoverState())
+
+    async def succeed(_options: Any, _shares: Any, engine: Any, *_: Any) -> None:
+        steps.append(f"{engine} serves")
+
+    monkeypatch.setattr(node, "_lock_or_take_over", take_over)
+    monkeypatch.setattr(node, "_succeed", succeed)
+    shares: Any = "shares"
+    asyncio.run(node._main(options(tmp_path), shares))
+    assert steps == ["engine", "handover", "it serves"]
+
+
+def test_the_pause_is_the_time_since_the_predecessor_suspended_its_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handover, "time", SimpleNamespace(monotonic=lambda: 100.25))
+    assert handover.pause_ms({"suspended": 100.0}) == 250.0
+    assert math.isnan(handover.pause_ms({})), "a predecessor of an older version"
 
 
 @pytest.mark.parametrize("wire", [False, True])
