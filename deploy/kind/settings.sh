@@ -67,6 +67,10 @@ debian() { # suite packages image: a Debian root file system from this machine's
   docker import -c "$PATH_LINE" "$tar" "$3"
 }
 
+module_folder() { # module version: download a Go module; print the folder of its source
+  go mod download -json "$1@$2" | sed -n 's/.*"Dir": "\(.*\)",*/\1/p'
+}
+
 remove_other_tags() { # image: earlier ones; nodes that still run keep theirs
   docker images --format '{{.Repository}}:{{.Tag}}' "${1%:*}" | grep -vxF "$1" | xargs -r docker rmi || true
 }

@@ -91,7 +91,7 @@ def test_examples_of_the_go_bindings(rig: nvml_views.Rig, programs: Programs) ->
 def test_the_device_plugin_offers_the_devices_that_ours_does(
     rig: nvml_views.Rig, programs: Programs, tmp_path: Path, strategy: str
 ) -> None:
-    plugin = str(program("nvidia", "nvidia-device-plugin"))
+    plugin = str(program("kubernetes", "nvidia-device-plugin"))
     with rig.node.admin() as requested:
         slices = model.parse(requested.call("inventory")).slices()
     named = assign_resources("nvidia.com", Strategy(strategy), slices, ())

@@ -48,8 +48,13 @@ def _build(go: str, source: Path, package: str, built: Path) -> str:
     built.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=built.parent) as place:
         made = Path(place) / built.name
-        command = [go, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(made), package]
-        environment = os.environ | {"GOFLAGS": "-mod=readonly -buildvcs=false"}
+        options = ["-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w"]
+        command = [go, "build", *options, "-o", str(made), package]
+        environment = os.environ | {
+            "GOFLAGS": "-mod=readonly -buildvcs=false",
+            "GOGC": "off",  # a compiler's process ends before it needs a gigabyte
+            "GOMEMLIMIT": "1GiB",
+        }
         try:
             done = subprocess.run(
                 command,

@@ -53,7 +53,7 @@ class Programs:
 
     def features(self, strategy: str) -> dict[str, str]:
         """Return GPU Feature Discovery's labels, without their prefix."""
-        discovery = str(program("nvidia", "gpu-feature-discovery"))
+        discovery = str(program("kubernetes", "gpu-feature-discovery"))
         options = ["--oneshot", "--output-file=", "--use-node-feature-api=false"]
         printed = self.run(discovery, *options, f"--mig-strategy={strategy}")
         labels = [line.partition("=") for line in printed.splitlines() if "=" in line]
@@ -62,4 +62,4 @@ class Programs:
 
     def run_mig_parted(self, *arguments: str, status: int = 0) -> str:
         """Run mig-parted; return its output."""
-        return self.run(str(program("migparted", "nvidia-mig-parted")), *arguments, status=status)
+        return self.run(str(program("kubernetes", "nvidia-mig-parted")), *arguments, status=status)

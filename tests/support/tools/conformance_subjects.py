@@ -83,7 +83,7 @@ def nvidia(root: Path) -> Iterator[Subject]:
     """Yield NVIDIA's device plugin, on our NVML and a gpud with two GPUs, one of them
     partitioned.
     """
-    command = program("nvidia", "nvidia-device-plugin")
+    command = program("kubernetes", "nvidia-device-plugin")
     native_parts.build_once("libnvidia-ml.so.1")
     with nvml_views.rig(root) as rig:
         fault = [_TESSERA, "fault", "inject", "--xid", "79"]
@@ -140,7 +140,7 @@ def our_driver(root: Path) -> Iterator[Subject]:
 @contextlib.contextmanager
 def example_driver(root: Path) -> Iterator[Subject]:
     """Yield the example driver of Kubernetes SIG Node, whose GPUs do not exist."""
-    command = program("dra", "dra-example-kubeletplugin")
+    command = program("kubernetes", "dra-example-kubeletplugin")
     yield Subject(driver=f"exec {command} --cdi-root {root / 'cdi'} --num-devices 4")
 
 
