@@ -24,7 +24,7 @@ RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 # transfers are omitted.
 _BULK = (
     "thousand or large or under_way or byte_moves or ceiling"
-    " or by_weight or however_many or promised"
+    " or by_weight or however_many or promised or keeps_its_share"
 )
 LEFT_OUT = {"address": _BULK, "thread": f"{_BULK} or vanishes or idle"}
 
