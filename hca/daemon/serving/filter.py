@@ -23,8 +23,9 @@ _ALLOWED: Final = call_numbers.numbers_of(
     "epoll_pwait2"
 )
 
-# A node's hcad adds and removes functions, each with a socket and a folder, and connects to netd
-# for each pod. It can make only local sockets.
+# A node's hcad connects to its predecessor, binds the sockets on which it serves, adds and removes
+# functions, each with a socket and a folder, and connects to netd for each pod. It can make only
+# local sockets.
 _ALLOWED_ON_A_NODE: Final = call_numbers.numbers_of(
     "connect bind setsockopt symlink readlink chmod umask readlinkat symlinkat fchmodat"
 )

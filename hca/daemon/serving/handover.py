@@ -155,7 +155,7 @@ def receive_state(directory: Path) -> tuple[socket.socket, Row, HandoverState]:
         count = int(word)
         with open(text, "rb") as file:
             file.seek(0)  # the predecessor's writes moved the position that both processes share
-            document = json.loads(file.read())
+            document = json.load(file)
         while len(handover_state.descriptors) < count:
             handover_state.descriptors += _one(predecessor)[1]
     except ValueError as err:
