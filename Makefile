@@ -30,12 +30,12 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 	@deploy/install
 	@deploy/kind/shell $(BIN)/python deploy/demo.py
 
-# The tests that only compute run at the lowest priority beside the others, which leave a fifth of two cores
-# idle, and a third where they need the cluster (tests/support/watches/parts.py). A test of processes that
-# fails beside others runs once more, at normal priority, and is named (tests/support/watches/failed_alone.py).
+# The tests that only compute run in idle time beside the others, which leave a fifth of two cores idle, and a
+# third where they need the cluster (tests/support/watches/parts.py). A test of processes that fails beside
+# others runs once more, at normal priority, and is named (tests/support/watches/failed_alone.py).
 test: venv references ## everything: unit, golden, ABI and conformance tests, then the same product on kind
 	@tests/beside \
-	  computing 'nice -n 19 $(call RUN_PART,computing,$(shell nproc), --fuzz-seconds 60 --timeout 1200)' \
+	  computing 'tests/in_idle_group $(call RUN_PART,computing,$(shell nproc), --fuzz-seconds 60 --timeout 1800)' \
 	  waiting '$(AGAIN) test-waiting'
 
 # The tests of the chart need the cluster's helm. An idle cluster takes a seventh of two cores, so it starts

@@ -109,7 +109,7 @@ def test_alignment_costs_nothing_where_the_pointer_proves_it(path: Path) -> None
 @pytest.mark.skipif(
     not _FILES, reason="NOT RUN: TESSERA_PTX_CORPUS does not name a folder with .ptx files"
 )
-@pytest.mark.timeout(900)  # minutes of CPU time, at the lowest priority
+@pytest.mark.timeout(1800)  # minutes of CPU time, in idle time
 def test_corpus() -> None:
     proven = 0
     for path in _FILES:

@@ -1,7 +1,7 @@
 """The three parts of the tests that need no cluster, of which ``pytest --part`` selects one.
 
 Tests of ``COMPUTING`` use the processor throughout, and their results depend on no clock, so ``make
-test`` runs them at the lowest priority beside all others. The others measure times or restart what
+test`` runs them in CPU time that all others leave idle. The others measure times or restart what
 they started: those of whole programs first, then unit tests, beside those that need the cluster.
 """
 

@@ -11,8 +11,11 @@ ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 FILES = [p for p in DEPLOY.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
 BESIDE = ROOT / "tests/beside"
+IN_IDLE_GROUP = ROOT / "tests/in_idle_group"
 SCRIPTS = [
-    p for p in [*FILES, ROOT / ".ci/run", BESIDE] if p.read_text().startswith("#!/usr/bin/env bash")
+    p
+    for p in [*FILES, ROOT / ".ci/run", BESIDE, IN_IDLE_GROUP]
+    if p.read_text().startswith("#!/usr/bin/env bash")
 ]
 
 
@@ -93,3 +96,25 @@ def test_commands_run_concurrently_and_prefix_their_lines(tmp_path: Path) -> Non
     commands = ("a", "echo 1 > pipe; echo done", "b", "cat pipe; echo late >&2")
     done = subprocess.run([BESIDE, *commands], cwd=tmp_path, capture_output=True, timeout=60)
     assert set(done.stdout.decode().splitlines()) == {"a| done", "b| 1", "b| late"}
+
+
+def test_a_command_in_an_idle_group_yields_to_all_others() -> None:
+    """The group is removed afterwards. Where none can be made, the nice value is 19."""
+    show = "nice; cat $(sed -n 's,^.*:cpu:,/sys/fs/cgroup/cpu,p' /proc/self/cgroup)/cpu.idle; pwd"
+    command = [IN_IDLE_GROUP, "sh", "-c", f"{show}; grep tessera-idle /proc/self/cgroup; exit 3"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd="/")
+    assert done.returncode == 3
+    nice, *idle = done.stdout.split()
+    if nice != "19":
+        assert idle[:2] == ["1", "/"]
+        assert not Path("/sys/fs/cgroup/cpu", idle[2].partition(":/")[2]).exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the test above covers a user who is not root")
+def test_a_command_of_another_user_has_the_lowest_priority() -> None:
+    command = ["bash", "-s", "--", "nice"]  # the checkout may be readable to root alone
+    with IN_IDLE_GROUP.open() as script:
+        done = subprocess.run(
+            command, check=False, stdin=script, capture_output=True, user=65534, cwd="/"
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"19\n", b"")

@@ -33,7 +33,7 @@ SANITIZERS = {
     "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
     "thread": ["-fsanitize=thread"],
 }
-BUSY_S = 1000  # at the lowest priority, beside tests that use all cores
+BUSY_S = 1800  # in idle time, beside tests that use all cores
 Runtime = Callable[[str], tuple[Path, ...]]
 
 
