@@ -48,7 +48,9 @@ def _build(go: str, source: Path, package: str, built: Path) -> str:
     built.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=built.parent) as place:
         made = Path(place) / built.name
+        # The options of deploy/kind/build-programs, which then need not compile the same packages.
         options = ["-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w"]
+        options.append("-tags=netgo,osusergo")
         command = [go, "build", *options, "-o", str(made), package]
         environment = os.environ | {
             "GOFLAGS": "-mod=readonly -buildvcs=false",

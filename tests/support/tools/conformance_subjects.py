@@ -102,7 +102,7 @@ def nvidia(root: Path) -> Iterator[Subject]:
 @contextlib.contextmanager
 def intel(root: Path) -> Iterator[Subject]:
     """Yield Intel's GPU plugin, on files that replace two cards' sysfs entries and device nodes."""
-    command = program("intel", "gpu_plugin")
+    command = program("kubernetes", "gpu_plugin")
     for card, render in (("card0", "renderD128"), ("card1", "renderD129")):
         device = root / "sys/class/drm" / card / "device"
         (device / "drm" / card).mkdir(parents=True)
