@@ -45,7 +45,7 @@ test-waiting: venv
 	$(call RUN_PART,processes,$(PROGRAM_JOBS))
 	@tests/beside units '$(call RUN_PART,units,$(JOBS))' cluster '$(AGAIN) test-cluster'
 
-# The images are built while the nodes start.
+# The images are built while the nodes start, or before if no image of nodes has them yet (ADR 207).
 test-nodes: venv
 	@deploy/kind/programs
 	@tests/beside images 'deploy/images/build --only' nodes deploy/kind/up

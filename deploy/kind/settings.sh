@@ -18,7 +18,8 @@ export KUBECONFIG=$CACHE/$CLUSTER.kubeconfig   # the user's own kubeconfig is no
 # shellcheck disable=SC2034 # used by scripts that source this file
 NODE_IMAGE=tessera.local/node:$KUBERNETES-$(cat "$here"/versions.env "$here"/build-node-image \
   "$here"/store-images "$here"/node/* | sha256sum | cut -c1-12)
-# The same with Tessera's images, as they were when deploy/images/build last loaded much into nodes.
+# The same with Tessera's images, as they were when deploy/images/build last stored them: before the first
+# nodes started, or after it had loaded much into nodes.
 # shellcheck disable=SC2034
 LOADED_NODE_IMAGE=tessera.local/node-loaded:${NODE_IMAGE##*:}
 # shellcheck disable=SC2034
@@ -73,6 +74,10 @@ module_folder() { # module version: download a Go module; print the folder of it
 
 remove_other_tags() { # image: earlier ones; nodes that still run keep theirs
   docker images --format '{{.Repository}}:{{.Tag}}' "${1%:*}" | grep -vxF "$1" | xargs -r docker rmi || true
+}
+
+one_at_a_time() { # file what: lock the file until this process ends, after another process that has it
+  exec 9>"$1"; flock -n 9 || { say "waiting for another $2 to end"; flock 9; }
 }
 
 engine_answers() { docker info >/dev/null 2>&1; }

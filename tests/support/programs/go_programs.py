@@ -50,8 +50,8 @@ def _build(go: str, source: Path, package: str, built: Path) -> str:
         made = Path(place) / built.name
         # The options of deploy/kind/build-programs, which then need not compile the same packages.
         options = ["-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w"]
-        options.append("-tags=netgo,osusergo")
-        command = [go, "build", *options, "-o", str(made), package]
+        options += ["-tags=netgo,osusergo", "-o", str(made)]
+        command = [go, "build", *options, package]
         environment = os.environ | {
             "GOFLAGS": "-mod=readonly -buildvcs=false",
             "GOGC": "off",  # a compiler's process ends before it needs a gigabyte
