@@ -43,14 +43,19 @@ def _linked(part: catalogue.Part) -> Iterable[Path]:
 
 
 def _name(part: catalogue.Part, file: Path) -> str:
-    generated, home = str(part.include.parent), str(catalogue.GENERATED)
-    path = os.path.normpath(file)
-    return os.path.relpath(path.replace(generated, home), catalogue.ROOT)
+    project_file = _move(file, part.include.parent, catalogue.GENERATED)
+    return os.path.relpath(project_file, catalogue.ROOT)
 
 
 def _path(part: catalogue.Part, name: str) -> Path:
-    home = os.path.join(catalogue.ROOT, name)
-    return Path(home.replace(str(catalogue.GENERATED), str(part.include.parent)))
+    return _move(catalogue.ROOT / name, catalogue.GENERATED, part.include.parent)
+
+
+def _move(file: Path, source: Path, target: Path) -> Path:
+    """Return the file's path in ``target`` if it is below ``source``, else its own path."""
+    # A name relative to the project begins with "..", if the file is outside of the project.
+    path = Path(os.path.normpath(file))
+    return target / path.relative_to(source) if path.is_relative_to(source) else path
 
 
 def digest(part: catalogue.Part, command: Sequence[str], names: Iterable[str]) -> str:

@@ -68,6 +68,17 @@ def test_a_changed_input_replaces_the_library(sources, tmp_path, changed, old, n
     assert answers(library) == 43
 
 
+def test_a_changed_input_is_noticed_wherever_the_project_lies(sources, tmp_path, monkeypatch):
+    (part,) = catalogue.parts(catalogue.GENERATED)
+    command = build.identity(part)
+    # A relative path between two folders has fewer steps if they share their top folder.
+    monkeypatch.setattr(catalogue, "GENERATED", tmp_path / "project" / "generated")
+    names = freshness.inputs(part, command)
+    digest = freshness.digest(part, command, names)
+    (sources / "toy" / "toy.c").write_text("int answer(void) { return 43; }\n")
+    assert freshness.digest(part, command, names) != digest
+
+
 def test_a_library_is_copied_from_a_folder_where_it_is_up_to_date(sources, tmp_path, monkeypatch):
     (library,) = build.build_all(tmp_path / "lib")
     monkeypatch.setattr(build, "_compile", lambda *_: pytest.fail("it was compiled"))
