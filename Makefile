@@ -33,10 +33,14 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 # The tests that only compute run in idle time beside the others, which leave a fifth of two cores idle, and a
 # third where they need the cluster (tests/support/watches/parts.py). A test of processes that fails beside
 # others runs once more, at normal priority, and is named (tests/support/watches/failed_alone.py).
-test: venv references ## everything: unit, golden, ABI and conformance tests, then the same product on kind
+test: test-preflight venv references ## everything: unit, golden, ABI and conformance tests, then the same product on kind
 	@tests/beside \
 	  computing 'tests/in_idle_group $(call RUN_PART,computing,$(shell nproc), --fuzz-seconds 60 --timeout 1800)' \
 	  waiting '$(AGAIN) test-waiting'
+
+# Objects that an earlier user of the cluster left would fail the installation after 20 minutes.
+test-preflight:
+	@PYTHONPATH=tests deploy/kind/shell $(or $(PYTHON),python3) -m support.cluster.foreign_objects $(if $(remove),--remove)
 
 # The tests of the chart need the cluster's helm. An idle cluster takes a seventh of two cores, so it starts
 # after the tests of processes, beside the unit tests that wait.
@@ -196,4 +200,4 @@ venv: .venv/.installed
 	@$(INSTALL_PACKAGES) --no-build-isolation -e '.[operator,plugin,console]' --group dev
 	@touch $@
 
-.PHONY: dist packages release docs help hooks demo test test-waiting test-nodes test-lanes test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references
+.PHONY: test-preflight dist packages release docs help hooks demo test test-waiting test-nodes test-lanes test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references

@@ -6,22 +6,9 @@ would make unrelated tests of the next run fail.
 
 from typing import Any
 
+from support.cluster.foreign_objects import NODE_LABELS, SAMPLES
 from support.cluster.kubectl import EXAMPLES, SYSTEM, Cluster, until, without_gone
 
-# The objects of user-written kinds that `deploy/install` creates.
-SAMPLES = {"gpupools.gpu.tessera.dev/demo", "miglayouts.gpu.tessera.dev/seven"}
-# Labels with which tests configure nodes.
-NODE_LABELS = (
-    "e2e-clock",
-    "e2e-interpreter",
-    "e2e-layouts",
-    "e2e-pool",
-    "gpu.tessera.dev/mig.config",
-    "gpu.tessera.dev/mig.strategy.config",
-    "nvidia.com/mig.config",
-    "nvidia.com/mig.strategy.config",
-    "tessera.dev/allocation",
-)
 OFFERED = {"1g.10gb": "7"}
 
 

@@ -68,7 +68,7 @@ def test_a_changed_input_replaces_the_library(sources, tmp_path, changed, old, n
     assert answers(library) == 43
 
 
-def test_a_changed_input_is_noticed_wherever_the_project_lies(sources, tmp_path, monkeypatch):
+def test_a_changed_input_is_noticed_in_any_folder_of_the_project(sources, tmp_path, monkeypatch):
     (part,) = catalogue.parts(catalogue.GENERATED)
     command = build.identity(part)
     # A relative path between two folders has fewer steps if they share their top folder.
