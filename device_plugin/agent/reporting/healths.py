@@ -48,7 +48,8 @@ class Healths:
                 if device.state != before:
                     changes.setdefault((device.state, before), []).append(device)
             for (_, before), devices in changes.items():
-                self._report(wanted, devices, before, holders)
+                if not self._report(wanted, devices, before, holders):
+                    now |= {device.uuid: before for device in devices}  # the next pass tries again
         self._reported = now
 
     def _report(
@@ -57,23 +58,25 @@ class Healths:
         devices: Sequence["_Device"],
         before: str,
         holders: Mapping[str, Sequence[HolderPod]],
-    ) -> None:
+    ) -> bool:
         """Post one event on a GPU for its devices that changed alike, and one on each holder.
 
-        Events on one object are limited, and a fault changes a GPU with all its slices.
+        A fault changes a GPU with all its slices. Returns False if too many events wait already.
         """
         first, *others = devices
         reason, warning = _REASONS.get(first.state, Reason.UNHEALTHY), first.state != "Healthy"
         message = f"{first.name} is {first.health}; before: {before}"
         if others:
             message += f"; so are {', '.join(one.short_name for one in others)}"
-        self._notices.post_gpu(wanted.name, wanted.object_uid, reason, message, warning)
+        if not self._notices.post_health(wanted.name, wanted.object_uid, reason, message, warning):
+            return False
         if is_in_service(before) == is_in_service(first.state):
-            return  # pods are notified only when they lose or get back a device
+            return True  # pods are notified only when they lose or get back a device
         for one in devices:
             message = f"{one.name} is {one.health}; before: {before}"
             for pod in holders.get(one.uuid, ()):
                 self._notices.post(pod, reason, message, warning)
+        return True
 
 
 class _Device(NamedTuple):

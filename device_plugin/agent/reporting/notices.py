@@ -2,7 +2,7 @@
 
 What gpud reports is caused by tenants: a hostile one can cause a new fault, with a new message,
 many times a second. Each pod has an allowance, the queue is short, and no serving thread waits
-for it.
+for it. Changes of a GPU's health need no allowance: the times of its states limit them.
 """
 
 import logging
@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Never
+from typing import NamedTuple, Never
 
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.claims import ClaimRef
@@ -23,6 +23,8 @@ BURST = 10
 REFILL_S = 60.0  # one more event per pod after this time
 _MAX_PODS = 1024
 _MAX_QUEUED = 256
+_RETRY_S = 5.0
+_MAX_ATTEMPTS = 60  # five minutes without an API server
 _log = logging.getLogger(__name__)
 
 
@@ -48,6 +50,14 @@ class Allowance:
         return allowed
 
 
+class _Notice(NamedTuple):
+    """An event that waits to be written, and how often to try if the API server is away."""
+
+    target: str
+    write: Callable[[], None]
+    attempts: int
+
+
 class Notices:
     """A queue of events for the API server.
 
@@ -58,7 +68,7 @@ class Notices:
         self._kube = kube
         self._allowance = allowance or Allowance()
         self._lock = threading.Lock()  # guards the allowance
-        self._queue: queue.Queue[tuple[str, Callable[[], None]]] = queue.Queue(_MAX_QUEUED)
+        self._queue: queue.Queue[_Notice] = queue.Queue(_MAX_QUEUED)
 
     def post(self, pod: HolderPod, reason: Reason, message: str, warning: bool = True) -> bool:
         """Queue an event on a pod; return False if it is dropped.
@@ -74,6 +84,14 @@ class Notices:
         write = partial(self._kube.gpu_event, name, uid, reason.value, message, warning)
         return self._post(f"GPU {uid}", f"GPU {name}", write)
 
+    def post_health(self, name: str, uid: str, reason: Reason, message: str, warning: bool) -> bool:
+        """Queue an event on a GPU object whose health changed; return False if the queue is full.
+
+        The event is written when the API server is back. Other events are dropped without it.
+        """
+        write = partial(self._kube.gpu_event, name, uid, reason.value, message, warning)
+        return self._enqueue(_Notice(f"GPU {name}", write, _MAX_ATTEMPTS))
+
     def post_claim(self, claim: ClaimRef, reason: Reason, message: str) -> bool:
         """Queue a warning on a ResourceClaim; return False if it is dropped (see ``post``)."""
         write = partial(self._kube.claim_event, claim, reason.value, message)
@@ -83,8 +101,11 @@ class Notices:
         with self._lock:
             if not self._allowance.take(key):
                 return False
+        return self._enqueue(_Notice(where, write, 1))
+
+    def _enqueue(self, notice: _Notice) -> bool:
         try:
-            self._queue.put_nowait((where, write))
+            self._queue.put_nowait(notice)
         except queue.Full:
             return False
         return True
@@ -92,8 +113,14 @@ class Notices:
     def run(self) -> Never:
         """Write events until the process ends; an event that the API server refuses is dropped."""
         while True:
-            where, write = self._queue.get()
-            try:
-                write()
-            except ClusterError as err:
-                _log.warning("event on %s not written: %s", where, err)
+            notice = self._queue.get()
+            for attempt in range(1, notice.attempts + 1):
+                try:
+                    notice.write()
+                    break
+                except ClusterError as err:
+                    is_refused = err.status is not None and err.status < 500 and err.status != 429
+                    if is_refused or attempt == notice.attempts:
+                        _log.warning("event on %s not written: %s", notice.target, err)
+                        break
+                time.sleep(_RETRY_S)

@@ -233,16 +233,13 @@ def _states(
         ready = (True, Reason.RECONCILED, f"{there} as desired{suffix}")
         progressing = (False, Reason.RECONCILED, "")
     sandbox = f"workers are confined by: {', '.join(inventory.sandbox) or 'not known yet'}"
-    unhealthy = [s for s in gpu.slices if s.health != "Healthy"]
-    if not healthy:
-        reason = Reason.SUSPECT if is_in_service(gpu.health) else Reason.UNHEALTHY
-        degraded: _State = (True, reason, f"{gpu.uuid} is {gpu.health}")
-    elif unhealthy:
-        reason = (
-            Reason.SUSPECT if all(is_in_service(s.health) for s in unhealthy) else Reason.UNHEALTHY
-        )
-        sick_slices = "; ".join(f"slice {s.instance} ({s.uuid}) is {s.health}" for s in unhealthy)
-        degraded = (True, reason, sick_slices)
+    sick_slices = _find_worse_slices(gpu)
+    if not healthy or sick_slices:
+        states = [] if healthy else [f"{gpu.uuid} is {gpu.health}"]
+        states += [f"slice {s.instance} ({s.uuid}) is {s.health}" for s in sick_slices]
+        in_service = all(is_in_service(device.health) for device in (gpu, *sick_slices))
+        reason = Reason.SUSPECT if in_service else Reason.UNHEALTHY
+        degraded: _State = (True, reason, "; ".join(states))
     elif rival:
         degraded = (True, Reason.RESOURCE_CONFLICT, rival)
     elif unoffered:
@@ -261,6 +258,17 @@ def _states(
         ConditionType.PROGRESSING: progressing,
         ConditionType.DEGRADED: degraded,
     }
+
+
+def _find_worse_slices(gpu: Gpu) -> list[MigSlice]:
+    """Return the slices whose state is worse than that of their GPU.
+
+    A GPU that is out of service takes all its slices with it, so none of them is named.
+    """
+    state = gpu.health.partition(":")[0]
+    if not is_in_service(state):
+        return []
+    return [s for s in gpu.slices if s.health.partition(":")[0] != state]
 
 
 def _still_listed(slices: Sequence[MigSlice]) -> str:

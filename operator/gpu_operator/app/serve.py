@@ -54,7 +54,12 @@ async def serve(config: Config, identity: Identity) -> int:
 
 
 async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
-    owners = await _find_owners(config, kube)
+    stop = asyncio.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    owners = await _await_owners(config, kube, stop)
+    if owners is None:
+        return 0
     caught_up = threading.Event()
     election = config.leader_election
     term = Term(
@@ -74,9 +79,6 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
             configuration=lambda: identity.configuration if caught_up.is_set() else "",
         )
 
-    stop = asyncio.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     store = Store(_read_chart_policy(config, owners))
     async with LeaseThread(KubernetesCluster.connect, candidate) as lease:
         queue = WorkQueue()
@@ -137,6 +139,27 @@ def _is_alive(
         *(loop.stuck_for_s for loop in loops if loop is not None),
     )
     return not lease.is_leader or age_s < patience_s
+
+
+async def _await_owners(
+    config: Config, kube: Kube, stop: asyncio.Event
+) -> tuple[dict[str, Any], ...] | None:
+    """Return the owner references once the API server answers, None if ``stop`` is set before.
+
+    Probes succeed meanwhile: a restart of the operator, with its back-off, would only come later.
+    """
+    async with Health(config.health_port, lambda: True):
+        is_reported = False
+        while not stop.is_set():
+            try:
+                return await _find_owners(config, kube)
+            except errors.Unreachable as err:
+                if not is_reported:
+                    _log.warning("waiting for the API server: %s", err)
+                is_reported = True
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), _RETRY_S)
+    return None
 
 
 async def _find_owners(config: Config, kube: Kube) -> tuple[dict[str, Any], ...]:

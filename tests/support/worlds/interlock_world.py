@@ -123,7 +123,7 @@ class World:
     def start_agent(self) -> None:
         self.allocations.allow_all()
         quiet: Any = SimpleNamespace(
-            **{n: lambda *a, **k: True for n in ("post", "post_gpu", "post_claim")}
+            **{n: lambda *a, **k: True for n in ("post", "post_gpu", "post_health", "post_claim")}
         )
         binder: Any = SimpleNamespace(functions=(), wake=lambda: None, healthy=True)
         objects: Any = SimpleNamespace(gpus=self.objects, apply_status=lambda *a: None)

@@ -184,6 +184,18 @@ class Faults:
 
     def _note(self, gpu: Gpu, instance: str, xid: int, pid: int, message: str) -> None:
         """Record an Xid and update the health of the GPU or instance that it concerns."""
+        self._record(gpu, instance, xid, pid, message)
+        row = XIDS[xid]
+        ignored = self._options.ignored
+        if ignored is not None and xid not in ignored:
+            severity = row.severity
+            # an Xid that is ignored by default but was enabled explicitly
+            if severity is Severity.NONE:
+                severity = Severity.CRITICAL
+            self._struck(gpu, instance, severity, f"Xid {xid} ({row.meaning})")
+
+    def _record(self, gpu: Gpu, instance: str, xid: int, pid: int, message: str) -> None:
+        """Record an Xid and emit its event."""
         row = XIDS[xid]
         entry = self.records.record_xid(gpu.uuid, xid, instance, pid, message, time.time_ns())
         self._events.emit(
@@ -195,13 +207,6 @@ class Faults:
             pid=pid,
             message=f"{row.meaning}: {entry.message}" if entry.message else row.meaning,
         )
-        ignored = self._options.ignored
-        if ignored is not None and xid not in ignored:
-            severity = row.severity
-            # an Xid that is ignored by default but was enabled explicitly
-            if severity is Severity.NONE:
-                severity = Severity.CRITICAL
-            self._struck(gpu, instance, severity, f"Xid {xid} ({row.meaning})")
 
     def _strike(self, gpu: Gpu, instance: str, xid: int, why: str) -> None:
         """Apply an Xid: end the contexts that it concerns, with the CUresult of this Xid."""
@@ -246,7 +251,12 @@ class Faults:
             self.records.count_errors(gpu.uuid, corrected=injection.count)
             return
         self.records.count_errors(gpu.uuid, uncorrected=injection.count)
-        self._note(gpu, "", 64 if self.records.ecc(gpu.uuid).remapping_failed else 63, 0, "")
+        if self.records.ecc(gpu.uuid).remapping_failed:
+            self._note(gpu, "", 64, 0, "")
+        else:
+            # The row is replaced at the next reset. Until then the GPU works, so its health follows
+            # from the error itself: the GPU must not become suspect by an error in one slice.
+            self._record(gpu, "", 63, 0, "")
         # Contained: only the contexts that used the memory end. Otherwise the extent of the damage
         # is unknown.
         self._strike(gpu, injection.instance, 94 if injection.instance else 95, "injected")

@@ -17,6 +17,10 @@ from gpu_operator.kube.actions import Action, Apply, Manager
 from gpu_operator.render import daemonset, gpu as gpu_render
 
 FAILURES = (Reason.AGENT_ERROR, Reason.UNHEALTHY, Reason.AGENT_UNREACHABLE)
+# What a GPU's condition Degraded says of its whole node. Any other reason is the agent's failure.
+_DEGRADATIONS = (*FAILURES, Reason.MIXED_PROFILES, Reason.RESOURCE_CONFLICT)
+# A suspect GPU and its slices are given to new pods, so the node serves them.
+_HARMLESS = (Reason.SUSPECT,)
 
 
 def populate(
@@ -123,10 +127,9 @@ def find_problem(
             ),
             None,
         )
-        if degraded is not None:
-            of_the_node = (Reason.MIXED_PROFILES, Reason.RESOURCE_CONFLICT)
-            known = degraded.reason in [r.value for r in (*FAILURES, *of_the_node)]
-            reason = Reason(degraded.reason) if known else Reason.AGENT_ERROR
+        if degraded is not None and degraded.reason not in _HARMLESS:
+            is_reported = degraded.reason in _DEGRADATIONS
+            reason = Reason(degraded.reason) if is_reported else Reason.AGENT_ERROR
             return Verdict(True, reason, f"{gpu.name}: {degraded.message}")
     if problem := strategies.find_label_problem(world, node) or allocations.find_label_problem(
         node

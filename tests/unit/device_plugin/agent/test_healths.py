@@ -32,11 +32,13 @@ class World:
         self.healths = Healths(cast("Notices", self))
         self.last = last
         self.status: GPUStatus | None = None
+        self.is_full = False
 
-    def post_gpu(self, *said: Any) -> bool:
-        """Stand in for ``Notices.post_gpu``."""
-        self.on_gpu.append(cast("Any", said))
-        return True
+    def post_health(self, *said: Any) -> bool:
+        """Stand in for ``Notices.post_health``."""
+        if not self.is_full:
+            self.on_gpu.append(cast("Any", said))
+        return not self.is_full
 
     def post(self, *said: Any) -> bool:
         """Stand in for ``Notices.post``."""
@@ -125,6 +127,21 @@ def test_a_fault_of_a_gpu_and_its_slices_is_one_event_and_so_is_each_step_of_its
     assert sorted(lost[-3:], key=str) == sorted(
         [(HOLDER, Reason.HEALTHY, False)] * 2 + [(OTHER, Reason.HEALTHY, False)], key=str
     )
+
+
+def test_a_change_that_finds_the_queue_full_is_reported_by_a_later_pass() -> None:
+    world = World()
+    world.is_full = True
+    for _ in range(3):
+        world.make_pass(gpu="Unhealthy: Xid 79")
+    assert world.on_pods == []
+    world.is_full = False
+    world.make_pass(gpu="Unhealthy: Xid 79")
+    world.make_pass(gpu="Unhealthy: Xid 79")
+    assert [message for *_, message, _ in world.on_gpu] == [
+        "GPU GPU-1 is Unhealthy: Xid 79; before: Healthy"
+    ]
+    assert [pod for pod, *_ in world.on_pods] == [HOLDER]
 
 
 def test_a_new_agent_repeats_no_event_of_a_slice() -> None:

@@ -10,10 +10,11 @@ import pytest
 from device_plugin.agent import health
 from device_plugin.agent.events import describe
 from device_plugin.agent.passes import Pulse
-from device_plugin.agent.reporting import status
+from device_plugin.agent.reporting import notices as notices_module, status
 from device_plugin.agent.reporting.notices import BURST, REFILL_S, Allowance, Notices
 from device_plugin.agent.reporting.reporter import MEMORY_INTERVAL_S, Reporter
 from device_plugin.agent.steps import Steps
+from device_plugin.errors import ClusterError
 from device_plugin.inventory import model
 from device_plugin.inventory.model import ClaimShare, Gpu, HolderPod, Inventory, MigSlice
 from device_plugin.inventory.resources import Kind, OfferedResources
@@ -312,6 +313,31 @@ def test_the_queue_of_unwritten_events_is_bounded() -> None:
         assert sum(notices.post(POD, Reason.FAULTED, "bad") for _ in range(1000)) == BURST
         others = (dataclasses.replace(POD, uid=f"uid-{number}") for number in range(1000))
         assert sum(notices.post(pod, Reason.FAULTED, "bad") for pod in others) == 256 - BURST
+
+
+def test_every_change_of_health_is_an_event_even_after_a_time_without_an_api_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twelve changes in a row are more than the allowance of a pod."""
+    monkeypatch.setattr(notices_module, "_RETRY_S", 0.01)
+    with ApiServer() as api:
+        kube = Kube("node-1", api.client())
+        write, failures = kube.gpu_event, [ClusterError("away"), ClusterError("busy", 503)]
+
+        def write_later(*event: Any) -> None:
+            if failures:
+                raise failures.pop()
+            write(*event)
+
+        monkeypatch.setattr(kube, "gpu_event", write_later)
+        notices = Notices(kube)
+        changes = [f"change {number}" for number in range(12)]
+        assert all(notices.post_health("g", "u", Reason.HEALTHY, text, False) for text in changes)
+        last = partial(notices.post, POD, Reason.FAULTED, "the end", True)
+        with endless(notices.run, wake=last):
+            wait_for(api, lambda: len(api.events) >= len(changes))
+        messages = [event["message"] for event in api.events.values()]
+    assert messages[: len(changes)] == changes
 
 
 def test_events_land_on_the_pod_and_repeat_as_a_count() -> None:

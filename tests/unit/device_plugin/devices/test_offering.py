@@ -126,7 +126,9 @@ class Cluster:
 
     def start_agent(self) -> Agent:
         """Return a new agent, which knows only what its predecessor left on the node."""
-        silent = {n: lambda *a, **k: True for n in ("post", "post_gpu", "post_claim")}
+        silent = {
+            n: lambda *a, **k: True for n in ("post", "post_gpu", "post_health", "post_claim")
+        }
         functions = (HcaFunction("HCA-1", 0, "/run/1", "/run/2"),)
         binder: Any = SimpleNamespace(functions=functions, wake=lambda: None, healthy=True)
         objects: Any = SimpleNamespace(gpus=self.objects, apply_status=self.apply_status)

@@ -6,7 +6,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,6 +23,7 @@ from gpu_operator.kube.actions import Apply, Manager
 from gpu_operator.kube.lease import Elector, Term
 from gpu_operator.kube.lease_thread import LeaseThread
 from gpu_operator.kube.port import Document, Kube
+from support.programs.verbs_tools import free_port
 from support.worlds.fake_cluster import FakeCluster
 
 TERM_S = 0.1
@@ -302,3 +303,47 @@ def test_without_access_to_a_cluster_the_operator_does_not_start() -> None:
         asyncio.run(main())
     assert "lease" not in {thread.name for thread in threading.enumerate()}
     assert "lease" not in {thread.name for thread in threading.enumerate()}
+
+
+class AbsentServer:
+    """An API server that refuses the first connections."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+
+    async def get(self, kind: str, name: str) -> dict[str, Any]:
+        if self.failures:
+            self.failures -= 1
+            raise errors.Unreachable(f"{kind} {name}: Cannot connect")
+        return {"metadata": {"uid": "u"}}
+
+
+async def read_status(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+    status = await reader.readline()
+    writer.close()
+    return status
+
+
+def test_the_operator_waits_for_an_api_server_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serve, "_RETRY_S", 0.01)
+    port = free_port()
+    config: Any = SimpleNamespace(owner_cluster_role="tessera", health_port=port)
+
+    async def scenario() -> None:
+        stop, server = asyncio.Event(), AbsentServer(failures=10**6)
+        owners = asyncio.create_task(serve._await_owners(config, cast("Any", server), stop))
+        await asyncio.sleep(0.05)
+        assert b"200" in await read_status(port)
+        server.failures = 0
+        assert [owner["uid"] for owner in await owners or ()] == ["u"]
+        server.failures = 10**6
+        owners = asyncio.create_task(serve._await_owners(config, cast("Any", server), stop))
+        await asyncio.sleep(0.05)
+        stop.set()
+        assert await owners is None
+
+    asyncio.run(scenario())

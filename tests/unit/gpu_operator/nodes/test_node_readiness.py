@@ -8,9 +8,11 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1 import POOL_LABEL, TAINTS
+from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.config import NodeConfig, TaintsConfig
 from gpu_operator.controllers.common.world import GpuReady
 from gpu_operator.controllers.pools import pools
+from gpu_operator.controllers.pools.pool_nodes import FAILURES
 from gpu_operator.kube import taints
 from gpu_operator.kube.actions import Action, Apply, Manager, SetTaints
 from gpu_operator.kube.client import KubernetesCluster
@@ -90,6 +92,22 @@ def test_a_node_reports_why_it_does_not_serve_its_gpus(device: Any, reason: str,
     found = condition(decide_on(a_node(labels=IN_POOL, gpu_ready=before), a_pool(), device))
     assert found is not None
     assert found[3] == before.since
+
+
+# Every reason that a condition may have, and whether a node with such a GPU serves its GPUs.
+@pytest.mark.parametrize("reason", [*Reason, "ReasonOfALaterVersion"])
+def test_only_a_suspect_gpu_leaves_its_node_in_service(reason: str) -> None:
+    kept = {*FAILURES, Reason.MIXED_PROFILES, Reason.RESOURCE_CONFLICT}
+    device = gpu(conditions=agent_conditions(degraded=f"{reason}: why"))
+    actions = decide_on(a_node(labels=IN_POOL), a_pool(), device, not_ready=True)
+    status, shown, message, _ = condition(actions) or ("", "", "", "")
+    taints = set_taints(actions)
+    if reason == Reason.SUSPECT:
+        assert (status, shown, taints) == ("True", "Reconciled", None)
+    else:
+        assert (status, shown) == ("False", reason if reason in kept else "AgentError")
+        assert message.endswith("why")
+        assert taints == SetTaints("n1", "uid-n1", ((NOT_READY, ""),), (), (NOT_READY,))
 
 
 def test_nodes_are_tainted_only_if_the_chart_enables_it() -> None:

@@ -138,6 +138,19 @@ def test_an_xid_ends_its_slice_s_contexts_with_its_result(
     on_node(tmp_path, act)
 
 
+def test_contained_memory_errors_change_the_health_of_their_slices_only(tmp_path: Path) -> None:
+    def act(node: Node) -> None:
+        for one in node.slices:
+            node.table.add(one)
+        for count, one in enumerate(node.slices[:2], start=1):
+            node.inject(Kind.ECC_UNCORRECTED, one.uuid)
+            assert [xid for xid, *_ in node.xids()] == [63, 94] * count
+        healths = {uuid: health.state for uuid, health in node.faults._health.items()}
+        assert healths == {one.uuid: State.SUSPECT for one in node.slices[:2]}
+
+    on_node(tmp_path, act)
+
+
 @pytest.mark.parametrize("of_slice", [False, True])
 @pytest.mark.parametrize(
     ("lasts", "is_used", "state"),
