@@ -70,6 +70,7 @@ def _lines(found: Explanation, most: int | None) -> Iterator[terminal.Line]:
         yield from _request_lines(request, most)
     if found.bare_nodes:
         yield why.describe_bare(found.bare_nodes)
+    yield from found.misnamed
     if found.foreign:
         policy = "perhaps slices with another prefix" if found.missing else "no slice, GPU or HCA"
         yield f"Not evaluated: {', '.join(found.foreign)}: {policy}"
@@ -134,6 +135,7 @@ def _document(found: Explanation) -> dict[str, Any]:
         "pod": _pod(found.pod),
         "requests": [_request_document(one) for one in found.requests],
         "otherNodes": list(found.bare_nodes),
+        "misnamed": list(found.misnamed),
         "notEvaluated": list(found.foreign + found.left_out),
         "notReadable": dict(found.missing),
         "claims": [

@@ -85,10 +85,11 @@ class PodRecord:
     """A pod that waits for a node, or that has devices, claims or an HCA.
 
     ``key`` is "namespace/name". ``problem`` is what the kubelet reports of a container that does
-    not start, and ``is_ending`` whether the pod is being deleted. ``containers`` are pairs of a
-    container and of a resource or "claim NAME" that it has. ``started_after_s`` is the time from
-    the pod's creation until its node accepted it; 0 if that is not known. All other properties are
-    those of ``details``, which plain pods share.
+    not start or has failed, ``restarts`` how often its containers were restarted, and
+    ``is_ending`` whether the pod is being deleted. ``containers`` are pairs of a container and of
+    a resource or "claim NAME" that it has. ``started_after_s`` is the time from the pod's creation
+    until its node accepted it; 0 if that is not known. All other properties are those of
+    ``details``, which plain pods share.
     """
 
     key: str
@@ -96,6 +97,7 @@ class PodRecord:
     phase: str
     created: str
     problem: str = ""
+    restarts: int = 0
     is_ending: bool = False
     started_after_s: int = 0
     containers: tuple[tuple[str, str], ...] = ()
@@ -106,6 +108,11 @@ class PodRecord:
         """Return whether the pod only has devices, which the status of a GPU states as well."""
         waits = self.requests or self.waiting or self.unmade_claims
         return not (waits or self.facts or self.metrics or self.problem)
+
+    @property
+    def is_starting(self) -> bool:
+        """Return whether the pod has a node, but a container of it does not run."""
+        return bool(self.node and not self.is_ending and (self.phase == "Pending" or self.problem))
 
     @property
     def namespace(self) -> str:
@@ -211,6 +218,7 @@ def read_pod(document: Document) -> PodRecord | None:
         phase=sys.intern(phase),
         created=sys.intern(str(metadata.get("creationTimestamp") or "")),  # many begin together
         problem=_container_problem(status)[:_LONGEST] if node else "",
+        restarts=sum(int(one.get("restartCount") or 0) for one in _container_statuses(status)),
         is_ending=is_ending,
         started_after_s=_start_of(metadata, status),
         containers=_share(tuple(_containers(document))),
@@ -311,15 +319,27 @@ def _unmade_claims(document: Document) -> Iterator[str]:
             yield str(one.get("name"))
 
 
-def _container_problem(status: Mapping[str, Any]) -> str:
-    """Return why the first container that does not start is waiting, such as for its image."""
+def _container_statuses(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for kind in ("initContainerStatuses", "containerStatuses"):
-        for one in status.get(kind) or ():
-            waiting = (one.get("state") or {}).get("waiting") or {}
-            reason = str(waiting.get("reason") or "")
-            if reason not in ("", "ContainerCreating", "PodInitializing"):
-                message = str(waiting.get("message") or "")
-                return sys.intern(f"{reason}{': ' * bool(message)}{message}"[:_LONGEST])
+        yield from status.get(kind) or ()
+
+
+def _container_problem(status: Mapping[str, Any]) -> str:
+    """Return why the first container that does not run is waiting, such as for its image, or how it
+    failed.
+
+    A container that crashes again and again is between two starts most of the time, while the
+    pod's phase stays Running.
+    """
+    for container in _container_statuses(status):
+        state = container.get("state") or {}
+        waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+        reason = str(waiting.get("reason") or "")
+        message = str(waiting.get("message") or "")
+        if ended.get("exitCode"):
+            reason, message = str(ended.get("reason") or "Error"), f"exit code {ended['exitCode']}"
+        if reason not in ("", "ContainerCreating", "PodInitializing"):
+            return sys.intern(f"{reason}{': ' * bool(message)}{message}"[:_LONGEST])
     return ""
 
 

@@ -262,7 +262,7 @@ class Pages:
         key = f"{request.path_params['namespace']}/{request.path_params['name']}"
         model = self._model
         pod, world = model.pods.get(key), model.world()
-        if pod is None or not (why.is_pending(world, pod) or why.is_starting(pod)):
+        if pod is None or not (why.is_pending(world, pod) or pod.is_starting):
             return self._frame.not_found(
                 request,
                 f"pod {key} that waits for a node or for its containers",

@@ -18,6 +18,11 @@ from rdma.explain import Explanation
 STATIC: Final = Path(__file__).parent / "static"
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _SHORT: Final = 48
+# Embeddings, overrides and isolates of Unicode's bidirectional algorithm, and the marks.
+_DIRECTION_MARKS: Final = dict.fromkeys(
+    (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C),
+    "\N{REPLACEMENT CHARACTER}",
+)
 
 
 @functools.cache
@@ -28,6 +33,7 @@ def environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
+        finalize=replace_direction_marks,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -94,6 +100,16 @@ def _slice_page(box: Box) -> str:
 def quote_segment(text: str) -> str:
     """Return a text as one segment of a path, with its slashes escaped."""
     return quote(text, safe="")
+
+
+def replace_direction_marks(value: Any) -> Any:
+    """Return a template's value with the characters that reverse the text after them replaced.
+
+    In a name or a message, U+202E would show "exe.png" for "gnp.exe", also beyond that text.
+    """
+    if isinstance(value, str) and not value.isascii():
+        return type(value)(value.translate(_DIRECTION_MARKS))
+    return value
 
 
 def shorten(text: str, most: int = _SHORT) -> str:

@@ -264,7 +264,9 @@ def _place(gpu: Gpu, wanted: WantedFault, where: str) -> int:
     claimed = [one.health for one in gpu.status.claims if one.uuid == where]
     words = [f"Xid {xid} (" for xid in _xids(wanted)]
     words += _WORDS_OF_HEALTH.get(wanted.kind, ())
-    sick = "\n".join(f"{one} (" for one in (gpu.status.health, *slices, *claimed))
+    # An agent reports the state of a GPU alone as its health, and the cause in the condition.
+    causes = [one.message for one in gpu.status.conditions if one.type == _DEGRADED]
+    sick = "\n".join(f"{one} (" for one in (gpu.status.health, *causes, *slices, *claimed))
     return min((place for one in words if (place := sick.find(one)) >= 0), default=_NOT_NAMED)
 
 

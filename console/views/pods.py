@@ -10,6 +10,7 @@ from console.model.cluster import ClusterModel
 from console.model.pods import PodRecord
 from console.views import details
 from console.views.details import FoundSlice
+from facts.wording import count_of
 from gpu_operator.api.timestamps import parse_timestamp
 
 SHOWN: Final = 200  # of a list
@@ -19,8 +20,10 @@ _NAMED: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}/[a-z0-9][a-z0-9.-]{0,252}")
 
 @dataclass(frozen=True, slots=True)
 class PodLine:
-    """A pod as pages show it. ``absence`` states why nothing is known of it; then it has no phase.
+    """A pod as pages show it.
 
+    ``phase`` is the pod's phase, or the reason why a container does not run, and ``problem``
+    explains that reason. ``absence`` states why nothing is known of it; then it has no phase.
     ``since_s`` is its age; None if that is not known.
     """
 
@@ -40,6 +43,7 @@ class PodRow:
     line: PodLine
     held: tuple[FoundSlice, ...]
     record: PodRecord | None
+    is_starting: bool = False
 
 
 def describe_pod(model: ClusterModel, namespace: str, name: str) -> PodLine:
@@ -84,7 +88,9 @@ def list_pods(
     for key in keys[:SHOWN]:
         space, _, name = key.partition("/")
         line = describe_pod(model, space, name)
-        rows.append(PodRow(line, tuple(held.get(key, ())), model.pods.get(key)))
+        record = model.pods.get(key)
+        starting = record is not None and record.is_starting
+        rows.append(PodRow(line, tuple(held.get(key, ())), record, starting))
     return rows, len(keys) - len(rows)
 
 
@@ -93,8 +99,13 @@ def _line(record: PodRecord) -> PodLine:
     since = None
     if created is not None:
         since = max(int((datetime.datetime.now(datetime.UTC) - created).total_seconds()), 0)
-    phase = f"{record.phase}, being deleted" if record.is_ending else record.phase
-    return PodLine(record.namespace, record.name, phase, record.node, since, record.problem)
+    reason, _, problem = record.problem.partition(": ")
+    phase = reason or record.phase
+    if record.restarts:
+        phase += f", {count_of(record.restarts, 'restart')}"
+    if record.is_ending:
+        phase += ", being deleted"
+    return PodLine(record.namespace, record.name, phase, record.node, since, problem)
 
 
 def _absence(model: ClusterModel, namespace: str, name: str) -> str:

@@ -170,12 +170,19 @@ def find_explained(rollouts: Iterable[LayoutRollout], found: GpuRollout) -> GpuR
 
 
 def unfinished_layouts(world: World) -> list[Unfinished]:
-    """Return the layouts whose status states that not every GPU is done; costs no assessment."""
+    """Return the layouts whose status states that not every GPU is done, or that no GPU is
+    selected; costs no assessment.
+    """
     return [
-        Unfinished(one.name, one.status.gpus_applied, one.status.gpus_selected, _find_problem(one))
-        for _, one in sorted(world.layouts.items())
-        if one.status.gpus_applied < one.status.gpus_selected
+        Unfinished(layout.name, layout.status.gpus_applied, layout.status.gpus_selected, problem)
+        for _, layout in sorted(world.layouts.items())
+        for problem in (_find_problem(layout),)
+        if layout.status.gpus_applied < layout.status.gpus_selected or _selects_no_gpu(layout)
     ]
+
+
+def _selects_no_gpu(layout: Layout) -> bool:
+    return any(condition.reason == Reason.NO_GPUS for condition in layout.status.conditions)
 
 
 def is_rolled_back(gpu: Gpu, layout: Layout) -> bool:
@@ -184,11 +191,14 @@ def is_rolled_back(gpu: Gpu, layout: Layout) -> bool:
 
 
 def _find_problem(layout: Layout) -> str:
-    """Return why a layout is Degraded; empty if it is not, or was edited since."""
+    """Return why a layout is Degraded, or selects no GPU; empty if neither is true, or if it was
+    edited since.
+    """
     if layout.status.observed_generation < layout.meta.generation:
         return ""
     for one in layout.status.conditions:
-        if one.type == ConditionType.DEGRADED.value and one.status == "True":
+        is_degraded = one.type == ConditionType.DEGRADED.value and one.status == "True"
+        if is_degraded or one.reason == Reason.NO_GPUS:
             return f"{one.reason}: {one.message}"
     return ""
 

@@ -1,5 +1,6 @@
 """What would free devices for a pod, beside the planner's moves: one sentence for each cause."""
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -27,8 +28,8 @@ _CREATES: Final = (
     " states until when it waits"
 )
 _WITHDRAWS: Final = (
-    "withdraws slices of this resource, and its layouts create no others there: the end of the"
-    " pods that hold withdrawn ones frees none"
+    "removes slices of this resource that pods hold: when these pods end, the slices are deleted,"
+    " and none becomes free"
 )
 _RESERVED: Final = "kubernetes.io"  # the domain of labels that describe the node itself
 
@@ -55,18 +56,21 @@ def find_steps(
         yield from _match(survey, pod, number, nodes)
         return
     yield from _closed(nodes, number)
+    is_whole = resource.partition("/")[2].startswith(geometry.WHOLE_RESOURCE)
     withdrawn = [one.name for one in nodes if one.obstacle is Obstacle.WITHDRAWN]
     causes = {
         _RESTARTS: [one.name for one in nodes if one.obstacle is Obstacle.CLOSED],
         _CREATES: [name for name in withdrawn if coming.get(name)],
-        _WITHDRAWS: [name for name in withdrawn if not coming.get(name)],
+        # A whole GPU that a layout divides is no slice: see _scarce.
+        _WITHDRAWS: [name for name in withdrawn if not coming.get(name) and not is_whole],
     }
     for text, names in causes.items():
         if names:
             yield f"{_names(names)} {text}."
     yield from _crowded(matching, number)
     yield from _healed(matching)
-    if resource.partition("/")[2].startswith(geometry.WHOLE_RESOURCE):
+    if is_whole:
+        yield from _scarce(survey, resource, number, frozenset(one.name for one in matching))
         yield from _divided(survey, resource, frozenset(one.name for one in matching))
     yield from _ends(survey, resource, number, matching)
 
@@ -243,6 +247,24 @@ def _closed(nodes: Iterable[NodeFinding], number: int) -> Iterator[str]:
                 pass  # stated for all such nodes together
             case _:
                 pass
+
+
+def _scarce(survey: Survey, resource: str, number: int, nodes: Container[str]) -> Iterator[str]:
+    """Yield which layouts divide GPUs, where no node has as many whole ones as are requested."""
+    whole: Counter[str] = Counter()
+    layouts = set()
+    for gpu in survey.world.gpus.values():
+        if gpu.spec.node_name not in nodes:
+            continue
+        if any(device.resource == resource for device in gpu.status.slices):
+            whole[gpu.spec.node_name] += 1
+        elif gpu.spec.layout and gpu.status.slices:
+            layouts.add(gpu.spec.layout)
+    if layouts and max(whole.values(), default=0) < number:
+        count = "an undivided GPU" if number == 1 else f"{number} undivided GPUs"
+        names = _names(sorted(layouts))
+        divide = f"layout {names} divides" if len(layouts) == 1 else f"layouts {names} divide"
+        yield f"No node has {count}: {divide} them."
 
 
 def _divided(survey: Survey, resource: str, nodes: Container[str]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from gpu_operator.api.v1alpha1.gpupool import Allocation
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.common import offers
 from gpu_operator.controllers.common.world import Node, World
+from gpu_operator.controllers.nodes.sharing import NVIDIA
 from mig import geometry, planner
 from mig.errors import MigError
 from mig.geometry import Instance
@@ -113,6 +114,17 @@ def is_explained(world: World, resource: str) -> bool:
     """Return whether a resource is a slice, a GPU or an HCA, which the console explains."""
     prefixes = {world.policy.resource_prefix, GROUP}
     return resource == HCA_RESOURCE or any(offers.is_ours(resource, one) for one in prefixes)
+
+
+def find_offered_name(world: World, resource: str) -> str:
+    """Return the name under which the cluster offers a slice or GPU that a pod requests under the
+    prefix of another installation; empty if its prefix is the cluster's.
+    """
+    prefix = world.policy.resource_prefix
+    requested, _, name = resource.partition("/")
+    if requested == prefix or requested not in (GROUP, NVIDIA):
+        return ""
+    return f"{prefix}/{name}" if offers.is_ours(resource, requested) else ""
 
 
 def _state(gpu: Gpu) -> GpuState | None:

@@ -4,6 +4,7 @@ The counts come from the operator's functions about offers, and the verdicts abo
 code that writes the operator's events.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from console.views.waiting.obstacles import (
 )
 from console.views.waiting.remedies import Remedy, find_remedy
 from console.views.waiting.steps import find_steps
-from console.views.waiting.survey import Survey, is_explained
+from console.views.waiting.survey import Survey, find_offered_name, is_explained
 from facts.wording import count_of, list_first
 from gpu_operator.api.v1alpha1.base import ConditionType
 from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
@@ -67,15 +68,17 @@ class RequestFinding:
 class Explanation:
     """Everything that the page shows about a pending pod.
 
-    ``foreign`` are requested resources that are neither slices, GPUs nor HCAs, and ``left_out``
-    those beyond a bound. ``missing`` are the kinds of objects that are not known, with the reason:
-    nothing that depends on them is stated. ``bare_nodes`` are the nodes without GPUs
-    and HCAs, which no table has.
+    ``misnamed`` are advices about slices and GPUs that the cluster offers under another prefix than
+    the pod requests. ``foreign`` are other requested resources that are neither slices, GPUs nor
+    HCAs, and ``left_out`` those beyond a bound. ``missing`` are the kinds of objects that are not
+    known, with the reason: nothing that depends on them is stated. ``bare_nodes`` are the nodes
+    without GPUs and HCAs, which no table has.
     """
 
     pod: PodRecord
     requests: tuple[RequestFinding, ...] = ()
     claims: tuple[ClaimFinding, ...] = ()
+    misnamed: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     missing: Missing = field(default_factory=dict)
@@ -95,18 +98,14 @@ def is_pending(world: World, pod: PodRecord) -> bool:
     if pod.node or not (pod.requests or pod.waiting or pod.unmade_claims):
         return False
     return bool(pod.waiting or pod.unmade_claims) or any(
-        is_explained(world, resource) for resource, _ in pod.requests
+        is_explained(world, resource) or find_offered_name(world, resource)
+        for resource, _ in pod.requests
     )
-
-
-def is_starting(pod: PodRecord) -> bool:
-    """Return whether a pod has a node, but a container of it does not run."""
-    return bool(pod.node and not pod.is_ending and (pod.phase == "Pending" or pod.problem))
 
 
 def starting_pods(pods: Iterable[PodRecord], namespace: str = "") -> list[PodRecord]:
     """Return the pods with devices that have a node and do not run, the oldest first."""
-    found = (pod for pod in pods if is_starting(pod) and namespace in ("", pod.namespace))
+    found = (pod for pod in pods if pod.is_starting and namespace in ("", pod.namespace))
     return sorted(found, key=lambda pod: (pod.created, pod.key))
 
 
@@ -132,14 +131,27 @@ def explain(
     own = [one for one in pod.requests if is_explained(survey.world, one[0])]
     no_claims = connection.missing(CLAIMS) if pod.waiting or pod.unmade_claims else {}
     no_policy = connection.missing(POLICY)
+    names = {} if no_policy else {name: find_offered_name(survey.world, name) for name, _ in own}
+    foreign = [name for name, _ in pod.requests if not is_explained(survey.world, name)]
+    names |= {name: find_offered_name(survey.world, name) for name in foreign}
+    misnamed = {name: offered for name, offered in names.items() if offered}
     return Explanation(
         pod,
         tuple(_request(survey, pod, *one, not no_policy) for one in own[:MOST]),
         () if no_claims else tuple(find_claims(survey, pod, claims, classes)),
-        tuple(name for name, _ in pod.requests if not is_explained(survey.world, name)),
+        tuple(itertools.starmap(_advise_name, misnamed.items())),
+        tuple(name for name in foreign if name not in misnamed),
         tuple(name for name, _ in own[MOST:]),
         {**no_claims, **no_policy},
         survey.bare_nodes if own else (),
+    )
+
+
+def _advise_name(requested: str, offered: str) -> str:
+    prefix = requested.partition("/")[0]
+    return (
+        f"Tessera's nodes offer {offered}, and not {requested}: request that, or set the chart's"
+        f" value resourcePrefix={prefix}"
     )
 
 

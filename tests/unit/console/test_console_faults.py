@@ -323,6 +323,17 @@ def test_a_gpu_on_probation_needs_no_pod_to_end(node: SyntheticCluster) -> None:
     assert "GPUFault stuck (hang, Xid 109)" in fetch(node, "/").text
 
 
+def test_the_condition_has_the_cause_of_a_health_that_states_none(node: SyntheticCluster) -> None:
+    fail(node, "hot", "Probation", "Cleared", offBus=True)
+    degraded = {"type": "Degraded", "status": "True", "reason": "Unhealthy"}
+    degraded |= {"message": "GPU-1 is Probation: Xid 79 (GPU has fallen off the bus)"}
+    degraded |= {"lastTransitionTime": "2026-01-02T03:04:05Z"}
+    node.objects["GPU"][GPU]["status"]["conditions"] = [degraded]
+    text = fetch(node, f"/gpus/{GPU}").text
+    assert "GPUFault hot (offBus)" in " ".join(notes(text))
+    assert "No GPUFault of the GPU explains" not in text
+
+
 def test_a_fault_of_a_slice_affects_the_holders_of_that_slice(node: SyntheticCluster) -> None:
     one = node.objects["GPU"][GPU]["status"]["slices"][0]
     one["holders"] = [{"namespace": "ml", "name": "hit"}]

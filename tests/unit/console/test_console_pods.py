@@ -84,7 +84,7 @@ def test_a_pod_that_cannot_start_names_the_kubelets_reason(node: SyntheticCluste
     state = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image: x"}}
     hold(node, 2, phase="Pending", containerStatuses=[{"name": "c", "state": state}])
     text = words(fetch(node, "/pods/ml/trainer").text)
-    assert "Pending (ImagePullBackOff: no such image: x)" in text
+    assert "ImagePullBackOff (no such image: x)" in text
 
 
 @pytest.mark.parametrize("gone", ["deleted", "Succeeded", "Failed"])
@@ -354,3 +354,41 @@ def test_a_withdrawn_slice_names_the_layout_that_withdraws_it(node: SyntheticClu
     assert 'href="/rollout/mixed"' in text
     gpu["spec"]["layout"] = None
     assert "No layout requests the slice any more" in words(fetch(node, path).text)
+
+
+CRASHES = (
+    ({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}, "CrashLoopBackOff"),
+    ({"terminated": {"reason": "Error", "exitCode": 1}}, "Error"),
+    ({"terminated": {"reason": "OOMKilled", "exitCode": 137}}, "OOMKilled"),
+)
+
+
+@pytest.mark.parametrize(("state", "reason"), CRASHES)
+def test_a_pod_that_crashes_is_not_shown_as_running(
+    node: SyntheticCluster, state: Any, reason: str
+) -> None:
+    hold(node, 2, containerStatuses=[{"name": "main", "restartCount": 4, "state": state}])
+    for path in (*PAGES, "/pods/ml/trainer"):
+        text = words(fetch(node, path).text)
+        assert f"{reason}, 4 restarts" in text
+        assert "Running" not in text
+    listed = fetch(node, "/pods").text
+    assert 'href="/why/ml/trainer">its containers: why' in listed
+    assert fetch(node, "/why/ml/trainer").status == 200
+
+
+@pytest.mark.parametrize("state", [{"terminated": {"exitCode": 0}}, {"running": {}}])
+def test_a_container_that_ended_well_or_runs_again_is_no_problem(
+    node: SyntheticCluster, state: Any
+) -> None:
+    hold(node, 2, containerStatuses=[{"name": "main", "restartCount": 1, "state": state}])
+    assert "Running, 1 restart," in words(fetch(node, "/pods").text)
+
+
+def test_a_text_that_reverses_what_follows_is_shown_in_order(node: SyntheticCluster) -> None:
+    pod = synthetic.add_pending_pod(node, "ml", "small", {ONE_G: "1"})
+    reversing = {"type": "PodScheduled", "status": "False", "message": "see \u202egnp.exe \u2066x"}
+    pod["status"]["conditions"] = [reversing]
+    text = fetch(node, "/why/ml/small").text
+    assert "see \N{REPLACEMENT CHARACTER}gnp.exe \N{REPLACEMENT CHARACTER}x" in text
+    assert not {"\u202e", "\u2066"} & set(text)

@@ -223,7 +223,7 @@ def test_a_layout_whose_slices_exist_creates_none(node: SyntheticCluster) -> Non
     assert "slices withdrawn" in text
     assert "Layouts that would create it" not in text
     assert "gets its new slices" not in text
-    assert "n1 withdraws slices of this resource, and its layouts create no others there" in text
+    assert "n1 removes slices of this resource that pods hold: when these pods end" in text
     # The pod on the withdrawn slice counts against the device that the kubelet offers.
     assert (
         "A device becomes free when a pod that holds one ends: ml/keeper (2g.20gb@0) on n1."
@@ -306,3 +306,24 @@ def test_the_replacement_of_a_pod_that_ends_is_promised_no_slice(node: Synthetic
     assert "move " in text
     assert moving in text
     assert ending not in text
+
+
+def test_a_request_under_another_prefix_is_explained(node: SyntheticCluster) -> None:
+    synthetic.add_pending_pod(node, "ml", "foreign", {"nvidia.com/gpu": "1"})
+    assert 'href="/why/ml/foreign"' in fetch(node, "/why").text
+    page = fetch(node, "/why/ml/foreign")
+    assert page.status == 200
+    assert (
+        "nodes offer gpu.tessera.dev/gpu, and not nvidia.com/gpu: request that, or set the"
+        " chart&#39;s value resourcePrefix=nvidia.com"
+    ) in page.text
+    assert "Not evaluated" not in page.text
+
+
+def test_two_whole_gpus_wait_for_gpus_that_layouts_divide(node: SyntheticCluster) -> None:
+    for gpu in node.objects["GPU"].values():
+        gpu["spec"]["layout"] = "seven"
+    synthetic.add_pending_pod(node, "ml", "pair", {"gpu.tessera.dev/gpu": "2"})
+    text = fetch(node, "/why/ml/pair").text
+    assert "No node has 2 undivided GPUs: layout seven divides them." in text
+    assert "removes slices" not in text

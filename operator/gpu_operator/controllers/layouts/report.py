@@ -177,6 +177,12 @@ def _explain_no_gpu(world: World, layout: Layout) -> str:
     if pool and pool not in world.pools:
         known = list_first(sorted(world.pools), _MAX_NAMED) or "none"
         return f"selector.pool: there is no GPUPool {pool!r}; there are: {known}"
+    nodes = {gpu.spec.node_name for gpu in world.gpus.values()}
+    unknown = [name for name in layout.spec.selector.node_names or () if name not in nodes]
+    if unknown:
+        known_nodes = list_first(sorted(nodes), _MAX_NAMED) or "none"
+        names = list_first(unknown, _MAX_NAMED)
+        return f"selector.nodeNames: no GPU is on {names}; nodes with GPUs: {known_nodes}"
     return "the selector matches no GPU"
 
 
