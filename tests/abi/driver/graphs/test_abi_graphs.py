@@ -465,6 +465,47 @@ def test_what_a_launch_needs_lives_until_the_launch_is_done(cuda, raw, operation
     assert seen == [False]
 
 
+def test_captured_host_functions_and_waits_are_replaced_like_described_ones(cuda, raw, operations):
+    calls = []
+
+    @HOST_FUNCTION
+    def note(data):
+        calls.append(data or 0)
+
+    stream, event, other_event = (
+        cuda.cuStreamCreate(1),
+        cuda.cuEventCreate(2),
+        cuda.cuEventCreate(2),
+    )
+    mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+    cuda.cuStreamBeginCapture(stream, mode)
+    cuda.cuStreamWaitEvent(stream, event, 1)  # CU_EVENT_WAIT_EXTERNAL
+    assert raw.cuLaunchHostFunc(ctypes.c_void_p(int(stream)), note, ctypes.c_void_p(1)) == 0
+    graph = cuda.cuStreamEndCapture(stream)
+    nodes, _ = cuda.cuGraphGetNodes(graph, 2)
+    kinds = cuda.CUgraphNodeType
+    by_kind = {cuda.cuGraphNodeGetType(node): node for node in nodes}
+    wait = by_kind[kinds.CU_GRAPH_NODE_TYPE_WAIT_EVENT]
+    host = ctypes.c_void_p(int(by_kind[kinds.CU_GRAPH_NODE_TYPE_HOST]))
+    executable = cuda.cuGraphInstantiate(graph, 0)
+    handle = ctypes.c_void_p(int(executable))
+    function = ctypes.cast(note, ctypes.c_void_p)
+    assert raw.cuGraphExecHostNodeSetParams(handle, host, (ctypes.c_void_p * 2)(function, 2)) == 0
+    cuda.cuGraphExecEventWaitNodeSetEvent(executable, wait, other_event)
+    cuda.cuGraphLaunch(executable, stream)
+    described = cuda.cuGraphCreate(0)
+    first = cuda.cuGraphAddEventWaitNode(described, [], 0, event)
+    after, added = (ctypes.c_void_p * 1)(int(first)), ctypes.c_void_p()
+    replacement = (ctypes.c_void_p * 2)(function, 3)
+    target = ctypes.c_void_p(int(described))
+    one = ctypes.c_size_t(1)
+    assert raw.cuGraphAddHostNode(ctypes.byref(added), target, after, one, replacement) == 0
+    cuda.cuGraphExecUpdate(executable, described)
+    cuda.cuGraphLaunch(executable, stream)
+    cuda.cuStreamSynchronize(stream)
+    assert calls == [2, 3]
+
+
 def test_a_graph_refuses_copies_of_another_contexts_memory(cuda, operations):
     """Nothing would keep that memory until the launch gets there."""
     here = operations.context
@@ -508,6 +549,18 @@ def test_unsafe_calls_are_forbidden_as_the_modes_of_capture_and_thread_say(cuda,
         assert found.pop() == others
         assert cuda.code("cuMemAlloc", 4) == own
         assert cuda.code("cuStreamEndCapture", stream) == result
+    pool = cuda.cuDeviceGetDefaultMemPool(0)
+    attribute = cuda.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+    module = cuda.cuModuleLoadData(b".version 7.0\n.target sm_70\n.address_size 64\n")
+    for call in (
+        ("cuMemPoolGetAttribute", pool, attribute),
+        ("cuMemPoolSetAttribute", pool, attribute, cuda.cuuint64_t(0)),
+        ("cuModuleUnload", module),
+    ):
+        cuda.cuStreamBeginCapture(stream, everywhere)
+        assert cuda.code(*call) == UNSUPPORTED
+        assert cuda.code("cuStreamEndCapture", stream) == INVALIDATED
+        assert cuda.code(*call) == 0
     cuda.cuStreamBeginCapture(stream, everywhere)
     before = cuda.cuThreadExchangeStreamCaptureMode(relaxed)
     cuda.cuMemFree(cuda.cuMemAlloc(4))

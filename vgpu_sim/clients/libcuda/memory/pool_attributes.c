@@ -103,6 +103,8 @@ static bool get(const struct tsr_pool *pool, CUmemPool_attribute attr, uint64_t 
 }
 
 CUresult tsr_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value) {
+  const CUresult unsafe = tsr_capture_check_unsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   struct tsr_pool *found = find(pool);
   if (!found || !value) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&tsr_pool_lock);
@@ -112,6 +114,8 @@ CUresult tsr_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, 
 }
 
 CUresult tsr_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value) {
+  const CUresult unsafe = tsr_capture_check_unsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   const struct tsr_pool *found = find(pool);
   uint64_t got;
   size_t bytes;

@@ -6,6 +6,7 @@
 #include "api.h"
 #include "base/environment.h"
 #include "contexts/context.h"
+#include "exchange/unsafe.h"
 #include "log.h"
 #include "modules/module.h"
 #include "modules/prelinked.h"
@@ -62,6 +63,8 @@ CUresult tsr_cuModuleLoad(CUmodule *module, const char *fname) {
 }
 
 CUresult tsr_cuModuleUnload(CUmodule hmod) {
+  const CUresult unsafe = tsr_capture_check_unsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   TSR_CURRENT(context);
   struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, hmod);
   if (module) tsr_wait_all(module->context); /* others may need the lock meanwhile */

@@ -151,8 +151,11 @@ CUresult tsr_event_record_in(uint64_t handle, struct tsr_context *context, uint3
 
 static CUresult capture_external(struct tsr_context *context, uint32_t stream,
                                  CUgraphNodeType type, CUevent event) {
+  /* A wait has no context, like one that a program describes: either may replace the other. */
+  const bool records = type == CU_GRAPH_NODE_TYPE_EVENT_RECORD;
   struct tsr_operation operation = {.type = type,
-                                    .context = tsr_object_handle(TSR_CONTEXT, context),
+                                    .context =
+                                        records ? tsr_object_handle(TSR_CONTEXT, context) : 0,
                                     .event = (uint64_t)(uintptr_t)event};
   return tsr_capture_add(context, stream, &operation);
 }

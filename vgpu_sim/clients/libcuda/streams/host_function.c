@@ -54,8 +54,8 @@ CUresult tsr_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData) {
   if (!fn) return CUDA_ERROR_INVALID_VALUE;
   if (!tsr_captures(context, stream))
     return tsr_host_function_enqueue(context, stream, fn, userData);
+  /* Without a context, like nodes that a program describes: either may replace the other. */
   struct tsr_operation operation = {.type = CU_GRAPH_NODE_TYPE_HOST,
-                                    .context = tsr_object_handle(TSR_CONTEXT, context),
                                     .host = {.fn = fn, .userData = userData}};
   return tsr_capture_add(context, stream, &operation);
 }
