@@ -15,6 +15,7 @@ pytestmark = [
     ),
 ]
 PROGRAM = str(Path(__file__).parents[2] / "support" / "scripts" / "nccl_ranks.py")
+FORGERIES = str(Path(__file__).parents[2] / "support" / "tools" / "nccl_forgeries.py")
 # Starts ranks of one communicator: FILE, then DEVICE and ENDING of each rank.
 SEVERAL = """
 import subprocess, sys
@@ -82,3 +83,15 @@ def test_two_ranks_on_one_gpu_are_refused(tmp_path: Path) -> None:
     )
     assert [one for one in said if line in one and "init 5" in one] == said
     assert len(said) == 3
+
+
+def test_data_that_its_sender_did_not_send_ends_the_communicator(tmp_path: Path) -> None:
+    """Each port that waits for ranks is closed when the last one has come, too."""
+    acts = ("right", "changed", "repeated", "swapped", "reflected")
+    output, _ = run(tmp_path, FORGERIES, *acts, gpus=1)
+    refusal = "data from rank 1 {} ncclAllReduce has a wrong tag: it was changed on the way, or rank 1 did not send it"
+    assert output.splitlines() == [
+        "right 0 [11.0, 22.0, 10.0, 20.0]",
+        *(f"{act} 6 {refusal.format('during')}" for act in acts[1:4]),
+        f"reflected 6 {refusal.format('before')}",
+    ]

@@ -280,7 +280,7 @@ def crowd(identity: Id) -> list[socket.socket]:
     size = 4 if family == socket.AF_INET else 16
     address = socket.inet_ntop(family, bytes(identity)[32 : 32 + size])
     strangers = []
-    for number in range(100):
+    for number in range(300):  # more than a root keeps
         stranger = socket.socket(family)
         stranger.connect((address, port))
         with contextlib.suppress(ConnectionError):

@@ -7,6 +7,7 @@
 
 #include "api.h"
 #include "connections/bootstrap.h"
+#include "connections/secrets.h"
 #include "groups.h"
 #include "objects.h"
 #include "operations.h"
@@ -23,7 +24,7 @@ ncclResult_t tsr_ncclGetVersion(int *version) {
 }
 
 ncclResult_t tsr_ncclGetUniqueId(ncclUniqueId *uniqueId) {
-  return uniqueId ? tsr_bootstrap_begin(uniqueId) : ncclInvalidArgument;
+  return uniqueId ? tsr_bootstrap_begin(uniqueId, NULL) : ncclInvalidArgument;
 }
 
 const char *tsr_ncclGetErrorString(ncclResult_t result_code) {
@@ -56,18 +57,15 @@ static void destroy(struct tsr_communicator *comm) {
   tsr_object_free(comm, COMMUNICATOR);
 }
 
-/* Make the communicator of a rank, and connect it to the others. */
+/* Make the communicator of a rank, and connect it to the others. A single rank may have no id; with one it connects to
+ * the root nevertheless, which then stops listening. */
 static ncclResult_t create(ncclComm_t *comm, int device, tsr_context_t context, bool retained, int ranks, int rank,
                            const ncclUniqueId *id) {
   struct tsr_communicator *made = make(device, context, ranks, rank);
   if (!made) return ncclSystemError;
   made->retained = retained;
   *comm = made;
-  if (ranks == 1) {
-    made->mesh.sockets = malloc(sizeof *made->mesh.sockets);
-    if (made->mesh.sockets) made->mesh.sockets[0] = -1;
-    return made->mesh.sockets ? ncclSuccess : ncclSystemError;
-  }
+  if (!id) return tsr_mesh_prepare(&made->mesh) ? ncclSuccess : ncclSystemError;
   return tsr_group_add_join(made, id);
 }
 
@@ -127,7 +125,7 @@ static ncclResult_t exchange(struct tsr_communicator *comm, struct share *all) {
   const ncclResult_t result =
       tsr_mesh_transfer(&comm->mesh, pieces, count, pieces + ranks, count, &culprit);
   free(pieces);
-  return result;
+  return result == ncclSuccess ? result : tsr_fail_transfer(comm, result, "during", "ncclCommSplit");
 }
 
 /* Return this rank's number in the new communicator, its number of ranks, and the old rank of its first one:
@@ -151,11 +149,16 @@ static ncclResult_t split(struct tsr_communicator *comm, struct share *all, nccl
   ncclResult_t result = exchange(comm, all);
   if (result != ncclSuccess) return result;
   const int place = find_place(all, comm->mesh.ranks, comm->mesh.rank, &members, &first);
-  if (mine->color != SPLIT_NO_COLOR && place == 0 && members > 1) result = tsr_bootstrap_begin(&mine->id);
+  if (mine->color != SPLIT_NO_COLOR && place == 0 && members > 1) result = tsr_bootstrap_begin(&mine->id, &comm->mesh);
   const ncclResult_t exchanged = exchange(comm, all);
   if (result != ncclSuccess || (result = exchanged) != ncclSuccess) return result;
   if (mine->color == SPLIT_NO_COLOR) return ncclSuccess;
-  return create(made, comm->device, comm->context, false, members, place, &all[first].id);
+  if (members == 1) return create(made, comm->device, comm->context, false, 1, 0, NULL);
+  ncclUniqueId id = all[first].id;
+  tsr_bootstrap_reveal(&id, &comm->mesh);
+  result = create(made, comm->device, comm->context, false, members, place, &id);
+  tsr_wipe(&id, sizeof id);
+  return result;
 }
 
 ncclResult_t tsr_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, const void *config) {
@@ -182,16 +185,18 @@ ncclResult_t tsr_ncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist
     const int device = devlist ? devlist[i] : i;
     if (device < 0 || device >= count) return ncclInvalidArgument;
   }
-  ncclResult_t result = ndev > 1 ? tsr_bootstrap_begin(&id) : ncclSuccess;
+  ncclResult_t result = ndev > 1 ? tsr_bootstrap_begin(&id, NULL) : ncclSuccess;
   if (result != ncclSuccess) return result;
   tsr_ncclGroupStart();
   for (int i = 0; i < ndev && result == ncclSuccess; i++) {
     const int device = devlist ? devlist[i] : i;
     tsr_context_t context;
     result = cuDevicePrimaryCtxRetain(&context, device) ? ncclUnhandledCudaError
-                                                        : create(&comms[i], device, context, true, ndev, i, &id);
+                                                        : create(&comms[i], device, context, true, ndev, i,
+                                                                 ndev > 1 ? &id : NULL);
   }
   const ncclResult_t joined = tsr_ncclGroupEnd();
+  if (ndev > 1) tsr_wipe(&id, sizeof id);
   return result != ncclSuccess ? result : joined;
 }
 

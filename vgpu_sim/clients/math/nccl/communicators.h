@@ -57,4 +57,7 @@ struct tsr_communicator *tsr_communicator_find(ncclComm_t comm);
 __attribute__((format(printf, 3, 4))) ncclResult_t tsr_fail(struct tsr_communicator *comm, ncclResult_t result,
                                                             const char *format, ...);
 
+/* As above, for a transfer that failed before or during, which is `when`, the function `name`. */
+ncclResult_t tsr_fail_transfer(struct tsr_communicator *comm, ncclResult_t result, const char *when, const char *name);
+
 #endif

@@ -14,3 +14,11 @@ ncclResult_t tsr_fail(struct tsr_communicator *comm, ncclResult_t result, const 
   comm->async_error = result;
   return result;
 }
+
+ncclResult_t tsr_fail_transfer(struct tsr_communicator *comm, ncclResult_t result, const char *when, const char *name) {
+  const int peer = tsr_mesh_forged_peer(&comm->mesh);
+  if (peer < 0) return tsr_fail(comm, result, "the connection to another rank ended %s %s", when, name);
+  return tsr_fail(comm, result,
+                  "data from rank %d %s %s has a wrong tag: it was changed on the way, or rank %d did not send it",
+                  peer, when, name, peer);
+}

@@ -7,6 +7,7 @@
 #include "api.h"
 #include "background.h"
 #include "connections/bootstrap.h"
+#include "connections/secrets.h"
 
 /* A new communicator that waits for the other ranks on a thread of its own. */
 struct join {
@@ -52,6 +53,7 @@ static ncclResult_t join_all(void) {
     if (joins[i].started) tsr_background_join(joins[i].thread);
     if (result == ncclSuccess) result = joins[i].result;
   }
+  if (joins) tsr_wipe(joins, join_count * sizeof *joins);
   free(joins);
   joins = NULL;
   join_count = 0;

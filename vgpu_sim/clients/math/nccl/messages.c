@@ -30,7 +30,7 @@ static ncclResult_t explain(struct tsr_communicator *comm, ncclResult_t result, 
                     (unsigned long long)wanted->count, wanted->datatype, culprit->peer, tsr_agreement_name(sent),
                     (unsigned long long)sent->count, sent->datatype);
   }
-  return tsr_fail(comm, result, "the connection to another rank ended during ncclSend or ncclRecv");
+  return tsr_fail_transfer(comm, result, "during", tsr_kind_name(TSR_MESSAGES));
 }
 
 /* Copy the messages of this rank to itself, in their order. */

@@ -57,8 +57,7 @@ static ncclResult_t transfer(struct part *part) {
   ncclResult_t result = tsr_mesh_transfer(mesh, part->out, part->outs, part->in, part->ins, &culprit);
   part->outs = part->ins = 0;
   return result == ncclSuccess ? result
-                               : tsr_fail(part->comm, result, "the connection to another rank ended during %s",
-                                          tsr_kind_name(part->operation->kind));
+                               : tsr_fail_transfer(part->comm, result, "during", tsr_kind_name(part->operation->kind));
 }
 
 /* Multiply values by this rank's operand of a premultiplied sum. */
@@ -222,7 +221,7 @@ static ncclResult_t agree(struct part *part) {
              mine.op, mine.root, culprit->peer, tsr_agreement_name(other), (unsigned long long)other->count, other->datatype, other->op,
              other->root);
   } else if (result != ncclSuccess) {
-    tsr_fail(comm, result, "the connection to another rank ended before %s", tsr_kind_name(operation->kind));
+    tsr_fail_transfer(comm, result, "before", tsr_kind_name(operation->kind));
   }
   free(others);
   return result;

@@ -1,23 +1,23 @@
 /* The process of ncclGetUniqueId is the root of a new communicator: it accepts one connection from each rank,
  * and sends the addresses of all to each. Then each rank connects to the ranks below it. The id contains a
- * secret, with which all connections begin. */
+ * secret, which both ends of all connections prove to have. A socket listens until the last rank has come. */
 #define _GNU_SOURCE
 #include "connections/bootstrap.h"
 
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include "connections/addresses.h"
 #include "background.h"
 #include "clock.h"
 #include "log.h"
+#include "connections/secrets.h"
 #include "connections/visitors.h"
 
 #define PATIENCE_NS UINT64_C(600000000000)
-#define MAGIC UINT64_C(0x314c43434e525354) /* in ids and on connections */
+#define MAGIC UINT64_C(0x314c43434e525354)
 
 enum { MAX_RANKS = 4096 };
 
@@ -28,35 +28,23 @@ struct invitation { /* an ncclUniqueId's bytes */
 };
 _Static_assert(sizeof(struct invitation) <= sizeof(ncclUniqueId), "it must fit");
 
-struct greeting { /* of a rank, for the root */
-  uint8_t secret[TSR_SECRET_BYTES];
-  uint32_t rank, ranks;
+struct member { /* what the root sends about each rank */
   struct tsr_address address;
   struct tsr_place place;
 };
-_Static_assert(sizeof(struct greeting) <= TSR_MAX_GREETING, "it must fit");
 
-struct answer { /* of the root; the ranks' greetings follow a success */
-  uint64_t magic;
+struct answer { /* of the root; the members follow a success */
   uint32_t result, ranks;
-};
-
-struct call { /* of a rank, for another one */
-  uint8_t secret[TSR_SECRET_BYTES];
-  uint32_t rank, unused;
 };
 
 struct root {
   struct tsr_visitors visitors;
   uint8_t secret[TSR_SECRET_BYTES];
+  struct tsr_channel channels[MAX_RANKS]; /* by rank */
+  struct member members[MAX_RANKS];
 };
 
 static const volatile bool NEVER;
-
-static bool fill_random(void *bytes, size_t size) {
-  /* The system call, because glibc has getrandom() only since 2.25. */
-  return syscall(SYS_getrandom, bytes, size, 0) == (long)size;
-}
 
 uint64_t tsr_host_number(void) {
   char text[512] = "";
@@ -71,99 +59,117 @@ uint64_t tsr_host_number(void) {
   return number;
 }
 
-static void answer_all(const int *sockets, const struct greeting *greetings, uint32_t ranks) {
-  const struct answer answer = {.magic = MAGIC, .result = ncclSuccess, .ranks = ranks};
+static void answer_all(struct root *root, uint32_t ranks) {
+  const struct answer answer = {.result = ncclSuccess, .ranks = ranks};
   for (uint32_t rank = 0; rank < ranks; rank++) {
-    if (tsr_send_all(sockets[rank], &answer, sizeof answer))
-      tsr_send_all(sockets[rank], greetings, ranks * sizeof *greetings);
+    struct tsr_channel *const channel = &root->channels[rank];
+    if (tsr_channel_send(channel, &answer, sizeof answer, &NEVER) == ncclSuccess)
+      tsr_channel_send(channel, root->members, ranks * sizeof *root->members, &NEVER);
   }
 }
 
-/* Accept ranks until all have connected. */
-static void gather(struct root *root, int *sockets, struct greeting *greetings, uint32_t *ranks) {
-  struct greeting greeting;
-  for (uint32_t connected = 0; *ranks == 0 || connected < *ranks;) {
-    const int fd =
-        tsr_visitors_next(&root->visitors, root->secret, &greeting, sizeof greeting, UINT64_MAX, &NEVER);
-    if (fd < 0) continue;
+/* Accept ranks until all have connected. Returns their number. */
+static uint32_t gather(struct root *root) {
+  const struct tsr_expectation expectation = {.secret = root->secret, .acceptor = TSR_ACCEPTOR_ROOT};
+  struct tsr_greeting greeting;
+  struct tsr_channel channel;
+  uint32_t ranks = 0;
+  for (uint32_t connected = 0; ranks == 0 || connected < ranks;) {
+    if (!tsr_visitors_next(&root->visitors, &expectation, &greeting, &channel, UINT64_MAX, &NEVER)) continue;
     const bool fits = greeting.ranks >= 1 && greeting.ranks <= MAX_RANKS && greeting.rank < greeting.ranks &&
-                      (*ranks == 0 || greeting.ranks == *ranks) && sockets[greeting.rank] < 0;
+                      (ranks == 0 || greeting.ranks == ranks) && root->channels[greeting.rank].fd < 0;
     if (!fits) {
-      const struct answer refusal = {.magic = MAGIC, .result = ncclInvalidUsage};
-      tsr_send_all(fd, &refusal, sizeof refusal);
-      close(fd);
+      const struct answer refusal = {.result = ncclInvalidUsage};
+      tsr_channel_send(&channel, &refusal, sizeof refusal, &NEVER);
+      tsr_channel_close(&channel);
       continue;
     }
-    *ranks = greeting.ranks;
-    sockets[greeting.rank] = fd;
-    greetings[greeting.rank] = greeting;
+    ranks = greeting.ranks;
+    root->channels[greeting.rank] = channel;
+    root->members[greeting.rank] = (struct member){.address = greeting.address, .place = greeting.place};
     connected++;
   }
+  return ranks;
+}
+
+static void free_root(struct root *root) {
+  tsr_visitors_end(&root->visitors);
+  for (int i = 0; i < MAX_RANKS; i++) tsr_channel_close(&root->channels[i]);
+  tsr_wipe(root, sizeof *root);
+  free(root);
 }
 
 static void *serve_root(void *argument) {
   struct root *root = argument;
-  int *sockets = malloc(MAX_RANKS * sizeof *sockets);
-  struct greeting *greetings = calloc(MAX_RANKS, sizeof *greetings);
-  uint32_t ranks = 0;
-  if (sockets && greetings) {
-    for (int i = 0; i < MAX_RANKS; i++) sockets[i] = -1;
-    gather(root, sockets, greetings, &ranks);
-    answer_all(sockets, greetings, ranks);
-    for (uint32_t i = 0; i < ranks; i++) close(sockets[i]);
-  }
-  free(sockets);
-  free(greetings);
+  const uint32_t ranks = gather(root);
   tsr_visitors_end(&root->visitors);
-  free(root);
+  answer_all(root, ranks);
+  free_root(root);
   return NULL;
 }
 
-ncclResult_t tsr_bootstrap_begin(ncclUniqueId *id) {
+static void derive_secret(uint8_t *secret, const struct tsr_mesh *parent) {
+  uint8_t derived[TSR_SHA256_BYTES];
+  tsr_derive(derived, parent->split_key, sizeof parent->split_key, "tessera nccl split", secret, TSR_SECRET_BYTES);
+  memcpy(secret, derived, TSR_SECRET_BYTES);
+  tsr_wipe(derived, sizeof derived);
+}
+
+void tsr_bootstrap_reveal(ncclUniqueId *id, const struct tsr_mesh *parent) {
+  derive_secret((uint8_t *)id->internal + offsetof(struct invitation, secret), parent);
+}
+
+ncclResult_t tsr_bootstrap_begin(ncclUniqueId *id, const struct tsr_mesh *parent) {
   struct invitation invitation = {.magic = MAGIC};
   struct root *root = calloc(1, sizeof *root);
   if (!root) return ncclSystemError;
   root->visitors.listener = -1;
-  if (fill_random(invitation.secret, sizeof invitation.secret))
+  for (int i = 0; i < MAX_RANKS; i++) root->channels[i].fd = -1;
+  if (tsr_fill_random(invitation.secret, sizeof invitation.secret))
     root->visitors.listener = tsr_listen(&invitation.root);
   memcpy(root->secret, invitation.secret, sizeof root->secret);
+  if (parent) derive_secret(root->secret, parent);
+  memset(id, 0, sizeof *id);
   if (root->visitors.listener < 0 || !tsr_background_start(serve_root, root, NULL)) {
     tsr_log("ncclGetUniqueId cannot listen on an interface that NCCL_SOCKET_IFNAME permits");
-    if (root->visitors.listener >= 0) close(root->visitors.listener);
-    free(root);
+    free_root(root);
     return ncclSystemError;
   }
-  memset(id, 0, sizeof *id);
   memcpy(id->internal, &invitation, sizeof invitation);
+  tsr_wipe(&invitation, sizeof invitation);
   return ncclSuccess;
 }
 
-/* Send a rank's greeting to the root and receive those of all ranks. */
-static ncclResult_t greet_root(const struct invitation *invitation, const struct greeting *mine,
-                               struct greeting *all) {
+/* Greet the root, and receive where all ranks are. */
+static ncclResult_t greet_root(struct tsr_mesh *mesh, const struct invitation *invitation,
+                               const struct member *own, struct member *all) {
+  struct tsr_greeting greeting = {.acceptor = TSR_ACCEPTOR_ROOT, .rank = (uint32_t)mesh->rank,
+                                  .ranks = (uint32_t)mesh->ranks, .address = own->address, .place = own->place};
+  struct tsr_channel channel = {.fd = -1};
   struct answer answer;
-  const int fd = tsr_connect(&invitation->root);
-  if (fd < 0) {
-    tsr_log("rank %u of an NCCL communicator cannot connect to the process that made its id", mine->rank);
+  const char *reason =
+      tsr_handshake_connect(&invitation->root, &greeting, invitation->secret, &mesh->aborted, &channel);
+  if (reason) {
+    tsr_log("rank %d of an NCCL communicator cannot connect to the process that made its id: %s", mesh->rank, reason);
     return ncclSystemError;
   }
-  ncclResult_t result = ncclRemoteError;
-  if (tsr_send_all(fd, mine, sizeof *mine) && tsr_receive_all(fd, &answer, sizeof answer) &&
-      answer.magic == MAGIC) {
-    result = (ncclResult_t)answer.result;
-    if (result == ncclSuccess &&
-        (answer.ranks != mine->ranks || !tsr_receive_all(fd, all, mine->ranks * sizeof *all)))
-      result = ncclRemoteError;
-  }
-  close(fd);
+  ncclResult_t result = tsr_channel_receive(&channel, &answer, sizeof answer, &mesh->aborted);
+  if (result == ncclSuccess) result = (ncclResult_t)answer.result;
+  if (result == ncclSuccess)
+    result = answer.ranks == greeting.ranks
+                 ? tsr_channel_receive(&channel, all, greeting.ranks * sizeof *all, &mesh->aborted)
+                 : ncclRemoteError;
+  if (channel.is_forged)
+    tsr_log("rank %d of an NCCL communicator: what the process that made its id sent has a wrong tag", mesh->rank);
   if (result == ncclInvalidUsage)
-    tsr_log("rank %u of %u of an NCCL communicator: another process has this rank, or gave another number of"
-            " ranks", mine->rank, mine->ranks);
+    tsr_log("rank %d of %d of an NCCL communicator: another process has this rank, or gave another number of"
+            " ranks", mesh->rank, mesh->ranks);
+  tsr_channel_close(&channel);
   return result;
 }
 
 /* All ranks find the same pair, so none waits for others that give up. */
-static ncclResult_t refuse_duplicates(const struct greeting *all, uint32_t ranks) {
+static ncclResult_t refuse_duplicates(const struct member *all, uint32_t ranks) {
   for (uint32_t one = 0; one < ranks; one++) {
     for (uint32_t other = one + 1; other < ranks; other++) {
       if (all[one].place.host != all[other].place.host) continue;
@@ -176,60 +182,67 @@ static ncclResult_t refuse_duplicates(const struct greeting *all, uint32_t ranks
   return ncclSuccess;
 }
 
-/* Connect to the lower ranks, and accept the higher ones. */
-static ncclResult_t connect_all(struct tsr_mesh *mesh, struct tsr_visitors *visitors,
-                                const struct greeting *all) {
-  const uint32_t rank = (uint32_t)mesh->rank;
-  struct call call = {.rank = rank};
-  memcpy(call.secret, all[rank].secret, sizeof call.secret);
-  for (uint32_t peer = 0; peer < rank; peer++) {
-    mesh->sockets[peer] = tsr_connect(&all[peer].address);
-    if (mesh->sockets[peer] < 0 || !tsr_send_all(mesh->sockets[peer], &call, sizeof call)) {
-      tsr_log("rank %u of an NCCL communicator cannot connect to rank %u", rank, peer);
-      return ncclSystemError;
-    }
+static ncclResult_t connect_to_lower(struct tsr_mesh *mesh, const uint8_t *secret, const struct member *all) {
+  for (int peer = 0; peer < mesh->rank; peer++) {
+    struct tsr_greeting greeting = {.acceptor = TSR_ACCEPTOR_RANK, .acceptor_rank = (uint32_t)peer,
+                                    .rank = (uint32_t)mesh->rank, .ranks = (uint32_t)mesh->ranks};
+    const char *reason =
+        tsr_handshake_connect(&all[peer].address, &greeting, secret, &mesh->aborted, &mesh->channels[peer]);
+    if (!reason) continue;
+    tsr_log("rank %d of an NCCL communicator cannot connect to rank %d: %s", mesh->rank, peer, reason);
+    return ncclSystemError;
   }
+  return ncclSuccess;
+}
+
+static ncclResult_t accept_higher(struct tsr_mesh *mesh, const uint8_t *secret, struct tsr_visitors *visitors) {
+  const struct tsr_expectation expectation = {.secret = secret, .acceptor = TSR_ACCEPTOR_RANK,
+                                              .acceptor_rank = (uint32_t)mesh->rank};
   const uint64_t deadline_ns = tsr_now_ns() + PATIENCE_NS;
   for (int missing = mesh->ranks - 1 - mesh->rank; missing > 0;) {
-    const int fd = tsr_visitors_next(visitors, call.secret, &call, sizeof call, deadline_ns, &mesh->aborted);
-    if (fd < 0) return ncclSystemError;
-    if (call.rank > rank && call.rank < (uint32_t)mesh->ranks && mesh->sockets[call.rank] < 0) {
-      mesh->sockets[call.rank] = fd;
+    struct tsr_greeting greeting;
+    struct tsr_channel channel;
+    if (!tsr_visitors_next(visitors, &expectation, &greeting, &channel, deadline_ns, &mesh->aborted))
+      return ncclSystemError;
+    const bool fits = greeting.ranks == (uint32_t)mesh->ranks && greeting.rank > (uint32_t)mesh->rank &&
+                      greeting.rank < greeting.ranks && mesh->channels[greeting.rank].fd < 0;
+    if (fits) {
+      mesh->channels[greeting.rank] = channel;
       missing--;
     } else {
-      close(fd);
+      tsr_channel_close(&channel);
     }
   }
   return ncclSuccess;
 }
 
-static ncclResult_t join(struct tsr_mesh *mesh, const struct invitation *invitation, struct greeting *mine,
-                         struct greeting *all, struct tsr_visitors *visitors) {
-  ncclResult_t result = greet_root(invitation, mine, all);
-  if (result == ncclSuccess) result = refuse_duplicates(all, mine->ranks);
-  return result == ncclSuccess ? connect_all(mesh, visitors, all) : result;
+static ncclResult_t join(struct tsr_mesh *mesh, const struct invitation *invitation, struct member *own,
+                         struct member *all, struct tsr_visitors *visitors) {
+  /* No rank connects to the last one. */
+  const bool listens = mesh->rank < mesh->ranks - 1;
+  if (listens && (visitors->listener = tsr_listen(&own->address)) < 0) return ncclSystemError;
+  ncclResult_t result = greet_root(mesh, invitation, own, all);
+  if (result == ncclSuccess) result = refuse_duplicates(all, (uint32_t)mesh->ranks);
+  if (result == ncclSuccess) result = connect_to_lower(mesh, invitation->secret, all);
+  return result == ncclSuccess && listens ? accept_higher(mesh, invitation->secret, visitors) : result;
 }
 
 ncclResult_t tsr_bootstrap_join(struct tsr_mesh *mesh, const ncclUniqueId *id, const struct tsr_place *place) {
   struct invitation invitation;
   memcpy(&invitation, id->internal, sizeof invitation);
   if (invitation.magic != MAGIC || mesh->ranks > MAX_RANKS) return ncclInvalidArgument;
-  struct greeting mine = {.rank = (uint32_t)mesh->rank, .ranks = (uint32_t)mesh->ranks, .place = *place};
-  memcpy(mine.secret, invitation.secret, sizeof mine.secret);
-  struct greeting *all = calloc((size_t)mesh->ranks, sizeof *all);
+  struct member own = {.place = *place}, *all = calloc((size_t)mesh->ranks, sizeof *all);
   struct tsr_visitors *visitors = calloc(1, sizeof *visitors);
-  mesh->sockets = malloc((size_t)mesh->ranks * sizeof *mesh->sockets);
   ncclResult_t result = ncclSystemError;
-  if (all && visitors && mesh->sockets) {
-    for (int i = 0; i < mesh->ranks; i++) mesh->sockets[i] = -1;
-    visitors->listener = tsr_listen(&mine.address);
-    if (visitors->listener >= 0) {
-      result = join(mesh, &invitation, &mine, all, visitors);
-      tsr_visitors_end(visitors);
-    }
+  if (all && visitors && tsr_mesh_prepare(mesh)) {
+    visitors->listener = -1;
+    tsr_derive(mesh->split_key, invitation.secret, sizeof invitation.secret, "tessera nccl family", NULL, 0);
+    result = join(mesh, &invitation, &own, all, visitors);
+    tsr_visitors_end(visitors);
   }
   free(all);
   free(visitors);
+  tsr_wipe(&invitation, sizeof invitation);
   if (result != ncclSuccess) tsr_mesh_close(mesh);
   return result;
 }

@@ -4,17 +4,16 @@
 
 #include <stdint.h>
 
-#include "driver.h"
+#include "connections/handshake.h"
 #include "connections/mesh.h"
 
-/* Where a rank runs. */
-struct tsr_place {
-  uint8_t uuid[TSR_UUID_BYTES]; /* of its GPU */
-  uint64_t host;
-};
+/* Begin to listen for ranks in the background, and fill in the id that leads them here. The ids of communicators that
+ * are split off `parent`, which is NULL for others, are sent between ranks: they have a random number instead of a
+ * secret. */
+ncclResult_t tsr_bootstrap_begin(ncclUniqueId *id, const struct tsr_mesh *parent);
 
-/* Begin to listen for ranks in the background, and fill in the id that leads them here. */
-ncclResult_t tsr_bootstrap_begin(ncclUniqueId *id);
+/* Put the secret of a communicator that is split off into its id. */
+void tsr_bootstrap_reveal(ncclUniqueId *id, const struct tsr_mesh *parent);
 
 /* Connect a rank to all others of a communicator; `mesh->rank` and `mesh->ranks` are set. Waits until all
  * ranks have connected. */

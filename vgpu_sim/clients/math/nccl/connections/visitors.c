@@ -11,7 +11,9 @@
 
 #include "clock.h"
 
-enum { LOOK_MS = 100 };
+#define GREETING_NS UINT64_C(30000000000) /* the time for a greeting, whatever its bytes are */
+
+enum { LOOK_MS = 100, MAX_ACCEPTED_AT_ONCE = 64 };
 
 static void remove_at(struct tsr_visitors *visitors, size_t index) {
   visitors->count--;
@@ -19,82 +21,110 @@ static void remove_at(struct tsr_visitors *visitors, size_t index) {
           (visitors->count - index) * sizeof visitors->each[0]);
 }
 
-static void accept_one(struct tsr_visitors *visitors) {
-  const int fd = accept4(visitors->listener, NULL, NULL, SOCK_CLOEXEC);
-  if (fd < 0) return;
+static void dismiss(struct tsr_visitors *visitors, size_t index) {
+  close(visitors->each[index].fd);
+  remove_at(visitors, index);
+}
+
+/* Close the oldest connection of the address that has the most. */
+static void dismiss_one(struct tsr_visitors *visitors) {
+  size_t oldest = 0, largest = 0;
+  for (size_t i = 0; i < visitors->count; i++) {
+    size_t count = 0;
+    for (size_t j = i; j < visitors->count; j++)
+      count += memcmp(visitors->each[i].source, visitors->each[j].source, TSR_SOURCE_BYTES) == 0;
+    if (count <= largest) continue;
+    largest = count;
+    oldest = i;
+  }
+  if (visitors->count) dismiss(visitors, oldest);
+}
+
+static void copy_source(const struct sockaddr_storage *address, uint8_t source[TSR_SOURCE_BYTES]) {
+  memset(source, 0, TSR_SOURCE_BYTES);
+  if (address->ss_family == AF_INET6)
+    memcpy(source, &((const struct sockaddr_in6 *)address)->sin6_addr, TSR_SOURCE_BYTES);
+  else
+    memcpy(source, &((const struct sockaddr_in *)address)->sin_addr, sizeof(struct in_addr));
+}
+
+/* Accept the next connection, and send it a challenge. False: none is waiting. */
+static bool accept_next(struct tsr_visitors *visitors) {
+  struct sockaddr_storage address;
+  socklen_t bytes = sizeof address;
+  const int fd = accept4(visitors->listener, (struct sockaddr *)&address, &bytes, SOCK_CLOEXEC);
+  if (fd < 0) {
+    if (errno == EMFILE || errno == ENFILE) dismiss_one(visitors);
+    return false;
+  }
   const int one = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  if (visitors->count == TSR_MAX_VISITORS) {
-    close(visitors->each[0].fd);
-    remove_at(visitors, 0);
-  }
-  visitors->each[visitors->count].fd = fd;
-  visitors->each[visitors->count++].got = 0;
+  if (visitors->count == TSR_MAX_VISITORS) dismiss_one(visitors);
+  struct tsr_visitor *const visitor = &visitors->each[visitors->count];
+  visitor->fd = fd;
+  visitor->received = 0;
+  visitor->deadline_ns = tsr_now_ns() + GREETING_NS;
+  copy_source(&address, visitor->source);
+  const ssize_t size = sizeof visitor->challenge;
+  if (tsr_challenge_make(&visitor->challenge) &&
+      send(fd, &visitor->challenge, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL) == size)
+    visitors->count++;
+  else
+    close(fd);
+  return true;
 }
 
-/* Read a part of a greeting. Returns 1 if it is complete, 0 if not yet, and -1 if it is wrong. */
-static int read_greeting(struct tsr_visitors *visitors, size_t index, const uint8_t *secret, size_t bytes) {
-  const size_t got = visitors->each[index].got;
-  uint8_t *const greeting = visitors->each[index].greeting;
-  const ssize_t more = recv(visitors->each[index].fd, greeting + got, bytes - got, MSG_DONTWAIT);
-  if (more < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
-  if (more <= 0) return -1;
-  visitors->each[index].got += (size_t)more;
-  const size_t compared = got + (size_t)more < TSR_SECRET_BYTES ? got + (size_t)more : TSR_SECRET_BYTES;
-  uint8_t differences = 0; /* the time does not depend on where they are */
-  for (size_t i = 0; i < compared; i++) differences |= greeting[i] ^ secret[i];
-  if (differences) return -1;
-  return visitors->each[index].got == bytes;
+enum state { INCOMPLETE, COMPLETE, ENDED };
+
+static enum state receive_greeting(struct tsr_visitor *visitor) {
+  const size_t size = sizeof visitor->greeting;
+  char *const at = (char *)&visitor->greeting + visitor->received;
+  const ssize_t count = recv(visitor->fd, at, size - visitor->received, MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return INCOMPLETE;
+  if (count <= 0) return ENDED;
+  visitor->received += (size_t)count;
+  return visitor->received == size ? COMPLETE : INCOMPLETE;
 }
 
-int tsr_visitors_next(struct tsr_visitors *visitors, const uint8_t *secret, void *greeting, size_t bytes,
-                      uint64_t deadline_ns, const volatile bool *aborted) {
+static bool is_as_expected(const struct tsr_visitor *visitor, const struct tsr_expectation *expectation) {
+  return tsr_greeting_is_authentic(&visitor->greeting, &visitor->challenge, expectation->secret) &&
+         visitor->greeting.acceptor == expectation->acceptor &&
+         visitor->greeting.acceptor_rank == expectation->acceptor_rank;
+}
+
+bool tsr_visitors_next(struct tsr_visitors *visitors, const struct tsr_expectation *expectation,
+                       struct tsr_greeting *greeting, struct tsr_channel *channel, uint64_t deadline_ns,
+                       const volatile bool *aborted) {
   while (!*aborted && tsr_now_ns() < deadline_ns) {
     struct pollfd polled[TSR_MAX_VISITORS + 1];
     const size_t count = visitors->count;
     for (size_t i = 0; i < count; i++)
       polled[i] = (struct pollfd){.fd = visitors->each[i].fd, .events = POLLIN};
     polled[count] = (struct pollfd){.fd = visitors->listener, .events = POLLIN};
-    if (poll(polled, (nfds_t)count + 1, LOOK_MS) <= 0) continue;
+    if (poll(polled, (nfds_t)count + 1, LOOK_MS) < 0) continue;
+    const uint64_t now_ns = tsr_now_ns();
     for (size_t i = count; i-- > 0;) {
-      const int state = polled[i].revents ? read_greeting(visitors, i, secret, bytes) : 0;
-      if (state == 0) continue;
-      const int fd = visitors->each[i].fd;
-      memcpy(greeting, visitors->each[i].greeting, bytes);
-      remove_at(visitors, i);
-      if (state > 0) return fd;
-      close(fd);
+      struct tsr_visitor *const visitor = &visitors->each[i];
+      const enum state state = polled[i].revents ? receive_greeting(visitor) : INCOMPLETE;
+      if (state == COMPLETE && is_as_expected(visitor, expectation)) {
+        *channel = (struct tsr_channel){.fd = visitor->fd};
+        *greeting = visitor->greeting;
+        const struct tsr_challenge challenge = visitor->challenge;
+        remove_at(visitors, i);
+        if (tsr_greeting_accept(greeting, &challenge, expectation->secret, channel)) return true;
+        tsr_channel_close(channel);
+      } else if (state != INCOMPLETE || now_ns >= visitor->deadline_ns) {
+        dismiss(visitors, i);
+      }
     }
-    if (polled[count].revents) accept_one(visitors);
+    int accepted = 0;
+    while (polled[count].revents && accepted < MAX_ACCEPTED_AT_ONCE && accept_next(visitors)) accepted++;
   }
-  return -1;
+  return false;
 }
 
 void tsr_visitors_end(struct tsr_visitors *visitors) {
-  for (size_t i = 0; i < visitors->count; i++) close(visitors->each[i].fd);
-  close(visitors->listener);
-}
-
-bool tsr_send_all(int fd, const void *bytes, size_t size) {
-  const char *at = bytes;
-  while (size) {
-    const ssize_t sent = send(fd, at, size, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return false;
-    at += sent;
-    size -= (size_t)sent;
-  }
-  return true;
-}
-
-bool tsr_receive_all(int fd, void *bytes, size_t size) {
-  char *at = bytes;
-  while (size) {
-    const ssize_t got = recv(fd, at, size, 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    at += got;
-    size -= (size_t)got;
-  }
-  return true;
+  while (visitors->count) dismiss(visitors, visitors->count - 1);
+  if (visitors->listener >= 0) close(visitors->listener);
+  visitors->listener = -1;
 }
