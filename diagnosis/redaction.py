@@ -1,7 +1,8 @@
 """Removes secrets and the names of other tenants from text before it leaves a cluster.
 
 The documents of a bundle are built from lists of permitted fields, so redaction of text concerns
-what is free text: logs, messages of conditions and errors.
+what is free text: logs, messages of conditions and errors. ``secret_formats`` lists what is
+recognised by its form alone.
 """
 
 import ipaddress
@@ -10,12 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from diagnosis import secret_formats
+
 REDACTED: Final = "[redacted]"
 
 # Each pattern is linear: what can fail is bounded, or is not scanned again from a later start.
 _WORDS: Final = (
     r"password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key"
-    r"|credential"
+    r"|account[_-]?key|credential"
 )
 # A value in quotes, which are escaped in JSON within JSON, to the same quotes or the line's end.
 _QUOTED: Final = r"(?P<q>\\{0,8}[\"'])[^\n]*?(?:(?<!\\)(?P=q)|$)"
@@ -45,6 +48,16 @@ _PATTERNS: Final = (
         f"{REDACTED}@",
     ),
     (re.compile(r"(?i)(?<=[?&])([\w-]{0,30}sig(?:nature)?=)[^\s&#]+"), rf"\1{REDACTED}"),
+    # the path of a webhook, which is its secret
+    (re.compile(secret_formats.WEBHOOK), rf"\1{REDACTED}"),
+    # "auth" of a registry in Docker's configuration, and "data" of keys in a kubeconfig
+    (
+        re.compile(
+            rf"(?im)(\b(?:auth|identitytoken|client-key-data)\\{{0,8}}[\"']?\s{{0,8}}[=:]\s{{0,8}})"
+            rf"(?:{_QUOTED}|[A-Za-z0-9+/=]{{12,}})"
+        ),
+        rf"\1{REDACTED}",
+    ),
     # NAME_TOKEN=value, "password": "value", secret: value
     (
         re.compile(
@@ -63,24 +76,10 @@ _PATTERNS: Final = (
     ),
     # a JSON Web Token, such as that of a service account
     (re.compile(r"(?<![\w-])eyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)?"), REDACTED),
-    # tokens that providers mark with a prefix
-    (
-        re.compile(
-            r"\b(?:gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|hf_|sk-|npm_|pypi-|AKIA|ASIA)"
-            r"[\w-]{16,}"
-        ),
-        REDACTED,
-    ),
+    *((re.compile(pattern), REDACTED) for pattern in secret_formats.PATTERNS.values()),
     (re.compile(r"(?i)\b(?:bearer|basic)\s{1,8}[\w.~+/=-]{6,}"), REDACTED),
-    # long runs of hexadecimal or base64 that are no digest of an image and no UUID
-    (
-        re.compile(
-            r"(?<![\w/+@.-])(?<!sha256:)(?<!sha512:)(?=[\w/+]*\d)(?=[\w/+]*[A-Za-z])"
-            r"[A-Za-z0-9/+]{40,}={0,2}"
-        ),
-        REDACTED,
-    ),
 )
+_RUNS: Final = re.compile(secret_formats.RUNS)
 _SECRET_KEY: Final = re.compile(rf"(?i){_WORDS}")
 # What may be an IPv6 or an IPv4 address; `ipaddress` decides.
 _ADDRESS: Final = re.compile(
@@ -96,7 +95,7 @@ def redact(text: str) -> str:
     """Replace what looks like a secret."""
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
-    return text
+    return _RUNS.sub(lambda match: match[1] or REDACTED, text)
 
 
 @dataclass(slots=True)
