@@ -42,6 +42,10 @@ class FatBinaryError(ValueError):
     """A damaged fat binary."""
 
 
+class TooLargeError(FatBinaryError):
+    """An entry that decompresses to more bytes than its reader accepts."""
+
+
 class NoPtxError(Exception):
     """A fat binary without PTX for the device; the message names what it contains and the
     remedy.
@@ -66,33 +70,35 @@ class Entry:
     decompressed_bytes: int
     payload: memoryview
 
-    def decompress(self) -> bytes:
+    def decompress(self, limit_bytes: int = MAX_IMAGE_BYTES) -> bytes:
         """Return the payload, decompressed.
 
         Raises:
-            FatBinaryError: the payload is damaged, or larger than an image may be.
+            TooLargeError: the payload is larger than ``limit_bytes``.
+            FatBinaryError: the payload is damaged.
         """
         if self.flags & _ZSTD:
-            return self._decompress_zstd()
+            return self._decompress_zstd(limit_bytes)
         if self.flags & _LZ4:
-            return self._decompress_lz4()
-        if len(self.payload) > MAX_IMAGE_BYTES:
-            raise FatBinaryError("an entry is larger than 64 MiB")
+            return self._decompress_lz4(limit_bytes)
+        if len(self.payload) > limit_bytes:
+            raise _too_large("an entry is", limit_bytes)
         return bytes(self.payload)
 
-    def _decompress_zstd(self) -> bytes:
+    def _decompress_zstd(self, limit_bytes: int) -> bytes:
         try:
             # The decompressor allocates what the frame announces; -1 means that it announces none.
-            if zstandard.frame_content_size(self.payload) > MAX_IMAGE_BYTES:
-                raise FatBinaryError("an entry is larger than 64 MiB")
+            if zstandard.frame_content_size(self.payload) > limit_bytes:
+                raise _too_large("an entry is", limit_bytes)
             decompressor = zstandard.ZstdDecompressor(max_window_size=2 * MAX_IMAGE_BYTES)
-            return decompressor.decompress(self.payload, max_output_size=MAX_IMAGE_BYTES)
+            # 0 would mean that there is no limit.
+            return decompressor.decompress(self.payload, max_output_size=max(limit_bytes, 1))
         except zstandard.ZstdError as err:
             raise FatBinaryError(f"a zstd entry cannot be decompressed: {err}") from err
 
-    def _decompress_lz4(self) -> bytes:
-        if not 0 < self.decompressed_bytes <= MAX_IMAGE_BYTES:
-            raise FatBinaryError("an LZ4 entry is empty or larger than 64 MiB")
+    def _decompress_lz4(self, limit_bytes: int) -> bytes:
+        if not 0 < self.decompressed_bytes <= limit_bytes:
+            raise _too_large("an LZ4 entry is empty or", limit_bytes)
         try:
             size = self.decompressed_bytes
             return bytes(lz4.block.decompress(self.payload, uncompressed_size=size))
@@ -100,7 +106,11 @@ class Entry:
             raise FatBinaryError(f"an LZ4 entry cannot be decompressed: {err}") from err
 
 
-def parse(data: bytes) -> tuple[Entry, ...]:
+def _too_large(subject: str, limit_bytes: int) -> TooLargeError:
+    return TooLargeError(f"{subject} larger than {limit_bytes >> 20} MiB")
+
+
+def parse(data: bytes | memoryview) -> tuple[Entry, ...]:
     """Return the entries of a fat binary.
 
     Raises:
@@ -139,7 +149,7 @@ def _entries(body: memoryview) -> Iterator[Entry]:
         raise FatBinaryError("the data ends inside an entry's header")
 
 
-def split(data: bytes) -> Iterator[bytes]:
+def split(data: memoryview) -> Iterator[memoryview]:
     """Yield the fat binaries in an object's section, which may have padding between them.
 
     Raises:
@@ -148,7 +158,7 @@ def split(data: bytes) -> Iterator[bytes]:
     at = 0
     while found := _NOT_ZERO.search(data, at):
         at = found.start()
-        if not data.startswith(MAGIC, at) or len(data) - at < _HEADER.size:
+        if data[at : at + len(MAGIC)] != MAGIC or len(data) - at < _HEADER.size:
             raise FatBinaryError("a section with fat binaries contains something else")
         _, _, header_bytes, body_bytes = _HEADER.unpack_from(data, at)
         end = at + max(_HEADER.size, header_bytes + body_bytes)
@@ -156,12 +166,15 @@ def split(data: bytes) -> Iterator[bytes]:
         at = end
 
 
-def choose_ptx(data: bytes, capability: tuple[int, int]) -> bytes:
+def choose_ptx(
+    data: bytes | memoryview, capability: tuple[int, int], limit_bytes: int = MAX_IMAGE_BYTES
+) -> bytes:
     """Return the best PTX of a fat binary for a compute capability: that with the highest target
     that runs there, and of several with one architecture the most specific (PTX ISA, ".target":
     ``sm_90a``, then ``sm_90f``, then ``sm_90``).
 
     Raises:
+        TooLargeError: a text has more than ``limit_bytes``.
         FatBinaryError: the fat binary is damaged.
         NoPtxError: none of its PTX runs there.
     """
@@ -172,11 +185,29 @@ def choose_ptx(data: bytes, capability: tuple[int, int]) -> bytes:
         key=lambda one: -one.architecture,
     )
     for _, group in itertools.groupby(candidates[:_MOST_TRIED], key=lambda one: one.architecture):
-        texts = [one.decompress().split(b"\0", 1)[0] for one in group]
-        fitting = [text for text in texts if _fits(text, capability)]
-        if fitting:
-            return max(fitting, key=lambda text: _SPECIFIC[_target(text)[2]])
+        entry = _choose_entry(list(group), capability, limit_bytes)
+        if entry is not None:
+            return _end_at_nul(entry.decompress(limit_bytes))
     raise NoPtxError(_describe(entries, capability))
+
+
+def _choose_entry(
+    group: list[Entry], capability: tuple[int, int], limit_bytes: int
+) -> Entry | None:
+    """Return the most specific entry that runs there.
+
+    A text is decompressed again when it is chosen, so that there is one at a time in memory.
+    """
+    chosen, rank = None, -1
+    for entry in group:
+        head = _end_at_nul(entry.decompress(limit_bytes)[:_TARGET_IN_FIRST_BYTES])
+        if _fits(head, capability) and _SPECIFIC[_target(head)[2]] > rank:
+            chosen, rank = entry, _SPECIFIC[_target(head)[2]]
+    return chosen
+
+
+def _end_at_nul(text: bytes) -> bytes:
+    return text.split(b"\0", 1)[0]
 
 
 def _target(text: bytes) -> tuple[int, int, bytes]:

@@ -12,7 +12,7 @@ from vgpu_sim.compiler.errors import PtxError, TargetError, UnsupportedPtxError
 from vgpu_sim.compiler.lazy import LEAST_BYTES, LazyFile, open_file
 from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.compute.ports import FaultSite
-from vgpu_sim.hal.messages import NO_PTX_REMEDY
+from vgpu_sim.hal.messages import MAX_IMAGE_BYTES, NO_PTX_REMEDY
 from vgpu_sim.isa import Diagnostic, Module, container
 from vgpu_sim.isa.errors import IsaError
 from vgpu_sim.records import dataclass
@@ -222,19 +222,25 @@ def _raise_image_errors(make: Callable[[], Result]) -> Result:
         raise ImageError(CudaError.INVALID_PTX, err.log(MAX_LOG_BYTES)) from err
 
 
-def unpack(data: bytes, capability: tuple[int, int]) -> bytes:
+def unpack(
+    data: bytes | memoryview, capability: tuple[int, int], limit_bytes: int = MAX_IMAGE_BYTES
+) -> bytes:
     """Return the PTX that a fat binary has for a compute capability; any other image unchanged.
 
     Raises:
+        fat_binary.TooLargeError: the PTX has more than ``limit_bytes``, which are less than an
+            image may have.
         ImageError: the CUresult is 209 if the fat binary has no such PTX, and 200 if it is damaged.
     """
-    if not data.startswith(fat_binary.MAGIC):
-        return data
+    if data[: len(fat_binary.MAGIC)] != fat_binary.MAGIC:
+        return bytes(data)  # the same object, if it is one of bytes
     try:
-        return fat_binary.choose_ptx(data, capability)
+        return fat_binary.choose_ptx(data, capability, limit_bytes)
     except fat_binary.NoPtxError as err:
         raise ImageError(CudaError.NO_BINARY_FOR_GPU, f"{err}\n") from err
     except fat_binary.FatBinaryError as err:
+        if isinstance(err, fat_binary.TooLargeError) and limit_bytes < MAX_IMAGE_BYTES:
+            raise
         raise ImageError(CudaError.INVALID_IMAGE, f"damaged fat binary: {err}\n") from err
 
 

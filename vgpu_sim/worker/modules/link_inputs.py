@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from vgpu_sim.hal.compute.cuda import CudaError
-from vgpu_sim.hal.messages import NO_PTX_REMEDY
+from vgpu_sim.hal.messages import MAX_IMAGE_BYTES, NO_PTX_REMEDY
 from vgpu_sim.isa import container
 from vgpu_sim.isa.errors import IsaError
 from vgpu_sim.worker.modules import fat_binary
@@ -28,51 +28,101 @@ _ARCHIVE_MAGIC: Final = b"!<arch>\n"
 _MEMBER: Final = struct.Struct("16s12s6s6s8s10s2s")
 _MEMBER_END: Final = b"`\n"
 _MAX_MEMBERS: Final = 4096
+# More than the magic number of a container.
+_MAGIC_BYTES: Final = 64
+# One character that is not of Latin-1 makes Python keep the whole text in four bytes each. In PTX
+# it can only be in comments and names of files.
+_MAX_WIDE_BYTES: Final = MAX_IMAGE_BYTES // 4
 # The member of libcudadevrt.a. The driver has the functions itself (compiler/system_calls.ptx).
 _DEVICE_RUNTIME: Final = "cuda_device_runtime.o"
 
 
-def read_texts(name: str, image: bytes, capability: tuple[int, int]) -> Iterator[tuple[str, str]]:
-    """Yield the PTX texts of an input, each with its name.
+class Reader:
+    """Reads the PTX texts of a link's inputs, which have at most ``MAX_IMAGE_BYTES`` in all.
 
-    An archive's member without PTX is left out: if its symbols are needed, the linker reports them.
-
-    Raises:
-        ImageError: the CUresult is 209 for an input without PTX for the device, and 200 for a
-            damaged one.
+    What remains of the limit bounds the next text before it is decompressed.
     """
-    if not image.startswith(_ARCHIVE_MAGIC):
-        yield from _read_one(name, image, capability)
-        return
-    for member, data in _members(name, image):
-        if member == _DEVICE_RUNTIME:
-            continue
+
+    def __init__(self, capability: tuple[int, int]) -> None:
+        self._capability = capability
+        self.read_bytes = 0
+
+    def read(self, name: str, image: bytes) -> Iterator[tuple[str, str]]:
+        """Yield the PTX texts of an input, each with its name.
+
+        An archive's member without PTX is left out: if its symbols are needed, the linker reports
+        them.
+
+        Raises:
+            ImageError: the CUresult is 209 for an input without PTX for the device, and 200 for a
+                damaged one, or if the texts are too large.
+        """
+        if not image.startswith(_ARCHIVE_MAGIC):
+            yield from self._read_one(name, memoryview(image))
+            return
+        for member, data in _members(name, image):
+            if member == _DEVICE_RUNTIME:
+                continue
+            try:
+                yield from self._read_one(f"{name}({member})", data)
+            except ImageError as err:
+                if err.status != CudaError.NO_BINARY_FOR_GPU:
+                    raise
+
+    def read_plain(self, name: str, image: bytes) -> Iterator[tuple[str, str]]:
+        """Yield an input that is PTX."""
+        yield name, self._decode(name, image.split(b"\0", 1)[0])
+
+    def _read_one(self, name: str, image: memoryview) -> Iterator[tuple[str, str]]:
+        if _starts_with(image, _ELF_MAGIC):
+            section = _find_section(name, image)
+            try:
+                for binary in fat_binary.split(section):
+                    yield name, self._decode(name, self._unpack(name, binary))
+            except fat_binary.FatBinaryError as err:
+                log = f"{name}: damaged object: {err}\n"
+                raise ImageError(CudaError.INVALID_IMAGE, log) from err
+        elif _starts_with(image, fat_binary.MAGIC):
+            yield name, self._decode(name, self._unpack(name, image))
+        elif container.is_container(bytes(image[:_MAGIC_BYTES])):
+            source = _source(name, _to_bytes(image))
+            self._count(name, len(source))
+            yield name, source
+        else:
+            log = f"{name}: only PTX, and files that contain PTX, can be linked\n"
+            raise ImageError(CudaError.NO_BINARY_FOR_GPU, log)
+
+    def _unpack(self, name: str, binary: memoryview) -> bytes:
         try:
-            yield from _read_one(f"{name}({member})", data, capability)
-        except ImageError as err:
-            if err.status != CudaError.NO_BINARY_FOR_GPU:
-                raise
+            return unpack(binary, self._capability, MAX_IMAGE_BYTES - self.read_bytes)
+        except fat_binary.TooLargeError as err:
+            raise _too_large(name) from err
+
+    def _decode(self, name: str, text: bytes) -> str:
+        self._count(name, len(text))
+        if len(text) > _MAX_WIDE_BYTES and not text.isascii():
+            return text.decode("latin-1")
+        return text.decode(errors="replace")
+
+    def _count(self, name: str, size: int) -> None:
+        self.read_bytes += size
+        if self.read_bytes > MAX_IMAGE_BYTES:
+            raise _too_large(name)
 
 
-def _read_one(name: str, image: bytes, capability: tuple[int, int]) -> Iterator[tuple[str, str]]:
-    if image.startswith(_ELF_MAGIC):
-        section = _find_section(name, image)
-        try:
-            for one in fat_binary.split(section):
-                yield name, _decode(unpack(one, capability))
-        except fat_binary.FatBinaryError as err:
-            raise ImageError(CudaError.INVALID_IMAGE, f"{name}: damaged object: {err}\n") from err
-    elif image.startswith(fat_binary.MAGIC):
-        yield name, _decode(unpack(image, capability))
-    elif container.is_container(image):
-        yield name, _source(name, image)
-    else:
-        log = f"{name}: only PTX, and files that contain PTX, can be linked\n"
-        raise ImageError(CudaError.NO_BINARY_FOR_GPU, log)
+def _starts_with(image: memoryview, magic: bytes) -> bool:
+    return bytes(image[: len(magic)]) == magic
 
 
-def _decode(text: bytes) -> str:
-    return text.split(b"\0", 1)[0].decode(errors="replace")
+def _to_bytes(image: memoryview) -> bytes:
+    """Return the bytes of an image, without a copy if it is not a part of another one."""
+    whole = image.obj
+    return whole if isinstance(whole, bytes) and len(whole) == len(image) else bytes(image)
+
+
+def _too_large(name: str) -> ImageError:
+    log = f"{name}: the texts of a link are larger than {MAX_IMAGE_BYTES >> 20} MiB\n"
+    return ImageError(CudaError.INVALID_IMAGE, log)
 
 
 def _source(name: str, image: bytes) -> str:
@@ -86,7 +136,7 @@ def _source(name: str, image: bytes) -> str:
     return source
 
 
-def _find_section(name: str, image: bytes) -> bytes:
+def _find_section(name: str, image: memoryview) -> memoryview:
     """Return the contents of the section of an object that has fat binaries."""
     if len(image) < _ELF_HEADER.size:
         raise ImageError(CudaError.INVALID_IMAGE, f"{name}: the object ends in its header\n")
@@ -98,20 +148,20 @@ def _find_section(name: str, image: bytes) -> bytes:
     if count and (size != _SECTION.size or offset + size * count > len(image)):
         raise ImageError(CudaError.INVALID_IMAGE, f"{name}: damaged section headers\n")
     sections = [_SECTION.unpack_from(image, offset + size * index) for index in range(count)]
-    names = _contents(image, sections[names_index]) if names_index < count else b""
+    names = _contents(image, sections[names_index]) if names_index < count else memoryview(b"")
     for section in sections:
-        label = names[section[0] : section[0] + _LONGEST_NAME + 1]
+        label = bytes(names[section[0] : section[0] + _LONGEST_NAME + 1])
         if label.split(b"\0", 1)[0] in _FAT_SECTIONS:
             return _contents(image, section)
     raise ImageError(CudaError.NO_BINARY_FOR_GPU, f"{name}: an object without GPU code\n")
 
 
-def _contents(image: bytes, section: tuple[int, ...]) -> bytes:
+def _contents(image: memoryview, section: tuple[int, ...]) -> memoryview:
     kind, offset, size = section[1], section[4], section[5]
-    return b"" if kind == _NO_BITS else image[offset : offset + size]
+    return image[:0] if kind == _NO_BITS else image[offset : offset + size]
 
 
-def _members(name: str, image: bytes) -> Iterator[tuple[str, bytes]]:
+def _members(name: str, image: bytes) -> Iterator[tuple[str, memoryview]]:
     """Yield the members of an archive, but not its symbol table and list of long names."""
     at, long_names, count = len(_ARCHIVE_MAGIC), b"", 0
     while at < len(image):
@@ -126,11 +176,11 @@ def _members(name: str, image: bytes) -> Iterator[tuple[str, bytes]]:
         size = int(digits)
         if size > len(image) - at:
             raise damaged
-        data = image[at : at + size]
+        data = memoryview(image)[at : at + size]
         at += size + size % 2
         label = title.rstrip()
         if label == b"//":
-            long_names = data
+            long_names = bytes(data)
         elif label not in (b"/", b"/SYM64/"):
             yield _name(label, long_names), data
 

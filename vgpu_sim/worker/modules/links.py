@@ -10,7 +10,7 @@ from typing import Final
 from vgpu_sim.compiler import linking
 from vgpu_sim.compiler.errors import LinkError, PtxError, TargetError, UnsupportedPtxError
 from vgpu_sim.hal.compute.cuda import CudaError
-from vgpu_sim.hal.messages import MAX_IMAGE_BYTES, LinkInput
+from vgpu_sim.hal.messages import LinkInput
 from vgpu_sim.isa import Function, Module, container
 from vgpu_sim.isa.errors import IsaError
 from vgpu_sim.worker.modules import link_inputs
@@ -71,7 +71,7 @@ def _status(error: PtxError) -> CudaError:
 
 
 def _inputs(data: bytes, capability: tuple[int, int]) -> Iterator[linking.Input]:
-    at, characters = 0, 0
+    at, reader = 0, link_inputs.Reader(capability)
     left_out: ImageError | None = None
     while at < len(data):
         if len(data) - at < _HEAD.size:
@@ -84,22 +84,20 @@ def _inputs(data: bytes, capability: tuple[int, int]) -> Iterator[linking.Input]
         image = data[at + name_bytes : at + name_bytes + image_bytes]
         at += name_bytes + image_bytes
         if kind == LinkInput.OBJECT:
+            read_bytes = reader.read_bytes
             try:
-                texts = iter(list(link_inputs.read_texts(name, image, capability)))
+                texts = iter(list(reader.read(name, image)))
             except ImageError as err:
                 if err.status != CudaError.NO_BINARY_FOR_GPU:
                     raise
                 left_out = err
+                reader.read_bytes = read_bytes  # its other texts are left out, too
                 continue
         elif kind == LinkInput.BINARY or container.is_container(image):
-            texts = link_inputs.read_texts(name, image, capability)
+            texts = reader.read(name, image)
         else:
-            texts = iter([(name, image.split(b"\0", 1)[0].decode(errors="replace"))])
+            texts = reader.read_plain(name, image)
         for part, text in texts:
-            characters += len(text)  # decompressed; the message itself is limited already
-            if characters > MAX_IMAGE_BYTES:
-                log = f"{part}: the texts of a link are larger than {MAX_IMAGE_BYTES >> 20} MiB\n"
-                raise ImageError(CudaError.INVALID_IMAGE, log)
             yield from linking.split_files(part, text)
-    if left_out is not None and characters == 0:
+    if left_out is not None and reader.read_bytes == 0:
         raise left_out

@@ -14,7 +14,7 @@ from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import LinkFlag, MessageType
 from vgpu_sim.worker.modules import links
 from vgpu_sim.worker.modules.images import ImageError
-from vgpu_sim.worker.modules.link_inputs import read_texts
+from vgpu_sim.worker.modules.link_inputs import Reader
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_random_damage_to_an_archive_raises_only_an_image_error() -> None:
     whole = b"\x7fELF\2\1\1".ljust(16, b"\0") + head + names + fat + headers
     member = b"one.o/".ljust(48) + str(len(whole)).encode().ljust(10) + b"`\n"
     archive = b"!<arch>\n" + member + whole
-    assert list(read_texts("a", archive, (9, 0))) == [("a(one.o)", ptx_of("80"))]
+    assert list(Reader((9, 0)).read("a", archive)) == [("a(one.o)", ptx_of("80"))]
     draw = random.Random(26)
     for _ in range(3000):
         data = bytearray(archive)
@@ -87,7 +87,7 @@ def test_random_damage_to_an_archive_raises_only_an_image_error() -> None:
             at = draw.randrange(len(data) - 8)
             struct.pack_into("<Q", data, at, draw.choice([0, draw.getrandbits(64), 1 << 63, 99]))
         try:
-            list(read_texts("a", bytes(data), (9, 0)))
+            list(Reader((9, 0)).read("a", bytes(data)))
         except ImageError:
             continue
 
