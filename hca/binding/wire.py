@@ -25,7 +25,9 @@ _SIOCGIFCONF: Final = 0x8912
 _SIOCGIFMTU: Final = 0x8921
 _NAME_BYTES: Final = 16
 _IFREQ_BYTES: Final = 40
-_MAX_ADDRESSES: Final = 1024
+_MAX_ADDRESSES: Final = 1024  # of each version; a program may have added any number
+_IPV6_TABLE: Final = Path("/proc/net/if_inet6")
+_MAX_IPV6_BYTES: Final = 64 * _MAX_ADDRESSES  # a line has 54 characters, or a few more
 _LINK_SCOPE: Final = 0x20
 _NOT_USABLE: Final = 0x40 | 0x08  # tentative or duplicate
 
@@ -164,11 +166,14 @@ def _ipv4() -> list[tuple[str, WireAddress]]:
 
 def _ipv6() -> list[tuple[str, WireAddress]]:
     try:
-        lines = Path("/proc/net/if_inet6").read_text("ascii").splitlines()
+        with _IPV6_TABLE.open("rb") as file:
+            text = file.read(_MAX_IPV6_BYTES).decode("ascii")
     except FileNotFoundError:  # the kernel lacks IPv6
         return []
     found = []
-    for line in lines:
+    if len(text) == _MAX_IPV6_BYTES:  # the last line may be incomplete
+        text = text[: text.rfind("\n")]
+    for line in text.splitlines():
         packed, index, _prefix, scope, flags, name = line.split()
         if int(flags, 16) & _NOT_USABLE:
             continue

@@ -31,6 +31,7 @@ from vgpu_sim.gpud.management.server import ManagementServer
 from vgpu_sim.gpud.model import Gpu, GpuUuid, InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.options import NodeOptions, installed_version
 from vgpu_sim.gpud.slices.admission import Admission, HolderTable, PodAdmission, TokenAdmission
+from vgpu_sim.gpud.slices.fencing import Fencing
 from vgpu_sim.gpud.slices.server import SliceServer
 from vgpu_sim.gpud.telemetry.energy import EnergyFile
 from vgpu_sim.gpud.telemetry.sampler import Observed, Sampler
@@ -40,6 +41,7 @@ from vgpu_sim.hal.messages import DeviceInfo
 from vgpu_sim.system.admin_socket.errors import Conflict, RequestError
 from vgpu_sim.system.admin_socket.parameters import fields
 from vgpu_sim.system.admin_socket.server import AdminServer
+from vgpu_sim.system.pacing import StepQueue
 from vgpu_sim.system.peers import PodUid, pod_of_process
 
 logger = logging.getLogger("tessera.gpud")
@@ -71,6 +73,7 @@ class Daemon:
             self._sharing,
             options.run_dir,
         )
+        self._fencing = Fencing(self._holders, self._contexts)
         self._admission = self._make_admission()
         self._servers: dict[InstanceUuid, SliceServer] = {}
         self._sampler = Sampler(EnergyFile(options.state_dir))
@@ -126,6 +129,7 @@ class Daemon:
                 {"inventory": self._op_inventory}, EventBus(), [options.telemetry.uid]
             )
         self._exports = Exports(options.hca, self._contexts) if options.hca is not None else None
+        self._rendering = StepQueue(at_once=1)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -206,29 +210,21 @@ class Daemon:
         if self._options.token is not None:
             return TokenAdmission(os.geteuid(), self._options.token)
         used = self._budget.client_used_bytes
-        foreign = self._has_foreign_contexts
+        foreign = self._fencing.has_foreign_contexts
         return PodAdmission(self._holders, self._events, foreign, used_bytes=used)
-
-    def _has_foreign_contexts(self, uuid: InstanceUuid) -> bool:
-        return not all(self._holders.has_holder(uuid, one.owner) for one in self._contexts.of(uuid))
 
     def _context_changed(self, instance: MigInstance) -> None:
         self._recorder.schedule_save()
         self._holders.notify()
         self._launcher.groups.schedule(instance)
         if not self._options.standalone:
-            self._fence_unlisted(instance.uuid)
+            self._fencing.schedule(instance.uuid)
 
     async def _update_group(self, instance: MigInstance) -> None:
         try:
             await self._launcher.groups.prepare(instance)
         except OSError as err:
             logger.warning("cgroup_not_updated instance=%s error=%s", instance.uuid, err)
-
-    def _fence_unlisted(self, uuid: InstanceUuid) -> None:
-        for context in self._contexts.of(uuid):
-            if self._holders.is_known(uuid) and not self._holders.has_holder(uuid, context.owner):
-                self._contexts.fence(context, "the pod no longer holds this slice")
 
     async def _serve(self, instance: MigInstance) -> None:
         server = SliceServer(
@@ -252,7 +248,7 @@ class Daemon:
         return device_info(
             instance,
             self._options.workers.capability_of(instance),
-            *(self._budget.shared_used_bytes(instance), len(self._contexts.of(instance.uuid))),
+            *(self._budget.shared_used_bytes(instance), self._contexts.count(instance.uuid)),
             self._cgroups.isolation.enforced,
             self._sharing.multiprocessors(instance, thread_share),
             modelled=self._options.workers.modelled,
@@ -262,13 +258,14 @@ class Daemon:
         fields(params, {})
         self._budget.measure_retained()
         isolation, options = self._cgroups.isolation, self._options
-        return self._snapshot.node(
+        inventory = self._snapshot.node(
             installed_version(),
             options.libraries_dir,
             admin.Isolation(isolation.enforced, isolation.reason),
             admin.Sandbox(self._zygote.sandbox or {}, options.workers.weak_sandbox),
             self._launcher.problem,
-        ).to_json()
+        )
+        return await self._rendering.run("", inventory.to_json_in_steps())
 
     async def _op_configure(self, params: dict[str, Any]) -> dict[str, Any]:
         values = fields(params, {"gpus": list, "budget_bytes": int})
@@ -383,7 +380,7 @@ class Daemon:
         before = {one.uuid: self._holders.of(one.uuid) for one in self._inventory.instances}
         self._holders.replace(parameters.holders(values["holders"]), values["complete"])
         for instance in self._inventory.instances:
-            self._fence_unlisted(instance.uuid)
+            await self._fencing.fence(instance.uuid)
             for holder in self._holders.of(instance.uuid):
                 if holder not in before[instance.uuid]:
                     claim = next(filter(instance.share_of, holder.claims), "")

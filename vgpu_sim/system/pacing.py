@@ -2,8 +2,15 @@
 
 import asyncio
 import time
+from collections import OrderedDict, deque
+from collections.abc import Generator, Hashable
+from typing import Any, TypeVar
 
+STEPS_AT_ONCE = 32
 _MINUTE_SECONDS = 60.0
+
+T = TypeVar("T")
+_Operation = tuple[Generator[None, None, Any], asyncio.Future[Any]]
 
 
 class Pace:
@@ -42,6 +49,59 @@ class Turnstile:
         async with self._one_by_one:
             await self._pace.wait_for_turn()
             await asyncio.sleep(0)
+
+
+class StepQueue:
+    """Runs operations of any length in short steps: at most ``at_once`` steps per iteration of
+    gpud's event loop.
+
+    An operation is a generator; one step runs it to its next ``yield``. The operations of one
+    slice run one after the other. Slices take turns, one per iteration, so long operations of a
+    slice delay those of another slice by no more than their own number of iterations.
+    """
+
+    def __init__(self, at_once: int = STEPS_AT_ONCE) -> None:
+        self._at_once = at_once
+        self._queues: OrderedDict[Hashable, deque[_Operation]] = OrderedDict()
+        self._running: asyncio.Task[None] | None = None
+
+    async def run(self, slice_key: Hashable, steps: Generator[None, None, T]) -> T:
+        """Run an operation of a slice; return its result. Raises what the operation raises.
+
+        If the caller is cancelled, the remaining steps do not run.
+        """
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(slice_key, deque()).append((steps, done))
+        if self._running is None:
+            self._running = asyncio.create_task(self._run())
+        return await done
+
+    async def _run(self) -> None:
+        try:
+            while self._queues:
+                slice_key, queue = next(iter(self._queues.items()))
+                self._queues.move_to_end(slice_key)
+                steps, done = queue[0]
+                self._advance(steps, done)
+                if done.done():
+                    queue.popleft()
+                    if not queue:
+                        del self._queues[slice_key]
+                await asyncio.sleep(0)
+        finally:
+            self._running = None
+
+    def _advance(self, steps: Generator[None, None, T], done: asyncio.Future[T]) -> None:
+        """Run some steps of an operation; settle ``done`` if the last one was among them."""
+        try:
+            for _ in range(self._at_once):
+                if done.done():  # the caller was cancelled
+                    return
+                next(steps)
+        except StopIteration as end:
+            done.set_result(end.value)
+        except Exception as err:  # noqa: BLE001 - raised again in the caller of ``run``
+            done.set_exception(err)
 
 
 class LogQuota:

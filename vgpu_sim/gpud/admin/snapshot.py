@@ -4,8 +4,9 @@ import time
 from collections.abc import Hashable
 from pathlib import Path
 
+from vgpu_sim.gpud.contexts.index import Context
 from vgpu_sim.gpud.contexts.settings import WorkerSettings
-from vgpu_sim.gpud.contexts.table import Context, ContextTable
+from vgpu_sim.gpud.contexts.table import ContextTable
 from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.faults import thermal
 from vgpu_sim.gpud.faults.injection import Kind

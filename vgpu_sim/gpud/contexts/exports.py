@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from vgpu_sim.gpud.contexts.table import Context
+from vgpu_sim.gpud.contexts.index import Context
 from vgpu_sim.hal import direct
 from vgpu_sim.hal.compute import spawn
 from vgpu_sim.hal.direct import ExportRequest

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from vgpu_sim.gpud.contexts import reconnecting
+from vgpu_sim.gpud.contexts.index import Context
 from vgpu_sim.gpud.contexts.settings import WorkerSettings
-from vgpu_sim.gpud.contexts.table import Context, ContextTable
+from vgpu_sim.gpud.contexts.table import ContextTable
 from vgpu_sim.gpud.contexts.zygote import Zygote
 from vgpu_sim.gpud.devices.attributes import sm_limits
 from vgpu_sim.gpud.errors import HelloRefused, WorkerStartError
@@ -106,10 +107,11 @@ class Launcher:
         """Count the contexts that run or start on an instance. ``sharer`` limits this to one
         sharer's contexts; if it is empty, all are counted.
         """
-        live = self._contexts.of(uuid)
         if not sharer:
-            return len(live) + self._starting[uuid]
-        return sum(o.owner.sharer == sharer for o in live) + self._starting_of[uuid, sharer]
+            return self._contexts.count(uuid) + self._starting[uuid]
+        owners = self._contexts.owners(uuid).items()
+        live = sum(count for owner, count in owners if owner.sharer == sharer)
+        return live + self._starting_of[uuid, sharer]
 
     def prepare_spare(self, instance: MigInstance, owner: Owner) -> None:
         """Prepare a spare worker in the background, for the first context of ``owner``, a new owner

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from vgpu_sim.gpud.contexts import reconnecting
-from vgpu_sim.gpud.contexts.table import Context, ContextTable
+from vgpu_sim.gpud.contexts.index import Context
+from vgpu_sim.gpud.contexts.table import ContextTable
 from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups

@@ -1,81 +1,33 @@
 """Live contexts. Each has one worker process and is in the table until its memory is released.
 
-When a worker process ends, gpud releases whatever the worker had not released itself.
+When a worker process ends, gpud releases whatever the worker had not released itself. However
+many contexts of a slice end at once, an iteration of gpud's loop takes only a few steps of that.
 """
 
 import asyncio
 import logging
 import os
-import socket
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field
-from pathlib import Path
 
 from vgpu_sim.gpud.contexts import worker_channel
+from vgpu_sim.gpud.contexts.index import Context, ContextIndex
 from vgpu_sim.gpud.contexts.shares import Shares
-from vgpu_sim.gpud.contexts.worker_channel import ChannelViolation, Statistics, WorkerChannel
+from vgpu_sim.gpud.contexts.worker_channel import ChannelViolation, WorkerChannel
 from vgpu_sim.gpud.events import EventBus
-from vgpu_sim.gpud.limits.budget import Account, Budget
+from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.telemetry import counting
 from vgpu_sim.hal.compute import abi, spawn
 from vgpu_sim.hal.management.admin import Counters
-from vgpu_sim.records import dataclass
 from vgpu_sim.system import processes, seqpacket
-from vgpu_sim.system.foreign import ForeignSockets
-from vgpu_sim.system.pacing import Turnstile
-from vgpu_sim.system.peers import Peer
+from vgpu_sim.system.pacing import StepQueue, Turnstile
 
 logger = logging.getLogger("tessera.gpud")
 
 FENCE_GRACE_SECONDS = 2.0
 CHANNEL_CLOSED_GRACE_SECONDS = 2.0
 _LAST_WORDS_SECONDS = 2.0  # final statistics and the zygote's report arrive within a millisecond
-
-
-@dataclass(slots=True, eq=False)
-class Context:
-    """One CUDA context.
-
-    ``adopted`` is set if an earlier gpud started the worker. ``reconnect`` is the path of the
-    worker's reconnect socket; for an adopted worker without one, ``channel`` is None.
-    ``opened_ns`` is the start time (CLOCK_MONOTONIC). ``born`` holds the start times of worker
-    and client in clock ticks since boot, once they have been read. ``settled`` is set when the
-    worker serves its client (``served``) or has ended. ``end_reported`` is set when the reason
-    for the context's end has been reported, or when no report of it is needed.
-    """
-
-    instance: MigInstance
-    owner: Owner
-    client: Peer
-    account: Account
-    pid: int
-    pidfd: int
-    channel: socket.socket | None
-    sockets: ForeignSockets
-    statistics: Statistics = field(default_factory=Statistics)
-    sandbox: dict[str, bool] = field(default_factory=dict)
-    end_reason: str = ""
-    fenced: bool = False
-    paused: bool = False
-    end_reported: bool = False
-    wait_status: int | None = None
-    reported: asyncio.Event = field(default_factory=asyncio.Event)
-    settled: asyncio.Event = field(default_factory=asyncio.Event)
-    served: bool = False
-    born: tuple[int, int] | None = None
-    adopted: bool = False
-    reconnect: Path | None = None
-    opened_ns: int = field(default_factory=time.monotonic_ns)
-
-    @property
-    def answered(self) -> bool:
-        """Whether the worker has answered the client, with success or an error."""
-        status = self.wait_status
-        refused = status is not None and os.waitstatus_to_exitcode(status) == spawn.REFUSED_STATUS
-        return self.served or refused
 
 
 class ContextTable:
@@ -94,7 +46,8 @@ class ContextTable:
         self._events = events
         self._on_change = on_change
         self._fence_grace_seconds = fence_grace_seconds
-        self._contexts: list[Context] = []
+        self._contexts = ContextIndex()
+        self._steps = StepQueue()
         self._shares = Shares(budget)
         self._turnstiles: dict[InstanceUuid, Turnstile] = {}  # of slices with contexts
         self._tasks: set[asyncio.Task[None]] = set()
@@ -106,7 +59,19 @@ class ContextTable:
 
     def of(self, uuid: InstanceUuid) -> list[Context]:
         """Return an instance's contexts, oldest first."""
-        return [context for context in self._contexts if context.instance.uuid == uuid]
+        return self._contexts.of(uuid)
+
+    def count(self, uuid: InstanceUuid) -> int:
+        """Return how many contexts an instance has."""
+        return self._contexts.count(uuid)
+
+    def owners(self, uuid: InstanceUuid) -> Mapping[Owner, int]:
+        """Return how many contexts of an instance each owner has."""
+        return self._contexts.owners(uuid)
+
+    def find(self, pid: int) -> Context | None:
+        """Return the context that has this worker; None if there is none."""
+        return self._contexts.find(pid)
 
     def ended_counters(self, uuid: InstanceUuid) -> Counters:
         """Return the sum of the counters of an instance's ended contexts."""
@@ -142,7 +107,8 @@ class ContextTable:
         All of them are in the table before ``on_change`` is called, so that the list that
         ``on_change`` records is complete.
         """
-        self._contexts.extend(contexts)
+        for context in contexts:
+            self._contexts.insert(context)
         for context in contexts:
             task = asyncio.create_task(self._live(context))
             self._tasks.add(task)
@@ -169,11 +135,10 @@ class ContextTable:
 
     def record_worker_exit(self, pid: int, wait_status: int) -> None:
         """Record a worker's wait status, as the zygote reported it."""
-        for context in self._contexts:
-            if context.pid == pid and context.wait_status is None:
-                context.wait_status = wait_status
-                context.reported.set()
-                return
+        context = self._contexts.find(pid)
+        if context is not None and context.wait_status is None:
+            context.wait_status = wait_status
+            context.reported.set()
 
     def fence(self, context: Context, reason: str) -> None:
         """End a context whose holder lost the slice: notify the worker, and kill it after the grace
@@ -257,7 +222,7 @@ class ContextTable:
             serving.cancel()
         if context.wait_status is None:  # the zygote may just have ended without reporting it
             context.wait_status = processes.reap(context.pidfd)
-        self._end(context)
+        await self._steps.run(context.instance.uuid, self._end_in_steps(context))
 
     async def _collect_exit_status(self, context: Context) -> None:
         """Get a worker's wait status from the zygote's report, or from the kernel for an adopted
@@ -284,6 +249,7 @@ class ContextTable:
             context.opened_ns,
             context.adopted,
             self._shares,
+            self._steps,
         )
         try:
             async for name, fields in channel.events():
@@ -320,6 +286,11 @@ class ContextTable:
             **fields,
         )
 
+    def _end_in_steps(self, context: Context) -> Generator[None, None, None]:
+        """Release what a context's worker had, then remove the context from the table."""
+        yield from self._shares.drop_in_steps(context.account)
+        self._end(context)
+
     def _end(self, context: Context) -> None:
         reason = context.end_reason = context.end_reason or _reason(context.wait_status)
         if not context.end_reported and _is_unexpected_end(context.wait_status):
@@ -327,11 +298,10 @@ class ContextTable:
             self._tell(context, "fault", {**nowhere, "message": f"the worker ended: {reason}"})
         self._contexts.remove(context)
         uuid = context.instance.uuid
+        if not self._contexts.count(uuid):
+            self._turnstiles.pop(uuid, None)
         self._ended[uuid] = counting.total(self.ended_counters(uuid), context.statistics.counters)
-        if not self.of(context.instance.uuid):
-            self._turnstiles.pop(context.instance.uuid, None)
         context.settled.set()
-        self._shares.drop(context.account)
         self._budget.close(context.account)
         os.close(context.pidfd)
         if context.channel is not None:

@@ -22,7 +22,7 @@ from vgpu_sim.hal.observe import modelled_report
 from vgpu_sim.records import dataclass
 from vgpu_sim.system import descriptors, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
-from vgpu_sim.system.pacing import Turnstile
+from vgpu_sim.system.pacing import StepQueue, Turnstile
 
 MAX_MESSAGE_BYTES = 16 << 10
 MESSAGES_PER_SECOND = 2000  # of all workers of a slice
@@ -89,8 +89,10 @@ class WorkerChannel:
         opened_ns: int | None = None,
         adopted: bool = False,
         shares: Shares | None = None,
+        steps: StepQueue | None = None,
     ) -> None:
         self._shares = shares if shares is not None else Shares(budget)
+        self._steps = steps if steps is not None else StepQueue()
         self._shares.enter(account, sock)
         self._turns = turns if turns is not None else turnstile()
         self.statistics = statistics if statistics is not None else Statistics()
@@ -128,6 +130,9 @@ class WorkerChannel:
                 message = spawn.decode(packet.data)
             except (ValueError, RecursionError) as err:
                 raise ChannelViolation("the message is not a JSON object with a type") from err
+            if message["type"] == "leave" and not self._must_resume:
+                await self._leave(message)
+                continue
             event = self._handle(message)
             if event is not None and (event[0] in _OF_ENDS or self._passes(event[0])):
                 yield event
@@ -145,7 +150,7 @@ class WorkerChannel:
                 return self._reserve(message)
             case "release":
                 self._release(message)
-            case "offer" | "withdraw" | "open" | "leave":
+            case "offer" | "withdraw" | "open":
                 self._serve_sharing(message)
             case "memory":
                 self._report_memory(message)
@@ -242,10 +247,8 @@ class WorkerChannel:
                 self._reply(message, "offered", share=number)
             case "withdraw":
                 self._shares.withdraw(self._account, _key(message))
-            case "open":
-                self._open(message)
             case _:
-                self._leave(message)
+                self._open(message)
 
     def _open(self, message: dict[str, Any]) -> None:
         opened = self._shares.open(self._account, _key(message))
@@ -256,13 +259,18 @@ class WorkerChannel:
         with end:
             self._reply(message, "opened", (end.fileno(),), share=share.number, bytes=share.bytes)
 
-    def _leave(self, message: dict[str, Any]) -> None:
-        """Remove one hold, or all (share 0)."""
-        number = _count(message, "share")
+    async def _leave(self, message: dict[str, Any]) -> None:
+        """Remove one hold, or all (share 0), over several iterations of the loop if needed. The
+        worker's next message is read afterwards.
+        """
+        number, slice_key = _count(message, "share"), self._budget.tenant(self._account)[0]
+        known, last = True, False
         if number:
-            known, last, paid = self._shares.leave(self._account, number)
+            leaving = self._shares.leave_in_steps(self._account, number)
+            known, last, paid = await self._steps.run(slice_key, leaving)
         else:
-            known, last, paid = True, False, self._shares.leave_all(self._account)
+            leaving_all = self._shares.leave_all_in_steps(self._account)
+            paid = await self._steps.run(slice_key, leaving_all)
         self._reply(message, "left", known=known, last=last, bytes=paid)
 
     def _take_statistics(self, message: dict[str, Any]) -> None:

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import click
 
-from vgpu_sim.gpud.contexts.table import Context, ContextTable
+from vgpu_sim.gpud.contexts.index import Context
+from vgpu_sim.gpud.contexts.table import ContextTable
 from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.faults.classes import IGNORED_XIDS, XID_OF_FAULT, XIDS, Scope, Severity
@@ -175,7 +176,7 @@ class Faults:
         xid = XID_OF_FAULT.get(kind) if isinstance(kind, str) else None
         if xid is None:
             return
-        context = next((one for one in self._contexts if one.pid == event["pid"]), None)
+        context = self._contexts.find(event["pid"])
         if context is None:
             return
         instance = context.instance

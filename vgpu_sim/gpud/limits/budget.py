@@ -15,12 +15,13 @@ counts against the client whose context left it.
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import NewType
+from typing import NewType, TypeVar
 
 from vgpu_sim.gpud.model import GpuInstanceKey, InstanceUuid, MigInstance
 from vgpu_sim.records import dataclass
 
 Account = NewType("Account", int)
+T = TypeVar("T")
 
 # Programs, the page cache and all other processes of the node use the host's memory too.
 DEFAULT_SHARE_OF_HOST = 0.5
@@ -76,14 +77,21 @@ class Budget:
         self._retained: Counter[InstanceUuid] = Counter()
         self._retained_by: dict[InstanceUuid, Counter[str]] = {}
         self._accounts: dict[Account, tuple[MigInstance, int]] = {}
+        self._open: Counter[InstanceUuid] = Counter()
+        """By instance: how many accounts are open."""
         self._slices: Counter[InstanceUuid] = Counter()
-        self._gpu_instances: dict[InstanceUuid, GpuInstanceKey] = {}  # with retained memory
+        self._sharers: Counter[tuple[InstanceUuid, str]] = Counter()
+        """By instance and client: the bytes reserved."""
+        self._gpu_instances: dict[InstanceUuid, GpuInstanceKey] = {}
+        """Of instances with open accounts or retained memory."""
+        self._used: Counter[GpuInstanceKey] = Counter()
+        """By GPU instance: the bytes reserved and retained."""
         self._next = 1
 
     @property
     def used_bytes(self) -> int:
         """The bytes of memory that are reserved or retained on the whole node."""
-        return self._slices.total() + self._retained.total()
+        return self._used.total()
 
     def slice_used_bytes(self, uuid: InstanceUuid) -> int:
         """Return the bytes reserved by an instance's contexts, plus the memory that its ended
@@ -95,10 +103,7 @@ class Budget:
         """Return the bytes reserved and retained by all compute instances of an instance's GPU
         instance.
         """
-        key = instance.gpu_instance
-        return sum(
-            self.slice_used_bytes(uuid) for uuid, its in self._gpu_instances.items() if its == key
-        )
+        return self._used[instance.gpu_instance]
 
     def account_bytes(self, account: Account) -> int:
         """Return the bytes reserved by one context; 0 if its account is closed."""
@@ -112,10 +117,11 @@ class Budget:
         """
         account = Account(self._next)
         self._next += 1
-        self._accounts[account] = (instance, already_bytes)
+        self._accounts[account] = (instance, 0)
         self._clients[account] = client
-        self._slices[instance.uuid] += already_bytes
+        self._open[instance.uuid] += 1
         self._gpu_instances[instance.uuid] = instance.gpu_instance
+        self._change(account, already_bytes)
         return account
 
     def close(self, account: Account) -> None:
@@ -127,20 +133,30 @@ class Budget:
         if instance.uuid in self._retained:
             self._measure(instance.uuid)
         before = self._retained[instance.uuid]
+        self._change(account, -held)
         del self._accounts[account]
         client = self._clients.pop(account)
-        self._slices[instance.uuid] -= held
-        if not self._slices[instance.uuid]:
-            del self._slices[instance.uuid]
+        self._open[instance.uuid] -= 1
         self._measure(instance.uuid)
-        self._forget_unused()
+        self._forget_unused(instance.uuid)
         grown = self._retained[instance.uuid] - before
         if grown > 0:
             self._retained_by.setdefault(instance.uuid, Counter())[client] += grown
 
-    def _forget_unused(self) -> None:
-        live = {instance.uuid for instance, _ in self._accounts.values()} | set(self._retained)
-        self._gpu_instances = {u: key for u, key in self._gpu_instances.items() if u in live}
+    def _change(self, account: Account, change_bytes: int) -> None:
+        """Change what an account holds, and all sums of which it is a part."""
+        instance, held = self._accounts[account]
+        self._accounts[account] = (instance, held + change_bytes)
+        sharer = (instance.uuid, self._clients[account])
+        _add(self._slices, instance.uuid, change_bytes)
+        _add(self._sharers, sharer, change_bytes)
+        _add(self._used, instance.gpu_instance, change_bytes)
+
+    def _forget_unused(self, uuid: InstanceUuid) -> None:
+        if not self._open[uuid]:
+            del self._open[uuid]
+            if uuid not in self._retained:
+                del self._gpu_instances[uuid]
 
     def measure_retained(self) -> None:
         """Measure the retained memory again, for slices that retained memory at the last
@@ -148,11 +164,13 @@ class Budget:
         """
         for uuid in tuple(self._retained):
             self._measure(uuid)
+            if uuid not in self._retained and not self._open[uuid]:
+                del self._gpu_instances[uuid]
 
     def _measure(self, uuid: InstanceUuid) -> None:
-        contexts = sum(instance.uuid == uuid for instance, _ in self._accounts.values())
-        expected = self._slices[uuid] + CONTEXT_SHARED_BYTES * (contexts + 1)
-        excess = self._held_bytes(uuid) - expected
+        expected = self._slices[uuid] + CONTEXT_SHARED_BYTES * (self._open[uuid] + 1)
+        excess = max(0, self._held_bytes(uuid) - expected)
+        _add(self._used, self._gpu_instances[uuid], excess - self._retained[uuid])
         if excess > 0:
             self._retained[uuid] = excess
             clients = self._retained_by.get(uuid, Counter())
@@ -173,12 +191,7 @@ class Budget:
         """Return the bytes reserved by a client's contexts on an instance, plus the memory that the
         client's ended contexts retain.
         """
-        reserved = sum(
-            held
-            for account, (one, held) in self._accounts.items()
-            if one.uuid == uuid and self._clients[account] == client
-        )
-        return reserved + self._retained_by.get(uuid, Counter())[client]
+        return self._sharers[uuid, client] + self._retained_by.get(uuid, Counter())[client]
 
     def room(self, account: Account) -> Room:
         """Return the free bytes of an account's slice and node. Raises KeyError if the account is
@@ -223,7 +236,6 @@ class Budget:
         """
         if amount_bytes <= 0:
             raise ValueError(f"cannot reserve {amount_bytes} bytes: the amount must be positive")
-        instance, held = self._accounts[account]
         grant = self.possible_grant(account)
         if amount_bytes > grant.free_bytes and self._retained:
             self.measure_retained()
@@ -231,8 +243,7 @@ class Budget:
         free, total = grant.free_bytes, grant.total_bytes
         if amount_bytes > free:
             return Grant(False, free, total)
-        self._accounts[account] = (instance, held + amount_bytes)
-        self._slices[instance.uuid] += amount_bytes
+        self._change(account, amount_bytes)
         return Grant(True, free - amount_bytes, total)
 
     def tenant(self, account: Account) -> tuple[InstanceUuid, str]:
@@ -247,14 +258,11 @@ class Budget:
             KeyError: an account is closed.
             ValueError: the source does not hold the amount.
         """
-        instance, held = self._accounts[source]
+        held = self._accounts[source][1]
         if not 0 < amount_bytes <= held:
             raise ValueError(f"cannot move {amount_bytes} bytes: {held} are held")
-        self._accounts[source] = (instance, held - amount_bytes)
-        self._slices[instance.uuid] -= amount_bytes
-        instance, held = self._accounts[target]
-        self._accounts[target] = (instance, held + amount_bytes)
-        self._slices[instance.uuid] += amount_bytes
+        self._change(target, amount_bytes)
+        self._change(source, -amount_bytes)
 
     def release(self, account: Account, amount_bytes: int) -> None:
         """Release a part of an account's memory.
@@ -263,11 +271,17 @@ class Budget:
             KeyError: the account is closed.
             ValueError: the amount is not positive, or exceeds what the account holds.
         """
-        instance, held = self._accounts[account]
+        held = self._accounts[account][1]
         if not 0 < amount_bytes <= held:
             raise ValueError(f"cannot release {amount_bytes} bytes: {held} are held")
-        self._accounts[account] = (instance, held - amount_bytes)
-        self._slices[instance.uuid] -= amount_bytes
+        self._change(account, -amount_bytes)
+
+
+def _add(sums: Counter[T], key: T, change_bytes: int) -> None:
+    """Add to one of several sums, and drop a sum of 0."""
+    sums[key] += change_bytes
+    if not sums[key]:
+        del sums[key]
 
 
 def default_budget_bytes(meminfo: Path = Path("/proc/meminfo")) -> int:

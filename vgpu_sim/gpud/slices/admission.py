@@ -82,6 +82,9 @@ class HolderTable:
 
     def __init__(self) -> None:
         self._holders: dict[InstanceUuid, tuple[Holder, ...]] = {}
+        self._entitled: dict[InstanceUuid, frozenset[tuple[PodUid, str]]] = {}
+        """By instance: the pods and claims of its holders; the claim is empty for each pod's own
+        entry."""
         self._complete = False
         self._changed = asyncio.Event()
         self._reports = 0
@@ -100,10 +103,7 @@ class HolderTable:
         """Return whether an owner holds an instance: the owner's pod must be a holder. If the owner
         uses a claim's share, the holder must also name that claim.
         """
-        return any(
-            one.pod_uid == owner.pod_uid and (not owner.claim or owner.claim in one.claims)
-            for one in self.of(uuid)
-        )
+        return (owner.pod_uid, owner.claim) in self._entitled.get(uuid, frozenset())
 
     def is_known(self, uuid: InstanceUuid) -> bool:
         """Return whether any list of holders has covered this instance. As long as none has, a pod
@@ -122,7 +122,12 @@ class HolderTable:
         node, else only the instances that it names.
         """
         new = {uuid: tuple(listed) for uuid, listed in holders.items()}
+        entitled = {
+            uuid: frozenset((one.pod_uid, claim) for one in listed for claim in ("", *one.claims))
+            for uuid, listed in new.items()
+        }
         self._holders = new if complete else self._holders | new
+        self._entitled = entitled if complete else self._entitled | entitled
         self._complete = self._complete or complete
         self._reports += 1
         if complete:

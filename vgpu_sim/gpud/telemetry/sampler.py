@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Never
 
@@ -45,34 +45,44 @@ class Sampler:
 
     def sample(self, gpus: Iterable[Gpu], observed: Iterable[Observed], now_ns: int) -> None:
         """Take a sample of the given GPUs and instances, and drop the state of all others."""
+        for _ in self.sample_in_steps(gpus, observed, now_ns):
+            pass
+
+    def sample_in_steps(
+        self, gpus: Iterable[Gpu], observed: Iterable[Observed], now_ns: int
+    ) -> Iterator[None]:
+        """Take a sample as ``sample`` does; a step reads one instance with its contexts. The last
+        step publishes the sample.
+        """
         inherited = Drawn()
         if not self._sampled_ns and self._energy is not None:
             inherited = self._energy.load()
             self._sampled_ns = inherited.at_ns
         seconds = (now_ns - self._sampled_ns) / 1e9 if self._sampled_ns else 0.0
-        self._sampled_ns = now_ns
-        instances = {one.instance.uuid: one for one in observed}
-        self._meters = {
-            uuid: self._meters.get(uuid) or Meter(one.inherited) for uuid, one in instances.items()
-        }
-        self._uses = {
-            uuid: self._meters[uuid].sample(one.live, one.ended, now_ns)
-            for uuid, one in instances.items()
-        }
+        instances: dict[InstanceUuid, MigInstance] = {}
+        meters: dict[InstanceUuid, Meter] = {}
+        uses: dict[InstanceUuid, Use] = {}
+        for one in observed:
+            uuid = one.instance.uuid
+            instances[uuid] = one.instance
+            meters[uuid] = self._meters.get(uuid) or Meter(one.inherited)
+            uses[uuid] = meters[uuid].sample(one.live, one.ended, now_ns)
+            yield
+        self._sampled_ns, self._meters, self._uses = now_ns, meters, uses
         before, self._states, telemetry = self._states, {}, {}
         for gpu in gpus:
             known, state = before.get(gpu.uuid, (gpu, None))
             if state is None or known != gpu:
                 state = sensors.at_rest(gpu.board, inherited.energies_mj.get(gpu.uuid, 0.0))
-            mine = [one.instance for one in instances.values() if one.instance.gpu.uuid == gpu.uuid]
+            mine = [one for one in instances.values() if one.gpu.uuid == gpu.uuid]
             activity = sensors.activity_of(
                 gpu.board,
                 ((one.profile.size, one.sm_count, self._uses[one.uuid].activity) for one in mine),
             )
             state = sensors.advance(gpu.board, state, activity, seconds)
             self._states[gpu.uuid] = gpu, state
-            uses = (self._uses[one.uuid] for one in mine)
-            telemetry[gpu.uuid] = sensors.read(gpu.board, state, activity, uses)
+            used = (self._uses[one.uuid] for one in mine)
+            telemetry[gpu.uuid] = sensors.read(gpu.board, state, activity, used)
         if self._energy is not None:
             energies = {uuid: state.energy_mj for uuid, (_, state) in self._states.items()}
             self._energy.save(Drawn(now_ns, energies))
@@ -100,5 +110,6 @@ class Sampler:
         """Sample forever, once a period; ``look`` returns the GPUs and instances to sample."""
         while True:
             gpus, observed = look()
-            self.sample(gpus, observed, time.monotonic_ns())
+            for _ in self.sample_in_steps(gpus, observed, time.monotonic_ns()):
+                await asyncio.sleep(0)
             await asyncio.sleep(PERIOD_NS / 1e9)

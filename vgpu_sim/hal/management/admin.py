@@ -4,7 +4,8 @@
 a gpud and an agent of incompatible versions fail at once. PROTOCOL changes whenever a field does.
 """
 
-from dataclasses import asdict, field
+from collections.abc import Generator
+from dataclasses import asdict, field, replace
 from typing import Any, Final, Self
 
 from facts.document import DEFAULT_FACTS, GpuFacts
@@ -331,12 +332,27 @@ class Inventory:
 
     def to_json(self) -> dict[str, Any]:
         """Return the inventory document as dictionaries and lists."""
-        document = asdict(self)
-        for gpu, written in zip(self.gpus, document["gpus"], strict=True):
-            del written["facts"]
+        steps = self.to_json_in_steps()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                document: dict[str, Any] = end.value
+                return document
+
+    def to_json_in_steps(self) -> Generator[None, None, dict[str, Any]]:
+        """Return what ``to_json`` returns. A step converts one instance with its contexts."""
+        gpus = []
+        for gpu in self.gpus:
+            instances = []
+            for instance in gpu.instances:
+                instances.append(asdict(instance))
+                yield
+            row = asdict(replace(gpu, instances=())) | {"instances": tuple(instances)}
+            del row["facts"]
             # Readers of this protocol require a topology, even the default one.
-            written |= {"topology": gpu.facts.topology} | gpu.facts.to_json()
-        return document
+            gpus.append(row | {"topology": gpu.facts.topology} | gpu.facts.to_json())
+        return asdict(replace(self, gpus=())) | {"gpus": tuple(gpus)}
 
     @classmethod
     def from_json(cls, document: object) -> Self:

@@ -1,7 +1,7 @@
 """The selection of a wire's addresses from an interface: several of each kind, in any order."""
 
 import ipaddress
-from pathlib import Path
+import time
 
 import pytest
 
@@ -27,7 +27,7 @@ def node(monkeypatch, tmp_path):
     """Replace the kernel's tables of addresses and MTUs."""
     table = tmp_path / "if_inet6"
     table.write_text(TABLE.strip())
-    monkeypatch.setattr(wire, "Path", lambda name: table if "if_inet6" in name else Path(name))
+    monkeypatch.setattr(wire, "_IPV6_TABLE", table)
     named = [(name, WireAddress(ipaddress.IPv4Address(ip))) for name, ip in IPV4]
     monkeypatch.setattr(wire, "_ipv4", lambda: named)
     names = [(1, "lo"), (11, "eth0"), (12, "eth1"), (13, "eth2"), (14, "eth3")]
@@ -79,6 +79,21 @@ def test_an_interface_without_addresses_or_name_is_none() -> None:
     with pytest.raises(NoWire, match="no interface eth9"):
         find("eth9")
     assert (find("eth2").ipv6, find("eth2").path_mtu()) == (None, 3)
+
+
+def test_a_network_with_very_many_addresses_costs_no_more_than_one_with_a_thousand(
+    monkeypatch, tmp_path
+) -> None:
+    """netd serves one request at a time, and a pod with NET_ADMIN may add addresses."""
+    table = tmp_path / "many"
+    own = TABLE.strip().splitlines()[1]
+    added = "\n".join(f"20010db9{n:024x} 0b 40 00 80 eth0" for n in range(200_000))
+    table.write_text(f"{own}\n{added}\n")
+    monkeypatch.setattr(wire, "_IPV6_TABLE", table)
+    begin = time.thread_time()
+    assert find("eth0").ipv6.ip == ip("2001:db8::1")
+    assert time.thread_time() - begin < 0.05
+    assert 1000 < len(wire._ipv6()) < 2 * wire._MAX_ADDRESSES
 
 
 def test_a_functions_own_address_stands_for_the_one_that_an_interface_lacks() -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from support.rigs import a30_slice
 from vgpu_sim.gpud.contexts import table as table_module
-from vgpu_sim.gpud.contexts.table import Context, ContextTable
+from vgpu_sim.gpud.contexts.index import Context
+from vgpu_sim.gpud.contexts.table import ContextTable
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.model import (

@@ -15,7 +15,7 @@ import pytest
 
 from vgpu_sim.gpud.contexts import exports as module
 from vgpu_sim.gpud.contexts.exports import Exports, HcaOptions
-from vgpu_sim.gpud.contexts.table import Context
+from vgpu_sim.gpud.contexts.index import Context
 from vgpu_sim.hal import direct
 from vgpu_sim.hal.direct import ExportRequest
 from vgpu_sim.system import seqpacket

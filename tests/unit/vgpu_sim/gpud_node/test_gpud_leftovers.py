@@ -15,9 +15,10 @@ import pytest
 
 from support.rigs import a30_slice
 from vgpu_sim.gpud.contexts import leftovers, reconnecting
+from vgpu_sim.gpud.contexts.index import Context
 from vgpu_sim.gpud.contexts.launching import MAX_CONTEXTS_PER_SLICE
 from vgpu_sim.gpud.contexts.leftovers import Leftovers, Record
-from vgpu_sim.gpud.contexts.table import Context, ContextTable
+from vgpu_sim.gpud.contexts.table import ContextTable
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.none import NoCgroups

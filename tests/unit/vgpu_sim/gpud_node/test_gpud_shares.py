@@ -7,7 +7,14 @@ import socket
 
 import pytest
 
-from vgpu_sim.gpud.contexts.shares import MOST_HOLDS, MOST_KEYS, Shares
+from vgpu_sim.gpud.contexts.shares import (
+    LEAST_ENTRIES,
+    MOST_ENTRIES,
+    MOST_HOLDS,
+    MOST_KEYS,
+    MOST_NAMES,
+    Shares,
+)
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.system import seqpacket
 
@@ -30,6 +37,18 @@ class Setup:
         self.kept.append(ours)
         self.shares.enter(account, ours)
         return account
+
+    def leave(self, account, number: int = 0):
+        """Leave a share, or all (0); return the result."""
+        if number:
+            steps = self.shares.leave_in_steps(account, number)
+        else:
+            steps = self.shares.leave_all_in_steps(account)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
 
     def message(self, account) -> dict:
         data, passed, _, _ = socket.recv_fds(self.ends[account], 4096, 1)
@@ -62,13 +81,13 @@ def test_the_charge_moves_to_the_holder_that_remains(setup):
     end.close()
     assert share.number == number
     assert setup.message(first)["key"] == KEY
-    assert setup.shares.leave(first, number) == (True, False, 2 * MIB)
+    assert setup.leave(first, number) == (True, False, 2 * MIB)
     assert setup.message(second) == {"type": "charged", "bytes": 2 * MIB}
     assert [setup.budget.account_bytes(one) for one in (first, second)] == [0, 2 * MIB]
     assert setup.shares.open(setup.context(), KEY) is None, "its key has ended"
-    assert setup.shares.leave(second, number) == (True, True, 2 * MIB)
+    assert setup.leave(second, number) == (True, True, 2 * MIB)
     assert setup.budget.used_bytes == 0
-    assert setup.shares.leave(second, number) == (False, False, 0)
+    assert setup.leave(second, number) == (False, False, 0)
 
 
 def test_a_context_that_ends_leaves_everything(setup):
@@ -78,7 +97,7 @@ def test_a_context_that_ends_leaves_everything(setup):
     setup.shares.open(second, KEY)[1].close()
     setup.shares.drop(first)
     assert setup.budget.account_bytes(second) == 2 * MIB
-    assert setup.shares.leave(second, number) == (True, False, 0), "it was opened twice"
+    assert setup.leave(second, number) == (True, False, 0), "it was opened twice"
     setup.shares.drop(second)
     assert setup.budget.used_bytes == 0
 
@@ -113,7 +132,7 @@ def test_contexts_of_one_process_on_two_whole_gpus_open_each_others_memory(setup
     setup.shares.drop(owner)
     used = [setup.budget.slice_used_bytes(one.uuid) for one in setup.instances]
     assert used == [0, 2 * MIB], "the memory that remains is charged to the peer's GPU"
-    assert setup.shares.leave(peer, number) == (True, True, 2 * MIB)
+    assert setup.leave(peer, number) == (True, True, 2 * MIB)
     assert setup.budget.used_bytes == 0
 
 
@@ -160,7 +179,7 @@ def test_a_name_without_memory_ends_with_its_key(setup):
     share, end = setup.shares.open(second, KEY)
     end.close()
     setup.shares.withdraw(first, KEY)
-    assert setup.shares.leave(second, number) == (True, True, 0)
+    assert setup.leave(second, number) == (True, True, 0)
     assert share.holders == {}
 
 
@@ -172,14 +191,63 @@ def test_the_holds_of_a_context_are_limited(setup):
         setup.message(first)
     assert setup.shares.open(second, KEY) is None
     assert setup.shares.offer(second, OTHER_KEY, 0, 0) == 0
-    setup.shares.leave_all(second)
+    setup.leave(second)
     assert setup.shares.offer(second, OTHER_KEY, 0, 0)
+
+
+def new_key() -> str:
+    return os.urandom(32).hex()
+
+
+def test_names_are_limited_and_are_keys_of_one_share(setup):
+    first, second = setup.context(), setup.context()
+    keys = [new_key() for _ in range(MOST_NAMES)]
+    numbers = {setup.shares.offer(first, key, 0, 0) for key in keys}
+    assert len(numbers) == 1
+    assert setup.shares.offer(first, new_key(), 0, 0) == 0
+    setup.shares.withdraw(first, keys[0])
+    number = setup.shares.offer(first, new_key(), 0, 0)
+    assert numbers == {number}
+    for key in keys[1:3]:
+        setup.shares.open(second, key)[1].close()
+        assert setup.leave(second, number) == (True, False, 0)
+    assert setup.leave(first, number) == (True, True, 0)
+    assert setup.shares.open(second, keys[1]) is None
+    assert setup.shares.offer(first, new_key(), 0, 0) not in (0, number)
+
+
+def test_however_much_a_slice_shares_each_context_has_its_least_part(setup):
+    greedy = [setup.context() for _ in range(3)]
+    for one in greedy:
+        assert setup.budget.reserve(one, 4096).granted
+        while setup.shares.offer(one, new_key(), 0, 4096):
+            pass
+    entries = setup.shares._entries[setup.instances[0].uuid]
+    assert MOST_ENTRIES <= entries <= MOST_ENTRIES + LEAST_ENTRIES
+    late = setup.context()
+    offered = 0
+    while setup.shares.offer(late, new_key(), 0, 0):
+        offered += 1
+    assert offered == LEAST_ENTRIES - 1, "a key each, and the hold of their share"
+    other = setup.context(instance=1)
+    assert all(setup.shares.offer(other, new_key(), 0, 0) for _ in range(MOST_NAMES))
+    for one in (*greedy, late):
+        setup.shares.drop(one)
+    assert set(setup.shares._entries) == {setup.instances[1].uuid}
+
+
+def test_a_step_of_an_end_removes_one_key_or_hold(setup):
+    first = setup.context()
+    number = offer_chunk(setup, first)
+    for _ in range(9):
+        assert setup.shares.offer(first, new_key(), number, 2 * MIB)
+    assert sum(1 for _ in setup.shares.drop_in_steps(first)) == 11
 
 
 def test_numbers_of_an_earlier_gpud_name_nothing(setup):
     earlier, first = offer_chunk(setup, setup.context()), setup.context()
     setup.shares = Shares(setup.budget)
-    assert setup.shares.leave(first, earlier) == (False, False, 0)
+    assert setup.leave(first, earlier) == (False, False, 0)
     assert abs(setup.shares.offer(first, OTHER_KEY, 0, 0) - earlier) > 1 << 20
 
 
@@ -191,6 +259,6 @@ def test_a_holder_that_does_not_read_its_charge_loses_its_channel(setup):
     with contextlib.suppress(BlockingIOError):
         while queue.send(b"x", socket.MSG_DONTWAIT):
             pass
-    setup.shares.leave(first, number)
+    setup.leave(first, number)
     while setup.ends[second].recv(1):
         pass  # until the end of the connection
