@@ -11,6 +11,7 @@ from device_plugin.backends.administration import SUBSCRIBED
 from device_plugin.backends.gpud import Gpud
 from device_plugin.errors import AgentError, GpudUnreachable
 from gpu_operator.api.v1alpha1.base import Reason
+from vgpu_sim.hal.management import shortage
 
 _RETRY_S = 0.5
 _LIST_INTERVAL_S = 0.25  # more frequent requests are served by the reconcile loop's next List
@@ -28,7 +29,7 @@ def describe(event: dict[str, Any]) -> tuple[Reason, str] | None:
     if name == "unsupported_ptx":
         return Reason.UNSUPPORTED_PTX, str(event.get("message") or "unsupported PTX")
     if name == "out_of_memory":
-        return Reason.OUT_OF_BUDGET, _shortage(event)
+        return Reason.OUT_OF_BUDGET, shortage.describe(event, "node")
     if name == "fenced":
         return Reason.FENCED, str(event.get("reason") or "fenced")
     if name == "refused":
@@ -36,22 +37,6 @@ def describe(event: dict[str, Any]) -> tuple[Reason, str] | None:
     if name == "worker_failed":
         return Reason.AGENT_ERROR, f"no context: {event.get('message') or 'worker failed'}"
     return None
-
-
-def _shortage(event: dict[str, Any]) -> str:
-    """Describe the free memory of the slice and of the node: either may be short."""
-    requested, of_slice, slice_total, of_node, node_total = (
-        f"{int(event.get(key) or 0) >> 20} MiB"
-        for key in (
-            "requested_bytes",
-            *("slice_free_bytes", "slice_total_bytes"),
-            *("node_free_bytes", "node_total_bytes"),
-        )
-    )
-    return (
-        f"{requested} requested; {of_slice} of the slice's {slice_total} and {of_node} of the"
-        f" node's memory budget of {node_total}, which all its slices share, are free"
-    )
 
 
 def _place(event: dict[str, Any]) -> str:

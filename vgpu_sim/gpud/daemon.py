@@ -24,6 +24,7 @@ from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.faults.node import Faults
 from vgpu_sim.gpud.limits.budget import Budget, default_budget_bytes
 from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
+from vgpu_sim.gpud.limits.parts import offer_of
 from vgpu_sim.gpud.limits.sharing import SharingTable
 from vgpu_sim.gpud.management.answers import Management
 from vgpu_sim.gpud.management.node import InventoryNode
@@ -62,6 +63,8 @@ class Daemon:
         self._budget = Budget(
             self._budget_total(), cgroups.shared_bytes, self._sharing.client_bytes
         )
+        self._inventory.on_change = self._set_limits
+        self._set_limits()
         self._contexts = ContextTable(self._budget, self._events, self._context_changed)
         self._faults = Faults(
             self._inventory, self._contexts, self._events, options.state_dir, options.faults
@@ -206,6 +209,12 @@ class Daemon:
     def _budget_total(self) -> int:
         return self._inventory.budget_bytes or self._options.budget_bytes or default_budget_bytes()
 
+    def _set_limits(self) -> None:
+        """Set the node's budget, and divide a part of it between the slices."""
+        inventory = self._inventory
+        offer = offer_of(inventory.gpus, inventory.instances, fixed=self._options.standalone)
+        self._budget.set_limits(self._budget_total(), offer)
+
     def _make_admission(self) -> Admission:
         if self._options.token is not None:
             return TokenAdmission(os.geteuid(), self._options.token)
@@ -271,7 +280,6 @@ class Daemon:
         values = fields(params, {"gpus": list, "budget_bytes": int})
         budget_bytes = parameters.budget_bytes(values["budget_bytes"])
         self._inventory.configure(parameters.gpus(values["gpus"]), budget_bytes)
-        self._budget.total_bytes = self._budget_total()
         for instance in self._inventory.instances:
             await self._update_group(instance)
         return {}

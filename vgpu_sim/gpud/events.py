@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from vgpu_sim.hal.management import shortage
 from vgpu_sim.system.admin_socket import events
 
 logger = logging.getLogger("tessera.gpud")
@@ -50,17 +51,7 @@ def sentence(name: str, fields: Mapping[str, Any]) -> str | None:
     """
     match name:
         case "out_of_memory":
-            requested, of_slice, of_run, budget = (
-                f"{fields[key] >> 20} MiB"
-                for key in (
-                    *("requested_bytes", "slice_free_bytes"),
-                    *("node_free_bytes", "node_total_bytes"),
-                )
-            )
-            return (
-                f"out of memory: {requested} requested, {of_slice} free in the slice and {of_run}"
-                f" in the run's memory budget of {budget} (--budget)"
-            )
+            return f"out of memory: {shortage.describe(fields, 'run')} (--budget)"
         case "worker_failed":
             return f"the context could not be set up: {fields['message']}"
         case _:

@@ -174,6 +174,41 @@ def test_out_of_memory_is_2_and_the_slice_goes_on(place):
     assert "tessera: out of memory: 200 MiB requested" in done.stderr
 
 
+GREEDY = """
+from cuda.bindings import driver
+driver.cuInit(0)
+driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(0)[1])
+print("free", driver.cuMemGetInfo()[1] >> 20)
+allocated = 0
+while int(driver.cuMemAlloc(2 << 20)[0]) == 0:
+    allocated += 2
+print("allocated", allocated, "free", driver.cuMemGetInfo()[1] >> 20, flush=True)
+"""
+
+
+def test_a_greedy_program_leaves_another_slice_the_part_that_it_sees_as_free(place):
+    (place / "greedy.py").write_text(GREEDY + "input()\n")
+    (place / "other.py").write_text(GREEDY)
+    script = textwrap.dedent(f"""
+        set -- $(ls "$TESSERA_SLICES_DIR")
+        mkfifo go
+        CUDA_VISIBLE_DEVICES=$1 {sys.executable} greedy.py < go > greedy.txt & exec 9> go
+        while ! grep -q allocated greedy.txt; do sleep 0.05; done
+        CUDA_VISIBLE_DEVICES=$2 {sys.executable} other.py
+        echo >&9; wait; cat greedy.txt
+    """)
+    options = ("--count", "2", "--budget", str(256 << 20))
+    done = run(place, "sh", "-c", f"cd {place} && {script}", options=options)
+    assert done.stdout.splitlines() == [
+        *("free 32", "allocated 32 free 0"),
+        *("free 224", "allocated 224 free 0"),
+    ], done.stderr
+    assert (
+        "out of memory: 2 MiB requested, 9952 MiB free in the slice, 0 MiB of the run's shared"
+        " budget of 192 MiB, 0 MiB of this slice's guaranteed part of 32 MiB (--budget)"
+    ) in done.stderr
+
+
 def test_eight_contexts_on_one_slice_compute_at_the_same_time(place):
     script = textwrap.dedent(f"""
         for i in 1 2 3 4 5 6 7 8; do

@@ -69,6 +69,8 @@ TABLES = (
     # Memory.
     Table("budget.Budget._accounts", "64 per slice", _ONE),
     Table("budget.Budget._clients", "64 per slice", _ONE),
+    Table("budget.Budget._parts", "1 per slice", "at once: the node's slices"),
+    Table("budget.Budget._liens", "1 per slice", "at once: the node's slices"),
     Table("budget.Budget._open", "1 per slice", _ONE),
     Table("budget.Budget._slices", "1 per slice", _ONE),
     Table("budget.Budget._sharers", "64 per slice", _ONE),

@@ -208,10 +208,9 @@ class WorkerChannel:
     def _out_of_memory(self, requested_bytes: int) -> tuple[str, dict[str, object]]:
         """Describe a refused reservation by gpud's own figures, not the worker's."""
         room = self._budget.room(self._account)
-        free = min(room.slice_free_bytes, room.node_free_bytes)
         return "out_of_memory", {
             "requested_bytes": requested_bytes,
-            "free_bytes": free,
+            "free_bytes": room.free_bytes,
             **asdict(room),
         }
 

@@ -35,6 +35,8 @@ class Inventory:
     def __init__(self, state_dir: Path) -> None:
         self._state_dir = state_dir
         self._state = journal.load(state_dir)
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after every change, when it is durable."""
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -280,6 +282,7 @@ class Inventory:
         if state != self._state:
             journal.save(self._state_dir, state)
             self._state = state
+            self.on_change()
 
 
 def _check_gpus(gpus: tuple[Gpu, ...]) -> None:

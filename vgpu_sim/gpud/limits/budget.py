@@ -5,6 +5,8 @@ The compute instances of a GPU instance share its memory: what one reserves, no 
 
 The memory of simulated GPUs is the host's. A reservation must fit both the slice and the node's
 budget before anything is allocated, otherwise it is refused; memory is never over-committed.
+A part of the budget is guaranteed to each slice (``parts``); what exceeds its part is taken from
+the shared part of the budget, first come, first served.
 
 A worker's end frees its reservations, but its pages are freed only when the client unmaps them
 too. Memory that is still charged to the slice's control group then counts as *retained*, so that
@@ -17,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NewType, TypeVar
 
+from vgpu_sim.gpud.limits.parts import Offer
 from vgpu_sim.gpud.model import GpuInstanceKey, InstanceUuid, MigInstance
 from vgpu_sim.records import dataclass
 
@@ -43,14 +46,26 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The free and the total bytes of a slice, and those of the node's budget. All slices share the
-    node's budget.
+    """The free and the total bytes of a slice, and those of the node's budget.
+
+    ``node_free_bytes`` is what the slice could have of the node's budget now. It consists of
+    ``shared_free_bytes``, which is first come, first served, and of what is left of the slice's
+    ``guaranteed_bytes``.
     """
 
     slice_free_bytes: int
     slice_total_bytes: int
     node_free_bytes: int
     node_total_bytes: int
+    shared_free_bytes: int
+    shared_total_bytes: int
+    guaranteed_free_bytes: int
+    guaranteed_bytes: int
+
+    @property
+    def free_bytes(self) -> int:
+        """What could be reserved now, in bytes."""
+        return min(self.slice_free_bytes, self.node_free_bytes)
 
 
 class Budget:
@@ -70,7 +85,12 @@ class Budget:
         """Create the accounts. ``client_bytes`` returns the memory limit of a client
         (``Owner.sharer``) on an instance.
         """
-        self.total_bytes = total_bytes
+        self._total_bytes = total_bytes
+        self._offer = Offer()
+        self._parts: dict[GpuInstanceKey, int] = {}
+        """By GPU instance: its guaranteed part in bytes."""
+        self._liens: Counter[GpuInstanceKey] = Counter()
+        """By GPU instance: how much of its part backs memory that it has moved to another GPU."""
         self._held_bytes = held_bytes
         self._client_bytes = client_bytes
         self._clients: dict[Account, str] = {}
@@ -87,6 +107,19 @@ class Budget:
         self._used: Counter[GpuInstanceKey] = Counter()
         """By GPU instance: the bytes reserved and retained."""
         self._next = 1
+
+    @property
+    def total_bytes(self) -> int:
+        """The node's budget in bytes."""
+        return self._total_bytes
+
+    def set_limits(self, total_bytes: int, offer: Offer) -> None:
+        """Set the node's budget, and the slices that the node offers. Memory that is reserved
+        stays reserved, even if it exceeds the new limits.
+        """
+        self._total_bytes, self._offer = total_bytes, offer
+        self._parts = offer.parts(total_bytes)
+        self._liens = Counter({key: n for key, n in self._liens.items() if key in self._parts})
 
     @property
     def used_bytes(self) -> int:
@@ -151,6 +184,8 @@ class Budget:
         _add(self._slices, instance.uuid, change_bytes)
         _add(self._sharers, sharer, change_bytes)
         _add(self._used, instance.gpu_instance, change_bytes)
+        if self._liens and change_bytes < 0:
+            self._redeem_liens()
 
     def _forget_unused(self, uuid: InstanceUuid) -> None:
         if not self._open[uuid]:
@@ -184,8 +219,7 @@ class Budget:
         """Return the bytes that an instance could reserve now: the lesser of what its slice and the
         node have left.
         """
-        room = self._room_of(instance)
-        return min(room.slice_free_bytes, room.node_free_bytes)
+        return self._room_of(instance).free_bytes
 
     def client_used_bytes(self, uuid: InstanceUuid, client: str) -> int:
         """Return the bytes reserved by a client's contexts on an instance, plus the memory that the
@@ -206,12 +240,42 @@ class Budget:
         if client is not None:
             total = min(total, self._client_bytes(instance, client))
             free = min(free, total - self.client_used_bytes(instance.uuid, client))
+        part = self._part_bytes(instance.gpu_instance)
+        unused_part = max(0, part - self._used[instance.gpu_instance])
+        # Less than that is left if the layout, the budget or a restart has changed the parts of
+        # slices that had more.
+        physical = max(0, self.total_bytes - self.used_bytes)
+        guaranteed_free = min(unused_part, physical)
+        shared_free = min(max(0, self._unreserved_bytes()), physical - guaranteed_free)
         return Room(
             slice_free_bytes=max(0, free),
             slice_total_bytes=total,
-            node_free_bytes=max(0, self.total_bytes - self.used_bytes),
+            node_free_bytes=guaranteed_free + shared_free,
             node_total_bytes=self.total_bytes,
+            shared_free_bytes=shared_free,
+            shared_total_bytes=self.total_bytes - self._reserved_bytes(),
+            guaranteed_free_bytes=guaranteed_free,
+            guaranteed_bytes=part,
         )
+
+    def _part_bytes(self, key: GpuInstanceKey) -> int:
+        return self._parts.get(key, 0) - self._liens[key]
+
+    def _reserved_bytes(self) -> int:
+        """Return the sum of the guaranteed parts, also of slices that can still be created."""
+        further = self._offer.further * self._offer.part_bytes(self.total_bytes)
+        return sum(self._parts.values()) - self._liens.total() + further
+
+    def _unreserved_bytes(self) -> int:
+        """Return what is left of the shared part of the budget. The result is negative if slices
+        have more than they could reserve now.
+        """
+        beyond = sum(max(0, used - self._part_bytes(key)) for key, used in self._used.items())
+        return self.total_bytes - self._reserved_bytes() - beyond
+
+    def _redeem_liens(self) -> None:
+        for key in tuple(self._liens):
+            _add(self._liens, key, -min(self._liens[key], max(0, self._unreserved_bytes())))
 
     def most_bytes(self, instance: MigInstance) -> int:
         """Return the most memory in bytes that an instance could hold: the node's budget, or the
@@ -224,8 +288,7 @@ class Budget:
         KeyError if the account is closed.
         """
         room = self.room(account)
-        free = min(room.slice_free_bytes, room.node_free_bytes)
-        return Grant(True, free, room.slice_total_bytes)
+        return Grant(True, room.free_bytes, room.slice_total_bytes)
 
     def reserve(self, account: Account, amount_bytes: int) -> Grant:
         """Reserve memory for an account if it fits into the slice and the node's budget.
@@ -252,7 +315,8 @@ class Budget:
 
     def transfer(self, source: Account, target: Account, amount_bytes: int) -> None:
         """Move a part of an account's memory to another account, of the same instance or of another
-        one. There it is counted even if it exceeds the limits.
+        one. There it is counted even if it exceeds the limits. What then exceeds the shared part
+        of the budget is backed by the guaranteed part of the instance that moved it.
 
         Raises:
             KeyError: an account is closed.
@@ -261,8 +325,12 @@ class Budget:
         held = self._accounts[source][1]
         if not 0 < amount_bytes <= held:
             raise ValueError(f"cannot move {amount_bytes} bytes: {held} are held")
+        key = self._accounts[source][0].gpu_instance
+        shortage = min(0, self._unreserved_bytes())
         self._change(target, amount_bytes)
         self._change(source, -amount_bytes)
+        grown = shortage - min(0, self._unreserved_bytes())
+        _add(self._liens, key, min(max(0, grown), self._part_bytes(key)))
 
     def release(self, account: Account, amount_bytes: int) -> None:
         """Release a part of an account's memory.

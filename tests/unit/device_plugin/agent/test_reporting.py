@@ -379,10 +379,14 @@ def test_events_land_on_the_pod_and_repeat_as_a_count() -> None:
                 "slice_total_bytes": 9984 << 20,
                 "node_free_bytes": 969 << 20,
                 "node_total_bytes": 4 << 30,
+                "shared_free_bytes": 867 << 20,
+                "shared_total_bytes": 3072 << 20,
+                "guaranteed_free_bytes": 102 << 20,
+                "guaranteed_bytes": 146 << 20,
             },
             "OutOfBudget",
-            "3072 MiB requested; 9984 MiB of the slice's 9984 MiB and 969 MiB of the"
-            " node's memory budget of 4096 MiB, which all its slices share, are free",
+            "3072 MiB requested, 9984 MiB free in the slice, 867 MiB of the node's shared budget"
+            " of 3072 MiB, 102 MiB of this slice's guaranteed part of 146 MiB",
         ),
         ({"event": "fenced", "reason": "no longer"}, "Fenced", "no longer"),
         ({"event": "worker_failed", "message": "no cgroup"}, "AgentError", "no cgroup"),

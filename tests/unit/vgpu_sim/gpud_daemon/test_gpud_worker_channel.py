@@ -73,6 +73,10 @@ def test_reservations_are_answered_and_counted():
         "slice_total_bytes": TOTAL,
         "node_free_bytes": (1 << 50) - TOTAL + 10,
         "node_total_bytes": 1 << 50,
+        "shared_free_bytes": (1 << 50) - TOTAL + 10,
+        "shared_total_bytes": 1 << 50,
+        "guaranteed_free_bytes": 0,
+        "guaranteed_bytes": 0,
     }
     assert events == [("out_of_memory", {"requested_bytes": 11, "free_bytes": 10, **room})]
     assert budget.used_bytes == TOTAL - 15
