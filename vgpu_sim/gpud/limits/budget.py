@@ -88,7 +88,11 @@ class Budget:
         self._total_bytes = total_bytes
         self._offer = Offer()
         self._parts: dict[GpuInstanceKey, int] = {}
-        """By GPU instance: its guaranteed part in bytes."""
+        """By GPU instance: its guaranteed part in bytes, less its lien."""
+        self._beyond_bytes = 0
+        """The sum of what slices use beyond their parts."""
+        self._reserved_bytes = 0
+        """The sum of the guaranteed parts, also of slices that can still be created."""
         self._liens: Counter[GpuInstanceKey] = Counter()
         """By GPU instance: how much of its part backs memory that it has moved to another GPU."""
         self._held_bytes = held_bytes
@@ -118,8 +122,16 @@ class Budget:
         stays reserved, even if it exceeds the new limits.
         """
         self._total_bytes, self._offer = total_bytes, offer
-        self._parts = offer.parts(total_bytes)
-        self._liens = Counter({key: n for key, n in self._liens.items() if key in self._parts})
+        parts = offer.parts(total_bytes)
+        self._liens = Counter(
+            {key: min(lien, parts[key]) for key, lien in self._liens.items() if key in parts}
+        )
+        self._parts = {key: part - self._liens[key] for key, part in parts.items()}
+        self._reserved_bytes = sum(self._parts.values())
+        self._reserved_bytes += offer.further * offer.part_bytes(total_bytes)
+        self._beyond_bytes = sum(
+            max(0, used - self._parts.get(key, 0)) for key, used in self._used.items()
+        )
 
     @property
     def used_bytes(self) -> int:
@@ -183,9 +195,21 @@ class Budget:
         sharer = (instance.uuid, self._clients[account])
         _add(self._slices, instance.uuid, change_bytes)
         _add(self._sharers, sharer, change_bytes)
-        _add(self._used, instance.gpu_instance, change_bytes)
+        self._change_used(instance.gpu_instance, change_bytes)
         if self._liens and change_bytes < 0:
             self._redeem_liens()
+
+    def _change_used(self, key: GpuInstanceKey, change_bytes: int) -> None:
+        used, part = self._used[key], self._parts.get(key, 0)
+        self._beyond_bytes += max(0, used + change_bytes - part) - max(0, used - part)
+        _add(self._used, key, change_bytes)
+
+    def _change_lien(self, key: GpuInstanceKey, change_bytes: int) -> None:
+        used, part = self._used[key], self._parts.get(key, 0)
+        self._beyond_bytes += max(0, used - part + change_bytes) - max(0, used - part)
+        self._reserved_bytes -= change_bytes
+        self._parts[key] = part - change_bytes
+        _add(self._liens, key, change_bytes)
 
     def _forget_unused(self, uuid: InstanceUuid) -> None:
         if not self._open[uuid]:
@@ -205,7 +229,7 @@ class Budget:
     def _measure(self, uuid: InstanceUuid) -> None:
         expected = self._slices[uuid] + CONTEXT_SHARED_BYTES * (self._open[uuid] + 1)
         excess = max(0, self._held_bytes(uuid) - expected)
-        _add(self._used, self._gpu_instances[uuid], excess - self._retained[uuid])
+        self._change_used(self._gpu_instances[uuid], excess - self._retained[uuid])
         if excess > 0:
             self._retained[uuid] = excess
             clients = self._retained_by.get(uuid, Counter())
@@ -240,7 +264,7 @@ class Budget:
         if client is not None:
             total = min(total, self._client_bytes(instance, client))
             free = min(free, total - self.client_used_bytes(instance.uuid, client))
-        part = self._part_bytes(instance.gpu_instance)
+        part = self._parts.get(instance.gpu_instance, 0)
         unused_part = max(0, part - self._used[instance.gpu_instance])
         # Less than that is left if the layout, the budget or a restart has changed the parts of
         # slices that had more.
@@ -253,29 +277,20 @@ class Budget:
             node_free_bytes=guaranteed_free + shared_free,
             node_total_bytes=self.total_bytes,
             shared_free_bytes=shared_free,
-            shared_total_bytes=self.total_bytes - self._reserved_bytes(),
+            shared_total_bytes=self.total_bytes - self._reserved_bytes,
             guaranteed_free_bytes=guaranteed_free,
             guaranteed_bytes=part,
         )
-
-    def _part_bytes(self, key: GpuInstanceKey) -> int:
-        return self._parts.get(key, 0) - self._liens[key]
-
-    def _reserved_bytes(self) -> int:
-        """Return the sum of the guaranteed parts, also of slices that can still be created."""
-        further = self._offer.further * self._offer.part_bytes(self.total_bytes)
-        return sum(self._parts.values()) - self._liens.total() + further
 
     def _unreserved_bytes(self) -> int:
         """Return what is left of the shared part of the budget. The result is negative if slices
         have more than they could reserve now.
         """
-        beyond = sum(max(0, used - self._part_bytes(key)) for key, used in self._used.items())
-        return self.total_bytes - self._reserved_bytes() - beyond
+        return self.total_bytes - self._reserved_bytes - self._beyond_bytes
 
     def _redeem_liens(self) -> None:
         for key in tuple(self._liens):
-            _add(self._liens, key, -min(self._liens[key], max(0, self._unreserved_bytes())))
+            self._change_lien(key, -min(self._liens[key], max(0, self._unreserved_bytes())))
 
     def most_bytes(self, instance: MigInstance) -> int:
         """Return the most memory in bytes that an instance could hold: the node's budget, or the
@@ -330,7 +345,9 @@ class Budget:
         self._change(target, amount_bytes)
         self._change(source, -amount_bytes)
         grown = shortage - min(0, self._unreserved_bytes())
-        _add(self._liens, key, min(max(0, grown), self._part_bytes(key)))
+        lien = min(max(0, grown), self._parts.get(key, 0))
+        if lien:
+            self._change_lien(key, lien)
 
     def release(self, account: Account, amount_bytes: int) -> None:
         """Release a part of an account's memory.

@@ -128,8 +128,10 @@ def test_memory_that_moves_to_another_gpu_takes_no_third_part():
     assert take_all(budget, owner) == 200 * MIB
     assert take_all(budget, peer) == 20 * MIB
     budget.transfer(owner, peer, 200 * MIB)
+    check_sums(budget)
     assert take_all(budget, owner) == 0
     budget.release(peer, 20 * MIB)
+    check_sums(budget)
     assert take_all(budget, owner) == 20 * MIB, "its part is its own again"
     assert take_all(budget, victim) == 20 * MIB
 
@@ -148,6 +150,17 @@ def test_the_smaller_part_after_a_change_of_the_layout_comes_first():
     budget.release(account, 40 * MIB)
     assert take_all(budget, account) == 20 * MIB
     assert take_all(budget, other) == 20 * MIB
+
+
+def check_sums(budget: Budget) -> None:
+    """Assert that the sums that are kept are those of the slices."""
+    offer, total_bytes = budget._offer, budget.total_bytes
+    parts = {key: n - budget._liens[key] for key, n in offer.parts(total_bytes).items()}
+    assert budget._parts == parts
+    further = offer.further * offer.part_bytes(total_bytes)
+    assert budget._reserved_bytes == sum(parts.values()) + further
+    beyond = sum(max(0, used - parts.get(key, 0)) for key, used in budget._used.items())
+    assert budget._beyond_bytes == beyond
 
 
 ACTIONS = st.lists(
@@ -183,6 +196,7 @@ def test_sums_never_exceed_the_budget_and_each_part_can_always_be_had(total_mib,
                 del instances[start]
                 set_offer(budget, list(instances.values()), fixed=False)
         assert budget.used_bytes <= total_bytes
+        check_sums(budget)
     part = total_bytes // 4 // 7
     for account in accounts.values():
         lacking = part - budget.account_bytes(account)
