@@ -175,14 +175,22 @@ def test_out_of_memory_is_2_and_the_slice_goes_on(place):
 
 
 GREEDY = """
+import os, pynvml
 from cuda.bindings import driver
 driver.cuInit(0)
 driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(0)[1])
-print("free", driver.cuMemGetInfo()[1] >> 20)
+pynvml.nvmlInit()
+device = pynvml.nvmlDeviceGetHandleByUUID(os.environ["CUDA_VISIBLE_DEVICES"])
+def free_mib():
+    managed = pynvml.nvmlDeviceGetMemoryInfo(device, version=pynvml.nvmlMemory_v2)
+    assert managed.free == pynvml.nvmlDeviceGetMemoryInfo(device).free
+    assert managed.free + managed.used + managed.reserved == managed.total
+    return driver.cuMemGetInfo()[1] >> 20, managed.free >> 20
+print("free", *free_mib())
 allocated = 0
 while int(driver.cuMemAlloc(2 << 20)[0]) == 0:
     allocated += 2
-print("allocated", allocated, "free", driver.cuMemGetInfo()[1] >> 20, flush=True)
+print("allocated", allocated, "free", *free_mib(), flush=True)
 """
 
 
@@ -200,8 +208,8 @@ def test_a_greedy_program_leaves_another_slice_the_part_that_it_sees_as_free(pla
     options = ("--count", "2", "--budget", str(256 << 20))
     done = run(place, "sh", "-c", f"cd {place} && {script}", options=options)
     assert done.stdout.splitlines() == [
-        *("free 32", "allocated 32 free 0"),
-        *("free 224", "allocated 224 free 0"),
+        *("free 32 32", "allocated 32 free 0 0"),
+        *("free 224 224", "allocated 224 free 0 0"),
     ], done.stderr
     assert (
         "out of memory: 2 MiB requested, 9952 MiB free in the slice, 0 MiB of the run's shared"

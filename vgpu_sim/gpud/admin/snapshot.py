@@ -93,6 +93,13 @@ class Snapshot:
             shares=tuple(self._share(instance, one) for one in instance.shares),
         )
 
+    def reserved_bytes(self, instance: MigInstance) -> int:
+        """Return the memory of an instance that is not used, and that the node's budget does not
+        let it allocate now.
+        """
+        unused = instance.profile.memory_bytes - self._budget.shared_used_bytes(instance)
+        return max(0, unused - self._budget.free_bytes(instance))
+
     def _share(self, instance: MigInstance, share: ClaimShare) -> admin.ClaimShare:
         live = self._contexts.of(instance.uuid)
         return admin.ClaimShare(

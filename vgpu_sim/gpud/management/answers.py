@@ -52,6 +52,9 @@ class Node(Protocol):
     def describe_gpu(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:
         """Return a GPU as the inventory shows it, with all its instances or only with ``only``."""
 
+    def reserved_bytes(self, uuid: str) -> int:
+        """Return the memory that an instance neither uses nor can allocate now."""
+
     async def change(self, ask: Ask) -> MigInstance | None:
         """Perform the requested change: create or destroy an instance, or set a GPU's MIG mode.
         Return the created instance, if any. Raises RequestError.
@@ -142,6 +145,10 @@ class Management:
     def _report(self, ask: Ask, view: View) -> bytes:
         sampled_us = time.time_ns() // _NS_PER_US
         with_profiles = bool(ask.mode & ReportFlag.PROFILES)
+        if ask.mode & ReportFlag.RESERVED:
+            shown = () if view.stranger else (one for gpu in view.gpus for one in gpu.instances)
+            reserved = {one.uuid: self._node.reserved_bytes(one.uuid) for one in shown}
+            view = replace(view, reserved=reserved)
         return encode(ask, NvmlReturn.SUCCESS, records.report(view, with_profiles, sampled_us))
 
     def _requesting_pod(self, peer: Peer, sender: Peer | None) -> PodUid | None:

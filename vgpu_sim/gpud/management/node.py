@@ -1,6 +1,7 @@
 """Connects the management socket with gpud's inventory, snapshot and slice servers."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from mig.geometry import Board, ComputePlace, ComputeProfile, Instance, Profile
 from mig.planner.rules import violations
@@ -48,6 +49,14 @@ class InventoryNode:
     def describe_gpu(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:
         """Return a GPU as the inventory shows it, with all its instances or only with ``only``."""
         return self._snapshot.gpu(gpu, self._problem(), only)
+
+    def reserved_bytes(self, uuid: str) -> int:
+        """Return the memory that an instance neither uses nor can allocate now; 0 if the instance
+        was destroyed.
+        """
+        with suppress(NotFound):
+            return self._snapshot.reserved_bytes(self._inventory.instance(uuid))
+        return 0
 
     def remaining(self, ask: Ask) -> int:
         """Return how many more instances of a profile fit.

@@ -49,6 +49,9 @@ class View:
     """What one requester may see. ``processes`` has the visible processes by instance UUID. If
     ``node`` is set, the requester sees everything.
 
+    ``reserved`` has the memory in bytes that an instance can neither use nor allocate now, by
+    instance UUID. It is None if the requester's library does not read it.
+
     If ``stranger`` is set, the requester holds no part of the device, so the device's users are
     hidden.
     """
@@ -57,6 +60,7 @@ class View:
     node: bool = False
     processes: Mapping[str, Sequence[Process]] = field(default_factory=dict)
     stranger: bool = False
+    reserved: Mapping[str, int] | None = None
 
     def owns(self, gpu: admin.Gpu) -> bool:
         """Return whether the requester holds a GPU as a whole. The requester may then see sums over
@@ -86,7 +90,8 @@ def report(view: View, with_profiles: bool, sampled_us: int) -> bytes:
         for instance in gpu.instances:
             shown = view.processes.get(instance.uuid, ())
             processes += [_process(len(instances), one, sampled_us) for one in shown]
-            instances.append(_instance(number, board(gpu.board), instance))
+            record = _instance(number, board(gpu.board), instance)
+            instances.append(_with_reserved(record, view, instance.uuid))
     head = new_report(view.node)
     head.gpu_count, head.instance_count = len(gpus), len(instances)
     head.process_count, head.profile_count = len(processes), len(profiles)
@@ -154,7 +159,14 @@ def _place(gpu: admin.Gpu) -> int:
     )
 
 
-def _instance(gpu: int, its: Board, instance: admin.Instance) -> bytes:
+def _with_reserved(record: InstanceRecord, view: View, uuid: str) -> bytes:
+    if view.reserved is None:
+        return bytes(record)[: InstanceRecord.memory_reserved_bytes.offset]
+    record.memory_reserved_bytes = view.reserved.get(uuid, 0)
+    return bytes(record)
+
+
+def _instance(gpu: int, its: Board, instance: admin.Instance) -> InstanceRecord:
     device = its.device_profile(instance.profile)
     profile = device.profile
     record = InstanceRecord()
@@ -175,7 +187,7 @@ def _instance(gpu: int, its: Board, instance: admin.Instance) -> bytes:
     record.engines[:] = profile.engines.counts()
     record.memory_bytes = instance.memory_bytes
     record.memory_used_bytes = instance.shared_used_bytes
-    return bytes(record)
+    return record
 
 
 def _number(number: int) -> int:

@@ -74,6 +74,7 @@ class ReportFlag(IntEnum):
     """Bits of a REPORT request's ``mode``, which select parts of the report."""
 
     PROFILES = 1  # include ProfileRecords, which never change
+    RESERVED = 2  # instance records end with memory_reserved_bytes; an older gpud ignores this
 
 
 class MigMode(IntEnum):
@@ -216,6 +217,8 @@ class InstanceRecord(ctypes.Structure):
     ``profile_enum`` and ``compute_enum`` are NVML's numbers of the profiles.
 
     If MIG mode is off, the record describes the whole GPU and ``whole`` is 1.
+    ``memory_reserved_bytes`` is the memory that is not used and cannot be allocated, because other
+    slices have the node's budget. It is in the report only if ReportFlag.RESERVED was requested.
     """
 
     _fields_ = (
@@ -235,6 +238,7 @@ class InstanceRecord(ctypes.Structure):
         ("whole", c_uint32),
         ("memory_bytes", c_uint64),
         ("memory_used_bytes", c_uint64),
+        ("memory_reserved_bytes", c_uint64),
     )
 
 

@@ -50,7 +50,10 @@ MINE, OTHER = PodUid("aaaa"), PodUid("bbbb")
 
 def request(operation: int = Operation.REPORT, **changes: object) -> bytes:
     requested = ManagementRequest(
-        messages.PROTOCOL_OLDEST, messages.PROTOCOL_VERSION, operation, mode=ReportFlag.PROFILES
+        messages.PROTOCOL_OLDEST,
+        messages.PROTOCOL_VERSION,
+        operation,
+        mode=ReportFlag.PROFILES | ReportFlag.RESERVED,
     )
     size = ctypes.sizeof(requested)
     header = Header(
@@ -126,6 +129,9 @@ def picture(*contexts: admin.Context) -> admin.Gpu:
     )
 
 
+RESERVED_BYTES = 5 << 30
+
+
 class OneGpu:
     """A node with one GPU that cannot be changed."""
 
@@ -143,6 +149,9 @@ class OneGpu:
 
     def remaining(self, ask: management.Ask) -> int:
         return 3
+
+    def reserved_bytes(self, uuid: str) -> int:
+        return RESERVED_BYTES
 
 
 def answer(
@@ -176,8 +185,16 @@ def test_a_slice_is_shown_itself_and_its_gpu() -> None:
     assert (bytes(gpu.uuid), gpu.visible, gpu.memory_used_bytes) == (uuid_bytes(GPU.uuid), 0, 0)
     instance = InstanceRecord.from_buffer_copy(body, ctypes.sizeof(GpuRecord))
     assert bytes(instance.uuid) == uuid_bytes(SLICES[0].uuid)
-    assert instance.memory_used_bytes == 4096
+    assert (instance.memory_used_bytes, instance.memory_reserved_bytes) == (4096, RESERVED_BYTES)
     assert head.xid_count == 2, "another slice's Xid is none of its business"
+
+
+def test_a_library_that_does_not_request_reserved_memory_gets_records_without_it() -> None:
+    _, _, body = answer(picture(), request(), {1: MINE})
+    _, head, shorter = answer(picture(), request(mode=ReportFlag.PROFILES), {1: MINE})
+    at = ctypes.sizeof(GpuRecord) + InstanceRecord.memory_reserved_bytes.offset
+    assert head.instance_count == 1
+    assert shorter == body[:at] + body[at + 8 :]
 
 
 @pytest.mark.parametrize("pods", [{1: OTHER}, {1: MINE, 2: OTHER}, {1: OTHER, 2: MINE}, {}])
@@ -199,6 +216,7 @@ def test_a_process_with_the_socket_of_another_s_slice_sees_an_idle_device(
     gpu = GpuRecord.from_buffer_copy(body)
     instance = InstanceRecord.from_buffer_copy(body, ctypes.sizeof(GpuRecord))
     assert (gpu.memory_used_bytes, instance.memory_used_bytes) == (0, 0)
+    assert instance.memory_reserved_bytes == 0
     assert (gpu.telemetry.gpu_percent, gpu.telemetry.pcie_rx_bytes_per_s) == (0, 0)
 
 
@@ -276,7 +294,7 @@ def test_an_xid_names_its_instance_s_place_among_all_that_are_shown() -> None:
         ),
         xids=tuple(admin.Xid(number, 13, 0, name, 0, "") for number, name in enumerate(names)),
     )
-    data = records.report(records.View((first, second), node=True), False, 0)
+    data = records.report(records.View((first, second), node=True, reserved={}), False, 0)
     head = ManagementReport.from_buffer_copy(data)
     assert (head.gpu_count, head.instance_count, head.xid_count) == (2, 4, 5)
     assert head.driver_release == b"580.0.1"
@@ -376,7 +394,9 @@ def test_the_largest_report_is_one_packet() -> None:
         )
         gpus.append(dataclasses.replace(picture(), board=key, instances=instances))
     shown = {one.uuid: crowd for gpu in gpus for one in gpu.instances}
-    report = records.report(records.View(tuple(gpus), node=True, processes=shown), True, 0)
+    report = records.report(
+        records.View(tuple(gpus), node=True, processes=shown, reserved={}), True, 0
+    )
     head = ManagementReport.from_buffer_copy(report)
     assert head.process_count == 8 * 7 * 64
     assert (

@@ -5,19 +5,24 @@
 #include "view/answer.h"
 #include "api.h"
 
-static nvmlReturn_t memory_of(nvmlDevice_t handle, nvmlMemory_t *memory) {
+/* `free` is what can be allocated now: other slices may have the node's memory budget. */
+static nvmlReturn_t memory_of(nvmlDevice_t handle, nvmlMemory_t *memory, uint64_t *reserved) {
   struct tsr_device found;
   const nvmlReturn_t result = tsr_device(handle, TSR_NOW, &found);
   if (result != NVML_SUCCESS) return result;
   if (!found.is_mig && !found.gpu.visible) return NVML_ERROR_NO_PERMISSION;
   memory->total = found.is_mig ? found.instance.memory_bytes : found.gpu.memory_bytes;
   memory->used = found.is_mig ? found.instance.memory_used_bytes : found.gpu.memory_used_bytes;
-  memory->free = memory->used < memory->total ? memory->total - memory->used : 0;
+  const uint64_t unused = memory->used < memory->total ? memory->total - memory->used : 0;
+  *reserved = found.instance.memory_reserved_bytes; /* 0 for a GPU that is divided */
+  if (*reserved > unused) *reserved = unused;
+  memory->free = unused - *reserved;
   return NVML_SUCCESS;
 }
 
 nvmlReturn_t tsr_nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
-  return memory ? memory_of(device, memory) : NVML_ERROR_INVALID_ARGUMENT;
+  uint64_t reserved;
+  return memory ? memory_of(device, memory, &reserved) : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 nvmlReturn_t tsr_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
@@ -25,10 +30,11 @@ nvmlReturn_t tsr_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t
   if (memory->version != NVML_STRUCT_VERSION(nvmlMemory_v2_t, 2))
     return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
   nvmlMemory_t found;
-  const nvmlReturn_t result = memory_of(device, &found);
+  uint64_t reserved;
+  const nvmlReturn_t result = memory_of(device, &found, &reserved);
   if (result != NVML_SUCCESS) return result;
   memory->total = found.total;
-  memory->reserved = 0; /* none is reserved: all of it can be allocated */
+  memory->reserved = reserved;
   memory->free = found.free;
   memory->used = found.used;
   return NVML_SUCCESS;

@@ -2,6 +2,7 @@
 #include "view/report.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -27,17 +28,14 @@ void tsr_record(void *record, const uint8_t *records, uint32_t index, size_t byt
 }
 
 /* Locate the arrays; false if the packet's size does not agree with its counts. */
-static bool read_report(const uint8_t *payload, size_t bytes, struct tsr_report *report) {
-  if (bytes < sizeof report->head) return false;
-  memcpy(&report->head, payload, sizeof report->head);
-  report->head.driver_release[sizeof report->head.driver_release - 1] = 0;
+static bool locate(const uint8_t *payload, size_t bytes, struct tsr_report *report) {
   const struct {
     const uint8_t **records;
     uint32_t count;
     size_t bytes;
   } arrays[] = {
       {&report->gpus, report->head.gpu_count, sizeof(tessera_gpu_record)},
-      {&report->instances, report->head.instance_count, sizeof(tessera_instance_record)},
+      {&report->instances, report->head.instance_count, report->instance_bytes},
       {&report->processes, report->head.process_count, sizeof(tessera_process_record)},
       {&report->profiles, report->head.profile_count, sizeof(tessera_profile_record)},
       {&report->xids, report->head.xid_count, sizeof(tessera_xid_record)},
@@ -51,6 +49,16 @@ static bool read_report(const uint8_t *payload, size_t bytes, struct tsr_report 
     left -= arrays[i].count * arrays[i].bytes;
   }
   return left == 0;
+}
+
+static bool read_report(const uint8_t *payload, size_t bytes, struct tsr_report *report) {
+  if (bytes < sizeof report->head) return false;
+  memcpy(&report->head, payload, sizeof report->head);
+  report->head.driver_release[sizeof report->head.driver_release - 1] = 0;
+  report->instance_bytes = sizeof(tessera_instance_record);
+  if (locate(payload, bytes, report)) return true;
+  report->instance_bytes = offsetof(tessera_instance_record, memory_reserved_bytes);
+  return locate(payload, bytes, report);
 }
 
 static nvmlReturn_t exchange(int socket, const tessera_management_request *request,

@@ -11,6 +11,7 @@
 struct tsr_report {
   tessera_management_report head;
   const uint8_t *gpus, *instances, *processes, *profiles, *xids;
+  size_t instance_bytes; /* of each record: an older gpud's end before memory_reserved_bytes */
 };
 
 /* Fill in a request's versions and its token. */

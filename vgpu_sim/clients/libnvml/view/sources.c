@@ -77,7 +77,8 @@ static nvmlReturn_t take(struct tsr_view *view, const struct tsr_report *report)
   const uint32_t first = view->instance_count;
   for (uint32_t i = 0; i < head->instance_count; i++) {
     tessera_instance_record *instance = &view->instances[view->instance_count];
-    tsr_record(instance, report->instances, i, sizeof *instance);
+    memset(instance, 0, sizeof *instance);
+    tsr_record(instance, report->instances, i, report->instance_bytes);
     if (instance->gpu >= head->gpu_count) return NVML_ERROR_UNKNOWN;
     instance->gpu = gpus[instance->gpu];
     instance->name[sizeof instance->name - 1] = 0;
@@ -170,7 +171,7 @@ static nvmlReturn_t order_instances(struct tsr_view *view) {
 static nvmlReturn_t ask_one(const char *path, struct tsr_view *view, bool *absent) {
   tessera_management_request request;
   tsr_request_begin(&request, TESSERA_MANAGEMENT_OPERATION_REPORT);
-  request.mode = TESSERA_REPORT_FLAG_PROFILES;
+  request.mode = TESSERA_REPORT_FLAG_PROFILES | TESSERA_REPORT_FLAG_RESERVED;
   struct tsr_report report;
   const nvmlReturn_t result = tsr_ask(path, &request, &report, absent);
   return result == NVML_SUCCESS ? take(view, &report) : result;
