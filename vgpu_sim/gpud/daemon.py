@@ -14,6 +14,7 @@ from vgpu_sim.gpud.admin import SOCKET_NAME, injection, parameters
 from vgpu_sim.gpud.admin.snapshot import Snapshot
 from vgpu_sim.gpud.contexts import leftovers
 from vgpu_sim.gpud.contexts.exports import Exports
+from vgpu_sim.gpud.contexts.fencing import Fencing
 from vgpu_sim.gpud.contexts.launching import Launcher
 from vgpu_sim.gpud.contexts.leftovers import Leftovers, Recorder
 from vgpu_sim.gpud.contexts.table import ContextTable
@@ -32,7 +33,6 @@ from vgpu_sim.gpud.management.server import ManagementServer
 from vgpu_sim.gpud.model import Gpu, GpuUuid, InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.options import NodeOptions, installed_version
 from vgpu_sim.gpud.slices.admission import Admission, HolderTable, PodAdmission, TokenAdmission
-from vgpu_sim.gpud.slices.fencing import Fencing
 from vgpu_sim.gpud.slices.server import SliceServer
 from vgpu_sim.gpud.telemetry.energy import EnergyFile
 from vgpu_sim.gpud.telemetry.sampler import Observed, Sampler

@@ -1,4 +1,4 @@
-"""Describes gpud's event "out_of_memory" in a sentence, for the user of a run and for a pod's events."""
+"""Describes gpud's event "out_of_memory" for the user of a run, and for a pod's events."""
 
 from collections.abc import Mapping
 from typing import Any
