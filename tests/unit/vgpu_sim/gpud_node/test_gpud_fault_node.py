@@ -34,6 +34,9 @@ class Table:
     def __iter__(self) -> Iterator[Any]:
         return iter(tuple(self.contexts))
 
+    def find(self, pid: int) -> Any:
+        return next((one for one in self.contexts if one.pid == pid), None)
+
     def add(self, instance: MigInstance) -> None:
         pid = WORKER + len(self.contexts)
         self.contexts.append(SimpleNamespace(instance=instance, client=Peer(CLIENT, 0), pid=pid))
