@@ -88,7 +88,9 @@ def run(
     trace_file: Path | None,
     command_line: tuple[str, ...],
 ) -> None:
-    """Run a command, print the report on stderr, and exit with the command's status."""
+    """Run a command, print the report on stderr, and exit with the command's status, or with 125 if
+    that is 0 and parts of the report were refused.
+    """
     # some parents ignore SIGCHLD, and exit statuses would be lost
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     device = _device(board, profile_name or WHOLE)
@@ -110,11 +112,12 @@ def run(
             with AdminClient(node.run_dir, _LAST_WORDS_SECONDS) as admin:
                 admin.call("subscribe")
                 status = run_program(command_line, environment)
-                still_alive = _listen(admin, events)
+                live = _listen(admin, events)
     except (StartFailed, AdminRefused, OSError, ValueError) as err:
         fail(err, EXIT_FAILED)
+    events.close(live)
     report = report_of(chip, events)
-    if not events.contexts and not still_alive:
+    if not events.contexts and not live:
         _report_no_context(command_line[0], status)
     else:
         _tell(report, grouped=group, detailed=detailed)
@@ -124,7 +127,7 @@ def run(
         trace_file.write_text(json.dumps(trace_of(report)) + "\n", encoding="utf-8")
     notes = notes_of(report, grouped=group)
     pictures.write_files("kernels of a run", lambda: figures_of(report), notes)
-    sys.exit(status)
+    sys.exit(status or (EXIT_FAILED if report.refused else 0))
 
 
 def _device(board: Board, name: str) -> DeviceProfile:
@@ -134,21 +137,22 @@ def _device(board: Board, name: str) -> DeviceProfile:
         raise click.BadParameter(str(err), param_hint="--slice") from err
 
 
-def _listen(admin: AdminClient, events: RunEvents) -> bool:
+def _listen(admin: AdminClient, events: RunEvents) -> set[object]:
     """Receive events until no context is alive, or until those that are alive send no more
-    events. Return whether some are alive.
+    events. Return the processes of those that are alive.
     """
     while True:
         gpus = admin.call("inventory")["gpus"]
-        live = any(one["contexts"] for gpu in gpus for one in gpu["instances"])
+        instances = [one for gpu in gpus for one in gpu["instances"]]
+        live = {context["pid"] for one in instances for context in one["contexts"]}
         for event in admin.queued_events():
             events.add_event(event)
         if not live:
-            return False
+            return live
         try:
             events.add_event(admin.next_event())
         except TimeoutError:
-            return True
+            return live
 
 
 def _report_no_context(program: str, status: int) -> None:

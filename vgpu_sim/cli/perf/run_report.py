@@ -2,7 +2,7 @@
 request.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field
 from typing import Any, Final
 
@@ -15,6 +15,9 @@ from vgpu_sim.hal.observe.modelled_report import (
     ModelledOrder,
     ModelledSummary,
     ModelledTransfers,
+    Part,
+    RefusedRecord,
+    parse_part,
 )
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import Chip, Counts, Estimate, estimate, page
@@ -27,12 +30,17 @@ _MOST_LINES: Final = 64  # most launches printed one by one
 
 @dataclass(slots=True)
 class Context:
-    """What a context reported when it ended."""
+    """What a context reported when it ended. A refused row is None: the order of launches counts
+    it.
+    """
 
-    rows: list[ModelledLaunches] = field(default_factory=list)
+    rows: list[ModelledLaunches | None] = field(default_factory=list)
     order: list[tuple[int, float]] = field(default_factory=list)
     transfers: list[tuple[str, float, float, int]] = field(default_factory=list)
     summaries: list[ModelledSummary] = field(default_factory=list)
+    refused: list[RefusedRecord] = field(default_factory=list)
+    end: str = ""  # why the worker ended, if it reported that
+    is_started: bool = False
 
 
 @dataclass(slots=True)
@@ -42,23 +50,50 @@ class RunEvents:
     contexts: dict[object, Context] = field(default_factory=dict)
 
     def add_event(self, event: dict[str, Any]) -> None:
-        """Store one event that gpud sent. Raises ValueError for an invalid event."""
-        if event.get("event") != "modelled":
+        """Store one event that gpud sent. A part of a report that is not valid is stored as
+        refused.
+        """
+        name = event.get("event")
+        if name not in ("modelled", "context_started", "fault", "worker_failed"):
             return
         context = self.contexts.setdefault(event.get("pid"), Context())
-        if "summary" in event:
-            context.summaries.append(ModelledSummary.parse(event["summary"]))
-        elif "order" in event:
-            context.order += ModelledOrder.parse(event["order"]).launches
-        elif "transfers" in event:
-            context.transfers += ModelledTransfers.parse(event["transfers"]).transfers
+        if name == "context_started":
+            context.is_started = True
+        elif name != "modelled":
+            context.end = str(event.get("message", ""))
         else:
-            context.rows.append(ModelledLaunches.parse(event.get("launches")))
+            _store(context, parse_part(event))
 
     @property
     def summaries(self) -> list[ModelledSummary]:
         """The summaries that all contexts have sent."""
         return [one for context in self.contexts.values() for one in context.summaries]
+
+    def close(self, live: Collection[object]) -> None:
+        """Store as refused the reports that ended contexts did not send. ``live`` are the processes
+        of the contexts that are still alive.
+        """
+        for pid, context in self.contexts.items():
+            if context.is_started and pid not in live and not context.summaries:
+                reason = context.end or "the context ended without a report"
+                if not any(one.record == "summary" for one in context.refused):
+                    context.refused.append(RefusedRecord("report", "", reason))
+
+
+def _store(context: Context, part: Part) -> None:
+    match part:
+        case ModelledSummary():
+            context.summaries.append(part)
+        case ModelledOrder():
+            context.order += part.launches
+        case ModelledTransfers():
+            context.transfers += part.transfers
+        case ModelledLaunches():
+            context.rows.append(part)
+        case RefusedRecord():
+            context.refused.append(part)
+            if part.record == "launches":
+                context.rows.append(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +145,8 @@ class Report:
     """The report of a run on one board.
 
     ``rows`` are those of all contexts. ``launches`` are pairs of row and start time, in order of
-    start. ``copies`` are single copies; a context lists its first 6,400.
+    start. ``copies`` are single copies; a context lists its first 6,400. ``refused`` are pairs of
+    context and record: what the report lacks.
     """
 
     chip: Chip
@@ -118,6 +154,7 @@ class Report:
     rows: Sequence[Row]
     launches: Sequence[tuple[Row, float]]
     copies: Sequence[CopySpan] = ()
+    refused: Sequence[tuple[int, RefusedRecord]] = ()
 
 
 def report_of(chip: Chip, events: RunEvents) -> Report:
@@ -127,19 +164,30 @@ def report_of(chip: Chip, events: RunEvents) -> Report:
     rows: list[Row] = []
     launches: list[tuple[Row, float]] = []
     copies: list[CopySpan] = []
+    refused: list[tuple[int, RefusedRecord]] = []
     for number, context in enumerate(events.contexts.values()):
-        own = [Row(number, one, _estimate(chip, one)) for one in context.rows]
-        rows += own
-        launches += [(own[place], at) for place, at in context.order if place < len(own)]
+        refused += [(number, one) for one in context.refused]
+        own = []
+        for one in context.rows:
+            found = _estimate(chip, one) if one is not None else None
+            if isinstance(found, RefusedRecord):
+                refused.append((number, found))
+                found = None
+            own.append(Row(number, one, found) if one is not None else None)
+        rows += [row for row in own if row is not None]
+        for place, at in context.order:
+            row = own[place] if place < len(own) else None
+            if row is not None:
+                launches.append((row, at))
         copies += [CopySpan(number, *one) for one in context.transfers]
-    return Report(chip, events.summaries, rows, launches, copies)
+    return Report(chip, events.summaries, rows, launches, copies, refused)
 
 
-def _estimate(chip: Chip, one: ModelledLaunches) -> Estimate | None:
+def _estimate(chip: Chip, one: ModelledLaunches) -> Estimate | RefusedRecord | None:
     try:
         return estimate(chip, Counts.of(one.counts)) if one.counts else None
-    except PerfError:  # a worker reported a launch that the board cannot run
-        return None
+    except PerfError as err:  # a worker reported a launch that the board cannot run
+        return RefusedRecord("launches", one.kernel, str(err))
 
 
 def lines(report: Report, *, grouped: bool) -> Iterator[str]:
@@ -170,8 +218,18 @@ def lines(report: Report, *, grouped: bool) -> Iterator[str]:
         )
     if any(row.is_bound for row in report.rows):
         yield "≥: at least; not all that the launch does was counted"
-    if not report.summaries:
+    yield from _refusals(report)
+    if not report.summaries and not report.refused:
         yield "no context ended while this listened: nothing to report"
+
+
+def _refusals(report: Report) -> Iterator[str]:
+    for context, one in report.refused:
+        if one.record == "report":
+            yield f"error: the report of context {context} is not complete: {one.reason}"
+        else:
+            of_kernel = f" of kernel {one.kernel}" if one.kernel else ""
+            yield f"error: refused the record '{one.record}'{of_kernel}: {one.reason}"
 
 
 def _launches(report: Report) -> Iterator[str]:
@@ -301,6 +359,7 @@ def document_of(report: Report) -> dict[str, Any]:
             for row, at in report.launches
         ],
         "contexts": [summary.to_json() for summary in report.summaries],
+        "refused": [{"context": context, **one.to_json()} for context, one in report.refused],
     }
 
 

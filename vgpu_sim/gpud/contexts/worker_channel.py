@@ -161,7 +161,7 @@ class WorkerChannel:
             case "modelled":
                 self._modelled_messages += 1
                 if self._modelled_messages > MAX_MODELLED_MESSAGES:
-                    return None
+                    return self._refuse_further_parts()
                 return _checked_modelled(message)
             case "event":
                 return self._take_event(message)
@@ -228,6 +228,14 @@ class WorkerChannel:
     def _take_usage(self, message: dict[str, Any]) -> tuple[str, dict[str, object]] | None:
         self._usage_messages += 1
         return _checked_usage(message) if self._usage_messages <= MAX_USAGE_MESSAGES else None
+
+    def _refuse_further_parts(self) -> tuple[str, dict[str, object]] | None:
+        """Report once that the parts of a report beyond the largest number are dropped."""
+        if self._modelled_messages > MAX_MODELLED_MESSAGES + 1:
+            return None
+        reason = f"a context may send at most {MAX_MODELLED_MESSAGES} parts of a report"
+        refused = modelled_report.RefusedRecord("report", "", reason)
+        return "modelled", {"refused": refused.to_json()}
 
     def _take_event(self, message: dict[str, Any]) -> tuple[str, dict[str, object]] | None:
         if message.get("event") == "out_of_memory":
@@ -369,20 +377,12 @@ def _checked_usage(message: dict[str, Any]) -> tuple[str, dict[str, object]]:
 
 
 def _checked_modelled(message: dict[str, Any]) -> tuple[str, dict[str, object]]:
-    try:
-        if "summary" in message:
-            summary = modelled_report.ModelledSummary.parse(message["summary"])
-            return "modelled", {"summary": summary.to_json()}
-        if "order" in message:
-            order = modelled_report.ModelledOrder.parse(message["order"])
-            return "modelled", {"order": order.to_json()}
-        if "transfers" in message:
-            transfers = modelled_report.ModelledTransfers.parse(message["transfers"])
-            return "modelled", {"transfers": transfers.to_json()}
-        launches = modelled_report.ModelledLaunches.parse(message.get("launches"))
-    except ValueError as err:
-        raise ChannelViolation(str(err)) from err
-    return "modelled", {"launches": launches.to_json()}
+    """Return the event that passes on a part of a worker's report. A part that is not valid is
+    reported as refused: the subscriber then knows that its report is incomplete, and receives the
+    parts that follow.
+    """
+    part = modelled_report.parse_part(message)
+    return "modelled", {modelled_report.kind_of(part): part.to_json()}
 
 
 def _sandbox(value: object) -> dict[str, object]:

@@ -8,6 +8,7 @@ module they are just numbers with names.
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from vgpu_sim.records import dataclass
@@ -65,7 +66,10 @@ class ModelledLaunches:
             _shape(document, "block"),
             _integer(document, "launches"),
             _number(document.get("us"), "us"),
-            {_name(name): _number(value, "counts") for name, value in counts.items()},
+            {
+                _name(name): _number(value, f"the count {_name(name)}")
+                for name, value in counts.items()
+            },
             _text(document, "note", _MOST_TEXT),
             _text(document, "arguments", _MOST_TEXT),
         )
@@ -190,11 +194,73 @@ class ModelledSummary:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedRecord:
+    """A part of a report that was not accepted: its kind (``launches``, ``order``, ``transfers``,
+    ``summary``, or ``report`` for all that a context should have sent), the kernel that it names,
+    and the reason.
+    """
+
+    record: str
+    kernel: str
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this record as a dictionary of its fields."""
+        return asdict(self)
+
+    @classmethod
+    def parse(cls, document: object) -> Self:
+        """Parse a refused record from an untrusted document in the form of ``to_json``. Raises
+        ValueError, which names the invalid field.
+        """
+        if not isinstance(document, dict):
+            raise ValueError("a refused record must be an object")
+        return cls(
+            _text(document, "record", 16),
+            _text(document, "kernel", 128),
+            _text(document, "reason", _MOST_TEXT),
+        )
+
+
+def kind_of(part: "Part") -> str:
+    """Return the name of a part's kind, which is its field in a message."""
+    return next(kind for kind, one in PARTS.items() if isinstance(part, one))
+
+
+def parse_part(message: Mapping[str, object]) -> "Part":
+    """Parse one part of a report, which is in the field of ``message`` with the name of its kind. A
+    part that is not valid becomes a refused record, so that it is reported instead of lost.
+    """
+    kind = next((name for name in PARTS if name in message), "")
+    try:
+        if not kind:
+            raise ValueError(f"a part of a report must be one of: {', '.join(PARTS)}")
+        return PARTS[kind].parse(message[kind])
+    except (ValueError, AttributeError, TypeError) as err:
+        part = message.get(kind)
+        kernel = part.get("kernel") if isinstance(part, dict) else None
+        name = kernel if isinstance(kernel, str) else ""
+        return RefusedRecord(kind or "unknown", _printable(name[:128]), str(err)[:_MOST_TEXT])
+
+
+Part = ModelledLaunches | ModelledOrder | ModelledTransfers | ModelledSummary | RefusedRecord
+PARTS: Final[Mapping[str, type[Part]]] = MappingProxyType(
+    {
+        "summary": ModelledSummary,
+        "order": ModelledOrder,
+        "transfers": ModelledTransfers,
+        "refused": RefusedRecord,
+        "launches": ModelledLaunches,
+    }
+)
+
+
 def _number(value: object, what: str) -> float:
     if type(value) not in (int, float) or not isinstance(value, int | float):
         raise ValueError(f"{what} is not a number")
     if not math.isfinite(value) or not 0 <= value <= _MOST:
-        raise ValueError(f"{what} is out of range")
+        raise ValueError(f"{what} is out of range: {value:g}")
     return float(value)
 
 
@@ -209,7 +275,11 @@ def _text(document: dict[str, Any], name: str, most: int) -> str:
     value = document.get(name)
     if not isinstance(value, str) or len(value) > most:
         raise ValueError(f"{name} must be a text of at most {most} characters")
-    return "".join(c if c.isprintable() else " " for c in value)
+    return _printable(value)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _name(value: object) -> str:

@@ -143,13 +143,41 @@ def test_modelled_launches_have_an_end_and_bounds():
     summary = {"copies": [], "span_us": 3.0, "gaps_us": 0.0, "left_out": 0}
     parts = [{"type": "modelled", "launches": launches}] * (MAX_MODELLED_MESSAGES + 3)
     _, events, _, _ = run(*parts)
-    assert len(events) == MAX_MODELLED_MESSAGES
+    assert len(events) == MAX_MODELLED_MESSAGES + 1
+    assert events[-1][1]["refused"]["record"] == "report"
     assert events[0][1]["launches"]["kernel"] == "k"
     _, events, _, _ = run({"type": "modelled", "summary": summary})
     assert events == [("modelled", {"summary": {**summary, "copies": ()}})]
-    for wrong in ({}, {"launches": launches | {"us": -1}}, {"summary": {"copies": 5}}):
-        with pytest.raises(ChannelViolation):
-            run({"type": "modelled", **wrong})
+
+
+@pytest.mark.parametrize(
+    ("part", "record", "kernel", "reason"),
+    [
+        ({}, "unknown", "", "one of: summary"),
+        ({"summary": {"copies": 5}}, "summary", "", "copies"),
+        ({"order": [1]}, "order", "", "launches"),
+        ({"transfers": {"transfers": [[]]}}, "transfers", "", "each copy"),
+        (
+            {"launches": {"kernel": "k\n", "counts": {"long_covered": -2.46}}},
+            "launches",
+            "k ",
+            "the count long_covered is out of range: -2.46",
+        ),
+    ],
+)
+def test_a_part_of_a_report_that_is_not_valid_is_reported_and_the_rest_follows(
+    part: dict[str, object], record: str, kernel: str, reason: str
+) -> None:
+    if record == "launches":
+        shape = {"grid": [1, 1, 1], "block": [1, 1, 1], "launches": 1, "us": 1, "arguments": ""}
+        part = {"launches": {**shape, **part["launches"]}}
+    summary = {"copies": [], "span_us": 3.0, "gaps_us": 0.0, "left_out": 0}
+    _, events, _, _ = run({"type": "modelled", **part}, {"type": "modelled", "summary": summary})
+    (name, refused), (_, following) = events
+    assert name == "modelled"
+    assert (refused["refused"]["record"], refused["refused"]["kernel"]) == (record, kernel)
+    assert reason in refused["refused"]["reason"]
+    assert following["summary"]["span_us"] == 3.0
 
 
 def test_a_fault_is_passed_on_clean():

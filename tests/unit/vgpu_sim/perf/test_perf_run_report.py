@@ -26,6 +26,7 @@ from vgpu_sim.hal.observe.modelled_report import (
     ModelledOrder,
     ModelledSummary,
     ModelledTransfers,
+    RefusedRecord,
 )
 from vgpu_sim.perf.kernels import Counts, chip_of
 
@@ -202,3 +203,65 @@ def test_a_trace_states_how_many_copies_it_lacks() -> None:
         events.add_event(json.loads(json.dumps(event)))
     found = trace_of(report_of(H100, events))["otherData"]
     assert (found["copies_left_out"], found["launches_left_out"]) == (6, 3)
+
+
+def refused_event(kernel: str, reason: str) -> dict[str, Any]:
+    record = RefusedRecord("launches", kernel, reason)
+    return {"event": "modelled", "pid": 7, "refused": record.to_json()}
+
+
+def test_a_refused_record_is_named_with_its_reason_and_keeps_the_order_of_others() -> None:
+    report = report_from(
+        refused_event("bad", "the count x is out of range: -1"),
+        launch_event(1, 1, 5.0),
+        order_event(0, 1),
+    )
+    said = "\n".join(lines(report, grouped=False))
+    assert "error: refused the record 'launches' of kernel bad: the count x is out of range" in said
+    document = json.loads(json.dumps(document_of(report)))
+    (refused,) = document["refused"]
+    assert refused == {
+        "context": 0,
+        "record": "launches",
+        "kernel": "bad",
+        "reason": "the count x is out of range: -1",
+    }
+    assert [one["arguments"] for one in document["launches"]] == ["1"]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"launches": {"kernel": "k", "counts": {"x": -1}}},
+        {"summary": {"copies": [], "span_us": float("nan")}},
+        {"order": 5},
+        {"transfers": {"transfers": [1]}},
+        {},
+    ],
+)
+def test_an_event_that_is_not_valid_becomes_a_refused_record(event: dict[str, Any]) -> None:
+    events = RunEvents()
+    events.add_event({"event": "modelled", "pid": 7, **event})
+    report = report_of(H100, events)
+    ((_, refused),) = report.refused
+    assert refused.reason
+    assert not report.rows
+
+
+def test_launches_that_the_board_cannot_run_are_refused() -> None:
+    event = launch_event(1, 1, 5.0)
+    event["launches"]["counts"]["block_threads"] = 0
+    ((_, refused),) = report_from(event).refused
+    assert (refused.record, refused.kernel) == ("launches", "k")
+
+
+@pytest.mark.parametrize(("live", "complete"), [(set(), False), ({7}, True)])
+def test_a_context_that_ends_without_a_report_is_named(live: set[object], complete: bool) -> None:
+    events = RunEvents()
+    events.add_event({"event": "context_started", "pid": 7})
+    events.add_event({"event": "fault", "pid": 7, "message": "the worker ended: killed"})
+    events.close(live)
+    report = report_of(H100, events)
+    assert (not report.refused) == complete
+    said = "\n".join(lines(report, grouped=False))
+    assert ("context 0 is not complete: the worker ended: killed" in said) != complete
