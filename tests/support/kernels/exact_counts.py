@@ -19,10 +19,12 @@ from vgpu_sim.perf.kernels import Chip, Counts, Estimate, estimate
 from vgpu_sim.perf.kernels.chip import SECTOR
 from vgpu_sim.perf.kernels.scoreboard import CHAIN
 from vgpu_sim.worker.modelling.sampler import Place, sample
-from vgpu_sim.worker.modelling.scaling import Sample, counts_of, later_blocks
+from vgpu_sim.worker.modelling.samples import Sample
+from vgpu_sim.worker.modelling.scaling import counts_of, later_blocks
 from vgpu_sim.worker.modelling.watch import MOST_WORDS, slots_and_places
 from vgpu_sim.worker.modelling.weights import weigh
 from vgpu_sim.worker.observing.counting import ONCE, SLOTS, Plan, instrument
+from vgpu_sim.worker.observing.dependence import Dependence
 from vgpu_sim.worker.observing.tallies import Tally
 
 BASE = 0x2000_0000_0000
@@ -189,7 +191,7 @@ def _alone(part: Sample) -> Sample:
         part.watch,
         part.places,
         False,
-        frozenset(),
+        Dependence(False, frozenset()),
         part.extents,
     )
 

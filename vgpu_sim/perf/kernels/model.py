@@ -101,10 +101,10 @@ class Times:
         return {
             "launch": self.launch,
             f"busiest pipe ({name})": longest,
-            "other pipes": self.busy - longest,
-            "latency not hidden": self.core - self.busy,
-            "memory not hidden": two - self.core,
-            "updates of one address": self.total - self.launch - two,
+            "other pipes": max(0.0, self.busy - longest),
+            "latency not hidden": max(0.0, self.core - self.busy),
+            "memory not hidden": max(0.0, two - self.core),
+            "updates of one address": max(0.0, self.total - self.launch - two),
         }
 
 

@@ -130,6 +130,11 @@ class Scoreboard:
         self.long_waits = 0
         self.long_covered = 0.0
 
+    @property
+    def has_copies(self) -> bool:
+        """True if the warp has started bulk copies for which it has not waited yet."""
+        return bool(self._copies)
+
     def advance(self, word: int) -> tuple[float, ...]:
         """Record that the warp executed the instruction at index ``word`` of the code. Return, for
         each counter in ``CHAIN``, by how much it grew.
@@ -202,7 +207,9 @@ class Scoreboard:
         elif self._copies and _reads_mbarrier(instruction):
             self.long_waits += 1
             covered = self._now - self._copies.popleft()
-            self.long_covered += min(_MOST_COVERED, covered) - _COPY_CYCLES
+            own = max(0.0, _COPY_CYCLES - covered)  # of the copy itself; the access follows
+            self.fixed_cycles += own
+            self.long_covered += max(0.0, min(_MOST_COVERED, covered) - _COPY_CYCLES)
             self._now += max(0.0, _LATENCIES.l2 + _COPY_CYCLES - covered)
 
     def _wait_long(self, reads: tuple[int, ...]) -> None:

@@ -13,8 +13,10 @@ from vgpu_sim.isa import Module, container
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import Chip, Counts, estimate
 from vgpu_sim.records import dataclass
-from vgpu_sim.worker.modelling.sampler import Place, sample
-from vgpu_sim.worker.modelling.scaling import Sample, counts_of, later_blocks
+from vgpu_sim.worker.modelling.sampler import Place, find_block, sample
+from vgpu_sim.worker.modelling.samples import Sample
+from vgpu_sim.worker.modelling.scaling import counts_of, later_blocks, unsampled_words
+from vgpu_sim.worker.modelling.touched import blocks_around
 from vgpu_sim.worker.modelling.watch import MOST_WORDS, PROBE_WORDS
 from vgpu_sim.worker.modelling.weights import weigh
 from vgpu_sim.worker.observing import arguments, tallies
@@ -25,6 +27,7 @@ from vgpu_sim.worker.observing.tallies import Tally
 _MOST_WEIGHT: Final = 1 << 22  # sectors that all samples together may hold
 _MOST_COSTS: Final = 256
 _MOST_VARIANTS: Final = 256
+_ON_QUEUE: Final = "blocks take work from a counter: assumed to be divided evenly"
 _MANY: Final = 16  # sets of arguments that get a full sample, per kernel and shape
 Extents = Sequence[tuple[int, int]]
 
@@ -181,7 +184,8 @@ class Costs:
             predicted = estimate(self._chip, counts_of(self._chip, found, counts, beside))
         except (PerfError, ValueError) as err:
             return Cost(self._chip.launch_us, 1.0, None, f"not sampled: {err}")
-        notes = "; ".join(predicted.notes)
+        queue = (_ON_QUEUE,) if found.dependence.on_queue else ()
+        notes = "; ".join((*predicted.notes, *queue))
         return Cost(predicted.us, predicted.share, predicted.counts, notes)
 
     def _module(self, kernel: Kernel) -> _Module:
@@ -228,6 +232,23 @@ class Costs:
         function = module.function(kernel.name)
         return sample(module, function, launch, place, self._memory(), most_words, blocks)
 
+    def _search(
+        self, kernel: Kernel, launch: Launch, found: Sample, counts: tuple[Plan, Tally] | None
+    ) -> list[int]:
+        """Return blocks that may execute what no sampled block executed; empty if none was
+        found.
+        """
+        lacking = unsampled_words(found, counts)
+        if not lacking or found.truncated:
+            return []
+        module = self._module(kernel).module
+        place = Place(kernel.segment_base, self._chip.sms, self._extents())
+        block = find_block(
+            module, module.function(kernel.name), launch, place, self._memory(), set(lacking)
+        )
+        active = max(1.0, max(lacking.values()))
+        return [] if block is None else blocks_around(block, active, found.launch.block_count)
+
     def _keep(self, variant: _Variant, key: bytes, found: Sample) -> Sample:
         known = self._known[variant]
         if len(known.keys) < _MANY:
@@ -254,10 +275,13 @@ class Costs:
         Memory already contains the launch's results, so these blocks may behave differently now.
         Their sample is therefore used only for the instructions that were not sampled at all.
         """
-        blocks = later_blocks(found, counts)
-        if not blocks or begun.kernel is None:
+        if begun.kernel is None:
             return None
+        blocks = later_blocks(found, counts)
         try:
+            blocks = blocks or self._search(begun.kernel, begun.launch, found, counts)
+            if not blocks:
+                return None
             return self._run(begun.kernel, begun.launch, MOST_WORDS, blocks)
         except (ExecutionError, ValueError):
             return None

@@ -1,6 +1,9 @@
 """Samples a launch: runs some of its blocks on the interpreter, over a copy of their stores."""
 
-from collections.abc import Iterable, Sequence
+import random
+from collections.abc import Container, Iterable, Sequence
+from contextlib import suppress
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -10,13 +13,15 @@ from vgpu_sim.exec.errors import Block
 from vgpu_sim.exec.interp import Memory
 from vgpu_sim.exec.interp.cta import ResidentBlocks
 from vgpu_sim.exec.interp.launch import InterpretedLaunch
+from vgpu_sim.exec.interp.numbers.bits import Mask
 from vgpu_sim.hal.compute.ports import Launch
-from vgpu_sim.isa import Function, Module
+from vgpu_sim.isa import Function, Instruction, Module
 from vgpu_sim.perf.kernels import footprint
 from vgpu_sim.perf.kernels.chip import WARP, Chip
 from vgpu_sim.perf.kernels.counts import Counts
 from vgpu_sim.records import dataclass
-from vgpu_sim.worker.modelling.scaling import Sample, Shape, counts_of
+from vgpu_sim.worker.modelling.samples import Sample, Shape
+from vgpu_sim.worker.modelling.scaling import counts_of
 from vgpu_sim.worker.modelling.watch import MOST_WORDS, SampleEnded, Watch
 from vgpu_sim.worker.observing.counting import Plan
 from vgpu_sim.worker.observing.dependence import dependence_of
@@ -24,6 +29,8 @@ from vgpu_sim.worker.observing.overlay import Overlay, OverlayFull
 from vgpu_sim.worker.observing.tallies import Tally
 
 _MOST_BLOCKS: Final = 16
+_MOST_SEARCHED: Final = 1024  # blocks
+_MOST_WORDS_OF_SEARCH: Final = 2000
 _MOST_LANES: Final = 1 << 14
 _MOST_SHARED_BYTES: Final = 1 << 24
 _MOST_CELLS: Final = 1 << 22
@@ -61,19 +68,7 @@ def sample(
         ExecutionError, ValueError: the blocks cannot run, or they fault. The launch will then
             fail, too.
     """
-    checked = InterpretedLaunch(
-        module,
-        function,
-        launch.grid,
-        launch.block,
-        launch.parameters,
-        Overlay(memory),
-        place.segment_base,
-        launch.shared_bytes,
-        interp.Surroundings(0, place.multiprocessors, launch.stack_bytes),
-        launch.cluster,
-    )
-    checked.place_parameters()
+    checked = _prepare(module, function, launch, place, memory)
     grid = launch.grid
     room = _room(checked)
     if blocks is None:
@@ -92,7 +87,7 @@ def sample(
                 resident.run_round()
     except (SampleEnded, OverlayFull):
         truncated = True
-    waiting = dependence_of(function).waiting
+    dependence = dependence_of(function)
     watch.finish()
     shape = Shape(
         function,
@@ -101,7 +96,76 @@ def sample(
         checked.warps_per_block,
         checked.shared_bytes,
     )
-    return Sample(shape, watch, tuple(places), truncated, waiting, tuple(place.extents))
+    return Sample(shape, watch, tuple(places), truncated, dependence, tuple(place.extents))
+
+
+def find_block(
+    module: Module,
+    function: Function,
+    launch: Launch,
+    place: Place,
+    memory: Memory,
+    words: Container[int],
+) -> int | None:
+    """Run random blocks of a launch until one executes an instruction of ``words``; return its
+    index, or None if none does. Blocks that end early, such as those beyond the end of the data,
+    cost little.
+
+    Raises:
+        ExecutionError, ValueError: as ``sample``.
+    """
+    checked = _prepare(module, function, launch, place, memory)
+    total = prod(launch.grid)
+    order = random.Random(repr(launch.grid)).sample(range(total), min(total, _MOST_SEARCHED))
+    size = max(1, _MOST_LANES // (checked.warps_per_block * WARP))
+    for first in range(0, len(order), size):
+        batch = order[first : first + size]
+        indices = [*dict.fromkeys(b for one in batch for b in checked.cluster_with(one))]
+        resident = ResidentBlocks(checked, indices, len(indices))
+        resident.watch = search = _Search(resident, words)
+        with suppress(SampleEnded, OverlayFull), np.errstate(all="ignore"):
+            while not resident.done:
+                resident.run_round()
+        if search.slot is not None:
+            return indices[search.slot]
+    return None
+
+
+class _Search:
+    """Ends a run when a block executes an instruction of ``words``, in the slot ``slot``."""
+
+    def __init__(self, blocks: ResidentBlocks, words: Container[int]) -> None:
+        self._blocks, self._words = blocks, words
+        self._lanes = blocks.launch.warps_per_block * WARP
+        self._left = _MOST_WORDS_OF_SEARCH
+        self.slot: int | None = None
+
+    def __call__(self, instruction: Instruction, mask: Mask, allowed: Mask) -> None:
+        if self._blocks.word in self._words:
+            self.slot = int(np.flatnonzero(mask)[0]) // self._lanes
+        self._left -= 1
+        if self.slot is not None or self._left < 0:
+            raise SampleEnded
+
+
+def _prepare(
+    module: Module, function: Function, launch: Launch, place: Place, memory: Memory
+) -> InterpretedLaunch:
+    """Return a launch whose stores go to an overlay of the memory."""
+    checked = InterpretedLaunch(
+        module,
+        function,
+        launch.grid,
+        launch.block,
+        launch.parameters,
+        Overlay(memory),
+        place.segment_base,
+        launch.shared_bytes,
+        interp.Surroundings(0, place.multiprocessors, launch.stack_bytes),
+        launch.cluster,
+    )
+    checked.place_parameters()
+    return checked
 
 
 def predict_counts(

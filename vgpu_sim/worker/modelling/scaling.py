@@ -7,15 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgpu_sim.exec.errors import Block
-from vgpu_sim.isa import EFFECTS, Function, Space
+from vgpu_sim.isa import EFFECTS, Function, Instruction, Space
 from vgpu_sim.perf.kernels import reuse
-from vgpu_sim.perf.kernels.chip import LINE, SECTOR, Chip
+from vgpu_sim.perf.kernels.chip import LINE, SECTOR, WARP, Chip
 from vgpu_sim.perf.kernels.counts import Counts
 from vgpu_sim.perf.kernels.occupancy import occupancy_of
 from vgpu_sim.perf.kernels.pipes import Pipe, flop_of, tensor_type, work_of
 from vgpu_sim.perf.kernels.scoreboard import CHAIN, chain_growth
 from vgpu_sim.records import dataclass
 from vgpu_sim.worker.modelling import footprints
+from vgpu_sim.worker.modelling.samples import Sample
+from vgpu_sim.worker.modelling.touched import Touched, blocks_beside
 from vgpu_sim.worker.modelling.watch import Amounts, Watch, slots_and_places
 from vgpu_sim.worker.observing.accesses import Numbers
 from vgpu_sim.worker.observing.counting import ONCE, SLOTS, Plan
@@ -39,39 +41,6 @@ _COUNTED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """The kernel and the shape of a launch, and its shared memory in bytes. These values are needed
-    after the launch's blocks have run.
-    """
-
-    function: Function
-    grid: Block
-    threads_per_block: int
-    warps_per_block: int
-    shared_bytes: int
-
-    @property
-    def block_count(self) -> int:
-        """The number of blocks in the grid."""
-        return self.grid[0] * self.grid[1] * self.grid[2]
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """The sampled blocks of a launch; ``places`` are their positions in the grid. The latencies of
-    an instruction are taken from the first warp that reaches it, which is usually in the first
-    of these blocks.
-    """
-
-    launch: Shape
-    watch: Watch
-    places: tuple[Block, ...]
-    truncated: bool
-    waiting: frozenset[int]  # instructions of loops that another thread may end
-    extents: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class _Scales:
     """For each instruction, the number of visits by threads in the whole launch, and the ratio of
     that number to the sampled visits.
@@ -84,16 +53,33 @@ class _Scales:
 
 
 def later_blocks(sample: Sample, counted: tuple[Plan, Tally] | None) -> list[int]:
-    """Return further blocks to sample if only blocks outside the sample executed some of the code.
+    """Return further blocks to sample if only blocks outside the sample executed some of the code,
+    or if few blocks of the sample executed some accesses to memory.
 
-    The result has blocks of the groups that issued the most instructions. Return an empty list
-    if all executed code was sampled, or if it is unknown which code was executed.
+    The result has blocks of the groups that issued the most instructions, or blocks around those
+    few. Return an empty list if neither is the case, or if it is unknown which code was executed.
     """
-    if counted is None or counted[1].slots is None or not _scales(sample, counted).unseen:
+    if counted is None:
+        return []
+    scales = _scales(sample, counted)
+    if not scales.unseen:
+        return blocks_beside(sample, scales.factors)
+    if counted[1].slots is None:
         return []
     heaviest = np.argsort(counted[1].slots)[::-1][:_LATER_BLOCKS].tolist()
     total = sample.launch.block_count
     return [block for slot in heaviest for block in range(slot, total, SLOTS)[:_MOST_OF_SUM]]
+
+
+def unsampled_words(sample: Sample, counted: tuple[Plan, Tally] | None) -> dict[int, float]:
+    """Return the instructions that the launch executed, and no sampled block, with the number of
+    blocks in which all threads would execute them as often.
+    """
+    if counted is None:
+        return {}
+    visits, threads = _scales(sample, counted).visits, sample.launch.threads_per_block
+    lacking = np.flatnonzero((sample.watch.present == 0) & (visits > 0)).tolist()
+    return {word: float(visits[word]) / threads for word in lacking}
 
 
 def counts_of(
@@ -124,8 +110,9 @@ def counts_of(
     values |= _chain(sample, board, scales)
     longest, mean, heaviest = _extremes(sample, counted, scales)
     factor = _mean_factor(board.amounts["atomic_requests"], per_block, len(sample.places))
-    growths = {word: factors[word] * len(sample.places) / blocks for word in watch.lowest}
-    touched = footprints.Footprints(watch, sample.places, growths, sample.extents)
+    touched = Touched(
+        sample, beside, scales.visits, _unsampled_sectors(sample, beside, board, scales)
+    )
     wave = _wave(launch.grid, chip.sms * occupancy.blocks)
     return Counts(
         **values,
@@ -140,9 +127,9 @@ def counts_of(
         longest_cycles=longest,
         mean_cycles=mean,
         heaviest_block=heaviest,
-        unique_load_bytes=touched.bytes(watch.loaded, launch.grid),
-        unique_store_bytes=touched.bytes(watch.stored, launch.grid),
-        wave_load_bytes=touched.bytes(watch.loaded, wave),
+        unique_load_bytes=touched.loaded_bytes(launch.grid),
+        unique_store_bytes=touched.stored_bytes(launch.grid),
+        wave_load_bytes=touched.loaded_bytes(wave),
         load_spread=footprints.load_spread(watch, len(sample.places), blocks),
     )
 
@@ -193,17 +180,28 @@ def _scales(
     visits = np.array(
         [threads if n == ONCE else tally.counters[n] for n in plan.counter_of], dtype=np.float64
     )
-    # The polling rate of this machine's threads does not apply to a board.
-    waiting = sorted(sample.waiting)
-    visits[waiting] = np.minimum(visits[waiting], threads)
+    # The polling rate of this machine's threads does not apply to a board: a loop that polls counts
+    # once for each entry.
+    for loop in sample.dependence.polling:
+        entries = threads if loop.entry < 0 else visits[loop.entry]
+        visits[list(loop.words)] = np.minimum(visits[list(loop.words)], entries)
     factors = np.divide(visits, present, out=np.zeros(len(code)), where=present > 0)
     seen = np.zeros(plan.counters + 1, dtype=np.bool_)
     seen[[n for n, lanes in zip(plan.counter_of, present, strict=True) if lanes]] = True
     unseen = any(count and not seen[n] for n, count in enumerate(tally.counters))
     lacking = np.flatnonzero((present == 0) & (visits > 0)).tolist()
-    weights = [_UNSEEN_ACCESS if EFFECTS[code[word].op].accesses else 1 for word in lacking]
-    much = float(visits[lacking] @ weights) > _NEGLIGIBLE * float(visits.sum())
-    return _Scales(visits, factors, unseen, much or bool(waiting))
+    weights = [_weight(code[word], visits[word] >= _NEARLY_ALL * threads) for word in lacking]
+    much = float(visits[lacking] @ np.array(weights)) > _NEGLIGIBLE * float(visits.sum())
+    return _Scales(visits, factors, unseen, much or bool(sample.dependence.waiting))
+
+
+def _weight(instruction: Instruction, whole: bool) -> float:
+    """Return the weight of an unsampled instruction, compared with one that a single lane executes.
+    If ``whole`` warps executed it, the number of issues is known, but not that of sectors.
+    """
+    if EFFECTS[instruction.op].accesses:
+        return _UNSEEN_ACCESS / LINE * SECTOR if whole else _UNSEEN_ACCESS
+    return 1 / WARP if whole else 1.0
 
 
 def _estimate_unsampled(sample: Sample, board: _Board, scales: _Scales) -> tuple[_Board, Amounts]:
@@ -233,6 +231,19 @@ def _estimate_unsampled(sample: Sample, board: _Board, scales: _Scales) -> tuple
     factors = scales.factors.copy()
     factors[lacking] = 1.0
     return _Board(present, issued, present_lanes, board.first, board.chain, amounts), factors
+
+
+def _unsampled_sectors(
+    sample: Sample, beside: Sample | None, board: _Board, scales: _Scales
+) -> dict[str, float]:
+    """Return how many sectors the launch accesses by instructions without sampled addresses."""
+    watches = [one.watch for one in (sample, beside) if one is not None]
+    found = {}
+    for kind, name in (("load", "loaded"), ("store", "stored")):
+        sectors = board.amounts[f"{kind}_sectors"] * scales.factors
+        addressed = {word for watch in watches for word in getattr(watch, name)}
+        found[kind] = float(sum(sectors)) - float(sum(sectors[word] for word in addressed))
+    return {kind: max(0.0, sectors) for kind, sectors in found.items()}
 
 
 def _issues(
@@ -269,10 +280,13 @@ def _issues(
 
 def _chain(sample: Sample, board: _Board, scales: _Scales) -> dict[str, float]:
     """Return the latencies on the path of an average warp: those of the followed warp, scaled by
-    the visits of all warps.
+    the visits of all warps. If blocks take work from a queue, the path is that of the warp that
+    takes it, for which the others wait.
     """
     launch = sample.launch
-    warps = launch.block_count * launch.warps_per_block
+    warps = np.full(len(board.issued), launch.block_count * launch.warps_per_block)
+    if sample.dependence.on_queue:
+        warps = launch.block_count * np.maximum(1, sample.watch.widest)
     visits = board.issued * scales.factors / warps  # of an average warp
     watched = board.first > 0
     times = np.divide(visits, board.first, out=np.zeros(len(visits)), where=watched)
@@ -289,7 +303,9 @@ def _extremes(
     """Return the cycles of the longest thread, the cycles of the mean thread, and the ratio of the
     heaviest block's instructions to the mean.
     """
-    if counted is None or sample.waiting or counted[1].slots is None:
+    # Which block gets how much of a queue's work depends on the schedule: it is assumed to be even.
+    unknown = sample.dependence.waiting or sample.dependence.on_queue
+    if counted is None or unknown or counted[1].slots is None:
         return 0.0, 0.0, 1.0
     plan, tally = counted
     blocks = sample.launch.block_count

@@ -23,6 +23,7 @@ from vgpu_sim.worker.observing.accesses import (
     steps_of,
     wavefronts_of,
 )
+from vgpu_sim.worker.observing.dependence import mbarrier_waits
 from vgpu_sim.worker.observing.probes import Access, accesses_of, completed_bytes
 from vgpu_sim.worker.observing.products import products_of
 
@@ -55,7 +56,8 @@ class Watch:
 
     Arrays have an element for each instruction of the code. ``present`` counts the lanes that
     reach the instruction, ``issued`` the warps that issue it, and ``lanes`` the lanes whose
-    guard is true. ``amounts`` are further counts, named as in ``Counts``. ``first`` and
+    guard is true. ``widest`` is the largest number of a block's warps that issue it together.
+    ``amounts`` are further counts, named as in ``Counts``. ``first`` and
     ``chain`` describe the first warp that reaches the instruction: ``first`` counts how often
     this warp executes the instruction, and ``chain`` adds up the latencies. ``kept`` is the
     share of each instruction's issues that remains after the optimisations of the hardware's
@@ -74,11 +76,13 @@ class Watch:
         self._kept = 0
         self._boards: dict[int, Scoreboard] = {}
         self.units = units.parts_of(launch.function)
+        self._waits = mbarrier_waits(launch.function)
         self.kept = unrolling.issue_shares(self._code, self.units)
         size = len(self._code)
         self.present = np.zeros(size, dtype=np.int64)
         self.issued = np.zeros(size, dtype=np.int64)
         self.lanes = np.zeros(size, dtype=np.int64)
+        self.widest = np.zeros(size, dtype=np.int64)
         self.first = np.zeros(size, dtype=np.int64)
         self.chain: dict[str, Amounts] = {name: np.zeros(size) for name in CHAIN}
         self.amounts: dict[str, Amounts] = defaultdict(lambda: np.zeros(size))
@@ -115,6 +119,8 @@ class Watch:
         self.present[word] += np.count_nonzero(mask)
         self.issued[word] += np.count_nonzero(here)
         self.lanes[word] += np.count_nonzero(allowed)
+        together = int(here.reshape(self._slots, self._warps).sum(axis=1).max())
+        self.widest[word] = max(self.widest[word], together)
         self._follow(word, instruction, int(here.argmax()))
         if instruction.op in (Op.BAR_SYNC, Op.BAR_RED) and instruction.srcs[0] != _WARPGROUP:
             self.amounts["barriers"][word] += int(np.count_nonzero(here))
@@ -129,11 +135,15 @@ class Watch:
 
     def _follow(self, word: int, instruction: Instruction, warp: int) -> None:
         """Add the latency of an instruction to that of the followed warp: the first warp, or
-        another one if the first does not reach the instruction.
+        another one if the first does not reach the instruction. At an mbarrier object, only a warp
+        that has started copies is followed: how often other warps look there depends on the
+        interpreter.
         """
         board = self._boards.get(warp)
         if board is None:
             board = self._boards[warp] = Scoreboard(self._code, self.units)
+        if word in self._waits and not board.has_copies:
+            return
         self.first[word] += 1
         if self.kept[word] == 1 or EFFECTS[instruction.op].accesses or word in self.units:
             for name, part in zip(CHAIN, board.advance(word), strict=True):

@@ -7,11 +7,17 @@ from collections.abc import Sequence
 from vgpu_sim.isa import Function
 from vgpu_sim.perf.kernels import units, unrolling
 from vgpu_sim.perf.kernels.scoreboard import execution_cost
+from vgpu_sim.worker.observing.dependence import polling_loops
 
 
 def weigh(function: Function, groups: Sequence[Sequence[int]]) -> list[tuple[float, float]]:
     """Return, for each group of instructions, the cost to a warp of executing the group once more,
-    as (cycles, issues). A group holds indices into the code.
+    as (cycles, issues). A group holds indices into the code. Loops that poll memory cost nothing:
+    how often a thread polls depends on this machine.
     """
     kept = unrolling.issue_shares(function.code, units.parts_of(function))
-    return [execution_cost(function.code, words, kept) for words in groups]
+    polled = {word for one in polling_loops(function) for word in one.words}
+    return [
+        execution_cost(function.code, [word for word in words if word not in polled], kept)
+        for words in groups
+    ]

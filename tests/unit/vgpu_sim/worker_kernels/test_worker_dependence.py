@@ -1,0 +1,124 @@
+"""Loops that poll memory, wait for mbarrier objects, or take work from a queue."""
+
+import pytest
+
+from support.kernels import work_kernels
+from vgpu_sim import compiler
+from vgpu_sim.isa import EFFECTS, Function
+from vgpu_sim.worker.observing.dependence import Dependence, dependence_of
+
+_HEAD = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 p0, .param .u32 p1)
+{
+.reg .pred %p<9>; .reg .b32 %r<9>; .reg .b64 %l<9>;
+ld.param.u64 %l0, [p0];
+ld.param.u32 %r0, [p1];
+mov.u32 %r1, 0;
+"""
+
+
+def function_of(text: str) -> Function:
+    (function,) = compiler.compile_ptx(text, capability=(9, 0)).functions
+    return function
+
+
+def analyse(body: str) -> Dependence:
+    return dependence_of(function_of(_HEAD + body + "\nret;\n}\n"))
+
+
+@pytest.mark.parametrize("wait", ["try_wait", "test_wait"])
+def test_a_wait_for_an_mbarrier_is_no_wait_for_other_blocks(wait: str) -> None:
+    function = function_of(work_kernels.copying(f"mbarrier.{wait}.parity.shared::cta.b64"))
+    found = dependence_of(function)
+    assert not found.waiting
+    (loop,) = found.polling  # the loop around it does not poll
+    assert len(loop.words) < 10
+    assert function.lines[loop.words[-1]] - function.lines[loop.words[0]] <= 1
+
+
+_SPIN = """{name}:
+ld.volatile.{space}.{type} {to}, [{at}];
+setp.eq.{type} %p1, {to}, 0;
+@%p1 bra {name};
+"""
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        _SPIN.format(name="W", space="global", type="u32", to="%r2", at="%l0"),
+        _SPIN.format(name="W", space="shared", type="b64", to="%l2", at="%r1"),
+        "W:\natom.acquire.gpu.global.or.b32 %r2, [%l0], 0;\nsetp.eq.u32 %p1, %r2, 0;\n@%p1 bra W;\n",
+        "W:\natom.global.add.u32 %r2, [%l0], 0;\nsetp.lt.u32 %p1, %r2, %r0;\n@%p1 bra W;\n",
+    ],
+)
+def test_only_the_loop_that_polls_waits(loop: str) -> None:
+    around = f"L:\nadd.u32 %r4, %r1, 1;\n{loop}add.u32 %r1, %r1, 1;\nsetp.lt.u32 %p2, %r1, %r0;\n@%p2 bra L;\n"
+    alone, within = analyse(loop), analyse(around)
+    assert alone.waiting
+    assert len(within.waiting) == len(alone.waiting)
+    assert len(within.polling) == 1
+    assert not alone.on_queue
+
+
+def test_blocks_that_take_items_from_a_counter_share_a_queue() -> None:
+    assert dependence_of(function_of(work_kernels.queued())).on_queue
+
+
+@pytest.mark.parametrize(
+    ("body", "on_queue"),
+    [
+        # Each thread takes items for itself.
+        ("L:\natom.global.add.u32 %r2, [%l0], 1;\nsetp.lt.u32 %p1, %r2, %r0;\n@%p1 bra L;\n", True),
+        (
+            "L:\natom.acq_rel.gpu.global.add.u32 %r2, [%l0], 1;\nsetp.lt.u32 %p1, %r2, %r0;\n"
+            "@%p1 bra L;\n",
+            True,
+        ),
+        # A warp's first lane takes them for the warp.
+        (
+            "L:\natom.global.inc.u32 %r2, [%l0], 999;\nshfl.sync.idx.b32 %r2, %r2, 0, 31, -1;\n"
+            "setp.lt.u32 %p1, %r2, %r0;\n@%p1 bra L;\n",
+            True,
+        ),
+        # Values are counted, but their number does not depend on the count.
+        (
+            "L:\natom.global.add.u32 %r2, [%l0], 1;\nst.global.u32 [%l0+8], %r2;\n"
+            "add.u32 %r1, %r1, 1;\nsetp.lt.u32 %p1, %r1, %r0;\n@%p1 bra L;\n",
+            False,
+        ),
+        # The last block adds up what the others have stored.
+        (
+            "atom.global.add.u32 %r2, [%l0], 1;\nsetp.ne.u32 %p1, %r2, %r0;\n@%p1 bra E;\n"
+            "st.global.u32 [%l0+8], %r2;\nE:\n",
+            False,
+        ),
+        # A compare-and-swap is repeated until it succeeds.
+        (
+            "ld.global.u32 %r2, [%l0];\nL:\nmov.u32 %r3, %r2;\nadd.u32 %r4, %r3, 5;\n"
+            "atom.global.cas.b32 %r2, [%l0], %r3, %r4;\nsetp.ne.u32 %p1, %r2, %r3;\n@%p1 bra L;\n",
+            False,
+        ),
+        # A queue of shared memory belongs to one block.
+        (
+            "L:\natom.shared.add.u32 %r2, [%r1], 1;\nsetp.lt.u32 %p1, %r2, %r0;\n@%p1 bra L;\n",
+            False,
+        ),
+    ],
+)
+def test_a_queue_is_a_fetched_value_that_decides_whether_its_loop_goes_on(
+    body: str, on_queue: bool
+) -> None:
+    found = analyse(body)
+    assert found.on_queue == on_queue
+    assert not (on_queue and found.waiting)
+
+
+def test_a_loop_of_polls_is_entered_by_the_code_before_it() -> None:
+    function = function_of(work_kernels.copying())
+    (loop,) = dependence_of(function).polling
+    assert loop.entry not in loop.words
+    assert function.lines[loop.entry] < function.lines[loop.words[0]]
+    assert not EFFECTS[function.code[loop.entry].op].ends
