@@ -21,6 +21,7 @@ from vgpu_sim.hal.observe.modelled_report import (
 )
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import Chip, Counts, Estimate, estimate, page
+from vgpu_sim.perf.kernels.accuracy import STATEMENT
 from vgpu_sim.perf.kernels.copies import Way
 from vgpu_sim.records import dataclass
 
@@ -194,7 +195,8 @@ def lines(report: Report, *, grouped: bool) -> Iterator[str]:
     """Yield the lines of the text report: first the launches, then copies and gaps."""
     chip = report.chip
     what = f"{chip.sms} multiprocessors, {chip.dram_peak / 1e3:.0f} GB/s"
-    yield f"on {chip.board.product} ({what}), modelled; kernels were not measured on it"
+    yield f"on {chip.board.product} ({what}), modelled"
+    yield f"accuracy: {STATEMENT}"
     yield from _groups(report) if grouped else _launches(report)
     for summary in report.summaries:
         for copy in summary.copies:
@@ -334,8 +336,7 @@ def notes_of(report: Report, *, grouped: bool) -> list[str]:
     """Return the paragraphs of the page for ``--html``."""
     chip = report.chip
     where = f"{chip.board.product} ({chip.sms} multiprocessors)"
-    modelled = f"Modelled for {where}: kernels were not measured on it."
-    return [modelled, *lines(report, grouped=grouped)]
+    return [f"Modelled for {where}.", *lines(report, grouped=grouped)]
 
 
 def document_of(report: Report) -> dict[str, Any]:
