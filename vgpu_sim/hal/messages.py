@@ -70,6 +70,8 @@ class MessageType(IntEnum):
     VIEW_MAPPED = 33
     VIEW_UNMAP = 34  # View -> (no payload)
     VIEW_UNMAPPED = 35
+    ALLOCATION = 36  # Chunk: an allocation in one, or without bytes its end -> (no payload)
+    ALLOCATION_RECORDED = 37
 
 
 class LoadFlag(IntEnum):

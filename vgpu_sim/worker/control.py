@@ -73,6 +73,7 @@ class Control:
             MessageType.SHARE_OPEN: self._share_open,
             MessageType.VIEW_MAP: self._view_map,
             MessageType.VIEW_UNMAP: self._view_unmap,
+            MessageType.ALLOCATION: self._record_allocation,
         }
         poller = select.poll()
         for one in (self._fault_event, self._client, modules, hot_kernels):
@@ -171,6 +172,11 @@ class Control:
             self._reply(request, CudaError.INVALID_VALUE)
         else:
             self._reply(request, CudaError.SUCCESS)
+
+    def _record_allocation(self, request: Request) -> None:
+        wanted = _chunk_request(request)
+        self._programs.record_allocation(wanted.offset, wanted.size)
+        self._reply(request, CudaError.SUCCESS)
 
     def _range_share(self, request: Request) -> None:
         wanted = _chunk_request(request)

@@ -96,6 +96,11 @@ class Programs:
         if self.observer is not None:
             yield from self.observer.report()
 
+    def record_allocation(self, offset: int, size: int) -> None:
+        """Report an allocation at an offset in the aperture to the observer; size 0 ends it."""
+        if self.observer is not None:
+            self.observer.record_allocation(self._aperture_base + offset, size)
+
     def load(self, data: bytes) -> Loaded:
         """Load an image; return the module's handle, its table, and a log of the kernels and
         variables that are not supported.

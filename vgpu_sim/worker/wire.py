@@ -35,6 +35,7 @@ _PAYLOADS: Final[dict[MessageType, type[ctypes.Structure] | None]] = {
     MessageType.SHARE_OPEN: messages.ShareOpen,
     MessageType.VIEW_MAP: messages.View,
     MessageType.VIEW_UNMAP: messages.View,
+    MessageType.ALLOCATION: messages.Chunk,
 }
 _DESCRIPTORS: Final = {MessageType.MODULE_LOAD: 1, MessageType.MODULE_LINK: 1}
 

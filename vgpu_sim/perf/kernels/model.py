@@ -24,6 +24,7 @@ _HOT_PER_CYCLE: Final = 0.69  # steps of atomic updates that a slice of L2 perfo
 _ARRIVAL: Final = 2.0  # cycles of a multiprocessor for each warp that arrives at a barrier
 _BARRIER: Final = 12.0  # cycles of a barrier beside those of its arrivals
 _CLUSTER_RATE: Final = 16.0  # bytes per cycle between the multiprocessors of a cluster
+_NO_LOSS: Final = 1e-6  # a smaller share that L2 does not keep is none
 _TINY: Final = 1e-12
 
 
@@ -219,7 +220,8 @@ def _l2_loss(chip: Chip, footprint: float) -> float:
     if footprint <= 0:
         return 0.0
     ratio = min(footprint / chip.l2_bytes, 1e6) ** chip.l2_sharpness
-    return float(ratio / (1 + ratio))
+    loss = float(ratio / (1 + ratio))
+    return loss if loss > _NO_LOSS else 0.0
 
 
 def _norm(parts: list[float], p: float) -> float:

@@ -26,6 +26,7 @@ from vgpu_sim.perf.kernels import Chip
 from vgpu_sim.perf.kernels.copies import Way, copy_us
 from vgpu_sim.perf.kernels.timeline import Timeline
 from vgpu_sim.records import dataclass
+from vgpu_sim.worker.modelling.allocations import Allocations
 from vgpu_sim.worker.modelling.costs import Begun, Cost, Costs, Extents
 from vgpu_sim.worker.modelling.weights import weigh
 from vgpu_sim.worker.modules.images import Image
@@ -83,7 +84,8 @@ class ModelledClock:
         self._lock = threading.Lock()
         self._timeline = Timeline()
         self._ended = threading.Condition(self._lock)
-        self._costs = Costs(chip, memory, extents, self._size_of)
+        self._allocations = Allocations(extents)
+        self._costs = Costs(chip, memory, self._allocations.extents, self._size_of)
         self._extents = extents
         self._running: dict[int, _Running] = {}  # by stream
         self._rows: dict[_Key, _Row] = {}
@@ -110,6 +112,11 @@ class ModelledClock:
         """Forget the kernels of an unloaded module."""
         with self._lock:
             self._costs.record_unload(kernels)
+
+    def record_allocation(self, address: int, size: int) -> None:
+        """Record an allocation of the program in a chunk of memory, or its end if ``size`` is 0."""
+        with self._lock:
+            self._allocations.record(address, size)
 
     def record_request(self, request: Request) -> int:
         """Record one request before it runs, or the end of a launch. Return the time of the request

@@ -113,6 +113,7 @@ def counts_of(
     touched = Touched(
         sample, beside, scales.visits, _unsampled_sectors(sample, beside, board, scales)
     )
+    unique = touched.loaded_bytes(launch.grid)
     wave = _wave(launch.grid, chip.sms * occupancy.blocks)
     return Counts(
         **values,
@@ -127,10 +128,10 @@ def counts_of(
         longest_cycles=longest,
         mean_cycles=mean,
         heaviest_block=heaviest,
-        unique_load_bytes=touched.loaded_bytes(launch.grid),
+        unique_load_bytes=unique,
         unique_store_bytes=touched.stored_bytes(launch.grid),
         wave_load_bytes=touched.loaded_bytes(wave),
-        load_spread=footprints.load_spread(watch, len(sample.places), blocks),
+        load_spread=touched.spread(unique),
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vgpu_sim.exec.errors import Block
 from vgpu_sim.perf.kernels.chip import SECTOR
 from vgpu_sim.records import dataclass
-from vgpu_sim.worker.modelling.footprints import Footprints
+from vgpu_sim.worker.modelling.footprints import Footprints, load_spread
 from vgpu_sim.worker.modelling.samples import Sample
 from vgpu_sim.worker.modelling.watch import slots_and_places
 from vgpu_sim.worker.observing.accesses import Numbers
@@ -36,6 +36,18 @@ class Touched:
     def loaded_bytes(self, grid: Block) -> float:
         """Return the distinct bytes that the blocks of ``grid``, a part of the launch, load."""
         return self._bytes(lambda sample: sample.watch.loaded, "load", grid)
+
+    def spread(self, unique_bytes: float) -> float:
+        """Return the bytes that DRAM returns for the launch's loads of ``unique_bytes`` different
+        bytes, divided by these: no more than what is allocated around the addresses.
+        """
+        places, blocks = len(self.sample.places), self.sample.launch.block_count
+        found = load_spread(self.sample.watch, places, blocks)
+        loaded = [part for parts in self.sample.watch.loaded.values() for part in parts]
+        if not loaded or unique_bytes <= 0:
+            return found
+        sectors = slots_and_places(np.unique(np.concatenate(loaded)))[1]
+        return max(1.0, min(found, self._footprints(self.sample).most(sectors) / unique_bytes))
 
     def stored_bytes(self, grid: Block) -> float:
         """Return the distinct bytes that the blocks of ``grid``, a part of the launch, store."""

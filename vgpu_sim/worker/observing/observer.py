@@ -23,6 +23,9 @@ class Observer(Protocol):
     def record_unload(self, kernels: Sequence[int]) -> None:
         """Forget the kernels of an unloaded module."""
 
+    def record_allocation(self, address: int, size: int) -> None:
+        """Record an allocation of the program in a chunk of memory, or its end if ``size`` is 0."""
+
     def record_request(self, request: Request) -> int:
         """Record a request of the context. Return the observer's time in ns, which becomes the
         value of a timestamp.

@@ -43,6 +43,9 @@ class Recorder:
     def record_unload(self, kernels: Sequence[int]) -> None:
         raise AssertionError("no module is unloaded")
 
+    def record_allocation(self, address: int, size: int) -> None:
+        raise AssertionError("no memory is allocated")
+
     def record_request(self, request: Request) -> int:
         self.records.append(request)
         return TIME

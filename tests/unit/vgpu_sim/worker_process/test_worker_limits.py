@@ -272,6 +272,7 @@ PAYLOADS = {
     MessageType.SHARE_OPEN: (messages.ShareOpen, 0),
     MessageType.VIEW_MAP: (messages.View, 0),
     MessageType.VIEW_UNMAP: (messages.View, 0),
+    MessageType.ALLOCATION: (messages.Chunk, 0),
     MessageType.MEMORY_INFO: (None, 0),
 }
 

@@ -62,6 +62,15 @@ def test_a_malformed_chunk_is_refused(
     assert shared_client.page.error == 0
 
 
+@pytest.mark.parametrize(("offset", "size"), [(DEVICE_OFFSET, 5), (0, 0), ((1 << 64) - 1, 1 << 63)])
+def test_a_report_of_an_allocation_is_accepted_and_has_no_effect_on_memory(
+    shared_client: Client, offset: int, size: int
+) -> None:
+    body = bytes(messages.Chunk(offset, size, ChunkKind.DEVICE))
+    assert shared_client.request(MessageType.ALLOCATION, body).status == CudaError.SUCCESS
+    assert shared_client.gpud.used == 0
+
+
 def test_a_worker_owns_its_own_gpus_window(zygote: Zygote) -> None:
     with running_client(zygote, gpu_index=3) as client:
         offset = 3 * GPU_WINDOW_BYTES + DEVICE_OFFSET

@@ -3,7 +3,9 @@
 #include "memory/memory.h"
 
 #include "base/aperture.h"
+#include "base/device.h"
 #include "base/sync_memops.h"
+#include "exchange/request.h"
 #include "exchange/share.h"
 #include "exchange/wait.h"
 #include "memory/slab.h"
@@ -135,6 +137,21 @@ static CUresult allocate_own(struct tsr_context *context, struct tsr_sort sort, 
   return result;
 }
 
+/* Report an allocation to a worker whose clock is modelled: it limits what launches touch to what
+ * is allocated, and knows chunks only. `bytes` 0: the allocation ends. A failure makes predictions
+ * less exact, and nothing else. */
+static void report_allocation(struct tsr_context *context, struct tsr_sort sort, uint64_t address,
+                              uint64_t bytes) {
+  const bool reported = sort.use == TSR_USE_DEVICE || sort.use == TSR_USE_PINNED ||
+                        sort.use == TSR_USE_MANAGED;
+  if (!reported || context->device->slice.info.attributes[TESSERA_CLOCK_ATTRIBUTE] != 1) return;
+  struct tsr_reply reply;
+  const tessera_chunk range = {
+      .offset = address - tsr_aperture_base, .bytes = bytes, .kind = kind_of(sort.use)};
+  tsr_ask(context, TESSERA_MESSAGE_TYPE_ALLOCATION, &range, sizeof range, -1, &reply);
+  tsr_reply_close(&reply);
+}
+
 CUresult tsr_memory_allocate(struct tsr_context *context, struct tsr_sort sort, uint64_t bytes,
                              uint64_t *address) {
   CUresult result;
@@ -142,6 +159,7 @@ CUresult tsr_memory_allocate(struct tsr_context *context, struct tsr_sort sort, 
     result = bytes >= TSR_OWN_CHUNK_BYTES ? allocate_own(context, sort, bytes, address)
                                           : allocate_small(context, sort, bytes, address);
   } while (result == CUDA_ERROR_OUT_OF_MEMORY && trim(context));
+  if (result == CUDA_SUCCESS) report_allocation(context, sort, *address, bytes);
   return result;
 }
 
@@ -216,6 +234,7 @@ CUresult tsr_memory_release(uint64_t address, enum tsr_use use) {
   if (!valid) return CUDA_ERROR_INVALID_VALUE;
   /* Before another thread may allocate the address, and share it. */
   tsr_share_end(address);
+  report_allocation(span.context, span.sort, address, 0);
   pthread_mutex_lock(&tsr_memory_lock);
   const bool released = release_locked(address, use, &whole);
   pthread_mutex_unlock(&tsr_memory_lock);
@@ -240,5 +259,8 @@ void tsr_memory_resize(uint64_t address, uint64_t bytes) {
     tsr_slab_resize(chunk->slab, address - tsr_aperture_base - chunk->offset, bytes);
   else if (chunk)
     chunk->requested_bytes = bytes;
+  struct tsr_span span;
+  const bool found = find_locked(address, &span);
   pthread_mutex_unlock(&tsr_memory_lock);
+  if (found) report_allocation(span.context, span.sort, address, bytes);
 }
