@@ -174,8 +174,8 @@ class Control:
             self._reply(request, CudaError.SUCCESS)
 
     def _record_allocation(self, request: Request) -> None:
-        wanted = _chunk_request(request)
-        self._programs.record_allocation(wanted.offset, wanted.size)
+        allocation = _chunk_request(request)
+        self._programs.record_allocation(allocation.offset, allocation.size)
         self._reply(request, CudaError.SUCCESS)
 
     def _range_share(self, request: Request) -> None:

@@ -168,13 +168,13 @@ def report_of(chip: Chip, events: RunEvents) -> Report:
     refused: list[tuple[int, RefusedRecord]] = []
     for number, context in enumerate(events.contexts.values()):
         refused += [(number, one) for one in context.refused]
-        own = []
+        own: list[Row | None] = []
         for one in context.rows:
-            found = _estimate(chip, one) if one is not None else None
-            if isinstance(found, RefusedRecord):
-                refused.append((number, found))
-                found = None
-            own.append(Row(number, one, found) if one is not None else None)
+            predicted = _estimate(chip, one) if one is not None else None
+            if isinstance(predicted, RefusedRecord):
+                refused.append((number, predicted))
+                predicted = None
+            own.append(Row(number, one, predicted) if one is not None else None)
         rows += [row for row in own if row is not None]
         for place, at in context.order:
             row = own[place] if place < len(own) else None

@@ -40,11 +40,11 @@ class Allocations:
         """
         if not self._sorted:
             self._sorted = sorted(self._sizes)
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         for begin, end in self._chunks():
             own = self._sorted[bisect_left(self._sorted, begin) : bisect_left(self._sorted, end)]
-            found += [
+            ranges += [
                 (address, min(end, address + -(-self._sizes[address] // SECTOR) * SECTOR))
                 for address in own
             ] or [(begin, end)]
-        return found
+        return ranges

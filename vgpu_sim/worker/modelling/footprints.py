@@ -172,16 +172,16 @@ class Footprints:
             both = len(np.intersect1d(own[0], some, assume_unique=True))
             overlaps[axes[0]][distance] = both / len(own[0])
         each = sum(map(len, own)) / len(own) * SECTOR
-        found = footprint.bytes_touched(each, part.shape, overlaps)
+        touched = footprint.bytes_touched(each, part.shape, overlaps)
         if max(part.shape) == prod(part.shape):
-            found = min(found, _span(places, own, max(part.shape) * part.every))
+            touched = min(touched, _span(places, own, max(part.shape) * part.every))
         order = sorted(range(len(own)), key=lambda place: places[place][::-1])
         if _is_even([own[place] for place in order]):
             union = len(np.unique(sectors)) * SECTOR
-            found = min(
-                found, footprint.bytes_touched_at_random(each, union, len(own), part.blocks)
+            touched = min(
+                touched, footprint.bytes_touched_at_random(each, union, len(own), part.blocks)
             )
-        return found
+        return touched
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,12 +239,12 @@ def _unsampled_sectors(
 ) -> dict[str, float]:
     """Return how many sectors the launch accesses by instructions without sampled addresses."""
     watches = [one.watch for one in (sample, beside) if one is not None]
-    found = {}
+    unsampled = {}
     for kind, name in (("load", "loaded"), ("store", "stored")):
         sectors = board.amounts[f"{kind}_sectors"] * scales.factors
         addressed = {word for watch in watches for word in getattr(watch, name)}
-        found[kind] = float(sum(sectors)) - float(sum(sectors[word] for word in addressed))
-    return {kind: max(0.0, sectors) for kind, sectors in found.items()}
+        unsampled[kind] = float(sum(sectors)) - float(sum(sectors[word] for word in addressed))
+    return {kind: max(0.0, sectors) for kind, sectors in unsampled.items()}
 
 
 def _issues(

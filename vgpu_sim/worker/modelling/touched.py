@@ -42,12 +42,12 @@ class Touched:
         bytes, divided by these: no more than what is allocated around the addresses.
         """
         places, blocks = len(self.sample.places), self.sample.launch.block_count
-        found = load_spread(self.sample.watch, places, blocks)
+        ratio = load_spread(self.sample.watch, places, blocks)
         loaded = [part for parts in self.sample.watch.loaded.values() for part in parts]
         if not loaded or unique_bytes <= 0:
-            return found
+            return ratio
         sectors = slots_and_places(np.unique(np.concatenate(loaded)))[1]
-        return max(1.0, min(found, self._footprints(self.sample).most(sectors) / unique_bytes))
+        return max(1.0, min(ratio, self._footprints(self.sample).most(sectors) / unique_bytes))
 
     def stored_bytes(self, grid: Block) -> float:
         """Return the distinct bytes that the blocks of ``grid``, a part of the launch, store."""

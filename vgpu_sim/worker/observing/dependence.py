@@ -123,7 +123,7 @@ def mbarrier_waits(function: Function) -> frozenset[int]:
     mbarrier object: the line of the program that contains the load also extracts its lowest bit.
     """
     code, lines = function.code, function.lines
-    found = set()
+    loads = set()
     for word, one in enumerate(code[:-4]):
         if not (one.op is Op.LD and one.volatile and one.type is DataType.B64):
             continue
@@ -134,8 +134,8 @@ def mbarrier_waits(function: Function) -> frozenset[int]:
             and extract.srcs[1] == Literal(1)
             and change.srcs[0] in one.dsts
         ):
-            found.add(word)
-    return frozenset(found)
+            loads.add(word)
+    return frozenset(loads)
 
 
 def _words(graph: cfg.Cfg, blocks: Iterable[int]) -> tuple[int, ...]:

@@ -27,8 +27,8 @@ def check(cost: Cost, *sizes: int) -> Estimate:
     """Assert what holds for every launch; return its prediction."""
     counts = cost.counts
     assert counts is not None, cost.note
-    found = estimate(H100, counts)
-    numbers = {**counts.as_dict(), **found.metrics(), **found.stack, "us": cost.us}
+    prediction = estimate(H100, counts)
+    numbers = {**counts.as_dict(), **prediction.metrics(), **prediction.stack, "us": cost.us}
     wrong = {name: value for name, value in numbers.items() if not 0 <= value < math.inf}
     assert not wrong
     row = ModelledLaunches("k", (1, 1, 1), (32, 1, 1), 1, cost.us, counts.as_dict(), cost.note)
@@ -36,9 +36,9 @@ def check(cost: Cost, *sizes: int) -> Estimate:
     assert counts.unique_load_bytes <= sum(sizes)
     assert counts.unique_store_bytes <= sum(sizes)
     assert counts.unique_load_bytes + counts.unique_store_bytes <= 2 * sum(sizes)
-    assert found.us >= bound_us(H100, counts)
-    assert math.isclose(sum(found.stack.values()), found.us, rel_tol=1e-6)
-    return found
+    assert prediction.us >= bound_us(H100, counts)
+    assert math.isclose(sum(prediction.stack.values()), prediction.us, rel_tol=1e-6)
+    return prediction
 
 
 @pytest.mark.parametrize(
@@ -49,16 +49,16 @@ def test_a_kernel_that_waits_for_bulk_copies_reads_what_they_copy(
 ) -> None:
     moved = blocks * pieces * size
     sizes = (moved, 4 * 64 * blocks)
-    found = check(
+    prediction = check(
         LaunchedKernel(H100, work_kernels.copying(), *sizes).launch(blocks, 64, pieces, size),
         *sizes,
     )
-    assert not found.is_bound
-    assert found.counts.bulk_bytes * blocks == pytest.approx(moved)
-    assert found.metrics()[_READ] == pytest.approx(moved, rel=0.05)
+    assert not prediction.is_bound
+    assert prediction.counts.bulk_bytes * blocks == pytest.approx(moved)
+    assert prediction.metrics()[_READ] == pytest.approx(moved, rel=0.05)
     latencies = H100.latencies  # each copy comes from DRAM, after the one before it
-    assert found.us > H100.us(pieces * latencies.l2)
-    assert found.counts.long_waits == pytest.approx(pieces, rel=0.05)
+    assert prediction.us > H100.us(pieces * latencies.l2)
+    assert prediction.counts.long_waits == pytest.approx(pieces, rel=0.05)
 
 
 def test_more_copies_take_longer_also_where_the_sample_ends_early(
@@ -99,8 +99,8 @@ def test_blocks_that_end_early_move_no_bytes_and_the_others_all_of_theirs(
 ) -> None:
     sizes = (512 * 128,) * 2
     kernel = LaunchedKernel(H100, work_kernels.ending_early(first), *sizes)
-    found = check(kernel.launch(512, 32, every, last), *sizes)
-    metrics = found.metrics()
+    prediction = check(kernel.launch(512, 32, every, last), *sizes)
+    metrics = prediction.metrics()
     moved = 128 * len(range(first, last, every))
     assert metrics[_READ] == pytest.approx(moved, rel=0.05)
     assert metrics[_WRITTEN] == pytest.approx(moved, rel=0.05)
@@ -120,11 +120,11 @@ def test_data_that_the_blocks_of_a_part_share_is_read_once(last: int) -> None:
 @pytest.mark.parametrize("pages", [1, 3, 16, 64])
 def test_pages_that_a_hash_chooses_are_never_more_than_the_buffer(pages: int) -> None:
     sizes = (1024 * pages, 1024 * 600)
-    found = check(
+    prediction = check(
         LaunchedKernel(H100, work_kernels.hashed(), *sizes).launch(600, 256, pages), *sizes
     )
-    assert found.counts.unique_load_bytes <= 1024 * pages
-    assert found.metrics()[_READ] <= 1024 * pages
+    assert prediction.counts.unique_load_bytes <= 1024 * pages
+    assert prediction.metrics()[_READ] <= 1024 * pages
 
 
 @pytest.mark.parametrize("blocks", [6, 24])
@@ -138,10 +138,10 @@ def test_work_from_a_queue_takes_the_same_time_however_blocks_are_scheduled(bloc
     for order in orders:
         kernel.clear(2)
         cost = kernel.launch(blocks, 256, items, order=order)
-        found = check(cost, *sizes)
-        assert not found.is_bound
+        prediction = check(cost, *sizes)
+        assert not prediction.is_bound
         assert "divided evenly" in cost.note
-        times.append(found.us)
+        times.append(prediction.us)
     assert max(times) < 1.02 * min(times)
     each = items / blocks  # an item is fetched, and then loaded
     latencies = H100.latencies

@@ -31,9 +31,9 @@ def analyse(body: str) -> Dependence:
 @pytest.mark.parametrize("wait", ["try_wait", "test_wait"])
 def test_a_wait_for_an_mbarrier_is_no_wait_for_other_blocks(wait: str) -> None:
     function = function_of(work_kernels.copying(f"mbarrier.{wait}.parity.shared::cta.b64"))
-    found = dependence_of(function)
-    assert not found.waiting
-    (loop,) = found.polling  # the loop around it does not poll
+    dependence = dependence_of(function)
+    assert not dependence.waiting
+    (loop,) = dependence.polling  # the loop around it does not poll
     assert len(loop.words) < 10
     assert function.lines[loop.words[-1]] - function.lines[loop.words[0]] <= 1
 
@@ -111,9 +111,9 @@ def test_blocks_that_take_items_from_a_counter_share_a_queue() -> None:
 def test_a_queue_is_a_fetched_value_that_decides_whether_its_loop_goes_on(
     body: str, on_queue: bool
 ) -> None:
-    found = analyse(body)
-    assert found.on_queue == on_queue
-    assert not (on_queue and found.waiting)
+    dependence = analyse(body)
+    assert dependence.on_queue == on_queue
+    assert not (on_queue and dependence.waiting)
 
 
 def test_a_loop_of_polls_is_entered_by_the_code_before_it() -> None:
