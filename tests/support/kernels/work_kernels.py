@@ -27,7 +27,7 @@ def _kernel(body: str, buffers: int, numbers: int, declared: str = "") -> str:
     return _HEAD.format(parameters=parameters) + declared + loads + body + "\nret;\n}\n"
 
 
-def copying(wait: str = "mbarrier.try_wait.parity.shared::cta.b64") -> str:
+def make_copy_kernel(wait: str = "mbarrier.try_wait.parity.shared::cta.b64") -> str:
     """Each block loads %r20 pieces of %r21 bytes by bulk copies, one after another."""
     declared = ".shared .align 128 .b8 room[16384]; .shared .align 8 .b8 bar[8];\n"
     body = f"""mov.u32 %r5, bar; mov.u32 %r6, room;
@@ -66,7 +66,7 @@ st.global.u32 [%rd5], %r12;"""
     return _kernel(body, 2, 2, declared)
 
 
-def ending_early(first: int = 0) -> str:
+def make_early_exit_kernel(first: int = 0) -> str:
     """Of the first %r21 blocks, only each %r20th works, from block ``first`` on."""
     body = f"""rem.u32 %r3, %r1, %r20;
 setp.ne.u32 %p0, %r3, {first};
@@ -78,7 +78,7 @@ mad.lo.u32 %r4, %r1, %r2, %r0;
     return _kernel(body, 2, 2)
 
 
-def hashed() -> str:
+def make_hash_kernel() -> str:
     """Each block reads one of %r20 pages of 1 KiB, which a hash of its index chooses."""
     body = """mul.lo.u32 %r3, %r1, 2654435761;
 shr.u32 %r3, %r3, 7;
@@ -95,7 +95,7 @@ st.global.u32 [%rd4], %r4;"""
     return _kernel(body, 2, 1)
 
 
-def queued() -> str:
+def make_queue_kernel() -> str:
     """Blocks take items of 256 words, of which there are %r20, until none is left."""
     body = f"""setp.ne.u32 %p0, %r0, 0;
 L:

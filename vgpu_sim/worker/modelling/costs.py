@@ -16,7 +16,7 @@ from vgpu_sim.records import dataclass
 from vgpu_sim.worker.modelling.sampler import Place, find_block, sample
 from vgpu_sim.worker.modelling.samples import Sample
 from vgpu_sim.worker.modelling.scaling import counts_of, later_blocks, unsampled_words
-from vgpu_sim.worker.modelling.touched import blocks_around
+from vgpu_sim.worker.modelling.unique_bytes import blocks_around
 from vgpu_sim.worker.modelling.watch import MOST_WORDS, PROBE_WORDS
 from vgpu_sim.worker.modelling.weights import weigh
 from vgpu_sim.worker.observing import arguments, tallies

@@ -17,7 +17,7 @@ from vgpu_sim.perf.kernels.scoreboard import CHAIN, chain_growth
 from vgpu_sim.records import dataclass
 from vgpu_sim.worker.modelling import footprints
 from vgpu_sim.worker.modelling.samples import Sample
-from vgpu_sim.worker.modelling.touched import Touched, blocks_beside
+from vgpu_sim.worker.modelling.unique_bytes import UniqueBytes, blocks_beside
 from vgpu_sim.worker.modelling.watch import Amounts, Watch, slots_and_places
 from vgpu_sim.worker.observing.accesses import Numbers
 from vgpu_sim.worker.observing.counting import ONCE, SLOTS, Plan
@@ -110,10 +110,10 @@ def counts_of(
     values |= _chain(sample, board, scales)
     longest, mean, heaviest = _extremes(sample, counted, scales)
     factor = _mean_factor(board.amounts["atomic_requests"], per_block, len(sample.places))
-    touched = Touched(
+    unique_bytes = UniqueBytes(
         sample, beside, scales.visits, _unsampled_sectors(sample, beside, board, scales)
     )
-    unique = touched.loaded_bytes(launch.grid)
+    unique = unique_bytes.loaded_bytes(launch.grid)
     wave = _wave(launch.grid, chip.sms * occupancy.blocks)
     return Counts(
         **values,
@@ -129,9 +129,9 @@ def counts_of(
         mean_cycles=mean,
         heaviest_block=heaviest,
         unique_load_bytes=unique,
-        unique_store_bytes=touched.stored_bytes(launch.grid),
-        wave_load_bytes=touched.loaded_bytes(wave),
-        load_spread=touched.spread(unique),
+        unique_store_bytes=unique_bytes.stored_bytes(launch.grid),
+        wave_load_bytes=unique_bytes.loaded_bytes(wave),
+        load_spread=unique_bytes.spread(unique),
     )
 
 

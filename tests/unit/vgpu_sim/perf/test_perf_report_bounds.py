@@ -50,7 +50,9 @@ def test_a_kernel_that_waits_for_bulk_copies_reads_what_they_copy(
     moved = blocks * pieces * size
     sizes = (moved, 4 * 64 * blocks)
     prediction = check(
-        LaunchedKernel(H100, work_kernels.copying(), *sizes).launch(blocks, 64, pieces, size),
+        LaunchedKernel(H100, work_kernels.make_copy_kernel(), *sizes).launch(
+            blocks, 64, pieces, size
+        ),
         *sizes,
     )
     assert not prediction.is_bound
@@ -67,7 +69,9 @@ def test_more_copies_take_longer_also_where_the_sample_ends_early(
     monkeypatch.setattr(costs, "MOST_WORDS", 2500)
     few, many = (
         check(
-            LaunchedKernel(H100, work_kernels.copying(), 2 * n * 512, 512).launch(2, 64, n, 512),
+            LaunchedKernel(H100, work_kernels.make_copy_kernel(), 2 * n * 512, 512).launch(
+                2, 64, n, 512
+            ),
             2 * n * 512,
             512,
         )
@@ -98,7 +102,7 @@ def test_blocks_that_end_early_move_no_bytes_and_the_others_all_of_theirs(
     every: int, first: int, last: int
 ) -> None:
     sizes = (512 * 128,) * 2
-    kernel = LaunchedKernel(H100, work_kernels.ending_early(first), *sizes)
+    kernel = LaunchedKernel(H100, work_kernels.make_early_exit_kernel(first), *sizes)
     prediction = check(kernel.launch(512, 32, every, last), *sizes)
     metrics = prediction.metrics()
     moved = 128 * len(range(first, last, every))
@@ -110,7 +114,7 @@ def test_blocks_that_end_early_move_no_bytes_and_the_others_all_of_theirs(
 
 @pytest.mark.parametrize("last", [512, 60, 8])
 def test_data_that_the_blocks_of_a_part_share_is_read_once(last: int) -> None:
-    text = work_kernels.ending_early().replace(
+    text = work_kernels.make_early_exit_kernel().replace(
         "mad.lo.u32 %r4, %r1, %r2, %r0;", "mov.u32 %r4, %r0;"
     )
     kernel = LaunchedKernel(H100, text, 4096, 4096)
@@ -121,7 +125,8 @@ def test_data_that_the_blocks_of_a_part_share_is_read_once(last: int) -> None:
 def test_pages_that_a_hash_chooses_are_never_more_than_the_buffer(pages: int) -> None:
     sizes = (1024 * pages, 1024 * 600)
     prediction = check(
-        LaunchedKernel(H100, work_kernels.hashed(), *sizes).launch(600, 256, pages), *sizes
+        LaunchedKernel(H100, work_kernels.make_hash_kernel(), *sizes).launch(600, 256, pages),
+        *sizes,
     )
     assert prediction.counts.unique_load_bytes <= 1024 * pages
     assert prediction.metrics()[_READ] <= 1024 * pages
@@ -133,7 +138,7 @@ def test_work_from_a_queue_takes_the_same_time_however_blocks_are_scheduled(bloc
     sizes = (1024 * items, 1024 * items, 256)
     orders: list[list[int] | None] = [None, [*range(blocks)], [*range(blocks)]]
     random.Random(1).shuffle(orders[2] or [])
-    kernel = LaunchedKernel(H100, work_kernels.queued(), *sizes)
+    kernel = LaunchedKernel(H100, work_kernels.make_queue_kernel(), *sizes)
     times = []
     for order in orders:
         kernel.clear(2)

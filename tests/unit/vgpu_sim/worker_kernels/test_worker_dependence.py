@@ -30,7 +30,7 @@ def analyse(body: str) -> Dependence:
 
 @pytest.mark.parametrize("wait", ["try_wait", "test_wait"])
 def test_a_wait_for_an_mbarrier_is_no_wait_for_other_blocks(wait: str) -> None:
-    function = function_of(work_kernels.copying(f"mbarrier.{wait}.parity.shared::cta.b64"))
+    function = function_of(work_kernels.make_copy_kernel(f"mbarrier.{wait}.parity.shared::cta.b64"))
     dependence = dependence_of(function)
     assert not dependence.waiting
     (loop,) = dependence.polling  # the loop around it does not poll
@@ -64,7 +64,7 @@ def test_only_the_loop_that_polls_waits(loop: str) -> None:
 
 
 def test_blocks_that_take_items_from_a_counter_share_a_queue() -> None:
-    assert dependence_of(function_of(work_kernels.queued())).on_queue
+    assert dependence_of(function_of(work_kernels.make_queue_kernel())).on_queue
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_queue_is_a_fetched_value_that_decides_whether_its_loop_goes_on(
 
 
 def test_a_loop_of_polls_is_entered_by_the_code_before_it() -> None:
-    function = function_of(work_kernels.copying())
+    function = function_of(work_kernels.make_copy_kernel())
     (loop,) = dependence_of(function).polling
     assert loop.entry not in loop.words
     assert function.lines[loop.entry] < function.lines[loop.words[0]]

@@ -21,7 +21,7 @@ _ByWord = Mapping[int, list[Numbers]]
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class UniqueBytes:
     """The accesses of a launch. ``beside`` is a second sample, ``visits`` has how often threads
     executed each instruction. ``unsampled`` are the sectors that the launch accesses by
     instructions that no sampled block executed, by kind (load or store): their addresses are
