@@ -237,7 +237,8 @@ def _states(
     if not healthy or sick_slices:
         states = [] if healthy else [f"{gpu.uuid} is {gpu.health}"]
         states += [f"slice {s.instance} ({s.uuid}) is {s.health}" for s in sick_slices]
-        in_service = all(is_in_service(device.health) for device in (gpu, *sick_slices))
+        healths = [gpu.health, *(s.health for s in sick_slices)]
+        in_service = all(map(is_in_service, healths))
         reason = Reason.SUSPECT if in_service else Reason.UNHEALTHY
         degraded: _State = (True, reason, "; ".join(states))
     elif rival:
