@@ -12,7 +12,9 @@ are of family netdev. They are at both hooks of each interface that belongs to e
 
 A new pod has no rules yet, and may have the address of a deleted pod. So rules of family inet
 also guard the packets that the node forwards: RoCE passes no veth without rules, and no packet
-passes whose destination the node has translated (DNAT).
+passes whose destination the node has translated (DNAT). A device of the node may take a pod's
+packet out of another packet (VXLAN, IPIP), behind the rules of the sender's link. So the same rules
+check the source of every packet that enters the node, see ``rdma.forward_guard``.
 
 The rules are the whole of two tables. One transaction replaces the chains and sets of the previous
 rules, and keeps their counters, so that no dropped packet is lost from the counts.
@@ -20,18 +22,28 @@ rules, and keeps their counters, so that no dropped packet is lost from the coun
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Final
 
+from rdma.forward_guard import PORT, Overlays, guard_table
 from rdma.opcodes import allowed_opcodes_by_place
 from rdma.reach import CM_QPN, EVERY_QPN, Ranges, Reach, shared_pkeys
+from rdma.rules_text import (
+    FAMILIES as IP_FAMILIES,
+    PRIORITY,
+    TABLE as TABLE,
+    Present as Present,
+    Table,
+    clear_table,
+    format_chain,
+    interface_name,
+    parse_address,
+    remove_table,
+)
 from rdma.tables import Identity, NodeTables
 from rdma.verbs import NONE, Verb
 
-TABLE: Final = "tessera_rdma"
 FAMILIES: Final = ("netdev", "inet")
 """The families of the two tables: for the pods' interfaces, and for packets to be forwarded."""
-PORT: Final = 4791
 TOTALS: Final = (
     *("spoofed", "fragment", "segments", "tagged"),
     *("partition", "peer", "operation"),
@@ -46,11 +58,9 @@ LINK_REASONS: Final = ("spoofed", "fragment", "segments", "tagged", "denied")
 _UDP_BYTES: Final = 8
 _HEADERS_BYTES: Final = 12 + 4 + 64  # BTH, ICRC, and the largest extended headers
 _MOST_TOGETHER: Final = 63  # most packets that hcad sends in one buffer
-_PRIORITY: Final = -150
-_FAMILIES: Final = {4: "ip", 6: "ip6"}
 _VLANS: Final = "{ 0x8100, 0x88a8 }"
-_FORWARDED: Final = ("stranger", "translated")
-"""Counters of packets that the node was to forward and that the rules dropped."""
+_GUARD_ONLY: Final = ("stranger", "translated")
+"""Counters that only the rules for received and forwarded packets have."""
 _UNROUTED: Final = {"ip": "0.0.0.0", "ip6": "fe80::/10"}
 """For each IP family, a further source address of legitimate traffic (DHCP, mDNS), which no node
 forwards.
@@ -75,27 +85,20 @@ class Interface:
     index: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Present:
-    """The names of the objects of one of the second layer's tables that is loaded."""
-
-    chains: frozenset[str] = frozenset()
-    sets: frozenset[str] = frozenset()
-    counters: frozenset[str] = frozenset()
-
-
 def ruleset(
     tables: NodeTables,
     interfaces: Iterable[Interface],
     *,
     others: Iterable[str] | None = None,
+    overlays: Overlays | None = None,
     present: Mapping[str, Present] | None = None,
 ) -> str:
     """Return the input of ``nft -f`` that replaces the second layer by rules for these tables.
 
     The second layer is Tessera's nftables rules on the node, which check the pods' packets.
     ``others`` are the veths that belong to no pod (for example, the node's own veth if the node is
-    a container). If ``others`` is None, there are no rules for forwarded packets. ``present`` has
+    a container). If ``others`` is None, there are no rules for the packets that the node receives
+    or forwards. ``overlays`` describes the node's devices that encapsulate packets. ``present`` has
     the table of each of ``FAMILIES`` that is loaded: counters that the new rules use continue.
 
     Raises:
@@ -105,11 +108,12 @@ def ruleset(
     writer = _Writer(tables)
     parts = {"netdev": writer.table(listed)}
     if others is not None:
-        parts["inet"] = writer.guard({one.name for one in listed} | set(others))
+        links = [(one.name, one.addresses) for one in listed]
+        parts["inet"] = guard_table(links, frozenset(others), overlays or Overlays())
     cleared = (
-        _clear(one, loaded[one], parts[one].counters)
+        clear_table(one, loaded[one], parts[one].counters)
         if one in loaded and one in parts
-        else _remove(one)
+        else remove_table(one)
         for one in FAMILIES
     )
     kept = {one: loaded[one].counters for one in loaded}
@@ -119,23 +123,7 @@ def ruleset(
 
 def removal() -> str:
     """Return the input of ``nft -f`` that removes the second layer, Tessera's nftables rules."""
-    return "".join(map(_remove, FAMILIES))
-
-
-def _remove(family: str) -> str:
-    return f"table {family} {TABLE}\ndelete table {family} {TABLE}\n"
-
-
-def _clear(family: str, present: Present, wanted: tuple[str, ...]) -> str:
-    """Return the commands that remove everything from a table except its ``wanted`` counters."""
-    lines = [f"flush table {family} {TABLE}"]
-    for name in sorted(present.chains):
-        # Added, because the kernel removes a chain with its interface, maybe just now.
-        lines += [f"{verb} chain {family} {TABLE} {name}" for verb in ("add", "delete")]
-    lines += [f"delete set {family} {TABLE} {name}" for name in sorted(present.sets)]
-    unused = present.counters.difference(wanted)
-    lines += [f"delete counter {family} {TABLE} {name}" for name in sorted(unused)]
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(map(remove_table, FAMILIES))
 
 
 def link_counter(index: int, leaving: bool, reason: str) -> str:
@@ -147,20 +135,6 @@ def link_counter(index: int, leaving: bool, reason: str) -> str:
     return f"link_{index}_{'from' if leaving else 'to'}_{reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """The counters of a table, and its sets and chains in nft's notation."""
-
-    counters: tuple[str, ...]
-    parts: tuple[str, ...]
-
-    def text(self, family: str, present: frozenset[str]) -> str:
-        """Return the table's declaration, without the counters that it has already."""
-        new = (one for one in self.counters if one not in present)
-        counters = (f"counter {one} {{ packets 0 bytes 0 }}" for one in new)
-        return "\n".join([f"table {family} {TABLE} {{", *counters, *self.parts, "}", ""])
-
-
 class _Writer:
     def __init__(self, tables: NodeTables) -> None:
         self._reach = Reach(tables)
@@ -168,56 +142,32 @@ class _Writer:
         self._members: dict[tuple[int, int], list[str]] = {}
         """The addresses of pods, by identity and IP version."""
         for endpoint in tables.endpoints:
-            version, address = _address(endpoint.address)
+            version, address = parse_address(endpoint.address)
             self._members.setdefault((endpoint.identity, version), []).append(address)
         self._operations: dict[tuple[Operations, frozenset[int]], str] = {}
 
-    def table(self, interfaces: tuple[Interface, ...]) -> _Table:
+    def table(self, interfaces: tuple[Interface, ...]) -> Table:
         """Return the table for the pods' interfaces."""
         listed = sorted(interfaces, key=lambda one: one.name)
         local = sorted(self._identities.keys() & {one.identity for one in listed})
         kinds = [chain for number in local for chain in self._kind(self._identities[number])]
         numbered = [(one.index or -place, one) for place, one in enumerate(listed, 1)]
         links = [chain for key, one in numbered for chain in self._link(abs(key), one)]
-        operations = [_chain(name, _of(*wanted)) for wanted, name in self._operations.items()]
-        counters = [name for name in TOTALS if name not in _FORWARDED]
+        operations = [format_chain(name, _of(*wanted)) for wanted, name in self._operations.items()]
+        counters = [name for name in TOTALS if name not in _GUARD_ONLY]
         counters += [
             link_counter(abs(key), leaving, reason)
             for key, _ in numbered
             for leaving in (True, False)
             for reason in LINK_REASONS
         ]
-        return _Table(tuple(counters), (*self._sets(), *operations, *kinds, *links))
-
-    def guard(self, known: set[str]) -> _Table:
-        """Return the table for the packets that the node forwards.
-
-        Its chain runs after the node's address translation.
-        """
-        elements = ", ".join(f'"{_name(one)}"' for one in sorted(known))
-        listed = f"elements = {{ {elements} }}\n" if elements else ""
-        drop = "counter name stranger drop"
-        forward = [
-            f"type filter hook forward priority {_PRIORITY}; policy accept;",
-            f"udp dport {PORT} ct status dnat counter name translated drop",
-            f"udp dport {PORT} jump strangers",
-        ]
-        strangers = [
-            f'meta iifkind "veth" meta iifname != @known {drop}',
-            f'meta oifkind "veth" meta oifname != @known {drop}',
-        ]
-        parts = (
-            f"set known {{\ntypeof meta iifname\n{listed}}}",
-            _chain("strangers", strangers),
-            _chain("forward", forward),
-        )
-        return _Table(_FORWARDED, parts)
+        return Table(tuple(counters), (*self._sets(), *operations, *kinds, *links))
 
     def _sets(self) -> Iterator[str]:
         for (identity, version), addresses in sorted(self._members.items()):
             # With sets by type (nftables 1.1), nft 1.0.6, which a node may have, crashes when it
             # lists any.
-            type_ = f"typeof {_FAMILIES[version]} saddr"
+            type_ = f"typeof {IP_FAMILIES[version]} saddr"
             elements = ", ".join(sorted(addresses))
             yield (
                 f"set {_members(identity, version)} {{\n{type_}\nelements = {{ {elements} }}\n}}"
@@ -231,12 +181,15 @@ class _Writer:
         leaving, coming = [], []
         for identity, version in sorted(self._members):
             peer = self._identities.get(identity)
-            family, members = _FAMILIES[version], _members(identity, version)
+            family, members = IP_FAMILIES[version], _members(identity, version)
             leaving.append(self._verdict(f"{family} daddr @{members} ", own, peer, peer is None))
             coming.append(self._verdict(f"{family} saddr @{members} ", peer, own, peer is None))
         leaving.append(self._verdict("", own, None))
         coming.append(self._verdict("", None, own))
-        return [_chain(f"leaving_{own.number}", leaving), _chain(f"coming_{own.number}", coming)]
+        return [
+            format_chain(f"leaving_{own.number}", leaving),
+            format_chain(f"coming_{own.number}", coming),
+        ]
 
     def _verdict(
         self,
@@ -263,7 +216,7 @@ class _Writer:
     def _link(self, key: int, one: Interface) -> list[str]:
         own: dict[int, list[str]] = {4: [], 6: []}
         for text in one.addresses:
-            version, address = _address(text)
+            version, address = parse_address(text)
             own[version].append(address)
         known = one.identity is not None and one.identity in self._identities
         chains = []
@@ -298,13 +251,16 @@ class _Writer:
                 drop("denied"),
             ]
             hooked = [
-                f'type filter hook {hook} device "{_name(one.name)}" priority {_PRIORITY};'
+                f'type filter hook {hook} device "{interface_name(one.name)}" priority {PRIORITY};'
                 " policy accept;",
                 # A VLAN tag of ID 0 within another one is removed only after this hook.
                 f"meta protocol {_VLANS} {drop('tagged')}",
                 f"meta l4proto udp jump check_{place}_{key}",
             ]
-            chains += [_chain(f"check_{place}_{key}", checks), _chain(f"{place}_{key}", hooked)]
+            chains += [
+                format_chain(f"check_{place}_{key}", checks),
+                format_chain(f"{place}_{key}", hooked),
+            ]
         return chains
 
 
@@ -315,26 +271,8 @@ def _verbs(ranges: Mapping[Verb, Ranges]) -> Verb:
     return found
 
 
-def _name(text: str) -> str:
-    if not text or not text.isprintable() or any(c in text for c in '"\\/ *'):
-        raise ValueError(f"interface {text!r}: not a valid name of a network interface")
-    return text
-
-
 def _most_bytes(mtu: int) -> int:
     return min(_UDP_BYTES + _MOST_TOGETHER * (mtu + _HEADERS_BYTES), 0xFFFF)
-
-
-def _address(text: str) -> tuple[int, str]:
-    """Return an address's IP version, and the address in nft's notation.
-
-    Raises:
-        ValueError: the text is not an address, or the address has a scope.
-    """
-    address = ip_address(text)
-    if getattr(address, "scope_id", None) is not None:
-        raise ValueError(f"address {text!r} must not have a scope")
-    return address.version, str(address)
 
 
 def _members(identity: int, version: int) -> str:
@@ -359,7 +297,3 @@ def _not_among(family: str, side: str, addresses: list[str]) -> str:
     if not addresses:
         return f"meta protocol {family}"
     return f"{family} {side} != {{ {', '.join(sorted(addresses))} }}"
-
-
-def _chain(name: str, rules: list[str]) -> str:
-    return "\n".join([f"chain {name} {{", *rules, "}"])

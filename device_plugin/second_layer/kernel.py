@@ -16,6 +16,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from device_plugin.errors import SecondLayerError
 from device_plugin.second_layer import segments
+from device_plugin.second_layer.fou import list_fou_ports
 from vgpu_sim.records import dataclass
 
 _PRIORITY: Final = 4791  # identifies this classifier among others
@@ -27,6 +28,19 @@ _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
 _UNICAST: Final = 1  # linux/rtnetlink.h: RTN_UNICAST
 _MAIN: Final = 254
 _GROUPS: Final = 0x1 | 0x40 | 0x400  # RTMGRP_LINK, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_ROUTE
+_UP: Final = 0x1  # linux/if.h: IFF_UP
+_ENCAPSULATED: Final = {
+    "vxlan": ("IFLA_VXLAN_PORT",),
+    "geneve": ("IFLA_GENEVE_PORT",),
+    **{
+        kind: tuple(f"IFLA_{prefix}_ENCAP_{end}" for end in ("SPORT", "DPORT"))
+        for kind, prefix in (
+            *(("gre", "GRE"), ("gretap", "GRE"), ("ip6gre", "IP6GRE"), ("ip6gretap", "IP6GRE")),
+            *(("ipip", "IPIP"), ("sit", "SIT"), ("ip6tnl", "IP6TNL")),
+        )
+    },
+}
+"""The attributes with the UDP ports of each kind of device; the last seven for FOU and GUE."""
 _GONE: Final = (errno.ENODEV, errno.ENOENT, errno.EINVAL)
 
 
@@ -34,13 +48,16 @@ _GONE: Final = (errno.ENODEV, errno.ENOENT, errno.EINVAL)
 class Link:
     """A network link of a namespace.
 
-    ``kind`` is the link's type as ``ip -d link`` prints it, such as veth.
+    ``kind`` is the link's type as ``ip -d link`` prints it, such as veth. ``ports`` are the UDP
+    ports of a device that encapsulates packets.
     """
 
     index: int
     name: str
     kind: str
     mtu: int
+    is_up: bool = True
+    ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +79,8 @@ class State:
 
     links: tuple[Link, ...]
     routes: tuple[Route, ...]
+    fou_ports: tuple[int, ...] = ()
+    """The UDP ports at which the kernel decapsulates FOU and GUE."""
 
 
 class Namespace:
@@ -69,6 +88,7 @@ class Namespace:
 
     def __init__(self, netns: str | None = None) -> None:
         """Connect to the kernel. Raises SecondLayerError if the kernel does not answer."""
+        self._is_own = netns is None
         try:
             self._kernel: Any = IPRoute(netns=netns) if netns else IPRoute()
         except (OSError, NetlinkError) as err:
@@ -88,7 +108,8 @@ class Namespace:
                 for found in self._kernel.get_routes(family=family)
                 if found["type"] == _UNICAST and _attribute(found, "RTA_TABLE") == _MAIN
             )
-        return State(links, routes)
+            fou_ports = list_fou_ports() if self._is_own else ()
+        return State(links, routes, fou_ports)
 
     def attach_classifier(self, link: int) -> None:
         """Attach the classifier to a link's incoming packets, if it is not attached.
@@ -214,7 +235,11 @@ def _link(found: Any) -> Link:
     about = _attribute(found, "IFLA_LINKINFO")
     kind = _attribute(about, "IFLA_INFO_KIND") if about is not None else ""
     name, mtu = _attribute(found, "IFLA_IFNAME"), _attribute(found, "IFLA_MTU")
-    return Link(int(found["index"]), str(name), str(kind or ""), int(mtu or 0))
+    is_up = bool(int(found["flags"]) & _UP)
+    data = _attribute(about, "IFLA_INFO_DATA") if kind in _ENCAPSULATED else None
+    values = [_attribute(data, key) for key in _ENCAPSULATED[kind]] if data is not None else []
+    ports = tuple(sorted({int(value) for value in values if value}))
+    return Link(int(found["index"]), str(name), str(kind or ""), int(mtu or 0), is_up, ports)
 
 
 def _route(found: Any) -> Route:

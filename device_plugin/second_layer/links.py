@@ -7,12 +7,14 @@ libraries for the kernel's netlink messages cover only a part of it.
 import json
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from device_plugin.errors import SecondLayerError
 from device_plugin.second_layer.kernel import Namespace
+from rdma.forward_guard import Overlays
 from rdma.second_layer import (
     FAMILIES,
     JOINED,
@@ -49,13 +51,15 @@ class Links:
         tables: NodeTables,
         interfaces: Iterable[Interface],
         others: Iterable[str] | None = None,
+        overlays: Overlays | None = None,
     ) -> None:
         """Load the rules of ``tables`` in one step, and attach the classifier to every link.
 
         The counters of the previous rules continue, also those of an earlier process.
 
         ``others`` are the veths that belong to no pod. If ``others`` is None, there are no rules
-        for forwarded packets.
+        for the packets that the node receives or forwards. ``overlays`` describes the node's
+        devices that encapsulate packets.
 
         Raises:
             SecondLayerError: ``nft`` or the kernel refused the rules; the previous rules remain.
@@ -64,7 +68,8 @@ class Links:
         wanted = frozenset(one.index for one in listed)
         for index in sorted(wanted - self._classified):
             self._namespace.attach_classifier(index)
-        self._load(ruleset(tables, listed, others=others, present=self._present()))
+        present = self._present()
+        self._load(ruleset(tables, listed, others=others, overlays=overlays, present=present))
         for index in sorted(self._namespace.classified_links() - wanted):
             self._namespace.detach_classifier(index)
         self._classified = wanted
@@ -82,10 +87,16 @@ class Links:
         return counts
 
     def counts(self) -> Mapping[str, int]:
-        """Return the packet count of each of the rules' counters. Raises SecondLayerError."""
+        """Return the packet count of each of the rules' counters. Raises SecondLayerError.
+
+        A counter of both tables, such as ``spoofed``, has the sum.
+        """
+        counts: Counter[str] = Counter()
         with _parsing("list counters"):
-            found = self._list("counter", "counters")
-            return {one["name"]: int(one["packets"]) for one in found if one["table"] == TABLE}
+            for counter in self._list("counter", "counters"):
+                if counter["table"] == TABLE:
+                    counts[counter["name"]] += int(counter["packets"])
+        return dict(counts)
 
     def remove(self) -> None:
         """Remove all rules and classifiers, including those of earlier processes.

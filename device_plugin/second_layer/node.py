@@ -8,6 +8,8 @@ from typing import Any, Final, Protocol
 from device_plugin.errors import SecondLayerError
 from device_plugin.second_layer import pod_links
 from device_plugin.second_layer.kernel import State
+from device_plugin.second_layer.tunnels import find_overlays
+from rdma.forward_guard import Overlays
 from rdma.second_layer import JOINED, LINK_REASONS, TOTALS, Interface, link_counter
 from rdma.tables import NodeTables
 from vgpu_sim.records import dataclass
@@ -29,7 +31,11 @@ class Loader(Protocol):
     """The part of ``links.Links`` that ``Node`` uses."""
 
     def apply(
-        self, tables: NodeTables, interfaces: tuple[Interface, ...], others: tuple[str, ...]
+        self,
+        tables: NodeTables,
+        interfaces: tuple[Interface, ...],
+        others: tuple[str, ...],
+        overlays: Overlays,
     ) -> None:
         """Load the rules of these tables for the links. Raises SecondLayerError."""
 
@@ -45,6 +51,7 @@ class _Loaded:
     generation: int
     interfaces: tuple[Interface, ...]
     others: tuple[str, ...]
+    overlays: Overlays
 
 
 class Node:
@@ -106,20 +113,22 @@ class Node:
         self._trouble = ""
 
     def _follow(self, tables: NodeTables) -> None:
-        found = pod_links.Found()
+        found, overlays = pod_links.Found(), Overlays()
         if tables.endpoints:
-            found = pod_links.find(tables, self._namespace.state(), self._bound)
+            state = self._namespace.state()
+            found = pod_links.find(tables, state, self._bound)
+            overlays = find_overlays(state.links, state.fou_ports)
         now = self._clock()
         for pod in self._missing.keys() - found.missing.keys():
             del self._missing[pod]
         for pod, why in found.missing.items():
             since, _ = self._missing.get(pod, (now, ""))
             self._missing[pod] = since, why
-        wanted = _Loaded(tables.generation, found.interfaces, found.others)
+        wanted = _Loaded(tables.generation, found.interfaces, found.others, overlays)
         if wanted == self._loaded:
             return
         if tables.endpoints:
-            self._loader.apply(tables, found.interfaces, found.others)
+            self._loader.apply(tables, found.interfaces, found.others, overlays)
         else:
             self._bound.clear()
             self._loader.remove()

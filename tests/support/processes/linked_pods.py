@@ -9,7 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -195,9 +195,12 @@ class Net:
         port: int = 4791,
         frame: bool = False,
         place: str = "",
+        settle: Callable[[], object] | None = None,
     ) -> list[str]:
         """Send packets from pod 1, then a mark to ``to``; return the lines for the packets received
         before the mark.
+
+        ``settle`` waits until a process of the host has handled the packets, before the mark.
         """
         place = place or to.split(".")[2]
         receiver = subprocess.Popen(
@@ -227,9 +230,15 @@ class Net:
                 "segment": 0,
                 "data": [bytes(4000).hex()],
             }
-            lines = "".join(json.dumps(one) + "\n" for one in (how, mark))
+            batches = [[how, mark]] if settle is None else [[how], [mark]]
             command = self.at("1", sys.executable, "-c", _SENDER)
-            subprocess.run(command, input=lines, text=True, check=True, stdout=subprocess.DEVNULL)
+            for place_in_order, batch in enumerate(batches):
+                if place_in_order and settle is not None:
+                    settle()
+                lines = "".join(json.dumps(sending) + "\n" for sending in batch)
+                subprocess.run(
+                    command, input=lines, text=True, check=True, stdout=subprocess.DEVNULL
+                )
             said = receiver.communicate(timeout=60)[0]
             assert receiver.returncode == 0, "the mark did not come"
         finally:

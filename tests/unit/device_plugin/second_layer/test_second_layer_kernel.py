@@ -94,10 +94,19 @@ OWN = ("parent", INGRESS), ("prio", 4791), ("protocol", 3)
 
 def test_links_and_unicast_routes_of_the_main_table_are_read(fake_kernel: Kernel) -> None:
     veth = Message({"IFLA_INFO_KIND": "veth"})
+    vxlan = Message(
+        {"IFLA_INFO_KIND": "vxlan", "IFLA_INFO_DATA": Message({"IFLA_VXLAN_PORT": 8472})}
+    )
+    ports = Message({"IFLA_IPIP_ENCAP_SPORT": 0, "IFLA_IPIP_ENCAP_DPORT": 7777})
+    ipip = Message({"IFLA_INFO_KIND": "ipip", "IFLA_INFO_DATA": ports})
     fake_kernel.links = [
-        Message({"IFLA_IFNAME": "lo"}, index=1),
-        Message({"IFLA_IFNAME": "v0", "IFLA_MTU": 9000, "IFLA_LINKINFO": veth}, index=7),
-        Message({"IFLA_IFNAME": "d0", "IFLA_MTU": 1500, "IFLA_LINKINFO": Message()}, index=8),
+        Message({"IFLA_IFNAME": "lo"}, index=1, flags=0x49),
+        Message({"IFLA_IFNAME": "v0", "IFLA_MTU": 9000, "IFLA_LINKINFO": veth}, index=7, flags=1),
+        Message(
+            {"IFLA_IFNAME": "d0", "IFLA_MTU": 1500, "IFLA_LINKINFO": Message()}, index=8, flags=1
+        ),
+        Message({"IFLA_IFNAME": "x0", "IFLA_LINKINFO": vxlan}, index=9, flags=1),
+        Message({"IFLA_IFNAME": "tunl0", "IFLA_LINKINFO": ipip}, index=10, flags=0x80),
     ]
 
     def route(type_: int = 1, table: int = 254, **more: Any) -> Message:
@@ -118,6 +127,8 @@ def test_links_and_unicast_routes_of_the_main_table_are_read(fake_kernel: Kernel
         Link(1, "lo", "", 0),
         Link(7, "v0", "veth", 9000),
         Link(8, "d0", "", 1500),
+        Link(9, "x0", "vxlan", 0, ports=(8472,)),
+        Link(10, "tunl0", "ipip", 0, is_up=False, ports=(7777,)),
     )
     assert found.routes == (
         Route("10.0.0.0", 24, 7, False),

@@ -133,6 +133,12 @@ def test_rules_that_are_refused_take_no_classifier_away(tool: Tool) -> None:
     assert kernel.standing == {2, 3}
 
 
+def test_a_counter_of_both_tables_has_the_sum(tool: Tool) -> None:
+    its = make(Kernel())
+    tool.list_counters({"nftables": [counter("spoofed", 4), counter("spoofed", 3)]})
+    assert its.counts() == {"spoofed": 7}
+
+
 def test_drops_are_those_of_our_counters_and_classified_links(tool: Tool) -> None:
     kernel = Kernel()
     its = make(kernel)

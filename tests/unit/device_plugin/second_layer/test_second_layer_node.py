@@ -12,6 +12,7 @@ from device_plugin.second_layer.kernel import Link, Route, State
 from device_plugin.second_layer.node import PATIENCE_S, Node
 from device_plugin.second_layer.pod_links import Bound, find
 from rdma import codec
+from rdma.forward_guard import Overlays
 from rdma.second_layer import TOTALS, Interface, link_counter
 from rdma.tables import Endpoint, Identity, Membership, NodeTables, Pod
 
@@ -82,6 +83,7 @@ class Kernel:
     def __init__(self) -> None:
         self.now = STATE
         self.loaded: list[tuple[NodeTables, tuple[Interface, ...], tuple[str, ...]]] = []
+        self.overlays = Overlays()
         self.counted: dict[str, int] = dict.fromkeys(TOTALS, 0)
         self.refuses = ""
         self.removed = 0
@@ -90,11 +92,16 @@ class Kernel:
         return self.now
 
     def apply(
-        self, tables: NodeTables, interfaces: tuple[Interface, ...], others: tuple[str, ...]
+        self,
+        tables: NodeTables,
+        interfaces: tuple[Interface, ...],
+        others: tuple[str, ...],
+        overlays: Overlays,
     ) -> None:
         if self.refuses:
             raise SecondLayerError(self.refuses)
         self.loaded.append((tables, interfaces, others))
+        self.overlays = overlays
         self.counted |= dict.fromkeys(TOTALS, 0)
 
     def drops(self) -> Mapping[str, int]:
@@ -125,6 +132,15 @@ def test_rules_are_loaded_when_tables_or_links_change_and_else_not(rig: Rig) -> 
     rig.node.reload_if_changed()
     assert [interfaces for _, interfaces, _ in rig.kernel.loaded[1:]] == [(X,)]
     assert rig.node.state() == {"generation": 5, "links": 1, "able": True, "engine_only": ""}
+
+
+def test_rules_are_loaded_again_when_an_overlay_device_comes(rig: Rig) -> None:
+    rig.node.set_tables(TABLES)
+    overlay = Link(9, "flannel.1", "vxlan", 1450, ports=(8472,))
+    rig.kernel.now = replace(STATE, links=(*STATE.links, overlay), fou_ports=(7777,))
+    rig.node.reload_if_changed()
+    assert len(rig.kernel.loaded) == 2
+    assert rig.kernel.overlays == Overlays(("flannel.1",), (7777, 8472))
 
 
 def test_without_pods_with_an_hca_all_rules_are_removed(rig: Rig) -> None:
