@@ -119,6 +119,9 @@ class FunctionBinder:
     def reconcile(self) -> bool:
         """Add missing functions to hcad, bind held functions to their pods, and release the others.
 
+        All functions are added first: hcad divides its resources among the functions that it
+        offers.
+
         Return whether all held functions are bound.
 
         Raises:
@@ -131,12 +134,12 @@ class FunctionBinder:
         view = self._view()
         held = {one.id: view.holders.get(one.id, ()) for one in self._functions}
         self._forget({pod.uid for pods in held.values() for pod in pods})
+        for function in self._functions:
+            if function.id not in there:
+                self._hcad.add(function.id, self._rate_gbps)
         settled = True
         for function in self._functions:
-            state = there.get(function.id)
-            if state is None:
-                self._hcad.add(function.id, self._rate_gbps)
-                state = FunctionState(function.id, "", (), "")
+            state = there.get(function.id, FunctionState(function.id, "", (), ""))
             if held[function.id]:
                 pods = [pod for pod in held[function.id] if pod.uid]
                 settled &= bool(pods) and self._bind(state, pods[-1])

@@ -1,23 +1,26 @@
 """Quotas of functions for hcad's own resources: descriptors, mappings, rings and private memory.
 
-One rule applies to all resources: a function may hold at most as much as remains free after
-that. The only function in use gets half of everything, the next one half of the rest, and so on.
-So no function can exhaust a resource, and nothing is reserved for functions that are never used.
+One rule applies to all resources. Each function that hcad offers has an equal part of its own,
+which no other function can take, however many functions one tenant has. What is not reserved in
+this way is first come, first served: a function may hold, beyond its part, at most as much as then
+remains of it.
+
+A node reserves everything for the functions that it offers, because its functions belong to
+different tenants. A fabric of one user does not know how many functions will join: it reserves half
+for ``FABRIC_FUNCTIONS`` functions.
 """
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
-from vgpu_sim.records import dataclass
-
-RING_BYTES: Final = 1 << 30
+RING_BYTES: Final = 2 << 30
 """Limit in bytes for all rings; the kernel charges the process that first touches a page, often
 hcad.
 """
-OBJECT_BYTES: Final = 256 << 20
+OBJECT_BYTES: Final = 512 << 20
 """Limit in bytes for the private memory that hcad uses for clients' objects."""
 CLIENT_DESCRIPTORS: Final = 10
 """Number of descriptors of an open context, in hcad and in the engine: its socket, its page, and
@@ -27,6 +30,8 @@ CLIENT_BYTES: Final = 32 << 10
 """Bytes, in hcad and in the engine, for the tables of a context or of a connection manager
 client.
 """
+FABRIC_FUNCTIONS: Final = 32
+"""Number of functions for which a fabric reserves parts."""
 _RESERVED: Final = 256
 _OWN_MAPPINGS: Final = 4096
 _MAX_MAP_COUNT: Final = Path("/proc/sys/vm/max_map_count")
@@ -34,37 +39,75 @@ _LIMITS: Final = ("memory.max", "memory/memory.limit_in_bytes")  # cgroup v2, v1
 _UNLIMITED: Final = 1 << 60
 
 
-@dataclass(slots=True)
 class Pool:
-    """One of hcad's resources: its total, and how much of it functions have taken."""
+    """One of hcad's resources: its total, the part of each function, and what functions hold."""
 
-    name: str
-    total: int
-    taken: int = 0
+    def __init__(self, name: str, total: int) -> None:
+        self.name = name
+        self._total = total
+        self._taken = 0
+        self._part = 0
+        self._unused = 0
+        """The sum of what the functions with a part of their own may still take of it."""
+        self._beyond = 0
+        """The sum of what functions hold beyond their parts."""
+
+    def reserve(self, functions: int, reserved: int, holdings: Sequence[int]) -> None:
+        """Divide ``reserved`` into equal parts for so many functions.
+
+        ``holdings`` is what each function holds now.
+        """
+        self._part = reserved // functions if functions else 0
+        self._beyond = sum(max(0, held - self._part) for held in holdings)
+        self._unused = functions * self._part - sum(min(held, self._part) for held in holdings)
+
+    def can_add(self, held: int, more: int) -> bool:
+        """Return whether a function that holds ``held`` may take ``more``."""
+        total = held + more
+        beyond = max(0, total - self._part)
+        if not beyond:
+            # Fails only if a part has shrunk since, because the node offers more functions now.
+            return more <= self._total - self._taken
+        own = min(total, self._part) - min(held, self._part)
+        # A function beyond the number of parts finds only what the others do not use of theirs.
+        free = self._total - self._taken - more - max(0, self._unused - own)
+        return beyond <= free
+
+    def change(self, held: int, more: int) -> None:
+        """Account for a function's change from ``held`` by ``more``."""
+        total = held + more
+        self._taken += more
+        self._unused -= min(total, self._part) - min(held, self._part)
+        self._beyond += max(0, total - self._part) - max(0, held - self._part)
 
     @property
-    def free(self) -> int:
-        """Return the amount of the resource that is left."""
-        return self.total - self.taken
+    def total(self) -> int:
+        """Return the amount of the resource that all functions may hold together."""
+        return self._total
 
 
 class Share:
     """The amount of each resource that one function holds, for all its programs together."""
 
-    def __init__(self, descriptors: Pool, ring_bytes: Pool, object_bytes: Pool) -> None:
-        self._pools = (descriptors, ring_bytes, object_bytes)
-        self._held = [0] * len(self._pools)
+    def __init__(self, pools: Sequence[Pool]) -> None:
+        self._pools = pools
+        self._held = [0] * len(pools)
         self._bounded = True
+
+    @property
+    def held(self) -> Sequence[int]:
+        """Return the amount that the function holds of each resource."""
+        return self._held
 
     def charge(self, descriptors: int, ring_bytes: int = 0, object_bytes: int = 0) -> None:
         """Charge the function for an amount of each resource.
 
-        After the charge, a function may hold at most as much of a resource as is still free for
-        other functions. If it would hold more, nothing is charged. Raises OSError (ENOMEM).
+        After the charge, the function holds at most its part, or beyond that at most as much as
+        then remains of what is not reserved. Otherwise nothing is charged. Raises OSError (ENOMEM).
         """
         wanted = (descriptors, ring_bytes, object_bytes)
         for pool, held, more in zip(self._pools, self._held, wanted, strict=True):
-            if self._bounded and more and held + more > pool.free - more:
+            if self._bounded and more and not pool.can_add(held, more):
                 raise OSError(errno.ENOMEM, f"no {pool.name} left for this function: it has {held}")
         self._change(wanted, 1)
 
@@ -99,8 +142,8 @@ class Share:
 
     def _change(self, amounts: tuple[int, int, int], sign: int) -> None:
         for i, amount in enumerate(amounts):
+            self._pools[i].change(self._held[i], sign * amount)
             self._held[i] += sign * amount
-            self._pools[i].taken += sign * amount
 
 
 class Shares:
@@ -111,13 +154,31 @@ class Shares:
         descriptors: int,
         ring_bytes: int = RING_BYTES,
         object_bytes: int = OBJECT_BYTES,
+        *,
+        functions: int | None = FABRIC_FUNCTIONS,
     ) -> None:
-        self._descriptors = Pool("descriptors", descriptors)
-        self._ring_bytes = Pool("bytes of rings", ring_bytes)
-        self._object_bytes = Pool("bytes of objects", object_bytes)
+        """Divide half of each resource into parts for ``functions``; the rest is first come.
+
+        If ``functions`` is None, each new share is one of a function that the node offers, and all
+        of each resource is divided into parts for these.
+        """
+        self._pools = (
+            Pool("descriptors", descriptors),
+            Pool("bytes of rings", ring_bytes),
+            Pool("bytes of objects", object_bytes),
+        )
+        self._offered: list[Share] | None = None if functions is not None else []
+        for pool in self._pools:
+            pool.reserve(functions or 0, pool.total // 2, ())
 
     @classmethod
-    def for_memory_limit(cls, descriptors: int, memory_bytes: int | None) -> Self:
+    def for_memory_limit(
+        cls,
+        descriptors: int,
+        memory_bytes: int | None,
+        *,
+        functions: int | None = FABRIC_FUNCTIONS,
+    ) -> Self:
         """Return the pools of an hcad with these limits.
 
         ``descriptors`` is the number of descriptors for all functions together. ``memory_bytes`` is
@@ -126,13 +187,19 @@ class Shares:
         get at most a quarter. The rest is for hcad itself.
         """
         if memory_bytes is None:
-            return cls(descriptors)
-        rings, objects = memory_bytes // 2, memory_bytes // 4
-        return cls(descriptors, min(RING_BYTES, rings), min(OBJECT_BYTES, objects))
+            return cls(descriptors, functions=functions)
+        rings, objects = min(RING_BYTES, memory_bytes // 2), min(OBJECT_BYTES, memory_bytes // 4)
+        return cls(descriptors, rings, objects, functions=functions)
 
     def new_share(self) -> Share:
         """Return an empty share of the pools for a new function."""
-        return Share(self._descriptors, self._ring_bytes, self._object_bytes)
+        share = Share(self._pools)
+        if self._offered is not None:
+            self._offered.append(share)
+            for place, pool in enumerate(self._pools):
+                holdings = [offered.held[place] for offered in self._offered]
+                pool.reserve(len(holdings), pool.total, holdings)
+        return share
 
 
 def usable_descriptors(max_descriptors: int, max_map_count: Path = _MAX_MAP_COUNT) -> int:
@@ -148,7 +215,7 @@ def usable_descriptors(max_descriptors: int, max_map_count: Path = _MAX_MAP_COUN
 
 def new_unlimited_share() -> Share:
     """Return a share without limits, for the engine of a test or benchmark."""
-    return Shares(1 << 62, 1 << 62, 1 << 62).new_share()
+    return Shares(1 << 62, 1 << 62, 1 << 62, functions=0).new_share()
 
 
 def memory_limit(groups: Path = Path("/sys/fs/cgroup")) -> int | None:

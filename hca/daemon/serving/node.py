@@ -134,7 +134,9 @@ def main(given: Given) -> None:
             _main(
                 options,
                 Shares.for_memory_limit(
-                    usable_descriptors(sandbox.set_resource_limits()), memory_limit()
+                    usable_descriptors(sandbox.set_resource_limits()),
+                    memory_limit(),
+                    functions=None,
                 ),
             )
         )

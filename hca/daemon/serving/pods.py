@@ -72,7 +72,8 @@ class PodServer(Server):
         shares: Shares | None = None,
         netd: Netd | None = None,
     ) -> None:
-        shared = shares or Shares(usable_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        shared = shares or Shares(usable_descriptors(limit), functions=None)
         super().__init__(directory, engine, memory_bytes, lambda: None, shared)
         self._table = Functions()
         self._doorkeeper = doorkeeper or Doorkeeper()

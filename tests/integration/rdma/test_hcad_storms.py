@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from hca.contract import hca
 from hca.contract.cm import CmMessage
 from hca.contract.hca import HcaMessage
+from hca.daemon.common import quotas
 from support.processes import hcad_process
 from support.processes.hcad_process import Connection, hello, member, program, queue_pair, region
 
@@ -99,6 +101,24 @@ def test_a_client_has_so_many_of_a_kind_and_others_have_theirs(fabric, what, mos
         assert serves(fabric, HOG) < PROMPT_SECONDS, "what the dead one had is free"
 
 
+def test_greedy_functions_leave_the_next_one_its_part(fabric):
+    """Functions of one tenant take completion queues until they get no more."""
+    part = quotas.RING_BYTES // 2 // quotas.FABRIC_FUNCTIONS
+    wanted = hca.HcaCqCreate(hca.HCA_MAX_CQE, 0)
+    ring_bytes = hca.HCA_MAX_CQE * 64 + 4096
+    members, programs = [], []
+    for number in range(12):
+        token = bytes([number + 1]) * 32
+        members.append(member(fabric, token))
+        programs.append(program(fabric, token))
+        create = partial(programs[-1].create, HcaMessage.CQ_CREATE, wanted)
+        count, status = until_refused(create, hca.HCA_MAX_CQS)
+        assert status == errno.ENOMEM
+        assert count >= part // ring_bytes, number
+    for connection in (*programs, *members):
+        connection.close()
+
+
 def test_rings_are_shared_out_however_many_programs_one_member_has(fabric):
     """The largest queues, from one program after another: hcad may be charged for their pages."""
     with member(fabric, HOG).socket, member(fabric, OTHER).socket:
@@ -114,7 +134,8 @@ def test_rings_are_shared_out_however_many_programs_one_member_has(fabric):
             if status:
                 break
         assert status == errno.ENOMEM
-        assert given * hca.HCA_MAX_CQE * 64 <= 512 << 20, "half of a GiB"
+        limit = quotas.RING_BYTES // 2 // quotas.FABRIC_FUNCTIONS + quotas.RING_BYTES // 4
+        assert given * hca.HCA_MAX_CQE * 64 <= limit, "its part, and half of what is not reserved"
         assert serves(fabric, OTHER) < PROMPT_SECONDS
         for hog in hogs:
             hog.close()

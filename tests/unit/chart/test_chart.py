@@ -46,7 +46,7 @@ def test_the_operator_parses_the_chart_s_configuration(tmp_path: Path) -> None:
     assert loaded.node.service_account == "tessera-node"
     assert loaded.node.gpud.allow_weak_sandbox is False
     assert loaded.node.rdma.enabled
-    assert loaded.node.rdma.resources["limits"] == {"memory": "512Mi"}
+    assert loaded.node.rdma.resources["limits"] == {"memory": "1Gi"}
     assert not operator_config(render("rdma.enabled=false"), tmp_path).node.rdma.enabled
     assert loaded.node.rdma.wire.enabled
     assert loaded.node.rdma.wire.resources["limits"] == {"memory": "96Mi"}
