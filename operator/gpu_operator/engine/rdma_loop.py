@@ -18,6 +18,7 @@ from gpu_operator.controllers.rdma import reading
 from gpu_operator.controllers.rdma.cluster import TABLES_KIND, Change, Now, PolicyCluster
 from gpu_operator.engine.computing import Computing
 from gpu_operator.engine.parts import until_one_ends
+from gpu_operator.engine.readings import Readings
 from gpu_operator.kube.actions import Action, Apply, Delete, Record
 from gpu_operator.kube.port import Chosen, Cluster, Document
 from gpu_operator.kube.reflector import Reflector
@@ -37,6 +38,12 @@ _READERS: Final[Mapping[str, Callable[[Document], Any]]] = {
     POLICY_KIND: reading.read_policy,
     TABLES_KIND: reading.read_tables,
 }
+_READ_IN_THREAD: Final = (NETWORK_KIND, POLICY_KIND, TABLES_KIND)
+"""Kinds whose readers do not run on the event loop.
+
+Reading the largest object that the schema allows takes hundreds of milliseconds; the readers of the
+other kinds take a few at most, whatever the object.
+"""
 _log = logging.getLogger(__name__)
 
 
@@ -72,15 +79,31 @@ class RdmaLoop:
         self._computing = Computing("policies")
         self._tables_due = asyncio.Event()
         self._reports_due = asyncio.Event()
+        self._specs = reading.SpecReader()
+        slow = {
+            NETWORK_KIND: self._specs.read_network,
+            POLICY_KIND: self._specs.read_policy,
+            TABLES_KIND: _READERS[TABLES_KIND],
+        }
+        self._readings = Readings("rdma-reading", slow, self.on_change)
         self.reflectors = [
             Reflector(kube, kind, object_selectors(kind, namespace), read, self.on_change)
             for kind, read in _READERS.items()
+            if kind not in _READ_IN_THREAD
+        ]
+        self.reflectors += [
+            Reflector(
+                *(kube, kind, object_selectors(kind, namespace)),
+                lambda document: document,
+                self._readings.put,
+            )
+            for kind in _READ_IN_THREAD
         ]
 
     @property
     def stuck_for_s(self) -> float:
         """Return the seconds for which the current computation has been running."""
-        return self._computing.stuck_for_s
+        return max(self._computing.stuck_for_s, self._readings.stuck_for_s)
 
     def on_change(self, kind: str, key: str, value: Any) -> None:
         """Record a change.
@@ -88,6 +111,8 @@ class RdmaLoop:
         Tables and statuses that result from changes are written only after every kind has been
         listed.
         """
+        if value is None:
+            self._specs.forget(kind, key)
         self._inbox.append((kind, key, value))
         self._tables_due.set()
 
@@ -95,13 +120,15 @@ class RdmaLoop:
         """Write tables and statuses until this task is cancelled. Raises NotLeader."""
         following = (reflector.run() for reflector in self.reflectors)
         try:
-            await until_one_ends(*following, self._work())
+            await until_one_ends(*following, self._readings.run(), self._work())
         finally:
             self._computing.close()
+            self._readings.close()
 
     async def _work(self) -> None:
         # Incomplete tables, compiled before everything is listed, would allow forbidden operations.
         await asyncio.gather(*(reflector.listed.wait() for reflector in self.reflectors))
+        await self._readings.wait_until_idle()
         await asyncio.gather(
             self._run_when_due(self._tables_due, self.write_tables),
             self._run_when_due(self._reports_due, self.write_reports),
@@ -187,7 +214,20 @@ class RdmaLoop:
             kind, metadata = document["kind"], document["metadata"]
             namespace = metadata.get("namespace")
             key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
-            # Not through ``on_change``: the result of the operator's own write needs no further
-            # pass.
-            self._inbox.append((kind, key, _READERS[kind](document)))
+            read = self._read_own(kind, document)
+            if read is None:
+                self._readings.put(kind, key, document)
+            else:
+                # Not through ``on_change``: the result of the operator's own write needs no further
+                # pass.
+                self._inbox.append((kind, key, read))
         return True
+
+    def _read_own(self, kind: str, document: Document) -> Any:
+        """Read the result of the operator's own write; None: it takes long.
+
+        A write of a status leaves the specification as it was read before. Tables are not parsed.
+        """
+        if kind == TABLES_KIND:
+            return reading.read_tables(document)
+        return self._specs.refresh(kind, document)

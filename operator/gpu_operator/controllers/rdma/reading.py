@@ -5,7 +5,7 @@ addresses and names are stored, so only pods with an HCA use memory.
 """
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -130,6 +130,70 @@ def read_network(document: Document) -> SeenNetwork:
         version, closed = _version(document), shut if was_in_force else None
         return SeenNetwork(meta, None, str(err), status, version, closed)
     return SeenNetwork(meta, read, "", status, _version(document))
+
+
+class SpecReader:
+    """Reads policies and networks; one whose specification has not changed is not parsed again.
+
+    Without this, each status that the operator writes would cost the parsing of a specification.
+    """
+
+    def __init__(self) -> None:
+        """Initialize without any object."""
+        self._policies: dict[str, SeenPolicy] = {}
+        self._networks: dict[str, SeenNetwork] = {}
+
+    def read_policy(self, document: Document) -> SeenPolicy:
+        """Parse an RDMANetworkPolicy like ``reading.read_policy``."""
+        refreshed = self._refresh_policy(document)
+        policy = read_policy(document) if refreshed is None else refreshed
+        self._policies[_key(document)] = policy
+        return policy
+
+    def read_network(self, document: Document) -> SeenNetwork:
+        """Parse an RDMANetwork like ``reading.read_network``."""
+        refreshed = self._refresh_network(document)
+        network = read_network(document) if refreshed is None else refreshed
+        self._networks[_key(document)] = network
+        return network
+
+    def refresh(self, kind: str, document: Document) -> SeenPolicy | SeenNetwork | None:
+        """Read an object whose specification was read before; return None if it must be parsed."""
+        if kind == POLICY_KIND:
+            return self._refresh_policy(document)
+        return self._refresh_network(document)
+
+    def forget(self, kind: str, key: str) -> None:
+        """Forget a deleted object."""
+        objects: dict[str, Any] = {POLICY_KIND: self._policies, NETWORK_KIND: self._networks}
+        objects.get(kind, {}).pop(key, None)
+
+    def _refresh_policy(self, document: Document) -> SeenPolicy | None:
+        known = self._policies.get(_key(document))
+        meta = meta_of({**document, "kind": POLICY_KIND})
+        if known is None or not _is_same_spec(known.meta, meta):
+            return None
+        status = _status(document, RDMANetworkPolicyStatus)
+        return replace(known, meta=meta, status=status, version=_version(document))
+
+    def _refresh_network(self, document: Document) -> SeenNetwork | None:
+        known = self._networks.get(_key(document))
+        meta = meta_of({**document, "kind": NETWORK_KIND})
+        # What takes the place of an invalid network depends on its status.
+        if known is None or known.network is None or not _is_same_spec(known.meta, meta):
+            return None
+        status = _status(document, RDMANetworkStatus)
+        return replace(known, meta=meta, status=status, version=_version(document))
+
+
+def _is_same_spec(known: Meta, meta: Meta) -> bool:
+    return (known.uid, known.generation, known.created) == (meta.uid, meta.generation, meta.created)
+
+
+def _key(document: Document) -> str:
+    metadata = document["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
 
 
 def read_tables(document: Document) -> SeenTables:
