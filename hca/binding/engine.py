@@ -73,6 +73,13 @@ class Engine(Saving, Counting):
         made = self._library.hca_client_new(self._engine, page_fd, doorbell_fd, async_fd, joined)
         return EngineClient(self._check_created(made, "a client"))
 
+    def end_client(self, client: EngineClient) -> None:
+        """Stop serving a client, in constant time, before its objects are removed one by one.
+
+        From now on its queue pairs neither send nor receive, and its regions cannot be accessed.
+        """
+        self._library.hca_client_end(self._engine, client)
+
     def remove_client(self, client: EngineClient) -> None:
         """Remove a client. The caller must have removed the client's objects."""
         self._library.hca_client_free(self._engine, client)

@@ -12,6 +12,7 @@ _SIGNATURES = {
     "hca_new": (_P, []),
     "hca_free": (None, [_P]),
     "hca_client_new": (_P, [_P, _I, _I, _I, ctypes.c_char_p]),
+    "hca_client_end": (None, [_P, _P]),
     "hca_client_free": (None, [_P, _P]),
     "hca_client_rounds": (_U64, [_P, _P]),
     "hca_cq_new": (_P, [_P, _P, _U32, _I, _U64, _U32, _I]),

@@ -7,7 +7,7 @@ when the client ends. A refusal is an ``OSError``, whose errno the client's call
 import errno
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TypeVar
 
 from hca.binding.addresses import NETWORK
@@ -78,10 +78,19 @@ class Ids:
         self._ids: dict[int, CmId] = {}
 
     def close(self) -> None:
-        """Remove all ids and channels of the client, and inform the peers of its connections."""
+        """Remove all ids and channels at once."""
+        for _ in self.remove_in_steps():
+            pass
+
+    def remove_in_steps(self) -> Generator[None, None, None]:
+        """Remove all ids and channels of the client, and inform the peers of its connections.
+
+        Each step removes one id.
+        """
         self._channels.close()  # the client reads no more events
-        for one in list(self._ids.values()):
-            self._remove(one)
+        while self._ids:
+            self._remove(self._ids[next(reversed(self._ids))])
+            yield
         self._share.refund(1, 0, CLIENT_BYTES)
         self.manager.remove_client(self.function)
 

@@ -1,1 +1,1 @@
-"""Modules that all parts of hcad use: functions, quotas, numbers, shared memory, handover state."""
+"""Modules that all parts of hcad use, such as functions, quotas, numbers and handover state."""

@@ -5,7 +5,7 @@ are removed when the client ends. A refusal is an ``OSError``, whose errno the c
 returns. Each kind of object has a module of its own.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Final
 
 from hca.binding.engine import Engine
@@ -47,25 +47,48 @@ class Objects(FlowSteering, AddressHandles, DeviceRegions, Windows):
         return self._mtu
 
     def close(self) -> None:
-        """Remove the client with all its objects."""
-        for number in list(self._qps):
-            self.destroy_qp(number)
-        for handle in list(self._srqs):
-            self.destroy_srq(handle)
-        for key in list(self._paths):
-            self.destroy_ah(key)
-        for key in list(self._windows):
-            self.destroy_window(key)
-        for key in list(self._regions):
-            self.destroy_region(key)
-        for handle in list(self._segments):
-            self.destroy_segment(handle)
-        for handle in list(self._cqs):
-            self.destroy_cq(handle)
-        for handle in list(self._channels):
-            self.destroy_channel(handle)
-        for handle in list(self._pds):
-            self.destroy_pd(handle)
+        """Remove the client with all its objects at once."""
+        self.end()
+        for _ in self.remove_in_steps():
+            pass
+
+    def end(self) -> None:
+        """Stop serving the client; ``remove_in_steps`` then removes its objects."""
+        self._engine.end_client(self._client)
+
+    def remove_in_steps(self) -> Generator[None, None, None]:
+        """Remove the client with all its objects, one object in each step.
+
+        Objects may disappear between two steps, for example if an exporter revokes memory. The
+        newest object of a kind comes first, because finding it takes constant time.
+        """
+        while self._qps:
+            self.destroy_qp(next(reversed(self._qps)))
+            yield
+        while self._srqs:
+            self.destroy_srq(next(reversed(self._srqs)))
+            yield
+        while self._paths:
+            self.destroy_ah(next(reversed(self._paths)))
+            yield
+        while self._windows:
+            self.destroy_window(next(reversed(self._windows)))
+            yield
+        while self._regions:
+            self.destroy_region(next(reversed(self._regions)))
+            yield
+        while self._segments:
+            self.destroy_segment(next(reversed(self._segments)))
+            yield
+        while self._cqs:
+            self.destroy_cq(next(reversed(self._cqs)))
+            yield
+        while self._channels:
+            self.destroy_channel(next(reversed(self._channels)))
+            yield
+        while self._pds:
+            self.destroy_pd(next(reversed(self._pds)))
+            yield
         self.remove_from_engine()
 
     def save(self, handover_state: HandoverState) -> Row:

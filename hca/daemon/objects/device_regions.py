@@ -55,13 +55,13 @@ class DeviceRegions(Regions):
         # Any event on the connection revokes the memory: its end, or data, which exporters never
         # send.
         loop = asyncio.get_running_loop()
-        loop.add_reader(imported.connection.fileno(), self._revoke, handle, segment)
+        loop.add_reader(imported.connection.fileno(), self._revoke, segment)
 
-    def _revoke(self, handle: int, segment: Segment) -> None:
+    def _revoke(self, segment: Segment) -> None:
         """Remove the segment's regions from the engine, then release the memory to its exporter."""
         revoked = 0
-        for region in self._regions.values():
-            if handle in region.segments and region.engine is not None:
+        for region in [self._regions[key] for key in segment.keys]:
+            if region.engine is not None:
                 self._engine.remove_region(region.engine)
                 region.engine = None
                 revoked += 1

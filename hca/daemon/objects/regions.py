@@ -4,6 +4,7 @@ import errno
 import os
 from contextlib import ExitStack
 from ctypes import byref, memmove, sizeof
+from dataclasses import field
 
 from hca.binding.engine import Engine, EngineRegion, EngineSegment
 from hca.contract import hca
@@ -33,7 +34,8 @@ class Segment:
     """The engine's segment; None if an exporter has revoked the imported memory."""
     descriptor: int
     size: int
-    regions: int = 0
+    keys: set[int] = field(default_factory=set)
+    """The keys of the regions with a piece in the segment."""
     imported: ImportedMemory | None = None
     """The imported memory of the segment; None: hcad made the memory itself."""
 
@@ -88,7 +90,7 @@ class Regions(Domains):
     def destroy_segment(self, handle: int) -> None:
         """Remove a segment that contains no regions. Raises OSError."""
         segment = get(self._segments, handle)
-        if segment.regions:
+        if segment.keys:
             raise os_error(errno.EBUSY)
         del self._segments[handle]
         self._end_segment(segment)
@@ -140,7 +142,7 @@ class Regions(Domains):
         self._regions[key] = _Region(*(made, wanted.pd, wanted.bytes, used, bytes(wanted)[:length]))
         self._pds[wanted.pd] += 1
         for handle in used:
-            self._segments[handle].regions += 1
+            self._segments[handle].keys.add(key)
 
     def destroy_region(self, key: int) -> None:
         """Deregister a memory region. Raises OSError."""
@@ -156,7 +158,7 @@ class Regions(Domains):
         self.share.refund(0, 0, _object_bytes(region.segments))
         self._pds[region.pd] -= 1
         for handle in region.segments:
-            self._segments[handle].regions -= 1
+            self._segments[handle].keys.discard(key)
 
     def _check_region(self, wanted: hca.HcaMrCreate) -> None:
         check_range(wanted.piece_count, 1, hca.HCA_MAX_PIECES)

@@ -16,6 +16,7 @@ from hca.contract.hca_engine import HcaPolicyChange
 from hca.contract.hca_objects import HcaAhCreate
 from hca.daemon.cm.bindings import NOT_CONNECTED, Found
 from hca.daemon.cm.policy import Refusal, Service
+from hca.daemon.common.steps import StepRunner, Steps, divide, run_at_once
 from hca.daemon.policy import memory_rules
 from hca.daemon.policy.denials import Denials
 from hca.daemon.policy.flows import Flows
@@ -40,6 +41,8 @@ from rdma.tables import DEFAULT_PKEY, FULL, Flow, Identity, Limits, NodeTables, 
 from rdma.verbs import ALL, Verb
 
 _DEFAULT: Final = DEFAULT_PKEY | FULL
+_AT_ONCE: Final = 64
+"""The number of connections that one step evaluates."""
 _EVERYTHING: Final = ConnectionVerdict(_DEFAULT, ALL, ALL)
 Apply = Callable[[HcaPolicyChange], None]
 
@@ -60,6 +63,7 @@ class Enforcer:
         self._new_evaluator = new_evaluator
         self._evaluator: FlowEvaluator | None = None
         self._connections: dict[End, Connection] = {}
+        self._steps = StepRunner()
         self._identities: Mapping[str, Identity] = {}
         self._pods: Mapping[str, Pod] = {}
         self._uses_qpn = self._uses_traffic_class = False
@@ -86,16 +90,37 @@ class Enforcer:
         return not self.managed or any(self._is_in_tables(party, one) for one in party.addresses)
 
     def replace_tables(self, tables: NodeTables) -> SwitchResult:
-        """Replace the tables.
+        """Replace the tables at once.
 
         When this method returns, the engine no longer transfers data that the new tables forbid.
 
         Raises:
             StaleTables: the new tables are older than those in force, or belong to another node.
         """
+        return run_at_once(self._replace_in_steps(tables))
+
+    async def apply_tables(self, tables: NodeTables) -> SwitchResult:
+        """Replace the tables like ``replace_tables``, in steps. Raises StaleTables.
+
+        New connections are evaluated with the new tables from the first step on.
+        """
+        return await self._steps.run(self._replace_in_steps(tables))
+
+    async def collect_counts(self) -> None:
+        """Update the counts of all flows in steps."""
+        await self._steps.run(self._collect_in_steps())
+
+    async def apply_owners(self) -> None:
+        """Evaluate all connections again like ``reevaluate``, in steps."""
+        await self._steps.run(self._reevaluate_in_steps())
+
+    def _collect_in_steps(self) -> Steps[None]:
+        yield from self.flows.collect_in_steps()
+
+    def _replace_in_steps(self, tables: NodeTables) -> Steps[SwitchResult]:
         check_successor(self.tables, tables)
         evaluator = self._new_evaluator(tables)
-        self.flows.collect_counts()  # by the verdicts of the old tables
+        yield from self.flows.collect_in_steps()  # by the verdicts of the old tables
         self.managed, self.tables, self._evaluator = True, tables, evaluator
         ports = [port for rule in tables.rules for port in rule.ports]
         self._uses_qpn = any(port.qpns for port in ports)
@@ -110,15 +135,19 @@ class Enforcer:
             for one in tables.endpoints
             if one.identity in numbers
         }
-        switched = self._evaluate_all(tables)
+        self.flows.begin_switch()
+        switched = yield from self._evaluate_all(tables)
         self.flows.set_rules(tables.rules)
         return switched
 
     def reevaluate(self) -> None:
         """Evaluate all connections again, because the owner of a function has changed."""
+        run_at_once(self._reevaluate_in_steps())
+
+    def _reevaluate_in_steps(self) -> Steps[None]:
         if self.tables is not None:
-            self.flows.collect_counts()
-            self._evaluate_all(self.tables)
+            yield from self.flows.collect_in_steps()
+            yield from self._evaluate_all(self.tables)
 
     def authorize_peer(
         self,
@@ -293,36 +322,48 @@ class Enforcer:
     def _generation(self) -> int:
         return self.tables.generation if self.tables is not None else 0
 
-    def _evaluate_all(self, tables: NodeTables) -> SwitchResult:
-        """Evaluate every connection again and set all verdicts in the engine in one call."""
-        known: dict[object, ConnectionVerdict] = {}
-        changes, old = [], []
+    def _evaluate_all(self, tables: NodeTables) -> Steps[SwitchResult]:
+        """Evaluate every connection again and set the verdicts in the engine, some in each step."""
         revoked = narrowed = 0
-        for qp, connection in self._connections.items():
-            party, requested = connection.party, connection.requested
-            same = requested if self._uses_qpn else (requested[0], requested[3], requested[4])
-            key = (party, same, connection.service, connection.is_path, connection.is_raw)
-            verdict = known.get(key)
-            if verdict is None:
-                verdict = known[key] = self._evaluate(connection)
-            before, is_path = connection.verdict, connection.is_path
-            old.append(before)
-            change = verdict.to_policy_change(qp, tables.generation, is_path=is_path)
-            changes.append(change)
-            if connection.is_awaited:
-                change.revoke = 0
-            elif not verdict.sends and not verdict.receives:
-                if before.sends or before.receives:
-                    revoked += not is_path
-                    self._deny(connection, verdict)
-            elif before.sends & ~verdict.sends or before.receives & ~verdict.receives:
-                narrowed += 1
-            self._hold(connection, verdict)
-        self._engine.set_policies(changes)
-        for before in old:
-            self._let_go(before)
+        for batch in divide(tuple(self._connections.items()), _AT_ONCE):
+            # A connection that has changed since then was evaluated with the new tables. Verdicts
+            # are not kept for later steps: the rows of a verdict may be removed in between.
+            verdicts: dict[object, ConnectionVerdict] = {}
+            changes, old = [], []
+            for end, connection in batch:
+                if self._connections.get(end) is not connection:
+                    continue
+                verdict = self._verdict_among(connection, verdicts)
+                before, is_path = connection.verdict, connection.is_path
+                old.append(before)
+                change = verdict.to_policy_change(end, tables.generation, is_path=is_path)
+                changes.append(change)
+                if connection.is_awaited:
+                    change.revoke = 0
+                elif not verdict.sends and not verdict.receives:
+                    if before.sends or before.receives:
+                        revoked += not is_path
+                        self._deny(connection, verdict)
+                elif before.sends & ~verdict.sends or before.receives & ~verdict.receives:
+                    narrowed += 1
+                self._hold(connection, verdict)
+            self._engine.set_policies(changes)
+            for verdict in old:
+                self._let_go(verdict)
+            yield
         self.revoked += revoked
         return SwitchResult(tables.generation, revoked, narrowed)
+
+    def _verdict_among(
+        self, connection: Connection, verdicts: dict[object, ConnectionVerdict]
+    ) -> ConnectionVerdict:
+        """Return the verdict on a connection, from ``verdicts`` if a similar one is there."""
+        party, requested = connection.party, connection.requested
+        same = requested if self._uses_qpn else (requested[0], requested[3], requested[4])
+        key = (party, same, connection.service, connection.is_path, connection.is_raw)
+        if key not in verdicts:
+            verdicts[key] = self._evaluate(connection)
+        return verdicts[key]
 
     def _evaluate(self, connection: Connection) -> ConnectionVerdict:
         """Return the verdict on a connection, which covers both directions."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from hca.binding.engine import Engine, EngineFlow
 from hca.contract.hca_engine import HCA_VERBS, HcaFlowCounts
+from hca.daemon.common.steps import divide
 from hca.daemon.policy.denials import Denial, Denials
 from hca.daemon.policy.parties import Parties
 from hca.daemon.policy.rates import Rates
@@ -17,6 +18,7 @@ from rdma.verbs import NAMES, Verb
 from vgpu_sim.records import dataclass
 
 _NAME_OF: Final[Mapping[Verb, str]] = {verb: name for name, verb in NAMES.items()}
+_ROWS_AT_ONCE: Final = 64
 _ANSWERED: Final = Verb.READ | Verb.ATOMIC_CAS | Verb.ATOMIC_FAA
 """Verbs whose data moves from the destination to the source."""
 RuleKey = tuple[str, str, int]
@@ -50,6 +52,8 @@ class Row:
     flow: Flow
     function: str
     verdict: Verdict
+    rules: Sequence[Rule] = ()
+    """The rules of the tables to which the verdict's numbers of rules refer."""
     holders: int = 0
     seen: HcaFlowCounts = field(default_factory=HcaFlowCounts)
 
@@ -81,6 +85,7 @@ class Flows:
         self.rates = Rates(engine)
         self._rows: dict[Flow, Row] = {}
         self._rules: Sequence[Rule] = ()
+        self._switching = False
         self._sums: dict[RuleKey, RuleCount] = {}
 
     def __len__(self) -> int:
@@ -96,7 +101,7 @@ class Flows:
         if row is None:
             made = Row(self._engine.add_flow(), flow, self._function_of(flow), verdict)
             row = self._rows[flow] = made
-        row.verdict = verdict
+        row.verdict, row.rules = verdict, rules
         self.rates.apply_limits(row.engine, flow, verdict, rules)
         return row
 
@@ -116,11 +121,22 @@ class Flows:
         The operations that were counted since the last call are added to the sums of the rules that
         matched them.
         """
-        rows = tuple(self._rows.values())
-        if rows:
-            counted = self._engine.read_flows([row.engine for row in rows])
-            for row, counts in zip(rows, counted, strict=True):
-                self._count(row, counts)
+        for _ in self.collect_in_steps():
+            pass
+
+    def collect_in_steps(self) -> Iterator[None]:
+        """Do the work of ``collect_counts``, for some of the rows in each step."""
+        for batch in divide(tuple(self._rows.values()), _ROWS_AT_ONCE):
+            rows = [row for row in batch if self._rows.get(row.flow) is row]
+            if rows:
+                counted = self._engine.read_flows([row.engine for row in rows])
+                for row, counts in zip(rows, counted, strict=True):
+                    self._count(row, counts)
+            yield
+
+    def begin_switch(self) -> None:
+        """Count by each row's own rules until ``set_rules``: new verdicts come in steps."""
+        self._switching = True
 
     def set_rules(self, rules: Sequence[Rule]) -> None:
         """Replace the rules for which sums are kept by those of new tables.
@@ -128,7 +144,7 @@ class Flows:
         The sums of rules that the new tables also contain are kept; all others are dropped.
         Before this call, the caller must set the verdicts of the rows under the new tables.
         """
-        self._rules = rules
+        self._rules, self._switching = rules, False
         known = {_key(rule) for rule in rules}
         self._sums = {key: count for key, count in self._sums.items() if key in known}
 
@@ -150,6 +166,8 @@ class Flows:
             }
 
     def _count(self, row: Row, counts: HcaFlowCounts) -> None:
+        if bytes(counts) == bytes(row.seen):
+            return
         for place in range(HCA_VERBS):
             verb = Verb(1 << place)
             done = counts.operations[place] - row.seen.operations[place]
@@ -161,9 +179,10 @@ class Flows:
         row.seen = HcaFlowCounts.from_buffer_copy(bytes(counts))
 
     def _matching_rules(self, row: Row) -> Iterator[tuple[Rule, RuleCount]]:
+        rules = row.rules if self._switching else self._rules
         for number in row.verdict.rules:
-            if number < len(self._rules):
-                rule = self._rules[number]
+            if number < len(rules):
+                rule = rules[number]
                 yield rule, self._sums.setdefault(_key(rule), RuleCount())
 
     def _add_done(self, row: Row, verb: Verb, operations: int, size: int) -> None:

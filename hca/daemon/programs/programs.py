@@ -19,6 +19,7 @@ from hca.contract.hca import HcaMessage
 from hca.daemon.cm.server import CmServer
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.common.quotas import CLIENT_BYTES, CLIENT_DESCRIPTORS
+from hca.daemon.common.steps import StepRunner, Steps, run_at_once
 from hca.daemon.objects.client_objects import Objects
 from hca.daemon.objects.providers import Providers
 from hca.daemon.policy.enforcement import Enforcer
@@ -87,6 +88,7 @@ class Programs:
         self._serving = asyncio.Event()
         self._serving.set()
         self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
+        self._removal = StepRunner()
 
     async def pause(self) -> str:
         """Stop serving programs and wait until all replies are sent.
@@ -197,11 +199,21 @@ class Programs:
             await self._converse(client, sockets, respond)
         finally:
             del self._open[client]
-            self._dismiss(function, objects)
+            await self._remove_in_steps(function, objects)
+
+    async def _remove_in_steps(self, function: OpenedFunction, objects: Objects) -> None:
+        """Stop serving a program, and remove its objects in steps."""
+        objects.end()
+        await self._removal.run(self._removal_of(function, objects))
+
+    def _dismiss(self, function: OpenedFunction, objects: Objects) -> None:
+        """Stop serving a program that has no objects yet, and remove it at once."""
+        objects.end()
+        run_at_once(self._removal_of(function, objects))
 
     @staticmethod
-    def _dismiss(function: OpenedFunction, objects: Objects) -> None:
-        objects.close()
+    def _removal_of(function: OpenedFunction, objects: Objects) -> Steps[None]:
+        yield from objects.remove_in_steps()
         function.share.refund(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
 
     def _admit(self, function: OpenedFunction) -> Objects:
@@ -244,7 +256,7 @@ class Programs:
             )
         finally:
             self._connecting -= 1
-            ids.close()
+            await self._removal.run(ids.remove_in_steps())
 
     async def _converse(
         self, client: socket.socket, sockets: ForeignSockets, respond: Respond

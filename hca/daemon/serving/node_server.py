@@ -131,7 +131,7 @@ class NodeServer(PodServer):
         finally:
             self._connected[name] -= 1
             if not entered:
-                self._dismiss(opened, objects)
+                await self._remove_in_steps(opened, objects)
                 client.close()
 
 

@@ -137,8 +137,8 @@ class PodServer(Server):
             for lost in self._table.find_displaced(name, binding):
                 await self.release(lost.name)
             self._bind(function, binding)
+            await self.enforcer.apply_owners()
         self._write(function)
-        self.enforcer.reevaluate()
         logger.info("function_bound function=%s pod=%s", name, binding.pod)
 
     def _bind(self, function: Function, binding: Binding) -> None:
@@ -179,7 +179,8 @@ class PodServer(Server):
         holder = self._holders.pop(name, None)
         if holder is not None:
             self.enforcer.parties.remove(holder)
-            self.enforcer.reevaluate()
+            with self._change():
+                await self.enforcer.apply_owners()
         self._write(self._table.get(name))
         logger.info("function_released function=%s programs=%d", name, len(programs))
 

@@ -33,7 +33,7 @@ def operations(enforcer: Enforcer, wires: PodWires | None = None) -> dict[str, O
         except RdmaError as err:
             raise InvalidRequest(str(err)) from err
         try:
-            switched = enforcer.replace_tables(decoded)
+            switched = await enforcer.apply_tables(decoded)
         except StaleTables as err:
             raise Conflict(str(err)) from err
         return {
@@ -52,12 +52,13 @@ def operations(enforcer: Enforcer, wires: PodWires | None = None) -> dict[str, O
 
     async def status(params: dict[str, Any]) -> dict[str, Any]:
         fields(params, {})
+        await enforcer.collect_counts()
         said = policy_status(enforcer)
         return said if wires is None else {**said, "wire": wires.status()}
 
     async def denials(params: dict[str, Any]) -> dict[str, Any]:
         fields(params, {})
-        enforcer.flows.collect_counts()
+        await enforcer.collect_counts()
         taken, lost = enforcer.denials.take()
         listed = [{**denial.to_json(), "count": count} for denial, count in taken.items()]
         return {"denials": listed, "lost": lost}

@@ -108,11 +108,13 @@ class Server(AdoptingPrograms):
 
     async def close(self) -> None:
         """Close all connections and thereby remove the clients' objects."""
+        self._removal.finish()  # a task that waits for it must not be cancelled before
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        self._removal.finish()
         if self._listener is not None:
             self._listener.close()
 
@@ -128,7 +130,7 @@ class Server(AdoptingPrograms):
         """
         while True:
             await asyncio.sleep(GATHER_SECONDS)
-            self.enforcer.flows.collect_counts()
+            await self.enforcer.collect_counts()
 
     async def _show(self) -> None:
         """Update the counter files of all devices periodically."""

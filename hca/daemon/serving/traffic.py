@@ -18,6 +18,7 @@ def operations(server: PodServer) -> dict[str, Operation]:
 
     async def traffic(params: dict[str, Any]) -> dict[str, Any]:
         fields(params, {})
+        await server.enforcer.collect_counts()
         return read_traffic(server)
 
     return {"traffic": traffic}

@@ -40,6 +40,7 @@ struct hca_client {
   struct hca_cq *rearm_next;     /* the next armed queue to look at; NULL: the first */
   uint32_t rearm_left, cq_count;
   int doorbell_fd, async_fd;
+  bool ended; /* its objects are being removed: they transfer no data any more */
   uint8_t gids[TESSERA_HCA_GIDS][16];
   uint16_t pkeys[TESSERA_HCA_PKEYS]; /* 0: empty */
   struct hca_cq *cqs;

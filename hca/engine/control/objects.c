@@ -46,6 +46,12 @@ struct hca_client *hca_client_new(struct hca *hca, int page_fd, int doorbell_fd,
   return NULL;
 }
 
+void hca_client_end(struct hca *hca, struct hca_client *client) {
+  hca_enter(hca);
+  client->ended = true;
+  hca_leave(hca);
+}
+
 void hca_client_free(struct hca *hca, struct hca_client *client) {
   hca_enter(hca);
   hca_function_leave(hca, client);

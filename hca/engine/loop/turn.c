@@ -171,6 +171,10 @@ static void drain(struct hca *hca, struct hca_qp *qp) {
 }
 
 bool hca_turn(struct hca *hca, struct hca_qp *qp) {
+  if (qp->client->ended) {
+    hca_wait_end(hca, qp);
+    return false;
+  }
   wake_requester(hca, qp);
   if (qp->wired && qp->attributes.state > TESSERA_VERBS_STATE_SQD) hca_wire_stop(hca, qp);
   const int64_t end = hca->charged->credit - HCA_TURN_BYTES;

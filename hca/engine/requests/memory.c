@@ -94,7 +94,7 @@ bool hca_store(uint64_t *at, uint64_t value) {
 const struct hca_region *hca_region_of(struct hca *hca, const struct hca_qp *qp, uint32_t key,
                                        uint64_t address, uint64_t bytes, uint32_t access) {
   const struct hca_region *region = hca_table_get(&hca->regions, key);
-  if (!region || region->client != qp->client || region->pd != qp->pd) return NULL;
+  if (!region || region->client->ended || region->client != qp->client || region->pd != qp->pd) return NULL;
   if ((region->access & access) != access) return NULL;
   if (!hca_policy_opens(&qp->policy, region->access, access)) return NULL;
   return hca_holds(region->iova, region->bytes, address, bytes) ? region : NULL;

@@ -22,6 +22,7 @@ bool hca_same_partition(const struct hca_qp *one, const struct hca_qp *other) {
 
 bool hca_receives(const struct hca_qp *qp) {
   const uint32_t state = qp->attributes.state;
+  if (qp->client->ended) return false;
   return state == TESSERA_VERBS_STATE_RTR || state == TESSERA_VERBS_STATE_RTS ||
          state == TESSERA_VERBS_STATE_SQD || state == TESSERA_VERBS_STATE_SQE;
 }

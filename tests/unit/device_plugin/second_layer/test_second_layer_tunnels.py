@@ -61,7 +61,7 @@ def test_ports_of_fou_receivers_are_read() -> None:
     assert kernel.requests == [(CONTROL, 3), (FOU, 3)]
 
 
-def test_a_kernel_without_fou_is_not_asked_for_it() -> None:
+def test_a_kernel_without_fou_gets_no_request_for_it() -> None:
     """A request for the family by its name would load the module."""
     kernel = Kernel(family(0x15, b"ethtool") + message(DONE))
     assert list_fou_ports(kernel) == ()

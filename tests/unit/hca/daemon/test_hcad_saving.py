@@ -44,7 +44,7 @@ def answers(objects: Objects) -> dict[str, object]:
         "domains": dict(objects._pds),
         "queues": {h: (c.channel, c.entries, c.queue_pairs) for h, c in objects._cqs.items()},
         "channels": {h: c.queues for h, c in objects._channels.items()},
-        "segments": {h: (s.size, s.regions) for h, s in objects._segments.items()},
+        "segments": {h: (s.size, frozenset(s.keys)) for h, s in objects._segments.items()},
         "regions": {k: (r.pd, r.segments, r.wanted) for k, r in objects._regions.items()},
         "shared": {h: bytes(objects.query_srq(h)) for h in objects._srqs},
         "windows": {k: (w.pd, w.wanted) for k, w in objects._windows.items()},

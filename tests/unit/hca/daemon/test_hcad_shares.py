@@ -36,7 +36,7 @@ def take_all(share: Share, kind: int) -> int:
     return share.held[kind]
 
 
-def offered(total: int, count: int) -> list[Share]:
+def make_functions(total: int, count: int) -> list[Share]:
     """Return the shares of a node's functions, with ``total`` of each resource."""
     shares = Shares(total, total, total, functions=None)
     return [shares.new_share() for _ in range(count)]
@@ -47,7 +47,7 @@ def offered(total: int, count: int) -> list[Share]:
 def test_after_greedy_functions_the_next_one_has_its_part(kind: int, count: int) -> None:
     """Of k greedy functions of a node, however they take, for each k."""
     for greedy in range(count):
-        functions = offered(8192, count)
+        functions = make_functions(8192, count)
         for share in functions[:greedy]:
             take_all(share, kind)
         assert take_all(functions[greedy], kind) >= 8192 // count
@@ -64,7 +64,7 @@ def test_whatever_the_others_do_a_function_gets_its_part(
     total: int, count: int, steps: list[tuple[int, int]], kind: int
 ) -> None:
     """Functions take and give back; then each one, alone, can have a full part."""
-    functions = offered(total, count)
+    functions = make_functions(total, count)
     for place, amount in steps:
         share = functions[place % count]
         if amount < 0:
@@ -135,7 +135,7 @@ def test_a_function_that_is_offered_later_lessens_the_parts_and_takes_nothing_aw
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
 def test_what_is_refused_takes_nothing_and_what_is_given_back_can_be_had_again(kind: int) -> None:
     """This includes other kinds, of which there would have been enough."""
-    first, second = offered(100, 2)
+    first, second = make_functions(100, 2)
     wanted = [50, 50, 50]
     wanted[kind] = 51
     for _ in range(3):
@@ -150,7 +150,7 @@ def test_what_is_refused_takes_nothing_and_what_is_given_back_can_be_had_again(k
 
 
 def test_what_goes_wrong_is_given_back() -> None:
-    share, _ = offered(10, 2)
+    share, _ = make_functions(10, 2)
     with pytest.raises(ZeroDivisionError), share.charging(3):
         raise ZeroDivisionError
     assert room(share) == (5, 5, 5)
@@ -160,7 +160,7 @@ def test_what_goes_wrong_is_given_back() -> None:
 
 
 def test_what_a_predecessor_has_given_is_taken_whatever_there_is() -> None:
-    share, other = offered(10, 2)
+    share, other = make_functions(10, 2)
     with share.suspending_limits():
         share.charge(9, 9, 9)
     assert room(share) == (0, 0, 0)
