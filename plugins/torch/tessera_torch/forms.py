@@ -54,6 +54,12 @@ def _take_remainder(first: Any, second: Any) -> Any:
     return torch.where((rest != 0) & ((second < 0) != (rest < 0)), rest + second, rest)
 
 
+def _shrink(x: Any, lambd: Any) -> Any:
+    """Move numbers towards 0; what is near it becomes the positive 0."""
+    near = torch.where(x.isnan(), x, 0)
+    return torch.where(x > lambd, x - lambd, torch.where(x < -lambd, x + lambd, near))
+
+
 def _shift_right(first: Any, second: Any) -> Any:
     """Shift by any distance: outside a number's bits only its sign is left."""
     dtype = torch.result_type(first, second)
@@ -111,6 +117,7 @@ _FORMS: Final[dict[str, Callable[..., Any]]] = {
     "addcmul": _addcmul,
     "addcdiv": _addcdiv,
     "div.Tensor_mode": _divide,
+    "softshrink": _shrink,
     "floor_divide": _divide_integers_down,
     "floor_divide.Scalar": _divide_integers_down,
     "remainder.Scalar": _take_remainder,

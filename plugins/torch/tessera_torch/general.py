@@ -13,6 +13,8 @@ from tessera_torch.forms import formula
 from tessera_torch.inference import infer
 from tessera_torch.layouts import Layout, layout_of
 from tessera_torch.nesting import Nested, compiling
+from tessera_torch.operand_rules import ALSO_PROMOTED
+from tessera_torch.operands import Operands
 from tessera_torch.replay.recording import Recorder
 from tessera_torch.signature import Signature
 from tessera_torch.targets import write
@@ -146,10 +148,12 @@ class General:
         scaled = signature.alpha >= 0 and given.spec[signature.alpha] == "n"
         numbers = len(given.numbers)
         in_place = bool(signature.writes) and not signature.is_out
+        is_promoted = signature.name.partition(".")[0] in ALSO_PROMOTED
+        operands = Operands(signature, given, (None,)) if is_promoted else given
 
         def function(*values: Any) -> Any:
             brought = [bring(one) for one in values[:numbers]]
-            arguments = given.rebuild(values[numbers:], brought)
+            arguments = operands.rebuild(values[numbers:], brought)
             results = self.formula(list(arguments), scaled)
             listed = tuple(results) if isinstance(results, (tuple, list)) else (results,)
             if not in_place:

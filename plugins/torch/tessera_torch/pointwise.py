@@ -10,9 +10,11 @@ from tessera_torch import counts, layout
 from tessera_torch.arguments import Arguments, on_device
 from tessera_torch.checks.messages import broadcast_shapes, check_cast
 from tessera_torch.checks.overlap import check_inner_overlap, check_overlap
+from tessera_torch.float8 import as_bytes
 from tessera_torch.forms import formula
 from tessera_torch.layout import Iteration
 from tessera_torch.nesting import Nested, compiling
+from tessera_torch.operands import Operands, check_float8, convert
 from tessera_torch.replay.recording import Recorder
 from tessera_torch.signature import Signature
 from tessera_torch.targets import resize
@@ -121,7 +123,7 @@ class Pointwise:
         else:
             targets_strides = (loop.result_loop_strides,) * len(written)
             inputs_strides = loop.strides
-        passed = [*given.tensors, *written]
+        passed = [as_bytes(one) for one in (*given.tensors, *written)]
         aligned = tuple(one.data_ptr() % 16 == 0 for one in passed)
         whole = (key, loop.pattern(not are_targets), aligned)
         values = [*loop.sizes]
@@ -167,8 +169,8 @@ class Pointwise:
             remaining = iter(strides[0])
             for one in given.tensors:
                 own = next(remaining) if one.dim() else None
-                described.append((one, own))
-            described.extend(zip(written, strides[1], strict=True))
+                described.append((as_bytes(one), own))
+            described.extend(zip(map(as_bytes, written), strides[1], strict=True))
             laid: list[tuple[Any, Any, Any]] = []
             for one, own in described:
                 if own is None or (not one.dim() and not any(t.dim() for t in written)):
@@ -198,14 +200,18 @@ class Pointwise:
         scaled = self.signature.alpha >= 0 and given.spec[self.signature.alpha] == "n"
         numbers = len(given.numbers)
         inputs = len(given.tensors)
+        operands = Operands(self.signature, given, dtypes)
+        types = [(dtype, one.dtype) for dtype, one in zip(dtypes, written, strict=True)]
 
         def function(*values: Any) -> Any:
             brought = [bring(one) for one in values[:numbers]]
-            tensors = values[numbers : numbers + inputs]
-            results = self.formula(given.rebuild(tensors, brought), scaled)
+            arguments = operands.rebuild(values[numbers : numbers + inputs], brought)
+            results = operands.compute(arguments)
+            if results is None:
+                results = self.formula(arguments, scaled)
             listed = results if isinstance(results, (tuple, list)) else (results,)
-            for target, one, dtype in zip(values[numbers + inputs :], listed, dtypes, strict=True):
-                converted = one if one.dtype == dtype else one.to(dtype)
+            for target, one, own in zip(values[numbers + inputs :], listed, types, strict=True):
+                converted = convert(one, *own)
                 if converted.shape != target.shape:
                     converted = converted.expand(target.shape)
                 torch.ops.aten.copy_.default(target, converted)
@@ -218,6 +224,7 @@ class Pointwise:
     ) -> tuple[Any, ...]:
         """Return the results' types. Raises what PyTorch raises for these arguments."""
         given.check_devices()
+        check_float8(self.signature, given)
         if self.signature.functional is None:
             return tuple(one.dtype for one in targets)
         from tessera_torch.inference import infer

@@ -19,6 +19,11 @@ TITLES: Final = {
     torch.float64: "Double",
     torch.complex64: "ComplexFloat",
     torch.complex128: "ComplexDouble",
+    torch.float8_e4m3fn: "Float8_e4m3fn",
+    torch.float8_e5m2: "Float8_e5m2",
+    torch.float8_e4m3fnuz: "Float8_e4m3fnuz",
+    torch.float8_e5m2fnuz: "Float8_e5m2fnuz",
+    torch.float8_e8m0fnu: "Float8_e8m0fnu",
 }
 _SIZE: Final = re.compile(r"torch\.Size\((\[[^\]]*\])\)")
 _BROADCAST: Final = re.compile(
