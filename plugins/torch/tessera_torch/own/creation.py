@@ -9,11 +9,12 @@ import torch
 
 from tessera_torch import counts
 from tessera_torch.complexes.parts import REAL_OF, join, split
-from tessera_torch.own.creation_kernels import sequence
+from tessera_torch.own.creation_kernels import between, sequence
 from tessera_torch.own.launching import launch
 from tessera_torch.own.selection import positions
 
 _BLOCK: Final = 256
+_NARROW: Final = (torch.float16, torch.bfloat16)
 
 
 def _bits(number: float) -> int:
@@ -84,25 +85,41 @@ def _linspace(start: Any, end: Any, steps: int, *, out: Any) -> Any:
             for ends in zip(split(start), split(end), strict=True)
         )
         return out.copy_(join(*parts))
-    dtype = out.dtype if out.is_floating_point() else torch.float32
-    first, last = float(start), float(end)
-    step = (last - first) / (steps - 1)
-    low = torch.empty(steps, dtype=dtype, device=out.device)
-    high = torch.empty(steps, dtype=dtype, device=out.device)
-    _fill(low, steps, first, step)
-    _fill(high, steps, last - step * (steps - 1), step)
-    half = torch.empty(steps, dtype=torch.int64, device=out.device)
-    _fill(half, steps, 0, 1)
-    return out.copy_(torch.where(half < steps // 2, low, high))
+    return _fill_between(out, start, end, steps, out.dtype)
+
+
+def _fill_between(out: Any, start: Any, end: Any, steps: int, dtype: Any) -> Any:
+    """Fill a vector with numbers between ends, which are converted to a type first."""
+    # A whole element's overflow raises PyTorch's error, which it does not check for a single one.
+    ends = torch.empty((2, 2), dtype=dtype, device="cpu")
+    ends[0].fill_(start)
+    ends[1].fill_(end)
+    inner = dtype if dtype.is_floating_point else torch.float32
+    first, last = ends[0, 0].to(inner), ends[1, 0].to(inner)
+    step = (last - first) / torch.tensor(steps - 1, dtype=inner, device="cpu")
+    numbers = [_bits(float(one)) for one in (first, last, step)]
+    target = out if out.is_contiguous() else torch.empty_like(out).contiguous()
+    kinds = (inner in _NARROW, inner != torch.float64, not out.is_floating_point())
+    launch(between, (-(-steps // _BLOCK),), out.device, target, *numbers, steps, *kinds, _BLOCK)
+    return out if target is out else out.copy_(target)
 
 
 def _logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any) -> Any:
     counts.CALLS["logspace"] += 1
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
     if out.numel() != steps:
         out.resize_(steps)
-    dtype = torch.float64 if out.dtype == torch.float64 else torch.float32
-    dtype = out.dtype if out.is_complex() else dtype
-    exponents = torch.linspace(start, end, steps, dtype=dtype, device=out.device)
+    if not steps:
+        return out
+    if steps == 1:
+        return out.fill_(base**start)
+    if out.is_complex():
+        exponents = torch.linspace(start, end, steps, dtype=out.dtype, device=out.device)
+    else:
+        inner = out.dtype if out.is_floating_point() else torch.float32
+        exponents = torch.empty(steps, dtype=inner, device=out.device)
+        _fill_between(exponents, start, end, steps, out.dtype)
     return out.copy_(torch.pow(base, exponents))
 
 
