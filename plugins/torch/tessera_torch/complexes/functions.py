@@ -33,10 +33,26 @@ def divide(a: Pair, b: Pair) -> Pair:
     return torch.where(zero, a[0] / size, real), torch.where(zero, a[1] / size, imag)
 
 
+def _choose(condition: Any, special: Pair, usual: Pair) -> Pair:
+    """Return special parts where a condition holds."""
+    return (
+        torch.where(condition, special[0], usual[0]),
+        torch.where(condition, special[1], usual[1]),
+    )
+
+
+def _is_wild(x: Any) -> Any:
+    """Return where a number has no sine: it is infinite or no number."""
+    return ~x.isfinite()
+
+
 def exp(z: Pair) -> Pair:
     """Return the exponential."""
-    size = z[0].exp()
-    return size * z[1].cos(), torch.where(z[1] == 0, z[1], size * z[1].sin())
+    x, y = z
+    size = x.exp()
+    y = torch.where(_is_wild(y) & (x == -math.inf), 1, y)  # any direction of nothing
+    usual = size * y.cos(), torch.where(y == 0, y, size * y.sin())
+    return _choose(_is_wild(y) & (x == math.inf), (x, torch.full_like(y, math.nan)), usual)
 
 
 def _log_size(x: Any, y: Any) -> Any:
@@ -73,17 +89,30 @@ def sqrt(z: Pair) -> Pair:
     size = ((x.abs() + torch.hypot(x, y)) / 2).sqrt()
     other = torch.where(size == 0, 0, y.abs() / (2 * size))
     real = torch.where(x >= 0, size, other)
-    return real, torch.copysign(torch.where(x >= 0, other, size), y)
+    root = real, torch.copysign(torch.where(x >= 0, other, size), y)
+    level = torch.where(y.isnan(), y, 0)  # beside an infinite real part
+    root = _choose(x == math.inf, (x, torch.copysign(level, y)), root)
+    root = _choose(x == -math.inf, (level, torch.copysign(-x, y)), root)
+    return _choose(y.isinf(), (y.abs(), y), root)
 
 
 def sinh(z: Pair) -> Pair:
     """Return the hyperbolic sine."""
-    return z[0].sinh() * z[1].cos(), z[0].cosh() * z[1].sin()
+    x, y = z
+    usual = x.sinh() * y.cos(), x.cosh() * y.sin()
+    usual = _choose((y == 0) & _is_wild(x), z, usual)
+    return _choose(_is_wild(y) & (x.isinf() | (x == 0)), (x, torch.full_like(y, math.nan)), usual)
 
 
 def cosh(z: Pair) -> Pair:
     """Return the hyperbolic cosine."""
-    return z[0].cosh() * z[1].cos(), z[0].sinh() * z[1].sin()
+    x, y = z
+    nan = torch.full_like(x, math.nan)
+    usual = x.cosh() * y.cos(), x.sinh() * y.sin()
+    usual = _choose((y == 0) & _is_wild(x), (x.abs(), y), usual)
+    usual = _choose((y == 0) & (x == 0), (torch.ones_like(x), y), usual)
+    usual = _choose(_is_wild(y) & (x == 0), (nan, x), usual)
+    return _choose(_is_wild(y) & x.isinf(), (x.abs(), nan), usual)
 
 
 def tanh(z: Pair) -> Pair:
@@ -95,7 +124,9 @@ def tanh(z: Pair) -> Pair:
     below = 1 + factor * sine * sine
     real = factor * (1 + sine * sine).sqrt() * sine / below
     small = 4 * y.sin() * y.cos() * (-2 * x.abs()).exp()
-    return torch.where(far, x.sign(), real), torch.where(far, small, tangent / below)
+    usual = torch.where(far, x.sign(), real), torch.where(far, small, tangent / below)
+    usual = _choose(_is_wild(y) & x.isinf(), (x.sign(), torch.zeros_like(y)), usual)
+    return _choose((y == 0) & x.isnan(), z, usual)
 
 
 def _turn(z: Pair) -> Pair:
@@ -142,7 +173,8 @@ def asin(z: Pair) -> Pair:
     imag = torch.where(far, math.inf, imag)
     imag = torch.where((z[1] == 0) & (z[0].abs() <= 1), 0, imag)
     real = torch.where(z[0] == 0, 0, real)
-    return torch.copysign(real, z[0]), torch.copysign(imag, z[1])
+    sign = torch.where(z[0].isinf() & z[1].isnan(), -z[0], z[1])
+    return torch.copysign(real, z[0]), torch.copysign(imag, sign)
 
 
 def acos(z: Pair) -> Pair:
@@ -155,7 +187,8 @@ def acos(z: Pair) -> Pair:
     imag = torch.where(far, math.inf, imag)
     imag = torch.where((z[1] == 0) & (z[0].abs() <= 1), 0, imag)
     real = torch.where(z[0] == 0, math.pi / 2, real)
-    return real, torch.copysign(imag, -z[1])
+    sign = torch.where(z[0].isinf() & z[1].isnan(), z[0], -z[1])
+    return real, torch.copysign(imag, sign)
 
 
 def asinh(z: Pair) -> Pair:
@@ -170,7 +203,6 @@ def acosh(z: Pair) -> Pair:
     imag = 2 * torch.atan2(low[1], high[0])
     far = _is_infinite(z)
     imag = torch.where(far, torch.atan2(z[1], z[0]), imag)
-    imag = torch.where((z[0] == 0) & z[1].isnan(), math.pi / 2, imag)
     return torch.where(far, math.inf, real), imag
 
 
@@ -205,10 +237,21 @@ def reciprocal(z: Pair) -> Pair:
     return divide((torch.ones_like(z[0]), torch.zeros_like(z[0])), z)
 
 
+def _invert(z: Pair) -> Pair:
+    """Return 1 / z as libc++ does: 0 where a part is infinite."""
+    real, imag = (torch.copysign(torch.where(one.isinf(), 1.0, 0.0), one) for one in z)
+    return _choose(_is_infinite(z), (0 * real, 0 * (0 * real - imag)), reciprocal(z))
+
+
+def _rsqrt(z: Pair) -> Pair:
+    """Return the reciprocal of the root."""
+    return _invert(sqrt(z))
+
+
 def sigmoid(z: Pair) -> Pair:
     """Return 1 / (1 + exp(-z))."""
     size = exp((-z[0], -z[1]))
-    return reciprocal((1 + size[0], size[1]))
+    return _invert((1 + size[0], size[1]))
 
 
 def sgn(z: Pair) -> Pair:
@@ -241,7 +284,7 @@ def _exp2(z: Pair) -> Pair:
 FUNCTIONS: Final[dict[str, Callable[[Pair], Pair]]] = {
     "exp": exp, "log": log, "log1p": log1p, "expm1": expm1, "sqrt": sqrt,
     "log2": _scaled(log, 1 / math.log(2)), "log10": _scaled(log, 1 / math.log(10)),
-    "rsqrt": lambda z: reciprocal(sqrt(z)), "exp2": _exp2,
+    "rsqrt": _rsqrt, "exp2": _exp2,
     "sinh": sinh, "cosh": cosh, "tanh": tanh, "sin": sin, "cos": cos, "tan": tan,
     "asin": asin, "acos": acos, "atan": atan, "asinh": asinh, "acosh": acosh, "atanh": atanh,
     "reciprocal": reciprocal, "sigmoid": sigmoid, "sgn": sgn,

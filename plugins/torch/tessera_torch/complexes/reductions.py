@@ -34,7 +34,7 @@ def by_parts(overload: Any, arguments: list[Any]) -> Any:
 
 BY_PARTS: Final = frozenset(
     {
-        *("sum", "mean", "cumsum", "flip", "roll", "index_select", "gather", "index"),
+        *("sum", "cumsum", "flip", "roll", "index_select", "gather", "index"),
         *("tril", "triu", "index_copy", "masked_scatter"),
         *("trace", "take", "unfold_backward", "constant_pad_nd", "reflection_pad1d"),
         *("reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d"),
@@ -143,6 +143,14 @@ def _index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
     )
 
 
+def _mean(self: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    """Return the mean; that of no elements is a real NaN."""
+    tensor = self if dtype is None else self.to(dtype)
+    dims = list(range(tensor.dim())) if dim is None or not list(dim) else dim
+    real, imag = (one.contiguous().mean(dims, keepdim=keepdim) for one in split(tensor))
+    return join(real, imag if tensor.numel() else torch.zeros_like(imag))
+
+
 def _with_mean(function: Callable[..., Any]) -> Callable[..., Any]:
     def compute(self: Any, dim: Any = None, correction: Any = None, keepdim: bool = False) -> Any:
         dims = list(range(self.dim())) if dim is None or not list(dim) else dim
@@ -168,6 +176,7 @@ OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     "var_mean": _with_mean(_variance),
     "std_mean": _with_mean(_deviation),
     "cat": _cat,
+    "mean": _mean,
     "prod": _prod,
     "cumprod": _cumprod,
     "var": _variance,
